@@ -1,0 +1,35 @@
+//! Anything that watches targets and yields snapshots: our own monitor over an access source, the kernel's DAMON, or the
+//! coarse `refs` fallback. Commands drive them all in the same way.
+
+use crate::clock::Clock;
+use crate::event::{Subscriber, SubscriberError};
+use crate::source::SourceError;
+
+/// What one step of an engine came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// An aggregation interval has ended and its snapshots were handed out.
+    Aggregated,
+    /// The clock's sleep was interrupted: stop was asked for.
+    Interrupted,
+    /// No target is left.
+    TargetsGone,
+}
+
+/// Why an engine stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The source failed.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// A subscriber failed, for example because the disk is full.
+    #[error("{0}")]
+    Subscriber(SubscriberError),
+}
+
+/// Watches targets and yields one aggregation interval at a time.
+pub trait Engine {
+    /// Runs through one aggregation interval, handing events to `subscriber`.
+    fn run_interval(&mut self, clock: &mut dyn Clock, subscriber: &mut dyn Subscriber)
+    -> Result<Progress, EngineError>;
+}

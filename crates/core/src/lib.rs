@@ -1,0 +1,17 @@
+//! The deciding part of Isotherm: regions, the monitor's algorithms, feedback.
+//!
+//! Nothing here calls the operating system, reads a clock of its own, starts a thread or needs `unsafe`.
+//! The world is reached through two traits: [`AccessSource`](source::AccessSource) (which memory exists, which of it
+//! was accessed) and [`Clock`](clock::Clock). What the monitor finds leaves as [`Event`](event::Event)s, handed to a
+//! [`Subscriber`](event::Subscriber).
+#![forbid(unsafe_code)]
+
+pub mod addr;
+pub mod attrs;
+pub mod clock;
+pub mod engine;
+pub mod event;
+pub mod mapping;
+pub mod snapshot;
+pub mod source;
+pub mod units;

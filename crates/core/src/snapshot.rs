@@ -1,0 +1,89 @@
+//! What one aggregation interval showed about one target.
+
+use serde::{Deserialize, Serialize};
+
+/// How well a region's figures are founded in one aggregation interval. Counts are of pages looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Page observations made (one page looked at after one armed interval counts once).
+    pub checks: u32,
+    /// Of the distinct pages looked at: how many there were.
+    pub pages: u32,
+    /// Of `pages`: present in the page table.
+    pub present: u32,
+    /// Of `pages`: could not be observed (shared, locked, special).
+    pub blind: u32,
+}
+
+impl Evidence {
+    /// Whether nothing in this region could be observed: its access figures mean "not seen", not "not accessed".
+    pub const fn is_blind(&self) -> bool {
+        self.pages > 0 && self.blind == self.pages
+    }
+}
+
+/// A region of a target with its access figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionInfo {
+    /// First address.
+    pub start: u64,
+    /// First address after the region.
+    pub end: u64,
+    /// Accesses seen, 0 to the snapshot's `max_nr_accesses`; as a share of it: the probability that a page of the region
+    /// is found accessed in a sampling interval.
+    pub nr_accesses: u32,
+    /// Aggregation intervals for which the access rate stayed about the same.
+    pub age: u32,
+    /// How well this is founded. `None` where the source (an imported record, the kernel's DAMON) does not tell.
+    pub evidence: Option<Evidence>,
+}
+
+impl RegionInfo {
+    /// Size in bytes.
+    pub const fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Whether the region has no address.
+    pub const fn is_empty(&self) -> bool {
+        self.end == self.start
+    }
+
+    /// Whether the region could not be observed at all; see [`Evidence::is_blind`].
+    pub fn is_blind(&self) -> bool {
+        self.evidence.is_some_and(|e| e.is_blind())
+    }
+}
+
+/// All regions of one target at the end of an aggregation interval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Index of the target, stable over a record.
+    pub target: u32,
+    /// Process, where the target is one.
+    pub pid: Option<u32>,
+    /// Begin of the aggregation interval, ns of CLOCK_MONOTONIC.
+    pub start_ns: u64,
+    /// End of the aggregation interval, ns.
+    pub end_ns: u64,
+    /// Sampling interval in force, microseconds.
+    pub sample_us: u64,
+    /// Aggregation interval in force, microseconds.
+    pub aggr_us: u64,
+    /// Largest possible `nr_accesses`.
+    pub max_nr_accesses: u32,
+    /// Regions, sorted by address, disjoint.
+    pub regions: Vec<RegionInfo>,
+}
+
+impl Snapshot {
+    /// Bytes of regions with `nr_accesses >= min_nr` (and at least one): the working set of this interval.
+    pub fn working_set(&self, min_nr: u32) -> u64 {
+        self.regions.iter().filter(|r| r.nr_accesses >= min_nr.max(1)).map(RegionInfo::len).sum()
+    }
+
+    /// Bytes of all regions.
+    pub fn total_len(&self) -> u64 {
+        self.regions.iter().map(RegionInfo::len).sum()
+    }
+}

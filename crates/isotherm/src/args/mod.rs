@@ -1,0 +1,5 @@
+//! Arguments that several commands share.
+
+pub mod monitor;
+pub mod target;
+pub mod units;

@@ -1,0 +1,9 @@
+//! One file per command.
+
+pub mod convert;
+pub mod doctor;
+pub mod record;
+pub mod report;
+pub mod sim;
+pub mod top;
+pub mod workload;

@@ -1,0 +1,42 @@
+//! The `isotherm` command: parses arguments, calls one file of `commands/` each, turns errors into exit statuses.
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod exit;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// See which memory a process, container or virtual machine really uses.
+#[derive(Parser)]
+#[command(name = "isotherm", version, max_term_width = 120, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Doctor(commands::doctor::Args),
+    Record(commands::record::Args),
+    Report(commands::report::Args),
+    Top(commands::top::Args),
+    Workload(commands::workload::Args),
+    Convert(commands::convert::Args),
+    Sim(commands::sim::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Doctor(a) => commands::doctor::run(a),
+        Command::Record(a) => commands::record::run(a),
+        Command::Report(a) => commands::report::run(a),
+        Command::Top(a) => commands::top::run(a),
+        Command::Workload(a) => commands::workload::run(a),
+        Command::Convert(a) => commands::convert::run(a),
+        Command::Sim(a) => commands::sim::run(a),
+    };
+    exit::status(result)
+}
