@@ -1,6 +1,7 @@
 //! The border to whatever can tell which pages were accessed.
 
 use crate::addr::AddrRange;
+use crate::event::{Footprint, TargetInfo};
 use crate::mapping::Mapping;
 
 /// Index of a target within a source; stable while the source lives.
@@ -104,6 +105,21 @@ pub enum SourceError {
 pub trait AccessSource {
     /// Short name: `pagetable`, `idle`, `sim`.
     fn name(&self) -> &'static str;
+
+    /// Targets that have come since the last call: at the first call those the source was made with, later what they
+    /// forked or what joined their control group. Ends are told by [`SourceError::Gone`].
+    fn poll_targets(&mut self) -> Result<Vec<TargetInfo>, SourceError>;
+
+    /// Whether more targets may come although none is left (a control group that is empty just now).
+    fn may_gain_targets(&self) -> bool {
+        false
+    }
+
+    /// Resident memory of a target at `now_ns`; `None` where nobody counts it.
+    fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {
+        let _ = (target, now_ns);
+        None
+    }
 
     /// Replaces `out` by the target's mappings now: sorted, disjoint.
     fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<(), SourceError>;
