@@ -1,0 +1,239 @@
+//! What the kernel lets one process do to the memory of another. Each kind of advice is tried on a child of our own, and
+//! where its effect can be seen, that is looked at, too.
+
+use super::subject::Subject;
+use super::{Environment, Finding};
+use isotherm_core::addr::AddrRange;
+use std::io;
+
+const NICE: &str = "run as root, or grant CAP_SYS_NICE and CAP_SYS_PTRACE";
+
+/// Tries all actions.
+pub fn probe_actions(env: &Environment) -> Vec<Finding> {
+    let subject = Subject::start();
+    let try_on = |name: &'static str, test: &dyn Fn(&Subject) -> Finding| match &subject {
+        Ok(subject) => test(subject),
+        Err(e) => Finding::unusable(
+            name,
+            format!("a child to try it on could not be started: {e}"),
+            "raise the process limit",
+        ),
+    };
+    vec![
+        Finding::usable("stat", "counts only; needs nothing"),
+        try_on("willneed", &willneed),
+        try_on("cold", &|s| cold("cold", s)),
+        try_on("pageout", &|s| pageout(s, env)),
+        try_on("hugepage", &|s| own_process_only("hugepage", s, libc::MADV_HUGEPAGE, "use the action collapse")),
+        try_on("nohugepage", &|s| {
+            own_process_only(
+                "nohugepage",
+                s,
+                libc::MADV_NOHUGEPAGE,
+                "have the program call it, or use prctl(PR_SET_THP_DISABLE)",
+            )
+        }),
+        try_on("collapse", &collapse),
+        lru_prio(env),
+        try_on("lru_deprio", &|s| cold("lru_deprio", s)),
+        try_on("migrate_hot", &|s| migrate("migrate_hot", s, env)),
+        try_on("migrate_cold", &|s| migrate("migrate_cold", s, env)),
+        try_on("lock", &|s| lock("lock", s)),
+        try_on("unlock", &|s| lock("unlock", s)),
+    ]
+}
+
+/// Advice that the kernel refused: why, and what helps.
+fn refused(name: &'static str, error: &io::Error, since: &str) -> Finding {
+    match error.raw_os_error() {
+        Some(libc::ENOSYS) => Finding::unusable(
+            name,
+            "the kernel has no process_madvise",
+            "use kernel 5.10 or newer with CONFIG_ADVISE_SYSCALLS=y",
+        ),
+        Some(libc::EPERM | libc::EACCES) => {
+            Finding::unusable(name, format!("not permitted on other processes: {error}"), NICE)
+        }
+        Some(libc::EINVAL) => Finding::unusable(
+            name,
+            "the kernel does not take this advice for another process",
+            format!("use kernel {since} or newer"),
+        ),
+        _ => Finding::unusable(name, format!("the kernel refused: {error}"), ""),
+    }
+}
+
+fn willneed(subject: &Subject) -> Finding {
+    match subject.advise(subject.small, libc::MADV_WILLNEED) {
+        Ok(_) => Finding::usable("willneed", ""),
+        Err(e) => refused("willneed", &e, "5.10"),
+    }
+}
+
+fn cold(name: &'static str, subject: &Subject) -> Finding {
+    let referenced = || subject.smaps_kib(subject.small, "Referenced");
+    let test = || -> io::Result<(u64, u64)> {
+        // The other test of the same kind may have left the pages unreferenced: advice is still checked by its return.
+        let before = referenced()?;
+        subject.advise(subject.small, libc::MADV_COLD)?;
+        Ok((before, referenced()?))
+    };
+    let detail = if name == "lru_deprio" { "through MADV_COLD" } else { "" };
+    match test() {
+        Ok((before, after)) if before > 0 && after >= before => {
+            Finding::unusable(name, "the kernel took the advice but the pages stayed referenced", "")
+        }
+        Ok(_) => Finding::usable(name, detail),
+        Err(e) => refused(name, &e, "5.10"),
+    }
+}
+
+fn pageout(subject: &Subject, env: &Environment) -> Finding {
+    if let Err(e) = subject.advise(subject.small, libc::MADV_PAGEOUT) {
+        return refused("pageout", &e, "5.10");
+    }
+    let free: u64 = env.swap.iter().map(|s| s.size.saturating_sub(s.used)).sum();
+    if free == 0 {
+        let what = if env.swap.is_empty() { "there is no swap" } else { "swap is full" };
+        let mut finding = Finding::usable("pageout", format!("file-backed memory only: {what}"));
+        finding.remedy = "for anonymous memory add swap, for example zram".into();
+        return finding;
+    }
+    match subject.swapped_pages(subject.small) {
+        Ok(0) => Finding::unusable(
+            "pageout",
+            "the kernel took the advice, but no page of the test went to swap",
+            "look at the control group's swap limit (memory.swap.max) and at the swap device",
+        ),
+        Ok(_) => Finding::usable("pageout", "seen in swap"),
+        Err(e) => Finding::usable("pageout", format!("advice is taken; the effect could not be seen: {e}")),
+    }
+}
+
+fn own_process_only(name: &'static str, subject: &Subject, advice: libc::c_int, remedy: &str) -> Finding {
+    match subject.advise(subject.huge, advice) {
+        Ok(_) => Finding::usable(name, ""),
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
+            Finding::unusable(name, "the kernel takes this advice only from the process itself", remedy)
+        }
+        Err(e) => refused(name, &e, "5.10"),
+    }
+}
+
+fn collapse(subject: &Subject) -> Finding {
+    /// Not in libc for every target; include/uapi/asm-generic/mman-common.h.
+    const MADV_COLLAPSE: libc::c_int = 25;
+    let huge = |range: AddrRange| subject.smaps_kib(range, "AnonHugePages").unwrap_or(0);
+    match subject.advise(subject.huge, MADV_COLLAPSE) {
+        Ok(_) if huge(subject.huge) > 0 => Finding::usable("collapse", "seen as a huge page"),
+        Ok(_) => Finding::unusable("collapse", "the kernel took the advice, but no huge page appeared", ""),
+        Err(e) => match e.raw_os_error() {
+            Some(libc::EINVAL) => Finding::unusable(
+                "collapse",
+                "the kernel does not collapse pages of another process",
+                "use kernel 6.1 or newer with CONFIG_TRANSPARENT_HUGEPAGE=y",
+            ),
+            // ENOMEM, EBUSY, EAGAIN: no free 2 MiB of memory at this moment.
+            Some(libc::ENOMEM | libc::EBUSY | libc::EAGAIN) => {
+                Finding::usable("collapse", format!("advice is taken; no huge page was free just now ({e})"))
+            }
+            _ => refused("collapse", &e, "6.1"),
+        },
+    }
+}
+
+fn lru_prio(env: &Environment) -> Finding {
+    const REASON: &str = "no call activates the pages of another process";
+    let damon = &env.damon;
+    if !damon.present {
+        return Finding::unusable(
+            "lru_prio",
+            REASON,
+            "use a kernel with CONFIG_DAMON_PADDR and CONFIG_DAMON_SYSFS, which can",
+        );
+    }
+    if !damon.users.is_empty() {
+        let reason = format!("{REASON}; the kernel's DAMON can, but is in use by {}", damon.describe_users());
+        return Finding::unusable("lru_prio", reason, "stop its other user");
+    }
+    Finding::usable("lru_prio", "through the kernel's DAMON on physical memory")
+}
+
+fn migrate(name: &'static str, subject: &Subject, env: &Environment) -> Finding {
+    let addr = subject.small.start;
+    let here = match subject.node_of(addr) {
+        Ok(node) => node,
+        Err(e) if e.raw_os_error() == Some(libc::ENOSYS) => {
+            return Finding::unusable(
+                name,
+                "the kernel has no move_pages",
+                "use a kernel with CONFIG_NUMA and CONFIG_MIGRATION",
+            );
+        }
+        Err(e) => return Finding::unusable(name, format!("move_pages on another process: {e}"), NICE),
+    };
+    let Some(&other) = env.memory_nodes.iter().find(|&&n| n as libc::c_int != here) else {
+        let reason = "there is only one memory node, so there is nowhere to move pages to";
+        return Finding::unusable(name, reason, "run on a machine with several NUMA nodes or tiers of memory");
+    };
+    match subject.move_to(addr, other) {
+        Ok(node) if node as u32 == other => Finding::usable(name, format!("moved a page from node {here} to {other}")),
+        Ok(node) => Finding::unusable(
+            name,
+            format!("a page stayed on node {node} instead of {other}"),
+            "free memory on that node",
+        ),
+        Err(e) => Finding::unusable(name, format!("moving a page to node {other}: {e}"), "free memory on that node"),
+    }
+}
+
+fn lock(name: &'static str, subject: &Subject) -> Finding {
+    let remedy = "grant CAP_SYS_ADMIN (or CAP_CHECKPOINT_RESTORE) and CAP_IPC_LOCK (or raise ulimit -l)";
+    match subject.lock_shared() {
+        Ok(()) => Finding::usable(
+            name,
+            "file-backed and shared memory only; private memory can be locked by the process itself alone",
+        ),
+        Err(e) => Finding::unusable(name, format!("locking another process's file-backed memory: {e}"), remedy),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::Roots;
+
+    #[test]
+    fn every_refusal_has_a_reason() {
+        let findings = probe_actions(&Environment::read(&Roots::system()));
+        let names: Vec<_> = findings.iter().map(|f| f.name).collect();
+        assert_eq!(names.len(), 13);
+        for f in &findings {
+            assert_eq!(f.usable, f.reason.is_empty(), "{f:?}");
+        }
+        assert!(findings.iter().any(|f| f.name == "stat" && f.usable));
+    }
+
+    #[test]
+    fn refusals_are_told_apart() {
+        let of = |code| refused("cold", &io::Error::from_raw_os_error(code), "5.10");
+        assert!(of(libc::ENOSYS).remedy.contains("CONFIG_ADVISE_SYSCALLS"));
+        assert!(of(libc::EPERM).remedy.contains("CAP_SYS_NICE"));
+        assert!(of(libc::EINVAL).remedy.contains("5.10"));
+    }
+}
+
+#[cfg(test)]
+mod privileged {
+    use super::*;
+    use crate::probe::Roots;
+
+    #[test]
+    fn root_advice_is_taken_for_another_process() {
+        let findings = probe_actions(&Environment::read(&Roots::system()));
+        for name in ["willneed", "cold", "pageout", "lru_deprio"] {
+            let f = findings.iter().find(|f| f.name == name).unwrap();
+            assert!(f.usable, "{f:?}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! How control groups are mounted: v2 alone, v1 alone, or both side by side (hybrid).
+
+use super::Roots;
+use std::path::PathBuf;
+
+/// Mounts of the control group file systems and what they offer for memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CgroupSetup {
+    /// Mount of cgroup v2.
+    pub v2: Option<PathBuf>,
+    /// Controllers that the v2 root offers.
+    pub v2_controllers: Vec<String>,
+    /// Mount of the v1 memory controller.
+    pub v1_memory: Option<PathBuf>,
+    /// Our own group's folder in the hierarchy that controls memory (else in v2), with the mount in front.
+    pub own: Option<PathBuf>,
+}
+
+impl CgroupSetup {
+    /// Reads `/proc/self/mountinfo` and `/proc/self/cgroup`.
+    pub fn read(roots: &Roots) -> Self {
+        let mut setup = Self::default();
+        for line in roots.read("/proc/self/mountinfo").unwrap_or_default().lines() {
+            // ... mount-point options [optional fields] - type source super-options
+            let Some((left, right)) = line.split_once(" - ") else { continue };
+            let Some(mount) = left.split(' ').nth(4).map(|m| PathBuf::from(unescape(m))) else { continue };
+            let mut right = right.split(' ');
+            match (right.next(), right.nth(1)) {
+                (Some("cgroup2"), _) if setup.v2.is_none() => setup.v2 = Some(mount),
+                (Some("cgroup"), Some(o)) if setup.v1_memory.is_none() && o.split(',').any(|o| o == "memory") => {
+                    setup.v1_memory = Some(mount);
+                }
+                _ => {}
+            }
+        }
+        if let Some(v2) = &setup.v2 {
+            let text = roots.line(v2.join("cgroup.controllers")).unwrap_or_default();
+            setup.v2_controllers = text.split_whitespace().map(str::to_owned).collect();
+        }
+        setup.own = setup.own_folder(roots);
+        setup
+    }
+
+    /// Whether v2 controls memory.
+    pub fn v2_memory(&self) -> bool {
+        self.v2_controllers.iter().any(|c| c == "memory")
+    }
+
+    fn own_folder(&self, roots: &Roots) -> Option<PathBuf> {
+        let text = roots.read("/proc/self/cgroup").ok()?;
+        let find = |want: &dyn Fn(&str, &str) -> bool| {
+            text.lines().find_map(|line| {
+                let mut fields = line.splitn(3, ':');
+                let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+                want(id, controllers).then(|| path.trim_start_matches('/').to_owned())
+            })
+        };
+        let v2_path = || find(&|id, controllers| id == "0" && controllers.is_empty());
+        if self.v2_memory() || self.v1_memory.is_none() {
+            return Some(self.v2.as_ref()?.join(v2_path()?));
+        }
+        let path = find(&|_, controllers| controllers.split(',').any(|c| c == "memory"))?;
+        Some(self.v1_memory.as_ref()?.join(path))
+    }
+
+    /// For people: `v2`, `v1`, or `hybrid (memory in v1, ...)`.
+    pub fn describe(&self) -> String {
+        match (&self.v2, &self.v1_memory) {
+            (Some(_), None) if self.v2_memory() => "v2".into(),
+            (Some(_), None) => "v2, without the memory controller".into(),
+            (Some(_), Some(_)) => "hybrid: memory is controlled by v1, v2 is mounted beside it".into(),
+            (None, Some(_)) => "v1".into(),
+            (None, None) => "not mounted".into(),
+        }
+    }
+}
+
+/// Undoes the octal escapes of mountinfo (`\040` is a blank).
+fn unescape(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let bytes = text.as_bytes();
+    let mut i = 0;
+    while i < bytes.len() {
+        let octal = bytes.get(i + 1..i + 4).and_then(|d| std::str::from_utf8(d).ok());
+        match octal.and_then(|d| u8::from_str_radix(d, 8).ok()) {
+            Some(byte) if bytes[i] == b'\\' => {
+                out.push(byte);
+                i += 4;
+            }
+            _ => {
+                out.push(bytes[i]);
+                i += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::tests_support::tree;
+    use std::path::Path;
+
+    const HYBRID_MOUNTS: &str = "\
+24 1 0:22 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+25 24 0:23 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu
+29 24 0:27 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory
+34 24 0:32 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup rw
+";
+
+    #[test]
+    fn hybrid_keeps_memory_in_v1() {
+        let t = tree(&[
+            ("proc/self/mountinfo", HYBRID_MOUNTS),
+            ("proc/self/cgroup", "9:name=systemd:/\n4:memory:/api/one\n1:cpu:/\n0::/two\n"),
+            ("sys/fs/cgroup/unified/cgroup.controllers", "hugetlb\n"),
+        ]);
+        let c = CgroupSetup::read(&t.roots);
+        assert_eq!(c.v2.as_deref(), Some(Path::new("/sys/fs/cgroup/unified")));
+        assert_eq!(c.own.as_deref(), Some(Path::new("/sys/fs/cgroup/memory/api/one")));
+        assert!(!c.v2_memory());
+        assert!(c.describe().starts_with("hybrid"));
+    }
+
+    #[test]
+    fn unified() {
+        let t = tree(&[
+            ("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"),
+            ("proc/self/cgroup", "0::/user.slice/a\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n"),
+        ]);
+        let c = CgroupSetup::read(&t.roots);
+        assert_eq!(c.own.as_deref(), Some(Path::new("/sys/fs/cgroup/user.slice/a")));
+        assert_eq!(c.describe(), "v2");
+    }
+
+    #[test]
+    fn missing_files_are_not_mounted() {
+        let c = CgroupSetup::read(&tree(&[]).roots);
+        assert_eq!(c, CgroupSetup::default());
+        assert_eq!(c.describe(), "not mounted");
+    }
+
+    #[test]
+    fn escapes_are_undone() {
+        assert_eq!(unescape(r"/a\040b\134c\x"), r"/a b\c\x");
+    }
+}

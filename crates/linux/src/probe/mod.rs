@@ -1,0 +1,147 @@
+//! What this machine allows: every access source, action and meter, tried out rather than looked up where that is
+//! possible without leaving a trace.
+//!
+//! One file per group. Each gives a [`Finding`]: usable or not, the reason, and what the user can do about it. Tests run
+//! the readers on captured file trees through [`Roots`].
+
+mod actions;
+mod cgroup;
+mod environment;
+mod kernel_damon;
+mod meters;
+mod sources;
+mod subject;
+#[cfg(test)]
+mod tests_support;
+
+pub use actions::probe_actions;
+pub use cgroup::CgroupSetup;
+pub use environment::{Environment, Hypervisor, Lockdown, SwapArea};
+pub use kernel_damon::{DamonUser, KernelDamon};
+pub use meters::probe_meters;
+pub use sources::probe_sources;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// One source, action or meter, and whether this machine allows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Its name as it is written in commands and scheme files.
+    pub name: &'static str,
+    /// Whether it was found to work.
+    pub usable: bool,
+    /// Why it does not; empty where it does.
+    pub reason: String,
+    /// What the user can do about the reason; empty where nothing is to be done.
+    pub remedy: String,
+    /// What is worth knowing although it works: limits, figures. Often empty.
+    pub detail: String,
+}
+
+impl Finding {
+    /// It works; `detail` says within which limits.
+    pub fn usable(name: &'static str, detail: impl Into<String>) -> Self {
+        Self { name, usable: true, reason: String::new(), remedy: String::new(), detail: detail.into() }
+    }
+
+    /// It does not work.
+    pub fn unusable(name: &'static str, reason: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { name, usable: false, reason: reason.into(), remedy: remedy.into(), detail: String::new() }
+    }
+}
+
+/// Everything that was found out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Survey {
+    /// Facts about the machine.
+    pub environment: Environment,
+    /// Ways to see accesses.
+    pub sources: Vec<Finding>,
+    /// Ways to act on memory.
+    pub actions: Vec<Finding>,
+    /// Figures that goals and watermarks can follow.
+    pub meters: Vec<Finding>,
+}
+
+/// Looks at this machine. Starts a child of its own for the actions and ends it again; changes nothing else.
+pub fn survey(roots: &Roots) -> Survey {
+    let environment = Environment::read(roots);
+    Survey {
+        sources: probe_sources(roots, &environment),
+        actions: probe_actions(&environment),
+        meters: probe_meters(roots, &environment),
+        environment,
+    }
+}
+
+/// Where `/proc`, `/sys` and the like are found: `/`, or a folder with a captured tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Roots {
+    base: PathBuf,
+}
+
+impl Roots {
+    /// The running system.
+    pub fn system() -> Self {
+        Self { base: PathBuf::from("/") }
+    }
+
+    /// A tree that was captured below `base`, which has `proc` and `sys` in it.
+    pub fn captured(base: impl Into<PathBuf>) -> Self {
+        Self { base: base.into() }
+    }
+
+    /// The place of an absolute path.
+    pub fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
+        let p = absolute.as_ref();
+        self.base.join(p.strip_prefix("/").unwrap_or(p))
+    }
+
+    /// A file's text.
+    pub fn read(&self, absolute: impl AsRef<Path>) -> io::Result<String> {
+        std::fs::read(self.path(absolute)).map(|b| String::from_utf8_lossy(&b).into_owned())
+    }
+
+    /// A file's text without the white space around it; `None` where it is missing or unreadable.
+    pub fn line(&self, absolute: impl AsRef<Path>) -> Option<String> {
+        self.read(absolute).ok().map(|t| t.trim().to_owned())
+    }
+
+    /// Whether a file or folder is there.
+    pub fn exists(&self, absolute: impl AsRef<Path>) -> bool {
+        self.path(absolute).exists()
+    }
+
+    /// Names in a folder, sorted; empty where it is missing.
+    pub fn names(&self, absolute: impl AsRef<Path>) -> Vec<String> {
+        let Ok(dir) = std::fs::read_dir(self.path(absolute)) else { return Vec::new() };
+        let mut names: Vec<String> = dir.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+/// The choice in brackets of a file like `always [madvise] never`.
+fn bracketed(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('[')?;
+    rest.split_once(']').map(|(choice, _)| choice.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn captured_paths_stay_below_their_base() {
+        let roots = Roots::captured("/tmp/tree");
+        assert_eq!(roots.path("/proc/meminfo"), Path::new("/tmp/tree/proc/meminfo"));
+        assert_eq!(Roots::system().path("/proc/meminfo"), Path::new("/proc/meminfo"));
+    }
+
+    #[test]
+    fn bracketed_choice() {
+        assert_eq!(bracketed("always [madvise] never\n").as_deref(), Some("madvise"));
+        assert_eq!(bracketed("none"), None);
+    }
+}
