@@ -1,0 +1,57 @@
+//! Records in several parts.
+//!
+//! Parts are named `FILE`, `FILE.1`, `FILE.2`, … in the order of time; no part is renamed or changed once the next one is
+//! begun. Each is a whole record of its own: it begins with the run, the targets and their mappings.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// When to begin the next part. Limits are looked at after each frame, so a part may exceed them by one frame.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rotation {
+    /// Largest size of a part in bytes.
+    pub max_bytes: Option<u64>,
+    /// Longest time that a part covers, in ns of event time.
+    pub max_age_ns: Option<u64>,
+    /// How many parts to keep; older ones are removed. `None` keeps all.
+    pub keep: Option<u32>,
+}
+
+/// The path of part `part` of the record `path`.
+pub fn part_path(path: &Path, part: u32) -> PathBuf {
+    if part == 0 { path.to_owned() } else { with_suffix(path, &format!(".{part}")) }
+}
+
+/// The parts of a record that exist, in the order of time. With a limit on kept parts the first ones may be gone; then
+/// only `FILE.N` that follow each other from the first found are returned.
+pub fn parts(path: &Path) -> Vec<PathBuf> {
+    let mut numbers: Vec<u32> = numbered(path);
+    if path.exists() {
+        numbers.push(0);
+    }
+    numbers.sort_unstable();
+    let first = numbers.first().copied().unwrap_or(0);
+    (first..).zip(numbers).take_while(|(expected, n)| expected == n).map(|(_, n)| part_path(path, n)).collect()
+}
+
+/// Numbers of the files `FILE.N` beside `path`.
+pub(crate) fn numbered(path: &Path) -> Vec<u32> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Some(name) = path.file_name().and_then(|n| n.to_str()) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    entries
+        .filter_map(|e| {
+            let file = e.ok()?.file_name();
+            let digits = file.to_str()?.strip_prefix(name)?.strip_prefix('.')?;
+            let number: u32 = digits.parse().ok()?;
+            (number > 0 && number.to_string() == digits).then_some(number)
+        })
+        .collect()
+}
+
+/// `path` with `suffix` appended to its name.
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name: OsString = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}

@@ -1,0 +1,228 @@
+//! Isotherm's own format: what goes in comes out, damage costs only what is damaged.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{arb_event, realistic};
+use isotherm_core::event::{Event, Step, Subscriber};
+use isotherm_record::{Options, ReadError, Reader, Record, Rotation, Warning, WriteError, Writer, parts};
+use proptest::prelude::*;
+use std::path::{Path, PathBuf};
+
+fn write_to(path: &Path, events: &[Event], options: Options) {
+    let mut writer = Writer::create(path, options).unwrap();
+    for event in events {
+        writer.write(event).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+fn bytes_of(events: &[Event], options: Options) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.iso");
+    write_to(&path, events, options);
+    std::fs::read(path).unwrap()
+}
+
+fn read(bytes: &[u8]) -> (Vec<Event>, Vec<Warning>) {
+    let mut reader = Reader::new(bytes, "test").unwrap();
+    let events = reader.by_ref().map(Result::unwrap).collect();
+    (events, reader.warnings().to_vec())
+}
+
+/// Frames of about three snapshots each.
+fn small_frames() -> Options {
+    Options { frame_ns: 300_000_000, ..Options::default() }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(
+        events in prop::collection::vec(arb_event(), 0..40),
+        frame_bytes in prop_oneof![Just(1usize), Just(500), Just(256 << 10)],
+        level in prop_oneof![Just(0u32), Just(6)],
+    ) {
+        let bytes = bytes_of(&events, Options { frame_bytes, level, ..Options::default() });
+        let (back, warnings) = read(&bytes);
+        prop_assert_eq!(back, events);
+        prop_assert_eq!(warnings, vec![]);
+    }
+}
+
+/// Lengths of the file after each frame, and the events whole by then.
+fn frame_ends(events: &[Event]) -> Vec<(usize, usize)> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.iso");
+    let mut writer = Writer::create(&path, small_frames()).unwrap();
+    let mut ends = vec![(20, 0)];
+    for (i, event) in events.iter().enumerate() {
+        writer.write(event).unwrap();
+        let len = std::fs::metadata(&path).unwrap().len() as usize;
+        if len != ends.last().unwrap().0 {
+            ends.push((len, i + 1));
+        }
+    }
+    ends
+}
+
+#[test]
+fn a_record_cut_off_anywhere_is_read_up_to_the_last_whole_frame() {
+    let events = realistic(3, 60, 7);
+    let ends = frame_ends(&events);
+    assert!(ends.len() > 5, "the test needs several frames");
+    let bytes = bytes_of(&events, small_frames());
+    for cut in 0..bytes.len() {
+        let (back, warnings) = read(&bytes[..cut]);
+        let whole = ends.iter().rev().find(|(len, _)| *len <= cut).map_or(0, |(_, n)| *n);
+        assert!(back.len() >= whole, "cut at {cut}: {} of {whole} events", back.len());
+        assert_eq!(back, events[..back.len()], "cut at {cut}");
+        assert!(warnings.iter().any(|w| matches!(w, Warning::Truncated { .. })), "cut at {cut}: {warnings:?}");
+    }
+}
+
+#[test]
+fn a_flipped_bit_costs_at_most_its_frame() {
+    let events = realistic(2, 40, 3);
+    let ends = frame_ends(&events);
+    let bytes = bytes_of(&events, small_frames());
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        let (back, warnings) = read(&damaged);
+        assert!(!warnings.is_empty(), "the flip at {at} goes unnoticed");
+        // The frame that holds the byte: its events may be missing, all others are there.
+        let frame = ends.iter().position(|(len, _)| *len > at).unwrap_or(ends.len());
+        let (from, to) = match frame {
+            0 => (0, 0),
+            f if f < ends.len() => (ends[f - 1].1, ends[f].1),
+            f => (ends[f - 1].1, events.len()),
+        };
+        let expected: Vec<&Event> = events[..from].iter().chain(&events[to..]).collect();
+        let complete: Vec<&Event> = events.iter().collect();
+        let got: Vec<&Event> = back.iter().collect();
+        assert!(got == expected || got == complete, "flip at {at}: {} of {} events", got.len(), expected.len());
+    }
+}
+
+#[test]
+fn a_reader_that_lost_the_begin_learns_targets_and_mappings_later() {
+    let events = realistic(30, 60, 5);
+    let mut bytes = bytes_of(&events, small_frames());
+    bytes[25] ^= 0xff;
+    let record = Record::from_events(read(&bytes).0);
+    assert_eq!(record.targets.len(), 1);
+    assert_eq!(record.mappings_at(0, 0).len(), 4);
+    assert!(record.run.is_some());
+}
+
+#[test]
+fn a_dropped_writer_leaves_a_readable_record() {
+    let events = realistic(2, 40, 1);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.iso");
+    let mut writer = Writer::create(&path, Options::default()).unwrap();
+    events.iter().for_each(|e| writer.write(e).unwrap());
+    drop(writer);
+    let (back, warnings) = read(&std::fs::read(&path).unwrap());
+    assert_eq!(back, events);
+    assert!(matches!(warnings[..], [Warning::Truncated { .. }]));
+}
+
+#[test]
+fn a_frame_is_written_when_its_time_has_come_without_further_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.iso");
+    let events = realistic(1, 40, 1);
+    let mut writer = Writer::create(&path, Options::default()).unwrap();
+    events[..5].iter().for_each(|e| writer.event(e).unwrap());
+    assert_eq!(read(&std::fs::read(&path).unwrap()).0, []);
+    writer.step(Step::AfterSample, 1_000_000_000_000 + 2_000_000_000);
+    assert_eq!(read(&std::fs::read(&path).unwrap()).0, events[..5]);
+}
+
+#[test]
+fn an_existing_file_is_kept_as_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.iso");
+    std::fs::write(&path, "precious").unwrap();
+    write_to(&path, &realistic(1, 40, 1), Options::default());
+    assert_eq!(std::fs::read_to_string(folder.path().join("r.iso.old")).unwrap(), "precious");
+}
+
+#[test]
+fn parts_are_whole_records_in_the_order_of_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.iso");
+    let events = realistic(20, 60, 9);
+    let stale: PathBuf = folder.path().join("r.iso.99");
+    std::fs::write(&stale, "of an earlier run").unwrap();
+    let rotation = Rotation { max_age_ns: Some(5_000_000_000), ..Rotation::default() };
+    write_to(&path, &events, Options { rotation: Some(rotation), ..small_frames() });
+    let parts = parts(&path);
+    assert!((4..=6).contains(&parts.len()), "{parts:?}");
+    assert!(!stale.exists());
+    let mut snapshots = Vec::new();
+    for part in &parts {
+        let record = Record::load(part).unwrap();
+        assert_eq!(record.warnings, []);
+        assert!(record.run.is_some() && record.targets.len() == 1 && record.mappings.len() == 1, "{part:?}");
+        let (from, to) = record.time_span().unwrap();
+        assert!(to - from <= 5_300_000_000, "{part:?} covers {} ns", to - from);
+        snapshots.extend(record.snapshots);
+    }
+    assert_eq!(snapshots, Record::from_events(events).snapshots);
+}
+
+#[test]
+fn rotation_by_size_keeps_the_newest_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.iso");
+    let rotation = Rotation { max_bytes: Some(8000), keep: Some(2), ..Rotation::default() };
+    let events = realistic(30, 100, 9);
+    write_to(&path, &events, Options { rotation: Some(rotation), ..small_frames() });
+    let parts = parts(&path);
+    assert_eq!(parts.len(), 2, "{parts:?}");
+    assert!(!path.exists(), "the first part is removed");
+    for part in &parts {
+        let len = std::fs::metadata(part).unwrap().len();
+        assert!(len <= 10_000, "{part:?} has {len} bytes");
+    }
+    let last = Record::load(&parts[1]).unwrap().snapshots.pop().unwrap();
+    assert_eq!(Some(last), Record::from_events(events).snapshots.pop());
+}
+
+#[test]
+fn a_full_disk_is_told_with_the_path() {
+    let events = realistic(1, 40, 1);
+    let mut writer = match Writer::create("/dev/full", Options::default()) {
+        Err(error) => {
+            assert!(error.to_string().contains("/dev/full"), "{error}");
+            return;
+        }
+        Ok(writer) => writer,
+    };
+    let error = events.iter().find_map(|e| writer.write(e).err()).unwrap();
+    assert!(matches!(error, WriteError::Io { .. }) && error.to_string().contains("/dev/full"), "{error}");
+    assert!(matches!(writer.write(&events[0]), Err(WriteError::Failed { .. })));
+}
+
+#[test]
+fn a_later_version_is_refused_by_name() {
+    let mut bytes = bytes_of(&[], Options::default());
+    bytes[8] = 2;
+    let sum = crc32fast::hash(&bytes[..16]).to_le_bytes();
+    bytes[16..20].copy_from_slice(&sum);
+    let error = Reader::new(&bytes[..], "new.iso").unwrap_err();
+    assert!(matches!(error, ReadError::NewerVersion { version: 2, .. }), "{error}");
+}
+
+#[test]
+fn snapshots_that_break_the_rules_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(Event::Snapshot(mut s)) = realistic(1, 40, 1).into_iter().find(|e| matches!(e, Event::Snapshot(_))) else {
+        panic!("no snapshot");
+    };
+    s.regions.reverse();
+    let mut writer = Writer::create(folder.path().join("r.iso"), Options::default()).unwrap();
+    assert!(matches!(writer.write(&Event::Snapshot(s)), Err(WriteError::TooLarge { .. })));
+}
