@@ -3,3 +3,4 @@
 pub mod monitor;
 pub mod target;
 pub mod units;
+pub mod workload;

@@ -1,10 +1,203 @@
-//! `isotherm workload`.
+//! `isotherm workload`: touches real memory in a known pattern and tells the truth about it.
+
+use crate::args::units;
+use crate::args::workload::WorkloadArgs;
+use crate::exit::Usage;
+use clap::ValueEnum;
+use isotherm_core::addr::AddrRange;
+use isotherm_core::units::{format_size, format_time};
+use isotherm_linux::arena::{Arena, ArenaError, HugePages};
+use isotherm_linux::monotonic;
+use isotherm_sim::workload::generator::{Generator, MAX_BATCH};
+use isotherm_sim::workload::truth::{Header, Slice};
+use isotherm_sim::workload::truth_file::TruthFile;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Whether, for options that default to what the system does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum YesNo {
+    Yes,
+    No,
+}
 
 /// Access memory in a known pattern and tell the truth about it.
+///
+/// Prints a line of JSON with the process and the addresses as soon as the memory is populated.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    /// How long to run
+    #[arg(long, value_name = "T", default_value = "60s", value_parser = units::time)]
+    duration: Duration,
+    /// Touches per second [default: as fast as possible]
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+    /// Write which ranges were touched when, as JSON
+    #[arg(long, value_name = "FILE")]
+    truth: Option<PathBuf>,
+    /// Back the memory by transparent huge pages [default: as the system is set]
+    #[arg(long, value_enum, value_name = "YES|NO")]
+    thp: Option<YesNo>,
+    /// Touch every page once before the pattern begins
+    #[arg(long, value_enum, default_value = "yes", value_name = "YES|NO")]
+    prefault: YesNo,
+}
+
+/// Shortest time slice of the truth.
+const SLICE_NS: u64 = 100_000_000;
+/// Most slices that a truth file holds (stage changes come on top), so that writing it again and again stays cheap.
+const MAX_SLICES: u64 = 1000;
+/// Longest sleep, so that an interruption is noticed soon.
+const NAP_NS: u64 = 20_000_000;
 
 /// Runs the command.
-pub fn run(_args: Args) -> anyhow::Result<()> {
-    Err(crate::exit::Unsupported("isotherm workload is not built yet".into()).into())
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let duration_ns = u64::try_from(args.duration.as_nanos()).unwrap_or(u64::MAX);
+    if duration_ns == 0 {
+        return Err(Usage("--duration is 0; give for example 10s".into()).into());
+    }
+    if args.rate.is_some_and(|r| !(r.is_finite() && r > 0.0)) {
+        return Err(Usage("--rate must be above 0".into()).into());
+    }
+    let workload = args.workload.build()?;
+    let huge = match args.thp {
+        None => HugePages::System,
+        Some(YesNo::Yes) => HugePages::Yes,
+        Some(YesNo::No) => HugePages::No,
+    };
+    let mut arena = Arena::new(workload.size(), huge).map_err(|e| match e {
+        e @ (ArenaError::TooLarge { .. } | ArenaError::BadSize(_)) => anyhow::Error::from(Usage(e.to_string())),
+        e => e.into(),
+    })?;
+    let range = arena.range();
+    let pid = std::process::id();
+    eprintln!(
+        "pid {pid}, {} at {:#x}-{:#x}, pattern {}",
+        format_size(range.len()),
+        range.start,
+        range.end,
+        workload.name()
+    );
+    let header = Header {
+        version: 1,
+        pattern: workload.name().into(),
+        seed: workload.seed(),
+        pid: Some(pid),
+        clock: "CLOCK_MONOTONIC".into(),
+        arena: range,
+        complete: false,
+    };
+    let truth = args.truth.as_deref().map(|path| TruthFile::create(path, header)).transpose()?;
+    if args.prefault == YesNo::Yes {
+        populate(&mut arena);
+    }
+    announce(pid, range)?;
+    // A slow rate is spread over time rather than spent in bursts.
+    let batch = args.rate.map_or(MAX_BATCH, |rate| (rate / 1000.0).clamp(1.0, MAX_BATCH as f64) as u64);
+    Run {
+        generator: Generator::new(workload, batch),
+        arena,
+        truth,
+        rate: args.rate,
+        duration_ns,
+        slice_ns: SLICE_NS.max(duration_ns / MAX_SLICES),
+        start_ns: monotonic::now_ns(),
+        touches: 0,
+    }
+    .drive()
+}
+
+fn populate(arena: &mut Arena) {
+    let pages: Vec<u64> = (0..arena.pages()).collect();
+    pages.chunks(1 << 16).for_each(|chunk| arena.touch(chunk));
+}
+
+fn announce(pid: u32, range: AddrRange) -> anyhow::Result<()> {
+    let line = serde_json::json!({ "event": "READY", "pid": pid, "start": range.start, "end": range.end });
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()?;
+    Ok(())
+}
+
+/// A workload under way.
+struct Run {
+    generator: Generator,
+    arena: Arena,
+    truth: Option<TruthFile>,
+    /// Touches per second; `None`: no limit.
+    rate: Option<f64>,
+    duration_ns: u64,
+    slice_ns: u64,
+    /// CLOCK_MONOTONIC at which the pattern began.
+    start_ns: u64,
+    touches: u64,
+}
+
+impl Run {
+    fn drive(mut self) -> anyhow::Result<()> {
+        let mut slice_start = 0;
+        let mut stopped = false;
+        while slice_start < self.duration_ns && !stopped {
+            let until = (slice_start + self.slice_ns).min(self.duration_ns).min(self.generator.stage_end_ns());
+            stopped = self.touch_until(until);
+            let slice_end = self.elapsed_ns().max(slice_start + 1);
+            let stage = self.generator.stage_name().to_owned();
+            let touched = self.generator.account();
+            if slice_end >= self.generator.stage_end_ns() {
+                self.generator.enter(slice_end);
+            }
+            self.save(Slice { start_ns: slice_start, end_ns: slice_end, stage, touched })?;
+            slice_start = slice_end;
+        }
+        if let Some(truth) = self.truth {
+            truth.finish()?;
+        }
+        eprintln!("{} touches in {}", self.touches, format_time(slice_start));
+        Ok(())
+    }
+
+    /// Touches pages until `until_ns` after the start. True: somebody asked to stop.
+    fn touch_until(&mut self, until_ns: u64) -> bool {
+        let mut pages = Vec::with_capacity(MAX_BATCH as usize);
+        loop {
+            let now = self.elapsed_ns();
+            if now >= until_ns {
+                return false;
+            }
+            let due = self.rate.is_none_or(|rate| (self.touches as f64) < rate * now as f64 / 1e9);
+            if due {
+                self.generator.next_batch(&mut pages);
+            } else {
+                pages.clear();
+            }
+            if pages.is_empty() {
+                let nap = if due { NAP_NS } else { 1_000_000 };
+                std::thread::sleep(Duration::from_nanos(nap.min(until_ns - now)));
+                continue;
+            }
+            self.arena.touch(&pages);
+            self.touches += pages.len() as u64;
+        }
+    }
+
+    fn elapsed_ns(&self) -> u64 {
+        monotonic::now_ns().saturating_sub(self.start_ns)
+    }
+
+    /// Adds a slice, whose times and ranges are relative to the start and the arena, to the truth.
+    fn save(&mut self, mut slice: Slice) -> anyhow::Result<()> {
+        let Some(truth) = &mut self.truth else { return Ok(()) };
+        slice.start_ns += self.start_ns;
+        slice.end_ns += self.start_ns;
+        for t in &mut slice.touched {
+            t.start += self.arena.range().start;
+            t.end += self.arena.range().start;
+        }
+        truth.push(&slice)?;
+        Ok(())
+    }
 }

@@ -3,8 +3,8 @@
 use super::truth::{self, Touched};
 use super::{Plan, Workload};
 
-/// Pages drawn at a time from one area.
-pub const BATCH: u64 = 64;
+/// Most pages drawn at a time from one area.
+pub const MAX_BATCH: u64 = 64;
 
 #[derive(Debug, Clone)]
 struct AreaState {
@@ -27,6 +27,7 @@ struct AreaState {
 #[derive(Debug, Clone)]
 pub struct Generator {
     workload: Workload,
+    batch: u64,
     rng: fastrand::Rng,
     stage: usize,
     end_ns: u64,
@@ -34,10 +35,10 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A generator at the start of `workload`.
-    pub fn new(workload: Workload) -> Self {
+    /// A generator at the start of `workload` that yields `batch` pages at a time, 1 to [`MAX_BATCH`].
+    pub fn new(workload: Workload, batch: u64) -> Self {
         let rng = fastrand::Rng::with_seed(workload.seed());
-        let mut g = Self { workload, rng, stage: 0, end_ns: 0, areas: Vec::new() };
+        let mut g = Self { workload, batch: batch.clamp(1, MAX_BATCH), rng, stage: 0, end_ns: 0, areas: Vec::new() };
         g.enter(0);
         g
     }
@@ -92,12 +93,12 @@ impl Generator {
         let Some((index, _)) = chosen else { return };
         let (area, state) = (&areas[index], &mut self.areas[index]);
         state.credit -= 1.0;
-        state.drawn += BATCH;
+        state.drawn += self.batch;
         let first = area.range().start / isotherm_core::addr::PAGE_SIZE;
         match area.plan() {
             Plan::Round(sweep) => {
                 let mut page = state.next_page;
-                for _ in 0..BATCH {
+                for _ in 0..self.batch {
                     pages.push(first + page);
                     page += sweep.stride();
                     if page >= sweep.pages() {
@@ -107,7 +108,7 @@ impl Generator {
                 state.next_page = page;
             }
             Plan::Draw { ranks, order } => {
-                for _ in 0..BATCH {
+                for _ in 0..self.batch {
                     let page = order.page_at(ranks.draw(|| self.rng.f64()));
                     state.bins[truth::bin_of(page, area.pages()) as usize] += 1;
                     pages.push(first + page);
@@ -161,7 +162,7 @@ mod tests {
         let p = Parameters { hot: Some(0.25), seed: 3, ..Parameters::new(1000 * PAGE_SIZE) };
         let w = Pattern::Hotspot.build(&p).unwrap();
         let hot = w.stages()[0].areas[0].range();
-        let mut g = Generator::new(w);
+        let mut g = Generator::new(w, 64);
         let counts = draw(&mut g, 250);
         assert_eq!(counts.len(), 250);
         assert!(counts.iter().all(|(page, n)| hot.contains(page * PAGE_SIZE) && *n == 64));
@@ -173,19 +174,19 @@ mod tests {
     #[test]
     fn background_gets_its_share() {
         let p = Parameters { hot: Some(0.1), background: 0.25, ..Parameters::new(4096 * PAGE_SIZE) };
-        let mut g = Generator::new(Pattern::Hotspot.build(&p).unwrap());
+        let mut g = Generator::new(Pattern::Hotspot.build(&p).unwrap(), 64);
         draw(&mut g, 1000);
         let account = g.account();
         let all: u64 = account.iter().map(|t| t.touches).sum();
         assert_eq!(all, 64_000);
         let hot = account[0].touches;
-        assert!(hot.abs_diff(48_000) <= BATCH, "{hot}");
+        assert!(hot.abs_diff(48_000) <= 64, "{hot}");
     }
 
     #[test]
     fn a_scan_accounts_for_the_very_pages() {
         let w = Pattern::Scan.build(&Parameters::new(100 * PAGE_SIZE)).unwrap();
-        let mut g = Generator::new(w);
+        let mut g = Generator::new(w, 64);
         for batches in [1, 1, 3, 7] {
             let counts = draw(&mut g, batches);
             let account = g.account();
@@ -203,7 +204,7 @@ mod tests {
     #[test]
     fn zipf_accounts_for_all_draws() {
         let p = Parameters { theta: 1.2, seed: 5, ..Parameters::new(64 * PAGE_SIZE) };
-        let mut g = Generator::new(Pattern::Zipf.build(&p).unwrap());
+        let mut g = Generator::new(Pattern::Zipf.build(&p).unwrap(), 64);
         let counts = draw(&mut g, 500);
         let account = g.account();
         assert_eq!(account.iter().map(|t| t.touches).sum::<u64>(), 32_000);
@@ -214,7 +215,7 @@ mod tests {
     #[test]
     fn a_new_stage_starts_at_its_first_page() {
         let p = Parameters { hot: Some(0.5), period_ns: Some(1_000_000), ..Parameters::new(128 * PAGE_SIZE) };
-        let mut g = Generator::new(Pattern::Alternate.build(&p).unwrap());
+        let mut g = Generator::new(Pattern::Alternate.build(&p).unwrap(), 64);
         let first = draw(&mut g, 5);
         assert!(first.keys().all(|&p| p < 64));
         assert_eq!(g.stage_end_ns(), 1_000_000);
@@ -226,7 +227,7 @@ mod tests {
 
     #[test]
     fn idle_touches_nothing() {
-        let mut g = Generator::new(Pattern::Idle.build(&Parameters::new(1 << 20)).unwrap());
+        let mut g = Generator::new(Pattern::Idle.build(&Parameters::new(1 << 20)).unwrap(), 64);
         assert!(draw(&mut g, 3).is_empty());
         assert!(g.account().is_empty());
     }

@@ -9,6 +9,7 @@ pub mod patterns;
 pub mod phases;
 pub mod sweep;
 pub mod truth;
+pub mod truth_file;
 pub mod zipf;
 
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};

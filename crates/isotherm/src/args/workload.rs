@@ -1,0 +1,136 @@
+//! `PATTERN` and its parameters: a workload, real or simulated.
+
+use super::units;
+use crate::exit::Usage;
+use clap::ValueEnum;
+use isotherm_sim::workload::patterns::{Parameters, Pattern};
+use isotherm_sim::workload::{Workload, phases};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Which pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PatternName {
+    /// One hot area somewhere in the middle, the rest cold
+    Hotspot,
+    /// The hot area walks through memory, by its own size each period
+    Stairs,
+    /// Two areas in turn
+    Alternate,
+    /// Zipf-distributed pages
+    Zipf,
+    /// All memory in address order, over and over
+    Scan,
+    /// Nothing is touched
+    Idle,
+    /// Regions and phases from a file (--file)
+    Phases,
+}
+
+/// A pattern with its parameters.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Workload")]
+pub struct WorkloadArgs {
+    /// Which pages are touched when
+    #[arg(value_enum)]
+    pub pattern: PatternName,
+    /// Size of the memory (with `phases`: the sum of its regions)
+    #[arg(long, value_name = "S", value_parser = units::size)]
+    pub size: Option<u64>,
+    /// Hot part of the memory: a fraction (0.1) or a percentage (10%) [default: 0.1; alternate: 0.5]
+    #[arg(long, value_name = "FRACTION", value_parser = fraction)]
+    pub hot: Option<f64>,
+    /// Part of the touches that hotspot gives to the cold rest: a fraction or a percentage
+    #[arg(long, value_name = "FRACTION", value_parser = fraction, default_value = "0")]
+    pub background: f64,
+    /// Exponent of zipf; 0 makes all pages alike
+    #[arg(long, value_name = "Z", default_value_t = 0.99)]
+    pub theta: f64,
+    /// Spread zipf's popular pages over all memory instead of putting them first
+    #[arg(long)]
+    pub scattered: bool,
+    /// Time between changes of stairs [default: 5s] and alternate [default: 2s]
+    #[arg(long, value_name = "T", value_parser = units::time)]
+    pub period: Option<Duration>,
+    /// Seed: the same seed gives the same workload
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Phase file (TOML) of the pattern `phases`
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// Parses `0.1` or `10%` into a fraction of one.
+fn fraction(text: &str) -> Result<f64, String> {
+    let number = |t: &str| t.trim().parse::<f64>().ok().filter(|v| v.is_finite());
+    let value = match text.strip_suffix('%') {
+        Some(percent) => number(percent).map(|p| p / 100.0),
+        None => number(text),
+    };
+    value.ok_or_else(|| format!("'{text}' is no fraction: write for example 0.1 or 10%"))
+}
+
+impl WorkloadArgs {
+    /// The workload described; a description that makes no sense is a usage error.
+    pub fn build(&self) -> anyhow::Result<Workload> {
+        let usage = |text: String| anyhow::Error::from(Usage(text));
+        let pattern = match self.pattern {
+            PatternName::Hotspot => Pattern::Hotspot,
+            PatternName::Stairs => Pattern::Stairs,
+            PatternName::Alternate => Pattern::Alternate,
+            PatternName::Zipf => Pattern::Zipf,
+            PatternName::Scan => Pattern::Scan,
+            PatternName::Idle => Pattern::Idle,
+            PatternName::Phases => return self.read_phases(),
+        };
+        if self.file.is_some() {
+            return Err(usage(format!("--file belongs to the pattern phases, not to {}", pattern.name())));
+        }
+        let Some(size) = self.size else {
+            return Err(usage("--size is missing; give for example --size 1G".into()));
+        };
+        let parameters = Parameters {
+            size,
+            hot: self.hot,
+            background: self.background,
+            theta: self.theta,
+            scattered: self.scattered,
+            period_ns: self.period.map(|p| u64::try_from(p.as_nanos()).unwrap_or(u64::MAX)),
+            seed: self.seed,
+        };
+        pattern.build(&parameters).map_err(|e| usage(e.to_string()))
+    }
+
+    fn read_phases(&self) -> anyhow::Result<Workload> {
+        let usage = |text: String| anyhow::Error::from(Usage(text));
+        let Some(path) = &self.file else {
+            return Err(usage("the pattern phases needs --file FILE".into()));
+        };
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| anyhow::Error::from(e).context(format!("cannot read {}", path.display())))?;
+        let workload = phases::parse(&text, self.seed).map_err(|e| usage(format!("{}: {e}", path.display())))?;
+        match self.size {
+            Some(size) if size != workload.size() => Err(usage(format!(
+                "--size {size} contradicts {}, whose regions sum up to {} bytes; leave --size out",
+                path.display(),
+                workload.size()
+            ))),
+            _ => Ok(workload),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fraction;
+
+    #[test]
+    fn fractions_and_percentages() {
+        assert_eq!(fraction("0.1"), Ok(0.1));
+        assert_eq!(fraction("10%"), Ok(0.1));
+        assert_eq!(fraction("1"), Ok(1.0));
+        for bad in ["", "%", "x", "inf", "nan"] {
+            assert!(fraction(bad).is_err(), "{bad}");
+        }
+    }
+}

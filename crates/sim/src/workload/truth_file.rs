@@ -1,0 +1,113 @@
+//! Writes the truth while the workload runs, so that the file is whole and valid at any moment.
+
+use super::truth::{Header, Slice};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A truth file that grows slice by slice and is replaced as a whole each time.
+#[derive(Debug)]
+pub struct TruthFile {
+    path: PathBuf,
+    header: Header,
+    slices: String,
+}
+
+/// The truth file cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the truth to {}: {source}", path.display())]
+pub struct TruthFileError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl TruthFile {
+    /// Creates the file, replacing one that is there, with no slice in it.
+    pub fn create(path: &Path, header: Header) -> Result<Self, TruthFileError> {
+        let file = Self { path: path.to_owned(), header, slices: String::new() };
+        file.save()?;
+        Ok(file)
+    }
+
+    /// Adds a slice and writes the file.
+    pub fn push(&mut self, slice: &Slice) -> Result<(), TruthFileError> {
+        let text = serde_json::to_string(slice).map_err(|e| self.error(e.into()))?;
+        if !self.slices.is_empty() {
+            self.slices.push_str(",\n");
+        }
+        self.slices.push_str(&text);
+        self.save()
+    }
+
+    /// Marks the truth as complete and writes the file for the last time.
+    pub fn finish(mut self) -> Result<(), TruthFileError> {
+        self.header.complete = true;
+        self.save()
+    }
+
+    fn save(&self) -> Result<(), TruthFileError> {
+        let header = serde_json::to_string(&self.header).map_err(|e| self.error(e.into()))?;
+        let open = header.strip_suffix('}').unwrap_or(&header);
+        let text = format!("{open},\"slices\":[\n{}\n]}}\n", self.slices);
+        let mut name = self.path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.tmp", std::process::id()));
+        let temporary = self.path.with_file_name(name);
+        std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, &self.path)).map_err(|e| {
+            // The write has failed already; a leftover that cannot be removed either changes nothing.
+            let _ = std::fs::remove_file(&temporary);
+            self.error(e)
+        })
+    }
+
+    fn error(&self, source: io::Error) -> TruthFileError {
+        TruthFileError { path: self.path.clone(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::truth::{Touched, Truth};
+    use super::*;
+    use isotherm_core::addr::AddrRange;
+
+    fn header() -> Header {
+        Header {
+            version: 1,
+            pattern: "hotspot".into(),
+            seed: 0,
+            pid: None,
+            clock: "virtual".into(),
+            arena: AddrRange::new(0, 4096),
+            complete: false,
+        }
+    }
+
+    #[test]
+    fn the_file_is_valid_after_every_step() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("truth.json");
+        let read = || serde_json::from_str::<Truth>(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let mut file = TruthFile::create(&path, header()).unwrap();
+        assert_eq!(read(), Truth { header: header(), slices: vec![] });
+        let slice = |n| Slice {
+            start_ns: n,
+            end_ns: n + 1,
+            stage: "a \"b\"".into(),
+            touched: vec![Touched { start: 0, end: 4096, touches: n }],
+        };
+        for n in 0..3 {
+            file.push(&slice(n)).unwrap();
+            assert_eq!(read().slices.len(), n as usize + 1);
+            assert!(!read().header.complete);
+        }
+        file.finish().unwrap();
+        assert_eq!(read().slices, [slice(0), slice(1), slice(2)]);
+        assert!(read().header.complete);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        let error = TruthFile::create(Path::new("/nowhere/at/all.json"), header()).unwrap_err();
+        assert!(error.to_string().contains("/nowhere/at/all.json"), "{error}");
+    }
+}
