@@ -1,5 +1,10 @@
-//! The Linux side of Isotherm: access sources, processes, meters. The only crate with unsafe code.
+//! The Linux side of Isotherm: access sources, processes and targets, clocks and signals, meters.
+//!
+//! This is the only crate with `unsafe` code; every block says why it is sound. Readers of `/proc` and of control groups
+//! take a root folder, so that parsing is tested on captured trees without privilege.
 
 pub mod arena;
 pub mod monotonic;
 pub mod probe;
+pub mod proc;
+pub mod target;

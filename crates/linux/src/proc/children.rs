@@ -1,0 +1,163 @@
+//! Finding the processes that others have forked.
+
+use super::dir::ProcRoot;
+use super::stat::Stat;
+use std::collections::HashSet;
+use std::io;
+
+/// Finds children by polling.
+///
+/// `/proc/PID/task/*/children` gives them directly, but needs CONFIG_PROC_CHILDREN, which many kernels lack. Without it every
+/// process's parent must be looked at; to keep that cheap nothing is read while no pid was given out since the last
+/// call, and a process is looked at only when it is new. (A pid could be reused between two calls only if
+/// all pids of the system were handed out in that time.)
+///
+/// A process whose parent has exited before the call has been adopted by another and is not found: a control group is the
+/// better target for programs that daemonise.
+#[derive(Debug)]
+pub struct ChildFinder {
+    root: ProcRoot,
+    last_pid: Option<u32>,
+    seen: HashSet<u32>,
+    parents: HashSet<u32>,
+}
+
+impl ChildFinder {
+    /// A finder for processes below `root`.
+    pub fn new(root: ProcRoot) -> Self {
+        Self { root, last_pid: None, seen: HashSet::new(), parents: HashSet::new() }
+    }
+
+    /// Pairs of (child, parent) for all children of `parents` and their descendants. Descendants found before may or may not
+    /// come again.
+    pub fn poll(&mut self, parents: &[u32]) -> io::Result<Vec<(u32, u32)>> {
+        let last_pid = self.root.last_pid();
+        let new_parents = parents.iter().any(|p| !self.parents.contains(p));
+        if last_pid.is_some() && last_pid == self.last_pid && !new_parents {
+            return Ok(Vec::new());
+        }
+        self.last_pid = last_pid;
+        if new_parents {
+            // What was looked at before may be a child of the new parents.
+            self.seen.clear();
+        }
+        self.parents = parents.iter().copied().collect();
+        match self.listed(parents) {
+            Some(found) => Ok(found),
+            None => self.scan(),
+        }
+    }
+
+    /// Children as the kernel lists them; `None` if it does not.
+    fn listed(&self, parents: &[u32]) -> Option<Vec<(u32, u32)>> {
+        let mut found: Vec<(u32, u32)> = Vec::new();
+        let mut queue: Vec<u32> = parents.to_vec();
+        let mut known: HashSet<u32> = parents.iter().copied().collect();
+        while let Some(parent) = queue.pop() {
+            let tasks = match std::fs::read_dir(self.root.process(parent).file("task")) {
+                Ok(tasks) => tasks,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                Err(_) => return None,
+            };
+            for task in tasks.flatten() {
+                let list = match std::fs::read_to_string(task.path().join("children")) {
+                    Ok(list) => list,
+                    // Either this thread has just exited, or the kernel has no such file at all.
+                    Err(e) if e.kind() == io::ErrorKind::NotFound && !task.path().join("stat").exists() => continue,
+                    Err(_) => return None,
+                };
+                for child in list.split_ascii_whitespace().filter_map(|w| w.parse().ok()) {
+                    if known.insert(child) {
+                        found.push((child, parent));
+                        queue.push(child);
+                    }
+                }
+            }
+        }
+        Some(found)
+    }
+
+    /// Children by looking at the parent of every process that is new.
+    fn scan(&mut self) -> io::Result<Vec<(u32, u32)>> {
+        let pids = self.root.pids()?;
+        let mut new: Vec<(u32, u32)> = Vec::new();
+        for &pid in pids.iter().filter(|p| !self.seen.contains(p)) {
+            if let Ok(stat) = Stat::read(&self.root.process(pid)) {
+                new.push((pid, stat.ppid));
+            }
+        }
+        // A process counts as seen while it stays listed; those that could not be read are looked at again.
+        let read: HashSet<u32> = new.iter().map(|&(pid, _)| pid).collect();
+        self.seen = pids.into_iter().filter(|p| self.seen.contains(p) || read.contains(p)).collect();
+        let mut family = self.parents.clone();
+        let mut found = Vec::new();
+        // A child may be listed before its parent, so go on until nothing more turns up.
+        loop {
+            let before = found.len();
+            new.retain(|&(pid, parent)| {
+                let ours = family.contains(&parent) && family.insert(pid);
+                if ours {
+                    found.push((pid, parent));
+                }
+                !ours
+            });
+            if found.len() == before {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn add(root: &Path, pid: u32, ppid: u32) {
+        let dir = root.join(pid.to_string());
+        std::fs::create_dir_all(dir.join("task").join(pid.to_string())).unwrap();
+        let zeros = "0 ".repeat(40);
+        std::fs::write(dir.join("stat"), format!("{pid} (x) S {ppid} {zeros}\n")).unwrap();
+        std::fs::write(dir.join("task").join(pid.to_string()).join("stat"), "").unwrap();
+    }
+
+    fn set_last(root: &Path, pid: u32) {
+        std::fs::write(root.join("loadavg"), format!("0.00 0.00 0.00 1/9 {pid}\n")).unwrap();
+    }
+
+    fn sorted(mut found: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn without_the_kernels_list_parents_are_looked_at() {
+        let root = tempfile::tempdir().unwrap();
+        for (pid, ppid) in [(1, 0), (10, 1), (9, 10), (8, 9), (20, 1)] {
+            add(root.path(), pid, ppid);
+        }
+        set_last(root.path(), 20);
+        let mut finder = ChildFinder::new(ProcRoot::new(root.path()));
+        assert_eq!(sorted(finder.poll(&[10]).unwrap()), [(8, 9), (9, 10)]);
+
+        // Nobody forked: nothing is read, so even a new folder goes unnoticed until the counter moves.
+        add(root.path(), 30, 9);
+        let family = [10, 9, 8];
+        set_last(root.path(), 30);
+        assert!(sorted(finder.poll(&family).unwrap()).contains(&(30, 9)));
+        add(root.path(), 31, 30);
+        assert_eq!(finder.poll(&family).unwrap(), []);
+    }
+
+    #[test]
+    fn the_kernels_list_is_used_where_it_exists() {
+        let root = tempfile::tempdir().unwrap();
+        for pid in [10, 11, 12] {
+            add(root.path(), pid, 1);
+            let list = if pid == 10 { "11 12 " } else { "" };
+            std::fs::write(root.path().join(format!("{pid}/task/{pid}/children")), list).unwrap();
+        }
+        let mut finder = ChildFinder::new(ProcRoot::new(root.path()));
+        assert_eq!(sorted(finder.poll(&[10, 99]).unwrap()), [(11, 10), (12, 10)]);
+    }
+}

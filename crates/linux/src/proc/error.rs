@@ -1,0 +1,108 @@
+//! Why a process cannot be read.
+
+use isotherm_core::source::{SourceError, TargetId};
+use std::io;
+use std::path::PathBuf;
+
+/// Why a process cannot be read; the text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// No process has this id.
+    #[error("no process has pid {pid}; `ps -e` lists the running ones")]
+    NoSuchProcess {
+        /// The pid asked for.
+        pid: u32,
+    },
+    /// The process has exited and waits for its parent to collect its status: it has no memory any more.
+    #[error("pid {pid} ({name}) is a zombie: it has exited and has no memory to watch; choose a running process")]
+    Zombie {
+        /// The pid asked for.
+        pid: u32,
+        /// Its command name.
+        name: String,
+    },
+    /// A kernel thread: it has no memory of its own.
+    #[error("pid {pid} ({name}) is a kernel thread: it has no memory of its own to watch; choose a user process")]
+    KernelThread {
+        /// The pid asked for.
+        pid: u32,
+        /// The thread's name.
+        name: String,
+    },
+    /// The id of a thread that does not lead its process.
+    #[error("{pid} is a thread of process {leader}; give {leader} instead (all threads share its memory)")]
+    NotALeader {
+        /// The id asked for.
+        pid: u32,
+        /// The process it belongs to.
+        leader: u32,
+    },
+    /// The kernel refuses to show the process's memory to this user.
+    #[error(
+        "not allowed to read {}: run as root, or as the user who owns pid {pid} (set-user-id programs need root)",
+        path.display()
+    )]
+    Permission {
+        /// The pid asked for.
+        pid: u32,
+        /// The file that was refused.
+        path: PathBuf,
+    },
+    /// The process has exited since it was opened.
+    #[error("pid {pid} has exited")]
+    Exited {
+        /// Its pid.
+        pid: u32,
+    },
+    /// The process has executed another program since it was last read. Told once; later reads speak of the new program.
+    #[error("pid {pid} executed another program")]
+    Replaced {
+        /// Its pid.
+        pid: u32,
+    },
+    /// A file could not be read for another reason.
+    #[error("cannot read {} of pid {pid}: {source}{}", path.display(), remedy(source))]
+    Io {
+        /// Its pid.
+        pid: u32,
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A file did not have the expected form.
+    #[error("{} does not look as proc(5) describes it: {what}; please report this with your kernel's version", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What was wrong, with the text found.
+        what: String,
+    },
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => "; watch fewer processes or raise the limit with `ulimit -n`",
+        Some(libc::ENFILE) => "; the system's table of open files is full (fs.file-max)",
+        Some(libc::ENOSYS) => "; kernel 5.3 or newer is needed",
+        _ => "",
+    }
+}
+
+impl ProcessError {
+    /// Whether the process is simply not there (any more): normal for one found while looking for children.
+    pub const fn is_gone(&self) -> bool {
+        matches!(self, Self::NoSuchProcess { .. } | Self::Zombie { .. } | Self::Exited { .. })
+    }
+
+    /// The same as an access source tells it about its target `target`.
+    pub fn into_source_error(self, target: TargetId) -> SourceError {
+        match self {
+            Self::Exited { pid } | Self::NoSuchProcess { pid } | Self::Zombie { pid, .. } => {
+                SourceError::Gone { target, pid }
+            }
+            Self::Replaced { pid } => SourceError::Replaced { target, pid },
+            other => SourceError::Failed(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What `/proc` tells about processes: their mappings, footprint, state and family.
+
+pub mod children;
+pub mod dir;
+pub mod error;
+pub mod filesystems;
+mod lines;
+pub mod maps;
+pub mod pidfd;
+pub mod process;
+pub mod smaps;
+pub mod stat;
+pub mod status;
+mod vm_flags;
+
+pub use dir::{ProcRoot, ProcessDir};
+pub use error::ProcessError;
+pub use pidfd::PidFd;
+pub use process::Process;

@@ -1,0 +1,235 @@
+//! A command that Isotherm starts, watches and ends.
+
+use super::error::TargetError;
+use crate::proc::PidFd;
+use crate::proc::children::ChildFinder;
+use crate::proc::dir::ProcRoot;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How a command came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandEnd {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// Whether it was still running and we ended it.
+    pub terminated: bool,
+}
+
+/// A command that has been forked but waits at a gate before it executes, so that recording can begin with its first
+/// instructions. Clones stand for the same command.
+///
+/// Dropping the last clone ends the command and collects it: nothing that we started is left behind.
+#[derive(Debug, Clone)]
+pub struct Command {
+    inner: Arc<Mutex<Inner>>,
+    pid: u32,
+}
+
+#[derive(Debug)]
+struct Inner {
+    program: String,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Forked; the thread's `spawn` returns once the gate is opened and exec has succeeded or failed.
+    Waiting {
+        gate: PipeWriter,
+        spawner: JoinHandle<io::Result<Child>>,
+    },
+    Running(Child),
+    Ended(CommandEnd),
+    /// It could not be executed.
+    Failed,
+}
+
+impl Command {
+    /// Forks a process that will execute `words` with our standard input, output and error. Fails if there is no such
+    /// program, before anything is forked.
+    pub fn prepare(words: &[OsString]) -> Result<Self, TargetError> {
+        let Some((program, args)) = words.split_first() else { return Err(TargetError::Nothing) };
+        let shown = program.to_string_lossy().into_owned();
+        let failed = |source: io::Error| TargetError::CannotRun { program: shown.clone(), source };
+        check_executable(program, std::env::var_os("PATH").as_deref())?;
+        let (gate_reader, gate) = io::pipe().map_err(failed)?;
+        let (mut pid_reader, pid_writer) = io::pipe().map_err(failed)?;
+        let mut command = std::process::Command::new(program);
+        command.args(args);
+        let gate_fd = gate.as_raw_fd();
+        let (mut gate_in_child, mut pid_in_child) = (gate_reader, pid_writer);
+        let wait_at_gate = move || {
+            // The child must not hold the gate open itself, or it would wait forever should we die.
+            // SAFETY: the descriptor is open in the child (it was when we forked) and nothing in the child uses it.
+            unsafe { libc::close(gate_fd) };
+            pid_in_child.write_all(&std::process::id().to_ne_bytes())?;
+            let mut go = [0];
+            // An end without a byte: the command is not wanted any more.
+            gate_in_child.read_exact(&mut go)
+        };
+        // SAFETY: between fork and exec the closure only closes, writes and reads descriptors that it owns, all of them
+        // async-signal-safe calls; it allocates nothing (io::Error from an errno or a constant does not).
+        unsafe { command.pre_exec(wait_at_gate) };
+        // `spawn` returns only after exec, so it waits at the gate in a thread of its own.
+        let spawner = std::thread::Builder::new()
+            .name("isotherm-spawn".to_owned())
+            .spawn(move || command.spawn())
+            .map_err(failed)?;
+        let mut pid = [0; 4];
+        if let Err(e) = pid_reader.read_exact(&mut pid) {
+            let error = join(spawner).err().unwrap_or(e);
+            return Err(failed(error));
+        }
+        let state = State::Waiting { gate, spawner };
+        let inner = Inner { program: shown.clone(), state };
+        Ok(Self { inner: Arc::new(Mutex::new(inner)), pid: u32::from_ne_bytes(pid) })
+    }
+
+    /// Its process id; known before it starts.
+    pub const fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Opens the gate. Returns once the program has been executed; at once if it has been before.
+    pub fn start(&self) -> Result<(), TargetError> {
+        let mut inner = self.lock();
+        match std::mem::replace(&mut inner.state, State::Failed) {
+            State::Waiting { mut gate, spawner } => {
+                let opened = gate.write_all(&[1]);
+                match join(spawner).and_then(|child| opened.map(|()| child)) {
+                    Ok(child) => inner.state = State::Running(child),
+                    Err(source) => return Err(TargetError::CannotRun { program: inner.program.clone(), source }),
+                }
+            }
+            other => inner.state = other,
+        }
+        Ok(())
+    }
+
+    /// How it ended, if it has ended by itself or by [`finish`](Self::finish).
+    pub fn try_end(&self) -> io::Result<Option<CommandEnd>> {
+        let mut inner = self.lock();
+        if let State::Running(child) = &mut inner.state
+            && let Some(status) = child.try_wait()?
+        {
+            inner.state = State::Ended(CommandEnd { status, terminated: false });
+        }
+        Ok(match inner.state {
+            State::Ended(end) => Some(end),
+            _ => None,
+        })
+    }
+
+    /// Ends it, if it still runs: SIGTERM to it and to the processes that it forked, after `grace` SIGKILL. Collects it and
+    /// tells how it ended; `None` if it has never been executed.
+    pub fn finish(&self, grace: Duration) -> io::Result<Option<CommandEnd>> {
+        self.lock().finish(grace)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic elsewhere must not keep us from ending the command.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn finish(&mut self, grace: Duration) -> io::Result<Option<CommandEnd>> {
+        match std::mem::replace(&mut self.state, State::Failed) {
+            State::Waiting { gate, spawner } => {
+                // Closing the gate unopened makes the child leave, and `spawn` collects it.
+                drop(gate);
+                drop(join(spawner));
+                Ok(None)
+            }
+            State::Running(mut child) => {
+                let end = match child.try_wait()? {
+                    Some(status) => CommandEnd { status, terminated: false },
+                    None => CommandEnd { status: terminate(&mut child, grace)?, terminated: true },
+                };
+                self.state = State::Ended(end);
+                Ok(Some(end))
+            }
+            State::Ended(end) => {
+                self.state = State::Ended(end);
+                Ok(Some(end))
+            }
+            State::Failed => Ok(None),
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Nobody is left to tell about a failure.
+        let _ = self.finish(Duration::from_secs(1));
+    }
+}
+
+fn join(spawner: JoinHandle<io::Result<Child>>) -> io::Result<Child> {
+    spawner.join().unwrap_or_else(|_| Err(io::Error::other("the thread that starts it panicked")))
+}
+
+fn terminate(child: &mut Child, grace: Duration) -> io::Result<ExitStatus> {
+    let pid = child.id();
+    // We have not collected it, so its pid is still its own.
+    let leader = PidFd::open(pid)?;
+    let descendants: Vec<PidFd> = ChildFinder::new(ProcRoot::default())
+        .poll(&[pid])
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|(child, _)| PidFd::open(child).ok())
+        .collect();
+    for process in descendants.iter().chain([&leader]) {
+        // It may have exited meanwhile, or belong to another user.
+        let _ = process.send_signal(libc::SIGTERM);
+    }
+    let deadline = Instant::now() + grace;
+    let left = || deadline.saturating_duration_since(Instant::now());
+    if !leader.wait_exit(left()) {
+        child.kill()?;
+    }
+    for process in descendants.iter().filter(|p| !p.wait_exit(left())) {
+        let _ = process.send_signal(libc::SIGKILL);
+    }
+    child.wait()
+}
+
+/// Refuses a program that exec would not find or not be allowed to run, with the search rules of execvp.
+fn check_executable(program: &OsStr, path: Option<&OsStr>) -> Result<(), TargetError> {
+    let shown = || program.to_string_lossy().into_owned();
+    let candidates: Vec<PathBuf> = if program.as_bytes().contains(&b'/') {
+        vec![PathBuf::from(program)]
+    } else {
+        let path = path.unwrap_or(OsStr::new("/bin:/usr/bin"));
+        std::env::split_paths(path).map(|dir| dir.join(program)).collect()
+    };
+    let mut denied = false;
+    for file in candidates.iter().filter(|_| !program.is_empty()) {
+        match executable(file) {
+            Some(true) => return Ok(()),
+            Some(false) => denied = true,
+            None => {}
+        }
+    }
+    if denied {
+        let source = io::Error::from_raw_os_error(libc::EACCES);
+        return Err(TargetError::CannotRun { program: shown(), source });
+    }
+    Err(TargetError::NoSuchProgram { program: shown() })
+}
+
+/// Whether a file can be executed by somebody; `None` if there is no such file.
+fn executable(file: &Path) -> Option<bool> {
+    let meta = std::fs::metadata(file).ok()?;
+    Some(meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}

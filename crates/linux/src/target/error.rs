@@ -1,0 +1,53 @@
+//! Why targets cannot be watched.
+
+use crate::proc::ProcessError;
+use std::io;
+use std::path::PathBuf;
+
+/// Why targets cannot be watched; the text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// Neither pid, control group nor command.
+    #[error("no target: give --pid N, --cgroup PATH or -- COMMAND")]
+    Nothing,
+    /// One of the processes cannot be watched.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// No control group has this path.
+    #[error("no control group '{}': looked for {}; `cat /proc/PID/cgroup` shows where a process is", path.display(), list(tried))]
+    NoCgroup {
+        /// As given.
+        path: PathBuf,
+        /// Folders that were looked for.
+        tried: Vec<PathBuf>,
+    },
+    /// A file that lists processes cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The command does not exist.
+    #[error("cannot run '{program}': no such program{}", if program.contains('/') { "" } else { " in PATH" })]
+    NoSuchProgram {
+        /// Its first word.
+        program: String,
+    },
+    /// The command exists but cannot be executed.
+    #[error("cannot run '{program}': {source}")]
+    CannotRun {
+        /// Its first word.
+        program: String,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    if paths.is_empty() {
+        return "a mounted cgroup hierarchy (none is mounted)".to_owned();
+    }
+    paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,13 @@
+//! Which processes are watched: some pids and their children, a control group, or a command that we start.
+
+pub mod cgroup;
+pub mod command;
+pub mod error;
+pub mod spec;
+pub mod tracker;
+
+pub use cgroup::Cgroup;
+pub use command::{Command, CommandEnd};
+pub use error::TargetError;
+pub use spec::TargetSpec;
+pub use tracker::{Skipped, TargetTracker};

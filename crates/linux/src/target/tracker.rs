@@ -1,0 +1,238 @@
+//! Keeps the list of watched processes up to date.
+
+use super::cgroup::Cgroup;
+use super::command::Command;
+use super::error::TargetError;
+use super::spec::TargetSpec;
+use crate::proc::children::ChildFinder;
+use crate::proc::pidfd::share_memory;
+use crate::proc::stat::Stat;
+use crate::proc::{ProcRoot, Process, ProcessError};
+use isotherm_core::event::TargetInfo;
+use isotherm_core::source::TargetId;
+use std::collections::{HashMap, HashSet};
+
+/// A process that belongs to the targets but cannot be watched.
+#[derive(Debug)]
+pub struct Skipped {
+    /// Its pid.
+    pub pid: u32,
+    /// Why.
+    pub why: ProcessError,
+}
+
+/// Follows what a [`TargetSpec`] asks for by polling: new processes get the next free [`TargetId`], which is never given
+/// twice.
+///
+/// Limits of polling: a process that comes and goes between two polls is not seen, and neither is one whose
+/// parent exited before the poll (see [`ChildFinder`]). Our own process is watched only if its pid is given,
+/// not as a child or as a member of a control group: watching makes memory accesses of its own.
+#[derive(Debug)]
+pub struct TargetTracker {
+    membership: Membership,
+    /// By target id; `None` once a target has ended and its descriptors are closed.
+    targets: Vec<Target>,
+    by_pid: HashMap<u32, TargetId>,
+    /// Opened by `new`, announced by the first poll.
+    unannounced: Vec<Process>,
+    skipped: Vec<Skipped>,
+    /// Pids told as skipped; not tried again while they last.
+    refused: HashSet<u32>,
+}
+
+#[derive(Debug)]
+struct Target {
+    pid: u32,
+    process: Option<Process>,
+}
+
+#[derive(Debug)]
+enum Membership {
+    Fixed,
+    Family { finder: ChildFinder, deferred: Vec<u32> },
+    Cgroup { group: Cgroup, last: Vec<u32> },
+    Command { command: Command, children: bool },
+}
+
+impl Membership {
+    fn family(children: bool) -> Self {
+        if !children {
+            return Self::Fixed;
+        }
+        Self::Family { finder: ChildFinder::new(ProcRoot::default()), deferred: Vec::new() }
+    }
+}
+
+impl TargetTracker {
+    /// Opens the processes, or finds the control group. A pid that cannot be watched is an error here; a control group may
+    /// be empty.
+    pub fn new(spec: TargetSpec) -> Result<Self, TargetError> {
+        let mut unannounced: Vec<Process> = Vec::new();
+        let membership = match spec {
+            TargetSpec::Pids { pids, children } => {
+                if pids.is_empty() {
+                    return Err(TargetError::Nothing);
+                }
+                for pid in pids {
+                    if unannounced.iter().all(|p| p.pid() != pid) {
+                        unannounced.push(Process::open(pid)?);
+                    }
+                }
+                Membership::family(children)
+            }
+            TargetSpec::Cgroup(path) => Membership::Cgroup { group: Cgroup::find(&path)?, last: Vec::new() },
+            TargetSpec::Command { command, children } => Membership::Command { command, children },
+        };
+        Ok(Self {
+            membership,
+            targets: Vec::new(),
+            by_pid: HashMap::new(),
+            unannounced,
+            skipped: Vec::new(),
+            refused: HashSet::new(),
+        })
+    }
+
+    /// Targets that have come since the last call; ended ones are closed. The first call starts a command and fails if it
+    /// cannot be executed.
+    pub fn poll(&mut self) -> Result<Vec<TargetInfo>, TargetError> {
+        let mut new = Vec::new();
+        for process in std::mem::take(&mut self.unannounced) {
+            new.push(self.announce(process));
+        }
+        if let Membership::Command { command, children } = &self.membership {
+            let (command, children) = (command.clone(), *children);
+            command.start()?;
+            self.membership = Membership::family(children);
+            // A short command may have ended already.
+            new.extend(self.admit(command.pid()));
+        }
+        for pid in self.candidates()? {
+            new.extend(self.admit(pid));
+        }
+        self.close_ended();
+        Ok(new)
+    }
+
+    /// Whether more targets may come although none is left: a control group that still exists, or what the first poll
+    /// has not announced yet.
+    pub fn may_gain_targets(&self) -> bool {
+        match &self.membership {
+            Membership::Command { .. } => true,
+            Membership::Cgroup { group, .. } => group.exists(),
+            Membership::Fixed | Membership::Family { .. } => !self.unannounced.is_empty(),
+        }
+    }
+
+    /// The process of a target; [`ProcessError::Exited`] once it has ended.
+    ///
+    /// # Panics
+    /// If no target has this id: ids come from [`poll`](Self::poll) only.
+    pub fn process(&mut self, target: TargetId) -> Result<&mut Process, ProcessError> {
+        let Target { pid, process } = &mut self.targets[target as usize];
+        process.as_mut().ok_or(ProcessError::Exited { pid: *pid })
+    }
+
+    /// Ids of the targets that have not ended, in order.
+    pub fn running(&self) -> impl Iterator<Item = TargetId> + '_ {
+        (0..).zip(&self.targets).filter(|(_, t)| t.process.is_some()).map(|(id, _)| id)
+    }
+
+    /// Closes a target that its user found ended.
+    pub fn close(&mut self, target: TargetId) {
+        if let Some(Target { pid, process }) = self.targets.get_mut(target as usize)
+            && process.take().is_some()
+            && self.by_pid.get(pid) == Some(&target)
+        {
+            self.by_pid.remove(pid);
+        }
+    }
+
+    /// Processes that belong to the targets but cannot be watched, since the last call.
+    pub fn take_skipped(&mut self) -> Vec<Skipped> {
+        std::mem::take(&mut self.skipped)
+    }
+
+    fn announce(&mut self, process: Process) -> TargetInfo {
+        let target = self.targets.len() as TargetId;
+        let pid = process.pid();
+        let info = TargetInfo { target, pid: Some(pid), name: process.name() };
+        self.by_pid.insert(pid, target);
+        self.targets.push(Target { pid, process: Some(process) });
+        info
+    }
+
+    /// Makes a process a target, unless it is one or cannot be.
+    fn admit(&mut self, pid: u32) -> Option<TargetInfo> {
+        if let Some(&target) = self.by_pid.get(&pid) {
+            if self.process(target).is_ok_and(|p| p.is_alive()) {
+                return None;
+            }
+            // Another process under the same pid.
+            self.close(target);
+        }
+        match Process::open(pid) {
+            Ok(process) => Some(self.announce(process)),
+            // It has come and gone; or it is one of the kernel's, which the root control group holds.
+            Err(why) if why.is_gone() || matches!(why, ProcessError::KernelThread { .. }) => None,
+            Err(why) => {
+                if self.refused.insert(pid) {
+                    self.skipped.push(Skipped { pid, why });
+                }
+                None
+            }
+        }
+    }
+
+    /// Pids that belong to the targets at present and may be new.
+    fn candidates(&mut self) -> Result<Vec<u32>, TargetError> {
+        let own = std::process::id();
+        match &mut self.membership {
+            Membership::Fixed | Membership::Command { .. } => Ok(Vec::new()),
+            Membership::Family { finder, deferred } => {
+                let parents: Vec<u32> = self.by_pid.keys().copied().collect();
+                let mut found = std::mem::take(deferred);
+                found.extend(
+                    finder
+                        .poll(&parents)
+                        .map_err(|source| TargetError::Io { path: "/proc".into(), source })?
+                        .iter()
+                        .map(|&(child, _)| child),
+                );
+                found.retain(|&pid| pid != own);
+                let (later, now) = found.into_iter().partition(|&pid| runs_in_parents_memory(pid));
+                *deferred = later;
+                Ok(now)
+            }
+            Membership::Cgroup { group, last } => {
+                let mut pids = group.pids()?;
+                pids.retain(|&pid| pid != own);
+                self.refused.retain(|pid| pids.binary_search(pid).is_ok());
+                let mut new: Vec<u32> = pids.iter().copied().filter(|pid| last.binary_search(pid).is_err()).collect();
+                new.retain(|&pid| !runs_in_parents_memory(pid));
+                // Those left out now are new again next time.
+                pids.retain(|pid| last.binary_search(pid).is_ok() || new.binary_search(pid).is_ok());
+                last.clone_from(&pids);
+                // Members that have been moved to another group are no targets any more.
+                let left: Vec<TargetId> =
+                    self.by_pid.iter().filter(|(pid, _)| pids.binary_search(pid).is_err()).map(|(_, &id)| id).collect();
+                left.into_iter().for_each(|target| self.close(target));
+                Ok(new)
+            }
+        }
+    }
+
+    fn close_ended(&mut self) {
+        let ended: Vec<TargetId> = (0..)
+            .zip(&self.targets)
+            .filter(|(_, t)| t.process.as_ref().is_some_and(|p| !p.is_alive()))
+            .map(|(id, _)| id)
+            .collect();
+        ended.into_iter().for_each(|target| self.close(target));
+    }
+}
+
+/// Between vfork and exec a child runs in its parent's memory: it is no target of its own yet.
+fn runs_in_parents_memory(pid: u32) -> bool {
+    Stat::read(&ProcRoot::default().process(pid)).is_ok_and(|stat| share_memory(pid, stat.ppid) == Some(true))
+}

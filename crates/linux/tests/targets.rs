@@ -1,0 +1,99 @@
+//! Targets as live processes: pids, children, commands, control groups.
+
+mod common;
+
+mod privileged {
+    use super::common::{Guard, wait_for};
+    use isotherm_linux::proc::ProcessError;
+    use isotherm_linux::target::{Command, TargetError, TargetSpec, TargetTracker};
+    use std::ffi::OsString;
+    use std::io::{Read, Write};
+    use std::time::Duration;
+
+    fn words(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    fn pids(pids: &[u32], children: bool) -> TargetSpec {
+        TargetSpec::Pids { pids: pids.to_vec(), children }
+    }
+
+    #[test]
+    fn root_children_become_targets_and_ends_are_told() {
+        let mut parent = Guard::shell("sleep 1000 & echo $!; read go; (sleep 1000 & echo $!; wait) & wait");
+        let mut line = [0; 64];
+        let n = parent.0.stdout.as_mut().unwrap().read(&mut line).unwrap();
+        let first: u32 = std::str::from_utf8(&line[..n]).unwrap().trim().parse().unwrap();
+        let mut tracker = TargetTracker::new(pids(&[parent.pid(), parent.pid()], true)).unwrap();
+        let found = tracker.poll().unwrap();
+        assert_eq!(found.iter().map(|t| t.pid.unwrap()).collect::<Vec<_>>(), [parent.pid(), first]);
+        assert!(found[1].name.contains("sleep 1000"), "{found:?}");
+        assert_eq!(tracker.poll().unwrap(), []);
+
+        parent.0.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+        let n = parent.0.stdout.as_mut().unwrap().read(&mut line).unwrap();
+        let grandchild: u32 = std::str::from_utf8(&line[..n]).unwrap().trim().parse().unwrap();
+        let mut later = tracker.poll().unwrap();
+        later.extend(tracker.poll().unwrap());
+        assert!(later.iter().any(|t| t.pid == Some(grandchild)), "{later:?}");
+        let ids: Vec<u32> = later.iter().map(|t| t.target).collect();
+        assert_eq!(ids, (2..2 + ids.len() as u32).collect::<Vec<_>>());
+
+        let target = later.iter().find(|t| t.pid == Some(grandchild)).unwrap().target;
+        tracker.process(target).unwrap().pidfd().send_signal(libc::SIGKILL).unwrap();
+        wait_for("the grandchild's end", || {
+            tracker.poll().unwrap();
+            matches!(tracker.process(target), Err(ProcessError::Exited { .. })).then_some(())
+        });
+        assert!(!tracker.may_gain_targets());
+        for id in tracker.running().collect::<Vec<_>>() {
+            tracker.process(id).unwrap().pidfd().send_signal(libc::SIGKILL).unwrap();
+        }
+    }
+
+    #[test]
+    fn root_a_command_waits_at_the_gate_until_the_first_poll() {
+        let dir = tempfile::tempdir().unwrap();
+        let mark = dir.path().join("mark");
+        let script = format!("echo run > {}; exec sleep 1000", mark.display());
+        let command = Command::prepare(&words(&["sh", "-c", &script])).unwrap();
+        let mut tracker =
+            TargetTracker::new(TargetSpec::Command { command: command.clone(), children: false }).unwrap();
+        assert!(tracker.may_gain_targets());
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!mark.exists(), "it ran before it was started");
+        let found = tracker.poll().unwrap();
+        assert_eq!(found[0].pid, Some(command.pid()));
+        wait_for("the command's work", || mark.exists().then_some(()));
+        let end = command.finish(Duration::from_secs(10)).unwrap().unwrap();
+        assert!(end.terminated && !end.status.success());
+        assert!(matches!(tracker.process(0), Ok(p) if !p.is_alive()));
+    }
+
+    #[test]
+    fn root_a_commands_own_end_is_told_with_its_status() {
+        let command = Command::prepare(&words(&["sh", "-c", "exit 7"])).unwrap();
+        command.start().unwrap();
+        let end = wait_for("its end", || command.try_end().unwrap());
+        assert_eq!((end.status.code(), end.terminated), (Some(7), false));
+        assert_eq!(command.finish(Duration::ZERO).unwrap(), Some(end));
+    }
+
+    #[test]
+    fn root_a_command_that_cannot_run_is_an_error() {
+        let error = Command::prepare(&words(&["/nowhere/at-all"])).unwrap_err();
+        assert!(matches!(error, TargetError::NoSuchProgram { .. }), "{error}");
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("script");
+        std::fs::write(&script, "#!/nowhere/interpreter\n").unwrap();
+        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        let error = Command::prepare(&[script.clone().into_os_string()]).unwrap_err();
+        assert!(matches!(error, TargetError::CannotRun { .. }), "{error}");
+        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let command = Command::prepare(&[script.into_os_string()]).unwrap();
+        let mut tracker =
+            TargetTracker::new(TargetSpec::Command { command: command.clone(), children: false }).unwrap();
+        assert!(matches!(tracker.poll(), Err(TargetError::CannotRun { .. })));
+        assert_eq!(command.finish(Duration::ZERO).unwrap(), None);
+    }
+}
