@@ -1,0 +1,282 @@
+//! One target's memory as the algorithm sees it: ranges, probes, regions.
+
+use super::Region;
+use super::age;
+use super::cell::{Cell, Counts, sum};
+use super::likelihood;
+use super::place;
+use super::probe::{self, Probe};
+use super::scan::{self, TickBits};
+use super::segment::{self, Limits};
+use crate::addr::{AddrRange, total_len};
+use crate::snapshot::{Evidence, RegionInfo};
+use crate::source::{AccessSource, SourceError, TargetId, Window};
+
+/// Log-likelihood ratio from which a region's new counts contradict its memory.
+const CHANGED: f32 = 4.0;
+/// The same where a region that was accessed shows no access at all any more.
+const FELL_SILENT: f32 = 1.5;
+
+/// State of one target.
+#[derive(Debug, Default)]
+pub(super) struct Area {
+    pub space: Vec<AddrRange>,
+    pub regions: Vec<Region>,
+    pub probes: Vec<Probe>,
+    windows: Vec<Window>,
+    /// Indices of the probes that `windows` was made from.
+    indices: Vec<u32>,
+    tick_bits: TickBits,
+    cells: Vec<Cell>,
+    /// Whether the bits of the whole target were cleared at the start of this interval.
+    cleared: bool,
+    pub scanning: bool,
+}
+
+impl Area {
+    /// Follows new ranges: what is known inside unchanged ones stays, new ones start as a region of their own.
+    pub fn set_space(&mut self, space: &[AddrRange]) {
+        let mut regions: Vec<Region> = Vec::with_capacity(self.regions.len());
+        let mut first = 0;
+        for range in space {
+            let mut at = range.start;
+            while first < self.regions.len() && self.regions[first].end <= range.start {
+                first += 1;
+            }
+            for old in self.regions[first..].iter().take_while(|r| r.start < range.end) {
+                let (start, end) = (old.start.max(range.start), old.end.min(range.end));
+                if start > at {
+                    regions.push(Region::new(at, start));
+                }
+                regions.push(Region { start, end, ..*old });
+                at = end;
+            }
+            if at < range.end {
+                regions.push(Region::new(at, range.end));
+            }
+        }
+        self.regions = regions;
+        self.space = space.to_vec();
+        let mut ranges = space.iter().peekable();
+        self.probes.retain(|p| {
+            while ranges.peek().is_some_and(|r| r.end <= p.start) {
+                ranges.next();
+            }
+            ranges.peek().is_some_and(|r| r.start <= p.start && p.end() <= r.end)
+        });
+    }
+
+    pub fn total_len(&self) -> u64 {
+        total_len(&self.space)
+    }
+
+    /// Chooses the probes of the next interval; about `wanted` of them.
+    pub fn place(&mut self, wanted: usize, rng: &mut fastrand::Rng) {
+        if self.scanning {
+            self.probes.clear();
+            return;
+        }
+        // Regions take about four each and borders some more; what is left explores.
+        let explore = wanted.saturating_sub(4 * self.regions.len()).max(wanted / 2).max(1) as u64;
+        self.probes = place::place(&self.probes, &self.regions, self.total_len() / explore, rng);
+    }
+
+    fn collect(&mut self, wanted: impl Fn(&Probe) -> bool) {
+        self.windows.clear();
+        self.indices.clear();
+        for (i, p) in self.probes.iter().enumerate().filter(|(_, p)| wanted(p)) {
+            self.windows.push(p.window());
+            self.indices.push(i as u32);
+        }
+    }
+
+    /// Begins an aggregation interval: clears what has to be cleared.
+    pub fn begin(&mut self, target: TargetId, source: &mut dyn AccessSource) -> Result<(), SourceError> {
+        if self.scanning {
+            // After the first time, the scan that ended the last interval has cleared everything.
+            if !self.cleared {
+                source.scan(target, &self.space, true, &mut |_| {})?;
+                self.cleared = true;
+            }
+            return Ok(());
+        }
+        self.collect(|p| p.needs_arm);
+        if self.windows.is_empty() {
+            return Ok(());
+        }
+        source.arm(target, &mut self.windows)?;
+        for &i in &self.indices {
+            self.probes[i as usize].needs_arm = false;
+        }
+        Ok(())
+    }
+
+    /// The look after the first sampling interval.
+    pub fn look_tick(&mut self, target: TargetId, source: &mut dyn AccessSource) -> Result<(), SourceError> {
+        if self.scanning {
+            self.tick_bits.clear();
+            let tick_bits = &mut self.tick_bits;
+            return source.scan(target, &self.space, false, &mut |bits| tick_bits.add(bits));
+        }
+        self.collect(Probe::wants_tick_look);
+        if self.windows.is_empty() {
+            return Ok(());
+        }
+        source.look(target, &mut self.windows)?;
+        for (&i, w) in self.indices.iter().zip(&self.windows) {
+            self.probes[i as usize].saw_tick(&w.seen);
+        }
+        Ok(())
+    }
+
+    /// The look at the end of the aggregation interval. `only` if it is also the end of the first sampling interval.
+    pub fn look_aggr(
+        &mut self,
+        target: TargetId,
+        only: bool,
+        source: &mut dyn AccessSource,
+    ) -> Result<(), SourceError> {
+        if self.scanning {
+            let mut collector = scan::Collector::new(&self.space);
+            let tick_bits = &mut self.tick_bits;
+            source.scan(target, &self.space, true, &mut |bits| {
+                let tick = if only { bits.accessed } else { tick_bits.at(bits.base) };
+                collector.table(bits, Some(&tick));
+            })?;
+            self.cells = collector.finish();
+            return Ok(());
+        }
+        self.collect(|_| true);
+        if self.windows.is_empty() {
+            return Ok(());
+        }
+        source.look(target, &mut self.windows)?;
+        for (&i, w) in self.indices.iter().zip(&self.windows) {
+            let p = &mut self.probes[i as usize];
+            p.saw_aggr(&w.seen);
+            if only {
+                p.tick = p.aggr;
+            }
+        }
+        Ok(())
+    }
+
+    /// Draws new regions from what was seen.
+    pub fn aggregate(&mut self, limits: &Limits) {
+        if !self.scanning {
+            self.doubt_memory();
+            self.cells.clear();
+            let mut rest = &self.probes[..];
+            for range in &self.space {
+                rest = &rest[rest.partition_point(|p| p.start < range.start)..];
+                let (inside, behind) = rest.split_at(rest.partition_point(|p| p.start < range.end));
+                probe::cells(inside, *range, &mut self.cells);
+                rest = behind;
+            }
+        }
+        let segments = segment::draw(&self.cells, limits);
+        let mut regions: Vec<Region> = segments
+            .iter()
+            .map(|s| Region {
+                start: s.start,
+                end: s.end,
+                nr: s.nr_accesses(limits.max_nr),
+                age: 0,
+                rate: s.aggr_rate(),
+                evidence: s.evidence,
+            })
+            .collect();
+        age::carry_over(&self.regions, &mut regions, limits.nr_threshold);
+        self.regions = regions;
+        for p in &mut self.probes {
+            p.settle();
+        }
+    }
+
+    /// Where a region's new counts contradict what its probes remember, the memory is dropped.
+    fn doubt_memory(&mut self) {
+        let mut rest = &mut self.probes[..];
+        for region in &self.regions {
+            let below = rest.partition_point(|p| p.start < region.start);
+            let (_, tail) = rest.split_at_mut(below);
+            let count = tail.partition_point(|p| p.start < region.end);
+            let (mine, behind) = tail.split_at_mut(count);
+            let (mut old, mut new) = (Counts::default(), Counts::default());
+            for p in mine.iter() {
+                old.add(p.old_aggr);
+                new.add(p.aggr);
+            }
+            let doubt = likelihood::ratio(old, new);
+            if doubt > CHANGED || (new.hits <= 0.0 && doubt > FELL_SILENT) {
+                mine.iter_mut().for_each(Probe::forget);
+            }
+            rest = behind;
+        }
+    }
+
+    /// Bytes that are present, and bytes accessed in an interval, as far as the last interval tells.
+    pub fn resident_and_hot(&self) -> (f64, f64) {
+        let (mut resident, mut hot) = (0.0, 0.0);
+        for r in &self.regions {
+            let len = (r.end - r.start) as f64;
+            let e = r.evidence;
+            let present = if e.pages > 0 { f64::from(e.present) / f64::from(e.pages) } else { 1.0 };
+            resident += len * present;
+            hot += len * f64::from(r.rate);
+        }
+        (resident, hot)
+    }
+
+    /// Switches between probes and scans. Regions stay.
+    pub fn set_scanning(&mut self, on: bool) {
+        if self.scanning != on {
+            self.scanning = on;
+            self.cleared = false;
+            self.probes.clear();
+            self.cells.clear();
+        }
+    }
+
+    pub fn region_infos(&self, out: &mut Vec<RegionInfo>) {
+        out.extend(self.regions.iter().map(|r| RegionInfo {
+            start: r.start,
+            end: r.end,
+            nr_accesses: r.nr,
+            age: r.age,
+            evidence: Some(r.evidence),
+        }));
+    }
+
+    /// Splits regions evenly until there are `least`, or every region is a page.
+    pub fn ensure_regions(&mut self, least: usize) {
+        while self.regions.len() < least {
+            let Some(i) = (0..self.regions.len()).max_by_key(|&i| self.regions[i].end - self.regions[i].start) else {
+                return;
+            };
+            let (start, end) = (self.regions[i].start, self.regions[i].end);
+            let middle = (start + (end - start) / 2) & !(crate::addr::PAGE_SIZE - 1);
+            if middle <= start {
+                return;
+            }
+            let whole = self.regions[i].evidence;
+            let half = Evidence {
+                checks: whole.checks / 2,
+                pages: whole.pages / 2,
+                present: whole.present / 2,
+                blind: whole.blind / 2,
+            };
+            let mut right = self.regions[i];
+            right.start = middle;
+            right.evidence = half;
+            self.regions[i].end = middle;
+            self.regions[i].evidence = Evidence {
+                checks: whole.checks - half.checks,
+                pages: whole.pages - half.pages,
+                present: whole.present - half.present,
+                blind: whole.blind - half.blind,
+            };
+            debug_assert_eq!(sum(&self.regions[i].evidence, &half), whole);
+            self.regions.insert(i + 1, right);
+        }
+    }
+}

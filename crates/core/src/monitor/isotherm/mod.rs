@@ -1,0 +1,237 @@
+//! `--algorithm isotherm`: regions drawn from evidence.
+//!
+//! Where DAMON looks at one random page per region and splits at random, this algorithm
+//! * watches many small windows (probes) that stay armed until they fire, so cold memory costs reads only ([`probe`]),
+//! * draws regions where the observed density changes ([`segment`], [`likelihood`]),
+//! * puts new probes where borders are uncertain ([`place`]),
+//! * or, where the price fits the budget, reads every page's bit instead ([`scan`]).
+//!
+//! It looks twice per aggregation interval: after one sampling interval (the access rate, comparable with DAMON's) and at
+//! the end (touched at all). docs/algorithm.md explains the choices and shows what they gain.
+
+mod age;
+mod area;
+mod cell;
+mod likelihood;
+mod place;
+mod probe;
+mod scan;
+mod segment;
+
+use crate::addr::AddrRange;
+use crate::attrs::MonitorAttrs;
+use crate::event::Mode;
+use crate::monitor::algorithm::{Algorithm, Stretch, rescaled_age};
+use crate::snapshot::{Evidence, RegionInfo};
+use crate::source::{AccessSource, SourceError, TargetId};
+use area::Area;
+use segment::Limits;
+use std::collections::BTreeMap;
+
+/// A region as it is kept between intervals.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Region {
+    start: u64,
+    end: u64,
+    nr: u32,
+    age: u32,
+    /// Share of the pages accessed within an aggregation interval.
+    rate: f32,
+    evidence: Evidence,
+}
+
+impl Region {
+    fn new(start: u64, end: u64) -> Self {
+        Self { start, end, ..Self::default() }
+    }
+}
+
+/// Probes to begin with, and the most there may be, per region allowed.
+const FEWEST_PROBES: usize = 64;
+const PROBES_PER_REGION: usize = 8;
+
+/// What a scan costs, in ns: reading a byte of mapped memory's entries (three looks over 0.18 ms a GiB), clearing an accessed page
+/// and the target's price for setting it again, and the first clearing of a byte (13 ms a GiB). Measured; see
+/// docs/algorithm.md.
+const SCAN_READ_NS_PER_BYTE: f64 = 2.0 * 180_000.0 / (1u64 << 30) as f64;
+const SCAN_CLEAR_NS_PER_BYTE: f64 = (55.0 + 300.0) / 4096.0;
+const SCAN_FIRST_NS_PER_BYTE: f64 = 13e6 / (1u64 << 30) as f64;
+/// The first clearing may use up the budget of this many aggregation intervals.
+const SCAN_FIRST_INTERVALS: f64 = 100.0;
+/// Intervals to stay with probes after a scan proved too dear.
+const SCAN_COOLDOWN: u32 = 50;
+
+/// Isotherm's algorithm over any access source.
+#[derive(Debug)]
+pub(crate) struct Isotherm {
+    /// What the user asked for; `None`: by cost.
+    wanted_mode: Option<Mode>,
+    mode: Mode,
+    cooldown: u32,
+    rng: fastrand::Rng,
+    areas: BTreeMap<TargetId, Area>,
+    /// Probes wanted over all targets; the budget moves it.
+    probes: usize,
+}
+
+impl Isotherm {
+    pub fn new(mode: Option<Mode>, seed: u64, attrs: &MonitorAttrs) -> Self {
+        Self {
+            wanted_mode: mode,
+            mode: mode.unwrap_or(Mode::Sample),
+            cooldown: 0,
+            rng: fastrand::Rng::with_seed(seed),
+            areas: BTreeMap::new(),
+            probes: (attrs.max_regions as usize).max(FEWEST_PROBES),
+        }
+    }
+
+    fn total_len(&self) -> u64 {
+        self.areas.values().map(Area::total_len).sum()
+    }
+
+    fn place_all(&mut self) {
+        let total = self.total_len().max(1);
+        for area in self.areas.values_mut() {
+            let share = (self.probes as u128 * u128::from(area.total_len()) / u128::from(total)) as usize;
+            area.place(share.max(16), &mut self.rng);
+        }
+    }
+
+    fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+        for area in self.areas.values_mut() {
+            area.set_scanning(mode == Mode::Scan);
+        }
+    }
+
+    /// Whether scanning every page fits `budget_ns` per aggregation interval with room to spare.
+    fn scan_fits(&self, budget_ns: f64) -> bool {
+        let (mut resident, mut hot) = (0.0, 0.0);
+        for area in self.areas.values() {
+            let (r, h) = area.resident_and_hot();
+            resident += r;
+            hot += h;
+        }
+        let each = resident * SCAN_READ_NS_PER_BYTE + hot * SCAN_CLEAR_NS_PER_BYTE;
+        each < budget_ns / 2.0 && resident * SCAN_FIRST_NS_PER_BYTE < budget_ns * SCAN_FIRST_INTERVALS
+    }
+}
+
+impl Algorithm for Isotherm {
+    fn set_space(&mut self, target: TargetId, space: &[AddrRange], _attrs: &MonitorAttrs) {
+        let scanning = self.mode == Mode::Scan;
+        let area = self.areas.entry(target).or_default();
+        area.set_scanning(scanning);
+        area.set_space(space);
+        self.place_all();
+    }
+
+    fn drop_target(&mut self, target: TargetId) {
+        self.areas.remove(&target);
+    }
+
+    fn prepare(&mut self, target: TargetId, tick: u32, source: &mut dyn AccessSource) -> Result<(), SourceError> {
+        match self.areas.get_mut(&target) {
+            Some(area) if tick == 0 => area.begin(target, source),
+            _ => Ok(()),
+        }
+    }
+
+    fn next_check(&self, tick: u32, per_aggr: u32) -> u32 {
+        if tick == 0 { 1 } else { per_aggr }
+    }
+
+    fn check(
+        &mut self,
+        target: TargetId,
+        tick: u32,
+        per_aggr: u32,
+        source: &mut dyn AccessSource,
+    ) -> Result<(), SourceError> {
+        let Some(area) = self.areas.get_mut(&target) else { return Ok(()) };
+        if tick == per_aggr { area.look_aggr(target, per_aggr == 1, source) } else { area.look_tick(target, source) }
+    }
+
+    fn aggregate(&mut self, attrs: &MonitorAttrs) {
+        let total = self.total_len().max(1);
+        let max_nr = attrs.max_nr_accesses();
+        let hottest = self.areas.values().flat_map(|a| &a.regions).map(|r| r.nr).max().unwrap_or(0);
+        for area in self.areas.values_mut() {
+            // Limits on the number of regions hold over all targets; each gets its share by size.
+            let share = |n: u32| (u128::from(n) * u128::from(area.total_len()) / u128::from(total)) as usize;
+            let limits = Limits {
+                max_segments: share(attrs.max_regions).max(1),
+                size_limit: (total / u64::from(attrs.min_regions.max(1))).max(crate::addr::TABLE_SPAN),
+                max_nr,
+                nr_threshold: hottest / 10,
+            };
+            let least = share(attrs.min_regions);
+            area.aggregate(&limits);
+            area.ensure_regions(least.min(limits.max_segments));
+        }
+        // Rounding shares down may leave the total below the least number.
+        let missing = (attrs.min_regions as usize).saturating_sub(self.nr_regions());
+        if missing > 0
+            && let Some(area) = self.areas.values_mut().max_by_key(|a| a.total_len())
+        {
+            area.ensure_regions(area.regions.len() + missing);
+        }
+    }
+
+    fn regions(&self, target: TargetId, out: &mut Vec<RegionInfo>) {
+        if let Some(area) = self.areas.get(&target) {
+            area.region_infos(out);
+        }
+    }
+
+    fn reset(&mut self, _attrs: &MonitorAttrs) {
+        self.place_all();
+    }
+
+    fn rescale_ages(&mut self, old_us: u64, new_us: u64) {
+        for r in self.areas.values_mut().flat_map(|a| &mut a.regions) {
+            r.age = rescaled_age(r.age, old_us, new_us);
+        }
+    }
+
+    fn adapt(&mut self, load: f64, budget_ns: f64, attrs: &MonitorAttrs) -> Stretch {
+        self.cooldown = self.cooldown.saturating_sub(1);
+        if self.mode == Mode::Scan {
+            if load <= 1.0 {
+                return if load < 0.5 { Stretch::Shorter((0.9 / load.max(0.45)).min(2.0)) } else { Stretch::Keep };
+            }
+            if self.wanted_mode.is_none() && !self.scan_fits(budget_ns * 2.0) {
+                self.cooldown = SCAN_COOLDOWN;
+                self.set_mode(Mode::Sample);
+                return Stretch::Keep;
+            }
+            return if self.wanted_mode.is_some() { Stretch::Longer(load.min(2.0)) } else { Stretch::Keep };
+        }
+        if self.wanted_mode.is_none() && self.cooldown == 0 && self.scan_fits(budget_ns) {
+            self.set_mode(Mode::Scan);
+            return Stretch::Keep;
+        }
+        let most = attrs.max_regions as usize * PROBES_PER_REGION;
+        let fewest = FEWEST_PROBES.max(attrs.min_regions as usize * 4).min(most);
+        let by = (0.9 / load.max(0.01)).clamp(0.7, 1.15);
+        let wanted = (self.probes as f64 * by) as usize;
+        self.probes = wanted.clamp(fewest, most);
+        if wanted < fewest {
+            Stretch::Longer(load.clamp(1.0, 2.0))
+        } else if load < 0.8 {
+            // Shorter intervals are worth more than more probes.
+            Stretch::Shorter((0.9 / load.max(0.45)).min(2.0))
+        } else {
+            Stretch::Keep
+        }
+    }
+
+    fn nr_regions(&self) -> usize {
+        self.areas.values().map(|a| a.regions.len()).sum()
+    }
+
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+}

@@ -1,0 +1,324 @@
+//! Cells from exact bits: every mapped page of a target, table by table.
+
+use super::cell::{Cell, Counts, sum};
+use crate::addr::{AddrRange, PAGE_SIZE};
+use crate::snapshot::Evidence;
+use crate::source::TableBits;
+
+/// Cells above this number are joined in pairs, so that memory stays bounded on any target.
+const MOST_CELLS: usize = 1 << 16;
+/// Pages of a cell in words whose pages differ too often to be followed one by one.
+const COARSE_PAGES: usize = 16;
+
+/// Collects tables in address order into cells that tile the monitored ranges.
+#[derive(Debug)]
+pub(super) struct Collector<'a> {
+    ranges: &'a [AddrRange],
+    range: usize,
+    /// All cells below this address are made.
+    at: u64,
+    pub cells: Vec<Cell>,
+}
+
+impl<'a> Collector<'a> {
+    pub fn new(ranges: &'a [AddrRange]) -> Self {
+        Self { ranges, range: 0, at: ranges.first().map_or(0, |r| r.start), cells: Vec::new() }
+    }
+
+    /// Adds a table. `tick` holds its accessed bits as they were after the first sampling interval.
+    pub fn table(&mut self, bits: &TableBits, tick: Option<&[u64; 8]>) {
+        if bits.leaf_shift > 12 {
+            let hit = bits.accessed.iter().any(|&w| w != 0);
+            let blind = bits.blind.iter().any(|&w| w != 0);
+            let hit_tick = tick.is_some_and(|t| t.iter().any(|&w| w != 0));
+            let state = PageState { hit, hit_tick, blind, present: true };
+            let end = bits.base + (1u64 << bits.leaf_shift);
+            return self.stretch(bits.base, end, state, tick.is_some());
+        }
+        for word in 0..8 {
+            self.word(bits, word, tick.map(|t| t[word]));
+        }
+    }
+
+    fn word(&mut self, bits: &TableBits, word: usize, tick: Option<u64>) {
+        let (present, accessed, blind) = (bits.present[word], bits.accessed[word], bits.blind[word]);
+        let start = bits.base + word as u64 * 64 * PAGE_SIZE;
+        let state = |i: usize| PageState {
+            hit: accessed >> i & 1 == 1,
+            hit_tick: tick.unwrap_or(0) >> i & 1 == 1,
+            blind: blind >> i & 1 == 1,
+            present: present >> i & 1 == 1,
+        };
+        let changes = |w: u64| (w ^ (w >> 1)).count_ones() - u32::from(w >> 63 == 1);
+        if changes(accessed) + changes(blind) + changes(tick.unwrap_or(0)) <= 6 {
+            let mut first = 0;
+            for i in 1..=64 {
+                if i == 64 || !state(i).same_cell(state(first)) {
+                    let (a, b) = (start + first as u64 * PAGE_SIZE, start + i as u64 * PAGE_SIZE);
+                    let some = present >> first & (u64::MAX >> (64 - (i - first)));
+                    self.pages(a, b, state(first), some.count_ones(), tick.is_some());
+                    first = i;
+                }
+            }
+        } else {
+            for first in (0..64).step_by(COARSE_PAGES) {
+                let mask = (u64::MAX >> (64 - COARSE_PAGES)) << first;
+                let count = |w: u64| (w & mask).count_ones() as f32;
+                let seen = COARSE_PAGES as f32 - count(blind);
+                let evidence = Evidence {
+                    checks: COARSE_PAGES as u32,
+                    pages: COARSE_PAGES as u32,
+                    present: count(present) as u32,
+                    blind: count(blind) as u32,
+                };
+                let a = start + first as u64 * PAGE_SIZE;
+                let tick = tick.map_or(Counts::default(), |t| Counts { hits: count(t), seen });
+                self.push(
+                    a,
+                    a + COARSE_PAGES as u64 * PAGE_SIZE,
+                    Counts { hits: count(accessed), seen },
+                    tick,
+                    evidence,
+                );
+            }
+        }
+    }
+
+    fn stretch(&mut self, start: u64, end: u64, state: PageState, ticked: bool) {
+        let pages = ((end - start) / PAGE_SIZE) as u32;
+        self.pages(start, end, state, if state.present { pages } else { 0 }, ticked);
+    }
+
+    /// Pages that share one state, `present` of them present.
+    fn pages(&mut self, start: u64, end: u64, state: PageState, present: u32, ticked: bool) {
+        let pages = ((end - start) / PAGE_SIZE) as u32;
+        let n = pages as f32;
+        let seen = if state.blind { 0.0 } else { n };
+        let aggr = Counts { hits: if state.hit { seen } else { 0.0 }, seen };
+        let tick =
+            if ticked { Counts { hits: if state.hit_tick { seen } else { 0.0 }, seen } } else { Counts::default() };
+        let blind = if state.blind { pages } else { 0 };
+        self.push(start, end, aggr, tick, Evidence { checks: pages, pages, present, blind });
+    }
+
+    /// Appends a cell, cut to the monitored ranges, after filling up to it with memory that is not populated.
+    fn push(&mut self, start: u64, end: u64, aggr: Counts, tick: Counts, evidence: Evidence) {
+        self.fill_to(start);
+        while let Some(range) = self.ranges.get(self.range).copied() {
+            let (a, b) = (start.max(self.at), end.min(range.end));
+            if a < b {
+                let share = (b - a) as f32 / (end - start) as f32;
+                let part = |c: Counts| Counts { hits: c.hits * share, seen: c.seen * share };
+                self.append(Cell { start: a, end: b, aggr: part(aggr), tick: part(tick), evidence });
+                self.at = b;
+            }
+            if end < range.end {
+                return;
+            }
+            self.next_range();
+        }
+    }
+
+    /// Cells of nothing present from where we are up to `to`.
+    fn fill_to(&mut self, to: u64) {
+        while let Some(range) = self.ranges.get(self.range).copied() {
+            let end = to.min(range.end);
+            if end > self.at {
+                let pages = (end - self.at) / PAGE_SIZE;
+                let evidence =
+                    Evidence { checks: 0, pages: pages.min(u64::from(u32::MAX)) as u32, present: 0, blind: 0 };
+                let none = Counts { hits: 0.0, seen: pages as f32 };
+                self.append(Cell { start: self.at, end, aggr: none, tick: none, evidence });
+                self.at = end;
+            }
+            if to < range.end {
+                return;
+            }
+            self.next_range();
+        }
+    }
+
+    fn next_range(&mut self) {
+        self.range += 1;
+        if let Some(r) = self.ranges.get(self.range) {
+            self.at = r.start;
+        }
+    }
+
+    fn append(&mut self, cell: Cell) {
+        if let Some(last) = self.cells.last_mut()
+            && last.end == cell.start
+            && same(last.aggr, cell.aggr)
+            && same(last.tick, cell.tick)
+        {
+            join(last, &cell);
+            return;
+        }
+        self.cells.push(cell);
+        if self.cells.len() > MOST_CELLS {
+            halve(&mut self.cells);
+        }
+    }
+
+    /// The cells, once every table was added.
+    pub fn finish(mut self) -> Vec<Cell> {
+        self.fill_to(u64::MAX);
+        self.cells
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct PageState {
+    hit: bool,
+    hit_tick: bool,
+    blind: bool,
+    present: bool,
+}
+
+impl PageState {
+    fn same_cell(self, other: Self) -> bool {
+        (self.hit, self.hit_tick, self.blind) == (other.hit, other.hit_tick, other.blind)
+    }
+}
+
+/// Both without hits, or both full of them; never a blind one with one that was seen.
+fn same(a: Counts, b: Counts) -> bool {
+    if (a.seen <= 0.0) != (b.seen <= 0.0) {
+        return false;
+    }
+    (a.hits <= 0.0 && b.hits <= 0.0) || (a.hits >= a.seen && b.hits >= b.seen)
+}
+
+fn join(a: &mut Cell, b: &Cell) {
+    a.end = b.end;
+    a.aggr.add(b.aggr);
+    a.tick.add(b.tick);
+    a.evidence = sum(&a.evidence, &b.evidence);
+}
+
+/// Joins touching cells in pairs.
+fn halve(cells: &mut Vec<Cell>) {
+    let mut out: Vec<Cell> = Vec::with_capacity(cells.len());
+    let mut joined = true;
+    for c in cells.iter() {
+        match out.last_mut() {
+            Some(last) if !joined && last.end == c.start => {
+                join(last, c);
+                joined = true;
+            }
+            _ => {
+                out.push(*c);
+                joined = false;
+            }
+        }
+    }
+    *cells = out;
+}
+
+/// Accessed bits of the tables that had any after the first sampling interval, in address order.
+#[derive(Debug, Default)]
+pub(super) struct TickBits {
+    tables: Vec<(u64, [u64; 8])>,
+    next: usize,
+}
+
+impl TickBits {
+    pub fn clear(&mut self) {
+        self.tables.clear();
+        self.next = 0;
+    }
+
+    pub fn add(&mut self, bits: &TableBits) {
+        if bits.accessed.iter().any(|&w| w != 0) {
+            self.tables.push((bits.base, bits.accessed));
+        }
+    }
+
+    /// The bits of the table at `base`; bases must be asked for in rising order.
+    pub fn at(&mut self, base: u64) -> [u64; 8] {
+        while self.tables.get(self.next).is_some_and(|t| t.0 < base) {
+            self.next += 1;
+        }
+        match self.tables.get(self.next) {
+            Some(t) if t.0 == base => t.1,
+            _ => [0; 8],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::TABLE_SPAN;
+    use proptest::prelude::*;
+
+    fn table(base: u64, accessed: [u64; 8]) -> TableBits {
+        TableBits { base, leaf_shift: 12, present: [u64::MAX; 8], accessed, blind: [0; 8] }
+    }
+
+    #[test]
+    fn runs_become_cells_and_holes_are_idle() {
+        let ranges = [AddrRange::new(0, 3 * TABLE_SPAN)];
+        let mut c = Collector::new(&ranges);
+        let mut accessed = [0; 8];
+        accessed[1] = 0xff0;
+        c.table(&table(TABLE_SPAN, accessed), Some(&[0; 8]));
+        let cells = c.finish();
+        let got: Vec<_> = cells.iter().map(|c| (c.start / PAGE_SIZE, c.end / PAGE_SIZE, c.aggr.hits)).collect();
+        assert_eq!(got, [(0, 580, 0.0), (580, 588, 8.0), (588, 1536, 0.0)]);
+        assert_eq!(cells[0].evidence.present, 68);
+    }
+
+    #[test]
+    fn a_huge_leaf_is_one_cell() {
+        let ranges = [AddrRange::new(0, 2 * TABLE_SPAN)];
+        let mut c = Collector::new(&ranges);
+        c.table(&TableBits { leaf_shift: 21, ..table(TABLE_SPAN, [u64::MAX; 8]) }, None);
+        let got: Vec<_> = c.finish().iter().map(|c| (c.start, c.aggr.hits)).collect();
+        assert_eq!(got, [(0, 0.0), (TABLE_SPAN, 512.0)]);
+    }
+
+    proptest! {
+        #[test]
+        fn cells_tile_the_ranges_and_keep_every_hit(
+            tables in prop::collection::vec((0u64..3, prop::array::uniform8(any::<u64>()), prop::array::uniform8(any::<u64>())), 1..6),
+            cut in 0u64..400,
+        ) {
+            let mut base = 0;
+            let tables: Vec<TableBits> = tables.into_iter().map(|(gap, a, b)| {
+                base += (gap + 1) * TABLE_SPAN;
+                let mut t = table(base, a);
+                for i in 0..8 {
+                    t.blind[i] = b[i] & b[(i + 1) % 8] & !a[i];
+                }
+                t
+            }).collect();
+            let ranges = [AddrRange::new(TABLE_SPAN + cut * PAGE_SIZE, base / 2 + PAGE_SIZE * 2), AddrRange::new(base / 2 + PAGE_SIZE * 9, base + TABLE_SPAN)];
+            prop_assume!(ranges.iter().all(|r| !r.is_empty()) && ranges[0].start < ranges[0].end && ranges[0].start.is_multiple_of(PAGE_SIZE));
+            // As a source does: bits outside the ranges are masked off.
+            let tables: Vec<TableBits> = tables.into_iter().map(|mut t| {
+                for i in 0..512u64 {
+                    let inside = ranges.iter().any(|r| r.contains(t.base + i * PAGE_SIZE));
+                    if !inside {
+                        for w in [&mut t.present, &mut t.accessed, &mut t.blind] {
+                            w[(i / 64) as usize] &= !(1 << (i % 64));
+                        }
+                    }
+                }
+                t
+            }).collect();
+            let mut c = Collector::new(&ranges);
+            for t in &tables {
+                c.table(t, None);
+            }
+            let cells = c.finish();
+            let mut covered: Vec<AddrRange> = cells.iter().map(|c| AddrRange::new(c.start, c.end)).collect();
+            prop_assert!(crate::addr::is_sorted_disjoint(&covered));
+            crate::addr::normalize(&mut covered);
+            prop_assert_eq!(covered, ranges.to_vec());
+            let hits: f32 = cells.iter().map(|c| c.aggr.hits).sum();
+            let wanted: u32 = tables.iter().flat_map(|t| t.accessed).map(u64::count_ones).sum();
+            prop_assert!((hits - wanted as f32).abs() <= wanted as f32 * 0.02 + 32.0, "{} {}", hits, wanted);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Drawing regions: neighbouring cells are joined as long as their counts do not speak against it.
+//!
+//! Bottom-up, in rounds: each round joins the pairs that differ least among their neighbours. Borders thus end up where
+//! the observed density changes, not where a random split happened to fall.
+
+use super::cell::{Cell, Segment};
+use super::likelihood;
+
+/// Log-likelihood ratio from which two neighbours count as different: odds of about 90 to 1.
+const DIFFERENT: f32 = 4.5;
+
+/// Limits that shape the result.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// No more segments than this (unless the ranges alone are more).
+    pub max_segments: usize,
+    /// No segment above this many bytes.
+    pub size_limit: u64,
+    /// Largest possible `nr_accesses`.
+    pub max_nr: u32,
+    /// `nr_accesses` that differ by no more than this are taken as equal.
+    pub nr_threshold: u32,
+}
+
+/// What joining two neighbours would deny; `None` if they must stay apart.
+fn price(a: &Segment, b: &Segment, limits: &Limits) -> Option<f32> {
+    if a.end != b.start || a.is_blind() != b.is_blind() || a.len() + b.len() > limits.size_limit {
+        return None;
+    }
+    let (na, nb) = (a.nr_accesses(limits.max_nr), b.nr_accesses(limits.max_nr));
+    let alike = (na == 0) == (nb == 0) && na.abs_diff(nb) <= limits.nr_threshold;
+    Some(if alike { 0.0 } else { likelihood::segments(a, b) })
+}
+
+/// Joins runs of cells that agree completely; linear, and most of the work on typical memory.
+fn join_equal(cells: &[Cell], limits: &Limits) -> Vec<Segment> {
+    let mut out: Vec<Segment> = Vec::with_capacity(64.min(cells.len()));
+    for segment in cells.iter().map(Segment::from) {
+        match out.last_mut() {
+            Some(last)
+                if last.end == segment.start
+                    && last.is_blind() == segment.is_blind()
+                    && last.len() + segment.len() <= limits.size_limit
+                    && extreme(last).is_some()
+                    && extreme(last) == extreme(&segment) =>
+            {
+                last.join(&segment);
+            }
+            _ => out.push(segment),
+        }
+    }
+    out
+}
+
+/// Whether no page or every page was accessed, in both counts.
+fn extreme(s: &Segment) -> Option<bool> {
+    let none = s.aggr.hits <= 0.0 && s.tick.hits <= 0.0;
+    let all = s.aggr.hits >= s.aggr.seen && s.tick.hits >= s.tick.seen && s.aggr.seen > 0.0;
+    if none { Some(false) } else { all.then_some(true) }
+}
+
+/// One round. Returns whether anything was joined.
+fn round(segments: &mut Vec<Segment>, threshold: f32, limits: &Limits) -> bool {
+    let prices: Vec<f32> = segments.windows(2).map(|w| price(&w[0], &w[1], limits).unwrap_or(f32::INFINITY)).collect();
+    let mut out: Vec<Segment> = Vec::with_capacity(segments.len());
+    let mut joined_before = false;
+    for (i, segment) in segments.iter().enumerate() {
+        let join = i > 0 && !joined_before && {
+            let p = prices[i - 1];
+            let left = if i >= 2 { prices[i - 2] } else { f32::INFINITY };
+            let right = prices.get(i).copied().unwrap_or(f32::INFINITY);
+            p < threshold && p <= left && p <= right
+        };
+        match out.last_mut() {
+            Some(last) if join => last.join(segment),
+            _ => out.push(*segment),
+        }
+        joined_before = join;
+    }
+    let changed = out.len() < segments.len();
+    *segments = out;
+    changed
+}
+
+/// Segments of `cells` (sorted, disjoint).
+pub(super) fn draw(cells: &[Cell], limits: &Limits) -> Vec<Segment> {
+    let mut segments = join_equal(cells, limits);
+    let mut limits = *limits;
+    let mut threshold = DIFFERENT;
+    loop {
+        while round(&mut segments, threshold, &limits) {}
+        if segments.len() <= limits.max_segments || threshold > 1e12 {
+            return segments;
+        }
+        threshold *= 2.0;
+        if threshold > 1e6 {
+            // Only the size limit keeps them apart; the number of regions is the harder rule.
+            limits.size_limit = u64::MAX;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cell::Counts;
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIMITS: Limits = Limits { max_segments: 100, size_limit: u64::MAX, max_nr: 20, nr_threshold: 1 };
+
+    fn cell(start: u64, end: u64, hits: f32, seen: f32) -> Cell {
+        let counts = Counts { hits, seen };
+        Cell { start, end, aggr: counts, tick: counts, evidence: Default::default() }
+    }
+
+    #[test]
+    fn a_hot_island_in_cold_memory_is_found() {
+        let cells: Vec<Cell> =
+            (0..1000).map(|i| cell(i, i + 1, if (500..503).contains(&i) { 15.0 } else { 0.0 }, 16.0)).collect();
+        let bounds: Vec<_> = draw(&cells, &LIMITS).iter().map(|s| (s.start, s.end)).collect();
+        assert_eq!(bounds, [(0, 500), (500, 503), (503, 1000)]);
+    }
+
+    #[test]
+    fn a_sparse_area_is_one_region() {
+        // Every eighth cell of the second half has one hit of 16: 0.8 % density.
+        let cells: Vec<Cell> =
+            (0..800).map(|i| cell(i, i + 1, if i >= 400 && i % 8 == 4 { 1.0 } else { 0.0 }, 16.0)).collect();
+        let segments = draw(&cells, &LIMITS);
+        assert_eq!(segments.len(), 2, "{segments:?}");
+        assert!(segments[1].start.abs_diff(400) <= 8, "{}", segments[1].start);
+        assert_eq!((segments[0].nr_accesses(20), segments[1].nr_accesses(20)), (0, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn segments_tile_the_cells_and_keep_their_counts(
+            list in prop::collection::vec((0u64..2, 1u64..5, 0u32..17), 1..200),
+            max_segments in 1usize..50,
+        ) {
+            let mut at = 0;
+            let mut gaps = 1;
+            let cells: Vec<Cell> = list.iter().map(|&(gap, len, hits)| {
+                if gap > 0 && at > 0 { gaps += 1; }
+                let s = at + gap;
+                at = s + len;
+                cell(s, at, hits.min(16) as f32, 16.0)
+            }).collect();
+            let segments = draw(&cells, &Limits { max_segments, ..LIMITS });
+            prop_assert!(segments.len() <= max_segments.max(gaps));
+            let len: u64 = segments.iter().map(Segment::len).sum();
+            prop_assert_eq!(len, cells.iter().map(|c| c.end - c.start).sum::<u64>());
+            prop_assert!(segments.windows(2).all(|w| w[0].end <= w[1].start));
+            let hits: f32 = segments.iter().map(|s| s.aggr.hits).sum();
+            prop_assert!((hits - cells.iter().map(|c| c.aggr.hits).sum::<f32>()).abs() < 0.5);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The monitor: one loop that drives an algorithm over an access source and hands out what it finds.
+//!
+//! Intervals are counted in passed sampling intervals, as in DAMON: a late thread stretches time, it never skips a check.
+
+mod algorithm;
+pub mod budget;
+pub mod config;
+mod damon;
+pub mod intervals;
+mod isotherm;
+
+use crate::attrs::MonitorAttrs;
+use crate::clock::{Clock, Wake};
+use crate::engine::{Engine, EngineError, Progress};
+use crate::event::{Event, MonitorStats, RunInfo, Step, Subscriber, TargetEnd, TargetInfo};
+use crate::mapping::Mapping;
+use crate::snapshot::Snapshot;
+use crate::source::{AccessSource, SourceError, TargetId};
+use crate::space::monitored_ranges;
+use algorithm::Stretch;
+use budget::Budget;
+use config::{Algorithm, MonitorConfig};
+use intervals::IntervalsTuner;
+
+/// How often costs and resident memory are handed out, in ns.
+const STATS_EVERY_NS: u64 = 1_000_000_000;
+
+#[derive(Debug)]
+struct Target {
+    info: TargetInfo,
+    mappings: Vec<Mapping>,
+}
+
+/// Watches the targets of an access source.
+pub struct Monitor<S> {
+    source: S,
+    config: MonitorConfig,
+    /// Intervals in force: those of the user, stretched by the budget or tuned.
+    attrs: MonitorAttrs,
+    algorithm: Box<dyn algorithm::Algorithm + Send>,
+    targets: Vec<Target>,
+    budget: Budget,
+    tuner: Option<IntervalsTuner>,
+    started: bool,
+    interval_start_ns: u64,
+    next_update_ns: u64,
+    next_stats_ns: u64,
+    late_samples: u64,
+}
+
+impl<S> std::fmt::Debug for Monitor<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Monitor").field("attrs", &self.attrs).field("targets", &self.targets).finish_non_exhaustive()
+    }
+}
+
+impl<S: AccessSource> Monitor<S> {
+    /// A monitor over `source`. The attributes are expected to be valid ([`MonitorAttrs::validate`]).
+    pub fn new(source: S, config: MonitorConfig) -> Self {
+        let algorithm: Box<dyn algorithm::Algorithm + Send> = match config.algorithm {
+            Algorithm::Damon(rules) => Box::new(damon::Damon::new(rules, config.seed)),
+            Algorithm::Isotherm => Box::new(isotherm::Isotherm::new(config.mode, config.seed, &config.attrs)),
+        };
+        Self {
+            source,
+            attrs: config.attrs,
+            algorithm,
+            targets: Vec::new(),
+            budget: Budget::new(config.cpu_budget),
+            tuner: config.intervals_goal.map(IntervalsTuner::new),
+            config,
+            started: false,
+            interval_start_ns: 0,
+            next_update_ns: 0,
+            next_stats_ns: 0,
+            late_samples: 0,
+        }
+    }
+
+    /// The source, for its own figures.
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// Intervals in force.
+    pub fn attrs(&self) -> &MonitorAttrs {
+        &self.attrs
+    }
+
+    fn start(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        let run = RunInfo {
+            source: self.source.name().to_owned(),
+            algorithm: match self.config.algorithm {
+                Algorithm::Isotherm => "isotherm".to_owned(),
+                Algorithm::Damon(_) => "damon".to_owned(),
+            },
+            attrs: self.config.attrs,
+            cpu_budget: self.config.cpu_budget,
+            kernel: self.config.kernel.clone(),
+            realtime_offset_ns: self.config.realtime_offset_ns,
+        };
+        emit(subscriber, &Event::Run(run))?;
+        self.started = true;
+        self.interval_start_ns = now_ns;
+        self.next_stats_ns = now_ns;
+        self.update(now_ns, subscriber)?;
+        self.stats(now_ns, subscriber)
+    }
+
+    /// Takes in new targets and lets the regions follow the mappings.
+    fn update(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        subscriber.step(Step::BeforeUpdate, now_ns);
+        for info in self.source.poll_targets()? {
+            emit(subscriber, &Event::Target(info.clone()))?;
+            self.targets.push(Target { info, mappings: Vec::new() });
+        }
+        let mut fresh = Vec::new();
+        let ids: Vec<TargetId> = self.targets.iter().map(|t| t.info.target).collect();
+        for id in ids {
+            let mut result = self.source.mappings(id, &mut fresh);
+            if matches!(result, Err(SourceError::Replaced { .. })) {
+                self.fault(result, now_ns, subscriber)?;
+                result = self.source.mappings(id, &mut fresh);
+            }
+            if !self.fault(result, now_ns, subscriber)? {
+                continue;
+            }
+            let Some(t) = self.targets.iter_mut().find(|t| t.info.target == id) else { continue };
+            if t.mappings != fresh {
+                t.mappings.clone_from(&fresh);
+                // Half of the regions stay free to adapt inside the ranges.
+                let max_ranges = (self.attrs.max_regions / 2).max(1) as usize;
+                let space = monitored_ranges(&fresh, self.config.space, max_ranges);
+                self.algorithm.set_space(id, &space, &self.attrs);
+                emit(subscriber, &Event::Mappings { time_ns: now_ns, target: id, mappings: fresh.clone() })?;
+            }
+        }
+        self.next_update_ns = now_ns + self.attrs.update_us * 1000;
+        subscriber.step(Step::AfterUpdate, now_ns);
+        Ok(())
+    }
+
+    /// Handles a source's answer for one target: false when the target must be left alone for now.
+    fn fault(
+        &mut self,
+        result: Result<(), SourceError>,
+        now_ns: u64,
+        subscriber: &mut dyn Subscriber,
+    ) -> Result<bool, EngineError> {
+        let (target, why) = match result {
+            Ok(()) => return Ok(true),
+            Err(SourceError::Gone { target, .. }) => (target, TargetEnd::Exited),
+            Err(SourceError::Replaced { target, .. }) => (target, TargetEnd::Replaced),
+            Err(e @ SourceError::Failed(_)) => return Err(e.into()),
+        };
+        self.algorithm.drop_target(target);
+        match why {
+            TargetEnd::Exited => self.targets.retain(|t| t.info.target != target),
+            TargetEnd::Replaced => {
+                for t in self.targets.iter_mut().filter(|t| t.info.target == target) {
+                    t.mappings.clear();
+                }
+                self.next_update_ns = now_ns;
+            }
+        }
+        emit(subscriber, &Event::End { time_ns: now_ns, target, why })?;
+        Ok(false)
+    }
+
+    /// Calls `f` for each target and takes out those that are gone.
+    fn for_each_target(
+        &mut self,
+        now_ns: u64,
+        subscriber: &mut dyn Subscriber,
+        mut f: impl FnMut(&mut dyn algorithm::Algorithm, &mut S, TargetId) -> Result<(), SourceError>,
+    ) -> Result<(), EngineError> {
+        let ids: Vec<TargetId> = self.targets.iter().map(|t| t.info.target).collect();
+        for id in ids {
+            let result = f(self.algorithm.as_mut(), &mut self.source, id);
+            self.fault(result, now_ns, subscriber)?;
+        }
+        Ok(())
+    }
+
+    fn snapshots(&mut self, end_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        for t in &self.targets {
+            let mut snapshot = Snapshot {
+                target: t.info.target,
+                pid: t.info.pid,
+                start_ns: self.interval_start_ns,
+                end_ns,
+                sample_us: self.attrs.sample_us,
+                aggr_us: self.attrs.aggr_us,
+                max_nr_accesses: self.attrs.max_nr_accesses(),
+                regions: Vec::new(),
+            };
+            self.algorithm.regions(t.info.target, &mut snapshot.regions);
+            if let Some(tuner) = &mut self.tuner {
+                tuner.add(&snapshot);
+            }
+            emit(subscriber, &Event::Snapshot(snapshot))?;
+        }
+        Ok(())
+    }
+
+    fn stats(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        if now_ns < self.next_stats_ns {
+            return Ok(());
+        }
+        self.next_stats_ns = now_ns + STATS_EVERY_NS;
+        let cost = self.source.cost();
+        let stats = MonitorStats {
+            time_ns: now_ns,
+            monitor_ns: cost.monitor_ns,
+            target_ns: cost.target_ns,
+            checks: cost.pages_read,
+            clears: cost.pages_cleared,
+            nr_regions: self.algorithm.nr_regions() as u32,
+            mode: self.algorithm.mode(),
+            sample_us: self.attrs.sample_us,
+            aggr_us: self.attrs.aggr_us,
+            late_samples: self.late_samples,
+        };
+        emit(subscriber, &Event::Stats(stats))?;
+        for t in &self.targets {
+            if let Some(footprint) = self.source.footprint(t.info.target, now_ns) {
+                emit(subscriber, &Event::Footprint(footprint))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_attrs(&mut self, attrs: MonitorAttrs) {
+        self.algorithm.rescale_ages(self.attrs.aggr_us, attrs.aggr_us);
+        self.attrs = attrs;
+    }
+
+    /// Adapts intervals to what was seen and what was spent.
+    fn adapt(&mut self, now_ns: u64) {
+        if let Some(tuned) = self.tuner.as_mut().and_then(|t| t.end_interval(&self.attrs)) {
+            self.set_attrs(tuned);
+        }
+        let cost = self.source.cost();
+        let Some(load) = self.budget.load(&cost, now_ns) else { return };
+        let budget_ns = self.budget.share().unwrap_or(1.0) * self.attrs.aggr_us as f64 * 1e3;
+        match self.algorithm.adapt(load, budget_ns, &self.attrs) {
+            Stretch::Keep => {}
+            Stretch::Longer(by) => self.set_attrs(stretched(&self.attrs, &self.config.attrs, by)),
+            // Intervals that the tuner has chosen are not shortened behind its back.
+            Stretch::Shorter(_) if self.tuner.is_some() => {}
+            Stretch::Shorter(by) => self.set_attrs(stretched(&self.attrs, &self.config.attrs, 1.0 / by)),
+        }
+    }
+}
+
+/// `attrs` with intervals multiplied by `by`, never below those of `user`, at most an hour.
+fn stretched(attrs: &MonitorAttrs, user: &MonitorAttrs, by: f64) -> MonitorAttrs {
+    const HOUR_US: f64 = 3_600_000_000.0;
+    let per_aggr = u64::from(user.max_nr_accesses());
+    let longest = (HOUR_US / per_aggr as f64) as u64;
+    let sample_us = ((attrs.sample_us as f64 * by) as u64).clamp(user.sample_us, longest.max(user.sample_us));
+    let aggr_us = if sample_us == user.sample_us { user.aggr_us } else { sample_us * per_aggr };
+    MonitorAttrs { sample_us, aggr_us, update_us: user.update_us.max(aggr_us), ..*attrs }
+}
+
+fn emit(subscriber: &mut dyn Subscriber, event: &Event) -> Result<(), EngineError> {
+    subscriber.event(event).map_err(EngineError::Subscriber)
+}
+
+impl<S: AccessSource> Engine for Monitor<S> {
+    fn run_interval(
+        &mut self,
+        clock: &mut dyn Clock,
+        subscriber: &mut dyn Subscriber,
+    ) -> Result<Progress, EngineError> {
+        if !self.started {
+            self.start(clock.now_ns(), subscriber)?;
+        }
+        if self.targets.is_empty() && !self.source.may_gain_targets() {
+            return Ok(Progress::TargetsGone);
+        }
+        let per_aggr = self.attrs.max_nr_accesses();
+        let sample_ns = self.attrs.sample_us * 1000;
+        let mut tick = 0;
+        let mut deadline = clock.now_ns();
+        self.interval_start_ns = deadline;
+        while tick < per_aggr {
+            subscriber.step(Step::BeforeSample, clock.now_ns());
+            self.for_each_target(deadline, subscriber, |a, s, id| a.prepare(id, tick, s))?;
+            let next = self.algorithm.next_check(tick, per_aggr).clamp(tick + 1, per_aggr);
+            deadline += u64::from(next - tick) * sample_ns;
+            let wake = clock.sleep_until_ns(deadline);
+            let now = clock.now_ns();
+            if now > deadline + sample_ns {
+                self.late_samples += 1;
+                deadline = now;
+            }
+            if wake == Wake::Interrupted {
+                self.next_stats_ns = now;
+                self.stats(now, subscriber)?;
+                return Ok(Progress::Interrupted);
+            }
+            tick = next;
+            self.for_each_target(now, subscriber, |a, s, id| a.check(id, tick, per_aggr, s))?;
+            subscriber.step(Step::AfterSample, now);
+        }
+        let end_ns = clock.now_ns();
+        subscriber.step(Step::BeforeAggregate, end_ns);
+        self.algorithm.aggregate(&self.attrs);
+        self.snapshots(end_ns, subscriber)?;
+        self.adapt(end_ns);
+        self.algorithm.reset(&self.attrs);
+        subscriber.step(Step::AfterAggregate, end_ns);
+        if end_ns >= self.next_update_ns {
+            self.update(end_ns, subscriber)?;
+        }
+        self.stats(end_ns, subscriber)?;
+        Ok(Progress::Aggregated)
+    }
+}

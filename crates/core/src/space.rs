@@ -1,0 +1,84 @@
+//! Which addresses a monitor spends its samples on.
+
+use crate::addr::{AddrRange, normalize};
+use crate::mapping::{Mapping, MappingKind};
+
+/// How mappings become monitored ranges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SpaceRule {
+    /// The real mappings; gaps are never sampled.
+    #[default]
+    Mappings,
+    /// DAMON's rule: the whole span of the mappings without its two widest gaps, so three ranges.
+    ThreeRegions,
+}
+
+/// The monitored ranges of `mappings` (sorted): sorted, disjoint, touching ones joined, kernel-made areas left out.
+///
+/// With [`SpaceRule::Mappings`] and more than `max_ranges` ranges, those with the narrowest gaps between them are
+/// joined until that many are left, so that a process with tens of thousands of mappings stays affordable.
+pub fn monitored_ranges(mappings: &[Mapping], rule: SpaceRule, max_ranges: usize) -> Vec<AddrRange> {
+    let mut ranges: Vec<AddrRange> =
+        mappings.iter().filter(|m| m.kind != MappingKind::Special).map(|m| m.range).collect();
+    normalize(&mut ranges);
+    let limit = match rule {
+        SpaceRule::Mappings => max_ranges.max(1),
+        SpaceRule::ThreeRegions => 3,
+    };
+    if ranges.len() > limit {
+        join_narrowest_gaps(&mut ranges, limit);
+    }
+    ranges
+}
+
+fn join_narrowest_gaps(ranges: &mut Vec<AddrRange>, limit: usize) {
+    let mut gaps: Vec<(u64, usize)> = ranges.windows(2).enumerate().map(|(i, w)| (w[1].start - w[0].end, i)).collect();
+    // The widest `limit - 1` gaps stay; among equal ones those at lower addresses.
+    gaps.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+    let mut kept: Vec<usize> = gaps[..limit - 1].iter().map(|g| g.1).collect();
+    kept.sort_unstable();
+    let mut out = Vec::with_capacity(limit);
+    let mut first = 0;
+    for last in kept.into_iter().chain([ranges.len() - 1]) {
+        out.push(AddrRange::new(ranges[first].start, ranges[last].end));
+        first = last + 1;
+    }
+    *ranges = out;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::{is_sorted_disjoint, total_len};
+    use proptest::prelude::*;
+
+    fn maps(list: &[(u64, u64)]) -> Vec<Mapping> {
+        list.iter().map(|&(s, e)| Mapping::anon(s * 4096, e * 4096)).collect()
+    }
+
+    #[test]
+    fn three_regions_leave_the_two_widest_gaps_out() {
+        let m = maps(&[(10, 20), (21, 25), (200, 220), (221, 230), (305, 307)]);
+        let r = monitored_ranges(&m, SpaceRule::ThreeRegions, 1000);
+        let pages: Vec<_> = r.iter().map(|r| (r.start / 4096, r.end / 4096)).collect();
+        assert_eq!(pages, [(10, 25), (200, 230), (305, 307)]);
+    }
+
+    #[test]
+    fn touching_mappings_are_one_range() {
+        let m = maps(&[(1, 2), (2, 5), (9, 10)]);
+        assert_eq!(monitored_ranges(&m, SpaceRule::Mappings, 1000).len(), 2);
+    }
+
+    proptest! {
+        #[test]
+        fn joined_ranges_cover_every_mapping(list in prop::collection::vec((1u64..50, 1u64..50), 1..60), limit in 1usize..20) {
+            let mut at = 0;
+            let m: Vec<_> = list.iter().map(|&(gap, len)| { let s = at + gap; at = s + len; Mapping::anon(s * 4096, at * 4096) }).collect();
+            let r = monitored_ranges(&m, SpaceRule::Mappings, limit);
+            prop_assert!(r.len() <= limit && is_sorted_disjoint(&r));
+            prop_assert!(m.iter().all(|m| r.iter().any(|r| r.start <= m.range.start && m.range.end <= r.end)));
+            prop_assert!(total_len(&r) >= m.iter().map(|m| m.range.len()).sum());
+        }
+    }
+}
