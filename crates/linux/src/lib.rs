@@ -4,7 +4,9 @@
 //! take a root folder, so that parsing is tested on captured trees without privilege.
 
 pub mod arena;
+pub mod clock;
 pub mod monotonic;
 pub mod probe;
 pub mod proc;
+pub mod signals;
 pub mod target;

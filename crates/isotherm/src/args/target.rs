@@ -1,6 +1,14 @@
 //! `TARGET`: which processes to watch.
 
+use crate::exit::Usage;
+use isotherm_linux::target::{Command, CommandEnd, TargetSpec};
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a command that we started may take to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Which processes to watch: `--pid N`…, `--cgroup PATH`, or `-- COMMAND ARG...`.
 #[derive(Debug, Clone, clap::Args)]
@@ -17,5 +25,132 @@ pub struct TargetArgs {
     pub cgroup: Option<PathBuf>,
     /// Run this command and watch it
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pids", "cgroup"])]
-    pub command: Vec<std::ffi::OsString>,
+    pub command: Vec<OsString>,
+}
+
+/// What [`TargetArgs`] ask for.
+#[derive(Debug)]
+pub struct Target {
+    /// For the engine.
+    pub spec: TargetSpec,
+    /// The command that we started, if that is the target.
+    pub command: Option<StartedCommand>,
+}
+
+impl TargetArgs {
+    /// Turns the arguments into a target. A command is made ready but not started. Without a target: a usage error.
+    pub fn resolve(&self) -> anyhow::Result<Target> {
+        let children = self.children;
+        if !self.command.is_empty() {
+            let command = Command::prepare(&self.command)?;
+            let program = self.command[0].to_string_lossy().into_owned();
+            let started = StartedCommand { command: command.clone(), program };
+            return Ok(Target { spec: TargetSpec::Command { command, children }, command: Some(started) });
+        }
+        let spec = match &self.cgroup {
+            Some(path) if path.as_os_str().is_empty() => {
+                return Err(Usage("--cgroup is empty; give a path, or / for all processes".into()).into());
+            }
+            Some(path) => TargetSpec::Cgroup(path.clone()),
+            None if self.pids.is_empty() => {
+                let text = "no target: give --pid N, --cgroup PATH, or -- COMMAND ARG...";
+                return Err(Usage(text.into()).into());
+            }
+            None if self.pids.contains(&0) => return Err(Usage("--pid 0 names no process".into()).into()),
+            None => TargetSpec::Pids { pids: self.pids.clone(), children },
+        };
+        Ok(Target { spec, command: None })
+    }
+}
+
+/// A command that Isotherm runs as its target.
+#[derive(Debug)]
+pub struct StartedCommand {
+    command: Command,
+    program: String,
+}
+
+impl StartedCommand {
+    /// Ends the command if it still runs, collects it, and tells on stderr how it ended. To be called once watching is over.
+    pub fn finish(&self) -> anyhow::Result<()> {
+        let Ok(None) = self.command.try_end() else { return self.tell(self.command.finish(GRACE)?) };
+        eprintln!("isotherm: ending '{}' (pid {}), which still runs", self.program, self.command.pid());
+        self.tell(self.command.finish(GRACE)?)
+    }
+
+    fn tell(&self, end: Option<CommandEnd>) -> anyhow::Result<()> {
+        if let Some(text) = end.and_then(|end| describe(&self.program, end)) {
+            eprintln!("isotherm: {text}");
+        }
+        Ok(())
+    }
+}
+
+/// What is worth telling about a command's end; `None` for one that succeeded.
+fn describe(program: &str, end: CommandEnd) -> Option<String> {
+    let CommandEnd { status, terminated } = end;
+    match (status.code(), status.signal()) {
+        (Some(0), _) => None,
+        (Some(code), _) => Some(format!("'{program}' ended with exit status {code}")),
+        (None, Some(signal)) if terminated && signal == SIGTERM => None,
+        (None, Some(signal)) => Some(format!("'{program}' was ended by signal {signal}")),
+        (None, None) => Some(format!("'{program}' ended: {status}")),
+    }
+}
+
+const SIGTERM: i32 = 15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use std::process::ExitStatus;
+
+    #[derive(Debug, clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        target: TargetArgs,
+    }
+
+    fn resolve(args: &[&str]) -> anyhow::Result<Target> {
+        Cli::try_parse_from([&["isotherm"], args].concat())?.target.resolve()
+    }
+
+    #[test]
+    fn each_kind_of_target_is_understood() {
+        let target = resolve(&["--pid", "5", "--pid", "6", "--children"]).unwrap();
+        assert!(matches!(target.spec, TargetSpec::Pids { pids, children: true } if pids == [5, 6]));
+        let target = resolve(&["--cgroup", "/a/b"]).unwrap();
+        assert!(matches!(target.spec, TargetSpec::Cgroup(path) if path == PathBuf::from("/a/b")));
+        let target = resolve(&["--", "sh", "-c", "exit"]).unwrap();
+        assert!(matches!(target.spec, TargetSpec::Command { children: false, .. }));
+        target.command.unwrap().command.finish(Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn no_target_and_conflicting_ones_are_usage_errors() {
+        for args in [&[][..], &["--pid", "0"], &["--cgroup", ""], &["--children"]] {
+            assert!(resolve(args).unwrap_err().is::<Usage>(), "{args:?}");
+        }
+        for args in [
+            &["--pid", "5", "--cgroup", "x"][..],
+            &["--pid", "5", "--", "sh"],
+            &["--cgroup", "x", "--", "sh"],
+            &["--pid", "-3"],
+            &["--pid", "self"],
+            &["--pid", "99999999999"],
+        ] {
+            let error = resolve(args).unwrap_err().downcast::<clap::Error>().unwrap();
+            assert_eq!(error.exit_code(), 2, "{args:?}");
+        }
+    }
+
+    #[test]
+    fn only_an_end_that_surprises_is_told() {
+        let end = |wait_status, terminated| CommandEnd { status: ExitStatus::from_raw(wait_status), terminated };
+        assert_eq!(describe("x", end(0, false)), None);
+        assert_eq!(describe("x", end(SIGTERM, true)), None);
+        assert_eq!(describe("x", end(7 << 8, false)).unwrap(), "'x' ended with exit status 7");
+        assert_eq!(describe("x", end(9, true)).unwrap(), "'x' was ended by signal 9");
+    }
 }

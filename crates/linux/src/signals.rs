@@ -1,0 +1,138 @@
+//! Signals that ask us to stop, caught for as long as a guard lives.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+/// Signals that end a run in good order: Ctrl-C, `kill`, a closed terminal.
+const STOP_SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// Readable once a stop signal has come. It lives as long as the process: a handler that runs in another thread while the guard
+/// is dropped must not write to a descriptor that has been closed and given to somebody else.
+static EVENT: OnceLock<OwnedFd> = OnceLock::new();
+/// Its number for the handler, which may not touch a lock.
+static EVENT_FD: AtomicI32 = AtomicI32::new(-1);
+static RECEIVED: AtomicI32 = AtomicI32::new(0);
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+
+/// Catches SIGINT, SIGTERM and SIGHUP; dropping it restores what was in force before.
+///
+/// SIGHUP stays ignored where it is (nohup). The other two are caught even if they were ignored, as a shell does for
+/// commands it starts in the background: a run must always have a way to end in good order. Programs that we execute
+/// get the default actions.
+#[derive(Debug)]
+pub struct StopSignals {
+    previous: Vec<(i32, Previous)>,
+}
+
+struct Previous(libc::sigaction);
+
+impl std::fmt::Debug for Previous {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("sigaction")
+    }
+}
+
+impl StopSignals {
+    /// Catches the signals. Fails with [`io::ErrorKind::AlreadyExists`] while another guard lives.
+    pub fn catch() -> io::Result<Self> {
+        if INSTALLED.swap(true, Ordering::SeqCst) {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "stop signals are caught already"));
+        }
+        let mut guard = Self { previous: Vec::new() };
+        let event = event()?;
+        // A signal caught by an earlier guard is that one's.
+        RECEIVED.store(0, Ordering::SeqCst);
+        drain(event);
+        for signal in STOP_SIGNALS {
+            guard.catch_one(signal)?;
+        }
+        Ok(guard)
+    }
+
+    /// The signal that came last, if any.
+    pub fn received(&self) -> Option<i32> {
+        match RECEIVED.load(Ordering::SeqCst) {
+            0 => None,
+            signal => Some(signal),
+        }
+    }
+
+    fn catch_one(&mut self, signal: i32) -> io::Result<()> {
+        let mut old = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+        // SAFETY: a null new action only asks for the present one, which is written to `old`, valid for that.
+        let old = unsafe {
+            if libc::sigaction(signal, std::ptr::null(), old.as_mut_ptr()) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            old.assume_init()
+        };
+        if signal == libc::SIGHUP && old.sa_sigaction == libc::SIG_IGN {
+            return Ok(());
+        }
+        // SAFETY: sigaction is plain data for which all zeros is a valid value (no flags, empty mask).
+        let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
+        let handler: extern "C" fn(i32) = on_signal;
+        new.sa_sigaction = handler as libc::sighandler_t;
+        // Blocking reads and writes elsewhere need not know about us; the clock waits for the event instead.
+        new.sa_flags = libc::SA_RESTART;
+        // SAFETY: `new` is initialised, and its handler does async-signal-safe things only.
+        if unsafe { libc::sigaction(signal, &new, std::ptr::null_mut()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.previous.push((signal, Previous(old)));
+        Ok(())
+    }
+}
+
+impl AsFd for StopSignals {
+    /// Readable once a signal has come, and from then on.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        EVENT.get().expect("made by catch").as_fd()
+    }
+}
+
+impl Drop for StopSignals {
+    fn drop(&mut self) {
+        for (signal, Previous(old)) in self.previous.drain(..) {
+            // SAFETY: `old` is what the kernel gave us for this signal.
+            unsafe { libc::sigaction(signal, &old, std::ptr::null_mut()) };
+        }
+        INSTALLED.store(false, Ordering::SeqCst);
+    }
+}
+
+extern "C" fn on_signal(signal: i32) {
+    RECEIVED.store(signal, Ordering::SeqCst);
+    let one = 1u64.to_ne_bytes();
+    // SAFETY: errno's address is valid in every thread; write gets eight valid bytes and a descriptor that is never closed.
+    // Both are async-signal-safe, and errno is put back for the code that was interrupted.
+    unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        libc::write(EVENT_FD.load(Ordering::SeqCst), one.as_ptr().cast(), one.len());
+        *errno = saved;
+    }
+}
+
+fn event() -> io::Result<&'static OwnedFd> {
+    if let Some(event) = EVENT.get() {
+        return Ok(event);
+    }
+    // SAFETY: the call takes two integers and returns a descriptor or an error.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just returned this descriptor; nobody else owns it.
+    let event = EVENT.get_or_init(|| unsafe { OwnedFd::from_raw_fd(fd) });
+    EVENT_FD.store(event.as_raw_fd(), Ordering::SeqCst);
+    Ok(event)
+}
+
+fn drain(event: &OwnedFd) {
+    let mut count = [0u8; 8];
+    // SAFETY: `count` holds the eight bytes that a read of an eventfd writes; it does not block.
+    unsafe { libc::read(event.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+}

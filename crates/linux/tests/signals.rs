@@ -1,0 +1,57 @@
+//! Stop signals: one test, because the dispositions belong to the whole process.
+
+use isotherm_core::clock::{Clock, Wake};
+use isotherm_linux::clock::{MonotonicClock, monotonic_ns};
+use isotherm_linux::signals::StopSignals;
+
+fn disposition(signal: i32) -> usize {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: a null new action only asks for the present one, for which `action` is valid.
+    unsafe {
+        assert_eq!(libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()), 0);
+        action.assume_init().sa_sigaction
+    }
+}
+
+fn raise(signal: i32) {
+    // SAFETY: sends a signal to this process, which catches it.
+    unsafe { libc::kill(libc::getpid(), signal) };
+}
+
+#[test]
+fn a_caught_signal_ends_sleeps_and_the_old_actions_come_back() {
+    const FAR: u64 = 3_600_000_000_000;
+    let before: Vec<usize> = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].map(disposition).to_vec();
+    {
+        let signals = StopSignals::catch().unwrap();
+        assert!(StopSignals::catch().is_err(), "only one guard at a time");
+        assert_eq!(signals.received(), None);
+        let mut clock = MonotonicClock::stopped_by(&signals);
+        assert_eq!(clock.sleep_until_ns(monotonic_ns() + 1_000_000), Wake::Time);
+        let sender = std::thread::spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            raise(libc::SIGINT);
+        });
+        assert_eq!(clock.sleep_until_ns(monotonic_ns() + FAR), Wake::Interrupted);
+        sender.join().unwrap();
+        assert_eq!(clock.sleep_until_ns(monotonic_ns() + FAR), Wake::Interrupted);
+        assert_eq!(signals.received(), Some(libc::SIGINT));
+    }
+    assert_eq!([libc::SIGINT, libc::SIGTERM, libc::SIGHUP].map(disposition).to_vec(), before);
+
+    // A new guard starts afresh, and SIGHUP is left ignored where it was.
+    // SAFETY: SIG_IGN is a valid action.
+    unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
+    {
+        let signals = StopSignals::catch().unwrap();
+        assert_eq!(signals.received(), None);
+        assert_eq!(disposition(libc::SIGHUP), libc::SIG_IGN);
+        let mut clock = MonotonicClock::stopped_by(&signals);
+        assert_eq!(clock.sleep_until_ns(monotonic_ns() + 1_000_000), Wake::Time);
+        raise(libc::SIGTERM);
+        assert_eq!(clock.sleep_until_ns(monotonic_ns() + FAR), Wake::Interrupted);
+        assert_eq!(signals.received(), Some(libc::SIGTERM));
+    }
+    // SAFETY: the disposition found at the start, SIG_DFL or SIG_IGN.
+    unsafe { libc::signal(libc::SIGHUP, before[2]) };
+}
