@@ -48,9 +48,6 @@ impl TargetArgs {
             return Ok(Target { spec: TargetSpec::Command { command, children }, command: Some(started) });
         }
         let spec = match &self.cgroup {
-            Some(path) if path.as_os_str().is_empty() => {
-                return Err(Usage("--cgroup is empty; give a path, or / for all processes".into()).into());
-            }
             Some(path) => TargetSpec::Cgroup(path.clone()),
             None if self.pids.is_empty() => {
                 let text = "no target: give --pid N, --cgroup PATH, or -- COMMAND ARG...";
@@ -121,7 +118,7 @@ mod tests {
         let target = resolve(&["--pid", "5", "--pid", "6", "--children"]).unwrap();
         assert!(matches!(target.spec, TargetSpec::Pids { pids, children: true } if pids == [5, 6]));
         let target = resolve(&["--cgroup", "/a/b"]).unwrap();
-        assert!(matches!(target.spec, TargetSpec::Cgroup(path) if path == PathBuf::from("/a/b")));
+        assert!(matches!(target.spec, TargetSpec::Cgroup(path) if path == "/a/b"));
         let target = resolve(&["--", "sh", "-c", "exit"]).unwrap();
         assert!(matches!(target.spec, TargetSpec::Command { children: false, .. }));
         target.command.unwrap().command.finish(Duration::ZERO).unwrap();
@@ -129,13 +126,14 @@ mod tests {
 
     #[test]
     fn no_target_and_conflicting_ones_are_usage_errors() {
-        for args in [&[][..], &["--pid", "0"], &["--cgroup", ""], &["--children"]] {
+        for args in [&[][..], &["--pid", "0"], &["--children"]] {
             assert!(resolve(args).unwrap_err().is::<Usage>(), "{args:?}");
         }
         for args in [
             &["--pid", "5", "--cgroup", "x"][..],
             &["--pid", "5", "--", "sh"],
             &["--cgroup", "x", "--", "sh"],
+            &["--cgroup", ""],
             &["--pid", "-3"],
             &["--pid", "self"],
             &["--pid", "99999999999"],
