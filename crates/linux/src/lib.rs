@@ -8,5 +8,9 @@ pub mod clock;
 pub mod monotonic;
 pub mod probe;
 pub mod proc;
+pub mod roots;
 pub mod signals;
+pub mod source;
 pub mod target;
+#[cfg(test)]
+mod test_tree;

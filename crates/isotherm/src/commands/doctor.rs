@@ -2,7 +2,8 @@
 
 use anyhow::Context;
 use isotherm_core::units::format_size;
-use isotherm_linux::probe::{Environment, Finding, Roots, Survey, survey};
+use isotherm_linux::probe::{Environment, Finding, Survey, survey};
+use isotherm_linux::roots::Roots;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};

@@ -201,7 +201,7 @@ fn lock(name: &'static str, subject: &Subject) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::Roots;
+    use crate::roots::Roots;
 
     #[test]
     fn every_refusal_has_a_reason() {
@@ -226,7 +226,7 @@ mod tests {
 #[cfg(test)]
 mod privileged {
     use super::*;
-    use crate::probe::Roots;
+    use crate::roots::Roots;
 
     #[test]
     fn root_advice_is_taken_for_another_process() {

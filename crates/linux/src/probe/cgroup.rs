@@ -1,6 +1,6 @@
 //! How control groups are mounted: v2 alone, v1 alone, or both side by side (hybrid).
 
-use super::Roots;
+use crate::roots::Roots;
 use std::path::PathBuf;
 
 /// Mounts of the control group file systems and what they offer for memory.
@@ -99,7 +99,7 @@ fn unescape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::tests_support::tree;
+    use crate::test_tree::tree;
     use std::path::Path;
 
     const HYBRID_MOUNTS: &str = "\

@@ -1,6 +1,7 @@
 //! Facts about the machine that explain why something works or does not.
 
-use super::{CgroupSetup, KernelDamon, Roots, bracketed};
+use super::{CgroupSetup, KernelDamon, bracketed};
+use crate::roots::Roots;
 use std::fmt;
 
 /// The kernel's lockdown mode.
@@ -208,7 +209,7 @@ fn kvm_processes(roots: &Roots) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::tests_support::tree;
+    use crate::test_tree::tree;
 
     #[test]
     fn empty_tree_knows_nothing_and_does_not_fail() {

@@ -1,6 +1,6 @@
 //! Who uses the kernel's DAMON at present. Reads only.
 
-use super::Roots;
+use crate::roots::Roots;
 use std::fmt;
 
 const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
@@ -36,8 +36,8 @@ pub struct KernelDamon {
     pub present: bool,
     /// Everybody who uses it or has it set up. Empty: free to use.
     pub users: Vec<DamonUser>,
-    /// Operation sets (`vaddr`, `fvaddr`, `paddr`) that the kernel names; empty where nothing is set up that would
-    /// name them.
+    /// Operation sets that are built in: `vaddr` and `fvaddr` (processes), `paddr` (physical memory). Empty where the
+    /// kernel does not tell.
     pub operations: Vec<String>,
 }
 
@@ -59,6 +59,11 @@ impl KernelDamon {
                 pid: number(roots, &format!("{dir}/pid")),
                 what: what.into_iter().flatten().collect::<Vec<_>>().join(", "),
             });
+        }
+        if state.present && state.operations.is_empty() {
+            // Only a context that is set up lists them; setting one up to ask would disturb others.
+            let symbols = roots.read("/proc/kallsyms").unwrap_or_default();
+            state.operations = operations_from_symbols(&symbols);
         }
         for module in ["damon_reclaim", "damon_lru_sort", "damon_stat"] {
             let parameters = format!("/sys/module/{module}/parameters");
@@ -91,6 +96,19 @@ impl KernelDamon {
     }
 }
 
+/// The operation sets whose functions the kernel has.
+fn operations_from_symbols(kallsyms: &str) -> Vec<String> {
+    let has = |name: &str| kallsyms.lines().any(|l| l.split_ascii_whitespace().nth(2) == Some(name));
+    let mut operations = Vec::new();
+    if has("damon_va_check_accesses") {
+        operations.extend(["vaddr".to_owned(), "fvaddr".to_owned()]);
+    }
+    if has("damon_pa_check_accesses") {
+        operations.push("paddr".to_owned());
+    }
+    operations
+}
+
 /// A positive number in a file. DAMON writes -1 where there is no thread.
 fn number<T: std::str::FromStr>(roots: &Roots, path: &str) -> Option<T> {
     roots.line(path)?.parse().ok()
@@ -99,7 +117,7 @@ fn number<T: std::str::FromStr>(roots: &Roots, path: &str) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::tests_support::tree;
+    use crate::test_tree::tree;
 
     #[test]
     fn free_where_nothing_is_set_up() {
@@ -130,6 +148,18 @@ mod tests {
         assert_eq!(state.users.len(), 1);
         assert_eq!((state.users[0].pid, state.users[0].what.as_str()), (Some(77), "on, paddr, pageout"));
         assert_eq!(state.operations, ["paddr"]);
+    }
+
+    #[test]
+    fn operations_show_in_the_symbols() {
+        let t = tree(&[
+            ("sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "0\n"),
+            (
+                "proc/kallsyms",
+                "0000000000000000 t damon_pa_check_accesses\n0000000000000000 t damon_va_check_accesses_x\n",
+            ),
+        ]);
+        assert_eq!(KernelDamon::read(&t.roots).operations, ["paddr"]);
     }
 
     #[test]

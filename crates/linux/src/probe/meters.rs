@@ -1,6 +1,7 @@
 //! Figures that goals and watermarks can follow.
 
-use super::{Environment, Finding, Roots};
+use super::{Environment, Finding};
+use crate::roots::Roots;
 use std::path::Path;
 
 /// Reads each figure once.
@@ -142,7 +143,7 @@ fn kib_field(text: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::tests_support::tree;
+    use crate::test_tree::tree;
 
     fn usable(files: &[(&str, &str)]) -> Vec<&'static str> {
         let t = tree(files);

@@ -11,8 +11,6 @@ mod kernel_damon;
 mod meters;
 mod sources;
 mod subject;
-#[cfg(test)]
-mod tests_support;
 
 pub use actions::probe_actions;
 pub use cgroup::CgroupSetup;
@@ -21,8 +19,7 @@ pub use kernel_damon::{DamonUser, KernelDamon};
 pub use meters::probe_meters;
 pub use sources::probe_sources;
 
-use std::io;
-use std::path::{Path, PathBuf};
+use crate::roots::Roots;
 
 /// One source, action or meter, and whether this machine allows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,53 +72,6 @@ pub fn survey(roots: &Roots) -> Survey {
     }
 }
 
-/// Where `/proc`, `/sys` and the like are found: `/`, or a folder with a captured tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Roots {
-    base: PathBuf,
-}
-
-impl Roots {
-    /// The running system.
-    pub fn system() -> Self {
-        Self { base: PathBuf::from("/") }
-    }
-
-    /// A tree that was captured below `base`, which has `proc` and `sys` in it.
-    pub fn captured(base: impl Into<PathBuf>) -> Self {
-        Self { base: base.into() }
-    }
-
-    /// The place of an absolute path.
-    pub fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
-        let p = absolute.as_ref();
-        self.base.join(p.strip_prefix("/").unwrap_or(p))
-    }
-
-    /// A file's text.
-    pub fn read(&self, absolute: impl AsRef<Path>) -> io::Result<String> {
-        std::fs::read(self.path(absolute)).map(|b| String::from_utf8_lossy(&b).into_owned())
-    }
-
-    /// A file's text without the white space around it; `None` where it is missing or unreadable.
-    pub fn line(&self, absolute: impl AsRef<Path>) -> Option<String> {
-        self.read(absolute).ok().map(|t| t.trim().to_owned())
-    }
-
-    /// Whether a file or folder is there.
-    pub fn exists(&self, absolute: impl AsRef<Path>) -> bool {
-        self.path(absolute).exists()
-    }
-
-    /// Names in a folder, sorted; empty where it is missing.
-    pub fn names(&self, absolute: impl AsRef<Path>) -> Vec<String> {
-        let Ok(dir) = std::fs::read_dir(self.path(absolute)) else { return Vec::new() };
-        let mut names: Vec<String> = dir.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect();
-        names.sort_unstable();
-        names
-    }
-}
-
 /// The choice in brackets of a file like `always [madvise] never`.
 fn bracketed(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
@@ -131,13 +81,6 @@ fn bracketed(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn captured_paths_stay_below_their_base() {
-        let roots = Roots::captured("/tmp/tree");
-        assert_eq!(roots.path("/proc/meminfo"), Path::new("/tmp/tree/proc/meminfo"));
-        assert_eq!(Roots::system().path("/proc/meminfo"), Path::new("/proc/meminfo"));
-    }
 
     #[test]
     fn bracketed_choice() {

@@ -1,6 +1,7 @@
 //! Ways to see accesses.
 
-use super::{Environment, Finding, Roots};
+use super::{Environment, Finding};
+use crate::roots::Roots;
 
 /// Asks each source whether it works here.
 pub fn probe_sources(roots: &Roots, env: &Environment) -> Vec<Finding> {
@@ -28,5 +29,13 @@ fn damon(env: &Environment) -> Finding {
         let reason = format!("in use by {}; Isotherm leaves it alone", damon.describe_users());
         return Finding::unusable("damon", reason, "stop its other user, or use another source");
     }
-    Finding::usable("damon", "")
+    let has = |name: &str| damon.operations.iter().any(|o| o == name);
+    if !damon.operations.is_empty() && !has("vaddr") {
+        return Finding::unusable(
+            "damon",
+            format!("the kernel's DAMON cannot watch processes: it offers {}", damon.operations.join(", ")),
+            "use a kernel with CONFIG_DAMON_VADDR, or another source",
+        );
+    }
+    Finding::usable("damon", "the kernel draws the regions")
 }

@@ -175,7 +175,7 @@ impl Area {
             }
         }
         let segments = segment::draw(&self.cells, limits);
-        let regions: Vec<Region> = segments
+        let mut regions: Vec<Region> = segments
             .iter()
             .map(|s| Region {
                 start: s.start,
@@ -186,7 +186,8 @@ impl Area {
                 evidence: s.evidence,
             })
             .collect();
-        self.regions = age::carry_over(&self.regions, regions, limits.nr_threshold, limits.max_segments);
+        age::carry_over(&self.regions, &mut regions, limits.nr_threshold);
+        self.regions = regions;
         for p in &mut self.probes {
             p.settle();
         }

@@ -1,6 +1,6 @@
 //! Captured file trees for tests.
 
-use super::Roots;
+use crate::roots::Roots;
 
 /// A tree in a temporary folder; it lives as long as this.
 pub(crate) struct Tree {

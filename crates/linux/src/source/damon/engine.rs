@@ -1,0 +1,418 @@
+//! Drives the kernel's DAMON as an [`Engine`].
+
+use super::error::DamonError;
+use super::files::{ControlFiles, Sysfs};
+use super::kdamond::KdamondTime;
+use super::ram::system_ram;
+use super::session::{Asked, Session, Watched};
+use super::tried::TriedRegions;
+use crate::clock::thread_cpu_ns;
+use crate::proc::ProcessError;
+use crate::proc::stat::Stat;
+use crate::roots::Roots;
+use crate::target::TargetTracker;
+use isotherm_core::addr::AddrRange;
+use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::clock::{Clock, Wake};
+use isotherm_core::engine::{Engine, EngineError, Progress};
+use isotherm_core::event::{Event, Mode, MonitorStats, RunInfo, Step, Subscriber, TargetEnd, TargetInfo};
+use isotherm_core::mapping::Mapping;
+use isotherm_core::snapshot::{RegionInfo, Snapshot};
+use isotherm_core::source::{SourceError, TargetId};
+
+/// CPU time a target loses when the hardware sets an accessed bit again, ns.
+const SET_BIT_NS: u64 = 300;
+const SECOND_NS: u64 = 1_000_000_000;
+/// Starts in a row that end at once before we give up.
+const MAX_ATTEMPTS: u32 = 10;
+
+/// What the kernel's DAMON is to watch.
+#[derive(Debug)]
+pub enum DamonTargets {
+    /// Processes.
+    Processes(Box<TargetTracker>),
+    /// All physical memory, as one target without a pid.
+    Physical,
+}
+
+/// How it is to watch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DamonConfig {
+    /// Intervals and region limits. The limits hold over all targets together.
+    pub attrs: MonitorAttrs,
+    /// Share of one core that reading the kernel's regions may cost. Where every aggregation interval would cost more, some are
+    /// not read; their accesses still show in the regions' ages. `None`: read every one. The kernel thread's own time is counted
+    /// in the statistics, but only the intervals and region limits change it.
+    pub cpu_budget: Option<f64>,
+    /// Kernel release, for the record.
+    pub kernel: String,
+    /// CLOCK_REALTIME minus CLOCK_MONOTONIC in ns, for the record.
+    pub realtime_offset_ns: i64,
+}
+
+/// The kernel's DAMON at work. Dropping this puts everything back.
+///
+/// A snapshot is what DAMON had at the end of one aggregation interval. Intervals between two reads leave no snapshot. When
+/// targets come or execute another program, DAMON is set up afresh and the ages of all regions begin anew.
+#[derive(Debug)]
+pub struct DamonEngine {
+    inner: Inner<Sysfs>,
+}
+
+impl DamonEngine {
+    /// Makes sure that the kernel has DAMON, that the attributes make sense, and that nobody uses it; sets nothing up before the first
+    /// interval.
+    pub fn new(roots: Roots, targets: DamonTargets, config: DamonConfig) -> Result<Self, DamonError> {
+        Inner::new(Sysfs(roots), targets, config).map(|inner| Self { inner })
+    }
+}
+
+impl Engine for DamonEngine {
+    fn run_interval(
+        &mut self,
+        clock: &mut dyn Clock,
+        subscriber: &mut dyn Subscriber,
+    ) -> Result<Progress, EngineError> {
+        self.inner.run_interval(clock, subscriber)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Inner<F: ControlFiles> {
+    session: Session<F>,
+    targets: DamonTargets,
+    config: DamonConfig,
+    ram: Vec<AddrRange>,
+    watched: Vec<WatchedTarget>,
+    begun: bool,
+    /// The kernel's targets are not `watched` any more.
+    stale: bool,
+    attempts: u32,
+    last_end_ns: u64,
+    /// When to ask for regions next.
+    next_ask_ns: u64,
+    next_update_ns: u64,
+    next_stats_ns: u64,
+    kdamond: KdamondTime,
+    /// CPU time of this thread at the first interval.
+    cpu_start_ns: u64,
+    target_ns: u64,
+    checks: u64,
+    clears: u64,
+    nr_regions: u32,
+}
+
+#[derive(Debug)]
+struct WatchedTarget {
+    info: TargetInfo,
+    mappings: Vec<Mapping>,
+    /// Changes at exec.
+    image: Option<(u64, u64)>,
+    /// Open while the kernel watches it.
+    regions: Option<TriedRegions>,
+}
+
+impl<F: ControlFiles> Inner<F> {
+    pub(super) fn new(files: F, targets: DamonTargets, config: DamonConfig) -> Result<Self, DamonError> {
+        let ram = match targets {
+            DamonTargets::Processes(_) => Vec::new(),
+            DamonTargets::Physical => system_ram(files.roots()),
+        };
+        if matches!(targets, DamonTargets::Physical) && ram.is_empty() {
+            return Err(DamonError::NoPhysicalRanges);
+        }
+        let kdamond = KdamondTime::new(files.roots().path("/proc"));
+        Ok(Self {
+            session: Session::claim(files, config.attrs)?,
+            targets,
+            config,
+            ram,
+            watched: Vec::new(),
+            begun: false,
+            stale: true,
+            attempts: 0,
+            last_end_ns: 0,
+            next_ask_ns: 0,
+            next_update_ns: 0,
+            next_stats_ns: 0,
+            kdamond,
+            cpu_start_ns: 0,
+            target_ns: 0,
+            checks: 0,
+            clears: 0,
+            nr_regions: 0,
+        })
+    }
+
+    pub(super) fn run_interval(
+        &mut self,
+        clock: &mut dyn Clock,
+        subscriber: &mut dyn Subscriber,
+    ) -> Result<Progress, EngineError> {
+        if !self.begun {
+            self.begin(clock.now_ns(), subscriber)?;
+        }
+        loop {
+            if clock.sleep_until_ns(self.next_ask_ns) == Wake::Interrupted {
+                return Ok(Progress::Interrupted);
+            }
+            let now = clock.now_ns();
+            if now >= self.next_update_ns {
+                self.update(now, subscriber)?;
+            }
+            self.find_exec(now, subscriber)?;
+            if self.watched.is_empty() {
+                if !self.may_gain_targets() {
+                    return Ok(Progress::TargetsGone);
+                }
+                self.session.stop().map_err(SourceError::from)?;
+                self.next_ask_ns = now + self.aggr_ns();
+                continue;
+            }
+            if self.stale {
+                self.start(clock.now_ns(), subscriber)?;
+                self.next_ask_ns = clock.now_ns() + self.pause_ns(0);
+                continue;
+            }
+            match self.session.ask_for_regions().map_err(SourceError::from)? {
+                Asked::Ready => break,
+                Asked::Stopped => {
+                    // Its targets have ended, or it could not begin with them.
+                    self.stale = true;
+                    self.drop_ended(clock.now_ns(), subscriber)?;
+                    self.next_ask_ns = clock.now_ns() + self.aggr_ns();
+                }
+            }
+        }
+        self.attempts = 0;
+        self.hand_out(clock, subscriber)?;
+        Ok(Progress::Aggregated)
+    }
+
+    const fn aggr_ns(&self) -> u64 {
+        self.config.attrs.aggr_us * 1000
+    }
+
+    fn begin(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        self.begun = true;
+        self.cpu_start_ns = thread_cpu_ns();
+        (self.last_end_ns, self.next_ask_ns, self.next_stats_ns) = (now_ns, now_ns, now_ns);
+        let run = RunInfo {
+            source: "damon".to_owned(),
+            algorithm: String::new(),
+            attrs: self.config.attrs,
+            cpu_budget: self.config.cpu_budget,
+            kernel: self.config.kernel.clone(),
+            realtime_offset_ns: self.config.realtime_offset_ns,
+        };
+        emit(subscriber, &Event::Run(run))?;
+        if matches!(self.targets, DamonTargets::Physical) {
+            let info = TargetInfo { target: 0, pid: None, name: "physical memory".to_owned() };
+            let name =
+                |range: &AddrRange| Mapping { name: "System RAM".to_owned(), ..Mapping::anon(range.start, range.end) };
+            let mappings: Vec<Mapping> = self.ram.iter().map(name).collect();
+            emit(subscriber, &Event::Target(info.clone()))?;
+            emit(subscriber, &Event::Mappings { time_ns: now_ns, target: 0, mappings: mappings.clone() })?;
+            self.watched.push(WatchedTarget { info, mappings, image: None, regions: None });
+        }
+        Ok(())
+    }
+
+    fn may_gain_targets(&self) -> bool {
+        matches!(&self.targets, DamonTargets::Processes(tracker) if tracker.may_gain_targets())
+    }
+
+    /// Sets the kernel up for the targets as they are now.
+    fn start(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        if self.attempts >= MAX_ATTEMPTS {
+            return Err(SourceError::from(DamonError::KeepsStopping { attempts: self.attempts }).into());
+        }
+        self.attempts += 1;
+        let watched = match self.targets {
+            DamonTargets::Physical => Watched::Physical(self.ram.clone()),
+            DamonTargets::Processes(_) => Watched::Processes(self.watched.iter().filter_map(|t| t.info.pid).collect()),
+        };
+        if let Err(e) = self.session.start(&watched) {
+            // The kernel refuses a process that has just ended.
+            let before = self.watched.len();
+            self.drop_ended(now_ns, subscriber)?;
+            return if self.watched.len() < before { Ok(()) } else { Err(SourceError::from(e).into()) };
+        }
+        self.kdamond.follow(self.session.kdamond());
+        for (i, target) in self.watched.iter_mut().enumerate() {
+            let path = self.session.regions_folder(i);
+            let failed = |e| SourceError::Failed(format!("cannot open {}: {e}", path.display()));
+            target.regions = Some(TriedRegions::open(&path).map_err(failed)?);
+        }
+        self.stale = false;
+        self.last_end_ns = now_ns;
+        Ok(())
+    }
+
+    /// Takes in new targets and mappings.
+    fn update(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        subscriber.step(Step::BeforeUpdate, now_ns);
+        self.next_update_ns = now_ns + self.config.attrs.update_us * 1000;
+        if let DamonTargets::Processes(tracker) = &mut self.targets {
+            for info in tracker.poll().map_err(|e| SourceError::from(DamonError::from(e)))? {
+                emit(subscriber, &Event::Target(info.clone()))?;
+                self.watched.push(WatchedTarget { info, mappings: Vec::new(), image: None, regions: None });
+                self.stale = true;
+            }
+        }
+        for id in self.ids() {
+            self.read_mappings(id, now_ns, subscriber)?;
+        }
+        subscriber.step(Step::AfterUpdate, now_ns);
+        Ok(())
+    }
+
+    fn ids(&self) -> Vec<TargetId> {
+        self.watched.iter().map(|t| t.info.target).collect()
+    }
+
+    fn read_mappings(&mut self, id: TargetId, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        let DamonTargets::Processes(tracker) = &mut self.targets else { return Ok(()) };
+        let mut fresh = Vec::new();
+        let read = |tracker: &mut TargetTracker, fresh: &mut Vec<Mapping>| -> Result<_, ProcessError> {
+            let process = tracker.process(id)?;
+            process.mappings(fresh)?;
+            Stat::read(process.dir()).map(|s| s.image)
+        };
+        let mut result = read(tracker, &mut fresh);
+        if let Err(ProcessError::Replaced { .. }) = result {
+            emit(subscriber, &Event::End { time_ns: now_ns, target: id, why: TargetEnd::Replaced })?;
+            // The kernel still has the old program's regions.
+            self.stale = true;
+            result = read(tracker, &mut fresh);
+        }
+        match result {
+            Ok(image) => {
+                let Some(target) = self.watched.iter_mut().find(|t| t.info.target == id) else { return Ok(()) };
+                target.image = Some(image);
+                if target.mappings != fresh {
+                    target.mappings.clone_from(&fresh);
+                    emit(subscriber, &Event::Mappings { time_ns: now_ns, target: id, mappings: fresh })?;
+                }
+                Ok(())
+            }
+            Err(e) if e.is_gone() => self.end(id, now_ns, subscriber),
+            // Another exec right behind the first: the next look will find it.
+            Err(ProcessError::Replaced { .. }) => Ok(()),
+            Err(e) => Err(e.into_source_error(id).into()),
+        }
+    }
+
+    /// Looks for programs that were executed since the last look: the kernel shows the old program's regions, all idle, until
+    /// its next update.
+    fn find_exec(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        let DamonTargets::Processes(tracker) = &mut self.targets else { return Ok(()) };
+        let mut changed = Vec::new();
+        for target in &self.watched {
+            let process = tracker.process(target.info.target);
+            let image = process.and_then(|p| Stat::read(p.dir())).map(|s| s.image);
+            if image.ok() != target.image {
+                changed.push(target.info.target);
+            }
+        }
+        changed.into_iter().try_for_each(|id| self.read_mappings(id, now_ns, subscriber))
+    }
+
+    fn drop_ended(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        let DamonTargets::Processes(tracker) = &mut self.targets else { return Ok(()) };
+        let mut ended: Vec<TargetId> = self.watched.iter().map(|t| t.info.target).collect();
+        ended.retain(|&id| !tracker.process(id).is_ok_and(|p| p.is_alive()));
+        ended.into_iter().try_for_each(|id| self.end(id, now_ns, subscriber))
+    }
+
+    fn end(&mut self, id: TargetId, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        if let DamonTargets::Processes(tracker) = &mut self.targets {
+            tracker.close(id);
+        }
+        self.watched.retain(|t| t.info.target != id);
+        emit(subscriber, &Event::End { time_ns: now_ns, target: id, why: TargetEnd::Exited })
+    }
+
+    /// Reads the regions of all targets and hands them out.
+    fn hand_out(&mut self, clock: &mut dyn Clock, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        let cpu_before = thread_cpu_ns();
+        let end_ns = clock.now_ns();
+        let attrs = self.config.attrs;
+        subscriber.step(Step::BeforeAggregate, end_ns);
+        // A target that has ended would look idle.
+        self.drop_ended(end_ns, subscriber)?;
+        let start_ns = end_ns.saturating_sub(self.aggr_ns()).max(self.last_end_ns);
+        let intervals = (end_ns.saturating_sub(self.last_end_ns) / self.aggr_ns().max(1)).max(1);
+        self.nr_regions = 0;
+        for target in &mut self.watched {
+            let Some(reader) = &mut target.regions else { continue };
+            let mut regions = Vec::new();
+            reader.read(&mut regions).map_err(|e| SourceError::Failed(format!("cannot read DAMON's regions: {e}")))?;
+            self.nr_regions += regions.len() as u32;
+            let accesses: u64 = regions.iter().map(|r: &RegionInfo| u64::from(r.nr_accesses)).sum();
+            // DAMON looks at one page of a region per sampling interval and clears the accessed bit it finds set.
+            self.checks += regions.len() as u64 * u64::from(attrs.max_nr_accesses()) * intervals;
+            self.clears += accesses * intervals;
+            self.target_ns += accesses * intervals * SET_BIT_NS;
+            let snapshot = Snapshot {
+                target: target.info.target,
+                pid: target.info.pid,
+                start_ns,
+                end_ns,
+                sample_us: attrs.sample_us,
+                aggr_us: attrs.aggr_us,
+                max_nr_accesses: attrs.max_nr_accesses(),
+                regions,
+            };
+            emit(subscriber, &Event::Snapshot(snapshot))?;
+        }
+        self.last_end_ns = end_ns;
+        subscriber.step(Step::AfterAggregate, end_ns);
+        let now = clock.now_ns();
+        if now >= self.next_stats_ns {
+            self.next_stats_ns = now + SECOND_NS;
+            self.stats(now, subscriber)?;
+        }
+        self.next_ask_ns = end_ns + self.pause_ns(thread_cpu_ns() - cpu_before);
+        Ok(())
+    }
+
+    /// How long to wait after an interval's end before asking again. The request itself waits for the end of an interval, so
+    /// most of one is slept away before, where a signal can end the sleep; and as many are left out as the budget demands.
+    fn pause_ns(&self, read_cost_ns: u64) -> u64 {
+        let aggr = self.aggr_ns();
+        let affordable = match self.config.cpu_budget {
+            Some(share) if share > 0.0 => (read_cost_ns as f64 / share) as u64,
+            _ => 0,
+        };
+        let skipped = (affordable / aggr.max(1)).min(1000) * aggr;
+        skipped + aggr * 4 / 5
+    }
+
+    fn stats(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        let stats = MonitorStats {
+            time_ns: now_ns,
+            monitor_ns: self.kdamond.total_ns() + thread_cpu_ns().saturating_sub(self.cpu_start_ns),
+            target_ns: self.target_ns,
+            checks: self.checks,
+            clears: self.clears,
+            nr_regions: self.nr_regions,
+            mode: Mode::Sample,
+            sample_us: self.config.attrs.sample_us,
+            aggr_us: self.config.attrs.aggr_us,
+            late_samples: 0,
+        };
+        emit(subscriber, &Event::Stats(stats))?;
+        for id in self.ids() {
+            let DamonTargets::Processes(tracker) = &mut self.targets else { break };
+            if let Some(footprint) = tracker.process(id).ok().and_then(|p| p.footprint(id, now_ns)) {
+                emit(subscriber, &Event::Footprint(footprint))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn emit(subscriber: &mut dyn Subscriber, event: &Event) -> Result<(), EngineError> {
+    subscriber.event(event).map_err(EngineError::Subscriber)
+}

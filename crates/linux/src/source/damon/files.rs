@@ -1,0 +1,71 @@
+//! The control files below `/sys/kernel/mm/damon/admin/kdamonds`.
+
+use super::error::DamonError;
+use crate::roots::Roots;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// The folder of the control files.
+pub(super) const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
+
+/// Writes control files: the kernel's, or a simulated kernel's in tests.
+pub(super) trait ControlFiles {
+    /// Where `/sys` and `/proc` are.
+    fn roots(&self) -> &Roots;
+
+    /// Writes `value` to the file at `path`, relative to [`KDAMONDS`], in one call.
+    fn write(&mut self, path: &str, value: &str) -> io::Result<()>;
+}
+
+/// The running kernel's files.
+#[derive(Debug)]
+pub(super) struct Sysfs(pub(super) Roots);
+
+impl ControlFiles for Sysfs {
+    fn roots(&self) -> &Roots {
+        &self.0
+    }
+
+    fn write(&mut self, path: &str, value: &str) -> io::Result<()> {
+        OpenOptions::new().write(true).open(absolute(&self.0, path))?.write_all(value.as_bytes())
+    }
+}
+
+/// The place of a control file.
+pub(super) fn absolute(roots: &Roots, path: &str) -> PathBuf {
+    roots.path(KDAMONDS).join(path)
+}
+
+/// Keeps two Isotherms from using DAMON at once. The kernel has no such lock for others, who are recognised by what they
+/// have set up.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _dir: File,
+}
+
+impl Lock {
+    /// Takes the lock; it is free again when this is dropped or the process ends.
+    pub(super) fn take(roots: &Roots) -> Result<Self, DamonError> {
+        let path = roots.path(KDAMONDS);
+        let dir = File::open(&path).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => DamonError::Missing { path: path.clone() },
+            _ => DamonError::Io { action: "open".into(), path: path.clone(), source: e },
+        })?;
+        // SAFETY: flock takes an open descriptor and an integer.
+        if unsafe { libc::flock(dir.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+            return Ok(Self { _dir: dir });
+        }
+        let source = io::Error::last_os_error();
+        if source.raw_os_error() == Some(libc::EWOULDBLOCK) {
+            return Err(DamonError::InUse { users: "another Isotherm".into() });
+        }
+        Err(DamonError::Io { action: "lock".into(), path, source })
+    }
+}
+
+/// Whether a control file exists on this kernel.
+pub(super) fn exists(roots: &Roots, path: impl AsRef<Path>) -> bool {
+    roots.path(KDAMONDS).join(path).exists()
+}

@@ -1,0 +1,73 @@
+//! CPU time of the kernel thread that monitors.
+
+use crate::proc::{ProcRoot, ProcessDir};
+use std::path::PathBuf;
+
+/// Adds up CPU time over the kernel threads that worked for us, one after the other.
+#[derive(Debug)]
+pub(super) struct KdamondTime {
+    proc: PathBuf,
+    current: Option<ProcessDir>,
+    /// Time of the threads before.
+    ended_ns: u64,
+    last_ns: u64,
+}
+
+impl KdamondTime {
+    /// Reads below the folder that proc is mounted on.
+    pub(super) fn new(proc: PathBuf) -> Self {
+        Self { proc, current: None, ended_ns: 0, last_ns: 0 }
+    }
+
+    /// A new thread works for us from now on.
+    pub(super) fn follow(&mut self, pid: Option<u32>) {
+        self.ended_ns += std::mem::take(&mut self.last_ns);
+        self.current = pid.map(|pid| ProcRoot::new(&self.proc).process(pid));
+    }
+
+    /// CPU time so far, ns. A thread that has ended counts as when it was last read.
+    pub(super) fn total_ns(&mut self) -> u64 {
+        if let Some(ns) = self.current.as_ref().and_then(cpu_ns) {
+            self.last_ns = ns;
+        }
+        self.ended_ns + self.last_ns
+    }
+}
+
+/// CPU time of a thread, ns.
+fn cpu_ns(dir: &ProcessDir) -> Option<u64> {
+    let mut buf = Vec::new();
+    // schedstat counts ns but needs CONFIG_SCHED_INFO; stat counts clock ticks of 10 ms.
+    if dir.read("schedstat", &mut buf).is_ok() {
+        return std::str::from_utf8(&buf).ok()?.split_ascii_whitespace().next()?.parse().ok();
+    }
+    dir.read("stat", &mut buf).ok()?;
+    let text = String::from_utf8_lossy(&buf).into_owned();
+    // Fields 14 and 15 (user and system time); the name, field 2, ends with the last parenthesis.
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace().skip(14 - 3);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    // USER_HZ is 100 on x86-64.
+    Some((ticks()? + ticks()?) * 10_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_tree::tree;
+
+    #[test]
+    fn threads_add_up_and_ended_ones_stay() {
+        let t = tree(&[
+            ("proc/7/schedstat", "5000 1 2\n"),
+            ("proc/8/stat", "8 (kdamond.0) I 2 0 0 0 -1 2129984 0 0 0 0 1 2 0 0 20 0 1 0 129 0 0\n"),
+        ]);
+        let mut time = KdamondTime::new(t.roots.path("/proc"));
+        assert_eq!(time.total_ns(), 0);
+        time.follow(Some(7));
+        assert_eq!(time.total_ns(), 5000);
+        std::fs::remove_dir_all(t.roots.path("/proc/7")).unwrap();
+        assert_eq!(time.total_ns(), 5000);
+        time.follow(Some(8));
+        assert_eq!(time.total_ns(), 30_005_000);
+    }
+}

@@ -1,0 +1,255 @@
+//! One use of the kernel's DAMON: set up, switched on, and put back as it was.
+
+use super::error::DamonError;
+use super::files::{ControlFiles, KDAMONDS, Lock, absolute, exists};
+use crate::probe::KernelDamon;
+use isotherm_core::addr::AddrRange;
+use isotherm_core::attrs::MonitorAttrs;
+use std::io;
+use std::time::Duration;
+
+const CONTEXT: &str = "0/contexts/0";
+
+/// What the kernel is to watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Watched {
+    /// Processes, by pid; at least one.
+    Processes(Vec<u32>),
+    /// Physical memory: sorted, disjoint ranges.
+    Physical(Vec<AddrRange>),
+}
+
+impl Watched {
+    const fn operations(&self) -> &'static str {
+        match self {
+            Self::Processes(_) => "vaddr",
+            Self::Physical(_) => "paddr",
+        }
+    }
+
+    const fn what(&self) -> &'static str {
+        match self {
+            Self::Processes(_) => "processes (vaddr)",
+            Self::Physical(_) => "physical memory (paddr)",
+        }
+    }
+
+    const fn option(&self) -> &'static str {
+        match self {
+            Self::Processes(_) => "CONFIG_DAMON_VADDR",
+            Self::Physical(_) => "CONFIG_DAMON_PADDR",
+        }
+    }
+
+    /// Number of targets, and of schemes: each target has one of its own, because a tried region does not tell its target.
+    pub(super) fn targets(&self) -> usize {
+        match self {
+            Self::Processes(pids) => pids.len(),
+            Self::Physical(_) => 1,
+        }
+    }
+}
+
+/// What came of asking for the regions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// They can be read.
+    Ready,
+    /// The kernel thread has ended, as it does when the last of its targets has.
+    Stopped,
+}
+
+/// DAMON while it works for us. Dropping this switches it off and removes what was set up, on errors and panics, too.
+#[derive(Debug)]
+pub(super) struct Session<F: ControlFiles> {
+    files: F,
+    attrs: MonitorAttrs,
+    /// Whether something is set up that has to be put back.
+    dirty: bool,
+    _lock: Lock,
+}
+
+impl<F: ControlFiles> Session<F> {
+    /// Makes sure that nobody uses DAMON; sets nothing up yet.
+    pub(super) fn claim(files: F, attrs: MonitorAttrs) -> Result<Self, DamonError> {
+        let lock = Lock::take(files.roots())?;
+        let state = KernelDamon::read(files.roots());
+        if !state.users.is_empty() {
+            return Err(DamonError::InUse { users: state.describe_users() });
+        }
+        Ok(Self { files, attrs, dirty: false, _lock: lock })
+    }
+
+    /// Sets DAMON up for `watched` and switches it on, ending what it did for us before.
+    pub(super) fn start(&mut self, watched: &Watched) -> Result<(), DamonError> {
+        self.stop()?;
+        self.dirty = true;
+        self.write("nr_kdamonds", "1")?;
+        self.write("0/contexts/nr_contexts", "1")?;
+        self.choose_operations(watched)?;
+        self.write_attrs()?;
+        self.write_targets(watched)?;
+        self.write_schemes(watched.targets())?;
+        self.write("0/state", "on")
+    }
+
+    /// Switches DAMON off and removes what was set up.
+    pub(super) fn stop(&mut self) -> Result<(), DamonError> {
+        /// A thread that is just ending keeps its folder busy for a moment.
+        const ATTEMPTS: u32 = 100;
+        if !self.dirty {
+            return Ok(());
+        }
+        for attempt in 1.. {
+            if self.is_on() {
+                // It may end by itself in between, which makes this fail.
+                let _ = self.files.write("0/state", "off");
+            }
+            match self.write("nr_kdamonds", "0") {
+                Err(DamonError::Io { source, .. })
+                    if source.kind() == io::ErrorKind::ResourceBusy && attempt < ATTEMPTS =>
+                {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                result => {
+                    self.dirty = result.is_err();
+                    return result;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether its kernel thread runs.
+    pub(super) fn is_on(&self) -> bool {
+        self.read("0/state").is_some_and(|s| s == "on")
+    }
+
+    /// The kernel thread.
+    pub(super) fn kdamond(&self) -> Option<u32> {
+        self.read("0/pid")?.parse().ok()
+    }
+
+    /// The folder with the regions of target `index`.
+    pub(super) fn regions_folder(&self, index: usize) -> std::path::PathBuf {
+        absolute(self.files.roots(), &format!("{CONTEXT}/schemes/{index}/tried_regions"))
+    }
+
+    /// Has the kernel write down its regions at the end of the current aggregation interval, and waits for that. (Kernels up to
+    /// 6.13 look every 100 ms only whether it is done.)
+    pub(super) fn ask_for_regions(&mut self) -> Result<Asked, DamonError> {
+        match self.write("0/state", "update_schemes_tried_regions") {
+            Ok(()) => Ok(Asked::Ready),
+            Err(_) if !self.is_on() => Ok(Asked::Stopped),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn choose_operations(&mut self, watched: &Watched) -> Result<(), DamonError> {
+        let wanted = watched.operations();
+        // Kernel 5.18 does not list them: there, the write fails.
+        let available = self.read(&format!("{CONTEXT}/avail_operations"));
+        let refused = |available: Option<String>| DamonError::NoOperations {
+            what: watched.what(),
+            available: available
+                .map_or_else(|| "others".into(), |a| a.split_whitespace().collect::<Vec<_>>().join(", ")),
+            option: watched.option(),
+        };
+        if available.as_ref().is_some_and(|a| !a.split_whitespace().any(|o| o == wanted)) {
+            return Err(refused(available));
+        }
+        self.write(&format!("{CONTEXT}/operations"), wanted).map_err(|e| match e {
+            DamonError::Io { source, .. } if source.kind() == io::ErrorKind::InvalidInput => refused(available),
+            e => e,
+        })
+    }
+
+    fn write_attrs(&mut self) -> Result<(), DamonError> {
+        let MonitorAttrs { sample_us, aggr_us, update_us, min_regions, max_regions } = self.attrs;
+        let dir = format!("{CONTEXT}/monitoring_attrs");
+        self.write(&format!("{dir}/intervals/sample_us"), sample_us)?;
+        self.write(&format!("{dir}/intervals/aggr_us"), aggr_us)?;
+        self.write(&format!("{dir}/intervals/update_us"), update_us)?;
+        self.write(&format!("{dir}/nr_regions/min"), min_regions)?;
+        self.write(&format!("{dir}/nr_regions/max"), max_regions)
+    }
+
+    fn write_targets(&mut self, watched: &Watched) -> Result<(), DamonError> {
+        let dir = format!("{CONTEXT}/targets");
+        self.write(&format!("{dir}/nr_targets"), watched.targets())?;
+        match watched {
+            Watched::Processes(pids) => {
+                for (i, pid) in pids.iter().enumerate() {
+                    self.write(&format!("{dir}/{i}/pid_target"), pid)?;
+                }
+            }
+            Watched::Physical(ranges) => {
+                self.write(&format!("{dir}/0/regions/nr_regions"), ranges.len())?;
+                for (i, range) in ranges.iter().enumerate() {
+                    self.write(&format!("{dir}/0/regions/{i}/start"), range.start)?;
+                    self.write(&format!("{dir}/0/regions/{i}/end"), range.end)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A scheme per target that matches every region and does nothing: its tried regions are the snapshot.
+    fn write_schemes(&mut self, targets: usize) -> Result<(), DamonError> {
+        self.write(&format!("{CONTEXT}/schemes/nr_schemes"), targets)?;
+        for i in 0..targets {
+            let dir = format!("{CONTEXT}/schemes/{i}");
+            self.write(&format!("{dir}/action"), "stat")?;
+            let pattern = format!("{dir}/access_pattern");
+            // The largest values are 0 at first, which matches nothing. Sizes are 64 bits wide, the others 32.
+            for (what, max) in [("sz", u64::MAX), ("nr_accesses", u32::MAX.into()), ("age", u32::MAX.into())] {
+                self.write(&format!("{pattern}/{what}/min"), 0)?;
+                self.write(&format!("{pattern}/{what}/max"), max)?;
+            }
+            if targets > 1 {
+                self.write_target_filter(&dir, i)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a scheme see one target only.
+    fn write_target_filter(&mut self, scheme: &str, target: usize) -> Result<(), DamonError> {
+        // 6.14 split the folder into core_filters and ops_filters; the old name stays for a while.
+        let folder = ["core_filters", "filters"]
+            .into_iter()
+            .map(|name| format!("{scheme}/{name}"))
+            .find(|path| exists(self.files.roots(), path))
+            .ok_or(DamonError::OneProcessOnly)?;
+        self.write(&format!("{folder}/nr_filters"), 1)?;
+        self.write(&format!("{folder}/0/type"), "target").map_err(|_| DamonError::OneProcessOnly)?;
+        self.write(&format!("{folder}/0/damon_target_idx"), target)?;
+        // What does not match the target is filtered out.
+        self.write(&format!("{folder}/0/matching"), "N")
+    }
+
+    fn write(&mut self, path: &str, value: impl ToString) -> Result<(), DamonError> {
+        let value = value.to_string();
+        self.files.write(path, &value).map_err(|source| DamonError::Io {
+            action: format!("write '{value}' to"),
+            path: absolute(self.files.roots(), path),
+            source,
+        })
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        std::fs::read_to_string(absolute(self.files.roots(), path)).ok().map(|t| t.trim().to_owned())
+    }
+}
+
+impl<F: ControlFiles> Drop for Session<F> {
+    fn drop(&mut self) {
+        if let Err(e) = self.stop() {
+            // Nobody is left to hand the error to, and it must not be lost: the kernel goes on watching.
+            eprintln!(
+                "isotherm: the kernel's DAMON could not be put back: {e}; \
+                 run: echo off >{KDAMONDS}/0/state; echo 0 >{KDAMONDS}/nr_kdamonds"
+            );
+        }
+    }
+}

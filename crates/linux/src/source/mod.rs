@@ -1,0 +1,3 @@
+//! Access sources: ways to learn which pages were accessed.
+
+pub mod damon;
