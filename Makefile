@@ -17,6 +17,11 @@ help: ## list the targets
 	@sed -nE 's/^([a-z][a-z%A-Z-]*):.*## (.*)/\1|\2/p' $(firstword $(MAKEFILE_LIST)) \
 	  | while IFS='|' read -r target text; do printf '  %-14s %s\n' "$${target/\%/NAME}" "$$text"; done
 
+.PHONY: demo
+demo: ## watch a real redis for 20 s, show its hot memory, write ./out/demo.html and .png
+	scripts/deps build demo
+	scripts/demo
+
 .PHONY: build
 build: ## build the release binary, target/release/isotherm
 	scripts/deps build
@@ -32,7 +37,7 @@ install: static ## install the static binary below PREFIX (/usr/local)
 	install -D -m 755 target/static/isotherm $(DESTDIR)$(PREFIX)/bin/isotherm
 
 .PHONY: test
-test: test-unit test-root ## all tests that this machine and this user can run
+test: test-unit test-guest test-real test-root ## all tests that this machine and this user can run
 
 .PHONY: test-unit
 test-unit: ## unit, property and command-line tests; no privilege needed
@@ -48,13 +53,31 @@ else
 	@echo "test-root: skipped, because it needs root"
 endif
 
+.PHONY: test-guest
+test-guest: ## the static binary in Debian's 6.1 and 6.12 kernels under QEMU
+	scripts/deps build guest
+	scripts/static
+	tests/guest/run
+
+.PHONY: test-real
+test-real: ## redis, PostgreSQL and numpy: what they touched is not called cold
+	scripts/deps build real
+	scripts/static
+	tests/real/run
+
 .PHONY: bench
-bench: bench-accuracy ## all benchmarks
+bench: bench-accuracy bench-overhead ## all benchmarks
 
 .PHONY: bench-%
-bench-%: ## one benchmark: accuracy
+bench-%: ## one benchmark: bench-accuracy, bench-overhead; BENCH_ARGS="..." passes options on
 	scripts/deps build
 	$(CARGO) run --release -p isotherm-bench --bin $* -- $(BENCH_ARGS)
+
+.PHONY: bench-overhead
+bench-overhead:
+	scripts/deps build
+	$(CARGO) build --release -p isotherm -p isotherm-bench-overhead
+	bench/overhead/run.py $(BENCH_ARGS)
 
 .PHONY: lint
 lint: ## rustfmt, clippy and rustdoc, warnings denied

@@ -5,4 +5,5 @@
 //! memory being there, so that terabytes can be watched on a laptop, exactly and repeatably.
 #![forbid(unsafe_code)]
 
+pub mod machine;
 pub mod workload;

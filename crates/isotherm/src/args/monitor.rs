@@ -1,7 +1,13 @@
 //! `MONITOR`: how to watch.
 
 use super::units;
+use crate::exit::Usage;
 use clap::ValueEnum;
+use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::event::Mode;
+use isotherm_core::monitor::config::{Algorithm, DamonRules, MonitorConfig};
+use isotherm_core::monitor::intervals::IntervalsGoal;
+use isotherm_core::space::SpaceRule;
 use std::time::Duration;
 
 /// Where accesses are seen.
@@ -39,6 +45,30 @@ pub enum AlgorithmName {
     Damon,
 }
 
+/// Which version of DAMON's rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RulesName {
+    /// Mainline's
+    Mainline,
+    /// The v12 patch set's
+    V12,
+}
+
+/// A CPU budget: a percentage of one core, or none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CpuBudget(pub Option<f64>);
+
+fn cpu_budget(text: &str) -> Result<CpuBudget, String> {
+    if text == "none" {
+        return Ok(CpuBudget(None));
+    }
+    let share = units::percent(text).map_err(|e| e.to_string())?;
+    if !(0.0001..=64.0).contains(&share) {
+        return Err("give a share of one core from 0.01% to 6400%, or none".to_owned());
+    }
+    Ok(CpuBudget(Some(share)))
+}
+
 /// Intervals, limits, source and algorithm.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Monitor")]
@@ -52,22 +82,85 @@ pub struct MonitorArgs {
     /// Aggregation interval
     #[arg(long, value_name = "T", default_value = "100ms", value_parser = units::time)]
     pub aggr: Duration,
-    /// Interval at which mappings are read again
-    #[arg(long, value_name = "T", default_value = "1s", value_parser = units::time)]
-    pub update: Duration,
+    /// Interval at which mappings are read again [default: 1s, or the aggregation interval if that is longer]
+    #[arg(long, value_name = "T", value_parser = units::time)]
+    pub update: Option<Duration>,
     /// Least number of regions
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub min_regions: u32,
     /// Largest number of regions
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub max_regions: u32,
-    /// Share of one core that monitoring may cost, the targets' losses counted
-    #[arg(long, value_name = "P", default_value = "1%", value_parser = units::percent)]
-    pub cpu_budget: f64,
+    /// Share of one core that monitoring may cost, the targets' losses counted; intervals are stretched to keep it ("none":
+    /// unlimited)
+    #[arg(long, value_name = "P", default_value = "1%", value_parser = cpu_budget)]
+    pub cpu_budget: CpuBudget,
     /// How pages are chosen
     #[arg(long, value_enum, default_value = "auto")]
     pub mode: ModeName,
     /// Which algorithm draws the regions
     #[arg(long, value_enum, default_value = "isotherm")]
     pub algorithm: AlgorithmName,
+    /// With --algorithm damon: which version of its rules
+    #[arg(long, value_enum, default_value = "mainline")]
+    pub damon_rules: RulesName,
+    /// Let the intervals follow the amount of access seen (DAMON's auto-tuning: aim at 4 % every 3 aggregations, 5ms to 10s)
+    #[arg(long)]
+    pub tune_intervals: bool,
+    /// Monitor DAMON's three regions (the whole span without its two widest gaps) instead of the real mappings
+    #[arg(long)]
+    pub three_regions: bool,
+    /// Seed of the random choices
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+}
+
+impl MonitorArgs {
+    /// The attributes, checked.
+    pub fn attrs(&self) -> Result<MonitorAttrs, Usage> {
+        let us = |t: Duration| u64::try_from(t.as_micros()).unwrap_or(u64::MAX);
+        let (sample_us, aggr_us) = (us(self.sample), us(self.aggr));
+        let update_us = self.update.map_or(aggr_us.max(1_000_000), us);
+        let attrs = MonitorAttrs {
+            sample_us,
+            aggr_us,
+            update_us,
+            min_regions: self.min_regions,
+            max_regions: self.max_regions,
+        };
+        attrs.validate().map_err(|e| Usage(e.to_string()))?;
+        Ok(attrs)
+    }
+
+    /// Everything a monitor needs to know; `kernel` and the clocks' distance are for the record.
+    pub fn config(&self, kernel: String, realtime_offset_ns: i64) -> Result<MonitorConfig, Usage> {
+        let algorithm = match (self.algorithm, self.damon_rules) {
+            (AlgorithmName::Isotherm, _) => Algorithm::Isotherm,
+            (AlgorithmName::Damon, RulesName::Mainline) => Algorithm::Damon(DamonRules::Mainline),
+            (AlgorithmName::Damon, RulesName::V12) => Algorithm::Damon(DamonRules::V12),
+        };
+        let mode = match self.mode {
+            ModeName::Auto => None,
+            ModeName::Sample => Some(Mode::Sample),
+            ModeName::Scan => Some(Mode::Scan),
+        };
+        if mode == Some(Mode::Scan) && self.algorithm == AlgorithmName::Damon {
+            return Err(Usage("--algorithm damon samples only: leave --mode scan out, or use --algorithm isotherm".into()));
+        }
+        let attrs = self.attrs()?;
+        Ok(MonitorConfig {
+            attrs,
+            algorithm,
+            mode,
+            cpu_budget: self.cpu_budget.0,
+            intervals_goal: self.tune_intervals.then(|| IntervalsGoal {
+                min_sample_us: attrs.sample_us,
+                ..IntervalsGoal::default()
+            }),
+            space: if self.three_regions { SpaceRule::ThreeRegions } else { SpaceRule::Mappings },
+            seed: self.seed,
+            kernel,
+            realtime_offset_ns,
+        })
+    }
 }

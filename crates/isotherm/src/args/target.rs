@@ -118,7 +118,7 @@ mod tests {
         let target = resolve(&["--pid", "5", "--pid", "6", "--children"]).unwrap();
         assert!(matches!(target.spec, TargetSpec::Pids { pids, children: true } if pids == [5, 6]));
         let target = resolve(&["--cgroup", "/a/b"]).unwrap();
-        assert!(matches!(target.spec, TargetSpec::Cgroup(path) if path == "/a/b"));
+        assert!(matches!(target.spec, TargetSpec::Cgroup(path) if path == *"/a/b"));
         let target = resolve(&["--", "sh", "-c", "exit"]).unwrap();
         assert!(matches!(target.spec, TargetSpec::Command { children: false, .. }));
         target.command.unwrap().command.finish(Duration::ZERO).unwrap();

@@ -175,7 +175,7 @@ impl Area {
             }
         }
         let segments = segment::draw(&self.cells, limits);
-        let mut regions: Vec<Region> = segments
+        let regions: Vec<Region> = segments
             .iter()
             .map(|s| Region {
                 start: s.start,
@@ -186,8 +186,7 @@ impl Area {
                 evidence: s.evidence,
             })
             .collect();
-        age::carry_over(&self.regions, &mut regions, limits.nr_threshold);
-        self.regions = regions;
+        self.regions = age::carry_over(&self.regions, regions, limits.nr_threshold, limits.max_segments);
         for p in &mut self.probes {
             p.settle();
         }

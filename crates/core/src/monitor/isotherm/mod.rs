@@ -44,6 +44,10 @@ impl Region {
     fn new(start: u64, end: u64) -> Self {
         Self { start, end, ..Self::default() }
     }
+
+    fn len(&self) -> u64 {
+        self.end - self.start
+    }
 }
 
 /// Probes to begin with, and the most there may be, per region allowed.

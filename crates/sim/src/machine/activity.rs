@@ -1,0 +1,280 @@
+//! Whether a page was touched during some time: computed from the workload, without keeping state.
+
+use crate::workload::truth::touches_after;
+use crate::workload::{Plan, Workload};
+use isotherm_core::addr::PAGE_SIZE;
+use std::ops::Range;
+
+/// A workload that runs at some rate, prepared for questions about single pages.
+///
+/// Areas that are gone through in rounds give exact answers. Random draws (Zipf) are independent Poisson processes per
+/// page, so that a page of rate r is touched within t with a probability of 1 - exp(-r t); which moments those are follows
+/// from seed and page alone, so that the answers to overlapping questions fit together.
+#[derive(Debug, Clone)]
+pub struct Activity {
+    workload: Workload,
+    rate: f64,
+    cycle_ns: u64,
+    /// Parts of the arena that are touched at some time, in address order, with who touches them.
+    segments: Vec<Segment>,
+}
+
+#[derive(Debug, Clone)]
+struct Segment {
+    pages: Range<u64>,
+    touched_by: Vec<Toucher>,
+}
+
+/// An area of a stage, with what answering about it needs.
+#[derive(Debug, Clone)]
+struct Toucher {
+    /// When its stage begins within a cycle, ns.
+    starts_ns: u64,
+    /// When its stage ends within a cycle, ns.
+    ends_ns: u64,
+    first_page: u64,
+    plan: Plan,
+    share: f64,
+    seed: u64,
+}
+
+impl Activity {
+    /// `workload` at `rate` touches per second (over all its areas).
+    pub fn new(workload: Workload, rate: f64) -> Self {
+        let mut touchers = Vec::new();
+        let mut starts_ns = 0u64;
+        for (s, stage) in workload.stages().iter().enumerate() {
+            let ends_ns = starts_ns.saturating_add(stage.duration_ns);
+            for (a, area) in stage.areas.iter().enumerate() {
+                let first_page = area.range().start / PAGE_SIZE;
+                let seed = mix(mix(workload.seed(), s as u64), a as u64);
+                let toucher =
+                    Toucher { starts_ns, ends_ns, first_page, plan: *area.plan(), share: stage.share(a), seed };
+                touchers.push((first_page..first_page + area.pages(), toucher));
+            }
+            starts_ns = ends_ns;
+        }
+        let mut borders: Vec<u64> = touchers.iter().flat_map(|(p, _)| [p.start, p.end]).collect();
+        borders.sort_unstable();
+        borders.dedup();
+        let mut segments: Vec<Segment> =
+            borders.windows(2).map(|b| Segment { pages: b[0]..b[1], touched_by: Vec::new() }).collect();
+        for (pages, toucher) in touchers {
+            let first = segments.partition_point(|s| s.pages.start < pages.start);
+            for segment in segments[first..].iter_mut().take_while(|s| s.pages.start < pages.end) {
+                segment.touched_by.push(toucher.clone());
+            }
+        }
+        segments.retain(|s| !s.touched_by.is_empty());
+        Self { workload, rate, cycle_ns: starts_ns, segments }
+    }
+
+    /// The workload.
+    pub const fn workload(&self) -> &Workload {
+        &self.workload
+    }
+
+    /// Touches per second.
+    pub const fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Whether `page` of the arena was touched during `[from_ns, to_ns)` since the workload's start.
+    pub fn touched(&self, page: u64, from_ns: u64, to_ns: u64) -> bool {
+        self.overlapping(page..page + 1)
+            .any(|(segment, _)| segment.touched_by.iter().any(|t| self.touched_by(t, page, from_ns, to_ns)))
+    }
+
+    /// Whether any of `pages` was touched during `[from_ns, to_ns)`.
+    pub fn any_touched(&self, pages: Range<u64>, from_ns: u64, to_ns: u64) -> bool {
+        self.overlapping(pages).any(|(segment, common)| {
+            segment.touched_by.iter().any(|t| {
+                self.all_touched_by(t, from_ns, to_ns)
+                    || common.clone().any(|page| self.touched_by(t, page, from_ns, to_ns))
+            })
+        })
+    }
+
+    /// Calls `visit` for runs of pages, in order and disjoint, that cover just those of `pages` that were touched during
+    /// `[from_ns, to_ns)`.
+    pub fn for_each_touched(&self, pages: Range<u64>, from_ns: u64, to_ns: u64, mut visit: impl FnMut(Range<u64>)) {
+        for (segment, common) in self.overlapping(pages) {
+            if segment.touched_by.iter().any(|t| self.all_touched_by(t, from_ns, to_ns)) {
+                visit(common);
+                continue;
+            }
+            for page in common {
+                if segment.touched_by.iter().any(|t| self.touched_by(t, page, from_ns, to_ns)) {
+                    visit(page..page + 1);
+                }
+            }
+        }
+    }
+
+    fn overlapping(&self, pages: Range<u64>) -> impl Iterator<Item = (&Segment, Range<u64>)> {
+        let first = self.segments.partition_point(|s| s.pages.end <= pages.start);
+        self.segments[first..].iter().take_while(move |s| s.pages.start < pages.end).map(move |s| {
+            let common = s.pages.start.max(pages.start)..s.pages.end.min(pages.end);
+            (s, common)
+        })
+    }
+
+    /// The parts of `[from_ns, to_ns)` in which the stage of `t` is in force, as times since that stage began. Cycles
+    /// repeat exactly, so a time of a cycle or more needs one.
+    fn active<'a>(&self, t: &'a Toucher, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (u64, u64)> + use<'a> {
+        let length = to_ns.saturating_sub(from_ns);
+        let from = from_ns % self.cycle_ns;
+        let to = from.saturating_add(length.min(self.cycle_ns));
+        [0, self.cycle_ns].into_iter().filter_map(move |cycle| {
+            let start = t.starts_ns.saturating_add(cycle);
+            let (a, b) = (from.max(start), to.min(t.ends_ns.saturating_add(cycle)));
+            (a < b).then(|| (a - start, b - start))
+        })
+    }
+
+    fn touched_by(&self, t: &Toucher, page: u64, from_ns: u64, to_ns: u64) -> bool {
+        let page = page - t.first_page;
+        self.active(t, from_ns, to_ns).any(|(a, b)| match &t.plan {
+            Plan::Round(sweep) => {
+                sweep.hits(page, touches_after(self.rate, t.share, a), touches_after(self.rate, t.share, b))
+            }
+            Plan::Draw { ranks, order } => {
+                let per_ns = self.rate * t.share * ranks.probability(order.position_of(page)) / 1e9;
+                poisson_event(mix(t.seed, page), per_ns, a, b)
+            }
+        })
+    }
+
+    /// Whether `t` certainly touched each of its pages.
+    fn all_touched_by(&self, t: &Toucher, from_ns: u64, to_ns: u64) -> bool {
+        let Plan::Round(sweep) = &t.plan else { return false };
+        self.active(t, from_ns, to_ns).any(|(a, b)| {
+            let [a, b] = [a, b].map(|ns| touches_after(self.rate, t.share, ns));
+            b - a >= sweep.pages()
+        })
+    }
+}
+
+/// Whether a Poisson process of `per_ns` events a nanosecond has one in `[from, to)`.
+///
+/// Time is cut into cells in which one event is expected. The number of events in a cell and their moments are drawn from
+/// `seed` and the cell's number, so any question about the process can be answered without keeping it.
+fn poisson_event(seed: u64, per_ns: f64, from: u64, to: u64) -> bool {
+    /// Distribution function of a Poisson variate of mean 1.
+    const AT_MOST: [f64; 7] =
+        [0.367_879_441, 0.735_758_882, 0.919_698_603, 0.981_011_843, 0.996_340_153, 0.999_405_815, 0.999_916_759];
+    if per_ns <= 0.0 || to <= from {
+        return false;
+    }
+    let cell_ns = (1.0 / per_ns).max(1.0);
+    let (mut cell, last) = ((from as f64 / cell_ns) as u64, ((to - 1) as f64 / cell_ns) as u64);
+    while cell <= last {
+        let state = mix(seed, cell);
+        let draw = unit(state);
+        let events = AT_MOST.iter().take_while(|&&p| draw >= p).count();
+        for event in 0..events {
+            let moment = (cell as f64 + unit(mix(state, event as u64 + 1))) * cell_ns;
+            if from as f64 <= moment && moment < to as f64 {
+                return true;
+            }
+        }
+        cell += 1;
+    }
+    false
+}
+
+/// A number in [0, 1) from 53 bits of `x`.
+fn unit(x: u64) -> f64 {
+    (x >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Scrambles two numbers into one (the finalizer of SplitMix64).
+pub(super) fn mix(a: u64, b: u64) -> u64 {
+    let mut z = a ^ b.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::patterns::{Parameters, Pattern};
+    use crate::workload::{Area, Order, Stage};
+    use isotherm_core::addr::AddrRange;
+    use proptest::prelude::*;
+
+    fn arb_workload() -> impl Strategy<Value = Workload> {
+        let area = (0u64..30, 1u64..30, 1u32..4, any::<bool>()).prop_map(|(start, len, weight, sequential)| {
+            let range = AddrRange::new(start * PAGE_SIZE, (start + len) * PAGE_SIZE);
+            Area::new(range, f64::from(weight), if sequential { Order::Sequential } else { Order::Scattered })
+        });
+        let stage = (1u64..300, prop::collection::vec(area, 0..3)).prop_map(|(duration_ns, areas)| Stage {
+            name: "s".into(),
+            duration_ns,
+            areas,
+        });
+        prop::collection::vec(stage, 1..4).prop_map(|stages| Workload::new("t", 60 * PAGE_SIZE, 1, stages).unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_doing_every_touch(w in arb_workload(), rate in 1e6f64..5e8, from in 0u64..1500, len in 0u64..1500) {
+            let to = from + len;
+            let mut touched = [false; 60];
+            for (current, a, b) in w.during(from, to) {
+                for (i, area) in current.stage.areas.iter().enumerate() {
+                    let Plan::Round(sweep) = area.plan() else { unreachable!() };
+                    let share = current.stage.share(i);
+                    let [a, b] = [a, b].map(|t| touches_after(rate, share, t - current.start_ns));
+                    for k in a..b {
+                        touched[(area.range().start / PAGE_SIZE + sweep.page_at(k)) as usize] = true;
+                    }
+                }
+            }
+            let activity = Activity::new(w, rate);
+            let mut runs = [false; 60];
+            activity.for_each_touched(0..60, from, to, |pages| pages.for_each(|p| runs[p as usize] = true));
+            for page in 0..60u64 {
+                prop_assert_eq!(activity.touched(page, from, to), touched[page as usize], "page {}", page);
+                prop_assert_eq!(runs[page as usize], touched[page as usize]);
+            }
+            prop_assert_eq!(activity.any_touched(10..40, from, to), touched[10..40].contains(&true));
+        }
+
+        #[test]
+        fn random_draws_fit_together(from in 0u64..1_000_000, a in 0u64..1_000_000, b in 0u64..1_000_000, page in 0u64..50) {
+            let w = Pattern::Zipf.build(&Parameters::new(50 * PAGE_SIZE)).unwrap();
+            let activity = Activity::new(w, 5e4);
+            let (mid, to) = (from + a, from + a + b);
+            prop_assert_eq!(
+                activity.touched(page, from, to),
+                activity.touched(page, from, mid) || activity.touched(page, mid, to)
+            );
+        }
+    }
+
+    #[test]
+    fn random_draws_follow_the_exponential_law() {
+        let (per_ns, trials) = (1e-6, 20_000u64);
+        for span in [100_000u64, 700_000, 2_300_000] {
+            let hits = (0..trials).filter(|&seed| poisson_event(mix(9, seed), per_ns, 350_000, 350_000 + span)).count();
+            let expected = 1.0 - (-(span as f64) * per_ns).exp();
+            let got = hits as f64 / trials as f64;
+            assert!((got - expected).abs() < 0.02, "{span} ns: {got}, expected {expected}");
+        }
+    }
+
+    #[test]
+    fn terabytes_take_little_memory_and_time() {
+        let p = Parameters { hot: Some(0.001), seed: 4, ..Parameters::new(5 << 40) };
+        let w = Pattern::Stairs.build(&p).unwrap();
+        let step = w.stages()[7].areas[0].range();
+        let activity = Activity::new(w, 4e9);
+        assert_eq!(activity.segments.len(), 1001);
+        let page = step.start / PAGE_SIZE + 12_345;
+        assert!(!activity.touched(page, 0, 35_000_000_000));
+        assert!(activity.touched(page, 0, 36_000_000_000));
+        assert!(activity.touched(page, 0, 5_000_000_000_000));
+    }
+}

@@ -1,0 +1,354 @@
+//! The simulated page tables as an access source.
+
+use super::cleared::Cleared;
+use super::clock::SimClock;
+use super::cost::CostModel;
+use super::process::{Process, Region};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use isotherm_core::clock::Clock;
+use isotherm_core::event::{Footprint, TargetInfo};
+use isotherm_core::mapping::Mapping;
+use isotherm_core::source::{AccessSource, Cost, Seen, SourceError, TableBits, TargetId, Window};
+use std::ops::Range;
+
+const TABLE_PAGES: u64 = TABLE_SPAN / PAGE_SIZE;
+
+/// Page tables of simulated processes.
+///
+/// All bits of populated pages are set at first, as on a real machine, where populating a page touches it. Each call sees
+/// the machine as it is when the call begins, and moves the clock by the monitor's cost when it ends.
+#[derive(Debug)]
+pub struct SimSource {
+    clock: SimClock,
+    model: CostModel,
+    targets: Vec<Target>,
+    monitor_ns: f64,
+    charged_ns: u64,
+    target_ns: f64,
+    pages_read: u64,
+    pages_cleared: u64,
+}
+
+#[derive(Debug)]
+struct Target {
+    process: Process,
+    cleared: Cleared,
+    announced: bool,
+    execs_told: usize,
+}
+
+impl SimSource {
+    /// A source that watches `processes`, in this order, and shares `clock` with whoever drives it.
+    pub fn new(clock: SimClock, model: CostModel, processes: Vec<Process>) -> Self {
+        let targets = processes
+            .into_iter()
+            .map(|process| Target { process, cleared: Cleared::default(), announced: false, execs_told: 0 })
+            .collect();
+        Self { clock, model, targets, monitor_ns: 0.0, charged_ns: 0, target_ns: 0.0, pages_read: 0, pages_cleared: 0 }
+    }
+
+    /// The target, if it is alive; an exec is told once.
+    fn living(&mut self, target: TargetId) -> Result<&mut Target, SourceError> {
+        let now = self.clock.now_ns();
+        let Some(t) = self.targets.get_mut(target as usize) else {
+            return Err(SourceError::Failed(format!("there is no target {target} on the simulated machine")));
+        };
+        let pid = t.process.pid;
+        if now < t.process.starts_ns || now >= t.process.exits_ns {
+            return Err(SourceError::Gone { target, pid });
+        }
+        let execs = t.process.execs_ns.partition_point(|&e| e <= now);
+        if execs > t.execs_told {
+            t.execs_told = execs;
+            t.cleared.forget();
+            return Err(SourceError::Replaced { target, pid });
+        }
+        Ok(t)
+    }
+
+    /// Moves the clock by what was spent since the last call.
+    fn charge(&mut self) {
+        let spent = self.monitor_ns as u64;
+        self.clock.advance_ns(spent - self.charged_ns);
+        self.charged_ns = spent;
+    }
+
+    fn read(&mut self, target: TargetId, windows: &mut [Window], clear: bool) -> Result<(), SourceError> {
+        let now = self.clock.now_ns();
+        let model = self.model.clone();
+        let t = self.living(target)?;
+        let (mut monitor, mut pages_read, mut pages_cleared, mut bits_cleared) = (model.read_call, 0, 0, 0);
+        let mut any_clear = false;
+        for w in windows {
+            check(w)?;
+            let (seen, leaf) = t.look(w, now);
+            w.seen = seen;
+            monitor += model.read(u64::from(w.pages));
+            pages_read += u64::from(w.pages);
+            if !clear || seen.accessed == 0 {
+                continue;
+            }
+            any_clear = true;
+            let (pages, entries, young) = match leaf {
+                Some(leaf) => (leaf, 1, 1),
+                None => (pages_of(w.range()), u64::from(w.pages), u64::from(seen.accessed)),
+            };
+            t.cleared.set(pages, now);
+            monitor += model.clear(entries, young);
+            pages_cleared += u64::from(seen.accessed);
+            bits_cleared += young;
+        }
+        if any_clear {
+            monitor += model.clear_call;
+        }
+        self.monitor_ns += monitor;
+        self.target_ns += bits_cleared as f64 * model.target_page;
+        self.pages_read += pages_read;
+        self.pages_cleared += pages_cleared;
+        self.charge();
+        Ok(())
+    }
+}
+
+fn check(w: &Window) -> Result<(), SourceError> {
+    let range = w.range();
+    let spans = range.start / TABLE_SPAN == range.end.saturating_sub(1) / TABLE_SPAN;
+    if w.pages == 0 || u64::from(w.pages) > TABLE_PAGES || !range.start.is_multiple_of(PAGE_SIZE) || !spans {
+        return Err(SourceError::Failed(format!(
+            "the window of {} pages at {:#x} is not a run of pages inside one 2 MiB span",
+            w.pages, w.start
+        )));
+    }
+    Ok(())
+}
+
+fn pages_of(range: AddrRange) -> Range<u64> {
+    range.start / PAGE_SIZE..range.end / PAGE_SIZE
+}
+
+/// Pages of `pages` that `parts` (sorted, disjoint) cover.
+fn covered<'a>(parts: &'a [AddrRange], pages: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'a> {
+    let asked = AddrRange::new(pages.start * PAGE_SIZE, pages.end * PAGE_SIZE);
+    let first = parts.partition_point(|p| p.end <= asked.start);
+    parts[first..].iter().map_while(move |p| p.intersect(&asked)).map(pages_of)
+}
+
+impl Target {
+    /// What a window holds, and the pages of the huge leaf that maps it, if one does.
+    fn look(&self, w: &Window, now: u64) -> (Seen, Option<Range<u64>>) {
+        let asked = pages_of(w.range());
+        let mut bits = Bits::default();
+        let leaf = self.process.huge_leaf(asked.start, now);
+        let first = asked.start / TABLE_PAGES * TABLE_PAGES;
+        self.process.for_each_populated(asked, now, |region, run| {
+            self.read_run(region, run, leaf.clone(), first, now, &mut bits);
+        });
+        let count = |b: &[u64; 8]| b.iter().map(|w| w.count_ones() as u16).sum();
+        let leaf_shift = if leaf.is_some() { 21 } else { 12 };
+        let seen = Seen {
+            present: count(&bits.present),
+            accessed: count(&bits.accessed),
+            blind: count(&bits.blind),
+            leaf_shift,
+        };
+        (seen, leaf)
+    }
+
+    /// Sets the bits of the populated pages `run` of `region`; `first` is the first page of their table.
+    fn read_run(
+        &self,
+        region: &Region,
+        run: Range<u64>,
+        leaf: Option<Range<u64>>,
+        first: u64,
+        now: u64,
+        bits: &mut Bits,
+    ) {
+        set(&mut bits.present, first, run.clone());
+        if let Some(leaf) = leaf {
+            if covered(&region.blind, &leaf).next().is_some() {
+                set(&mut bits.blind, first, run);
+            } else if self.any_accessed(region, leaf, now) {
+                set(&mut bits.accessed, first, run);
+            }
+            return;
+        }
+        self.cleared.for_each(run.clone(), |pages, cleared| match cleared.filter(|&c| c >= region.from_ns) {
+            None => set(&mut bits.accessed, first, pages),
+            Some(since) => {
+                self.process.for_each_touched(pages, since, now, |p| set(&mut bits.accessed, first, p));
+            }
+        });
+        for blind in covered(&region.blind, &run) {
+            set(&mut bits.blind, first, blind);
+        }
+        for (accessed, blind) in bits.accessed.iter_mut().zip(bits.blind) {
+            *accessed &= !blind;
+        }
+    }
+
+    fn any_accessed(&self, region: &Region, pages: Range<u64>, now: u64) -> bool {
+        let mut any = false;
+        self.cleared.for_each(pages, |run, cleared| {
+            any = any
+                || match cleared.filter(|&c| c >= region.from_ns) {
+                    None => true,
+                    Some(since) => self.process.any_touched(run, since, now),
+                };
+        });
+        any
+    }
+}
+
+/// Bits of one table.
+#[derive(Debug, Default, Clone, Copy)]
+struct Bits {
+    present: [u64; 8],
+    accessed: [u64; 8],
+    blind: [u64; 8],
+}
+
+/// Sets the bits of `pages`, which lie in the table that begins with page `first`.
+fn set(bits: &mut [u64; 8], first: u64, pages: Range<u64>) {
+    let (mut at, end) = ((pages.start - first) as usize, (pages.end - first) as usize);
+    while at < end {
+        let (word, bit) = (at / 64, at % 64);
+        let count = (64 - bit).min(end - at);
+        bits[word] |= (u64::MAX >> (64 - count)) << bit;
+        at += count;
+    }
+}
+
+impl AccessSource for SimSource {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn poll_targets(&mut self) -> Result<Vec<TargetInfo>, SourceError> {
+        let now = self.clock.now_ns();
+        let mut new = Vec::new();
+        for (i, t) in self.targets.iter_mut().enumerate() {
+            if !t.announced && t.process.starts_ns <= now {
+                t.announced = true;
+                new.push(TargetInfo { target: i as u32, pid: Some(t.process.pid), name: t.process.name.clone() });
+            }
+        }
+        Ok(new)
+    }
+
+    fn may_gain_targets(&self) -> bool {
+        self.targets.iter().any(|t| !t.announced)
+    }
+
+    fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {
+        let t = self.targets.get(target as usize)?;
+        let existing = || t.process.regions.iter().filter(|r| r.exists(now_ns));
+        let vsz = existing().map(|r| r.mapping.range.len()).sum();
+        let rss = existing().flat_map(|r| &r.populated).map(AddrRange::len).sum();
+        Some(Footprint { time_ns: now_ns, target, vsz, rss, swap: Some(0) })
+    }
+
+    fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<(), SourceError> {
+        let now = self.clock.now_ns();
+        let t = self.living(target)?;
+        out.clear();
+        out.extend(t.process.regions.iter().filter(|r| r.exists(now)).map(|r| r.mapping.clone()));
+        Ok(())
+    }
+
+    fn arm(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError> {
+        self.read(target, windows, true)
+    }
+
+    fn look(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError> {
+        self.read(target, windows, false)
+    }
+
+    fn scan(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        clear: bool,
+        sink: &mut dyn FnMut(&TableBits),
+    ) -> Result<(), SourceError> {
+        let now = self.clock.now_ns();
+        let model = self.model.clone();
+        let t = self.living(target)?;
+        let (mut monitor, mut target_ns) = (model.read_call, 0.0);
+        let (mut pages_read, mut pages_cleared) = (0u64, 0u64);
+        let mut to_clear: Vec<Range<u64>> = Vec::new();
+        let mut hand_out = |table: &TableBits, asked: &mut Vec<Range<u64>>| {
+            sink(table);
+            let entries = if table.leaf_shift == 12 { TABLE_PAGES } else { 1 };
+            monitor += model.read_page * entries as f64;
+            pages_read += entries;
+            let accessed: u64 = table.accessed.iter().map(|w| u64::from(w.count_ones())).sum();
+            if clear && accessed > 0 {
+                let young = accessed.min(entries);
+                monitor += model.clear(entries, young);
+                target_ns += young as f64 * model.target_page;
+                pages_cleared += accessed;
+                for piece in asked.drain(..) {
+                    match to_clear.last_mut() {
+                        Some(last) if last.end == piece.start => last.end = piece.end,
+                        _ => to_clear.push(piece),
+                    }
+                }
+            }
+            asked.clear();
+        };
+        // Populated runs come in address order; those of one table are gathered before it is handed out.
+        let mut gathered: Option<TableBits> = None;
+        let mut asked: Vec<Range<u64>> = Vec::new();
+        for range in ranges {
+            t.process.for_each_populated(pages_of(*range), now, |region, run| {
+                let mut at = run.start;
+                while at < run.end {
+                    let first = at / TABLE_PAGES * TABLE_PAGES;
+                    let piece = at..run.end.min(first + TABLE_PAGES);
+                    at = piece.end;
+                    let leaf = t.process.huge_leaf(first, now);
+                    let same = gathered.is_some_and(|table| table.base == first * PAGE_SIZE);
+                    if !same && let Some(table) = gathered.take() {
+                        hand_out(&table, &mut asked);
+                    }
+                    let leaf_shift = if leaf.is_some() { 21 } else { 12 };
+                    let table = gathered.get_or_insert_with(|| empty_table(first * PAGE_SIZE, leaf_shift));
+                    // A huge leaf has one bit: clearing it clears it for all of its pages.
+                    asked.push(leaf.clone().unwrap_or(piece.clone()));
+                    let mut bits = Bits { present: table.present, accessed: table.accessed, blind: table.blind };
+                    t.read_run(region, piece, leaf, first, now, &mut bits);
+                    (table.present, table.accessed, table.blind) = (bits.present, bits.accessed, bits.blind);
+                }
+            });
+        }
+        if let Some(table) = gathered {
+            hand_out(&table, &mut asked);
+        }
+        if !to_clear.is_empty() {
+            monitor += model.clear_call;
+        }
+        for pages in to_clear {
+            t.cleared.set(pages, now);
+        }
+        self.monitor_ns += monitor;
+        self.target_ns += target_ns;
+        self.pages_read += pages_read;
+        self.pages_cleared += pages_cleared;
+        self.charge();
+        Ok(())
+    }
+
+    fn cost(&self) -> Cost {
+        Cost {
+            monitor_ns: self.monitor_ns as u64,
+            target_ns: self.target_ns as u64,
+            pages_read: self.pages_read,
+            pages_cleared: self.pages_cleared,
+        }
+    }
+}
+
+const fn empty_table(base: u64, leaf_shift: u8) -> TableBits {
+    TableBits { base, leaf_shift, present: [0; 8], accessed: [0; 8], blind: [0; 8] }
+}

@@ -1,0 +1,132 @@
+"""Debian 12's kernels: fetched once, never installed, also as the uncompressed ELF image, which boots faster."""
+
+import glob
+import os
+import re
+import struct
+import subprocess
+
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+# Debian 12's stock kernel, and the newer one that it offers for cloud machines (the latter has DAMON).
+PACKAGES = {
+    "6.1": re.compile(r"linux-image-6\.1\.\d+-\d+-amd64"),
+    "6.12": re.compile(r"linux-image-6\.12\.\d+\+\w+-cloud-amd64"),
+}
+
+
+class KernelsUnavailable(Exception):
+    """This machine knows no mirror that has Debian's kernels."""
+
+
+class Kernel:
+    """One kernel, as two files that QEMU can boot."""
+
+    def __init__(self, bzimage, elf):
+        # The usual image. Only its own start-up code can switch 5-level page tables on.
+        self.bzimage = bzimage
+        # The kernel proper, entered directly: saves the emulated unpacking, always has 4-level page tables.
+        self.elf = elf
+
+
+def kernel(release, cache):
+    """Kernel `release` ("6.1" or "6.12"), fetched into the folder `cache` if need be."""
+    cache = os.path.abspath(cache)
+    found = Kernel(os.path.join(cache, f"bzimage-{release}"), os.path.join(cache, f"vmlinux-{release}"))
+    if not os.path.exists(found.elf):
+        os.makedirs(cache, exist_ok=True)
+        package = _download(release, cache)
+        tree = os.path.join(cache, f"tree-{release}")
+        subprocess.run(["dpkg-deb", "-x", package, tree], check=True)
+        (image,) = glob.glob(os.path.join(tree, "boot", "vmlinuz-*"))
+        os.replace(image, found.bzimage)
+        with open(found.bzimage, "rb") as f:
+            elf = _unpack(f.read())
+        with open(found.elf + ".new", "wb") as f:
+            f.write(elf)
+        os.replace(found.elf + ".new", found.elf)
+        subprocess.run(["rm", "-rf", tree, package], check=True)
+    return found
+
+
+def _download(release, cache):
+    apt = _apt(cache)
+    available = subprocess.run(
+        ["apt-cache", *apt, "dumpavail"], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+    names = [n for n in re.findall(r"^Package: (\S+)$", available, re.M) if PACKAGES[release].fullmatch(n)]
+    if not names:
+        raise KernelsUnavailable(f"the Debian mirrors of this machine have no package of kernel {release}")
+    newest = max(names, key=lambda n: [int(x) for x in re.findall(r"\d+", n)])
+    for old in glob.glob(os.path.join(cache, newest + "_*.deb")):
+        os.unlink(old)
+    subprocess.run(["apt-get", *apt, "-q", "download", newest], check=True, cwd=cache, stdout=subprocess.DEVNULL)
+    (package,) = glob.glob(os.path.join(cache, newest + "_*.deb"))
+    return package
+
+
+def _apt(cache):
+    """Options that make apt use Debian 12's suites from this machine's own mirrors, and lists of our own."""
+    sources = os.path.join(cache, "sources.list")
+    lists = os.path.join(cache, "lists")
+    options = ["-o", f"Dir::Etc::sourcelist={sources}", "-o", "Dir::Etc::sourceparts=/dev/null",
+               "-o", f"Dir::State::lists={lists}", "-o", f"Dir::Cache={cache}/apt", "-o", "APT::Sandbox::User="]
+    if not os.path.exists(sources):
+        mirror, security = _mirrors()
+        if mirror is None:
+            raise KernelsUnavailable("this machine's apt sources name no Debian mirror to fetch kernels from")
+        trust = f"[signed-by={KEYRING}] " if os.path.exists(KEYRING) else ""
+        lines = [f"deb {trust}{mirror} {suite} main\n" for suite in ("bookworm", "bookworm-backports")]
+        if security is not None:
+            lines.append(f"deb {trust}{security} bookworm-security main\n")
+        os.makedirs(os.path.join(lists, "partial"), exist_ok=True)
+        os.makedirs(os.path.join(cache, "apt", "archives", "partial"), exist_ok=True)
+        with open(sources + ".new", "w") as f:
+            f.writelines(lines)
+        os.replace(sources + ".new", sources)
+        subprocess.run(["apt-get", *options, "-q", "update"], check=True, stdout=subprocess.DEVNULL)
+    return options
+
+
+def _mirrors():
+    """Addresses of the Debian mirror and of its security archive, as this machine's apt is set up; None if absent."""
+    mirror = security = None
+    files = ["/etc/apt/sources.list", *sorted(glob.glob("/etc/apt/sources.list.d/*"))]
+    for path in files:
+        if not os.path.isfile(path):
+            continue
+        with open(path) as f:
+            text = f.read()
+        if path.endswith(".sources"):
+            pairs = re.findall(r"^URIs:\s*(\S+).*?^Suites:\s*([^\n]+)", text, re.M | re.S)
+        else:
+            pairs = re.findall(r"^deb\s+(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)", text, re.M)
+        for uri, suites in pairs:
+            if not re.search(r"/debian(-security)?/?$", uri):
+                continue
+            if "-security" in suites:
+                security = security or uri
+            else:
+                mirror = mirror or uri
+    return mirror, security
+
+
+def _unpack(bzimage):
+    """The ELF kernel inside a bzImage (layout: the kernel's Documentation/arch/x86/boot.rst)."""
+    setup_sectors = bzimage[0x1F1] or 4
+    offset, length = struct.unpack_from("<II", bzimage, 0x248)
+    begin = (setup_sectors + 1) * 512 + offset
+    payload = bzimage[begin : begin + length]
+    for magic, command in (
+        (b"\xfd7zX", ["xz", "-dcq", "--single-stream"]),
+        (b"\x28\xb5\x2f\xfd", ["zstd", "-dcq"]),
+        (b"\x1f\x8b", ["gzip", "-dcq"]),
+    ):
+        if payload.startswith(magic):
+            # The payload is followed by its unpacked size, at which the tools complain after writing everything.
+            elf = subprocess.run(command, input=payload, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+            break
+    else:
+        elf = payload
+    if not elf.startswith(b"\x7fELF"):
+        raise RuntimeError("cannot unpack this kernel image: unknown compression or layout")
+    return elf

@@ -1,0 +1,96 @@
+"""Boots a kernel under QEMU's emulation, runs one shell script in it as root, brings its result files back."""
+
+import io
+import os
+import re
+import stat
+import subprocess
+import tarfile
+import tempfile
+
+INIT = """#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin HOME=/
+mount -t devtmpfs dev /dev
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t tmpfs tmp /tmp
+mkdir -p /sys/fs/cgroup /out
+mount -t cgroup2 cgroup /sys/fs/cgroup
+cd /out
+sh /script >/out/script.log 2>&1 </dev/null
+rc=$?
+stty -F /dev/ttyS1 raw -echo
+tar -C /out -cz -f /tmp/out.tgz .
+printf '@RESULT %d %d\\n' "$rc" "$(stat -c %s /tmp/out.tgz)" >/dev/ttyS1
+cat /tmp/out.tgz >/dev/ttyS1
+sync
+poweroff -f
+"""
+
+
+class GuestFailed(Exception):
+    """The guest hung or died before it reported."""
+
+
+def run(image, script, files, cpu="", memory_mib=768, cpus=2, timeout_s=240):
+    """Boots `image` and runs `script` (shell text) in it; `files` maps names in the guest's /bin to files here.
+
+    Returns (exit status of the script, {name: bytes} of what it left in /out). The guest has no disk and no network.
+    """
+    with tempfile.TemporaryDirectory(prefix="isotherm-guest-") as work:
+        initramfs = os.path.join(work, "initramfs")
+        with open(initramfs, "wb") as f:
+            f.write(_initramfs(script, files))
+        console, result = os.path.join(work, "console"), os.path.join(work, "result")
+        command = [
+            "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+            # cx16 off: QEMU 7.2 now and then corrupts its state after an emulated cmpxchg16b.
+            "-M", "q35", "-accel", "tcg", "-cpu", "max,-cx16" + cpu, "-m", str(memory_mib), "-smp", str(cpus),
+            "-serial", f"file:{console}", "-serial", f"file:{result}", "-kernel", image, "-initrd", initramfs,
+            "-append", "console=ttyS0 panic=-1 oops=panic quiet psi=1",
+        ]  # fmt: skip
+        try:
+            subprocess.run(command, stdin=subprocess.DEVNULL, check=True, timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            raise GuestFailed(f"no result within {timeout_s} s; last lines of its console:\n{_tail(console)}")
+        except subprocess.CalledProcessError as error:
+            raise GuestFailed(f"QEMU ended with status {error.returncode}")
+        with open(result, "rb") as f:
+            answer = f.read()
+        match = re.search(rb"@RESULT (\d+) (\d+)\n", answer)
+        if match is None:
+            raise GuestFailed(f"the guest died; last lines of its console:\n{_tail(console)}")
+        archive = answer[match.end() : match.end() + int(match[2])]
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
+            found = {os.path.normpath(m.name): tar.extractfile(m).read() for m in tar if m.isfile()}
+        return int(match[1]), found
+
+
+def _tail(path):
+    with open(path, errors="replace") as f:
+        return "".join(f.readlines()[-15:])
+
+
+def _initramfs(script, files):
+    """An initramfs as a cpio archive in the "newc" format (the kernel's buffer-format.rst)."""
+    out = io.BytesIO()
+
+    def add(name, mode, content=b""):
+        name = name.encode() + b"\0"
+        inode = out.tell()
+        fields = [inode, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name), 0]
+        out.write(b"070701" + b"".join(b"%08X" % f for f in fields) + name)
+        out.write(b"\0" * (-out.tell() % 4) + content)
+        out.write(b"\0" * (-out.tell() % 4))
+
+    for folder in ("bin", "dev", "proc", "sys", "tmp", "out"):
+        add(folder, stat.S_IFDIR | 0o755)
+    add("init", stat.S_IFREG | 0o755, INIT.encode())
+    add("script", stat.S_IFREG | 0o755, script.encode())
+    for name, path in {"busybox": "/bin/busybox", **files}.items():
+        with open(path, "rb") as f:
+            add(f"bin/{name}", stat.S_IFREG | 0o755, f.read())
+    add("bin/sh", stat.S_IFLNK | 0o777, b"busybox")
+    add("TRAILER!!!", 0)
+    return out.getvalue()

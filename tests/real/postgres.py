@@ -1,0 +1,106 @@
+"""PostgreSQL under pgbench, and one session that reads a whole table again and again from the shared buffers."""
+
+import glob
+import os
+import pwd
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+from harness import mib, start, stop, wait_for, watch
+from ranges import intersect, length, normalize
+from record import ever_accessed
+
+TABLE = "pgbench_accounts"
+
+
+def check(results):
+    """Runs a server of its own as user postgres and records it with all its processes."""
+    programs = max(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda p: int(p.split("/")[-2]))
+    owner = pwd.getpwnam("postgres")
+    server = bench = reader = None
+    with tempfile.TemporaryDirectory(prefix="isotherm-postgres-") as folder:
+        os.chown(folder, owner.pw_uid, owner.pw_gid)
+        environment = {"PATH": programs + ":/usr/bin:/bin", "PGHOST": folder, "PGDATABASE": "postgres", "LC_ALL": "C"}
+        common = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": [], "env": environment, "cwd": folder}
+        common["stdin"] = subprocess.DEVNULL
+
+        def run(*command):
+            return subprocess.run(command, check=True, capture_output=True, text=True, **common).stdout
+
+        def sql(text):
+            return run("psql", "-qtA", "-c", text).strip()
+
+        try:
+            data = f"{folder}/data"
+            run("initdb", "-D", data, "-A", "trust", "--no-sync")
+            log = open(f"{folder}/log", "w")
+            server = start(
+                ["postgres", "-D", data, "-k", folder, "-c", "listen_addresses=", "-c", "shared_buffers=128MB",
+                 "-c", "fsync=off", "-c", "max_parallel_workers_per_gather=0"], stdout=log, stderr=log, **common
+            )  # fmt: skip
+            # Each session is a process group of its own, and ends when the server does.
+            wait_for("PostgreSQL answers", lambda: subprocess.run(["pg_isready", "-q"], **common).returncode == 0)
+            run("pgbench", "-i", "-q", "-s", "2")
+            table_bytes = int(sql(f"VACUUM {TABLE}") or sql(f"SELECT pg_relation_size('{TABLE}')"))
+
+            bench = start(
+                ["pgbench", "-S", "-n", "-c", "2", "-T", "600"],
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **common
+            )  # fmt: skip
+            reader = start(
+                ["psql", "-qtA", "-v", "ON_ERROR_STOP=1"],
+                stdout=subprocess.PIPE, text=True, **{**common, "stdin": subprocess.PIPE}
+            )  # fmt: skip
+            reader.stdin.write("SELECT pg_backend_pid();\n")
+            reader.stdin.flush()
+            session = int(reader.stdout.readline())
+            # Twice: the first may read from files, the second finds the whole table in the shared buffers.
+            plan = sql(f"SELECT sum(abalance) FROM {TABLE}") and sql(
+                f"EXPLAIN (ANALYZE, BUFFERS) SELECT sum(abalance) FROM {TABLE}"
+            )
+            in_buffers = int(re.search(r"shared hit=(\d+)", plan)[1]) * 8192
+            results.check(in_buffers >= table_bytes, f"the table ({table_bytes >> 20} MiB) lies in the shared buffers")
+            reader.stdin.write(
+                f"DO $$ BEGIN FOR i IN 1..100000 LOOP PERFORM sum(abalance) FROM {TABLE}; END LOOP; END $$;\n"
+            )
+            reader.stdin.flush()
+            time.sleep(1)
+            snapshots, summary = watch(folder, 8, "--pid", str(server.pid), "--children")
+            shared = _shared_memory(session)
+            results.check(_runs(session), "the session read the table throughout the window")
+        finally:
+            for process in (reader, bench):
+                stop(process)
+            # Its "immediate" way to stop, which does not wait for sessions to end.
+            stop(server, signal.SIGQUIT)
+    watched = {s.pid for s in snapshots}
+    results.check(len(watched) >= 4, f"{len(watched)} processes of the server were watched")
+    own = [s for s in snapshots if s.pid == session]
+    seen = intersect(ever_accessed(own), shared)
+    blind = intersect(normalize(r for s in own for r in s.blind()), shared)
+    either = normalize(seen + blind)
+    results.check(
+        length(either) >= 0.99 * table_bytes,
+        f"of the shared buffers that the session reads, {mib(seen)} were seen accessed and {mib(blind)} reported as "
+        f"not observable; the table alone has {table_bytes >> 20} MiB",
+    )
+    results.check(summary.strip() != "", "there is a summary")
+
+
+def _runs(pid):
+    """Whether a process is there and not a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(") ")[2][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _shared_memory(pid):
+    """The server's shared memory, as this process has it mapped."""
+    with open(f"/proc/{pid}/maps") as f:
+        shared = [line.split() for line in f if "/dev/zero" in line]
+    return normalize(tuple(int(a, 16) for a in line[0].split("-")) for line in shared)

@@ -1,0 +1,72 @@
+"""redis: keys that are asked for all the time; the server itself tells where their values lie."""
+
+import re
+import subprocess
+import tempfile
+
+from harness import mib, start, stop, wait_for, watch
+from ranges import PAGE, intersect, length, normalize, subtract
+from record import ever_accessed
+
+KEYS = 100_000
+HOT = 2_000
+
+
+def check(results):
+    """Fills a server, asks for some keys while it is recorded, and looks for the pages of their values."""
+    server = client = None
+    with tempfile.TemporaryDirectory(prefix="isotherm-redis-") as folder:
+        socket = f"{folder}/socket"
+
+        def cli(*arguments, text=None):
+            command = ["redis-cli", "-s", socket, *arguments]
+            return subprocess.run(command, input=text, capture_output=True, text=True).stdout
+
+        try:
+            server = start(
+                ["redis-server", "--port", "0", "--unixsocket", socket, "--dir", folder, "--save", "",
+                 "--enable-debug-command", "yes"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            )  # fmt: skip
+            wait_for("redis answers", lambda: cli("ping") == "PONG\n")
+            cli("--pipe", text="".join(f"SET key:{k} {'x' * 1000}\r\n" for k in range(KEYS)))
+            places = cli(text="".join(f"DEBUG OBJECT key:{k}\n" for k in range(HOT)))
+            # A look-up writes the value's header (the time of its last use), which lies at this address.
+            addresses = [int(a, 16) for a in re.findall(r"at:(0x[0-9a-f]+)", places)]
+            touched = normalize((a - a % PAGE, a - a % PAGE + PAGE) for a in addresses)
+            results.check(len(addresses) == HOT, f"redis told where {len(addresses)} values lie, on {mib(touched)}")
+
+            questions = f"{folder}/questions"
+            with open(questions, "w") as f:
+                f.writelines(f"GET key:{k}\n" for k in range(HOT))
+            client = start(
+                ["sh", "-c", 'while :; do cat "$1" || exit; sleep 0.02; done | redis-cli -s "$2" >/dev/null 2>&1',
+                 "sh", questions, socket], stderr=subprocess.DEVNULL
+            )  # fmt: skip
+            before = _lookups(cli)
+            wait_for("the client asks", lambda: _lookups(cli) > before)
+            before = _lookups(cli)
+            snapshots, summary = watch(folder, 8, "--pid", str(server.pid))
+            rounds = (_lookups(cli) - before) // HOT
+        finally:
+            stop(client)
+            stop(server)
+    results.check(rounds >= 2, f"each of them was asked for about {rounds} times in the window")
+    missed = subtract(touched, ever_accessed(snapshots))
+    results.check(length(missed) <= 0.01 * length(touched), f"{mib(missed)} of their pages not seen accessed")
+    seen = length(ever_accessed(snapshots))
+    results.check(seen >= HOT * 1000, f"{seen / 1e6:.1f} MB seen accessed; the values alone have {HOT / 1000:.1f} MB")
+    late = snapshots[len(snapshots) // 2 :]
+    total = length(normalize((r["start"], r["end"]) for r in late[-1].regions))
+    cold = late[0].cold()
+    for s in late:
+        cold = intersect(cold, s.cold())
+    results.check(
+        length(cold) > KEYS * 1000 / 2,
+        f"{mib(cold)} of {total >> 20} MiB cold throughout the second half, with {KEYS // 1000} MB of values",
+    )
+    results.check("heap" in summary or "anon" in summary, "the summary names a mapping of anonymous memory")
+
+
+def _lookups(cli):
+    """Keys that were looked up and found so far."""
+    return int(re.search(r"keyspace_hits:(\d+)", cli("info", "stats"))[1])
