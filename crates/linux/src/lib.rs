@@ -5,7 +5,6 @@
 
 pub mod arena;
 pub mod clock;
-pub mod monotonic;
 pub mod probe;
 pub mod proc;
 pub mod roots;

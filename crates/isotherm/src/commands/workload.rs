@@ -5,9 +5,11 @@ use crate::args::workload::WorkloadArgs;
 use crate::exit::Usage;
 use clap::ValueEnum;
 use isotherm_core::addr::AddrRange;
+use isotherm_core::clock::{Clock, Wake};
 use isotherm_core::units::{format_size, format_time};
 use isotherm_linux::arena::{Arena, ArenaError, HugePages};
-use isotherm_linux::monotonic;
+use isotherm_linux::clock::MonotonicClock;
+use isotherm_linux::signals::StopSignals;
 use isotherm_sim::workload::generator::{Generator, MAX_BATCH};
 use isotherm_sim::workload::truth::{Header, Slice};
 use isotherm_sim::workload::truth_file::TruthFile;
@@ -50,8 +52,8 @@ pub struct Args {
 const SLICE_NS: u64 = 100_000_000;
 /// Most slices that a truth file holds (stage changes come on top), so that writing it again and again stays cheap.
 const MAX_SLICES: u64 = 1000;
-/// Longest sleep, so that an interruption is noticed soon.
-const NAP_NS: u64 = 20_000_000;
+/// Sleep while a rate limit holds touches back.
+const NAP_NS: u64 = 1_000_000;
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -68,6 +70,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Some(YesNo::Yes) => HugePages::Yes,
         Some(YesNo::No) => HugePages::No,
     };
+    let signals = StopSignals::catch()?;
     let mut arena = Arena::new(workload.size(), huge).map_err(|e| match e {
         e @ (ArenaError::TooLarge { .. } | ArenaError::BadSize(_)) => anyhow::Error::from(Usage(e.to_string())),
         e => e.into(),
@@ -92,7 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     };
     let truth = args.truth.as_deref().map(|path| TruthFile::create(path, header)).transpose()?;
     if args.prefault == YesNo::Yes {
-        populate(&mut arena);
+        populate(&mut arena, &signals);
     }
     announce(pid, range)?;
     // A slow rate is spread over time rather than spent in bursts.
@@ -104,15 +107,25 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         rate: args.rate,
         duration_ns,
         slice_ns: SLICE_NS.max(duration_ns / MAX_SLICES),
-        start_ns: monotonic::now_ns(),
+        start_ns: MonotonicClock::new().now_ns(),
+        signals: &signals,
         touches: 0,
     }
     .drive()
 }
 
-fn populate(arena: &mut Arena) {
-    let pages: Vec<u64> = (0..arena.pages()).collect();
-    pages.chunks(1 << 16).for_each(|chunk| arena.touch(chunk));
+/// Touches every page once; ends early if somebody asks to stop.
+fn populate(arena: &mut Arena, signals: &StopSignals) {
+    const CHUNK: u64 = 1 << 14;
+    let mut pages = Vec::with_capacity(CHUNK as usize);
+    let mut first = 0;
+    while first < arena.pages() && signals.received().is_none() {
+        let end = arena.pages().min(first + CHUNK);
+        pages.clear();
+        pages.extend(first..end);
+        arena.touch(&pages);
+        first = end;
+    }
 }
 
 fn announce(pid: u32, range: AddrRange) -> anyhow::Result<()> {
@@ -124,7 +137,7 @@ fn announce(pid: u32, range: AddrRange) -> anyhow::Result<()> {
 }
 
 /// A workload under way.
-struct Run {
+struct Run<'a> {
     generator: Generator,
     arena: Arena,
     truth: Option<TruthFile>,
@@ -134,10 +147,11 @@ struct Run {
     slice_ns: u64,
     /// CLOCK_MONOTONIC at which the pattern began.
     start_ns: u64,
+    signals: &'a StopSignals,
     touches: u64,
 }
 
-impl Run {
+impl Run<'_> {
     fn drive(mut self) -> anyhow::Result<()> {
         let mut slice_start = 0;
         let mut stopped = false;
@@ -163,10 +177,11 @@ impl Run {
     /// Touches pages until `until_ns` after the start. True: somebody asked to stop.
     fn touch_until(&mut self, until_ns: u64) -> bool {
         let mut pages = Vec::with_capacity(MAX_BATCH as usize);
+        let mut clock = MonotonicClock::stopped_by(self.signals);
         loop {
             let now = self.elapsed_ns();
-            if now >= until_ns {
-                return false;
+            if now >= until_ns || self.signals.received().is_some() {
+                return now < until_ns;
             }
             let due = self.rate.is_none_or(|rate| (self.touches as f64) < rate * now as f64 / 1e9);
             if due {
@@ -175,8 +190,11 @@ impl Run {
                 pages.clear();
             }
             if pages.is_empty() {
-                let nap = if due { NAP_NS } else { 1_000_000 };
-                std::thread::sleep(Duration::from_nanos(nap.min(until_ns - now)));
+                // Nothing is due before the nap is over, or at all in a stage that touches nothing.
+                let wake = if due { until_ns } else { until_ns.min(now + NAP_NS) };
+                if clock.sleep_until_ns(self.start_ns + wake) == Wake::Interrupted {
+                    return true;
+                }
                 continue;
             }
             self.arena.touch(&pages);
@@ -185,7 +203,7 @@ impl Run {
     }
 
     fn elapsed_ns(&self) -> u64 {
-        monotonic::now_ns().saturating_sub(self.start_ns)
+        MonotonicClock::new().now_ns().saturating_sub(self.start_ns)
     }
 
     /// Adds a slice, whose times and ranges are relative to the start and the arena, to the truth.

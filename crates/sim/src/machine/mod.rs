@@ -1,6 +1,6 @@
 //! A simulated machine: processes whose page tables can be watched, in virtual time.
 //!
-//! [`SimSource`](source::SimSource) implements the same [`AccessSource`](isotherm_core::source::AccessSource) as real
+//! [`SimSource`] implements the same [`AccessSource`](isotherm_core::source::AccessSource) as real
 //! page tables do. Whether a page's accessed bit is set is computed on demand from the workload
 //! ([`activity`]) and from when the bit was last cleared ([`cleared`]), so only memory that was
 //! looked at takes memory: terabytes fit. Looking costs virtual time by a measured model ([`cost`]).
