@@ -1,0 +1,297 @@
+//! One snapshot of each target: its regions, hot first.
+
+use crate::error::ViewError;
+use crate::names;
+use crate::overview::{Overview, TargetOverview};
+use crate::replay::Replay;
+use crate::temperature::temperature;
+use crate::units::{age_ns, format_hz, format_percent, hz, rate};
+use isotherm_core::addr::AddrRange;
+use isotherm_core::event::Event;
+use isotherm_core::mapping::Mapping;
+use isotherm_core::snapshot::{RegionInfo, Snapshot};
+use isotherm_core::units::{format_size, format_time};
+use serde::Serialize;
+use std::cmp::Reverse;
+use std::io::Write;
+
+/// Which snapshot, and how much of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AccessOptions {
+    /// Only this target.
+    pub target: Option<u32>,
+    /// Time since the begin of the record, ns: the snapshot in force then. `None`: the last one.
+    pub at_ns: Option<u64>,
+    /// At most so many regions of each target; totals count all.
+    pub limit: Option<usize>,
+}
+
+/// A target's chosen snapshot with what is needed to explain it.
+struct Chosen {
+    overview: TargetOverview,
+    snapshot: Option<Snapshot>,
+    /// Position among the target's snapshots, from 1.
+    number: u64,
+    mappings: Vec<Mapping>,
+}
+
+/// A region as `isotherm report access --json` shows it.
+#[derive(Debug, Serialize)]
+struct AccessRegion<'a> {
+    start: u64,
+    end: u64,
+    size: u64,
+    nr_accesses: u32,
+    /// Fraction of one; null where the region could not be observed.
+    rate: Option<f64>,
+    hz: Option<f64>,
+    age: u32,
+    age_us: u64,
+    temperature: Option<u32>,
+    mapping: Option<&'a str>,
+}
+
+/// Bytes by what is known about them.
+#[derive(Debug, Default, Serialize)]
+struct Totals {
+    accessed: u64,
+    not_accessed: u64,
+    not_observable: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct AccessReport<'a> {
+    target: u32,
+    pid: Option<u32>,
+    name: &'a str,
+    start_ns: u64,
+    end_ns: u64,
+    sample_us: u64,
+    aggr_us: u64,
+    max_nr_accesses: u32,
+    totals: Totals,
+    regions: Vec<AccessRegion<'a>>,
+}
+
+/// Writes one line of JSON per target.
+pub fn write_json(
+    events: &(impl Replay + ?Sized),
+    options: &AccessOptions,
+    out: &mut dyn Write,
+) -> Result<(), ViewError> {
+    for chosen in choose(events, &Overview::read(events)?, options)? {
+        let Some(s) = &chosen.snapshot else { continue };
+        let report = AccessReport {
+            target: s.target,
+            pid: s.pid,
+            name: &chosen.overview.info.name,
+            start_ns: s.start_ns,
+            end_ns: s.end_ns,
+            sample_us: s.sample_us,
+            aggr_us: s.aggr_us,
+            max_nr_accesses: s.max_nr_accesses,
+            totals: totals(s),
+            regions: hot_first(s)
+                .into_iter()
+                .take(options.limit.unwrap_or(usize::MAX))
+                .map(|r| access_region(r, s, &chosen.mappings))
+                .collect(),
+        };
+        serde_json::to_writer(&mut *out, &report)?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+/// Writes a table for people.
+pub fn write_text(
+    events: &(impl Replay + ?Sized),
+    options: &AccessOptions,
+    out: &mut dyn Write,
+) -> Result<(), ViewError> {
+    let overview = Overview::read(events)?;
+    for (i, chosen) in choose(events, &overview, options)?.iter().enumerate() {
+        if i > 0 {
+            writeln!(out)?;
+        }
+        writeln!(out, "# target {}: {}", chosen.overview.info.target, chosen.overview.title())?;
+        match &chosen.snapshot {
+            Some(s) => write_snapshot(chosen, s, overview.start_ns, options, out)?,
+            None => writeln!(out, "# no snapshot yet at that time")?,
+        }
+    }
+    Ok(())
+}
+
+fn write_snapshot(
+    chosen: &Chosen,
+    s: &Snapshot,
+    base_ns: u64,
+    options: &AccessOptions,
+    out: &mut dyn Write,
+) -> Result<(), ViewError> {
+    writeln!(
+        out,
+        "# snapshot {} of {}, {} to {} after the begin of the record",
+        chosen.number,
+        chosen.overview.snapshots,
+        format_time(s.start_ns.saturating_sub(base_ns)),
+        format_time(s.end_ns.saturating_sub(base_ns)),
+    )?;
+    writeln!(
+        out,
+        "# rate: share of the {} sampling intervals of {} in which a page was found accessed (100 % is {})",
+        s.max_nr_accesses,
+        format_time(s.sample_us * 1000),
+        format_hz(hz(1.0, s.sample_us)),
+    )?;
+    writeln!(out, "# age: for how long the rate has been about the same; temp: 99 hot to 0 cold")?;
+    writeln!(out, "#     size      rate        Hz         age  temp  {:<25}  mapping", "addresses")?;
+    let regions = hot_first(s);
+    let shown = options.limit.unwrap_or(usize::MAX).min(regions.len());
+    for r in &regions[..shown] {
+        let row = access_region(r, s, &chosen.mappings);
+        let (rate, hz) = match (row.rate, row.hz) {
+            (Some(rate), Some(hz)) => (format_percent(rate), format_hz(hz)),
+            _ => ("not seen".to_owned(), "-".to_owned()),
+        };
+        let temperature = row.temperature.map_or_else(|| "-".to_owned(), |t| t.to_string());
+        writeln!(
+            out,
+            "{:>10} {rate:>9} {hz:>9} {:>11} {temperature:>5}  {:<25}  {}",
+            format_size(row.size),
+            format_time(row.age_us * 1000),
+            format!("{:x}-{:x}", row.start, row.end),
+            row.mapping.map_or("-", names::short),
+        )?;
+    }
+    if shown < regions.len() {
+        writeln!(out, "# and {} more regions", regions.len() - shown)?;
+    }
+    let t = totals(s);
+    write!(out, "# accessed {}, not accessed {}", format_size(t.accessed), format_size(t.not_accessed))?;
+    if t.not_observable > 0 {
+        write!(out, ", could not be observed {}", format_size(t.not_observable))?;
+    }
+    writeln!(out)?;
+    Ok(())
+}
+
+fn choose(
+    events: &(impl Replay + ?Sized),
+    overview: &Overview,
+    options: &AccessOptions,
+) -> Result<Vec<Chosen>, ViewError> {
+    let limit_ns = options.at_ns.map_or(u64::MAX, |at| overview.start_ns.saturating_add(at));
+    let mut chosen: Vec<Chosen> = overview
+        .select(options.target)?
+        .into_iter()
+        .map(|t| Chosen { overview: t.clone(), snapshot: None, number: 0, mappings: Vec::new() })
+        .collect();
+    events.replay(&mut |event| {
+        let (target, time_ns) = match event {
+            Event::Snapshot(s) => (s.target, s.start_ns),
+            Event::Mappings { target, time_ns, .. } => (*target, *time_ns),
+            _ => return Ok(()),
+        };
+        let Some(c) = chosen.iter_mut().find(|c| c.overview.info.target == target) else { return Ok(()) };
+        match event {
+            // The first mappings may be a little younger than the first snapshot's begin.
+            Event::Mappings { mappings, .. } if time_ns <= limit_ns || c.mappings.is_empty() => {
+                c.mappings.clone_from(mappings);
+            }
+            Event::Snapshot(s) if time_ns <= limit_ns => {
+                c.number += 1;
+                c.snapshot = Some(s.clone());
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(chosen)
+}
+
+fn hot_first(s: &Snapshot) -> Vec<&RegionInfo> {
+    let mut regions: Vec<&RegionInfo> = s.regions.iter().collect();
+    regions.sort_by_key(|r| (Reverse(temperature(r, s)), Reverse(r.nr_accesses), r.start));
+    regions
+}
+
+fn access_region<'a>(r: &RegionInfo, s: &Snapshot, mappings: &'a [Mapping]) -> AccessRegion<'a> {
+    let rate = rate(r, s);
+    AccessRegion {
+        start: r.start,
+        end: r.end,
+        size: r.len(),
+        nr_accesses: r.nr_accesses,
+        rate,
+        hz: rate.map(|rate| hz(rate, s.sample_us)),
+        age: r.age,
+        age_us: age_ns(r, s) / 1000,
+        temperature: temperature(r, s),
+        mapping: names::mapping_of(mappings, &AddrRange::new(r.start, r.end)).map(names::full),
+    }
+}
+
+fn totals(s: &Snapshot) -> Totals {
+    let mut t = Totals::default();
+    for r in &s.regions {
+        let bytes = match (r.is_blind(), r.nr_accesses) {
+            (true, _) => &mut t.not_observable,
+            (false, 0) => &mut t.not_accessed,
+            (false, _) => &mut t.accessed,
+        };
+        *bytes += r.len();
+    }
+    t
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testdata::small_record;
+
+    fn text(count: u64, options: &AccessOptions) -> String {
+        let mut out = Vec::new();
+        write_text(&small_record(count), options, &mut out).expect("writes to memory");
+        String::from_utf8(out).expect("is text")
+    }
+
+    #[test]
+    fn the_last_snapshot_hot_first() {
+        let expected = "\
+# target 0: server --port 1 (pid 4242)
+# snapshot 30 of 30, 2.90 s to 3.00 s after the begin of the record
+# rate: share of the 20 sampling intervals of 5.00 ms in which a page was found accessed (100 % is 200 Hz)
+# age: for how long the rate has been about the same; temp: 99 hot to 0 cold
+#     size      rate        Hz         age  temp  addresses                  mapping
+  4.00 MiB     100 %    200 Hz      2.90 s    75  550000000000-550000400000  [heap]
+  2.00 MiB       5 %     10 Hz        0 ns    26  7f8000000000-7f8000200000  libdemo.so.1
+  12.0 MiB       0 %      0 Hz      2.90 s    22  550000400000-550001000000  [heap]
+  64.0 MiB       0 %      0 Hz      2.90 s    22  7f0000000000-7f0004000000  anon
+  1.00 MiB  not seen         -      2.90 s     -  7f9000000000-7f9000100000  [anon:locked]
+# accessed 6.00 MiB, not accessed 76.0 MiB, could not be observed 1.00 MiB
+";
+        assert_eq!(text(30, &AccessOptions::default()), expected);
+    }
+
+    #[test]
+    fn a_time_and_a_limit() {
+        let options = AccessOptions { at_ns: Some(350_000_000), limit: Some(1), ..Default::default() };
+        let text = text(30, &options);
+        assert!(text.contains("# snapshot 4 of 30, 300 ms to 400 ms"), "{text}");
+        assert!(text.contains("  6.00 MiB     100 %"), "{text}");
+        assert!(text.contains("# and 4 more regions"), "{text}");
+    }
+
+    #[test]
+    fn json_says_null_for_what_was_not_seen() {
+        let mut out = Vec::new();
+        write_json(&small_record(2), &AccessOptions::default(), &mut out).expect("writes to memory");
+        let v: serde_json::Value = serde_json::from_slice(&out).expect("one line of JSON");
+        assert_eq!(v["totals"]["not_observable"], 1 << 20);
+        assert_eq!(v["regions"][0]["mapping"], "[heap]");
+        assert_eq!(v["regions"][0]["hz"], 200.0);
+        assert!(v["regions"][4]["rate"].is_null());
+    }
+}

@@ -1,0 +1,57 @@
+//! Why a report could not be made.
+
+use std::io;
+
+/// Why a report could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ViewError {
+    /// Writing the report failed.
+    #[error("cannot write the report")]
+    Write(#[source] io::Error),
+    /// Reading the events failed.
+    #[error("cannot read the record")]
+    Read(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// There is nothing to show.
+    #[error(
+        "the record holds no snapshot: the recording ended before its first aggregation interval did; record for longer"
+    )]
+    NoSnapshot,
+    /// A target that the record does not have.
+    #[error("the record has no target {target}; it has {}", list(.have))]
+    NoTarget {
+        /// What was asked for.
+        target: u32,
+        /// What there is.
+        have: Vec<u32>,
+    },
+    /// A range that holds nothing to show.
+    #[error("nothing was recorded in the {what} asked for; the record holds {have}")]
+    EmptyRange {
+        /// `time range` or `address range`.
+        what: &'static str,
+        /// What there is.
+        have: String,
+    },
+    /// A picture could not be encoded.
+    #[error("cannot encode the picture: {0}")]
+    Encode(String),
+}
+
+impl From<io::Error> for ViewError {
+    fn from(e: io::Error) -> Self {
+        Self::Write(e)
+    }
+}
+
+impl From<serde_json::Error> for ViewError {
+    fn from(e: serde_json::Error) -> Self {
+        Self::Write(e.into())
+    }
+}
+
+fn list(targets: &[u32]) -> String {
+    match targets {
+        [] => "none".to_owned(),
+        _ => targets.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
+    }
+}

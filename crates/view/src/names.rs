@@ -1,0 +1,76 @@
+//! Names of mappings, as people know them.
+
+use isotherm_core::addr::AddrRange;
+use isotherm_core::mapping::{Mapping, MappingKind};
+
+/// A mapping's name in full: its own, or what kind of memory a nameless one is.
+pub fn full(mapping: &Mapping) -> &str {
+    match (mapping.name.as_str(), mapping.kind) {
+        ("", MappingKind::Anon) => "anon",
+        ("", MappingKind::File) => "file",
+        ("", MappingKind::Shmem) => "shared",
+        ("", MappingKind::Hugetlb) => "hugetlb",
+        ("", MappingKind::Special) => "special",
+        (name, _) => name,
+    }
+}
+
+/// A name without its folders: `/usr/lib/libc.so.6` becomes `libc.so.6`.
+pub fn short(name: &str) -> &str {
+    if name.starts_with('/') { name.rsplit('/').find(|part| !part.is_empty()).unwrap_or(name) } else { name }
+}
+
+/// A text cut to `width` characters, with an ellipsis where something is missing.
+pub fn fit(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let mut out: String = text.chars().take(width.saturating_sub(1)).collect();
+    if width > 0 {
+        out.push('…');
+    }
+    out
+}
+
+/// The mapping that holds most of `range`; `mappings` are sorted and disjoint.
+pub fn mapping_of<'a>(mappings: &'a [Mapping], range: &AddrRange) -> Option<&'a Mapping> {
+    let first = mappings.partition_point(|m| m.range.end <= range.start);
+    mappings[first..]
+        .iter()
+        .take_while(|m| m.range.start < range.end)
+        .filter_map(|m| m.range.intersect(range).map(|common| (common.len(), m)))
+        // The first of several equals: later ones only win by more bytes.
+        .fold(None, |best: Option<(u64, &Mapping)>, next| match best {
+            Some(b) if b.0 >= next.0 => Some(b),
+            _ => Some(next),
+        })
+        .map(|(_, m)| m)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_overlap_names_a_range() {
+        let mut heap = Mapping::anon(0x1000, 0x3000);
+        heap.name = "[heap]".into();
+        let list = [heap, Mapping::anon(0x3000, 0x9000)];
+        let name = |s, e| mapping_of(&list, &AddrRange::new(s, e)).map(full);
+        assert_eq!(name(0x0, 0x2000), Some("[heap]"));
+        assert_eq!(name(0x2000, 0x5000), Some("anon"));
+        assert_eq!(name(0x2000, 0x4000), Some("[heap]"), "the first of equals");
+        assert_eq!(name(0x9000, 0xa000), None);
+        assert_eq!(name(0x0, 0x1000), None);
+    }
+
+    #[test]
+    fn short_names() {
+        assert_eq!(short("/usr/lib/x86_64-linux-gnu/libc.so.6"), "libc.so.6");
+        assert_eq!(short("[heap]"), "[heap]");
+        assert_eq!(short("/"), "/");
+        assert_eq!(fit("libcrypto.so.3", 8), "libcryp…");
+        assert_eq!(fit("abc", 3), "abc");
+        assert_eq!(fit("abc", 0), "");
+    }
+}

@@ -1,0 +1,52 @@
+//! Where reports get their events from.
+
+use crate::error::ViewError;
+use isotherm_core::event::Event;
+use isotherm_core::snapshot::Snapshot;
+
+/// Takes one event; an error ends the replay and is handed to the caller.
+pub type Sink<'a> = dyn FnMut(&Event) -> Result<(), ViewError> + 'a;
+
+/// Events that can be read from the beginning any number of times: a record file, or a slice.
+pub trait Replay {
+    /// Hands every event to `sink`, in the order it happened.
+    fn replay(&self, sink: &mut Sink) -> Result<(), ViewError>;
+}
+
+impl Replay for [Event] {
+    fn replay(&self, sink: &mut Sink) -> Result<(), ViewError> {
+        self.iter().try_for_each(sink)
+    }
+}
+
+impl Replay for Vec<Event> {
+    fn replay(&self, sink: &mut Sink) -> Result<(), ViewError> {
+        self.as_slice().replay(sink)
+    }
+}
+
+/// Hands every snapshot of `target` (or of all targets) to `sink`. That there is none is an error.
+pub fn for_each_snapshot(
+    events: &dyn Replay,
+    target: Option<u32>,
+    sink: &mut dyn FnMut(&Snapshot) -> Result<(), ViewError>,
+) -> Result<(), ViewError> {
+    let mut any = false;
+    let mut have = Vec::new();
+    events.replay(&mut |event| {
+        let Event::Snapshot(s) = event else { return Ok(()) };
+        if !have.contains(&s.target) {
+            have.push(s.target);
+        }
+        if target.is_some_and(|t| t != s.target) {
+            return Ok(());
+        }
+        any = true;
+        sink(s)
+    })?;
+    match (any, target) {
+        (true, _) => Ok(()),
+        (false, Some(target)) if !have.is_empty() => Err(ViewError::NoTarget { target, have }),
+        _ => Err(ViewError::NoSnapshot),
+    }
+}
