@@ -8,6 +8,7 @@
 pub mod access;
 pub mod error;
 pub mod exact;
+pub mod heat;
 pub mod names;
 pub mod overview;
 pub mod raw;

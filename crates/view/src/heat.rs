@@ -1,0 +1,16 @@
+//! Heatmaps: access rate over time and address.
+//!
+//! * [`space`]: which addresses exist, with names, laid end to end without the gaps between them;
+//! * [`profile`]: where in that space accesses were seen at all;
+//! * [`axis`]: how many rows of a picture each part of the space gets;
+//! * [`grid`]: the mean rate of each cell, weighted by the area that was observed;
+//! * [`scale`] and [`palette`]: from rates to colours;
+//! * [`map`]: all of it together.
+
+pub mod axis;
+pub mod grid;
+pub mod map;
+pub mod palette;
+pub mod profile;
+pub mod scale;
+pub mod space;

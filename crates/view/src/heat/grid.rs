@@ -1,0 +1,218 @@
+//! The cells of a heatmap: what was seen in a piece of time and address space, weighted by area.
+
+use super::axis::Axis;
+use super::space::Space;
+use isotherm_core::snapshot::{RegionInfo, Snapshot};
+
+/// Sums over one cell. The weights are shares of the cell's area (time x address), so that 1 means all of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Cell {
+    /// Area that was observed.
+    pub seen: f32,
+    /// Access rate (fraction of one) times observed area.
+    pub rate: f32,
+    /// Age in seconds times observed area.
+    pub age_s: f32,
+    /// Area that existed but could not be observed.
+    pub blind: f32,
+}
+
+/// What a cell shows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Shown {
+    /// Nothing was mapped, or nothing was recorded.
+    Nothing,
+    /// It could not be observed.
+    Blind,
+    /// The mean access rate, fraction of one; 0: observed and not accessed.
+    Rate(f64),
+}
+
+impl Cell {
+    /// What to draw. Any access wins, so that what is rare stays visible; then the larger area.
+    pub fn shown(&self) -> Shown {
+        if self.rate > 0.0 {
+            Shown::Rate(f64::from(self.rate / self.seen))
+        } else if self.seen + self.blind < 1e-6 {
+            Shown::Nothing
+        } else if self.blind > self.seen {
+            Shown::Blind
+        } else {
+            Shown::Rate(0.0)
+        }
+    }
+
+    /// Mean age in seconds, where anything was observed.
+    pub fn age_s(&self) -> Option<f64> {
+        (self.seen > 1e-6).then(|| f64::from(self.age_s / self.seen))
+    }
+}
+
+/// Rows of addresses by columns of time.
+#[derive(Debug, Clone)]
+pub struct Grid {
+    /// Number of rows; row 0 has the lowest addresses.
+    pub rows: usize,
+    /// Number of columns, by time.
+    pub cols: usize,
+    /// Begin of the first column, ns.
+    pub start_ns: u64,
+    /// End of the last column, ns.
+    pub end_ns: u64,
+    cells: Vec<Cell>,
+    /// End of the last snapshot added.
+    filled_to_ns: Option<u64>,
+}
+
+impl Grid {
+    /// An empty grid over `[start_ns, end_ns)`.
+    pub fn new(rows: usize, cols: usize, start_ns: u64, end_ns: u64) -> Self {
+        let cols = cols.max(1);
+        let end_ns = end_ns.max(start_ns + 1);
+        Self { rows, cols, start_ns, end_ns, cells: vec![Cell::default(); rows * cols], filled_to_ns: None }
+    }
+
+    /// The cell at a row and column.
+    pub fn cell(&self, row: usize, col: usize) -> &Cell {
+        &self.cells[row * self.cols + col]
+    }
+
+    /// All cells, row by row.
+    pub fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    /// Length of a column in ns.
+    pub fn col_ns(&self) -> f64 {
+        (self.end_ns - self.start_ns) as f64 / self.cols as f64
+    }
+
+    /// Adds a snapshot; they come in order of time, and each piece of time counts once.
+    ///
+    /// Time between two snapshots (some sources look only now and then) is filled as far as a region's age says that its
+    /// rate was the same then.
+    pub fn add(&mut self, space: &Space, axis: &Axis, snapshot: &Snapshot) {
+        let end = snapshot.end_ns;
+        let free_from = self.filled_to_ns.unwrap_or(snapshot.start_ns);
+        let start = snapshot.start_ns.max(free_from);
+        for r in &snapshot.regions {
+            let known_ns = (u64::from(r.age) + 1).saturating_mul(snapshot.aggr_us.saturating_mul(1000));
+            let from = end.saturating_sub(known_ns).max(free_from).min(start);
+            let rows = (axis.row(space.offset(r.start)), axis.row(space.offset(r.end)));
+            if rows.0 < rows.1 && from < end {
+                self.fill(rows, (self.col(from), self.col(end)), r, snapshot);
+            }
+        }
+        self.filled_to_ns = Some(end.max(free_from));
+    }
+
+    fn col(&self, ns: u64) -> f64 {
+        let ns = ns.clamp(self.start_ns, self.end_ns);
+        (ns - self.start_ns) as f64 / self.col_ns()
+    }
+
+    fn fill(&mut self, rows: (f64, f64), cols: (f64, f64), r: &RegionInfo, s: &Snapshot) {
+        let rate = r.nr_accesses as f32 / s.max_nr_accesses.max(1) as f32;
+        let age_s = r.age as f32 * s.aggr_us as f32 / 1e6;
+        let blind = r.is_blind();
+        for row in rows.0 as usize..(rows.1.ceil() as usize).min(self.rows) {
+            let height = overlap(rows, row);
+            for col in cols.0 as usize..(cols.1.ceil() as usize).min(self.cols) {
+                let area = (height * overlap(cols, col)) as f32;
+                let cell = &mut self.cells[row * self.cols + col];
+                if blind {
+                    cell.blind += area;
+                } else {
+                    cell.seen += area;
+                    cell.rate += area * rate.min(1.0);
+                    cell.age_s += area * age_s;
+                }
+            }
+        }
+    }
+
+    /// The highest rate that any cell shows.
+    pub fn max_rate(&self) -> f64 {
+        self.cells.iter().fold(0.0, |max, c| match c.shown() {
+            Shown::Rate(rate) => f64::max(max, rate),
+            _ => max,
+        })
+    }
+}
+
+/// Length of the common part of a range and the unit that begins at `unit`.
+fn overlap(range: (f64, f64), unit: usize) -> f64 {
+    (range.1.min(unit as f64 + 1.0) - range.0.max(unit as f64)).max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heat::axis::Layout;
+    use crate::heat::profile::Class;
+    use crate::testdata::{AGGR_NS, BASE_NS, region, seen, snapshot};
+    use isotherm_core::addr::AddrRange;
+    use proptest::prelude::*;
+
+    fn plane(bytes: u64, rows: usize) -> (Space, Axis) {
+        let space = Space::new(vec![AddrRange::new(0, bytes)]);
+        let axis = Axis::new(&space, &[(0, bytes, Class::Cold)], rows, Layout::Linear);
+        (space, axis)
+    }
+
+    #[test]
+    fn each_piece_of_time_counts_once() {
+        let (space, axis) = plane(100, 1);
+        let mut g = Grid::new(1, 1, BASE_NS, BASE_NS + 2 * AGGR_NS);
+        // An old region: its age reaches back over what the first snapshot already told.
+        g.add(&space, &axis, &snapshot(0, 0, vec![region(0, 100, 10, 500)]));
+        g.add(&space, &axis, &snapshot(0, 1, vec![region(0, 100, 20, 500)]));
+        assert_eq!(g.cell(0, 0).seen, 1.0);
+        assert_eq!(g.cell(0, 0).shown(), Shown::Rate(0.75));
+    }
+
+    #[test]
+    fn age_fills_gaps_between_snapshots_only() {
+        let (space, axis) = plane(200, 2);
+        let mut g = Grid::new(2, 10, BASE_NS, BASE_NS + 10 * AGGR_NS);
+        g.add(&space, &axis, &snapshot(0, 2, vec![region(0, 200, 1, 900)]));
+        g.add(&space, &axis, &snapshot(0, 8, vec![region(0, 100, 1, 3), region(100, 200, 0, 900)]));
+        let seen = |row: usize| (0..10).map(|c| g.cell(row, c).seen.round() as u8).collect::<Vec<_>>();
+        assert_eq!(seen(0), [0, 0, 1, 0, 0, 1, 1, 1, 1, 0]);
+        assert_eq!(seen(1), [0, 0, 1, 1, 1, 1, 1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn blind_is_not_cold() {
+        let (space, axis) = plane(300, 3);
+        let mut g = Grid::new(4, 1, BASE_NS, BASE_NS + AGGR_NS);
+        g.add(&space, &axis, &snapshot(0, 0, vec![seen(region(0, 100, 0, 0), 10, 10), region(100, 200, 0, 0)]));
+        assert_eq!(g.cell(0, 0).shown(), Shown::Blind);
+        assert_eq!(g.cell(1, 0).shown(), Shown::Rate(0.0));
+        assert_eq!(g.cell(2, 0).shown(), Shown::Nothing);
+    }
+
+    proptest! {
+        #[test]
+        fn area_is_conserved(cuts in prop::collection::btree_set(1u64..10_000, 1..30), rows in 1usize..50, cols in 1usize..20,
+                             snapshots in 1u64..8, nrs in prop::collection::vec(0u32..=20, 31)) {
+            let (space, axis) = plane(10_000, rows);
+            let mut edges: Vec<u64> = cuts.into_iter().collect();
+            edges.insert(0, 0);
+            let regions: Vec<_> =
+                edges.windows(2).zip(&nrs).map(|(w, &nr)| region(w[0], w[1], nr, 0)).collect();
+            let mut g = Grid::new(rows, cols, BASE_NS, BASE_NS + snapshots * AGGR_NS);
+            for i in 0..snapshots {
+                g.add(&space, &axis, &snapshot(0, i, regions.clone()));
+            }
+            let unit = 10_000.0 / rows as f64 * g.col_ns();
+            let seen: f64 = g.cells().iter().map(|c| f64::from(c.seen) * unit).sum();
+            let rate: f64 = g.cells().iter().map(|c| f64::from(c.rate) * unit).sum();
+            let time = (snapshots * AGGR_NS) as f64;
+            let expected_seen = *edges.last().unwrap_or(&0) as f64 * time;
+            let expected_rate: f64 = regions.iter().map(|r| r.len() as f64 * f64::from(r.nr_accesses) / 20.0 * time).sum();
+            prop_assert!((seen - expected_seen).abs() <= 1e-4 * expected_seen);
+            prop_assert!((rate - expected_rate).abs() <= 1e-4 * expected_seen);
+        }
+    }
+}

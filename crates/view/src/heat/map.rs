@@ -1,0 +1,219 @@
+//! A target's heatmap, ready to be drawn.
+
+use super::axis::{Axis, Layout};
+use super::grid::Grid;
+use super::profile::Profile;
+use super::scale::RateScale;
+use super::space::{NamedPart, Space, SpaceBuilder, named_parts};
+use crate::error::ViewError;
+use crate::overview::{Overview, TargetOverview};
+use crate::replay::Replay;
+use crate::units::{format_hz, hz};
+use isotherm_core::addr::AddrRange;
+use isotherm_core::event::Event;
+use isotherm_core::units::format_time;
+
+/// What part of a record to draw, and how finely.
+#[derive(Debug, Clone, Copy)]
+pub struct HeatOptions {
+    /// Rows of addresses, at most.
+    pub rows: usize,
+    /// Columns of time.
+    pub cols: usize,
+    /// Begin and end, ns after the begin of the record.
+    pub time_range: Option<(u64, u64)>,
+    /// Only these addresses; nothing mapped in them is folded.
+    pub address_range: Option<AddrRange>,
+    /// How rows are shared out.
+    pub layout: Layout,
+}
+
+/// A target's heatmap.
+#[derive(Debug, Clone)]
+pub struct HeatMap {
+    /// Whose memory it is.
+    pub target: TargetOverview,
+    /// Begin of the record, ns: time zero of the axis.
+    pub base_ns: u64,
+    /// The addresses.
+    pub space: Space,
+    /// Names along the space.
+    pub names: Vec<NamedPart>,
+    /// Addresses to rows.
+    pub axis: Axis,
+    /// The cells.
+    pub grid: Grid,
+    /// Rates to colours.
+    pub scale: RateScale,
+    /// Shortest and longest sampling interval, microseconds.
+    pub sample_us: (u64, u64),
+}
+
+impl HeatMap {
+    /// Reads the events three times: for the address space, for what was accessed in it, and for the cells.
+    pub fn build(
+        events: &(impl Replay + ?Sized),
+        overview: &Overview,
+        target: &TargetOverview,
+        options: &HeatOptions,
+    ) -> Result<Self, ViewError> {
+        let id = target.info.target;
+        let (start_ns, end_ns) = time_range(overview, options)?;
+        let in_time = |start: u64, end: u64| start < end_ns && start_ns < end;
+
+        let mut builder = SpaceBuilder::default();
+        let mut sample_us: Option<(u64, u64)> = None;
+        events.replay(&mut |event| {
+            match event {
+                Event::Mappings { target, mappings, .. } if *target == id => builder.add_mappings(mappings),
+                Event::Snapshot(s) if s.target == id && in_time(s.start_ns, s.end_ns) => {
+                    builder.add_regions(&s.regions);
+                    let (low, high) = sample_us.unwrap_or((s.sample_us, s.sample_us));
+                    sample_us = Some((low.min(s.sample_us), high.max(s.sample_us)));
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        let Some(sample_us) = sample_us else { return Err(empty_time(overview)) };
+        let (space, mappings) = builder.finish(options.address_range);
+        if space.total() == 0 {
+            return Err(ViewError::EmptyRange { what: "address range", have: "only addresses outside it".into() });
+        }
+        let names = named_parts(&space, &mappings);
+
+        let mut profile = Profile::new(&space);
+        for_target(events, id, in_time, &mut |s| profile.add(&space, s))?;
+        let layout = if options.address_range.is_some() { Layout::Everything } else { options.layout };
+        let axis = Axis::new(&space, &profile.runs(&space), options.rows, layout);
+
+        let mut grid = Grid::new(axis.rows, options.cols, start_ns, end_ns);
+        for_target(events, id, in_time, &mut |s| grid.add(&space, &axis, s))?;
+        let scale = RateScale::fitting(grid.max_rate());
+        Ok(Self { target: target.clone(), base_ns: overview.start_ns, space, names, axis, grid, scale, sample_us })
+    }
+
+    /// A time of CLOCK_MONOTONIC as seconds after the begin of the record.
+    pub fn seconds(&self, ns: u64) -> f64 {
+        ns.saturating_sub(self.base_ns) as f64 / 1e9
+    }
+
+    /// What a rate means in accesses per second: `200 Hz`, `50 to 200 Hz` where the sampling interval changed.
+    pub fn hz_text(&self, rate: f64) -> String {
+        let (low, high) = (hz(rate, self.sample_us.1), hz(rate, self.sample_us.0));
+        if self.sample_us.0 == self.sample_us.1 {
+            format_hz(high)
+        } else {
+            format!("{} to {}", format_hz(low).trim_end_matches(" Hz"), format_hz(high))
+        }
+    }
+
+    /// What rates are a share of: `sampling intervals of 5.00 ms`.
+    pub fn rate_text(&self) -> String {
+        let (low, high) = (format_time(self.sample_us.0 * 1000), format_time(self.sample_us.1 * 1000));
+        if low == high {
+            format!("sampling intervals of {low}")
+        } else {
+            format!("sampling intervals of {low} to {high}")
+        }
+    }
+
+    /// The name that most of a part of the space goes by.
+    pub fn name_at(&self, from: u64, to: u64) -> Option<&NamedPart> {
+        let first = self.names.partition_point(|n| n.to <= from);
+        let common = |n: &NamedPart| n.to.min(to).saturating_sub(n.from.max(from));
+        self.names[first..].iter().take_while(|n| n.from < to).max_by_key(|n| common(n))
+    }
+
+    /// Bytes drawn compressed, and bytes folded because no page of them was ever present.
+    pub fn hidden(&self) -> (u64, u64) {
+        let compressed = self.axis.stretches.iter().filter(|s| s.compressed).map(|s| s.to - s.from).sum();
+        (compressed, self.axis.folds.iter().map(|f| f.absent).sum())
+    }
+}
+
+fn for_target(
+    events: &(impl Replay + ?Sized),
+    target: u32,
+    in_time: impl Fn(u64, u64) -> bool,
+    sink: &mut dyn FnMut(&isotherm_core::snapshot::Snapshot),
+) -> Result<(), ViewError> {
+    events.replay(&mut |event| {
+        if let Event::Snapshot(s) = event
+            && s.target == target
+            && in_time(s.start_ns, s.end_ns)
+        {
+            sink(s);
+        }
+        Ok(())
+    })
+}
+
+fn time_range(overview: &Overview, options: &HeatOptions) -> Result<(u64, u64), ViewError> {
+    let (start, end) = (overview.start_ns, overview.end_ns);
+    let Some((from, to)) = options.time_range else { return Ok((start, end)) };
+    let (from, to) = (start.saturating_add(from), start.saturating_add(to).min(end));
+    if from < to { Ok((from, to)) } else { Err(empty_time(overview)) }
+}
+
+fn empty_time(overview: &Overview) -> ViewError {
+    let length = format_time(overview.end_ns - overview.start_ns);
+    ViewError::EmptyRange { what: "time range", have: format!("0 to {length}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heat::grid::Shown;
+    use crate::testdata::{MIB, small_record};
+
+    fn options() -> HeatOptions {
+        HeatOptions { rows: 83, cols: 10, time_range: None, address_range: None, layout: Layout::Linear }
+    }
+
+    fn build(options: &HeatOptions) -> Result<HeatMap, ViewError> {
+        let events = small_record(20);
+        let overview = Overview::read(&events)?;
+        HeatMap::build(&events, &overview, &overview.targets[0], options)
+    }
+
+    #[test]
+    fn one_row_a_mebibyte() {
+        let map = build(&options()).expect("has snapshots");
+        assert_eq!(map.space.total(), 83 * MIB);
+        assert_eq!(map.axis.rows, 83);
+        let shown = |row| map.grid.cell(row, 0).shown();
+        assert_eq!(shown(0), Shown::Rate(1.0));
+        assert_eq!(shown(10), Shown::Rate(0.0));
+        assert!(matches!(shown(80), Shown::Rate(r) if (r - 0.025).abs() < 1e-6), "{:?}", shown(80));
+        assert_eq!(shown(82), Shown::Blind);
+        let name = |row| map.name_at(map.axis.offsets(row).0, map.axis.offsets(row).1).map(|n| n.name.as_str());
+        assert_eq!(
+            [0, 20, 81, 82].map(name),
+            [Some("[heap]"), Some("anon"), Some("/usr/lib/libdemo.so.1"), Some("[anon:locked]")]
+        );
+        assert_eq!(map.axis.folds.iter().map(|f| f.row).collect::<Vec<_>>(), [16, 80, 82]);
+    }
+
+    #[test]
+    fn ranges_that_hold_nothing_say_so() {
+        let o = HeatOptions { time_range: Some((90_000_000_000, 91_000_000_000)), ..options() };
+        let text = build(&o).expect_err("nothing there").to_string();
+        assert_eq!(text, "nothing was recorded in the time range asked for; the record holds 0 to 2.00 s");
+        let o = HeatOptions { address_range: Some(AddrRange::new(0, 4096)), ..options() };
+        assert!(matches!(build(&o), Err(ViewError::EmptyRange { what: "address range", .. })));
+    }
+
+    #[test]
+    fn an_address_range_is_drawn_as_asked() {
+        let o = HeatOptions {
+            rows: 8,
+            address_range: Some(AddrRange::new(0x5500_0000_0000, 0x5500_0080_0000)),
+            ..options()
+        };
+        let map = build(&o).expect("has snapshots");
+        assert_eq!(map.space.total(), 8 * MIB);
+        assert_eq!(map.grid.cell(0, 0).shown(), Shown::Rate(1.0));
+        assert_eq!(map.grid.cell(7, 0).shown(), Shown::Rate(0.0));
+    }
+}
