@@ -5,7 +5,7 @@
 //! * [`axis`]: how many rows of a picture each part of the space gets;
 //! * [`grid`]: the mean rate of each cell, weighted by the area that was observed;
 //! * [`scale`] and [`palette`]: from rates to colours;
-//! * [`map`]: all of it together.
+//! * [`map`]: all of it together; [`terminal`] draws it as text.
 
 pub mod axis;
 pub mod grid;
@@ -14,3 +14,4 @@ pub mod palette;
 pub mod profile;
 pub mod scale;
 pub mod space;
+pub mod terminal;

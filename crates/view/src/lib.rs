@@ -15,6 +15,7 @@ pub mod raw;
 pub mod replay;
 pub mod series;
 pub mod temperature;
+pub mod ticks;
 pub mod units;
 
 #[cfg(test)]

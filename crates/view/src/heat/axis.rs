@@ -76,14 +76,14 @@ impl Axis {
         let mut kept = keep(space, runs, layout);
         let accessed = bytes(&kept, true);
         if layout == Layout::Accessed && accessed > 0 {
-            join_accessed(&mut kept, accessed / 50, (rows / 6).clamp(1, MAX_STRETCHES));
+            kept = join_accessed(kept, accessed / 50, (rows / 6).clamp(1, MAX_STRETCHES));
         }
         let total = bytes(&kept, true) + bytes(&kept, false);
         let sparse = accessed > 0 && (bytes(&kept, true) as f64) < SPARSE * total as f64;
         let stretches = if layout == Layout::Accessed && sparse && rows >= 2 * kept.len() {
-            sparse_stretches(&kept, rows)
+            sparse_stretches(&limit_parts(split_at_gaps(space, &kept), rows / 4, true), rows)
         } else {
-            even_stretches(&kept, rows)
+            even_stretches(&limit_parts(split_at_gaps(space, &join_touching(&kept)), rows / 3, false), rows)
         };
         let rows = stretches.last().map_or(0, |s| s.rows.end);
         let mut axis = Self { stretches, folds: Vec::new(), rows };
@@ -165,39 +165,93 @@ fn keep(space: &Space, runs: &[(u64, u64, Class)], layout: Layout) -> Vec<Part> 
     parts
 }
 
-/// Takes cold parts between accessed ones into these: all below `small` bytes, then the smallest until at most `most`
+/// Takes cold parts between accessed ones into these: all below `small` bytes, and larger ones until at most `most`
 /// accessed parts are left.
-fn join_accessed(parts: &mut Vec<Part>, small: u64, most: usize) {
+fn join_accessed(mut parts: Vec<Part>, small: u64, most: usize) -> Vec<Part> {
+    let mut limit = small.max(1);
     loop {
-        let inner = (1..parts.len().saturating_sub(1)).filter(|&i| {
-            let (a, p, b) = (&parts[i - 1], &parts[i], &parts[i + 1]);
-            !p.accessed && a.accessed && b.accessed && a.to == p.from && p.to == b.from
-        });
-        let Some(i) = inner.min_by_key(|&i| parts[i].to - parts[i].from) else { return };
-        let count = parts.iter().filter(|p| p.accessed).count();
-        if parts[i].to - parts[i].from >= small && count <= most {
-            return;
+        let mut out: Vec<Part> = Vec::with_capacity(parts.len());
+        for p in parts {
+            let joins = p.accessed
+                && matches!(out.as_slice(), [.., a, gap] if a.accessed && !gap.accessed && gap.to - gap.from < limit
+                    && a.to == gap.from && gap.to == p.from);
+            if joins {
+                out.pop();
+            }
+            match out.last_mut() {
+                Some(last) if joins => last.to = p.to,
+                _ => out.push(p),
+            }
         }
-        parts[i - 1].to = parts[i + 1].to;
-        parts.drain(i..=i + 1);
+        parts = out;
+        if parts.iter().filter(|p| p.accessed).count() <= most || limit > 1 << 62 {
+            return parts;
+        }
+        limit *= 2;
     }
 }
 
-fn even_stretches(parts: &[Part], rows: usize) -> Vec<Stretch> {
-    let mut joined: Vec<Part> = Vec::new();
+/// Joins parts that touch, accessed or not.
+fn join_touching(parts: &[Part]) -> Vec<Part> {
+    let mut out: Vec<Part> = Vec::new();
     for p in parts {
-        match joined.last_mut() {
+        match out.last_mut() {
             Some(last) if last.to == p.from => last.to = p.to,
-            _ => joined.push(*p),
+            _ => out.push(*p),
         }
     }
-    if joined.len() > rows {
-        // More folds than rows: draw what lies between them instead.
-        let (from, to) = (joined[0].from, joined[joined.len() - 1].to);
-        joined = vec![Part { from, to, accessed: true }];
+    out
+}
+
+/// Cuts parts where addresses jump, so that no row mixes memory from two sides of a gap.
+fn split_at_gaps(space: &Space, parts: &[Part]) -> Vec<Part> {
+    let mut out = Vec::with_capacity(parts.len());
+    let mut gaps = space.gaps().map(|(offset, _)| offset).peekable();
+    for p in parts {
+        let mut from = p.from;
+        while let Some(gap) = gaps.next_if(|&g| g < p.to) {
+            if gap > from {
+                out.push(Part { from, to: gap, ..*p });
+                from = gap;
+            }
+        }
+        out.push(Part { from, ..*p });
     }
-    let weights: Vec<f64> = joined.iter().map(|p| (p.to - p.from) as f64).collect();
-    stretches(&joined, &share(&weights, 1, rows), false)
+    out
+}
+
+/// Joins neighbours, small ones first, until at most `most` parts are left or none touch. With `alike`, accessed and
+/// cold parts stay apart.
+fn limit_parts(mut parts: Vec<Part>, most: usize, alike: bool) -> Vec<Part> {
+    let mut limit = 1u64 << 12;
+    while parts.len() > most.max(1) && limit < 1 << 62 {
+        let mut out: Vec<Part> = Vec::with_capacity(parts.len());
+        for p in parts {
+            match out.last_mut() {
+                Some(last)
+                    if last.to == p.from && p.to - last.from <= limit && (!alike || last.accessed == p.accessed) =>
+                {
+                    last.to = p.to;
+                    last.accessed |= p.accessed;
+                }
+                _ => out.push(p),
+            }
+        }
+        parts = out;
+        limit *= 2;
+    }
+    parts
+}
+
+fn even_stretches(parts: &[Part], rows: usize) -> Vec<Stretch> {
+    let mut parts = parts.to_vec();
+    if parts.len() > rows {
+        // More folds than rows: draw what lies between them instead.
+        let (from, to) = (parts[0].from, parts[parts.len() - 1].to);
+        parts = vec![Part { from, to, accessed: true }];
+    }
+    let weights: Vec<f64> = parts.iter().map(|p| (p.to - p.from) as f64).collect();
+    stretches(&parts, &share(&weights, 1, rows), false)
 }
 
 fn sparse_stretches(parts: &[Part], rows: usize) -> Vec<Stretch> {
@@ -231,19 +285,29 @@ fn stretches(parts: &[Part], rows: &[usize], compress: bool) -> Vec<Stretch> {
     out
 }
 
-/// Shares `total` out by weight, each at least `least` (if `total` suffices), by largest remainders.
+/// Shares `total` out in proportion to the weights by largest remainders, but to each at least `least` (if `total`
+/// suffices).
 fn share(weights: &[f64], least: usize, total: usize) -> Vec<usize> {
     if weights.is_empty() {
         return Vec::new();
     }
     let least = least.min(total / weights.len());
-    let free = total - least * weights.len();
-    let sum: f64 = weights.iter().sum();
-    let exact: Vec<f64> = weights.iter().map(|w| if sum > 0.0 { w / sum * free as f64 } else { 0.0 }).collect();
-    let mut out: Vec<usize> = exact.iter().map(|e| least + *e as usize).collect();
+    let mut small = vec![false; weights.len()];
+    // Whoever would get less than `least` gets it; that leaves less for the others, so look again.
+    let exact: Vec<f64> = loop {
+        let free = total - least * small.iter().filter(|&&s| s).count();
+        let sum: f64 = weights.iter().zip(&small).filter(|(_, s)| !**s).map(|(w, _)| w).sum();
+        let exact = |i: usize| if sum > 0.0 { weights[i] / sum * free as f64 } else { 0.0 };
+        let fresh: Vec<usize> = (0..weights.len()).filter(|&i| !small[i] && exact(i) < least as f64).collect();
+        if fresh.is_empty() {
+            break (0..weights.len()).map(|i| if small[i] { least as f64 } else { exact(i) }).collect();
+        }
+        fresh.into_iter().for_each(|i| small[i] = true);
+    };
+    let mut out: Vec<usize> = exact.iter().map(|e| *e as usize).collect();
     let mut order: Vec<usize> = (0..weights.len()).collect();
     order.sort_by(|&a, &b| exact[b].fract().total_cmp(&exact[a].fract()));
-    let mut rest = total - out.iter().sum::<usize>().min(total);
+    let mut rest = total.saturating_sub(out.iter().sum());
     for i in order.into_iter().cycle() {
         if rest == 0 {
             break;
@@ -291,6 +355,17 @@ mod tests {
         let all = Axis::new(&s, &runs, 20, Layout::Everything);
         assert_eq!(all.row(5 * GIB), 10.0);
         assert_eq!(all.folds, [Fold { row: 18, unmapped: 11 * GIB, absent: 0 }]);
+        assert_eq!(all.stretches.len(), 2, "cut at the gap");
+    }
+
+    #[test]
+    fn many_small_parts_are_joined_quickly() {
+        let class = |i: u64| if i.is_multiple_of(2) { Class::Accessed } else { Class::Cold };
+        let runs: Vec<_> = (0..60_000).map(|i| (i * 100_000, (i + 1) * 100_000, class(i))).collect();
+        let ranges = (0..20_000).map(|i| AddrRange::new(i * 1_000_000, i * 1_000_000 + 300_000)).collect();
+        let axis = Axis::new(&Space::new(ranges), &runs, 40, Layout::Accessed);
+        assert_eq!(axis.rows, 40);
+        assert!(axis.stretches.len() <= 13, "{}", axis.stretches.len());
     }
 
     fn arb_runs() -> impl Strategy<Value = Vec<(u64, u64, Class)>> {

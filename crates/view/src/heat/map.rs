@@ -108,14 +108,11 @@ impl HeatMap {
         }
     }
 
-    /// What rates are a share of: `sampling intervals of 5.00 ms`.
+    /// What a rate is: `share of 5.00 ms intervals in which a page was accessed`.
     pub fn rate_text(&self) -> String {
         let (low, high) = (format_time(self.sample_us.0 * 1000), format_time(self.sample_us.1 * 1000));
-        if low == high {
-            format!("sampling intervals of {low}")
-        } else {
-            format!("sampling intervals of {low} to {high}")
-        }
+        let interval = if low == high { low } else { format!("{low} to {high}") };
+        format!("share of {interval} intervals in which a page was accessed")
     }
 
     /// The name that most of a part of the space goes by.

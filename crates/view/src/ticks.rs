@@ -1,0 +1,80 @@
+//! Round values along a time axis.
+
+/// Ticks of a time axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TimeTicks {
+    /// Seconds and label of each tick.
+    pub ticks: Vec<(f64, String)>,
+    /// What the labels are in: `s`, `min:s` or `h:min`.
+    pub unit: &'static str,
+}
+
+/// Steps between ticks, seconds.
+const STEPS: [f64; 30] = [
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0,
+    1200.0, 1800.0, 3600.0, 7200.0, 10_800.0, 21_600.0, 43_200.0, 86_400.0, 172_800.0, 432_000.0, 864_000.0,
+];
+
+/// At most `most` round ticks in `[from, to]` seconds.
+pub fn time_ticks(from: f64, to: f64, most: usize) -> TimeTicks {
+    let most = most.max(1) as f64;
+    let span = (to - from).max(0.0);
+    let step = STEPS.into_iter().find(|s| span / s <= most).unwrap_or(span / most).max(0.001);
+    let unit = match to {
+        t if t < 120.0 => "s",
+        t if t < 7200.0 => "min:s",
+        _ => "h:min",
+    };
+    let first = (from / step - 1e-6).ceil() as i64;
+    let last = (to / step + 1e-6).floor() as i64;
+    let ticks = (first..=last).map(|i| i as f64 * step).map(|t| (t, label(t, step, unit))).collect();
+    TimeTicks { ticks, unit }
+}
+
+fn label(seconds: f64, step: f64, unit: &str) -> String {
+    let whole = seconds.round() as u64;
+    let decimals = (-step.log10()).ceil().clamp(0.0, 3.0) as usize;
+    match unit {
+        "s" => format!("{seconds:.decimals$}"),
+        "min:s" if step < 1.0 => format!("{}:{:0w$.decimals$}", whole / 60, seconds % 60.0, w = decimals + 3),
+        "min:s" => format!("{}:{:02}", whole / 60, whole % 60),
+        _ => format!("{}:{:02}", whole / 3600, whole / 60 % 60),
+    }
+}
+
+/// Multiples of a power of two up to `max`, at most `most` above zero.
+pub fn size_ticks(max: u64, most: u64) -> Vec<u64> {
+    let mut step = 1u64;
+    while max / step > most && step < 1 << 62 {
+        step *= 2;
+    }
+    (0..=max / step).map(|i| i * step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(from: f64, to: f64, most: usize) -> String {
+        let t = time_ticks(from, to, most);
+        let labels: Vec<_> = t.ticks.into_iter().map(|t| t.1).collect();
+        format!("{} {}", labels.join(" "), t.unit)
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        assert_eq!(labels(0.0, 20.0, 5), "0 5 10 15 20 s");
+        assert_eq!(labels(0.0, 1.9, 5), "0.0 0.5 1.0 1.5 s");
+        assert_eq!(labels(3.0, 3.07, 4), "3.00 3.02 3.04 3.06 s");
+        assert_eq!(labels(0.0, 300.0, 6), "0:00 1:00 2:00 3:00 4:00 5:00 min:s");
+        assert_eq!(labels(0.0, 36_000.0, 5), "0:00 2:00 4:00 6:00 8:00 10:00 h:min");
+        assert_eq!(labels(5.0, 5.0, 5), "5.000 s");
+    }
+
+    #[test]
+    fn sizes_are_powers_of_two_apart() {
+        assert_eq!(size_ticks(100 << 20, 4), [0, 32 << 20, 64 << 20, 96 << 20]);
+        assert_eq!(size_ticks(3, 4), [0, 1, 2, 3]);
+        assert_eq!(size_ticks(0, 4), [0]);
+    }
+}
