@@ -4,6 +4,7 @@
 mod args;
 mod commands;
 mod exit;
+mod output;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
 //! Arguments that several commands share.
 
 pub mod monitor;
+pub mod ranges;
 pub mod target;
 pub mod units;
 pub mod workload;

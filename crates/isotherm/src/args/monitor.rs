@@ -145,7 +145,9 @@ impl MonitorArgs {
             ModeName::Scan => Some(Mode::Scan),
         };
         if mode == Some(Mode::Scan) && self.algorithm == AlgorithmName::Damon {
-            return Err(Usage("--algorithm damon samples only: leave --mode scan out, or use --algorithm isotherm".into()));
+            return Err(Usage(
+                "--algorithm damon samples only: leave --mode scan out, or use --algorithm isotherm".into(),
+            ));
         }
         let attrs = self.attrs()?;
         Ok(MonitorConfig {
@@ -153,10 +155,9 @@ impl MonitorArgs {
             algorithm,
             mode,
             cpu_budget: self.cpu_budget.0,
-            intervals_goal: self.tune_intervals.then(|| IntervalsGoal {
-                min_sample_us: attrs.sample_us,
-                ..IntervalsGoal::default()
-            }),
+            intervals_goal: self
+                .tune_intervals
+                .then(|| IntervalsGoal { min_sample_us: attrs.sample_us, ..IntervalsGoal::default() }),
             space: if self.three_regions { SpaceRule::ThreeRegions } else { SpaceRule::Mappings },
             seed: self.seed,
             kernel,

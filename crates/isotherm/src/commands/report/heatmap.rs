@@ -1,0 +1,54 @@
+//! `isotherm report heatmap`.
+
+use super::Common;
+use super::record_file::RecordFile;
+use crate::args::ranges;
+use crate::output::{self, ColourWhen};
+use isotherm_core::addr::AddrRange;
+use isotherm_view::heat::axis::Layout;
+use isotherm_view::heat::map::{HeatMap, HeatOptions};
+use isotherm_view::heat::terminal::{self, Plan};
+use isotherm_view::overview::Overview;
+
+#[derive(Debug, clap::Args)]
+pub struct HeatmapArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Only this time after the begin of the record, for example 5s-20s
+    #[arg(long, value_name = "FROM-TO", value_parser = ranges::times)]
+    time_range: Option<(u64, u64)>,
+    /// Only these addresses (hexadecimal, as in /proc/PID/maps); nothing mapped in them is folded
+    #[arg(long, value_name = "START-END", value_parser = ranges::addresses)]
+    address_range: Option<AddrRange>,
+    /// The same number of bytes in every row, also where little is hot
+    #[arg(long)]
+    linear: bool,
+    /// Colours on the terminal
+    #[arg(long, value_enum, default_value = "auto")]
+    color: ColourWhen,
+}
+
+impl HeatmapArgs {
+    fn options(&self, rows: usize, cols: usize) -> HeatOptions {
+        let layout = if self.linear { Layout::Linear } else { Layout::Accessed };
+        HeatOptions { rows, cols, time_range: self.time_range, address_range: self.address_range, layout }
+    }
+}
+
+pub fn run(args: HeatmapArgs) -> anyhow::Result<()> {
+    let record = RecordFile::open(&args.common.file)?;
+    let overview = Overview::read(&record)?;
+    let targets = overview.select(args.common.target)?;
+    let (width, height) = output::screen_size();
+    let plan = Plan::new(width, height, output::colours(args.color));
+    output::to_stdout(|out| {
+        for (i, target) in targets.iter().enumerate() {
+            let map = HeatMap::build(&record, &overview, target, &args.options(plan.rows(), plan.cols))?;
+            if i > 0 {
+                writeln!(out)?;
+            }
+            write!(out, "{}", terminal::draw(&map, &plan))?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,108 @@
+//! `isotherm report wss` and `isotherm report regions`.
+
+use super::Common;
+use super::record_file::RecordFile;
+use crate::args::units;
+use crate::exit::Usage;
+use crate::output;
+use isotherm_view::series::table::{self, Order, TableOptions};
+use isotherm_view::series::{Measure, SeriesOptions};
+
+#[derive(Debug, clap::Args)]
+pub struct WssArgs {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    table: TableArgs,
+    /// Count only regions accessed at least at this rate (share of sampling intervals)
+    #[arg(long, value_name = "P", default_value = "0%", value_parser = units::percent)]
+    min_rate: f64,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct RegionsArgs {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    table: TableArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct TableArgs {
+    /// Percentiles from START to STOP in steps
+    #[arg(long, num_args = 3, value_names = ["START", "STOP", "STEP"])]
+    range: Option<Vec<f64>>,
+    /// These percentiles
+    #[arg(long, value_name = "P,…", value_delimiter = ',', conflicts_with = "range")]
+    percentiles: Option<Vec<f64>>,
+    /// Along size (percentiles) or along time
+    #[arg(long, value_enum, default_value = "size")]
+    sort: Sort,
+    /// Leave out the first N snapshots of each target (default: a tenth of them, at most 20)
+    #[arg(long, value_name = "N")]
+    skip: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Sort {
+    Size,
+    Time,
+}
+
+impl TableArgs {
+    fn options(&self) -> Result<TableOptions, Usage> {
+        let percentiles = match (&self.range, &self.percentiles) {
+            (Some(range), _) => steps(range)?,
+            (_, Some(list)) => list.clone(),
+            _ => TableOptions::default().percentiles,
+        };
+        if let Some(bad) = percentiles.iter().find(|p| !(0.0..=100.0).contains(*p)) {
+            return Err(Usage(format!("{bad} is no percentile; give 0 to 100")));
+        }
+        let order = if self.sort == Sort::Time { Order::Time } else { Order::Size };
+        Ok(TableOptions { percentiles, order })
+    }
+}
+
+/// `START STOP STEP` as percentiles; what lies above 100 is left out, so that damo's `0 101 5` works as well.
+fn steps(range: &[f64]) -> Result<Vec<f64>, Usage> {
+    let &[start, stop, step] = range else { return Err(Usage("--range takes START STOP STEP".into())) };
+    if !(start >= 0.0 && step >= 0.001 && stop >= start) {
+        return Err(Usage(format!("--range {start} {stop} {step}: give START <= STOP and a STEP of at least 0.001")));
+    }
+    let count = ((stop.min(100.0) - start) / step + 1e-9).floor() as usize;
+    Ok((0..=count).map(|i| start + i as f64 * step).filter(|p| *p <= 100.0).collect())
+}
+
+pub fn run_wss(args: WssArgs) -> anyhow::Result<()> {
+    run(&args.common, &args.table, Measure::WorkingSet { min_rate: args.min_rate })
+}
+
+pub fn run_regions(args: RegionsArgs) -> anyhow::Result<()> {
+    run(&args.common, &args.table, Measure::Regions)
+}
+
+fn run(common: &Common, args: &TableArgs, measure: Measure) -> anyhow::Result<()> {
+    let table = args.options()?;
+    let record = RecordFile::open(&common.file)?;
+    let options = SeriesOptions { measure, target: common.target, skip: args.skip };
+    output::to_stdout(|out| match common.json {
+        true => table::write_json(&record, &options, &table, out),
+        false => table::write_text(&record, &options, &table, out),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_include_their_end() {
+        assert_eq!(steps(&[0.0, 100.0, 25.0]).ok(), Some(vec![0.0, 25.0, 50.0, 75.0, 100.0]));
+        assert_eq!(steps(&[0.0, 101.0, 50.0]).ok(), Some(vec![0.0, 50.0, 100.0]));
+        assert_eq!(steps(&[5.0, 5.0, 1.0]).ok(), Some(vec![5.0]));
+        for bad in [[0.0, 100.0, 0.0], [10.0, 5.0, 1.0], [0.0, 100.0, f64::NAN], [-5.0, 5.0, 1.0]] {
+            assert!(steps(&bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Where reports go: stdout, the terminal's size and colours, files that are written whole or not at all.
+
+use anyhow::Context;
+use isotherm_view::error::ViewError;
+use isotherm_view::heat::terminal::Colours;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+/// Gives `write` a buffered stdout and flushes it.
+pub fn to_stdout(write: impl FnOnce(&mut dyn Write) -> Result<(), ViewError>) -> anyhow::Result<()> {
+    let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+    write(&mut out)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Width and height in characters: the terminal's, or `COLUMNS` by 32, or 80 by 32.
+pub fn screen_size() -> (usize, usize) {
+    let from_env = || std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).unwrap_or(80);
+    match crossterm::terminal::size() {
+        Ok((width, height)) if io::stdout().is_terminal() && width > 0 && height > 0 => (width.into(), height.into()),
+        _ => (from_env(), 32),
+    }
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ColourWhen {
+    /// On a terminal that has them, unless NO_COLOR is set
+    Auto,
+    /// Always, 24 bits
+    Always,
+    /// Never
+    Never,
+}
+
+/// The colours to use on stdout.
+pub fn colours(when: ColourWhen) -> Colours {
+    let var = |name| std::env::var(name).unwrap_or_default();
+    match when {
+        ColourWhen::Always => Colours::True,
+        ColourWhen::Never => Colours::None,
+        ColourWhen::Auto => detect(io::stdout().is_terminal(), &var("NO_COLOR"), &var("TERM"), &var("COLORTERM")),
+    }
+}
+
+fn detect(terminal: bool, no_color: &str, term: &str, colorterm: &str) -> Colours {
+    if !terminal || !no_color.is_empty() || term == "dumb" {
+        Colours::None
+    } else if matches!(colorterm, "truecolor" | "24bit") {
+        Colours::True
+    } else {
+        Colours::Indexed
+    }
+}
+
+/// Writes a file so that it is there whole or not at all: into a neighbour first, which then takes its name. What is no
+/// plain file (`/dev/stdout`, a pipe) is written to as it is.
+pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+    let special = path.metadata().is_ok_and(|m| !m.is_file());
+    let result = if special { write_in_place(path, content) } else { replace(path, content) };
+    result.with_context(|| format!("cannot write {}", path.display()))?;
+    if !special {
+        eprintln!("wrote {}", path.display());
+    }
+    Ok(())
+}
+
+fn write_in_place(path: &Path, content: &[u8]) -> io::Result<()> {
+    std::fs::OpenOptions::new().write(true).open(path)?.write_all(content)
+}
+
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    // A link keeps pointing to the file that it names.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let temporary = neighbour(&path);
+    let result = write_new(&temporary, content).and_then(|()| std::fs::rename(&temporary, &path));
+    if result.is_err() {
+        // The error that matters is the first one.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    result
+}
+
+fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = std::fs::File::create_new(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+fn neighbour(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.tmp", std::process::id()));
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_by_terminal() {
+        assert_eq!(detect(true, "", "xterm-256color", ""), Colours::Indexed);
+        assert_eq!(detect(true, "", "xterm", "truecolor"), Colours::True);
+        assert_eq!(detect(true, "1", "xterm", "truecolor"), Colours::None);
+        assert_eq!(detect(false, "", "xterm", "truecolor"), Colours::None);
+        assert_eq!(detect(true, "", "dumb", ""), Colours::None);
+    }
+
+    #[test]
+    fn files_are_replaced_whole() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("report.svg");
+        write_file(&path, b"one").expect("writes");
+        write_file(&path, b"two").expect("replaces");
+        assert_eq!(std::fs::read(&path).ok().as_deref(), Some(&b"two"[..]));
+        assert_eq!(std::fs::read_dir(folder.path()).map(Iterator::count).ok(), Some(1), "nothing else is left");
+        let error = write_file(&folder.path().join("no/such/folder.svg"), b"x").expect_err("no folder");
+        assert!(format!("{error:#}").contains("no/such/folder.svg"));
+        write_file(Path::new("/dev/null"), b"x").expect("devices are written to, not replaced");
+    }
+}
