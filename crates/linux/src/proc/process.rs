@@ -14,8 +14,8 @@ use isotherm_core::addr::AddrRange;
 use isotherm_core::event::Footprint;
 use isotherm_core::mapping::{Mapping, MappingKind};
 use isotherm_core::source::TargetId;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
 
 /// Longest name made from a command line, in characters.
 const NAME_LIMIT: usize = 200;
@@ -33,6 +33,7 @@ pub struct Process {
     image: (u64, u64),
     filesystems: Filesystems,
     vm_flags: VmFlags,
+    runs_guests: bool,
     lines: Vec<MapsRecord>,
     names: Vec<u8>,
     buf: Vec<u8>,
@@ -82,6 +83,7 @@ impl Process {
             image,
             filesystems,
             vm_flags: VmFlags::default(),
+            runs_guests: false,
             lines: Vec::new(),
             names: Vec::new(),
             buf: Vec::new(),
@@ -156,6 +158,28 @@ impl Process {
         if seen { Ok(()) } else { Err(ProcessError::Exited { pid: self.pid() }) }
     }
 
+    /// Clears the accessed bits and referenced flags of all its pages (`clear_refs`). Costs about 10 ms per resident GiB, during
+    /// which its page faults wait.
+    ///
+    /// The kernel does not flush translations that a CPU holds: an access through one of those sets no bit until it is
+    /// evicted. Pages in steady use were seen to stay unmarked for up to 5 ms after the clear.
+    pub fn clear_refs(&self) -> Result<(), ProcessError> {
+        const FILE: &str = "clear_refs";
+        let mut file = OpenOptions::new()
+            .write(true)
+            .open(self.dir.file(FILE))
+            .map_err(|e| self.as_exit(self.dir.error(FILE, e)))?;
+        // What is open stays with its process, so after this check it is ours.
+        self.check_alive()?;
+        file.write_all(b"1").map_err(|e| self.as_exit(self.dir.error(FILE, e)))
+    }
+
+    /// Whether it runs KVM guests, whose memory accesses its page table does not show. Known after
+    /// [`mappings`](Self::mappings).
+    pub const fn runs_guests(&self) -> bool {
+        self.runs_guests
+    }
+
     /// Its memory as the kernel counts it, for target `target` at `now_ns`. `None` once it has exited.
     pub fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {
         let status = Status::read(&self.dir, &mut self.buf).ok()?;
@@ -188,13 +212,15 @@ impl Process {
 
     /// Fills `lines` and `names` from the maps file, and notices an exec.
     fn read_lines(&mut self) -> Result<(), ProcessError> {
-        let Self { dir, maps, filesystems, lines, names, buf, .. } = self;
+        let Self { dir, maps, filesystems, lines, names, buf, runs_guests, .. } = self;
         lines.clear();
         names.clear();
+        *runs_guests = false;
         let mut bad = None;
         let read = maps.seek(SeekFrom::Start(0)).and_then(|_| {
             for_each_line(maps, buf, |text| match MapsLine::parse(text) {
                 Some(line) => {
+                    *runs_guests |= line.name.starts_with(b"anon_inode:kvm-vcpu");
                     let begin = names.len();
                     names.extend_from_slice(line.name);
                     lines.push(MapsRecord {

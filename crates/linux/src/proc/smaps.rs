@@ -21,6 +21,8 @@ pub struct Figures {
     pub swap: u64,
     /// Resident hugetlb memory, which the kernel leaves out of `rss` and of `referenced`.
     pub hugetlb: u64,
+    /// Part of `rss` in anonymous transparent huge pages: 512 pages that share one accessed bit.
+    pub anon_huge: u64,
     /// `lo`: locked by mlock.
     pub locked: bool,
     /// `ht`: hugetlb pages.
@@ -59,6 +61,7 @@ pub fn for_each_area(
             b"Rss" => figures.rss = kilobytes(value).unwrap_or(0),
             b"Referenced" => figures.referenced = kilobytes(value).unwrap_or(0),
             b"Swap" => figures.swap = kilobytes(value).unwrap_or(0),
+            b"AnonHugePages" => figures.anon_huge = kilobytes(value).unwrap_or(0),
             b"Shared_Hugetlb" | b"Private_Hugetlb" => figures.hugetlb += kilobytes(value).unwrap_or(0),
             b"VmFlags" => {
                 for flag in value.split(|&b| b == b' ') {

@@ -1,3 +1,4 @@
 //! Access sources: ways to learn which pages were accessed.
 
 pub mod damon;
+pub mod refs;

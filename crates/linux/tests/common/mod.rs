@@ -1,6 +1,8 @@
 //! Processes for the tests to look at.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -39,4 +41,106 @@ pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// A child made by fork: it runs a closure that shares our memory's contents, and goes on step by step when told to.
+///
+/// The harness runs tests in threads, so between fork and exit the closure may only use system calls and memory
+/// that exists.
+#[derive(Debug)]
+pub struct Forked {
+    pub pid: u32,
+    to: PipeWriter,
+    from: PipeReader,
+}
+
+/// The child's end.
+#[derive(Debug)]
+pub struct Steps {
+    from: PipeReader,
+    to: PipeWriter,
+}
+
+impl Steps {
+    /// Tells the parent `answer` and waits for its next order; leaves if the parent has gone.
+    pub fn done(&mut self, answer: u64) {
+        let ok = self.to.write_all(&answer.to_ne_bytes()).is_ok() && self.from.read_exact(&mut [0]).is_ok();
+        if !ok {
+            // SAFETY: ends this process at once, without running anything of the test harness.
+            unsafe { libc::_exit(0) };
+        }
+    }
+
+    /// Whether the parent has given an order that `done` has not taken yet.
+    pub fn called(&self) -> bool {
+        let mut poll = libc::pollfd { fd: self.from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid pollfd.
+        unsafe { libc::poll(&mut poll, 1, 0) != 0 }
+    }
+}
+
+impl Forked {
+    /// Forks; the child runs `work` up to its first `done`, then waits. Returns the first answer, too.
+    pub fn start(work: impl FnOnce(&mut Steps)) -> (Self, u64) {
+        let (child_from, to) = std::io::pipe().unwrap();
+        let (from, child_to) = std::io::pipe().unwrap();
+        // SAFETY: the child keeps to what the type's description allows and never returns from this block.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0, "fork failed");
+        if pid == 0 {
+            let own_end = to.as_raw_fd();
+            // SAFETY: the parent's end must not stay open in the child, or it would never see the parent go.
+            unsafe { libc::close(own_end) };
+            let mut steps = Steps { from: child_from, to: child_to };
+            work(&mut steps);
+            steps.done(0);
+            // SAFETY: as above.
+            unsafe { libc::_exit(0) };
+        }
+        let mut forked = Self { pid: pid as u32, to, from };
+        let first = forked.answer();
+        (forked, first)
+    }
+
+    /// Lets it take the next step, up to the following `done`.
+    pub fn go(&mut self) -> u64 {
+        self.order();
+        self.answer()
+    }
+
+    /// Gives an order without waiting for an answer.
+    pub fn order(&mut self) {
+        self.to.write_all(&[1]).unwrap();
+    }
+
+    pub fn answer(&mut self) -> u64 {
+        let mut answer = [0; 8];
+        self.from.read_exact(&mut answer).unwrap();
+        u64::from_ne_bytes(answer)
+    }
+}
+
+impl Drop for Forked {
+    fn drop(&mut self) {
+        // SAFETY: our own child, not collected before.
+        unsafe {
+            libc::kill(self.pid as i32, libc::SIGKILL);
+            libc::waitpid(self.pid as i32, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// Runs `work` in a thread without any privilege (uid and gid 65534).
+pub fn as_nobody<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    const NOBODY: libc::c_long = 65534;
+    let thread = std::thread::spawn(move || {
+        // SAFETY: the bare system calls change the identity of this thread only, unlike the C library's functions.
+        unsafe {
+            assert_eq!(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()), 0);
+            assert_eq!(libc::syscall(libc::SYS_setresgid, NOBODY, NOBODY, NOBODY), 0);
+            assert_eq!(libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY), 0);
+        }
+        work()
+    });
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
