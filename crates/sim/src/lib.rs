@@ -2,8 +2,10 @@
 //! a monitor can watch in virtual time.
 //!
 //! [`workload`] says which pages are touched when; [`machine`] answers a monitor's questions about them without any
-//! memory being there, so that terabytes can be watched on a laptop, exactly and repeatably.
+//! memory being there, so that terabytes can be watched on a laptop, exactly and repeatably. [`accuracy`] compares what
+//! a monitor says with the truth.
 #![forbid(unsafe_code)]
 
+pub mod accuracy;
 pub mod machine;
 pub mod workload;

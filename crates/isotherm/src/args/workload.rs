@@ -52,9 +52,6 @@ pub struct WorkloadArgs {
     /// Time between changes of stairs [default: 5s] and alternate [default: 2s]
     #[arg(long, value_name = "T", value_parser = units::time)]
     pub period: Option<Duration>,
-    /// Seed: the same seed gives the same workload
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub seed: u64,
     /// Phase file (TOML) of the pattern `phases`
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
@@ -71,8 +68,9 @@ fn fraction(text: &str) -> Result<f64, String> {
 }
 
 impl WorkloadArgs {
-    /// The workload described; a description that makes no sense is a usage error.
-    pub fn build(&self) -> anyhow::Result<Workload> {
+    /// The workload described; a description that makes no sense is a usage error. The same `seed` gives the same
+    /// workload.
+    pub fn build(&self, seed: u64) -> anyhow::Result<Workload> {
         let usage = |text: String| anyhow::Error::from(Usage(text));
         let pattern = match self.pattern {
             PatternName::Hotspot => Pattern::Hotspot,
@@ -81,7 +79,7 @@ impl WorkloadArgs {
             PatternName::Zipf => Pattern::Zipf,
             PatternName::Scan => Pattern::Scan,
             PatternName::Idle => Pattern::Idle,
-            PatternName::Phases => return self.read_phases(),
+            PatternName::Phases => return self.read_phases(seed),
         };
         if self.file.is_some() {
             return Err(usage(format!("--file belongs to the pattern phases, not to {}", pattern.name())));
@@ -96,19 +94,19 @@ impl WorkloadArgs {
             theta: self.theta,
             scattered: self.scattered,
             period_ns: self.period.map(|p| u64::try_from(p.as_nanos()).unwrap_or(u64::MAX)),
-            seed: self.seed,
+            seed,
         };
         pattern.build(&parameters).map_err(|e| usage(e.to_string()))
     }
 
-    fn read_phases(&self) -> anyhow::Result<Workload> {
+    fn read_phases(&self, seed: u64) -> anyhow::Result<Workload> {
         let usage = |text: String| anyhow::Error::from(Usage(text));
         let Some(path) = &self.file else {
             return Err(usage("the pattern phases needs --file FILE".into()));
         };
         let text = std::fs::read_to_string(path)
             .map_err(|e| anyhow::Error::from(e).context(format!("cannot read {}", path.display())))?;
-        let workload = phases::parse(&text, self.seed).map_err(|e| usage(format!("{}: {e}", path.display())))?;
+        let workload = phases::parse(&text, seed).map_err(|e| usage(format!("{}: {e}", path.display())))?;
         match self.size {
             Some(size) if size != workload.size() => Err(usage(format!(
                 "--size {size} contradicts {}, whose regions sum up to {} bytes; leave --size out",

@@ -31,6 +31,9 @@ enum YesNo {
 pub struct Args {
     #[command(flatten)]
     workload: WorkloadArgs,
+    /// Seed: the same seed gives the same workload
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
     /// How long to run
     #[arg(long, value_name = "T", default_value = "60s", value_parser = units::time)]
     duration: Duration,
@@ -64,7 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if args.rate.is_some_and(|r| !(r.is_finite() && r > 0.0)) {
         return Err(Usage("--rate must be above 0".into()).into());
     }
-    let workload = args.workload.build()?;
+    let workload = args.workload.build(args.seed)?;
     let huge = match args.thp {
         None => HugePages::System,
         Some(YesNo::Yes) => HugePages::Yes,

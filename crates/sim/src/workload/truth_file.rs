@@ -30,12 +30,18 @@ impl TruthFile {
 
     /// Adds a slice and writes the file.
     pub fn push(&mut self, slice: &Slice) -> Result<(), TruthFileError> {
+        self.add(slice)?;
+        self.save()
+    }
+
+    /// Adds a slice that is written with the next one or at the end.
+    pub fn add(&mut self, slice: &Slice) -> Result<(), TruthFileError> {
         let text = serde_json::to_string(slice).map_err(|e| self.error(e.into()))?;
         if !self.slices.is_empty() {
             self.slices.push_str(",\n");
         }
         self.slices.push_str(&text);
-        self.save()
+        Ok(())
     }
 
     /// Marks the truth as complete and writes the file for the last time.

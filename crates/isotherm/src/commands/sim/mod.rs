@@ -1,0 +1,26 @@
+//! `isotherm sim`: the algorithms on a simulated machine.
+
+mod metered;
+mod monitor;
+
+use clap::Subcommand;
+
+/// Run the same algorithms on a simulated machine.
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Monitor(monitor::Args),
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    match args.what {
+        What::Monitor(a) => monitor::run(a),
+    }
+}

@@ -1,0 +1,271 @@
+//! `isotherm sim monitor`: watches simulated memory of any size, and says how true the picture is.
+
+use super::metered::Metered;
+use crate::args::monitor::{AlgorithmName, MonitorArgs, SourceName};
+use crate::args::units;
+use crate::args::workload::WorkloadArgs;
+use crate::exit::Usage;
+use isotherm_core::addr::AddrRange;
+use isotherm_core::clock::Clock;
+use isotherm_core::engine::{Engine, Progress};
+use isotherm_core::event::{Event, Mode, MonitorStats, Step, Subscriber, SubscriberError};
+use isotherm_core::monitor::Monitor;
+use isotherm_core::source::AccessSource;
+use isotherm_core::units::{format_size, format_time};
+use isotherm_linux::clock::thread_cpu_ns;
+use isotherm_linux::signals::StopSignals;
+use isotherm_record::{Options, Writer};
+use isotherm_sim::accuracy::{Accuracy, Score};
+use isotherm_sim::machine::activity::Activity;
+use isotherm_sim::machine::{CostModel, Process, SimClock, SimSource};
+use isotherm_sim::workload::Workload;
+use isotherm_sim::workload::truth::{Header, predicted};
+use isotherm_sim::workload::truth_file::TruthFile;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Watch a workload on a simulated machine of any size, in virtual time, and compare the picture with the truth.
+///
+/// Costs are modelled: what reading and clearing page tables took on a real machine. The monitor's own computing is
+/// measured on this one and reported, but the CPU budget does not see it.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    #[command(flatten)]
+    monitor: MonitorArgs,
+    /// How long to run, in virtual time
+    #[arg(long, value_name = "T", default_value = "30s", value_parser = units::time)]
+    duration: Duration,
+    /// Run on until there are so many snapshots
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    min_snapshots: usize,
+    /// Touches per second over the whole memory [default: 20 million for every 24 GiB begun]
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+    /// Share of the memory backed by 2 MiB pages
+    #[arg(long, value_name = "P", default_value = "0%", value_parser = units::percent)]
+    huge: f64,
+    /// Write a record
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write which ranges were touched when, as JSON
+    #[arg(long, value_name = "FILE")]
+    truth: Option<PathBuf>,
+    /// Print the figures as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Where the simulated memory begins: where Linux puts large mappings.
+const ARENA_START: u64 = 0x7000_0000_0000;
+
+/// The figures of a run.
+#[derive(Debug, Serialize)]
+struct Figures {
+    pattern: String,
+    size: u64,
+    seed: u64,
+    rate: f64,
+    algorithm: &'static str,
+    cpu_budget: Option<f64>,
+    #[serde(flatten)]
+    accuracy: Accuracy,
+    /// Virtual time that the run took, s.
+    seconds: f64,
+    checks_per_second: f64,
+    /// Modelled cost of looking, as a share of one core.
+    monitor_share: f64,
+    /// Modelled loss of the target, as a share of one core.
+    target_share: f64,
+    /// The monitor's computing as measured on this machine, as a share of one core.
+    computing_share: f64,
+    regions: usize,
+    mode: Option<Mode>,
+    sample_us: u64,
+    aggr_us: u64,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let usage = |text: &str| anyhow::Error::from(Usage(text.into()));
+    let duration_ns = u64::try_from(args.duration.as_nanos()).unwrap_or(u64::MAX);
+    if duration_ns == 0 {
+        return Err(usage("--duration is 0; give for example 30s"));
+    }
+    if !(0.0..=1.0).contains(&args.huge) {
+        return Err(usage("--huge must lie between 0% and 100%"));
+    }
+    let workload = args.workload.build(args.monitor.seed)?;
+    let rate = args.rate.unwrap_or_else(|| default_rate(workload.size()));
+    if !(rate.is_finite() && rate > 0.0 && rate <= 1e15) {
+        return Err(usage("--rate must be above 0 and at most 1e15"));
+    }
+    if args.monitor.source != SourceName::Auto {
+        return Err(usage("--source makes no sense here: the simulated page table is the source"));
+    }
+    let config = args.monitor.config("simulated".into(), 0)?;
+    let arena = AddrRange::new(ARENA_START, ARENA_START + workload.size());
+    let clock = SimClock::new(0);
+    let process = Process::running(1, arena.start, Activity::new(workload.clone(), rate))?.with_huge_leaves(args.huge);
+    let source = Metered::new(SimSource::new(clock.clone(), CostModel::default(), vec![process]));
+    let mut monitor = Monitor::new(source, config.clone());
+    let mut judge = Judge {
+        workload: &workload,
+        rate,
+        arena,
+        record: args.output.as_deref().map(|path| Writer::create(path, Options::default())).transpose()?,
+        truth: args.truth.as_deref().map(|path| TruthFile::create(path, header(&workload, arena))).transpose()?,
+        scores: Vec::new(),
+        regions: 0,
+        stats: None,
+        own_ns: 0,
+    };
+    let signals = StopSignals::catch()?;
+    let cpu_before = thread_cpu_ns();
+    let mut driver = clock.clone();
+    while (clock.now_ns() < duration_ns || judge.scores.len() < args.min_snapshots) && signals.received().is_none() {
+        if monitor.run_interval(&mut driver, &mut judge)? != Progress::Aggregated {
+            break;
+        }
+    }
+    let computing_ns = (thread_cpu_ns() - cpu_before).saturating_sub(monitor.source().inside_ns() + judge.own_ns);
+    if let Some(record) = judge.record.take() {
+        record.finish()?;
+    }
+    if let Some(truth) = judge.truth.take() {
+        truth.finish()?;
+    }
+    let cost = monitor.source().cost();
+    let elapsed_ns = clock.now_ns().max(1);
+    let share = |ns: u64| ns as f64 / elapsed_ns as f64;
+    let figures = Figures {
+        pattern: workload.name().into(),
+        size: workload.size(),
+        seed: workload.seed(),
+        rate,
+        algorithm: match args.monitor.algorithm {
+            AlgorithmName::Isotherm => "isotherm",
+            AlgorithmName::Damon => "damon",
+        },
+        cpu_budget: config.cpu_budget,
+        accuracy: Accuracy::new(0, &judge.scores),
+        seconds: elapsed_ns as f64 / 1e9,
+        checks_per_second: cost.pages_read as f64 / (elapsed_ns as f64 / 1e9),
+        monitor_share: share(cost.monitor_ns),
+        target_share: share(cost.target_ns),
+        computing_share: share(computing_ns),
+        regions: judge.regions,
+        mode: judge.stats.map(|s| s.mode),
+        sample_us: monitor.attrs().sample_us,
+        aggr_us: monitor.attrs().aggr_us,
+    };
+    print(&figures, args.json)
+}
+
+/// Touches per second of a machine that has a core for every 24 GiB of memory, as servers with much of it have; a core
+/// that touches pages all over its memory does some 20 million a second.
+fn default_rate(size: u64) -> f64 {
+    20e6 * size.div_ceil(24 << 30) as f64
+}
+
+fn header(workload: &Workload, arena: AddrRange) -> Header {
+    Header {
+        version: 1,
+        pattern: workload.name().into(),
+        seed: workload.seed(),
+        pid: None,
+        clock: "virtual".into(),
+        arena,
+        complete: false,
+    }
+}
+
+/// Compares snapshots with the truth as they come, and passes events on to the record.
+struct Judge<'a> {
+    workload: &'a Workload,
+    rate: f64,
+    arena: AddrRange,
+    record: Option<Writer>,
+    truth: Option<TruthFile>,
+    scores: Vec<Score>,
+    regions: usize,
+    stats: Option<MonitorStats>,
+    /// CPU time spent here, which is not the monitor's.
+    own_ns: u64,
+}
+
+impl Judge<'_> {
+    fn take(&mut self, event: &Event) -> Result<(), SubscriberError> {
+        match event {
+            Event::Snapshot(s) => {
+                let slices = predicted(self.workload, self.rate, self.arena.start, (s.start_ns, s.end_ns), u64::MAX);
+                self.scores.push(Score::new(s, self.arena, &slices));
+                self.regions = s.regions.len();
+                if let Some(truth) = &mut self.truth {
+                    slices.iter().try_for_each(|slice| truth.add(slice))?;
+                }
+            }
+            Event::Stats(stats) => self.stats = Some(*stats),
+            _ => {}
+        }
+        if let Some(record) = &mut self.record {
+            record.write(event)?;
+        }
+        Ok(())
+    }
+}
+
+impl Subscriber for Judge<'_> {
+    fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
+        let start = thread_cpu_ns();
+        let result = self.take(event);
+        self.own_ns += thread_cpu_ns() - start;
+        result
+    }
+
+    fn step(&mut self, step: Step, now_ns: u64) {
+        if let Some(record) = &mut self.record {
+            record.step(step, now_ns);
+        }
+    }
+}
+
+fn print(f: &Figures, json: bool) -> anyhow::Result<()> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    if json {
+        serde_json::to_writer(&mut out, f)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    let percent = |v: Option<f64>| v.map_or("-".to_owned(), |v| format!("{:.1} %", v * 100.0));
+    let a = &f.accuracy;
+    writeln!(out, "{} of {}, {:.0} touches/s, seed {}", f.pattern, format_size(f.size), f.rate, f.seed)?;
+    writeln!(out, "precision          {}", percent(a.precision))?;
+    writeln!(out, "recall             {}", percent(a.recall))?;
+    writeln!(out, "working-set error  {}", percent(a.wss_error))?;
+    match (a.converged_intervals, a.converged_s) {
+        (Some(n), Some(s)) => {
+            writeln!(out, "converged          after {n} intervals, {}", format_time((s * 1e9) as u64))?
+        }
+        _ => writeln!(out, "converged          never in {} intervals", a.intervals)?,
+    }
+    writeln!(out, "checks per second  {:.0}", f.checks_per_second)?;
+    writeln!(
+        out,
+        "cost               {:.3} % of a core looking, {:.3} % lost by the target, {:.3} % computing",
+        f.monitor_share * 100.0,
+        f.target_share * 100.0,
+        f.computing_share * 100.0
+    )?;
+    writeln!(
+        out,
+        "intervals          {} sampling, {} aggregation",
+        format_time(f.sample_us * 1000),
+        format_time(f.aggr_us * 1000)
+    )?;
+    writeln!(out, "regions            {}", f.regions)?;
+    Ok(())
+}
