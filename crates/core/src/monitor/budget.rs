@@ -25,6 +25,11 @@ impl Budget {
         self.share
     }
 
+    /// Tells that intervals have become `by` times as long: the same work will load that much less from now on.
+    pub fn stretched(&mut self, by: f64) {
+        self.load /= by;
+    }
+
     /// Adds what was spent up to `now_ns` and returns the smoothed load: 1 means the budget is just used up. `None` where
     /// there is no budget, or nothing to compare with yet.
     pub fn load(&mut self, cost: &Cost, now_ns: u64) -> Option<f64> {

@@ -245,11 +245,17 @@ impl<S: AccessSource> Monitor<S> {
         let budget_ns = self.budget.share().unwrap_or(1.0) * self.attrs.aggr_us as f64 * 1e3;
         match self.algorithm.adapt(load, budget_ns, &self.attrs) {
             Stretch::Keep => {}
-            Stretch::Longer(by) => self.set_attrs(stretched(&self.attrs, &self.config.attrs, by)),
+            Stretch::Longer(by) => self.stretch(by),
             // Intervals that the tuner has chosen are not shortened behind its back.
             Stretch::Shorter(_) if self.tuner.is_some() => {}
-            Stretch::Shorter(by) => self.set_attrs(stretched(&self.attrs, &self.config.attrs, 1.0 / by)),
+            Stretch::Shorter(by) => self.stretch(1.0 / by),
         }
+    }
+
+    fn stretch(&mut self, by: f64) {
+        let attrs = stretched(&self.attrs, &self.config.attrs, by);
+        self.budget.stretched(attrs.aggr_us as f64 / self.attrs.aggr_us as f64);
+        self.set_attrs(attrs);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::source::{AccessSource, SourceError, TargetId, Window};
 /// Log-likelihood ratio from which a region's new counts contradict its memory.
 const CHANGED: f32 = 4.0;
 /// The same where a region that was accessed shows no access at all any more.
-const FELL_SILENT: f32 = 1.5;
+const FELL_SILENT: f32 = 3.0;
 
 /// State of one target.
 #[derive(Debug, Default)]
@@ -76,9 +76,10 @@ impl Area {
             self.probes.clear();
             return;
         }
-        // Regions take about four each and borders some more; what is left explores.
-        let explore = wanted.saturating_sub(4 * self.regions.len()).max(wanted / 2).max(1) as u64;
-        self.probes = place::place(&self.probes, &self.regions, self.total_len() / explore, rng);
+        // Regions take about eight each and borders some more; what is left explores.
+        let explore = wanted.saturating_sub(8 * self.regions.len()).max(wanted / 2).max(1) as u64;
+        let hurry = self.probes.len() > wanted + wanted / 2;
+        self.probes = place::place(&self.probes, &self.regions, self.total_len() / explore, hurry, rng);
     }
 
     fn collect(&mut self, wanted: impl Fn(&Probe) -> bool) {

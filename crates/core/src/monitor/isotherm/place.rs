@@ -13,20 +13,32 @@ const COLD_PAGES: u16 = 16;
 const MIXED_PAGES: u16 = 4;
 /// In hot memory: each page costs a clear every interval, and one tells as much as many.
 const HOT_PAGES: u16 = 1;
+/// Probes that even a small region gets, as far as it has room.
+const LEAST_PROBES: u64 = 8;
+/// One in this many crowded probes goes each interval: what they know of a border is needed again when a region's count
+/// was zero by chance.
+const THINNING: u32 = 8;
 /// One in this many cold probes moves each interval, so that no page is passed over for ever.
 const COLD_MOVES: u32 = 16;
 
 fn window_pages(rate: f32) -> u16 {
     match rate {
-        r if r >= 0.5 => HOT_PAGES,
-        r if r >= 0.1 => MIXED_PAGES,
+        r if r >= 0.9 => HOT_PAGES,
+        r if r >= 0.2 => MIXED_PAGES,
         _ => COLD_PAGES,
     }
 }
 
 /// Chooses the probes of the next interval for `regions` (sorted, disjoint) from the present `probes` (sorted).
 /// `spacing` is the wanted distance in bytes between probes of large regions.
-pub(super) fn place(probes: &[Probe], regions: &[Region], spacing: u64, rng: &mut fastrand::Rng) -> Vec<Probe> {
+/// `hurry` takes every crowded probe away at once, because there are too many.
+pub(super) fn place(
+    probes: &[Probe],
+    regions: &[Region],
+    spacing: u64,
+    hurry: bool,
+    rng: &mut fastrand::Rng,
+) -> Vec<Probe> {
     let mut out: Vec<Probe> = Vec::with_capacity(probes.len() + 64);
     let mut rest = probes;
     let mut border_behind: Option<AddrRange> = None;
@@ -37,7 +49,7 @@ pub(super) fn place(probes: &[Probe], regions: &[Region], spacing: u64, rng: &mu
         let (mine, behind) = rest.split_at(count);
         rest = behind;
         let first_new = out.len();
-        fill(mine, region, spacing, rng, &mut out);
+        fill(mine, region, spacing, hurry, rng, &mut out);
         if let Some(gap) = border_behind.take() {
             let first = out.get(first_new).map_or(region.end, |p| p.start);
             refine(AddrRange::new(gap.start, first), gap.end, &mut out, first_new);
@@ -58,10 +70,11 @@ fn differ(a: &Region, b: &Region) -> bool {
 }
 
 /// Keeps, thins, moves and adds probes inside one region.
-fn fill(mine: &[Probe], region: &Region, spacing: u64, rng: &mut fastrand::Rng, out: &mut Vec<Probe>) {
+fn fill(mine: &[Probe], region: &Region, spacing: u64, hurry: bool, rng: &mut fastrand::Rng, out: &mut Vec<Probe>) {
     let range = AddrRange::new(region.start, region.end);
     let pages = window_pages(region.rate);
-    let spacing = spacing.min(range.len() / 4).max(u64::from(pages) * PAGE_SIZE);
+    let spacing = page_floor(spacing.min(range.len() / LEAST_PROBES)).max(u64::from(pages) * PAGE_SIZE);
+    let half = page_floor(spacing / 2);
     let first_new = out.len();
     let last = mine.len().saturating_sub(1);
     for (i, p) in mine.iter().enumerate() {
@@ -72,8 +85,8 @@ fn fill(mine: &[Probe], region: &Region, spacing: u64, rng: &mut fastrand::Rng, 
         }
         // The outermost probes pin the borders down.
         let pins = i == 0 || i == last;
-        let crowded = before.is_some_and(|b| p.start - b.end() < spacing / 2);
-        if !pins && crowded {
+        let crowded = before.is_some_and(|b| p.start - b.end() < half);
+        if !pins && crowded && (hurry || rng.u32(0..THINNING) == 0) {
             continue;
         }
         let wrong_size = p.pages > pages && p.needs_arm;
@@ -81,7 +94,7 @@ fn fill(mine: &[Probe], region: &Region, spacing: u64, rng: &mut fastrand::Rng, 
         if moves || wrong_size {
             let next = mine.get(i + 1).map_or(range.end, |n| n.start);
             let (low, high) = if moves {
-                (floor.max(p.start.saturating_sub(spacing / 2)), next.min(p.end() + spacing / 2))
+                (floor.max(p.start.saturating_sub(half)), next.min(p.end() + half))
             } else {
                 (p.start, p.end())
             };
@@ -94,6 +107,11 @@ fn fill(mine: &[Probe], region: &Region, spacing: u64, rng: &mut fastrand::Rng, 
         }
     }
     fill_gaps(range, spacing, pages, first_new, rng, out);
+}
+
+/// The page that `addr` is in.
+fn page_floor(addr: u64) -> u64 {
+    addr & !(PAGE_SIZE - 1)
 }
 
 /// A random page in `[low, high)`.
@@ -121,7 +139,7 @@ fn fill_gaps(
         let wanted = if edge { spacing } else { spacing + spacing / 2 };
         if gap >= wanted || (old.is_empty() && gap > 0) {
             let n = (gap / spacing.max(1)).clamp(1, 1 << 20);
-            let stride = (gap / n) & !(PAGE_SIZE - 1);
+            let stride = page_floor(gap / n);
             for k in 0..n {
                 let low = at + k * stride;
                 let high = if k + 1 == n { end } else { low + stride };
@@ -150,7 +168,7 @@ fn refine(gap: AddrRange, border: u64, out: &mut Vec<Probe>, insert_at: usize) {
     let mut added: Vec<Probe> = Vec::with_capacity(3);
     let mut floor = gap.start;
     for at in [low, border, high] {
-        let at = at & !(PAGE_SIZE - 1);
+        let at = page_floor(at);
         if at >= gap.end || at < floor {
             continue;
         }
@@ -183,13 +201,14 @@ mod tests {
             let mut rng = fastrand::Rng::with_seed(seed);
             let mut probes = Vec::new();
             for round in 0..rounds {
-                probes = place(&probes, &regions, spacing_pages * PAGE_SIZE, &mut rng);
+                let hurry = rng.bool();
+                probes = place(&probes, &regions, spacing_pages * PAGE_SIZE + 12_345, hurry, &mut rng);
                 for p in &mut probes {
                     p.needs_arm = rng.bool();
                 }
                 prop_assert!(probes.windows(2).all(|w| w[0].end() <= w[1].start), "round {}: {:?}", round, probes);
                 for p in &probes {
-                    prop_assert!(p.pages >= 1);
+                    prop_assert!(p.pages >= 1 && p.start.is_multiple_of(PAGE_SIZE));
                     prop_assert!(regions.iter().any(|r| r.start <= p.start && p.start < r.end));
                     prop_assert_eq!(p.start >> 21, (p.end() - 1) >> 21);
                 }

@@ -9,7 +9,11 @@ use crate::snapshot::Evidence;
 use crate::source::{Seen, Window};
 
 /// How much of a probe's memory is left after one aggregation interval.
-pub(super) const KEEP: f32 = 0.75;
+const KEEP: f32 = 0.75;
+/// The same for "touched in the interval" where that is frequent: few observations tell enough, and change shows sooner.
+const KEEP_FREQUENT: f32 = 0.25;
+/// What counts as frequent: this share of the pages.
+const FREQUENT: f32 = 0.2;
 
 /// A window with its memory.
 #[derive(Debug, Clone, Copy)]
@@ -82,7 +86,8 @@ impl Probe {
     pub fn settle(&mut self) {
         self.old_aggr.add(self.aggr);
         self.old_tick.add(self.tick);
-        self.old_aggr.decay(KEEP);
+        let frequent = self.old_aggr.rate().is_some_and(|r| r >= FREQUENT);
+        self.old_aggr.decay(if frequent { KEEP_FREQUENT } else { KEEP });
         self.old_tick.decay(KEEP);
         self.aggr = Counts::default();
         self.tick = Counts::default();

@@ -6,8 +6,13 @@
 use super::cell::{Cell, Segment};
 use super::likelihood;
 
-/// Log-likelihood ratio from which two neighbours count as different: odds of about 90 to 1.
-const DIFFERENT: f32 = 4.5;
+/// Log-likelihood ratio from which two neighbours count as different, for a single pair: odds of about 50 to 1. The logarithm of
+/// the number of pairs comes on top, since among many pairs some differ by chance.
+const DIFFERENT: f32 = 4.0;
+/// How much of the logarithm counts: neighbours share cells, so the pairs are not independent.
+const MANY_PAIRS: f32 = 0.7;
+/// Shares of touched pages that differ by no more than this are taken as equal (where the access counts are, too).
+const SAME_RATE: f32 = 0.3;
 
 /// Limits that shape the result.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +33,9 @@ fn price(a: &Segment, b: &Segment, limits: &Limits) -> Option<f32> {
         return None;
     }
     let (na, nb) = (a.nr_accesses(limits.max_nr), b.nr_accesses(limits.max_nr));
-    let alike = (na == 0) == (nb == 0) && na.abs_diff(nb) <= limits.nr_threshold;
+    let alike = (na == 0) == (nb == 0)
+        && na.abs_diff(nb) <= limits.nr_threshold.max(1)
+        && (a.aggr_rate() - b.aggr_rate()).abs() <= SAME_RATE;
     Some(if alike { 0.0 } else { likelihood::segments(a, b) })
 }
 
@@ -86,7 +93,7 @@ fn round(segments: &mut Vec<Segment>, threshold: f32, limits: &Limits) -> bool {
 pub(super) fn draw(cells: &[Cell], limits: &Limits) -> Vec<Segment> {
     let mut segments = join_equal(cells, limits);
     let mut limits = *limits;
-    let mut threshold = DIFFERENT;
+    let mut threshold = DIFFERENT + MANY_PAIRS * (segments.len() as f32).ln().max(0.0);
     loop {
         while round(&mut segments, threshold, &limits) {}
         if segments.len() <= limits.max_segments || threshold > 1e12 {
