@@ -124,6 +124,21 @@ pub trait AccessSource {
     /// Replaces `out` by the target's mappings now: sorted, disjoint.
     fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<(), SourceError>;
 
+    /// Replaces `out` by the parts of `ranges` (sorted, disjoint) below which page tables exist at all: coarse (2 MiB or more),
+    /// sorted, disjoint, and cheap, since whole subtrees that were never populated are passed over. A source that cannot
+    /// tell returns `ranges`.
+    fn populated(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        out: &mut Vec<AddrRange>,
+    ) -> Result<(), SourceError> {
+        let _ = target;
+        out.clear();
+        out.extend_from_slice(ranges);
+        Ok(())
+    }
+
     /// Reads each window (`seen` tells the state found *before* clearing), then clears the accessed bits that are set, so
     /// that from now on a set bit means an access. Bits of neighbours in the same leaf or folio may be cleared too.
     fn arm(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError>;

@@ -31,6 +31,28 @@ pub fn monitored_ranges(mappings: &[Mapping], rule: SpaceRule, max_ranges: usize
     ranges
 }
 
+/// Closes the holes in `ranges` that are narrower than `least_hole`, then the narrowest ones until at most `max_ranges` are
+/// left. Holes between mappings (where `mapped`, sorted, has one, too) are never closed by the first rule.
+pub fn close_narrow_holes(ranges: &mut Vec<AddrRange>, mapped: &[AddrRange], least_hole: u64, max_ranges: usize) {
+    let mut out: Vec<AddrRange> = Vec::with_capacity(ranges.len());
+    let mut m = 0;
+    for r in ranges.drain(..) {
+        while m < mapped.len() && mapped[m].end <= r.start {
+            m += 1;
+        }
+        match out.last_mut() {
+            Some(last) if r.start - last.end < least_hole && mapped.get(m).is_some_and(|m| m.start < last.end) => {
+                last.end = r.end;
+            }
+            _ => out.push(r),
+        }
+    }
+    if out.len() > max_ranges.max(1) {
+        join_narrowest_gaps(&mut out, max_ranges.max(1));
+    }
+    *ranges = out;
+}
+
 fn join_narrowest_gaps(ranges: &mut Vec<AddrRange>, limit: usize) {
     let mut gaps: Vec<(u64, usize)> = ranges.windows(2).enumerate().map(|(i, w)| (w[1].start - w[0].end, i)).collect();
     // The widest `limit - 1` gaps stay; among equal ones those at lower addresses.
@@ -68,6 +90,17 @@ mod tests {
     fn touching_mappings_are_one_range() {
         let m = maps(&[(1, 2), (2, 5), (9, 10)]);
         assert_eq!(monitored_ranges(&m, SpaceRule::Mappings, 1000).len(), 2);
+    }
+
+    #[test]
+    fn narrow_holes_close_but_not_those_between_mappings() {
+        let p = |list: &[(u64, u64)]| list.iter().map(|&(s, e)| AddrRange::new(s, e)).collect::<Vec<_>>();
+        let mapped = p(&[(0, 100), (102, 500)]);
+        let mut ranges = p(&[(10, 40), (45, 100), (102, 200), (205, 210), (400, 450)]);
+        close_narrow_holes(&mut ranges, &mapped, 10, 100);
+        assert_eq!(ranges, p(&[(10, 100), (102, 210), (400, 450)]));
+        close_narrow_holes(&mut ranges, &mapped, 10, 2);
+        assert_eq!(ranges, p(&[(10, 210), (400, 450)]));
     }
 
     proptest! {

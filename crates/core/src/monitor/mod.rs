@@ -9,6 +9,7 @@ mod damon;
 pub mod intervals;
 mod isotherm;
 
+use crate::addr::{AddrRange, total_len};
 use crate::attrs::MonitorAttrs;
 use crate::clock::{Clock, Wake};
 use crate::engine::{Engine, EngineError, Progress};
@@ -16,7 +17,7 @@ use crate::event::{Event, MonitorStats, RunInfo, Step, Subscriber, TargetEnd, Ta
 use crate::mapping::Mapping;
 use crate::snapshot::Snapshot;
 use crate::source::{AccessSource, SourceError, TargetId};
-use crate::space::monitored_ranges;
+use crate::space::{SpaceRule, close_narrow_holes, monitored_ranges};
 use algorithm::Stretch;
 use budget::Budget;
 use config::{Algorithm, MonitorConfig};
@@ -25,10 +26,17 @@ use intervals::IntervalsTuner;
 /// How often costs and resident memory are handed out, in ns.
 const STATS_EVERY_NS: u64 = 1_000_000_000;
 
+/// Less than one part in this many resident: mapped memory is taken to be a reservation.
+const SPARSE: u64 = 2;
+/// Unpopulated stretches below this many bytes stay in, so that they do not cost a region each.
+const LEAST_HOLE: u64 = 64 << 20;
+
 #[derive(Debug)]
 struct Target {
     info: TargetInfo,
     mappings: Vec<Mapping>,
+    /// What of them is monitored.
+    space: Vec<AddrRange>,
 }
 
 /// Watches the targets of an access source.
@@ -112,7 +120,7 @@ impl<S: AccessSource> Monitor<S> {
         subscriber.step(Step::BeforeUpdate, now_ns);
         for info in self.source.poll_targets()? {
             emit(subscriber, &Event::Target(info.clone()))?;
-            self.targets.push(Target { info, mappings: Vec::new() });
+            self.targets.push(Target { info, mappings: Vec::new(), space: Vec::new() });
         }
         let mut fresh = Vec::new();
         let ids: Vec<TargetId> = self.targets.iter().map(|t| t.info.target).collect();
@@ -125,19 +133,41 @@ impl<S: AccessSource> Monitor<S> {
             if !self.fault(result, now_ns, subscriber)? {
                 continue;
             }
+            let space = self.space(id, &fresh, now_ns);
+            let Ok(space) = space else {
+                self.fault(space.map(|_| ()), now_ns, subscriber)?;
+                continue;
+            };
             let Some(t) = self.targets.iter_mut().find(|t| t.info.target == id) else { continue };
+            if t.space != space {
+                self.algorithm.set_space(id, &space, &self.attrs);
+                t.space = space;
+            }
             if t.mappings != fresh {
                 t.mappings.clone_from(&fresh);
-                // Half of the regions stay free to adapt inside the ranges.
-                let max_ranges = (self.attrs.max_regions / 2).max(1) as usize;
-                let space = monitored_ranges(&fresh, self.config.space, max_ranges);
-                self.algorithm.set_space(id, &space, &self.attrs);
                 emit(subscriber, &Event::Mappings { time_ns: now_ns, target: id, mappings: fresh.clone() })?;
             }
         }
         self.next_update_ns = now_ns + self.attrs.update_us * 1000;
         subscriber.step(Step::AfterUpdate, now_ns);
         Ok(())
+    }
+
+    /// The ranges to monitor. Where little of what is mapped is resident (reserved heaps), the parts that were never
+    /// populated are left out.
+    fn space(&mut self, id: TargetId, mappings: &[Mapping], now_ns: u64) -> Result<Vec<AddrRange>, SourceError> {
+        // Half of the regions stay free to adapt inside the ranges.
+        let max_ranges = (self.attrs.max_regions / 2).max(1) as usize;
+        let mapped = monitored_ranges(mappings, self.config.space, max_ranges);
+        let mapped_len = total_len(&mapped);
+        let sparse = self.source.footprint(id, now_ns).is_some_and(|f| f.rss < mapped_len / SPARSE);
+        if !sparse || self.config.space != SpaceRule::Mappings {
+            return Ok(mapped);
+        }
+        let mut populated = Vec::new();
+        self.source.populated(id, &mapped, &mut populated)?;
+        close_narrow_holes(&mut populated, &mapped, LEAST_HOLE, max_ranges);
+        Ok(populated)
     }
 
     /// Handles a source's answer for one target: false when the target must be left alone for now.
@@ -159,6 +189,7 @@ impl<S: AccessSource> Monitor<S> {
             TargetEnd::Replaced => {
                 for t in self.targets.iter_mut().filter(|t| t.info.target == target) {
                     t.mappings.clear();
+                    t.space.clear();
                 }
                 self.next_update_ns = now_ns;
             }

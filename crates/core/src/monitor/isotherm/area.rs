@@ -4,7 +4,7 @@ use super::Region;
 use super::age;
 use super::cell::{Cell, Counts, sum};
 use super::likelihood;
-use super::place;
+use super::place::{self, Wanted};
 use super::probe::{self, Probe};
 use super::scan::{self, TickBits};
 use super::segment::{self, Limits};
@@ -70,8 +70,8 @@ impl Area {
         total_len(&self.space)
     }
 
-    /// Chooses the probes of the next interval; about `wanted` of them.
-    pub fn place(&mut self, wanted: usize, rng: &mut fastrand::Rng) {
+    /// Chooses the probes of the next interval; about `wanted` of them. Borders are pinned down to `resolution` bytes.
+    pub fn place(&mut self, wanted: usize, resolution: u64, rng: &mut fastrand::Rng) {
         if self.scanning {
             self.probes.clear();
             return;
@@ -79,7 +79,8 @@ impl Area {
         // Regions take about eight each and borders some more; what is left explores.
         let explore = wanted.saturating_sub(8 * self.regions.len()).max(wanted / 2).max(1) as u64;
         let hurry = self.probes.len() > wanted + wanted / 2;
-        self.probes = place::place(&self.probes, &self.regions, self.total_len() / explore, hurry, rng);
+        let wanted = Wanted { spacing: self.total_len() / explore, resolution, hurry };
+        self.probes = place::place(&self.probes, &self.regions, wanted, rng);
     }
 
     fn collect(&mut self, wanted: impl Fn(&Probe) -> bool) {

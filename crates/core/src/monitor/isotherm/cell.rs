@@ -57,7 +57,11 @@ pub(super) struct Segment {
 }
 
 /// A region of this share of touched pages counts as accessed, below it as idle.
-pub(super) const LEAST_RATE: f32 = 1.0 / 1024.0;
+const LEAST_RATE: f32 = 1.0 / 1024.0;
+/// Below this share, a single hit may be a stray among much that was not looked at; it takes more of them.
+const SPARSE_RATE: f32 = 1.0 / 64.0;
+/// How many.
+const SPARSE_HITS: f32 = 2.5;
 
 impl From<&Cell> for Segment {
     fn from(c: &Cell) -> Self {
@@ -112,7 +116,8 @@ impl Segment {
             1.0 - (1.0 - aggr).powf(1.0 / max.max(1) as f32)
         };
         let nr = (tick * max as f32).round() as u32;
-        if nr == 0 && aggr >= LEAST_RATE { 1 } else { nr.min(max) }
+        let accessed = aggr >= SPARSE_RATE || (aggr >= LEAST_RATE && self.aggr.hits >= SPARSE_HITS);
+        if accessed { nr.clamp(1, max) } else { 0 }
     }
 
     /// Whether nothing in it could be observed.

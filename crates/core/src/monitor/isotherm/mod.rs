@@ -54,6 +54,9 @@ impl Region {
 const FEWEST_PROBES: usize = 64;
 const PROBES_PER_REGION: usize = 8;
 
+/// Borders are pinned down to this part of the mean size that resident memory allows a region.
+const PARTS_OF_A_REGION: u64 = 64;
+
 /// What a scan costs, in ns: reading a byte of mapped memory's entries (three looks over 0.18 ms a GiB), clearing an accessed page
 /// and the target's price for setting it again, and the first clearing of a byte (13 ms a GiB). Measured; see
 /// docs/algorithm.md.
@@ -94,11 +97,13 @@ impl Isotherm {
         self.areas.values().map(Area::total_len).sum()
     }
 
-    fn place_all(&mut self) {
+    fn place_all(&mut self, attrs: &MonitorAttrs) {
         let total = self.total_len().max(1);
+        let resident: f64 = self.areas.values().map(|a| a.resident_and_hot().0).sum();
+        let resolution = resident as u64 / u64::from(attrs.max_regions) / PARTS_OF_A_REGION;
         for area in self.areas.values_mut() {
             let share = (self.probes as u128 * u128::from(area.total_len()) / u128::from(total)) as usize;
-            area.place(share.max(16), &mut self.rng);
+            area.place(share.max(16), resolution, &mut self.rng);
         }
     }
 
@@ -123,12 +128,12 @@ impl Isotherm {
 }
 
 impl Algorithm for Isotherm {
-    fn set_space(&mut self, target: TargetId, space: &[AddrRange], _attrs: &MonitorAttrs) {
+    fn set_space(&mut self, target: TargetId, space: &[AddrRange], attrs: &MonitorAttrs) {
         let scanning = self.mode == Mode::Scan;
         let area = self.areas.entry(target).or_default();
         area.set_scanning(scanning);
         area.set_space(space);
-        self.place_all();
+        self.place_all(attrs);
     }
 
     fn drop_target(&mut self, target: TargetId) {
@@ -189,8 +194,8 @@ impl Algorithm for Isotherm {
         }
     }
 
-    fn reset(&mut self, _attrs: &MonitorAttrs) {
-        self.place_all();
+    fn reset(&mut self, attrs: &MonitorAttrs) {
+        self.place_all(attrs);
     }
 
     fn rescale_ages(&mut self, old_us: u64, new_us: u64) {

@@ -15,6 +15,8 @@ const MIXED_PAGES: u16 = 4;
 const HOT_PAGES: u16 = 1;
 /// Probes that even a small region gets, as far as it has room.
 const LEAST_PROBES: u64 = 8;
+/// Probes at each end of a region that stay where they are.
+const PINS: usize = 2;
 /// One in this many crowded probes goes each interval: what they know of a border is needed again when a region's count
 /// was zero by chance.
 const THINNING: u32 = 8;
@@ -29,16 +31,19 @@ fn window_pages(rate: f32) -> u16 {
     }
 }
 
+/// How densely to place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted {
+    /// Distance in bytes between probes of large regions.
+    pub spacing: u64,
+    /// Borders known to this many bytes are known well enough.
+    pub resolution: u64,
+    /// There are too many probes: every crowded one goes at once.
+    pub hurry: bool,
+}
+
 /// Chooses the probes of the next interval for `regions` (sorted, disjoint) from the present `probes` (sorted).
-/// `spacing` is the wanted distance in bytes between probes of large regions.
-/// `hurry` takes every crowded probe away at once, because there are too many.
-pub(super) fn place(
-    probes: &[Probe],
-    regions: &[Region],
-    spacing: u64,
-    hurry: bool,
-    rng: &mut fastrand::Rng,
-) -> Vec<Probe> {
+pub(super) fn place(probes: &[Probe], regions: &[Region], wanted: Wanted, rng: &mut fastrand::Rng) -> Vec<Probe> {
     let mut out: Vec<Probe> = Vec::with_capacity(probes.len() + 64);
     let mut rest = probes;
     let mut border_behind: Option<AddrRange> = None;
@@ -49,10 +54,14 @@ pub(super) fn place(
         let (mine, behind) = rest.split_at(count);
         rest = behind;
         let first_new = out.len();
-        fill(mine, region, spacing, hurry, rng, &mut out);
+        fill(mine, region, wanted, rng, &mut out);
         if let Some(gap) = border_behind.take() {
             let first = out.get(first_new).map_or(region.end, |p| p.start);
-            refine(AddrRange::new(gap.start, first), gap.end, &mut out, first_new);
+            let border = gap.end;
+            let gap = AddrRange::new(gap.start, first);
+            if gap.len() > wanted.resolution {
+                refine(gap, border, &mut out, first_new);
+            }
         }
         let differs = regions.get(i + 1).is_some_and(|n| n.start == region.end && differ(region, n));
         if differs {
@@ -70,10 +79,10 @@ fn differ(a: &Region, b: &Region) -> bool {
 }
 
 /// Keeps, thins, moves and adds probes inside one region.
-fn fill(mine: &[Probe], region: &Region, spacing: u64, hurry: bool, rng: &mut fastrand::Rng, out: &mut Vec<Probe>) {
+fn fill(mine: &[Probe], region: &Region, wanted: Wanted, rng: &mut fastrand::Rng, out: &mut Vec<Probe>) {
     let range = AddrRange::new(region.start, region.end);
     let pages = window_pages(region.rate);
-    let spacing = page_floor(spacing.min(range.len() / LEAST_PROBES)).max(u64::from(pages) * PAGE_SIZE);
+    let spacing = page_floor(wanted.spacing.min(range.len() / LEAST_PROBES)).max(u64::from(pages) * PAGE_SIZE);
     let half = page_floor(spacing / 2);
     let first_new = out.len();
     let last = mine.len().saturating_sub(1);
@@ -84,9 +93,9 @@ fn fill(mine: &[Probe], region: &Region, spacing: u64, hurry: bool, rng: &mut fa
             continue;
         }
         // The outermost probes pin the borders down.
-        let pins = i == 0 || i == last;
+        let pins = i < PINS || i + PINS > last;
         let crowded = before.is_some_and(|b| p.start - b.end() < half);
-        if !pins && crowded && (hurry || rng.u32(0..THINNING) == 0) {
+        if !pins && crowded && (wanted.hurry || rng.u32(0..THINNING) == 0) {
             continue;
         }
         let wrong_size = p.pages > pages && p.needs_arm;
@@ -201,8 +210,9 @@ mod tests {
             let mut rng = fastrand::Rng::with_seed(seed);
             let mut probes = Vec::new();
             for round in 0..rounds {
-                let hurry = rng.bool();
-                probes = place(&probes, &regions, spacing_pages * PAGE_SIZE + 12_345, hurry, &mut rng);
+                let spacing = spacing_pages * PAGE_SIZE + 12_345;
+                let wanted = Wanted { spacing, resolution: rng.u64(0..100_000), hurry: rng.bool() };
+                probes = place(&probes, &regions, wanted, &mut rng);
                 for p in &mut probes {
                     p.needs_arm = rng.bool();
                 }
