@@ -4,7 +4,9 @@
 //! take a root folder, so that parsing is tested on captured trees without privilege.
 
 pub mod arena;
+pub mod bpf;
 pub mod clock;
+pub mod mm;
 pub mod probe;
 pub mod proc;
 pub mod roots;

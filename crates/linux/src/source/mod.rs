@@ -1,4 +1,5 @@
 //! Access sources: ways to learn which pages were accessed.
 
 pub mod damon;
+pub mod pagetable;
 pub mod refs;

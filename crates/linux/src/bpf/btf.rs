@@ -1,0 +1,284 @@
+//! Type information: reads the few offsets needed from the running kernel's BTF, and writes the tiny blob that a
+//! program with a callback must bring along.
+//!
+//! Format: "BPF Type Format (BTF)" in the kernel's documentation.
+
+use std::path::{Path, PathBuf};
+
+const MAGIC: u16 = 0xeb9f;
+const KIND_INT: u32 = 1;
+const KIND_STRUCT: u32 = 4;
+const KIND_UNION: u32 = 5;
+const KIND_FUNC: u32 = 12;
+const KIND_FUNC_PROTO: u32 = 13;
+/// Unnamed structs inside each other; the kernel has at most a few.
+const MAX_NESTING: u32 = 8;
+
+/// Why the kernel's types cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BtfError {
+    /// The file is missing or unreadable.
+    #[error("cannot read {path}: {source}; the kernel must be built with CONFIG_DEBUG_INFO_BTF=y")]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Not BTF, cut off, or of an unknown kind.
+    #[error("the kernel's type information is malformed at byte {0}")]
+    Malformed(usize),
+    /// A name that every supported kernel should have.
+    #[error("the kernel's type information does not contain {0}; this kernel is not supported")]
+    Missing(String),
+}
+
+/// Parsed type information of a kernel.
+#[derive(Debug)]
+pub struct Btf {
+    types: Vec<u8>,
+    strings: Vec<u8>,
+    /// Byte offset in `types` of each type; index 0 is type id 1.
+    offsets: Vec<u32>,
+}
+
+/// The fixed first words of a type.
+#[derive(Debug, Clone, Copy)]
+struct Header {
+    name: u32,
+    kind: u32,
+    vlen: u32,
+    bitfield_offsets: bool,
+    /// Where the kind's own data starts.
+    data: usize,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Result<u32, BtfError> {
+    let end = at.checked_add(4).ok_or(BtfError::Malformed(at))?;
+    let b = bytes.get(at..end).ok_or(BtfError::Malformed(at))?;
+    Ok(u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+}
+
+impl Btf {
+    /// Reads the running kernel's types.
+    pub fn kernel() -> Result<Self, BtfError> {
+        Self::read(Path::new("/sys/kernel/btf/vmlinux"))
+    }
+
+    /// Reads the types in file `path`.
+    pub fn read(path: &Path) -> Result<Self, BtfError> {
+        let blob = std::fs::read(path).map_err(|source| BtfError::Read { path: path.to_owned(), source })?;
+        Self::parse(&blob)
+    }
+
+    /// Parses a BTF blob.
+    pub fn parse(blob: &[u8]) -> Result<Self, BtfError> {
+        if blob.len() < 24 || u16::from_le_bytes([blob[0], blob[1]]) != MAGIC {
+            return Err(BtfError::Malformed(0));
+        }
+        let header_len = u32_at(blob, 4)? as usize;
+        let section = |at: usize| -> Result<Vec<u8>, BtfError> {
+            let start = header_len.checked_add(u32_at(blob, at)? as usize).ok_or(BtfError::Malformed(at))?;
+            let end = start.checked_add(u32_at(blob, at + 4)? as usize).ok_or(BtfError::Malformed(at))?;
+            Ok(blob.get(start..end).ok_or(BtfError::Malformed(at))?.to_vec())
+        };
+        let mut btf = Self { types: section(8)?, strings: section(16)?, offsets: Vec::new() };
+        let mut at = 0;
+        while at < btf.types.len() {
+            btf.offsets.push(at as u32);
+            let h = btf.header(at)?;
+            at = h.data + payload_len(h.kind, h.vlen).ok_or(BtfError::Malformed(at))?;
+        }
+        if at != btf.types.len() {
+            return Err(BtfError::Malformed(at));
+        }
+        Ok(btf)
+    }
+
+    fn header(&self, at: usize) -> Result<Header, BtfError> {
+        let info = u32_at(&self.types, at + 4)?;
+        Ok(Header {
+            name: u32_at(&self.types, at)?,
+            kind: info >> 24 & 0x1f,
+            vlen: info & 0xffff,
+            bitfield_offsets: info >> 31 == 1,
+            data: at + 12,
+        })
+    }
+
+    fn is_named(&self, offset: u32, name: &str) -> bool {
+        self.strings.get(offset as usize..).and_then(|s| s.strip_prefix(name.as_bytes())).is_some_and(|s| s.first() == Some(&0))
+    }
+
+    fn find(&self, kind: u32, name: &str) -> Result<(u32, Header), BtfError> {
+        for (i, &at) in self.offsets.iter().enumerate() {
+            let h = self.header(at as usize)?;
+            if h.kind == kind && self.is_named(h.name, name) {
+                return Ok((i as u32 + 1, h));
+            }
+        }
+        Err(BtfError::Missing(name.to_owned()))
+    }
+
+    /// Type id of the kernel function `name`.
+    pub fn func_id(&self, name: &str) -> Result<u32, BtfError> {
+        Ok(self.find(KIND_FUNC, name)?.0)
+    }
+
+    /// Offset in bytes of `member` in `struct name`, also if it is inside unnamed structs or unions.
+    pub fn member_offset(&self, name: &str, member: &str) -> Result<u32, BtfError> {
+        let (_, h) = self.find(KIND_STRUCT, name)?;
+        let bits = self.member_bits(h, member, 0)?;
+        bits.map(|b| b / 8).ok_or_else(|| BtfError::Missing(format!("{name}.{member}")))
+    }
+
+    fn member_bits(&self, h: Header, member: &str, depth: u32) -> Result<Option<u32>, BtfError> {
+        if depth > MAX_NESTING {
+            return Ok(None);
+        }
+        for m in 0..h.vlen as usize {
+            let at = h.data + m * 12;
+            let (name, ty, raw) = (u32_at(&self.types, at)?, u32_at(&self.types, at + 4)?, u32_at(&self.types, at + 8)?);
+            let bits = if h.bitfield_offsets { raw & 0xff_ffff } else { raw };
+            if self.is_named(name, member) {
+                return Ok(Some(bits));
+            }
+            if !self.is_named(name, "") {
+                continue;
+            }
+            let inner = self.offsets.get((ty as usize).wrapping_sub(1)).ok_or(BtfError::Malformed(at))?;
+            let inner = self.header(*inner as usize)?;
+            if matches!(inner.kind, KIND_STRUCT | KIND_UNION)
+                && let Some(more) = self.member_bits(inner, member, depth + 1)?
+            {
+                return Ok(Some(bits + more));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Bytes that follow the three header words of a type; `None` for a kind this does not know.
+fn payload_len(kind: u32, vlen: u32) -> Option<usize> {
+    let n = vlen as usize;
+    Some(match kind {
+        // INT, VAR, DECL_TAG
+        1 | 14 | 17 => 4,
+        // ARRAY
+        3 => 12,
+        // STRUCT, UNION, DATASEC, ENUM64
+        4 | 5 | 15 | 19 => 12 * n,
+        // ENUM, FUNC_PROTO
+        6 | 13 => 8 * n,
+        // PTR, FWD, TYPEDEF, VOLATILE, CONST, RESTRICT, FUNC, FLOAT, TYPE_TAG
+        2 | 7..=12 | 16 | 18 => 0,
+        _ => return None,
+    })
+}
+
+/// Type ids in [`two_functions`].
+pub const MAIN_FUNC: u32 = 3;
+/// Type ids in [`two_functions`].
+pub const CALLBACK_FUNC: u32 = 4;
+
+/// A blob that declares two static functions `main` and `step`, both `int f()`: what the verifier wants to know before
+/// it accepts a callback.
+pub fn two_functions() -> Vec<u8> {
+    const STRINGS: &[u8] = b"\0int\0main\0step\0";
+    let types: [u32; 13] = [
+        // 1: int, signed, 32 bits
+        1, KIND_INT << 24, 4, 1 << 24 | 32, //
+        // 2: int (void)
+        0, KIND_FUNC_PROTO << 24, 1, //
+        // 3: main, 4: step
+        5, KIND_FUNC << 24, 2, //
+        10, KIND_FUNC << 24, 2,
+    ];
+    let mut blob = Vec::new();
+    blob.extend(MAGIC.to_le_bytes());
+    blob.extend([1, 0]);
+    for word in [24, 0, size_of_val(&types) as u32, size_of_val(&types) as u32, STRINGS.len() as u32] {
+        blob.extend(word.to_le_bytes());
+    }
+    types.iter().for_each(|t| blob.extend(t.to_le_bytes()));
+    blob.extend(STRINGS);
+    blob
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// `struct outer { int a; struct { union { int pad; int deep:24; }; int b; }; }` and one function.
+    fn sample() -> Vec<u8> {
+        let strings = b"\0int\0outer\0a\0deep\0b\0f\0pad\0";
+        let at = |s: &str| {
+            let s: Vec<u8> = [&[0u8][..], s.as_bytes(), &[0]].concat();
+            strings.windows(s.len()).position(|w| w == s).unwrap() as u32 + 1
+        };
+        let types: Vec<u32> = vec![
+            // 1 int
+            at("int"), 1 << 24, 4, 1 << 24 | 32, //
+            // 2 union { int pad; int deep; } with bit-field offsets (kind flag)
+            0, 1 << 31 | 5 << 24 | 2, 4, at("pad"), 1, 0, at("deep"), 1, 24 << 24, //
+            // 3 struct { union; int b; }
+            0, 4 << 24 | 2, 8, 0, 2, 0, at("b"), 1, 32, //
+            // 4 struct outer { int a; struct 3; }
+            at("outer"), 4 << 24 | 2, 12, at("a"), 1, 0, 0, 3, 32, //
+            // 5 int ()
+            0, 13 << 24, 1, //
+            // 6 f
+            at("f"), 12 << 24, 5,
+        ];
+        let mut b = vec![0x9f, 0xeb, 1, 0];
+        let len = (types.len() * 4) as u32;
+        for w in [24, 0, len, len, strings.len() as u32] {
+            b.extend(w.to_le_bytes());
+        }
+        types.iter().for_each(|t| b.extend(t.to_le_bytes()));
+        b.extend(strings);
+        b
+    }
+
+    #[test]
+    fn offsets_through_unnamed_members() {
+        let btf = Btf::parse(&sample()).unwrap();
+        assert_eq!(btf.member_offset("outer", "a").unwrap(), 0);
+        assert_eq!(btf.member_offset("outer", "deep").unwrap(), 4);
+        assert_eq!(btf.member_offset("outer", "b").unwrap(), 8);
+        assert_eq!(btf.func_id("f").unwrap(), 6);
+        assert!(matches!(btf.member_offset("outer", "dee"), Err(BtfError::Missing(n)) if n == "outer.dee"));
+        assert!(matches!(btf.func_id("outer"), Err(BtfError::Missing(_))));
+    }
+
+    #[test]
+    fn own_blob_is_valid() {
+        let btf = Btf::parse(&two_functions()).unwrap();
+        assert_eq!(btf.func_id("main").unwrap(), MAIN_FUNC);
+        assert_eq!(btf.func_id("step").unwrap(), CALLBACK_FUNC);
+    }
+
+    #[test]
+    fn missing_file_names_the_kernel_option() {
+        let e = Btf::read(Path::new("/nonexistent/btf")).unwrap_err();
+        assert!(e.to_string().contains("CONFIG_DEBUG_INFO_BTF"), "{e}");
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_blobs_never_panic(cut in 0usize..200, flips in prop::collection::vec((0usize..200, any::<u8>()), 0..8)) {
+            let mut b = sample();
+            for (at, v) in flips {
+                if let Some(x) = b.get_mut(at) {
+                    *x ^= v;
+                }
+            }
+            b.truncate(b.len().min(cut.max(1)));
+            if let Ok(btf) = Btf::parse(&b) {
+                let _ = btf.member_offset("outer", "b");
+                let _ = btf.func_id("f");
+            }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Small eBPF tool kit: an assembler, the kernel's type information, and loading. No C compiler, no libbpf.
+
+pub mod btf;
+pub mod insn;
+pub mod sys;
+pub mod walk;

@@ -1,0 +1,280 @@
+//! The bpf(2) system call behind safe functions: array maps shared with a program, program loading, task iterators.
+//!
+//! Attribute layouts follow `union bpf_attr` of the kernel's UAPI; a kernel that knows fewer fields accepts a longer
+//! attribute as long as the rest is zero.
+
+use super::insn::Insn;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+
+const MAP_CREATE: libc::c_long = 0;
+const PROG_LOAD: libc::c_long = 5;
+const BTF_LOAD: libc::c_long = 18;
+const LINK_CREATE: libc::c_long = 28;
+const ITER_CREATE: libc::c_long = 33;
+const MAP_TYPE_ARRAY: u32 = 2;
+const F_MMAPABLE: u32 = 1 << 10;
+const PROG_TYPE_TRACING: u32 = 26;
+const ATTACH_TRACE_ITER: u32 = 28;
+/// Room for the verifier's log; kernels before 6.4 refuse a load whose log does not fit.
+const LOG_BYTES: usize = 1 << 20;
+
+/// Why something about BPF did not work.
+#[derive(Debug, thiserror::Error)]
+pub enum BpfError {
+    /// A map could not be made or mapped.
+    #[error("cannot create a BPF map of {bytes} bytes: {source}{}", hint(.source))]
+    Map {
+        /// Its size.
+        bytes: usize,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel refused a program.
+    #[error("the kernel refused the BPF program {program}: {source}{}{log}", hint(.source))]
+    Load {
+        /// Which program.
+        program: &'static str,
+        /// Why.
+        source: io::Error,
+        /// The verifier's words, on lines of their own; empty if it had none.
+        log: String,
+    },
+    /// An iterator over tasks could not be made.
+    #[error("cannot iterate over tasks with BPF: {source}{}", hint(.source))]
+    Iterate {
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// What a refusal by the kernel usually means.
+fn hint(e: &io::Error) -> &'static str {
+    match e.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            " (needs CAP_BPF and CAP_PERFMON, and a kernel that is not locked down for confidentiality)"
+        }
+        Some(libc::ENOSYS) => " (needs CONFIG_BPF_SYSCALL=y)",
+        _ => "",
+    }
+}
+
+/// Attribute words of one bpf(2) call: zero but for what is set.
+#[derive(Debug)]
+#[repr(C, align(8))]
+struct Attr([u8; 120]);
+
+impl Attr {
+    fn new() -> Self {
+        Self([0; 120])
+    }
+
+    fn u32(mut self, at: usize, v: u32) -> Self {
+        self.0[at..at + 4].copy_from_slice(&v.to_ne_bytes());
+        self
+    }
+
+    fn u64(mut self, at: usize, v: u64) -> Self {
+        self.0[at..at + 8].copy_from_slice(&v.to_ne_bytes());
+        self
+    }
+
+    fn bytes(mut self, at: usize, v: &[u8]) -> Self {
+        self.0[at..at + v.len()].copy_from_slice(v);
+        self
+    }
+
+    fn fd(self, at: usize, fd: &impl AsRawFd) -> Self {
+        self.u32(at, fd.as_raw_fd() as u32)
+    }
+
+    /// Makes a call that returns a new file descriptor.
+    ///
+    /// # Safety
+    /// Every address in the attributes must be valid for what the kernel does with it, until the call returns.
+    unsafe fn call(&mut self, command: libc::c_long) -> io::Result<OwnedFd> {
+        // SAFETY: the attribute is 120 bytes of our own; the caller vouches for addresses in it.
+        let fd = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), self.0.len()) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: all commands used here return a new descriptor that nobody else owns; the kernel sets close-on-exec.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    }
+}
+
+/// Lifts the limit on locked memory that kernels before 5.11 charge BPF memory to. Failure is not an error: newer kernels
+/// do not need it, and older ones will say EPERM at the next step.
+pub fn lift_memlock_limit() {
+    let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: reads one initialised struct.
+    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &all) };
+}
+
+/// An array map with one value, mapped into this process.
+///
+/// The kernel writes to it only while a program runs, and a program runs only inside [`run`], which borrows it mutably.
+#[derive(Debug)]
+pub struct SharedArray {
+    fd: OwnedFd,
+    base: NonNull<u64>,
+    words: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and is not tied to a thread.
+unsafe impl Send for SharedArray {}
+
+impl SharedArray {
+    /// A zeroed array of `words` 64-bit words.
+    pub fn new(words: usize) -> Result<Self, BpfError> {
+        let bytes = words * 8;
+        let fail = |source| BpfError::Map { bytes, source };
+        let mut attr =
+            Attr::new().u32(0, MAP_TYPE_ARRAY).u32(4, 4).u32(8, bytes as u32).u32(12, 1).u32(16, F_MMAPABLE);
+        // SAFETY: MAP_CREATE takes no addresses.
+        let fd = unsafe { attr.call(MAP_CREATE) }.map_err(fail)?;
+        // SAFETY: a new shared mapping of a descriptor we own; the kernel rounds the map up to whole pages as mmap does.
+        let p = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if p == libc::MAP_FAILED {
+            return Err(fail(io::Error::last_os_error()));
+        }
+        let base = NonNull::new(p.cast()).ok_or_else(|| fail(io::ErrorKind::InvalidData.into()))?;
+        Ok(Self { fd, base, words })
+    }
+
+    /// Its descriptor, to be named in programs.
+    pub fn fd(&self) -> i32 {
+        self.fd.as_raw_fd()
+    }
+
+    /// Its contents.
+    pub fn words(&self) -> &[u64] {
+        // SAFETY: `base` maps `words` words, aligned to a page, until drop; nothing writes to them while `self` is borrowed.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
+    }
+
+    /// Its contents, to be changed.
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as in `words`, and the borrow is unique.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.words) }
+    }
+}
+
+impl Drop for SharedArray {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly what `new` mapped; no slice of it outlives `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.words * 8) };
+    }
+}
+
+/// A program that runs for tasks, as given to the kernel.
+#[derive(Debug)]
+pub struct ProgramImage<'a> {
+    /// Name, at most 15 letters, digits or underscores.
+    pub name: &'static str,
+    /// Instructions.
+    pub insns: &'a [Insn],
+    /// Type id of `bpf_iter_task` in the kernel's BTF.
+    pub attach_btf_id: u32,
+    /// Functions of the program as pairs (first instruction, type id in `btf`); empty if it has no callback.
+    pub funcs: &'a [[u32; 2]],
+    /// BTF blob that describes `funcs`.
+    pub btf: &'a [u8],
+}
+
+/// Loads a task-iterator program. A refused program is loaded a second time with the verifier's log on, for the error.
+pub fn load(image: &ProgramImage<'_>) -> Result<OwnedFd, BpfError> {
+    let fail = |source, log| BpfError::Load { program: image.name, source, log };
+    let btf = if image.funcs.is_empty() {
+        None
+    } else {
+        let mut attr = Attr::new().u64(0, image.btf.as_ptr() as u64).u32(16, image.btf.len() as u32);
+        // SAFETY: the kernel reads `btf.len()` bytes of a live slice.
+        Some(unsafe { attr.call(BTF_LOAD) }.map_err(|e| fail(e, String::new()))?)
+    };
+    // The kernel offers helpers that read kernel memory only to programs that declare themselves GPL compatible.
+    let licence = CString::from(c"Dual MIT/GPL");
+    let attempt = |log: Option<&mut Vec<u8>>| {
+        let mut attr = Attr::new()
+            .u32(0, PROG_TYPE_TRACING)
+            .u32(4, image.insns.len() as u32)
+            .u64(8, image.insns.as_ptr() as u64)
+            .u64(16, licence.as_ptr() as u64)
+            .bytes(48, &image.name.as_bytes()[..image.name.len().min(15)])
+            .u32(68, ATTACH_TRACE_ITER)
+            .u32(108, image.attach_btf_id);
+        if let Some(btf) = &btf {
+            attr = attr
+                .fd(72, btf)
+                .u32(76, size_of::<[u32; 2]>() as u32)
+                .u64(80, image.funcs.as_ptr() as u64)
+                .u32(88, image.funcs.len() as u32);
+        }
+        if let Some(log) = log {
+            attr = attr.u32(24, 1).u32(28, log.len() as u32).u64(32, log.as_mut_ptr() as u64);
+        }
+        // SAFETY: instructions, licence, function table and log are live and as long as stated.
+        unsafe { attr.call(PROG_LOAD) }
+    };
+    attempt(None).map_err(|e| {
+        let mut log = vec![0; LOG_BYTES];
+        let again = attempt(Some(&mut log)).err().unwrap_or(e);
+        fail(again, tail_of_log(&log))
+    })
+}
+
+/// The last lines of a verifier's log, where the reason is.
+fn tail_of_log(log: &[u8]) -> String {
+    const LINES: usize = 12;
+    let text = String::from_utf8_lossy(log.split(|&b| b == 0).next().unwrap_or_default());
+    let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(LINES)..].iter().map(|l| format!("\n  {l}")).collect()
+}
+
+/// Ties a program to the tasks of process `pid` (in this process's pid namespace), or to all tasks.
+pub fn attach(program: &OwnedFd, pid: Option<u32>) -> Result<OwnedFd, BpfError> {
+    // bpf_iter_link_info.task: tid, pid, pid_fd, and padding up to the size of the union's largest member.
+    let info = [0, pid.unwrap_or(0), 0, 0];
+    let mut attr = Attr::new().fd(0, program).u32(8, ATTACH_TRACE_ITER);
+    if pid.is_some() {
+        attr = attr.u64(16, info.as_ptr() as u64).u32(24, size_of_val(&info) as u32);
+    }
+    // SAFETY: `info` lives until the call returns.
+    unsafe { attr.call(LINK_CREATE) }.map_err(|source| BpfError::Iterate { source })
+}
+
+/// Runs the program behind `link` once over its tasks. `written` are the maps that it reads and writes.
+pub fn run(link: &OwnedFd, written: [&mut SharedArray; 2]) -> Result<(), BpfError> {
+    let _unique = written;
+    let fail = |source| BpfError::Iterate { source };
+    let mut attr = Attr::new().fd(0, link);
+    // SAFETY: ITER_CREATE takes no addresses.
+    let iter = unsafe { attr.call(ITER_CREATE) }.map_err(fail)?;
+    let mut sink = [0u8; 64];
+    loop {
+        // SAFETY: reads into a live buffer. The programs print nothing, so the first successful read is the end.
+        let n = unsafe { libc::read(iter.as_raw_fd(), sink.as_mut_ptr().cast(), sink.len()) };
+        match n {
+            0 => return Ok(()),
+            1.. => {}
+            _ => {
+                let e = io::Error::last_os_error();
+                // EAGAIN: the kernel paused after a great many tasks without output; reading on continues.
+                if !matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) {
+                    return Err(fail(e));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Memory system calls behind safe functions.
+
+pub mod advise;
+pub mod scratch;

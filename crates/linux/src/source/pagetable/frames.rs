@@ -1,0 +1,278 @@
+//! Which page frames belong to large folios, from `/proc/kpageflags`.
+//!
+//! Clearing part of a large folio splits it, so before pages are cleared the folio of each must be known. A page that
+//! was found not to be part of one stays so as long as the same frame is mapped at the same address: a folio is made of
+//! fresh pages. So results are kept, by address and frame for single pages, and by a hash of all frames for whole tables.
+
+use super::plan;
+use super::pte::{self, PageMask};
+use isotherm_core::addr::{PAGE_SIZE, TABLE_SPAN};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Flag bits of the kernel's interface (KPF_COMPOUND_HEAD, KPF_COMPOUND_TAIL).
+const HEAD: u64 = 1 << 15;
+const TAIL: u64 = 1 << 16;
+/// Frames in the largest folio that last-level entries can map.
+const MAX_FOLIO: u64 = 512;
+/// One read costs as much as this many entries more in another.
+const READ_GAP: u64 = 8;
+/// Slots of the page cache (16 bytes each).
+const PAGE_SLOTS: usize = 1 << 16;
+/// Tables remembered; the cache is emptied beyond.
+const MAX_TABLES: usize = 1 << 20;
+
+/// Reader of frame flags.
+#[derive(Debug)]
+pub struct Frames {
+    file: File,
+    phys_mask: u64,
+}
+
+/// What is known to be free of large folios, for one address space.
+#[derive(Debug, Default)]
+pub struct SmallPages {
+    /// (page number + 1, frame), the place being chosen by page number.
+    pages: Vec<(u64, u64)>,
+    /// Hash of all entries' frames, by table.
+    tables: HashMap<u64, u64>,
+}
+
+impl SmallPages {
+    fn knows_page(&self, page: u64, frame: u64) -> bool {
+        self.pages.get(page as usize % PAGE_SLOTS).is_some_and(|&p| p == (page + 1, frame))
+    }
+
+    fn note_page(&mut self, page: u64, frame: u64) {
+        if self.pages.is_empty() {
+            self.pages = vec![(0, 0); PAGE_SLOTS];
+        }
+        self.pages[page as usize % PAGE_SLOTS] = (page + 1, frame);
+    }
+
+    /// Forgets everything (after an exec).
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// The large folio around a page, as far as one table maps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Folio {
+    /// Its pages in the table.
+    pub pages: Range<usize>,
+    /// Whether the table maps all of it, in order.
+    pub whole: bool,
+}
+
+impl Frames {
+    /// Opens kpageflags below `root`.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        let file = File::open(root.join("proc/kpageflags"))?;
+        // It can be opened without CONFIG_PROC_PAGE_MONITOR or the capability on no kernel; still, read one entry.
+        file.read_exact_at(&mut [0; 8], 8)?;
+        Ok(Self { file, phys_mask: u64::MAX })
+    }
+
+    /// States which bits of an entry are an address.
+    pub fn set_phys_mask(&mut self, phys_mask: u64) {
+        self.phys_mask = phys_mask;
+    }
+
+    fn read(&self, first: u64, flags: &mut [u64]) -> io::Result<()> {
+        let mut bytes = vec![0u8; flags.len() * 8];
+        let mut got = 0;
+        // A read that ends early has reached the end of memory; entries there stay 0.
+        while got < bytes.len() {
+            match self.file.read_at(&mut bytes[got..], first * 8 + got as u64) {
+                Ok(0) => break,
+                Ok(n) => got += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        for (f, b) in flags.iter_mut().zip(bytes.chunks_exact(8)) {
+            *f = u64::from_ne_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]);
+        }
+        Ok(())
+    }
+
+    /// Which of `frames` (sorted) are part of a large folio.
+    fn large(&self, frames: &[u64]) -> io::Result<Vec<bool>> {
+        let mut out = Vec::with_capacity(frames.len());
+        let mut flags = [0; 512];
+        for run in plan::runs(frames, READ_GAP, flags.len() as u64) {
+            let (first, last) = (run[0], run[run.len() - 1]);
+            self.read(first, &mut flags[..(last - first + 1) as usize])?;
+            out.extend(run.iter().map(|f| flags[(f - first) as usize] & (HEAD | TAIL) != 0));
+        }
+        Ok(out)
+    }
+
+    /// Which of the pages `wanted` (numbered from the first entry; `start` is its address) are part of a large folio.
+    pub fn large_in_window(&self, small: &mut SmallPages, start: u64, entries: &[u64], wanted: &PageMask) -> io::Result<PageMask> {
+        let mut unknown: Vec<(u64, usize)> = pte::iter(wanted)
+            .filter_map(|i| Some((pte::frame(*entries.get(i)?, self.phys_mask), i)))
+            .filter(|&(frame, i)| !small.knows_page(start / PAGE_SIZE + i as u64, frame))
+            .collect();
+        unknown.sort_unstable();
+        self.judge(&unknown, |i, frame| small.note_page(start / PAGE_SIZE + i as u64, frame))
+    }
+
+    /// Which of the present pages of the whole table at `base` are part of a large folio.
+    pub fn large_in_table(&self, small: &mut SmallPages, base: u64, table: &[u64], present: &PageMask) -> io::Result<PageMask> {
+        let hash = self.frames_hash(table, present);
+        if small.tables.get(&(base / TABLE_SPAN)) == Some(&hash) {
+            return Ok(pte::NO_PAGES);
+        }
+        let mut all: Vec<(u64, usize)> = pte::iter(present).map(|i| (pte::frame(table[i], self.phys_mask), i)).collect();
+        all.sort_unstable();
+        let large = self.judge(&all, |_, _| {})?;
+        if large == pte::NO_PAGES {
+            if small.tables.len() >= MAX_TABLES {
+                small.tables.clear();
+            }
+            small.tables.insert(base / TABLE_SPAN, hash);
+        }
+        Ok(large)
+    }
+
+    /// Pages of `pages` (sorted pairs of frame and index) in large folios; the others are told to `note_small`.
+    fn judge(&self, pages: &[(u64, usize)], mut note_small: impl FnMut(usize, u64)) -> io::Result<PageMask> {
+        let mut large = pte::NO_PAGES;
+        if pages.is_empty() {
+            return Ok(large);
+        }
+        let mut frames: Vec<u64> = pages.iter().map(|p| p.0).collect();
+        frames.dedup();
+        let verdicts = self.large(&frames)?;
+        for &(frame, i) in pages {
+            match frames.binary_search(&frame) {
+                Ok(at) if !verdicts[at] => note_small(i, frame),
+                _ => pte::put(&mut large, i),
+            }
+        }
+        Ok(large)
+    }
+
+    /// A hash over which frame is mapped where (FNV-1a on words).
+    fn frames_hash(&self, table: &[u64], present: &PageMask) -> u64 {
+        pte::iter(present).fold(0xcbf2_9ce4_8422_2325, |h, i| {
+            let word = pte::frame(table[i], self.phys_mask) << 9 | i as u64;
+            (h ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23)
+        })
+    }
+
+    /// The folio that page `page` of a whole table is part of; `None` if it is not (any more) part of a large one.
+    pub fn folio(&self, table: &[u64], page: usize) -> io::Result<Option<Folio>> {
+        let frame = pte::frame(table[page], self.phys_mask);
+        // Folios are aligned to their size, so the aligned block around the frame holds all of it.
+        let block = frame / MAX_FOLIO * MAX_FOLIO;
+        let mut flags = [0; MAX_FOLIO as usize];
+        self.read(block, &mut flags)?;
+        Ok(folio_in(&flags, block, |i| pte::is_present(table[i]).then(|| pte::frame(table[i], self.phys_mask)), page, frame))
+    }
+}
+
+/// The folio around `frame`, which `page` maps, given the flags of the aligned block of frames from `block` on.
+fn folio_in(flags: &[u64], block: u64, frame_of: impl Fn(usize) -> Option<u64>, page: usize, frame: u64) -> Option<Folio> {
+    let at = (frame - block) as usize;
+    if flags[at] & (HEAD | TAIL) == 0 {
+        return None;
+    }
+    // Without a head in the block the folio is larger than any that last-level entries map: cannot be covered.
+    let head = (0..=at).rev().find(|&i| flags[i] & HEAD != 0);
+    let Some(head) = head.filter(|&h| (h + 1..=at).all(|i| flags[i] & TAIL != 0)) else {
+        return Some(Folio { pages: page..page + 1, whole: false });
+    };
+    let len = 1 + flags[head + 1..].iter().take_while(|f| **f & TAIL != 0).count();
+    let (before, after) = (at - head, len - (at - head));
+    let whole = page >= before
+        && page + after <= 512
+        && (0..len).all(|k| frame_of(page - before + k) == Some(block + (head + k) as u64));
+    let pages = page.saturating_sub(before)..(page + after).min(512);
+    Some(Folio { pages, whole })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kpageflags file with a folio of 16 frames at frame 0x230, and one of 4 at 0x240.
+    fn tree() -> (tempfile::TempDir, Frames) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("proc")).unwrap();
+        let mut flags = vec![0u64; 0x400];
+        for (head, n) in [(0x230, 16), (0x240, 4)] {
+            flags[head] = HEAD;
+            flags[head + 1..head + n].fill(TAIL);
+        }
+        let bytes: Vec<u8> = flags.iter().flat_map(|f| f.to_ne_bytes()).collect();
+        std::fs::write(dir.path().join("proc/kpageflags"), bytes).unwrap();
+        let frames = Frames::open(dir.path()).unwrap();
+        (dir, frames)
+    }
+
+    fn entry(frame: u64) -> u64 {
+        frame << 12 | 1
+    }
+
+    fn table_with(first_page: usize, frames: impl Iterator<Item = u64>) -> Vec<u64> {
+        let mut table = vec![0; 512];
+        for (i, f) in frames.enumerate() {
+            table[first_page + i] = entry(f);
+        }
+        table
+    }
+
+    #[test]
+    fn single_pages_and_folios_are_told_apart() {
+        let (_dir, frames) = tree();
+        let mut small = SmallPages::default();
+        let entries = [entry(0x10), entry(0x235), entry(0x244), entry(0x241)];
+        let large = frames.large_in_window(&mut small, 0x5000, &entries, &[0b1111, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+        assert_eq!(large[0], 0b1010);
+        assert!(small.knows_page(5, 0x10) && !small.knows_page(6, 0x235) && !small.knows_page(5, 0x11));
+    }
+
+    #[test]
+    fn a_clean_table_is_remembered_until_a_frame_changes() {
+        let (dir, frames) = tree();
+        let mut small = SmallPages::default();
+        let table = table_with(0, 0x100..0x120);
+        let (present, _) = pte::table_masks(&table);
+        let ask = |table: &[u64], small: &mut SmallPages| {
+            frames.large_in_table(small, 0x20_0000, table, &present).unwrap()
+        };
+        assert_eq!(ask(&table, &mut small), pte::NO_PAGES);
+        // The frames become a folio; the same frames at the same addresses are not looked at again.
+        let path = dir.path().join("proc/kpageflags");
+        std::fs::write(&path, vec![0xffu8; 0x400 * 8]).unwrap();
+        assert_eq!(ask(&table, &mut small), pte::NO_PAGES);
+        let mut moved = table.clone();
+        moved[3] = entry(0x300);
+        assert_eq!(ask(&moved, &mut small), present);
+    }
+
+    #[test]
+    fn folios_are_whole_only_if_mapped_completely_and_in_order() {
+        let (_dir, frames) = tree();
+        let whole = table_with(32, 0x230..0x240);
+        assert_eq!(frames.folio(&whole, 37).unwrap(), Some(Folio { pages: 32..48, whole: true }));
+        // Neighbouring folio does not count as part of it.
+        let two = table_with(32, 0x230..0x244);
+        assert_eq!(frames.folio(&two, 48).unwrap(), Some(Folio { pages: 48..52, whole: true }));
+        let cut = table_with(32, 0x230..0x23c);
+        assert_eq!(frames.folio(&cut, 37).unwrap(), Some(Folio { pages: 32..48, whole: false }));
+        let at_edge = table_with(0, 0x238..0x240);
+        assert_eq!(frames.folio(&at_edge, 2).unwrap(), Some(Folio { pages: 0..8, whole: false }));
+        let at_end = table_with(504, 0x230..0x238);
+        assert_eq!(frames.folio(&at_end, 505).unwrap(), Some(Folio { pages: 504..512, whole: false }));
+        let small = table_with(0, 0x10..0x20);
+        assert_eq!(frames.folio(&small, 3).unwrap(), None);
+    }
+}

@@ -1,0 +1,133 @@
+//! Bits of x86-64 page table entries ("Intel SDM", volume 3, 4.5), as Linux uses them.
+
+use isotherm_core::addr::PAGE_SIZE;
+
+const PRESENT: u64 = 1;
+const ACCESSED: u64 = 1 << 5;
+/// Bit 8 without bit 0: mapped, but any access faults (PROT_NONE mappings and NUMA hinting).
+const PROT_NONE: u64 = 1 << 8;
+/// Physical address bits of an entry of the last level.
+const FRAME: u64 = 0x000f_ffff_ffff_f000;
+
+/// Whether a last-level entry maps a page.
+pub const fn is_present(entry: u64) -> bool {
+    entry & (PRESENT | PROT_NONE) != 0
+}
+
+/// Whether the hardware has set the accessed bit of a present entry.
+pub const fn is_accessed(entry: u64) -> bool {
+    is_present(entry) && entry & ACCESSED != 0
+}
+
+/// Page frame number in a last-level entry. `phys_mask` drops bits that are not part of the address here (memory encryption).
+pub const fn frame(entry: u64, phys_mask: u64) -> u64 {
+    (entry & FRAME & phys_mask) / PAGE_SIZE
+}
+
+/// 512 pages as a bit set, page `i` being bit `i % 64` of word `i / 64`.
+pub type PageMask = [u64; 8];
+
+/// The empty set.
+pub const NO_PAGES: PageMask = [0; 8];
+
+/// Bits of a whole last-level table: which entries are present, and which of those accessed.
+pub fn table_masks(table: &[u64]) -> (PageMask, PageMask) {
+    let (mut present, mut accessed) = (NO_PAGES, NO_PAGES);
+    for ((entries, p), a) in table.chunks(64).zip(&mut present).zip(&mut accessed) {
+        for (bit, &e) in entries.iter().enumerate() {
+            let here = (e | e >> 8) & 1;
+            *p |= here << bit;
+            *a |= (here & e >> 5) << bit;
+        }
+    }
+    (present, accessed)
+}
+
+/// The set of pages `first..end` (clamped to 512).
+pub fn span_mask(first: usize, end: usize) -> PageMask {
+    let mut m = NO_PAGES;
+    for (w, bits) in m.iter_mut().enumerate() {
+        let lo = first.clamp(w * 64, w * 64 + 64) - w * 64;
+        let hi = end.clamp(w * 64, w * 64 + 64) - w * 64;
+        if lo < hi {
+            *bits = (u64::MAX >> (64 - (hi - lo))) << lo;
+        }
+    }
+    m
+}
+
+/// Whether page `i` is in the set.
+pub const fn has(mask: &PageMask, i: usize) -> bool {
+    mask[i / 64] >> (i % 64) & 1 == 1
+}
+
+/// Adds page `i`.
+pub const fn put(mask: &mut PageMask, i: usize) {
+    mask[i / 64] |= 1 << (i % 64);
+}
+
+/// Pages in both sets.
+pub fn and(a: &PageMask, b: &PageMask) -> PageMask {
+    std::array::from_fn(|w| a[w] & b[w])
+}
+
+/// Pages in `a` but not in `b`.
+pub fn and_not(a: &PageMask, b: &PageMask) -> PageMask {
+    std::array::from_fn(|w| a[w] & !b[w])
+}
+
+/// Pages in either set.
+pub fn or(a: &PageMask, b: &PageMask) -> PageMask {
+    std::array::from_fn(|w| a[w] | b[w])
+}
+
+/// Number of pages in the set.
+pub fn count(mask: &PageMask) -> u32 {
+    mask.iter().map(|w| w.count_ones()).sum()
+}
+
+/// The pages in the set, ascending.
+pub fn iter(mask: &PageMask) -> impl Iterator<Item = usize> + '_ {
+    mask.iter().enumerate().flat_map(|(w, &bits)| {
+        std::iter::successors((bits != 0).then_some(bits), |b| {
+            let rest = b & (b - 1);
+            (rest != 0).then_some(rest)
+        })
+        .map(move |b| w * 64 + b.trailing_zeros() as usize)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn entries() {
+        assert!(is_present(1) && is_present(0x100) && !is_present(0x20));
+        assert!(is_accessed(0x21) && is_accessed(0x120) && !is_accessed(0x20) && !is_accessed(1));
+        assert_eq!(frame(0x8000_0001_2345_6867, !0), 0x12_3456);
+        assert_eq!(frame(1 << 47 | 0x5067, (1 << 40) - 1), 5);
+    }
+
+    proptest! {
+        #[test]
+        fn masks_agree_with_single_entries(table in prop::collection::vec(any::<u64>(), 512)) {
+            let (p, a) = table_masks(&table);
+            for (i, &e) in table.iter().enumerate() {
+                prop_assert_eq!(has(&p, i), is_present(e));
+                prop_assert_eq!(has(&a, i), is_accessed(e));
+            }
+            prop_assert_eq!(iter(&a).collect::<Vec<_>>(), (0..512).filter(|&i| is_accessed(table[i])).collect::<Vec<_>>());
+            prop_assert_eq!(count(&a) as usize, iter(&a).count());
+        }
+
+        #[test]
+        fn spans(first in 0usize..600, end in 0usize..600) {
+            let m = span_mask(first, end);
+            for i in 0..512 {
+                prop_assert_eq!(has(&m, i), first <= i && i < end);
+            }
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Reads other processes' page tables: loads the two walk programs, and runs them for windows and for whole ranges.
+
+use crate::bpf::btf::{self, Btf, BtfError};
+use crate::bpf::sys::{self, BpfError, ProgramImage, SharedArray};
+use crate::bpf::walk::{
+    self, DATA_MAP_WORDS, DATA_WORDS, KIND_BOUND, KIND_FAULT, KIND_LEAF, KIND_NONE, KIND_TABLE, KernelOffsets, LoopStyle,
+    MAX_RANGES, MAX_SLOTS, MapFds, STATE_CHANGED, STATE_DONE, Which, ctrl,
+};
+use isotherm_core::addr::AddrRange;
+use std::os::fd::OwnedFd;
+
+/// Why page tables cannot be read here at all.
+#[derive(Debug, thiserror::Error)]
+pub enum WalkerError {
+    /// Type information.
+    #[error(transparent)]
+    Btf(#[from] BtfError),
+    /// Maps, programs, iterators.
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
+    /// The instruction builder was misused.
+    #[error("the page table program cannot be put together: {0}")]
+    Assemble(#[from] crate::bpf::insn::AsmError),
+    /// The direct map's address could not be found.
+    #[error("{0}")]
+    Calibrate(String),
+}
+
+/// Where physical memory is visible to the kernel, and how page tables are to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Kernel address of physical address 0.
+    pub direct_map: u64,
+    /// First physical address above all memory.
+    pub max_phys: u64,
+    /// Address bits of an entry.
+    pub phys_mask: u64,
+    /// 4 or 5.
+    pub levels: u8,
+}
+
+/// A process as the programs find it.
+#[derive(Debug)]
+pub struct TaskLink {
+    windows: OwnedFd,
+    copy: OwnedFd,
+    tgid: u32,
+}
+
+/// Identity of an address space: it changes when the process executes another program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpaceId {
+    mm: u64,
+    exec_id: u64,
+}
+
+/// How a batch ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Batch {
+    /// Everything asked for was done, in this address space.
+    Done(SpaceId),
+    /// The process changed its address space meanwhile (exec, exit, or the thread used has ended): try again.
+    Changed,
+    /// No such process, or it has no address space (a zombie, a kernel thread).
+    NoSpace,
+}
+
+/// What maps an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mapped {
+    /// Nothing, in all of the aligned span of 2^`shift` bytes around it.
+    Nothing {
+        /// log2 of the span.
+        shift: u8,
+    },
+    /// One huge entry of 2^`shift` bytes.
+    Leaf {
+        /// log2 of what it covers: 21 or 30 (39 does not exist in hardware today).
+        shift: u8,
+        /// The entry.
+        entry: u64,
+    },
+    /// A last-level table.
+    Table,
+    /// The read failed although the process was there: the table went away, or points above all known memory.
+    Unreadable,
+}
+
+impl Mapped {
+    fn decode(code: u64, entry: u64) -> Self {
+        let shift = (code >> 8) as u8;
+        match code & 0xff {
+            KIND_NONE => Self::Nothing { shift },
+            KIND_LEAF => Self::Leaf { shift, entry },
+            KIND_TABLE => Self::Table,
+            KIND_FAULT | KIND_BOUND => Self::Unreadable,
+            _ => Self::Unreadable,
+        }
+    }
+}
+
+/// A window to read: at most 512 pages inside one 2 MiB span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Address of the first page.
+    pub start: u64,
+    /// Pages, 1..=512.
+    pub pages: u16,
+}
+
+/// What a window program found, valid until the next batch.
+#[derive(Debug, Clone, Copy)]
+pub struct SpanView<'a> {
+    /// What maps the window.
+    pub mapped: Mapped,
+    /// Its last-level entries; empty unless `mapped` is a table.
+    pub entries: &'a [u64],
+}
+
+/// One table or huge entry that a copy found.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    /// An address in it; the first one looked at, not always aligned.
+    pub addr: u64,
+    /// What it is; never `Nothing`.
+    pub mapped: Mapped,
+    /// The 512 entries; empty unless `mapped` is a table.
+    pub table: &'a [u64],
+}
+
+/// Loaded programs and the memory shared with them.
+#[derive(Debug)]
+pub struct Walker {
+    ctrl: SharedArray,
+    data: SharedArray,
+    windows: OwnedFd,
+    copy: OwnedFd,
+    style: LoopStyle,
+    layout: Layout,
+    /// Whether process ids here are those of the initial namespace, which is what tasks carry.
+    root_pids: bool,
+}
+
+impl Walker {
+    /// Loads the programs. They cannot be used before [`set_layout`](Self::set_layout) has told where memory is.
+    pub fn load() -> Result<Self, WalkerError> {
+        sys::lift_memlock_limit();
+        let btf = Btf::kernel()?;
+        let offsets = KernelOffsets {
+            tgid: btf.member_offset("task_struct", "tgid")?,
+            mm: btf.member_offset("task_struct", "mm")?,
+            self_exec_id: btf.member_offset("task_struct", "self_exec_id")?,
+            pgd: btf.member_offset("mm_struct", "pgd")?,
+        };
+        let attach_btf_id = btf.func_id("bpf_iter_task")?;
+        let ctrl = SharedArray::new(ctrl::WORDS)?;
+        let data = SharedArray::new(DATA_MAP_WORDS)?;
+        let maps = MapFds { ctrl: ctrl.fd(), data: data.fd() };
+        let types = btf::two_functions();
+        let load = |name, which, style| -> Result<OwnedFd, WalkerError> {
+            let built = walk::build(which, style, offsets, maps)?;
+            let funcs = [[0, btf::MAIN_FUNC], [built.step_at, btf::CALLBACK_FUNC]];
+            let funcs = if style == LoopStyle::Helper { &funcs[..] } else { &[] };
+            Ok(sys::load(&ProgramImage { name, insns: &built.insns, attach_btf_id, funcs, btf: &types })?)
+        };
+        let (style, windows) = match load("isotherm_window", Which::Windows, LoopStyle::Helper) {
+            Ok(fd) => (LoopStyle::Helper, fd),
+            // Before 5.17: no bpf_loop. If something else is wrong, this attempt fails too and says what.
+            Err(_) => (LoopStyle::Bounded, load("isotherm_window", Which::Windows, LoopStyle::Bounded)?),
+        };
+        let copy = load("isotherm_copy", Which::Copy, style)?;
+        let layout = Layout { direct_map: 0, max_phys: 0, phys_mask: 0, levels: 4 };
+        Ok(Self { ctrl, data, windows, copy, style, layout, root_pids: in_root_pid_namespace() })
+    }
+
+    /// States where memory is.
+    pub fn set_layout(&mut self, layout: Layout) {
+        self.layout = layout;
+    }
+
+    /// The layout in use.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Whether the kernel's loop helper is used (Linux 5.17 and later).
+    pub fn style(&self) -> LoopStyle {
+        self.style
+    }
+
+    /// Prepares reading process `pid`.
+    pub fn attach(&self, pid: u32) -> Result<TaskLink, BpfError> {
+        let one = |program| match sys::attach(program, Some(pid)) {
+            // Before 6.1 an iterator cannot be told the process: go through all and compare the id.
+            Err(_) if self.root_pids => sys::attach(program, None),
+            other => other,
+        };
+        let tgid = if self.root_pids { pid } else { 0 };
+        Ok(TaskLink { windows: one(&self.windows)?, copy: one(&self.copy)?, tgid })
+    }
+
+    fn start(&mut self, link: &TaskLink, count: usize) {
+        let Layout { direct_map, max_phys, phys_mask, levels } = self.layout;
+        let c = self.ctrl.words_mut();
+        c[ctrl::TGID] = link.tgid as u64;
+        c[ctrl::COUNT] = count as u64;
+        c[ctrl::DIRECT_MAP] = direct_map;
+        c[ctrl::MAX_PHYS] = max_phys;
+        c[ctrl::PHYS_MASK] = phys_mask;
+        c[ctrl::LEVELS] = levels as u64;
+        c[ctrl::STATE] = 0;
+    }
+
+    fn outcome(&self) -> Batch {
+        let c = self.ctrl.words();
+        match c[ctrl::STATE] {
+            STATE_DONE => Batch::Done(SpaceId { mm: c[ctrl::MM], exec_id: c[ctrl::EXEC_ID] }),
+            STATE_CHANGED => Batch::Changed,
+            _ => Batch::NoSpace,
+        }
+    }
+
+    /// Kernel address of the top-level table that the last batch saw.
+    pub fn top_table(&self) -> u64 {
+        self.ctrl.words()[ctrl::PGD]
+    }
+
+    /// Reads the first windows of `spans`, as many as fit one batch, and tells how many. What was found is then in
+    /// [`span`](Self::span).
+    pub fn read_spans(&mut self, link: &TaskLink, spans: &[Span]) -> Result<(usize, Batch), BpfError> {
+        let (mut n, mut used) = (0, 0);
+        let slots = self.ctrl.words_mut()[ctrl::SLOTS..].chunks_exact_mut(ctrl::SLOT_WORDS);
+        for (s, slot) in spans.iter().zip(slots.take(self.style.steps())) {
+            let pages = s.pages.clamp(1, 512) as usize;
+            if used + pages > DATA_WORDS {
+                break;
+            }
+            slot.copy_from_slice(&[s.start, pages as u64 | (used as u64) << 32, 0, 0]);
+            used += pages;
+            n += 1;
+        }
+        self.start(link, n);
+        sys::run(&link.windows, [&mut self.ctrl, &mut self.data])?;
+        Ok((n, self.outcome()))
+    }
+
+    /// Window `i` of the last [`read_spans`](Self::read_spans).
+    pub fn span(&self, i: usize) -> SpanView<'_> {
+        let slot = self.slot(i);
+        let mapped = Mapped::decode(slot[2], slot[3]);
+        let (pages, first) = ((slot[1] & 0xffff) as usize, (slot[1] >> 32) as usize);
+        let entries = if mapped == Mapped::Table { &self.data.words()[first..first + pages] } else { &[] };
+        SpanView { mapped, entries }
+    }
+
+    fn slot(&self, i: usize) -> &[u64] {
+        &self.ctrl.words()[ctrl::SLOTS + i * ctrl::SLOT_WORDS..][..ctrl::SLOT_WORDS]
+    }
+
+    /// Copies tables below `ranges` (at most [`MAX_RANGES`] are looked at), from `cursor` on. What was found is then in
+    /// [`records`](Self::records); [`Progress`] says where to go on.
+    pub fn copy_tables(&mut self, link: &TaskLink, ranges: &[AddrRange], cursor: u64) -> Result<(Progress, Batch), BpfError> {
+        let n = ranges.len().min(MAX_RANGES);
+        let words = self.ctrl.words_mut();
+        for (slot, r) in words[ctrl::RANGES..].chunks_exact_mut(2).zip(&ranges[..n]) {
+            slot.copy_from_slice(&[r.start, r.end]);
+        }
+        words[ctrl::RANGE] = 0;
+        words[ctrl::CURSOR] = cursor;
+        words[ctrl::RECORDS] = 0;
+        words[ctrl::TABLES] = 0;
+        self.start(link, n);
+        sys::run(&link.copy, [&mut self.ctrl, &mut self.data])?;
+        let c = self.ctrl.words();
+        Ok((Progress { cursor: c[ctrl::CURSOR], ranges_done: c[ctrl::RANGE] as usize }, self.outcome()))
+    }
+
+    /// What the last [`copy_tables`](Self::copy_tables) found, in address order.
+    pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        let n = (self.ctrl.words()[ctrl::RECORDS] as usize).min(MAX_SLOTS);
+        let mut tables = self.data.words().chunks_exact(512);
+        (0..n).map(move |i| {
+            let slot = self.slot(i);
+            let mapped = Mapped::decode(slot[2], slot[3]);
+            let table = if mapped == Mapped::Table { tables.next().unwrap_or(&[]) } else { &[] };
+            Record { addr: slot[0], mapped, table }
+        })
+    }
+}
+
+/// Where a copy stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Address to go on at.
+    pub cursor: u64,
+    /// Ranges that are finished, of those given.
+    pub ranges_done: usize,
+}
+
+/// Whether this process is in the initial pid namespace, whose inode number is fixed in the kernel's interface.
+fn in_root_pid_namespace() -> bool {
+    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|l| l.as_os_str() == "pid:[4026531836]")
+}
+
+#[cfg(test)]
+mod privileged {
+    use super::*;
+    #[test]
+    fn root_quick() {
+        let t = std::time::Instant::now();
+        let mut w = Walker::load().unwrap();
+        println!("load {:?} {:?}", t.elapsed(), w.style());
+        super::super::calibrate::calibrate(&mut w).unwrap();
+        println!("cal {:?} {:x?}", t.elapsed(), w.layout());
+        let l = w.attach(std::process::id()).unwrap();
+        let (p, b) = w.copy_tables(&l, &[AddrRange::new(0, 1 << 47)], 0).unwrap();
+        println!("{p:x?} {b:?}");
+        for r in w.records() { println!("{:x} {:?} {}", r.addr, r.mapped, super::super::pte::count(&super::super::pte::table_masks(r.table).0)); }
+    }
+}
