@@ -107,7 +107,10 @@ impl Btf {
     }
 
     fn is_named(&self, offset: u32, name: &str) -> bool {
-        self.strings.get(offset as usize..).and_then(|s| s.strip_prefix(name.as_bytes())).is_some_and(|s| s.first() == Some(&0))
+        self.strings
+            .get(offset as usize..)
+            .and_then(|s| s.strip_prefix(name.as_bytes()))
+            .is_some_and(|s| s.first() == Some(&0))
     }
 
     fn find(&self, kind: u32, name: &str) -> Result<(u32, Header), BtfError> {
@@ -138,7 +141,8 @@ impl Btf {
         }
         for m in 0..h.vlen as usize {
             let at = h.data + m * 12;
-            let (name, ty, raw) = (u32_at(&self.types, at)?, u32_at(&self.types, at + 4)?, u32_at(&self.types, at + 8)?);
+            let (name, ty, raw) =
+                (u32_at(&self.types, at)?, u32_at(&self.types, at + 4)?, u32_at(&self.types, at + 8)?);
             let bits = if h.bitfield_offsets { raw & 0xff_ffff } else { raw };
             if self.is_named(name, member) {
                 return Ok(Some(bits));
@@ -187,12 +191,21 @@ pub fn two_functions() -> Vec<u8> {
     const STRINGS: &[u8] = b"\0int\0main\0step\0";
     let types: [u32; 13] = [
         // 1: int, signed, 32 bits
-        1, KIND_INT << 24, 4, 1 << 24 | 32, //
+        1,
+        KIND_INT << 24,
+        4,
+        1 << 24 | 32, //
         // 2: int (void)
-        0, KIND_FUNC_PROTO << 24, 1, //
+        0,
+        KIND_FUNC_PROTO << 24,
+        1, //
         // 3: main, 4: step
-        5, KIND_FUNC << 24, 2, //
-        10, KIND_FUNC << 24, 2,
+        5,
+        KIND_FUNC << 24,
+        2, //
+        10,
+        KIND_FUNC << 24,
+        2,
     ];
     let mut blob = Vec::new();
     blob.extend(MAGIC.to_le_bytes());
@@ -219,17 +232,48 @@ mod tests {
         };
         let types: Vec<u32> = vec![
             // 1 int
-            at("int"), 1 << 24, 4, 1 << 24 | 32, //
+            at("int"),
+            1 << 24,
+            4,
+            1 << 24 | 32, //
             // 2 union { int pad; int deep; } with bit-field offsets (kind flag)
-            0, 1 << 31 | 5 << 24 | 2, 4, at("pad"), 1, 0, at("deep"), 1, 24 << 24, //
+            0,
+            1 << 31 | 5 << 24 | 2,
+            4,
+            at("pad"),
+            1,
+            0,
+            at("deep"),
+            1,
+            24 << 24, //
             // 3 struct { union; int b; }
-            0, 4 << 24 | 2, 8, 0, 2, 0, at("b"), 1, 32, //
+            0,
+            4 << 24 | 2,
+            8,
+            0,
+            2,
+            0,
+            at("b"),
+            1,
+            32, //
             // 4 struct outer { int a; struct 3; }
-            at("outer"), 4 << 24 | 2, 12, at("a"), 1, 0, 0, 3, 32, //
+            at("outer"),
+            4 << 24 | 2,
+            12,
+            at("a"),
+            1,
+            0,
+            0,
+            3,
+            32, //
             // 5 int ()
-            0, 13 << 24, 1, //
+            0,
+            13 << 24,
+            1, //
             // 6 f
-            at("f"), 12 << 24, 5,
+            at("f"),
+            12 << 24,
+            5,
         ];
         let mut b = vec![0x9f, 0xeb, 1, 0];
         let len = (types.len() * 4) as u32;

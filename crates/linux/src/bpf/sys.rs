@@ -131,8 +131,7 @@ impl SharedArray {
     pub fn new(words: usize) -> Result<Self, BpfError> {
         let bytes = words * 8;
         let fail = |source| BpfError::Map { bytes, source };
-        let mut attr =
-            Attr::new().u32(0, MAP_TYPE_ARRAY).u32(4, 4).u32(8, bytes as u32).u32(12, 1).u32(16, F_MMAPABLE);
+        let mut attr = Attr::new().u32(0, MAP_TYPE_ARRAY).u32(4, 4).u32(8, bytes as u32).u32(12, 1).u32(16, F_MMAPABLE);
         // SAFETY: MAP_CREATE takes no addresses.
         let fd = unsafe { attr.call(MAP_CREATE) }.map_err(fail)?;
         // SAFETY: a new shared mapping of a descriptor we own; the kernel rounds the map up to whole pages as mmap does.

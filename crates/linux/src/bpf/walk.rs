@@ -470,6 +470,6 @@ mod tests {
     #[test]
     fn offsets_fit_the_instruction_format() {
         assert!((ctrl::SLOTS + 3) * 8 <= i16::MAX as usize);
-        assert!(ctrl::WORDS * 8 < 1 << 29);
+        const { assert!(ctrl::WORDS * 8 < 1 << 29) };
     }
 }

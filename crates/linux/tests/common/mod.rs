@@ -1,6 +1,8 @@
 //! Processes for the tests to look at.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod servant;
+
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Stdio};

@@ -27,7 +27,10 @@ pub fn calibrate(walker: &mut Walker) -> Result<(), WalkerError> {
     let fail = |why: String| WalkerError::Calibrate(why);
     let root = Path::new("/");
     let max_phys = max_phys(root).ok_or_else(|| {
-        fail("cannot tell how much physical memory there is: neither /proc/iomem nor /proc/zoneinfo says (needs root)".into())
+        fail(
+            "cannot tell how much physical memory there is: neither /proc/iomem nor /proc/zoneinfo says (needs root)"
+                .into(),
+        )
     })?;
     let pattern = std::hash::RandomState::new().build_hasher().finish();
     let pages = Scratch::new(PATTERN_PAGES).map_err(|e| fail(format!("cannot map test pages: {e}")))?;

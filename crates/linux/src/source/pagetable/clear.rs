@@ -14,10 +14,15 @@ pub enum ClearError {
     Failed(io::Error),
 }
 
-/// Clears the accessed bits in all of `ranges`. Ranges that the kernel refuses (locked, hugetlb and device memory) are
-/// handed to `refused`; ranges that are no longer mapped are passed over.
-pub fn clear(pidfd: BorrowedFd<'_>, ranges: &[AddrRange], refused: &mut Vec<AddrRange>) -> Result<(), ClearError> {
-    clear_with(|part| advise::mark_cold(pidfd, part), ranges, refused)
+/// Clears the accessed bits in all of `ranges`. A range that the kernel refuses (locked, hugetlb and device memory) is
+/// handed to `refuse`, which tells the whole area in which nothing more is to be tried; ranges that are no longer mapped
+/// are passed over.
+pub fn clear(
+    pidfd: BorrowedFd<'_>,
+    ranges: &[AddrRange],
+    refuse: impl FnMut(AddrRange) -> AddrRange,
+) -> Result<(), ClearError> {
+    clear_with(|part| advise::mark_cold(pidfd, part), ranges, refuse)
 }
 
 /// A range that keeps being interrupted is given up after this many attempts.
@@ -26,7 +31,7 @@ const MAX_INTERRUPTIONS: u32 = 16;
 fn clear_with(
     mut mark_cold: impl FnMut(&[AddrRange]) -> io::Result<u64>,
     ranges: &[AddrRange],
-    refused: &mut Vec<AddrRange>,
+    mut refuse: impl FnMut(AddrRange) -> AddrRange,
 ) -> Result<(), ClearError> {
     let mut rest = ranges;
     let mut interruptions = 0;
@@ -48,8 +53,9 @@ fn clear_with(
                     continue;
                 }
                 Some(libc::EINVAL) => {
-                    refused.push(rest[0]);
-                    rest = &rest[1..];
+                    let area = refuse(rest[0]);
+                    let skip = rest[1..].iter().take_while(|r| area.start <= r.start && r.end <= area.end).count();
+                    rest = &rest[1 + skip..];
                 }
                 // Part of the range is not mapped (any more); what is mapped has been done.
                 Some(libc::ENOMEM) => rest = &rest[1..],
@@ -81,7 +87,10 @@ mod tests {
     use proptest::prelude::*;
 
     /// Behaves as the kernel does: stops at the first bad range, and tells its error only if it is the first of a call.
-    fn kernel<'a>(errors: &'a [(u64, i32)], done: &'a mut Vec<u64>) -> impl FnMut(&[AddrRange]) -> io::Result<u64> + 'a {
+    fn kernel<'a>(
+        errors: &'a [(u64, i32)],
+        done: &'a mut Vec<u64>,
+    ) -> impl FnMut(&[AddrRange]) -> io::Result<u64> + 'a {
         move |part| {
             assert!(part.len() <= advise::MAX_RANGES);
             let mut bytes = 0;
@@ -103,7 +112,11 @@ mod tests {
             let errors: Vec<(u64, i32)> =
                 bad.iter().map(|(&i, &locked)| (i * 10, if locked { libc::EINVAL } else { libc::ENOMEM })).collect();
             let (mut done, mut refused) = (Vec::new(), Vec::new());
-            clear_with(kernel(&errors, &mut done), &ranges, &mut refused).unwrap();
+            let refuse = |r| {
+                refused.push(r);
+                r
+            };
+            clear_with(kernel(&errors, &mut done), &ranges, refuse).unwrap();
             let good: Vec<u64> = ranges.iter().map(|r| r.start).filter(|s| !errors.iter().any(|e| e.0 == *s)).collect();
             prop_assert_eq!(done, good);
             let locked: Vec<u64> = errors.iter().filter(|e| e.1 == libc::EINVAL && e.0 < n * 10).map(|e| e.0).collect();
@@ -114,10 +127,26 @@ mod tests {
     #[test]
     fn other_errors_end_it() {
         let one = [AddrRange::new(0, 4096)];
-        let with = |errno| clear_with(|_| Err(io::Error::from_raw_os_error(errno)), &one, &mut Vec::new());
+        let with = |errno| clear_with(|_| Err(io::Error::from_raw_os_error(errno)), &one, |r| r);
         assert!(matches!(with(libc::ESRCH), Err(ClearError::Gone)));
         assert!(matches!(with(libc::EPERM), Err(ClearError::Failed(_))));
         assert!(matches!(with(libc::EINTR), Err(ClearError::Failed(_))));
-        assert!(clear_with(|_| Ok(0), &one, &mut Vec::new()).is_ok());
+        assert!(clear_with(|_| Ok(0), &one, |r| r).is_ok());
+    }
+
+    #[test]
+    fn nothing_more_is_tried_in_a_refused_area() {
+        let ranges: Vec<AddrRange> = (0..100).map(|i| AddrRange::new(i * 10, i * 10 + 5)).collect();
+        let errors: Vec<(u64, i32)> = (20..60).map(|i| (i * 10, libc::EINVAL)).collect();
+        let (mut done, mut calls) = (Vec::new(), 0);
+        let mut kernel = kernel(&errors, &mut done);
+        let counted = |part: &[AddrRange]| {
+            calls += 1;
+            kernel(part)
+        };
+        clear_with(counted, &ranges, |_| AddrRange::new(200, 600)).unwrap();
+        drop(kernel);
+        assert_eq!(done.len(), 60);
+        assert_eq!(calls, 3);
     }
 }

@@ -113,8 +113,14 @@ impl Frames {
         Ok(out)
     }
 
-    /// Which of the pages `wanted` (numbered from the first entry; `start` is its address) are part of a large folio.
-    pub fn large_in_window(&self, small: &mut SmallPages, start: u64, entries: &[u64], wanted: &PageMask) -> io::Result<PageMask> {
+    /// Which of the pages `wanted` are part of a large folio. Bit `i` is the page of `entries[i]`, at `start` + i pages.
+    pub fn large_in_window(
+        &self,
+        small: &mut SmallPages,
+        start: u64,
+        entries: &[u64],
+        wanted: &PageMask,
+    ) -> io::Result<PageMask> {
         let mut unknown: Vec<(u64, usize)> = pte::iter(wanted)
             .filter_map(|i| Some((pte::frame(*entries.get(i)?, self.phys_mask), i)))
             .filter(|&(frame, i)| !small.knows_page(start / PAGE_SIZE + i as u64, frame))
@@ -124,12 +130,19 @@ impl Frames {
     }
 
     /// Which of the present pages of the whole table at `base` are part of a large folio.
-    pub fn large_in_table(&self, small: &mut SmallPages, base: u64, table: &[u64], present: &PageMask) -> io::Result<PageMask> {
+    pub fn large_in_table(
+        &self,
+        small: &mut SmallPages,
+        base: u64,
+        table: &[u64],
+        present: &PageMask,
+    ) -> io::Result<PageMask> {
         let hash = self.frames_hash(table, present);
         if small.tables.get(&(base / TABLE_SPAN)) == Some(&hash) {
             return Ok(pte::NO_PAGES);
         }
-        let mut all: Vec<(u64, usize)> = pte::iter(present).map(|i| (pte::frame(table[i], self.phys_mask), i)).collect();
+        let mut all: Vec<(u64, usize)> =
+            pte::iter(present).map(|i| (pte::frame(table[i], self.phys_mask), i)).collect();
         all.sort_unstable();
         let large = self.judge(&all, |_, _| {})?;
         if large == pte::NO_PAGES {
@@ -167,19 +180,60 @@ impl Frames {
         })
     }
 
-    /// The folio that page `page` of a whole table is part of; `None` if it is not (any more) part of a large one.
-    pub fn folio(&self, table: &[u64], page: usize) -> io::Result<Option<Folio>> {
-        let frame = pte::frame(table[page], self.phys_mask);
+    /// Which of the pages `wanted` are known to be small without asking anybody.
+    pub fn known_small(&self, small: &SmallPages, start: u64, entries: &[u64], wanted: &PageMask) -> PageMask {
+        let mut known = pte::NO_PAGES;
+        for i in pte::iter(wanted).take_while(|&i| i < entries.len()) {
+            if small.knows_page(start / PAGE_SIZE + i as u64, pte::frame(entries[i], self.phys_mask)) {
+                pte::put(&mut known, i);
+            }
+        }
+        known
+    }
+
+    /// Finds folios that `table` maps.
+    pub fn folios<'a>(&'a self, table: &'a [u64]) -> FolioFinder<'a> {
+        FolioFinder { frames: self, table, block: None, flags: Box::new([0; MAX_FOLIO as usize]) }
+    }
+}
+
+/// Finds the folios that a whole table maps; keeps the frame flags it read last.
+#[derive(Debug)]
+pub struct FolioFinder<'a> {
+    frames: &'a Frames,
+    table: &'a [u64],
+    block: Option<u64>,
+    flags: Box<[u64; MAX_FOLIO as usize]>,
+}
+
+impl FolioFinder<'_> {
+    fn frame(&self, page: usize) -> Option<u64> {
+        let entry = self.table[page];
+        pte::is_present(entry).then(|| pte::frame(entry, self.frames.phys_mask))
+    }
+
+    /// The folio that `page` is part of; `None` if it is not (any more) part of a large one.
+    pub fn around(&mut self, page: usize) -> io::Result<Option<Folio>> {
+        let Some(frame) = self.frame(page) else { return Ok(None) };
         // Folios are aligned to their size, so the aligned block around the frame holds all of it.
         let block = frame / MAX_FOLIO * MAX_FOLIO;
-        let mut flags = [0; MAX_FOLIO as usize];
-        self.read(block, &mut flags)?;
-        Ok(folio_in(&flags, block, |i| pte::is_present(table[i]).then(|| pte::frame(table[i], self.phys_mask)), page, frame))
+        if self.block != Some(block) {
+            self.block = None;
+            self.frames.read(block, &mut self.flags[..])?;
+            self.block = Some(block);
+        }
+        Ok(folio_in(&self.flags[..], block, |i| self.frame(i), page, frame))
     }
 }
 
 /// The folio around `frame`, which `page` maps, given the flags of the aligned block of frames from `block` on.
-fn folio_in(flags: &[u64], block: u64, frame_of: impl Fn(usize) -> Option<u64>, page: usize, frame: u64) -> Option<Folio> {
+fn folio_in(
+    flags: &[u64],
+    block: u64,
+    frame_of: impl Fn(usize) -> Option<u64>,
+    page: usize,
+    frame: u64,
+) -> Option<Folio> {
     let at = (frame - block) as usize;
     if flags[at] & (HEAD | TAIL) == 0 {
         return None;
@@ -245,9 +299,8 @@ mod tests {
         let mut small = SmallPages::default();
         let table = table_with(0, 0x100..0x120);
         let (present, _) = pte::table_masks(&table);
-        let ask = |table: &[u64], small: &mut SmallPages| {
-            frames.large_in_table(small, 0x20_0000, table, &present).unwrap()
-        };
+        let ask =
+            |table: &[u64], small: &mut SmallPages| frames.large_in_table(small, 0x20_0000, table, &present).unwrap();
         assert_eq!(ask(&table, &mut small), pte::NO_PAGES);
         // The frames become a folio; the same frames at the same addresses are not looked at again.
         let path = dir.path().join("proc/kpageflags");
@@ -262,17 +315,17 @@ mod tests {
     fn folios_are_whole_only_if_mapped_completely_and_in_order() {
         let (_dir, frames) = tree();
         let whole = table_with(32, 0x230..0x240);
-        assert_eq!(frames.folio(&whole, 37).unwrap(), Some(Folio { pages: 32..48, whole: true }));
+        assert_eq!(frames.folios(&whole).around(37).unwrap(), Some(Folio { pages: 32..48, whole: true }));
         // Neighbouring folio does not count as part of it.
         let two = table_with(32, 0x230..0x244);
-        assert_eq!(frames.folio(&two, 48).unwrap(), Some(Folio { pages: 48..52, whole: true }));
+        assert_eq!(frames.folios(&two).around(48).unwrap(), Some(Folio { pages: 48..52, whole: true }));
         let cut = table_with(32, 0x230..0x23c);
-        assert_eq!(frames.folio(&cut, 37).unwrap(), Some(Folio { pages: 32..48, whole: false }));
+        assert_eq!(frames.folios(&cut).around(37).unwrap(), Some(Folio { pages: 32..48, whole: false }));
         let at_edge = table_with(0, 0x238..0x240);
-        assert_eq!(frames.folio(&at_edge, 2).unwrap(), Some(Folio { pages: 0..8, whole: false }));
+        assert_eq!(frames.folios(&at_edge).around(2).unwrap(), Some(Folio { pages: 0..8, whole: false }));
         let at_end = table_with(504, 0x230..0x238);
-        assert_eq!(frames.folio(&at_end, 505).unwrap(), Some(Folio { pages: 504..512, whole: false }));
+        assert_eq!(frames.folios(&at_end).around(505).unwrap(), Some(Folio { pages: 504..512, whole: false }));
         let small = table_with(0, 0x10..0x20);
-        assert_eq!(frames.folio(&small, 3).unwrap(), None);
+        assert_eq!(frames.folios(&small).around(3).unwrap(), None);
     }
 }

@@ -1,5 +1,227 @@
 //! The page table source: reads accessed bits with eBPF, clears them with `process_madvise(MADV_COLD)`.
+//!
+//! * [`walker`] runs the programs of [`crate::bpf::walk`]; [`calibrate`] tells it where page tables are visible.
+//! * [`space`] is one watched process: it notices exit and exec, and knows what cannot be observed.
+//! * [`windows`] looks at and arms windows, [`scan`] reads everything; [`plan`], [`clear`], [`frames`] and [`sharing`] decide and do
+//!   the clearing without splitting folios and without taking shared pages for hot ones.
+//! * [`selftest`] must pass before any of this is believed.
+//!
+//! Bits could also be cleared through `/proc/PID/clear_refs`, which reaches shared and locked pages too, but only the
+//! whole process at once while its page faults wait: [`Observer::clear`](space::Observer::clear) is the one place to add that.
 
+pub mod areas;
 pub mod calibrate;
+pub mod clear;
+pub mod frames;
+pub mod plan;
 pub mod pte;
+pub mod scan;
+pub mod selftest;
+pub mod sharing;
+pub mod space;
 pub mod walker;
+pub mod windows;
+
+use crate::bpf::sys::BpfError;
+use crate::clock::thread_cpu_ns;
+use crate::proc::Process;
+use crate::target::TargetTracker;
+use frames::Frames;
+use isotherm_core::addr::AddrRange;
+use isotherm_core::event::{Footprint, TargetInfo};
+use isotherm_core::mapping::Mapping;
+use isotherm_core::source::{AccessSource, Cost, SourceError, TableBits, TargetId, Window};
+use space::{Observer, Space, SpaceError};
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::time::Instant;
+use walker::{Walker, WalkerError};
+
+/// What setting an accessed bit again costs the target, ns: the processor's walk plus its write to the table. Measured 15 to 335 ns a
+/// page in a virtual machine with shadow page tables; the upper end is charged.
+pub const RESET_NS: u64 = 300;
+
+/// Why the source cannot be used here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}; {remedy}")]
+pub struct SourceUnavailable {
+    /// What is missing.
+    pub reason: String,
+    /// What the user can do.
+    pub remedy: String,
+}
+
+impl SourceUnavailable {
+    fn new(reason: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { reason: reason.into(), remedy: remedy.into() }
+    }
+}
+
+impl From<WalkerError> for SourceUnavailable {
+    fn from(e: WalkerError) -> Self {
+        let remedy = match &e {
+            WalkerError::Btf(_) => "use a kernel with CONFIG_DEBUG_INFO_BTF=y (5.10 or later), or another source",
+            WalkerError::Bpf(BpfError::Load { log, .. }) if !log.is_empty() => {
+                "please report this with the lines above and your kernel's version; until then use another source"
+            }
+            WalkerError::Bpf(_) => "run as root, or with CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_SYS_NICE",
+            WalkerError::Assemble(_) => "please report this",
+            WalkerError::Calibrate(_) => {
+                "run as root on an x86-64 kernel, in the host's pid namespace, or use another source"
+            }
+        };
+        Self::new(e.to_string(), remedy)
+    }
+}
+
+/// Watches processes through their page tables.
+#[derive(Debug)]
+pub struct PageTableSource {
+    tracker: TargetTracker,
+    observer: Observer,
+    spaces: HashMap<TargetId, Space>,
+    cpu_at_start: u64,
+}
+
+impl PageTableSource {
+    /// Loads the programs, runs the self-test, and takes over the targets.
+    pub fn new(tracker: TargetTracker) -> Result<Self, SourceUnavailable> {
+        let cpu_at_start = thread_cpu_ns();
+        let observer = ready_observer()?;
+        Ok(Self { tracker, observer, spaces: HashMap::new(), cpu_at_start })
+    }
+
+    /// Whether the source works here; if not, why. Changes nothing but accessed bits of pages of its own.
+    pub fn probe() -> Result<(), SourceUnavailable> {
+        ready_observer().map(drop)
+    }
+
+    /// Processes and control group that are watched.
+    pub fn tracker(&mut self) -> &mut TargetTracker {
+        &mut self.tracker
+    }
+
+    /// Runs `work` on a target's memory, and gives its errors the form the monitor expects.
+    fn with_space<T>(
+        &mut self,
+        target: TargetId,
+        work: impl FnOnce(&mut Observer, &mut Space, &mut Process) -> Result<T, SpaceError>,
+    ) -> Result<T, SourceError> {
+        let process = self.tracker.process(target).map_err(|e| e.into_source_error(target))?;
+        let pid = process.pid();
+        let space = match self.spaces.entry(target) {
+            std::collections::hash_map::Entry::Occupied(e) => e.into_mut(),
+            std::collections::hash_map::Entry::Vacant(e) => {
+                let space = Space::new(self.observer.walker(), pid).map_err(|e| SourceError::Failed(e.to_string()))?;
+                e.insert(space)
+            }
+        };
+        match work(&mut self.observer, space, process) {
+            Ok(value) => Ok(value),
+            Err(SpaceError::Gone) => {
+                self.tracker.close(target);
+                self.spaces.remove(&target);
+                Err(SourceError::Gone { target, pid })
+            }
+            Err(SpaceError::Replaced) => {
+                space.forget();
+                // The reader of mappings would tell the same exec once more: let it follow now.
+                let _ = process.mappings(&mut Vec::new());
+                Err(SourceError::Replaced { target, pid })
+            }
+            Err(SpaceError::Failed(why)) => Err(SourceError::Failed(why)),
+        }
+    }
+}
+
+fn ready_observer() -> Result<Observer, SourceUnavailable> {
+    let mut walker = Walker::load()?;
+    calibrate::calibrate(&mut walker)?;
+    let frames = Frames::open(Path::new("/")).map_err(|e| {
+        let remedy = match e.kind() {
+            io::ErrorKind::NotFound => "use a kernel with CONFIG_PROC_PAGE_MONITOR=y, or another source",
+            _ => "run as root, or with CAP_DAC_READ_SEARCH in addition",
+        };
+        SourceUnavailable::new(format!("cannot read /proc/kpageflags, which tells large folios: {e}"), remedy)
+    })?;
+    let mut observer = Observer::new(walker, frames);
+    selftest::run(&mut observer).map_err(|why| {
+        SourceUnavailable::new(format!("the self-test failed: {why}"), "use another source, and please report this")
+    })?;
+    observer.pages_read = 0;
+    observer.pages_cleared = 0;
+    Ok(observer)
+}
+
+impl AccessSource for PageTableSource {
+    fn name(&self) -> &'static str {
+        "pagetable"
+    }
+
+    fn poll_targets(&mut self) -> Result<Vec<TargetInfo>, SourceError> {
+        self.tracker.poll().map_err(|e| SourceError::Failed(e.to_string()))
+    }
+
+    fn may_gain_targets(&self) -> bool {
+        self.tracker.may_gain_targets()
+    }
+
+    fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {
+        self.tracker.process(target).ok()?.footprint(target, now_ns)
+    }
+
+    fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<(), SourceError> {
+        let listed = self.with_space(target, |_, space, process| {
+            let listed = process.mappings(out);
+            if listed.is_ok() {
+                space.areas.update(out);
+                space.verdicts.tidy(Instant::now());
+            }
+            Ok(listed)
+        })?;
+        listed.map_err(|e| {
+            let e = e.into_source_error(target);
+            match &e {
+                SourceError::Replaced { .. } => {
+                    if let Some(space) = self.spaces.get_mut(&target) {
+                        space.forget();
+                    }
+                }
+                SourceError::Gone { .. } => {
+                    self.tracker.close(target);
+                    self.spaces.remove(&target);
+                }
+                SourceError::Failed(_) => {}
+            }
+            e
+        })
+    }
+
+    fn arm(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError> {
+        self.with_space(target, |observer, space, process| observer.arm(space, process, windows))
+    }
+
+    fn look(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError> {
+        self.with_space(target, |observer, space, process| observer.look(space, process, windows))
+    }
+
+    fn scan(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        clear: bool,
+        sink: &mut dyn FnMut(&TableBits),
+    ) -> Result<(), SourceError> {
+        self.with_space(target, |observer, space, process| observer.scan(space, process, ranges, clear, sink))
+    }
+
+    fn cost(&self) -> Cost {
+        Cost {
+            monitor_ns: thread_cpu_ns().saturating_sub(self.cpu_at_start),
+            target_ns: self.observer.pages_cleared * RESET_NS,
+            pages_read: self.observer.pages_read,
+            pages_cleared: self.observer.pages_cleared,
+        }
+    }
+}

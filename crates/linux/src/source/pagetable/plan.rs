@@ -21,7 +21,9 @@ pub fn cover(base: u64, wanted: &PageMask, allowed: &PageMask, border: impl Fn(u
     };
     for page in pte::iter(wanted) {
         run = Some(match run {
-            Some((first, end)) if joins(end, page, allowed) && !(end..=page).any(|p| border(base + p as u64 * PAGE_SIZE)) => {
+            Some((first, end))
+                if joins(end, page, allowed) && !(end..=page).any(|p| border(base + p as u64 * PAGE_SIZE)) =>
+            {
                 (first, page + 1)
             }
             Some((first, end)) => {
@@ -46,7 +48,8 @@ pub fn runs(sorted: &[u64], gap: u64, max: u64) -> impl Iterator<Item = &[u64]> 
     let mut rest = sorted;
     std::iter::from_fn(move || {
         let first = *rest.first()?;
-        let n = (1..rest.len()).find(|&i| rest[i] - rest[i - 1] > gap + 1 || rest[i] - first >= max).unwrap_or(rest.len());
+        let n =
+            (1..rest.len()).find(|&i| rest[i] - rest[i - 1] > gap + 1 || rest[i] - first >= max).unwrap_or(rest.len());
         let (run, more) = rest.split_at(n);
         rest = more;
         Some(run)
@@ -88,7 +91,7 @@ mod tests {
             list.sort_unstable();
             list.dedup();
             let parts: Vec<&[u64]> = runs(&list, gap, 100).collect();
-            prop_assert_eq!(parts.concat(), list);
+            prop_assert_eq!(&parts.concat(), &list);
             for p in &parts {
                 prop_assert!(p[p.len() - 1] - p[0] < 100);
                 prop_assert!(p.windows(2).all(|w| w[1] - w[0] <= gap + 1));
@@ -115,9 +118,9 @@ mod tests {
         [0, 10, 21].iter().for_each(|&p| pte::put(&mut wanted, p));
         let mut out = Vec::new();
         cover(BASE, &wanted, &[u64::MAX; 8], |_| false, &mut out);
-        assert_eq!(out, [
-            AddrRange::new(BASE, BASE + 11 * PAGE_SIZE),
-            AddrRange::new(BASE + 21 * PAGE_SIZE, BASE + 22 * PAGE_SIZE)
-        ]);
+        assert_eq!(
+            out,
+            [AddrRange::new(BASE, BASE + 11 * PAGE_SIZE), AddrRange::new(BASE + 21 * PAGE_SIZE, BASE + 22 * PAGE_SIZE)]
+        );
     }
 }

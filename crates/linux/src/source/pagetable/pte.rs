@@ -19,6 +19,12 @@ pub const fn is_accessed(entry: u64) -> bool {
     is_present(entry) && entry & ACCESSED != 0
 }
 
+/// Whether the hardware has set the accessed bit of a huge entry (one with bit 7, which the kernel keeps while it changes
+/// the entry, although it takes bit 0 away for that time).
+pub const fn is_leaf_accessed(entry: u64) -> bool {
+    entry & ACCESSED != 0
+}
+
 /// Page frame number in a last-level entry. `phys_mask` drops bits that are not part of the address here (memory encryption).
 pub const fn frame(entry: u64, phys_mask: u64) -> u64 {
     (entry & FRAME & phys_mask) / PAGE_SIZE
@@ -41,6 +47,40 @@ pub fn table_masks(table: &[u64]) -> (PageMask, PageMask) {
         }
     }
     (present, accessed)
+}
+
+/// The same for part of a table: `entries` are those from index `first` on.
+pub fn window_masks(first: usize, entries: &[u64]) -> (PageMask, PageMask) {
+    let (mut present, mut accessed) = (NO_PAGES, NO_PAGES);
+    for (i, &e) in (first..512).zip(entries) {
+        if is_present(e) {
+            put(&mut present, i);
+        }
+        if is_accessed(e) {
+            put(&mut accessed, i);
+        }
+    }
+    (present, accessed)
+}
+
+/// The set with every page's number lowered by `by`; pages below it fall out.
+pub fn shift_down(mask: &PageMask, by: usize) -> PageMask {
+    let (words, bits) = (by / 64, by % 64);
+    let at = |w: usize| mask.get(w).copied().unwrap_or(0);
+    std::array::from_fn(|w| {
+        let low = at(w + words) >> bits;
+        if bits == 0 { low } else { low | at(w + words + 1) << (64 - bits) }
+    })
+}
+
+/// The set with every page's number raised by `by`; pages that would come above 511 fall out.
+pub fn shift_up(mask: &PageMask, by: usize) -> PageMask {
+    let (words, bits) = (by / 64, by % 64);
+    let at = |w: usize| w.checked_sub(words).map_or(0, |w| mask[w]);
+    std::array::from_fn(|w| {
+        let high = at(w) << bits;
+        if bits == 0 || w == 0 { high } else { high | at(w - 1) >> (64 - bits) }
+    })
 }
 
 /// The set of pages `first..end` (clamped to 512).
@@ -120,6 +160,23 @@ mod tests {
             }
             prop_assert_eq!(iter(&a).collect::<Vec<_>>(), (0..512).filter(|&i| is_accessed(table[i])).collect::<Vec<_>>());
             prop_assert_eq!(count(&a) as usize, iter(&a).count());
+        }
+
+        #[test]
+        fn shifted_sets(mask in prop::array::uniform8(any::<u64>()), by in 0usize..512) {
+            let (down, up) = (shift_down(&mask, by), shift_up(&mask, by));
+            for i in 0..512 {
+                prop_assert_eq!(has(&down, i), i + by < 512 && has(&mask, i + by));
+                prop_assert_eq!(has(&up, i), i >= by && has(&mask, i - by));
+            }
+        }
+
+        #[test]
+        fn a_window_is_a_part_of_its_table(table in prop::collection::vec(any::<u64>(), 512), first in 0usize..512, n in 1usize..512) {
+            let end = (first + n).min(512);
+            let span = span_mask(first, end);
+            let (p, a) = table_masks(&table);
+            prop_assert_eq!(window_masks(first, &table[first..end]), (and(&p, &span), and(&a, &span)));
         }
 
         #[test]

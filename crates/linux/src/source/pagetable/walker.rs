@@ -1,13 +1,15 @@
 //! Reads other processes' page tables: loads the two walk programs, and runs them for windows and for whole ranges.
 
+use super::calibrate;
 use crate::bpf::btf::{self, Btf, BtfError};
 use crate::bpf::sys::{self, BpfError, ProgramImage, SharedArray};
 use crate::bpf::walk::{
-    self, DATA_MAP_WORDS, DATA_WORDS, KIND_BOUND, KIND_FAULT, KIND_LEAF, KIND_NONE, KIND_TABLE, KernelOffsets, LoopStyle,
-    MAX_RANGES, MAX_SLOTS, MapFds, STATE_CHANGED, STATE_DONE, Which, ctrl,
+    self, DATA_MAP_WORDS, DATA_WORDS, KIND_BOUND, KIND_FAULT, KIND_LEAF, KIND_NONE, KIND_TABLE, KernelOffsets,
+    LoopStyle, MAX_RANGES, MAX_SLOTS, MapFds, STATE_CHANGED, STATE_DONE, Which, ctrl,
 };
-use isotherm_core::addr::AddrRange;
+use isotherm_core::addr::{AddrRange, PAGE_SIZE};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 /// Why page tables cannot be read here at all.
 #[derive(Debug, thiserror::Error)]
@@ -144,6 +146,11 @@ pub struct Walker {
 impl Walker {
     /// Loads the programs. They cannot be used before [`set_layout`](Self::set_layout) has told where memory is.
     pub fn load() -> Result<Self, WalkerError> {
+        // Before 5.17: no bpf_loop. If something else is wrong, the second attempt fails too and says what.
+        Self::load_style(LoopStyle::Helper).or_else(|_| Self::load_style(LoopStyle::Bounded))
+    }
+
+    fn load_style(style: LoopStyle) -> Result<Self, WalkerError> {
         sys::lift_memlock_limit();
         let btf = Btf::kernel()?;
         let offsets = KernelOffsets {
@@ -157,18 +164,14 @@ impl Walker {
         let data = SharedArray::new(DATA_MAP_WORDS)?;
         let maps = MapFds { ctrl: ctrl.fd(), data: data.fd() };
         let types = btf::two_functions();
-        let load = |name, which, style| -> Result<OwnedFd, WalkerError> {
+        let load = |name, which| -> Result<OwnedFd, WalkerError> {
             let built = walk::build(which, style, offsets, maps)?;
             let funcs = [[0, btf::MAIN_FUNC], [built.step_at, btf::CALLBACK_FUNC]];
             let funcs = if style == LoopStyle::Helper { &funcs[..] } else { &[] };
             Ok(sys::load(&ProgramImage { name, insns: &built.insns, attach_btf_id, funcs, btf: &types })?)
         };
-        let (style, windows) = match load("isotherm_window", Which::Windows, LoopStyle::Helper) {
-            Ok(fd) => (LoopStyle::Helper, fd),
-            // Before 5.17: no bpf_loop. If something else is wrong, this attempt fails too and says what.
-            Err(_) => (LoopStyle::Bounded, load("isotherm_window", Which::Windows, LoopStyle::Bounded)?),
-        };
-        let copy = load("isotherm_copy", Which::Copy, style)?;
+        let windows = load("isotherm_window", Which::Windows)?;
+        let copy = load("isotherm_copy", Which::Copy)?;
         let layout = Layout { direct_map: 0, max_phys: 0, phys_mask: 0, levels: 4 };
         Ok(Self { ctrl, data, windows, copy, style, layout, root_pids: in_root_pid_namespace() })
     }
@@ -181,6 +184,17 @@ impl Walker {
     /// The layout in use.
     pub fn layout(&self) -> Layout {
         self.layout
+    }
+
+    /// Looks again how much memory there is; whether it has become more. (Memory can be plugged in while the system runs.)
+    pub fn refresh_max_phys(&mut self) -> bool {
+        match calibrate::max_phys(Path::new("/")) {
+            Some(max) if max > self.layout.max_phys => {
+                self.layout.max_phys = max;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Whether the kernel's loop helper is used (Linux 5.17 and later).
@@ -231,7 +245,8 @@ impl Walker {
         let (mut n, mut used) = (0, 0);
         let slots = self.ctrl.words_mut()[ctrl::SLOTS..].chunks_exact_mut(ctrl::SLOT_WORDS);
         for (s, slot) in spans.iter().zip(slots.take(self.style.steps())) {
-            let pages = s.pages.clamp(1, 512) as usize;
+            // Never read past the end of the table, whatever was asked for.
+            let pages = (s.pages as usize).clamp(1, 512 - (s.start / PAGE_SIZE % 512) as usize);
             if used + pages > DATA_WORDS {
                 break;
             }
@@ -259,7 +274,12 @@ impl Walker {
 
     /// Copies tables below `ranges` (at most [`MAX_RANGES`] are looked at), from `cursor` on. What was found is then in
     /// [`records`](Self::records); [`Progress`] says where to go on.
-    pub fn copy_tables(&mut self, link: &TaskLink, ranges: &[AddrRange], cursor: u64) -> Result<(Progress, Batch), BpfError> {
+    pub fn copy_tables(
+        &mut self,
+        link: &TaskLink,
+        ranges: &[AddrRange],
+        cursor: u64,
+    ) -> Result<(Progress, Batch), BpfError> {
         let n = ranges.len().min(MAX_RANGES);
         let words = self.ctrl.words_mut();
         for (slot, r) in words[ctrl::RANGES..].chunks_exact_mut(2).zip(&ranges[..n]) {
@@ -305,16 +325,79 @@ fn in_root_pid_namespace() -> bool {
 #[cfg(test)]
 mod privileged {
     use super::*;
+    use crate::mm::scratch::Scratch;
+
+    fn entries(walker: &mut Walker, pages: &Scratch) -> Vec<(Mapped, Vec<u64>)> {
+        let link = walker.attach(std::process::id()).unwrap();
+        let spans: Vec<Span> =
+            (0..600).map(|i| Span { start: pages.addr(i % 64), pages: 1 + (i % 8) as u16 }).collect();
+        let (mut at, mut out) = (0, Vec::new());
+        while at < spans.len() {
+            let (n, batch) = walker.read_spans(&link, &spans[at..]).unwrap();
+            assert!(matches!(batch, Batch::Done(_)), "{batch:?}");
+            out.extend((0..n).map(|i| (walker.span(i).mapped, walker.span(i).entries.to_vec())));
+            at += n;
+        }
+        out
+    }
+
     #[test]
-    fn root_quick() {
-        let t = std::time::Instant::now();
-        let mut w = Walker::load().unwrap();
-        println!("load {:?} {:?}", t.elapsed(), w.style());
-        super::super::calibrate::calibrate(&mut w).unwrap();
-        println!("cal {:?} {:x?}", t.elapsed(), w.layout());
-        let l = w.attach(std::process::id()).unwrap();
-        let (p, b) = w.copy_tables(&l, &[AddrRange::new(0, 1 << 47)], 0).unwrap();
-        println!("{p:x?} {b:?}");
-        for r in w.records() { println!("{:x} {:?} {}", r.addr, r.mapped, super::super::pte::count(&super::super::pte::table_masks(r.table).0)); }
+    fn root_both_loop_styles_read_the_same() {
+        let pages = Scratch::new(80).unwrap();
+        (0..80).step_by(3).for_each(|i| pages.touch(i));
+        let mut results = Vec::new();
+        for style in [LoopStyle::Helper, LoopStyle::Bounded] {
+            let mut walker = match Walker::load_style(style) {
+                Ok(w) => w,
+                // Before Linux 5.17 there is nothing to compare.
+                Err(_) if style == LoopStyle::Helper => continue,
+                Err(e) => panic!("{e}"),
+            };
+            calibrate::calibrate(&mut walker).unwrap();
+            let seen = entries(&mut walker, &pages);
+            assert!(seen.iter().all(|s| s.0 == Mapped::Table));
+            assert!(seen.iter().any(|s| s.1[0] != 0) && seen.iter().any(|s| s.1[0] == 0));
+            let link = walker.attach(std::process::id()).unwrap();
+            let range = AddrRange::new(pages.addr(0), pages.addr(80));
+            let (progress, _) = walker.copy_tables(&link, &[range], 0).unwrap();
+            assert_eq!(progress.ranges_done, 1);
+            let tables: Vec<Vec<u64>> = walker.records().map(|r| r.table[..80].to_vec()).collect();
+            assert_eq!(tables.len(), 1);
+            results.push((seen, tables));
+        }
+        results.dedup();
+        assert_eq!(results.len(), 1);
+    }
+
+    #[test]
+    fn root_windows_never_reach_beyond_their_table() {
+        let mut walker = Walker::load().unwrap();
+        calibrate::calibrate(&mut walker).unwrap();
+        let pages = Scratch::new(512).unwrap();
+        (0..512).for_each(|i| pages.touch(i));
+        let link = walker.attach(std::process::id()).unwrap();
+        walker.read_spans(&link, &[Span { start: pages.addr(500), pages: 512 }]).unwrap();
+        assert_eq!(walker.span(0).entries.len(), 12);
+    }
+
+    #[test]
+    fn root_unpopulated_memory_is_passed_over() {
+        let mut walker = Walker::load().unwrap();
+        calibrate::calibrate(&mut walker).unwrap();
+        let link = walker.attach(std::process::id()).unwrap();
+        // The lower half of the lower half holds nothing in a position-independent program.
+        let range = AddrRange::new(1 << 40, 1 << 46);
+        let (progress, batch) = walker.copy_tables(&link, &[range], 0).unwrap();
+        assert!(matches!(batch, Batch::Done(_)));
+        assert_eq!(progress.ranges_done, 1);
+    }
+
+    #[test]
+    fn root_a_process_that_is_not_there_is_told() {
+        let mut walker = Walker::load().unwrap();
+        // Above the largest pid there is.
+        let link = walker.attach((1 << 22) + 1).unwrap();
+        let (_, batch) = walker.read_spans(&link, &[Span { start: 0, pages: 1 }]).unwrap();
+        assert_eq!(batch, Batch::NoSpace);
     }
 }

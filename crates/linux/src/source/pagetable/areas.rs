@@ -1,0 +1,153 @@
+//! The kernel's own list of areas (VMAs) of a process: only their borders, and which of them cannot be cleared.
+
+use super::pte::{self, PageMask};
+use crate::proc::ProcessDir;
+use crate::proc::maps::MapsLine;
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use isotherm_core::mapping::{Mapping, MappingKind};
+use std::time::{Duration, Instant};
+
+/// How long the list is taken for current. Areas change while we look anyway; at worst a folio that was cut by a new
+/// border is split.
+const LIFE: Duration = Duration::from_secs(1);
+
+/// Areas of one address space.
+#[derive(Debug, Default)]
+pub struct Areas {
+    list: Vec<AddrRange>,
+    read_at: Option<Instant>,
+    /// Ranges whose bits cannot be cleared, as their kind tells (locked, hugetlb, special). Sorted.
+    barred: Vec<AddrRange>,
+    /// Areas for which the kernel refused to clear.
+    refused: Vec<AddrRange>,
+    buf: Vec<u8>,
+}
+
+impl Areas {
+    /// Takes over what `mappings` tell, and forgets which areas were refused: they may have been unlocked.
+    pub fn update(&mut self, mappings: &[Mapping]) {
+        self.barred.clear();
+        self.barred.extend(mappings.iter().filter(|m| is_barred(m)).map(|m| m.range));
+        self.refused.clear();
+        self.read_at = None;
+    }
+
+    /// Reads the list if it is not current. A failure leaves it empty: then nothing is known to lie inside one area.
+    pub fn refresh(&mut self, dir: &ProcessDir, now: Instant) {
+        if self.read_at.is_some_and(|t| now.duration_since(t) < LIFE) {
+            return;
+        }
+        self.list.clear();
+        if dir.read("maps", &mut self.buf).is_ok() {
+            let lines = self.buf.split(|&b| b == b'\n').filter_map(MapsLine::parse);
+            self.list.extend(lines.map(|l| l.range));
+            self.list.sort_unstable();
+        }
+        self.read_at = Some(now);
+    }
+
+    /// The area around `addr`. Call [`refresh`](Self::refresh) before.
+    pub fn around(&self, addr: u64) -> Option<AddrRange> {
+        find(&self.list, addr)
+    }
+
+    /// Whether an area begins at `addr`.
+    pub fn begins_at(&self, addr: u64) -> bool {
+        self.list.binary_search_by_key(&addr, |a| a.start).is_ok()
+    }
+
+    /// Pages of the 2 MiB span at `base` whose bits cannot be cleared because of where they lie.
+    pub fn blind(&self, base: u64) -> PageMask {
+        let span = AddrRange::new(base, base + TABLE_SPAN);
+        let mut mask = pte::NO_PAGES;
+        for list in [&self.barred, &self.refused] {
+            let from = list.partition_point(|r| r.end <= base);
+            for part in list[from..].iter().map_while(|r| r.intersect(&span)) {
+                let page = |addr: u64| ((addr - base) / PAGE_SIZE) as usize;
+                mask = pte::or(&mask, &pte::span_mask(page(part.start), page(part.end)));
+            }
+        }
+        mask
+    }
+
+    /// Makes the next [`refresh`](Self::refresh) read the list.
+    pub fn expire(&mut self) {
+        self.read_at = None;
+    }
+
+    /// The parts of `range` that lie in different areas.
+    pub fn parts(&self, range: AddrRange) -> Vec<AddrRange> {
+        let from = self.list.partition_point(|a| a.end <= range.start);
+        self.list[from..].iter().map_while(|a| a.intersect(&range)).collect()
+    }
+
+    /// Notes that the kernel refused `range`. Nothing in the area around it, which this returns, is tried again until the next
+    /// [`update`](Self::update).
+    pub fn refuse(&mut self, range: AddrRange) -> AddrRange {
+        // If the list is not current, only the range itself is known to be bad.
+        let bad = self.around(range.start).filter(|a| range.end <= a.end).unwrap_or(range);
+        self.refused.push(bad);
+        isotherm_core::addr::normalize(&mut self.refused);
+        bad
+    }
+
+    /// Forgets everything (after an exec).
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+fn is_barred(m: &Mapping) -> bool {
+    m.locked || matches!(m.kind, MappingKind::Hugetlb | MappingKind::Special)
+}
+
+fn find(sorted: &[AddrRange], addr: u64) -> Option<AddrRange> {
+    let at = sorted.partition_point(|r| r.end <= addr);
+    sorted.get(at).filter(|r| r.contains(addr)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn areas(list: &[(u64, u64)]) -> Areas {
+        Areas { list: list.iter().map(|&(s, e)| AddrRange::new(s, e)).collect(), ..Areas::default() }
+    }
+
+    #[test]
+    fn areas_are_found_by_address() {
+        let a = areas(&[(0x1000, 0x3000), (0x3000, 0x4000), (0x9000, 0xa000)]);
+        assert_eq!(a.around(0x2fff), Some(AddrRange::new(0x1000, 0x3000)));
+        assert_eq!(a.around(0x3000), Some(AddrRange::new(0x3000, 0x4000)));
+        assert_eq!(a.around(0x4000), None);
+        assert!(a.begins_at(0x9000) && !a.begins_at(0x2000));
+    }
+
+    #[test]
+    fn locked_special_and_refused_places_are_blind() {
+        let mut a = areas(&[(0x1000, 0x3000), (0x3000, 0x4000)]);
+        let mut locked = Mapping::anon(0x9000, 0xa000);
+        locked.locked = true;
+        let special = Mapping { kind: MappingKind::Special, ..Mapping::anon(0xb000, 0xc000) };
+        a.update(&[Mapping::anon(0x1000, 0x4000), locked, special]);
+        assert_eq!(a.blind(0)[0], 1 << 9 | 1 << 0xb);
+        assert_eq!(a.refuse(AddrRange::new(0x1000, 0x2000)), AddrRange::new(0x1000, 0x3000));
+        assert_eq!(a.blind(0)[0], 1 << 1 | 1 << 2 | 1 << 9 | 1 << 0xb);
+        let unlisted = AddrRange::new(0x3f_f000, 0x40_1000);
+        assert_eq!(a.refuse(unlisted), unlisted);
+        assert_eq!((a.blind(0x20_0000)[7], a.blind(0x40_0000)[0]), (1 << 63, 1));
+        a.update(&[]);
+        assert_eq!(a.blind(0), pte::NO_PAGES);
+        let parts = a.parts(AddrRange::new(0x2000, 0x9000));
+        assert_eq!(parts, [AddrRange::new(0x2000, 0x3000), AddrRange::new(0x3000, 0x4000)]);
+    }
+
+    #[test]
+    fn the_real_list_has_our_own_areas() {
+        let mut a = Areas::default();
+        a.refresh(&crate::proc::ProcRoot::default().process(std::process::id()), Instant::now());
+        let here = &a as *const Areas as u64;
+        assert!(a.around(here).is_some());
+        assert_eq!(a.around(0), None);
+    }
+}

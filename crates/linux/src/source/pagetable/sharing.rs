@@ -1,0 +1,163 @@
+//! Which pages cannot be observed because other processes map them too: the kernel leaves their accessed bits alone.
+//!
+//! A bit that is set right after it was cleared means either that, or an access in between. Only then the kernel is asked
+//! whether the page is mapped once (bit 56 of `/proc/PID/pagemap`, 0.9 us a page), and the answer is kept for a while:
+//! [`VERDICT_LIFE`].
+
+use super::plan;
+use super::pte::{self, PageMask};
+use isotherm_core::addr::{PAGE_SIZE, TABLE_SPAN};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+/// How long an answer holds before the page is tried again. A page that becomes shared (the target forks) may be taken for a
+/// hot one for that long.
+pub const VERDICT_LIFE: Duration = Duration::from_secs(2);
+/// Bits of a pagemap entry.
+const PM_PRESENT: u64 = 1 << 63;
+const PM_EXCLUSIVE: u64 = 1 << 56;
+/// Reading a further entry is cheaper than a call of its own up to this many in between.
+const READ_GAP: u64 = 16;
+
+#[derive(Debug, Clone, Copy)]
+struct Verdict {
+    blind: PageMask,
+    exclusive: PageMask,
+    since: Instant,
+}
+
+/// What was found out about pages of one address space, by table.
+#[derive(Debug, Default)]
+pub struct Verdicts {
+    tables: HashMap<u64, Verdict>,
+}
+
+impl Verdicts {
+    /// Pages of the 2 MiB span at `base` that could not be cleared when that was last tried.
+    pub fn blind(&self, base: u64) -> PageMask {
+        self.tables.get(&(base / TABLE_SPAN)).map_or(pte::NO_PAGES, |v| v.blind)
+    }
+
+    /// The same, after forgetting what is too old: the pages not in it are to be tried (again).
+    pub fn fresh_blind(&mut self, base: u64, now: Instant) -> PageMask {
+        let key = base / TABLE_SPAN;
+        match self.tables.get(&key) {
+            Some(v) if now.duration_since(v.since) < VERDICT_LIFE => v.blind,
+            Some(_) => {
+                self.tables.remove(&key);
+                pte::NO_PAGES
+            }
+            None => pte::NO_PAGES,
+        }
+    }
+
+    fn exclusive(&self, base: u64) -> PageMask {
+        self.tables.get(&(base / TABLE_SPAN)).map_or(pte::NO_PAGES, |v| v.exclusive)
+    }
+
+    /// Notes pages that cannot be cleared, and pages that only the target maps.
+    pub fn note(&mut self, base: u64, blind: &PageMask, exclusive: &PageMask, now: Instant) {
+        if *blind == pte::NO_PAGES && *exclusive == pte::NO_PAGES {
+            return;
+        }
+        let new = Verdict { blind: pte::NO_PAGES, exclusive: pte::NO_PAGES, since: now };
+        let v = self.tables.entry(base / TABLE_SPAN).or_insert(new);
+        v.blind = pte::or(&pte::and_not(&v.blind, exclusive), blind);
+        v.exclusive = pte::or(&pte::and_not(&v.exclusive, blind), exclusive);
+    }
+
+    /// Of pages that are still set after they were cleared, those that cannot be cleared. Asks `pagemap` about those not asked about
+    /// lately; without it every such page counts as not observable, for it must not pass for hot by mistake.
+    pub fn judge(&mut self, base: u64, still_set: &PageMask, pagemap: Option<&File>, now: Instant) -> PageMask {
+        let unknown = pte::and_not(still_set, &pte::or(&self.exclusive(base), &self.blind(base)));
+        if unknown != pte::NO_PAGES {
+            let exclusive = pagemap.and_then(|f| exclusive_pages(f, base, &unknown).ok()).unwrap_or(pte::NO_PAGES);
+            self.note(base, &pte::and_not(&unknown, &exclusive), &exclusive, now);
+        }
+        pte::and(still_set, &self.blind(base))
+    }
+
+    /// Drops verdicts that are so old that nothing looks at those pages any more.
+    pub fn tidy(&mut self, now: Instant) {
+        self.tables.retain(|_, v| now.duration_since(v.since) < 30 * VERDICT_LIFE);
+    }
+
+    /// Forgets everything (after an exec).
+    pub fn clear(&mut self) {
+        self.tables.clear();
+    }
+}
+
+/// Which of the pages `asked` in the span at `base` only the pagemap's process maps.
+fn exclusive_pages(pagemap: &File, base: u64, asked: &PageMask) -> io::Result<PageMask> {
+    let mut exclusive = pte::NO_PAGES;
+    let pages: Vec<u64> = pte::iter(asked).map(|i| i as u64).collect();
+    let mut buf = [0u8; 4096];
+    for run in plan::runs(&pages, READ_GAP, 512) {
+        let (first, last) = (run[0], run[run.len() - 1]);
+        let bytes = &mut buf[..((last - first + 1) * 8) as usize];
+        pagemap.read_exact_at(bytes, (base / PAGE_SIZE + first) * 8)?;
+        for &page in run {
+            let at = ((page - first) * 8) as usize;
+            let entry = bytes[at..at + 8].iter().rev().fold(0u64, |e, &b| e << 8 | b as u64);
+            // A page that has gone meanwhile is nobody's; the next look will show it as not present.
+            if entry & PM_EXCLUSIVE != 0 || entry & PM_PRESENT == 0 {
+                pte::put(&mut exclusive, page as usize);
+            }
+        }
+    }
+    Ok(exclusive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pagemap in which page i of the first table is present, and exclusive where `exclusive(i)`.
+    fn pagemap(exclusive: impl Fn(usize) -> bool) -> File {
+        let f = tempfile::tempfile().unwrap();
+        let entries: Vec<u8> =
+            (0..512).flat_map(|i| (PM_PRESENT | if exclusive(i) { PM_EXCLUSIVE } else { 0 }).to_le_bytes()).collect();
+        f.write_all_at(&entries, 0).unwrap();
+        f
+    }
+
+    #[test]
+    fn shared_pages_are_blind_and_hot_ones_are_not() {
+        let f = pagemap(|i| i % 2 == 0);
+        let mut v = Verdicts::default();
+        let now = Instant::now();
+        let all = [u64::MAX; 8];
+        let odd = [0xaaaa_aaaa_aaaa_aaaa; 8];
+        assert_eq!(v.judge(0, &all, Some(&f), now), odd);
+        assert_eq!(v.blind(0), odd);
+        // Answers are kept, even if nobody can be asked any more.
+        assert_eq!(v.judge(0, &all, None, now), odd);
+        assert_eq!(v.fresh_blind(0, now), odd);
+        // And tried again later.
+        assert_eq!(v.fresh_blind(0, now + VERDICT_LIFE), pte::NO_PAGES);
+        assert_eq!(v.blind(0), pte::NO_PAGES);
+    }
+
+    #[test]
+    fn without_an_answer_pages_are_not_called_hot() {
+        let mut v = Verdicts::default();
+        let one = [4, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(v.judge(TABLE_SPAN, &one, None, Instant::now()), one);
+    }
+
+    #[test]
+    fn a_later_verdict_replaces_an_earlier_one() {
+        let mut v = Verdicts::default();
+        let now = Instant::now();
+        let one = [1, 0, 0, 0, 0, 0, 0, 0];
+        v.note(0, &one, &pte::NO_PAGES, now);
+        v.note(0, &pte::NO_PAGES, &one, now);
+        assert_eq!(v.blind(0), pte::NO_PAGES);
+        v.tidy(now + 30 * VERDICT_LIFE);
+        assert!(v.tables.is_empty());
+    }
+}

@@ -1,0 +1,266 @@
+//! One watched address space, and reading it with all the care that live processes need.
+
+use super::areas::Areas;
+use super::clear::{self, ClearError};
+use super::frames::{Frames, SmallPages};
+use super::pte::{self, PageMask};
+use super::sharing::Verdicts;
+use super::walker::{Batch, Mapped, Progress, SpaceId, Span, SpanView, TaskLink, Walker};
+use crate::bpf::sys::BpfError;
+use crate::proc::Process;
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+/// Why an address space cannot be read.
+#[derive(Debug)]
+pub enum SpaceError {
+    /// The process has exited, or is about to.
+    Gone,
+    /// It has executed another program.
+    Replaced,
+    /// Anything else.
+    Failed(String),
+}
+
+impl From<BpfError> for SpaceError {
+    fn from(e: BpfError) -> Self {
+        Self::Failed(e.to_string())
+    }
+}
+
+/// How often a batch is tried again when the process changes under it, and how long to wait in between.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What is kept about one process.
+#[derive(Debug)]
+pub struct Space {
+    link: TaskLink,
+    id: Option<SpaceId>,
+    /// `None`: not tried yet; `Some(None)`: cannot be opened.
+    pagemap: Option<Option<File>>,
+    /// Pages that cannot be cleared, as found out.
+    pub verdicts: Verdicts,
+    /// Pages known not to be part of a large folio.
+    pub small: SmallPages,
+    /// The kernel's areas.
+    pub areas: Areas,
+}
+
+impl Space {
+    /// Prepares to read the memory of process `pid`.
+    pub fn new(walker: &Walker, pid: u32) -> Result<Self, BpfError> {
+        Ok(Self {
+            link: walker.attach(pid)?,
+            id: None,
+            pagemap: None,
+            verdicts: Verdicts::default(),
+            small: SmallPages::default(),
+            areas: Areas::default(),
+        })
+    }
+
+    /// Forgets the address space, because the process has another one now.
+    pub fn forget(&mut self) {
+        self.id = None;
+        self.pagemap = None;
+        self.verdicts.clear();
+        self.small.clear();
+        self.areas.clear();
+    }
+
+    /// Pages of the 2 MiB span at `base` that cannot be observed as far as is known.
+    pub fn blind(&self, base: u64) -> PageMask {
+        pte::or(&self.verdicts.blind(base), &self.areas.blind(base))
+    }
+
+    /// The same, leaving out what is to be tried again.
+    pub fn fresh_blind(&mut self, base: u64, now: Instant) -> PageMask {
+        pte::or(&self.verdicts.fresh_blind(base, now), &self.areas.blind(base))
+    }
+
+    /// Finds out which of the pages `still_set` after clearing cannot be cleared, and remembers it.
+    pub fn judge(&mut self, process: &Process, base: u64, still_set: &PageMask, now: Instant) {
+        let pagemap = self.pagemap.get_or_insert_with(|| process.dir().open("pagemap").ok());
+        self.verdicts.judge(base, still_set, pagemap.as_ref(), now);
+    }
+
+    /// Takes note of the address space a batch was read from.
+    fn check(&mut self, id: SpaceId) -> Result<(), SpaceError> {
+        match self.id {
+            Some(known) if known != id => Err(SpaceError::Replaced),
+            _ => {
+                self.id = Some(id);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The machinery that all spaces share.
+#[derive(Debug)]
+pub struct Observer {
+    walker: Walker,
+    frames: Frames,
+    /// Bits read.
+    pub pages_read: u64,
+    /// Bits cleared.
+    pub pages_cleared: u64,
+}
+
+impl Observer {
+    /// `walker` must be calibrated.
+    pub fn new(walker: Walker, mut frames: Frames) -> Self {
+        frames.set_phys_mask(walker.layout().phys_mask);
+        Self { walker, frames, pages_read: 0, pages_cleared: 0 }
+    }
+
+    /// The programs.
+    pub fn walker(&self) -> &Walker {
+        &self.walker
+    }
+
+    /// Frame flags.
+    pub fn frames(&self) -> &Frames {
+        &self.frames
+    }
+
+    /// Reads the first of `spans`, as many as fit a batch; [`span`](Self::span) then shows them.
+    pub fn read(&mut self, space: &mut Space, process: &Process, spans: &[Span]) -> Result<usize, SpaceError> {
+        let n = self.attempt(space, process, |walker, link| walker.read_spans(link, spans))?;
+        let unreadable = |w: &Walker| (0..n).any(|i| w.span(i).mapped == Mapped::Unreadable);
+        // An entry above all known memory: memory may have been added since the start.
+        if unreadable(&self.walker) && self.walker.refresh_max_phys() {
+            return self.attempt(space, process, |walker, link| walker.read_spans(link, spans));
+        }
+        Ok(n)
+    }
+
+    /// Window `i` of the last [`read`](Self::read).
+    pub fn span(&self, i: usize) -> SpanView<'_> {
+        self.walker.span(i)
+    }
+
+    /// Copies tables; the walker's records then show them.
+    pub fn copy(
+        &mut self,
+        space: &mut Space,
+        process: &Process,
+        ranges: &[AddrRange],
+        cursor: u64,
+    ) -> Result<Progress, SpaceError> {
+        let done = self.attempt(space, process, |walker, link| walker.copy_tables(link, ranges, cursor))?;
+        let unreadable = |w: &Walker| w.records().any(|r| r.mapped == Mapped::Unreadable);
+        if unreadable(&self.walker) && self.walker.refresh_max_phys() {
+            return self.attempt(space, process, |walker, link| walker.copy_tables(link, ranges, cursor));
+        }
+        Ok(done)
+    }
+
+    fn attempt<T>(
+        &mut self,
+        space: &mut Space,
+        process: &Process,
+        mut run: impl FnMut(&mut Walker, &TaskLink) -> Result<(T, Batch), BpfError>,
+    ) -> Result<T, SpaceError> {
+        for _ in 0..ATTEMPTS {
+            let (value, batch) = run(&mut self.walker, &space.link)?;
+            // Asked after the read: what was read is this process's, not that of a later one with the same pid.
+            if !process.is_alive() {
+                return Err(SpaceError::Gone);
+            }
+            if let Batch::Done(id) = batch {
+                space.check(id)?;
+                return Ok(value);
+            }
+            // Either another thread of the process still has the address space, or it is in the middle of exec or exit.
+            std::thread::sleep(PAUSE);
+        }
+        // Tearing down a big address space takes long, and only then the process counts as exited.
+        Err(SpaceError::Gone)
+    }
+
+    /// Clears the accessed bits in `ranges`; places that the kernel refuses become blind.
+    pub fn clear(&mut self, space: &mut Space, process: &Process, ranges: &[AddrRange]) -> Result<(), SpaceError> {
+        let mut refused = Vec::new();
+        let note = |range| {
+            refused.push(range);
+            range
+        };
+        clear::clear(process.pidfd().as_fd(), ranges, note).map_err(|e| clear_error(process, e))?;
+        if refused.is_empty() {
+            return Ok(());
+        }
+        // A refused range may reach over several areas of which one is to blame: try them one by one.
+        space.areas.expire();
+        space.areas.refresh(process.dir(), Instant::now());
+        let parts: Vec<AddrRange> = refused.iter().flat_map(|&r| space.areas.parts(r)).collect();
+        clear::clear(process.pidfd().as_fd(), &parts, |range| space.areas.refuse(range))
+            .map_err(|e| clear_error(process, e))
+    }
+
+    /// Ranges that clear the pages `wanted` of the whole table at `base`, all of them in large folios: such a folio is
+    /// cleared if the table maps all of it inside one area; otherwise clearing would split it, and its pages become blind.
+    /// Returns the pages to clear.
+    pub fn whole_folios(
+        frames: &Frames,
+        space: &mut Space,
+        base: u64,
+        table: &[u64],
+        wanted: &PageMask,
+        now: Instant,
+    ) -> Result<PageMask, SpaceError> {
+        let mut finder = frames.folios(table);
+        let (mut clear, mut blind) = (pte::NO_PAGES, pte::NO_PAGES);
+        for page in pte::iter(wanted) {
+            if pte::has(&clear, page) || pte::has(&blind, page) {
+                continue;
+            }
+            let folio =
+                finder.around(page).map_err(|e| SpaceError::Failed(format!("cannot read /proc/kpageflags: {e}")))?;
+            match folio {
+                // Split, or replaced by a small page, since the table was read.
+                None => pte::put(&mut clear, page),
+                Some(f) => {
+                    let range =
+                        AddrRange::new(base + f.pages.start as u64 * PAGE_SIZE, base + f.pages.end as u64 * PAGE_SIZE);
+                    let inside = space.areas.around(range.start).is_some_and(|a| range.end <= a.end);
+                    let into = if f.whole && inside { &mut clear } else { &mut blind };
+                    *into = pte::or(into, &pte::span_mask(f.pages.start, f.pages.end));
+                }
+            }
+        }
+        space.verdicts.note(base, &blind, &pte::NO_PAGES, now);
+        Ok(clear)
+    }
+}
+
+fn clear_error(process: &Process, error: ClearError) -> SpaceError {
+    match error {
+        ClearError::Gone => SpaceError::Gone,
+        ClearError::Failed(_) if !process.is_alive() => SpaceError::Gone,
+        ClearError::Failed(e) => {
+            let remedy = match e.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => "; needs CAP_SYS_NICE and CAP_SYS_PTRACE (run as root)",
+                Some(libc::ENOSYS) => "; needs Linux 5.10 with CONFIG_ADVISE_SYSCALLS=y",
+                _ => "",
+            };
+            let pid = process.pid();
+            SpaceError::Failed(format!(
+                "cannot clear accessed bits of pid {pid} with process_madvise(MADV_COLD): {e}{remedy}"
+            ))
+        }
+    }
+}
+
+/// The 2 MiB-aligned start of the span around `addr`.
+pub const fn span_base(addr: u64) -> u64 {
+    addr / TABLE_SPAN * TABLE_SPAN
+}
+
+/// Index of the page at `addr` in its table.
+pub const fn page_index(addr: u64) -> usize {
+    (addr % TABLE_SPAN / PAGE_SIZE) as usize
+}

@@ -1,0 +1,264 @@
+//! Looking at windows and arming them.
+//!
+//! Arming reads all windows, clears the bits that are set, and reads those windows again: a bit that is still set belongs
+//! to a page that cannot be cleared, or that was accessed in these microseconds; `sharing` tells which. Reading costs about 0.1 us a
+//! window, a tenth of what clearing costs, so every arm is verified.
+
+use super::plan;
+use super::pte::{self, PageMask};
+use super::space::{Observer, Space, SpaceError, page_index, span_base};
+use super::walker::{Mapped, Span};
+use crate::proc::Process;
+use isotherm_core::addr::{self, AddrRange, TABLE_SPAN};
+use isotherm_core::source::{Seen, Window};
+use std::time::Instant;
+
+/// A window's pages as sets over the 512 pages of its table.
+#[derive(Debug, Clone, Copy)]
+struct State {
+    base: u64,
+    /// The window itself.
+    span: PageMask,
+    present: PageMask,
+    accessed: PageMask,
+    leaf_shift: u8,
+    /// The read failed, or the entry is one that clearing would split: nothing can be said.
+    blind: bool,
+}
+
+impl State {
+    fn of(window: &Window, mapped: Mapped, entries: &[u64]) -> Self {
+        let first = page_index(window.start);
+        let span = pte::span_mask(first, first + window.pages as usize);
+        let none = Self {
+            base: span_base(window.start),
+            span,
+            present: pte::NO_PAGES,
+            accessed: pte::NO_PAGES,
+            leaf_shift: 12,
+            blind: false,
+        };
+        match mapped {
+            Mapped::Nothing { .. } => none,
+            Mapped::Unreadable => Self { present: span, blind: true, ..none },
+            // There is no way to clear an entry of 1 GiB without splitting it.
+            Mapped::Leaf { shift, .. } if shift > 21 => Self { present: span, leaf_shift: shift, blind: true, ..none },
+            Mapped::Leaf { shift, entry } => {
+                let accessed = if pte::is_leaf_accessed(entry) { span } else { pte::NO_PAGES };
+                Self { present: span, accessed, leaf_shift: shift, ..none }
+            }
+            Mapped::Table => {
+                let (present, accessed) = pte::window_masks(first, entries);
+                Self { present, accessed, ..none }
+            }
+        }
+    }
+
+    fn seen(&self, known_blind: &PageMask) -> Seen {
+        let blind = if self.blind { self.present } else { pte::and(&self.present, known_blind) };
+        let count = |m: &PageMask| pte::count(m) as u16;
+        Seen {
+            present: count(&self.present),
+            accessed: count(&pte::and_not(&self.accessed, &blind)),
+            blind: count(&blind),
+            leaf_shift: self.leaf_shift,
+        }
+    }
+
+    fn bits(&self) -> u64 {
+        if self.leaf_shift > 12 { 1 } else { pte::count(&self.present) as u64 }
+    }
+}
+
+/// A window whose bits are being cleared.
+#[derive(Debug)]
+struct Armed {
+    window: usize,
+    state: State,
+}
+
+impl Observer {
+    /// See [`isotherm_core::source::AccessSource::look`].
+    pub fn look(&mut self, space: &mut Space, process: &Process, windows: &mut [Window]) -> Result<(), SpaceError> {
+        self.each_state(space, process, windows, |_, space, window, state, _| {
+            window.seen = state.seen(&space.blind(state.base));
+            Ok(())
+        })
+    }
+
+    /// See [`isotherm_core::source::AccessSource::arm`].
+    pub fn arm(&mut self, space: &mut Space, process: &Process, windows: &mut [Window]) -> Result<(), SpaceError> {
+        let now = Instant::now();
+        let (mut armed, mut ranges, mut large) = (Vec::new(), Vec::new(), Vec::new());
+        let mut index = 0;
+        self.each_state(space, process, windows, |this, space, window, state, entries| {
+            let blind = space.fresh_blind(state.base, now);
+            window.seen = state.seen(&blind);
+            if window.seen.accessed > 0 {
+                let wanted = pte::and_not(&state.accessed, &blind);
+                this.plan_window(space, window, &state, entries, &wanted, &mut ranges, &mut large)?;
+                armed.push(Armed { window: index, state });
+            }
+            index += 1;
+            Ok(())
+        })?;
+        if armed.is_empty() {
+            return Ok(());
+        }
+        self.plan_large(space, process, large, &mut ranges, now)?;
+        addr::normalize(&mut ranges);
+        self.clear(space, process, &ranges)?;
+        self.verify(space, process, windows, &armed, now)
+    }
+
+    /// Reads all windows, batch by batch.
+    fn each_state(
+        &mut self,
+        space: &mut Space,
+        process: &Process,
+        windows: &mut [Window],
+        mut each: impl FnMut(&Self, &mut Space, &mut Window, State, &[u64]) -> Result<(), SpaceError>,
+    ) -> Result<(), SpaceError> {
+        let spans: Vec<Span> = windows.iter().map(|w| Span { start: w.start, pages: w.pages }).collect();
+        let mut at = 0;
+        while at < spans.len() {
+            let n = self.read(space, process, &spans[at..])?;
+            let mut bits = 0;
+            for (i, window) in windows[at..at + n].iter_mut().enumerate() {
+                let view = self.span(i);
+                let state = State::of(window, view.mapped, view.entries);
+                bits += state.bits();
+                each(self, space, window, state, view.entries)?;
+            }
+            self.pages_read += bits;
+            at += n;
+        }
+        Ok(())
+    }
+
+    /// Adds the ranges that clear the pages `wanted` of one window. Pages in large folios go to `large` instead, by table.
+    #[allow(clippy::too_many_arguments, reason = "two outputs of one decision")]
+    fn plan_window(
+        &self,
+        space: &mut Space,
+        window: &Window,
+        state: &State,
+        entries: &[u64],
+        wanted: &PageMask,
+        ranges: &mut Vec<AddrRange>,
+        large: &mut Vec<(u64, PageMask)>,
+    ) -> Result<(), SpaceError> {
+        if state.leaf_shift > 12 {
+            // A huge entry lies inside one area always: the kernel splits it before it lets an area end inside.
+            ranges.push(AddrRange::new(state.base, state.base + TABLE_SPAN));
+            return Ok(());
+        }
+        let first = page_index(window.start);
+        let in_large = self
+            .frames()
+            .large_in_window(&mut space.small, window.start, entries, &pte::shift_down(wanted, first))
+            .map_err(|e| SpaceError::Failed(format!("cannot read /proc/kpageflags: {e}")))?;
+        let in_large = pte::shift_up(&in_large, first);
+        if in_large != pte::NO_PAGES {
+            large.push((state.base, in_large));
+        }
+        let small = pte::and_not(wanted, &in_large);
+        let old = pte::shift_down(&pte::and_not(&state.present, wanted), first);
+        let harmless = self.frames().known_small(&space.small, window.start, entries, &old);
+        let vacant = pte::and_not(&state.span, &state.present);
+        let allowed = pte::or(&pte::or(&small, &vacant), &pte::shift_up(&harmless, first));
+        plan::cover(state.base, &small, &allowed, |_| false, ranges);
+        Ok(())
+    }
+
+    /// Adds the ranges that clear pages in large folios.
+    fn plan_large(
+        &mut self,
+        space: &mut Space,
+        process: &Process,
+        mut large: Vec<(u64, PageMask)>,
+        ranges: &mut Vec<AddrRange>,
+        now: Instant,
+    ) -> Result<(), SpaceError> {
+        if large.is_empty() {
+            return Ok(());
+        }
+        large.sort_unstable_by_key(|l| l.0);
+        large.dedup_by(|b, a| {
+            let same = a.0 == b.0;
+            if same {
+                a.1 = pte::or(&a.1, &b.1);
+            }
+            same
+        });
+        space.areas.refresh(process.dir(), now);
+        let spans: Vec<Span> = large.iter().map(|l| Span { start: l.0, pages: 512 }).collect();
+        let mut at = 0;
+        while at < spans.len() {
+            let n = self.read(space, process, &spans[at..])?;
+            for (i, (base, wanted)) in large[at..at + n].iter().enumerate() {
+                let view = self.span(i);
+                // If it is no table any more, the pages have been joined or unmapped: nothing to clear.
+                if view.mapped == Mapped::Table {
+                    let clear = Self::whole_folios(self.frames(), space, *base, view.entries, wanted, now)?;
+                    plan::cover(*base, &clear, &pte::NO_PAGES, |a| space.areas.begins_at(a), ranges);
+                }
+            }
+            at += n;
+        }
+        Ok(())
+    }
+
+    /// Reads windows again after clearing, and corrects what was seen in them by what could not be cleared.
+    fn verify(
+        &mut self,
+        space: &mut Space,
+        process: &Process,
+        windows: &mut [Window],
+        armed: &[Armed],
+        now: Instant,
+    ) -> Result<(), SpaceError> {
+        let mut again: Vec<Window> = armed.iter().map(|a| windows[a.window]).collect();
+        let mut index = 0;
+        self.each_state(space, process, &mut again, |_, space, _, after, _| {
+            let before = &armed[index].state;
+            index += 1;
+            let still_set = pte::and(&after.accessed, &before.accessed);
+            if still_set == pte::NO_PAGES {
+                return Ok(());
+            }
+            if after.leaf_shift > 12 {
+                space.judge_leaf(process, after.base, now);
+            } else {
+                space.judge(process, after.base, &still_set, now);
+            }
+            Ok(())
+        })?;
+        let mut last_leaf = None;
+        for Armed { window, state } in armed {
+            let seen = state.seen(&space.blind(state.base));
+            windows[*window].seen = seen;
+            self.pages_cleared += match state.leaf_shift {
+                12 => seen.accessed as u64,
+                _ if seen.accessed == 0 || last_leaf == Some(state.base) => 0,
+                _ => 1,
+            };
+            last_leaf = (state.leaf_shift > 12).then_some(state.base);
+        }
+        Ok(())
+    }
+}
+
+impl Space {
+    /// [`judge`](Self::judge) for a huge entry of 2 MiB: the verdict on its first page holds for all.
+    pub fn judge_leaf(&mut self, process: &Process, base: u64, now: Instant) {
+        let first = pte::span_mask(0, 1);
+        self.judge(process, base, &first, now);
+        let all = pte::span_mask(0, 512);
+        if pte::has(&self.verdicts.blind(base), 0) {
+            self.verdicts.note(base, &all, &pte::NO_PAGES, now);
+        } else {
+            self.verdicts.note(base, &pte::NO_PAGES, &all, now);
+        }
+    }
+}
