@@ -380,13 +380,17 @@ impl<F: ControlFiles> Inner<F> {
     /// How long to wait after an interval's end before asking again. The request itself waits for the end of an interval, so
     /// most of one is slept away before, where a signal can end the sleep; and as many are left out as the budget demands.
     fn pause_ns(&self, read_cost_ns: u64) -> u64 {
+        /// Kernels up to 6.13 answer at the first multiple of this after the request.
+        const ANSWER_GRID_NS: u64 = 100_000_000;
         let aggr = self.aggr_ns();
         let affordable = match self.config.cpu_budget {
             Some(share) if share > 0.0 => (read_cost_ns as f64 / share) as u64,
             _ => 0,
         };
         let skipped = (affordable / aggr.max(1)).min(1000) * aggr;
-        skipped + aggr * 4 / 5
+        // A little more than one grid step before the end, which comes late rather than early: then the answer comes right
+        // behind it. A fifth of the interval is kept for the kernel to take notice of the request.
+        skipped + (aggr.saturating_sub(ANSWER_GRID_NS) + aggr / 10).min(aggr / 5 * 4)
     }
 
     fn stats(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {

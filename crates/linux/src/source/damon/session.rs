@@ -95,28 +95,15 @@ impl<F: ControlFiles> Session<F> {
 
     /// Switches DAMON off and removes what was set up.
     pub(super) fn stop(&mut self) -> Result<(), DamonError> {
-        /// A thread that is just ending keeps its folder busy for a moment.
-        const ATTEMPTS: u32 = 100;
         if !self.dirty {
             return Ok(());
         }
-        for attempt in 1.. {
-            if self.is_on() {
-                // It may end by itself in between, which makes this fail.
-                let _ = self.files.write("0/state", "off");
-            }
-            match self.write("nr_kdamonds", "0") {
-                Err(DamonError::Io { source, .. })
-                    if source.kind() == io::ErrorKind::ResourceBusy && attempt < ATTEMPTS =>
-                {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                result => {
-                    self.dirty = result.is_err();
-                    return result;
-                }
-            }
+        if self.is_on() {
+            // It may end by itself in between, which makes this fail.
+            let _ = self.write("0/state", "off");
         }
+        self.write("nr_kdamonds", "0")?;
+        self.dirty = false;
         Ok(())
     }
 
@@ -230,7 +217,7 @@ impl<F: ControlFiles> Session<F> {
 
     fn write(&mut self, path: &str, value: impl ToString) -> Result<(), DamonError> {
         let value = value.to_string();
-        self.files.write(path, &value).map_err(|source| DamonError::Io {
+        while_busy(|| self.files.write(path, &value)).map_err(|source| DamonError::Io {
             action: format!("write '{value}' to"),
             path: absolute(self.files.roots(), path),
             source,
@@ -238,8 +225,21 @@ impl<F: ControlFiles> Session<F> {
     }
 
     fn read(&self, path: &str) -> Option<String> {
-        std::fs::read_to_string(absolute(self.files.roots(), path)).ok().map(|t| t.trim().to_owned())
+        let path = absolute(self.files.roots(), path);
+        while_busy(|| std::fs::read_to_string(&path)).ok().map(|t| t.trim().to_owned())
     }
+}
+
+/// Repeats what fails because DAMON is busy, for up to a second: somebody else reads one of its files just now, or its thread is
+/// about to end.
+fn while_busy<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 0..200 {
+        match attempt() {
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy => std::thread::sleep(Duration::from_millis(5)),
+            result => return result,
+        }
+    }
+    attempt()
 }
 
 impl<F: ControlFiles> Drop for Session<F> {

@@ -151,17 +151,20 @@ impl SimulatedKernel {
         let Some(last) = control.regions.len().checked_sub(1) else { return Ok(()) };
         let targets = control.regions[control.requests.min(last)].clone();
         control.requests += 1;
+        // Names count on over the schemes, as in Linux 6.12.
+        let mut name = 0;
         for (i, regions) in targets.iter().enumerate() {
             let folder = format!("0/contexts/0/schemes/{i}/tried_regions");
             if !self.at(&folder).exists() {
                 continue;
             }
             self.number(&folder, "0", &[])?;
-            for (n, (start, end, nr_accesses, age)) in regions.iter().enumerate() {
-                self.put(&format!("{folder}/{n}/start"), &start.to_string());
-                self.put(&format!("{folder}/{n}/end"), &end.to_string());
-                self.put(&format!("{folder}/{n}/nr_accesses"), &nr_accesses.to_string());
-                self.put(&format!("{folder}/{n}/age"), &age.to_string());
+            for (start, end, nr_accesses, age) in regions {
+                self.put(&format!("{folder}/{name}/start"), &start.to_string());
+                self.put(&format!("{folder}/{name}/end"), &end.to_string());
+                self.put(&format!("{folder}/{name}/nr_accesses"), &nr_accesses.to_string());
+                self.put(&format!("{folder}/{name}/age"), &age.to_string());
+                name += 1;
             }
             self.put(&format!("{folder}/total_bytes"), &regions.iter().map(|r| r.1 - r.0).sum::<u64>().to_string());
         }

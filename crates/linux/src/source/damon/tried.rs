@@ -1,21 +1,23 @@
 //! Reads the regions that a scheme tried: four small files a region.
 //!
-//! Opening a file of sysfs costs about as much as everything else together, so each one that need not be opened counts:
-//! names are known without listing the folder, and `end` is read only where a region may not reach to the next one. The
-//! kernel tells the sum of all sizes (since 6.6), so it shows when all gaps are found; the widest spans are tried first,
-//! since gaps between mappings are by far wider than regions.
+//! Opening a file of sysfs costs more than everything else together, so each one that need not be opened counts: `end` is
+//! read only where a region may not reach to the next one. The kernel tells the sum of all sizes (since 6.6), so it shows
+//! when all gaps are found; the widest spans are tried first, since gaps between mappings are by far wider than regions.
 
 use isotherm_core::snapshot::RegionInfo;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The regions of one target. Its folder stays open: it lives as long as its scheme.
 #[derive(Debug)]
 pub(super) struct TriedRegions {
+    path: PathBuf,
     dir: File,
+    /// Names of the regions' folders. They ascend but need not begin at 0: some kernels count on over the schemes.
+    names: Vec<u32>,
     order: Vec<usize>,
     /// Files opened by the last [`read`](Self::read).
     pub(super) files_read: u32,
@@ -24,17 +26,22 @@ pub(super) struct TriedRegions {
 impl TriedRegions {
     /// Opens the folder `tried_regions` of a scheme.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { dir: File::open(path)?, order: Vec::new(), files_read: 0 })
+        Ok(Self { path: path.to_owned(), dir: File::open(path)?, names: Vec::new(), order: Vec::new(), files_read: 0 })
     }
 
     /// Replaces `out` by the regions that the kernel has written down, sorted and disjoint.
     pub(super) fn read(&mut self, out: &mut Vec<RegionInfo>) -> io::Result<()> {
         out.clear();
         self.files_read = 0;
-        while let Some(start) = self.field(out.len(), "start")? {
-            let missing = || io::Error::other("a region's folder lacks a file");
-            let nr_accesses = self.field(out.len(), "nr_accesses")?.ok_or_else(missing)?;
-            let age = self.field(out.len(), "age")?.ok_or_else(missing)?;
+        self.names.clear();
+        for entry in std::fs::read_dir(&self.path)? {
+            self.names.extend(entry?.file_name().to_str().and_then(|n| n.parse::<u32>().ok()));
+        }
+        self.names.sort_unstable();
+        for i in 0..self.names.len() {
+            let start = self.field(i, "start")?;
+            let nr_accesses = self.field(i, "nr_accesses")?;
+            let age = self.field(i, "age")?;
             let clamp = |v: u64| u32::try_from(v).unwrap_or(u32::MAX);
             out.push(RegionInfo {
                 start,
@@ -55,13 +62,13 @@ impl TriedRegions {
 
     fn find_ends(&mut self, out: &mut [RegionInfo]) -> io::Result<()> {
         let Some(last) = out.len().checked_sub(1) else { return Ok(()) };
-        out[last].end = self.end_of(last)?;
+        out[last].end = self.field(last, "end")?;
         let ascending = out.windows(2).all(|w| w[0].start < w[1].start);
         let total = if ascending { self.total_bytes()? } else { None };
         let span = out[last].end.saturating_sub(out[0].start);
         let Some(mut unseen_gaps) = total.and_then(|total| span.checked_sub(total)) else {
             // No sum to go by: read every end.
-            return (0..last).try_for_each(|i| self.end_of(i).map(|end| out[i].end = end));
+            return (0..last).try_for_each(|i| self.field(i, "end").map(|end| out[i].end = end));
         };
         for i in 0..last {
             out[i].end = out[i + 1].start;
@@ -74,7 +81,7 @@ impl TriedRegions {
             if unseen_gaps == 0 {
                 break;
             }
-            let end = self.end_of(i)?;
+            let end = self.field(i, "end")?;
             unseen_gaps = unseen_gaps.saturating_sub(out[i].end.saturating_sub(end));
             out[i].end = end;
         }
@@ -82,23 +89,20 @@ impl TriedRegions {
         Ok(())
     }
 
-    fn end_of(&mut self, index: usize) -> io::Result<u64> {
-        self.field(index, "end")?.ok_or_else(|| io::Error::other("a region's folder lacks the file 'end'"))
-    }
-
     fn total_bytes(&mut self) -> io::Result<Option<u64>> {
         self.number(c"total_bytes")
     }
 
-    /// A region's figure; `None` where there is no such region.
-    fn field(&mut self, index: usize, name: &str) -> io::Result<Option<u64>> {
-        let mut path = [0u8; 48];
+    /// A figure of the region with the name at `index`.
+    fn field(&mut self, index: usize, field: &str) -> io::Result<u64> {
+        let mut path = [0u8; 32];
         // One byte is left for the final zero; the longest name fits.
-        write!(&mut path[..47], "{index}/{name}")?;
+        write!(&mut path[..31], "{}/{field}", self.names[index])?;
         let path = CStr::from_bytes_until_nul(&path).map_err(io::Error::other)?;
-        self.number(path)
+        self.number(path)?.ok_or_else(|| io::Error::other(format!("{} is missing", path.to_string_lossy())))
     }
 
+    /// A file's number; `None` where there is no such file.
     fn number(&mut self, path: &CStr) -> io::Result<Option<u64>> {
         self.files_read += 1;
         // SAFETY: the folder is open and the path a C string.
@@ -124,8 +128,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn write(dir: &Path, regions: &[(u64, u64, u32, u32)], total: bool) {
+        write_from(dir, 0, regions, total);
+    }
+
+    fn write_from(dir: &Path, first_name: usize, regions: &[(u64, u64, u32, u32)], total: bool) {
         for (i, (start, end, nr, age)) in regions.iter().enumerate() {
-            let r = dir.join(i.to_string());
+            let r = dir.join((first_name + i).to_string());
             std::fs::create_dir(&r).unwrap();
             for (name, value) in
                 [("start", *start), ("end", *end), ("nr_accesses", (*nr).into()), ("age", (*age).into())]
@@ -156,8 +164,16 @@ mod tests {
         write(dir.path(), &regions, true);
         let (out, files) = read(dir.path());
         assert_eq!(out, regions);
-        // Three files each, the end of the last, one gap, the sum, and the name that is missing.
-        assert_eq!(files, 3 * 200 + 4);
+        // Three files each, the end of the last, one gap, the sum.
+        assert_eq!(files, 3 * 200 + 3);
+    }
+
+    #[test]
+    fn names_need_not_begin_at_zero() {
+        let dir = tempfile::tempdir().unwrap();
+        let regions: Vec<_> = (0..12).map(|i| (i * 8192, i * 8192 + 4096, 1, 1)).collect();
+        write_from(dir.path(), 95, &regions, true);
+        assert_eq!(read(dir.path()).0, regions);
     }
 
     #[test]
