@@ -6,14 +6,18 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod draw;
 pub mod error;
 pub mod exact;
 pub mod heat;
 pub mod names;
 pub mod overview;
+pub mod picture;
+pub mod plot;
 pub mod raw;
 pub mod replay;
 pub mod series;
+pub mod summary;
 pub mod temperature;
 pub mod ticks;
 pub mod units;

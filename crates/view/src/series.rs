@@ -20,6 +20,14 @@ pub enum Measure {
 }
 
 impl Measure {
+    /// What it is called in headings.
+    pub fn title(&self) -> &'static str {
+        match self {
+            Self::WorkingSet { .. } => "Working set size",
+            Self::Regions => "Number of regions",
+        }
+    }
+
     /// The figure for one snapshot.
     pub fn of(&self, s: &Snapshot) -> u64 {
         match self {
@@ -82,10 +90,15 @@ pub fn read(events: &dyn Replay, options: &SeriesOptions) -> Result<Vec<Series>,
     for series in &mut all {
         let len = series.points.len();
         // The last point stays: a table of nothing helps nobody.
-        series.skipped = options.skip.unwrap_or((len / 10).min(20)).min(len - 1);
+        series.skipped = options.skip.unwrap_or(default_skip(len)).min(len - 1);
         series.points.drain(..series.skipped);
     }
     Ok(all)
+}
+
+/// How many of `len` snapshots to leave out at the begin, while regions still adapt: a tenth, at most 20 (damo's figure).
+pub fn default_skip(len: usize) -> usize {
+    (len / 10).min(20)
 }
 
 /// Adds up the figures of snapshots that end together.

@@ -8,9 +8,11 @@ use crate::args::units;
 use crate::output;
 use clap::Subcommand;
 use isotherm_view::access::{self, AccessOptions};
+use isotherm_view::overview::Overview;
 use isotherm_view::raw;
+use isotherm_view::summary::{self, Summary};
 use record_file::RecordFile;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Show what a record holds.
@@ -32,6 +34,8 @@ enum Kind {
     Wss(series::WssArgs),
     /// Number of regions, in the same form
     Regions(series::RegionsArgs),
+    /// One page to read first: working set, cold memory, hottest mappings, cost, confidence
+    Summary(SummaryArgs),
 }
 
 /// What every report takes.
@@ -48,8 +52,45 @@ struct Common {
     json: bool,
 }
 
+/// Pictures to write instead of printing.
+#[derive(Debug, clap::Args)]
+struct Pictures {
+    /// Write a picture as SVG; of several targets, one file each (F-0.svg, F-1.svg, …)
+    #[arg(long, value_name = "F")]
+    svg: Option<PathBuf>,
+    /// Write a picture as PNG; of several targets, one file each
+    #[arg(long, value_name = "F")]
+    png: Option<PathBuf>,
+}
+
+impl Pictures {
+    fn any(&self) -> bool {
+        self.svg.is_some() || self.png.is_some()
+    }
+
+    /// The file for one of `count` targets.
+    fn file(path: &Path, target: &str, count: usize) -> PathBuf {
+        if count == 1 {
+            return path.to_owned();
+        }
+        let mut name = path.file_stem().unwrap_or_default().to_owned();
+        name.push(format!("-{target}"));
+        if let Some(extension) = path.extension() {
+            name.push(".");
+            name.push(extension);
+        }
+        path.with_file_name(name)
+    }
+}
+
 #[derive(Debug, clap::Args)]
 struct RawArgs {
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct SummaryArgs {
     #[command(flatten)]
     common: Common,
 }
@@ -89,5 +130,41 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Kind::Heatmap(a) => heatmap::run(a),
         Kind::Wss(a) => series::run_wss(a),
         Kind::Regions(a) => series::run_regions(a),
+        Kind::Summary(a) => summarize(a),
+    }
+}
+
+fn summarize(args: SummaryArgs) -> anyhow::Result<()> {
+    let record = RecordFile::open(&args.common.file)?;
+    let overview = Overview::read(&record)?;
+    let summaries = overview
+        .select(args.common.target)?
+        .into_iter()
+        .map(|target| Summary::read(&record, &overview, target))
+        .collect::<Result<Vec<_>, _>>()?;
+    output::to_stdout(|out| {
+        if args.common.json {
+            return summary::write_json(&summaries, out);
+        }
+        for (i, one) in summaries.iter().enumerate() {
+            if i > 0 {
+                writeln!(out)?;
+            }
+            summary::text::write(one, out)?;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_targets_get_a_file_each() {
+        let file = |path: &str, count| Pictures::file(Path::new(path), "1", count);
+        assert_eq!(file("a/heat.svg", 1), Path::new("a/heat.svg"));
+        assert_eq!(file("a/heat.svg", 2), Path::new("a/heat-1.svg"));
+        assert_eq!(file("heat", 2), Path::new("heat-1"));
     }
 }

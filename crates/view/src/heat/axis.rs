@@ -80,10 +80,13 @@ impl Axis {
         }
         let total = bytes(&kept, true) + bytes(&kept, false);
         let sparse = accessed > 0 && (bytes(&kept, true) as f64) < SPARSE * total as f64;
+        // Small mappings get enough rows for a name, but together never crowd out the large ones.
+        let most = if layout == Layout::Accessed { (rows / 12).max(8) } else { rows / 3 };
         let stretches = if layout == Layout::Accessed && sparse && rows >= 2 * kept.len() {
-            sparse_stretches(&limit_parts(split_at_gaps(space, &kept), rows / 4, true), rows)
+            sparse_stretches(&limit_parts(split_at_gaps(space, &kept), most, true), rows)
         } else {
-            even_stretches(&limit_parts(split_at_gaps(space, &join_touching(&kept)), rows / 3, false), rows)
+            let least = if layout == Layout::Accessed { rows / 80 } else { 1 };
+            even_stretches(&limit_parts(split_at_gaps(space, &join_touching(&kept)), most, false), least.max(1), rows)
         };
         let rows = stretches.last().map_or(0, |s| s.rows.end);
         let mut axis = Self { stretches, folds: Vec::new(), rows };
@@ -243,7 +246,7 @@ fn limit_parts(mut parts: Vec<Part>, most: usize, alike: bool) -> Vec<Part> {
     parts
 }
 
-fn even_stretches(parts: &[Part], rows: usize) -> Vec<Stretch> {
+fn even_stretches(parts: &[Part], least: usize, rows: usize) -> Vec<Stretch> {
     let mut parts = parts.to_vec();
     if parts.len() > rows {
         // More folds than rows: draw what lies between them instead.
@@ -251,7 +254,7 @@ fn even_stretches(parts: &[Part], rows: usize) -> Vec<Stretch> {
         parts = vec![Part { from, to, accessed: true }];
     }
     let weights: Vec<f64> = parts.iter().map(|p| (p.to - p.from) as f64).collect();
-    stretches(&parts, &share(&weights, 1, rows), false)
+    stretches(&parts, &share(&weights, least, rows), false)
 }
 
 fn sparse_stretches(parts: &[Part], rows: usize) -> Vec<Stretch> {

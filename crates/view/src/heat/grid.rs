@@ -131,11 +131,11 @@ impl Grid {
         }
     }
 
-    /// The highest rate that any cell shows.
-    pub fn max_rate(&self) -> f64 {
-        self.cells.iter().fold(0.0, |max, c| match c.shown() {
-            Shown::Rate(rate) => f64::max(max, rate),
-            _ => max,
+    /// The rates of all cells that show one.
+    pub fn rates(&self) -> impl Iterator<Item = f64> + Clone {
+        self.cells.iter().filter_map(|c| match c.shown() {
+            Shown::Rate(rate) => Some(rate),
+            _ => None,
         })
     }
 }

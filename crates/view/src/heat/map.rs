@@ -89,7 +89,7 @@ impl HeatMap {
 
         let mut grid = Grid::new(axis.rows, options.cols, start_ns, end_ns);
         for_target(events, id, in_time, &mut |s| grid.add(&space, &axis, s))?;
-        let scale = RateScale::fitting(grid.max_rate());
+        let scale = RateScale::fitting(grid.rates());
         Ok(Self { target: target.clone(), base_ns: overview.start_ns, space, names, axis, grid, scale, sample_us })
     }
 

@@ -1,6 +1,7 @@
 //! Where in a target's space anything was seen at all: what the address axis is laid out by.
 
 use super::space::Space;
+use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
 
 /// Most cells of a profile: 80 MiB each for 5 TiB.
@@ -30,7 +31,7 @@ pub struct Profile {
 impl Profile {
     /// An empty profile.
     pub fn new(space: &Space) -> Self {
-        let cell_bytes = space.total().div_ceil(MAX_CELLS).max(4096);
+        let cell_bytes = space.total().div_ceil(MAX_CELLS).next_multiple_of(PAGE_SIZE).max(PAGE_SIZE);
         let cells = space.total().div_ceil(cell_bytes) as usize;
         Self { cell_bytes, cells, accessed: RangeSums::new(cells), present: RangeSums::new(cells) }
     }

@@ -1,19 +1,22 @@
 //! `isotherm report heatmap`.
 
-use super::Common;
 use super::record_file::RecordFile;
+use super::{Common, Pictures};
 use crate::args::ranges;
 use crate::output::{self, ColourWhen};
 use isotherm_core::addr::AddrRange;
 use isotherm_view::heat::axis::Layout;
 use isotherm_view::heat::map::{HeatMap, HeatOptions};
 use isotherm_view::heat::terminal::{self, Plan};
-use isotherm_view::overview::Overview;
+use isotherm_view::overview::{Overview, TargetOverview};
+use isotherm_view::{picture, plot};
 
 #[derive(Debug, clap::Args)]
 pub struct HeatmapArgs {
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    pictures: Pictures,
     /// Only this time after the begin of the record, for example 5s-20s
     #[arg(long, value_name = "FROM-TO", value_parser = ranges::times)]
     time_range: Option<(u64, u64)>,
@@ -39,11 +42,35 @@ pub fn run(args: HeatmapArgs) -> anyhow::Result<()> {
     let record = RecordFile::open(&args.common.file)?;
     let overview = Overview::read(&record)?;
     let targets = overview.select(args.common.target)?;
+    if args.pictures.any() {
+        let (rows, cols) = plot::heatmap::resolution();
+        for target in &targets {
+            let map = HeatMap::build(&record, &overview, target, &args.options(rows, cols))?;
+            let number = target.info.target.to_string();
+            if let Some(path) = &args.pictures.svg {
+                let file = Pictures::file(path, &number, targets.len());
+                output::write_file(&file, picture::heatmap_svg(&map).as_bytes())?;
+            }
+            if let Some(path) = &args.pictures.png {
+                output::write_file(&Pictures::file(path, &number, targets.len()), &picture::heatmap_png(&map)?)?;
+            }
+        }
+        return Ok(());
+    }
+    print(&args, &record, &overview, &targets)
+}
+
+fn print(
+    args: &HeatmapArgs,
+    record: &RecordFile,
+    overview: &Overview,
+    targets: &[&TargetOverview],
+) -> anyhow::Result<()> {
     let (width, height) = output::screen_size();
     let plan = Plan::new(width, height, output::colours(args.color));
     output::to_stdout(|out| {
         for (i, target) in targets.iter().enumerate() {
-            let map = HeatMap::build(&record, &overview, target, &args.options(plan.rows(), plan.cols))?;
+            let map = HeatMap::build(record, overview, target, &args.options(plan.rows(), plan.cols))?;
             if i > 0 {
                 writeln!(out)?;
             }

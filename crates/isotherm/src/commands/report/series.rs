@@ -1,12 +1,14 @@
 //! `isotherm report wss` and `isotherm report regions`.
 
-use super::Common;
 use super::record_file::RecordFile;
+use super::{Common, Pictures};
 use crate::args::units;
 use crate::exit::Usage;
 use crate::output;
+use isotherm_view::overview::Overview;
+use isotherm_view::picture::{self, SeriesPicture};
 use isotherm_view::series::table::{self, Order, TableOptions};
-use isotherm_view::series::{Measure, SeriesOptions};
+use isotherm_view::series::{self, Measure, SeriesOptions};
 
 #[derive(Debug, clap::Args)]
 pub struct WssArgs {
@@ -14,6 +16,8 @@ pub struct WssArgs {
     common: Common,
     #[command(flatten)]
     table: TableArgs,
+    #[command(flatten)]
+    pictures: Pictures,
     /// Count only regions accessed at least at this rate (share of sampling intervals)
     #[arg(long, value_name = "P", default_value = "0%", value_parser = units::percent)]
     min_rate: f64,
@@ -25,6 +29,8 @@ pub struct RegionsArgs {
     common: Common,
     #[command(flatten)]
     table: TableArgs,
+    #[command(flatten)]
+    pictures: Pictures,
 }
 
 #[derive(Debug, clap::Args)]
@@ -75,21 +81,49 @@ fn steps(range: &[f64]) -> Result<Vec<f64>, Usage> {
 }
 
 pub fn run_wss(args: WssArgs) -> anyhow::Result<()> {
-    run(&args.common, &args.table, Measure::WorkingSet { min_rate: args.min_rate })
+    run(&args.common, &args.table, &args.pictures, Measure::WorkingSet { min_rate: args.min_rate })
 }
 
 pub fn run_regions(args: RegionsArgs) -> anyhow::Result<()> {
-    run(&args.common, &args.table, Measure::Regions)
+    run(&args.common, &args.table, &args.pictures, Measure::Regions)
 }
 
-fn run(common: &Common, args: &TableArgs, measure: Measure) -> anyhow::Result<()> {
+fn run(common: &Common, args: &TableArgs, pictures: &Pictures, measure: Measure) -> anyhow::Result<()> {
     let table = args.options()?;
     let record = RecordFile::open(&common.file)?;
     let options = SeriesOptions { measure, target: common.target, skip: args.skip };
+    if pictures.any() {
+        return draw(&record, &options, &table, pictures);
+    }
     output::to_stdout(|out| match common.json {
         true => table::write_json(&record, &options, &table, out),
         false => table::write_text(&record, &options, &table, out),
     })
+}
+
+fn draw(record: &RecordFile, options: &SeriesOptions, table: &TableOptions, pictures: &Pictures) -> anyhow::Result<()> {
+    let overview = Overview::read(record)?;
+    let all = series::read(record, options)?;
+    for one in &all {
+        let target = overview.targets.iter().find(|t| Some(t.info.target) == one.target);
+        let name = target.map_or("all".to_owned(), |t| t.info.target.to_string());
+        let picture = SeriesPicture {
+            title: options.measure.title(),
+            subtitle: &target.map_or("all targets together".to_owned(), |t| t.title()),
+            base_ns: overview.start_ns,
+            bytes: options.measure != Measure::Regions,
+            by_size: table.order == Order::Size,
+        };
+        if let Some(path) = &pictures.svg {
+            let file = Pictures::file(path, &name, all.len());
+            output::write_file(&file, picture::series_svg(&one.points, &picture).as_bytes())?;
+        }
+        if let Some(path) = &pictures.png {
+            let file = Pictures::file(path, &name, all.len());
+            output::write_file(&file, &picture::series_png(&one.points, &picture)?)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

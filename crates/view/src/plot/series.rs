@@ -1,0 +1,123 @@
+//! A series over time or as percentiles.
+
+use super::axes::{time_axis, value_axis, value_y};
+use super::{BRIGHT, CURVE, CURVE_FILL, DIM, Frame, GRID, RULE, TEXT};
+use crate::draw::{Anchor, Canvas, TextSize};
+use crate::names;
+use crate::series::Point;
+use crate::series::distribution::Distribution;
+use isotherm_core::units::format_size;
+
+/// Width and height of a picture of a series.
+pub const SIZE: (f64, f64) = (960.0, 360.0);
+
+/// What to write around a curve.
+#[derive(Debug, Clone, Copy)]
+pub struct SeriesPicture<'a> {
+    /// Heading: what is measured.
+    pub title: &'a str,
+    /// Whose it is.
+    pub subtitle: &'a str,
+    /// Time zero, ns.
+    pub base_ns: u64,
+    /// Whether values are bytes.
+    pub bytes: bool,
+    /// Sorted by size instead of by time.
+    pub by_size: bool,
+}
+
+/// Draws a whole picture of [`SIZE`].
+pub fn draw(canvas: &mut dyn Canvas, points: &[Point], picture: &SeriesPicture) {
+    let frame = Frame { x: 86.0, y: 70.0, width: SIZE.0 - 86.0 - 92.0, height: SIZE.1 - 70.0 - 52.0 };
+    canvas.text(24.0, 32.0, picture.title, TextSize::Title, Anchor::Start, BRIGHT);
+    let room = ((SIZE.0 - 48.0) / canvas.char_width(TextSize::Normal)) as usize;
+    canvas.text(24.0, 52.0, &names::fit(picture.subtitle, room), TextSize::Normal, Anchor::Start, DIM);
+    let distribution = Distribution::of(points);
+    let max = distribution.max().unwrap_or(0).max(1);
+    value_axis(canvas, &frame, max, picture.bytes);
+    if picture.by_size {
+        percentile_curve(canvas, &frame, &distribution, max);
+    } else {
+        let (from, to) = time_span(points, picture.base_ns);
+        time_curve(canvas, &frame, points, (from, to), picture.base_ns, max);
+        time_axis(canvas, &frame, from, to);
+    }
+    let mut lowest = f64::INFINITY;
+    for percent in [50.0, 95.0] {
+        let Some(value) = distribution.percentile(percent) else { continue };
+        let y = value_y(&frame, value, max);
+        canvas.line((frame.x, y), (frame.right() + 6.0, y), DIM);
+        // Labels of close values move apart.
+        let label_y = (y + 4.0).min(lowest - 14.0);
+        lowest = label_y;
+        let text = if picture.bytes { format_size(value) } else { value.to_string() };
+        let label = format!("p{percent} {text}");
+        canvas.text(frame.right() + 10.0, label_y, &label, TextSize::Small, Anchor::Start, TEXT);
+    }
+}
+
+/// The curve of points over seconds `span` (from `base_ns`), without axes.
+pub fn time_curve(canvas: &mut dyn Canvas, frame: &Frame, points: &[Point], span: (f64, f64), base_ns: u64, max: u64) {
+    let x = |ns: u64| {
+        let seconds = ns.saturating_sub(base_ns) as f64 / 1e9;
+        frame.x + ((seconds - span.0) / (span.1 - span.0).max(1e-9)).clamp(0.0, 1.0) * frame.width
+    };
+    let curve: Vec<(f64, f64)> =
+        envelope(points, frame.width as usize).map(|p| (x(p.time_ns), value_y(frame, p.value, max))).collect();
+    canvas.area(&curve, frame.bottom(), CURVE_FILL, CURVE);
+}
+
+/// At most two points a column, its least and its greatest, so that no peak is lost.
+fn envelope(points: &[Point], columns: usize) -> impl Iterator<Item = Point> {
+    let per_column = points.len().div_ceil(columns.max(1)).max(1);
+    points.chunks(per_column).flat_map(|chunk| {
+        let least = chunk.iter().enumerate().min_by_key(|(_, p)| p.value);
+        let greatest = chunk.iter().enumerate().max_by_key(|(_, p)| p.value);
+        let (Some(a), Some(b)) = (least, greatest) else { return Vec::new() };
+        match a.0.cmp(&b.0) {
+            std::cmp::Ordering::Less => vec![*a.1, *b.1],
+            std::cmp::Ordering::Equal => vec![*a.1],
+            std::cmp::Ordering::Greater => vec![*b.1, *a.1],
+        }
+    })
+}
+
+fn percentile_curve(canvas: &mut dyn Canvas, frame: &Frame, distribution: &Distribution, max: u64) {
+    let steps = frame.width as usize;
+    let curve: Vec<(f64, f64)> = (0..=steps)
+        .filter_map(|i| {
+            let value = distribution.percentile(i as f64 * 100.0 / steps as f64)?;
+            Some((frame.x + i as f64, value_y(frame, value, max)))
+        })
+        .collect();
+    canvas.area(&curve, frame.bottom(), CURVE_FILL, CURVE);
+    canvas.line((frame.x, frame.bottom() + 0.5), (frame.right(), frame.bottom() + 0.5), RULE);
+    for percent in (0..=100).step_by(10) {
+        let x = frame.x + f64::from(percent) / 100.0 * frame.width;
+        canvas.line((x, frame.y), (x, frame.bottom()), GRID);
+        canvas.line((x, frame.bottom() + 0.5), (x, frame.bottom() + 5.5), RULE);
+        canvas.text(x, frame.bottom() + 19.0, &percent.to_string(), TextSize::Small, Anchor::Middle, TEXT);
+    }
+    let x = frame.x + frame.width / 2.0;
+    canvas.text(x, frame.bottom() + 37.0, "percentile", TextSize::Small, Anchor::Middle, DIM);
+}
+
+fn time_span(points: &[Point], base_ns: u64) -> (f64, f64) {
+    let seconds = |p: Option<&Point>| p.map_or(0.0, |p| p.time_ns.saturating_sub(base_ns) as f64 / 1e9);
+    (seconds(points.first()), seconds(points.last()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peaks_survive() {
+        let points: Vec<Point> =
+            (0..10_000).map(|i| Point { time_ns: i, value: if i == 7777 { 99 } else { i % 3 + 1 } }).collect();
+        let thin: Vec<Point> = envelope(&points, 100).collect();
+        assert!(thin.len() <= 200);
+        assert!(thin.is_sorted_by_key(|p| p.time_ns));
+        assert!(thin.iter().any(|p| p.value == 99));
+    }
+}

@@ -1,0 +1,107 @@
+//! How long memory has gone without an access.
+
+use crate::units::{NS_PER_S, age_ns};
+use isotherm_core::snapshot::{RegionInfo, Snapshot};
+use serde::Serialize;
+
+/// For how long memory must be idle to be listed, ns.
+pub const THRESHOLDS_NS: [u64; 3] = [10 * NS_PER_S, 60 * NS_PER_S, 300 * NS_PER_S];
+
+/// Memory that has been idle for at least some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Cold {
+    /// The time, ns.
+    pub for_ns: u64,
+    /// Bytes; `None` where the target was not watched for that long.
+    pub bytes: Option<u64>,
+}
+
+/// What a snapshot's bytes are: accessed, idle, or not observable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Idle {
+    /// Accessed in the last aggregation interval.
+    pub accessed: u64,
+    /// Not accessed in it.
+    pub not_accessed: u64,
+    /// Of these, for how long. Times overlap: what is cold for a minute is cold for ten seconds, too.
+    pub cold: [Cold; 3],
+    /// Could not be observed: neither hot nor cold.
+    pub not_observable: u64,
+    /// Whether bytes count present pages only (estimated from the pages looked at). Otherwise the source does not tell
+    /// which pages are present, and all mapped memory counts.
+    pub present_only: bool,
+}
+
+impl Idle {
+    /// From a snapshot of a target that has been watched for `watched_ns`.
+    pub fn of(snapshot: &Snapshot, watched_ns: u64) -> Self {
+        let mut idle = Self {
+            accessed: 0,
+            not_accessed: 0,
+            cold: THRESHOLDS_NS.map(|for_ns| Cold { for_ns, bytes: (watched_ns >= for_ns).then_some(0) }),
+            not_observable: 0,
+            present_only: snapshot.regions.iter().any(|r| r.evidence.is_some()),
+        };
+        for r in &snapshot.regions {
+            let (seen, blind) = present_bytes(r);
+            idle.not_observable += blind;
+            if r.is_blind() {
+                continue;
+            }
+            if r.nr_accesses > 0 {
+                idle.accessed += seen;
+                continue;
+            }
+            idle.not_accessed += seen;
+            let age = age_ns(r, snapshot);
+            for cold in &mut idle.cold {
+                // A region that kept its age over attributes' or sources' changes may be older than the watch.
+                if age >= cold.for_ns {
+                    *cold.bytes.get_or_insert(0) += seen;
+                }
+            }
+        }
+        idle
+    }
+}
+
+/// A region's present bytes that could be observed, and those that could not; all of it where nothing is known.
+pub fn present_bytes(r: &RegionInfo) -> (u64, u64) {
+    match r.evidence {
+        Some(e) if e.pages > 0 => {
+            let share = |pages: u32| (r.len() as u128 * u128::from(pages) / u128::from(e.pages)) as u64;
+            (share(e.present.saturating_sub(e.blind)), share(e.blind))
+        }
+        _ => (r.len(), 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testdata::{MIB, region, seen, snapshot};
+
+    #[test]
+    fn ages_present_pages_and_blind_ones() {
+        let s = snapshot(
+            0,
+            0,
+            vec![
+                seen(region(0, 10 * MIB, 5, 1000), 10, 0),
+                seen(region(10 * MIB, 20 * MIB, 0, 150), 5, 0),
+                seen(region(20 * MIB, 30 * MIB, 0, 99), 10, 0),
+                seen(region(30 * MIB, 40 * MIB, 0, 700), 10, 10),
+                seen(region(40 * MIB, 50 * MIB, 0, 700), 10, 2),
+                seen(region(50 * MIB, 60 * MIB, 0, 9999), 0, 0),
+            ],
+        );
+        let idle = Idle::of(&s, 61 * NS_PER_S);
+        assert_eq!(idle.accessed, 10 * MIB);
+        assert_eq!(idle.not_accessed, (5 + 10 + 8) * MIB);
+        assert_eq!(idle.not_observable, 12 * MIB);
+        assert_eq!(idle.cold.map(|c| c.bytes), [Some(13 * MIB), Some(8 * MIB), Some(0)]);
+        let short = Idle::of(&snapshot(0, 0, vec![region(0, MIB, 0, 5)]), NS_PER_S);
+        assert_eq!(short.cold.map(|c| c.bytes), [None; 3]);
+        assert!(!short.present_only);
+    }
+}

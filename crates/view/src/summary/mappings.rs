@@ -1,0 +1,133 @@
+//! Which mappings the accesses fall on.
+
+use crate::names;
+use isotherm_core::mapping::Mapping;
+use isotherm_core::snapshot::Snapshot;
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// How hot the mappings of one name were, on average over time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MappingHeat {
+    /// Name in full; `?` for memory that no mapping is known for.
+    pub name: String,
+    /// Observed bytes.
+    pub bytes: u64,
+    /// Bytes of regions that were accessed.
+    pub accessed: u64,
+    /// Mean access rate of the bytes accessed, fraction of one; 0 if there were none.
+    pub rate: f64,
+    /// Bytes that could not be observed; not in `bytes`.
+    pub not_observable: u64,
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    bytes: f64,
+    accessed: f64,
+    heat: f64,
+    blind: f64,
+}
+
+/// Adds up snapshots.
+#[derive(Debug, Default)]
+pub struct MappingHeatBuilder {
+    by_name: HashMap<String, Sums>,
+    time: f64,
+}
+
+impl MappingHeatBuilder {
+    /// Adds a snapshot with the mappings in force, sorted.
+    pub fn add(&mut self, snapshot: &Snapshot, mappings: &[Mapping]) {
+        let time = snapshot.end_ns.saturating_sub(snapshot.start_ns) as f64 / 1e9;
+        let max = f64::from(snapshot.max_nr_accesses.max(1));
+        self.time += time;
+        let mut first = 0;
+        for r in &snapshot.regions {
+            while mappings.get(first).is_some_and(|m| m.range.end <= r.start) {
+                first += 1;
+            }
+            let mut unnamed = r.len();
+            let range = isotherm_core::addr::AddrRange::new(r.start, r.end);
+            for m in mappings[first..].iter().take_while(|m| m.range.start < r.end) {
+                let Some(common) = m.range.intersect(&range) else { continue };
+                unnamed -= common.len();
+                let sums = self.sums(names::full(m));
+                sums.add(common.len(), time, r.is_blind(), f64::from(r.nr_accesses) / max);
+            }
+            if unnamed > 0 && mappings.is_empty() {
+                self.sums("?").add(unnamed, time, r.is_blind(), f64::from(r.nr_accesses) / max);
+            }
+        }
+    }
+
+    fn sums(&mut self, name: &str) -> &mut Sums {
+        if !self.by_name.contains_key(name) {
+            self.by_name.insert(name.to_owned(), Sums::default());
+        }
+        self.by_name.entry(name.to_owned()).or_default()
+    }
+
+    /// Means over time, hottest first: by bytes times rate.
+    pub fn finish(self) -> Vec<MappingHeat> {
+        let time = self.time.max(1e-9);
+        let mut all: Vec<(f64, MappingHeat)> = self
+            .by_name
+            .into_iter()
+            .map(|(name, s)| {
+                let mean = |sum: f64| (sum / time).round() as u64;
+                let rate = if s.accessed > 0.0 { s.heat / s.accessed } else { 0.0 };
+                let heat = MappingHeat {
+                    name,
+                    bytes: mean(s.bytes),
+                    accessed: mean(s.accessed),
+                    rate,
+                    not_observable: mean(s.blind),
+                };
+                (s.heat, heat)
+            })
+            .collect();
+        all.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.bytes.cmp(&a.1.bytes)).then(a.1.name.cmp(&b.1.name)));
+        all.into_iter().map(|(_, heat)| heat).collect()
+    }
+}
+
+impl Sums {
+    fn add(&mut self, bytes: u64, time: f64, blind: bool, rate: f64) {
+        let area = bytes as f64 * time;
+        if blind {
+            self.blind += area;
+            return;
+        }
+        self.bytes += area;
+        if rate > 0.0 {
+            self.accessed += area;
+            self.heat += area * rate.min(1.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testdata::{MIB, mapping, region, snapshot};
+    use isotherm_core::mapping::MappingKind;
+
+    #[test]
+    fn regions_are_shared_among_mappings() {
+        let maps = [mapping(0, 4 * MIB, MappingKind::Anon, "a"), mapping(4 * MIB, 8 * MIB, MappingKind::Anon, "b")];
+        let mut b = MappingHeatBuilder::default();
+        b.add(&snapshot(0, 0, vec![region(0, 5 * MIB, 10, 0), region(5 * MIB, 8 * MIB, 0, 0)]), &maps);
+        b.add(&snapshot(0, 1, vec![region(0, 8 * MIB, 0, 0)]), &maps);
+        let heat: Vec<_> =
+            b.finish().into_iter().map(|m| (m.name, m.bytes / MIB, m.accessed as f64 / MIB as f64, m.rate)).collect();
+        assert_eq!(heat, [("a".to_owned(), 4, 2.0, 0.5), ("b".to_owned(), 4, 0.5, 0.5)]);
+    }
+
+    #[test]
+    fn without_mappings_there_is_one_row() {
+        let mut b = MappingHeatBuilder::default();
+        b.add(&snapshot(0, 0, vec![region(0, MIB, 1, 0)]), &[]);
+        assert_eq!(b.finish()[0].name, "?");
+    }
+}
