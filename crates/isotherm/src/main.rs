@@ -5,6 +5,8 @@ mod args;
 mod commands;
 mod exit;
 mod output;
+mod progress;
+mod session;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

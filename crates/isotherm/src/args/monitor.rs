@@ -17,8 +17,6 @@ pub enum SourceName {
     Auto,
     /// Page tables, read by an eBPF program
     Pagetable,
-    /// Idle page tracking
-    Idle,
     /// The kernel's own DAMON
     Damon,
     /// clear_refs and smaps: whole mappings, without root on one's own processes
@@ -110,6 +108,9 @@ pub struct MonitorArgs {
     /// Monitor DAMON's three regions (the whole span without its two widest gaps) instead of the real mappings
     #[arg(long)]
     pub three_regions: bool,
+    /// With --source damon: watch all physical memory instead of a target
+    #[arg(long)]
+    pub physical: bool,
     /// Seed of the random choices
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
@@ -148,6 +149,9 @@ impl MonitorArgs {
             return Err(Usage(
                 "--algorithm damon samples only: leave --mode scan out, or use --algorithm isotherm".into(),
             ));
+        }
+        if self.physical && self.source != SourceName::Damon {
+            return Err(Usage("--physical needs --source damon: other sources watch processes".into()));
         }
         let attrs = self.attrs()?;
         Ok(MonitorConfig {

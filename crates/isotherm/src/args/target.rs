@@ -38,6 +38,11 @@ pub struct Target {
 }
 
 impl TargetArgs {
+    /// Whether any target was named.
+    pub fn is_given(&self) -> bool {
+        !self.pids.is_empty() || self.cgroup.is_some() || !self.command.is_empty()
+    }
+
     /// Turns the arguments into a target. A command is made ready but not started. Without a target: a usage error.
     pub fn resolve(&self) -> anyhow::Result<Target> {
         let children = self.children;

@@ -1,10 +1,102 @@
 //! `isotherm record`.
 
+use crate::args::monitor::MonitorArgs;
+use crate::args::target::TargetArgs;
+use crate::args::units;
+use crate::exit::Usage;
+use crate::progress::Progress;
+use crate::session::{Ended, Fan, Session};
+use isotherm_core::units::{format_size, format_time};
+use isotherm_record::{Options, Rotation, Writer};
+use std::path::PathBuf;
+use std::time::Duration;
+
 /// Record which memory a target uses.
+///
+/// Watches processes, a control group or a command until --duration has passed, Ctrl-C is pressed, or no target is left, and
+/// writes what it sees to a file that `isotherm report` shows. A file that is already there is kept as FILE.old. Whatever
+/// ends the recording, the file is valid up to the last second.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    monitor: MonitorArgs,
+    /// The record to write ("-": standard output)
+    #[arg(short, long, value_name = "FILE", default_value = "isotherm.iso")]
+    output: PathBuf,
+    /// Stop after this time
+    #[arg(long, value_name = "T", value_parser = units::time)]
+    duration: Option<Duration>,
+    /// Begin a new part (FILE.1, FILE.2, ...) when one exceeds this size
+    #[arg(long, value_name = "SIZE", value_parser = units::size, help_heading = "Rotation")]
+    rotate_size: Option<u64>,
+    /// Begin a new part when one covers this time
+    #[arg(long, value_name = "T", value_parser = units::time, help_heading = "Rotation")]
+    rotate_time: Option<Duration>,
+    /// Keep this many parts, remove older ones
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Rotation")]
+    keep: Option<u32>,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl Args {
+    fn rotation(&self) -> Result<Option<Rotation>, Usage> {
+        if self.rotate_size == Some(0) || self.rotate_time.is_some_and(|t| t.is_zero()) {
+            return Err(Usage("--rotate-size and --rotate-time must not be 0".into()));
+        }
+        if self.rotate_size.is_none() && self.rotate_time.is_none() {
+            return match self.keep {
+                Some(_) => Err(Usage("--keep needs --rotate-size or --rotate-time".into())),
+                None => Ok(None),
+            };
+        }
+        Ok(Some(Rotation {
+            max_bytes: self.rotate_size,
+            max_age_ns: self.rotate_time.map(|t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX)),
+            keep: self.keep,
+        }))
+    }
+}
 
 /// Runs the command.
-pub fn run(_args: Args) -> anyhow::Result<()> {
-    Err(crate::exit::Unsupported("isotherm record is not built yet".into()).into())
+pub fn run(args: Args) -> anyhow::Result<()> {
+    if args.duration.is_some_and(|d| d.is_zero()) {
+        return Err(Usage("--duration 0 records nothing; leave it out to record until Ctrl-C".into()).into());
+    }
+    let options = Options { rotation: args.rotation()?, ..Options::default() };
+    let to_stdout = args.output.as_os_str() == "-";
+    let mut session = Session::open(&args.target, &args.monitor)?;
+    let mut writer = if to_stdout {
+        Writer::to_stream("standard output", Box::new(std::io::stdout()), options)?
+    } else {
+        Writer::create(&args.output, options)?
+    };
+    let mut progress = if args.quiet { Progress::default() } else { Progress::new() };
+    let result = session.run(args.duration, &mut Fan(vec![&mut writer, &mut progress]), || true);
+    progress.clear();
+    // Whatever went wrong, what was seen so far is kept.
+    let written = writer.finish();
+    let finished = session.finish();
+    let ended = result?;
+    let written = written?;
+    finished?;
+    if !args.quiet {
+        let why = match ended {
+            Ended::Duration | Ended::Stopped => "",
+            Ended::Interrupted => "interrupted; ",
+            Ended::TargetsGone => "every target has ended; ",
+        };
+        eprintln!(
+            "{why}recorded {} in {} snapshots, {} to {}",
+            format_time(progress.elapsed_ns()),
+            progress.snapshots(),
+            format_size(written.bytes),
+            args.output.display()
+        );
+        eprintln!("cost: {}", progress.cost_words());
+    }
+    Ok(())
 }

@@ -1,0 +1,122 @@
+//! A status line on stderr while something long runs, and the figures for its closing words.
+
+use isotherm_core::event::{Event, MonitorStats, Subscriber, SubscriberError, TargetEnd};
+use isotherm_core::snapshot::Snapshot;
+use isotherm_core::units::{format_size, format_time};
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+
+/// How often the line is drawn anew, ns of event time.
+const EVERY_NS: u64 = 500_000_000;
+
+/// Follows a run.
+#[derive(Debug, Default)]
+pub struct Progress {
+    terminal: bool,
+    drawn: bool,
+    start_ns: Option<u64>,
+    now_ns: u64,
+    next_ns: u64,
+    snapshots: u64,
+    working_sets: BTreeMap<u32, u64>,
+    rss: BTreeMap<u32, u64>,
+    first_stats: Option<MonitorStats>,
+    stats: Option<MonitorStats>,
+    budget: Option<f64>,
+}
+
+impl Progress {
+    /// Draws only if stderr is a terminal.
+    pub fn new() -> Self {
+        Self { terminal: std::io::stderr().is_terminal(), ..Self::default() }
+    }
+
+    /// Snapshots seen.
+    pub const fn snapshots(&self) -> u64 {
+        self.snapshots
+    }
+
+    /// Time covered, ns.
+    pub fn elapsed_ns(&self) -> u64 {
+        self.start_ns.map_or(0, |s| self.now_ns.saturating_sub(s))
+    }
+
+    /// What the monitor and the targets spent on monitoring, as shares of one core.
+    pub fn cost(&self) -> Option<(f64, f64)> {
+        let (a, b) = (self.first_stats?, self.stats?);
+        let wall = b.time_ns.checked_sub(a.time_ns).filter(|&w| w > 0)? as f64;
+        Some(((b.monitor_ns - a.monitor_ns) as f64 / wall, (b.target_ns - a.target_ns) as f64 / wall))
+    }
+
+    /// The cost in words: `monitor 0.41 % + target 0.12 % of one core (budget 1 %)`.
+    pub fn cost_words(&self) -> String {
+        let budget = self.budget.map_or("no budget".to_owned(), |b| format!("budget {} %", trim(b * 100.0)));
+        match self.cost() {
+            Some((m, t)) => format!("monitor {:.2} % + target {:.2} % of one core ({budget})", m * 100.0, t * 100.0),
+            None => format!("too short to tell ({budget})"),
+        }
+    }
+
+    fn draw(&mut self) {
+        let working_set: u64 = self.working_sets.values().sum();
+        let rss: u64 = self.rss.values().sum();
+        let rss = if self.rss.is_empty() { String::new() } else { format!(" of {} resident", format_size(rss)) };
+        let line = format!(
+            "{}  {} snapshots  accessed now {}{rss}  {}",
+            format_time(self.elapsed_ns()),
+            self.snapshots,
+            format_size(working_set),
+            self.cost_words()
+        );
+        eprint!("\r\x1b[K{line}");
+        let _ = std::io::stderr().flush();
+        self.drawn = true;
+    }
+
+    /// Takes the line away.
+    pub fn clear(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            eprint!("\r\x1b[K");
+        }
+    }
+
+    fn snapshot(&mut self, s: &Snapshot) {
+        self.snapshots += 1;
+        self.start_ns.get_or_insert(s.start_ns);
+        self.now_ns = s.end_ns;
+        self.working_sets.insert(s.target, s.working_set(1));
+        if self.terminal && s.end_ns >= self.next_ns {
+            self.next_ns = s.end_ns + EVERY_NS;
+            self.draw();
+        }
+    }
+}
+
+fn trim(percent: f64) -> String {
+    let text = format!("{percent:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+impl Subscriber for Progress {
+    fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
+        match event {
+            Event::Run(run) => self.budget = run.cpu_budget,
+            Event::Snapshot(s) => self.snapshot(s),
+            Event::Stats(s) => {
+                self.first_stats.get_or_insert(*s);
+                self.stats = Some(*s);
+            }
+            Event::Footprint(f) => {
+                self.rss.insert(f.target, f.rss);
+            }
+            Event::End { target, why, .. } => {
+                self.working_sets.remove(target);
+                if *why == TargetEnd::Exited {
+                    self.rss.remove(target);
+                }
+            }
+            Event::Target(_) | Event::Mappings { .. } => {}
+        }
+        Ok(())
+    }
+}
