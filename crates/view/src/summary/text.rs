@@ -47,7 +47,7 @@ fn line(out: &mut dyn Write, head: &str, text: &str) -> Result<(), ViewError> {
         if !current.is_empty() {
             current.push(' ');
         }
-        current.push_str(word);
+        current.push_str(&word);
     }
     writeln!(out, "{head:HEAD$}{current}")?;
     Ok(())
