@@ -82,6 +82,14 @@ pub enum WriteError {
         /// What is too large and what the limit is.
         what: String,
     },
+    /// The record holds something that the format has no place for, or lacks something that the format needs.
+    #[error("cannot write {origin}: {what}")]
+    Unfit {
+        /// Path, or `standard output`.
+        origin: String,
+        /// What does not fit and which format to choose.
+        what: String,
+    },
     /// An earlier write failed; nothing was written since.
     #[error("cannot write {origin}: an earlier write failed")]
     Failed {
@@ -127,6 +135,11 @@ pub enum Warning {
         /// What is wrong with the first.
         what: String,
     },
+    /// Snapshots whose regions overlapped, were empty or not in order, or whose times went back, were put right.
+    Adjusted {
+        /// How many.
+        snapshots: u64,
+    },
     /// The record is larger than what was to be kept in memory: only every `factor`-th snapshot of each target is held.
     Thinned {
         /// Of so many successive snapshots one was kept.
@@ -160,6 +173,9 @@ impl fmt::Display for Warning {
             }
             Self::SkippedLines { count, first, what } => {
                 write!(f, "{count} lines were skipped, the first is line {first}: {what}")
+            }
+            Self::Adjusted { snapshots } => {
+                write!(f, "{snapshots} snapshots with overlapping, empty or unordered regions or times were put right")
             }
             Self::Thinned { factor } => {
                 write!(f, "the record is too large for memory: one of {factor} snapshots is used")

@@ -2,6 +2,8 @@
 //!
 //! * [`Writer`] and [`Reader`]: Isotherm's own format (`.iso`), append-only, compressed, checksummed. Its bytes are
 //!   described in `docs/format.md`.
+//! * [`read_events`]: the events of a record of every supported format, which is told by its content.
+//! * [`exporter`]: writes records for other tools.
 //! * [`Record`]: a whole record in memory, for views; loads every supported format.
 //!
 //! Everything read is treated as hostile: lengths never lead to allocations beyond the documented limits, damage is told
@@ -9,13 +11,22 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod export;
 mod format;
+pub mod fuzz;
+mod import;
+mod input;
+mod kind;
 mod reader;
 mod record;
 mod rotation;
+mod spool;
 mod writer;
 
 pub use error::{ReadError, Warning, WriteError};
+pub use export::{Export, exporter};
+pub use input::{Input, Outcome, Sink, read_events};
+pub use kind::Format;
 pub use reader::Reader;
 pub use record::{LoadOptions, MappingsAt, Record, TargetEnded};
 pub use rotation::{Rotation, part_path, parts};

@@ -1,7 +1,8 @@
 //! A whole record in memory.
 
 use crate::error::{ReadError, Warning};
-use crate::reader::Reader;
+use crate::input::{Input, read_events};
+use crate::kind::Format;
 use isotherm_core::event::{Event, Footprint, MonitorStats, RunInfo, TargetEnd, TargetInfo};
 use isotherm_core::mapping::Mapping;
 use isotherm_core::snapshot::Snapshot;
@@ -52,6 +53,8 @@ impl Default for LoadOptions {
 /// Memory: 40 bytes a region of each snapshot held, limited by [`LoadOptions`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Record {
+    /// The format it was in; `None` if it never was in a file.
+    pub format: Option<Format>,
     /// How the run observed; `None` where the format does not tell.
     pub run: Option<RunInfo>,
     /// Targets in the order they came. A target that executed another program appears again under the same index.
@@ -81,11 +84,13 @@ impl Record {
     /// Loads a record of any supported format within limits of one's own.
     pub fn load_with(path: impl AsRef<Path>, options: LoadOptions) -> Result<Self, ReadError> {
         let mut builder = Builder::new(options);
-        let mut reader = Reader::open(path)?;
-        for event in reader.by_ref() {
-            builder.add(event?);
-        }
-        Ok(builder.finish(reader.into_warnings()))
+        let outcome = read_events(Input::open(path)?, None, &mut |event| {
+            builder.add(event);
+            Ok(())
+        })?;
+        let mut record = builder.finish(outcome.warnings);
+        record.format = Some(outcome.format);
+        Ok(record)
     }
 
     /// Builds a record from events, for example those of a [`Collector`](isotherm_core::event::Collector).

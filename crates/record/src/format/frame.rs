@@ -166,3 +166,10 @@ pub(crate) fn file_version(b: &[u8; HEADER_LEN]) -> Option<u16> {
     let sum = u32::from_le_bytes([b[16], b[17], b[18], b[19]]);
     (b[..8] == MAGIC && sum == crc32fast::hash(&b[..16])).then(|| u16::from_le_bytes([b[8], b[9]]))
 }
+
+/// A record of one frame that holds `raw`, whatever it is, as if it were many events.
+pub(crate) fn wrap(raw: &[u8]) -> Vec<u8> {
+    let mut out = file_header(0).to_vec();
+    pack(&mut out, Kind::Events, raw, u32::MAX, 0, 1);
+    out
+}

@@ -1,0 +1,66 @@
+//! The text that `perf script` prints for `damon_aggregated` events.
+
+use super::{Export, Out};
+use crate::error::WriteError;
+use isotherm_core::event::Event;
+use isotherm_core::snapshot::Snapshot;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Writes perf-script text. Only ends of snapshots are told, so a target with a single snapshot gets a false one, `[0, 0)`
+/// with figures -1, that tells the interval.
+pub(crate) struct PerfScript {
+    out: Out,
+    text: String,
+    /// Targets with one snapshot so far: its end, and the end of the false one.
+    lone: BTreeMap<u32, Option<(u64, u64)>>,
+}
+
+impl PerfScript {
+    pub(crate) fn new(out: Out) -> Self {
+        Self { out, text: String::new(), lone: BTreeMap::new() }
+    }
+
+    fn head(&mut self, end_ns: u64, target: u32, regions: usize) {
+        let (sec, us) = (end_ns / 1_000_000_000, end_ns / 1000 % 1_000_000);
+        let _ = write!(
+            self.text,
+            "kdamond.0 0 [000] {sec}.{us:06}: damon:damon_aggregated: target_id={target} nr_regions={regions} "
+        );
+    }
+
+    fn add(&mut self, s: &Snapshot) {
+        for r in &s.regions {
+            self.head(s.end_ns, s.target, s.regions.len());
+            let _ = writeln!(self.text, "{}-{}: {} {}", r.start, r.end, r.nr_accesses, r.age);
+        }
+    }
+}
+
+impl Export for PerfScript {
+    fn write(&mut self, event: &Event) -> Result<(), WriteError> {
+        let Event::Snapshot(s) = event else { return Ok(()) };
+        if s.regions.is_empty() {
+            return Ok(());
+        }
+        let end_of_false = s.end_ns.saturating_add(s.end_ns - s.start_ns);
+        self.lone.entry(s.target).and_modify(|l| *l = None).or_insert(Some((s.end_ns, end_of_false)));
+        self.text.clear();
+        self.add(s);
+        self.out.put(self.text.as_bytes())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), WriteError> {
+        self.text.clear();
+        let mut false_ones: Vec<(u64, u32)> =
+            self.lone.iter().filter_map(|(t, l)| l.map(|(_, end)| (end, *t))).collect();
+        false_ones.sort_unstable();
+        for (end, target) in false_ones {
+            self.head(end, target, 1);
+            self.text.push_str("0-0: -1 -1\n");
+        }
+        let text = std::mem::take(&mut self.text);
+        self.out.put(text.as_bytes())?;
+        self.out.finish()
+    }
+}

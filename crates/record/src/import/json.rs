@@ -1,0 +1,443 @@
+//! damo's JSON records, plain or compressed with zlib.
+//!
+//! The root is a list of records (or, in damo's coming layout, an object that holds one below `damo_records`,
+//! `damon_records`, `record_list`). A record is of one target and has a list of snapshots. Records are parsed one
+//! after the other, so that one snapshot at a time is in memory, put aside, and handed out in the order of time.
+
+use super::json_text::{Number, TokenLimit};
+use super::timeline::intervals;
+use super::{Notes, USUAL_SAMPLES, tidy};
+use crate::error::{ReadError, Warning};
+use crate::format::MAX_REGIONS;
+use crate::input::{Input, Sink};
+use crate::spool::Spool;
+use flate2::read::ZlibDecoder;
+use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::event::{Event, RunInfo, TargetInfo};
+use isotherm_core::snapshot::{RegionInfo, Snapshot};
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::fmt;
+use std::io::{BufReader, Read};
+
+/// Most records in a file. Each takes some memory until the end.
+const MAX_RECORDS: usize = 1 << 16;
+
+/// A record without its snapshots, which are in the lane of the same number.
+#[derive(Debug, Default)]
+struct Head {
+    target: u32,
+    pid: Option<u32>,
+    name: String,
+    intervals: Option<Intervals>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct Intervals {
+    sample_us: Number,
+    aggr_us: Number,
+    #[serde(default)]
+    ops_update_us: Option<Number>,
+}
+
+impl Intervals {
+    fn sample_us(self) -> u64 {
+        self.sample_us.ns(1000) / 1000
+    }
+
+    fn aggr_us(self) -> u64 {
+        self.aggr_us.ns(1000) / 1000
+    }
+
+    fn samples(self) -> u32 {
+        u32::try_from(self.aggr_us() / self.sample_us().max(1)).unwrap_or(u32::MAX).max(1)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct JsonAccesses {
+    #[serde(default)]
+    samples: Option<Number>,
+    #[serde(default)]
+    hz: Option<Number>,
+    #[serde(default)]
+    percent: Option<Number>,
+}
+
+#[derive(Debug, Deserialize)]
+struct JsonAge {
+    #[serde(default)]
+    usec: Option<Number>,
+    #[serde(default)]
+    aggr_intervals: Option<Number>,
+}
+
+#[derive(Debug, Deserialize)]
+struct JsonRegion {
+    start: Number,
+    end: Number,
+    #[serde(default)]
+    nr_accesses: Option<JsonAccesses>,
+    #[serde(default)]
+    age: Option<JsonAge>,
+}
+
+impl JsonRegion {
+    /// Figures in units other than samples and intervals are converted with the record's intervals, which damo writes
+    /// before the snapshots.
+    fn figures(&self, intervals: Option<Intervals>) -> RegionInfo {
+        let samples = f64::from(intervals.map_or(USUAL_SAMPLES, Intervals::samples));
+        let aggr_us = intervals.map(Intervals::aggr_us).filter(|&a| a > 0);
+        let nr = self.nr_accesses.as_ref().map_or(0, |a| match (a.samples, a.percent, a.hz, aggr_us) {
+            (Some(n), ..) => n.count(),
+            (_, Some(p), ..) => (p.real() * samples / 100.0).round() as u64,
+            (_, _, Some(hz), Some(aggr_us)) => (hz.real() * aggr_us as f64 / 1e6).round() as u64,
+            _ => 0,
+        });
+        let age = self.age.as_ref().map_or(0, |a| match (a.aggr_intervals, a.usec, aggr_us) {
+            (Some(n), ..) => n.count(),
+            (_, Some(t), Some(aggr_us)) => t.ns(1000) / 1000 / aggr_us,
+            _ => 0,
+        });
+        let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        RegionInfo {
+            start: self.start.count(),
+            end: self.end.count(),
+            nr_accesses: small(nr),
+            age: small(age),
+            evidence: None,
+        }
+    }
+}
+
+/// Hands out the events of such a record.
+pub(crate) fn read(input: Input, compressed: bool, sink: &mut Sink<'_>) -> Result<Vec<Warning>, ReadError> {
+    let origin = input.origin().to_owned();
+    let progress = input.progress();
+    let len = input.len();
+    let stream = input.into_stream()?;
+    let unpacked: Box<dyn Read> = if compressed { Box::new(ZlibDecoder::new(stream)) } else { stream };
+    let mut text = serde_json::Deserializer::from_reader(BufReader::new(TokenLimit::new(unpacked)));
+    let mut parts = Parts::default();
+    let parsed = Root(&mut parts).deserialize(&mut text).and_then(|()| text.end());
+    let mut notes = Notes::default();
+    if let Err(error) = parsed {
+        if let Some(spool) = parts.failure.take() {
+            return Err(ReadError::Io { origin: "the temporary file".into(), source: spool });
+        }
+        let offset = progress.load(std::sync::atomic::Ordering::Relaxed);
+        let unexpected_end = error.io_error_kind() == Some(std::io::ErrorKind::UnexpectedEof) || error.is_eof();
+        if parts.snapshots == 0 {
+            let position = format!("line {} column {}", error.line(), error.column());
+            let what = format!("this is no damo record: {error}");
+            return Err(ReadError::Malformed { origin, position, what });
+        }
+        notes.warnings.push(if unexpected_end {
+            Warning::Truncated { offset }
+        } else {
+            let what = format!("what follows snapshot {} cannot be read: {error}", parts.snapshots);
+            Warning::Damaged { offset, bytes: len.unwrap_or(offset).saturating_sub(offset), what }
+        });
+    }
+    notes.adjusted = parts.adjusted;
+    parts.hand_out(sink, &mut notes, &origin)?;
+    Ok(notes.finish())
+}
+
+/// What was parsed so far.
+#[derive(Debug, Default)]
+struct Parts {
+    heads: Vec<Head>,
+    spool: Spool,
+    snapshots: u64,
+    adjusted: u64,
+    failure: Option<std::io::Error>,
+}
+
+impl Parts {
+    /// Puts a snapshot aside. Unknown intervals are 0 until the record's end.
+    fn put_aside(&mut self, lane: usize, s: Snapshot) -> Result<(), std::io::Error> {
+        self.snapshots += 1;
+        self.spool.push(lane, &Event::Snapshot(s))
+    }
+
+    fn hand_out(self, sink: &mut Sink<'_>, notes: &mut Notes, origin: &str) -> Result<(), ReadError> {
+        let io_error = |source| ReadError::Io { origin: format!("the temporary copy of {origin}"), source };
+        if let Some(run) = self.heads.iter().find_map(|h| h.intervals).map(run_info) {
+            sink(Event::Run(run)).map_err(ReadError::Sink)?;
+        }
+        let mut told: HashMap<u32, TargetInfo> = HashMap::new();
+        for head in &self.heads {
+            let info = TargetInfo { target: head.target, pid: head.pid, name: head.name.clone() };
+            if told.get(&head.target) != Some(&info) {
+                told.insert(head.target, info.clone());
+                sink(Event::Target(info)).map_err(ReadError::Sink)?;
+            }
+        }
+        let lanes = self.spool.lanes();
+        let stored = self.spool.finish().map_err(io_error)?;
+        let mut readers: Vec<_> = (0..lanes).map(|lane| stored.lane(lane)).collect();
+        let mut heads: Vec<Option<Snapshot>> = Vec::new();
+        let mut order = BinaryHeap::new();
+        let next = |reader: &mut crate::spool::LaneReader<'_>| {
+            reader.next_event().map(|e| e.and_then(|e| if let Event::Snapshot(s) = e { Some(s) } else { None }))
+        };
+        for (lane, reader) in readers.iter_mut().enumerate() {
+            let first = next(reader).map_err(io_error)?;
+            order.extend(first.as_ref().map(|s| Reverse((s.end_ns, lane))));
+            heads.push(first);
+        }
+        while let Some(Reverse((_, lane))) = order.pop() {
+            let following = next(&mut readers[lane]).map_err(io_error)?;
+            order.extend(following.as_ref().map(|s| Reverse((s.end_ns, lane))));
+            let Some(mut snapshot) = std::mem::replace(&mut heads[lane], following) else { continue };
+            complete(&mut snapshot, &self.heads[lane]);
+            if let Err(error) = sink(Event::Snapshot(snapshot)) {
+                let _ = notes;
+                return Err(ReadError::Sink(error));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fills in what only the record's head tells.
+fn complete(s: &mut Snapshot, head: &Head) {
+    s.target = head.target;
+    s.pid = head.pid;
+    let tuned = (s.sample_us > 0).then_some(s.sample_us);
+    let (sample_us, aggr_us, max) = match head.intervals {
+        Some(i) if i.sample_us() > 0 && i.aggr_us() > 0 => match tuned.filter(|&t| t != i.sample_us()) {
+            // Tuning keeps the ratio.
+            Some(sample) => (sample, sample.saturating_mul(u64::from(i.samples())), i.samples()),
+            None => (i.sample_us(), i.aggr_us(), i.samples()),
+        },
+        _ => intervals(s.end_ns - s.start_ns, tuned, &s.regions),
+    };
+    (s.sample_us, s.aggr_us) = (sample_us, aggr_us);
+    if s.max_nr_accesses == 0 {
+        s.max_nr_accesses = max;
+    }
+}
+
+/// What a damo record tells of the run. Limits of regions are not told: 0.
+fn run_info(i: Intervals) -> RunInfo {
+    RunInfo {
+        source: String::new(),
+        algorithm: String::new(),
+        attrs: MonitorAttrs {
+            sample_us: i.sample_us(),
+            aggr_us: i.aggr_us(),
+            update_us: i.ops_update_us.map_or(0, |u| u.ns(1000) / 1000),
+            min_regions: 0,
+            max_regions: 0,
+        },
+        cpu_budget: None,
+        kernel: String::new(),
+        realtime_offset_ns: 0,
+    }
+}
+
+/// The root: a list of records, or an object on the way to one.
+struct Root<'a>(&'a mut Parts);
+
+impl<'de> DeserializeSeed<'de> for Root<'_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Root<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of damo's records")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while seq.next_element_seed(Record(&mut *self.0))?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut found = false;
+        while let Some(key) = map.next_key::<String>()? {
+            if matches!(key.as_str(), "damo_records" | "damon_records" | "record_list") {
+                map.next_value_seed(Root(&mut *self.0))?;
+                found = true;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        if found { Ok(()) } else { Err(A::Error::custom("the object holds no list of records")) }
+    }
+}
+
+/// A record: its head is kept, its snapshots go to the spool.
+struct Record<'a>(&'a mut Parts);
+
+impl<'de> DeserializeSeed<'de> for Record<'_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Record<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a record with target_id and snapshots")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let parts = self.0;
+        if parts.heads.len() == MAX_RECORDS {
+            return Err(A::Error::custom("more than 65536 records"));
+        }
+        let lane = parts.heads.len();
+        parts.heads.push(Head::default());
+        let mut has_snapshots = false;
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "target_id" => {
+                    let id = map.next_value::<Option<Number>>()?.map_or(0, Number::count);
+                    parts.heads[lane].target = u32::try_from(id).unwrap_or(u32::MAX);
+                }
+                "pid" => parts.heads[lane].pid = map.next_value()?,
+                "name" => parts.heads[lane].name = map.next_value()?,
+                "intervals" => parts.heads[lane].intervals = map.next_value()?,
+                "snapshots" => {
+                    map.next_value_seed(Snapshots { parts, lane })?;
+                    has_snapshots = true;
+                }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        if has_snapshots { Ok(()) } else { Err(A::Error::missing_field("snapshots")) }
+    }
+}
+
+struct Snapshots<'a> {
+    parts: &'a mut Parts,
+    lane: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Snapshots<'_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Snapshots<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of snapshots")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let intervals = self.parts.heads[self.lane].intervals;
+        while let Some((mut snapshot, put_right)) = seq.next_element_seed(OneSnapshot { intervals })? {
+            // damo ends a record of a single snapshot with a false one.
+            let is_false = matches!(snapshot.regions[..], [r] if r.end == 0);
+            if !is_false {
+                let put_right = tidy(&mut snapshot.regions) || put_right;
+                self.parts.adjusted += u64::from(put_right);
+                if let Err(error) = self.parts.put_aside(self.lane, snapshot) {
+                    self.parts.failure = Some(error);
+                    return Err(A::Error::custom("the temporary file failed"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A snapshot, and whether its times had to be put right.
+struct OneSnapshot {
+    intervals: Option<Intervals>,
+}
+
+impl<'de> DeserializeSeed<'de> for OneSnapshot {
+    type Value = (Snapshot, bool);
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for OneSnapshot {
+    type Value = (Snapshot, bool);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a snapshot with start_time, end_time and regions")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut start, mut end, mut sample, mut max, mut regions) = (None, None, None, None, None);
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "start_time" => start = Some(map.next_value::<Number>()?.ns(1)),
+                "end_time" => end = Some(map.next_value::<Number>()?.ns(1)),
+                "sample_interval_us" => sample = map.next_value::<Option<Number>>()?.map(|n| n.ns(1000) / 1000),
+                "max_nr_accesses" => max = map.next_value::<Option<u32>>()?,
+                "regions" => regions = Some(map.next_value_seed(Regions(self.intervals))?),
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        let start_ns = start.ok_or_else(|| A::Error::missing_field("start_time"))?;
+        let end_ns = end.ok_or_else(|| A::Error::missing_field("end_time"))?;
+        let snapshot = Snapshot {
+            target: 0,
+            pid: None,
+            start_ns: start_ns.min(end_ns),
+            end_ns,
+            sample_us: sample.unwrap_or(0),
+            aggr_us: 0,
+            max_nr_accesses: max.unwrap_or(0),
+            regions: regions.ok_or_else(|| A::Error::missing_field("regions"))?,
+        };
+        Ok((snapshot, start_ns > end_ns))
+    }
+}
+
+struct Regions(Option<Intervals>);
+
+impl<'de> DeserializeSeed<'de> for Regions {
+    type Value = Vec<RegionInfo>;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Regions {
+    type Value = Vec<RegionInfo>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of regions")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut regions = Vec::new();
+        while let Some(region) = seq.next_element::<JsonRegion>()? {
+            if regions.len() == MAX_REGIONS {
+                return Err(A::Error::custom("a snapshot of more than 1048576 regions"));
+            }
+            regions.push(region.figures(self.0));
+        }
+        Ok(regions)
+    }
+}

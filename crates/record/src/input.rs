@@ -1,0 +1,177 @@
+//! Where records come from: files and streams, their format told by content.
+
+use crate::error::{ReadError, Warning};
+use crate::import;
+use crate::kind::{Format, PREFIX_LEN};
+use crate::reader::Reader;
+use isotherm_core::event::{Event, SubscriberError};
+use std::fs::File;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Takes the events of a record; an error ends the reading.
+pub type Sink<'a> = dyn FnMut(Event) -> Result<(), SubscriberError> + 'a;
+
+/// What a reading came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The format it was in.
+    pub format: Format,
+    /// What was noticed.
+    pub warnings: Vec<Warning>,
+}
+
+/// A record to be read.
+pub struct Input {
+    origin: String,
+    /// The first bytes, read to tell the format.
+    prefix: Vec<u8>,
+    rest: Data,
+    len: Option<u64>,
+    used: Arc<AtomicU64>,
+}
+
+enum Data {
+    /// A regular file, to be read from its begin.
+    File(File),
+    /// Anything else; the prefix has been taken out.
+    Stream(Box<dyn Read>),
+}
+
+impl std::fmt::Debug for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Input").field("origin", &self.origin).field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl Input {
+    /// Opens a file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ReadError> {
+        let path = path.as_ref();
+        let origin = path.display().to_string();
+        let io_error = |source| ReadError::Io { origin: origin.clone(), source };
+        let file = File::open(path).map_err(io_error)?;
+        let meta = file.metadata().map_err(io_error)?;
+        if !meta.is_file() {
+            return Self::from_reader(&origin, Box::new(file));
+        }
+        let mut prefix = Vec::new();
+        (&file).take(PREFIX_LEN as u64).read_to_end(&mut prefix).map_err(io_error)?;
+        Ok(Self { origin, prefix, rest: Data::File(file), len: Some(meta.len()), used: Arc::default() })
+    }
+
+    /// Reads from a stream, which errors call `origin`.
+    pub fn from_reader(origin: &str, mut stream: Box<dyn Read>) -> Result<Self, ReadError> {
+        let mut prefix = Vec::new();
+        (&mut stream)
+            .take(PREFIX_LEN as u64)
+            .read_to_end(&mut prefix)
+            .map_err(|source| ReadError::Io { origin: origin.to_owned(), source })?;
+        Ok(Self { origin: origin.to_owned(), prefix, rest: Data::Stream(stream), len: None, used: Arc::default() })
+    }
+
+    /// The format, told by content.
+    pub fn format(&self) -> Result<Format, ReadError> {
+        Format::of_content(&self.prefix)
+            .map_err(|looks_like| ReadError::Foreign { origin: self.origin.clone(), looks_like })
+    }
+
+    /// Length in bytes where it is known.
+    pub fn len(&self) -> Option<u64> {
+        self.len
+    }
+
+    /// Whether the input is known to be empty.
+    pub fn is_empty(&self) -> bool {
+        self.prefix.is_empty()
+    }
+
+    /// A counter of bytes used up, for progress. Formats that are read twice reach twice the length.
+    pub fn progress(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.used)
+    }
+
+    pub(crate) fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    fn io_error(&self, source: io::Error) -> ReadError {
+        ReadError::Io { origin: self.origin.clone(), source }
+    }
+
+    /// The whole content as a stream.
+    pub(crate) fn into_stream(self) -> Result<Box<dyn Read>, ReadError> {
+        let used = Arc::clone(&self.used);
+        match self.rest {
+            Data::File(mut file) => {
+                let rewound = file.seek(SeekFrom::Start(0));
+                rewound.map_err(|source| ReadError::Io { origin: self.origin, source })?;
+                Ok(Box::new(Counted { inner: file, used }))
+            }
+            Data::Stream(stream) => Ok(Box::new(Counted { inner: Cursor::new(self.prefix).chain(stream), used })),
+        }
+    }
+
+    /// Makes the content readable more than once; a stream is copied to a temporary file, which has no name.
+    pub(crate) fn make_seekable(mut self) -> Result<Self, ReadError> {
+        if let Data::Stream(stream) = &mut self.rest {
+            let copied = tempfile::tempfile().and_then(|mut file| {
+                io::copy(&mut self.prefix.as_slice().chain(stream), &mut file)?;
+                Ok(file)
+            });
+            self.rest = Data::File(copied.map_err(|e| self.io_error(e))?);
+        }
+        Ok(self)
+    }
+
+    /// A further reader of the same file; only after [`make_seekable`](Self::make_seekable).
+    pub(crate) fn again(&self) -> Result<Self, ReadError> {
+        let Data::File(file) = &self.rest else {
+            return Err(self.io_error(io::Error::other("the input cannot be read twice")));
+        };
+        let file = file.try_clone().map_err(|e| self.io_error(e))?;
+        let used = Arc::clone(&self.used);
+        Ok(Self { origin: self.origin.clone(), prefix: Vec::new(), rest: Data::File(file), len: self.len, used })
+    }
+}
+
+/// Hands all events of `input` to `sink`, in the order of time. `format` overrides what the content tells.
+///
+/// Memory is bounded whatever the content: a frame, a snapshot (1 Mi regions) and what is known of each target.
+pub fn read_events(input: Input, format: Option<Format>, sink: &mut Sink<'_>) -> Result<Outcome, ReadError> {
+    let format = match format {
+        Some(format) => format,
+        None => input.format()?,
+    };
+    let warnings = match format {
+        Format::Iso => {
+            let origin = input.origin().to_owned();
+            let mut reader = Reader::new(input.into_stream()?, &origin)?;
+            for event in reader.by_ref() {
+                sink(event?).map_err(ReadError::Sink)?;
+            }
+            reader.into_warnings()
+        }
+        Format::Json | Format::JsonCompressed => import::json::read(input, format == Format::JsonCompressed, sink)?,
+        Format::PerfScript => import::perf_script::read(input, sink)?,
+        Format::Csv => import::csv::read(input, sink)?,
+        Format::BinaryV0 | Format::BinaryV1 | Format::BinaryV2 => import::binary::read(input, format, sink)?,
+    };
+    Ok(Outcome { format, warnings })
+}
+
+/// Counts what is read.
+struct Counted<R> {
+    inner: R,
+    used: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(buffer)?;
+        self.used.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}

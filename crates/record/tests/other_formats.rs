@@ -1,0 +1,310 @@
+//! Formats of other tools: what they can carry comes back, and damage costs only what is behind it.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{arb_snapshot, realistic};
+use isotherm_core::event::{Event, TargetInfo};
+use isotherm_core::snapshot::Snapshot;
+use isotherm_record::fuzz::{self, Shared, read};
+use isotherm_record::{Format, ReadError, Warning, exporter};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+fn export(format: Format, events: &[Event]) -> Vec<u8> {
+    let bytes = Shared::default();
+    let mut out = exporter(format, "memory", Box::new(bytes.clone())).unwrap();
+    events.iter().for_each(|e| out.write(e).unwrap());
+    out.finish().unwrap();
+    bytes.take()
+}
+
+fn snapshots(events: &[Event]) -> Vec<Snapshot> {
+    let of = |e: &Event| if let Event::Snapshot(s) = e { Some(s.clone()) } else { None };
+    events.iter().filter_map(of).collect()
+}
+
+/// Writes, lets the format be told by content, reads.
+fn round_trip(format: Format, events: &[Event]) -> Vec<Snapshot> {
+    let bytes = export(format, events);
+    let reading = read(&bytes, None);
+    let outcome = reading.end.unwrap();
+    assert_eq!(outcome.format, format);
+    assert_eq!(outcome.warnings, []);
+    snapshots(&reading.events)
+}
+
+/// Snapshots as DAMON makes them: 5 ms / 100 ms, whole microseconds, one after the other, at least one region each.
+fn arb_damon(with_pid: bool) -> impl Strategy<Value = Vec<Event>> {
+    let lanes = prop::collection::vec(prop::collection::vec(arb_snapshot(), 1..6), 1..4);
+    (lanes, 1_000_000u64..1 << 40).prop_map(move |(lanes, first_us)| {
+        let mut out: BTreeMap<(u64, usize), Event> = BTreeMap::new();
+        for (target, lane) in lanes.into_iter().enumerate() {
+            for (i, mut s) in lane.into_iter().filter(|s| !s.regions.is_empty()).enumerate() {
+                s.target = target as u32;
+                s.pid = with_pid.then_some(100 + target as u32);
+                s.start_ns = (first_us + 100_000 * i as u64) * 1000;
+                s.end_ns = s.start_ns + 100_000_000;
+                (s.sample_us, s.aggr_us, s.max_nr_accesses) = (5000, 100_000, 20);
+                for r in &mut s.regions {
+                    r.nr_accesses = r.nr_accesses.min(20);
+                    r.evidence = None;
+                }
+                out.insert((s.end_ns, target), Event::Snapshot(s));
+            }
+        }
+        out.into_values().collect()
+    })
+}
+
+fn without_ages(mut snapshots: Vec<Snapshot>) -> Vec<Snapshot> {
+    snapshots.iter_mut().flat_map(|s| &mut s.regions).for_each(|r| r.age = 0);
+    snapshots
+}
+
+proptest! {
+    #[test]
+    fn csv_carries_snapshots_whole(snapshots_in in prop::collection::vec(arb_snapshot(), 1..10)) {
+        // Two successive snapshots of the same target and times would be one.
+        let mut given = snapshots_in;
+        given.dedup_by_key(|s| (s.target, s.start_ns, s.end_ns));
+        let events: Vec<Event> = given.iter().cloned().map(Event::Snapshot).collect();
+        prop_assert_eq!(round_trip(Format::Csv, &events), given);
+    }
+
+    #[test]
+    fn json_carries_all_but_evidence(given in prop::collection::vec(arb_snapshot(), 1..10), compressed: bool) {
+        let mut given = given;
+        given.iter_mut().flat_map(|s| &mut s.regions).for_each(|r| r.evidence = None);
+        // One pid a target: damo knows a target by its number alone.
+        given.iter_mut().for_each(|s| s.pid = Some(100 + s.target));
+        given.sort_by_key(|s| s.end_ns);
+        let events: Vec<Event> = given.iter().cloned().map(Event::Snapshot).collect();
+        let format = if compressed { Format::JsonCompressed } else { Format::Json };
+        let mut back = round_trip(format, &events);
+        let order = |s: &Snapshot| (s.end_ns, s.target, s.start_ns, s.sample_us, s.max_nr_accesses);
+        back.sort_by_key(order);
+        given.sort_by_key(order);
+        prop_assert_eq!(back, given);
+    }
+
+    #[test]
+    fn perf_script_carries_what_damon_traces(events in arb_damon(false)) {
+        prop_assume!(!events.is_empty());
+        prop_assert_eq!(round_trip(Format::PerfScript, &events), snapshots(&events));
+    }
+
+    #[test]
+    fn binary_carries_all_but_ages(events in arb_damon(true)) {
+        prop_assume!(!events.is_empty());
+        let expected = without_ages(snapshots(&events));
+        // Version 1 knows pids only: targets are counted as they come.
+        let mut by_pid = expected.clone();
+        let mut seen = Vec::new();
+        for s in &mut by_pid {
+            s.target = seen.iter().position(|p| *p == s.pid).unwrap_or_else(|| { seen.push(s.pid); seen.len() - 1 }) as u32;
+        }
+        prop_assert_eq!(&round_trip(Format::BinaryV1, &events), &by_pid);
+        let mut no_pids = expected;
+        no_pids.iter_mut().for_each(|s| s.pid = None);
+        prop_assert_eq!(&round_trip(Format::BinaryV2, &events), &no_pids);
+        prop_assert_eq!(&round_trip(Format::BinaryV0, &events), &no_pids);
+    }
+
+    #[test]
+    fn random_bytes_never_break_a_reader(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        fuzz::every_format(&bytes);
+        fuzz::payload(&bytes);
+    }
+
+    #[test]
+    fn damaged_payloads_never_break_a_reader(seed: u64, flips in prop::collection::vec((any::<usize>(), any::<u8>()), 1..6)) {
+        let mut raw = fuzz::raw_payload(&realistic(1, 60, seed));
+        for (at, bits) in flips {
+            let len = raw.len();
+            raw[at % len] ^= bits;
+        }
+        fuzz::payload(&raw);
+    }
+}
+
+/// Few and small snapshots of two targets, so that each byte can be damaged.
+fn small() -> Vec<Event> {
+    let mut events = vec![
+        Event::Target(TargetInfo { target: 0, pid: Some(7), name: "seven".into() }),
+        Event::Target(TargetInfo { target: 1, pid: Some(8), name: "eight \"8\"".into() }),
+    ];
+    for mut s in snapshots(&realistic(1, 20, 5)).into_iter().take(3) {
+        s.regions.truncate(3);
+        let other = Snapshot { target: 1, pid: Some(8), ..s.clone() };
+        events.extend([Event::Snapshot(Snapshot { pid: Some(7), ..s }), Event::Snapshot(other)]);
+    }
+    events
+}
+
+const OTHERS: [Format; 7] = [
+    Format::Json,
+    Format::JsonCompressed,
+    Format::PerfScript,
+    Format::Csv,
+    Format::BinaryV0,
+    Format::BinaryV1,
+    Format::BinaryV2,
+];
+
+#[test]
+fn a_file_cut_off_anywhere_gives_what_was_whole() {
+    for format in OTHERS {
+        let bytes = export(format, &small());
+        let all = snapshots(&read(&bytes, Some(format)).events);
+        let mut most = 0;
+        for cut in 0..bytes.len() {
+            let reading = read(&bytes[..cut], Some(format));
+            let got = snapshots(&reading.events);
+            // The last one may be cut; targets may come in another order, since JSON stores one after the other.
+            let whole =
+                got.iter().filter(|s| all.iter().any(|a| a.regions == s.regions && a.target == s.target)).count();
+            assert!(whole + 1 >= got.len(), "{format} cut at {cut}: {} snapshots, {whole} as they were", got.len());
+            assert!(whole >= most || whole + 1 == most, "{format} cut at {cut}: {whole} after {most}");
+            most = most.max(whole);
+            fuzz::check(&reading.events);
+        }
+        assert!(most + 1 >= all.len(), "{format}: {most} of {}", all.len());
+    }
+}
+
+#[test]
+fn a_flipped_bit_never_breaks_a_reader() {
+    for format in OTHERS {
+        let bytes = export(format, &small());
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << (at % 8);
+            fuzz::check(&read(&damaged, Some(format)).events);
+            let _ = read(&damaged[..damaged.len().min(4096)], None);
+        }
+    }
+}
+
+#[test]
+fn a_lone_snapshot_keeps_its_interval() {
+    let mut lone = snapshots(&small())[0].clone();
+    lone.regions.iter_mut().for_each(|r| r.evidence = None);
+    lone.start_ns = 5_000_000_000;
+    lone.end_ns = 5_200_000_000;
+    (lone.sample_us, lone.aggr_us) = (10_000, 200_000);
+    let events = [Event::Snapshot(lone.clone())];
+    let perf = round_trip(Format::PerfScript, &events);
+    assert_eq!(perf, [Snapshot { pid: None, ..lone.clone() }]);
+    assert_eq!(round_trip(Format::BinaryV1, &events), without_ages(vec![lone]));
+}
+
+#[test]
+fn the_first_layout_of_the_tracepoint_is_read() {
+    let text = "# a comment\n\
+        kdamond 99 [000] 100.100000: damon:damon_aggregated: pid=4242 nr_regions=2 4096-8192: 3\n\
+        kdamond 99 [000] 100.100004: damon:damon_aggregated: pid=4242 nr_regions=2 8192-16384: 0\n\
+        kdamond 99 [000] 100.200000: damon:damon_aggregated: pid=4242 nr_regions=1 4096-16384: 1\n\
+        kdamond 99 [000] 100.300000: damon:damon_aggregated: pid=4242 nr_regions=2 4096-16384: 1\n";
+    let reading = read(text.as_bytes(), None);
+    let outcome = reading.end.unwrap();
+    assert_eq!(outcome.format, Format::PerfScript);
+    assert!(matches!(outcome.warnings[..], [Warning::SkippedLines { count: 1, first: 5, .. }]), "{outcome:?}");
+    let s = snapshots(&reading.events);
+    let times: Vec<_> = s.iter().map(|s| (s.start_ns, s.end_ns, s.regions.len())).collect();
+    assert_eq!(
+        times,
+        [
+            (100_000_000_000, 100_100_000_000, 2),
+            (100_100_000_000, 100_200_000_000, 1),
+            (100_200_000_000, 100_300_000_000, 1)
+        ]
+    );
+    assert!(s.iter().all(|s| s.pid == Some(4242) && s.target == 0 && s.max_nr_accesses == 20));
+}
+
+#[test]
+fn damos_own_json_is_read() {
+    // The layout that damo 3.4 writes, with figures as texts.
+    let text = r#"[ { "kdamond_idx": 0, "context_idx": 0, "intervals": {"sample_us": "5000", "aggr_us": "100 ms",
+        "ops_update_us": "1000000", "intervals_goal": {"access_bp": "0 %"}}, "scheme_idx": null, "target_id": 0,
+        "scheme_filters": [], "snapshots": [
+        { "start_time": "1000000000000", "end_time": "1000100300000", "regions": [
+          { "start": "139,637,976,727,552", "end": "139,637,989,310,464",
+            "nr_accesses": { "samples": 0, "percent": null }, "age": { "usec": null, "aggr_intervals": "31" },
+            "probe_hits": [], "sz_filter_passed": "0 B" },
+          { "start": "139,637,989,310,464", "end": "139,637,989,376,000",
+            "nr_accesses": { "percent": 90 }, "age": { "usec": "700 ms", "aggr_intervals": null },
+            "probe_hits": [], "sz_filter_passed": "0 B" } ],
+          "total_bytes": "12648448", "damos_stats": null, "sample_interval_us": null },
+        { "start_time": "1000100300000", "end_time": "1000200600000", "regions": [
+          { "start": 0, "end": 0, "nr_accesses": { "samples": -1, "percent": null },
+            "age": { "usec": null, "aggr_intervals": "-1" } } ] } ],
+        "data_source": "unknown" } ]"#;
+    let reading = read(text.as_bytes(), None);
+    assert_eq!(reading.end.unwrap().warnings, []);
+    let s = snapshots(&reading.events);
+    assert_eq!(s.len(), 1, "the false snapshot is dropped");
+    assert_eq!((s[0].start_ns, s[0].end_ns), (1_000_000_000_000, 1_000_100_300_000));
+    assert_eq!((s[0].sample_us, s[0].aggr_us, s[0].max_nr_accesses), (5000, 100_000, 20));
+    let figures: Vec<_> = s[0].regions.iter().map(|r| (r.start, r.end, r.nr_accesses, r.age)).collect();
+    assert_eq!(
+        figures,
+        [(139_637_976_727_552, 139_637_989_310_464, 0, 31), (139_637_989_310_464, 139_637_989_376_000, 18, 7)]
+    );
+}
+
+#[test]
+fn version_one_needs_pids() {
+    let s = Snapshot { pid: None, ..snapshots(&small())[0].clone() };
+    let mut out = exporter(Format::BinaryV1, "old.bin", Box::new(Shared::default())).unwrap();
+    let error = out.write(&Event::Snapshot(s)).unwrap_err().to_string();
+    assert!(error.contains("old.bin") && error.contains("binary_v2"), "{error}");
+}
+
+#[test]
+fn foreign_files_are_named() {
+    for (bytes, word) in [
+        (&b"\x7fELF\x02\x01\x01"[..], "ELF"),
+        (b"PERFILE2........", "perf script"),
+        (b"\x1f\x8b\x08\0", "gunzip"),
+        (b"", "empty"),
+        (b"hello world\n", "text"),
+        (b"\xff\xfe\0\x01\x02", "unknown binary"),
+        (b"damon_recfmt_ver\x09\0\0\0", "version 9"),
+        (b"\x89PNG\r\n\x1a\n", "PNG"),
+    ] {
+        match read(bytes, None).end {
+            Err(ReadError::Foreign { looks_like, .. }) => assert!(looks_like.contains(word), "{looks_like}"),
+            other => panic!("{word}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_compressed_bomb_is_refused() {
+    use flate2::{Compression, write::ZlibEncoder};
+    use std::io::Write;
+    let mut z = ZlibEncoder::new(Vec::new(), Compression::best());
+    z.write_all(b"[{\"target_id\":0,\"name\":\"").unwrap();
+    let chunk = vec![b'a'; 1 << 20];
+    (0..64).for_each(|_| z.write_all(&chunk).unwrap());
+    let bomb = z.finish().unwrap();
+    assert!(matches!(read(&bomb, None).end, Err(ReadError::Malformed { .. })));
+}
+
+#[test]
+fn own_format_is_ten_times_smaller_than_damos_json() {
+    for (seconds, regions, seed) in [(20, 100, 1), (20, 1000, 2), (60, 300, 3)] {
+        let events = realistic(seconds, regions, seed);
+        let own = fuzz::write(&events).len();
+        let json = export(Format::Json, &events).len();
+        let n: usize = snapshots(&events).iter().map(|s| s.regions.len()).sum();
+        println!(
+            "{seconds} s, up to {regions} regions: {n} regions held, own {own} bytes ({:.2} a region), JSON {json}, ratio {:.1}",
+            own as f64 / n as f64,
+            json as f64 / own as f64
+        );
+        assert!(n > 1000 && own * 10 <= json, "own {own}, JSON {json}");
+    }
+}
