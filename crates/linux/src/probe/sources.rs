@@ -1,11 +1,37 @@
 //! Ways to see accesses.
 
-use super::{Environment, Finding};
+use super::{Environment, Finding, Lockdown};
 use crate::roots::Roots;
+use crate::source::{pagetable::PageTableSource, refs};
 
-/// Asks each source whether it works here.
+/// Asks each source whether it works here. `pagetable` and `refs` watch pages of this process while it touches some and leaves
+/// others alone.
 pub fn probe_sources(roots: &Roots, env: &Environment) -> Vec<Finding> {
-    vec![idle(roots), damon(env)]
+    vec![pagetable(env), idle(roots), damon(env), refs()]
+}
+
+fn pagetable(env: &Environment) -> Finding {
+    match PageTableSource::probe() {
+        Ok(()) => Finding::usable("pagetable", "self-test passed: saw every touched page of its own, and no other"),
+        Err(_) if env.lockdown == Lockdown::Confidentiality => Finding::unusable(
+            "pagetable",
+            "the kernel is locked down (confidentiality) and lets no program read its memory",
+            "boot with lockdown=integrity or none, or use another source",
+        ),
+        Err(e) => Finding::unusable("pagetable", e.reason, e.remedy),
+    }
+}
+
+fn refs() -> Finding {
+    match refs::probe() {
+        Ok(()) => Finding::usable("refs", "self-test passed; one mapping is the smallest unit"),
+        Err(e) => {
+            // The error's text names reason and remedy in this order.
+            let text = e.to_string();
+            let (reason, remedy) = text.rsplit_once("; ").unwrap_or((&text, "use another source"));
+            Finding::unusable("refs", reason, remedy)
+        }
+    }
 }
 
 fn idle(roots: &Roots) -> Finding {
