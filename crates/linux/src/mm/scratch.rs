@@ -30,8 +30,11 @@ impl Scratch {
         let skip = mapping.as_ptr().align_offset(TABLE_SPAN as usize);
         // SAFETY: twice the alignment is mapped, so an aligned start with one span behind it lies inside.
         let start = unsafe { mapping.add(skip) };
-        // SAFETY: advice on our own mapping. It fails only where huge pages do not exist.
-        unsafe { libc::madvise(p, mapped, libc::MADV_NOHUGEPAGE) };
+        for advice in [libc::MADV_NOHUGEPAGE, libc::MADV_DONTFORK] {
+            // SAFETY: advice on our own mapping. The first fails only where huge pages do not exist; the second keeps
+            // another thread's fork from sharing the pages, which would make them unobservable.
+            unsafe { libc::madvise(p, mapped, advice) };
+        }
         Ok(Self { mapping, mapped, start, pages })
     }
 

@@ -9,6 +9,27 @@ const FORK: u64 = TOUCH + 1;
 const LEADERLESS: u64 = TOUCH + 2;
 pub const PAGE: u64 = 4096;
 
+/// Makes the kernel put pages that were mapped lately on its LRU lists: until then they cannot be observed. They wait in
+/// lists of up to 31 for each CPU, which overflow when more pages are needed there.
+pub fn push_new_pages_to_lru() {
+    // SAFETY: plain system calls on live structures; touches only the mapping made here, which is unmapped again. The calling
+    // thread may run everywhere again in the end.
+    unsafe {
+        let mut all: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of_val(&all), &mut all);
+        for cpu in (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &all)) {
+            let mut one: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(cpu, &mut one);
+            libc::sched_setaffinity(0, size_of_val(&one), &one);
+            let (len, flags) = (64 * PAGE as usize, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE);
+            let p = libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            assert_ne!(p, libc::MAP_FAILED);
+            libc::munmap(p, len);
+        }
+        libc::sched_setaffinity(0, size_of_val(&all), &all);
+    }
+}
+
 /// Ends and collects the child when dropped.
 pub struct Servant {
     pid: libc::pid_t,

@@ -17,6 +17,8 @@ use std::path::Path;
 /// Flag bits of the kernel's interface (KPF_COMPOUND_HEAD, KPF_COMPOUND_TAIL).
 const HEAD: u64 = 1 << 15;
 const TAIL: u64 = 1 << 16;
+/// On an LRU list (KPF_LRU). Not told for the tail of a large folio by all kernels.
+const LRU: u64 = 1 << 5;
 /// Frames in the largest folio that last-level entries can map.
 const MAX_FOLIO: u64 = 512;
 /// One read costs as much as this many entries more in another.
@@ -101,14 +103,31 @@ impl Frames {
         Ok(())
     }
 
-    /// Which of `frames` (sorted) are part of a large folio.
-    fn large(&self, frames: &[u64]) -> io::Result<Vec<bool>> {
+    /// Flags of `frames` (sorted).
+    fn flags(&self, frames: &[u64]) -> io::Result<Vec<u64>> {
         let mut out = Vec::with_capacity(frames.len());
         let mut flags = [0; 512];
         for run in plan::runs(frames, READ_GAP, flags.len() as u64) {
             let (first, last) = (run[0], run[run.len() - 1]);
             self.read(first, &mut flags[..(last - first + 1) as usize])?;
-            out.extend(run.iter().map(|f| flags[(f - first) as usize] & (HEAD | TAIL) != 0));
+            out.extend(run.iter().map(|f| flags[(f - first) as usize]));
+        }
+        Ok(out)
+    }
+
+    /// Which of the pages `asked` the kernel keeps on its LRU lists, or are part of a large folio (which are put there at once).
+    /// `first` is the number of the page of `entries[0]`.
+    pub fn on_lru(&self, first: usize, entries: &[u64], asked: &PageMask) -> io::Result<PageMask> {
+        let in_entries = pte::and(asked, &pte::span_mask(first, first + entries.len()));
+        let mut pages: Vec<(u64, usize)> =
+            pte::iter(&in_entries).map(|i| (pte::frame(entries[i - first], self.phys_mask), i)).collect();
+        pages.sort_unstable();
+        let frames: Vec<u64> = pages.iter().map(|p| p.0).collect();
+        let mut out = pte::NO_PAGES;
+        for (flags, &(_, page)) in self.flags(&frames)?.iter().zip(&pages) {
+            if flags & (LRU | HEAD | TAIL) != 0 {
+                pte::put(&mut out, page);
+            }
         }
         Ok(out)
     }
@@ -162,10 +181,10 @@ impl Frames {
         }
         let mut frames: Vec<u64> = pages.iter().map(|p| p.0).collect();
         frames.dedup();
-        let verdicts = self.large(&frames)?;
+        let flags = self.flags(&frames)?;
         for &(frame, i) in pages {
             match frames.binary_search(&frame) {
-                Ok(at) if !verdicts[at] => note_small(i, frame),
+                Ok(at) if flags[at] & (HEAD | TAIL) == 0 => note_small(i, frame),
                 _ => pte::put(&mut large, i),
             }
         }
@@ -309,6 +328,17 @@ mod tests {
         let mut moved = table.clone();
         moved[3] = entry(0x300);
         assert_eq!(ask(&moved, &mut small), present);
+    }
+
+    #[test]
+    fn pages_that_wait_for_the_lru_lists_are_found() {
+        let (dir, frames) = tree();
+        let path = dir.path().join("proc/kpageflags");
+        let file = File::options().write(true).open(&path).unwrap();
+        file.write_all_at(&LRU.to_ne_bytes(), 0x11 * 8).unwrap();
+        let entries = [entry(0x10), entry(0x11), entry(0x235), entry(0x12)];
+        let asked = pte::span_mask(100, 103);
+        assert_eq!(frames.on_lru(100, &entries, &asked).unwrap(), pte::span_mask(101, 103));
     }
 
     #[test]

@@ -25,6 +25,11 @@ pub const fn is_leaf_accessed(entry: u64) -> bool {
     entry & ACCESSED != 0
 }
 
+/// The last-level entry that would map the first page of a huge entry: bit 12 of the latter is a memory type, not address.
+pub const fn leaf_as_first_page(entry: u64) -> u64 {
+    entry & !(1 << 12)
+}
+
 /// Page frame number in a last-level entry. `phys_mask` drops bits that are not part of the address here (memory encryption).
 pub const fn frame(entry: u64, phys_mask: u64) -> u64 {
     (entry & FRAME & phys_mask) / PAGE_SIZE

@@ -182,13 +182,13 @@ impl Observer {
                 let view = self.span(i);
                 match view.mapped {
                     Mapped::Leaf { shift: 21, entry } if pte::is_leaf_accessed(entry) => {
-                        space.judge_leaf(process, f.base, now)
+                        Self::judge_leaf(self.frames(), space, process, f.base, entry, now)
                     }
                     Mapped::Table if view.entries.len() == 512 => {
                         let (_, accessed) = pte::table_masks(view.entries);
                         let still_set = pte::and(&accessed, &f.wanted);
                         if still_set != pte::NO_PAGES {
-                            space.judge(process, f.base, &still_set, now);
+                            Self::judge(self.frames(), space, process, f.base, &still_set, (0, view.entries), now);
                         }
                     }
                     _ => {}

@@ -16,9 +16,9 @@ const ATTEMPTS: u32 = 5;
 pub fn run(observer: &mut Observer) -> Result<(), String> {
     let pid = std::process::id();
     let process = Process::open(pid).map_err(|e| e.to_string())?;
-    let mut space = Space::new(observer.walker(), pid).map_err(|e| e.to_string())?;
     let mut last = String::new();
     for _ in 0..ATTEMPTS {
+        let mut space = Space::new(observer.walker(), pid).map_err(|e| e.to_string())?;
         match attempt(observer, &mut space, &process)? {
             None => return Ok(()),
             Some(wrong) => last = wrong,

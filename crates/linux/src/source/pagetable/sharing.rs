@@ -1,8 +1,9 @@
-//! Which pages cannot be observed because other processes map them too: the kernel leaves their accessed bits alone.
+//! Which pages cannot be observed because the kernel leaves their accessed bits alone: those that other processes map, too, and
+//! those that wait in a per-CPU list to be put on the LRU lists (at most 31 for each CPU, but for as long as nobody else there
+//! needs new pages).
 //!
 //! A bit that is set right after it was cleared means either that, or an access in between. Only then the kernel is asked
-//! whether the page is mapped once (bit 56 of `/proc/PID/pagemap`, 0.9 us a page), and the answer is kept for a while:
-//! [`VERDICT_LIFE`].
+//! (bit 56 of `/proc/PID/pagemap`, 0.9 us a page, and kpageflags), and the answer is kept for a while: [`VERDICT_LIFE`].
 
 use super::plan;
 use super::pte::{self, PageMask};
@@ -69,13 +70,19 @@ impl Verdicts {
         v.exclusive = pte::or(&pte::and_not(&v.exclusive, blind), exclusive);
     }
 
-    /// Of pages that are still set after they were cleared, those that cannot be cleared. Asks `pagemap` about those not asked about
-    /// lately; without it every such page counts as not observable, for it must not pass for hot by mistake.
-    pub fn judge(&mut self, base: u64, still_set: &PageMask, pagemap: Option<&File>, now: Instant) -> PageMask {
+    /// Of pages that are still set after they were cleared, those that cannot be cleared. `clearable` is asked about those not asked about
+    /// lately. What it does not vouch for counts as not observable, for it must not pass for hot by mistake.
+    pub fn judge(
+        &mut self,
+        base: u64,
+        still_set: &PageMask,
+        now: Instant,
+        clearable: impl FnOnce(&PageMask) -> PageMask,
+    ) -> PageMask {
         let unknown = pte::and_not(still_set, &pte::or(&self.exclusive(base), &self.blind(base)));
         if unknown != pte::NO_PAGES {
-            let exclusive = pagemap.and_then(|f| exclusive_pages(f, base, &unknown).ok()).unwrap_or(pte::NO_PAGES);
-            self.note(base, &pte::and_not(&unknown, &exclusive), &exclusive, now);
+            let clearable = clearable(&unknown);
+            self.note(base, &pte::and_not(&unknown, &clearable), &clearable, now);
         }
         pte::and(still_set, &self.blind(base))
     }
@@ -92,7 +99,7 @@ impl Verdicts {
 }
 
 /// Which of the pages `asked` in the span at `base` only the pagemap's process maps.
-fn exclusive_pages(pagemap: &File, base: u64, asked: &PageMask) -> io::Result<PageMask> {
+pub fn exclusive_pages(pagemap: &File, base: u64, asked: &PageMask) -> io::Result<PageMask> {
     let mut exclusive = pte::NO_PAGES;
     let pages: Vec<u64> = pte::iter(asked).map(|i| i as u64).collect();
     let mut buf = [0u8; 4096];
@@ -132,10 +139,10 @@ mod tests {
         let now = Instant::now();
         let all = [u64::MAX; 8];
         let odd = [0xaaaa_aaaa_aaaa_aaaa; 8];
-        assert_eq!(v.judge(0, &all, Some(&f), now), odd);
+        assert_eq!(v.judge(0, &all, now, |asked| exclusive_pages(&f, 0, asked).unwrap()), odd);
         assert_eq!(v.blind(0), odd);
-        // Answers are kept, even if nobody can be asked any more.
-        assert_eq!(v.judge(0, &all, None, now), odd);
+        // Answers are kept.
+        assert_eq!(v.judge(0, &all, now, |_| unreachable!()), odd);
         assert_eq!(v.fresh_blind(0, now), odd);
         // And tried again later.
         assert_eq!(v.fresh_blind(0, now + VERDICT_LIFE), pte::NO_PAGES);
@@ -146,7 +153,7 @@ mod tests {
     fn without_an_answer_pages_are_not_called_hot() {
         let mut v = Verdicts::default();
         let one = [4, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(v.judge(TABLE_SPAN, &one, None, Instant::now()), one);
+        assert_eq!(v.judge(TABLE_SPAN, &one, Instant::now(), |_| pte::NO_PAGES), one);
     }
 
     #[test]

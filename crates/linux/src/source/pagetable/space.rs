@@ -4,7 +4,7 @@ use super::areas::Areas;
 use super::clear::{self, ClearError};
 use super::frames::{Frames, SmallPages};
 use super::pte::{self, PageMask};
-use super::sharing::Verdicts;
+use super::sharing::{self, Verdicts};
 use super::walker::{Batch, Mapped, Progress, SpaceId, Span, SpanView, TaskLink, Walker};
 use crate::bpf::sys::BpfError;
 use crate::proc::Process;
@@ -79,12 +79,6 @@ impl Space {
     /// The same, leaving out what is to be tried again.
     pub fn fresh_blind(&mut self, base: u64, now: Instant) -> PageMask {
         pte::or(&self.verdicts.fresh_blind(base, now), &self.areas.blind(base))
-    }
-
-    /// Finds out which of the pages `still_set` after clearing cannot be cleared, and remembers it.
-    pub fn judge(&mut self, process: &Process, base: u64, still_set: &PageMask, now: Instant) {
-        let pagemap = self.pagemap.get_or_insert_with(|| process.dir().open("pagemap").ok());
-        self.verdicts.judge(base, still_set, pagemap.as_ref(), now);
     }
 
     /// Takes note of the address space a batch was read from.
@@ -199,6 +193,36 @@ impl Observer {
         let parts: Vec<AddrRange> = refused.iter().flat_map(|&r| space.areas.parts(r)).collect();
         clear::clear(process.pidfd().as_fd(), &parts, |range| space.areas.refuse(range))
             .map_err(|e| clear_error(process, e))
+    }
+
+    /// Finds out which of the pages `still_set` after clearing cannot be cleared, and remembers it. `entries` are those of the last
+    /// read, the first of them for page number `first`.
+    pub fn judge(
+        frames: &Frames,
+        space: &mut Space,
+        process: &Process,
+        base: u64,
+        still_set: &PageMask,
+        (first, entries): (usize, &[u64]),
+        now: Instant,
+    ) {
+        let pagemap = space.pagemap.get_or_insert_with(|| process.dir().open("pagemap").ok()).as_ref();
+        space.verdicts.judge(base, still_set, now, |asked| {
+            let exclusive =
+                pagemap.and_then(|f| sharing::exclusive_pages(f, base, asked).ok()).unwrap_or(pte::NO_PAGES);
+            pte::and(&exclusive, &frames.on_lru(first, entries, asked).unwrap_or(pte::NO_PAGES))
+        });
+    }
+
+    /// [`judge`](Self::judge) for a huge entry of 2 MiB: the verdict on its first page holds for all.
+    pub fn judge_leaf(frames: &Frames, space: &mut Space, process: &Process, base: u64, entry: u64, now: Instant) {
+        let all = pte::span_mask(0, 512);
+        Self::judge(frames, space, process, base, &pte::span_mask(0, 1), (0, &[pte::leaf_as_first_page(entry)]), now);
+        if pte::has(&space.verdicts.blind(base), 0) {
+            space.verdicts.note(base, &all, &pte::NO_PAGES, now);
+        } else {
+            space.verdicts.note(base, &pte::NO_PAGES, &all, now);
+        }
     }
 
     /// Ranges that clear the pages `wanted` of the whole table at `base`, all of them in large folios: such a folio is

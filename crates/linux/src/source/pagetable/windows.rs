@@ -77,6 +77,15 @@ struct Armed {
     state: State,
 }
 
+/// What a window's state was made of.
+#[derive(Debug, Clone, Copy)]
+enum Found<'a> {
+    /// The last-level entries; none if nothing is mapped.
+    Entries(&'a [u64]),
+    /// A huge entry.
+    Leaf(u64),
+}
+
 impl Observer {
     /// See [`isotherm_core::source::AccessSource::look`].
     pub fn look(&mut self, space: &mut Space, process: &Process, windows: &mut [Window]) -> Result<(), SpaceError> {
@@ -91,12 +100,12 @@ impl Observer {
         let now = Instant::now();
         let (mut armed, mut ranges, mut large) = (Vec::new(), Vec::new(), Vec::new());
         let mut index = 0;
-        self.each_state(space, process, windows, |this, space, window, state, entries| {
+        self.each_state(space, process, windows, |this, space, window, state, found| {
             let blind = space.fresh_blind(state.base, now);
             window.seen = state.seen(&blind);
             if window.seen.accessed > 0 {
                 let wanted = pte::and_not(&state.accessed, &blind);
-                this.plan_window(space, window, &state, entries, &wanted, &mut ranges, &mut large)?;
+                this.plan_window(space, window, &state, found, &wanted, &mut ranges, &mut large)?;
                 armed.push(Armed { window: index, state });
             }
             index += 1;
@@ -117,7 +126,7 @@ impl Observer {
         space: &mut Space,
         process: &Process,
         windows: &mut [Window],
-        mut each: impl FnMut(&Self, &mut Space, &mut Window, State, &[u64]) -> Result<(), SpaceError>,
+        mut each: impl FnMut(&Self, &mut Space, &mut Window, State, Found<'_>) -> Result<(), SpaceError>,
     ) -> Result<(), SpaceError> {
         let spans: Vec<Span> = windows.iter().map(|w| Span { start: w.start, pages: w.pages }).collect();
         let mut at = 0;
@@ -128,7 +137,11 @@ impl Observer {
                 let view = self.span(i);
                 let state = State::of(window, view.mapped, view.entries);
                 bits += state.bits();
-                each(self, space, window, state, view.entries)?;
+                let found = match view.mapped {
+                    Mapped::Leaf { entry, .. } => Found::Leaf(entry),
+                    _ => Found::Entries(view.entries),
+                };
+                each(self, space, window, state, found)?;
             }
             self.pages_read += bits;
             at += n;
@@ -143,16 +156,16 @@ impl Observer {
         space: &mut Space,
         window: &Window,
         state: &State,
-        entries: &[u64],
+        found: Found<'_>,
         wanted: &PageMask,
         ranges: &mut Vec<AddrRange>,
         large: &mut Vec<(u64, PageMask)>,
     ) -> Result<(), SpaceError> {
-        if state.leaf_shift > 12 {
+        let Found::Entries(entries) = found else {
             // A huge entry lies inside one area always: the kernel splits it before it lets an area end inside.
             ranges.push(AddrRange::new(state.base, state.base + TABLE_SPAN));
             return Ok(());
-        }
+        };
         let first = page_index(window.start);
         let in_large = self
             .frames()
@@ -220,17 +233,19 @@ impl Observer {
     ) -> Result<(), SpaceError> {
         let mut again: Vec<Window> = armed.iter().map(|a| windows[a.window]).collect();
         let mut index = 0;
-        self.each_state(space, process, &mut again, |_, space, _, after, _| {
+        self.each_state(space, process, &mut again, |this, space, window, after, found| {
             let before = &armed[index].state;
             index += 1;
             let still_set = pte::and(&after.accessed, &before.accessed);
             if still_set == pte::NO_PAGES {
                 return Ok(());
             }
-            if after.leaf_shift > 12 {
-                space.judge_leaf(process, after.base, now);
-            } else {
-                space.judge(process, after.base, &still_set, now);
+            match found {
+                Found::Leaf(entry) => Self::judge_leaf(this.frames(), space, process, after.base, entry, now),
+                Found::Entries(entries) => {
+                    let entries = (page_index(window.start), entries);
+                    Self::judge(this.frames(), space, process, after.base, &still_set, entries, now);
+                }
             }
             Ok(())
         })?;
@@ -246,19 +261,5 @@ impl Observer {
             last_leaf = (state.leaf_shift > 12).then_some(state.base);
         }
         Ok(())
-    }
-}
-
-impl Space {
-    /// [`judge`](Self::judge) for a huge entry of 2 MiB: the verdict on its first page holds for all.
-    pub fn judge_leaf(&mut self, process: &Process, base: u64, now: Instant) {
-        let first = pte::span_mask(0, 1);
-        self.judge(process, base, &first, now);
-        let all = pte::span_mask(0, 512);
-        if pte::has(&self.verdicts.blind(base), 0) {
-            self.verdicts.note(base, &all, &pte::NO_PAGES, now);
-        } else {
-            self.verdicts.note(base, &pte::NO_PAGES, &all, now);
-        }
     }
 }
