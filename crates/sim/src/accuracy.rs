@@ -1,13 +1,17 @@
 //! How true a monitor's picture is: its snapshots against the truth about the workload.
 //!
-//! *Truly hot* in a snapshot's time are the pages that the workload touched at least once each on average
-//! ([`truth::hot`](crate::workload::truth::hot) with one touch). *Reported hot* are the regions with `nr_accesses >= 1`. Only
+//! *Truly hot* in a snapshot's time are the ranges whose pages the workload touched at least [`HOT_TOUCHES`] times each on
+//! average ([`truth::hot`](crate::workload::truth::hot)). *Reported hot* are the regions with `nr_accesses >= 1`. Only
 //! addresses of the arena count: what a process does besides its workload has no truth to compare with.
 
 use crate::workload::truth::{Slice, hot};
 use isotherm_core::addr::{AddrRange, overlap_len, total_len};
 use isotherm_core::snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
+
+/// Touches per page and aggregation interval from which a range is truly hot: at least every second page was touched.
+/// Less than that is no property of the range within such a time, and more would depend on how fast a core is.
+pub const HOT_TOUCHES: f64 = 0.5;
 
 /// One snapshot against the truth.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,7 +29,7 @@ pub struct Score {
 impl Score {
     /// Compares `snapshot` with the truth that `slices` tell (they must cover its time).
     pub fn new(snapshot: &Snapshot, arena: AddrRange, slices: &[Slice]) -> Self {
-        let truth = hot(slices, snapshot.start_ns, snapshot.end_ns, 1.0);
+        let truth = hot(slices, snapshot.start_ns, snapshot.end_ns, HOT_TOUCHES);
         let reported: Vec<AddrRange> = snapshot
             .regions
             .iter()

@@ -41,9 +41,9 @@ pub struct Args {
     /// Run on until there are so many snapshots
     #[arg(long, value_name = "N", default_value_t = 0)]
     min_snapshots: usize,
-    /// Touches per second over the whole memory [default: 20 million for every 24 GiB begun]
-    #[arg(long, value_name = "N")]
-    rate: Option<f64>,
+    /// Touches per second over the whole memory; the default is about what one core manages
+    #[arg(long, value_name = "N", default_value_t = 20e6)]
+    rate: f64,
     /// Share of the memory backed by 2 MiB pages
     #[arg(long, value_name = "P", default_value = "0%", value_parser = units::percent)]
     huge: f64,
@@ -98,7 +98,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         return Err(usage("--huge must lie between 0% and 100%"));
     }
     let workload = args.workload.build(args.monitor.seed)?;
-    let rate = args.rate.unwrap_or_else(|| default_rate(workload.size()));
+    let rate = args.rate;
     if !(rate.is_finite() && rate > 0.0 && rate <= 1e15) {
         return Err(usage("--rate must be above 0 and at most 1e15"));
     }
@@ -162,12 +162,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         aggr_us: monitor.attrs().aggr_us,
     };
     print(&figures, args.json)
-}
-
-/// Touches per second of a machine that has a core for every 24 GiB of memory, as servers with much of it have; a core
-/// that touches pages all over its memory does some 20 million a second.
-fn default_rate(size: u64) -> f64 {
-    20e6 * size.div_ceil(24 << 30) as f64
 }
 
 fn header(workload: &Workload, arena: AddrRange) -> Header {
