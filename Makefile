@@ -66,11 +66,12 @@ test-real: ## redis, PostgreSQL and numpy: what they touched is not called cold
 	tests/real/run
 
 .PHONY: bench
-bench: bench-accuracy bench-overhead ## all benchmarks
+bench: bench-accuracy bench-wss bench-overhead ## all benchmarks
 
 .PHONY: bench-%
-bench-%: ## one benchmark: bench-accuracy, bench-overhead; BENCH_ARGS="..." passes options on
+bench-%: ## one benchmark: bench-accuracy, bench-wss, bench-overhead; BENCH_ARGS="..." passes options on
 	scripts/deps build
+	$(CARGO) build --release -p isotherm
 	$(CARGO) run --release -p isotherm-bench --bin $* -- $(BENCH_ARGS)
 
 .PHONY: bench-overhead

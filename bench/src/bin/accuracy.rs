@@ -1,0 +1,309 @@
+//! `make bench-accuracy`: how true the picture is, on real and on simulated memory, for several monitors at one budget.
+
+use anyhow::Context;
+use clap::Parser;
+use isotherm_bench::figures::{Figures, median, median_or_worst};
+use isotherm_bench::monitors::{MONITORS, MonitorChoice};
+use isotherm_bench::programs::{self, RunningWorkload};
+use isotherm_bench::table::{Table, kernel, percent};
+use isotherm_record::Record;
+use isotherm_sim::accuracy::{GOOD, HOLD, HOT_TOUCHES};
+use isotherm_sim::workload::truth::Truth;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How true the picture of the hot memory is.
+#[derive(Debug, Parser)]
+struct Args {
+    /// More and longer runs
+    #[arg(long)]
+    full: bool,
+    /// Share of one core that a monitor may cost
+    #[arg(long, value_name = "P", default_value = "1%")]
+    cpu_budget: String,
+    /// Only cases whose name contains this text
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Leave out real memory
+    #[arg(long)]
+    no_real: bool,
+    /// Leave out simulations
+    #[arg(long)]
+    no_simulated: bool,
+    /// Also print every run as a line of JSON on stderr
+    #[arg(long)]
+    verbose: bool,
+}
+
+/// A workload to watch.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    pattern: &'static str,
+    size: &'static str,
+    hot: &'static str,
+    /// Touches per second of a simulation; `None`: real memory, as fast as one core can.
+    rate: Option<f64>,
+}
+
+/// About what one core manages that touches pages all over its memory.
+const ONE_CORE: f64 = 20e6;
+/// A core for every 24 GiB of 5 TiB.
+const CORES_214: f64 = 214.0 * ONE_CORE;
+
+const fn case(pattern: &'static str, size: &'static str, hot: &'static str, rate: Option<f64>) -> Case {
+    Case { pattern, size, hot, rate }
+}
+
+const CASES: [Case; 13] = [
+    case("hotspot", "1G", "10%", None),
+    case("hotspot", "8G", "10%", None),
+    case("stairs", "1G", "10%", None),
+    case("stairs", "8G", "10%", None),
+    case("hotspot", "100G", "0.1%", Some(ONE_CORE)),
+    case("hotspot", "100G", "10%", Some(ONE_CORE)),
+    case("hotspot", "5T", "0.1%", Some(ONE_CORE)),
+    // 10 GiB of 5 TiB, the case that others measured DAMON with.
+    case("hotspot", "5T", "0.2%", Some(ONE_CORE)),
+    case("hotspot", "5T", "10%", Some(CORES_214)),
+    case("stairs", "100G", "0.1%", Some(ONE_CORE)),
+    case("stairs", "100G", "10%", Some(ONE_CORE)),
+    case("stairs", "5T", "0.1%", Some(ONE_CORE)),
+    case("stairs", "5T", "10%", Some(CORES_214)),
+];
+
+impl Case {
+    fn name(&self) -> String {
+        let kind = match self.rate {
+            None => "real".to_owned(),
+            Some(rate) => format!("sim {:.0}M/s", rate / 1e6),
+        };
+        format!("{} {} {} {kind}", self.pattern, self.size, self.hot)
+    }
+}
+
+/// Length of the runs.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    runs: u64,
+    real_seconds: u64,
+    simulated_seconds: u64,
+    /// A simulation goes on until there are so many snapshots, ...
+    snapshots: u32,
+    /// ... or so many of a scan, whose intervals are long.
+    scans: u32,
+    /// Time between the steps of `stairs`.
+    stairs_period: &'static str,
+}
+
+const QUICK: Plan =
+    Plan { runs: 3, real_seconds: 4, simulated_seconds: 8, snapshots: 40, scans: 4, stairs_period: "2s" };
+const FULL: Plan =
+    Plan { runs: 5, real_seconds: 15, simulated_seconds: 40, snapshots: 100, scans: 6, stairs_period: "5s" };
+
+fn strings(words: &[&str]) -> Vec<String> {
+    words.iter().map(|w| (*w).to_owned()).collect()
+}
+
+/// Watches one real workload with all monitors, one after the other.
+fn real(case: &Case, seed: u64, plan: &Plan, budget: &str) -> anyhow::Result<Vec<Figures>> {
+    let dir = tempfile::tempdir()?;
+    let truth_path = dir.path().join("truth.json");
+    let seed = seed.to_string();
+    let arguments = strings(&[
+        case.pattern,
+        "--size",
+        case.size,
+        "--hot",
+        case.hot,
+        "--seed",
+        &seed,
+        "--thp",
+        "no",
+        "--duration",
+        "10m",
+        "--period",
+        plan.stairs_period,
+    ]);
+    let workload = RunningWorkload::start(&arguments, &truth_path)?;
+    let mut records = Vec::new();
+    for monitor in MONITORS {
+        let path = dir.path().join(format!("{}.iso", monitor.name));
+        let (pid, duration) = (workload.pid.to_string(), format!("{}s", plan.real_seconds));
+        let mut arguments = strings(&["record", "--pid", &pid, "--duration", &duration, "--seed", &seed]);
+        arguments.extend(monitor.arguments(budget));
+        arguments.extend(["-o".to_owned(), path.display().to_string()]);
+        programs::run(&arguments)?;
+        records.push(Record::load(&path).with_context(|| format!("the record of {}", monitor.name))?);
+    }
+    drop(workload);
+    let text = std::fs::read_to_string(&truth_path).context("the workload's truth")?;
+    let truth: Truth = serde_json::from_str(&text).context("the workload's truth")?;
+    records.iter().map(|r| Figures::of_record(r, &truth)).collect()
+}
+
+fn simulated(
+    case: &Case,
+    rate: f64,
+    monitor: &MonitorChoice,
+    seed: u64,
+    plan: &Plan,
+    budget: &str,
+) -> anyhow::Result<Figures> {
+    let (duration, seed, rate) = (format!("{}s", plan.simulated_seconds), seed.to_string(), rate.to_string());
+    let is_scan = monitor.name == "scan";
+    let snapshots = if is_scan { plan.scans } else { plan.snapshots }.to_string();
+    let mut arguments = strings(&[
+        "sim",
+        "monitor",
+        case.pattern,
+        "--size",
+        case.size,
+        "--hot",
+        case.hot,
+        "--rate",
+        &rate,
+        "--seed",
+        &seed,
+        "--duration",
+        &duration,
+        "--min-snapshots",
+        &snapshots,
+        "--period",
+        plan.stairs_period,
+        "--json",
+    ]);
+    arguments.extend(monitor.arguments(budget));
+    Figures::of_simulation(&programs::run(&arguments)?)
+}
+
+/// Runs all simulations, as many at a time as there are CPUs; `tell` hears of each.
+fn simulate_all(
+    cases: &[Case],
+    plan: &Plan,
+    budget: &str,
+    tell: &(dyn Fn(&Case, &MonitorChoice, &Figures) + Sync),
+) -> anyhow::Result<Vec<(usize, usize, Figures)>> {
+    let mut jobs = Vec::new();
+    for (c, case) in cases.iter().enumerate() {
+        let Some(rate) = case.rate else { continue };
+        for seed in 1..=plan.runs {
+            jobs.extend((0..MONITORS.len()).map(|m| (c, m, rate, seed)));
+        }
+    }
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len().max(1));
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(&(c, m, rate, seed)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = simulated(&cases[c], rate, &MONITORS[m], seed, plan, budget);
+                    if let Ok(f) = &result {
+                        tell(&cases[c], &MONITORS[m], f);
+                    }
+                    if let Ok(mut all) = results.lock() {
+                        all.push(result.map(|f| (c, m, f)));
+                    }
+                }
+            });
+        }
+    });
+    results.into_inner().unwrap_or_default().into_iter().collect()
+}
+
+fn row(case: &Case, monitor: &MonitorChoice, runs: &[Figures]) -> Vec<String> {
+    let of = |f: &dyn Fn(&Figures) -> f64| median(runs.iter().map(f)).unwrap_or(0.0);
+    let accuracy = |f: &dyn Fn(&Figures) -> Option<f64>| median(runs.iter().filter_map(f));
+    let converged: Vec<Option<f64>> = runs.iter().map(|r| r.accuracy.converged_intervals.map(|n| n as f64)).collect();
+    let seconds: Vec<Option<f64>> = runs.iter().map(|r| r.accuracy.converged_s).collect();
+    let reached = converged.iter().flatten().count();
+    let computing = of(&|r| r.computing_share);
+    vec![
+        case.name(),
+        monitor.name.to_owned(),
+        percent(accuracy(&|r| r.accuracy.precision), 1),
+        percent(accuracy(&|r| r.accuracy.recall), 1),
+        percent(accuracy(&|r| r.accuracy.wss_error), 1),
+        median_or_worst(&converged).map_or("never".into(), |n| format!("{n:.0}")),
+        median_or_worst(&seconds).map_or("-".into(), |s| format!("{s:.1} s")),
+        format!("{reached}/{}", runs.len()),
+        format!("{:.0}", of(&|r| r.checks_per_second)),
+        percent(Some(of(&|r| r.monitor_share) + computing), 2),
+        percent(Some(of(&|r| r.target_share)), 2),
+        format!("{:.1} s", of(&|r| r.aggr_us as f64) / 1e6),
+    ]
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let plan = if args.full { FULL } else { QUICK };
+    let cases: Vec<Case> = CASES
+        .into_iter()
+        .filter(|c| c.name().contains(&args.only))
+        .filter(|c| if c.rate.is_some() { !args.no_simulated } else { !args.no_real })
+        .collect();
+    let tell = |case: &Case, monitor: &MonitorChoice, f: &Figures| {
+        if args.verbose {
+            eprintln!("{} {}: {}", case.name(), monitor.name, serde_json::to_string(f).unwrap_or_default());
+        } else {
+            eprintln!("{} {}: done", case.name(), monitor.name);
+        }
+    };
+    let mut runs: Vec<Vec<Vec<Figures>>> = vec![vec![Vec::new(); MONITORS.len()]; cases.len()];
+    for (c, case) in cases.iter().enumerate().filter(|(_, c)| c.rate.is_none()) {
+        for seed in 1..=plan.runs {
+            for (m, figures) in real(case, seed, &plan, &args.cpu_budget)?.into_iter().enumerate() {
+                tell(case, &MONITORS[m], &figures);
+                runs[c][m].push(figures);
+            }
+        }
+    }
+    for (c, m, figures) in simulate_all(&cases, &plan, &args.cpu_budget, &tell)? {
+        runs[c][m].push(figures);
+    }
+    let mut table = Table::new(&[
+        "workload",
+        "monitor",
+        "precision",
+        "recall",
+        "WSS error",
+        "intervals",
+        "time",
+        "reached",
+        "checks/s",
+        "CPU",
+        "target",
+        "aggr",
+    ]);
+    let (mut met, mut all) = (0, 0);
+    for (case, by_monitor) in cases.iter().zip(&runs) {
+        for (monitor, figures) in MONITORS.iter().zip(by_monitor) {
+            table.push(row(case, monitor, figures));
+            if monitor.name == "isotherm" {
+                all += 1;
+                let intervals: Vec<_> =
+                    figures.iter().map(|f| f.accuracy.converged_intervals.map(|n| n as f64)).collect();
+                met += usize::from(median_or_worst(&intervals).is_some_and(|n| n <= 20.0));
+            }
+        }
+    }
+    println!(
+        "Accuracy, kernel {}, budget {} of one core, medians over {} runs\n",
+        kernel(),
+        args.cpu_budget,
+        plan.runs
+    );
+    println!("{table}");
+    println!(
+        "hot: ranges whose pages were touched at least {HOT_TOUCHES} times each in the snapshot's time; reported: nr_accesses >= 1."
+    );
+    println!("precision, recall, WSS error: means over the second half of each run.");
+    println!(
+        "intervals, time: until both are at least {GOOD} for {HOLD} snapshots in a row; reached: in how many of the runs."
+    );
+    println!(
+        "CPU: of the monitor (simulated: modelled looking and measured computing); target: its estimated loss. Shares of one core."
+    );
+    println!("damon keeps its default intervals and has no budget; the others keep to it.");
+    println!("\nisotherm reaches {GOOD} within 20 intervals in {met} of {all} cases.");
+    Ok(())
+}

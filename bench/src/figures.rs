@@ -1,0 +1,152 @@
+//! The figures of one run, from a real record or from a simulation, and medians over several runs.
+
+use anyhow::Context;
+use isotherm_core::addr::AddrRange;
+use isotherm_core::event::Mode;
+use isotherm_record::Record;
+use isotherm_sim::accuracy::{Accuracy, Score};
+use isotherm_sim::workload::truth::Truth;
+use serde::{Deserialize, Serialize};
+
+/// What a run showed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Precision, recall, convergence.
+    #[serde(flatten)]
+    pub accuracy: Accuracy,
+    /// Page observations a second.
+    pub checks_per_second: f64,
+    /// CPU time of the monitor as a share of one core.
+    pub monitor_share: f64,
+    /// Estimated loss of the target as a share of one core.
+    pub target_share: f64,
+    /// The monitor's computing, where `monitor_share` does not hold it (simulations).
+    #[serde(default)]
+    pub computing_share: f64,
+    /// Aggregation interval at the end, us.
+    pub aggr_us: u64,
+    /// How it observed at the end.
+    pub mode: Option<Mode>,
+}
+
+impl Figures {
+    /// Reads what `isotherm sim monitor --json` prints.
+    pub fn of_simulation(json: &str) -> anyhow::Result<Self> {
+        serde_json::from_str(json).context("isotherm sim monitor printed something else than expected")
+    }
+
+    /// Joins a record of a workload's process with the truth about it.
+    pub fn of_record(record: &Record, truth: &Truth) -> anyhow::Result<Self> {
+        let first = record.snapshots.first().context("the record holds no snapshot")?;
+        let arena: AddrRange = truth.header.arena;
+        let told = truth.slices.last().map_or(0, |s| s.end_ns);
+        // The last snapshots may be younger than the truth that is written so far.
+        let scores: Vec<Score> =
+            record.snapshots.iter().filter(|s| s.end_ns <= told).map(|s| Score::new(s, arena, &truth.slices)).collect();
+        let (from, to) = (record.stats.first(), record.stats.last());
+        let (from, to) = from.zip(to).context("the record holds no cost figures")?;
+        let elapsed = to.time_ns.saturating_sub(from.time_ns).max(1) as f64;
+        Ok(Self {
+            accuracy: Accuracy::new(first.start_ns, &scores),
+            checks_per_second: to.checks.saturating_sub(from.checks) as f64 / elapsed * 1e9,
+            monitor_share: to.monitor_ns.saturating_sub(from.monitor_ns) as f64 / elapsed,
+            target_share: to.target_ns.saturating_sub(from.target_ns) as f64 / elapsed,
+            computing_share: 0.0,
+            aggr_us: to.aggr_us,
+            mode: Some(to.mode),
+        })
+    }
+}
+
+/// The middle value (of two, their mean); `None` without values.
+pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut v: Vec<f64> = values.into_iter().collect();
+    v.sort_by(f64::total_cmp);
+    match v.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(v[n / 2]),
+        n => Some((v[n / 2 - 1] + v[n / 2]) / 2.0),
+    }
+}
+
+/// The median of figures of which some may be missing, taken as worst: the median is missing if at least half of them
+/// are.
+pub fn median_or_worst(values: &[Option<f64>]) -> Option<f64> {
+    median(values.iter().map(|v| v.unwrap_or(f64::INFINITY))).filter(|v| v.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_core::event::{Event, MonitorStats};
+    use isotherm_core::snapshot::{RegionInfo, Snapshot};
+    use isotherm_sim::workload::truth::{Header, Slice, Touched};
+
+    #[test]
+    fn medians() {
+        assert_eq!(median([]), None);
+        assert_eq!(median([3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median([4.0, 1.0]), Some(2.5));
+        assert_eq!(median_or_worst(&[Some(1.0), None, Some(3.0)]), Some(3.0));
+        assert_eq!(median_or_worst(&[Some(1.0), None, None]), None);
+    }
+
+    #[test]
+    fn a_record_is_joined_with_the_truth_by_time() {
+        let truth = Truth {
+            header: Header {
+                version: 1,
+                pattern: "hotspot".into(),
+                seed: 0,
+                pid: Some(1),
+                clock: "CLOCK_MONOTONIC".into(),
+                arena: AddrRange::new(0, 40960),
+                complete: false,
+            },
+            slices: vec![Slice {
+                start_ns: 0,
+                end_ns: 1_000,
+                stage: String::new(),
+                touched: vec![Touched { start: 0, end: 8192, touches: 1_000_000 }],
+            }],
+        };
+        let snapshot = |start_ns, end_ns, hot_end| {
+            Event::Snapshot(Snapshot {
+                target: 0,
+                pid: Some(1),
+                start_ns,
+                end_ns,
+                sample_us: 1,
+                aggr_us: 1,
+                max_nr_accesses: 1,
+                regions: vec![RegionInfo { start: 0, end: hot_end, nr_accesses: 1, age: 0, evidence: None }],
+            })
+        };
+        let stats = |time_ns, spent| {
+            Event::Stats(MonitorStats {
+                time_ns,
+                monitor_ns: spent,
+                target_ns: spent / 2,
+                checks: spent,
+                clears: 0,
+                nr_regions: 1,
+                mode: Mode::Sample,
+                sample_us: 1,
+                aggr_us: 1,
+                late_samples: 0,
+            })
+        };
+        // The last snapshot ends after the truth: it is left out.
+        let events = [
+            stats(0, 0),
+            snapshot(0, 500, 16384),
+            snapshot(500, 1_000, 8192),
+            snapshot(1_000, 1_500, 4096),
+            stats(1_000, 100),
+        ];
+        let f = Figures::of_record(&Record::from_events(events), &truth).unwrap();
+        assert_eq!(f.accuracy.intervals, 2);
+        assert_eq!((f.accuracy.precision, f.accuracy.recall), (Some(1.0), Some(1.0)));
+        assert_eq!((f.monitor_share, f.target_share, f.checks_per_second), (0.1, 0.05, 1e8));
+    }
+}
