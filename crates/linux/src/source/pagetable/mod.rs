@@ -14,6 +14,7 @@ pub mod calibrate;
 pub mod clear;
 pub mod frames;
 pub mod plan;
+mod populated;
 pub mod pte;
 pub mod scan;
 pub mod selftest;
@@ -196,6 +197,15 @@ impl AccessSource for PageTableSource {
             }
             e
         })
+    }
+
+    fn populated(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        out: &mut Vec<AddrRange>,
+    ) -> Result<(), SourceError> {
+        self.with_space(target, |observer, space, process| observer.populated(space, process, ranges, out))
     }
 
     fn arm(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError> {
