@@ -10,6 +10,7 @@ pub mod draw;
 pub mod error;
 pub mod exact;
 pub mod heat;
+pub mod html;
 pub mod names;
 pub mod overview;
 pub mod picture;

@@ -101,6 +101,21 @@ pub fn default_skip(len: usize) -> usize {
     (len / 10).min(20)
 }
 
+/// At most two points a column, its least and its greatest, so that no peak is lost.
+pub fn envelope(points: &[Point], columns: usize) -> impl Iterator<Item = Point> {
+    let per_column = points.len().div_ceil(columns.max(1)).max(1);
+    points.chunks(per_column).flat_map(|chunk| {
+        let least = chunk.iter().enumerate().min_by_key(|(_, p)| p.value);
+        let greatest = chunk.iter().enumerate().max_by_key(|(_, p)| p.value);
+        let (Some(a), Some(b)) = (least, greatest) else { return Vec::new() };
+        match a.0.cmp(&b.0) {
+            std::cmp::Ordering::Less => vec![*a.1, *b.1],
+            std::cmp::Ordering::Equal => vec![*a.1],
+            std::cmp::Ordering::Greater => vec![*b.1, *a.1],
+        }
+    })
+}
+
 /// Adds up the figures of snapshots that end together.
 #[derive(Default)]
 struct SumBuilder {
@@ -171,5 +186,15 @@ mod tests {
         assert_eq!(read_skip(None), Some((3, 27)));
         assert_eq!(read_skip(Some(0)), Some((0, 30)));
         assert_eq!(read_skip(Some(1000)), Some((29, 1)));
+    }
+
+    #[test]
+    fn peaks_survive() {
+        let points: Vec<Point> =
+            (0..10_000).map(|i| Point { time_ns: i, value: if i == 7777 { 99 } else { i % 3 + 1 } }).collect();
+        let thin: Vec<Point> = envelope(&points, 100).collect();
+        assert!(thin.len() <= 200);
+        assert!(thin.is_sorted_by_key(|p| p.time_ns));
+        assert!(thin.iter().any(|p| p.value == 99));
     }
 }

@@ -8,6 +8,7 @@ use crate::args::units;
 use crate::output;
 use clap::Subcommand;
 use isotherm_view::access::{self, AccessOptions};
+use isotherm_view::html::{self, PageOptions};
 use isotherm_view::overview::Overview;
 use isotherm_view::raw;
 use isotherm_view::summary::{self, Summary};
@@ -63,6 +64,24 @@ struct Pictures {
     png: Option<PathBuf>,
 }
 
+/// A page to write instead of printing.
+#[derive(Debug, clap::Args)]
+struct Html {
+    /// Write one HTML file with everything: summary, heatmap to zoom into, working-set curve
+    #[arg(long, value_name = "F")]
+    html: Option<PathBuf>,
+}
+
+impl Html {
+    /// Writes the page if it was asked for.
+    fn write(&self, record: &RecordFile, options: &PageOptions) -> anyhow::Result<()> {
+        match &self.html {
+            Some(path) => output::write_file(path, html::page(record, options)?.as_bytes()),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Pictures {
     fn any(&self) -> bool {
         self.svg.is_some() || self.png.is_some()
@@ -93,6 +112,8 @@ struct RawArgs {
 struct SummaryArgs {
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    html: Html,
 }
 
 #[derive(Debug, clap::Args)]
@@ -136,6 +157,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 
 fn summarize(args: SummaryArgs) -> anyhow::Result<()> {
     let record = RecordFile::open(&args.common.file)?;
+    if args.html.html.is_some() {
+        return args.html.write(&record, &PageOptions { target: args.common.target, ..Default::default() });
+    }
     let overview = Overview::read(&record)?;
     let summaries = overview
         .select(args.common.target)?

@@ -4,8 +4,8 @@ use super::axes::{time_axis, value_axis, value_y};
 use super::{BRIGHT, CURVE, CURVE_FILL, DIM, Frame, GRID, RULE, TEXT};
 use crate::draw::{Anchor, Canvas, TextSize};
 use crate::names;
-use crate::series::Point;
 use crate::series::distribution::Distribution;
+use crate::series::{Point, envelope};
 use isotherm_core::units::format_size;
 
 /// Width and height of a picture of a series.
@@ -67,21 +67,6 @@ pub fn time_curve(canvas: &mut dyn Canvas, frame: &Frame, points: &[Point], span
     canvas.area(&curve, frame.bottom(), CURVE_FILL, CURVE);
 }
 
-/// At most two points a column, its least and its greatest, so that no peak is lost.
-fn envelope(points: &[Point], columns: usize) -> impl Iterator<Item = Point> {
-    let per_column = points.len().div_ceil(columns.max(1)).max(1);
-    points.chunks(per_column).flat_map(|chunk| {
-        let least = chunk.iter().enumerate().min_by_key(|(_, p)| p.value);
-        let greatest = chunk.iter().enumerate().max_by_key(|(_, p)| p.value);
-        let (Some(a), Some(b)) = (least, greatest) else { return Vec::new() };
-        match a.0.cmp(&b.0) {
-            std::cmp::Ordering::Less => vec![*a.1, *b.1],
-            std::cmp::Ordering::Equal => vec![*a.1],
-            std::cmp::Ordering::Greater => vec![*b.1, *a.1],
-        }
-    })
-}
-
 fn percentile_curve(canvas: &mut dyn Canvas, frame: &Frame, distribution: &Distribution, max: u64) {
     let steps = frame.width as usize;
     let curve: Vec<(f64, f64)> = (0..=steps)
@@ -105,19 +90,4 @@ fn percentile_curve(canvas: &mut dyn Canvas, frame: &Frame, distribution: &Distr
 fn time_span(points: &[Point], base_ns: u64) -> (f64, f64) {
     let seconds = |p: Option<&Point>| p.map_or(0.0, |p| p.time_ns.saturating_sub(base_ns) as f64 / 1e9);
     (seconds(points.first()), seconds(points.last()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn peaks_survive() {
-        let points: Vec<Point> =
-            (0..10_000).map(|i| Point { time_ns: i, value: if i == 7777 { 99 } else { i % 3 + 1 } }).collect();
-        let thin: Vec<Point> = envelope(&points, 100).collect();
-        assert!(thin.len() <= 200);
-        assert!(thin.is_sorted_by_key(|p| p.time_ns));
-        assert!(thin.iter().any(|p| p.value == 99));
-    }
 }

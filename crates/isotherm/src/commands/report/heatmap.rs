@@ -1,13 +1,14 @@
 //! `isotherm report heatmap`.
 
 use super::record_file::RecordFile;
-use super::{Common, Pictures};
+use super::{Common, Html, Pictures};
 use crate::args::ranges;
 use crate::output::{self, ColourWhen};
 use isotherm_core::addr::AddrRange;
 use isotherm_view::heat::axis::Layout;
 use isotherm_view::heat::map::{HeatMap, HeatOptions};
 use isotherm_view::heat::terminal::{self, Plan};
+use isotherm_view::html::PageOptions;
 use isotherm_view::overview::{Overview, TargetOverview};
 use isotherm_view::{picture, plot};
 
@@ -17,6 +18,8 @@ pub struct HeatmapArgs {
     common: Common,
     #[command(flatten)]
     pictures: Pictures,
+    #[command(flatten)]
+    html: Html,
     /// Only this time after the begin of the record, for example 5s-20s
     #[arg(long, value_name = "FROM-TO", value_parser = ranges::times)]
     time_range: Option<(u64, u64)>,
@@ -33,8 +36,17 @@ pub struct HeatmapArgs {
 
 impl HeatmapArgs {
     fn options(&self, rows: usize, cols: usize) -> HeatOptions {
-        let layout = if self.linear { Layout::Linear } else { Layout::Accessed };
-        HeatOptions { rows, cols, time_range: self.time_range, address_range: self.address_range, layout }
+        HeatOptions {
+            rows,
+            cols,
+            time_range: self.time_range,
+            address_range: self.address_range,
+            layout: self.layout(),
+        }
+    }
+
+    fn layout(&self) -> Layout {
+        if self.linear { Layout::Linear } else { Layout::Accessed }
     }
 }
 
@@ -42,7 +54,16 @@ pub fn run(args: HeatmapArgs) -> anyhow::Result<()> {
     let record = RecordFile::open(&args.common.file)?;
     let overview = Overview::read(&record)?;
     let targets = overview.select(args.common.target)?;
-    if args.pictures.any() {
+    args.html.write(
+        &record,
+        &PageOptions {
+            target: args.common.target,
+            time_range: args.time_range,
+            address_range: args.address_range,
+            layout: args.layout(),
+        },
+    )?;
+    if args.pictures.any() || args.html.html.is_some() {
         let (rows, cols) = plot::heatmap::resolution();
         for target in &targets {
             let map = HeatMap::build(&record, &overview, target, &args.options(rows, cols))?;

@@ -1,10 +1,11 @@
 //! `isotherm report wss` and `isotherm report regions`.
 
 use super::record_file::RecordFile;
-use super::{Common, Pictures};
+use super::{Common, Html, Pictures};
 use crate::args::units;
 use crate::exit::Usage;
 use crate::output;
+use isotherm_view::html::PageOptions;
 use isotherm_view::overview::Overview;
 use isotherm_view::picture::{self, SeriesPicture};
 use isotherm_view::series::table::{self, Order, TableOptions};
@@ -18,6 +19,8 @@ pub struct WssArgs {
     table: TableArgs,
     #[command(flatten)]
     pictures: Pictures,
+    #[command(flatten)]
+    html: Html,
     /// Count only regions accessed at least at this rate (share of sampling intervals)
     #[arg(long, value_name = "P", default_value = "0%", value_parser = units::percent)]
     min_rate: f64,
@@ -81,6 +84,13 @@ fn steps(range: &[f64]) -> Result<Vec<f64>, Usage> {
 }
 
 pub fn run_wss(args: WssArgs) -> anyhow::Result<()> {
+    if args.html.html.is_some() {
+        let record = RecordFile::open(&args.common.file)?;
+        args.html.write(&record, &PageOptions { target: args.common.target, ..Default::default() })?;
+        if !args.pictures.any() {
+            return Ok(());
+        }
+    }
     run(&args.common, &args.table, &args.pictures, Measure::WorkingSet { min_rate: args.min_rate })
 }
 

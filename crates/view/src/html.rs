@@ -1,0 +1,299 @@
+//! A report as one HTML file that needs nothing else: summary, heatmap to zoom into, working-set curve, tables.
+
+use crate::draw::base64;
+use crate::draw::svg::escape;
+use crate::error::ViewError;
+use crate::heat::axis::Layout;
+use crate::heat::grid::{Cell, Shown};
+use crate::heat::map::{HeatMap, HeatOptions};
+use crate::heat::palette::{self, Rgb};
+use crate::overview::{Overview, TargetOverview};
+use crate::replay::Replay;
+use crate::series::{self, Measure, SeriesOptions};
+use crate::summary::Summary;
+use crate::summary::confidence::Confidence;
+use crate::summary::cost::Cost;
+use crate::summary::idle::Idle;
+use crate::summary::mappings::MappingHeat;
+use crate::summary::{Resident, WorkingSet};
+use isotherm_core::addr::AddrRange;
+use serde::Serialize;
+use std::io::Write;
+
+/// Most rows and columns of cells in the file: enough to zoom in, and some hundred KiB at most.
+const MAX_CELLS: (usize, usize) = (1200, 2400);
+/// Most points of the working-set curve.
+const MAX_POINTS: usize = 4000;
+/// Codes of cells below those of rates.
+const NOTHING: u8 = 0;
+const BLIND: u8 = 1;
+const COLD: u8 = 2;
+/// The code of the lowest rate above zero; 255 is the highest.
+const LOWEST_RATE: u8 = 3;
+/// Ages are stored as `log2(1 + 10 s) * 12`: steps of 6 %, up to 68 hours; 0 where nothing was observed.
+const AGE_STEPS: f64 = 12.0;
+
+/// What part of the record to show.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PageOptions {
+    /// Only this target.
+    pub target: Option<u32>,
+    /// Begin and end of the heatmap, ns after the begin of the record.
+    pub time_range: Option<(u64, u64)>,
+    /// Addresses of the heatmap.
+    pub address_range: Option<AddrRange>,
+    /// How its rows are shared out.
+    pub layout: Layout,
+}
+
+#[derive(Serialize)]
+struct PageData {
+    /// CLOCK_REALTIME at the begin of the record, ms; `None` for a record that does not tell.
+    wall_ms: Option<i64>,
+    run: Option<RunData>,
+    /// Colours of codes 0 to 255.
+    colours: Vec<String>,
+    targets: Vec<TargetData>,
+}
+
+#[derive(Serialize)]
+struct RunData {
+    source: String,
+    algorithm: String,
+    kernel: String,
+}
+
+#[derive(Serialize)]
+struct TargetData {
+    title: String,
+    snapshots: u64,
+    seconds: f64,
+    working_set: WorkingSet,
+    resident: Option<Resident>,
+    idle: Idle,
+    mappings: Vec<MappingHeat>,
+    cost: Option<Cost>,
+    confidence: Option<Confidence>,
+    /// Seconds after the begin of the record and bytes.
+    wss: Vec<(f64, u64)>,
+    map: MapData,
+}
+
+#[derive(Serialize)]
+struct MapData {
+    rows: usize,
+    cols: usize,
+    from: f64,
+    to: f64,
+    /// Base64 of deflated bytes: a code for each cell, row by row from the lowest addresses.
+    codes: String,
+    /// The same for ages.
+    ages: String,
+    top_rate: f64,
+    decades: i32,
+    lowest_rate_code: u8,
+    age_steps: f64,
+    sample_us: (u64, u64),
+    mapped: u64,
+    compressed: u64,
+    absent: u64,
+    stretches: Vec<StretchData>,
+    folds: Vec<(usize, u64, u64)>,
+    /// First row, row after the last, name.
+    names: Vec<(f64, f64, String)>,
+}
+
+#[derive(Serialize)]
+struct StretchData {
+    from_row: usize,
+    to_row: usize,
+    bytes: u64,
+    compressed: bool,
+    /// Address ranges that the rows stand for, in order.
+    ranges: Vec<(u64, u64)>,
+}
+
+/// Makes the page.
+pub fn page(events: &impl Replay, options: &PageOptions) -> Result<String, ViewError> {
+    let overview = Overview::read(events)?;
+    let targets = overview.select(options.target)?;
+    let title = match targets.as_slice() {
+        [one] => one.title(),
+        many => format!("{} and {} more", many[0].title(), many.len() - 1),
+    };
+    let run = overview.run.as_ref();
+    let data = PageData {
+        wall_ms: run
+            .map(|r| (overview.start_ns as i128 + i128::from(r.realtime_offset_ns)).div_euclid(1_000_000) as i64),
+        run: run.map(|r| RunData {
+            source: r.source.clone(),
+            algorithm: r.algorithm.clone(),
+            kernel: r.kernel.clone(),
+        }),
+        colours: (0..=255).map(|code| colour(code).hex()).collect(),
+        targets: targets
+            .iter()
+            .map(|t| target_data(events, &overview, t, options))
+            .collect::<Result<_, ViewError>>()?,
+    };
+    // Inside a script element only `</` and `<!--` could end or confuse it.
+    let json = serde_json::to_string(&data)?.replace('<', "\\u003c");
+    Ok(include_str!("html/page.html")
+        .replace("{{title}}", &escape(&title))
+        .replace("{{style}}", include_str!("html/style.css"))
+        .replace("{{script}}", concat!(include_str!("html/heatmap.js"), include_str!("html/page.js")))
+        .replace("{{data}}", &json))
+}
+
+fn target_data(
+    events: &impl Replay,
+    overview: &Overview,
+    target: &TargetOverview,
+    options: &PageOptions,
+) -> Result<TargetData, ViewError> {
+    let summary = Summary::read(events, overview, target)?;
+    let map = HeatMap::build(
+        events,
+        overview,
+        target,
+        &HeatOptions {
+            rows: MAX_CELLS.0,
+            cols: MAX_CELLS.1.min(target.snapshots.max(1) as usize),
+            time_range: options.time_range,
+            address_range: options.address_range,
+            layout: options.layout,
+        },
+    )?;
+    let wss = series::read(
+        events,
+        &SeriesOptions {
+            measure: Measure::WorkingSet { min_rate: 0.0 },
+            target: Some(target.info.target),
+            skip: Some(0),
+        },
+    )?;
+    let points = wss.first().map_or(&[][..], |s| &s.points);
+    Ok(TargetData {
+        title: target.title(),
+        snapshots: target.snapshots,
+        seconds: target.end_ns.saturating_sub(target.start_ns) as f64 / 1e9,
+        working_set: summary.working_set,
+        resident: summary.resident,
+        idle: summary.idle,
+        mappings: summary.mappings,
+        cost: summary.cost,
+        confidence: summary.confidence,
+        wss: series::envelope(points, MAX_POINTS / 2).map(|p| (map.seconds(p.time_ns), p.value)).collect(),
+        map: map_data(&map)?,
+    })
+}
+
+fn map_data(map: &HeatMap) -> Result<MapData, ViewError> {
+    let (compressed, absent) = map.hidden();
+    let cells = map.grid.cells();
+    let names = map.names.iter().map(|n| (map.axis.row(n.from), map.axis.row(n.to), n.name.clone()));
+    Ok(MapData {
+        rows: map.grid.rows,
+        cols: map.grid.cols,
+        from: map.seconds(map.grid.start_ns),
+        to: map.seconds(map.grid.end_ns),
+        codes: pack(cells.iter().map(|c| code(c, map)))?,
+        ages: pack(cells.iter().map(age_code))?,
+        top_rate: map.scale.top,
+        decades: map.scale.decades,
+        lowest_rate_code: LOWEST_RATE,
+        age_steps: AGE_STEPS,
+        sample_us: map.sample_us,
+        mapped: map.space.total(),
+        compressed,
+        absent,
+        stretches: map
+            .axis
+            .stretches
+            .iter()
+            .map(|s| StretchData {
+                from_row: s.rows.start,
+                to_row: s.rows.end,
+                bytes: s.to - s.from,
+                compressed: s.compressed,
+                ranges: map.space.addresses(s.from, s.to).iter().map(|r| (r.start, r.end)).collect(),
+            })
+            .collect(),
+        folds: map.axis.folds.iter().map(|f| (f.row, f.unmapped, f.absent)).collect(),
+        names: names.filter(|(low, high, _)| high > low).collect(),
+    })
+}
+
+fn code(cell: &Cell, map: &HeatMap) -> u8 {
+    match cell.shown() {
+        Shown::Nothing => NOTHING,
+        Shown::Blind => BLIND,
+        Shown::Rate(0.0) => COLD,
+        Shown::Rate(rate) => LOWEST_RATE + (map.scale.position(rate) * f64::from(255 - LOWEST_RATE)).round() as u8,
+    }
+}
+
+fn colour(code: u8) -> Rgb {
+    match code {
+        NOTHING => palette::BACKGROUND,
+        BLIND => palette::BLIND,
+        COLD => palette::COLD,
+        rate => {
+            let position = f64::from(rate - LOWEST_RATE) / f64::from(255 - LOWEST_RATE);
+            palette::colour((1.0 + position * 254.0).round() as u8)
+        }
+    }
+}
+
+fn age_code(cell: &Cell) -> u8 {
+    cell.age_s().map_or(0, |age| ((1.0 + age * 10.0).log2() * AGE_STEPS).round().clamp(1.0, 255.0) as u8)
+}
+
+fn pack(bytes: impl Iterator<Item = u8>) -> Result<String, ViewError> {
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(&bytes.collect::<Vec<u8>>())?;
+    Ok(base64::encode(&encoder.finish()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testdata::small_record;
+    use isotherm_core::event::Event;
+
+    fn json_of(page: &str) -> serde_json::Value {
+        let begin = "<script type=\"application/json\" id=\"data\">";
+        let from = page.find(begin).expect("has data") + begin.len();
+        let to = from + page[from..].find("</script>").expect("ends");
+        serde_json::from_str(&page[from..to]).expect("valid JSON")
+    }
+
+    #[test]
+    fn the_page_holds_everything_and_asks_for_nothing() {
+        let page = page(&small_record(20), &PageOptions::default()).expect("has snapshots");
+        assert!(!page.contains("{{"), "every placeholder is filled");
+        for outside in ["http://", "https://", "src=", "@import", "url("] {
+            let found = page.find(outside).map(|at| &page[at.saturating_sub(40)..(at + 60).min(page.len())]);
+            assert_eq!(found, None, "{outside}");
+        }
+        let v = json_of(&page);
+        let map = &v["targets"][0]["map"];
+        assert_eq!(map["cols"], 20);
+        assert_eq!(v["targets"][0]["wss"].as_array().map(Vec::len), Some(20));
+        assert_eq!(map["names"][0][2], "[heap]");
+        assert_eq!(v["colours"].as_array().map(Vec::len), Some(256));
+    }
+
+    #[test]
+    fn names_cannot_break_out() {
+        let mut events = small_record(2);
+        for e in &mut events {
+            if let Event::Target(t) = e {
+                t.name = "x </script><script>alert(1)</script> <b>".into();
+            }
+        }
+        let page = page(&events, &PageOptions::default()).expect("has snapshots");
+        assert!(!page.contains("alert(1)</script>"));
+        assert!(json_of(&page)["targets"][0]["title"].as_str().is_some_and(|t| t.contains("</script>")));
+    }
+}
