@@ -110,9 +110,10 @@ impl Servant {
     pub fn exec_sleep(&self) {
         let path = c"/bin/sleep".as_ptr() as u64;
         self.order([libc::SYS_execve as u64, path, ARGV.0.as_ptr() as u64, 0, 0, 0, 0]);
-        super::wait_for("exec", || {
-            let name = std::fs::read(format!("/proc/{}/comm", self.pid)).ok()?;
-            (name == b"sleep\n").then_some(())
+        let pid = self.pid;
+        super::wait_for("the new program to sleep", || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            stat.contains("(sleep) S ").then_some(())
         });
     }
 
