@@ -4,7 +4,7 @@ use anyhow::Context;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::event::Mode;
 use isotherm_record::Record;
-use isotherm_sim::accuracy::{Accuracy, Score};
+use isotherm_sim::accuracy::{Accuracy, Score, steady_share};
 use isotherm_sim::workload::truth::Truth;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,8 @@ pub struct Figures {
     /// The monitor's computing, where `monitor_share` does not hold it (simulations).
     #[serde(default)]
     pub computing_share: f64,
+    /// Cost of monitor and target in the second half of the run, as a share of one core.
+    pub steady_share: Option<f64>,
     /// Aggregation interval at the end, us.
     pub aggr_us: u64,
     /// How it observed at the end.
@@ -52,6 +54,7 @@ impl Figures {
             monitor_share: to.monitor_ns.saturating_sub(from.monitor_ns) as f64 / elapsed,
             target_share: to.target_ns.saturating_sub(from.target_ns) as f64 / elapsed,
             computing_share: 0.0,
+            steady_share: steady_share(&record.stats),
             aggr_us: to.aggr_us,
             mode: Some(to.mode),
         })

@@ -6,6 +6,7 @@
 
 use crate::workload::truth::{Slice, hot};
 use isotherm_core::addr::{AddrRange, overlap_len, total_len};
+use isotherm_core::event::MonitorStats;
 use isotherm_core::snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
 
@@ -104,6 +105,17 @@ impl Accuracy {
     }
 }
 
+/// What watching costs, monitor and target together, as a share of one core in the second half of a run, when what a start
+/// takes (the first clearing of everything, say) is over. `None`: `stats` (in order of time) do not reach over it.
+pub fn steady_share(stats: &[MonitorStats]) -> Option<f64> {
+    let (first, last) = (stats.first()?, stats.last()?);
+    let middle = first.time_ns + (last.time_ns - first.time_ns) / 2;
+    let from = stats.iter().find(|s| s.time_ns >= middle)?;
+    let elapsed = last.time_ns - from.time_ns;
+    let spent = |s: &MonitorStats| s.monitor_ns + s.target_ns;
+    (elapsed > 0).then(|| spent(last).saturating_sub(spent(from)) as f64 / elapsed as f64)
+}
+
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0u32);
     for v in values {
@@ -118,6 +130,7 @@ mod tests {
     use super::*;
     use crate::workload::truth::Touched;
     use isotherm_core::addr::PAGE_SIZE;
+    use isotherm_core::event::Mode;
     use isotherm_core::snapshot::RegionInfo;
 
     fn snapshot(hot_pages: std::ops::Range<u64>) -> Snapshot {
@@ -165,6 +178,26 @@ mod tests {
     fn nothing_reported_has_no_precision() {
         let s = Score { end_ns: 0, hot: 10, reported: 0, common: 0 };
         assert_eq!((s.precision(), s.recall(), s.is_good(0.5)), (None, Some(0.0), false));
+    }
+
+    #[test]
+    fn a_dear_start_is_not_steady() {
+        let stats = |time_ns, monitor_ns| MonitorStats {
+            time_ns,
+            monitor_ns,
+            target_ns: 0,
+            checks: 0,
+            clears: 0,
+            nr_regions: 0,
+            mode: Mode::Scan,
+            sample_us: 1,
+            aggr_us: 1,
+            late_samples: 0,
+        };
+        let run = [stats(0, 0), stats(10, 10), stats(500, 100), stats(600, 101), stats(1000, 105)];
+        assert_eq!(steady_share(&run), Some(0.01));
+        assert_eq!(steady_share(&run[..1]), None);
+        assert_eq!(steady_share(&[]), None);
     }
 
     #[test]

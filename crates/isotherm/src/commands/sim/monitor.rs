@@ -15,7 +15,7 @@ use isotherm_core::units::{format_size, format_time};
 use isotherm_linux::clock::thread_cpu_ns;
 use isotherm_linux::signals::StopSignals;
 use isotherm_record::{Options, Writer};
-use isotherm_sim::accuracy::{Accuracy, Score};
+use isotherm_sim::accuracy::{Accuracy, Score, steady_share};
 use isotherm_sim::machine::activity::Activity;
 use isotherm_sim::machine::{CostModel, Process, SimClock, SimSource};
 use isotherm_sim::workload::Workload;
@@ -81,6 +81,8 @@ struct Figures {
     target_share: f64,
     /// The monitor's computing as measured on this machine, as a share of one core.
     computing_share: f64,
+    /// Modelled cost of both sides in the second half of the run, as a share of one core.
+    steady_share: Option<f64>,
     regions: usize,
     mode: Option<Mode>,
     sample_us: u64,
@@ -119,7 +121,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         truth: args.truth.as_deref().map(|path| TruthFile::create(path, header(&workload, arena))).transpose()?,
         scores: Vec::new(),
         regions: 0,
-        stats: None,
+        stats: Vec::new(),
         own_ns: 0,
     };
     let signals = StopSignals::catch()?;
@@ -156,8 +158,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         monitor_share: share(cost.monitor_ns),
         target_share: share(cost.target_ns),
         computing_share: share(computing_ns),
+        steady_share: steady_share(&judge.stats),
         regions: judge.regions,
-        mode: judge.stats.map(|s| s.mode),
+        mode: judge.stats.last().map(|s| s.mode),
         sample_us: monitor.attrs().sample_us,
         aggr_us: monitor.attrs().aggr_us,
     };
@@ -185,7 +188,7 @@ struct Judge<'a> {
     truth: Option<TruthFile>,
     scores: Vec<Score>,
     regions: usize,
-    stats: Option<MonitorStats>,
+    stats: Vec<MonitorStats>,
     /// CPU time spent here, which is not the monitor's.
     own_ns: u64,
 }
@@ -201,7 +204,7 @@ impl Judge<'_> {
                     slices.iter().try_for_each(|slice| truth.add(slice))?;
                 }
             }
-            Event::Stats(stats) => self.stats = Some(*stats),
+            Event::Stats(stats) => self.stats.push(*stats),
             _ => {}
         }
         if let Some(record) = &mut self.record {
