@@ -4,6 +4,7 @@
 mod args;
 mod commands;
 mod exit;
+mod new_file;
 mod output;
 mod progress;
 mod session;

@@ -1,10 +1,11 @@
 //! Where reports go: stdout, the terminal's size and colours, files that are written whole or not at all.
 
+use crate::new_file::NewFile;
 use anyhow::Context;
 use isotherm_view::error::ViewError;
 use isotherm_view::heat::terminal::Colours;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Gives `write` a buffered stdout and flushes it.
 pub fn to_stdout(write: impl FnOnce(&mut dyn Write) -> Result<(), ViewError>) -> anyhow::Result<()> {
@@ -54,45 +55,18 @@ fn detect(terminal: bool, no_color: &str, term: &str, colorterm: &str) -> Colour
     }
 }
 
-/// Writes a file so that it is there whole or not at all: into a neighbour first, which then takes its name. What is no
-/// plain file (`/dev/stdout`, a pipe) is written to as it is.
+/// Writes a file so that it is there whole or not at all; see [`NewFile`].
 pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     let special = path.metadata().is_ok_and(|m| !m.is_file());
-    let result = if special { write_in_place(path, content) } else { replace(path, content) };
+    let result = NewFile::create(path).and_then(|mut file| {
+        file.write_all(content)?;
+        file.commit()
+    });
     result.with_context(|| format!("cannot write {}", path.display()))?;
     if !special {
         eprintln!("wrote {}", path.display());
     }
     Ok(())
-}
-
-fn write_in_place(path: &Path, content: &[u8]) -> io::Result<()> {
-    std::fs::OpenOptions::new().write(true).open(path)?.write_all(content)
-}
-
-fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    // A link keeps pointing to the file that it names.
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let temporary = neighbour(&path);
-    let result = write_new(&temporary, content).and_then(|()| std::fs::rename(&temporary, &path));
-    if result.is_err() {
-        // The error that matters is the first one.
-        let _ = std::fs::remove_file(&temporary);
-    }
-    result
-}
-
-fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = std::fs::File::create_new(path)?;
-    file.write_all(content)?;
-    file.sync_all()
-}
-
-fn neighbour(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}.tmp", std::process::id()));
-    path.with_file_name(name)
 }
 
 #[cfg(test)]

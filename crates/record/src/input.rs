@@ -93,7 +93,8 @@ impl Input {
         Arc::clone(&self.used)
     }
 
-    pub(crate) fn origin(&self) -> &str {
+    /// What errors call it: the path, or `standard input`.
+    pub fn origin(&self) -> &str {
         &self.origin
     }
 

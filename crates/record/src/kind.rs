@@ -146,8 +146,9 @@ fn first_unpacked(prefix: &[u8]) -> Option<u8> {
     if cmf & 0x8f != 8 || !(u16::from(*cmf) << 8 | u16::from(*flg)).is_multiple_of(31) {
         return None;
     }
-    let unpacked = flate2::read::ZlibDecoder::new(prefix).take(1024).bytes();
-    unpacked.map_while(Result::ok).find(|b| !b.is_ascii_whitespace())
+    let mut begin = [0; 64];
+    let got = flate2::read::ZlibDecoder::new(prefix).read(&mut begin).ok()?;
+    begin[..got].iter().copied().find(|b| !b.is_ascii_whitespace())
 }
 
 fn of_text(prefix: &[u8]) -> Option<Format> {

@@ -2,7 +2,7 @@
 
 use crate::error::{ReadError, Warning, Warnings};
 use crate::format::event::{self, FrameState};
-use crate::format::frame::{self, FRAME_HEADER_LEN, FrameHeader, Kind, MARKER};
+use crate::format::frame::{FRAME_HEADER_LEN, FileHeader, FrameHeader, Kind, MARKER};
 use crate::format::varint::Cursor;
 use crate::format::{HEADER_LEN, VERSION};
 use isotherm_core::event::Event;
@@ -127,7 +127,7 @@ impl<R: Read> Reader<R> {
     fn read_header(&mut self) -> Result<(), ReadError> {
         let whole = self.fill(HEADER_LEN)?;
         let header: Option<[u8; HEADER_LEN]> = self.buffer.get(..HEADER_LEN).and_then(|b| b.try_into().ok());
-        match header.as_ref().and_then(frame::file_version) {
+        match header.as_ref().and_then(FileHeader::parse).map(|h| h.version) {
             Some(version) if version > VERSION => {
                 return Err(ReadError::NewerVersion { origin: self.origin.clone(), version, known: VERSION });
             }

@@ -3,7 +3,11 @@
 //! Parts are named `FILE`, `FILE.1`, `FILE.2`, … in the order of time; no part is renamed or changed once the next one is
 //! begun. Each is a whole record of its own: it begins with the run, the targets and their mappings.
 
+use crate::format::HEADER_LEN;
+use crate::format::frame::FileHeader;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// When to begin the next part. Limits are looked at after each frame, so a part may exceed them by one frame.
@@ -22,16 +26,28 @@ pub fn part_path(path: &Path, part: u32) -> PathBuf {
     if part == 0 { path.to_owned() } else { with_suffix(path, &format!(".{part}")) }
 }
 
-/// The parts of a record that exist, in the order of time. With a limit on kept parts the first ones may be gone; then
-/// only `FILE.N` that follow each other from the first found are returned.
+/// The parts of the record at `path` that exist, in the order of time. Files of other records beside it do not count, even
+/// if they are named like parts. Where only some parts are kept, the first ones may be gone.
 pub fn parts(path: &Path) -> Vec<PathBuf> {
     let mut numbers: Vec<u32> = numbered(path);
     if path.exists() {
         numbers.push(0);
     }
     numbers.sort_unstable();
-    let first = numbers.first().copied().unwrap_or(0);
-    (first..).zip(numbers).take_while(|(expected, n)| expected == n).map(|(_, n)| part_path(path, n)).collect()
+    let Some(&first) = numbers.first() else { return Vec::new() };
+    let Some(head) = header(&part_path(path, first)) else {
+        // Of another format, or damaged.
+        return if first == 0 { vec![path.to_owned()] } else { Vec::new() };
+    };
+    let of_record = numbers.into_iter().skip(1).map(|n| (n, part_path(path, n)));
+    let further = of_record.filter(|(n, p)| header(p).is_some_and(|h| h.id == head.id && h.part == *n)).map(|(_, p)| p);
+    std::iter::once(part_path(path, first)).chain(further).collect()
+}
+
+fn header(path: &Path) -> Option<FileHeader> {
+    let mut bytes = [0; HEADER_LEN];
+    File::open(path).and_then(|mut f| f.read_exact(&mut bytes)).ok()?;
+    FileHeader::parse(&bytes)
 }
 
 /// Numbers of the files `FILE.N` beside `path`.

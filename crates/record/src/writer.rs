@@ -2,18 +2,22 @@
 
 use crate::error::WriteError;
 use crate::format::event::{self, FrameState};
-use crate::format::frame::{self, Kind};
+use crate::format::frame::{self, FileHeader, Kind};
+use crate::format::varint::DecodeError;
+use crate::format::{MAX_PAYLOAD, VERSION};
 use crate::rotation::{Rotation, numbered, part_path, with_suffix};
 use isotherm_core::event::{Event, RunInfo, Step, Subscriber, SubscriberError, TargetEnd, TargetInfo};
 use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
 use std::fs::{File, OpenOptions};
+use std::hash::BuildHasher;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// How a record is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// A frame is written when its events take this many bytes before compression.
+    /// A frame is written when its events take this many bytes before compression (at most 16 MiB).
     pub frame_bytes: usize,
     /// A frame is written when its events cover this much time (ns): what a killed recorder loses at most.
     pub frame_ns: u64,
@@ -109,6 +113,8 @@ pub struct Writer {
     options: Options,
     frame: Frame,
     context: Context,
+    /// Shared by all parts.
+    id: u64,
     sequence: u32,
     part: u32,
     /// Bytes of whole frames in this part.
@@ -155,6 +161,8 @@ impl Writer {
             options,
             frame: Frame::default(),
             context: Context::default(),
+            // The hasher's keys are random in each process and differ by call.
+            id: RandomState::new().hash_one(std::process::id()),
             sequence: 0,
             part: 0,
             part_bytes: 0,
@@ -166,7 +174,7 @@ impl Writer {
             pending_error: None,
             failed: false,
         };
-        writer.put(&frame::file_header(0))?;
+        writer.put_file_header()?;
         Ok(writer)
     }
 
@@ -177,7 +185,9 @@ impl Writer {
         }
         self.check_alive()?;
         self.context.follow(event);
-        if let Err(error) = event::encode(&mut self.frame.raw, &mut self.frame.state, event) {
+        let encoded = event::encode(&mut self.frame.raw, &mut self.frame.state, event);
+        let too_long = self.frame.raw.len() > MAX_PAYLOAD;
+        if let Err(error) = encoded.and(if too_long { Err(DecodeError::Limit) } else { Ok(()) }) {
             self.failed = true;
             return Err(WriteError::TooLarge {
                 origin: self.origin(),
@@ -200,7 +210,7 @@ impl Writer {
                 return self.flush();
             }
         }
-        if self.frame.raw.len() >= self.options.frame_bytes { self.flush() } else { Ok(()) }
+        if self.frame.raw.len() >= self.options.frame_bytes.min(MAX_PAYLOAD / 4) { self.flush() } else { Ok(()) }
     }
 
     /// Writes the pending events now.
@@ -296,6 +306,10 @@ impl Writer {
         Ok(())
     }
 
+    fn put_file_header(&mut self) -> Result<(), WriteError> {
+        self.put(&FileHeader { version: VERSION, part: self.part, id: self.id }.to_bytes())
+    }
+
     fn put_context(&mut self, kind: Kind) -> Result<(), WriteError> {
         let (mut raw, mut state, mut events) = (Vec::new(), FrameState::default(), 0);
         for event in self.context.events() {
@@ -341,7 +355,7 @@ impl Writer {
         self.summary.parts += 1;
         self.part_bytes = 0;
         self.part_from_ns = None;
-        self.put(&frame::file_header(self.part))?;
+        self.put_file_header()?;
         self.put_context(Kind::Events)
     }
 }

@@ -54,7 +54,7 @@ fn frame_ends(events: &[Event]) -> Vec<(usize, usize)> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r.iso");
     let mut writer = Writer::create(&path, small_frames()).unwrap();
-    let mut ends = vec![(20, 0)];
+    let mut ends = vec![(28, 0)];
     for (i, event) in events.iter().enumerate() {
         writer.write(event).unwrap();
         let len = std::fs::metadata(&path).unwrap().len() as usize;
@@ -108,7 +108,7 @@ fn a_flipped_bit_costs_at_most_its_frame() {
 fn a_reader_that_lost_the_begin_learns_targets_and_mappings_later() {
     let events = realistic(30, 60, 5);
     let mut bytes = bytes_of(&events, small_frames());
-    bytes[25] ^= 0xff;
+    bytes[33] ^= 0xff;
     let record = Record::from_events(read(&bytes).0);
     assert_eq!(record.targets.len(), 1);
     assert_eq!(record.mappings_at(0, 0).len(), 4);
@@ -170,7 +170,11 @@ fn parts_are_whole_records_in_the_order_of_time() {
         assert!(to - from <= 5_300_000_000, "{part:?} covers {} ns", to - from);
         snapshots.extend(record.snapshots);
     }
-    assert_eq!(snapshots, Record::from_events(events).snapshots);
+    assert_eq!(snapshots, Record::from_events(events.clone()).snapshots);
+    // Parts of another record are not taken for this one's.
+    write_to(&path, &events, Options::default());
+    assert!(folder.path().join("r.iso.1").exists());
+    assert_eq!(isotherm_record::parts(&path), [path]);
 }
 
 #[test]
@@ -210,8 +214,8 @@ fn a_full_disk_is_told_with_the_path() {
 fn a_later_version_is_refused_by_name() {
     let mut bytes = bytes_of(&[], Options::default());
     bytes[8] = 2;
-    let sum = crc32fast::hash(&bytes[..16]).to_le_bytes();
-    bytes[16..20].copy_from_slice(&sum);
+    let sum = crc32fast::hash(&bytes[..24]).to_le_bytes();
+    bytes[24..28].copy_from_slice(&sum);
     let error = Reader::new(&bytes[..], "new.iso").unwrap_err();
     assert!(matches!(error, ReadError::NewerVersion { version: 2, .. }), "{error}");
 }

@@ -1,10 +1,250 @@
 //! `isotherm convert`.
 
+use crate::exit::Usage;
+use crate::new_file::NewFile;
+use anyhow::Context;
+use isotherm_core::event::{Event, SubscriberError};
+use isotherm_linux::signals::StopSignals;
+use isotherm_record::{Export, Format, Input, ReadError, Warning, exporter, parts, read_events};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
 /// Convert between record formats.
+///
+/// Formats: iso (Isotherm's own), json and json_compressed (damo's), perf_script (text of damon_aggregated events), csv,
+/// binary_v0, binary_v1 and binary_v2 (DAMON's old binary records). IN's format is told by its content, OUT's by its name:
+/// .iso, .json, .data or .zlib (json_compressed), .perf or .txt (perf_script), .csv, .bin (binary_v2). OUT is there whole or
+/// not at all. What a format has no place for is dropped: see the book's page on formats.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// The record to read ("-": standard input)
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// The record to write ("-": standard output)
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+    /// Format of IN, where its content is not to be trusted
+    #[arg(long, value_name = "FORMAT")]
+    from: Option<Format>,
+    /// Format of OUT, where its name does not tell
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<Format>,
+}
 
 /// Runs the command.
-pub fn run(_args: Args) -> anyhow::Result<()> {
-    Err(crate::exit::Unsupported("isotherm convert is not built yet".into()).into())
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let Some(to) = args.to.or_else(|| Format::of_extension(&args.output)) else {
+        let names: Vec<&str> = Format::ALL.iter().map(|f| f.name()).collect();
+        let what = format!(
+            "the name {} does not tell a format: give --to with one of {}",
+            args.output.display(),
+            names.join(", ")
+        );
+        return Err(Usage(what).into());
+    };
+    // Opened first: a missing input must not even touch the output.
+    let signals = Rc::new(StopSignals::catch().context("cannot catch signals")?);
+    let first = open(&args.input, &signals)?;
+    let further = if is_dash(&args.input) { Vec::new() } else { parts(&args.input).into_iter().skip(1).collect() };
+    let mut status = Status::new(signals);
+    if is_dash(&args.output) {
+        let out = Box::new(BufWriter::new(std::io::stdout()));
+        let out = exporter(to, "standard output", out)?;
+        convert(first, &further, args.from, out, &mut status)?;
+    } else {
+        let cannot = || format!("cannot write {}", args.output.display());
+        let file = NewFile::create(&args.output).with_context(cannot)?;
+        let out = Box::new(BufWriter::with_capacity(256 << 10, file.handle().with_context(cannot)?));
+        let out = exporter(to, &args.output.display().to_string(), out)?;
+        convert(first, &further, args.from, out, &mut status)?;
+        file.commit().with_context(cannot)?;
+    }
+    status.done();
+    Ok(())
+}
+
+fn is_dash(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn open(path: &Path, signals: &Rc<StopSignals>) -> Result<Input, ReadError> {
+    if is_dash(path) {
+        Input::from_reader("standard input", Box::new(Stdin::new(Rc::clone(signals))))
+    } else {
+        Input::open(path)
+    }
+}
+
+/// Standard input that a stop signal ends. A thread reads it, since a read that waits is begun anew after a signal.
+struct Stdin {
+    signals: Rc<StopSignals>,
+    chunks: Receiver<io::Result<Vec<u8>>>,
+    chunk: io::Cursor<Vec<u8>>,
+}
+
+impl Stdin {
+    const CHUNK: usize = 64 << 10;
+    /// How often to look for signals while nothing comes.
+    const PATIENCE: Duration = Duration::from_millis(100);
+
+    fn new(signals: Rc<StopSignals>) -> Self {
+        // Few chunks may wait, so that a fast writer does not fill memory.
+        let (sender, chunks) = std::sync::mpsc::sync_channel(4);
+        std::thread::spawn(move || {
+            loop {
+                let mut chunk = vec![0; Self::CHUNK];
+                let got = io::stdin().read(&mut chunk).map(|n| {
+                    chunk.truncate(n);
+                    chunk
+                });
+                let last = got.as_ref().map_or(true, Vec::is_empty);
+                if sender.send(got).is_err() || last {
+                    break;
+                }
+            }
+        });
+        Self { signals, chunks, chunk: io::Cursor::default() }
+    }
+}
+
+impl Read for Stdin {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let n = self.chunk.read(buffer)?;
+            if n > 0 || buffer.is_empty() {
+                return Ok(n);
+            }
+            match self.chunks.recv_timeout(Self::PATIENCE) {
+                Ok(chunk) => {
+                    let chunk = chunk?;
+                    if chunk.is_empty() {
+                        return Ok(0);
+                    }
+                    self.chunk = io::Cursor::new(chunk);
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(0),
+                Err(RecvTimeoutError::Timeout) if self.signals.received().is_some() => {
+                    return Err(io::Error::other("interrupted"));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+}
+
+fn convert(
+    first: Input,
+    further: &[PathBuf],
+    from: Option<Format>,
+    mut out: Box<dyn Export>,
+    status: &mut Status,
+) -> anyhow::Result<()> {
+    let mut input = first;
+    let mut further = further.iter();
+    loop {
+        status.begin(&input);
+        let origin = input.origin().to_owned();
+        let result = read_events(input, from, &mut |event| {
+            out.write(&event)?;
+            status.event(&event)
+        });
+        status.clear();
+        match result {
+            Ok(outcome) => warn(&origin, &outcome.warnings),
+            // Errors of the output name it; "cannot read" would mislead.
+            Err(ReadError::Sink(error)) => return Err(anyhow::Error::from_boxed(error)),
+            Err(error) => return Err(error.into()),
+        }
+        match further.next() {
+            Some(path) => input = Input::open(path)?,
+            None => break,
+        }
+    }
+    out.finish()?;
+    Ok(())
+}
+
+fn warn(origin: &str, warnings: &[Warning]) {
+    for warning in warnings {
+        eprintln!("isotherm: {origin}: {warning}");
+    }
+}
+
+/// How often the status line is drawn.
+const EVERY: Duration = Duration::from_millis(500);
+/// How many events pass between looks at the clock and at signals.
+const EVENTS_PER_LOOK: u64 = 16;
+
+/// A line on stderr while it takes long, and Ctrl-C.
+struct Status {
+    signals: Rc<StopSignals>,
+    terminal: bool,
+    drawn: bool,
+    next: Instant,
+    used: Arc<AtomicU64>,
+    len: Option<u64>,
+    events: u64,
+    snapshots: u64,
+}
+
+impl Status {
+    fn new(signals: Rc<StopSignals>) -> Self {
+        Self {
+            signals,
+            terminal: std::io::stderr().is_terminal(),
+            drawn: false,
+            next: Instant::now() + EVERY,
+            used: Arc::default(),
+            len: None,
+            events: 0,
+            snapshots: 0,
+        }
+    }
+
+    fn begin(&mut self, input: &Input) {
+        self.used = input.progress();
+        self.len = input.len();
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
+        self.snapshots += u64::from(matches!(event, Event::Snapshot(_)));
+        self.events += 1;
+        if self.events.is_multiple_of(EVENTS_PER_LOOK) {
+            if self.signals.received().is_some() {
+                return Err("interrupted; nothing was written".into());
+            }
+            if self.terminal && Instant::now() >= self.next {
+                self.draw();
+            }
+        }
+        Ok(())
+    }
+
+    fn draw(&mut self) {
+        self.next = Instant::now() + EVERY;
+        let used = self.used.load(Ordering::Relaxed);
+        let share = self.len.filter(|&l| l > 0).map(|l| format!("{:.0} %  ", used as f64 * 100.0 / l as f64));
+        eprint!("\r\x1b[K{}{} snapshots", share.unwrap_or_default(), self.snapshots);
+        let _ = std::io::stderr().flush();
+        self.drawn = true;
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            eprint!("\r\x1b[K");
+        }
+    }
+
+    fn done(&mut self) {
+        if self.snapshots == 0 {
+            eprintln!("isotherm: the record holds no snapshots");
+        } else {
+            eprintln!("converted {} snapshots", self.snapshots);
+        }
+    }
 }

@@ -150,26 +150,42 @@ pub(crate) fn pack(out: &mut Vec<u8>, kind: Kind, raw: &[u8], events: u32, seque
     out.extend_from_slice(stored);
 }
 
-/// The header of a file that is part number `part` of a record.
-pub(crate) fn file_header(part: u32) -> [u8; HEADER_LEN] {
-    let mut b = [0; HEADER_LEN];
-    b[..8].copy_from_slice(&MAGIC);
-    b[8..10].copy_from_slice(&VERSION.to_le_bytes());
-    b[12..16].copy_from_slice(&part.to_le_bytes());
-    let sum = crc32fast::hash(&b[..16]);
-    b[16..].copy_from_slice(&sum.to_le_bytes());
-    b
+/// A file's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileHeader {
+    pub(crate) version: u16,
+    /// Number of this part of the record.
+    pub(crate) part: u32,
+    /// A random number that all parts of a record share.
+    pub(crate) id: u64,
 }
 
-/// The version in a file header; `None` if its checksum or magic is wrong.
-pub(crate) fn file_version(b: &[u8; HEADER_LEN]) -> Option<u16> {
-    let sum = u32::from_le_bytes([b[16], b[17], b[18], b[19]]);
-    (b[..8] == MAGIC && sum == crc32fast::hash(&b[..16])).then(|| u16::from_le_bytes([b[8], b[9]]))
+impl FileHeader {
+    pub(crate) fn to_bytes(self) -> [u8; HEADER_LEN] {
+        let mut b = [0; HEADER_LEN];
+        b[..8].copy_from_slice(&MAGIC);
+        b[8..10].copy_from_slice(&self.version.to_le_bytes());
+        b[12..16].copy_from_slice(&self.part.to_le_bytes());
+        b[16..24].copy_from_slice(&self.id.to_le_bytes());
+        let sum = crc32fast::hash(&b[..24]);
+        b[24..].copy_from_slice(&sum.to_le_bytes());
+        b
+    }
+
+    /// `None` if the magic or the checksum is wrong.
+    pub(crate) fn parse(b: &[u8; HEADER_LEN]) -> Option<Self> {
+        let number = |at: usize| u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
+        (b[..8] == MAGIC && number(24) == crc32fast::hash(&b[..24])).then(|| Self {
+            version: u16::from_le_bytes([b[8], b[9]]),
+            part: number(12),
+            id: u64::from(number(16)) | u64::from(number(20)) << 32,
+        })
+    }
 }
 
 /// A record of one frame that holds `raw`, whatever it is, as if it were many events.
 pub(crate) fn wrap(raw: &[u8]) -> Vec<u8> {
-    let mut out = file_header(0).to_vec();
+    let mut out = FileHeader { version: VERSION, part: 0, id: 0 }.to_bytes().to_vec();
     pack(&mut out, Kind::Events, raw, u32::MAX, 0, 1);
     out
 }

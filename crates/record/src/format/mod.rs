@@ -13,7 +13,7 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x89ISOT\r\n\x1a";
 /// Version of the format that this code writes, and the largest it reads.
 pub(crate) const VERSION: u16 = 1;
 /// Bytes of the file header.
-pub(crate) const HEADER_LEN: usize = 20;
+pub(crate) const HEADER_LEN: usize = 28;
 
 /// Largest payload of a frame, stored or unpacked, in bytes.
 pub(crate) const MAX_PAYLOAD: usize = 64 << 20;
@@ -24,4 +24,4 @@ pub(crate) const MAX_REMEMBERED: usize = 1 << 22;
 /// Most mappings in an event.
 pub(crate) const MAX_MAPPINGS: usize = 1 << 20;
 /// Most bytes of mapping names in an event, repetitions counted.
-pub(crate) const MAX_NAME_BYTES: usize = 64 << 20;
+pub(crate) const MAX_NAME_BYTES: usize = 16 << 20;

@@ -1,12 +1,12 @@
 //! A record on disk as a source of events that can be read again and again.
 
-use isotherm_record::{Reader, parts};
+use isotherm_record::{Input, ReadError, parts, read_events};
 use isotherm_view::error::ViewError;
 use isotherm_view::replay::{Replay, Sink};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-/// A record with all its parts. What reading it brings up is told on stderr, once.
+/// A record of any supported format with all its parts. What reading it brings up is told on stderr, once.
 #[derive(Debug)]
 pub struct RecordFile {
     parts: Vec<PathBuf>,
@@ -21,7 +21,7 @@ impl RecordFile {
             // Let reading say why.
             parts.push(path.to_owned());
         }
-        Reader::open(&parts[0])?;
+        Input::open(&parts[0])?.format()?;
         Ok(Self { parts, warned: Cell::new(false) })
     }
 }
@@ -29,12 +29,22 @@ impl RecordFile {
 impl Replay for RecordFile {
     fn replay(&self, sink: &mut Sink) -> Result<(), ViewError> {
         for part in &self.parts {
-            let mut reader = Reader::open(part).map_err(|e| ViewError::Read(e.into()))?;
-            for event in reader.by_ref() {
-                sink(&event.map_err(|e| ViewError::Read(e.into()))?)?;
-            }
+            // The view's own error must come back as it is.
+            let mut failure = None;
+            let outcome = Input::open(part).and_then(|input| {
+                read_events(input, None, &mut |event| {
+                    sink(&event).map_err(|e| {
+                        failure = Some(e);
+                        "the view failed".into()
+                    })
+                })
+            });
+            let outcome = match (outcome, failure) {
+                (Err(ReadError::Sink(_)), Some(error)) => return Err(error),
+                (outcome, _) => outcome.map_err(|e| ViewError::Read(e.into()))?,
+            };
             if !self.warned.get() {
-                for warning in reader.warnings() {
+                for warning in &outcome.warnings {
                     eprintln!("isotherm: {}: {warning}", part.display());
                 }
             }
