@@ -1,5 +1,6 @@
 //! Exit statuses: 0 done, 1 failed, 2 bad usage, 3 not supported here.
 
+use isotherm_record::WriteError;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -32,7 +33,8 @@ pub fn status(result: anyhow::Result<()>) -> ExitCode {
     let broken_pipe = error
         .chain()
         .filter_map(|e| e.downcast_ref::<std::io::Error>())
-        .any(|e| e.kind() == std::io::ErrorKind::BrokenPipe);
+        .any(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+        || error.chain().filter_map(|e| e.downcast_ref::<WriteError>()).any(WriteError::is_broken_pipe);
     if broken_pipe {
         return ExitCode::SUCCESS;
     }

@@ -8,12 +8,12 @@ use std::io;
 #[non_exhaustive]
 pub enum ReadError {
     /// The operating system refused.
-    #[error("cannot read {origin}: {source}")]
+    #[error("cannot read {origin}: {error}")]
     Io {
         /// Path, or `standard input`.
         origin: String,
         /// The system's reason.
-        source: io::Error,
+        error: io::Error,
     },
     /// The content is of no supported format.
     #[error("{origin} is not a record: {looks_like}")]
@@ -55,24 +55,24 @@ pub enum ReadError {
 #[non_exhaustive]
 pub enum WriteError {
     /// The operating system refused: a full disk, a missing folder, no permission.
-    #[error("cannot write {origin}: {source}{}", if *.written > 0 { "; what was written before is kept and readable" } else { "" })]
+    #[error("cannot write {origin}: {error}{}", if *.written > 0 { "; what was written before is kept and readable" } else { "" })]
     Io {
         /// Path, or `standard output`.
         origin: String,
         /// Bytes of whole frames in the file.
         written: u64,
         /// The system's reason.
-        source: io::Error,
+        error: io::Error,
     },
     /// The file that stood in the way could not be renamed.
-    #[error("cannot rename the existing {from} to {to}: {source}; move it away or choose another name")]
+    #[error("cannot rename the existing {from} to {to}: {error}; move it away or choose another name")]
     KeepOld {
         /// The existing file.
         from: String,
         /// Its new name.
         to: String,
         /// The system's reason.
-        source: io::Error,
+        error: io::Error,
     },
     /// An event beyond the format's limits.
     #[error("cannot write {origin}: {what}")]
@@ -96,6 +96,13 @@ pub enum WriteError {
         /// Path, or `standard output`.
         origin: String,
     },
+}
+
+impl WriteError {
+    /// Whether whoever read the output went away (`| head`).
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Io { error, .. } if error.kind() == io::ErrorKind::BrokenPipe)
+    }
 }
 
 /// Something about a record that a reader should know and that did not stop the reading.

@@ -51,7 +51,7 @@ impl Input {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ReadError> {
         let path = path.as_ref();
         let origin = path.display().to_string();
-        let io_error = |source| ReadError::Io { origin: origin.clone(), source };
+        let io_error = |error| ReadError::Io { origin: origin.clone(), error };
         let file = File::open(path).map_err(io_error)?;
         let meta = file.metadata().map_err(io_error)?;
         if !meta.is_file() {
@@ -68,7 +68,7 @@ impl Input {
         (&mut stream)
             .take(PREFIX_LEN as u64)
             .read_to_end(&mut prefix)
-            .map_err(|source| ReadError::Io { origin: origin.to_owned(), source })?;
+            .map_err(|error| ReadError::Io { origin: origin.to_owned(), error })?;
         Ok(Self { origin: origin.to_owned(), prefix, rest: Data::Stream(stream), len: None, used: Arc::default() })
     }
 
@@ -98,8 +98,8 @@ impl Input {
         &self.origin
     }
 
-    fn io_error(&self, source: io::Error) -> ReadError {
-        ReadError::Io { origin: self.origin.clone(), source }
+    fn io_error(&self, error: io::Error) -> ReadError {
+        ReadError::Io { origin: self.origin.clone(), error }
     }
 
     /// The whole content as a stream.
@@ -108,7 +108,7 @@ impl Input {
         match self.rest {
             Data::File(mut file) => {
                 let rewound = file.seek(SeekFrom::Start(0));
-                rewound.map_err(|source| ReadError::Io { origin: self.origin, source })?;
+                rewound.map_err(|error| ReadError::Io { origin: self.origin, error })?;
                 Ok(Box::new(Counted { inner: file, used }))
             }
             Data::Stream(stream) => Ok(Box::new(Counted { inner: Cursor::new(self.prefix).chain(stream), used })),

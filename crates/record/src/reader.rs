@@ -53,7 +53,7 @@ impl Reader<File> {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ReadError> {
         let path = path.as_ref();
         let origin = path.display().to_string();
-        let file = File::open(path).map_err(|source| ReadError::Io { origin: origin.clone(), source })?;
+        let file = File::open(path).map_err(|error| ReadError::Io { origin: origin.clone(), error })?;
         Self::new(file, &origin)
     }
 }
@@ -98,8 +98,8 @@ impl<R: Read> Reader<R> {
         self.warnings.into_vec()
     }
 
-    fn io_error(&self, source: io::Error) -> ReadError {
-        ReadError::Io { origin: self.origin.clone(), source }
+    fn io_error(&self, error: io::Error) -> ReadError {
+        ReadError::Io { origin: self.origin.clone(), error }
     }
 
     /// Reads until the buffer holds `len` bytes, or the input ends. Memory grows with what really arrives.

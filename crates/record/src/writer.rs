@@ -254,7 +254,7 @@ impl Writer {
             Output::Stream { out, .. } => out.flush(),
         };
         self.failed = true;
-        synced.map_err(|source| self.io_error(source))?;
+        synced.map_err(|error| self.io_error(error))?;
         Ok(self.summary)
     }
 
@@ -274,8 +274,8 @@ impl Writer {
         }
     }
 
-    fn io_error(&self, source: io::Error) -> WriteError {
-        WriteError::Io { origin: self.origin(), written: self.part_bytes, source }
+    fn io_error(&self, error: io::Error) -> WriteError {
+        WriteError::Io { origin: self.origin(), written: self.part_bytes, error }
     }
 
     fn put_frame(&mut self, kind: Kind, raw: &[u8], events: u32) -> Result<u64, WriteError> {
@@ -293,13 +293,13 @@ impl Writer {
             Output::File { file, .. } => file.write_all(bytes),
             Output::Stream { out, .. } => out.write_all(bytes).and_then(|()| out.flush()),
         };
-        if let Err(source) = result {
+        if let Err(error) = result {
             self.failed = true;
             if let Output::File { file, .. } = &self.output {
                 // Best effort: readers cope with the half frame, too.
                 let _ = file.set_len(self.part_bytes);
             }
-            return Err(self.io_error(source));
+            return Err(self.io_error(error));
         }
         self.part_bytes += bytes.len() as u64;
         self.summary.bytes += bytes.len() as u64;
@@ -392,7 +392,7 @@ fn open_part(path: &Path) -> Result<File, WriteError> {
         // Appending lets a reader follow and makes cutting back to whole frames safe.
         open.append(true).create_new(true);
     }
-    open.open(path).map_err(|source| WriteError::Io { origin: path.display().to_string(), written: 0, source })
+    open.open(path).map_err(|error| WriteError::Io { origin: path.display().to_string(), written: 0, error })
 }
 
 fn keep_old(path: &Path) -> Result<(), WriteError> {
@@ -400,9 +400,9 @@ fn keep_old(path: &Path) -> Result<(), WriteError> {
         return Ok(());
     }
     let to = with_suffix(path, ".old");
-    std::fs::rename(path, &to).map_err(|source| WriteError::KeepOld {
+    std::fs::rename(path, &to).map_err(|error| WriteError::KeepOld {
         from: path.display().to_string(),
         to: to.display().to_string(),
-        source,
+        error,
     })
 }

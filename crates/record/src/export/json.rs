@@ -88,7 +88,7 @@ impl Export for Json {
             let mut text = BufWriter::new(out);
             body.put(&mut text).and_then(|()| text.flush())
         };
-        written.map_err(|source| WriteError::Io { origin, written: 0, source })
+        written.map_err(|error| WriteError::Io { origin, written: 0, error })
     }
 }
 

@@ -53,8 +53,8 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    pub(crate) fn error(&self, source: io::Error) -> WriteError {
-        WriteError::Io { origin: self.origin.clone(), written: 0, source }
+    pub(crate) fn error(&self, error: io::Error) -> WriteError {
+        WriteError::Io { origin: self.origin.clone(), written: 0, error }
     }
 
     pub(crate) fn unfit(&self, what: &str) -> WriteError {

@@ -67,7 +67,7 @@ fn parse(input: Input, is_pid: bool, each: &mut dyn FnMut(Ended) -> Result<(), R
     match result {
         Ok(end) => Ok(end),
         Err(Stop::Read(error)) => Err(error),
-        Err(Stop::Io(source)) => Err(ReadError::Io { origin, source }),
+        Err(Stop::Io(error)) => Err(ReadError::Io { origin, error }),
     }
 }
 

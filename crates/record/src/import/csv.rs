@@ -75,7 +75,7 @@ struct Row {
 /// Hands out the events of such a file.
 pub(crate) fn read(input: Input, sink: &mut Sink<'_>) -> Result<Vec<Warning>, ReadError> {
     let origin = input.origin().to_owned();
-    let io_error = |source| ReadError::Io { origin: origin.clone(), source };
+    let io_error = |error| ReadError::Io { origin: origin.clone(), error };
     let mut lines = Lines::new(input.into_stream()?);
     let places = match lines.next().map_err(io_error)? {
         Some((_, Line::Text(text))) => header(&text),

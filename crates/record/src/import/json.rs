@@ -125,7 +125,7 @@ pub(crate) fn read(input: Input, compressed: bool, sink: &mut Sink<'_>) -> Resul
     let mut notes = Notes::default();
     if let Err(error) = parsed {
         if let Some(spool) = parts.failure.take() {
-            return Err(ReadError::Io { origin: "the temporary file".into(), source: spool });
+            return Err(ReadError::Io { origin: "the temporary file".into(), error: spool });
         }
         let offset = progress.load(std::sync::atomic::Ordering::Relaxed);
         let unexpected_end = error.io_error_kind() == Some(std::io::ErrorKind::UnexpectedEof) || error.is_eof();
@@ -164,7 +164,7 @@ impl Parts {
     }
 
     fn hand_out(self, sink: &mut Sink<'_>, notes: &mut Notes, origin: &str) -> Result<(), ReadError> {
-        let io_error = |source| ReadError::Io { origin: format!("the temporary copy of {origin}"), source };
+        let io_error = |error| ReadError::Io { origin: format!("the temporary copy of {origin}"), error };
         if let Some(run) = self.heads.iter().find_map(|h| h.intervals).map(run_info) {
             sink(Event::Run(run)).map_err(ReadError::Sink)?;
         }

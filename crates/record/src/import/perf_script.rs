@@ -54,7 +54,7 @@ fn parse(input: Input, notes: &mut Notes, each: &mut Each<'_>) -> Result<Option<
     let mut pids = None;
     let mut sample_us = None;
     let mut open: Option<(Ended, usize, u64)> = None;
-    while let Some((number, line)) = lines.next().map_err(|source| ReadError::Io { origin: origin.clone(), source })? {
+    while let Some((number, line)) = lines.next().map_err(|error| ReadError::Io { origin: origin.clone(), error })? {
         let told = match line {
             Line::Text(text) => parse_line(&text),
             Line::TooLong => Err("it is too long"),
