@@ -1,5 +1,6 @@
 //! Access sources: ways to learn which pages were accessed.
 
 pub mod damon;
+pub mod idle;
 pub mod pagetable;
 pub mod refs;

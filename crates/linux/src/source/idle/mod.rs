@@ -1,0 +1,195 @@
+//! Idle page tracking: the kernel's bitmap of idle page frames.
+//!
+//! A page's frame number comes from `/proc/PID/pagemap`; its bit in `/sys/kernel/mm/page_idle/bitmap` is set to mark the page
+//! idle, and the kernel drops the mark once it finds, by a reverse lookup in all page tables that map the page, that
+//! somebody has accessed it. So this sees what no reading of one process's page table can: accesses by KVM guests to their
+//! memory, and pages that several processes share (any of them counts). It does not take pages from the kernel's active
+//! lists, for the mark keeps reclaim informed.
+//!
+//! Limits: only pages on reclaim lists (not hugetlb, not device memory, and not for a moment after a page appears: those are told
+//! as not observable); one mark per folio, so pages of a large folio look alike; translations are not flushed, so memory
+//! that lives in a processor's TLB can look idle; another agent that clears accessed bits (the kernel's DAMON on
+//! physical memory, another user of the bitmap) takes accesses away from us.
+//!
+//! It needs `CONFIG_IDLE_PAGE_TRACKING`, which few distributions set, and root. It has been tested on simulated pages
+//! and captured files only, not yet on a live kernel: none at hand has the option. The self-test must pass on the kernel at
+//! hand before anything is reported.
+
+mod folios;
+mod observer;
+mod physical;
+mod selftest;
+#[cfg(test)]
+mod simulated;
+
+use crate::clock::thread_cpu_ns;
+use crate::roots::Roots;
+use crate::source::pagetable::{RESET_NS, SourceUnavailable};
+use crate::target::TargetTracker;
+use isotherm_core::addr::AddrRange;
+use isotherm_core::event::{Footprint, TargetInfo};
+use isotherm_core::mapping::Mapping;
+use isotherm_core::source::{AccessSource, Cost, SourceError, TableBits, TargetId, Window};
+use observer::{ObserveError, Observer, Space};
+use physical::{BITMAP, KernelFiles};
+use std::collections::HashMap;
+use std::fs::File;
+
+/// Watches processes through the bitmap of idle pages.
+#[derive(Debug)]
+pub struct IdleSource {
+    tracker: TargetTracker,
+    observer: Observer<KernelFiles>,
+    watched: HashMap<TargetId, Watched>,
+    cpu_at_start: u64,
+}
+
+#[derive(Debug)]
+struct Watched {
+    /// Bound to the address space it was opened for: reads as empty once that is gone.
+    pagemap: File,
+    space: Space,
+}
+
+impl IdleSource {
+    /// Runs the self-test and takes over the targets.
+    pub fn new(roots: &Roots, tracker: TargetTracker) -> Result<Self, SourceUnavailable> {
+        let cpu_at_start = thread_cpu_ns();
+        Ok(Self { tracker, observer: ready(roots)?, watched: HashMap::new(), cpu_at_start })
+    }
+
+    /// Whether the source works here; if not, why. Marks pages of its own only.
+    pub fn probe(roots: &Roots) -> Result<(), SourceUnavailable> {
+        ready(roots).map(drop)
+    }
+
+    /// Runs `work` on a target's pagemap, and gives its errors the form the monitor expects.
+    fn with_pagemap<T>(
+        &mut self,
+        target: TargetId,
+        work: impl FnOnce(&mut Observer<KernelFiles>, &File, &mut Space) -> Result<T, ObserveError>,
+    ) -> Result<T, SourceError> {
+        let process = self.tracker.process(target).map_err(|e| e.into_source_error(target))?;
+        let pid = process.pid();
+        let watched = match self.watched.entry(target) {
+            std::collections::hash_map::Entry::Occupied(e) => e.into_mut(),
+            std::collections::hash_map::Entry::Vacant(e) => {
+                let pagemap = process.dir().open("pagemap").map_err(|e| e.into_source_error(target))?;
+                e.insert(Watched { pagemap, space: Space::default() })
+            }
+        };
+        let error = match work(&mut self.observer, &watched.pagemap, &mut watched.space) {
+            Ok(value) => return Ok(value),
+            Err(ObserveError::SpaceGone) => {
+                self.watched.remove(&target);
+                if process.is_alive() {
+                    // The reader of mappings would tell the same exec once more: let it follow now.
+                    let _ = process.mappings(&mut Vec::new());
+                    return Err(SourceError::Replaced { target, pid });
+                }
+                self.tracker.close(target);
+                return Err(SourceError::Gone { target, pid });
+            }
+            Err(ObserveError::Hidden) => {
+                format!("/proc/{pid}/pagemap hides page frames: run as root (CAP_SYS_ADMIN)")
+            }
+            Err(ObserveError::Io(e)) => format!("idle page tracking of pid {pid}: {e}"),
+        };
+        Err(SourceError::Failed(error))
+    }
+}
+
+fn ready(roots: &Roots) -> Result<Observer<KernelFiles>, SourceUnavailable> {
+    let unavailable = |reason: String, remedy: &str| SourceUnavailable { reason, remedy: remedy.to_owned() };
+    if !roots.exists(BITMAP) {
+        return Err(unavailable(
+            format!("the kernel lacks CONFIG_IDLE_PAGE_TRACKING ({BITMAP} is missing)"),
+            "use a kernel that has it, or another source",
+        ));
+    }
+    let files = KernelFiles::open(roots).map_err(|e| unavailable(e.to_string(), "run as root"))?;
+    let mut observer = Observer::new(files);
+    selftest::run(&mut observer).map_err(|why| {
+        unavailable(format!("the self-test failed: {why}"), "use another source, and please report this")
+    })?;
+    (observer.pages_read, observer.pages_marked) = (0, 0);
+    Ok(observer)
+}
+
+impl AccessSource for IdleSource {
+    fn name(&self) -> &'static str {
+        "idle"
+    }
+
+    fn poll_targets(&mut self) -> Result<Vec<TargetInfo>, SourceError> {
+        self.tracker.poll().map_err(|e| SourceError::Failed(e.to_string()))
+    }
+
+    fn may_gain_targets(&self) -> bool {
+        self.tracker.may_gain_targets()
+    }
+
+    fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {
+        self.tracker.process(target).ok()?.footprint(target, now_ns)
+    }
+
+    fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<(), SourceError> {
+        let result = self.tracker.process(target).and_then(|p| p.mappings(out));
+        result.map_err(|e| {
+            // Gone or replaced: the old address space is of no use any more.
+            self.watched.remove(&target);
+            let e = e.into_source_error(target);
+            if matches!(e, SourceError::Gone { .. }) {
+                self.tracker.close(target);
+            }
+            e
+        })
+    }
+
+    fn arm(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError> {
+        self.with_pagemap(target, |observer, pagemap, space| observer.windows(pagemap, space, windows, true))
+    }
+
+    fn look(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError> {
+        self.with_pagemap(target, |observer, pagemap, space| observer.windows(pagemap, space, windows, false))
+    }
+
+    fn scan(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        clear: bool,
+        sink: &mut dyn FnMut(&TableBits),
+    ) -> Result<(), SourceError> {
+        self.with_pagemap(target, |observer, pagemap, space| observer.scan(pagemap, space, ranges, clear, sink))
+    }
+
+    fn cost(&self) -> Cost {
+        Cost {
+            monitor_ns: thread_cpu_ns().saturating_sub(self.cpu_at_start),
+            target_ns: self.observer.pages_marked * RESET_NS,
+            pages_read: self.observer.pages_read,
+            pages_cleared: self.observer.pages_marked,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_tree::tree;
+
+    #[test]
+    fn a_kernel_without_the_option_is_named() {
+        let e = IdleSource::probe(&tree(&[("proc/kpageflags", "")]).roots).unwrap_err();
+        assert!(e.reason.contains("CONFIG_IDLE_PAGE_TRACKING") && !e.remedy.is_empty());
+    }
+
+    #[test]
+    fn files_that_never_take_a_mark_fail_the_self_test() {
+        // Plain files: every frame reads as missing, so nothing can be observed.
+        let t = tree(&[("proc/kpageflags", ""), ("sys/kernel/mm/page_idle/bitmap", "")]);
+        let e = IdleSource::probe(&t.roots).unwrap_err();
+        assert!(e.reason.contains("self-test"), "{e}");
+    }
+}

@@ -1,0 +1,419 @@
+//! Looks at a process's pages and marks them idle.
+
+use super::folios::{Frame, resolve};
+use super::physical::{PhysicalPages, flag, read_words};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use isotherm_core::source::{Seen, TableBits, Window};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+
+/// Tables that a scan treats at once: enough to make runs of neighbouring frames long, little memory.
+const CHUNK: u64 = 64 * TABLE_SPAN;
+
+/// Why a process's pages cannot be looked at.
+#[derive(Debug)]
+pub(super) enum ObserveError {
+    /// The address space of this pagemap file is gone: the process has exited or executed another program.
+    SpaceGone,
+    /// pagemap does not show frame numbers to us.
+    Hidden,
+    /// Reading or writing failed.
+    Io(io::Error),
+}
+
+impl From<io::Error> for ObserveError {
+    fn from(e: io::Error) -> Self {
+        Self::Io(e)
+    }
+}
+
+/// An entry of pagemap (the kernel's Documentation/admin-guide/mm/pagemap.rst).
+#[derive(Debug, Clone, Copy)]
+struct Entry(u64);
+
+impl Entry {
+    /// The page frame, where a page is present.
+    fn frame(self) -> Result<Option<u64>, ObserveError> {
+        if self.0 >> 63 == 0 {
+            return Ok(None);
+        }
+        match self.0 & ((1 << 55) - 1) {
+            0 => Err(ObserveError::Hidden),
+            pfn => Ok(Some(pfn)),
+        }
+    }
+}
+
+/// What is known of one process's pages.
+#[derive(Debug, Default)]
+pub(super) struct Space {
+    /// Folios that did not take the mark when it was last tried: they would look accessed for ever.
+    refused: HashSet<u64>,
+}
+
+/// A present page after a look.
+#[derive(Debug, Clone, Copy)]
+struct Page {
+    frame: Frame,
+    /// `None`: cannot be observed.
+    accessed: Option<bool>,
+}
+
+/// Looks and marks, and counts what that comes to.
+#[derive(Debug)]
+pub(super) struct Observer<P> {
+    pages: P,
+    frames: Vec<Frame>,
+    /// Pages looked at.
+    pub(super) pages_read: u64,
+    /// Pages marked idle.
+    pub(super) pages_marked: u64,
+}
+
+impl<P: PhysicalPages> Observer<P> {
+    pub(super) const fn new(pages: P) -> Self {
+        Self { pages, frames: Vec::new(), pages_read: 0, pages_marked: 0 }
+    }
+
+    #[cfg(test)]
+    pub(super) const fn pages(&self) -> &P {
+        &self.pages
+    }
+
+    /// Looks at each window; with `mark`, pages found accessed are marked idle afterwards.
+    pub(super) fn windows(
+        &mut self,
+        pagemap: &File,
+        space: &mut Space,
+        windows: &mut [Window],
+        mark: bool,
+    ) -> Result<(), ObserveError> {
+        let mut frames = std::mem::take(&mut self.frames);
+        frames.clear();
+        let mut entries = [0u64; 512];
+        for (at, window) in windows.iter_mut().enumerate() {
+            window.seen = Seen { leaf_shift: 12, ..Seen::default() };
+            let entries = &mut entries[..window.pages.into()];
+            read_pagemap(pagemap, window.start / PAGE_SIZE, entries)?;
+            for &entry in entries.iter() {
+                frames.extend(Entry(entry).frame()?.map(|pfn| Frame::new(pfn, at as u32)));
+            }
+        }
+        let result = self.look(space, &mut frames, mark, |page| {
+            let seen = &mut windows[page.frame.at as usize].seen;
+            seen.present += 1;
+            match page.accessed {
+                None => seen.blind += 1,
+                Some(accessed) => seen.accessed += u16::from(accessed),
+            }
+            if page.frame.huge {
+                seen.leaf_shift = 21;
+            }
+        });
+        self.frames = frames;
+        result
+    }
+
+    /// Looks at every present page below `ranges` and hands out one entry per table; with `mark`, pages found accessed are
+    /// marked idle.
+    pub(super) fn scan(
+        &mut self,
+        pagemap: &File,
+        space: &mut Space,
+        ranges: &[AddrRange],
+        mark: bool,
+        sink: &mut dyn FnMut(&TableBits),
+    ) -> Result<(), ObserveError> {
+        let mut chunk = Chunk::default();
+        for piece in ranges.iter().flat_map(|&r| pieces(r)) {
+            if chunk.number != piece.start / CHUNK {
+                self.hand_out(space, &mut chunk, mark, sink)?;
+                chunk.number = piece.start / CHUNK;
+            }
+            chunk.add(pagemap, piece)?;
+        }
+        self.hand_out(space, &mut chunk, mark, sink)
+    }
+
+    /// Looks at a chunk's pages, hands its tables out, and empties it.
+    fn hand_out(
+        &mut self,
+        space: &mut Space,
+        chunk: &mut Chunk,
+        mark: bool,
+        sink: &mut dyn FnMut(&TableBits),
+    ) -> Result<(), ObserveError> {
+        let Chunk { tables, frames, .. } = chunk;
+        self.look(space, frames, mark, |page| {
+            let (table, bit) = (&mut tables[page.frame.at as usize / 512], page.frame.at as usize % 512);
+            let set = |words: &mut [u64; 8]| words[bit / 64] |= 1 << (bit % 64);
+            set(&mut table.present);
+            match page.accessed {
+                None => set(&mut table.blind),
+                Some(true) => set(&mut table.accessed),
+                Some(false) => {}
+            }
+            if page.frame.huge {
+                table.leaf_shift = 21;
+            }
+        })?;
+        for table in tables.iter_mut() {
+            // A range may end inside a huge page, and a table may hold the ends of two: then bits speak of pages.
+            if table.leaf_shift == 21 && table.present != [u64::MAX; 8] {
+                table.leaf_shift = 12;
+            }
+            sink(table);
+        }
+        chunk.tables.clear();
+        chunk.frames.clear();
+        Ok(())
+    }
+
+    /// Finds out about `frames`, calls `found` for each, and marks the accessed ones.
+    fn look(
+        &mut self,
+        space: &mut Space,
+        frames: &mut [Frame],
+        mark: bool,
+        mut found: impl FnMut(Page),
+    ) -> Result<(), ObserveError> {
+        self.pages_read += frames.len() as u64;
+        resolve(&self.pages, frames)?;
+        let mut heads: Vec<u64> = frames.iter().filter_map(|f| f.head).collect();
+        heads.sort_unstable();
+        heads.dedup();
+        let idle = self.read_idle(&heads)?;
+        let is_idle = |head: u64| heads.binary_search(&head).is_ok_and(|i| idle[i]);
+        let mut fresh = HashSet::new();
+        if mark {
+            let accessed: Vec<u64> = heads.iter().zip(&idle).filter(|(_, idle)| !**idle).map(|(&h, _)| h).collect();
+            fresh = self.mark_idle(&accessed)?;
+            for head in &heads {
+                space.refused.remove(head);
+            }
+            space.refused.extend(&fresh);
+        }
+        for &frame in frames.iter() {
+            let observable = frame.head.filter(|h| !space.refused.contains(h));
+            found(Page { frame, accessed: observable.map(|h| !is_idle(h)) });
+        }
+        Ok(())
+    }
+
+    /// Whether each of `heads` (sorted) is idle. Looks in the page tables of everybody who maps them.
+    fn read_idle(&self, heads: &[u64]) -> io::Result<Vec<bool>> {
+        let mut idle = Vec::with_capacity(heads.len());
+        let mut words = Vec::new();
+        for run in word_runs(heads) {
+            let first = run[0] / 64;
+            words.clear();
+            words.resize((run[run.len() - 1] / 64 - first + 1) as usize, 0);
+            self.pages.read_idle(first, &mut words)?;
+            idle.extend(run.iter().map(|h| words[(h / 64 - first) as usize] >> (h % 64) & 1 == 1));
+        }
+        Ok(idle)
+    }
+
+    /// Marks `heads` (sorted) idle and gives those that did not take the mark: not (or not yet) on a reclaim list.
+    fn mark_idle(&mut self, heads: &[u64]) -> io::Result<HashSet<u64>> {
+        let mut words = Vec::new();
+        for run in word_runs(heads) {
+            let first = run[0] / 64;
+            words.clear();
+            words.resize((run[run.len() - 1] / 64 - first + 1) as usize, 0u64);
+            run.iter().for_each(|h| words[(h / 64 - first) as usize] |= 1 << (h % 64));
+            self.pages.mark_idle(first, &words)?;
+        }
+        // The mark itself is looked up, not the page tables: a page that is used all the time keeps it until the next look.
+        let mut refused = HashSet::new();
+        let mut flags = [0];
+        for &head in heads {
+            self.pages.flags(head, &mut flags)?;
+            if flags[0] & flag::IDLE == 0 {
+                refused.insert(head);
+            }
+        }
+        self.pages_marked += (heads.len() - refused.len()) as u64;
+        Ok(refused)
+    }
+}
+
+/// The tables of one aligned stretch of the address space, and their pages.
+#[derive(Debug, Default)]
+struct Chunk {
+    number: u64,
+    tables: Vec<TableBits>,
+    /// `at` counts pages over `tables`.
+    frames: Vec<Frame>,
+    entries: Vec<u64>,
+}
+
+impl Chunk {
+    /// Adds the present pages of `piece`, which follows those added before.
+    fn add(&mut self, pagemap: &File, piece: AddrRange) -> Result<(), ObserveError> {
+        self.entries.clear();
+        self.entries.resize((piece.len() / PAGE_SIZE) as usize, 0);
+        read_pagemap(pagemap, piece.start / PAGE_SIZE, &mut self.entries)?;
+        for (i, &entry) in self.entries.iter().enumerate() {
+            let Some(pfn) = Entry(entry).frame()? else { continue };
+            let addr = piece.start + i as u64 * PAGE_SIZE;
+            let base = addr / TABLE_SPAN * TABLE_SPAN;
+            if self.tables.last().is_none_or(|t| t.base != base) {
+                let none = [0; 8];
+                self.tables.push(TableBits { base, leaf_shift: 12, present: none, accessed: none, blind: none });
+            }
+            let at = (self.tables.len() - 1) as u64 * 512 + (addr - base) / PAGE_SIZE;
+            self.frames.push(Frame::new(pfn, at as u32));
+        }
+        Ok(())
+    }
+}
+
+/// `range`, cut where chunks begin.
+fn pieces(range: AddrRange) -> impl Iterator<Item = AddrRange> {
+    let mut start = range.start;
+    std::iter::from_fn(move || {
+        let end = range.end.min((start / CHUNK + 1) * CHUNK);
+        let piece = AddrRange::new(start, end);
+        start = end;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+/// `heads` (sorted) in runs whose words of the bitmap are neighbours: words in between would look up pages that nobody asked
+/// about.
+fn word_runs(heads: &[u64]) -> impl Iterator<Item = &[u64]> {
+    heads.chunk_by(|a, b| b / 64 - a / 64 <= 1)
+}
+
+fn read_pagemap(pagemap: &File, first: u64, entries: &mut [u64]) -> Result<(), ObserveError> {
+    let n = read_words(pagemap, first, entries)?;
+    if n == 0 && !entries.is_empty() {
+        return Err(ObserveError::SpaceGone);
+    }
+    // Addresses behind the end of user space.
+    entries[n..].fill(0);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::idle::simulated::{SimulatedPages, pagemap};
+
+    const SPAN: u64 = TABLE_SPAN;
+
+    fn window(page: u64, pages: u16) -> Window {
+        Window::new(page * PAGE_SIZE, pages)
+    }
+
+    #[test]
+    fn touched_pages_are_seen_and_idle_ones_stay_idle() {
+        // Pages 0..4 lie in frames 70, 3, none, 64.
+        let (map, mut o) = (pagemap(&[Some(70), Some(3), None, Some(64)]), Observer::new(SimulatedPages::base(200)));
+        let mut space = Space::default();
+        let mut all = [window(0, 4), window(1, 1)];
+        o.windows(&map, &mut space, &mut all, true).unwrap();
+        // Nothing was marked before, so everything present counts as accessed.
+        assert_eq!(all[0].seen, Seen { present: 3, accessed: 3, blind: 0, leaf_shift: 12 });
+        assert_eq!((o.pages_read, o.pages_marked), (4, 3));
+        o.windows(&map, &mut space, &mut all, false).unwrap();
+        assert_eq!((all[0].seen.accessed, all[1].seen.accessed), (0, 0));
+        o.pages().access(3);
+        o.windows(&map, &mut space, &mut all, false).unwrap();
+        assert_eq!((all[0].seen.accessed, all[1].seen.accessed), (1, 1));
+        // A look changes nothing; arming marks it again.
+        o.windows(&map, &mut space, &mut all, true).unwrap();
+        assert_eq!(all[1].seen.accessed, 1);
+        o.windows(&map, &mut space, &mut all, false).unwrap();
+        assert_eq!(all[1].seen.accessed, 0);
+    }
+
+    #[test]
+    fn pages_off_the_reclaim_lists_are_blind_never_hot() {
+        let pages = SimulatedPages::base(200);
+        pages.set_flags(5, 0);
+        pages.set_flags(6, flag::LRU | flag::ZERO_PAGE);
+        pages.set_flags(7, flag::LRU | flag::HUGE);
+        // Looks as if it were on a list but is taken off before it is marked.
+        pages.refuse(8);
+        let (map, mut o) = (pagemap(&[Some(5), Some(6), Some(7), Some(8), Some(9), Some(900)]), Observer::new(pages));
+        let mut space = Space::default();
+        let mut all = [window(0, 6)];
+        for mark in [true, false] {
+            o.windows(&map, &mut space, &mut all, mark).unwrap();
+            let Seen { present, accessed, blind, .. } = all[0].seen;
+            assert_eq!((present, accessed, blind), (6, u16::from(mark), 5));
+        }
+        assert_eq!(o.pages_marked, 1);
+    }
+
+    #[test]
+    fn a_folio_has_one_mark_at_its_head() {
+        let pages = SimulatedPages::base(2048);
+        pages.folio(16, 16);
+        pages.folio(512, 512);
+        // Four pages in the middle of a small folio, then a huge page.
+        let mut frames: Vec<Option<u64>> = (20..24).map(Some).collect();
+        frames.resize(512, None);
+        frames.extend((512..1024).map(Some));
+        let (map, mut o) = (pagemap(&frames), Observer::new(pages));
+        let mut space = Space::default();
+        let mut all = [window(0, 4), window(512 + 100, 3)];
+        o.windows(&map, &mut space, &mut all, true).unwrap();
+        assert_eq!((all[0].seen.leaf_shift, all[1].seen.leaf_shift), (12, 21));
+        assert_eq!(o.pages_marked, 2);
+        o.pages().access(31);
+        o.windows(&map, &mut space, &mut all, false).unwrap();
+        assert_eq!((all[0].seen.accessed, all[1].seen.accessed), (4, 0));
+        let mut tables = Vec::new();
+        let ranges = [AddrRange::new(0, 4 * PAGE_SIZE), AddrRange::new(SPAN, 2 * SPAN)];
+        o.scan(&map, &mut space, &ranges, true, &mut |t| tables.push(*t)).unwrap();
+        assert_eq!((tables[0].base, tables[0].leaf_shift, tables[0].accessed[0]), (0, 12, 0xf));
+        assert_eq!((tables[1].base, tables[1].leaf_shift, tables[1].accessed), (SPAN, 21, [0; 8]));
+        assert_eq!(tables[1].present, [u64::MAX; 8]);
+    }
+
+    #[test]
+    fn scan_shows_every_present_page_of_the_ranges_once() {
+        let frames: Vec<Option<u64>> = (0..2048).map(|i| (i % 3 != 0).then_some(4096 - i)).collect();
+        let (map, mut o) = (pagemap(&frames), Observer::new(SimulatedPages::base(8192)));
+        let mut space = Space::default();
+        let ranges = [AddrRange::new(PAGE_SIZE, 5 * PAGE_SIZE), AddrRange::new(9 * PAGE_SIZE, 3 * SPAN + PAGE_SIZE)];
+        let mut scan = |o: &mut Observer<_>, mark| {
+            let mut seen = Vec::new();
+            let mut accessed = 0;
+            o.scan(&map, &mut space, &ranges, mark, &mut |t| {
+                accessed += t.accessed.iter().map(|w| w.count_ones()).sum::<u32>();
+                seen.extend(
+                    (0..512).filter(|i| t.present[i / 64] >> (i % 64) & 1 == 1).map(|i| t.base / 4096 + i as u64),
+                );
+            })
+            .unwrap();
+            (seen, accessed)
+        };
+        let want: Vec<u64> = (1..5).chain(9..1537).filter(|i| i % 3 != 0).collect();
+        assert_eq!(scan(&mut o, true), (want.clone(), want.len() as u32));
+        assert_eq!(scan(&mut o, false), (want, 0));
+        o.pages().access(4096 - 100);
+        assert_eq!(scan(&mut o, true).1, 1);
+    }
+
+    #[test]
+    fn long_ranges_are_cut_at_chunks() {
+        let range = AddrRange::new(CHUNK - PAGE_SIZE, 2 * CHUNK + PAGE_SIZE);
+        let cut: Vec<_> = pieces(range).collect();
+        assert_eq!(cut.iter().map(AddrRange::len).collect::<Vec<_>>(), [PAGE_SIZE, CHUNK, PAGE_SIZE]);
+    }
+
+    #[test]
+    fn a_gone_address_space_and_hidden_frames_are_told_apart() {
+        let mut o = Observer::new(SimulatedPages::base(10));
+        let mut space = Space::default();
+        let gone = o.windows(&pagemap(&[]), &mut space, &mut [window(0, 1)], false);
+        assert!(matches!(gone, Err(ObserveError::SpaceGone)));
+        let hidden = o.windows(&pagemap(&[Some(0)]), &mut space, &mut [window(0, 1)], false);
+        assert!(matches!(hidden, Err(ObserveError::Hidden)));
+    }
+}
