@@ -12,6 +12,7 @@ use isotherm_linux::clock::{MonotonicClock, kernel_release, monotonic_ns, realti
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
 use isotherm_linux::source::damon::{DamonConfig, DamonEngine, DamonError, DamonTargets};
+use isotherm_linux::source::idle::IdleSource;
 use isotherm_linux::source::pagetable::PageTableSource;
 use isotherm_linux::source::refs::{self, RefsEngine};
 use isotherm_linux::target::{TargetSpec, TargetTracker};
@@ -94,6 +95,7 @@ impl Session {
 fn open_engine(source: SourceName, spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
     match source {
         SourceName::Pagetable => page_table(spec, config),
+        SourceName::Idle => idle(spec, config),
         SourceName::Refs => refs_engine(spec, &config),
         SourceName::Damon => {
             let tracker = TargetTracker::new(spec)?;
@@ -115,6 +117,12 @@ fn open_engine(source: SourceName, spec: TargetSpec, config: MonitorConfig) -> a
 fn page_table(spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
     let source = PageTableSource::new(TargetTracker::new(spec)?)
         .map_err(|e| Unsupported(format!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?;
+    Ok(Box::new(Monitor::new(source, config)))
+}
+
+fn idle(spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
+    let source = IdleSource::new(&Roots::system(), TargetTracker::new(spec)?)
+        .map_err(|e| Unsupported(format!("idle pages cannot be tracked here: {}; {}", e.reason, e.remedy)))?;
     Ok(Box::new(Monitor::new(source, config)))
 }
 

@@ -17,6 +17,8 @@ pub enum SourceName {
     Auto,
     /// Page tables, read by an eBPF program
     Pagetable,
+    /// Idle page tracking
+    Idle,
     /// The kernel's own DAMON
     Damon,
     /// clear_refs and smaps: whole mappings, without root on one's own processes

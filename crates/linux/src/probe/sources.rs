@@ -2,7 +2,7 @@
 
 use super::{Environment, Finding, Lockdown};
 use crate::roots::Roots;
-use crate::source::{pagetable::PageTableSource, refs};
+use crate::source::{idle::IdleSource, pagetable::PageTableSource, refs};
 
 /// Asks each source whether it works here. `pagetable` and `refs` watch pages of this process while it touches some and leaves
 /// others alone.
@@ -35,11 +35,10 @@ fn refs() -> Finding {
 }
 
 fn idle(roots: &Roots) -> Finding {
-    const REMEDY: &str = "use a kernel with CONFIG_IDLE_PAGE_TRACKING=y, or another source";
-    if !roots.exists("/sys/kernel/mm/page_idle/bitmap") {
-        return Finding::unusable("idle", "the kernel lacks CONFIG_IDLE_PAGE_TRACKING", REMEDY);
+    match IdleSource::probe(roots) {
+        Ok(()) => Finding::usable("idle", "self-test passed: saw every touched page of its own, and no other"),
+        Err(e) => Finding::unusable("idle", e.reason, e.remedy),
     }
-    Finding::unusable("idle", "not tried", REMEDY)
 }
 
 fn damon(env: &Environment) -> Finding {
@@ -56,12 +55,8 @@ fn damon(env: &Environment) -> Finding {
         return Finding::unusable("damon", reason, "stop its other user, or use another source");
     }
     let has = |name: &str| damon.operations.iter().any(|o| o == name);
-    if !damon.operations.is_empty() && !has("vaddr") {
-        return Finding::unusable(
-            "damon",
-            format!("the kernel's DAMON cannot watch processes: it offers {}", damon.operations.join(", ")),
-            "use a kernel with CONFIG_DAMON_VADDR, or another source",
-        );
+    if has("paddr") && !has("vaddr") {
+        return Finding::usable("damon", "physical memory only (--physical): the kernel lacks CONFIG_DAMON_VADDR");
     }
     Finding::usable("damon", "the kernel draws the regions")
 }

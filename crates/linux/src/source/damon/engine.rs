@@ -4,7 +4,7 @@ use super::error::DamonError;
 use super::files::{ControlFiles, Sysfs};
 use super::kdamond::KdamondTime;
 use super::ram::system_ram;
-use super::session::{Asked, Session, Watched};
+use super::session::{Asked, Kind, Session, Watched};
 use super::tried::TriedRegions;
 use crate::clock::thread_cpu_ns;
 use crate::proc::ProcessError;
@@ -114,16 +114,17 @@ struct WatchedTarget {
 
 impl<F: ControlFiles> Inner<F> {
     pub(super) fn new(files: F, targets: DamonTargets, config: DamonConfig) -> Result<Self, DamonError> {
-        let ram = match targets {
-            DamonTargets::Processes(_) => Vec::new(),
-            DamonTargets::Physical => system_ram(files.roots()),
+        let (kind, ram) = match targets {
+            DamonTargets::Processes(_) => (Kind::Processes, Vec::new()),
+            DamonTargets::Physical => (Kind::Physical, system_ram(files.roots())),
         };
-        if matches!(targets, DamonTargets::Physical) && ram.is_empty() {
+        let kdamond = KdamondTime::new(files.roots().path("/proc"));
+        let session = Session::claim(files, config.attrs, kind)?;
+        if kind == Kind::Physical && ram.is_empty() {
             return Err(DamonError::NoPhysicalRanges);
         }
-        let kdamond = KdamondTime::new(files.roots().path("/proc"));
         Ok(Self {
-            session: Session::claim(files, config.attrs)?,
+            session,
             targets,
             config,
             ram,

@@ -10,6 +10,33 @@ use std::time::Duration;
 
 const CONTEXT: &str = "0/contexts/0";
 
+/// What kind of memory is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Processes,
+    Physical,
+}
+
+impl Kind {
+    /// The kernel's name of the operation set.
+    const fn operations(self) -> &'static str {
+        match self {
+            Self::Processes => "vaddr",
+            Self::Physical => "paddr",
+        }
+    }
+
+    /// The error that this kernel offers `available` only.
+    fn missing(self, available: &str) -> DamonError {
+        let (what, option) = match self {
+            Self::Processes => ("processes (vaddr)", "CONFIG_DAMON_VADDR"),
+            Self::Physical => ("physical memory (paddr)", "CONFIG_DAMON_PADDR"),
+        };
+        let available = available.split_whitespace().collect::<Vec<_>>().join(", ");
+        DamonError::NoOperations { what, available, option }
+    }
+}
+
 /// What the kernel is to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Watched {
@@ -20,24 +47,10 @@ pub(super) enum Watched {
 }
 
 impl Watched {
-    const fn operations(&self) -> &'static str {
+    const fn kind(&self) -> Kind {
         match self {
-            Self::Processes(_) => "vaddr",
-            Self::Physical(_) => "paddr",
-        }
-    }
-
-    const fn what(&self) -> &'static str {
-        match self {
-            Self::Processes(_) => "processes (vaddr)",
-            Self::Physical(_) => "physical memory (paddr)",
-        }
-    }
-
-    const fn option(&self) -> &'static str {
-        match self {
-            Self::Processes(_) => "CONFIG_DAMON_VADDR",
-            Self::Physical(_) => "CONFIG_DAMON_PADDR",
+            Self::Processes(_) => Kind::Processes,
+            Self::Physical(_) => Kind::Physical,
         }
     }
 
@@ -70,12 +83,16 @@ pub(super) struct Session<F: ControlFiles> {
 }
 
 impl<F: ControlFiles> Session<F> {
-    /// Makes sure that nobody uses DAMON; sets nothing up yet.
-    pub(super) fn claim(files: F, attrs: MonitorAttrs) -> Result<Self, DamonError> {
+    /// Makes sure that nobody uses DAMON and that it can watch this kind; sets nothing up yet.
+    pub(super) fn claim(files: F, attrs: MonitorAttrs, kind: Kind) -> Result<Self, DamonError> {
         let lock = Lock::take(files.roots())?;
         let state = KernelDamon::read(files.roots());
         if !state.users.is_empty() {
             return Err(DamonError::InUse { users: state.describe_users() });
+        }
+        // Where the kernel does not tell yet, setting it up will.
+        if !state.operations.is_empty() && !state.operations.iter().any(|o| o == kind.operations()) {
+            return Err(kind.missing(&state.operations.join(" ")));
         }
         Ok(Self { files, attrs, dirty: false, _lock: lock })
     }
@@ -133,20 +150,14 @@ impl<F: ControlFiles> Session<F> {
     }
 
     fn choose_operations(&mut self, watched: &Watched) -> Result<(), DamonError> {
-        let wanted = watched.operations();
+        let kind = watched.kind();
         // Kernel 5.18 does not list them: there, the write fails.
-        let available = self.read(&format!("{CONTEXT}/avail_operations"));
-        let refused = |available: Option<String>| DamonError::NoOperations {
-            what: watched.what(),
-            available: available
-                .map_or_else(|| "others".into(), |a| a.split_whitespace().collect::<Vec<_>>().join(", ")),
-            option: watched.option(),
-        };
-        if available.as_ref().is_some_and(|a| !a.split_whitespace().any(|o| o == wanted)) {
-            return Err(refused(available));
+        let available = self.read(&format!("{CONTEXT}/avail_operations")).unwrap_or_else(|| kind.operations().into());
+        if !available.split_whitespace().any(|o| o == kind.operations()) {
+            return Err(kind.missing(&available));
         }
-        self.write(&format!("{CONTEXT}/operations"), wanted).map_err(|e| match e {
-            DamonError::Io { source, .. } if source.kind() == io::ErrorKind::InvalidInput => refused(available),
+        self.write(&format!("{CONTEXT}/operations"), kind.operations()).map_err(|e| match e {
+            DamonError::Io { source, .. } if source.kind() == io::ErrorKind::InvalidInput => kind.missing("others"),
             e => e,
         })
     }

@@ -2,6 +2,7 @@
 
 use super::engine::{DamonConfig, DamonTargets, Inner};
 use super::error::DamonError;
+use super::files::ControlFiles;
 use super::simulated::{Region, SimulatedKernel};
 use crate::target::{TargetSpec, TargetTracker};
 use isotherm_core::attrs::MonitorAttrs;
@@ -194,6 +195,16 @@ fn missing_operations_are_named() {
     assert!(e.to_string().contains("CONFIG_DAMON_VADDR"), "{e}");
     drop(engine);
     assert_eq!(kernel.files(), before);
+}
+
+#[test]
+fn a_kernel_whose_symbols_lack_the_operations_is_refused_at_once() {
+    let kernel = SimulatedKernel::new();
+    std::fs::write(kernel.roots().path("/proc/kallsyms"), "0 t damon_pa_check_accesses\n").unwrap();
+    let e = Inner::new(kernel.clone(), processes(&[Sleeper::start()]), config()).unwrap_err();
+    assert!(matches!(&e, DamonError::NoOperations { available, .. } if available == "paddr"), "{e}");
+    assert!(kernel.control.borrow().writes.is_empty());
+    assert!(Inner::new(kernel, DamonTargets::Physical, config()).is_ok());
 }
 
 struct FullDisk;

@@ -185,14 +185,13 @@ impl<P: PhysicalPages> Observer<P> {
         heads.dedup();
         let idle = self.read_idle(&heads)?;
         let is_idle = |head: u64| heads.binary_search(&head).is_ok_and(|i| idle[i]);
-        let mut fresh = HashSet::new();
         if mark {
             let accessed: Vec<u64> = heads.iter().zip(&idle).filter(|(_, idle)| !**idle).map(|(&h, _)| h).collect();
-            fresh = self.mark_idle(&accessed)?;
+            let refused = self.mark_idle(&accessed)?;
             for head in &heads {
                 space.refused.remove(head);
             }
-            space.refused.extend(&fresh);
+            space.refused.extend(&refused);
         }
         for &frame in frames.iter() {
             let observable = frame.head.filter(|h| !space.refused.contains(h));
