@@ -42,15 +42,17 @@ def ever_accessed(record):
 
 
 def touched(truth, from_ns, to_ns):
-    """Ranges of which every page was touched at least once in this time, says the workload itself."""
+    """Ranges of which every page was touched at least once in this time, as the workload's own account has it.
+
+    Of a slice of the account that lies only partly in this time, that part of the touches counts.
+    """
     out = []
     for s in truth["slices"]:
-        if s["start_ns"] >= to_ns or s["end_ns"] <= from_ns:
-            continue
-        # Only slices that lie wholly inside prove a touch inside.
-        if from_ns <= s["start_ns"] and s["end_ns"] <= to_ns:
+        inside = min(s["end_ns"], to_ns) - max(s["start_ns"], from_ns)
+        if inside > 0:
+            part = inside / (s["end_ns"] - s["start_ns"])
             for t in s["touched"]:
-                if t["touches"] * PAGE >= t["end"] - t["start"]:
+                if part * t["touches"] * PAGE >= t["end"] - t["start"]:
                     out.append((t["start"], t["end"]))
     return normalize(out)
 
