@@ -8,9 +8,9 @@ pub enum ViewError {
     /// Writing the report failed.
     #[error("cannot write the report")]
     Write(#[source] io::Error),
-    /// Reading the events failed.
-    #[error("cannot read the record")]
-    Read(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Reading the events failed; the reader's text says it all.
+    #[error("{0}")]
+    Read(Box<dyn std::error::Error + Send + Sync>),
     /// There is nothing to show.
     #[error(
         "the record holds no snapshot: the recording ended before its first aggregation interval did; record for longer"

@@ -158,7 +158,8 @@ fn target_data(
         target,
         &HeatOptions {
             rows: MAX_CELLS.0,
-            cols: MAX_CELLS.1.min(target.snapshots.max(1) as usize),
+            // Intervals are not all alike: two columns each keep their edges sharp.
+            cols: MAX_CELLS.1.min(2 * target.snapshots.max(1) as usize),
             time_range: options.time_range,
             address_range: options.address_range,
             layout: options.layout,
@@ -278,7 +279,7 @@ mod tests {
         }
         let v = json_of(&page);
         let map = &v["targets"][0]["map"];
-        assert_eq!(map["cols"], 20);
+        assert_eq!(map["cols"], 40);
         assert_eq!(v["targets"][0]["wss"].as_array().map(Vec::len), Some(20));
         assert_eq!(map["names"][0][2], "[heap]");
         assert_eq!(v["colours"].as_array().map(Vec::len), Some(256));

@@ -94,6 +94,8 @@ struct SummaryBuilder {
     target: TargetOverview,
     run: Option<RunInfo>,
     base_ns: u64,
+    /// Time of the first event: the costs are counted from there.
+    begun_ns: Option<u64>,
     working_sets: Vec<u64>,
     last: Option<Snapshot>,
     mappings_now: Vec<Mapping>,
@@ -109,6 +111,7 @@ impl SummaryBuilder {
             target: target.clone(),
             run: overview.run.clone(),
             base_ns: overview.start_ns,
+            begun_ns: None,
             working_sets: Vec::new(),
             last: None,
             mappings_now: Vec::new(),
@@ -121,6 +124,7 @@ impl SummaryBuilder {
 
     fn add(&mut self, event: &Event) {
         let id = self.target.info.target;
+        self.begun_ns = self.begun_ns.or_else(|| time_of(event));
         match event {
             Event::Mappings { target, mappings, .. } if *target == id => self.mappings_now.clone_from(mappings),
             Event::Snapshot(s) if s.target == id => {
@@ -130,7 +134,9 @@ impl SummaryBuilder {
                 self.last = Some(s.clone());
             }
             Event::Footprint(f) if f.target == id => self.resident = Some(resident(self.resident, f)),
-            Event::Stats(stats) => self.cost = Cost::since(self.base_ns, stats, self.run.as_ref()).or(self.cost),
+            Event::Stats(stats) => {
+                self.cost = Cost::since(self.begun_ns.unwrap_or(self.base_ns), stats, self.run.as_ref()).or(self.cost)
+            }
             _ => {}
         }
     }
@@ -158,6 +164,17 @@ impl SummaryBuilder {
             resident: self.resident,
             cost: self.cost,
         })
+    }
+}
+
+/// When an event happened, where it tells.
+fn time_of(event: &Event) -> Option<u64> {
+    match event {
+        Event::Run(_) | Event::Target(_) => None,
+        Event::Mappings { time_ns, .. } | Event::End { time_ns, .. } => Some(*time_ns),
+        Event::Snapshot(s) => Some(s.start_ns),
+        Event::Stats(s) => Some(s.time_ns),
+        Event::Footprint(f) => Some(f.time_ns),
     }
 }
 

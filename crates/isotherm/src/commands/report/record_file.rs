@@ -1,55 +1,90 @@
-//! A record on disk as a source of events that can be read again and again.
+//! A record of any supported format as a source of events that can be read again and again.
 
+use isotherm_core::event::Event;
 use isotherm_record::{Input, ReadError, parts, read_events};
 use isotherm_view::error::ViewError;
 use isotherm_view::replay::{Replay, Sink};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-/// A record of any supported format with all its parts. What reading it brings up is told on stderr, once.
+/// A record with all its parts. What reading it brings up is told on stderr, once.
 #[derive(Debug)]
 pub struct RecordFile {
-    parts: Vec<PathBuf>,
+    events: Events,
     warned: Cell<bool>,
 }
 
+#[derive(Debug)]
+enum Events {
+    /// Files that are read anew each time.
+    Files(Vec<PathBuf>),
+    /// What came from a pipe, which can be read only once.
+    Memory(Vec<Event>),
+}
+
 impl RecordFile {
-    /// Finds the parts of the record at `path` and checks that the first one is a record.
-    pub fn open(path: &Path) -> anyhow::Result<Self> {
+    /// Finds the parts of the record at `path` and checks that the first one is a record. `-` is standard input.
+    pub fn open(path: &Path) -> Result<Self, ViewError> {
+        Self::find(path).map_err(|e| ViewError::Read(e.into()))
+    }
+
+    fn find(path: &Path) -> Result<Self, ReadError> {
+        if path == Path::new("-") {
+            return Self::load(Input::from_reader("standard input", Box::new(std::io::stdin()))?);
+        }
+        if path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir()) {
+            return Self::load(Input::open(path)?);
+        }
         let mut parts = parts(path);
         if parts.is_empty() {
             // Let reading say why.
             parts.push(path.to_owned());
         }
         Input::open(&parts[0])?.format()?;
-        Ok(Self { parts, warned: Cell::new(false) })
+        Ok(Self { events: Events::Files(parts), warned: Cell::new(false) })
+    }
+
+    fn load(input: Input) -> Result<Self, ReadError> {
+        let mut events = Vec::new();
+        let outcome = read_events(input, None, &mut |event| {
+            events.push(event);
+            Ok(())
+        })?;
+        outcome.warnings.iter().for_each(|w| eprintln!("isotherm: {w}"));
+        Ok(Self { events: Events::Memory(events), warned: Cell::new(true) })
     }
 }
 
 impl Replay for RecordFile {
     fn replay(&self, sink: &mut Sink) -> Result<(), ViewError> {
-        for part in &self.parts {
-            // The view's own error must come back as it is.
-            let mut failure = None;
-            let outcome = Input::open(part).and_then(|input| {
-                read_events(input, None, &mut |event| {
-                    sink(&event).map_err(|e| {
-                        failure = Some(e);
-                        "the view failed".into()
-                    })
-                })
-            });
-            let outcome = match (outcome, failure) {
-                (Err(ReadError::Sink(_)), Some(error)) => return Err(error),
-                (outcome, _) => outcome.map_err(|e| ViewError::Read(e.into()))?,
-            };
-            if !self.warned.get() {
-                for warning in &outcome.warnings {
-                    eprintln!("isotherm: {}: {warning}", part.display());
+        match &self.events {
+            Events::Memory(events) => events.replay(sink),
+            Events::Files(parts) => {
+                for part in parts {
+                    let warnings = replay_file(part, sink)?;
+                    if !self.warned.get() {
+                        warnings.iter().for_each(|w| eprintln!("isotherm: {}: {w}", part.display()));
+                    }
                 }
+                self.warned.set(true);
+                Ok(())
             }
         }
-        self.warned.set(true);
-        Ok(())
+    }
+}
+
+fn replay_file(path: &Path, sink: &mut Sink) -> Result<Vec<isotherm_record::Warning>, ViewError> {
+    let read_error = |e: ReadError| ViewError::Read(e.into());
+    let mut stopped = None;
+    let outcome = read_events(Input::open(path).map_err(read_error)?, None, &mut |event| {
+        sink(&event).map_err(|e| {
+            stopped = Some(e);
+            "the report has failed".into()
+        })
+    });
+    match (stopped, outcome) {
+        (Some(error), _) => Err(error),
+        (None, Ok(outcome)) => Ok(outcome.warnings),
+        (None, Err(error)) => Err(read_error(error)),
     }
 }
