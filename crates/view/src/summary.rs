@@ -14,7 +14,7 @@ use crate::series::distribution::Distribution;
 use confidence::{Confidence, ConfidenceBuilder};
 use cost::Cost;
 use idle::Idle;
-use isotherm_core::event::{Event, Footprint, RunInfo};
+use isotherm_core::event::{Event, Footprint, MonitorStats, RunInfo};
 use isotherm_core::mapping::Mapping;
 use isotherm_core::snapshot::Snapshot;
 use mappings::{MappingHeat, MappingHeatBuilder};
@@ -94,13 +94,12 @@ struct SummaryBuilder {
     target: TargetOverview,
     run: Option<RunInfo>,
     base_ns: u64,
-    /// Time of the first event: the costs are counted from there.
-    begun_ns: Option<u64>,
     working_sets: Vec<u64>,
     last: Option<Snapshot>,
     mappings_now: Vec<Mapping>,
     heat: MappingHeatBuilder,
     resident: Option<Resident>,
+    first_stats: Option<MonitorStats>,
     cost: Option<Cost>,
     confidence: ConfidenceBuilder,
 }
@@ -111,12 +110,12 @@ impl SummaryBuilder {
             target: target.clone(),
             run: overview.run.clone(),
             base_ns: overview.start_ns,
-            begun_ns: None,
             working_sets: Vec::new(),
             last: None,
             mappings_now: Vec::new(),
             heat: MappingHeatBuilder::default(),
             resident: None,
+            first_stats: None,
             cost: None,
             confidence: ConfidenceBuilder::default(),
         }
@@ -124,7 +123,6 @@ impl SummaryBuilder {
 
     fn add(&mut self, event: &Event) {
         let id = self.target.info.target;
-        self.begun_ns = self.begun_ns.or_else(|| time_of(event));
         match event {
             Event::Mappings { target, mappings, .. } if *target == id => self.mappings_now.clone_from(mappings),
             Event::Snapshot(s) if s.target == id => {
@@ -135,7 +133,8 @@ impl SummaryBuilder {
             }
             Event::Footprint(f) if f.target == id => self.resident = Some(resident(self.resident, f)),
             Event::Stats(stats) => {
-                self.cost = Cost::since(self.begun_ns.unwrap_or(self.base_ns), stats, self.run.as_ref()).or(self.cost)
+                let first = self.first_stats.get_or_insert(*stats);
+                self.cost = Cost::between(first, stats, self.run.as_ref()).or(self.cost);
             }
             _ => {}
         }
@@ -164,17 +163,6 @@ impl SummaryBuilder {
             resident: self.resident,
             cost: self.cost,
         })
-    }
-}
-
-/// When an event happened, where it tells.
-fn time_of(event: &Event) -> Option<u64> {
-    match event {
-        Event::Run(_) | Event::Target(_) => None,
-        Event::Mappings { time_ns, .. } | Event::End { time_ns, .. } => Some(*time_ns),
-        Event::Snapshot(s) => Some(s.start_ns),
-        Event::Stats(s) => Some(s.time_ns),
-        Event::Footprint(f) => Some(f.time_ns),
     }
 }
 

@@ -54,7 +54,7 @@ pub fn stats(time_ns: u64, monitor_ns: u64, target_ns: u64) -> MonitorStats {
         time_ns,
         monitor_ns,
         target_ns,
-        checks: 4000,
+        checks: monitor_ns / 100,
         clears: 1000,
         nr_regions: 4,
         mode: Mode::Sample,

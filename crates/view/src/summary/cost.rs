@@ -27,14 +27,15 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The mean from `start_ns` to the time of `stats`, whose counters are totals. `None` if no time has passed.
-    pub fn since(start_ns: u64, stats: &MonitorStats, run: Option<&RunInfo>) -> Option<Self> {
-        let elapsed = stats.time_ns.checked_sub(start_ns).filter(|&t| t > 0)? as f64;
+    /// The mean between two readings, whose counters are totals. `None` if no time has passed.
+    pub fn between(first: &MonitorStats, stats: &MonitorStats, run: Option<&RunInfo>) -> Option<Self> {
+        let elapsed = stats.time_ns.checked_sub(first.time_ns).filter(|&t| t > 0)? as f64;
+        let per_ns = |before: u64, after: u64| after.saturating_sub(before) as f64 / elapsed;
         Some(Self {
-            monitor: stats.monitor_ns as f64 / elapsed,
-            target: stats.target_ns as f64 / elapsed,
+            monitor: per_ns(first.monitor_ns, stats.monitor_ns),
+            target: per_ns(first.target_ns, stats.target_ns),
             budget: run.and_then(|r| r.cpu_budget),
-            checks_per_second: stats.checks as f64 / (elapsed / 1e9),
+            checks_per_second: per_ns(first.checks, stats.checks) * 1e9,
             mode: stats.mode,
             sample_us: stats.sample_us,
             aggr_us: stats.aggr_us,
@@ -56,11 +57,11 @@ mod tests {
 
     #[test]
     fn shares_of_a_core() {
-        let c = Cost::since(1_000_000_000, &stats(3_000_000_000, 10_000_000, 4_000_000), Some(&run_info()));
-        let c = c.expect("time has passed");
+        let (a, b) = (stats(1_000_000_000, 1_000_000, 0), stats(3_000_000_000, 11_000_000, 4_000_000));
+        let c = Cost::between(&a, &b, Some(&run_info())).expect("time has passed");
         assert!((c.total() - 0.007).abs() < 1e-12);
         assert_eq!(c.budget, Some(0.01));
-        assert_eq!(c.checks_per_second, 2000.0);
-        assert_eq!(Cost::since(5, &stats(5, 1, 1), None), None);
+        assert_eq!(c.checks_per_second, 50_000.0);
+        assert_eq!(Cost::between(&a, &a, None), None);
     }
 }
