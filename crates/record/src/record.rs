@@ -6,7 +6,7 @@ use crate::kind::Format;
 use isotherm_core::event::{Event, Footprint, MonitorStats, RunInfo, TargetEnd, TargetInfo};
 use isotherm_core::mapping::Mapping;
 use isotherm_core::snapshot::Snapshot;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 /// A target's mappings from a time on.
@@ -34,23 +34,30 @@ pub struct TargetEnded {
 /// How much of a record to hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Most regions to hold over all snapshots (40 bytes each). Beyond, every second snapshot of each target is dropped,
-    /// as often as needed; [`Warning::Thinned`] tells.
-    pub max_regions: usize,
-    /// Most mappings to hold over all times (64 bytes each and their names). Beyond, later changes are not kept.
-    pub max_mappings: usize,
+    /// Most memory for snapshots, in bytes: 40 a region and 96 a snapshot. Beyond, every second snapshot of each target is
+    /// dropped, as often as needed; [`Warning::Thinned`] tells.
+    pub snapshot_bytes: usize,
+    /// Most memory for mappings, in bytes: 64 each and their names. Beyond, later changes are not kept;
+    /// [`Warning::DroppedMappings`] tells.
+    pub mapping_bytes: usize,
 }
 
 impl Default for LoadOptions {
-    /// 16 Mi regions: 640 MiB. A record of 1000 regions at 100 ms fits whole up to 28 minutes.
+    /// 640 MiB and 128 MiB. A record of 1000 regions at 100 ms is held whole up to 28 minutes.
     fn default() -> Self {
-        Self { max_regions: 16 << 20, max_mappings: 2 << 20 }
+        Self { snapshot_bytes: 640 << 20, mapping_bytes: 128 << 20 }
     }
 }
 
+/// Most figures of each kind (costs, footprints) to hold; beyond, every second is dropped.
+const MAX_FIGURES: usize = 1 << 20;
+/// Most targets, and ends of targets, to hold.
+const MAX_TARGETS: usize = 1 << 18;
+
 /// Everything in a record, in the order of time.
 ///
-/// Memory: 40 bytes a region of each snapshot held, limited by [`LoadOptions`].
+/// Memory is limited by [`LoadOptions`]; figures beside the snapshots take at most 200 MiB more. Views that need no
+/// random access are better off with [`read_events`], which holds one snapshot at a time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Record {
     /// The format it was in; `None` if it never was in a file.
@@ -137,11 +144,29 @@ impl Record {
 pub(crate) struct Builder {
     record: Record,
     options: LoadOptions,
-    regions: usize,
-    mappings: usize,
+    snapshot_bytes: usize,
+    mapping_bytes: usize,
     dropped_mappings: u64,
     /// Snapshots seen, by target.
-    seen: std::collections::HashMap<u32, u64>,
+    seen: HashMap<u32, u64>,
+    /// Index of each target's last entry.
+    last_target: HashMap<u32, usize>,
+    last_mappings: HashMap<u32, usize>,
+}
+
+fn cost(snapshot: &Snapshot) -> usize {
+    96 + 40 * snapshot.regions.len()
+}
+
+/// Drops every second entry of each target.
+fn halve<T>(list: &mut Vec<T>, target: impl Fn(&T) -> u32) {
+    let mut index: HashMap<u32, u64> = HashMap::new();
+    list.retain(|entry| {
+        let i = index.entry(target(entry)).or_insert(0);
+        *i += 1;
+        *i % 2 == 1
+    });
+    list.shrink_to_fit();
 }
 
 impl Builder {
@@ -149,10 +174,12 @@ impl Builder {
         Self {
             record: Record { thinned: 1, ..Record::default() },
             options,
-            regions: 0,
-            mappings: 0,
+            snapshot_bytes: 0,
+            mapping_bytes: 0,
             dropped_mappings: 0,
-            seen: std::collections::HashMap::new(),
+            seen: HashMap::new(),
+            last_target: HashMap::new(),
+            last_mappings: HashMap::new(),
         }
     }
 
@@ -162,29 +189,49 @@ impl Builder {
             Event::Run(run) => {
                 r.run.get_or_insert(run);
             }
-            // Repeated where a reader lost frames, or a record has parts.
             Event::Target(t) => {
-                if r.target(t.target) != Some(&t) {
+                // Repeated where a reader lost frames, or a record has parts.
+                let known = self.last_target.get(&t.target).is_some_and(|&i| r.targets[i] == t);
+                if !known && r.targets.len() < MAX_TARGETS {
+                    self.last_target.insert(t.target, r.targets.len());
                     r.targets.push(t);
                 }
             }
-            Event::Mappings { time_ns, target, mappings } => {
-                let last = r.mappings.iter().rev().find(|m| m.target == target);
-                if last.is_some_and(|m| m.mappings == mappings) {
-                    return;
-                }
-                if self.mappings + mappings.len() > self.options.max_mappings && last.is_some() {
-                    self.dropped_mappings += 1;
-                    return;
-                }
-                self.mappings += mappings.len();
-                r.mappings.push(MappingsAt { time_ns, target, mappings });
-            }
+            Event::Mappings { time_ns, target, mappings } => self.add_mappings(time_ns, target, mappings),
             Event::Snapshot(s) => self.add_snapshot(s),
-            Event::Stats(s) => r.stats.push(s),
-            Event::Footprint(f) => r.footprints.push(f),
-            Event::End { time_ns, target, why } => r.ends.push(TargetEnded { time_ns, target, why }),
+            Event::Stats(s) => {
+                r.stats.push(s);
+                if r.stats.len() > MAX_FIGURES {
+                    halve(&mut r.stats, |_| 0);
+                }
+            }
+            Event::Footprint(f) => {
+                r.footprints.push(f);
+                if r.footprints.len() > MAX_FIGURES {
+                    halve(&mut r.footprints, |f| f.target);
+                }
+            }
+            Event::End { time_ns, target, why } => {
+                if r.ends.len() < MAX_TARGETS {
+                    r.ends.push(TargetEnded { time_ns, target, why });
+                }
+            }
         }
+    }
+
+    fn add_mappings(&mut self, time_ns: u64, target: u32, mappings: Vec<Mapping>) {
+        let last = self.last_mappings.get(&target).map(|&i| &self.record.mappings[i]);
+        if last.is_some_and(|m| m.mappings == mappings) {
+            return;
+        }
+        let bytes: usize = mappings.iter().map(|m| 64 + m.name.len()).sum::<usize>() + 48;
+        if self.mapping_bytes + bytes > self.options.mapping_bytes {
+            self.dropped_mappings += 1;
+            return;
+        }
+        self.mapping_bytes += bytes;
+        self.last_mappings.insert(target, self.record.mappings.len());
+        self.record.mappings.push(MappingsAt { time_ns, target, mappings });
     }
 
     fn add_snapshot(&mut self, snapshot: Snapshot) {
@@ -194,30 +241,18 @@ impl Builder {
         if !index.is_multiple_of(self.record.thinned) {
             return;
         }
-        self.regions += snapshot.regions.len();
+        self.snapshot_bytes += cost(&snapshot);
         self.record.snapshots.push(snapshot);
-        while self.regions > self.options.max_regions && self.record.snapshots.len() > self.seen.len() {
-            self.thin();
+        // One snapshot of each target is kept in any case.
+        while self.snapshot_bytes > self.options.snapshot_bytes && self.record.snapshots.len() > self.seen.len() {
+            halve(&mut self.record.snapshots, |s| s.target);
+            self.record.thinned *= 2;
+            self.snapshot_bytes = self.record.snapshots.iter().map(cost).sum();
         }
-    }
-
-    /// Drops every second snapshot of each target.
-    fn thin(&mut self) {
-        self.record.thinned *= 2;
-        let mut index: std::collections::HashMap<u32, u64> = std::collections::HashMap::new();
-        self.record.snapshots.retain(|s| {
-            let i = index.entry(s.target).or_insert(0);
-            *i += 1;
-            *i % 2 == 1
-        });
-        self.record.snapshots.shrink_to_fit();
-        self.regions = self.record.snapshots.iter().map(|s| s.regions.len()).sum();
     }
 
     pub(crate) fn finish(self, mut warnings: Vec<Warning>) -> Record {
         let mut record = self.record;
-        // Formats that store target by target are not in the order of time.
-        record.snapshots.sort_by_key(|s| s.end_ns);
         if record.thinned > 1 {
             warnings.push(Warning::Thinned { factor: record.thinned });
         }
@@ -226,5 +261,63 @@ impl Builder {
         }
         record.warnings = warnings;
         record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_core::snapshot::RegionInfo;
+
+    fn snapshot(target: u32, i: u64, regions: u64) -> Event {
+        let region = |j| RegionInfo { start: j * 8192, end: j * 8192 + 4096, nr_accesses: 1, age: 0, evidence: None };
+        Event::Snapshot(Snapshot {
+            target,
+            pid: None,
+            start_ns: i * 100,
+            end_ns: i * 100 + 100,
+            sample_us: 5000,
+            aggr_us: 100_000,
+            max_nr_accesses: 20,
+            regions: (0..regions).map(region).collect(),
+        })
+    }
+
+    #[test]
+    fn a_long_record_is_thinned_evenly() {
+        let options = LoadOptions { snapshot_bytes: 100_000, ..LoadOptions::default() };
+        let mut builder = Builder::new(options);
+        for i in 0..1000 {
+            builder.add(snapshot(0, i, 20));
+            builder.add(snapshot(7, i, 5));
+        }
+        let record = builder.finish(Vec::new());
+        assert!(record.thinned.is_power_of_two() && record.thinned >= 8, "{}", record.thinned);
+        assert_eq!(record.warnings, [Warning::Thinned { factor: record.thinned }]);
+        for target in record.target_ids() {
+            let starts: Vec<u64> = record.snapshots_of(target).map(|s| s.start_ns / 100).collect();
+            let expected: Vec<u64> = (0..1000).step_by(record.thinned as usize).collect();
+            assert_eq!(starts, expected, "target {target}");
+        }
+        assert!(record.snapshots.iter().map(cost).sum::<usize>() <= 100_000);
+    }
+
+    #[test]
+    fn a_huge_snapshot_is_kept() {
+        let options = LoadOptions { snapshot_bytes: 10, ..LoadOptions::default() };
+        let mut builder = Builder::new(options);
+        builder.add(snapshot(0, 0, 100));
+        builder.add(snapshot(1, 0, 100));
+        assert_eq!(builder.finish(Vec::new()).snapshots.len(), 2);
+    }
+
+    #[test]
+    fn mappings_are_those_in_force() {
+        let at = |time_ns, start| Event::Mappings { time_ns, target: 0, mappings: vec![Mapping::anon(start, 1 << 20)] };
+        let record = Record::from_events([at(100, 0), at(150, 0), at(200, 4096)]);
+        assert_eq!(record.mappings.len(), 2, "repetitions are not kept");
+        let start = |t| record.mappings_at(t, 0)[0].range.start;
+        assert_eq!((start(0), start(100), start(199), start(200)), (0, 0, 0, 4096));
+        assert!(record.mappings_at(100, 1).is_empty());
     }
 }
