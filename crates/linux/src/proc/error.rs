@@ -39,7 +39,8 @@ pub enum ProcessError {
     },
     /// The kernel refuses to show the process's memory to this user.
     #[error(
-        "not allowed to read {}: run as root, or as the user who owns pid {pid} (set-user-id programs need root)",
+        "not allowed to read {}: run as root (in a container, with CAP_SYS_PTRACE), or as the user who owns pid {pid} \
+         (set-user-id programs need root)",
         path.display()
     )]
     Permission {

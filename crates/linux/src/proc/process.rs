@@ -117,13 +117,14 @@ impl Process {
     /// The kernel hands out the list in pieces: a mapping that changes meanwhile may show in its old or new extent.
     pub fn mappings(&mut self, out: &mut Vec<Mapping>) -> Result<(), ProcessError> {
         self.read_lines()?;
-        let status = Status::read(&self.dir, &mut self.buf)?;
+        let status = Status::read(&self.dir, &mut self.buf).map_err(|e| self.as_exit(e))?;
         let areas: Vec<AddrRange> = if status.vm_locked.unwrap_or(0) > 0 || status.hugetlb.unwrap_or(0) > 0 {
             self.lines.iter().map(|l| l.range).collect()
         } else {
             Vec::new()
         };
-        self.vm_flags.update(&self.dir, &status, &areas, &mut self.buf)?;
+        let updated = self.vm_flags.update(&self.dir, &status, &areas, &mut self.buf);
+        updated.map_err(|e| self.as_exit(e))?;
         self.check_alive()?;
         let mut list = MappingList::new(out);
         for line in &self.lines {

@@ -5,10 +5,11 @@ pub mod servant;
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A child process that is killed and collected when the test ends, however it ends.
+/// A child process in a process group of its own, which is killed as a whole when the test ends, however it ends.
 #[derive(Debug)]
 pub struct Guard(pub Child);
 
@@ -18,7 +19,14 @@ impl Guard {
     }
 
     pub fn spawn(command: &mut Command) -> Self {
-        Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the test's child starts"))
+        Self(
+            command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .process_group(0)
+                .spawn()
+                .expect("the test's child starts"),
+        )
     }
 
     pub fn pid(&self) -> u32 {
@@ -28,7 +36,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        // SAFETY: our own child leads this group; it has not been collected, so the group's number is still its own.
+        unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
         let _ = self.0.wait();
     }
 }
