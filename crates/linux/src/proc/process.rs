@@ -16,6 +16,7 @@ use isotherm_core::mapping::{Mapping, MappingKind};
 use isotherm_core::source::TargetId;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::time::Duration;
 
 /// Longest name made from a command line, in characters.
 const NAME_LIMIT: usize = 200;
@@ -243,6 +244,10 @@ impl Process {
             return Err(bad);
         }
         let image = Stat::read(&self.dir).map_err(|e| self.as_exit(e))?.image;
+        if self.image.0 == 0 {
+            // It was opened in the middle of an exec, which is complete now.
+            self.image = image;
+        }
         if image != self.image {
             return Err(self.follow_exec());
         }
@@ -294,14 +299,20 @@ fn open_pidfd(dir: &ProcessDir) -> Result<PidFd, ProcessError> {
 
 /// Opens maps and tells the image that it belongs to.
 fn open_maps(dir: &ProcessDir) -> Result<(File, (u64, u64)), ProcessError> {
-    // An exec between the reads shows as a change; it cannot happen forever.
+    // An exec gives the process its new address space first and fills it in then; the address of the code comes last.
+    // That takes microseconds, but a program on a slow disk may take long, so the wait is bounded.
+    const TRIES: u32 = 100;
     let mut image = Stat::read(dir)?.image;
-    loop {
+    for _ in 0..TRIES {
         let maps = dir.open("maps")?;
         let now = Stat::read(dir)?.image;
-        if now == image {
+        if now == image && image.0 != 0 {
             return Ok((maps, image));
+        }
+        if image.0 == 0 {
+            std::thread::sleep(Duration::from_micros(100));
         }
         image = now;
     }
+    Ok((dir.open("maps")?, image))
 }

@@ -1,9 +1,8 @@
 //! A command that Isotherm starts, watches and ends.
 
+use super::ending::end_family;
 use super::error::TargetError;
 use crate::proc::PidFd;
-use crate::proc::children::ChildFinder;
-use crate::proc::dir::ProcRoot;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
@@ -14,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How a command came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,27 +179,8 @@ fn join(spawner: JoinHandle<io::Result<Child>>) -> io::Result<Child> {
 }
 
 fn terminate(child: &mut Child, grace: Duration) -> io::Result<ExitStatus> {
-    let pid = child.id();
     // We have not collected it, so its pid is still its own.
-    let leader = PidFd::open(pid)?;
-    let descendants: Vec<PidFd> = ChildFinder::new(ProcRoot::default())
-        .poll(&[pid])
-        .unwrap_or_default()
-        .into_iter()
-        .filter_map(|(child, _)| PidFd::open(child).ok())
-        .collect();
-    for process in descendants.iter().chain([&leader]) {
-        // It may have exited meanwhile, or belong to another user.
-        let _ = process.send_signal(libc::SIGTERM);
-    }
-    let deadline = Instant::now() + grace;
-    let left = || deadline.saturating_duration_since(Instant::now());
-    if !leader.wait_exit(left()) {
-        child.kill()?;
-    }
-    for process in descendants.iter().filter(|p| !p.wait_exit(left())) {
-        let _ = process.send_signal(libc::SIGKILL);
-    }
+    end_family(PidFd::open(child.id())?, grace);
     child.wait()
 }
 

@@ -2,6 +2,7 @@
 
 pub mod cgroup;
 pub mod command;
+mod ending;
 pub mod error;
 pub mod spec;
 pub mod tracker;
