@@ -54,6 +54,9 @@ impl Region {
 const FEWEST_PROBES: usize = 64;
 const PROBES_PER_REGION: usize = 8;
 
+/// Share of the budget to aim at: room for the bursts of a start and of changes.
+const AIM: f64 = 0.8;
+
 /// Borders are pinned down to this part of the mean size that resident memory allows a region.
 const PARTS_OF_A_REGION: u64 = 64;
 
@@ -223,12 +226,12 @@ impl Algorithm for Isotherm {
         }
         let most = attrs.max_regions as usize * PROBES_PER_REGION;
         let fewest = FEWEST_PROBES.max(attrs.min_regions as usize * 4).min(most);
-        let by = (0.9 / load.max(0.01)).clamp(0.7, 1.15);
+        let by = (AIM / load.max(0.01)).clamp(0.7, 1.15);
         let wanted = (self.probes as f64 * by) as usize;
         self.probes = wanted.clamp(fewest, most);
         if wanted < fewest {
             Stretch::Longer(load.clamp(1.0, 2.0))
-        } else if load < 0.8 {
+        } else if load < 0.9 {
             // Shorter intervals are worth more than more probes.
             Stretch::Shorter((0.9 / load.max(0.45)).min(2.0))
         } else {
