@@ -2,11 +2,12 @@
 //!
 //! Clearing part of a large folio splits it, so before pages are cleared the folio of each must be known. A page that
 //! was found not to be part of one stays so as long as the same frame is mapped at the same address: a folio is made of
-//! fresh pages. So results are kept, by address and frame for single pages, and by a hash of all frames for whole tables.
+//! fresh pages. So results are kept, by address and frame for single pages, and by a hash of all frames for wide windows and
+//! whole tables.
 
 use super::plan;
 use super::pte::{self, PageMask};
-use isotherm_core::addr::{PAGE_SIZE, TABLE_SPAN};
+use isotherm_core::addr::PAGE_SIZE;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -25,8 +26,10 @@ const MAX_FOLIO: u64 = 512;
 const READ_GAP: u64 = 8;
 /// Slots of the page cache (16 bytes each).
 const PAGE_SLOTS: usize = 1 << 16;
-/// Tables remembered; the cache is emptied beyond.
-const MAX_TABLES: usize = 1 << 20;
+/// Spans remembered; the cache is emptied beyond.
+const MAX_SPANS: usize = 1 << 18;
+/// From this many pages on a window is remembered as a whole rather than page by page.
+const WHOLE_SPAN: usize = 32;
 
 /// Reader of frame flags.
 #[derive(Debug)]
@@ -40,26 +43,40 @@ pub struct Frames {
 pub struct SmallPages {
     /// (page number + 1, frame), the place being chosen by page number.
     pages: Vec<(u64, u64)>,
-    /// Hash of all entries' frames, by table.
-    tables: HashMap<u64, u64>,
+    /// Hash of all frames that a span maps, by number of its first page.
+    spans: HashMap<u64, u64>,
 }
 
 impl SmallPages {
     fn knows_page(&self, page: u64, frame: u64) -> bool {
-        self.pages.get(page as usize % PAGE_SLOTS).is_some_and(|&p| p == (page + 1, frame))
+        self.pages.get(slot(page)).is_some_and(|&p| p == (page + 1, frame))
     }
 
     fn note_page(&mut self, page: u64, frame: u64) {
         if self.pages.is_empty() {
             self.pages = vec![(0, 0); PAGE_SLOTS];
         }
-        self.pages[page as usize % PAGE_SLOTS] = (page + 1, frame);
+        self.pages[slot(page)] = (page + 1, frame);
     }
 
     /// Forgets everything (after an exec).
     pub fn clear(&mut self) {
         *self = Self::default();
     }
+}
+
+/// Pages by the size of their folio. A page may be in neither set: then nobody asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// Pages in large folios.
+    pub large: PageMask,
+    /// Pages that are folios of their own.
+    pub small: PageMask,
+}
+
+/// Place of a page in the cache; spreads the regular distances at which windows lie.
+const fn slot(page: u64) -> usize {
+    (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % PAGE_SLOTS
 }
 
 /// The large folio around a page, as far as one table maps it.
@@ -132,45 +149,41 @@ impl Frames {
         Ok(out)
     }
 
-    /// Which of the pages `wanted` are part of a large folio. Bit `i` is the page of `entries[i]`, at `start` + i pages.
-    pub fn large_in_window(
-        &self,
-        small: &mut SmallPages,
-        start: u64,
-        entries: &[u64],
-        wanted: &PageMask,
-    ) -> io::Result<PageMask> {
-        let mut unknown: Vec<(u64, usize)> = pte::iter(wanted)
-            .filter_map(|i| Some((pte::frame(*entries.get(i)?, self.phys_mask), i)))
-            .filter(|&(frame, i)| !small.knows_page(start / PAGE_SIZE + i as u64, frame))
-            .collect();
-        unknown.sort_unstable();
-        self.judge(&unknown, |i, frame| small.note_page(start / PAGE_SIZE + i as u64, frame))
-    }
-
-    /// Which of the present pages of the whole table at `base` are part of a large folio.
-    pub fn large_in_table(
-        &self,
-        small: &mut SmallPages,
-        base: u64,
-        table: &[u64],
-        present: &PageMask,
-    ) -> io::Result<PageMask> {
-        let hash = self.frames_hash(table, present);
-        if small.tables.get(&(base / TABLE_SPAN)) == Some(&hash) {
-            return Ok(pte::NO_PAGES);
+    /// Which pages are part of a large folio, at least of the pages `wanted`. Bit `i` is the page of `entries[i]`, at `start` + i pages.
+    pub fn sizes(&self, known: &mut SmallPages, start: u64, entries: &[u64], wanted: &PageMask) -> io::Result<Sizes> {
+        let first = start / PAGE_SIZE;
+        let (present, _) = pte::window_masks(0, entries);
+        let frame = |i: usize| (pte::frame(entries[i], self.phys_mask), i);
+        if entries.len() < WHOLE_SPAN {
+            let (mut unknown, mut small) = (Vec::new(), pte::NO_PAGES);
+            for (frame, page) in pte::iter(&present).map(frame) {
+                if known.knows_page(first + page as u64, frame) {
+                    pte::put(&mut small, page);
+                } else if pte::has(wanted, page) {
+                    unknown.push((frame, page));
+                }
+            }
+            unknown.sort_unstable();
+            let large = self.judge(&unknown, |page, frame| {
+                known.note_page(first + page as u64, frame);
+                pte::put(&mut small, page);
+            })?;
+            return Ok(Sizes { large, small });
         }
-        let mut all: Vec<(u64, usize)> =
-            pte::iter(present).map(|i| (pte::frame(table[i], self.phys_mask), i)).collect();
+        let hash = self.frames_hash(entries, &present);
+        if known.spans.get(&first) == Some(&hash) {
+            return Ok(Sizes { large: pte::NO_PAGES, small: present });
+        }
+        let mut all: Vec<(u64, usize)> = pte::iter(&present).map(frame).collect();
         all.sort_unstable();
         let large = self.judge(&all, |_, _| {})?;
         if large == pte::NO_PAGES {
-            if small.tables.len() >= MAX_TABLES {
-                small.tables.clear();
+            if known.spans.len() >= MAX_SPANS {
+                known.spans.clear();
             }
-            small.tables.insert(base / TABLE_SPAN, hash);
+            known.spans.insert(first, hash);
         }
-        Ok(large)
+        Ok(Sizes { large, small: pte::and_not(&present, &large) })
     }
 
     /// Pages of `pages` (sorted pairs of frame and index) in large folios; the others are told to `note_small`.
@@ -192,22 +205,11 @@ impl Frames {
     }
 
     /// A hash over which frame is mapped where (FNV-1a on words).
-    fn frames_hash(&self, table: &[u64], present: &PageMask) -> u64 {
-        pte::iter(present).fold(0xcbf2_9ce4_8422_2325, |h, i| {
-            let word = pte::frame(table[i], self.phys_mask) << 9 | i as u64;
+    fn frames_hash(&self, entries: &[u64], present: &PageMask) -> u64 {
+        pte::iter(present).fold(0xcbf2_9ce4_8422_2325 ^ entries.len() as u64, |h, i| {
+            let word = pte::frame(entries[i], self.phys_mask) << 9 | i as u64;
             (h ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23)
         })
-    }
-
-    /// Which of the pages `wanted` are known to be small without asking anybody.
-    pub fn known_small(&self, small: &SmallPages, start: u64, entries: &[u64], wanted: &PageMask) -> PageMask {
-        let mut known = pte::NO_PAGES;
-        for i in pte::iter(wanted).take_while(|&i| i < entries.len()) {
-            if small.knows_page(start / PAGE_SIZE + i as u64, pte::frame(entries[i], self.phys_mask)) {
-                pte::put(&mut known, i);
-            }
-        }
-        known
     }
 
     /// Finds folios that `table` maps.
@@ -307,8 +309,8 @@ mod tests {
         let (_dir, frames) = tree();
         let mut small = SmallPages::default();
         let entries = [entry(0x10), entry(0x235), entry(0x244), entry(0x241)];
-        let large = frames.large_in_window(&mut small, 0x5000, &entries, &[0b1111, 0, 0, 0, 0, 0, 0, 0]).unwrap();
-        assert_eq!(large[0], 0b1010);
+        let sizes = frames.sizes(&mut small, 0x5000, &entries, &[0b1011, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+        assert_eq!((sizes.large[0], sizes.small[0]), (0b1010, 0b0001));
         assert!(small.knows_page(5, 0x10) && !small.knows_page(6, 0x235) && !small.knows_page(5, 0x11));
     }
 
@@ -319,7 +321,7 @@ mod tests {
         let table = table_with(0, 0x100..0x120);
         let (present, _) = pte::table_masks(&table);
         let ask =
-            |table: &[u64], small: &mut SmallPages| frames.large_in_table(small, 0x20_0000, table, &present).unwrap();
+            |table: &[u64], small: &mut SmallPages| frames.sizes(small, 0x20_0000, table, &present).unwrap().large;
         assert_eq!(ask(&table, &mut small), pte::NO_PAGES);
         // The frames become a folio; the same frames at the same addresses are not looked at again.
         let path = dir.path().join("proc/kpageflags");

@@ -138,11 +138,11 @@ impl Observer {
                 ranges.push(AddrRange::new(base, base + TABLE_SPAN));
                 continue;
             }
-            let (present, _) = pte::table_masks(record.table);
             let large = self
                 .frames()
-                .large_in_table(&mut space.small, base, record.table, &present)
-                .map_err(|e| SpaceError::Failed(format!("cannot read /proc/kpageflags: {e}")))?;
+                .sizes(&mut space.small, base, record.table, &f.wanted)
+                .map_err(|e| SpaceError::Failed(format!("cannot read /proc/kpageflags: {e}")))?
+                .large;
             let in_large = pte::and(&f.wanted, &large);
             let mut clear = pte::and_not(&f.wanted, &large);
             if in_large != pte::NO_PAGES {

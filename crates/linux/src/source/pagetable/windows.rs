@@ -167,19 +167,18 @@ impl Observer {
             return Ok(());
         };
         let first = page_index(window.start);
-        let in_large = self
+        let sizes = self
             .frames()
-            .large_in_window(&mut space.small, window.start, entries, &pte::shift_down(wanted, first))
+            .sizes(&mut space.small, window.start, entries, &pte::shift_down(wanted, first))
             .map_err(|e| SpaceError::Failed(format!("cannot read /proc/kpageflags: {e}")))?;
-        let in_large = pte::shift_up(&in_large, first);
+        let in_large = pte::and(wanted, &pte::shift_up(&sizes.large, first));
         if in_large != pte::NO_PAGES {
             large.push((state.base, in_large));
         }
+        // Between two pages, old small pages and holes may be passed over.
         let small = pte::and_not(wanted, &in_large);
-        let old = pte::shift_down(&pte::and_not(&state.present, wanted), first);
-        let harmless = self.frames().known_small(&space.small, window.start, entries, &old);
         let vacant = pte::and_not(&state.span, &state.present);
-        let allowed = pte::or(&pte::or(&small, &vacant), &pte::shift_up(&harmless, first));
+        let allowed = pte::or(&vacant, &pte::shift_up(&sizes.small, first));
         plan::cover(state.base, &small, &allowed, |_| false, ranges);
         Ok(())
     }
