@@ -43,9 +43,10 @@ impl Survey {
         span.2 += 1;
     }
 
+    /// Rounded up, so that a start is rounded down as damo does.
     fn mean_interval_ns(&self, id: u64) -> u64 {
         match self.spans.get(&id) {
-            Some(&(first, last, n)) if n > 1 && last > first => (last - first) / (n - 1),
+            Some(&(first, last, n)) if n > 1 && last > first => (last - first).div_ceil(n - 1),
             _ => USUAL_INTERVAL_NS,
         }
     }
