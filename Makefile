@@ -37,7 +37,7 @@ install: static ## install the static binary below PREFIX (/usr/local)
 	install -D -m 755 target/static/isotherm $(DESTDIR)$(PREFIX)/bin/isotherm
 
 .PHONY: test
-test: test-unit test-guest test-real test-root ## all tests that this machine and this user can run
+test: test-unit test-guest test-real test-root test-damo ## all tests that this machine and this user can run
 
 .PHONY: test-unit
 test-unit: ## unit, property and command-line tests; no privilege needed
@@ -64,6 +64,12 @@ test-real: ## redis, PostgreSQL and numpy: what they touched is not called cold
 	scripts/deps build real
 	scripts/static
 	tests/real/run
+
+.PHONY: test-damo
+test-damo: ## damo reads our records and we read its; skipped where damo cannot be installed
+	scripts/deps build
+	$(CARGO) build -p isotherm
+	tests/damo/run target/debug/isotherm
 
 .PHONY: bench
 bench: bench-accuracy bench-wss bench-overhead ## all benchmarks
