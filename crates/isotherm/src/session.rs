@@ -98,7 +98,7 @@ fn open_engine(source: SourceName, spec: TargetSpec, config: MonitorConfig) -> a
         SourceName::Idle => idle(spec, config),
         SourceName::Refs => refs_engine(spec, &config),
         SourceName::Damon => {
-            let tracker = TargetTracker::new(spec)?;
+            let tracker = tracker(spec)?;
             Ok(Box::new(damon(DamonTargets::Processes(Box::new(tracker)), &config)?))
         }
         SourceName::Auto => match PageTableSource::probe() {
@@ -114,21 +114,28 @@ fn open_engine(source: SourceName, spec: TargetSpec, config: MonitorConfig) -> a
     }
 }
 
+/// Opens the targets; those that come later and cannot be watched are told on stderr.
+fn tracker(spec: TargetSpec) -> anyhow::Result<TargetTracker> {
+    let mut tracker = TargetTracker::new(spec)?;
+    tracker.on_skip(|skipped| eprintln!("isotherm: not watching pid {}: {}", skipped.pid, skipped.why));
+    Ok(tracker)
+}
+
 fn page_table(spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
-    let source = PageTableSource::new(TargetTracker::new(spec)?)
+    let source = PageTableSource::new(tracker(spec)?)
         .map_err(|e| Unsupported(format!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?;
     Ok(Box::new(Monitor::new(source, config)))
 }
 
 fn idle(spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
-    let source = IdleSource::new(&Roots::system(), TargetTracker::new(spec)?)
+    let source = IdleSource::new(&Roots::system(), tracker(spec)?)
         .map_err(|e| Unsupported(format!("idle pages cannot be tracked here: {}; {}", e.reason, e.remedy)))?;
     Ok(Box::new(Monitor::new(source, config)))
 }
 
 fn refs_engine(spec: TargetSpec, config: &MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
     refs::probe().map_err(|e| Unsupported(format!("source refs cannot be used here: {e}")))?;
-    Ok(Box::new(RefsEngine::new(TargetTracker::new(spec)?, config.attrs, config.cpu_budget)))
+    Ok(Box::new(RefsEngine::new(tracker(spec)?, config.attrs, config.cpu_budget)))
 }
 
 fn damon(targets: DamonTargets, config: &MonitorConfig) -> anyhow::Result<DamonEngine> {

@@ -6,6 +6,7 @@
 pub mod arena;
 pub mod bpf;
 pub mod clock;
+pub mod limits;
 pub mod mm;
 pub mod probe;
 pub mod proc;

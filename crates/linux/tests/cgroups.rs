@@ -3,7 +3,8 @@
 mod common;
 
 mod privileged {
-    use super::common::{Guard, wait_for};
+    use super::common::{Guard, as_nobody, wait_for};
+    use isotherm_linux::proc::ProcessError;
     use isotherm_linux::target::{TargetError, TargetSpec, TargetTracker};
     use std::path::{Path, PathBuf};
 
@@ -66,6 +67,19 @@ mod privileged {
         let mut want = [first.pid(), second.pid()];
         want.sort_unstable();
         assert_eq!(found, want);
+
+        // Another user sees who is in it but may not watch them, and is told so once.
+        let dir = outer.0.clone();
+        let mut told = as_nobody(move || {
+            let (tell, told) = std::sync::mpsc::channel();
+            let mut tracker = TargetTracker::new(TargetSpec::Cgroup(dir)).unwrap();
+            tracker.on_skip(move |s| tell.send((s.pid, matches!(s.why, ProcessError::Permission { .. }))).unwrap());
+            assert_eq!(tracker.poll().unwrap(), []);
+            assert_eq!(tracker.poll().unwrap(), []);
+            told.try_iter().collect::<Vec<_>>()
+        });
+        told.sort_unstable();
+        assert_eq!(told, want.map(|pid| (pid, true)));
 
         // By its name below the mount it is the same group.
         let mut by_name = TargetTracker::new(TargetSpec::Cgroup(PathBuf::from(format!("/{name}/inner")))).unwrap();

@@ -9,6 +9,7 @@ mod privileged {
     use isotherm_linux::proc::{ProcRoot, Process, ProcessError};
     use isotherm_linux::target::{TargetError, TargetSpec, TargetTracker};
     use std::os::fd::AsRawFd;
+    use std::os::unix::process::CommandExt;
 
     const PAGE: u64 = 4096;
 
@@ -276,6 +277,30 @@ mod privileged {
     }
 
     #[test]
+    fn root_a_process_that_executes_a_set_user_id_program_goes_out_of_reach() {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let program = dir.path().join("sleep");
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        for (path, mode) in [(dir.path(), 0o755), (&program, 0o4755)] {
+            std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        }
+        let mut command = std::process::Command::new("sh");
+        command.arg("-c").arg(format!("read x; exec {} 1000", program.display())).uid(65534).gid(65534);
+        let mut child = Guard::spawn(&mut command);
+        let (pid, mut pipe) = (child.pid(), child.0.stdin.take().unwrap());
+        let (seen, error) = as_nobody(move || {
+            let mut process = Process::open(pid).unwrap();
+            let seen = mappings(&mut process).len();
+            std::io::Write::write_all(&mut pipe, b"\n").unwrap();
+            let error = wait_for("the exec", || process.mappings(&mut Vec::new()).err());
+            (seen, error)
+        });
+        assert!(seen > 0);
+        assert!(matches!(error, ProcessError::OutOfReach { pid: p } if p == pid), "{error:?}");
+        assert!(Process::open(pid).is_ok(), "root still can");
+    }
+
+    #[test]
     fn root_an_exit_is_told_by_every_reader() {
         let child = Guard::shell("read x");
         let mut process = Process::open(child.pid()).unwrap();
@@ -299,6 +324,7 @@ mod privileged {
     fn root_readers_keep_up_with_processes_that_die_and_execute_all_the_time() {
         let mut shell = Guard::shell("while :; do (exec true); (exec sleep 0.01); done");
         let mut tracker = TargetTracker::new(TargetSpec::Pids { pids: vec![shell.pid()], children: true }).unwrap();
+        tracker.on_skip(|skipped| panic!("{skipped:?}"));
         let (mut seen, mut out) = (0, Vec::new());
         while seen < 40 {
             seen += tracker.poll().unwrap().len();
@@ -313,7 +339,6 @@ mod privileged {
             }
         }
         shell.0.kill().unwrap();
-        assert!(tracker.take_skipped().is_empty());
     }
 
     #[test]

@@ -61,6 +61,12 @@ pub enum ProcessError {
         /// Its pid.
         pid: u32,
     },
+    /// The process has executed a program that this user may not look into (a set-user-id program, say).
+    #[error("pid {pid} executed a program whose memory may not be read; run as root to go on watching it")]
+    OutOfReach {
+        /// Its pid.
+        pid: u32,
+    },
     /// A file could not be read for another reason.
     #[error("cannot read {} of pid {pid}: {source}{}", path.display(), remedy(source))]
     Io {
@@ -91,17 +97,23 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 impl ProcessError {
-    /// Whether the process is simply not there (any more): normal for one found while looking for children.
+    /// Whether the process is simply not there (any more), which is nothing special for one that is being watched.
     pub const fn is_gone(&self) -> bool {
-        matches!(self, Self::NoSuchProcess { .. } | Self::Zombie { .. } | Self::Exited { .. })
+        matches!(self, Self::NoSuchProcess { .. } | Self::Zombie { .. } | Self::Exited { .. } | Self::OutOfReach { .. })
+    }
+
+    /// Whether this process has too many files open.
+    pub fn is_out_of_descriptors(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.raw_os_error() == Some(libc::EMFILE))
     }
 
     /// The same as an access source tells it about its target `target`.
     pub fn into_source_error(self, target: TargetId) -> SourceError {
         match self {
-            Self::Exited { pid } | Self::NoSuchProcess { pid } | Self::Zombie { pid, .. } => {
-                SourceError::Gone { target, pid }
-            }
+            Self::Exited { pid }
+            | Self::NoSuchProcess { pid }
+            | Self::Zombie { pid, .. }
+            | Self::OutOfReach { pid } => SourceError::Gone { target, pid },
             Self::Replaced { pid } => SourceError::Replaced { target, pid },
             other => SourceError::Failed(other.to_string()),
         }

@@ -196,7 +196,9 @@ impl Process {
     /// Its command line with blanks between the words, or `[comm]` if that is empty.
     pub fn name(&self) -> String {
         let mut buf = Vec::new();
-        if self.dir.read("cmdline", &mut buf).is_ok() {
+        // A command line may be megabytes long.
+        let limit = 4 * NAME_LIMIT as u64;
+        if self.dir.open("cmdline").is_ok_and(|f| f.take(limit).read_to_end(&mut buf).is_ok()) {
             let text = String::from_utf8_lossy(&buf).replace('\0', " ");
             let text = text.trim();
             if !text.is_empty() {
@@ -273,6 +275,7 @@ impl Process {
             }
             // No address space: it is exiting.
             Ok(None) => ProcessError::Exited { pid },
+            Err(ProcessError::Permission { .. }) if self.is_alive() => ProcessError::OutOfReach { pid },
             Err(e) => self.as_exit(e),
         }
     }

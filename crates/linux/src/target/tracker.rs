@@ -4,6 +4,7 @@ use super::cgroup::Cgroup;
 use super::command::Command;
 use super::error::TargetError;
 use super::spec::TargetSpec;
+use crate::limits::raise_open_files;
 use crate::proc::children::ChildFinder;
 use crate::proc::pidfd::share_memory;
 use crate::proc::stat::Stat;
@@ -35,9 +36,19 @@ pub struct TargetTracker {
     by_pid: HashMap<u32, TargetId>,
     /// Opened by `new`, announced by the first poll.
     unannounced: Vec<Process>,
-    skipped: Vec<Skipped>,
+    on_skip: OnSkip,
     /// Pids told as skipped; not tried again while they last.
     refused: HashSet<u32>,
+}
+
+type Tell = dyn FnMut(&Skipped) + Send;
+
+struct OnSkip(Option<Box<Tell>>);
+
+impl std::fmt::Debug for OnSkip {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("OnSkip").field(&self.0.is_some()).finish()
+    }
 }
 
 #[derive(Debug)]
@@ -75,7 +86,7 @@ impl TargetTracker {
                 }
                 for pid in pids {
                     if unannounced.iter().all(|p| p.pid() != pid) {
-                        unannounced.push(Process::open(pid)?);
+                        unannounced.push(open(pid)?);
                     }
                 }
                 Membership::family(children)
@@ -88,7 +99,7 @@ impl TargetTracker {
             targets: Vec::new(),
             by_pid: HashMap::new(),
             unannounced,
-            skipped: Vec::new(),
+            on_skip: OnSkip(None),
             refused: HashSet::new(),
         })
     }
@@ -148,9 +159,9 @@ impl TargetTracker {
         }
     }
 
-    /// Processes that belong to the targets but cannot be watched, since the last call.
-    pub fn take_skipped(&mut self) -> Vec<Skipped> {
-        std::mem::take(&mut self.skipped)
+    /// Has `tell` called for each process that belongs to the targets but cannot be watched, once each.
+    pub fn on_skip(&mut self, tell: impl FnMut(&Skipped) + Send + 'static) {
+        self.on_skip = OnSkip(Some(Box::new(tell)));
     }
 
     fn announce(&mut self, process: Process) -> TargetInfo {
@@ -171,13 +182,15 @@ impl TargetTracker {
             // Another process under the same pid.
             self.close(target);
         }
-        match Process::open(pid) {
+        match open(pid) {
             Ok(process) => Some(self.announce(process)),
             // It has come and gone; or it is one of the kernel's, which the root control group holds.
             Err(why) if why.is_gone() || matches!(why, ProcessError::KernelThread { .. }) => None,
             Err(why) => {
-                if self.refused.insert(pid) {
-                    self.skipped.push(Skipped { pid, why });
+                if self.refused.insert(pid)
+                    && let Some(tell) = &mut self.on_skip.0
+                {
+                    tell(&Skipped { pid, why });
                 }
                 None
             }
@@ -229,6 +242,14 @@ impl TargetTracker {
             .map(|(id, _)| id)
             .collect();
         ended.into_iter().for_each(|target| self.close(target));
+    }
+}
+
+/// Opens a process, with the limit of open files raised should it be in the way: two stay open for each target.
+fn open(pid: u32) -> Result<Process, ProcessError> {
+    match Process::open(pid) {
+        Err(e) if e.is_out_of_descriptors() && raise_open_files() => Process::open(pid),
+        other => other,
     }
 }
 

@@ -13,7 +13,7 @@ pub use probe::{ProbeError, probe};
 
 use crate::clock::{kernel_release, realtime_offset_ns, thread_cpu_ns};
 use crate::proc::{Process, ProcessError};
-use crate::target::{Skipped, TargetTracker};
+use crate::target::TargetTracker;
 use areas::{Area, Held, join_above, regions};
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::attrs::MonitorAttrs;
@@ -100,11 +100,6 @@ impl RefsEngine {
             cost: Cost::default(),
             charged_ns: 0,
         }
-    }
-
-    /// Processes that belong to the targets but cannot be watched, since the last call.
-    pub fn take_skipped(&mut self) -> Vec<Skipped> {
-        self.tracker.take_skipped()
     }
 
     fn start(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
