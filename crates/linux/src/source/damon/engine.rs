@@ -4,12 +4,14 @@ use super::error::DamonError;
 use super::files::{ControlFiles, Sysfs};
 use super::kdamond::KdamondTime;
 use super::ram::system_ram;
+use super::reader::Reader;
+use super::rounds::Whole;
 use super::session::{Asked, Kind, Session, Watched};
-use super::tried::TriedRegions;
 use crate::clock::thread_cpu_ns;
 use crate::proc::ProcessError;
 use crate::proc::stat::Stat;
 use crate::roots::Roots;
+use crate::source::pagetable::RESET_NS;
 use crate::target::TargetTracker;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
@@ -17,11 +19,10 @@ use isotherm_core::clock::{Clock, Wake};
 use isotherm_core::engine::{Engine, EngineError, Progress};
 use isotherm_core::event::{Event, Mode, MonitorStats, RunInfo, Step, Subscriber, TargetEnd, TargetInfo};
 use isotherm_core::mapping::Mapping;
-use isotherm_core::snapshot::{RegionInfo, Snapshot};
+use isotherm_core::snapshot::Snapshot;
 use isotherm_core::source::{SourceError, TargetId};
+use std::collections::VecDeque;
 
-/// CPU time a target loses when the hardware sets an accessed bit again, ns.
-const SET_BIT_NS: u64 = 300;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Starts in a row that end at once before we give up.
 const MAX_ATTEMPTS: u32 = 10;
@@ -40,9 +41,10 @@ pub enum DamonTargets {
 pub struct DamonConfig {
     /// Intervals and region limits. The limits hold over all targets together.
     pub attrs: MonitorAttrs,
-    /// Share of one core that reading the kernel's regions may cost. Where every aggregation interval would cost more, some are
-    /// not read; their accesses still show in the regions' ages. `None`: read every one. The kernel thread's own time is counted
-    /// in the statistics, but only the intervals and region limits change it.
+    /// Share of one core that reading the kernel's regions from its files may cost. Where every aggregation interval would cost
+    /// more, some are not read; what happened in them still shows in the regions' ages. `None`: read every one. Reading from
+    /// the tracepoint is cheap enough to leave none out. The kernel thread's own time is counted in the statistics, but only
+    /// the intervals and region limits change it.
     pub cpu_budget: Option<f64>,
     /// Kernel release, for the record.
     pub kernel: String,
@@ -52,8 +54,9 @@ pub struct DamonConfig {
 
 /// The kernel's DAMON at work. Dropping this puts everything back.
 ///
-/// A snapshot is what DAMON had at the end of one aggregation interval. Intervals between two reads leave no snapshot. When
-/// targets come or execute another program, DAMON is set up afresh and the ages of all regions begin anew.
+/// A snapshot is what DAMON had at the end of one aggregation interval. It comes from DAMON's tracepoint where perf events can be had,
+/// else from its sysfs files. When targets come or execute another program, DAMON is set up afresh and the ages of all
+/// regions begin anew.
 #[derive(Debug)]
 pub struct DamonEngine {
     inner: Inner<Sysfs>,
@@ -88,15 +91,17 @@ pub(super) struct Inner<F: ControlFiles> {
     /// The kernel's targets are not `watched` any more.
     stale: bool,
     attempts: u32,
-    last_end_ns: u64,
-    /// When to ask for regions next.
-    next_ask_ns: u64,
+    /// While DAMON is on.
+    reader: Option<Reader>,
+    /// What has been read but not handed out yet.
+    pending: VecDeque<Whole>,
+    /// When to read next.
+    next_read_ns: u64,
     next_update_ns: u64,
     next_stats_ns: u64,
     kdamond: KdamondTime,
     /// CPU time of this thread at the first interval.
     cpu_start_ns: u64,
-    target_ns: u64,
     checks: u64,
     clears: u64,
     nr_regions: u32,
@@ -108,8 +113,16 @@ struct WatchedTarget {
     mappings: Vec<Mapping>,
     /// Changes at exec.
     image: Option<(u64, u64)>,
-    /// Open while the kernel watches it.
-    regions: Option<TriedRegions>,
+    /// Its index in the kernel's context; `None`: the kernel does not watch it (yet).
+    index: Option<u64>,
+    /// End of its last snapshot, or the time it was set up.
+    last_end_ns: u64,
+}
+
+impl WatchedTarget {
+    const fn new(info: TargetInfo) -> Self {
+        Self { info, mappings: Vec::new(), image: None, index: None, last_end_ns: 0 }
+    }
 }
 
 impl<F: ControlFiles> Inner<F> {
@@ -132,13 +145,13 @@ impl<F: ControlFiles> Inner<F> {
             begun: false,
             stale: true,
             attempts: 0,
-            last_end_ns: 0,
-            next_ask_ns: 0,
+            reader: None,
+            pending: VecDeque::new(),
+            next_read_ns: 0,
             next_update_ns: 0,
             next_stats_ns: 0,
             kdamond,
             cpu_start_ns: 0,
-            target_ns: 0,
             checks: 0,
             clears: 0,
             nr_regions: 0,
@@ -153,8 +166,8 @@ impl<F: ControlFiles> Inner<F> {
         if !self.begun {
             self.begin(clock.now_ns(), subscriber)?;
         }
-        loop {
-            if clock.sleep_until_ns(self.next_ask_ns) == Wake::Interrupted {
+        while self.pending.is_empty() {
+            if clock.sleep_until_ns(self.next_read_ns) == Wake::Interrupted {
                 return Ok(Progress::Interrupted);
             }
             let now = clock.now_ns();
@@ -166,27 +179,16 @@ impl<F: ControlFiles> Inner<F> {
                 if !self.may_gain_targets() {
                     return Ok(Progress::TargetsGone);
                 }
-                self.session.stop().map_err(SourceError::from)?;
-                self.next_ask_ns = now + self.aggr_ns();
-                continue;
-            }
-            if self.stale {
-                self.start(clock.now_ns(), subscriber)?;
-                self.next_ask_ns = clock.now_ns() + self.pause_ns(0);
-                continue;
-            }
-            match self.session.ask_for_regions().map_err(SourceError::from)? {
-                Asked::Ready => break,
-                Asked::Stopped => {
-                    // Its targets have ended, or it could not begin with them.
-                    self.stale = true;
-                    self.drop_ended(clock.now_ns(), subscriber)?;
-                    self.next_ask_ns = clock.now_ns() + self.aggr_ns();
-                }
+                self.stop()?;
+                self.next_read_ns = now + self.aggr_ns();
+            } else if self.stale {
+                self.start(now, subscriber)?;
+            } else {
+                self.read(clock, subscriber)?;
             }
         }
         self.attempts = 0;
-        self.hand_out(clock, subscriber)?;
+        self.hand_out(clock.now_ns(), subscriber)?;
         Ok(Progress::Aggregated)
     }
 
@@ -197,7 +199,7 @@ impl<F: ControlFiles> Inner<F> {
     fn begin(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
         self.begun = true;
         self.cpu_start_ns = thread_cpu_ns();
-        (self.last_end_ns, self.next_ask_ns, self.next_stats_ns) = (now_ns, now_ns, now_ns);
+        (self.next_read_ns, self.next_stats_ns) = (now_ns, now_ns);
         let run = RunInfo {
             source: "damon".to_owned(),
             algorithm: String::new(),
@@ -214,7 +216,7 @@ impl<F: ControlFiles> Inner<F> {
             let mappings: Vec<Mapping> = self.ram.iter().map(name).collect();
             emit(subscriber, &Event::Target(info.clone()))?;
             emit(subscriber, &Event::Mappings { time_ns: now_ns, target: 0, mappings: mappings.clone() })?;
-            self.watched.push(WatchedTarget { info, mappings, image: None, regions: None });
+            self.watched.push(WatchedTarget { mappings, ..WatchedTarget::new(info) });
         }
         Ok(())
     }
@@ -233,21 +235,55 @@ impl<F: ControlFiles> Inner<F> {
             DamonTargets::Physical => Watched::Physical(self.ram.clone()),
             DamonTargets::Processes(_) => Watched::Processes(self.watched.iter().filter_map(|t| t.info.pid).collect()),
         };
-        if let Err(e) = self.session.start(&watched) {
+        self.stop()?;
+        let count = watched.targets();
+        let started = self.session.start(&watched).and_then(|()| {
+            Reader::open(&self.session, count, &self.config.attrs, now_ns).map(|reader| self.reader = Some(reader))
+        });
+        if let Err(e) = started {
             // The kernel refuses a process that has just ended.
             let before = self.watched.len();
             self.drop_ended(now_ns, subscriber)?;
             return if self.watched.len() < before { Ok(()) } else { Err(SourceError::from(e).into()) };
         }
         self.kdamond.follow(self.session.kdamond());
-        for (i, target) in self.watched.iter_mut().enumerate() {
-            let path = self.session.regions_folder(i);
-            let failed = |e| SourceError::Failed(format!("cannot open {}: {e}", path.display()));
-            target.regions = Some(TriedRegions::open(&path).map_err(failed)?);
+        for (index, target) in (0..).zip(&mut self.watched) {
+            (target.index, target.last_end_ns) = (Some(index), now_ns);
         }
         self.stale = false;
-        self.last_end_ns = now_ns;
+        self.next_read_ns = self.next_read(Some(now_ns), now_ns);
         Ok(())
+    }
+
+    fn stop(&mut self) -> Result<(), EngineError> {
+        self.reader = None;
+        self.watched.iter_mut().for_each(|t| t.index = None);
+        self.session.stop().map_err(|e| SourceError::from(e).into())
+    }
+
+    /// Reads what the kernel has to tell.
+    fn read(&mut self, clock: &dyn Clock, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        let Some(reader) = &mut self.reader else { return Ok(()) };
+        let count = self.watched.iter().filter_map(|t| t.index).max().map_or(0, |i| i as usize + 1);
+        let mut found = Vec::new();
+        let asked = reader.read(&mut self.session, count, clock, &mut found).map_err(SourceError::from)?;
+        let now = clock.now_ns();
+        // A target that has ended would look idle from its end on.
+        self.drop_ended(now, subscriber)?;
+        match asked {
+            Asked::Ready => self.next_read_ns = self.next_read(found.last().map(|w| w.time_ns), now),
+            Asked::Stopped => {
+                // Its targets have ended, or it could not begin with them.
+                self.stale = true;
+                self.next_read_ns = now + self.aggr_ns();
+            }
+        }
+        self.pending.extend(found);
+        Ok(())
+    }
+
+    fn next_read(&self, end_ns: Option<u64>, now_ns: u64) -> u64 {
+        self.reader.as_ref().map_or(now_ns, |r| r.next_ns(end_ns, now_ns, self.config.cpu_budget))
     }
 
     /// Takes in new targets and mappings.
@@ -257,7 +293,7 @@ impl<F: ControlFiles> Inner<F> {
         if let DamonTargets::Processes(tracker) = &mut self.targets {
             for info in tracker.poll().map_err(|e| SourceError::from(DamonError::from(e)))? {
                 emit(subscriber, &Event::Target(info.clone()))?;
-                self.watched.push(WatchedTarget { info, mappings: Vec::new(), image: None, regions: None });
+                self.watched.push(WatchedTarget::new(info));
                 self.stale = true;
             }
         }
@@ -334,31 +370,30 @@ impl<F: ControlFiles> Inner<F> {
         emit(subscriber, &Event::End { time_ns: now_ns, target: id, why: TargetEnd::Exited })
     }
 
-    /// Reads the regions of all targets and hands them out.
-    fn hand_out(&mut self, clock: &mut dyn Clock, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
-        let cpu_before = thread_cpu_ns();
-        let end_ns = clock.now_ns();
+    /// Hands out the regions of all targets at the end of one aggregation interval.
+    fn hand_out(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
         let attrs = self.config.attrs;
-        subscriber.step(Step::BeforeAggregate, end_ns);
-        // A target that has ended would look idle.
-        self.drop_ended(end_ns, subscriber)?;
-        let start_ns = end_ns.saturating_sub(self.aggr_ns()).max(self.last_end_ns);
-        let intervals = (end_ns.saturating_sub(self.last_end_ns) / self.aggr_ns().max(1)).max(1);
+        let aggr_ns = self.aggr_ns();
+        subscriber.step(Step::BeforeAggregate, now_ns);
         self.nr_regions = 0;
-        for target in &mut self.watched {
-            let Some(reader) = &mut target.regions else { continue };
-            let mut regions = Vec::new();
-            reader.read(&mut regions).map_err(|e| SourceError::Failed(format!("cannot read DAMON's regions: {e}")))?;
-            self.nr_regions += regions.len() as u32;
-            let accesses: u64 = regions.iter().map(|r: &RegionInfo| u64::from(r.nr_accesses)).sum();
+        let mut last_index = None;
+        // Indices ascend within an interval.
+        while self.pending.front().is_some_and(|w| last_index.is_none_or(|last| last < w.target)) {
+            let Some(whole) = self.pending.pop_front() else { break };
+            last_index = Some(whole.target);
+            let Whole { time_ns: end_ns, regions, target: index } = whole;
+            let Some(target) = self.watched.iter_mut().find(|t| t.index == Some(index)) else { continue };
+            let last_ns = std::mem::replace(&mut target.last_end_ns, end_ns);
+            let intervals = (end_ns.saturating_sub(last_ns) / aggr_ns.max(1)).max(1);
+            let accesses: u64 = regions.iter().map(|r| u64::from(r.nr_accesses)).sum();
             // DAMON looks at one page of a region per sampling interval and clears the accessed bit it finds set.
             self.checks += regions.len() as u64 * u64::from(attrs.max_nr_accesses()) * intervals;
             self.clears += accesses * intervals;
-            self.target_ns += accesses * intervals * SET_BIT_NS;
+            self.nr_regions += regions.len() as u32;
             let snapshot = Snapshot {
                 target: target.info.target,
                 pid: target.info.pid,
-                start_ns,
+                start_ns: end_ns.saturating_sub(aggr_ns).max(last_ns),
                 end_ns,
                 sample_us: attrs.sample_us,
                 aggr_us: attrs.aggr_us,
@@ -367,38 +402,19 @@ impl<F: ControlFiles> Inner<F> {
             };
             emit(subscriber, &Event::Snapshot(snapshot))?;
         }
-        self.last_end_ns = end_ns;
-        subscriber.step(Step::AfterAggregate, end_ns);
-        let now = clock.now_ns();
-        if now >= self.next_stats_ns {
-            self.next_stats_ns = now + SECOND_NS;
-            self.stats(now, subscriber)?;
+        subscriber.step(Step::AfterAggregate, now_ns);
+        if now_ns >= self.next_stats_ns {
+            self.next_stats_ns = now_ns + SECOND_NS;
+            self.stats(now_ns, subscriber)?;
         }
-        self.next_ask_ns = end_ns + self.pause_ns(thread_cpu_ns() - cpu_before);
         Ok(())
-    }
-
-    /// How long to wait after an interval's end before asking again. The request itself waits for the end of an interval, so
-    /// most of one is slept away before, where a signal can end the sleep; and as many are left out as the budget demands.
-    fn pause_ns(&self, read_cost_ns: u64) -> u64 {
-        /// Kernels up to 6.13 answer at the first multiple of this after the request.
-        const ANSWER_GRID_NS: u64 = 100_000_000;
-        let aggr = self.aggr_ns();
-        let affordable = match self.config.cpu_budget {
-            Some(share) if share > 0.0 => (read_cost_ns as f64 / share) as u64,
-            _ => 0,
-        };
-        let skipped = (affordable / aggr.max(1)).min(1000) * aggr;
-        // A little more than one grid step before the end, which comes late rather than early: then the answer comes right
-        // behind it. A fifth of the interval is kept for the kernel to take notice of the request.
-        skipped + (aggr.saturating_sub(ANSWER_GRID_NS) + aggr / 10).min(aggr / 5 * 4)
     }
 
     fn stats(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
         let stats = MonitorStats {
             time_ns: now_ns,
             monitor_ns: self.kdamond.total_ns() + thread_cpu_ns().saturating_sub(self.cpu_start_ns),
-            target_ns: self.target_ns,
+            target_ns: self.clears * RESET_NS,
             checks: self.checks,
             clears: self.clears,
             nr_regions: self.nr_regions,

@@ -12,12 +12,16 @@ mod engine;
 mod error;
 mod files;
 mod kdamond;
+mod perf_ring;
 mod ram;
+mod reader;
+mod rounds;
 mod session;
 #[cfg(test)]
 mod simulated;
 #[cfg(test)]
 mod tests;
+mod tracepoint;
 mod tried;
 
 pub use engine::{DamonConfig, DamonEngine, DamonTargets};

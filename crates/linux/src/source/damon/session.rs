@@ -3,6 +3,7 @@
 use super::error::DamonError;
 use super::files::{ControlFiles, KDAMONDS, Lock, absolute, exists};
 use crate::probe::KernelDamon;
+use crate::roots::Roots;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
 use std::io;
@@ -122,6 +123,11 @@ impl<F: ControlFiles> Session<F> {
         self.write("nr_kdamonds", "0")?;
         self.dirty = false;
         Ok(())
+    }
+
+    /// Where the kernel's files are.
+    pub(super) fn roots(&self) -> &Roots {
+        self.files.roots()
     }
 
     /// Whether its kernel thread runs.

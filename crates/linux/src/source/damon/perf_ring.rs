@@ -1,0 +1,193 @@
+//! Records of a tracepoint that a kernel thread hits, through a perf ring buffer.
+//!
+//! Nothing in the system is changed by this: the event belongs to our descriptor and ends with it, even after SIGKILL.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const PAGE: usize = 4096;
+// Offsets in the first page of the mapping (struct perf_event_mmap_page in include/uapi/linux/perf_event.h).
+const DATA_HEAD: usize = 1024;
+const DATA_TAIL: usize = 1032;
+
+const RECORD_LOST: u32 = 2;
+const RECORD_SAMPLE: u32 = 9;
+
+/// What comes out of the buffer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Record<'a> {
+    /// The tracepoint was hit.
+    Sample {
+        /// When, ns of CLOCK_MONOTONIC.
+        time_ns: u64,
+        /// The tracepoint's fields.
+        raw: &'a [u8],
+    },
+    /// The buffer was full for a while.
+    Lost,
+}
+
+/// The event and its buffer.
+#[derive(Debug)]
+pub(super) struct PerfRing {
+    _event: OwnedFd,
+    map: *mut u8,
+    /// Bytes of data behind the first page; a power of two.
+    size: usize,
+    record: Vec<u8>,
+}
+
+// SAFETY: the mapping is owned by this alone and may be used by any one thread at a time.
+unsafe impl Send for PerfRing {}
+
+impl PerfRing {
+    /// Follows tracepoint `id` in thread `tid`, with room for `bytes` of records.
+    pub(super) fn open(id: u64, tid: u32, bytes: usize) -> io::Result<Self> {
+        const TYPE_TRACEPOINT: u64 = 2;
+        const SAMPLE_TIME_RAW: u64 = 1 << 2 | 1 << 10;
+        const USE_CLOCKID: u64 = 1 << 25;
+        const FD_CLOEXEC: libc::c_ulong = 8;
+        // struct perf_event_attr as of PERF_ATTR_SIZE_VER5, in words of 8 bytes.
+        let mut attr = [0u64; 14];
+        attr[0] = TYPE_TRACEPOINT | (size_of_val(&attr) as u64) << 32;
+        attr[1] = id;
+        // Every hit.
+        attr[2] = 1;
+        attr[3] = SAMPLE_TIME_RAW;
+        attr[5] = USE_CLOCKID;
+        attr[11] = (libc::CLOCK_MONOTONIC as u64) << 32;
+        // SAFETY: the attributes have the size they state; thread, any CPU, no group.
+        let fd =
+            unsafe { libc::syscall(libc::SYS_perf_event_open, attr.as_ptr(), tid as libc::pid_t, -1, -1, FD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just returned this descriptor; nobody else owns it.
+        let event = unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) };
+        let size = bytes.clamp(16 * PAGE, 4096 * PAGE).next_power_of_two();
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping of the event at an address of the kernel's choice.
+        let map =
+            unsafe { libc::mmap(std::ptr::null_mut(), PAGE + size, prot, libc::MAP_SHARED, event.as_raw_fd(), 0) };
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { _event: event, map: map.cast(), size, record: Vec::new() })
+    }
+
+    /// Hands out all records that have come since the last call.
+    pub(super) fn drain(&mut self, mut sink: impl FnMut(Record<'_>)) {
+        let head = self.counter(DATA_HEAD).load(Ordering::Acquire);
+        let mut tail = self.counter(DATA_TAIL).load(Ordering::Relaxed);
+        while tail < head {
+            let mut header = [0u8; 8];
+            self.copy(tail, &mut header);
+            let [k0, k1, k2, k3, _, _, l0, l1] = header;
+            let len = usize::from(u16::from_ne_bytes([l0, l1]));
+            if len < header.len() || len as u64 > head - tail {
+                // Cannot be: give up what is there rather than loop.
+                tail = head;
+                break;
+            }
+            let mut record = std::mem::take(&mut self.record);
+            record.resize(len - header.len(), 0);
+            self.copy(tail + header.len() as u64, &mut record);
+            if let Some(parsed) = parse(u32::from_ne_bytes([k0, k1, k2, k3]), &record) {
+                sink(parsed);
+            }
+            self.record = record;
+            tail += len as u64;
+        }
+        // The kernel may write over what lies before this.
+        self.counter(DATA_TAIL).store(tail, Ordering::Release);
+    }
+
+    fn counter(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: both counters lie aligned in the first page, which is mapped as long as `self` lives; the kernel and we
+        // access them atomically only.
+        unsafe { AtomicU64::from_ptr(self.map.add(offset).cast()) }
+    }
+
+    /// Copies bytes from position `at` of the endless stream that the ring holds the end of.
+    fn copy(&self, at: u64, out: &mut [u8]) {
+        for (i, byte) in out.iter_mut().enumerate() {
+            let place = (at as usize).wrapping_add(i) & (self.size - 1);
+            // SAFETY: the place is inside the data behind the first page. The kernel does not write between tail and head,
+            // and `at` lies there; volatile, because the memory is shared with it.
+            *byte = unsafe { self.map.add(PAGE + place).read_volatile() };
+        }
+    }
+}
+
+fn parse(kind: u32, body: &[u8]) -> Option<Record<'_>> {
+    match kind {
+        RECORD_LOST => Some(Record::Lost),
+        RECORD_SAMPLE => {
+            let (time, rest) = body.split_first_chunk::<8>()?;
+            let (len, rest) = rest.split_first_chunk::<4>()?;
+            let raw = rest.get(..u32::from_ne_bytes(*len) as usize)?;
+            Some(Record::Sample { time_ns: u64::from_ne_bytes(*time), raw })
+        }
+        _ => None,
+    }
+}
+
+impl Drop for PerfRing {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `open` mapped.
+        unsafe { libc::munmap(self.map.cast(), PAGE + self.size) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_time_and_raw_data() {
+        let mut body = 77u64.to_ne_bytes().to_vec();
+        body.extend(3u32.to_ne_bytes());
+        body.extend([1, 2, 3, 0]);
+        assert_eq!(parse(RECORD_SAMPLE, &body), Some(Record::Sample { time_ns: 77, raw: &[1, 2, 3] }));
+        assert_eq!(parse(RECORD_SAMPLE, &body[..13]), None);
+        assert_eq!(parse(RECORD_LOST, &[]), Some(Record::Lost));
+        assert_eq!(parse(1, &body), None);
+    }
+}
+
+#[cfg(test)]
+mod privileged {
+    use super::super::tracepoint;
+    use super::*;
+    use crate::clock::monotonic_ns;
+    use crate::roots::Roots;
+
+    #[test]
+    fn root_hits_of_our_own_thread_come_with_their_time() {
+        let id = tracepoint::read_event(&Roots::system(), "events/sched/sched_switch", "id")
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
+        // SAFETY: takes nothing and returns our thread's id.
+        let tid = unsafe { libc::gettid() } as u32;
+        let mut ring = PerfRing::open(id, tid, 0).unwrap();
+        let mut times = Vec::new();
+        // More rounds than the buffer holds at once, so that records wrap around its end.
+        for _ in 0..2000 {
+            let before = monotonic_ns();
+            std::thread::sleep(std::time::Duration::from_micros(10));
+            let after = monotonic_ns();
+            ring.drain(|record| match record {
+                Record::Sample { time_ns, raw } => {
+                    assert!(raw.len() >= 56, "{}", raw.len());
+                    assert!((before..=after).contains(&time_ns));
+                    times.push(time_ns);
+                }
+                Record::Lost => panic!("lost"),
+            });
+        }
+        assert!(times.len() >= 2000, "{}", times.len());
+    }
+}

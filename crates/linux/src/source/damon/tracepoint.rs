@@ -1,0 +1,179 @@
+//! Finds DAMON's tracepoint `damon_aggregated` and where its fields lie.
+
+use crate::roots::Roots;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+/// Where tracefs is mounted usually.
+const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+const EVENT: &str = "events/damon/damon_aggregated";
+
+/// The tracepoint's number for perf_event_open(2) and the layout of its records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Aggregated {
+    pub(super) id: u64,
+    target: Field,
+    nr_regions: Field,
+    start: Field,
+    end: Field,
+    nr_accesses: Field,
+    age: Field,
+}
+
+/// An unsigned field of a raw record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Field {
+    offset: usize,
+    size: usize,
+}
+
+impl Field {
+    fn read(self, raw: &[u8]) -> Option<u64> {
+        let bytes = raw.get(self.offset..self.offset + self.size)?;
+        match self.size {
+            4 => bytes.try_into().ok().map(|b| u32::from_ne_bytes(b).into()),
+            8 => bytes.try_into().ok().map(u64::from_ne_bytes),
+            _ => None,
+        }
+    }
+}
+
+/// One region as the tracepoint tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Traced {
+    /// Index of the target in its context.
+    pub(super) target: u64,
+    /// Regions of this target, all of which are told one after the other.
+    pub(super) nr_regions: u64,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) nr_accesses: u64,
+    pub(super) age: u64,
+}
+
+impl Aggregated {
+    /// Reads the tracepoint's files, from the mounted tracefs or one that is mounted for us alone and gone when this returns.
+    pub(super) fn find(roots: &Roots) -> io::Result<Self> {
+        let (id, format) = (read_event(roots, EVENT, "id")?, read_event(roots, EVENT, "format")?);
+        Self::parse(&id, &format).ok_or_else(|| io::Error::other("the tracepoint damon_aggregated has an unknown form"))
+    }
+
+    fn parse(id: &str, format: &str) -> Option<Self> {
+        let field = |name: &str| {
+            format.lines().find_map(|line| {
+                // field:unsigned long target_id;	offset:8;	size:8;	signed:0;
+                let mut parts = line.trim().split(';').map(str::trim);
+                let declared = parts.next()?.strip_prefix("field:")?.rsplit(' ').next()?;
+                let offset = parts.next()?.strip_prefix("offset:")?.parse().ok()?;
+                let size = parts.next()?.strip_prefix("size:")?.parse().ok()?;
+                (declared == name).then_some(Field { offset, size })
+            })
+        };
+        Some(Self {
+            id: id.trim().parse().ok()?,
+            target: field("target_id")?,
+            nr_regions: field("nr_regions")?,
+            start: field("start")?,
+            end: field("end")?,
+            nr_accesses: field("nr_accesses")?,
+            age: field("age")?,
+        })
+    }
+
+    /// The region in a raw record; `None` if the record is too short.
+    pub(super) fn region(&self, raw: &[u8]) -> Option<Traced> {
+        Some(Traced {
+            target: self.target.read(raw)?,
+            nr_regions: self.nr_regions.read(raw)?,
+            start: self.start.read(raw)?,
+            end: self.end.read(raw)?,
+            nr_accesses: self.nr_accesses.read(raw)?,
+            age: self.age.read(raw)?,
+        })
+    }
+}
+
+/// The text of an event's file.
+pub(super) fn read_event(roots: &Roots, event: &str, file: &str) -> io::Result<String> {
+    match MOUNTS.iter().map(|m| roots.path(m).join(event)).find(|p| p.exists()) {
+        Some(folder) => std::fs::read_to_string(folder.join(file)),
+        None => read_at(&detached_tracefs()?, &format!("{event}/{file}")),
+    }
+}
+
+/// Mounts tracefs where nobody else sees it; unmounted when the descriptor is closed.
+fn detached_tracefs() -> io::Result<OwnedFd> {
+    const FSOPEN_CLOEXEC: libc::c_int = 1;
+    const FSCONFIG_CMD_CREATE: libc::c_int = 6;
+    const FSMOUNT_CLOEXEC: libc::c_int = 1;
+    let owned = |fd: libc::c_long| {
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just returned this descriptor; nobody else owns it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
+    };
+    let name: &CStr = c"tracefs";
+    // SAFETY: a C string and an integer.
+    let context = owned(unsafe { libc::syscall(libc::SYS_fsopen, name.as_ptr(), FSOPEN_CLOEXEC) })?;
+    let none = std::ptr::null::<libc::c_char>();
+    // SAFETY: an open file system context; this command takes no key and no value.
+    if unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), FSCONFIG_CMD_CREATE, none, none, 0) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: an open file system context and integers.
+    owned(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0) })
+}
+
+fn read_at(folder: &OwnedFd, path: &str) -> io::Result<String> {
+    // A detached mount is reached through its descriptor.
+    let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(path);
+    let mut text = String::new();
+    File::open(path)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_tree::tree;
+
+    const FORMAT: &str = "name: damon_aggregated\nID: 734\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n\
+        \tfield:unsigned long target_id;\toffset:8;\tsize:8;\tsigned:0;\n\
+        \tfield:unsigned int nr_regions;\toffset:16;\tsize:4;\tsigned:0;\n\
+        \tfield:unsigned long start;\toffset:24;\tsize:8;\tsigned:0;\n\
+        \tfield:unsigned long end;\toffset:32;\tsize:8;\tsigned:0;\n\
+        \tfield:unsigned int nr_accesses;\toffset:40;\tsize:4;\tsigned:0;\n\
+        \tfield:unsigned int age;\toffset:44;\tsize:4;\tsigned:0;\n";
+
+    pub(crate) fn aggregated() -> Aggregated {
+        Aggregated::parse("734\n", FORMAT).unwrap()
+    }
+
+    #[test]
+    fn fields_are_found_by_name() {
+        let folder = format!("sys/kernel/tracing/{EVENT}");
+        let t = tree(&[(&format!("{folder}/id"), "734\n"), (&format!("{folder}/format"), FORMAT)]);
+        assert_eq!(Aggregated::find(&t.roots).unwrap(), aggregated());
+        let mut raw = vec![0u8; 48];
+        raw[8] = 1;
+        raw[16] = 2;
+        raw[25] = 0x10;
+        raw[33] = 0x20;
+        raw[40] = 5;
+        raw[44] = 6;
+        let want = Traced { target: 1, nr_regions: 2, start: 0x1000, end: 0x2000, nr_accesses: 5, age: 6 };
+        assert_eq!(aggregated().region(&raw), Some(want));
+        assert_eq!(aggregated().region(&raw[..47]), None);
+    }
+
+    #[test]
+    fn a_form_without_age_is_refused() {
+        let old = FORMAT.replace("age", "other");
+        assert_eq!(Aggregated::parse("1", &old), None);
+    }
+}
