@@ -20,6 +20,11 @@ impl Roots {
         Self { base: base.into() }
     }
 
+    /// Whether this is the running system, so that system calls speak of the same.
+    pub fn is_system(&self) -> bool {
+        self.base == Path::new("/")
+    }
+
     /// The place of an absolute path.
     pub fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
         let p = absolute.as_ref();
@@ -59,5 +64,6 @@ mod tests {
         let roots = Roots::captured("/tmp/tree");
         assert_eq!(roots.path("/proc/meminfo"), Path::new("/tmp/tree/proc/meminfo"));
         assert_eq!(Roots::system().path("/proc/meminfo"), Path::new("/proc/meminfo"));
+        assert!(Roots::system().is_system() && !roots.is_system());
     }
 }

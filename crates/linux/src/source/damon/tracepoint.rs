@@ -100,7 +100,8 @@ impl Aggregated {
 pub(super) fn read_event(roots: &Roots, event: &str, file: &str) -> io::Result<String> {
     match MOUNTS.iter().map(|m| roots.path(m).join(event)).find(|p| p.exists()) {
         Some(folder) => std::fs::read_to_string(folder.join(file)),
-        None => read_at(&detached_tracefs()?, &format!("{event}/{file}")),
+        None if roots.is_system() => read_at(&detached_tracefs()?, &format!("{event}/{file}")),
+        None => Err(io::ErrorKind::NotFound.into()),
     }
 }
 
