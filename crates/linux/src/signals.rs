@@ -103,6 +103,12 @@ impl Drop for StopSignals {
     }
 }
 
+/// Asks for a stop as Ctrl-C does, from within the process: a waiting clock wakes at once. Without a guard in force it
+/// does nothing that lasts.
+pub fn request_stop() {
+    on_signal(libc::SIGINT);
+}
+
 extern "C" fn on_signal(signal: i32) {
     RECEIVED.store(signal, Ordering::SeqCst);
     let one = 1u64.to_ne_bytes();

@@ -21,6 +21,7 @@ pub mod series;
 pub mod summary;
 pub mod temperature;
 pub mod ticks;
+pub mod tui;
 pub mod units;
 
 #[cfg(test)]

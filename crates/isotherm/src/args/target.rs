@@ -26,6 +26,9 @@ pub struct TargetArgs {
     /// Run this command and watch it
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pids", "cgroup"])]
     pub command: Vec<OsString>,
+    /// Keep the command's input and output off our terminal.
+    #[arg(skip)]
+    pub silent: bool,
 }
 
 /// What [`TargetArgs`] ask for.
@@ -47,7 +50,10 @@ impl TargetArgs {
     pub fn resolve(&self) -> anyhow::Result<Target> {
         let children = self.children;
         if !self.command.is_empty() {
-            let command = Command::prepare(&self.command)?;
+            let command = match self.silent {
+                true => Command::prepare_silent(&self.command)?,
+                false => Command::prepare(&self.command)?,
+            };
             let program = self.command[0].to_string_lossy().into_owned();
             let started = StartedCommand { command: command.clone(), program };
             return Ok(Target { spec: TargetSpec::Command { command, children }, command: Some(started) });

@@ -6,11 +6,12 @@ use crate::proc::PidFd;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
+
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -57,6 +58,16 @@ impl Command {
     /// Forks a process that will execute `words` with our standard input, output and error. Fails if there is no such
     /// program, before anything is forked.
     pub fn prepare(words: &[OsString]) -> Result<Self, TargetError> {
+        Self::prepare_with(words, false)
+    }
+
+    /// Like [`prepare`](Self::prepare), with nothing to read and its output thrown away: for callers that use the
+    /// terminal themselves.
+    pub fn prepare_silent(words: &[OsString]) -> Result<Self, TargetError> {
+        Self::prepare_with(words, true)
+    }
+
+    fn prepare_with(words: &[OsString], silent: bool) -> Result<Self, TargetError> {
         let Some((program, args)) = words.split_first() else { return Err(TargetError::Nothing) };
         let shown = program.to_string_lossy().into_owned();
         let failed = |source: io::Error| TargetError::CannotRun { program: shown.clone(), source };
@@ -65,6 +76,9 @@ impl Command {
         let (mut pid_reader, pid_writer) = io::pipe().map_err(failed)?;
         let mut command = std::process::Command::new(program);
         command.args(args);
+        if silent {
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        }
         let gate_fd = gate.as_raw_fd();
         let (mut gate_in_child, mut pid_in_child) = (gate_reader, pid_writer);
         let wait_at_gate = move || {

@@ -57,8 +57,19 @@ impl HeatMap {
         target: &TargetOverview,
         options: &HeatOptions,
     ) -> Result<Self, ViewError> {
+        Self::between(events, overview, target, options, time_range(overview, options)?)
+    }
+
+    /// Like [`build`](Self::build), over `[start, end)` in ns of CLOCK_MONOTONIC, also where the record has not begun or
+    /// has ended; the options' time range is not looked at.
+    pub fn between(
+        events: &(impl Replay + ?Sized),
+        overview: &Overview,
+        target: &TargetOverview,
+        options: &HeatOptions,
+        (start_ns, end_ns): (u64, u64),
+    ) -> Result<Self, ViewError> {
         let id = target.info.target;
-        let (start_ns, end_ns) = time_range(overview, options)?;
         let in_time = |start: u64, end: u64| start < end_ns && start_ns < end;
 
         let mut builder = SpaceBuilder::default();

@@ -149,7 +149,8 @@ fn colour(map: &HeatMap, row: usize, col: usize) -> Option<Rgb> {
     }
 }
 
-fn character(map: &HeatMap, row: usize, col: usize) -> char {
+/// The character of a cell where there is no colour.
+pub(crate) fn character(map: &HeatMap, row: usize, col: usize) -> char {
     match map.grid.cell(row, col).shown() {
         Shown::Nothing => ' ',
         Shown::Blind => BLIND_CHAR,

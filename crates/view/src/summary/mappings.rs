@@ -1,8 +1,11 @@
 //! Which mappings the accesses fall on.
 
 use crate::names;
+use crate::summary::idle::present_bytes;
+use crate::units::age_ns;
+use isotherm_core::addr::AddrRange;
 use isotherm_core::mapping::Mapping;
-use isotherm_core::snapshot::Snapshot;
+use isotherm_core::snapshot::{RegionInfo, Snapshot};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -48,7 +51,7 @@ impl MappingHeatBuilder {
                 first += 1;
             }
             let mut unnamed = r.len();
-            let range = isotherm_core::addr::AddrRange::new(r.start, r.end);
+            let range = AddrRange::new(r.start, r.end);
             for m in mappings[first..].iter().take_while(|m| m.range.start < r.end) {
                 let Some(common) = m.range.intersect(&range) else { continue };
                 unnamed -= common.len();
@@ -92,6 +95,23 @@ impl MappingHeatBuilder {
     }
 }
 
+/// Present bytes of each name that have been idle for at least `for_ns`.
+pub fn cold_by_name(snapshot: &Snapshot, mappings: &[Mapping], for_ns: u64) -> HashMap<String, u64> {
+    let mut by_name: HashMap<String, u64> = HashMap::new();
+    let cold = |r: &&RegionInfo| r.nr_accesses == 0 && !r.is_blind() && age_ns(r, snapshot) >= for_ns;
+    for r in snapshot.regions.iter().filter(cold) {
+        let (present, _) = present_bytes(r);
+        let range = AddrRange::new(r.start, r.end);
+        let first = mappings.partition_point(|m| m.range.end <= r.start);
+        for m in mappings[first..].iter().take_while(|m| m.range.start < r.end) {
+            let common = m.range.intersect(&range).map_or(0, |c| c.len());
+            let share = (u128::from(present) * u128::from(common) / u128::from(r.len().max(1))) as u64;
+            *by_name.entry(names::full(m).to_owned()).or_default() += share;
+        }
+    }
+    by_name
+}
+
 impl Sums {
     fn add(&mut self, bytes: u64, time: f64, blind: bool, rate: f64) {
         let area = bytes as f64 * time;
@@ -110,7 +130,7 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testdata::{MIB, mapping, region, snapshot};
+    use crate::testdata::{MIB, mapping, region, seen, snapshot};
     use isotherm_core::mapping::MappingKind;
 
     #[test]
@@ -122,6 +142,15 @@ mod tests {
         let heat: Vec<_> =
             b.finish().into_iter().map(|m| (m.name, m.bytes / MIB, m.accessed as f64 / MIB as f64, m.rate)).collect();
         assert_eq!(heat, [("a".to_owned(), 4, 2.0, 0.5), ("b".to_owned(), 4, 0.5, 0.5)]);
+    }
+
+    #[test]
+    fn cold_bytes_are_shared_among_mappings() {
+        let maps = [mapping(0, 4 * MIB, MappingKind::Anon, "a"), mapping(4 * MIB, 8 * MIB, MappingKind::Anon, "b")];
+        let cold = seen(region(3 * MIB, 8 * MIB, 0, 200), 5, 0);
+        let young = seen(region(0, 3 * MIB, 0, 50), 10, 0);
+        let by_name = cold_by_name(&snapshot(0, 0, vec![young, cold]), &maps, 10_000_000_000);
+        assert_eq!((by_name.get("a"), by_name.get("b")), (Some(&(MIB / 2)), Some(&(2 * MIB))));
     }
 
     #[test]

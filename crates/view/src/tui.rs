@@ -1,0 +1,36 @@
+//! The live view: what `isotherm top` shows.
+//!
+//! [`state`] follows the events of a run, [`model`] draws figures from it about once a second, [`screen`] puts them on a
+//! ratatui frame. Reading keys and the clock is left to the caller.
+
+mod heat;
+pub mod history;
+pub mod model;
+pub mod screen;
+pub mod state;
+mod table;
+
+/// What a key asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// Leave.
+    Quit,
+    /// Hold the picture, or let it go on.
+    Pause,
+    /// The next order of the table.
+    Sort,
+    /// One mapping up.
+    Up,
+    /// One mapping down.
+    Down,
+    /// The next target.
+    NextTarget,
+    /// The target before.
+    PreviousTarget,
+    /// The heatmap of the chosen mapping only, or of everything again.
+    Zoom,
+    /// Everything again; closes the help first.
+    Back,
+    /// The list of keys.
+    Help,
+}

@@ -1,0 +1,184 @@
+//! The figures on the screen, drawn up from the state about once a second.
+
+use super::state::{TargetState, Top};
+use crate::heat::axis::Layout;
+use crate::heat::map::{HeatMap, HeatOptions};
+use crate::overview::Overview;
+use crate::series::distribution::Distribution;
+use crate::summary::cost::Cost;
+use crate::summary::idle::Idle;
+use crate::summary::mappings::{MappingHeat, MappingHeatBuilder, cold_by_name};
+use crate::units::NS_PER_S;
+use isotherm_core::addr::AddrRange;
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+/// The table's figures are means over this time (or one aggregation interval, if that is longer).
+const NOW_NS: u64 = NS_PER_S;
+/// The time that the heatmap spans at least, ns.
+const SPAN_NS: u64 = 60 * NS_PER_S;
+/// Working-set sizes for the small curve.
+const CURVE: usize = 60;
+
+/// Orders of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// By bytes times rate.
+    Heat,
+    /// By size.
+    Size,
+    /// By accessed bytes.
+    Accessed,
+    /// By cold bytes.
+    Cold,
+    /// By name.
+    Name,
+}
+
+impl Order {
+    /// The one that follows.
+    pub fn next(self) -> Self {
+        match self {
+            Self::Heat => Self::Size,
+            Self::Size => Self::Accessed,
+            Self::Accessed => Self::Cold,
+            Self::Cold => Self::Name,
+            Self::Name => Self::Heat,
+        }
+    }
+
+    /// Its name in the footer.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Heat => "heat",
+            Self::Size => "size",
+            Self::Accessed => "accessed",
+            Self::Cold => "cold",
+            Self::Name => "name",
+        }
+    }
+}
+
+/// A mapping's row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Its figures over the last second.
+    pub heat: MappingHeat,
+    /// Bytes of it idle for more than ten seconds.
+    pub cold: u64,
+}
+
+/// What one target looks like now.
+#[derive(Debug)]
+pub struct Model {
+    /// Title of the target.
+    pub title: String,
+    /// Position among the targets and their number.
+    pub position: (usize, usize),
+    /// Time watched, ns.
+    pub watched_ns: u64,
+    /// Whether the target has exited.
+    pub exited: bool,
+    /// Working set of the last interval, bytes.
+    pub working_set: u64,
+    /// Its median and 95th percentile since the begin.
+    pub percentiles: (u64, u64),
+    /// Its last values.
+    pub curve: VecDeque<u64>,
+    /// Resident memory, where it is known.
+    pub rss: Option<u64>,
+    /// Idle memory.
+    pub idle: Idle,
+    /// The monitor's cost of late.
+    pub cost: Option<Cost>,
+    /// Mappings in order.
+    pub rows: Vec<Row>,
+    /// The heatmap; `None` while there is nothing to draw.
+    pub heatmap: Option<HeatMap>,
+    /// The only mapping that the heatmap shows.
+    pub zoomed_to: Option<String>,
+}
+
+impl Model {
+    /// Orders the rows.
+    pub fn sort(&mut self, order: Order) {
+        let heat = |r: &Row| (r.heat.accessed as f64 * r.heat.rate) as u64;
+        self.rows.sort_by(|a, b| a.heat.name.cmp(&b.heat.name));
+        match order {
+            Order::Heat => self.rows.sort_by_key(|r| Reverse((heat(r), r.heat.bytes))),
+            Order::Size => self.rows.sort_by_key(|r| Reverse(r.heat.bytes)),
+            Order::Accessed => self.rows.sort_by_key(|r| Reverse(r.heat.accessed)),
+            Order::Cold => self.rows.sort_by_key(|r| Reverse(r.cold)),
+            Order::Name => {}
+        }
+    }
+}
+
+impl Top {
+    /// Draws up the figures anew, with a heatmap of `rows` by `cols` cells; not while paused.
+    pub fn refresh(&mut self, rows: usize, cols: usize) {
+        if self.paused && self.model.is_some() {
+            return;
+        }
+        let Some(t) = self.targets.get(self.current) else { return };
+        let Some(last) = t.history.newest_first().next() else { return };
+        let sizes = Distribution::of(t.history.points());
+        let mut model = Model {
+            title: t.overview.title(),
+            position: (self.current, self.targets.len()),
+            watched_ns: t.overview.end_ns.saturating_sub(t.overview.start_ns),
+            exited: t.overview.ended.is_some(),
+            working_set: t.history.points().last().map_or(0, |p| p.value),
+            percentiles: (sizes.percentile(50.0).unwrap_or(0), sizes.percentile(95.0).unwrap_or(0)),
+            curve: t.history.points().iter().rev().take(CURVE).rev().map(|p| p.value).collect(),
+            rss: t.footprint.map(|f| f.rss),
+            idle: Idle::of(last, t.overview.end_ns.saturating_sub(t.overview.start_ns)),
+            cost: self.cost(),
+            rows: table(t),
+            heatmap: None,
+            zoomed_to: None,
+        };
+        model.sort(self.order);
+        self.selected = self.selected.min(model.rows.len().saturating_sub(1));
+        model.zoomed_to = self.zoomed.then(|| model.rows.get(self.selected).map(|r| r.heat.name.clone())).flatten();
+        model.heatmap = heatmap(t, model.zoomed_to.as_deref(), rows, cols);
+        self.model = Some(model);
+    }
+
+    fn cost(&self) -> Option<Cost> {
+        Cost::between(self.stats.front()?, self.stats.back()?, self.run.as_ref())
+    }
+}
+
+fn table(t: &TargetState) -> Vec<Row> {
+    let mut heat = MappingHeatBuilder::default();
+    let newest = t.history.newest_first().next();
+    let from = newest.map_or(0, |s| s.start_ns.min(s.end_ns.saturating_sub(NOW_NS)));
+    for s in t.history.newest_first().take_while(|s| s.start_ns >= from) {
+        heat.add(s, t.history.mappings());
+    }
+    let cold = newest.map(|s| cold_by_name(s, t.history.mappings(), 10 * NS_PER_S)).unwrap_or_default();
+    heat.finish().into_iter().map(|h| Row { cold: cold.get(&h.name).copied().unwrap_or(0), heat: h }).collect()
+}
+
+fn heatmap(t: &TargetState, only: Option<&str>, rows: usize, cols: usize) -> Option<HeatMap> {
+    let address_range = only.and_then(|name| {
+        let mut of_name = t.history.mappings().iter().filter(|m| crate::names::full(m) == name).map(|m| m.range);
+        let first = of_name.next()?;
+        Some(of_name.fold(first, |all, r| AddrRange::new(all.start.min(r.start), all.end.max(r.end))))
+    });
+    let last = t.history.newest_first().next()?;
+    let interval_ns = last.end_ns.saturating_sub(last.start_ns).max(1);
+    // Columns are whole numbers of seconds (or intervals) that do not move from one drawing to the next.
+    let column_ns = SPAN_NS.div_ceil(cols.max(1) as u64).next_multiple_of(NS_PER_S / 2).max(interval_ns);
+    let end_ns = last.end_ns.next_multiple_of(column_ns);
+    let start_ns = end_ns.saturating_sub(column_ns * cols as u64);
+    let overview = Overview {
+        run: None,
+        targets: vec![t.overview.clone()],
+        start_ns: t.overview.start_ns,
+        end_ns: t.overview.end_ns,
+    };
+    let options = HeatOptions { rows, cols, time_range: None, address_range, layout: Layout::Accessed };
+    HeatMap::between(&t.history, &overview, &t.overview, &options, (start_ns, end_ns)).ok()
+}

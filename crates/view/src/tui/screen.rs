@@ -1,0 +1,203 @@
+//! The whole screen.
+
+use super::model::Model;
+use super::state::Top;
+use super::{heat, table};
+use crate::names;
+use crate::summary::text::threshold;
+use crate::units::format_percent;
+use isotherm_core::event::Mode;
+use isotherm_core::units::{format_size, format_time};
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+
+/// Smallest screen that holds everything.
+const LEAST: (u16, u16) = (60, 14);
+const HEADER: u16 = 5;
+
+const KEYS: [&str; 12] = [
+    "q, Ctrl-C      leave",
+    "p, Space       hold the picture, or go on",
+    "s              next order: heat, size, accessed, cold, name",
+    "up, down, k, j choose a mapping",
+    "Enter, z       heatmap of the chosen mapping only, or of all",
+    "t, Tab         next target (Shift-Tab: the one before)",
+    "?, h           this list",
+    "",
+    "RATE: share of sampling intervals in which a page of what was",
+    "accessed was found accessed. COLD>10s: present memory without",
+    "an access for ten seconds. Table: mean over the last second.",
+    "not seen: could not be observed, so neither hot nor cold.",
+];
+
+/// How the screen is divided.
+struct Parts {
+    header: Rect,
+    table: Rect,
+    heat: Rect,
+    footer: Rect,
+}
+
+fn divide(area: Rect) -> Parts {
+    let row =
+        |y: u16, height: u16| Rect::new(area.x, area.y + y, area.width, height.min(area.height.saturating_sub(y)));
+    let free = area.height.saturating_sub(HEADER + 2);
+    let heat = free / 2;
+    let table = free - heat;
+    Parts {
+        header: row(0, HEADER),
+        table: row(HEADER, table),
+        heat: row(HEADER + table + 1, heat),
+        footer: row(area.height.saturating_sub(1), 1),
+    }
+}
+
+impl Top {
+    /// Rows and columns of cells that the heatmap has on a screen of `width` by `height` characters.
+    pub fn heat_cells(&self, width: u16, height: u16) -> (usize, usize) {
+        let parts = divide(Rect::new(0, 0, width, height));
+        heat::cells(parts.heat.width, parts.heat.height, self.colours)
+    }
+
+    /// Draws everything.
+    pub fn draw(&self, frame: &mut Frame) {
+        let area = frame.area();
+        let buffer = frame.buffer_mut();
+        if area.width < LEAST.0 || area.height < LEAST.1 {
+            let text = format!("{}x{} is too small: {}x{} at least", area.width, area.height, LEAST.0, LEAST.1);
+            buffer.set_stringn(area.x, area.y, text, area.width.into(), Style::new());
+            return;
+        }
+        let parts = divide(area);
+        match &self.model {
+            Some(model) => {
+                self.header(model, parts.header, buffer);
+                table::draw(&model.rows, self.order, self.selected, self.colours, parts.table, buffer);
+                if let Some(map) = &model.heatmap {
+                    heat::draw(map, self.colours, parts.heat, buffer);
+                }
+            }
+            None => {
+                let text = "waiting for the first aggregation interval";
+                buffer.set_stringn(area.x, area.y, text, area.width.into(), Style::new());
+            }
+        }
+        self.footer(parts.footer, buffer);
+        if self.help {
+            help(area, buffer);
+        }
+    }
+
+    fn header(&self, m: &Model, area: Rect, buffer: &mut Buffer) {
+        let width = usize::from(area.width);
+        let mut state = format!(" {} ", format_time(m.watched_ns / 1_000_000_000 * 1_000_000_000));
+        if m.position.1 > 1 {
+            state = format!(" [{} of {}]{state}", m.position.0 + 1, m.position.1);
+        }
+        let flag = match (&self.ended, m.exited, self.paused) {
+            (Some(why), _, _) => format!(" {why} "),
+            (None, true, _) => " EXITED ".to_owned(),
+            (None, false, true) => " PAUSED ".to_owned(),
+            _ => String::new(),
+        };
+        let title = names::fit(&m.title, width.saturating_sub(state.len() + flag.len()));
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        buffer.set_stringn(area.x, area.y, &title, width, bold);
+        let right = area.right().saturating_sub((state.len() + flag.len()) as u16);
+        buffer.set_string(right, area.y, &flag, Style::new().add_modifier(Modifier::REVERSED));
+        buffer.set_string(right + flag.len() as u16, area.y, &state, Style::new());
+
+        let share = m.rss.filter(|&rss| rss > 0).map(|rss| {
+            format!("{} of {} resident", format_percent(m.working_set as f64 / rss as f64), format_size(rss))
+        });
+        let working_set = format!(
+            "{}, {}   p50 {}   p95 {}",
+            format_size(m.working_set),
+            share.as_deref().unwrap_or("resident memory unknown"),
+            format_size(m.percentiles.0),
+            format_size(m.percentiles.1)
+        );
+        let used = line(buffer, area, 1, "working set", &working_set);
+        curve(m, area, used, buffer);
+        line(buffer, area, 2, "cold", &cold(m));
+        line(buffer, area, 3, "watching", &Self::cost_line(m, width));
+    }
+
+    fn cost_line(m: &Model, width: usize) -> String {
+        let Some(c) = m.cost else { return "costs are not known yet".to_owned() };
+        let budget = c.budget.map_or("no budget".to_owned(), |b| format!("budget {}", format_percent(b)));
+        let over = if c.budget.is_some_and(|b| c.total() > b) { " EXCEEDED" } else { "" };
+        let mode = if c.mode == Mode::Scan { "scan" } else { "sample" };
+        let text = format!(
+            "{} of a core, {budget}{over}; {mode} {}, {} regions",
+            format_percent(c.total()),
+            format_time(c.sample_us * 1000),
+            c.nr_regions,
+        );
+        if width < 100 { text } else { format!("{text}; {} of it is the targets'", format_percent(c.target)) }
+    }
+
+    fn footer(&self, area: Rect, buffer: &mut Buffer) {
+        let zoom = match self.model.as_ref().and_then(|m| m.zoomed_to.as_deref()) {
+            Some(name) => format!("Esc all, not only {}", names::short(name)),
+            None => "Enter zoom".to_owned(),
+        };
+        let text = format!("q quit  p pause  s sort: {}  up/down choose  t target  ? help  {zoom}", self.order.name());
+        let width = usize::from(area.width);
+        let style = Style::new().add_modifier(Modifier::REVERSED);
+        buffer.set_stringn(area.x, area.y, format!("{text:<width$}"), width, style);
+    }
+}
+
+/// A heading and a text; returns the characters used.
+fn line(buffer: &mut Buffer, area: Rect, y: u16, head: &str, text: &str) -> u16 {
+    let dim = Style::new().fg(Color::DarkGray);
+    buffer.set_stringn(area.x, area.y + y, head, 12, dim);
+    let width = usize::from(area.width.saturating_sub(12));
+    buffer.set_stringn(area.x + 12, area.y + y, names::fit(text, width), width, Style::new());
+    12 + text.chars().count() as u16
+}
+
+fn cold(m: &Model) -> String {
+    let mut parts: Vec<String> = m
+        .idle
+        .cold
+        .iter()
+        .map(|c| format!(">{} {}", threshold(c.for_ns), c.bytes.map_or("not yet".to_owned(), format_size)))
+        .collect();
+    if m.idle.not_observable > 0 {
+        parts.push(format!("not seen {}", format_size(m.idle.not_observable)));
+    }
+    parts.join("  ")
+}
+
+/// The working set's last values, where there is room to the right of its figures.
+fn curve(m: &Model, area: Rect, used: u16, buffer: &mut Buffer) {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let room = usize::from(area.width.saturating_sub(used + 2));
+    if room < 4 {
+        return;
+    }
+    let max = m.curve.iter().copied().max().unwrap_or(0).max(1);
+    let skip = m.curve.len().saturating_sub(room);
+    let text: String = m.curve.iter().skip(skip).map(|&v| BARS[(v as u128 * 7 / u128::from(max)) as usize]).collect();
+    buffer.set_string(area.right().saturating_sub(text.chars().count() as u16), area.y + 1, text, Style::new());
+}
+
+fn help(area: Rect, buffer: &mut Buffer) {
+    let width = KEYS.iter().map(|k| k.len()).max().unwrap_or(0) as u16 + 4;
+    let height = KEYS.len() as u16 + 2;
+    let (width, height) = (width.min(area.width), height.min(area.height));
+    let frame = Rect::new((area.width - width) / 2, (area.height - height) / 2, width, height);
+    let style = Style::new().add_modifier(Modifier::REVERSED);
+    for y in 0..height {
+        let text = if y == 0 { "" } else { KEYS.get(usize::from(y - 1)).copied().unwrap_or("") };
+        let text = format!("  {text:<w$}", w = usize::from(width.saturating_sub(2)));
+        buffer.set_stringn(frame.x, frame.y + y, text, width.into(), style);
+    }
+}
+
+#[cfg(test)]
+mod tests;

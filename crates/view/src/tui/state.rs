@@ -1,0 +1,150 @@
+//! What is known of a run while it goes on, and what the user looks at.
+
+use super::Command;
+use super::history::History;
+use super::model::{Model, Order};
+use crate::heat::terminal::Colours;
+use crate::overview::TargetOverview;
+use isotherm_core::event::{Event, Footprint, MonitorStats, RunInfo, TargetEnd, TargetInfo};
+use std::collections::VecDeque;
+
+/// Stats over this time make the present cost, ns.
+const COST_WINDOW_NS: u64 = 10_000_000_000;
+
+/// A target while it is watched.
+#[derive(Debug)]
+pub struct TargetState {
+    /// Whose it is, and since when.
+    pub overview: TargetOverview,
+    /// Its recent past.
+    pub history: History,
+    /// Its resident memory.
+    pub footprint: Option<Footprint>,
+}
+
+/// The live view.
+#[derive(Debug)]
+pub struct Top {
+    pub(super) colours: Colours,
+    pub(super) run: Option<RunInfo>,
+    pub(super) targets: Vec<TargetState>,
+    pub(super) stats: VecDeque<MonitorStats>,
+    pub(super) current: usize,
+    pub(super) order: Order,
+    pub(super) selected: usize,
+    pub(super) zoomed: bool,
+    pub(super) paused: bool,
+    pub(super) help: bool,
+    /// Why nothing more comes.
+    pub(super) ended: Option<String>,
+    pub(super) model: Option<Model>,
+}
+
+impl Top {
+    /// A view without any target yet.
+    pub fn new(colours: Colours) -> Self {
+        Self {
+            colours,
+            run: None,
+            targets: Vec::new(),
+            stats: VecDeque::new(),
+            current: 0,
+            order: Order::Heat,
+            selected: 0,
+            zoomed: false,
+            paused: false,
+            help: false,
+            ended: None,
+            model: None,
+        }
+    }
+
+    /// Takes an event of the run.
+    pub fn event(&mut self, event: &Event) {
+        match event {
+            Event::Run(run) => self.run = Some(run.clone()),
+            Event::Target(info) => self.target(info.target).overview.info = info.clone(),
+            Event::Mappings { target, .. } => self.target(*target).history.add(event),
+            Event::Snapshot(s) => {
+                let t = self.target(s.target);
+                if t.overview.snapshots == 0 {
+                    t.overview.start_ns = s.start_ns;
+                }
+                t.overview.snapshots += 1;
+                t.overview.end_ns = s.end_ns;
+                t.overview.info.pid = t.overview.info.pid.or(s.pid);
+                t.history.add(event);
+            }
+            Event::Stats(stats) => {
+                self.stats.push_back(*stats);
+                let oldest = stats.time_ns.saturating_sub(COST_WINDOW_NS);
+                while self.stats.len() > 2 && self.stats.front().is_some_and(|s| s.time_ns < oldest) {
+                    self.stats.pop_front();
+                }
+            }
+            Event::Footprint(f) => self.target(f.target).footprint = Some(*f),
+            Event::End { time_ns, target, why } => {
+                let t = self.target(*target);
+                match why {
+                    TargetEnd::Exited => t.overview.ended = Some((*time_ns, *why)),
+                    TargetEnd::Replaced => {
+                        t.history.clear();
+                        t.overview.snapshots = 0;
+                    }
+                }
+            }
+        }
+    }
+
+    fn target(&mut self, target: u32) -> &mut TargetState {
+        let at = self.targets.iter().position(|t| t.overview.info.target == target).unwrap_or_else(|| {
+            let info = TargetInfo { target, pid: None, name: String::new() };
+            let overview = TargetOverview { info, snapshots: 0, start_ns: 0, end_ns: 0, ended: None };
+            self.targets.push(TargetState { overview, history: History::default(), footprint: None });
+            self.targets.len() - 1
+        });
+        &mut self.targets[at]
+    }
+
+    /// Nothing more will come; the last picture stays.
+    pub fn ended(&mut self, why: &str) {
+        self.ended = Some(why.to_owned());
+    }
+
+    /// Does what a key asks for. Returns whether to leave.
+    pub fn command(&mut self, command: Command) -> bool {
+        match command {
+            Command::Quit => return true,
+            Command::Pause => self.paused = !self.paused,
+            Command::Sort => {
+                self.order = self.order.next();
+                if let Some(model) = &mut self.model {
+                    model.sort(self.order);
+                }
+            }
+            Command::Up => self.select(self.selected.saturating_sub(1)),
+            Command::Down => self.select(self.selected + 1),
+            Command::NextTarget => self.switch(1),
+            Command::PreviousTarget => self.switch(self.targets.len().saturating_sub(1)),
+            Command::Zoom => self.zoomed = !self.zoomed,
+            Command::Back if self.help => self.help = false,
+            Command::Back => self.zoomed = false,
+            Command::Help => self.help = !self.help,
+        }
+        false
+    }
+
+    fn select(&mut self, row: usize) {
+        let last = self.model.as_ref().map_or(0, |m| m.rows.len().saturating_sub(1));
+        self.selected = row.min(last);
+    }
+
+    fn switch(&mut self, by: usize) {
+        if !self.targets.is_empty() {
+            self.current = (self.current + by) % self.targets.len();
+            self.selected = 0;
+            self.zoomed = false;
+            self.model = None;
+        }
+    }
+}
