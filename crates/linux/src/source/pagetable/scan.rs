@@ -146,7 +146,7 @@ impl Observer {
             let in_large = pte::and(&f.wanted, &large);
             let mut clear = pte::and_not(&f.wanted, &large);
             if in_large != pte::NO_PAGES {
-                let folios = Self::whole_folios(self.frames(), space, base, record.table, &in_large, now)?;
+                let folios = self.whole_folios(space, base, record.table, &in_large, now)?;
                 clear = pte::or(&clear, &folios);
             }
             // Old small pages and holes may lie in a range; a large folio only if it is cleared as a whole.

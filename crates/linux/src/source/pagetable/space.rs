@@ -7,6 +7,7 @@ use super::pte::{self, PageMask};
 use super::sharing::{self, Verdicts};
 use super::walker::{Batch, Mapped, Progress, SpaceId, Span, SpanView, TaskLink, Walker};
 use crate::bpf::sys::BpfError;
+use crate::clock::kernel_release;
 use crate::proc::Process;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use std::fs::File;
@@ -98,6 +99,8 @@ impl Space {
 pub struct Observer {
     walker: Walker,
     frames: Frames,
+    /// Whether the kernel clears large folios that base entries map without splitting them.
+    clears_folios: bool,
     /// Bits read.
     pub pages_read: u64,
     /// Bits cleared.
@@ -108,7 +111,8 @@ impl Observer {
     /// `walker` must be calibrated.
     pub fn new(walker: Walker, mut frames: Frames) -> Self {
         frames.set_phys_mask(walker.layout().phys_mask);
-        Self { walker, frames, pages_read: 0, pages_cleared: 0 }
+        let clears_folios = kernel_release().is_ok_and(|r| clears_folios(&r));
+        Self { walker, frames, clears_folios, pages_read: 0, pages_cleared: 0 }
     }
 
     /// The programs.
@@ -226,17 +230,17 @@ impl Observer {
     }
 
     /// Ranges that clear the pages `wanted` of the whole table at `base`, all of them in large folios: such a folio is
-    /// cleared if the table maps all of it inside one area; otherwise clearing would split it, and its pages become blind.
-    /// Returns the pages to clear.
+    /// cleared if the table maps all of it inside one area; otherwise, and on older kernels always, clearing would split it,
+    /// and its pages become blind. Returns the pages to clear.
     pub fn whole_folios(
-        frames: &Frames,
+        &self,
         space: &mut Space,
         base: u64,
         table: &[u64],
         wanted: &PageMask,
         now: Instant,
     ) -> Result<PageMask, SpaceError> {
-        let mut finder = frames.folios(table);
+        let mut finder = self.frames.folios(table);
         let (mut clear, mut blind) = (pte::NO_PAGES, pte::NO_PAGES);
         for page in pte::iter(wanted) {
             if pte::has(&clear, page) || pte::has(&blind, page) {
@@ -251,7 +255,7 @@ impl Observer {
                     let range =
                         AddrRange::new(base + f.pages.start as u64 * PAGE_SIZE, base + f.pages.end as u64 * PAGE_SIZE);
                     let inside = space.areas.around(range.start).is_some_and(|a| range.end <= a.end);
-                    let into = if f.whole && inside { &mut clear } else { &mut blind };
+                    let into = if self.clears_folios && f.whole && inside { &mut clear } else { &mut blind };
                     *into = pte::or(into, &pte::span_mask(f.pages.start, f.pages.end));
                 }
             }
@@ -259,6 +263,12 @@ impl Observer {
         space.verdicts.note(base, &blind, &pte::NO_PAGES, now);
         Ok(clear)
     }
+}
+
+/// Before 6.10, MADV_COLD splits each large folio that base entries map, even if it is covered as a whole.
+fn clears_folios(release: &str) -> bool {
+    let mut numbers = release.split(['.', '-']).map_while(|n| n.parse::<u32>().ok());
+    matches!((numbers.next(), numbers.next()), (Some(major), Some(minor)) if (major, minor) >= (6, 10))
 }
 
 fn clear_error(process: &Process, error: ClearError) -> SpaceError {
@@ -287,4 +297,18 @@ pub const fn span_base(addr: u64) -> u64 {
 /// Index of the page at `addr` in its table.
 pub const fn page_index(addr: u64) -> usize {
     (addr % TABLE_SPAN / PAGE_SIZE) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_clear_large_folios() {
+        for (release, want) in [("6.10.0", true), ("6.18.44-fc-v595", true), ("7.0-rc1", true), ("6.9.12-amd64", false)]
+        {
+            assert_eq!(clears_folios(release), want, "{release}");
+        }
+        assert!(!clears_folios("5.10.0-46-amd64") && !clears_folios("strange") && !clears_folios("6"));
+    }
 }

@@ -212,7 +212,7 @@ impl Observer {
                 let view = self.span(i);
                 // If it is no table any more, the pages have been joined or unmapped: nothing to clear.
                 if view.mapped == Mapped::Table {
-                    let clear = Self::whole_folios(self.frames(), space, *base, view.entries, wanted, now)?;
+                    let clear = self.whole_folios(space, *base, view.entries, wanted, now)?;
                     plan::cover(*base, &clear, &pte::NO_PAGES, |a| space.areas.begins_at(a), ranges);
                 }
             }
