@@ -1,6 +1,7 @@
 //! Runs `isotherm` as users do, and ends what it started.
 
 use anyhow::{Context, bail};
+use isotherm_core::addr::AddrRange;
 use serde::Deserialize;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -33,11 +34,15 @@ pub struct RunningWorkload {
     child: Child,
     /// Its process.
     pub pid: u32,
+    /// The memory that it touches.
+    pub arena: AddrRange,
 }
 
 #[derive(Deserialize)]
 struct Ready {
     pid: u32,
+    start: u64,
+    end: u64,
 }
 
 impl RunningWorkload {
@@ -53,7 +58,7 @@ impl RunningWorkload {
             .stderr(Stdio::null())
             .spawn()?;
         let out = child.stdout.take();
-        let mut started = Self { pid: child.id(), child };
+        let mut started = Self { pid: child.id(), child, arena: AddrRange::new(0, 0) };
         let mut line = String::new();
         if let Some(out) = out {
             BufReader::new(out).read_line(&mut line)?;
@@ -61,6 +66,7 @@ impl RunningWorkload {
         let ready: Ready = serde_json::from_str(&line)
             .with_context(|| format!("isotherm workload {} did not start", arguments.join(" ")))?;
         started.pid = ready.pid;
+        started.arena = AddrRange::new(ready.start, ready.end);
         Ok(started)
     }
 }

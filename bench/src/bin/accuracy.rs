@@ -85,7 +85,11 @@ impl Case {
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     runs: u64,
+    /// Length of a record; twice that for scans.
     real_seconds: u64,
+    /// Whether each monitor gets a process that nobody has watched before. Otherwise they take turns on one, each seed
+    /// another being the first.
+    fresh: bool,
     simulated_seconds: u64,
     /// A simulation goes on until there are so many snapshots, ...
     snapshots: u32,
@@ -97,11 +101,20 @@ struct Plan {
     stairs_period: &'static str,
 }
 
-const QUICK: Plan =
-    Plan { runs: 3, real_seconds: 4, simulated_seconds: 8, snapshots: 40, scans: 4, scan_runs: 1, stairs_period: "2s" };
+const QUICK: Plan = Plan {
+    runs: 3,
+    real_seconds: 3,
+    fresh: false,
+    simulated_seconds: 6,
+    snapshots: 40,
+    scans: 3,
+    scan_runs: 1,
+    stairs_period: "2s",
+};
 const FULL: Plan = Plan {
     runs: 5,
     real_seconds: 15,
+    fresh: true,
     simulated_seconds: 40,
     snapshots: 100,
     scans: 6,
@@ -113,41 +126,40 @@ fn strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|w| (*w).to_owned()).collect()
 }
 
-/// Watches one real workload with all monitors, one after the other.
-fn real(case: &Case, seed: u64, plan: &Plan, budget: &str) -> anyhow::Result<Vec<Figures>> {
+/// Watches a real workload with `monitors` (numbers in [`MONITORS`]), one after the other.
+fn real(
+    case: &Case,
+    monitors: &[usize],
+    seed: u64,
+    plan: &Plan,
+    budget: &str,
+) -> anyhow::Result<Vec<(usize, Figures)>> {
     let dir = tempfile::tempdir()?;
     let truth_path = dir.path().join("truth.json");
     let seed = seed.to_string();
+    #[rustfmt::skip]
     let arguments = strings(&[
-        case.pattern,
-        "--size",
-        case.size,
-        "--hot",
-        case.hot,
-        "--seed",
-        &seed,
-        "--thp",
-        "no",
-        "--duration",
-        "10m",
-        "--period",
-        plan.stairs_period,
+        case.pattern, "--size", case.size, "--hot", case.hot, "--seed", &seed, "--thp", "no", "--duration", "10m",
+        "--period", plan.stairs_period,
     ]);
     let workload = RunningWorkload::start(&arguments, &truth_path)?;
     let mut records = Vec::new();
-    for monitor in MONITORS {
+    for &m in monitors {
+        let monitor = &MONITORS[m];
         let path = dir.path().join(format!("{}.iso", monitor.name));
-        let (pid, duration) = (workload.pid.to_string(), format!("{}s", plan.real_seconds));
+        // A scan's intervals are long.
+        let seconds = plan.real_seconds * if is_scan(monitor) { 2 } else { 1 };
+        let (pid, duration) = (workload.pid.to_string(), format!("{seconds}s"));
         let mut arguments = strings(&["record", "--pid", &pid, "--duration", &duration, "--seed", &seed]);
         arguments.extend(monitor.arguments(budget));
         arguments.extend(["-o".to_owned(), path.display().to_string()]);
         programs::run(&arguments)?;
-        records.push(Record::load(&path).with_context(|| format!("the record of {}", monitor.name))?);
+        records.push((m, Record::load(&path).with_context(|| format!("the record of {}", monitor.name))?));
     }
     drop(workload);
     let text = std::fs::read_to_string(&truth_path).context("the workload's truth")?;
     let truth: Truth = serde_json::from_str(&text).context("the workload's truth")?;
-    records.iter().map(|r| Figures::of_record(r, &truth)).collect()
+    records.iter().map(|(m, r)| Ok((*m, Figures::of_record(r, &truth)?))).collect()
 }
 
 fn simulated(
@@ -265,9 +277,14 @@ fn main() -> anyhow::Result<()> {
     let mut runs: Vec<Vec<Vec<Figures>>> = vec![vec![Vec::new(); MONITORS.len()]; cases.len()];
     for (c, case) in cases.iter().enumerate().filter(|(_, c)| c.rate.is_none()) {
         for seed in 1..=plan.runs {
-            for (m, figures) in real(case, seed, &plan, &args.cpu_budget)?.into_iter().enumerate() {
-                tell(case, &MONITORS[m], &figures);
-                runs[c][m].push(figures);
+            let first = seed as usize;
+            let order: Vec<usize> = (first..first + MONITORS.len()).map(|m| m % MONITORS.len()).collect();
+            for monitors in order.chunks(if plan.fresh { 1 } else { MONITORS.len() }) {
+                let figures = real(case, monitors, seed, &plan, &args.cpu_budget).with_context(|| case.name())?;
+                for (m, figures) in figures {
+                    tell(case, &MONITORS[m], &figures);
+                    runs[c][m].push(figures);
+                }
             }
         }
     }
