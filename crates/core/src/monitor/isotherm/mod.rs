@@ -70,6 +70,11 @@ const SCAN_FIRST_NS_PER_BYTE: f64 = 13e6 / (1u64 << 30) as f64;
 const SCAN_FIRST_INTERVALS: f64 = 100.0;
 /// Intervals to stay with probes after a scan proved too dear.
 const SCAN_COOLDOWN: u32 = 50;
+/// Intervals after the begin of a scan before its load counts.
+const SETTLING: u32 = 12;
+/// What a scan's estimate is multiplied with at most after it proved too dear, and how that fades per interval.
+const MOST_DEARER: f64 = 16.0;
+const DEARER_FADES: f64 = 0.999;
 
 /// Isotherm's algorithm over any access source.
 #[derive(Debug)]
@@ -77,7 +82,12 @@ pub(crate) struct Isotherm {
     /// What the user asked for; `None`: by cost.
     wanted_mode: Option<Mode>,
     mode: Mode,
+    /// Intervals until a scan may be tried again.
     cooldown: u32,
+    /// Intervals for which the load still shows the first clearing of a scan.
+    settling: u32,
+    /// How much dearer than its estimate a scan proved here.
+    scan_dearer: f64,
     rng: fastrand::Rng,
     areas: BTreeMap<TargetId, Area>,
     /// Probes wanted over all targets; the budget moves it.
@@ -90,6 +100,8 @@ impl Isotherm {
             wanted_mode: mode,
             mode: mode.unwrap_or(Mode::Sample),
             cooldown: 0,
+            settling: if mode == Some(Mode::Scan) { SETTLING } else { 0 },
+            scan_dearer: 1.0,
             rng: fastrand::Rng::with_seed(seed),
             areas: BTreeMap::new(),
             probes: (attrs.max_regions as usize).max(FEWEST_PROBES),
@@ -126,7 +138,8 @@ impl Isotherm {
             hot += h;
         }
         let each = resident * SCAN_READ_NS_PER_BYTE + hot * SCAN_CLEAR_NS_PER_BYTE;
-        each < budget_ns / 2.0 && resident * SCAN_FIRST_NS_PER_BYTE < budget_ns * SCAN_FIRST_INTERVALS
+        each * self.scan_dearer < budget_ns / 2.0
+            && resident * SCAN_FIRST_NS_PER_BYTE < budget_ns * SCAN_FIRST_INTERVALS
     }
 }
 
@@ -210,17 +223,23 @@ impl Algorithm for Isotherm {
     fn adapt(&mut self, load: f64, budget_ns: f64, attrs: &MonitorAttrs) -> Stretch {
         self.cooldown = self.cooldown.saturating_sub(1);
         if self.mode == Mode::Scan {
-            if load <= 1.0 {
-                return if load < 0.5 { Stretch::Shorter((0.9 / load.max(0.45)).min(2.0)) } else { Stretch::Keep };
-            }
-            if self.wanted_mode.is_none() && !self.scan_fits(budget_ns * 2.0) {
-                self.cooldown = SCAN_COOLDOWN;
-                self.set_mode(Mode::Sample);
-                return Stretch::Keep;
-            }
-            return if self.wanted_mode.is_some() { Stretch::Longer(load.min(2.0)) } else { Stretch::Keep };
+            self.settling = self.settling.saturating_sub(1);
+            return match self.wanted_mode {
+                _ if self.settling > 0 => Stretch::Keep,
+                None if load > 1.0 => {
+                    self.cooldown = SCAN_COOLDOWN;
+                    self.scan_dearer = (self.scan_dearer * load).min(MOST_DEARER);
+                    self.set_mode(Mode::Sample);
+                    Stretch::Keep
+                }
+                Some(_) if load > 1.0 => Stretch::Longer(load.min(2.0)),
+                _ if load < 0.5 => Stretch::Shorter((AIM / load.max(AIM / 2.0)).min(2.0)),
+                _ => Stretch::Keep,
+            };
         }
+        self.scan_dearer = 1.0 + (self.scan_dearer - 1.0) * DEARER_FADES;
         if self.wanted_mode.is_none() && self.cooldown == 0 && self.scan_fits(budget_ns) {
+            self.settling = SETTLING;
             self.set_mode(Mode::Scan);
             return Stretch::Keep;
         }
