@@ -90,10 +90,19 @@ mod privileged {
         let error = Command::prepare(&[script.clone().into_os_string()]).unwrap_err();
         assert!(matches!(error, TargetError::CannotRun { .. }), "{error}");
         std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let command = Command::prepare(&[script.into_os_string()]).unwrap();
+        let error = Command::prepare(&[script.clone().into_os_string()]).unwrap_err();
+        assert!(error.to_string().contains("/nowhere/interpreter"), "{error}");
+
+        // What only exec can find out is told by the first poll: here, that somebody writes to the file.
+        let busy = dir.path().join("busy");
+        std::fs::copy("/bin/sleep", &busy).unwrap();
+        let writer = std::fs::File::options().append(true).open(&busy).unwrap();
+        let command = Command::prepare(&[busy.into_os_string()]).unwrap();
         let mut tracker =
             TargetTracker::new(TargetSpec::Command { command: command.clone(), children: false }).unwrap();
         assert!(matches!(tracker.poll(), Err(TargetError::CannotRun { .. })));
+        drop(writer);
+        assert!(!command.is_running());
         assert_eq!(command.finish(Duration::ZERO).unwrap(), None);
     }
 }

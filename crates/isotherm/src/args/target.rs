@@ -81,8 +81,10 @@ pub struct StartedCommand {
 impl StartedCommand {
     /// Ends the command if it still runs, collects it, and tells on stderr how it ended. To be called once watching is over.
     pub fn finish(&self) -> anyhow::Result<()> {
-        let Ok(None) = self.command.try_end() else { return self.tell(self.command.finish(GRACE)?) };
-        eprintln!("isotherm: ending '{}' (pid {}), which still runs", self.program, self.command.pid());
+        self.command.try_end()?;
+        if self.command.is_running() {
+            eprintln!("isotherm: ending '{}' (pid {}), which still runs", self.program, self.command.pid());
+        }
         self.tell(self.command.finish(GRACE)?)
     }
 

@@ -4,6 +4,7 @@ use super::ending::end_family;
 use super::error::TargetError;
 use crate::proc::PidFd;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 
@@ -129,6 +130,11 @@ impl Command {
         Ok(())
     }
 
+    /// Whether it has been executed and has not been collected.
+    pub fn is_running(&self) -> bool {
+        matches!(self.lock().state, State::Running(_))
+    }
+
     /// How it ended, if it has ended by itself or by [`finish`](Self::finish).
     pub fn try_end(&self) -> io::Result<Option<CommandEnd>> {
         let mut inner = self.lock();
@@ -210,7 +216,7 @@ fn check_executable(program: &OsStr, path: Option<&OsStr>) -> Result<(), TargetE
     let mut denied = false;
     for file in candidates.iter().filter(|_| !program.is_empty()) {
         match executable(file) {
-            Some(true) => return Ok(()),
+            Some(true) => return check_interpreter(&shown(), file),
             Some(false) => denied = true,
             None => {}
         }
@@ -226,4 +232,23 @@ fn check_executable(program: &OsStr, path: Option<&OsStr>) -> Result<(), TargetE
 fn executable(file: &Path) -> Option<bool> {
     let meta = std::fs::metadata(file).ok()?;
     Some(meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// Refuses a script whose interpreter (`#!` line) is missing: exec would only say that there is no such file.
+fn check_interpreter(program: &str, file: &Path) -> Result<(), TargetError> {
+    // The kernel looks at no more than this.
+    let mut head = Vec::with_capacity(256);
+    // A program may be executable without being readable; then exec has the last word.
+    if File::open(file).and_then(|f| f.take(256).read_to_end(&mut head)).is_err() {
+        return Ok(());
+    }
+    let line = head.split(|&b| b == b'\n').next().unwrap_or_default();
+    let Some(words) = line.strip_prefix(b"#!") else { return Ok(()) };
+    let interpreter = words.trim_ascii().split(|b| b.is_ascii_whitespace()).next().unwrap_or_default();
+    let path = PathBuf::from(OsStr::from_bytes(interpreter));
+    if executable(&path) == Some(true) {
+        return Ok(());
+    }
+    let text = format!("its interpreter '{}' does not exist or cannot be executed", path.display());
+    Err(TargetError::CannotRun { program: program.to_owned(), source: io::Error::new(io::ErrorKind::NotFound, text) })
 }
