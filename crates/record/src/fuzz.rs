@@ -36,9 +36,12 @@ pub fn every_format(bytes: &[u8]) {
 /// Reads `bytes` as frames behind a valid file header and behind a valid frame header, so that damage reaches the decoder
 /// and is not stopped by a checksum.
 pub fn payload(bytes: &[u8]) {
-    let framed = crate::format::frame::wrap(bytes);
-    let reading = read(&framed, Some(Format::Iso));
-    check(&reading.events);
+    check(&read(&framed(bytes), Some(Format::Iso)).events);
+}
+
+/// A record of one valid frame whose unpacked payload is `bytes`.
+pub fn framed(bytes: &[u8]) -> Vec<u8> {
+    crate::format::frame::wrap(bytes)
 }
 
 /// Checks that what was read keeps the rules that views rely on, and that our own format carries it unchanged.

@@ -32,8 +32,10 @@ pub struct Reader<R> {
     frame_at: u64,
     state: FrameState,
     next_sequence: Option<u32>,
-    /// Frames were lost: the next context frame is wanted.
+    /// Frames were lost: the next context frames are wanted.
     want_context: bool,
+    /// The last frame was such a context frame; more may follow.
+    in_context: bool,
     /// Position behind the last whole frame.
     whole: u64,
     ended: bool,
@@ -74,6 +76,7 @@ impl<R: Read> Reader<R> {
             state: FrameState::default(),
             next_sequence: None,
             want_context: false,
+            in_context: false,
             whole: 0,
             ended: false,
             unknown: 0,
@@ -167,9 +170,14 @@ impl<R: Read> Reader<R> {
                 continue;
             }
             self.follow_sequence(header.sequence);
+            if header.kind == Kind::Context {
+                self.in_context = self.want_context;
+            } else if std::mem::take(&mut self.in_context) {
+                self.want_context = false;
+            }
             let wanted = match header.kind {
                 Kind::Events => true,
-                Kind::Context => std::mem::take(&mut self.want_context),
+                Kind::Context => self.want_context,
                 Kind::End => {
                     self.ended = true;
                     false

@@ -2,7 +2,7 @@
 //! and written in bounded memory.
 
 use crate::format::event::{self, FrameState};
-use crate::format::frame::{self, FRAME_HEADER_LEN, FrameHeader, Kind};
+use crate::format::frame::{FRAME_HEADER_LEN, FrameHeader, Kind, Packer};
 use crate::format::varint::Cursor;
 use isotherm_core::event::Event;
 use std::fs::File;
@@ -10,7 +10,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 
 /// Events of a lane are kept in memory up to this many bytes (before compression).
-const CHUNK: usize = 64 << 10;
+const CHUNK: usize = 32 << 10;
+/// All lanes together are kept in memory up to this many bytes.
+const MAX_PENDING: usize = 32 << 20;
 /// Speed matters more than size here.
 const LEVEL: u32 = 1;
 
@@ -29,6 +31,9 @@ pub(crate) struct Spool {
     file: Option<File>,
     len: u64,
     lanes: Vec<Lane>,
+    /// Bytes in all lanes' memory.
+    pending: usize,
+    packer: Option<Packer>,
 }
 
 impl Spool {
@@ -43,9 +48,17 @@ impl Spool {
             self.lanes.resize_with(lane + 1, Lane::default);
         }
         let l = &mut self.lanes[lane];
+        let before = l.raw.len();
         event::encode(&mut l.raw, &mut l.state, event).map_err(io::Error::other)?;
         l.events += 1;
-        if l.raw.len() >= CHUNK { self.store(lane) } else { Ok(()) }
+        self.pending += l.raw.len() - before;
+        if l.raw.len() >= CHUNK {
+            self.store(lane)
+        } else if self.pending > MAX_PENDING {
+            self.store_all()
+        } else {
+            Ok(())
+        }
     }
 
     fn store(&mut self, lane: usize) -> io::Result<()> {
@@ -53,27 +66,30 @@ impl Spool {
         if l.events == 0 {
             return Ok(());
         }
-        let mut bytes = Vec::new();
-        frame::pack(&mut bytes, Kind::Events, &l.raw, l.events, 0, LEVEL);
+        let packer = self.packer.get_or_insert_with(|| Packer::new(LEVEL));
+        let bytes = packer.pack(Kind::Events, &l.raw, l.events, 0);
         let mut file = match self.file.take() {
             Some(file) => file,
             None => tempfile::tempfile()?,
         };
-        file.write_all(&bytes)?;
+        file.write_all(bytes)?;
         self.file = Some(file);
         l.chunks.push((self.len, bytes.len() as u32));
         self.len += bytes.len() as u64;
+        self.pending -= l.raw.len();
         l.raw = Vec::new();
         l.events = 0;
         l.state.clear();
         Ok(())
     }
 
+    fn store_all(&mut self) -> io::Result<()> {
+        (0..self.lanes.len()).try_for_each(|lane| self.store(lane))
+    }
+
     /// Ends the writing; the lanes can be read now.
     pub(crate) fn finish(mut self) -> io::Result<Stored> {
-        for lane in 0..self.lanes.len() {
-            self.store(lane)?;
-        }
+        self.store_all()?;
         Ok(Stored { file: self.file, lanes: self.lanes.into_iter().map(|l| l.chunks).collect() })
     }
 }

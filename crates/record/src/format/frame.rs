@@ -129,25 +129,49 @@ impl FrameHeader {
     }
 }
 
-/// Appends a whole frame to `out`.
-pub(crate) fn pack(out: &mut Vec<u8>, kind: Kind, raw: &[u8], events: u32, sequence: u32, level: u32) {
-    let mut deflate = Compress::new(Compression::new(level.min(9)), false);
-    // Output that does not fit here would be longer than the input, which is then stored as it is.
-    let mut packed = Vec::with_capacity(raw.len());
-    let done = deflate.compress_vec(raw, &mut packed, FlushCompress::Finish);
-    let deflated = !raw.is_empty() && matches!(done, Ok(Status::StreamEnd));
-    let stored = if deflated { &packed[..] } else { raw };
-    let header = FrameHeader {
-        kind,
-        deflated,
-        stored_len: stored.len() as u32,
-        raw_len: raw.len() as u32,
-        events,
-        sequence,
-        crc: crc32fast::hash(stored),
-    };
-    out.extend_from_slice(&header.to_bytes());
-    out.extend_from_slice(stored);
+/// Makes frames. Its buffers are used again, since frames are made all the time.
+pub(crate) struct Packer {
+    deflate: Compress,
+    packed: Vec<u8>,
+    frame: Vec<u8>,
+}
+
+impl Packer {
+    /// A packer of a deflate level from 0 to 9.
+    pub(crate) fn new(level: u32) -> Self {
+        let deflate = Compress::new(Compression::new(level.min(9)), false);
+        Self { deflate, packed: Vec::new(), frame: Vec::new() }
+    }
+
+    /// The bytes of a whole frame.
+    pub(crate) fn pack(&mut self, kind: Kind, raw: &[u8], events: u32, sequence: u32) -> &[u8] {
+        self.deflate.reset();
+        self.packed.clear();
+        // Output that does not fit here would be longer than the input, which is then stored as it is.
+        self.packed.reserve_exact(raw.len());
+        let done = self.deflate.compress_vec(raw, &mut self.packed, FlushCompress::Finish);
+        let deflated = matches!(done, Ok(Status::StreamEnd)) && self.packed.len() < raw.len();
+        let stored = if deflated { &self.packed[..] } else { raw };
+        let header = FrameHeader {
+            kind,
+            deflated,
+            stored_len: stored.len() as u32,
+            raw_len: raw.len() as u32,
+            events,
+            sequence,
+            crc: crc32fast::hash(stored),
+        };
+        self.frame.clear();
+        self.frame.extend_from_slice(&header.to_bytes());
+        self.frame.extend_from_slice(stored);
+        &self.frame
+    }
+}
+
+impl std::fmt::Debug for Packer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Packer").finish_non_exhaustive()
+    }
 }
 
 /// A file's header.
@@ -186,6 +210,6 @@ impl FileHeader {
 /// A record of one frame that holds `raw`, whatever it is, as if it were many events.
 pub(crate) fn wrap(raw: &[u8]) -> Vec<u8> {
     let mut out = FileHeader { version: VERSION, part: 0, id: 0 }.to_bytes().to_vec();
-    pack(&mut out, Kind::Events, raw, u32::MAX, 0, 1);
+    out.extend_from_slice(Packer::new(1).pack(Kind::Events, raw, u32::MAX, 0));
     out
 }

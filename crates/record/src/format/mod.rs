@@ -20,7 +20,7 @@ pub(crate) const MAX_PAYLOAD: usize = 64 << 20;
 /// Most regions in a snapshot; the monitor's own limit is 1,000,000.
 pub(crate) const MAX_REGIONS: usize = 1 << 20;
 /// Most regions that a frame may make its reader remember (last snapshot of each target).
-pub(crate) const MAX_REMEMBERED: usize = 1 << 22;
+pub(crate) const MAX_REMEMBERED: usize = 1 << 21;
 /// Most mappings in an event.
 pub(crate) const MAX_MAPPINGS: usize = 1 << 20;
 /// Most bytes of mapping names in an event, repetitions counted.

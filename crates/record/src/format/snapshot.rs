@@ -18,6 +18,9 @@ const AGE_EXPECTED: u64 = 0;
 const AGE_ZERO: u64 = 1;
 const AGE_OTHER: u64 = 2;
 
+/// So many regions take as much memory as what is remembered of a target beside its regions.
+const TARGET_COST: usize = 8;
+
 /// What is remembered of a target's last snapshot.
 #[derive(Debug, Default)]
 struct Last {
@@ -29,6 +32,7 @@ struct Last {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     targets: HashMap<u32, Last>,
+    /// Regions remembered, each target counting as [`TARGET_COST`].
     regions: usize,
 }
 
@@ -41,8 +45,8 @@ impl Memory {
 
     fn remember(&mut self, snapshot: &Snapshot, points: Vec<Point>) -> Result<(), DecodeError> {
         let last = self.targets.entry(snapshot.target).or_default();
-        self.regions -= last.snapshot.as_ref().map_or(0, |s| s.regions.len());
-        self.regions += snapshot.regions.len();
+        self.regions -= last.snapshot.as_ref().map_or(0, |s| s.regions.len() + TARGET_COST);
+        self.regions += snapshot.regions.len() + TARGET_COST;
         *last = Last { snapshot: Some(snapshot.clone()), points };
         if self.regions > MAX_REMEMBERED { Err(DecodeError::Limit) } else { Ok(()) }
     }

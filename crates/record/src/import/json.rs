@@ -10,7 +10,7 @@ use super::{Notes, USUAL_SAMPLES, tidy};
 use crate::error::{ReadError, Warning};
 use crate::format::MAX_REGIONS;
 use crate::input::{Input, Sink};
-use crate::spool::Spool;
+use crate::spool::{LaneReader, Spool};
 use flate2::read::ZlibDecoder;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::{Event, RunInfo, TargetInfo};
@@ -23,7 +23,9 @@ use std::fmt;
 use std::io::{BufReader, Read};
 
 /// Most records in a file. Each takes some memory until the end.
-const MAX_RECORDS: usize = 1 << 16;
+const MAX_RECORDS: usize = 1 << 12;
+/// Most regions in one snapshot of each record together: so many are held to put snapshots in the order of time.
+const MAX_HELD: usize = 1 << 21;
 
 /// A record without its snapshots, which are in the lane of the same number.
 #[derive(Debug, Default)]
@@ -142,7 +144,7 @@ pub(crate) fn read(input: Input, compressed: bool, sink: &mut Sink<'_>) -> Resul
         });
     }
     notes.adjusted = parts.adjusted;
-    parts.hand_out(sink, &mut notes, &origin)?;
+    parts.hand_out(sink, &origin)?;
     Ok(notes.finish())
 }
 
@@ -163,7 +165,7 @@ impl Parts {
         self.spool.push(lane, &Event::Snapshot(s))
     }
 
-    fn hand_out(self, sink: &mut Sink<'_>, notes: &mut Notes, origin: &str) -> Result<(), ReadError> {
+    fn hand_out(self, sink: &mut Sink<'_>, origin: &str) -> Result<(), ReadError> {
         let io_error = |error| ReadError::Io { origin: format!("the temporary copy of {origin}"), error };
         if let Some(run) = self.heads.iter().find_map(|h| h.intervals).map(run_info) {
             sink(Event::Run(run)).map_err(ReadError::Sink)?;
@@ -178,28 +180,53 @@ impl Parts {
         }
         let lanes = self.spool.lanes();
         let stored = self.spool.finish().map_err(io_error)?;
-        let mut readers: Vec<_> = (0..lanes).map(|lane| stored.lane(lane)).collect();
-        let mut heads: Vec<Option<Snapshot>> = Vec::new();
-        let mut order = BinaryHeap::new();
-        let next = |reader: &mut crate::spool::LaneReader<'_>| {
-            reader.next_event().map(|e| e.and_then(|e| if let Event::Snapshot(s) = e { Some(s) } else { None }))
-        };
-        for (lane, reader) in readers.iter_mut().enumerate() {
-            let first = next(reader).map_err(io_error)?;
-            order.extend(first.as_ref().map(|s| Reverse((s.end_ns, lane))));
-            heads.push(first);
-        }
-        while let Some(Reverse((_, lane))) = order.pop() {
-            let following = next(&mut readers[lane]).map_err(io_error)?;
-            order.extend(following.as_ref().map(|s| Reverse((s.end_ns, lane))));
-            let Some(mut snapshot) = std::mem::replace(&mut heads[lane], following) else { continue };
-            complete(&mut snapshot, &self.heads[lane]);
-            if let Err(error) = sink(Event::Snapshot(snapshot)) {
-                let _ = notes;
-                return Err(ReadError::Sink(error));
+        let mut merge = Merge { readers: (0..lanes).map(|lane| stored.lane(lane)).collect(), ..Merge::default() };
+        let advance = |merge: &mut Merge<'_>, lane| {
+            merge.advance(lane).map_err(io_error)?;
+            if merge.regions <= MAX_HELD {
+                return Ok(());
             }
+            let what = "the snapshots of all targets together have too many regions".to_owned();
+            Err(ReadError::Malformed { origin: origin.to_owned(), position: "records".into(), what })
+        };
+        for lane in 0..lanes {
+            advance(&mut merge, lane)?;
+        }
+        while let Some((lane, mut snapshot)) = merge.earliest() {
+            advance(&mut merge, lane)?;
+            complete(&mut snapshot, &self.heads[lane]);
+            sink(Event::Snapshot(snapshot)).map_err(ReadError::Sink)?;
         }
         Ok(())
+    }
+}
+
+/// The next snapshot of each record, and which comes first.
+#[derive(Default)]
+struct Merge<'a> {
+    readers: Vec<LaneReader<'a>>,
+    waiting: HashMap<usize, Snapshot>,
+    order: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Regions in `waiting`.
+    regions: usize,
+}
+
+impl Merge<'_> {
+    /// Takes the next snapshot of a record.
+    fn advance(&mut self, lane: usize) -> std::io::Result<()> {
+        if let Some(Event::Snapshot(s)) = self.readers[lane].next_event()? {
+            self.order.push(Reverse((s.end_ns, lane)));
+            self.regions += s.regions.len();
+            self.waiting.insert(lane, s);
+        }
+        Ok(())
+    }
+
+    fn earliest(&mut self) -> Option<(usize, Snapshot)> {
+        let Reverse((_, lane)) = self.order.pop()?;
+        let snapshot = self.waiting.remove(&lane)?;
+        self.regions -= snapshot.regions.len();
+        Some((lane, snapshot))
     }
 }
 
@@ -298,7 +325,7 @@ impl<'de> Visitor<'de> for Record<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let parts = self.0;
         if parts.heads.len() == MAX_RECORDS {
-            return Err(A::Error::custom("more than 65536 records"));
+            return Err(A::Error::custom("more than 4096 records"));
         }
         let lane = parts.heads.len();
         parts.heads.push(Head::default());
