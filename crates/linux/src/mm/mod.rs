@@ -1,4 +1,5 @@
 //! Memory system calls behind safe functions.
 
 pub mod advise;
+pub mod entry_bits;
 pub mod scratch;

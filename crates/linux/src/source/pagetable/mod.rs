@@ -66,7 +66,9 @@ impl From<WalkerError> for SourceUnavailable {
             WalkerError::Bpf(BpfError::Load { log, .. }) if !log.is_empty() => {
                 "please report this with the lines above and your kernel's version; until then use another source"
             }
-            WalkerError::Bpf(_) => "run as root, or with CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_SYS_NICE",
+            WalkerError::Bpf(_) => {
+                "run as root, or with CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_SYS_NICE and CAP_DAC_READ_SEARCH"
+            }
             WalkerError::Assemble(_) => "please report this",
             WalkerError::Calibrate(_) => {
                 "run as root on an x86-64 kernel, in the host's pid namespace, or use another source"
@@ -137,6 +139,12 @@ impl PageTableSource {
 }
 
 fn ready_observer() -> Result<Observer, SourceUnavailable> {
+    if !has_sys_nice() {
+        return Err(SourceUnavailable::new(
+            "clearing accessed bits of other processes needs CAP_SYS_NICE",
+            "run as root, or with CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_SYS_NICE and CAP_DAC_READ_SEARCH",
+        ));
+    }
     let mut walker = Walker::load()?;
     calibrate::calibrate(&mut walker)?;
     let frames = Frames::open(Path::new("/")).map_err(|e| {
@@ -153,6 +161,15 @@ fn ready_observer() -> Result<Observer, SourceUnavailable> {
     observer.pages_read = 0;
     observer.pages_cleared = 0;
     Ok(observer)
+}
+
+/// Whether this process has CAP_SYS_NICE; yes if that cannot be told, for then clearing will tell. The self-test cannot, because
+/// a process may always advise on its own memory.
+fn has_sys_nice() -> bool {
+    const CAP_SYS_NICE: u32 = 23;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|l| u64::from_str_radix(l.strip_prefix("CapEff:")?.trim(), 16).ok());
+    effective.is_none_or(|caps| caps >> CAP_SYS_NICE & 1 == 1)
 }
 
 impl AccessSource for PageTableSource {

@@ -1,5 +1,6 @@
 //! Bits of x86-64 page table entries ("Intel SDM", volume 3, 4.5), as Linux uses them.
 
+use crate::mm::entry_bits::present_and_accessed;
 use isotherm_core::addr::PAGE_SIZE;
 
 const PRESENT: u64 = 1;
@@ -41,31 +42,33 @@ pub type PageMask = [u64; 8];
 /// The empty set.
 pub const NO_PAGES: PageMask = [0; 8];
 
-/// Bits of a whole last-level table: which entries are present, and which of those accessed.
+/// Bits of a whole last-level table: which entries are present, and which of those accessed. Missing entries count as empty.
+///
+/// Every entry of the target goes through here in a scan, so it works on 16 entries at a time with instructions that every
+/// x86-64 processor has.
 pub fn table_masks(table: &[u64]) -> (PageMask, PageMask) {
     let (mut present, mut accessed) = (NO_PAGES, NO_PAGES);
-    for ((entries, p), a) in table.chunks(64).zip(&mut present).zip(&mut accessed) {
-        for (bit, &e) in entries.iter().enumerate() {
-            let here = (e | e >> 8) & 1;
-            *p |= here << bit;
-            *a |= (here & e >> 5) << bit;
-        }
+    let mut put16 = |group: usize, entries: &[u64; 16]| {
+        let (p, a) = present_and_accessed(entries);
+        present[group / 4] |= u64::from(p) << (group % 4 * 16);
+        accessed[group / 4] |= u64::from(a) << (group % 4 * 16);
+    };
+    let (groups, rest) = table[..table.len().min(512)].as_chunks::<16>();
+    for (i, entries) in groups.iter().enumerate() {
+        put16(i, entries);
+    }
+    if !rest.is_empty() {
+        let mut last = [0; 16];
+        last[..rest.len()].copy_from_slice(rest);
+        put16(groups.len(), &last);
     }
     (present, accessed)
 }
 
 /// The same for part of a table: `entries` are those from index `first` on.
 pub fn window_masks(first: usize, entries: &[u64]) -> (PageMask, PageMask) {
-    let (mut present, mut accessed) = (NO_PAGES, NO_PAGES);
-    for (i, &e) in (first..512).zip(entries) {
-        if is_present(e) {
-            put(&mut present, i);
-        }
-        if is_accessed(e) {
-            put(&mut accessed, i);
-        }
-    }
-    (present, accessed)
+    let (present, accessed) = table_masks(entries);
+    (shift_up(&present, first), shift_up(&accessed, first))
 }
 
 /// The set with every page's number lowered by `by`; pages below it fall out.
@@ -157,13 +160,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn masks_agree_with_single_entries(table in prop::collection::vec(any::<u64>(), 512)) {
+        fn masks_agree_with_single_entries(table in prop::collection::vec(any::<u64>(), 0..=512)) {
             let (p, a) = table_masks(&table);
+            prop_assert_eq!(and_not(&p, &span_mask(0, table.len())), NO_PAGES);
             for (i, &e) in table.iter().enumerate() {
                 prop_assert_eq!(has(&p, i), is_present(e));
                 prop_assert_eq!(has(&a, i), is_accessed(e));
             }
-            prop_assert_eq!(iter(&a).collect::<Vec<_>>(), (0..512).filter(|&i| is_accessed(table[i])).collect::<Vec<_>>());
+            prop_assert_eq!(iter(&a).collect::<Vec<_>>(), (0..table.len()).filter(|&i| is_accessed(table[i])).collect::<Vec<_>>());
             prop_assert_eq!(count(&a) as usize, iter(&a).count());
         }
 
