@@ -115,6 +115,7 @@ pub struct FlaggedRange {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const SAMPLE: &str = include_str!("../../tests/data/smaps-locked.txt");
 
@@ -129,6 +130,15 @@ mod tests {
         assert_eq!(locked.len(), 1);
         assert_eq!((locked[0].0.len(), locked[0].1.referenced), (1 << 20, 512 << 10));
         assert!(areas[4].1.pfn_map && !areas[3].1.pfn_map);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "([0-9a-f]{1,6}-[0-9a-f]{1,6} rw-p 0 0:0 0 ?|Rss: [0-9 kB]{0,30}|VmFlags:[a-z ]{0,9}|.{0,20}|\n){0,30}") {
+            let mut last = 0;
+            let _ = for_each_area(&mut text.as_bytes(), &mut Vec::new(), |line, _| last = line.range.end);
+            prop_assert!(last <= 0xff_ffff);
+        }
     }
 
     #[test]

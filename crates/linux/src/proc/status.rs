@@ -61,6 +61,15 @@ pub(super) fn kilobytes(text: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn figures_come_back_among_any_other_lines(before in "([A-Za-z]{0,8}:[^\n]{0,20}\n){0,5}", rss in 0u64..1 << 50) {
+            let text = format!("{before}VmRSS:\t{rss:8} kB\n");
+            prop_assert_eq!(Status::parse(text.as_bytes()).vm_rss, Some(rss * 1024));
+        }
+    }
 
     #[test]
     fn sizes_are_bytes_and_missing_lines_are_none() {
