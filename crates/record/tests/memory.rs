@@ -107,7 +107,8 @@ fn hostile_files_cost_little_memory() {
         std::fs::write("/proc/self/clear_refs", "5").unwrap();
         let before = peak();
         let events = drain(bytes, format);
-        let cost = peak() - before;
+        // The counters are per CPU and summed up late, so they may seem to shrink.
+        let cost = peak().saturating_sub(before);
         println!("{what}: {events} events, {} MiB", cost / MIB);
         assert!(cost < LIMIT, "{what}: {} MiB", cost / MIB);
     }
