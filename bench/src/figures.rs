@@ -122,7 +122,14 @@ mod tests {
                 sample_us: 1,
                 aggr_us: 1,
                 max_nr_accesses: 1,
-                regions: vec![RegionInfo { start: 0, end: hot_end, nr_accesses: 1, age: 0, evidence: None }],
+                regions: vec![RegionInfo {
+                    start: 0,
+                    end: hot_end,
+                    nr_accesses: 1,
+                    age: 0,
+                    evidence: None,
+                    accessed: None,
+                }],
             })
         };
         let stats = |time_ns, spent| {

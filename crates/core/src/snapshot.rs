@@ -36,6 +36,9 @@ pub struct RegionInfo {
     pub age: u32,
     /// How well this is founded. `None` where the source (an imported record, the kernel's DAMON) does not tell.
     pub evidence: Option<Evidence>,
+    /// Bytes of the region that were accessed at all within the aggregation interval, as estimated from the share of the
+    /// pages looked at. `None` where the source or the algorithm tells only rates.
+    pub accessed: Option<u64>,
 }
 
 impl RegionInfo {
@@ -47,6 +50,17 @@ impl RegionInfo {
     /// Whether the region has no address.
     pub const fn is_empty(&self) -> bool {
         self.end == self.start
+    }
+
+    /// Bytes that belong to the working set of the interval: what was accessed of the region, or all of an accessed region
+    /// where nobody tells how much. A region seldom is a little accessed everywhere; often it is a cold one with some hot
+    /// pages strewn in, and counting all of it would exaggerate many times over.
+    pub fn working_set(&self) -> u64 {
+        match (self.nr_accesses, self.accessed) {
+            (0, _) => 0,
+            (_, Some(bytes)) => bytes.min(self.len()),
+            (_, None) => self.len(),
+        }
     }
 
     /// Whether the region could not be observed at all; see [`Evidence::is_blind`].
@@ -77,13 +91,30 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Bytes of regions with `nr_accesses >= min_nr` (and at least one): the working set of this interval.
+    /// The working set of this interval: what was accessed in regions with `nr_accesses >= min_nr` (and at least one).
     pub fn working_set(&self, min_nr: u32) -> u64 {
-        self.regions.iter().filter(|r| r.nr_accesses >= min_nr.max(1)).map(RegionInfo::len).sum()
+        self.regions.iter().filter(|r| r.nr_accesses >= min_nr).map(RegionInfo::working_set).sum()
     }
 
     /// Bytes of all regions.
     pub fn total_len(&self) -> u64 {
         self.regions.iter().map(RegionInfo::len).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(pages: u64, nr_accesses: u32, accessed: Option<u64>) -> RegionInfo {
+        RegionInfo { start: 0, end: pages * 4096, nr_accesses, age: 0, evidence: None, accessed }
+    }
+
+    #[test]
+    fn the_working_set_is_what_was_accessed_not_all_around_it() {
+        assert_eq!(region(100, 1, Some(3 * 4096)).working_set(), 3 * 4096);
+        assert_eq!(region(100, 1, None).working_set(), 100 * 4096, "nobody tells how much: all of it");
+        assert_eq!(region(100, 0, Some(4096)).working_set(), 0, "a stray touch of an idle region");
+        assert_eq!(region(1, 20, Some(1 << 40)).working_set(), 4096, "never more than the region has");
     }
 }

@@ -24,6 +24,7 @@ fn events(pids: bool) -> Vec<Event> {
                 nr_accesses,
                 age,
                 evidence: None,
+                accessed: None,
             };
             events.push(Event::Snapshot(Snapshot {
                 target: t,

@@ -270,7 +270,14 @@ mod tests {
     use isotherm_core::snapshot::RegionInfo;
 
     fn snapshot(target: u32, i: u64, regions: u64) -> Event {
-        let region = |j| RegionInfo { start: j * 8192, end: j * 8192 + 4096, nr_accesses: 1, age: 0, evidence: None };
+        let region = |j| RegionInfo {
+            start: j * 8192,
+            end: j * 8192 + 4096,
+            nr_accesses: 1,
+            age: 0,
+            evidence: None,
+            accessed: None,
+        };
         Event::Snapshot(Snapshot {
             target,
             pid: None,

@@ -34,7 +34,14 @@ fn drain(bytes: Vec<u8>, format: Format) -> u64 {
 }
 
 fn snapshot(target: u32, regions: u64) -> Event {
-    let region = |i| RegionInfo { start: i * 8192, end: i * 8192 + 4096, nr_accesses: 1, age: 1, evidence: None };
+    let region = |i| RegionInfo {
+        start: i * 8192,
+        end: i * 8192 + 4096,
+        nr_accesses: 1,
+        age: 1,
+        evidence: None,
+        accessed: None,
+    };
     Event::Snapshot(Snapshot {
         target,
         pid: None,

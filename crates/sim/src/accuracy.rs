@@ -140,6 +140,7 @@ mod tests {
             nr_accesses,
             age: 0,
             evidence: None,
+            accessed: None,
         };
         Snapshot {
             target: 0,

@@ -236,12 +236,12 @@ fn access_region<'a>(r: &RegionInfo, s: &Snapshot, mappings: &'a [Mapping]) -> A
 fn totals(s: &Snapshot) -> Totals {
     let mut t = Totals::default();
     for r in &s.regions {
-        let bytes = match (r.is_blind(), r.nr_accesses) {
-            (true, _) => &mut t.not_observable,
-            (false, 0) => &mut t.not_accessed,
-            (false, _) => &mut t.accessed,
-        };
-        *bytes += r.len();
+        if r.is_blind() {
+            t.not_observable += r.len();
+        } else {
+            t.accessed += r.working_set();
+            t.not_accessed += r.len() - r.working_set();
+        }
     }
     t
 }

@@ -28,6 +28,8 @@ struct RawRegion<'a> {
     age: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     evidence: Option<&'a Evidence>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accessed: Option<u64>,
 }
 
 impl<'a> From<&'a Snapshot> for RawSnapshot<'a> {
@@ -38,6 +40,7 @@ impl<'a> From<&'a Snapshot> for RawSnapshot<'a> {
             nr_accesses: r.nr_accesses,
             age: r.age,
             evidence: r.evidence.as_ref(),
+            accessed: r.accessed,
         });
         Self {
             target: s.target,

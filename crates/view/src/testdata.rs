@@ -11,7 +11,7 @@ pub const BASE_NS: u64 = 61_900_000_000;
 pub const AGGR_NS: u64 = 100_000_000;
 
 pub fn region(start: u64, end: u64, nr_accesses: u32, age: u32) -> RegionInfo {
-    RegionInfo { start, end, nr_accesses, age, evidence: None }
+    RegionInfo { start, end, nr_accesses, age, evidence: None, accessed: None }
 }
 
 pub fn seen(mut r: RegionInfo, present: u32, blind: u32) -> RegionInfo {

@@ -24,13 +24,17 @@ impl Csv {
         let Snapshot { target, start_ns, end_ns, sample_us, aggr_us, max_nr_accesses, .. } = s;
         let head = format!("{target},{pid},{start_ns},{end_ns},{sample_us},{aggr_us},{max_nr_accesses}");
         if s.regions.is_empty() {
-            let _ = writeln!(self.text, "{head},,,,,,,,");
+            let _ = writeln!(self.text, "{head},,,,,,,,,");
         }
         for r in &s.regions {
             let _ = write!(self.text, "{head},{},{},{},{},", r.start, r.end, r.nr_accesses, r.age);
             let _ = match r.evidence {
-                Some(e) => writeln!(self.text, "{},{},{},{}", e.checks, e.pages, e.present, e.blind),
-                None => writeln!(self.text, ",,,"),
+                Some(e) => write!(self.text, "{},{},{},{}", e.checks, e.pages, e.present, e.blind),
+                None => write!(self.text, ",,,"),
+            };
+            let _ = match r.accessed {
+                Some(bytes) => writeln!(self.text, ",{bytes}"),
+                None => writeln!(self.text, ","),
             };
         }
     }

@@ -135,7 +135,7 @@ mod tests {
                 .map(|(len, gap)| {
                     let start = at + gap / 2 * 4096;
                     at = start + len * 4096;
-                    RegionInfo { start, end: at, nr_accesses: 0, age: 0, evidence: None }
+                    RegionInfo { start, end: at, nr_accesses: 0, age: 0, evidence: None, accessed: None }
                 })
                 .collect();
             of_regions(&regions)

@@ -11,7 +11,8 @@ const SAME_INTERVALS: u64 = 1 << 1;
 const PAGED: u64 = 1 << 2;
 const ALL_EVIDENCE: u64 = 1 << 3;
 const SOME_EVIDENCE: u64 = 1 << 4;
-const KNOWN: u64 = (1 << 5) - 1;
+const TELLS_ACCESSED: u64 = 1 << 5;
+const KNOWN: u64 = (1 << 6) - 1;
 
 /// Age codes: as expected, zero; larger codes are `AGE_OTHER` plus the zigzag-coded difference to what is expected.
 const AGE_EXPECTED: u64 = 0;
@@ -20,6 +21,12 @@ const AGE_OTHER: u64 = 2;
 
 /// So many regions take as much memory as what is remembered of a target beside its regions.
 const TARGET_COST: usize = 8;
+
+/// Codes of the bytes accessed: not told, none, all of the region; larger ones are whole pages (even) or bytes (odd).
+const ACCESSED_UNTOLD: u64 = 0;
+const ACCESSED_NONE: u64 = 1;
+const ACCESSED_ALL: u64 = 2;
+const ACCESSED_PAGES: u64 = 4;
 
 /// What is remembered of a target's last snapshot.
 #[derive(Debug, Default)]
@@ -69,7 +76,7 @@ impl<'a> Expected<'a> {
         }
         match self.old.get(self.at).filter(|r| r.start < end) {
             Some(r) => RegionInfo { start, end, age: r.age.saturating_add(1), ..*r },
-            None => RegionInfo { start, end, nr_accesses: 0, age: 0, evidence: None },
+            None => RegionInfo { start, end, nr_accesses: 0, age: 0, evidence: None, accessed: None },
         }
     }
 }
@@ -93,6 +100,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, memory: &mut Memory, base_ns: u64, s: &S
     let with_evidence = s.regions.iter().filter(|r| r.evidence.is_some()).count();
     let all_evidence = with_evidence > 0 && with_evidence == s.regions.len();
     let some_evidence = with_evidence > 0 && !all_evidence;
+    let tells_accessed = s.regions.iter().any(|r| r.accessed.is_some());
     let mut flags = 0;
     for (bit, on) in [
         (HAS_PID, s.pid.is_some()),
@@ -100,6 +108,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, memory: &mut Memory, base_ns: u64, s: &S
         (PAGED, paged),
         (ALL_EVIDENCE, all_evidence),
         (SOME_EVIDENCE, some_evidence),
+        (TELLS_ACCESSED, tells_accessed),
     ] {
         flags |= if on { bit } else { 0 };
     }
@@ -143,7 +152,35 @@ pub(crate) fn encode(out: &mut Vec<u8>, memory: &mut Memory, base_ns: u64, s: &S
             }
         }
     }
+    if tells_accessed {
+        for r in &s.regions {
+            put(out, accessed_code(r));
+        }
+    }
     memory.remember(s, new_points)
+}
+
+fn accessed_code(r: &RegionInfo) -> u64 {
+    match r.accessed {
+        None => ACCESSED_UNTOLD,
+        Some(0) => ACCESSED_NONE,
+        // More than the region has makes no sense, and would not fit.
+        Some(bytes) if bytes >= r.len() => ACCESSED_ALL,
+        Some(bytes) if bytes.is_multiple_of(1 << PAGE_SHIFT) => ACCESSED_PAGES + (bytes >> PAGE_SHIFT << 1),
+        Some(bytes) => ACCESSED_PAGES.saturating_add(bytes.saturating_mul(2)) | 1,
+    }
+}
+
+fn accessed_of(code: u64, len: u64) -> Result<Option<u64>, DecodeError> {
+    let bytes = match code {
+        ACCESSED_UNTOLD => return Ok(None),
+        ACCESSED_NONE => 0,
+        ACCESSED_ALL => len,
+        3 => return Err(DecodeError::Number),
+        _ if code & 1 == 1 => (code - ACCESSED_PAGES) >> 1,
+        _ => ((code - ACCESSED_PAGES) >> 1).checked_mul(1 << PAGE_SHIFT).ok_or(DecodeError::Number)?,
+    };
+    if bytes > len { Err(DecodeError::Number) } else { Ok(Some(bytes)) }
 }
 
 /// The columns of evidence. Pages that are absent are few and steady, so they are stored instead of those present.
@@ -202,6 +239,9 @@ pub(crate) fn decode(input: &mut Cursor<'_>, memory: &mut Memory, base_ns: u64) 
         };
     }
     decode_evidence(input, &mut regions, has(ALL_EVIDENCE), has(SOME_EVIDENCE))?;
+    for r in &mut regions {
+        r.accessed = if has(TELLS_ACCESSED) { accessed_of(input.number()?, r.len())? } else { None };
+    }
     let snapshot = Snapshot { target, pid, start_ns, end_ns, sample_us, aggr_us, max_nr_accesses, regions };
     memory.remember(&snapshot, new_points)?;
     Ok(snapshot)

@@ -157,7 +157,7 @@ fn region(b: &[u8; REGION_LEN]) -> Option<RegionInfo> {
     let nr_accesses = u32::from_le_bytes(b[16..].try_into().ok()?);
     // The false snapshot counts -1.
     let nr_accesses = if end == 0 { 0 } else { nr_accesses };
-    (start <= end).then_some(RegionInfo { start, end, nr_accesses, age: 0, evidence: None })
+    (start <= end).then_some(RegionInfo { start, end, nr_accesses, age: 0, evidence: None, accessed: None })
 }
 
 /// Whether `prefix` can be the begin of a record without a head: a sensible time, few targets, and a first region that is

@@ -11,7 +11,7 @@ use isotherm_core::snapshot::{Evidence, RegionInfo, Snapshot};
 use std::collections::HashMap;
 
 /// Columns in the order in which we write them.
-pub(crate) const COLUMNS: [&str; 15] = [
+pub(crate) const COLUMNS: [&str; 16] = [
     "target",
     "pid",
     "start_ns",
@@ -27,6 +27,7 @@ pub(crate) const COLUMNS: [&str; 15] = [
     "pages",
     "present",
     "blind",
+    "accessed",
 ];
 
 const TARGET: usize = 0;
@@ -41,6 +42,7 @@ const END: usize = 8;
 const NR: usize = 9;
 const AGE: usize = 10;
 const EVIDENCE: usize = 11;
+const ACCESSED: usize = 15;
 
 /// Without these a line says nothing.
 const REQUIRED: [usize; 5] = [START_NS, END_NS, START, END, NR];
@@ -136,7 +138,11 @@ fn parse_row(line: &str, places: &[Option<usize>; COLUMNS.len()]) -> Result<Row,
                 }
                 _ => None,
             };
-            Some(RegionInfo { start, end, nr_accesses, age: small(AGE)?.unwrap_or(0), evidence })
+            let accessed = fields[ACCESSED];
+            if accessed.is_some_and(|bytes| bytes > end - start) {
+                return Err("more was accessed than the region has");
+            }
+            Some(RegionInfo { start, end, nr_accesses, age: small(AGE)?.unwrap_or(0), evidence, accessed })
         }
         (Some(_), Some(_), Some(_)) => return Err("the region is empty or ends before it starts"),
         _ => return Err("a figure of the region is missing"),

@@ -110,6 +110,7 @@ impl JsonRegion {
             nr_accesses: small(nr),
             age: small(age),
             evidence: None,
+            accessed: None,
         }
     }
 }

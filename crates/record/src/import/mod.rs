@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     fn region(start: u64, end: u64) -> RegionInfo {
-        RegionInfo { start, end, nr_accesses: 0, age: 0, evidence: None }
+        RegionInfo { start, end, nr_accesses: 0, age: 0, evidence: None, accessed: None }
     }
 
     #[test]

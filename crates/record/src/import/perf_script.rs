@@ -146,7 +146,7 @@ fn parse_line(line: &str) -> Result<Option<Told>, &'static str> {
     };
     // -1 stands in false snapshots and for ages that are not known.
     let figure = |n: i64| u32::try_from(n.max(0)).map_err(|_| "a figure is too large");
-    let region = RegionInfo { start, end, nr_accesses: figure(nr)?, age: figure(age)?, evidence: None };
+    let region = RegionInfo { start, end, nr_accesses: figure(nr)?, age: figure(age)?, evidence: None, accessed: None };
     Ok(Some(Told::Region { time_ns, id, is_pid, nr_regions, region }))
 }
 
@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn region(start: u64, end: u64, nr_accesses: u32, age: u32) -> RegionInfo {
-        RegionInfo { start, end, nr_accesses, age, evidence: None }
+        RegionInfo { start, end, nr_accesses, age, evidence: None, accessed: None }
     }
 
     #[test]

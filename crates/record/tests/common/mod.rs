@@ -26,16 +26,20 @@ fn arb_evidence() -> impl Strategy<Value = Option<Evidence>> {
 
 /// Sorted, disjoint regions, page aligned or not.
 pub fn arb_regions() -> impl Strategy<Value = Vec<RegionInfo>> {
-    let region = (1u64..5000, prop_oneof![3 => Just(0u64), 1 => 1u64..1000], 0u32..25, 0u32..2000, arb_evidence());
+    let gap = prop_oneof![3 => Just(0u64), 1 => 1u64..1000];
+    // How much was accessed: untold, nothing, all, some units of the length.
+    let accessed = prop_oneof![Just(None), Just(Some(0u64)), Just(Some(u64::MAX)), (0u64..5000).prop_map(Some)];
+    let region = (1u64..5000, gap, 0u32..25, 0u32..2000, arb_evidence(), accessed);
     (prop::collection::vec(region, 0..30), prop_oneof![3 => Just(4096u64), 1 => Just(1u64)], 0u64..1 << 34).prop_map(
         |(parts, unit, first)| {
             let mut at = first * unit;
             parts
                 .into_iter()
-                .map(|(len, gap, nr_accesses, age, evidence)| {
+                .map(|(len, gap, nr_accesses, age, evidence, accessed)| {
                     let start = at + gap * unit;
                     at = start + len * unit;
-                    RegionInfo { start, end: at, nr_accesses, age, evidence }
+                    let accessed = accessed.map(|units| units.min(len) * unit);
+                    RegionInfo { start, end: at, nr_accesses, age, evidence, accessed }
                 })
                 .collect()
         },
@@ -182,7 +186,9 @@ pub fn realistic(seconds: u64, max_regions: usize, seed: u64) -> Vec<Event> {
                 let pages = 20.min(((end - start) / page) as u32);
                 let present = pages - (start >> 20 & 3).min(u64::from(pages)) as u32;
                 let evidence = Some(Evidence { checks: pages * 20, pages, present, blind: 0 });
-                RegionInfo { start, end, nr_accesses, age, evidence }
+                // Some pages of a warm region, all of a hot one.
+                let accessed = Some(if nr_accesses < 5 { ((end - start) / 3) & !4095 } else { end - start });
+                RegionInfo { start, end, nr_accesses, age, evidence, accessed }
             })
             .collect();
         events.push(Event::Snapshot(Snapshot {

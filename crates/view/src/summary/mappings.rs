@@ -56,10 +56,10 @@ impl MappingHeatBuilder {
                 let Some(common) = m.range.intersect(&range) else { continue };
                 unnamed -= common.len();
                 let sums = self.sums(names::full(m));
-                sums.add(common.len(), time, r.is_blind(), f64::from(r.nr_accesses) / max);
+                sums.add(common.len(), time, r, max);
             }
             if unnamed > 0 && mappings.is_empty() {
-                self.sums("?").add(unnamed, time, r.is_blind(), f64::from(r.nr_accesses) / max);
+                self.sums("?").add(unnamed, time, r, max);
             }
         }
     }
@@ -79,7 +79,7 @@ impl MappingHeatBuilder {
             .into_iter()
             .map(|(name, s)| {
                 let mean = |sum: f64| (sum / time).round() as u64;
-                let rate = if s.accessed > 0.0 { s.heat / s.accessed } else { 0.0 };
+                let rate = if s.accessed > 0.0 { (s.heat / s.accessed).min(1.0) } else { 0.0 };
                 let heat = MappingHeat {
                     name,
                     bytes: mean(s.bytes),
@@ -113,15 +113,17 @@ pub fn cold_by_name(snapshot: &Snapshot, mappings: &[Mapping], for_ns: u64) -> H
 }
 
 impl Sums {
-    fn add(&mut self, bytes: u64, time: f64, blind: bool, rate: f64) {
+    /// Adds `bytes` of a region.
+    fn add(&mut self, bytes: u64, time: f64, region: &RegionInfo, max_nr_accesses: f64) {
         let area = bytes as f64 * time;
-        if blind {
+        let rate = f64::from(region.nr_accesses) / max_nr_accesses;
+        if region.is_blind() {
             self.blind += area;
             return;
         }
         self.bytes += area;
         if rate > 0.0 {
-            self.accessed += area;
+            self.accessed += area * region.working_set() as f64 / region.len().max(1) as f64;
             self.heat += area * rate.min(1.0);
         }
     }

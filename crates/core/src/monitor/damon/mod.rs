@@ -151,6 +151,7 @@ impl Algorithm for Damon {
             nr_accesses: r.nr_accesses,
             age: r.age,
             evidence: (e.pages > 0).then_some(*e),
+            accessed: None,
         }));
     }
 

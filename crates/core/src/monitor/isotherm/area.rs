@@ -245,6 +245,7 @@ impl Area {
             nr_accesses: r.nr,
             age: r.age,
             evidence: Some(r.evidence),
+            accessed: (!r.evidence.is_blind()).then(|| r.accessed()),
         }));
     }
 

@@ -18,7 +18,7 @@ mod probe;
 mod scan;
 mod segment;
 
-use crate::addr::AddrRange;
+use crate::addr::{AddrRange, PAGE_SIZE};
 use crate::attrs::MonitorAttrs;
 use crate::event::Mode;
 use crate::monitor::algorithm::{Algorithm, Stretch, rescaled_age};
@@ -47,6 +47,15 @@ impl Region {
 
     fn len(&self) -> u64 {
         self.end - self.start
+    }
+
+    /// Bytes accessed within the aggregation interval, in whole pages.
+    fn accessed(&self) -> u64 {
+        let pages = self.len() / PAGE_SIZE;
+        match self.nr {
+            0 => 0,
+            _ => ((pages as f64 * f64::from(self.rate)).round() as u64).clamp(1, pages) * PAGE_SIZE,
+        }
     }
 }
 

@@ -38,6 +38,7 @@ impl Collect {
             nr_accesses: clamp(region.nr_accesses),
             age: clamp(region.age),
             evidence: None,
+            accessed: None,
         });
         if (self.regions.len() as u64) < region.nr_regions {
             return None;

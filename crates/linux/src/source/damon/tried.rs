@@ -49,6 +49,7 @@ impl TriedRegions {
                 nr_accesses: clamp(nr_accesses),
                 age: clamp(age),
                 evidence: None,
+                accessed: None,
             });
         }
         self.find_ends(out)?;

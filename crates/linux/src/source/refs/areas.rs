@@ -84,6 +84,7 @@ pub fn regions(
                 nr_accesses,
                 age: age.try_into().unwrap_or(u32::MAX),
                 evidence: Some(evidence(area)),
+                accessed: (!area.blind).then_some(area.referenced),
             }
         })
         .collect();
