@@ -365,6 +365,32 @@ mod privileged {
     }
 
     #[test]
+    fn root_a_page_in_constant_use_is_not_taken_for_shared() {
+        let s = Servant::new();
+        let at = s.map(TABLE, TABLE, libc::MAP_PRIVATE);
+        s.madvise(at, TABLE, libc::MADV_NOHUGEPAGE);
+        s.touch(at, 512, 1);
+        let mut source = watch(&s);
+        let mut w = windows(at, 2, 1);
+        settle(&mut source, &mut w);
+        let (mut rounds, mut seen) = (0, 0);
+        s.start_writing(at, 300_000_000);
+        while !s.is_done() {
+            source.arm(0, &mut w).unwrap();
+            assert_eq!((w[0].seen.blind, w[1].seen.blind), (0, 0));
+            let tables = scan(&mut source, AddrRange::new(at, at + 2 * PAGE), true);
+            assert_eq!(pages(&tables, |t| t.blind), [0u64; 0]);
+            std::thread::sleep(std::time::Duration::from_micros(200));
+            source.look(0, &mut w).unwrap();
+            assert_eq!(w[1].seen.accessed, 0);
+            rounds += 1;
+            seen += w[0].seen.accessed;
+        }
+        // Between two rounds the child may not have been on a processor.
+        assert!(seen > 0, "never seen in {rounds} rounds");
+    }
+
+    #[test]
     fn root_locked_memory_is_not_observable() {
         let s = Servant::new();
         let at = s.map(TABLE, TABLE, libc::MAP_PRIVATE);

@@ -96,6 +96,19 @@ impl Servant {
         self.ask([TOUCH, start, count, stride * PAGE, 0, 0, 0]);
     }
 
+    /// Makes the child write to one page `times` times while the test goes on.
+    pub fn start_writing(&self, page: u64, times: u64) {
+        self.order([TOUCH, page, times, 0, 0, 0, 0]);
+    }
+
+    /// Whether the child is done with what it was last told to start.
+    pub fn is_done(&self) -> bool {
+        self.line.set_nonblocking(true).unwrap();
+        let done = (&self.line).read(&mut [0; 8]).is_ok();
+        self.line.set_nonblocking(false).unwrap();
+        done
+    }
+
     /// Makes the child fork; the grandchild sleeps until the child ends.
     pub fn fork(&self) -> u32 {
         self.ask([FORK, 0, 0, 0, 0, 0, 0]) as u32

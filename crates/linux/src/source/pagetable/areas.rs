@@ -51,7 +51,8 @@ impl Areas {
         find(&self.list, addr)
     }
 
-    /// Whether an area begins at `addr`.
+    /// Whether an area begins at `addr`, as far as the list was ever read. (Reading it takes long for processes with
+    /// many areas, so nothing that must be right depends on this.)
     pub fn begins_at(&self, addr: u64) -> bool {
         self.list.binary_search_by_key(&addr, |a| a.start).is_ok()
     }

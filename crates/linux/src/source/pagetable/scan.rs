@@ -124,7 +124,6 @@ impl Observer {
         found: &mut [Found],
         now: Instant,
     ) -> Result<Vec<AddrRange>, SpaceError> {
-        space.areas.refresh(process.dir(), now);
         let mut ranges = Vec::new();
         let mut found = found.iter_mut().peekable();
         for (i, record) in self.walker().records().enumerate() {
@@ -146,6 +145,7 @@ impl Observer {
             let in_large = pte::and(&f.wanted, &large);
             let mut clear = pte::and_not(&f.wanted, &large);
             if in_large != pte::NO_PAGES {
+                space.areas.refresh(process.dir(), now);
                 let folios = self.whole_folios(space, base, record.table, &in_large, now)?;
                 clear = pte::or(&clear, &folios);
             }
