@@ -81,13 +81,6 @@ impl Steps {
             unsafe { libc::_exit(0) };
         }
     }
-
-    /// Whether the parent has given an order that `done` has not taken yet.
-    pub fn called(&self) -> bool {
-        let mut poll = libc::pollfd { fd: self.from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one valid pollfd.
-        unsafe { libc::poll(&mut poll, 1, 0) != 0 }
-    }
 }
 
 impl Forked {
