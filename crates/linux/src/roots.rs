@@ -1,6 +1,8 @@
 //! Where the kernel's file systems are: on the running system, or in a captured tree.
 
+use std::ffi::CString;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// Where `/proc`, `/sys` and the like are found: `/`, or a folder with a captured tree.
@@ -44,6 +46,13 @@ impl Roots {
     /// Whether a file or folder is there.
     pub fn exists(&self, absolute: impl AsRef<Path>) -> bool {
         self.path(absolute).exists()
+    }
+
+    /// Whether we may write to a file. Nothing is opened.
+    pub fn may_write(&self, absolute: impl AsRef<Path>) -> bool {
+        let Ok(path) = CString::new(self.path(absolute).into_os_string().into_vec()) else { return false };
+        // SAFETY: a C string that lives over the call.
+        unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }
     }
 
     /// Names in a folder, sorted; empty where it is missing.

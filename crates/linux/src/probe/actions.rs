@@ -143,18 +143,13 @@ fn collapse(subject: &Subject) -> Finding {
 }
 
 fn lru_prio(env: &Environment) -> Finding {
-    const REASON: &str = "no call activates the pages of another process";
-    let damon = &env.damon;
-    if !damon.present {
-        return Finding::unusable(
-            "lru_prio",
-            REASON,
-            "use a kernel with CONFIG_DAMON_PADDR and CONFIG_DAMON_SYSFS, which can",
-        );
-    }
-    if !damon.users.is_empty() {
-        let reason = format!("{REASON}; the kernel's DAMON can, but is in use by {}", damon.describe_users());
-        return Finding::unusable("lru_prio", reason, "stop its other user");
+    let obstacle = env.damon.obstacle().err().or_else(|| {
+        let physical = env.damon.operations.is_empty() || env.damon.operations.iter().any(|o| o == "paddr");
+        (!physical).then_some(("it lacks CONFIG_DAMON_PADDR".to_owned(), "use a kernel that has it"))
+    });
+    if let Some((why, remedy)) = obstacle {
+        let reason = format!("only the kernel's DAMON can activate pages of another process: {why}");
+        return Finding::unusable("lru_prio", reason, remedy);
     }
     Finding::usable("lru_prio", "through the kernel's DAMON on physical memory")
 }

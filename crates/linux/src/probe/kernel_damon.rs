@@ -34,6 +34,8 @@ impl fmt::Display for DamonUser {
 pub struct KernelDamon {
     /// Whether its control files are there.
     pub present: bool,
+    /// Whether we may set it up.
+    pub writable: bool,
     /// Everybody who uses it or has it set up. Empty: free to use.
     pub users: Vec<DamonUser>,
     /// Operation sets that are built in: `vaddr` and `fvaddr` (processes), `paddr` (physical memory). Empty where the
@@ -44,8 +46,9 @@ pub struct KernelDamon {
 impl KernelDamon {
     /// Reads the control files, the modules' switches and the names of kernel threads.
     pub fn read(roots: &Roots) -> Self {
-        let mut state = Self { present: roots.exists(KDAMONDS), ..Self::default() };
-        let count: usize = number(roots, &format!("{KDAMONDS}/nr_kdamonds")).unwrap_or(0);
+        let switch = format!("{KDAMONDS}/nr_kdamonds");
+        let mut state = Self { present: roots.exists(KDAMONDS), writable: roots.may_write(&switch), ..Self::default() };
+        let count: usize = number(roots, &switch).unwrap_or(0);
         for i in 0..count {
             let dir = format!("{KDAMONDS}/{i}");
             let context = format!("{dir}/contexts/0");
@@ -90,6 +93,24 @@ impl KernelDamon {
         state
     }
 
+    /// Why we cannot use it, and what helps.
+    pub fn obstacle(&self) -> Result<(), (String, &'static str)> {
+        if !self.present {
+            return Err((
+                "the kernel has no DAMON control files".into(),
+                "use a kernel with CONFIG_DAMON_SYSFS and CONFIG_DAMON_VADDR (or CONFIG_DAMON_PADDR), or another source",
+            ));
+        }
+        if !self.users.is_empty() {
+            let reason = format!("in use by {}; Isotherm leaves it alone", self.describe_users());
+            return Err((reason, "stop its other user, or use another source"));
+        }
+        if !self.writable {
+            return Err(("its control files may not be written".into(), "run as root"));
+        }
+        Ok(())
+    }
+
     /// All users in one line.
     pub fn describe_users(&self) -> String {
         self.users.iter().map(DamonUser::to_string).collect::<Vec<_>>().join("; ")
@@ -124,6 +145,7 @@ mod tests {
         let t = tree(&[("sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "0\n"), ("proc/1/comm", "init\n")]);
         let state = KernelDamon::read(&t.roots);
         assert!(state.present && state.users.is_empty());
+        assert_eq!(state.obstacle(), Ok(()));
     }
 
     #[test]
@@ -148,6 +170,7 @@ mod tests {
         assert_eq!(state.users.len(), 1);
         assert_eq!((state.users[0].pid, state.users[0].what.as_str()), (Some(77), "on, paddr, pageout"));
         assert_eq!(state.operations, ["paddr"]);
+        assert!(state.obstacle().is_err_and(|(reason, _)| reason.contains("pid 77")));
     }
 
     #[test]

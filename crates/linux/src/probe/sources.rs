@@ -42,19 +42,10 @@ fn idle(roots: &Roots) -> Finding {
 }
 
 fn damon(env: &Environment) -> Finding {
-    let damon = &env.damon;
-    if !damon.present {
-        return Finding::unusable(
-            "damon",
-            "the kernel has no DAMON control files",
-            "use a kernel with CONFIG_DAMON_SYSFS and CONFIG_DAMON_VADDR (or CONFIG_DAMON_PADDR), or another source",
-        );
+    if let Err((reason, remedy)) = env.damon.obstacle() {
+        return Finding::unusable("damon", reason, remedy);
     }
-    if !damon.users.is_empty() {
-        let reason = format!("in use by {}; Isotherm leaves it alone", damon.describe_users());
-        return Finding::unusable("damon", reason, "stop its other user, or use another source");
-    }
-    let has = |name: &str| damon.operations.iter().any(|o| o == name);
+    let has = |name: &str| env.damon.operations.iter().any(|o| o == name);
     if has("paddr") && !has("vaddr") {
         return Finding::usable("damon", "physical memory only (--physical): the kernel lacks CONFIG_DAMON_VADDR");
     }

@@ -91,6 +91,11 @@ impl<F: ControlFiles> Session<F> {
         if !state.users.is_empty() {
             return Err(DamonError::InUse { users: state.describe_users() });
         }
+        if !state.writable {
+            let path = absolute(files.roots(), "nr_kdamonds");
+            let source = io::ErrorKind::PermissionDenied.into();
+            return Err(DamonError::Io { action: "write to".into(), path, source });
+        }
         // Where the kernel does not tell yet, setting it up will.
         if !state.operations.is_empty() && !state.operations.iter().any(|o| o == kind.operations()) {
             return Err(kind.missing(&state.operations.join(" ")));
