@@ -140,10 +140,8 @@ impl Top {
     }
 
     fn footer(&self, area: Rect, buffer: &mut Buffer) {
-        let zoom = match self.model.as_ref().and_then(|m| m.zoomed_to.as_deref()) {
-            Some(name) => format!("Esc all, not only {}", names::short(name)),
-            None => "Enter zoom".to_owned(),
-        };
+        let zoomed = self.model.as_ref().is_some_and(|m| m.zoomed_to.is_some());
+        let zoom = if zoomed { "Esc zoom out" } else { "Enter zoom in" };
         let text = format!("q quit  p pause  s sort: {}  up/down choose  t target  ? help  {zoom}", self.order.name());
         let width = usize::from(area.width);
         let style = Style::new().add_modifier(Modifier::REVERSED);

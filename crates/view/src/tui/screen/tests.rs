@@ -49,7 +49,7 @@ anon                           64.0 MiB          -         -     64.0 MiB
                                                           .....................
         [heap]                                            %%@%@%@%@%@%@%@%@%@%@
                1 m 04 s ago                                                 now
-q quit  p pause  s sort: heat  up/down choose  t target  ? help  Enter zoom
+q quit  p pause  s sort: heat  up/down choose  t target  ? help  Enter zoom in
 ";
     assert_eq!(screen(&mut top(200), 80, 24), expected);
 }
@@ -63,7 +63,7 @@ fn keys_change_what_is_shown() {
     t.command(Command::Down);
     t.command(Command::Zoom);
     let zoomed = screen(&mut t, 80, 24);
-    assert!(zoomed.contains("Esc all, not only [heap]"), "{zoomed}");
+    assert!(zoomed.contains("Esc zoom out"), "{zoomed}");
     assert_eq!(t.model.as_ref().and_then(|m| m.zoomed_to.clone()).as_deref(), Some("[heap]"));
     t.command(Command::Help);
     assert!(screen(&mut t, 80, 24).contains("hold the picture"));
