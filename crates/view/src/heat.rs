@@ -5,10 +5,12 @@
 //! * [`axis`]: how many rows of a picture each part of the space gets;
 //! * [`grid`]: the mean rate of each cell, weighted by the area that was observed;
 //! * [`scale`] and [`palette`]: from rates to colours;
-//! * [`map`]: all of it together; [`terminal`] draws it as text.
+//! * [`map`]: all of it together; [`terminal`] draws it as text, [`json`]
+//!   writes it for programs.
 
 pub mod axis;
 pub mod grid;
+pub mod json;
 pub mod map;
 pub mod palette;
 pub mod profile;

@@ -36,3 +36,78 @@ pub fn series_png(points: &[Point], picture: &SeriesPicture) -> Result<Vec<u8>, 
     series::draw(&mut raster, points, picture);
     raster.png()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heat::axis::Layout;
+    use crate::heat::map::HeatOptions;
+    use crate::overview::Overview;
+    use crate::testdata::small_record;
+    use isotherm_core::event::Event;
+
+    fn map() -> HeatMap {
+        let mut events = small_record(20);
+        for event in &mut events {
+            match event {
+                Event::Target(t) => t.name = "a <b> & \"c\" \u{1}'d'".into(),
+                Event::Mappings { mappings, .. } => mappings[0].name = "[<heap> & more]".into(),
+                _ => {}
+            }
+        }
+        let overview = Overview::read(&events).expect("has snapshots");
+        let (rows, cols) = heatmap::resolution();
+        let options = HeatOptions { rows, cols, time_range: None, address_range: None, layout: Layout::Accessed };
+        HeatMap::build(&events, &overview, &overview.targets[0], &options).expect("has snapshots")
+    }
+
+    /// Checks that tags are balanced, attributes quoted and special characters escaped; returns the elements' names.
+    fn elements(xml: &str) -> Vec<String> {
+        let (mut open, mut names): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+        let mut rest = xml.trim();
+        while !rest.is_empty() {
+            let (text, tag) = rest.split_once('<').expect("a tag");
+            assert!(!text.contains('>'), "{text}");
+            for entity in text.split('&').skip(1) {
+                let name = entity.split_once(';').expect("an entity ends").0;
+                assert!(["amp", "lt", "gt", "quot", "#39"].contains(&name), "{name}");
+            }
+            let (tag, after) = tag.split_once('>').expect("a tag ends");
+            assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+            rest = after;
+            if let Some(closed) = tag.strip_prefix('/') {
+                assert_eq!(open.pop().as_deref(), Some(closed));
+                continue;
+            }
+            let name = tag.split([' ', '/']).next().unwrap_or("").to_owned();
+            if !tag.ends_with('/') {
+                open.push(name.clone());
+            }
+            names.push(name);
+            assert!(!open.is_empty() || rest.is_empty(), "one root");
+        }
+        assert!(open.is_empty());
+        names
+    }
+
+    #[test]
+    fn svg_is_well_formed() {
+        let names = elements(&heatmap_svg(&map()));
+        assert_eq!(names[0], "svg");
+        assert_eq!(names.iter().filter(|n| *n == "image").count(), 5, "cells, scale and three swatches");
+        let points: Vec<Point> = (0..50).map(|i| Point { time_ns: i * 1000, value: i % 7 }).collect();
+        for (bytes, by_size) in [(true, false), (false, true)] {
+            let picture = SeriesPicture { title: "Size & <more>", subtitle: "\"x\"", base_ns: 0, bytes, by_size };
+            assert!(elements(&series_svg(&points, &picture)).contains(&"path".to_owned()));
+            assert!(elements(&series_svg(&[], &picture)).contains(&"text".to_owned()), "nothing to show is shown");
+        }
+    }
+
+    #[test]
+    fn png_has_the_size_of_the_picture() {
+        let png = heatmap_png(&map()).expect("encodes");
+        let reader = png::Decoder::new(std::io::Cursor::new(&png)).read_info().expect("a PNG");
+        let info = reader.info();
+        assert_eq!((f64::from(info.width), f64::from(info.height)), heatmap::SIZE);
+    }
+}

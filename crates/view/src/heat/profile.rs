@@ -68,7 +68,26 @@ impl Profile {
                 _ => runs.push((from, to, class)),
             }
         }
+        self.widen_absent(space, &mut runs);
         runs
+    }
+
+    /// A cell that lies across a gap may mix absent memory with something else. Where absent memory begins or ends near
+    /// a gap, it does so at the gap.
+    fn widen_absent(&self, space: &Space, runs: &mut [(u64, u64, Class)]) {
+        let gaps: Vec<u64> = space.gaps().map(|(offset, _)| offset).collect();
+        let between = |from: u64, to: u64| gaps.get(gaps.partition_point(|&g| g < from)).copied().filter(|&g| g < to);
+        for i in 1..runs.len() {
+            let edge = runs[i].0;
+            let new = match (runs[i - 1].2, runs[i].2) {
+                (_, Class::Absent) => between(edge.saturating_sub(self.cell_bytes).max(runs[i - 1].0 + 1), edge),
+                (Class::Absent, _) => between(edge + 1, (edge + self.cell_bytes).min(runs[i].1)),
+                _ => None,
+            };
+            if let Some(new) = new {
+                (runs[i - 1].1, runs[i].0) = (new, new);
+            }
+        }
     }
 }
 
@@ -143,6 +162,16 @@ mod tests {
             p.runs(&space),
             [(0, MIB, Class::Accessed), (MIB, 2 * MIB, Class::Cold), (2 * MIB, 4 * MIB, Class::Absent)]
         );
+    }
+
+    #[test]
+    fn absent_memory_ends_at_a_gap() {
+        let used = 3 * 4096;
+        let space = Space::new(vec![AddrRange::new(0, used), AddrRange::new(1 << 40, (1 << 40) + (1 << 34))]);
+        let mut p = Profile::new(&space);
+        let reserved = seen(region(1 << 40, (1 << 40) + (1 << 34), 0, 0), 0, 0);
+        p.add(&space, &snapshot(0, 0, vec![seen(region(0, used, 3, 0), 10, 0), reserved]));
+        assert_eq!(p.runs(&space), [(0, used, Class::Accessed), (used, used + (1 << 34), Class::Absent)]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::args::ranges;
 use crate::output::{self, ColourWhen};
 use isotherm_core::addr::AddrRange;
 use isotherm_view::heat::axis::Layout;
+use isotherm_view::heat::json;
 use isotherm_view::heat::map::{HeatMap, HeatOptions};
 use isotherm_view::heat::terminal::{self, Plan};
 use isotherm_view::html::PageOptions;
@@ -29,6 +30,12 @@ pub struct HeatmapArgs {
     /// The same number of bytes in every row, also where little is hot
     #[arg(long)]
     linear: bool,
+    /// With --json: at most so many rows of addresses
+    #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u16).range(1..))]
+    rows: u16,
+    /// With --json: so many columns of time
+    #[arg(long, value_name = "N", default_value = "200", value_parser = clap::value_parser!(u16).range(1..))]
+    cols: u16,
     /// Colours on the terminal
     #[arg(long, value_enum, default_value = "auto")]
     color: ColourWhen,
@@ -77,6 +84,15 @@ pub fn run(args: HeatmapArgs) -> anyhow::Result<()> {
             }
         }
         return Ok(());
+    }
+    if args.common.json {
+        return output::to_stdout(|out| {
+            for target in targets {
+                let options = args.options(args.rows.into(), args.cols.into());
+                json::write(&HeatMap::build(&record, &overview, target, &options)?, out)?;
+            }
+            Ok(())
+        });
     }
     print(&args, &record, &overview, &targets)
 }

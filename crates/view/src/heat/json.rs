@@ -1,0 +1,71 @@
+//! A heatmap for programs.
+
+use super::grid::Shown;
+use super::map::HeatMap;
+use crate::error::ViewError;
+use serde::Serialize;
+use std::io::Write;
+
+#[derive(Serialize)]
+struct HeatMapJson<'a> {
+    target: u32,
+    pid: Option<u32>,
+    name: &'a str,
+    /// Begin of the first and end of the last column.
+    start_ns: u64,
+    end_ns: u64,
+    cols: usize,
+    /// Shortest and longest sampling interval: what rates are a share of.
+    sample_us: [u64; 2],
+    /// By address.
+    rows: Vec<RowJson<'a>>,
+    /// For each row, for each column: a fraction of one; null where nothing is mapped or nothing could be observed.
+    rates: Vec<Vec<Option<f64>>>,
+    /// For each row: the columns that could not be observed.
+    not_observable: Vec<Vec<usize>>,
+}
+
+#[derive(Serialize)]
+struct RowJson<'a> {
+    start: u64,
+    end: u64,
+    /// Mapped bytes; less than `end - start` where a gap is folded inside.
+    bytes: u64,
+    mapping: Option<&'a str>,
+}
+
+/// Writes one line of JSON.
+pub fn write(map: &HeatMap, out: &mut dyn Write) -> Result<(), ViewError> {
+    let shown = |row: usize| (0..map.grid.cols).map(move |col| map.grid.cell(row, col).shown());
+    let rate = |s: Shown| match s {
+        Shown::Rate(rate) => Some(rate),
+        Shown::Nothing | Shown::Blind => None,
+    };
+    let blind = |row: usize| shown(row).enumerate().filter(|(_, s)| *s == Shown::Blind).map(|(col, _)| col).collect();
+    let json = HeatMapJson {
+        target: map.target.info.target,
+        pid: map.target.info.pid,
+        name: &map.target.info.name,
+        start_ns: map.grid.start_ns,
+        end_ns: map.grid.end_ns,
+        cols: map.grid.cols,
+        sample_us: [map.sample_us.0, map.sample_us.1],
+        rows: (0..map.grid.rows).map(|row| row_json(map, row)).collect(),
+        rates: (0..map.grid.rows).map(|row| shown(row).map(rate).collect()).collect(),
+        not_observable: (0..map.grid.rows).map(blind).collect(),
+    };
+    serde_json::to_writer(&mut *out, &json)?;
+    out.write_all(b"\n")?;
+    Ok(())
+}
+
+fn row_json(map: &HeatMap, row: usize) -> RowJson<'_> {
+    let (from, to) = map.axis.offsets(row);
+    let ranges = map.space.addresses(from, to);
+    RowJson {
+        start: ranges.first().map_or(0, |r| r.start),
+        end: ranges.last().map_or(0, |r| r.end),
+        bytes: to - from,
+        mapping: map.name_at(from, to).map(|n| n.name.as_str()),
+    }
+}
