@@ -61,6 +61,7 @@ fn snapshot(target: u32, i: u64) -> Snapshot {
         nr_accesses,
         age: (i % 10) as u32,
         evidence: Some(Evidence { checks: 20, pages: 10, present, blind }),
+        accessed: None,
     };
     let hot = HEAP + (1 + i / 10 % 6) * 8 * MIB;
     Snapshot {

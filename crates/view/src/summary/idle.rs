@@ -21,7 +21,7 @@ pub struct Cold {
 pub struct Idle {
     /// Accessed in the last aggregation interval.
     pub accessed: u64,
-    /// Not accessed in it.
+    /// Not accessed in it; pages of accessed regions that were not themselves accessed included.
     pub not_accessed: u64,
     /// Of these, for how long. Times overlap: what is cold for a minute is cold for ten seconds, too.
     pub cold: [Cold; 3],
@@ -49,7 +49,10 @@ impl Idle {
                 continue;
             }
             if r.nr_accesses > 0 {
-                idle.accessed += seen;
+                // How long the rest of the region has been idle its age does not tell.
+                let accessed = r.working_set().min(seen);
+                idle.accessed += accessed;
+                idle.not_accessed += seen - accessed;
                 continue;
             }
             idle.not_accessed += seen;
@@ -83,7 +86,7 @@ mod tests {
 
     #[test]
     fn ages_present_pages_and_blind_ones() {
-        let s = snapshot(
+        let mut s = snapshot(
             0,
             0,
             vec![
@@ -95,9 +98,10 @@ mod tests {
                 seen(region(50 * MIB, 60 * MIB, 0, 9999), 0, 0),
             ],
         );
+        s.regions[0].accessed = Some(3 * MIB);
         let idle = Idle::of(&s, 61 * NS_PER_S);
-        assert_eq!(idle.accessed, 10 * MIB);
-        assert_eq!(idle.not_accessed, (5 + 10 + 8) * MIB);
+        assert_eq!(idle.accessed, 3 * MIB);
+        assert_eq!(idle.not_accessed, (7 + 5 + 10 + 8) * MIB);
         assert_eq!(idle.not_observable, 12 * MIB);
         assert_eq!(idle.cold.map(|c| c.bytes), [Some(13 * MIB), Some(8 * MIB), Some(0)]);
         let short = Idle::of(&snapshot(0, 0, vec![region(0, MIB, 0, 5)]), NS_PER_S);
