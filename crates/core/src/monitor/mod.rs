@@ -31,6 +31,9 @@ const SPARSE: u64 = 2;
 /// Unpopulated stretches below this many bytes stay in, so that they do not cost a region each.
 const LEAST_HOLE: u64 = 64 << 20;
 
+/// Part of the budget that following the mappings may take.
+const UPDATE_SHARE: f64 = 0.25;
+
 #[derive(Debug)]
 struct Target {
     info: TargetInfo,
@@ -118,6 +121,7 @@ impl<S: AccessSource> Monitor<S> {
     /// Takes in new targets and lets the regions follow the mappings.
     fn update(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
         subscriber.step(Step::BeforeUpdate, now_ns);
+        let spent_before = self.source.cost().monitor_ns;
         for info in self.source.poll_targets()? {
             emit(subscriber, &Event::Target(info.clone()))?;
             self.targets.push(Target { info, mappings: Vec::new(), space: Vec::new() });
@@ -148,7 +152,10 @@ impl<S: AccessSource> Monitor<S> {
                 emit(subscriber, &Event::Mappings { time_ns: now_ns, target: id, mappings: fresh.clone() })?;
             }
         }
-        self.next_update_ns = now_ns + self.attrs.update_us * 1000;
+        let spent_ns = self.source.cost().monitor_ns - spent_before;
+        // Reading tens of thousands of mappings is dear: then it is done less often.
+        let affordable_ns = self.budget.share().map_or(0.0, |share| spent_ns as f64 / (share * UPDATE_SHARE));
+        self.next_update_ns = now_ns + (self.attrs.update_us * 1000).max(affordable_ns as u64);
         subscriber.step(Step::AfterUpdate, now_ns);
         Ok(())
     }
