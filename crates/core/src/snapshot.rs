@@ -63,6 +63,15 @@ impl RegionInfo {
         }
     }
 
+    /// The probability that a page of the region is found accessed in a sampling interval, 0 to 1; `max_nr_accesses` is the
+    /// snapshot's. `nr_accesses` is at least 1 where anything was accessed, so on sparsely accessed memory it exaggerates;
+    /// no more pages than were accessed in the whole interval can be found accessed in a part of it.
+    pub fn access_rate(&self, max_nr_accesses: u32) -> f64 {
+        let counted = f64::from(self.nr_accesses) / f64::from(max_nr_accesses.max(1));
+        let touched = self.accessed.map_or(1.0, |bytes| bytes as f64 / self.len().max(1) as f64);
+        counted.min(touched).min(1.0)
+    }
+
     /// Whether the region could not be observed at all; see [`Evidence::is_blind`].
     pub fn is_blind(&self) -> bool {
         self.evidence.is_some_and(|e| e.is_blind())
@@ -108,6 +117,14 @@ mod tests {
 
     fn region(pages: u64, nr_accesses: u32, accessed: Option<u64>) -> RegionInfo {
         RegionInfo { start: 0, end: pages * 4096, nr_accesses, age: 0, evidence: None, accessed }
+    }
+
+    #[test]
+    fn sparse_accesses_give_a_rate_below_what_nr_accesses_can_tell() {
+        assert_eq!(region(100, 1, Some(4096)).access_rate(20), 0.01);
+        assert_eq!(region(100, 1, None).access_rate(20), 0.05);
+        assert_eq!(region(100, 5, Some(100 * 4096)).access_rate(20), 0.25);
+        assert_eq!(region(100, 30, None).access_rate(20), 1.0);
     }
 
     #[test]

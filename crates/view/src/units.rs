@@ -8,7 +8,7 @@ pub const NS_PER_S: u64 = 1_000_000_000;
 /// A region's access rate: the share of sampling intervals in which a page of it was found accessed, 0 to 1.
 /// `None` where the region could not be observed.
 pub fn rate(region: &RegionInfo, snapshot: &Snapshot) -> Option<f64> {
-    (!region.is_blind()).then(|| (region.nr_accesses as f64 / snapshot.max_nr_accesses.max(1) as f64).min(1.0))
+    (!region.is_blind()).then(|| region.access_rate(snapshot.max_nr_accesses))
 }
 
 /// A rate as accesses seen per second: at most one in each sampling interval.

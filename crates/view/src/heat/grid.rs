@@ -112,7 +112,7 @@ impl Grid {
     }
 
     fn fill(&mut self, rows: (f64, f64), cols: (f64, f64), r: &RegionInfo, s: &Snapshot) {
-        let rate = r.nr_accesses as f32 / s.max_nr_accesses.max(1) as f32;
+        let rate = r.access_rate(s.max_nr_accesses) as f32;
         let age_s = r.age as f32 * s.aggr_us as f32 / 1e6;
         let blind = r.is_blind();
         for row in rows.0 as usize..(rows.1.ceil() as usize).min(self.rows) {
@@ -124,7 +124,7 @@ impl Grid {
                     cell.blind += area;
                 } else {
                     cell.seen += area;
-                    cell.rate += area * rate.min(1.0);
+                    cell.rate += area * rate;
                     cell.age_s += area * age_s;
                 }
             }

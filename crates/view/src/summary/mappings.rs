@@ -43,7 +43,7 @@ impl MappingHeatBuilder {
     /// Adds a snapshot with the mappings in force, sorted.
     pub fn add(&mut self, snapshot: &Snapshot, mappings: &[Mapping]) {
         let time = snapshot.end_ns.saturating_sub(snapshot.start_ns) as f64 / 1e9;
-        let max = f64::from(snapshot.max_nr_accesses.max(1));
+        let max = snapshot.max_nr_accesses;
         self.time += time;
         let mut first = 0;
         for r in &snapshot.regions {
@@ -114,9 +114,9 @@ pub fn cold_by_name(snapshot: &Snapshot, mappings: &[Mapping], for_ns: u64) -> H
 
 impl Sums {
     /// Adds `bytes` of a region.
-    fn add(&mut self, bytes: u64, time: f64, region: &RegionInfo, max_nr_accesses: f64) {
+    fn add(&mut self, bytes: u64, time: f64, region: &RegionInfo, max_nr_accesses: u32) {
         let area = bytes as f64 * time;
-        let rate = f64::from(region.nr_accesses) / max_nr_accesses;
+        let rate = region.access_rate(max_nr_accesses);
         if region.is_blind() {
             self.blind += area;
             return;
@@ -124,7 +124,7 @@ impl Sums {
         self.bytes += area;
         if rate > 0.0 {
             self.accessed += area * region.working_set() as f64 / region.len().max(1) as f64;
-            self.heat += area * rate.min(1.0);
+            self.heat += area * rate;
         }
     }
 }
