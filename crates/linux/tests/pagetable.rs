@@ -517,6 +517,7 @@ mod privileged {
             (hot(&w), (0..5).collect())
         });
         // The kernel finds no memory behind such a process's pidfd, so nothing can be cleared: it counts as gone.
+        s.touch(at, 512, 1);
         assert!(matches!(source.arm(0, &mut w), Err(SourceError::Gone { .. })));
     }
 

@@ -117,6 +117,7 @@ impl Servant {
     /// Makes the child go on in a second thread while the first one exits.
     pub fn lose_leader(&self) {
         self.ask([LEADERLESS, 0, 0, 0, 0, 0, 0]);
+        self.wait_until_zombie();
     }
 
     /// Makes the child execute `sleep 60`.
@@ -132,6 +133,11 @@ impl Servant {
 
     pub fn exit(&self) {
         self.order([libc::SYS_exit_group as u64, 0, 0, 0, 0, 0, 0]);
+        self.wait_until_zombie();
+    }
+
+    /// Waits for the end of the first thread, which the process's own state shows.
+    fn wait_until_zombie(&self) {
         let pid = self.pid;
         super::wait_for("exit", || {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -57,6 +57,13 @@ impl Areas {
         self.list.binary_search_by_key(&addr, |a| a.start).is_ok()
     }
 
+    /// Whether [`blind`](Self::blind) holds any page.
+    pub fn any_blind(&self, base: u64) -> bool {
+        [&self.barred, &self.refused]
+            .iter()
+            .any(|list| list.get(list.partition_point(|r| r.end <= base)).is_some_and(|r| r.start < base + TABLE_SPAN))
+    }
+
     /// Pages of the 2 MiB span at `base` whose bits cannot be cleared because of where they lie.
     pub fn blind(&self, base: u64) -> PageMask {
         let span = AddrRange::new(base, base + TABLE_SPAN);
@@ -137,8 +144,10 @@ mod tests {
         let unlisted = AddrRange::new(0x3f_f000, 0x40_1000);
         assert_eq!(a.refuse(unlisted), unlisted);
         assert_eq!((a.blind(0x20_0000)[7], a.blind(0x40_0000)[0]), (1 << 63, 1));
+        assert!(a.any_blind(0) && a.any_blind(0x20_0000) && !a.any_blind(0x60_0000));
         a.update(&[]);
         assert_eq!(a.blind(0), pte::NO_PAGES);
+        assert!(!a.any_blind(0));
         let parts = a.parts(AddrRange::new(0x2000, 0x9000));
         assert_eq!(parts, [AddrRange::new(0x2000, 0x3000), AddrRange::new(0x3000, 0x4000)]);
     }

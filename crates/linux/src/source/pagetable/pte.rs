@@ -42,6 +42,16 @@ pub type PageMask = [u64; 8];
 /// The empty set.
 pub const NO_PAGES: PageMask = [0; 8];
 
+/// How many of at most 512 entries are present, and how many of those accessed.
+pub fn counts(entries: &[u64]) -> (u16, u16) {
+    const FEW: usize = 32;
+    if entries.len() > FEW {
+        let (p, a) = table_masks(entries);
+        return (count(&p) as u16, count(&a) as u16);
+    }
+    entries.iter().fold((0, 0), |(p, a), &e| (p + is_present(e) as u16, a + is_accessed(e) as u16))
+}
+
 /// Bits of a whole last-level table: which entries are present, and which of those accessed. Missing entries count as empty.
 ///
 /// Every entry of the target goes through here in a scan, so it works on 16 entries at a time with instructions that every
@@ -169,6 +179,10 @@ mod tests {
             }
             prop_assert_eq!(iter(&a).collect::<Vec<_>>(), (0..table.len()).filter(|&i| is_accessed(table[i])).collect::<Vec<_>>());
             prop_assert_eq!(count(&a) as usize, iter(&a).count());
+            prop_assert_eq!(counts(&table), (count(&p) as u16, count(&a) as u16));
+            let few = &table[..table.len().min(20)];
+            let (p, a) = table_masks(few);
+            prop_assert_eq!(counts(few), (count(&p) as u16, count(&a) as u16));
         }
 
         #[test]

@@ -42,7 +42,12 @@ impl Verdicts {
         self.tables.get(&(base / TABLE_SPAN)).map_or(pte::NO_PAGES, |v| v.blind)
     }
 
-    /// The same, after forgetting what is too old: the pages not in it are to be tried (again).
+    /// Whether anything is known about the 2 MiB span at `base`.
+    pub fn any(&self, base: u64) -> bool {
+        !self.tables.is_empty() && self.tables.contains_key(&(base / TABLE_SPAN))
+    }
+
+    /// The same as [`blind`](Self::blind), after forgetting what is too old: the pages not in it are to be tried (again).
     pub fn fresh_blind(&mut self, base: u64, now: Instant) -> PageMask {
         let key = base / TABLE_SPAN;
         match self.tables.get(&key) {

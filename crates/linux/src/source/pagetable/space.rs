@@ -72,6 +72,11 @@ impl Space {
         self.areas.clear();
     }
 
+    /// Whether [`blind`](Self::blind) may hold a page.
+    pub fn may_be_blind(&self, base: u64) -> bool {
+        self.verdicts.any(base) || self.areas.any_blind(base)
+    }
+
     /// Pages of the 2 MiB span at `base` that cannot be observed as far as is known.
     pub fn blind(&self, base: u64) -> PageMask {
         pte::or(&self.verdicts.blind(base), &self.areas.blind(base))

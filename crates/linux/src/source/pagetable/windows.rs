@@ -7,7 +7,7 @@
 use super::plan;
 use super::pte::{self, PageMask};
 use super::space::{Observer, Space, SpaceError, page_index, span_base};
-use super::walker::{Mapped, Span};
+use super::walker::{Mapped, Span, SpanView};
 use crate::proc::Process;
 use isotherm_core::addr::{self, AddrRange, TABLE_SPAN};
 use isotherm_core::source::{Seen, Window};
@@ -27,7 +27,7 @@ struct State {
 }
 
 impl State {
-    fn of(window: &Window, mapped: Mapped, entries: &[u64]) -> Self {
+    fn of(window: &Window, view: SpanView<'_>) -> Self {
         let first = page_index(window.start);
         let span = pte::span_mask(first, first + window.pages as usize);
         let none = Self {
@@ -38,7 +38,7 @@ impl State {
             leaf_shift: 12,
             blind: false,
         };
-        match mapped {
+        match view.mapped {
             Mapped::Nothing { .. } => none,
             Mapped::Unreadable => Self { present: span, blind: true, ..none },
             // There is no way to clear an entry of 1 GiB without splitting it.
@@ -48,7 +48,7 @@ impl State {
                 Self { present: span, accessed, leaf_shift: shift, ..none }
             }
             Mapped::Table => {
-                let (present, accessed) = pte::window_masks(first, entries);
+                let (present, accessed) = pte::window_masks(first, view.entries);
                 Self { present, accessed, ..none }
             }
         }
@@ -64,10 +64,23 @@ impl State {
             leaf_shift: self.leaf_shift,
         }
     }
+}
 
-    fn bits(&self) -> u64 {
-        if self.leaf_shift > 12 { 1 } else { pte::count(&self.present) as u64 }
-    }
+/// What a window shows if every page of it can be observed; `None` where that is not so. The usual case, and several times cheaper
+/// than a [`State`].
+fn seen_of_observable(window: &Window, view: SpanView<'_>) -> Option<Seen> {
+    let (present, accessed, leaf_shift) = match view.mapped {
+        Mapped::Nothing { .. } => (0, 0, 12),
+        Mapped::Leaf { shift: 21, entry } => {
+            (window.pages, if pte::is_leaf_accessed(entry) { window.pages } else { 0 }, 21)
+        }
+        Mapped::Table => {
+            let (present, accessed) = pte::counts(view.entries);
+            (present, accessed, 12)
+        }
+        Mapped::Leaf { .. } | Mapped::Unreadable => return None,
+    };
+    Some(Seen { present, accessed, blind: 0, leaf_shift })
 }
 
 /// A window whose bits are being cleared.
@@ -77,20 +90,15 @@ struct Armed {
     state: State,
 }
 
-/// What a window's state was made of.
-#[derive(Debug, Clone, Copy)]
-enum Found<'a> {
-    /// The last-level entries; none if nothing is mapped.
-    Entries(&'a [u64]),
-    /// A huge entry.
-    Leaf(u64),
-}
-
 impl Observer {
     /// See [`isotherm_core::source::AccessSource::look`].
     pub fn look(&mut self, space: &mut Space, process: &Process, windows: &mut [Window]) -> Result<(), SpaceError> {
-        self.each_state(space, process, windows, |_, space, window, state, _| {
-            window.seen = state.seen(&space.blind(state.base));
+        self.each_view(space, process, windows, |_, space, window, view| {
+            let observable = !space.may_be_blind(span_base(window.start));
+            window.seen = observable.then(|| seen_of_observable(window, view)).flatten().unwrap_or_else(|| {
+                let state = State::of(window, view);
+                state.seen(&space.blind(state.base))
+            });
             Ok(())
         })
     }
@@ -100,15 +108,22 @@ impl Observer {
         let now = Instant::now();
         let (mut armed, mut ranges, mut large) = (Vec::new(), Vec::new(), Vec::new());
         let mut index = 0;
-        self.each_state(space, process, windows, |this, space, window, state, found| {
+        self.each_view(space, process, windows, |this, space, window, view| {
+            index += 1;
+            if !space.may_be_blind(span_base(window.start))
+                && let Some(seen) = seen_of_observable(window, view).filter(|s| s.accessed == 0)
+            {
+                window.seen = seen;
+                return Ok(());
+            }
+            let state = State::of(window, view);
             let blind = space.fresh_blind(state.base, now);
             window.seen = state.seen(&blind);
             if window.seen.accessed > 0 {
                 let wanted = pte::and_not(&state.accessed, &blind);
-                this.plan_window(space, window, &state, found, &wanted, &mut ranges, &mut large)?;
-                armed.push(Armed { window: index, state });
+                this.plan_window(space, window, &state, view, &wanted, &mut ranges, &mut large)?;
+                armed.push(Armed { window: index - 1, state });
             }
-            index += 1;
             Ok(())
         })?;
         if armed.is_empty() {
@@ -121,12 +136,12 @@ impl Observer {
     }
 
     /// Reads all windows, batch by batch.
-    fn each_state(
+    fn each_view(
         &mut self,
         space: &mut Space,
         process: &Process,
         windows: &mut [Window],
-        mut each: impl FnMut(&Self, &mut Space, &mut Window, State, Found<'_>) -> Result<(), SpaceError>,
+        mut each: impl FnMut(&Self, &mut Space, &mut Window, SpanView<'_>) -> Result<(), SpaceError>,
     ) -> Result<(), SpaceError> {
         let spans: Vec<Span> = windows.iter().map(|w| Span { start: w.start, pages: w.pages }).collect();
         let mut at = 0;
@@ -134,14 +149,8 @@ impl Observer {
             let n = self.read(space, process, &spans[at..])?;
             let mut bits = 0;
             for (i, window) in windows[at..at + n].iter_mut().enumerate() {
-                let view = self.span(i);
-                let state = State::of(window, view.mapped, view.entries);
-                bits += state.bits();
-                let found = match view.mapped {
-                    Mapped::Leaf { entry, .. } => Found::Leaf(entry),
-                    _ => Found::Entries(view.entries),
-                };
-                each(self, space, window, state, found)?;
+                each(self, space, window, self.span(i))?;
+                bits += if window.seen.leaf_shift > 12 { 1 } else { u64::from(window.seen.present) };
             }
             self.pages_read += bits;
             at += n;
@@ -156,20 +165,20 @@ impl Observer {
         space: &mut Space,
         window: &Window,
         state: &State,
-        found: Found<'_>,
+        view: SpanView<'_>,
         wanted: &PageMask,
         ranges: &mut Vec<AddrRange>,
         large: &mut Vec<(u64, PageMask)>,
     ) -> Result<(), SpaceError> {
-        let Found::Entries(entries) = found else {
+        if state.leaf_shift > 12 {
             // A huge entry lies inside one area always: the kernel splits it before it lets an area end inside.
             ranges.push(AddrRange::new(state.base, state.base + TABLE_SPAN));
             return Ok(());
-        };
+        }
         let first = page_index(window.start);
         let sizes = self
             .frames()
-            .sizes(&mut space.small, window.start, entries, &pte::shift_down(wanted, first))
+            .sizes(&mut space.small, window.start, view.entries, &pte::shift_down(wanted, first))
             .map_err(|e| SpaceError::Failed(format!("cannot read /proc/kpageflags: {e}")))?;
         let in_large = pte::and(wanted, &pte::shift_up(&sizes.large, first));
         if in_large != pte::NO_PAGES {
@@ -232,19 +241,19 @@ impl Observer {
     ) -> Result<(), SpaceError> {
         let mut again: Vec<Window> = armed.iter().map(|a| windows[a.window]).collect();
         let mut index = 0;
-        self.each_state(space, process, &mut again, |this, space, window, after, found| {
+        self.each_view(space, process, &mut again, |this, space, window, view| {
+            let after = State::of(window, view);
             let before = &armed[index].state;
             index += 1;
             let still_set = pte::and(&after.accessed, &before.accessed);
             if still_set == pte::NO_PAGES {
                 return Ok(());
             }
-            match found {
-                Found::Leaf(entry) => Self::judge_leaf(this.frames(), space, process, after.base, entry, now),
-                Found::Entries(entries) => {
-                    let entries = (page_index(window.start), entries);
-                    Self::judge(this.frames(), space, process, after.base, &still_set, entries, now);
-                }
+            if let Mapped::Leaf { entry, .. } = view.mapped {
+                Self::judge_leaf(this.frames(), space, process, after.base, entry, now);
+            } else {
+                let entries = (page_index(window.start), view.entries);
+                Self::judge(this.frames(), space, process, after.base, &still_set, entries, now);
             }
             Ok(())
         })?;
