@@ -300,6 +300,8 @@ mod privileged {
             s.call(libc::SYS_mprotect, &[at + PAGE, PAGE, rw]);
             s.call(libc::SYS_mprotect, &[at + TABLE + 9 * PAGE, PAGE, ro]);
             s.call(libc::SYS_munmap, &[at + 2 * TABLE + 100 * PAGE, 10 * PAGE]);
+            // Keeps khugepaged from joining the entries of the first again.
+            s.madvise(at, TABLE, libc::MADV_NOHUGEPAGE);
             let mut source = watch(&s);
             from();
             let mut blind = vec![at + TABLE, at + 2 * TABLE];
