@@ -38,19 +38,18 @@ pub(crate) fn of_regions(regions: &[RegionInfo]) -> Vec<Point> {
     points
 }
 
-/// The ranges that points cover; an error if they tell no regions.
-pub(crate) fn to_ranges(points: &[Point]) -> Result<Vec<(u64, u64)>, DecodeError> {
-    let mut ranges = Vec::with_capacity(points.len());
+/// Hands out the ranges that points cover; an error if they tell no regions.
+pub(crate) fn for_each_range(points: &[Point], mut each: impl FnMut(u64, u64)) -> Result<(), DecodeError> {
     let mut begun: Option<u64> = None;
     for point in points {
         match begun {
-            Some(start) => ranges.push((start, point.addr)),
+            Some(start) => each(start, point.addr),
             None if !point.covered => return Err(DecodeError::Order),
             None => {}
         }
         begun = point.covered.then_some(point.addr);
     }
-    if begun.is_some() { Err(DecodeError::Order) } else { Ok(ranges) }
+    if begun.is_some() { Err(DecodeError::Order) } else { Ok(()) }
 }
 
 /// Whether all points lie on page boundaries.
@@ -89,8 +88,8 @@ pub(crate) fn encode(out: &mut Vec<u8>, old: &[Point], new: &[Point], shift: u32
 
 /// Reads a difference to `old`. Points kept at the end are not counted in the last token.
 pub(crate) fn decode(input: &mut Cursor<'_>, old: &[Point], shift: u32) -> Result<Vec<Point>, DecodeError> {
-    // Two bytes are the least that a new point takes.
-    let mut new: Vec<Point> = Vec::with_capacity((old.len() + input.remaining() / 2).min(2 * MAX_REGIONS));
+    // A few more points than before are usual.
+    let mut new: Vec<Point> = Vec::with_capacity(old.len() + old.len() / 8 + 8);
     let mut old = old.iter();
     loop {
         let token = input.number()?;

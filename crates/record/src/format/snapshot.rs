@@ -54,7 +54,11 @@ impl Memory {
         let last = self.targets.entry(snapshot.target).or_default();
         self.regions -= last.snapshot.as_ref().map_or(0, |s| s.regions.len() + TARGET_COST);
         self.regions += snapshot.regions.len() + TARGET_COST;
-        *last = Last { snapshot: Some(snapshot.clone()), points };
+        // Keeps the memory for the regions, where there is some.
+        let mut regions = last.snapshot.take().map_or(Vec::new(), |s| s.regions);
+        regions.clone_from(&snapshot.regions);
+        last.snapshot = Some(Snapshot { regions, ..*snapshot });
+        last.points = points;
         if self.regions > MAX_REMEMBERED { Err(DecodeError::Limit) } else { Ok(()) }
     }
 }
@@ -218,13 +222,16 @@ pub(crate) fn decode(input: &mut Cursor<'_>, memory: &mut Memory, base_ns: u64) 
     }
 
     let new_points = points::decode(input, &last.points, if has(PAGED) { PAGE_SHIFT } else { 0 })?;
-    let ranges = points::to_ranges(&new_points)?;
     // Each region takes at least a byte in each of two columns.
-    if ranges.len() > MAX_REGIONS || ranges.len() > input.remaining() {
+    if new_points.len() > 2 * MAX_REGIONS || new_points.len() > 1 + 2 * input.remaining() {
         return Err(DecodeError::Limit);
     }
     let mut expected = Expected::new(before);
-    let mut regions: Vec<RegionInfo> = ranges.into_iter().map(|(start, end)| expected.next(start, end)).collect();
+    let mut regions: Vec<RegionInfo> = Vec::with_capacity(new_points.len());
+    points::for_each_range(&new_points, |start, end| regions.push(expected.next(start, end)))?;
+    if regions.len() > MAX_REGIONS {
+        return Err(DecodeError::Limit);
+    }
     for r in &mut regions {
         r.nr_accesses = input.delta32(r.nr_accesses)?;
     }
@@ -247,6 +254,11 @@ pub(crate) fn decode(input: &mut Cursor<'_>, memory: &mut Memory, base_ns: u64) 
     Ok(snapshot)
 }
 
+/// The evidence of the regions that have some.
+fn given(regions: &mut [RegionInfo]) -> impl Iterator<Item = &mut Evidence> {
+    regions.iter_mut().filter_map(|r| r.evidence.as_mut())
+}
+
 fn decode_evidence(
     input: &mut Cursor<'_>,
     regions: &mut [RegionInfo],
@@ -258,26 +270,21 @@ fn decode_evidence(
         let given = all || present.is_some_and(|p| p[i] != 0);
         r.evidence = given.then(|| r.evidence.unwrap_or_default());
     }
-    // The third column is kept apart until pages are known.
-    let mut absent = Vec::new();
-    for column in 0..COLUMNS.len() {
-        for e in regions.iter_mut().filter_map(|r| r.evidence.as_mut()) {
-            match column {
-                0 => e.checks = input.delta32(e.checks)?,
-                1 => {
-                    absent.push(COLUMNS[2](e));
-                    e.pages = input.delta32(e.pages)?;
-                }
-                2 => {}
-                _ => e.blind = input.delta32(e.blind)?,
-            }
-        }
-        if column == 2 {
-            for (e, before) in regions.iter_mut().filter_map(|r| r.evidence.as_mut()).zip(&absent) {
-                let absent = input.delta(*before)?;
-                e.present = u32::try_from(u64::from(e.pages).wrapping_sub(absent)).map_err(|_| DecodeError::Number)?;
-            }
-        }
+    for e in given(regions) {
+        e.checks = input.delta32(e.checks)?;
+    }
+    for e in given(regions) {
+        // Until the next column is read, the absent pages of the snapshot before stand in place of the present ones.
+        e.present = e.pages.wrapping_sub(e.present);
+        e.pages = input.delta32(e.pages)?;
+    }
+    for e in given(regions) {
+        // The low 32 bits of a number are those of its difference, so cutting them off here is exact.
+        let absent = input.delta(u64::from(e.present))? as u32;
+        e.present = e.pages.wrapping_sub(absent);
+    }
+    for e in given(regions) {
+        e.blind = input.delta32(e.blind)?;
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ pub(crate) enum DecodeError {
 }
 
 /// Appends `value`.
+#[inline]
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -77,7 +78,19 @@ impl<'a> Cursor<'a> {
         Ok(head)
     }
 
+    #[inline]
     pub(crate) fn number(&mut self) -> Result<u64, DecodeError> {
+        // Nearly all numbers are small.
+        if let Some((&first, rest)) = self.rest.split_first()
+            && first < 0x80
+        {
+            self.rest = rest;
+            return Ok(u64::from(first));
+        }
+        self.long_number()
+    }
+
+    fn long_number(&mut self) -> Result<u64, DecodeError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -102,10 +115,12 @@ impl<'a> Cursor<'a> {
         usize::try_from(self.number()?).ok().filter(|&n| n <= limit).ok_or(DecodeError::Limit)
     }
 
+    #[inline]
     pub(crate) fn delta(&mut self, base: u64) -> Result<u64, DecodeError> {
         Ok(base.wrapping_add(unzigzag(self.number()?) as u64))
     }
 
+    #[inline]
     pub(crate) fn delta32(&mut self, base: u32) -> Result<u32, DecodeError> {
         u32::try_from(self.delta(u64::from(base))?).map_err(|_| DecodeError::Number)
     }
