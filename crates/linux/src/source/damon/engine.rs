@@ -383,6 +383,10 @@ impl<F: ControlFiles> Inner<F> {
             last_index = Some(whole.target);
             let Whole { time_ns: end_ns, regions, target: index } = whole;
             let Some(target) = self.watched.iter_mut().find(|t| t.index == Some(index)) else { continue };
+            if regions.is_empty() {
+                // A request that timed out, or a target that DAMON could not begin with: not seen, which is not idle.
+                continue;
+            }
             let last_ns = std::mem::replace(&mut target.last_end_ns, end_ns);
             let intervals = (end_ns.saturating_sub(last_ns) / aggr_ns.max(1)).max(1);
             let accesses: u64 = regions.iter().map(|r| u64::from(r.nr_accesses)).sum();

@@ -207,6 +207,16 @@ fn a_kernel_whose_symbols_lack_the_operations_is_refused_at_once() {
     assert!(Inner::new(kernel, DamonTargets::Physical, config()).is_ok());
 }
 
+#[test]
+fn an_interval_without_regions_is_no_snapshot() {
+    let kernel = SimulatedKernel::new();
+    // Linux up to 6.13 answers with an empty list when its request times out.
+    kernel.control.borrow_mut().regions = vec![vec![vec![LOW]], vec![vec![]], vec![vec![HIGH]]];
+    let mut engine = Inner::new(kernel, DamonTargets::Physical, config()).unwrap();
+    let (seen, _) = run(&mut engine, 3);
+    assert_eq!(seen.snapshots().map(|s| s.regions[0].start).collect::<Vec<_>>(), [LOW.0, HIGH.0]);
+}
+
 struct FullDisk;
 
 impl Subscriber for FullDisk {
