@@ -37,14 +37,18 @@ impl Figures {
         serde_json::from_str(json).context("isotherm sim monitor printed something else than expected")
     }
 
-    /// Joins a record of a workload's process with the truth about it.
-    pub fn of_record(record: &Record, truth: &Truth) -> anyhow::Result<Self> {
+    /// Joins a record of a workload's process with the truth about it; a range is truly hot from `hot_touches` touches per page on.
+    pub fn of_record(record: &Record, truth: &Truth, hot_touches: f64) -> anyhow::Result<Self> {
         let first = record.snapshots.first().context("the record holds no snapshot")?;
         let arena: AddrRange = truth.header.arena;
         let told = truth.slices.last().map_or(0, |s| s.end_ns);
         // The last snapshots may be younger than the truth that is written so far.
-        let scores: Vec<Score> =
-            record.snapshots.iter().filter(|s| s.end_ns <= told).map(|s| Score::new(s, arena, &truth.slices)).collect();
+        let scores: Vec<Score> = record
+            .snapshots
+            .iter()
+            .filter(|s| s.end_ns <= told)
+            .map(|s| Score::new(s, arena, &truth.slices, hot_touches))
+            .collect();
         let (from, to) = (record.stats.first(), record.stats.last());
         let (from, to) = from.zip(to).context("the record holds no cost figures")?;
         let elapsed = to.time_ns.saturating_sub(from.time_ns).max(1) as f64;
@@ -154,7 +158,7 @@ mod tests {
             snapshot(1_000, 1_500, 4096),
             stats(1_000, 100),
         ];
-        let f = Figures::of_record(&Record::from_events(events), &truth).unwrap();
+        let f = Figures::of_record(&Record::from_events(events), &truth, 0.001).unwrap();
         assert_eq!(f.accuracy.intervals, 2);
         assert_eq!((f.accuracy.precision, f.accuracy.recall), (Some(1.0), Some(1.0)));
         assert_eq!((f.monitor_share, f.target_share, f.checks_per_second), (0.1, 0.05, 1e8));

@@ -30,6 +30,9 @@ struct Args {
     /// Leave out simulations
     #[arg(long)]
     no_simulated: bool,
+    /// Touches per page and interval from which a range counts as truly hot
+    #[arg(long, value_name = "N", default_value_t = HOT_TOUCHES)]
+    hot_touches: f64,
     /// Also print every run as a line of JSON on stderr
     #[arg(long)]
     verbose: bool,
@@ -84,6 +87,8 @@ impl Case {
 /// Length of the runs.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
+    /// Touches per page and interval from which a range is truly hot.
+    hot_touches: f64,
     runs: u64,
     /// Length of a record; twice that for scans.
     real_seconds: u64,
@@ -102,6 +107,7 @@ struct Plan {
 }
 
 const QUICK: Plan = Plan {
+    hot_touches: HOT_TOUCHES,
     runs: 3,
     real_seconds: 3,
     fresh: false,
@@ -112,6 +118,7 @@ const QUICK: Plan = Plan {
     stairs_period: "2s",
 };
 const FULL: Plan = Plan {
+    hot_touches: HOT_TOUCHES,
     runs: 5,
     real_seconds: 15,
     fresh: true,
@@ -159,7 +166,7 @@ fn real(
     drop(workload);
     let text = std::fs::read_to_string(&truth_path).context("the workload's truth")?;
     let truth: Truth = serde_json::from_str(&text).context("the workload's truth")?;
-    records.iter().map(|(m, r)| Ok((*m, Figures::of_record(r, &truth)?))).collect()
+    records.iter().map(|(m, r)| Ok((*m, Figures::of_record(r, &truth, plan.hot_touches)?))).collect()
 }
 
 fn simulated(
@@ -190,6 +197,8 @@ fn simulated(
         &snapshots,
         "--period",
         plan.stairs_period,
+        "--hot-touches",
+        &plan.hot_touches.to_string(),
         "--json",
     ]);
     arguments.extend(monitor.arguments(budget));
@@ -261,7 +270,7 @@ fn row(case: &Case, monitor: &MonitorChoice, runs: &[Figures]) -> Vec<String> {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let plan = if args.full { FULL } else { QUICK };
+    let plan = Plan { hot_touches: args.hot_touches, ..if args.full { FULL } else { QUICK } };
     let cases: Vec<Case> = CASES
         .into_iter()
         .filter(|c| c.name().contains(&args.only))
@@ -326,7 +335,8 @@ fn main() -> anyhow::Result<()> {
     );
     println!("{table}");
     println!(
-        "hot: ranges whose pages were touched at least {HOT_TOUCHES} times each in the snapshot's time; reported: nr_accesses >= 1."
+        "hot: ranges whose pages were touched at least {} times each in the snapshot's time; reported: nr_accesses >= 1.",
+        plan.hot_touches
     );
     println!("precision, recall, WSS error: means over the second half of each run.");
     println!(

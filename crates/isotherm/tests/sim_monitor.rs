@@ -1,7 +1,7 @@
 //! `isotherm sim monitor` as a user runs it.
 
 use isotherm_record::Record;
-use isotherm_sim::accuracy::Score;
+use isotherm_sim::accuracy::{HOT_TOUCHES, Score};
 use isotherm_sim::workload::truth::Truth;
 use std::process::{Command, Output};
 
@@ -64,7 +64,7 @@ fn the_record_and_the_truth_tell_what_the_figures_sum_up() {
     let truth: Truth = serde_json::from_str(&std::fs::read_to_string(truth).unwrap()).unwrap();
     assert!(truth.header.complete);
     let scores: Vec<Score> =
-        record.snapshots.iter().map(|s| Score::new(s, truth.header.arena, &truth.slices)).collect();
+        record.snapshots.iter().map(|s| Score::new(s, truth.header.arena, &truth.slices, HOT_TOUCHES)).collect();
     assert_eq!(f["intervals"].as_u64(), Some(scores.len() as u64));
     let half = &scores[scores.len() / 2..];
     let recall = half.iter().filter_map(Score::recall).sum::<f64>() / half.len() as f64;

@@ -1,7 +1,7 @@
 //! How true a monitor's picture is: its snapshots against the truth about the workload.
 //!
 //! *Truly hot* in a snapshot's time are the ranges whose pages the workload touched at least [`HOT_TOUCHES`] times each on
-//! average ([`truth::hot`](crate::workload::truth::hot)). *Reported hot* are the regions with `nr_accesses >= 1`. Only
+//! average ([`truth::hot`](crate::workload::truth::hot)); the caller may choose another number. *Reported hot* are the regions with `nr_accesses >= 1`. Only
 //! addresses of the arena count: what a process does besides its workload has no truth to compare with.
 
 use crate::workload::truth::{Slice, hot};
@@ -28,9 +28,10 @@ pub struct Score {
 }
 
 impl Score {
-    /// Compares `snapshot` with the truth that `slices` tell (they must cover its time).
-    pub fn new(snapshot: &Snapshot, arena: AddrRange, slices: &[Slice]) -> Self {
-        let truth = hot(slices, snapshot.start_ns, snapshot.end_ns, HOT_TOUCHES);
+    /// Compares `snapshot` with the truth that `slices` tell (they must cover its time). A range is truly hot from `hot_touches`
+    /// touches per page on.
+    pub fn new(snapshot: &Snapshot, arena: AddrRange, slices: &[Slice], hot_touches: f64) -> Self {
+        let truth = hot(slices, snapshot.start_ns, snapshot.end_ns, hot_touches);
         let reported: Vec<AddrRange> = snapshot
             .regions
             .iter()
@@ -162,16 +163,16 @@ mod tests {
     #[test]
     fn a_shifted_report_is_half_right() {
         let arena = AddrRange::new(0, 100 * PAGE_SIZE);
-        let s = Score::new(&snapshot(15..25), arena, &slices());
+        let s = Score::new(&snapshot(15..25), arena, &slices(), 0.001);
         assert_eq!((s.precision(), s.recall(), s.wss_error()), (Some(0.5), Some(0.5), Some(0.0)));
-        let s = Score::new(&snapshot(10..30), arena, &slices());
+        let s = Score::new(&snapshot(10..30), arena, &slices(), 0.001);
         assert_eq!((s.precision(), s.recall(), s.wss_error()), (Some(0.5), Some(1.0), Some(1.0)));
     }
 
     #[test]
     fn only_the_arena_counts() {
         let arena = AddrRange::new(0, 18 * PAGE_SIZE);
-        let s = Score::new(&snapshot(10..190), arena, &slices());
+        let s = Score::new(&snapshot(10..190), arena, &slices(), 0.001);
         assert_eq!(s.reported, 8 * PAGE_SIZE);
     }
 

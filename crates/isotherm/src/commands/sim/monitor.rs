@@ -15,7 +15,7 @@ use isotherm_core::units::{format_size, format_time};
 use isotherm_linux::clock::thread_cpu_ns;
 use isotherm_linux::signals::StopSignals;
 use isotherm_record::{Options, Writer};
-use isotherm_sim::accuracy::{Accuracy, Score, steady_share};
+use isotherm_sim::accuracy::{Accuracy, HOT_TOUCHES, Score, steady_share};
 use isotherm_sim::machine::activity::Activity;
 use isotherm_sim::machine::{CostModel, Process, SimClock, SimSource};
 use isotherm_sim::workload::Workload;
@@ -53,6 +53,9 @@ pub struct Args {
     /// Write which ranges were touched when, as JSON
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
+    /// Touches per page and interval from which a range counts as truly hot
+    #[arg(long, value_name = "N", default_value_t = HOT_TOUCHES)]
+    hot_touches: f64,
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
@@ -116,6 +119,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let mut judge = Judge {
         workload: &workload,
         rate,
+        hot_touches: args.hot_touches,
         arena,
         record: args.output.as_deref().map(|path| Writer::create(path, Options::default())).transpose()?,
         truth: args.truth.as_deref().map(|path| TruthFile::create(path, header(&workload, arena))).transpose()?,
@@ -183,6 +187,7 @@ fn header(workload: &Workload, arena: AddrRange) -> Header {
 struct Judge<'a> {
     workload: &'a Workload,
     rate: f64,
+    hot_touches: f64,
     arena: AddrRange,
     record: Option<Writer>,
     truth: Option<TruthFile>,
@@ -198,7 +203,7 @@ impl Judge<'_> {
         match event {
             Event::Snapshot(s) => {
                 let slices = predicted(self.workload, self.rate, self.arena.start, (s.start_ns, s.end_ns), u64::MAX);
-                self.scores.push(Score::new(s, self.arena, &slices));
+                self.scores.push(Score::new(s, self.arena, &slices, self.hot_touches));
                 self.regions = s.regions.len();
                 if let Some(truth) = &mut self.truth {
                     slices.iter().try_for_each(|slice| truth.add(slice))?;
