@@ -232,6 +232,7 @@ impl Subscriber for FullDisk {
 fn a_failing_subscriber_leaves_nothing_behind() {
     let kernel = SimulatedKernel::new();
     let before = kernel.files();
+    kernel.control.borrow_mut().regions = vec![vec![vec![LOW]]];
     let mut engine = Inner::new(kernel.clone(), DamonTargets::Physical, config()).unwrap();
     let e = engine.run_interval(&mut VirtualClock::new(1), &mut FullDisk).unwrap_err();
     assert!(e.to_string().contains("disk full"));
