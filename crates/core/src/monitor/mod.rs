@@ -70,7 +70,10 @@ impl<S: AccessSource> Monitor<S> {
     pub fn new(source: S, config: MonitorConfig) -> Self {
         let algorithm: Box<dyn algorithm::Algorithm + Send> = match config.algorithm {
             Algorithm::Damon(rules) => Box::new(damon::Damon::new(rules, config.seed)),
-            Algorithm::Isotherm => Box::new(isotherm::Isotherm::new(config.mode, config.seed, &config.attrs)),
+            Algorithm::Isotherm => {
+                let budget_ns = config.cpu_budget.map(|share| share * config.attrs.aggr_us as f64 * 1e3);
+                Box::new(isotherm::Isotherm::new(config.mode, config.seed, &config.attrs, budget_ns))
+            }
         };
         Self {
             source,

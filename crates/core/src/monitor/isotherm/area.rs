@@ -17,6 +17,9 @@ const CHANGED: f32 = 4.0;
 /// The same where a region that was accessed shows no access at all any more.
 const FELL_SILENT: f32 = 3.0;
 
+/// Part of what clearing may cost that narrow windows may take.
+const NARROW_PART: f64 = 0.75;
+
 /// State of one target.
 #[derive(Debug, Default)]
 pub(super) struct Area {
@@ -83,7 +86,7 @@ impl Area {
         self.probes = place::place(&self.probes, &self.regions, wanted, rng);
     }
 
-    fn collect(&mut self, wanted: impl Fn(&Probe) -> bool) {
+    fn collect(&mut self, mut wanted: impl FnMut(&Probe) -> bool) {
         self.windows.clear();
         self.indices.clear();
         for (i, p) in self.probes.iter().enumerate().filter(|(_, p)| wanted(p)) {
@@ -92,8 +95,15 @@ impl Area {
         }
     }
 
-    /// Begins an aggregation interval: clears what has to be cleared.
-    pub fn begin(&mut self, target: TargetId, source: &mut dyn AccessSource) -> Result<(), SourceError> {
+    /// Begins an aggregation interval: clears what has to be cleared. Of the probes that need it, as many are armed as
+    /// `allowance_ns` pays for, chosen evenly; the others rest for this interval.
+    pub fn begin(
+        &mut self,
+        target: TargetId,
+        allowance_ns: f64,
+        rng: &mut fastrand::Rng,
+        source: &mut dyn AccessSource,
+    ) -> Result<(), SourceError> {
         if self.scanning {
             // After the first time, the scan that ended the last interval has cleared everything.
             if !self.cleared {
@@ -102,7 +112,26 @@ impl Area {
             }
             return Ok(());
         }
-        self.collect(|p| p.needs_arm);
+        // Narrow windows pin borders down and measure rates: they come first, but leave something for exploring.
+        let price = |narrow: bool| -> f64 {
+            let wanted = self.probes.iter().filter(|p| p.needs_arm && p.is_narrow() == narrow);
+            wanted.map(Probe::arm_price_ns).sum::<f64>().max(1.0)
+        };
+        let (narrow_price, wide_price) = (price(true), price(false));
+        let narrow_share = (allowance_ns * NARROW_PART / narrow_price).min(1.0);
+        let wide_share = ((allowance_ns - narrow_share * narrow_price) / wide_price).min(1.0);
+        let mut credit = [rng.f64(), rng.f64()];
+        self.collect(|p| {
+            if !p.needs_arm {
+                return false;
+            }
+            let (credit, share) =
+                if p.is_narrow() { (&mut credit[0], narrow_share) } else { (&mut credit[1], wide_share) };
+            *credit += share;
+            let chosen = *credit >= 1.0;
+            *credit -= if chosen { 1.0 } else { 0.0 };
+            chosen
+        });
         if self.windows.is_empty() {
             return Ok(());
         }
@@ -148,7 +177,7 @@ impl Area {
             self.cells = collector.finish();
             return Ok(());
         }
-        self.collect(|_| true);
+        self.collect(|p| !p.needs_arm);
         if self.windows.is_empty() {
             return Ok(());
         }

@@ -61,8 +61,11 @@ impl Region {
 
 /// Probes to begin with, and the most there may be, per region allowed.
 const FEWEST_PROBES: usize = 64;
-const PROBES_PER_REGION: usize = 8;
+const PROBES_PER_REGION: usize = 3;
 
+/// Clearing in one interval may cost so many times its budget: a start, or a target that wakes up, must not cost a second's
+/// budget at once.
+const BURST: f64 = 2.0;
 /// Share of the budget to aim at: room for the bursts of a start and of changes.
 const AIM: f64 = 0.8;
 
@@ -91,6 +94,8 @@ pub(crate) struct Isotherm {
     /// What the user asked for; `None`: by cost.
     wanted_mode: Option<Mode>,
     mode: Mode,
+    /// What clearing may cost in an interval, monitor and targets together, ns.
+    arm_allowance_ns: f64,
     /// Intervals until a scan may be tried again.
     cooldown: u32,
     /// Intervals for which the load still shows the first clearing of a scan.
@@ -104,10 +109,12 @@ pub(crate) struct Isotherm {
 }
 
 impl Isotherm {
-    pub fn new(mode: Option<Mode>, seed: u64, attrs: &MonitorAttrs) -> Self {
+    /// `budget_ns` is what an aggregation interval may cost; `None`: unlimited.
+    pub fn new(mode: Option<Mode>, seed: u64, attrs: &MonitorAttrs, budget_ns: Option<f64>) -> Self {
         Self {
             wanted_mode: mode,
             mode: mode.unwrap_or(Mode::Sample),
+            arm_allowance_ns: budget_ns.map_or(f64::INFINITY, |b| b * BURST),
             cooldown: 0,
             settling: if mode == Some(Mode::Scan) { SETTLING } else { 0 },
             scan_dearer: 1.0,
@@ -166,8 +173,12 @@ impl Algorithm for Isotherm {
     }
 
     fn prepare(&mut self, target: TargetId, tick: u32, source: &mut dyn AccessSource) -> Result<(), SourceError> {
+        let total = self.total_len();
         match self.areas.get_mut(&target) {
-            Some(area) if tick == 0 => area.begin(target, source),
+            Some(area) if tick == 0 => {
+                let share = area.total_len() as f64 / total.max(1) as f64;
+                area.begin(target, self.arm_allowance_ns * share, &mut self.rng, source)
+            }
             _ => Ok(()),
         }
     }
@@ -230,6 +241,7 @@ impl Algorithm for Isotherm {
     }
 
     fn adapt(&mut self, load: f64, budget_ns: f64, attrs: &MonitorAttrs) -> Stretch {
+        self.arm_allowance_ns = budget_ns * BURST;
         self.cooldown = self.cooldown.saturating_sub(1);
         if self.mode == Mode::Scan {
             self.settling = self.settling.saturating_sub(1);

@@ -4,13 +4,13 @@
 //! that holds the border is cut in four each interval, so that borders converge geometrically.
 
 use super::Region;
-use super::probe::Probe;
+use super::probe::{NARROW_PAGES, Probe};
 use crate::addr::{AddrRange, PAGE_SIZE};
 
 /// Pages of a probe in cold memory: many pages are watched for the price of reading them.
 const COLD_PAGES: u16 = 16;
 /// In memory where a part of the pages is touched in an interval.
-const MIXED_PAGES: u16 = 4;
+const MIXED_PAGES: u16 = NARROW_PAGES;
 /// In hot memory: each page costs a clear every interval, and one tells as much as many.
 const HOT_PAGES: u16 = 1;
 /// Probes that even a small region gets, as far as it has room.
@@ -110,6 +110,7 @@ fn fill(mine: &[Probe], region: &Region, wanted: Wanted, rng: &mut fastrand::Rng
             let mut moved = Probe::at(pick(low, high, rng), pages, AddrRange::new(low, high));
             moved.old_aggr = p.old_aggr;
             moved.old_tick = p.old_tick;
+            moved.evidence = p.evidence;
             out.push(moved);
         } else {
             out.push(*p);

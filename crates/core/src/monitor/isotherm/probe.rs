@@ -15,6 +15,9 @@ const KEEP_FREQUENT: f32 = 0.25;
 /// What counts as frequent: this share of the pages.
 const FREQUENT: f32 = 0.2;
 
+/// Windows of at most this many pages are narrow.
+pub(super) const NARROW_PAGES: u16 = 4;
+
 /// A window with its memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Probe {
@@ -61,9 +64,20 @@ impl Probe {
         Window::new(self.start, self.pages)
     }
 
+    /// What arming it may cost the monitor and its target together, in ns: a call's share, and clearing and setting again each
+    /// page's bit.
+    pub fn arm_price_ns(&self) -> f64 {
+        1_000.0 + 400.0 * f64::from(self.pages)
+    }
+
+    /// Whether it is one of the few pages that watch a border or frequently accessed memory.
+    pub fn is_narrow(&self) -> bool {
+        self.pages <= NARROW_PAGES
+    }
+
     /// Whether the look after the first sampling interval can tell anything new.
     pub fn wants_tick_look(&self) -> bool {
-        self.old_aggr.hits > 0.0 || self.old_aggr.seen == 0.0
+        !self.needs_arm && (self.old_aggr.hits > 0.0 || self.old_aggr.seen == 0.0)
     }
 
     /// Takes the look after the first sampling interval in.
@@ -86,12 +100,17 @@ impl Probe {
     pub fn settle(&mut self) {
         self.old_aggr.add(self.aggr);
         self.old_tick.add(self.tick);
+        // What it saw now is of no use to the next interval, how many pages could be observed is.
+        self.evidence.checks = 0;
+        if self.aggr.seen <= 0.0 {
+            // It rested.
+            return;
+        }
         let frequent = self.old_aggr.rate().is_some_and(|r| r >= FREQUENT);
         self.old_aggr.decay(if frequent { KEEP_FREQUENT } else { KEEP });
         self.old_tick.decay(KEEP);
         self.aggr = Counts::default();
         self.tick = Counts::default();
-        self.evidence = Evidence::default();
     }
 
     /// Drops the memory: what it saw before no longer holds.
