@@ -245,16 +245,18 @@ impl Algorithm for Isotherm {
         self.cooldown = self.cooldown.saturating_sub(1);
         if self.mode == Mode::Scan {
             self.settling = self.settling.saturating_sub(1);
-            return match self.wanted_mode {
+            let dear = load > 1.0 && self.settling == 0;
+            // What the last interval saw tells at once that much more is accessed now than when the scan began.
+            if self.wanted_mode.is_none() && (dear || !self.scan_fits(2.0 * budget_ns)) {
+                self.cooldown = SCAN_COOLDOWN;
+                self.scan_dearer = (self.scan_dearer * load.max(1.0)).min(MOST_DEARER);
+                self.set_mode(Mode::Sample);
+                return Stretch::Keep;
+            }
+            return match load {
                 _ if self.settling > 0 => Stretch::Keep,
-                None if load > 1.0 => {
-                    self.cooldown = SCAN_COOLDOWN;
-                    self.scan_dearer = (self.scan_dearer * load).min(MOST_DEARER);
-                    self.set_mode(Mode::Sample);
-                    Stretch::Keep
-                }
-                Some(_) if load > 1.0 => Stretch::Longer(load.min(2.0)),
-                _ if load < 0.5 => Stretch::Shorter((AIM / load.max(AIM / 2.0)).min(2.0)),
+                l if l > 1.0 => Stretch::Longer(l.min(2.0)),
+                l if l < 0.5 => Stretch::Shorter((AIM / l.max(AIM / 2.0)).min(2.0)),
                 _ => Stretch::Keep,
             };
         }
