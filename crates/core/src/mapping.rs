@@ -15,7 +15,7 @@ pub enum MappingKind {
     Shmem,
     /// hugetlbfs.
     Hugetlb,
-    /// Device or PFN-mapped memory and kernel-made areas ([vdso], [vvar]): not observable.
+    /// Device or PFN-mapped memory and kernel-made areas (`[vdso]`, `[vvar]`): not observable.
     Special,
 }
 
