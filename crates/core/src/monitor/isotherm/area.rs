@@ -274,7 +274,8 @@ impl Area {
             nr_accesses: r.nr,
             age: r.age,
             evidence: Some(r.evidence),
-            accessed: (!r.evidence.is_blind()).then(|| r.accessed()),
+            // Where nobody has looked yet, nothing is known, not even that nothing was accessed.
+            accessed: (r.evidence.pages > r.evidence.blind).then(|| r.accessed()),
         }));
     }
 
