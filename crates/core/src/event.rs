@@ -3,6 +3,7 @@
 use crate::attrs::MonitorAttrs;
 use crate::mapping::Mapping;
 use crate::snapshot::Snapshot;
+use crate::source::AccessSource;
 use serde::{Deserialize, Serialize};
 
 /// How a run observes, as chosen by the user and in force at its start.
@@ -142,9 +143,11 @@ pub enum Step {
     BeforeUpdate,
     /// After regions follow the new mappings.
     AfterUpdate,
+    /// The time that a subscriber [wanted](Subscriber::wanted_ns) has come.
+    Wanted,
 }
 
-/// Sees what a monitor does. Both methods do nothing unless overridden.
+/// Sees what a monitor does. No method does anything unless overridden.
 pub trait Subscriber {
     /// An event, in order of time. An error stops the run (a full disk, say) and is handed to the caller.
     fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
@@ -155,6 +158,18 @@ pub trait Subscriber {
     /// A step of the loop at `now_ns`.
     fn step(&mut self, step: Step, now_ns: u64) {
         let _ = (step, now_ns);
+    }
+
+    /// The same, from an engine that observes through an access source, which may be used meanwhile. Hands on to
+    /// [`step`](Self::step) unless overridden.
+    fn step_with(&mut self, step: Step, now_ns: u64, source: &mut dyn AccessSource) {
+        let _ = source;
+        self.step(step, now_ns);
+    }
+
+    /// When a [`Step::Wanted`] is wished for next, ns on the clock; asked again after each step. `None`: never.
+    fn wanted_ns(&self) -> Option<u64> {
+        None
     }
 }
 

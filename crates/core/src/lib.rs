@@ -1,11 +1,13 @@
-//! The deciding part of Isotherm: regions, the monitor's algorithms, feedback.
+//! The deciding part of Isotherm: regions, the monitor's algorithms, schemes, feedback.
 //!
 //! Nothing here calls the operating system, reads a clock of its own, starts a thread or needs `unsafe`.
-//! The world is reached through two traits: [`AccessSource`](source::AccessSource) (which memory exists, which of it
-//! was accessed) and [`Clock`](clock::Clock). What the monitor finds leaves as [`Event`](event::Event)s, handed to a
+//! The world is reached through four traits: [`AccessSource`](source::AccessSource) (which memory exists, which of it
+//! was accessed), [`Actuator`](actuator::Actuator), [`Meter`](meter::Meter) and [`Clock`](clock::Clock). What the monitor finds leaves as [`Event`](event::Event)s, handed to a
 //! [`Subscriber`](event::Subscriber).
 #![forbid(unsafe_code)]
 
+pub mod action_log;
+pub mod actuator;
 pub mod addr;
 pub mod attrs;
 pub mod clock;
@@ -13,7 +15,10 @@ pub mod engine;
 pub mod event;
 pub mod feedback;
 pub mod mapping;
+pub mod meter;
 pub mod monitor;
+pub mod pages;
+pub mod scheme;
 pub mod snapshot;
 pub mod source;
 pub mod space;

@@ -3,6 +3,7 @@
 use crate::addr::AddrRange;
 use crate::event::{Footprint, TargetInfo};
 use crate::mapping::Mapping;
+use crate::scheme::watch::Confirmed;
 
 /// Index of a target within a source; stable while the source lives.
 pub type TargetId = u32;
@@ -158,4 +159,19 @@ pub trait AccessSource {
 
     /// What this has cost so far.
     fn cost(&self) -> Cost;
+
+    /// Appends to `out` (sorted, disjoint) the pages of `ranges` that were present and, each by its own accessed bit, not
+    /// used for at least `wait_ns`; begins to watch those it was not watching. Asked again later it knows more. Fails where a
+    /// source does not keep such a history (see [`Watched`](crate::scheme::watch::Watched)).
+    fn confirm_cold(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        wait_ns: u64,
+        now_ns: u64,
+        out: &mut Vec<AddrRange>,
+    ) -> Result<Confirmed, SourceError> {
+        let _ = (target, ranges, wait_ns, now_ns, out);
+        Err(SourceError::Failed(format!("source {} keeps no history of single pages", self.name())))
+    }
 }

@@ -123,7 +123,7 @@ impl<S: AccessSource> Monitor<S> {
 
     /// Takes in new targets and lets the regions follow the mappings.
     fn update(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
-        subscriber.step(Step::BeforeUpdate, now_ns);
+        subscriber.step_with(Step::BeforeUpdate, now_ns, &mut self.source);
         let spent_before = self.source.cost().monitor_ns;
         for info in self.source.poll_targets()? {
             emit(subscriber, &Event::Target(info.clone()))?;
@@ -159,7 +159,7 @@ impl<S: AccessSource> Monitor<S> {
         // Reading tens of thousands of mappings is dear: then it is done less often.
         let affordable_ns = self.budget.share().map_or(0.0, |share| spent_ns as f64 / (share * UPDATE_SHARE));
         self.next_update_ns = now_ns + (self.attrs.update_us * 1000).max(affordable_ns as u64);
-        subscriber.step(Step::AfterUpdate, now_ns);
+        subscriber.step_with(Step::AfterUpdate, now_ns, &mut self.source);
         Ok(())
     }
 
@@ -271,6 +271,21 @@ impl<S: AccessSource> Monitor<S> {
         Ok(())
     }
 
+    /// Sleeps until `deadline`, giving `subscriber` the turns that it wants meanwhile.
+    fn sleep(&mut self, deadline: u64, clock: &mut dyn Clock, subscriber: &mut dyn Subscriber) -> Wake {
+        while let Some(wanted) = subscriber.wanted_ns().filter(|&wanted| wanted < deadline) {
+            if clock.sleep_until_ns(wanted) == Wake::Interrupted {
+                return Wake::Interrupted;
+            }
+            subscriber.step_with(Step::Wanted, clock.now_ns(), &mut self.source);
+            // One that wants a time that has passed already gets its turn, but only one before the next look.
+            if subscriber.wanted_ns().is_some_and(|next| next <= wanted) {
+                break;
+            }
+        }
+        clock.sleep_until_ns(deadline)
+    }
+
     fn set_attrs(&mut self, attrs: MonitorAttrs) {
         self.algorithm.rescale_ages(self.attrs.aggr_us, attrs.aggr_us);
         self.attrs = attrs;
@@ -332,11 +347,11 @@ impl<S: AccessSource> Engine for Monitor<S> {
         let mut deadline = clock.now_ns();
         self.interval_start_ns = deadline;
         while tick < per_aggr {
-            subscriber.step(Step::BeforeSample, clock.now_ns());
+            subscriber.step_with(Step::BeforeSample, clock.now_ns(), &mut self.source);
             self.for_each_target(deadline, subscriber, |a, s, id| a.prepare(id, tick, s))?;
             let next = self.algorithm.next_check(tick, per_aggr).clamp(tick + 1, per_aggr);
             deadline += u64::from(next - tick) * sample_ns;
-            let wake = clock.sleep_until_ns(deadline);
+            let wake = self.sleep(deadline, clock, subscriber);
             let now = clock.now_ns();
             if now > deadline + sample_ns {
                 self.late_samples += 1;
@@ -349,15 +364,15 @@ impl<S: AccessSource> Engine for Monitor<S> {
             }
             tick = next;
             self.for_each_target(now, subscriber, |a, s, id| a.check(id, tick, per_aggr, s))?;
-            subscriber.step(Step::AfterSample, now);
+            subscriber.step_with(Step::AfterSample, now, &mut self.source);
         }
         let end_ns = clock.now_ns();
-        subscriber.step(Step::BeforeAggregate, end_ns);
+        subscriber.step_with(Step::BeforeAggregate, end_ns, &mut self.source);
         self.algorithm.aggregate(&self.attrs);
         self.snapshots(end_ns, subscriber)?;
         self.adapt(end_ns);
         self.algorithm.reset(&self.attrs);
-        subscriber.step(Step::AfterAggregate, end_ns);
+        subscriber.step_with(Step::AfterAggregate, end_ns, &mut self.source);
         if end_ns >= self.next_update_ns {
             self.update(end_ns, subscriber)?;
         }

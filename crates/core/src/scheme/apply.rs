@@ -1,0 +1,467 @@
+//! One turn of one scheme: from the targets' regions to work for the actuator.
+
+use super::action::{Action, Preference};
+use super::engine::{Runner, TargetView};
+use super::filter::{PageFacts, Piece, Subject, Verdict, page_passes, split};
+use super::idle::{IdleReason, Near, obstacle};
+use super::pattern::{age_us, rate_bp};
+use super::priority::{Histogram, score};
+use super::watermark::Gate;
+use crate::actuator::{Actuator, Outcome, Request};
+use crate::addr::{AddrRange, PAGE_SIZE, total_len};
+use crate::meter::{LiveTarget, Meter};
+use crate::pages::{PageSet, mask_of, push_range, push_runs};
+use crate::snapshot::{RegionInfo, Snapshot};
+use crate::source::{AccessSource, TargetId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Memory looked at page by page in one turn, at most: so that sampling stays on time.
+const LOOK_PER_TURN: u64 = 1 << 30;
+/// Memory looked at in one go.
+const LOOK_AT_ONCE: u64 = 64 << 20;
+/// Memory handed over and not finished, at most.
+const MOST_PENDING: u64 = 1 << 30;
+
+/// What a turn may use.
+pub(super) struct World<'a> {
+    pub targets: &'a BTreeMap<TargetId, TargetView>,
+    pub live: &'a [LiveTarget],
+    pub actuator: &'a mut dyn Actuator,
+    pub meter: &'a mut dyn Meter,
+    pub source: Option<&'a mut (dyn AccessSource + 'a)>,
+    pub now_ns: u64,
+    pub dry_run: bool,
+}
+
+/// What came of the regions in a turn.
+#[derive(Debug, Default)]
+struct Tally {
+    near: Near,
+    matched: u64,
+    below_cut_off: u64,
+    treated: u64,
+    filtered: u64,
+    waiting: u64,
+    young: u64,
+    submitted: u64,
+    looked: u64,
+    busy: bool,
+}
+
+/// Whether to go on with the next region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Go {
+    On,
+    /// The quota, the time or the actuator has no more room; the next turn goes on at this place.
+    Stop,
+}
+
+/// One turn of one scheme.
+pub(super) struct Turn<'a, 'w> {
+    index: usize,
+    runner: &'a mut Runner,
+    world: &'a mut World<'w>,
+    tally: Tally,
+}
+
+impl<'a, 'w> Turn<'a, 'w> {
+    pub fn new(index: usize, runner: &'a mut Runner, world: &'a mut World<'w>) -> Self {
+        Self { index, runner, world, tally: Tally::default() }
+    }
+
+    /// Goes through all targets; tells what held the scheme back, if anything did.
+    pub fn run(mut self) -> Option<IdleReason> {
+        if self.runner.gate != Gate::Open {
+            return Some(self.runner.gate_reason());
+        }
+        if self.world.targets.is_empty() {
+            return Some(IdleReason::NoTarget);
+        }
+        if let Some(reason) = self.brake() {
+            return Some(reason);
+        }
+        if self.world.targets.values().all(|t| t.snapshot.is_none()) {
+            return Some(IdleReason::NoSnapshot);
+        }
+        let (open, first_obstacle) = self.open_targets();
+        if open.is_empty() {
+            return first_obstacle;
+        }
+        if self.runner.quota.turn(self.world.now_ns, self.world.meter, self.world.live) {
+            self.runner.cut_off = self.cut_off(&open);
+        }
+        if self.runner.quota.is_full() {
+            return Some(self.quota_reason());
+        }
+        if self.world.actuator.pending(self.index) > MOST_PENDING {
+            return Some(IdleReason::Busy);
+        }
+        self.all_regions(&open);
+        self.reason()
+    }
+
+    fn brake(&mut self) -> Option<IdleReason> {
+        let (now, effect) = (self.world.now_ns, *self.runner.effect.effect());
+        let brake = self.runner.brake.as_mut()?;
+        let (cause, until) = brake.check(now, &effect, self.world.meter, self.world.live)?;
+        Some(IdleReason::Brake { cause, left_ns: until.saturating_sub(now) })
+    }
+
+    /// The targets that the action is possible for, and why it is not for the first of the others.
+    fn open_targets(&mut self) -> (BTreeSet<TargetId>, Option<IdleReason>) {
+        let action = self.runner.scheme.action;
+        let mut first = None;
+        let mut open = BTreeSet::new();
+        for t in self.world.targets.values() {
+            match self.world.actuator.obstacle(action, t.live) {
+                None => {
+                    open.insert(t.live.target);
+                }
+                Some(text) => first = first.or_else(|| Some(obstacle(action, &text))),
+            }
+        }
+        (open, first)
+    }
+
+    fn quota_reason(&self) -> IdleReason {
+        let quota = &self.runner.quota;
+        if let Some(e) = quota.goals.iter().find_map(|g| g.error.as_ref()) {
+            return IdleReason::Meter(e.to_string());
+        }
+        if quota.effective() < PAGE_SIZE {
+            return IdleReason::GoalMet { score: quota.goals.iter().filter_map(|g| g.score()).max() };
+        }
+        IdleReason::QuotaUsed { effective: quota.effective() }
+    }
+
+    fn score(&self, region: &RegionInfo, snapshot: &Snapshot) -> u32 {
+        let scheme = &self.runner.scheme;
+        let rate = rate_bp(region, snapshot.max_nr_accesses);
+        let (preference, weights) = (scheme.action.preference(), scheme.quota.weights);
+        score(preference, weights, region.len(), rate, age_us(region, snapshot))
+    }
+
+    /// The lowest priority that the quota of the window that begins suffices for.
+    fn cut_off(&self, open: &BTreeSet<TargetId>) -> u32 {
+        let quota = self.runner.quota.effective();
+        if quota == u64::MAX || self.runner.scheme.action.preference() == Preference::None {
+            return 0;
+        }
+        let mut histogram = Histogram::default();
+        let mut pieces = Vec::new();
+        for t in open.iter().filter_map(|id| self.world.targets.get(id)) {
+            let Some(snapshot) = &t.snapshot else { continue };
+            let subject = subject(t);
+            for region in &snapshot.regions {
+                if self.runner.scheme.pattern.check(region, snapshot).is_err() {
+                    continue;
+                }
+                pieces.clear();
+                split(&self.runner.scheme.filters, &subject, range_of(region), &mut pieces);
+                let passing = pieces.iter().filter(|p| p.verdict != Verdict::Reject).map(|p| p.range.len()).sum();
+                histogram.add(self.score(region, snapshot), passing);
+            }
+        }
+        histogram.cut_off(quota)
+    }
+
+    /// Serves regions in order of their addresses, from where the last window stopped.
+    fn all_regions(&mut self, open: &BTreeSet<TargetId>) {
+        let targets = self.world.targets;
+        let from = self.runner.quota.resume.take();
+        let order: Vec<TargetId> = match from {
+            Some((target, _)) => open.range(target..).chain(open.range(..target)).copied().collect(),
+            None => open.iter().copied().collect(),
+        };
+        let start_at = |id: TargetId| from.filter(|f| f.0 == id).map_or(0, |f| f.1);
+        let mut go = Go::On;
+        for &id in &order {
+            go = self.target(&targets[&id], start_at(id), u64::MAX);
+            if go == Go::Stop {
+                break;
+            }
+        }
+        // The first target was begun in its middle: now its lower part.
+        if let Some((id, addr)) = from.filter(|f| f.1 > 0 && go == Go::On && open.contains(&f.0)) {
+            self.target(&targets[&id], 0, addr);
+        }
+    }
+
+    fn target(&mut self, t: &TargetView, from: u64, to: u64) -> Go {
+        let Some(snapshot) = &t.snapshot else { return Go::On };
+        let subject = subject(t);
+        let (mut pieces, mut parts) = (Vec::new(), Vec::new());
+        for region in snapshot.regions.iter().filter(|r| r.end > from && r.start < to) {
+            if let Err(why) = self.runner.scheme.pattern.check(region, snapshot) {
+                self.tally.near.add(why, age_us(region, snapshot), &self.runner.scheme.pattern);
+                continue;
+            }
+            self.tally.near.regions += 1;
+            self.tally.matched += 1;
+            if self.score(region, snapshot) < self.runner.cut_off {
+                self.tally.below_cut_off += 1;
+                continue;
+            }
+            pieces.clear();
+            let part = AddrRange::new(region.start.max(from), region.end.min(to));
+            split(&self.runner.scheme.filters, &subject, part, &mut pieces);
+            for piece in &pieces {
+                if piece.verdict == Verdict::Reject {
+                    self.tally.filtered += piece.range.len();
+                    self.runner.stats.sz_filtered += piece.range.len();
+                    continue;
+                }
+                parts.clear();
+                self.untreated(t.live.target, piece.range, &mut parts);
+                self.tally.treated += piece.range.len() - total_len(&parts);
+                for &range in &parts {
+                    if self.piece(t, Piece { range, verdict: piece.verdict }) == Go::Stop {
+                        return Go::Stop;
+                    }
+                }
+            }
+        }
+        Go::On
+    }
+
+    fn untreated(&mut self, target: TargetId, range: AddrRange, out: &mut Vec<AddrRange>) {
+        // A dry run counts each byte once.
+        let keep_ns = if self.world.dry_run { u64::MAX } else { self.runner.scheme.pattern.age_us.min * 1000 };
+        match self.runner.treated.get_mut(&target) {
+            Some(treated) => {
+                treated.expire(self.world.now_ns, keep_ns);
+                treated.untreated(range, out);
+            }
+            None => out.push(range),
+        }
+    }
+
+    /// A part of a matching region that the filters on mappings let pass.
+    fn piece(&mut self, t: &TargetView, piece: Piece) -> Go {
+        let scheme = &self.runner.scheme;
+        let per_page = piece.verdict != Verdict::Allow && scheme.filters.iter().any(|f| f.what.is_per_page());
+        let looks =
+            self.world.source.is_some() && (scheme.action.harms_hot_pages() || scheme.confirm_ns > 0 || per_page);
+        if !looks {
+            return self.whole(t, piece.range);
+        }
+        let mut at = piece.range.start;
+        while at < piece.range.end {
+            if self.runner.quota.is_full() || self.tally.looked >= LOOK_PER_TURN {
+                return self.stop(t, at);
+            }
+            let chunk = AddrRange::new(at, piece.range.end.min((at / LOOK_AT_ONCE + 1) * LOOK_AT_ONCE));
+            let pages = self.pages(t, chunk, per_page);
+            let left = self.runner.quota.left();
+            let (now, rest) = clip(&pages, left);
+            if !now.is_empty() && self.submit(t, now) == Go::Stop {
+                return self.stop(t, at);
+            }
+            if let Some(rest) = rest {
+                return self.stop(t, rest);
+            }
+            at = chunk.end;
+        }
+        Go::On
+    }
+
+    fn stop(&mut self, t: &TargetView, at: u64) -> Go {
+        self.runner.quota.resume = Some((t.live.target, at));
+        Go::Stop
+    }
+
+    /// Acts on all of a range, as far as the quota goes.
+    fn whole(&mut self, t: &TargetView, range: AddrRange) -> Go {
+        let (now, rest) = clip(&[range], self.runner.quota.left());
+        if now.is_empty() {
+            return self.stop(t, range.start);
+        }
+        self.runner.stats.nr_tried += 1;
+        self.runner.stats.sz_tried += total_len(&now);
+        self.runner.stats.sz_ops_filter_passed += total_len(&now);
+        if self.submit(t, now) == Go::Stop {
+            return self.stop(t, range.start);
+        }
+        match rest {
+            Some(rest) => self.stop(t, rest),
+            None => Go::On,
+        }
+    }
+
+    /// The pages of a chunk that may be acted on: present, observable, passing the filters that look at pages, and, where
+    /// the scheme asks for proof, unused for long enough.
+    fn pages(&mut self, t: &TargetView, chunk: AddrRange, per_page: bool) -> Vec<AddrRange> {
+        let target = t.live.target;
+        let Some(source) = self.world.source.as_deref_mut() else { return Vec::new() };
+        let scheme = &self.runner.scheme;
+        let stats = &mut self.runner.stats;
+        let mut pages = Vec::new();
+        if scheme.confirm_ns > 0 {
+            // A target that has just gone is the monitor's to notice.
+            let Ok(found) = source.confirm_cold(target, &[chunk], scheme.confirm_ns, self.world.now_ns, &mut pages)
+            else {
+                return Vec::new();
+            };
+            self.tally.looked += found.present;
+            self.tally.waiting += found.waiting;
+            self.tally.young += found.young;
+            stats.sz_filtered += found.young + found.blind;
+            if found.present > 0 {
+                stats.nr_tried += 1;
+                stats.sz_tried += found.present;
+            }
+        }
+        if scheme.confirm_ns == 0 || per_page {
+            let within = if scheme.confirm_ns == 0 { vec![chunk] } else { std::mem::take(&mut pages) };
+            let filters: &[_] = if per_page { &scheme.filters } else { &[] };
+            let clears = filters.iter().any(|f| matches!(f.what, super::filter::FilterType::Young));
+            let (mut present, mut range) = (0, 0);
+            let looked = source.scan(target, &within, clears, &mut |bits| {
+                while range < within.len() && within[range].end <= bits.base {
+                    range += 1;
+                }
+                let leaf = 1u64 << bits.leaf_shift;
+                let mut passing = [0; 8];
+                for r in within[range..].iter().take_while(|r| r.start < bits.base + crate::addr::TABLE_SPAN) {
+                    let asked = mask_of(bits.base, *r);
+                    for i in 0..8 {
+                        let there = asked[i] & bits.present[i] & !bits.blind[i];
+                        present += u64::from(there.count_ones()) * PAGE_SIZE;
+                        let passes = |young| page_passes(filters, PageFacts { young, leaf });
+                        passing[i] |= there & bits.accessed[i] & if passes(true) { u64::MAX } else { 0 };
+                        passing[i] |= there & !bits.accessed[i] & if passes(false) { u64::MAX } else { 0 };
+                    }
+                }
+                if bits.leaf_shift == 12 {
+                    push_runs(bits.base, &passing, &mut pages);
+                } else if passing == [u64::MAX; 8] && within[range].end >= bits.base + leaf {
+                    // Huge pages go whole or stay, so that none is split.
+                    push_range(&mut pages, AddrRange::new(bits.base, bits.base + leaf));
+                }
+            });
+            if looked.is_err() {
+                return Vec::new();
+            }
+            let rejected = present - total_len(&pages).min(present);
+            self.tally.filtered += rejected;
+            stats.sz_filtered += rejected;
+            if scheme.confirm_ns == 0 {
+                self.tally.looked += present;
+                if present > 0 {
+                    stats.nr_tried += 1;
+                    stats.sz_tried += present;
+                }
+            }
+        }
+        stats.sz_ops_filter_passed += total_len(&pages);
+        pages
+    }
+
+    fn submit(&mut self, t: &TargetView, ranges: Vec<AddrRange>) -> Go {
+        let bytes = total_len(&ranges);
+        let (scheme, now) = (&self.runner.scheme, self.world.now_ns);
+        let remember = scheme.action != Action::Stat || self.world.dry_run;
+        if remember && (self.world.dry_run || !scheme.action.harms_hot_pages()) {
+            let treated = self.runner.treated.entry(t.live.target).or_default();
+            ranges.iter().for_each(|&r| treated.insert(r, now));
+        }
+        let request = Request {
+            scheme: self.index,
+            target: t.live,
+            action: scheme.action,
+            ranges,
+            destinations: scheme.destinations.clone(),
+        };
+        if self.world.actuator.submit(request).is_err() {
+            self.tally.busy = true;
+            return Go::Stop;
+        }
+        self.runner.quota.charge(bytes);
+        self.tally.submitted += bytes;
+        Go::On
+    }
+
+    fn reason(&mut self) -> Option<IdleReason> {
+        let t = &self.tally;
+        if t.submitted > 0 {
+            return self.runner.refused.clone().map(IdleReason::Refused);
+        }
+        Some(if t.busy {
+            IdleReason::Busy
+        } else if t.matched == 0 {
+            IdleReason::NoMatch(t.near)
+        } else if t.matched == t.below_cut_off {
+            IdleReason::BelowCutOff
+        } else if t.waiting > 0 || t.young > 0 {
+            IdleReason::Confirming { waiting: t.waiting, young: t.young }
+        } else if t.filtered > 0 {
+            IdleReason::Filtered(t.filtered)
+        } else if t.treated > 0 {
+            IdleReason::DoneAlready
+        } else {
+            IdleReason::NothingPresent
+        })
+    }
+}
+
+impl Runner {
+    /// Takes in what became of a piece of work.
+    pub(super) fn finished(&mut self, outcome: &Outcome, source: Option<&mut dyn AccessSource>, now_ns: u64) {
+        let request = &outcome.request;
+        let asked = total_len(&request.ranges);
+        self.quota.learn(asked, outcome.took_ns);
+        self.stats.action_ns += outcome.took_ns;
+        self.stats.nr_applied += outcome.nr_applied;
+        let mut applied = outcome.applied;
+        if let Some(source) = source.filter(|_| request.action == Action::PageOut) {
+            let target = request.target.target;
+            match self.effect.paged_out(source, target, &request.ranges, outcome.done_ns.min(now_ns)) {
+                Ok(gone) => {
+                    if gone < asked {
+                        self.let_be(source, target, &request.ranges, now_ns);
+                    }
+                    applied = gone;
+                }
+                Err(_) => self.effect.forget(target),
+            }
+        }
+        self.stats.sz_applied += applied;
+        self.refused = if applied == 0 { outcome.error.clone() } else { None };
+    }
+
+    /// What stayed although it was to go is not asked again at once.
+    fn let_be(&mut self, source: &mut dyn AccessSource, target: TargetId, ranges: &[AddrRange], now_ns: u64) {
+        let mut stayed = PageSet::default();
+        let looked = source.scan(target, ranges, false, &mut |bits| stayed.insert_mask(bits.base, &bits.present));
+        if looked.is_ok() {
+            let treated = self.treated.entry(target).or_default();
+            stayed.ranges().into_iter().for_each(|r| treated.insert(r, now_ns));
+        }
+    }
+}
+
+fn subject(t: &TargetView) -> Subject<'_> {
+    Subject { target: t.live.target, cgroup: t.cgroup.as_deref(), mappings: &t.mappings }
+}
+
+fn range_of(region: &RegionInfo) -> AddrRange {
+    AddrRange::new(region.start, region.end)
+}
+
+/// The first `bytes` of `ranges`, and where the rest begins.
+fn clip(ranges: &[AddrRange], bytes: u64) -> (Vec<AddrRange>, Option<u64>) {
+    let mut left = bytes;
+    let mut out = Vec::new();
+    for r in ranges {
+        if left == 0 {
+            return (out, Some(r.start));
+        }
+        let take = r.len().min(left);
+        out.push(AddrRange::new(r.start, r.start + take));
+        left -= take;
+        if take < r.len() {
+            return (out, Some(r.start + take));
+        }
+    }
+    (out, None)
+}

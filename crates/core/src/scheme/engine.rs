@@ -1,0 +1,379 @@
+//! Schemes at work: what subscribes to a monitor and acts on what it sees.
+
+use super::Scheme;
+use super::apply::{Turn, World};
+use super::brake::Brake;
+use super::effect::EffectTracker;
+use super::goal::Goal;
+use super::idle::IdleReason;
+use super::quota::Quota;
+use super::stats::SchemeStats;
+use super::treated::Treated;
+use super::watermark::{Gate, WatermarkMetric};
+use crate::action_log::ActionLog;
+use crate::actuator::{Actuator, Outcome};
+use crate::event::{Event, Step, Subscriber, SubscriberError, TargetEnd};
+use crate::mapping::Mapping;
+use crate::meter::{LiveTarget, Meter, MeterError, Metric};
+use crate::snapshot::Snapshot;
+use crate::source::{AccessSource, TargetId};
+use std::collections::{BTreeMap, HashMap};
+
+/// What the engine knows of a target.
+#[derive(Debug)]
+pub(super) struct TargetView {
+    pub live: LiveTarget,
+    pub cgroup: Option<String>,
+    pub mappings: Vec<Mapping>,
+    pub snapshot: Option<Snapshot>,
+}
+
+/// A scheme with its state.
+#[derive(Debug)]
+pub(super) struct Runner {
+    pub scheme: Scheme,
+    pub quota: Quota,
+    pub gate: Gate,
+    pub gate_value_bp: u32,
+    pub gate_error: Option<MeterError>,
+    pub gate_next_ns: u64,
+    pub brake: Option<Brake>,
+    pub effect: EffectTracker,
+    pub stats: SchemeStats,
+    pub treated: HashMap<TargetId, Treated>,
+    /// When the next turn is due; `None`: at every aggregation interval.
+    pub next_apply_ns: Option<u64>,
+    /// The lowest priority that is served in this quota window.
+    pub cut_off: u32,
+    pub idle: Option<IdleReason>,
+    pub refused: Option<String>,
+    base: Option<Base>,
+}
+
+/// Counters as they were when the scheme began.
+#[derive(Debug, Clone, Copy)]
+struct Base {
+    major_faults: Option<u64>,
+    stall_us: Option<u64>,
+}
+
+impl Runner {
+    fn new(scheme: Scheme) -> Self {
+        let gate = if scheme.watermarks.is_some() { Gate::High } else { Gate::Open };
+        Self {
+            quota: Quota::new(scheme.quota.clone()),
+            gate,
+            gate_value_bp: 0,
+            gate_error: None,
+            gate_next_ns: 0,
+            brake: scheme.brake.map(Brake::new),
+            effect: EffectTracker::default(),
+            stats: SchemeStats::default(),
+            treated: HashMap::new(),
+            next_apply_ns: (scheme.apply_ns > 0).then_some(0),
+            cut_off: 0,
+            idle: Some(IdleReason::NoSnapshot),
+            refused: None,
+            base: None,
+            scheme,
+        }
+    }
+
+    /// Reads the watermark metric if its time has come.
+    fn turn_gate(&mut self, now_ns: u64, meter: &mut dyn Meter, targets: &[LiveTarget]) {
+        let Some(w) = self.scheme.watermarks.filter(|_| now_ns >= self.gate_next_ns) else { return };
+        self.gate_next_ns = now_ns + w.interval_us * 1000;
+        let metric = match w.metric {
+            WatermarkMetric::FreeMemRate => Metric::FreeMemRate,
+        };
+        match meter.read(&metric, targets) {
+            Ok(value) => {
+                self.gate_value_bp = value.min(u64::from(u32::MAX)) as u32;
+                self.gate = self.gate.next(&w, self.gate_value_bp);
+                self.gate_error = None;
+            }
+            Err(e) => {
+                self.gate = Gate::High;
+                self.gate_error = Some(e);
+            }
+        }
+        if self.gate != Gate::Open {
+            self.idle = Some(self.gate_reason());
+        }
+    }
+
+    /// Why the watermarks keep it off.
+    pub fn gate_reason(&self) -> IdleReason {
+        let value_bp = self.gate_value_bp;
+        match (&self.gate_error, self.scheme.watermarks) {
+            (Some(e), _) => IdleReason::Meter(e.to_string()),
+            (None, Some(w)) if self.gate == Gate::Low => IdleReason::WatermarkLow { value_bp, low_bp: w.low_bp },
+            (None, w) => IdleReason::WatermarkHigh { value_bp, mid_bp: w.map_or(0, |w| w.mid_bp) },
+        }
+    }
+}
+
+/// Applies schemes to what a monitor sees.
+pub struct SchemeEngine {
+    runners: Vec<Runner>,
+    actuator: Box<dyn Actuator>,
+    meter: Box<dyn Meter>,
+    targets: BTreeMap<TargetId, TargetView>,
+    outcomes: Vec<Outcome>,
+    log: ActionLog,
+    /// Whether the actuator only pretends.
+    dry_run: bool,
+}
+
+impl std::fmt::Debug for SchemeEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SchemeEngine").field("schemes", &self.runners.len()).finish_non_exhaustive()
+    }
+}
+
+/// How a scheme stands, for people and programs.
+#[derive(Debug)]
+pub struct SchemeStatus<'a> {
+    /// What it is.
+    pub scheme: &'a Scheme,
+    /// Its counters.
+    pub stats: SchemeStats,
+    /// Why it does nothing; `None` while it acts.
+    pub idle: Option<&'a IdleReason>,
+    /// Last values of its goals, in their order; `None` where not known.
+    pub goals: Vec<Option<u64>>,
+}
+
+impl SchemeEngine {
+    /// An engine with `schemes`, which are expected to be valid ([`Scheme::validate`]).
+    pub fn new(schemes: Vec<Scheme>, actuator: Box<dyn Actuator>, meter: Box<dyn Meter>) -> Self {
+        Self {
+            runners: schemes.into_iter().map(Runner::new).collect(),
+            actuator,
+            meter,
+            targets: BTreeMap::new(),
+            outcomes: Vec::new(),
+            log: ActionLog::default(),
+            dry_run: false,
+        }
+    }
+
+    /// The same, with an actuator that only pretends: what it is said to have done is believed, and counted once.
+    pub fn dry_run(mut self) -> Self {
+        self.dry_run = true;
+        self
+    }
+
+    /// Replaces the schemes. One that keeps its place and its action keeps what it has learnt.
+    pub fn commit(&mut self, schemes: Vec<Scheme>) {
+        let mut old: Vec<Option<Runner>> = self.runners.drain(..).map(Some).collect();
+        for (i, scheme) in schemes.into_iter().enumerate() {
+            let mut fresh = Runner::new(scheme);
+            if let Some(old) = old.get_mut(i).and_then(Option::take).filter(|o| o.scheme.action == fresh.scheme.action)
+            {
+                if old.quota.spec == fresh.quota.spec {
+                    fresh.quota = old.quota;
+                }
+                (fresh.effect, fresh.stats, fresh.treated, fresh.base) = (old.effect, old.stats, old.treated, old.base);
+            }
+            self.runners.push(fresh);
+        }
+    }
+
+    /// Replaces the goals of one scheme alone; false where there is no such scheme.
+    pub fn commit_goals(&mut self, scheme: usize, goals: Vec<Goal>) -> bool {
+        self.runners
+            .get_mut(scheme)
+            .map(|r| {
+                r.quota.set_goals(goals.clone());
+                r.scheme.quota.goals = goals;
+            })
+            .is_some()
+    }
+
+    /// Takes in a value for the goals of a scheme that wait for one; how many took it.
+    pub fn push_feedback(&mut self, scheme: usize, value: u64) -> usize {
+        let Some(runner) = self.runners.get_mut(scheme) else { return 0 };
+        let waiting = runner.quota.goals.iter_mut().filter(|g| g.goal.metric == super::goal::GoalMetric::UserInput);
+        waiting.map(|g| g.push(value)).count()
+    }
+
+    /// Number of schemes.
+    pub const fn len(&self) -> usize {
+        self.runners.len()
+    }
+
+    /// Whether there is no scheme.
+    pub const fn is_empty(&self) -> bool {
+        self.runners.is_empty()
+    }
+
+    /// How each scheme stands.
+    pub fn status(&mut self) -> Vec<SchemeStatus<'_>> {
+        let live = self.live();
+        let faults = self.meter.read(&Metric::TargetMajorFaults, &live).ok();
+        let stall = self.meter.read(&Metric::SomeMemPsi(None), &live).ok();
+        self.runners
+            .iter_mut()
+            .map(|r| {
+                let base = *r.base.get_or_insert(Base { major_faults: faults, stall_us: stall });
+                let mut stats = r.stats.clone();
+                stats.qt_exceeds = r.quota.exceeds;
+                stats.effective_quota =
+                    Some(r.quota.effective()).filter(|&q| q != u64::MAX && r.quota.spec.is_limited());
+                stats.effect = *r.effect.effect();
+                stats.brake_pulled = r.brake.as_ref().map_or(0, |b| b.pulled);
+                // A target that ended takes its count along: then nothing is known of the rest.
+                stats.major_faults = faults.zip(base.major_faults).and_then(|(now, then)| now.checked_sub(then));
+                stats.stall_us = stall.zip(base.stall_us).map(|(now, then)| now.saturating_sub(then));
+                SchemeStatus {
+                    scheme: &r.scheme,
+                    stats,
+                    idle: r.idle.as_ref(),
+                    goals: r.quota.goals.iter().map(|g| g.current).collect(),
+                }
+            })
+            .collect()
+    }
+
+    /// What was done lately, newest last.
+    pub const fn log(&self) -> &ActionLog {
+        &self.log
+    }
+
+    /// The targets that are alive.
+    pub fn live(&self) -> Vec<LiveTarget> {
+        self.targets.values().map(|t| t.live).collect()
+    }
+
+    /// Looks at the watermarks whose time has come; whether any scheme is on. While none is, nothing needs to be sampled.
+    pub fn turn_gates(&mut self, now_ns: u64) -> bool {
+        let live = self.live();
+        for r in &mut self.runners {
+            r.turn_gate(now_ns, self.meter.as_mut(), &live);
+        }
+        self.runners.iter().any(|r| r.gate == Gate::Open)
+    }
+
+    /// When the watermarks are to be looked at next.
+    pub fn next_gate_ns(&self) -> Option<u64> {
+        self.runners.iter().filter(|r| r.scheme.watermarks.is_some()).map(|r| r.gate_next_ns).min()
+    }
+
+    /// Takes in what the actuator has finished, and looks for what came back. Called by every turn; also to be called at the
+    /// end, so that nothing done is missing from the figures.
+    pub fn collect(&mut self, now_ns: u64, mut source: Option<&mut dyn AccessSource>) {
+        self.actuator.collect(&mut self.outcomes);
+        for outcome in self.outcomes.drain(..) {
+            self.log.add(&outcome);
+            let Some(runner) = self.runners.get_mut(outcome.request.scheme) else { continue };
+            runner.finished(&outcome, reborrow(&mut source).filter(|_| !self.dry_run), now_ns);
+        }
+        if let Some(source) = source {
+            self.runners.iter_mut().for_each(|r| r.effect.look(source, now_ns));
+        }
+    }
+
+    /// Gives every scheme whose time has come its turn. `aggregated`: an aggregation interval has just ended.
+    fn turn(&mut self, now_ns: u64, aggregated: bool, mut source: Option<&mut dyn AccessSource>) {
+        self.collect(now_ns, reborrow(&mut source));
+        self.turn_gates(now_ns);
+        let live = self.live();
+        for index in 0..self.runners.len() {
+            let runner = &mut self.runners[index];
+            match runner.next_apply_ns {
+                None if !aggregated => continue,
+                Some(next) if now_ns < next => continue,
+                _ => {}
+            }
+            if let Some(next) = &mut runner.next_apply_ns {
+                // A turn that came late is not made up for.
+                *next = (*next + runner.scheme.apply_ns).max(now_ns + runner.scheme.apply_ns / 2);
+            }
+            let mut world = World {
+                targets: &self.targets,
+                live: &live,
+                actuator: self.actuator.as_mut(),
+                meter: self.meter.as_mut(),
+                source: reborrow(&mut source),
+                now_ns,
+                dry_run: self.dry_run,
+            };
+            let idle = Turn::new(index, runner, &mut world).run();
+            runner.idle = idle;
+        }
+    }
+
+    fn drop_target(&mut self, target: TargetId) {
+        for r in &mut self.runners {
+            r.effect.forget(target);
+            r.treated.remove(&target);
+        }
+    }
+}
+
+/// The source for a shorter time; `Option::as_deref_mut` cannot shorten the life of the trait object itself.
+fn reborrow<'s>(source: &'s mut Option<&mut dyn AccessSource>) -> Option<&'s mut dyn AccessSource> {
+    match source {
+        Some(source) => Some(&mut **source),
+        None => None,
+    }
+}
+
+impl Subscriber for SchemeEngine {
+    fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
+        match event {
+            Event::Target(info) => {
+                let live = LiveTarget { target: info.target, pid: info.pid };
+                let cgroup = self.meter.cgroup_of(live);
+                let view = TargetView { live, cgroup, mappings: Vec::new(), snapshot: None };
+                self.targets.insert(info.target, view);
+            }
+            Event::Mappings { target, mappings, .. } => {
+                if let Some(t) = self.targets.get_mut(target) {
+                    t.mappings.clone_from(mappings);
+                }
+            }
+            Event::Snapshot(snapshot) => {
+                if let Some(t) = self.targets.get_mut(&snapshot.target) {
+                    t.snapshot = Some(snapshot.clone());
+                }
+                self.runners.iter_mut().for_each(|r| r.stats.nr_snapshots += 1);
+            }
+            Event::End { target, why, .. } => {
+                self.drop_target(*target);
+                match why {
+                    TargetEnd::Exited => {
+                        self.targets.remove(target);
+                    }
+                    TargetEnd::Replaced => {
+                        if let Some(t) = self.targets.get_mut(target) {
+                            t.mappings.clear();
+                            t.snapshot = None;
+                        }
+                    }
+                }
+            }
+            Event::Run(_) | Event::Stats(_) | Event::Footprint(_) => {}
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: Step, now_ns: u64) {
+        if step == Step::AfterAggregate {
+            self.turn(now_ns, true, None);
+        }
+    }
+
+    fn step_with(&mut self, step: Step, now_ns: u64, source: &mut dyn AccessSource) {
+        match step {
+            Step::AfterAggregate => self.turn(now_ns, true, Some(source)),
+            Step::Wanted => self.turn(now_ns, false, Some(source)),
+            _ => {}
+        }
+    }
+
+    fn wanted_ns(&self) -> Option<u64> {
+        self.runners.iter().filter_map(|r| r.next_apply_ns).min()
+    }
+}

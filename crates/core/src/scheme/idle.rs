@@ -1,0 +1,212 @@
+//! Why a scheme does nothing: a thing that decides to do nothing says so.
+
+use super::action::Action;
+use super::brake::Cause;
+use super::pattern::{AccessPattern, Mismatch};
+use crate::units::{format_size, format_time};
+use std::fmt;
+
+/// What held a scheme back the last time it had its turn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum IdleReason {
+    /// No target is left or none has come yet.
+    NoTarget,
+    /// No aggregation interval has ended yet.
+    NoSnapshot,
+    /// The watermark metric is above the high mark, or has not fallen below the middle one since.
+    WatermarkHigh {
+        /// The value, basis points.
+        value_bp: u32,
+        /// The mark that it must fall below.
+        mid_bp: u32,
+    },
+    /// The watermark metric is below the low mark.
+    WatermarkLow {
+        /// The value, basis points.
+        value_bp: u32,
+        /// The mark that it must rise above.
+        low_bp: u32,
+    },
+    /// The watermark metric, or another that is needed, cannot be read.
+    Meter(String),
+    /// The brake was pulled.
+    Brake {
+        /// Why.
+        cause: Cause,
+        /// For how long still, ns.
+        left_ns: u64,
+    },
+    /// The action is not possible just now.
+    Obstacle(String),
+    /// Goals have brought the quota down to nothing: they are met or overshot.
+    GoalMet {
+        /// The score, 10 000 is on target; `None` where not known.
+        score: Option<u64>,
+    },
+    /// This window's quota is used up.
+    QuotaUsed {
+        /// The effective quota, bytes.
+        effective: u64,
+    },
+    /// All that matches ranks below what the quota suffices for.
+    BelowCutOff,
+    /// No region matches.
+    NoMatch(Near),
+    /// All that matches is rejected by filters.
+    Filtered(u64),
+    /// Matching pages are being watched; none has been unused for long enough.
+    Confirming {
+        /// Bytes watched.
+        waiting: u64,
+        /// Of what matches: used lately.
+        young: u64,
+    },
+    /// Nothing that matches is in memory (it is out already, or was never there).
+    NothingPresent,
+    /// Work handed over earlier is not finished.
+    Busy,
+    /// The action was refused for all that was tried.
+    Refused(String),
+    /// Everything that matches was treated within its least age.
+    DoneAlready,
+}
+
+/// How far from matching the regions were: how many failed by what, and the nearest values.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Near {
+    /// Regions in all.
+    pub regions: u64,
+    /// Could not be observed.
+    pub not_observed: u64,
+    /// Had another access rate.
+    pub rate: u64,
+    /// Were too young or too old.
+    pub age: u64,
+    /// Were too small or too large.
+    pub size: u64,
+    /// The greatest age among those that failed by age alone, microseconds.
+    pub oldest_us: u64,
+    /// The least age asked for, microseconds.
+    pub wanted_age_us: u64,
+}
+
+impl Near {
+    /// Counts a region that did not match.
+    pub fn add(&mut self, why: Mismatch, age_us: u64, pattern: &AccessPattern) {
+        self.regions += 1;
+        self.wanted_age_us = pattern.age_us.min;
+        match why {
+            Mismatch::NotObserved => self.not_observed += 1,
+            Mismatch::Rate => self.rate += 1,
+            Mismatch::Size => self.size += 1,
+            Mismatch::Age => {
+                self.age += 1;
+                self.oldest_us = self.oldest_us.max(age_us);
+            }
+        }
+    }
+}
+
+fn percent(bp: u32) -> f64 {
+    f64::from(bp) / 100.0
+}
+
+impl fmt::Display for IdleReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTarget => f.write_str("no target is alive"),
+            Self::NoSnapshot => f.write_str("the first aggregation interval has not ended"),
+            Self::WatermarkHigh { value_bp, mid_bp } => {
+                write!(f, "watermark: {:.1}% is free, it begins below {:.1}%", percent(*value_bp), percent(*mid_bp))
+            }
+            Self::WatermarkLow { value_bp, low_bp } => write!(
+                f,
+                "watermark: only {:.1}% is free; below {:.1}% the kernel's own reclaim has its way",
+                percent(*value_bp),
+                percent(*low_bp)
+            ),
+            Self::Meter(text) | Self::Obstacle(text) => f.write_str(text),
+            Self::Brake { cause: Cause::Refaults(share), left_ns } => write!(
+                f,
+                "emergency brake: {:.0}% of what went within 10 s came back; stopped for {} more",
+                share * 100.0,
+                format_time(*left_ns)
+            ),
+            Self::Brake { cause: Cause::Pressure(share), left_ns } => write!(
+                f,
+                "emergency brake: tasks waited for memory {:.0}% of the last 10 s; stopped for {} more",
+                share * 100.0,
+                format_time(*left_ns)
+            ),
+            Self::GoalMet { score: Some(score) } => {
+                write!(f, "the goal is reached ({:.0}% of it): the quota is tuned to nothing", *score as f64 / 100.0)
+            }
+            Self::GoalMet { score: None } => f.write_str("nothing is known of the goal yet: the quota is nothing"),
+            Self::QuotaUsed { effective } => {
+                write!(f, "the quota of {} for this interval is used up", format_size(*effective))
+            }
+            Self::BelowCutOff => f.write_str("other regions come first for the quota"),
+            Self::NoMatch(near) => near.fmt(f),
+            Self::Filtered(bytes) => write!(f, "filters reject all {} that match", format_size(*bytes)),
+            Self::Confirming { waiting, young } => write!(
+                f,
+                "watching {} page by page before touching it ({} were used lately)",
+                format_size(*waiting),
+                format_size(*young)
+            ),
+            Self::NothingPresent => f.write_str("nothing of what matches is in memory"),
+            Self::Busy => f.write_str("earlier work is not finished"),
+            Self::Refused(text) => write!(f, "the kernel refused: {text}"),
+            Self::DoneAlready => f.write_str("what matches was treated already and has not changed since"),
+        }
+    }
+}
+
+impl fmt::Display for Near {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no region matches: of {},", self.regions)?;
+        let mut parts = Vec::new();
+        if self.rate > 0 {
+            parts.push(format!(" {} by access rate", self.rate));
+        }
+        if self.age > 0 {
+            let (oldest, wanted) = (format_time(self.oldest_us * 1000), format_time(self.wanted_age_us * 1000));
+            parts.push(if self.oldest_us < self.wanted_age_us {
+                format!(" {} by age (the oldest is {oldest} of {wanted})", self.age)
+            } else {
+                format!(" {} by age", self.age)
+            });
+        }
+        if self.size > 0 {
+            parts.push(format!(" {} by size", self.size));
+        }
+        if self.not_observed > 0 {
+            parts.push(format!(" {} because they could not be observed", self.not_observed));
+        }
+        write!(f, "{} did not", parts.join(","))
+    }
+}
+
+/// The reason when an action may not be done to any of the targets.
+pub fn obstacle(action: Action, text: &str) -> IdleReason {
+    IdleReason::Obstacle(format!("{action}: {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_kept_regions_from_matching() {
+        let p = AccessPattern::default();
+        let mut near = Near { wanted_age_us: 5_000_000, ..Default::default() };
+        near.add(Mismatch::Rate, 0, &p);
+        near.add(Mismatch::Age, 2_100_000, &p);
+        near.wanted_age_us = 5_000_000;
+        let text = IdleReason::NoMatch(near).to_string();
+        assert_eq!(
+            text,
+            "no region matches: of 2, 1 by access rate, 1 by age (the oldest is 2.10 s of 5.00 s) did not"
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! Schemes: what to do to memory of a certain access pattern, how much of it, and tuned to what.
+//!
+//! A [`SchemeEngine`](engine::SchemeEngine) subscribes to a monitor: it sees its snapshots and gets its turn between samples.
+//! At each apply interval a scheme goes through
+//!
+//! ```text
+//! watermarks ─▶ brake ─▶ quota (tuned by goals) ─▶ pattern ─▶ filters ─▶ priority ─▶ proof page by page ─▶ actuator
+//! ```
+//!
+//! and whichever of them stops it is what [`IdleReason`](idle::IdleReason) tells. Rules and formulas are DAMOS's where it has
+//! them; docs/schemes.md lists where they differ and why.
+
+pub mod action;
+mod apply;
+pub mod brake;
+pub mod effect;
+pub mod engine;
+pub mod filter;
+pub mod goal;
+pub mod idle;
+pub mod pattern;
+pub mod priority;
+pub mod quota;
+pub mod stats;
+mod treated;
+pub mod watch;
+pub mod watermark;
+
+use crate::actuator::Destination;
+use action::Action;
+use brake::BrakeSpec;
+use filter::Filter;
+use pattern::{AccessPattern, PatternError};
+use quota::{QuotaError, QuotaSpec};
+use watermark::{WatermarkError, Watermarks};
+
+/// A scheme.
+#[derive(Debug, Clone)]
+pub struct Scheme {
+    /// Which regions.
+    pub pattern: AccessPattern,
+    /// What is done to them.
+    pub action: Action,
+    /// How often, ns. 0: at every aggregation interval.
+    pub apply_ns: u64,
+    /// How much.
+    pub quota: QuotaSpec,
+    /// When at all.
+    pub watermarks: Option<Watermarks>,
+    /// What is spared.
+    pub filters: Vec<Filter>,
+    /// For how long a page must be seen unused, by its own accessed bit, before an action that would hurt hot pages touches
+    /// it; ns. 0: the region's figures suffice, as in DAMOS.
+    pub confirm_ns: u64,
+    /// When it is stopped because it does harm. `None`: never.
+    pub brake: Option<BrakeSpec>,
+    /// Where pages go, for migration.
+    pub destinations: Vec<Destination>,
+}
+
+/// How long pages are watched before an action that hurts hot pages, unless said otherwise.
+pub const DEFAULT_CONFIRM_NS: u64 = 2_000_000_000;
+
+impl Scheme {
+    /// A scheme that does `action` to all memory that matches `pattern`, without limit.
+    pub fn new(action: Action, pattern: AccessPattern) -> Self {
+        let careful = action.harms_hot_pages();
+        Self {
+            pattern,
+            action,
+            apply_ns: 0,
+            quota: QuotaSpec::default(),
+            watermarks: None,
+            filters: Vec::new(),
+            confirm_ns: if careful { DEFAULT_CONFIRM_NS } else { 0 },
+            brake: careful.then(BrakeSpec::default),
+            destinations: Vec::new(),
+        }
+    }
+
+    /// Checks all of it.
+    pub fn validate(&self) -> Result<(), SchemeError> {
+        self.pattern.validate()?;
+        self.quota.validate()?;
+        self.watermarks.as_ref().map_or(Ok(()), Watermarks::validate)?;
+        let migrates = matches!(self.action, Action::MigrateHot | Action::MigrateCold);
+        if migrates && self.destinations.is_empty() {
+            return Err(SchemeError::NoDestination(self.action));
+        }
+        if migrates && self.destinations.iter().all(|d| d.weight == 0) {
+            return Err(SchemeError::NoWeight);
+        }
+        if !migrates && !self.destinations.is_empty() {
+            return Err(SchemeError::UselessDestination(self.action));
+        }
+        Ok(())
+    }
+}
+
+/// Why a scheme is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchemeError {
+    /// The pattern.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// The quota.
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
+    /// The watermarks.
+    #[error(transparent)]
+    Watermarks(#[from] WatermarkError),
+    /// Migration to nowhere.
+    #[error("{0} needs a node to move pages to: give target_nid or destinations")]
+    NoDestination(Action),
+    /// Migration to nodes that get nothing.
+    #[error("all destinations have weight 0")]
+    NoWeight,
+    /// A destination for something that does not move pages.
+    #[error("{0} moves no pages, so it takes no destination")]
+    UselessDestination(Action),
+}

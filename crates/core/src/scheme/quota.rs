@@ -1,0 +1,282 @@
+//! Quotas: how much a scheme may do within an interval.
+//!
+//! Source of the rules: DAMOS (kernel `mm/damon/core.c`); see docs/schemes.md.
+
+use super::goal::{Goal, GoalError, GoalState, Tuner, tune};
+use super::priority::Weights;
+use crate::addr::PAGE_SIZE;
+use crate::meter::{LiveTarget, Meter};
+use crate::source::TargetId;
+
+/// What a scheme is assumed to manage per ms before it has been seen working: DAMOS's first estimate.
+const FIRST_THROUGHPUT: u64 = PAGE_SIZE * 1024;
+
+/// Where tuning begins, bytes per reset interval. DAMOS begins at one byte and needs half a minute of doubling to get anywhere.
+const FIRST_TUNED: u64 = 1 << 20;
+
+/// The limits of a scheme.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuotaSpec {
+    /// Bytes within a reset interval.
+    pub bytes: Option<u64>,
+    /// Time within a reset interval, ns.
+    pub time_ns: Option<u64>,
+    /// The reset interval, ns.
+    pub reset_ns: u64,
+    /// Which regions come first.
+    pub weights: Weights,
+    /// What the effective quota is tuned for; empty: not tuned.
+    pub goals: Vec<Goal>,
+    /// How it is tuned.
+    pub tuner: Tuner,
+}
+
+impl Default for QuotaSpec {
+    fn default() -> Self {
+        Self {
+            bytes: None,
+            time_ns: None,
+            reset_ns: 1_000_000_000,
+            weights: Weights::default(),
+            goals: Vec::new(),
+            tuner: Tuner::default(),
+        }
+    }
+}
+
+/// Why a quota is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum QuotaError {
+    /// Below one page.
+    #[error("a quota of {0} bytes is below one page; nothing would ever be done")]
+    TooSmall(u64),
+    /// No time at all.
+    #[error("a quota of no time; nothing would ever be done")]
+    NoTime,
+    /// An interval that is over at once.
+    #[error("the quota's reset interval is 0; give at least 1ms")]
+    ZeroInterval,
+    /// A goal.
+    #[error(transparent)]
+    Goal(#[from] GoalError),
+}
+
+impl QuotaSpec {
+    /// Checks the values.
+    pub fn validate(&self) -> Result<(), QuotaError> {
+        if let Some(bytes) = self.bytes.filter(|&b| b < PAGE_SIZE) {
+            return Err(QuotaError::TooSmall(bytes));
+        }
+        if self.time_ns == Some(0) {
+            return Err(QuotaError::NoTime);
+        }
+        if self.reset_ns < 1_000_000 {
+            return Err(QuotaError::ZeroInterval);
+        }
+        self.goals.iter().try_for_each(Goal::validate).map_err(QuotaError::Goal)
+    }
+
+    /// Whether there is any limit.
+    pub const fn is_limited(&self) -> bool {
+        self.bytes.is_some() || self.time_ns.is_some() || !self.goals.is_empty()
+    }
+}
+
+/// The course of a quota.
+#[derive(Debug, Clone)]
+pub struct Quota {
+    /// The limits.
+    pub spec: QuotaSpec,
+    /// Goals with their readings.
+    pub goals: Vec<GoalState>,
+    window_start_ns: Option<u64>,
+    charged: u64,
+    total_charged: u64,
+    total_ns: u64,
+    /// The effective quota in basis points of a byte, as goals tune it.
+    tuned_bp: u64,
+    effective: u64,
+    /// Where the last window stopped.
+    pub resume: Option<(TargetId, u64)>,
+    /// Windows that ended with the quota used up.
+    pub exceeds: u64,
+}
+
+impl Quota {
+    /// A quota whose first window has not begun.
+    pub fn new(spec: QuotaSpec) -> Self {
+        let goals = spec.goals.iter().cloned().map(GoalState::new).collect();
+        Self {
+            spec,
+            goals,
+            window_start_ns: None,
+            charged: 0,
+            total_charged: 0,
+            total_ns: 0,
+            tuned_bp: FIRST_TUNED * 10_000,
+            effective: 0,
+            resume: None,
+            exceeds: 0,
+        }
+    }
+
+    /// Replaces the goals alone: what was tuned so far is where tuning goes on.
+    pub fn set_goals(&mut self, goals: Vec<Goal>) {
+        self.goals = goals.iter().cloned().map(GoalState::new).collect();
+        self.spec.goals = goals;
+    }
+
+    /// Begins a new window if the last one is over; whether it did. Tunes the effective quota then.
+    pub fn turn(&mut self, now_ns: u64, meter: &mut dyn Meter, targets: &[LiveTarget]) -> bool {
+        if self.window_start_ns.is_some_and(|start| now_ns < start + self.spec.reset_ns) {
+            return false;
+        }
+        if self.window_start_ns.is_some() && self.is_full() && self.spec.is_limited() {
+            self.exceeds += 1;
+        }
+        self.window_start_ns = Some(now_ns);
+        self.charged = 0;
+        for goal in &mut self.goals {
+            goal.update(now_ns, self.spec.reset_ns, meter, targets);
+        }
+        self.effective = self.next_effective();
+        true
+    }
+
+    fn next_effective(&mut self) -> u64 {
+        let bytes = self.spec.bytes.unwrap_or(u64::MAX);
+        let mut effective = bytes;
+        if !self.spec.goals.is_empty() {
+            self.tuned_bp = tune(self.spec.tuner, self.tuned_bp, &self.goals, u64::MAX);
+            // What is tuned beyond the byte limit has no effect but would have to be tuned down again first.
+            self.tuned_bp = self.tuned_bp.min(bytes.saturating_mul(10_000));
+            effective = effective.min(if self.tuned_bp == u64::MAX { u64::MAX } else { self.tuned_bp / 10_000 });
+        }
+        if let Some(time_ns) = self.spec.time_ns {
+            let by_time = match (self.total_charged, self.total_ns) {
+                (0, _) | (_, 0) => u128::from(FIRST_THROUGHPUT) * u128::from(time_ns) / 1_000_000,
+                (bytes, ns) => u128::from(bytes) * u128::from(time_ns) / u128::from(ns),
+            };
+            effective = effective.min((by_time.min(u128::from(u64::MAX)) as u64).max(PAGE_SIZE));
+        }
+        effective
+    }
+
+    /// Bytes per reset interval that the scheme may do at present; `u64::MAX`: no limit.
+    pub const fn effective(&self) -> u64 {
+        self.effective
+    }
+
+    /// Bytes left in this window, whole pages.
+    pub const fn left(&self) -> u64 {
+        self.effective.saturating_sub(self.charged) / PAGE_SIZE * PAGE_SIZE
+    }
+
+    /// Whether less than a page is left.
+    pub const fn is_full(&self) -> bool {
+        self.left() == 0
+    }
+
+    /// Charges bytes.
+    pub fn charge(&mut self, bytes: u64) {
+        self.charged = self.charged.saturating_add(bytes);
+    }
+
+    /// Learns how long work took, for the time limit.
+    pub fn learn(&mut self, bytes: u64, took_ns: u64) {
+        self.total_charged = self.total_charged.saturating_add(bytes);
+        self.total_ns = self.total_ns.saturating_add(took_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meter::{MeterError, Metric};
+    use crate::scheme::goal::GoalMetric;
+    use proptest::prelude::*;
+
+    struct NoMeter;
+
+    impl Meter for NoMeter {
+        fn read(&mut self, metric: &Metric, _: &[LiveTarget]) -> Result<u64, MeterError> {
+            Err(MeterError { metric: metric.to_string(), reason: "none here".into(), remedy: String::new() })
+        }
+    }
+
+    const MS: u64 = 1_000_000;
+
+    fn turn(q: &mut Quota, ms: u64) -> bool {
+        q.turn(ms * MS, &mut NoMeter, &[])
+    }
+
+    #[test]
+    fn a_window_gives_its_bytes_once() {
+        let mut q = Quota::new(QuotaSpec { bytes: Some(1 << 20), reset_ns: 100 * MS, ..Default::default() });
+        assert!(turn(&mut q, 0));
+        assert_eq!(q.left(), 1 << 20);
+        q.charge(1 << 20);
+        assert!(q.is_full() && !turn(&mut q, 99));
+        assert!(turn(&mut q, 100));
+        assert_eq!((q.left(), q.exceeds), (1 << 20, 1));
+        turn(&mut q, 200);
+        assert_eq!(q.exceeds, 1, "that window was not used up");
+    }
+
+    #[test]
+    fn time_becomes_bytes_by_the_speed_seen() {
+        let mut q = Quota::new(QuotaSpec { time_ns: Some(10 * MS), ..Default::default() });
+        turn(&mut q, 0);
+        assert_eq!(q.effective(), 10 * 4096 * 1024, "the first estimate");
+        q.learn(1 << 20, 5 * MS);
+        turn(&mut q, 1000);
+        assert_eq!(q.effective(), 2 << 20);
+    }
+
+    #[test]
+    fn goals_move_the_quota_up_and_down() {
+        let goal = Goal { metric: GoalMetric::UserInput, target: 10_000, window_ns: 0, falls: false };
+        let mut q = Quota::new(QuotaSpec { bytes: Some(1 << 30), goals: vec![goal], ..Default::default() });
+        let mut last = 0;
+        for second in 0..40 {
+            q.goals[0].push(0);
+            turn(&mut q, second * 1000);
+            assert!(q.effective() >= last);
+            last = q.effective();
+        }
+        assert_eq!(last, 1 << 30, "bounded by the bytes");
+        for (second, score, rises) in [(40, 15_000, false), (41, 5_000, true), (42, 18_000, false)] {
+            q.goals[0].push(score);
+            turn(&mut q, second * 1000);
+            assert_eq!(q.effective() > last, rises, "{score}");
+            last = q.effective();
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let q = QuotaSpec::default();
+        assert_eq!(q.validate(), Ok(()));
+        assert_eq!(QuotaSpec { bytes: Some(10), ..q.clone() }.validate(), Err(QuotaError::TooSmall(10)));
+        assert_eq!(QuotaSpec { time_ns: Some(0), ..q.clone() }.validate(), Err(QuotaError::NoTime));
+        assert_eq!(QuotaSpec { reset_ns: 0, ..q.clone() }.validate(), Err(QuotaError::ZeroInterval));
+        let goal = Goal { metric: GoalMetric::UserInput, target: 0, window_ns: 0, falls: false };
+        assert!(QuotaSpec { goals: vec![goal], ..q }.validate().unwrap_err().to_string().contains("goal of 0"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_window_gives_more_than_its_bytes(bytes in 4096u64..1 << 24, asks in prop::collection::vec((0u64..300, 1u64..1 << 22), 1..100)) {
+            let mut q = Quota::new(QuotaSpec { bytes: Some(bytes), reset_ns: 100 * MS, ..Default::default() });
+            let (mut now, mut given) = (0, 0);
+            for (wait, ask) in asks {
+                now += wait;
+                if turn(&mut q, now) { given = 0; }
+                let grant = (ask / 4096 * 4096).min(q.left());
+                q.charge(grant);
+                given += grant;
+                prop_assert!(given <= bytes);
+            }
+        }
+    }
+}
