@@ -3,7 +3,7 @@
 
 use crate::clock::Clock;
 use crate::event::{Subscriber, SubscriberError};
-use crate::source::SourceError;
+use crate::source::{AccessSource, SourceError};
 
 /// What one step of an engine came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,4 +32,20 @@ pub trait Engine {
     /// Runs through one aggregation interval, handing events to `subscriber`.
     fn run_interval(&mut self, clock: &mut dyn Clock, subscriber: &mut dyn Subscriber)
     -> Result<Progress, EngineError>;
+
+    /// Follows the targets and their mappings without looking at a single page: what is done while nobody needs to know
+    /// what is accessed. Does nothing where an engine cannot do one without the other.
+    fn follow_targets(
+        &mut self,
+        clock: &mut dyn Clock,
+        subscriber: &mut dyn Subscriber,
+    ) -> Result<Progress, EngineError> {
+        let _ = (clock, subscriber);
+        Ok(Progress::Aggregated)
+    }
+
+    /// The source it observes through, if it is one that can be asked about single pages.
+    fn page_source(&mut self) -> Option<&mut dyn AccessSource> {
+        None
+    }
 }

@@ -4,10 +4,13 @@ use crate::args::monitor::{MonitorArgs, SourceName};
 use crate::args::target::{StartedCommand, TargetArgs};
 use crate::exit::{Unsupported, Usage};
 use anyhow::Context;
+use isotherm_core::clock::{Clock, Wake};
 use isotherm_core::engine::{Engine, Progress};
 use isotherm_core::event::{Event, Step, Subscriber, SubscriberError};
 use isotherm_core::monitor::Monitor;
 use isotherm_core::monitor::config::MonitorConfig;
+use isotherm_core::scheme::watch::Watched;
+use isotherm_core::source::AccessSource;
 use isotherm_linux::clock::{MonotonicClock, kernel_release, monotonic_ns, realtime_offset_ns};
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
@@ -83,6 +86,26 @@ impl Session {
         }
     }
 
+    /// Runs one aggregation interval.
+    pub fn interval(&mut self, subscriber: &mut dyn Subscriber) -> anyhow::Result<Progress> {
+        let mut clock = MonotonicClock::stopped_by(&self.signals);
+        Ok(self.engine.run_interval(&mut clock, subscriber)?)
+    }
+
+    /// Follows the targets without looking at a page, then waits until `until_ns`.
+    pub fn rest(&mut self, until_ns: u64, subscriber: &mut dyn Subscriber) -> anyhow::Result<Progress> {
+        let mut clock = MonotonicClock::stopped_by(&self.signals);
+        match self.engine.follow_targets(&mut clock, subscriber)? {
+            Progress::Aggregated if clock.sleep_until_ns(until_ns) == Wake::Interrupted => Ok(Progress::Interrupted),
+            progress => Ok(progress),
+        }
+    }
+
+    /// The source, if it can be asked about single pages.
+    pub fn page_source(&mut self) -> Option<&mut dyn AccessSource> {
+        self.engine.page_source()
+    }
+
     /// Ends the command that we started, if there is one, and tells how it ended.
     pub fn finish(self) -> anyhow::Result<()> {
         drop(self.engine);
@@ -124,13 +147,13 @@ fn tracker(spec: TargetSpec) -> anyhow::Result<TargetTracker> {
 fn page_table(spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
     let source = PageTableSource::new(tracker(spec)?)
         .map_err(|e| Unsupported(format!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?;
-    Ok(Box::new(Monitor::new(source, config)))
+    Ok(Box::new(Monitor::new(Watched::new(source), config)))
 }
 
 fn idle(spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
     let source = IdleSource::new(&Roots::system(), tracker(spec)?)
         .map_err(|e| Unsupported(format!("idle pages cannot be tracked here: {}; {}", e.reason, e.remedy)))?;
-    Ok(Box::new(Monitor::new(source, config)))
+    Ok(Box::new(Monitor::new(Watched::new(source), config)))
 }
 
 fn refs_engine(spec: TargetSpec, config: &MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
@@ -161,5 +184,13 @@ impl Subscriber for Fan<'_> {
 
     fn step(&mut self, step: Step, now_ns: u64) {
         self.0.iter_mut().for_each(|s| s.step(step, now_ns));
+    }
+
+    fn step_with(&mut self, step: Step, now_ns: u64, source: &mut dyn AccessSource) {
+        self.0.iter_mut().for_each(|s| s.step_with(step, now_ns, source));
+    }
+
+    fn wanted_ns(&self) -> Option<u64> {
+        self.0.iter().filter_map(|s| s.wanted_ns()).min()
     }
 }

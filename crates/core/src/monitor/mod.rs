@@ -330,6 +330,25 @@ fn emit(subscriber: &mut dyn Subscriber, event: &Event) -> Result<(), EngineErro
 }
 
 impl<S: AccessSource> Engine for Monitor<S> {
+    fn follow_targets(
+        &mut self,
+        clock: &mut dyn Clock,
+        subscriber: &mut dyn Subscriber,
+    ) -> Result<Progress, EngineError> {
+        let now = clock.now_ns();
+        if self.started {
+            self.update(now, subscriber)?;
+        } else {
+            self.start(now, subscriber)?;
+        }
+        let gone = self.targets.is_empty() && !self.source.may_gain_targets();
+        Ok(if gone { Progress::TargetsGone } else { Progress::Aggregated })
+    }
+
+    fn page_source(&mut self) -> Option<&mut dyn AccessSource> {
+        Some(&mut self.source)
+    }
+
     fn run_interval(
         &mut self,
         clock: &mut dyn Clock,

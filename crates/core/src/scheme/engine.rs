@@ -274,6 +274,11 @@ impl SchemeEngine {
         }
     }
 
+    /// Whether work that was handed over is not finished.
+    pub fn has_pending(&self) -> bool {
+        (0..self.runners.len()).any(|scheme| self.actuator.pending(scheme) > 0)
+    }
+
     /// Gives every scheme whose time has come its turn. `aggregated`: an aggregation interval has just ended.
     fn turn(&mut self, now_ns: u64, aggregated: bool, mut source: Option<&mut dyn AccessSource>) {
         self.collect(now_ns, reborrow(&mut source));

@@ -4,7 +4,7 @@
 //! paged out its own accessed bit is cleared, time passes, and it is looked at again. The monitor clears bits, too; what it
 //! sees while doing so is noted here, so that an access is never lost to it.
 
-use crate::addr::{AddrRange, PAGE_SIZE};
+use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
 use crate::event::{Footprint, TargetInfo};
 use crate::mapping::Mapping;
 use crate::pages::{TableMask, mask_of, push_runs};
@@ -61,13 +61,30 @@ impl<S: AccessSource> Watched<S> {
         }
     }
 
-    /// Windows tell how many pages were accessed, not which: all of them count.
+    /// Looks at the armed pages that `windows` are about to clear, page by page: windows tell how many pages were accessed,
+    /// not which.
+    fn look_first(&mut self, target: TargetId, windows: &[Window]) -> Result<(), SourceError> {
+        let Some(armed) = self.targets.get_mut(&target).filter(|a| !a.is_empty()) else { return Ok(()) };
+        let mut ranges: Vec<AddrRange> =
+            windows.iter().filter(|w| armed.contains_key(&table_of(w))).map(Window::range).collect();
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        normalize(&mut ranges);
+        self.source.scan(target, &ranges, false, &mut |bits| Self::note_tables(Some(armed), bits))
+    }
+
+    /// Notes what windows saw that [`look_first`](Self::look_first) did not: an access in between. All pages of such a window
+    /// count.
     fn note_windows(&mut self, target: TargetId, windows: &[Window]) {
         let Some(armed) = self.targets.get_mut(&target).filter(|a| !a.is_empty()) else { return };
         for w in windows.iter().filter(|w| w.seen.accessed > 0) {
-            let base = w.start / crate::addr::TABLE_SPAN * crate::addr::TABLE_SPAN;
-            if let Some(table) = armed.get_mut(&base) {
-                let mask = mask_of(base, w.range());
+            let base = table_of(w);
+            let Some(table) = armed.get_mut(&base) else { continue };
+            let mask = mask_of(base, w.range());
+            let all_armed = (0..8).all(|i| table.pages[i] & mask[i] == mask[i]);
+            let noted: u32 = (0..8).map(|i| (table.touched[i] & mask[i]).count_ones()).sum();
+            if !all_armed || noted < u32::from(w.seen.accessed) {
                 (0..8).for_each(|i| table.touched[i] |= mask[i] & table.pages[i]);
             }
         }
@@ -120,6 +137,7 @@ impl<S: AccessSource> AccessSource for Watched<S> {
     }
 
     fn arm(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError> {
+        self.look_first(target, windows)?;
         self.source.arm(target, windows)?;
         self.note_windows(target, windows);
         Ok(())
@@ -223,10 +241,14 @@ impl<S: AccessSource> AccessSource for Watched<S> {
     }
 }
 
+fn table_of(w: &Window) -> u64 {
+    w.start / TABLE_SPAN * TABLE_SPAN
+}
+
 /// The pages of a table that `ranges` (sorted, from the first that reaches it) ask for.
 fn asked_for(bits: &TableBits, ranges: &[AddrRange]) -> TableMask {
     let mut asked = [0; 8];
-    let end = bits.base + crate::addr::TABLE_SPAN;
+    let end = bits.base + TABLE_SPAN;
     for r in ranges.iter().take_while(|r| r.start < end) {
         let mask = mask_of(bits.base, *r);
         (0..8).for_each(|i| asked[i] |= mask[i]);

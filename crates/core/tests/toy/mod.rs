@@ -15,6 +15,8 @@ pub struct World {
     pub hot: Vec<AddrRange>,
     pub blind: Vec<AddrRange>,
     pub gone: bool,
+    /// Pages that were paged out; a hot one comes back as soon as anybody looks.
+    pub out: HashSet<u64>,
     /// Windows that were asked for outside every mapping.
     pub strays: Vec<Window>,
     pub cost: Cost,
@@ -37,7 +39,7 @@ impl Toy {
 
     fn page(&self, world: &World, addr: u64) -> (bool, bool, bool) {
         let within = |list: &[AddrRange]| list.iter().any(|r| r.contains(addr));
-        let present = within(&world.mappings);
+        let present = within(&world.mappings) && !world.out.contains(&addr);
         let blind = within(&world.blind);
         (present, !blind && present && (within(&world.hot) || !self.cleared.contains(&addr)), present && blind)
     }
@@ -56,6 +58,9 @@ impl Toy {
                 world.strays.push(*w);
             }
             for addr in (range.start..range.end).step_by(PAGE_SIZE as usize) {
+                if world.hot.iter().any(|r| r.contains(addr)) {
+                    world.out.remove(&addr);
+                }
                 let (present, accessed, blind) = self.page(&world, addr);
                 w.seen.present += u16::from(present);
                 w.seen.accessed += u16::from(accessed);

@@ -1,0 +1,318 @@
+//! Schemes over a memory that the test can see through, driven by the real monitor.
+
+mod toy;
+
+use isotherm_core::actuator::{Actuator, Outcome, Request};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, total_len};
+use isotherm_core::clock::{Clock, VirtualClock};
+use isotherm_core::engine::Engine;
+use isotherm_core::event::{Event, Step, Subscriber, SubscriberError};
+use isotherm_core::meter::{LiveTarget, Meter, MeterError, Metric};
+use isotherm_core::monitor::Monitor;
+use isotherm_core::monitor::config::{Algorithm, MonitorConfig};
+use isotherm_core::scheme::Scheme;
+use isotherm_core::scheme::action::Action;
+use isotherm_core::scheme::engine::SchemeEngine;
+use isotherm_core::scheme::filter::{Filter, FilterType};
+use isotherm_core::scheme::idle::IdleReason;
+use isotherm_core::scheme::pattern::{AccessPattern, Bounds};
+use isotherm_core::scheme::stats::SchemeStats;
+use isotherm_core::scheme::watch::Watched;
+use isotherm_core::scheme::watermark::{WatermarkMetric, Watermarks};
+use isotherm_core::source::AccessSource;
+use std::cell::RefCell;
+use std::rc::Rc;
+use toy::{Toy, World};
+
+const P: u64 = PAGE_SIZE;
+const MS: u64 = 1_000_000;
+const S: u64 = 1000 * MS;
+
+fn pages(start: u64, end: u64) -> AddrRange {
+    AddrRange::new(start * P, end * P)
+}
+
+/// Pages out what it is asked to, and remembers.
+#[derive(Debug, Default)]
+struct Hands {
+    requests: Vec<(u64, Request)>,
+    done: Vec<Outcome>,
+    now_ns: u64,
+    refuse: Option<String>,
+    full: bool,
+}
+
+struct ToyActuator {
+    world: Rc<RefCell<World>>,
+    hands: Rc<RefCell<Hands>>,
+}
+
+impl Actuator for ToyActuator {
+    fn submit(&mut self, request: Request) -> Result<(), Request> {
+        let mut hands = self.hands.borrow_mut();
+        if hands.full {
+            return Err(request);
+        }
+        if request.action == Action::PageOut {
+            let all = request.ranges.iter().flat_map(|r| (r.start..r.end).step_by(P as usize));
+            self.world.borrow_mut().out.extend(all);
+        }
+        let (applied, nr_applied) = (total_len(&request.ranges), request.ranges.len() as u64);
+        let done_ns = hands.now_ns;
+        hands.requests.push((done_ns, request.clone()));
+        hands.done.push(Outcome { request, nr_applied, applied, took_ns: 1000, done_ns, error: None });
+        Ok(())
+    }
+
+    fn collect(&mut self, out: &mut Vec<Outcome>) {
+        out.append(&mut self.hands.borrow_mut().done);
+    }
+
+    fn pending(&self, _scheme: usize) -> u64 {
+        0
+    }
+
+    fn obstacle(&mut self, _action: Action, _target: LiveTarget) -> Option<String> {
+        self.hands.borrow().refuse.clone()
+    }
+}
+
+/// Free memory as the test says; no pressure is ever told.
+struct ToyMeter(Rc<RefCell<u64>>);
+
+impl Meter for ToyMeter {
+    fn read(&mut self, metric: &Metric, _: &[LiveTarget]) -> Result<u64, MeterError> {
+        match metric {
+            Metric::FreeMemRate => Ok(*self.0.borrow()),
+            _ => Err(MeterError { metric: metric.to_string(), reason: "toy".into(), remedy: "none".into() }),
+        }
+    }
+}
+
+struct Run {
+    world: Rc<RefCell<World>>,
+    hands: Rc<RefCell<Hands>>,
+    free_bp: Rc<RefCell<u64>>,
+    monitor: Monitor<Watched<Toy>>,
+    clock: VirtualClock,
+    engine: SchemeEngine,
+}
+
+/// Tells the actuator what time it is, since it has no clock.
+struct Timed<'a>(&'a mut SchemeEngine, &'a Rc<RefCell<Hands>>);
+
+impl Subscriber for Timed<'_> {
+    fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
+        self.0.event(event)
+    }
+
+    fn step_with(&mut self, step: Step, now_ns: u64, source: &mut dyn AccessSource) {
+        self.1.borrow_mut().now_ns = now_ns;
+        self.0.step_with(step, now_ns, source);
+    }
+
+    fn wanted_ns(&self) -> Option<u64> {
+        self.0.wanted_ns()
+    }
+}
+
+impl Run {
+    fn new(mappings: &[AddrRange], hot: &[AddrRange], schemes: Vec<Scheme>) -> Self {
+        schemes.iter().for_each(|s| s.validate().expect("a sound scheme"));
+        let world = World { mappings: mappings.to_vec(), hot: hot.to_vec(), ..World::default() };
+        let world = Rc::new(RefCell::new(world));
+        let hands = Rc::new(RefCell::new(Hands::default()));
+        let free_bp = Rc::new(RefCell::new(0));
+        let config = MonitorConfig { algorithm: Algorithm::Isotherm, cpu_budget: None, ..MonitorConfig::default() };
+        let actuator = ToyActuator { world: world.clone(), hands: hands.clone() };
+        Self {
+            monitor: Monitor::new(Watched::new(Toy::new(&world)), config),
+            clock: VirtualClock::new(1),
+            engine: SchemeEngine::new(schemes, Box::new(actuator), Box::new(ToyMeter(free_bp.clone()))),
+            world,
+            hands,
+            free_bp,
+        }
+    }
+
+    fn run(&mut self, ns: u64) -> &mut Self {
+        let end = self.clock.now_ns() + ns;
+        while self.clock.now_ns() < end {
+            let mut timed = Timed(&mut self.engine, &self.hands);
+            self.monitor.run_interval(&mut self.clock, &mut timed).expect("the toy never fails");
+        }
+        self
+    }
+
+    fn stats(&mut self) -> SchemeStats {
+        self.engine.status().remove(0).stats
+    }
+
+    fn idle(&mut self) -> Option<IdleReason> {
+        self.engine.status().remove(0).idle.cloned()
+    }
+
+    fn out(&self) -> u64 {
+        self.world.borrow().out.len() as u64 * P
+    }
+}
+
+fn idle_for(age_ns: u64) -> AccessPattern {
+    AccessPattern {
+        rate_bp: Bounds::new(0, 500),
+        age_us: Bounds::new(age_ns / 1000, u64::MAX),
+        ..AccessPattern::default()
+    }
+}
+
+fn page_out() -> Scheme {
+    Scheme::new(Action::PageOut, idle_for(S))
+}
+
+#[test]
+fn what_is_cold_goes_and_what_is_hot_stays() {
+    // Hot pages strewn into cold memory, so that regions alone cannot tell them apart.
+    let mut hot: Vec<_> = (0..40).map(|i| pages(1000 + i * 97, 1001 + i * 97)).collect();
+    hot.push(pages(6000, 7000));
+    let mut run = Run::new(&[pages(1000, 9000)], &hot, vec![page_out()]);
+    run.run(20 * S);
+    let hot_bytes = total_len(&hot);
+    let cold = 8000 * P - hot_bytes;
+    assert!(run.out() > cold * 9 / 10, "{} of {cold} bytes went: {:?}", run.out(), run.idle());
+    let stats = run.stats();
+    assert_eq!(stats.effect.back_60s, 0, "a hot page went: {stats:?}");
+    assert_eq!(stats.sz_applied, run.out());
+    assert_eq!(stats.effect.saved_now, run.out());
+}
+
+#[test]
+fn a_quota_is_never_exceeded() {
+    let mut scheme = page_out();
+    scheme.quota.bytes = Some(1 << 20);
+    scheme.quota.reset_ns = 100 * MS;
+    scheme.apply_ns = 10 * MS;
+    scheme.confirm_ns = 0;
+    let mut run = Run::new(&[pages(0, 4000)], &[pages(0, 10)], vec![scheme]);
+    run.run(4 * S);
+    let hands = run.hands.borrow();
+    assert!(!hands.requests.is_empty());
+    for (time, _) in &hands.requests {
+        let within = |t: u64| *time <= t && t < time + 100 * MS;
+        let bytes: u64 = hands.requests.iter().filter(|r| within(r.0)).map(|r| total_len(&r.1.ranges)).sum();
+        // Windows begin at fixed times: an interval of that length touches two of them.
+        assert!(bytes <= 2 << 20, "{bytes} bytes within 100 ms");
+    }
+    let last = hands.requests.last().expect("some").0;
+    let windows = (last - hands.requests[0].0) / (100 * MS) + 1;
+    let all: u64 = hands.requests.iter().map(|r| total_len(&r.1.ranges)).sum();
+    assert!(all <= windows << 20, "{all} bytes in {windows} windows");
+    drop(hands);
+    assert!(run.stats().qt_exceeds >= windows - 2, "{:?} of {windows}", run.stats());
+}
+
+#[test]
+fn shorter_apply_intervals_try_more_often() {
+    let tried = |apply_ns| {
+        let mut scheme = Scheme::new(Action::Stat, AccessPattern::default());
+        scheme.apply_ns = apply_ns;
+        Run::new(&[pages(0, 1000)], &[pages(0, 100)], vec![scheme]).run(5 * S).stats().nr_tried as f64
+    };
+    let ratio = tried(10 * MS) / tried(100 * MS);
+    assert!(ratio >= 9.0, "{ratio}");
+}
+
+#[test]
+fn nothing_is_sampled_while_all_schemes_are_off() {
+    let mut scheme = page_out();
+    let watermarks = Watermarks {
+        metric: WatermarkMetric::FreeMemRate,
+        interval_us: 1_000_000,
+        high_bp: 5000,
+        mid_bp: 4000,
+        low_bp: 2000,
+    };
+    scheme.watermarks = Some(watermarks);
+    let mut run = Run::new(&[pages(0, 1000)], &[], vec![scheme]);
+    *run.free_bp.borrow_mut() = 6000;
+    assert!(!run.engine.turn_gates(0));
+    assert!(matches!(run.idle(), Some(IdleReason::WatermarkHigh { value_bp: 6000, mid_bp: 4000 })));
+    run.monitor.follow_targets(&mut run.clock, &mut run.engine).expect("the toy never fails");
+    assert_eq!(run.world.borrow().cost.pages_read, 0);
+    *run.free_bp.borrow_mut() = 3000;
+    assert!(!run.engine.turn_gates(S / 2), "it is looked at once a second");
+    assert!(run.engine.turn_gates(S));
+    run.run(10 * S);
+    assert!(run.out() > 0);
+}
+
+#[test]
+fn what_comes_back_pulls_the_brake() {
+    let mut scheme = page_out();
+    scheme.confirm_ns = 0;
+    let mut run = Run::new(&[pages(0, 4096)], &[], vec![scheme]);
+    run.run(3 * S);
+    assert_eq!(run.out(), 4096 * P);
+    run.world.borrow_mut().hot.push(pages(0, 2048));
+    run.run(3 * S);
+    let stats = run.stats();
+    assert_eq!(stats.effect.back_10s, 2048 * P);
+    assert_eq!(stats.brake_pulled, 1, "{stats:?}");
+    assert!(run.idle().expect("stopped").to_string().contains("emergency brake: 50%"));
+}
+
+#[test]
+fn filters_spare_what_they_name() {
+    let mut scheme = page_out();
+    scheme.filters.push(Filter { what: FilterType::Addr(pages(100, 200)), matching: true, allow: false });
+    let mut run = Run::new(&[pages(0, 1000)], &[], vec![scheme]);
+    run.run(10 * S);
+    let world = run.world.borrow();
+    assert!(world.out.len() > 800);
+    assert!((100..200).all(|page| !world.out.contains(&(page * P))));
+    drop(world);
+    assert!(run.stats().sz_filtered >= 100 * P);
+}
+
+#[test]
+fn says_why_nothing_happens() {
+    let mut hot = Run::new(&[pages(0, 1000)], &[pages(0, 1000)], vec![page_out()]);
+    let text = hot.run(3 * S).idle().expect("idle").to_string();
+    assert!(text.contains("by access rate"), "{text}");
+
+    let mut young = Run::new(&[pages(0, 1000)], &[], vec![Scheme::new(Action::PageOut, idle_for(60 * S))]);
+    let text = young.run(3 * S).idle().expect("idle").to_string();
+    assert!(text.contains("by age (the oldest is"), "{text}");
+
+    let mut none = Run::new(&[pages(0, 1000)], &[], vec![page_out()]);
+    none.hands.borrow_mut().refuse = Some("there is no swap".into());
+    assert_eq!(none.run(3 * S).idle().expect("idle").to_string(), "pageout: there is no swap");
+
+    let mut busy = Run::new(&[pages(0, 1000)], &[], vec![page_out()]);
+    busy.hands.borrow_mut().full = true;
+    assert_eq!(busy.run(9 * S).idle(), Some(IdleReason::Busy));
+    assert_eq!(busy.stats().sz_applied, 0);
+
+    let mut done = Run::new(&[pages(0, 1000)], &[], vec![page_out()]);
+    assert_eq!(done.run(20 * S).idle(), Some(IdleReason::NothingPresent));
+}
+
+#[test]
+fn memory_that_cannot_be_observed_is_left_alone() {
+    let mut run = Run::new(&[pages(0, 1000)], &[], vec![page_out()]);
+    run.world.borrow_mut().blind.push(pages(500, 1000));
+    run.run(20 * S);
+    let world = run.world.borrow();
+    assert!((500..1000).all(|page| !world.out.contains(&(page * P))));
+    assert!((0..400).all(|page| world.out.contains(&(page * P))));
+}
+
+#[test]
+fn advice_is_given_once_until_the_memory_ages_again() {
+    let mut run = Run::new(&[pages(0, 1000)], &[], vec![Scheme::new(Action::Cold, idle_for(10 * S))]);
+    run.run(19 * S);
+    let asked: u64 = run.hands.borrow().requests.iter().map(|r| total_len(&r.1.ranges)).sum();
+    assert_eq!(asked, 1000 * P, "once");
+    run.run(10 * S);
+    let asked: u64 = run.hands.borrow().requests.iter().map(|r| total_len(&r.1.ranges)).sum();
+    assert_eq!(asked, 2000 * P, "and again after its least age");
+}
