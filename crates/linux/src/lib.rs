@@ -7,6 +7,7 @@ pub mod arena;
 pub mod bpf;
 pub mod clock;
 pub mod limits;
+pub mod meter;
 pub mod mm;
 pub mod probe;
 pub mod proc;

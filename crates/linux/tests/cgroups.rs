@@ -3,37 +3,11 @@
 mod common;
 
 mod privileged {
+    use super::common::group::Group;
     use super::common::{Guard, as_nobody, wait_for};
     use isotherm_linux::proc::ProcessError;
     use isotherm_linux::target::{TargetError, TargetSpec, TargetTracker};
     use std::path::{Path, PathBuf};
-
-    /// A control group that is removed when the test ends.
-    struct Group(PathBuf);
-
-    impl Group {
-        fn new(dir: PathBuf) -> Self {
-            std::fs::create_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
-            Self(dir)
-        }
-
-        fn add(&self, pid: u32) {
-            std::fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
-        }
-    }
-
-    impl Drop for Group {
-        fn drop(&mut self) {
-            // A group is busy until the exit of its last process is complete.
-            for _ in 0..1000 {
-                if std::fs::remove_dir(&self.0).is_ok() {
-                    return;
-                }
-                std::thread::sleep(std::time::Duration::from_millis(5));
-            }
-            eprintln!("could not remove {}", self.0.display());
-        }
-    }
 
     /// Mount points of hierarchies in which we may make groups: one of v1 and one of v2, as far as mounted.
     fn hierarchies() -> Vec<PathBuf> {

@@ -1,7 +1,7 @@
 //! How control groups are mounted: v2 alone, v1 alone, or both side by side (hybrid).
 
 use crate::roots::Roots;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Mounts of the control group file systems and what they offer for memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,21 +46,31 @@ impl CgroupSetup {
         self.v2_controllers.iter().any(|c| c == "memory")
     }
 
-    fn own_folder(&self, roots: &Roots) -> Option<PathBuf> {
-        let text = roots.read("/proc/self/cgroup").ok()?;
+    /// The mount of the hierarchy that controls memory, and whether that is v2.
+    pub fn memory_mount(&self) -> Option<(&Path, bool)> {
+        let v2 = self.v2.as_deref().filter(|_| self.v2_memory()).map(|mount| (mount, true));
+        v2.or_else(|| self.v1_memory.as_deref().map(|mount| (mount, false)))
+    }
+
+    /// A process's path, from the text of its `/proc/PID/cgroup`, in the hierarchy that controls memory, else in v2.
+    pub fn path_in<'a>(&self, text: &'a str) -> Option<&'a str> {
         let find = |want: &dyn Fn(&str, &str) -> bool| {
             text.lines().find_map(|line| {
                 let mut fields = line.splitn(3, ':');
                 let (id, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-                want(id, controllers).then(|| path.trim_start_matches('/').to_owned())
+                want(id, controllers).then_some(path)
             })
         };
-        let v2_path = || find(&|id, controllers| id == "0" && controllers.is_empty());
-        if self.v2_memory() || self.v1_memory.is_none() {
-            return Some(self.v2.as_ref()?.join(v2_path()?));
+        match self.memory_mount() {
+            Some((_, false)) => find(&|_, controllers| controllers.split(',').any(|c| c == "memory")),
+            _ => find(&|id, controllers| id == "0" && controllers.is_empty()),
         }
-        let path = find(&|_, controllers| controllers.split(',').any(|c| c == "memory"))?;
-        Some(self.v1_memory.as_ref()?.join(path))
+    }
+
+    fn own_folder(&self, roots: &Roots) -> Option<PathBuf> {
+        let text = roots.read("/proc/self/cgroup").ok()?;
+        let mount = self.memory_mount().map(|(mount, _)| mount).or(self.v2.as_deref())?;
+        Some(mount.join(self.path_in(&text)?.trim_start_matches('/')))
     }
 
     /// For people: `v2`, `v1`, or `hybrid (memory in v1, ...)`.
@@ -100,7 +110,6 @@ fn unescape(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::test_tree::tree;
-    use std::path::Path;
 
     const HYBRID_MOUNTS: &str = "\
 24 1 0:22 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755

@@ -1,8 +1,10 @@
 //! Facts about the machine that explain why something works or does not.
 
 use super::{CgroupSetup, KernelDamon, bracketed};
+use crate::meter::pressure;
 use crate::roots::Roots;
 use std::fmt;
+use std::path::Path;
 
 /// The kernel's lockdown mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,13 +149,10 @@ fn effective_capabilities(status: &str) -> Option<u64> {
 }
 
 fn psi(roots: &Roots) -> Result<(), String> {
-    match roots.read("/proc/pressure/memory") {
-        Ok(text) if text.starts_with("some ") => Ok(()),
-        Ok(_) => Err("/proc/pressure/memory has an unknown form".into()),
-        // The file is there and cannot be opened or read when PSI is built in and switched off.
-        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Err("pressure is built in but switched off".into()),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err("/proc/pressure/memory is missing".into()),
-        Err(e) => Err(format!("/proc/pressure/memory: {e}")),
+    match roots.read(pressure::FILE) {
+        Ok(text) if pressure::total(&text, pressure::Share::Some).is_some() => Ok(()),
+        Ok(_) => Err(format!("{} has an unknown form", pressure::FILE)),
+        Err(e) => Err(pressure::why(Path::new(pressure::FILE), &e)),
     }
 }
 

@@ -1,63 +1,57 @@
 //! Figures that goals and watermarks can follow.
 
 use super::{Environment, Finding};
+use crate::meter::{CGROUP_LIMIT, CGROUP_REMEDY, CGROUP_USED, LinuxMeter};
 use crate::roots::Roots;
-use std::path::Path;
+use isotherm_core::meter::{LiveTarget, Meter, MeterError, Metric};
+use std::path::{Path, PathBuf};
 
 /// Reads each figure once.
 pub fn probe_meters(roots: &Roots, env: &Environment) -> Vec<Finding> {
-    vec![
-        pressure("some_mem_psi", "some ", roots, env),
-        pressure("full_mem_psi", "full ", roots, env),
-        free_memory(roots),
-        node("node_mem_used", env, roots),
-        node("node_mem_free", env, roots),
-        cgroup_used(roots, env),
-        cgroup_free(roots, env),
-        rss(roots),
-        counter("swap_in", &["pswpin"], "CONFIG_SWAP and CONFIG_VM_EVENT_COUNTERS", roots),
-        counter(
-            "refault",
-            &["workingset_refault_anon", "workingset_refault_file", "workingset_refault"],
-            "CONFIG_VM_EVENT_COUNTERS",
-            roots,
-        ),
-        Finding::usable("user_input", "a value that you give while it runs"),
-    ]
+    let meter = &mut LinuxMeter::new(roots.clone());
+    let own = [LiveTarget { target: 0, pid: own_pid(roots) }];
+    let pressure = pressure_scope(roots, env);
+    let mut read = |name, metric: Metric, detail: &str| finding(name, meter.read(&metric, &own).map(|_| detail));
+    let mut found = vec![
+        read("some_mem_psi", Metric::SomeMemPsi(None), pressure),
+        read("full_mem_psi", Metric::FullMemPsi(None), pressure),
+        read("free_mem_rate", Metric::FreeMemRate, ""),
+        read("active_mem", Metric::ActiveMem, ""),
+        read("inactive_mem", Metric::InactiveMem, ""),
+        read("rss", Metric::TargetRss, ""),
+        read("target_major_faults", Metric::TargetMajorFaults, ""),
+        read("swap_in", Metric::SwapIn, ""),
+        read("refault", Metric::Refault, ""),
+    ];
+    let nodes = [
+        node("node_mem_used", env, meter, Metric::NodeMemUsed),
+        node("node_mem_free", env, meter, Metric::NodeMemFree),
+    ];
+    found.splice(3..3, nodes.into_iter().chain([cgroup_used(roots, env, meter), cgroup_free(roots, env, meter)]));
+    found.push(Finding::usable("user_input", "a value that you give while it runs"));
+    found
 }
 
-fn pressure(name: &'static str, line: &str, roots: &Roots, env: &Environment) -> Finding {
-    const REMEDY: &str = "use a kernel with CONFIG_PSI=y; where it is off by default, boot with psi=1";
-    if let Err(reason) = &env.psi {
-        return Finding::unusable(name, reason.clone(), REMEDY);
-    }
-    let text = roots.read("/proc/pressure/memory").unwrap_or_default();
-    match text.lines().find(|l| l.starts_with(line)).and_then(|l| l.split_once("total=")) {
-        Some((_, total)) if total.trim().parse::<u64>().is_ok() => {
-            let own = env.cgroup.v2.as_ref().is_some_and(|v2| {
-                roots.exists(v2.join("memory.pressure"))
-                    || env.cgroup.own.as_ref().is_some_and(|o| roots.exists(o.join("memory.pressure")))
-            });
-            Finding::usable(name, if own { "system-wide and per control group" } else { "system-wide" })
-        }
-        _ => Finding::unusable(name, format!("/proc/pressure/memory has no '{}' line", line.trim()), REMEDY),
+fn finding(name: &'static str, read: Result<impl Into<String>, MeterError>) -> Finding {
+    match read {
+        Ok(detail) => Finding::usable(name, detail),
+        Err(e) => Finding::unusable(name, e.reason, e.remedy),
     }
 }
 
-fn free_memory(roots: &Roots) -> Finding {
-    let text = roots.read("/proc/meminfo").unwrap_or_default();
-    match (kib_field(&text, "MemFree:"), kib_field(&text, "MemTotal:")) {
-        (Some(_), Some(total)) if total > 0 => Finding::usable("free_mem_rate", ""),
-        _ => Finding::unusable("free_mem_rate", "/proc/meminfo lacks MemFree or MemTotal", "mount /proc"),
-    }
+/// Our own process as this tree of proc calls it.
+fn own_pid(roots: &Roots) -> Option<u32> {
+    roots.read("/proc/self/stat").ok()?.split(' ').next()?.parse().ok()
 }
 
-fn node(name: &'static str, env: &Environment, roots: &Roots) -> Finding {
-    let known = |node: &&u32| {
-        let text = roots.read(format!("/sys/devices/system/node/node{node}/meminfo")).unwrap_or_default();
-        let field = |what: &str| text.lines().find_map(|l| l.split_once(what)).is_some();
-        field("MemTotal:") && field("MemFree:")
-    };
+fn pressure_scope(roots: &Roots, env: &Environment) -> &'static str {
+    let told = |folder: &PathBuf| roots.exists(folder.join("memory.pressure"));
+    let groups = env.cgroup.v2.as_ref().is_some_and(|v2| told(v2) || env.cgroup.own.as_ref().is_some_and(told));
+    if groups { "system-wide and per control group" } else { "system-wide" }
+}
+
+fn node(name: &'static str, env: &Environment, meter: &mut LinuxMeter, metric: fn(u32) -> Metric) -> Finding {
+    let known = |node: &&u32| meter.read(&metric(**node), &[]).is_ok();
     match env.memory_nodes.iter().filter(known).count() {
         0 => Finding::unusable(
             name,
@@ -69,75 +63,37 @@ fn node(name: &'static str, env: &Environment, roots: &Roots) -> Finding {
     }
 }
 
-const CGROUP_REMEDY: &str = "mount cgroup2 with its memory controller (or the v1 memory controller)";
-
-/// Reads the first of the files that our own control group, or a group below it, has.
-fn cgroup_file(roots: &Roots, folder: &Path, names: [&str; 2]) -> Option<String> {
-    names.iter().find_map(|n| roots.line(folder.join(n)))
-}
-
-/// A folder of the memory controller to try the files in. The root group of v2 has none of its own, its children do.
-fn cgroup_folder(roots: &Roots, env: &Environment) -> Option<std::path::PathBuf> {
-    let has = |p: &Path| ["memory.current", "memory.usage_in_bytes"].iter().any(|n| roots.exists(p.join(n)));
+/// A group to try: our own, else the first one below the root of v2, which has no figures itself.
+fn some_group(roots: &Roots, env: &Environment) -> Option<String> {
+    let (mount, v2) = env.cgroup.memory_mount()?;
+    let has = |p: &Path| [CGROUP_USED, CGROUP_LIMIT].iter().any(|fact| roots.exists(p.join(fact.file(v2))));
     let own = env.cgroup.own.clone().filter(|p| has(p));
-    own.or_else(|| env.cgroup.v1_memory.clone().filter(|p| has(p))).or_else(|| {
-        let v2 = env.cgroup.v2.as_ref().filter(|_| env.cgroup.v2_memory())?;
-        roots.names(v2).into_iter().map(|n| v2.join(n)).find(|p| has(p))
-    })
+    let found = own
+        .or_else(|| Some(mount.to_path_buf()).filter(|p| has(p)))
+        .or_else(|| roots.names(mount).into_iter().map(|n| mount.join(n)).find(|p| has(p)))?;
+    Some(found.to_string_lossy().into_owned())
 }
 
-fn cgroup_used(roots: &Roots, env: &Environment) -> Finding {
-    let Some(folder) = cgroup_folder(roots, env) else {
-        return Finding::unusable("cgroup_mem_used", no_cgroup(env), CGROUP_REMEDY);
-    };
-    match cgroup_file(roots, &folder, ["memory.current", "memory.usage_in_bytes"]).map(|t| t.parse::<u64>()) {
-        Some(Ok(_)) => Finding::usable("cgroup_mem_used", version(env)),
-        _ => Finding::unusable("cgroup_mem_used", format!("no usage figure in {}", folder.display()), CGROUP_REMEDY),
-    }
+fn cgroup_used(roots: &Roots, env: &Environment, meter: &mut LinuxMeter) -> Finding {
+    const NAME: &str = "cgroup_mem_used";
+    let Some(group) = some_group(roots, env) else { return no_cgroup(NAME, env) };
+    finding(NAME, meter.read(&Metric::CgroupMemUsed(group), &[]).map(|_| version(env)))
 }
 
-fn cgroup_free(roots: &Roots, env: &Environment) -> Finding {
-    let Some(folder) = cgroup_folder(roots, env) else {
-        return Finding::unusable("cgroup_mem_free", no_cgroup(env), CGROUP_REMEDY);
-    };
-    match cgroup_file(roots, &folder, ["memory.max", "memory.limit_in_bytes"]) {
-        Some(_) => Finding::usable("cgroup_mem_free", format!("{}; only for groups that have a limit", version(env))),
-        None => Finding::unusable("cgroup_mem_free", format!("no limit file in {}", folder.display()), CGROUP_REMEDY),
-    }
+fn cgroup_free(roots: &Roots, env: &Environment, meter: &mut LinuxMeter) -> Finding {
+    const NAME: &str = "cgroup_mem_free";
+    let Some(group) = some_group(roots, env) else { return no_cgroup(NAME, env) };
+    let detail = format!("{}; only for groups that have a limit", version(env));
+    finding(NAME, meter.cgroup_left(&group).map(|_| detail))
 }
 
 fn version(env: &Environment) -> &'static str {
     if env.cgroup.v2_memory() { "cgroup v2" } else { "cgroup v1 memory controller" }
 }
 
-fn no_cgroup(env: &Environment) -> String {
-    format!("no control group with memory figures (control groups: {})", env.cgroup.describe())
-}
-
-fn rss(roots: &Roots) -> Finding {
-    let text = roots.read("/proc/self/statm").unwrap_or_default();
-    match text.split_whitespace().nth(1).and_then(|t| t.parse::<u64>().ok()) {
-        Some(_) => Finding::usable("rss", ""),
-        None => Finding::unusable("rss", "/proc/self/statm is missing", "mount /proc"),
-    }
-}
-
-fn counter(name: &'static str, fields: &[&str], option: &str, roots: &Roots) -> Finding {
-    let text = roots.read("/proc/vmstat").unwrap_or_default();
-    let found =
-        text.lines().filter_map(|l| l.split_once(' ')).any(|(k, v)| fields.contains(&k) && v.parse::<u64>().is_ok());
-    if found {
-        Finding::usable(name, "")
-    } else {
-        let reason = format!("/proc/vmstat has no {}", fields[0]);
-        Finding::unusable(name, reason, format!("use a kernel with {option}"))
-    }
-}
-
-/// A field of a meminfo file in KiB.
-fn kib_field(text: &str, name: &str) -> Option<u64> {
-    let rest = text.lines().find_map(|l| l.strip_prefix(name))?;
-    rest.trim().strip_suffix("kB")?.trim().parse().ok()
+fn no_cgroup(name: &'static str, env: &Environment) -> Finding {
+    let reason = format!("no control group with memory figures (control groups: {})", env.cgroup.describe());
+    Finding::unusable(name, reason, CGROUP_REMEDY)
 }
 
 #[cfg(test)]
@@ -168,6 +124,7 @@ mod tests {
             ("proc/self/mountinfo", mounts),
             ("proc/self/cgroup", "4:memory:/a\n0::/\n"),
             ("sys/fs/cgroup/unified/cgroup.controllers", "hugetlb\n"),
+            ("sys/fs/cgroup/memory/a/cgroup.procs", ""),
             ("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "4096\n"),
             ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "9223372036854771712\n"),
         ]);
@@ -180,6 +137,7 @@ mod tests {
             ("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
             ("proc/self/cgroup", "0::/\n"),
             ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
+            ("sys/fs/cgroup/system.slice/cgroup.procs", ""),
             ("sys/fs/cgroup/system.slice/memory.current", "1\n"),
             ("sys/fs/cgroup/system.slice/memory.max", "max\n"),
         ]);
@@ -196,14 +154,27 @@ mod tests {
     fn counters_nodes_and_memory() {
         let names = usable(&[
             ("proc/vmstat", "pswpin 0\nworkingset_refault 3\n"),
-            ("proc/meminfo", "MemTotal:       1000 kB\nMemFree:         10 kB\n"),
-            ("proc/self/statm", "100 20 3 4 5 6 7\n"),
+            ("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 10 kB\nActive: 3 kB\nInactive: 4 kB\n"),
+            ("proc/self/stat", "7 (a) S 1 1 1 0 -1 4194560 1 9 2 7 1 2 0 0 20 0 5 0 9 1 8 1 94 95 96 0\n"),
+            ("proc/7/stat", "7 (a) S 1 1 1 0 -1 4194560 1 9 2 7 1 2 0 0 20 0 5 0 9 1 8 1 94 95 96 0\n"),
+            ("proc/7/status", "VmRSS:\t 8 kB\n"),
             ("sys/devices/system/node/has_memory", "0\n"),
             ("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal: 10 kB\nNode 0 MemFree: 1 kB\n"),
         ]);
         assert_eq!(
             names,
-            ["free_mem_rate", "node_mem_used", "node_mem_free", "rss", "swap_in", "refault", "user_input"]
+            [
+                "free_mem_rate",
+                "node_mem_used",
+                "node_mem_free",
+                "active_mem",
+                "inactive_mem",
+                "rss",
+                "target_major_faults",
+                "swap_in",
+                "refault",
+                "user_input"
+            ]
         );
     }
 }

@@ -17,6 +17,8 @@ pub struct Stat {
     pub ppid: u32,
     /// Whether it is a kernel thread.
     pub kernel_thread: bool,
+    /// Page faults that had to wait for a device, of all its threads, those that have ended included.
+    pub major_faults: u64,
     /// Start time in clock ticks since boot; with the pid it names a process uniquely.
     pub start_ticks: u64,
     /// Address of the program's code and of its first stack frame: exec changes them (both are random unless address space
@@ -37,7 +39,8 @@ impl Stat {
         let state = fields.next()?.chars().next()?;
         let ppid = fields.next()?.parse().ok()?;
         let flags: u64 = fields.nth(9 - 5)?.parse().ok()?;
-        let start_ticks = fields.nth(22 - 10)?.parse().ok()?;
+        let major_faults = fields.nth(12 - 10)?.parse().ok()?;
+        let start_ticks = fields.nth(22 - 13)?.parse().ok()?;
         let start_code = fields.nth(26 - 23)?.parse().ok()?;
         let start_stack = fields.nth(28 - 27)?.parse().ok()?;
         Some(Self {
@@ -45,6 +48,7 @@ impl Stat {
             state,
             ppid,
             kernel_thread: flags & PF_KTHREAD != 0,
+            major_faults,
             start_ticks,
             image: (start_code, start_stack),
         })
@@ -76,7 +80,7 @@ mod tests {
     fn fields_are_found_behind_a_name_with_parentheses() {
         let stat = Stat::parse(LINE).unwrap();
         assert_eq!(stat.comm, "a ) b(c");
-        assert_eq!((stat.state, stat.ppid, stat.start_ticks), ('S', 17, 987_654));
+        assert_eq!((stat.state, stat.ppid, stat.major_faults, stat.start_ticks), ('S', 17, 3, 987_654));
         assert_eq!(stat.image, (94_000_000_000, 140_720_000_000));
         assert!(!stat.kernel_thread && !stat.is_zombie());
     }

@@ -1,6 +1,7 @@
 //! Processes for the tests to look at.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod group;
 pub mod servant;
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
