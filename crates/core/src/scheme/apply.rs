@@ -19,6 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const LOOK_PER_TURN: u64 = 1 << 30;
 /// Memory looked at in one go.
 const LOOK_AT_ONCE: u64 = 64 << 20;
+/// How often a page is looked at while it waits to be proven cold.
+const LOOKS_WHILE_WAITING: u64 = 4;
 /// Memory handed over and not finished, at most.
 const MOST_PENDING: u64 = 1 << 30;
 
@@ -96,7 +98,14 @@ impl<'a, 'w> Turn<'a, 'w> {
         if self.world.actuator.pending(self.index) > MOST_PENDING {
             return Some(IdleReason::Busy);
         }
-        self.all_regions(&open);
+        if self.world.now_ns < self.runner.next_look_ns {
+            return self.runner.idle.take();
+        }
+        let all = self.all_regions(&open);
+        if all == Go::On && self.tally.looked > 0 {
+            // All that was cold is taken, and the rest needs time: it need not be looked at in every turn.
+            self.runner.next_look_ns = self.world.now_ns + self.runner.scheme.confirm_ns / LOOKS_WHILE_WAITING;
+        }
         self.reason()
     }
 
@@ -166,7 +175,7 @@ impl<'a, 'w> Turn<'a, 'w> {
     }
 
     /// Serves regions in order of their addresses, from where the last window stopped.
-    fn all_regions(&mut self, open: &BTreeSet<TargetId>) {
+    fn all_regions(&mut self, open: &BTreeSet<TargetId>) -> Go {
         let targets = self.world.targets;
         let from = self.runner.quota.resume.take();
         let order: Vec<TargetId> = match from {
@@ -183,8 +192,9 @@ impl<'a, 'w> Turn<'a, 'w> {
         }
         // The first target was begun in its middle: now its lower part.
         if let Some((id, addr)) = from.filter(|f| f.1 > 0 && go == Go::On && open.contains(&f.0)) {
-            self.target(&targets[&id], 0, addr);
+            go = self.target(&targets[&id], 0, addr);
         }
+        go
     }
 
     fn target(&mut self, t: &TargetView, from: u64, to: u64) -> Go {
@@ -276,9 +286,6 @@ impl<'a, 'w> Turn<'a, 'w> {
         if now.is_empty() {
             return self.stop(t, range.start);
         }
-        self.runner.stats.nr_tried += 1;
-        self.runner.stats.sz_tried += total_len(&now);
-        self.runner.stats.sz_ops_filter_passed += total_len(&now);
         if self.submit(t, now) == Go::Stop {
             return self.stop(t, range.start);
         }
@@ -306,10 +313,6 @@ impl<'a, 'w> Turn<'a, 'w> {
             self.tally.waiting += found.waiting;
             self.tally.young += found.young;
             stats.sz_filtered += found.young + found.blind;
-            if found.present > 0 {
-                stats.nr_tried += 1;
-                stats.sz_tried += found.present;
-            }
         }
         if scheme.confirm_ns == 0 || per_page {
             let within = if scheme.confirm_ns == 0 { vec![chunk] } else { std::mem::take(&mut pages) };
@@ -347,13 +350,8 @@ impl<'a, 'w> Turn<'a, 'w> {
             stats.sz_filtered += rejected;
             if scheme.confirm_ns == 0 {
                 self.tally.looked += present;
-                if present > 0 {
-                    stats.nr_tried += 1;
-                    stats.sz_tried += present;
-                }
             }
         }
-        stats.sz_ops_filter_passed += total_len(&pages);
         pages
     }
 
@@ -377,6 +375,8 @@ impl<'a, 'w> Turn<'a, 'w> {
             return Go::Stop;
         }
         self.runner.quota.charge(bytes);
+        self.runner.stats.nr_tried += 1;
+        self.runner.stats.sz_tried += bytes;
         self.tally.submitted += bytes;
         Go::On
     }

@@ -41,6 +41,8 @@ pub(super) struct Runner {
     pub effect: EffectTracker,
     pub stats: SchemeStats,
     pub treated: HashMap<TargetId, Treated>,
+    /// When memory is to be looked at page by page again.
+    pub next_look_ns: u64,
     /// When the next turn is due; `None`: at every aggregation interval.
     pub next_apply_ns: Option<u64>,
     /// The lowest priority that is served in this quota window.
@@ -70,6 +72,7 @@ impl Runner {
             effect: EffectTracker::default(),
             stats: SchemeStats::default(),
             treated: HashMap::new(),
+            next_look_ns: 0,
             next_apply_ns: (scheme.apply_ns > 0).then_some(0),
             cut_off: 0,
             idle: Some(IdleReason::NoSnapshot),
@@ -223,8 +226,10 @@ impl SchemeEngine {
                     Some(r.quota.effective()).filter(|&q| q != u64::MAX && r.quota.spec.is_limited());
                 stats.effect = *r.effect.effect();
                 stats.brake_pulled = r.brake.as_ref().map_or(0, |b| b.pulled);
-                // A target that ended takes its count along: then nothing is known of the rest.
-                stats.major_faults = faults.zip(base.major_faults).and_then(|(now, then)| now.checked_sub(then));
+                // A target that ended takes its count along; what was seen until then stays.
+                let since = faults.zip(base.major_faults).map(|(now, then)| now.saturating_sub(then));
+                r.stats.major_faults = r.stats.major_faults.max(since);
+                stats.major_faults = r.stats.major_faults;
                 stats.stall_us = stall.zip(base.stall_us).map(|(now, then)| now.saturating_sub(then));
                 SchemeStatus {
                     scheme: &r.scheme,

@@ -6,9 +6,9 @@ use serde::Serialize;
 /// Counters of a scheme since it was installed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct SchemeStats {
-    /// Regions that the action was tried on.
+    /// Times that the action was tried on (part of) a region.
     pub nr_tried: u64,
-    /// Bytes of them.
+    /// Bytes that it was tried on: those that passed all filters, those that look at single pages too.
     pub sz_tried: u64,
     /// Ranges that the action succeeded for.
     pub nr_applied: u64,
@@ -16,8 +16,6 @@ pub struct SchemeStats {
     pub sz_applied: u64,
     /// Bytes of matching memory that filters kept from being tried.
     pub sz_filtered: u64,
-    /// Of what was tried: bytes that passed the look at single pages.
-    pub sz_ops_filter_passed: u64,
     /// Reset intervals in which the quota was used up.
     pub qt_exceeds: u64,
     /// Bytes per reset interval that may be done at present; `null`: no limit.
@@ -40,12 +38,11 @@ pub struct SchemeStats {
 
 /// Name, unit and meaning of each counter, for help texts and the metrics endpoint.
 pub const DESCRIPTIONS: &[(&str, &str, &str)] = &[
-    ("nr_tried", "", "regions that the action was tried on"),
+    ("nr_tried", "", "times that the action was tried on (part of) a region"),
     ("sz_tried", "bytes", "memory that the action was tried on"),
     ("nr_applied", "", "ranges that the action succeeded for"),
     ("sz_applied", "bytes", "memory that the action succeeded for; for pageout, memory seen to have left"),
     ("sz_filtered", "bytes", "matching memory that filters kept from being tried"),
-    ("sz_ops_filter_passed", "bytes", "tried memory that passed the look at single pages"),
     ("qt_exceeds", "", "reset intervals in which the quota was used up"),
     ("effective_quota", "bytes", "memory per reset interval that may be done at present"),
     ("nr_snapshots", "", "snapshots that the scheme has seen"),
