@@ -76,6 +76,17 @@ impl RegionInfo {
     pub fn is_blind(&self) -> bool {
         self.evidence.is_some_and(|e| e.is_blind())
     }
+
+    /// Whether nobody has looked at the region yet (a monitor that has just begun to watch it): no access was seen because none
+    /// could be. Records whose source tells no evidence never say so.
+    pub fn is_unvisited(&self) -> bool {
+        self.nr_accesses == 0 && self.accessed.is_none() && self.evidence.is_some_and(|e| e.pages == 0)
+    }
+
+    /// Whether its access figures mean "not seen" rather than "not accessed".
+    pub fn is_unseen(&self) -> bool {
+        self.is_blind() || self.is_unvisited()
+    }
 }
 
 /// All regions of one target at the end of an aggregation interval.
@@ -114,6 +125,21 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_nobody_looked_at_is_not_idle() {
+        let with = |nr, accessed, pages, blind| {
+            let evidence = Some(Evidence { checks: 0, pages, present: pages, blind });
+            let r = RegionInfo { evidence, ..region(4, nr, accessed) };
+            (r.is_unvisited(), r.is_unseen())
+        };
+        assert_eq!(with(0, None, 0, 0), (true, true));
+        assert_eq!(with(0, None, 4, 4), (false, true), "looked at, in vain");
+        assert_eq!(with(0, Some(0), 0, 0), (false, false), "somebody tells that nothing was accessed");
+        assert_eq!(with(1, None, 0, 0), (false, false));
+        assert_eq!(with(0, None, 4, 3), (false, false));
+        assert!(!region(4, 0, None).is_unseen(), "a source that tells no evidence");
+    }
 
     fn region(pages: u64, nr_accesses: u32, accessed: Option<u64>) -> RegionInfo {
         RegionInfo { start: 0, end: pages * 4096, nr_accesses, age: 0, evidence: None, accessed }

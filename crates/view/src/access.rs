@@ -42,7 +42,7 @@ struct AccessRegion<'a> {
     end: u64,
     size: u64,
     nr_accesses: u32,
-    /// Fraction of one; null where the region could not be observed.
+    /// Fraction of one; null where the region was not seen.
     rate: Option<f64>,
     hz: Option<f64>,
     age: u32,
@@ -57,6 +57,7 @@ struct Totals {
     accessed: u64,
     not_accessed: u64,
     not_observable: u64,
+    not_visited: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -173,6 +174,9 @@ fn write_snapshot(
     if t.not_observable > 0 {
         write!(out, ", could not be observed {}", format_size(t.not_observable))?;
     }
+    if t.not_visited > 0 {
+        write!(out, ", not looked at yet {}", format_size(t.not_visited))?;
+    }
     writeln!(out)?;
     Ok(())
 }
@@ -238,6 +242,8 @@ fn totals(s: &Snapshot) -> Totals {
     for r in &s.regions {
         if r.is_blind() {
             t.not_observable += r.len();
+        } else if r.is_unvisited() {
+            t.not_visited += r.len();
         } else {
             t.accessed += r.working_set();
             t.not_accessed += r.len() - r.working_set();
@@ -249,7 +255,8 @@ fn totals(s: &Snapshot) -> Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testdata::small_record;
+    use crate::testdata::{MIB, region, seen, small_record, snapshot, unvisited};
+    use isotherm_core::event::TargetInfo;
 
     fn text(count: u64, options: &AccessOptions) -> String {
         let mut out = Vec::new();
@@ -273,6 +280,25 @@ mod tests {
 # accessed 6.00 MiB, not accessed 76.0 MiB, could not be observed 1.00 MiB
 ";
         assert_eq!(text(30, &AccessOptions::default()), expected);
+    }
+
+    #[test]
+    fn what_nobody_looked_at_has_no_rate() {
+        let regions = vec![unvisited(region(0, 3 * MIB, 0, 0)), seen(region(3 * MIB, 4 * MIB, 0, 0), 10, 0)];
+        let events = [
+            Event::Target(TargetInfo { target: 0, pid: Some(1), name: "x".into() }),
+            Event::Snapshot(snapshot(0, 0, regions)),
+        ];
+        let (mut text, mut json) = (Vec::new(), Vec::new());
+        write_text(&events[..], &AccessOptions::default(), &mut text).expect("writes to memory");
+        let text = String::from_utf8(text).expect("is text");
+        assert!(text.contains("  3.00 MiB  not seen         -"), "{text}");
+        assert!(text.contains("  1.00 MiB       0 %      0 Hz"), "{text}");
+        assert!(text.ends_with("# accessed 0 B, not accessed 1.00 MiB, not looked at yet 3.00 MiB\n"), "{text}");
+        write_json(&events[..], &AccessOptions::default(), &mut json).expect("writes to memory");
+        let v: serde_json::Value = serde_json::from_slice(&json).expect("one line of JSON");
+        assert_eq!(v["totals"]["not_visited"], 3 << 20);
+        assert!(v["regions"][1]["rate"].is_null() && v["regions"][1]["nr_accesses"] == 0, "{v}");
     }
 
     #[test]

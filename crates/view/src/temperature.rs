@@ -3,13 +3,13 @@
 use crate::units::age_ns;
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
 
-/// A region's temperature, 0 (long cold) to 99 (long hot); `None` where it could not be observed.
+/// A region's temperature, 0 (long cold) to 99 (long hot); `None` where it was not seen.
 ///
 /// It is the score by which DAMOS schemes order regions when rate and age weigh the same (mm/damon/ops-common.c,
 /// `damon_hot_score`): the mean of the rate in percent and of the age on a log2 scale of seconds, where the age counts
 /// downwards for regions without access. So the order shown is the order in which such a scheme would act.
 pub fn temperature(region: &RegionInfo, snapshot: &Snapshot) -> Option<u32> {
-    if region.is_blind() {
+    if region.is_unseen() {
         return None;
     }
     let max = u64::from(snapshot.max_nr_accesses.max(1));
@@ -24,7 +24,7 @@ pub fn temperature(region: &RegionInfo, snapshot: &Snapshot) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testdata::{region, snapshot};
+    use crate::testdata::{region, seen, snapshot, unvisited};
     use proptest::prelude::*;
 
     fn of(nr: u32, age: u32) -> Option<u32> {
@@ -37,6 +37,13 @@ mod tests {
         assert_eq!(of(0, 0), Some(24));
         assert_eq!(of(0, 100_000), Some(13), "cold for 10000 s: age score (32-14)*100/64 = 28");
         assert_eq!(of(20, 100_000), Some(84));
+    }
+
+    #[test]
+    fn what_was_not_seen_has_none() {
+        for r in [seen(region(0, 1, 0, 0), 10, 10), unvisited(region(0, 1, 0, 0))] {
+            assert_eq!(temperature(&r, &snapshot(0, 0, vec![])), None);
+        }
     }
 
     proptest! {

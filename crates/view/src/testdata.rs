@@ -19,6 +19,12 @@ pub fn seen(mut r: RegionInfo, present: u32, blind: u32) -> RegionInfo {
     r
 }
 
+/// A region that nobody has looked at yet.
+pub fn unvisited(mut r: RegionInfo) -> RegionInfo {
+    r.evidence = Some(Evidence::default());
+    r
+}
+
 /// The `index`-th aggregation interval of a target, at the default intervals.
 pub fn snapshot(target: u32, index: u64, regions: Vec<RegionInfo>) -> Snapshot {
     let start_ns = BASE_NS + index * AGGR_NS;

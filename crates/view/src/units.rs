@@ -6,9 +6,9 @@ use isotherm_core::snapshot::{RegionInfo, Snapshot};
 pub const NS_PER_S: u64 = 1_000_000_000;
 
 /// A region's access rate: the share of sampling intervals in which a page of it was found accessed, 0 to 1.
-/// `None` where the region could not be observed.
+/// `None` where the region could not be observed, or nobody has looked at it yet.
 pub fn rate(region: &RegionInfo, snapshot: &Snapshot) -> Option<f64> {
-    (!region.is_blind()).then(|| region.access_rate(snapshot.max_nr_accesses))
+    (!region.is_unseen()).then(|| region.access_rate(snapshot.max_nr_accesses))
 }
 
 /// A rate as accesses seen per second: at most one in each sampling interval.

@@ -13,7 +13,7 @@ pub struct Cell {
     pub rate: f32,
     /// Age in seconds times observed area.
     pub age_s: f32,
-    /// Area that existed but could not be observed.
+    /// Area that existed but was not seen: it could not be observed, or nobody had looked at it yet.
     pub blind: f32,
 }
 
@@ -22,7 +22,7 @@ pub struct Cell {
 pub enum Shown {
     /// Nothing was mapped, or nothing was recorded.
     Nothing,
-    /// It could not be observed.
+    /// It was not seen: it could not be observed, or nobody had looked at it yet.
     Blind,
     /// The mean access rate, fraction of one; 0: observed and not accessed.
     Rate(f64),
@@ -114,7 +114,7 @@ impl Grid {
     fn fill(&mut self, rows: (f64, f64), cols: (f64, f64), r: &RegionInfo, s: &Snapshot) {
         let rate = r.access_rate(s.max_nr_accesses) as f32;
         let age_s = r.age as f32 * s.aggr_us as f32 / 1e6;
-        let blind = r.is_blind();
+        let blind = r.is_unseen();
         for row in rows.0 as usize..(rows.1.ceil() as usize).min(self.rows) {
             let height = overlap(rows, row);
             for col in cols.0 as usize..(cols.1.ceil() as usize).min(self.cols) {
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use crate::heat::axis::Layout;
     use crate::heat::profile::Class;
-    use crate::testdata::{AGGR_NS, BASE_NS, region, seen, snapshot};
+    use crate::testdata::{AGGR_NS, BASE_NS, region, seen, snapshot, unvisited};
     use isotherm_core::addr::AddrRange;
     use proptest::prelude::*;
 
@@ -183,13 +183,19 @@ mod tests {
     }
 
     #[test]
-    fn blind_is_not_cold() {
-        let (space, axis) = plane(300, 3);
-        let mut g = Grid::new(4, 1, BASE_NS, BASE_NS + AGGR_NS);
-        g.add(&space, &axis, &snapshot(0, 0, vec![seen(region(0, 100, 0, 0), 10, 10), region(100, 200, 0, 0)]));
+    fn what_was_not_seen_is_not_cold() {
+        let (space, axis) = plane(400, 4);
+        let mut g = Grid::new(5, 1, BASE_NS, BASE_NS + AGGR_NS);
+        let regions = vec![
+            seen(region(0, 100, 0, 0), 10, 10),
+            region(100, 200, 0, 0),
+            unvisited(region(300, 400, 0, 0)),
+        ];
+        g.add(&space, &axis, &snapshot(0, 0, regions));
         assert_eq!(g.cell(0, 0).shown(), Shown::Blind);
         assert_eq!(g.cell(1, 0).shown(), Shown::Rate(0.0));
         assert_eq!(g.cell(2, 0).shown(), Shown::Nothing);
+        assert_eq!(g.cell(3, 0).shown(), Shown::Blind);
     }
 
     proptest! {

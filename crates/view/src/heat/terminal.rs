@@ -207,14 +207,14 @@ fn legend(map: &HeatMap, plan: &Plan, out: &mut Screen) {
     let meaning = format!("rate: {}", map.rate_text());
     let _ = writeln!(out.text, "{}", names::fit(&meaning, plan.width));
     if plan.colours == Colours::None {
-        let _ = write!(out.text, "{COLD_CHAR} not accessed  {BLIND_CHAR} not observable");
+        let _ = write!(out.text, "{COLD_CHAR} not accessed  {BLIND_CHAR} not seen");
     } else {
         out.swatch(palette::COLD);
         out.reset();
         out.text.push_str(" not accessed  ");
         out.swatch(palette::BLIND_STRIPE);
         out.reset();
-        out.text.push_str(" not observable");
+        out.text.push_str(" not seen");
     }
     out.text.push_str("  blank: not mapped  ≈ gap folded");
     if map.hidden().0 > 0 {
@@ -317,7 +317,7 @@ libdemo.s… ≈.:*+.-*+.=*=.+*-.+*.:*+.-*+.=*=.+*-.+* 7f8000000000
             0                  1               2 s
 rate 0.5 % :-=+*#%@ 50 %  = 1 … 100 Hz, log scale
 rate: share of 5.00 ms intervals in which a page was accessed
-. not accessed  ? not observable  blank: not mapped  ≈ gap folded
+. not accessed  ? not seen  blank: not mapped  ≈ gap folded
 ";
         assert_eq!(drawn(64, 16, Colours::None), expected);
     }

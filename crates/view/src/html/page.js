@@ -46,6 +46,7 @@ function cards() {
     coldest ? (idle.present_only ? "of present memory" : "of mapped memory") : "watched too briefly",
     idle.cold.filter(x => x !== coldest).map(x => ["> " + threshold(x.for_ns), x.bytes === null ? "not known yet" : size(x.bytes)])));
   if (idle.not_observable > 0) all.push(card("Not observable", size(idle.not_observable), "", [["", "neither hot nor cold: shared, locked or special pages"]]));
+  if (idle.not_visited > 0) all.push(card("Not looked at", size(idle.not_visited), "", [["", "yet: neither hot nor cold"]]));
   if (c) {
     const total = c.monitor + c.target, over = c.budget !== null && total > c.budget;
     all.push(card("Cost of watching", percent(total), "of one core" + (over ? ", above the budget" : ""),
@@ -70,7 +71,7 @@ function legend() {
   const interval = shortest === longest ? shortest : shortest + " to " + longest;
   scale.append(make("div", "rate: share of " + interval + " intervals in which a page was accessed; log scale", "what"), ramp, ticks);
   const states = make("div", undefined, "states");
-  for (const [name, code] of [["not accessed", COLD], ["not observable", BLIND], ["not mapped", NOTHING]]) {
+  for (const [name, code] of [["not accessed", COLD], ["not seen", BLIND], ["not mapped", NOTHING]]) {
     const item = make("span", name, code === BLIND ? "striped" : "");
     item.style.setProperty("--swatch", data.colours[code]);
     states.append(item);
@@ -80,8 +81,8 @@ function legend() {
 
 function tables() {
   const row = (cells, tag) => { const tr = make("tr"); cells.forEach(c => tr.append(make(tag, c))); return tr; };
-  const rows = target.mappings.slice(0, 15).map(m => m.bytes === 0 && m.not_observable > 0
-    ? row([m.name, size(m.not_observable), "not observable", ""], "td")
+  const rows = target.mappings.slice(0, 15).map(m => m.bytes === 0 && m.not_observable + m.not_visited > 0
+    ? row([m.name, size(m.not_observable + m.not_visited), m.not_observable > 0 ? "not observable" : "not looked at yet", ""], "td")
     : row([m.name, size(m.bytes), size(m.accessed), m.accessed ? percent(m.rate) : "–"], "td"));
   if (target.mappings.length > 15) rows.push(row(["and " + (target.mappings.length - 15) + " more", "", "", ""], "td"));
   element("mappings").replaceChildren(row(["mapping", "size", "accessed", "at rate"], "th"), ...rows);

@@ -163,7 +163,7 @@ fn legend(canvas: &mut dyn Canvas, map: &HeatMap, frame: &Frame) {
     let text = format!("access rate: {}; log scale", map.rate_text());
     canvas.text(x, y - 8.0, &text, TextSize::Small, Anchor::Start, DIM);
     let mut at = x + width + 56.0;
-    for (name, colour) in [("not accessed", COLD), ("not observable", BLIND), ("not mapped", BACKGROUND)] {
+    for (name, colour) in [("not accessed", COLD), ("not seen", BLIND), ("not mapped", BACKGROUND)] {
         canvas.rect(at - 1.0, y - 1.0, 20.0, 14.0, RULE);
         let pixels = (0..12 * 18).map(|i| match (i / 18, i % 18) {
             (r, c) if colour == BLIND && (r + c) % 6 < 2 => BLIND_STRIPE,

@@ -16,7 +16,7 @@ pub struct Cold {
     pub bytes: Option<u64>,
 }
 
-/// What a snapshot's bytes are: accessed, idle, or not observable.
+/// What a snapshot's bytes are: accessed, idle, or not seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Idle {
     /// Accessed in the last aggregation interval.
@@ -27,6 +27,8 @@ pub struct Idle {
     pub cold: [Cold; 3],
     /// Could not be observed: neither hot nor cold.
     pub not_observable: u64,
+    /// Nobody has looked at it yet: neither hot nor cold.
+    pub not_visited: u64,
     /// Whether bytes count present pages only (estimated from the pages looked at). Otherwise the source does not tell
     /// which pages are present, and all mapped memory counts.
     pub present_only: bool,
@@ -40,9 +42,14 @@ impl Idle {
             not_accessed: 0,
             cold: THRESHOLDS_NS.map(|for_ns| Cold { for_ns, bytes: (watched_ns >= for_ns).then_some(0) }),
             not_observable: 0,
+            not_visited: 0,
             present_only: snapshot.regions.iter().any(|r| r.evidence.is_some()),
         };
         for r in &snapshot.regions {
+            if r.is_unvisited() {
+                idle.not_visited += r.len();
+                continue;
+            }
             let (seen, blind) = present_bytes(r);
             idle.not_observable += blind;
             if r.is_blind() {
@@ -82,7 +89,7 @@ pub fn present_bytes(r: &RegionInfo) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testdata::{MIB, region, seen, snapshot};
+    use crate::testdata::{MIB, region, seen, snapshot, unvisited};
 
     #[test]
     fn ages_present_pages_and_blind_ones() {
@@ -96,13 +103,14 @@ mod tests {
                 seen(region(30 * MIB, 40 * MIB, 0, 700), 10, 10),
                 seen(region(40 * MIB, 50 * MIB, 0, 700), 10, 2),
                 seen(region(50 * MIB, 60 * MIB, 0, 9999), 0, 0),
+                unvisited(region(60 * MIB, 67 * MIB, 0, 9999)),
             ],
         );
         s.regions[0].accessed = Some(3 * MIB);
         let idle = Idle::of(&s, 61 * NS_PER_S);
         assert_eq!(idle.accessed, 3 * MIB);
         assert_eq!(idle.not_accessed, (7 + 5 + 10 + 8) * MIB);
-        assert_eq!(idle.not_observable, 12 * MIB);
+        assert_eq!((idle.not_observable, idle.not_visited), (12 * MIB, 7 * MIB));
         assert_eq!(idle.cold.map(|c| c.bytes), [Some(13 * MIB), Some(8 * MIB), Some(0)]);
         let short = Idle::of(&snapshot(0, 0, vec![region(0, MIB, 0, 5)]), NS_PER_S);
         assert_eq!(short.cold.map(|c| c.bytes), [None; 3]);

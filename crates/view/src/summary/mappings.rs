@@ -22,6 +22,20 @@ pub struct MappingHeat {
     pub rate: f64,
     /// Bytes that could not be observed; not in `bytes`.
     pub not_observable: u64,
+    /// Bytes that nobody had looked at yet; not in `bytes`.
+    pub not_visited: u64,
+}
+
+impl MappingHeat {
+    /// Where nothing of it was seen: its bytes, and why.
+    pub fn unseen(&self) -> Option<(u64, &'static str)> {
+        match (self.bytes, self.not_observable, self.not_visited) {
+            (0, 0, 0) => None,
+            (0, 0, bytes) => Some((bytes, "not looked at yet")),
+            (0, bytes, more) => Some((bytes + more, "not observable")),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -30,6 +44,7 @@ struct Sums {
     accessed: f64,
     heat: f64,
     blind: f64,
+    unvisited: f64,
 }
 
 /// Adds up snapshots.
@@ -86,6 +101,7 @@ impl MappingHeatBuilder {
                     accessed: mean(s.accessed),
                     rate,
                     not_observable: mean(s.blind),
+                    not_visited: mean(s.unvisited),
                 };
                 (s.heat, heat)
             })
@@ -98,7 +114,7 @@ impl MappingHeatBuilder {
 /// Present bytes of each name that have been idle for at least `for_ns`.
 pub fn cold_by_name(snapshot: &Snapshot, mappings: &[Mapping], for_ns: u64) -> HashMap<String, u64> {
     let mut by_name: HashMap<String, u64> = HashMap::new();
-    let cold = |r: &&RegionInfo| r.nr_accesses == 0 && !r.is_blind() && age_ns(r, snapshot) >= for_ns;
+    let cold = |r: &&RegionInfo| r.nr_accesses == 0 && !r.is_unseen() && age_ns(r, snapshot) >= for_ns;
     for r in snapshot.regions.iter().filter(cold) {
         let (present, _) = present_bytes(r);
         let range = AddrRange::new(r.start, r.end);
@@ -121,6 +137,10 @@ impl Sums {
             self.blind += area;
             return;
         }
+        if region.is_unvisited() {
+            self.unvisited += area;
+            return;
+        }
         self.bytes += area;
         if rate > 0.0 {
             self.accessed += area * region.working_set() as f64 / region.len().max(1) as f64;
@@ -132,7 +152,7 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testdata::{MIB, mapping, region, seen, snapshot};
+    use crate::testdata::{MIB, mapping, region, seen, snapshot, unvisited};
     use isotherm_core::mapping::MappingKind;
 
     #[test]
@@ -153,6 +173,17 @@ mod tests {
         let young = seen(region(0, 3 * MIB, 0, 50), 10, 0);
         let by_name = cold_by_name(&snapshot(0, 0, vec![young, cold]), &maps, 10_000_000_000);
         assert_eq!((by_name.get("a"), by_name.get("b")), (Some(&(MIB / 2)), Some(&(2 * MIB))));
+    }
+
+    #[test]
+    fn what_nobody_looked_at_is_neither_cold_nor_observed() {
+        let maps = [mapping(0, 4 * MIB, MappingKind::Anon, "a")];
+        let s = snapshot(0, 0, vec![unvisited(region(0, 3 * MIB, 0, 900)), seen(region(3 * MIB, 4 * MIB, 0, 900), 10, 0)]);
+        let mut b = MappingHeatBuilder::default();
+        b.add(&s, &maps);
+        let heat = &b.finish()[0];
+        assert_eq!((heat.bytes, heat.not_visited, heat.not_observable), (MIB, 3 * MIB, 0));
+        assert_eq!(cold_by_name(&s, &maps, 10_000_000_000).get("a"), Some(&MIB));
     }
 
     #[test]

@@ -132,6 +132,9 @@ fn cold(idle: &Idle, out: &mut dyn Write) -> Result<(), ViewError> {
     if idle.not_observable > 0 {
         line(out, "not observable", &format!("{}: neither hot nor cold", format_size(idle.not_observable)))?;
     }
+    if idle.not_visited > 0 {
+        line(out, "not looked at", &format!("{} yet: neither hot nor cold", format_size(idle.not_visited)))?;
+    }
     Ok(())
 }
 
@@ -147,8 +150,8 @@ fn mappings(s: &Summary, out: &mut dyn Write) -> Result<(), ViewError> {
     writeln!(out, "{:<32} {:>11} {:>14} {:>10}", "hottest mappings", "size", "accessed", "at rate")?;
     for m in s.mappings.iter().take(MAPPINGS) {
         let name = names::fit(names::short(&m.name), 30);
-        if m.bytes == 0 && m.not_observable > 0 {
-            writeln!(out, "  {name:<30} {:>11} {:>25}", format_size(m.not_observable), "not observable")?;
+        if let Some((bytes, why)) = m.unseen() {
+            writeln!(out, "  {name:<30} {:>11} {why:>25}", format_size(bytes))?;
             continue;
         }
         let rate = if m.accessed == 0 { "-".to_owned() } else { format_percent(m.rate) };

@@ -29,7 +29,7 @@ const KEYS: [&str; 12] = [
     "RATE: share of sampling intervals in which a page of what was",
     "accessed was found accessed. COLD>10s: present memory without",
     "an access for ten seconds. Table: mean over the last second.",
-    "not seen: could not be observed, so neither hot nor cold.",
+    "not seen: not observable or not yet looked at.",
 ];
 
 /// How the screen is divided.
@@ -165,8 +165,9 @@ fn cold(m: &Model) -> String {
         .iter()
         .map(|c| format!(">{} {}", threshold(c.for_ns), c.bytes.map_or("not yet".to_owned(), format_size)))
         .collect();
-    if m.idle.not_observable > 0 {
-        parts.push(format!("not seen {}", format_size(m.idle.not_observable)));
+    let unseen = m.idle.not_observable + m.idle.not_visited;
+    if unseen > 0 {
+        parts.push(format!("not seen {}", format_size(unseen)));
     }
     parts.join("  ")
 }

@@ -47,8 +47,8 @@ pub fn draw(rows: &[Row], order: Order, selected: usize, colours: Colours, area:
 fn row_text(row: &Row, name_width: usize) -> String {
     let h = &row.heat;
     let name = names::fit(names::short(&h.name), name_width);
-    if h.bytes == 0 && h.not_observable > 0 {
-        return format!("{name:<name_width$} {:>10} {:>33}", format_size(h.not_observable), "could not be observed");
+    if let Some((bytes, why)) = h.unseen() {
+        return format!("{name:<name_width$} {:>10} {why:>33}", format_size(bytes));
     }
     let rate = if h.accessed == 0 { "-".to_owned() } else { format_percent(h.rate) };
     let cold = if row.cold == 0 { "-".to_owned() } else { format_size(row.cold) };

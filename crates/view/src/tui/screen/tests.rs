@@ -35,7 +35,7 @@ MAPPING                            SIZE   ACCESSED      RATE     COLD>10s  HEAT*
 [heap]                         16.0 MiB   4.60 MiB     100 %     5.00 MiB
 libdemo.so.1                   2.00 MiB   1.00 MiB       5 %            -
 anon                           64.0 MiB          -         -     64.0 MiB
-[anon:locked]                  1.00 MiB             could not be observed
+[anon:locked]                  1.00 MiB                    not observable
 
 
 
