@@ -30,7 +30,13 @@ fn scaled(
 ) -> Result<u64, UnitError> {
     let err = || UnitError { text: text.to_owned(), what, why };
     let (number, unit) = number_and_unit(text).ok_or_else(err)?;
-    let value = number * factor(unit).ok_or_else(err)?;
+    let factor = factor(unit).ok_or_else(err)?;
+    // Whole numbers exactly, to the last: binary fractions end at 2^53.
+    if let Ok(whole) = text.trim()[..text.trim().len() - unit.len()].trim().parse::<u64>() {
+        let exact = whole.checked_mul(factor as u64);
+        return exact.ok_or_else(|| UnitError { text: text.to_owned(), what, why: "it is too large" });
+    }
+    let value = number * factor;
     if !value.is_finite() || value >= 18_446_744_073_709_549_568.0 {
         return Err(UnitError { text: text.to_owned(), what, why: "it is too large" });
     }
@@ -135,6 +141,8 @@ mod tests {
         assert_eq!(parse_size("1.5GiB"), Ok(1_610_612_736));
         assert_eq!(parse_size("10 MB"), Ok(10 << 20));
         assert_eq!(parse_size("7"), Ok(7));
+        assert_eq!(parse_size("18446744073709551615"), Ok(u64::MAX));
+        assert_eq!(parse_size("9007199254740993"), Ok((1 << 53) + 1));
         for bad in ["", "K", "-1K", "1X", "1e9", "99999999999999T"] {
             assert!(parse_size(bad).is_err(), "{bad}");
         }

@@ -7,6 +7,8 @@ mod exit;
 mod new_file;
 mod output;
 mod progress;
+#[allow(dead_code)] // Until a command uses it.
+mod schemes;
 mod session;
 
 use clap::{Parser, Subcommand};

@@ -1,0 +1,146 @@
+//! The tables and keys of a scheme file, as they are written.
+
+use crate::schemes::value::Scalar;
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use std::fmt;
+use toml::Spanned;
+
+/// A value with its place.
+pub type Cell = Spanned<Scalar>;
+
+/// A whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileTable {
+    #[serde(default)]
+    pub scheme: Vec<Spanned<SchemeTable>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SchemeTable {
+    pub action: Spanned<String>,
+    pub apply_interval: Option<Cell>,
+    pub confirm: Option<Cell>,
+    pub pattern: Option<PatternTable>,
+    pub quota: Option<Spanned<QuotaTable>>,
+    #[serde(default)]
+    pub goal: Vec<Spanned<GoalTable>>,
+    pub watermarks: Option<Spanned<WatermarksTable>>,
+    #[serde(default)]
+    pub filter: Vec<Spanned<FilterTable>>,
+    pub brake: Option<Spanned<Brake>>,
+    pub destinations: Option<Spanned<Vec<DestinationTable>>>,
+    pub target_nid: Option<Cell>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PatternTable {
+    pub size: Option<Spanned<Vec<Cell>>>,
+    pub access_rate: Option<Spanned<Vec<Cell>>>,
+    pub age: Option<Spanned<Vec<Cell>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuotaTable {
+    pub bytes: Option<Cell>,
+    pub time: Option<Cell>,
+    pub reset_interval: Option<Cell>,
+    pub weights: Option<WeightsTable>,
+    pub tuner: Option<Cell>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WeightsTable {
+    pub size: Option<Cell>,
+    pub access_rate: Option<Cell>,
+    pub age: Option<Cell>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GoalTable {
+    pub metric: Spanned<String>,
+    pub target: Cell,
+    pub window: Option<Cell>,
+    pub node: Option<Cell>,
+    pub path: Option<Spanned<String>>,
+    pub falls: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WatermarksTable {
+    pub metric: Option<Cell>,
+    pub interval: Option<Cell>,
+    pub high: Option<Cell>,
+    pub mid: Option<Cell>,
+    pub low: Option<Cell>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FilterTable {
+    #[serde(rename = "type")]
+    pub kind: Spanned<String>,
+    /// Whether it speaks of what matches; for mappings, the expression.
+    pub matching: Option<Cell>,
+    pub invert: Option<Spanned<bool>>,
+    pub allow: Option<bool>,
+    pub start: Option<Cell>,
+    pub end: Option<Cell>,
+    pub index: Option<Cell>,
+    pub path: Option<Spanned<String>>,
+    pub min: Option<Cell>,
+    pub max: Option<Cell>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DestinationTable {
+    pub node: Cell,
+    pub weight: Option<Cell>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BrakeTable {
+    pub refault_ratio: Option<Cell>,
+    pub some_psi: Option<Cell>,
+}
+
+/// A brake's limits, or whether there is one at all.
+#[derive(Debug)]
+pub enum Brake {
+    Switch(bool),
+    Limits(BrakeTable),
+}
+
+struct BrakeVisitor;
+
+impl<'de> Visitor<'de> for BrakeVisitor {
+    type Value = Brake;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("false (no brake), true (the usual one), or a table with refault_ratio and some_psi")
+    }
+
+    fn visit_bool<E: Error>(self, on: bool) -> Result<Brake, E> {
+        Ok(Brake::Switch(on))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Brake, A::Error> {
+        BrakeTable::deserialize(MapAccessDeserializer::new(map)).map(Brake::Limits)
+    }
+}
+
+impl<'de> Deserialize<'de> for Brake {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(BrakeVisitor)
+    }
+}

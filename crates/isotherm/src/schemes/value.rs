@@ -1,0 +1,204 @@
+//! Words and numbers of scheme lines and files, as the engine's units.
+
+use isotherm_core::scheme::pattern::{Bounds, FULL_RATE_BP};
+use isotherm_core::units::{parse_percent, parse_size, parse_time_ns};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
+use std::fmt;
+
+/// A single value of a file, before anything is known of its meaning.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Scalar {
+    /// Text.
+    Text(String),
+    /// A whole number that is not negative.
+    Int(u64),
+    /// Another number.
+    Float(f64),
+    /// True or false.
+    Bool(bool),
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Int(n) => n.fmt(f),
+            Self::Float(x) => x.fmt(f),
+            Self::Bool(b) => b.fmt(f),
+        }
+    }
+}
+
+impl From<&str> for Scalar {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+struct ScalarVisitor;
+
+impl Visitor<'_> for ScalarVisitor {
+    type Value = Scalar;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, a number, true or false")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Scalar, E> {
+        Ok(text.into())
+    }
+
+    fn visit_bool<E: Error>(self, b: bool) -> Result<Scalar, E> {
+        Ok(Scalar::Bool(b))
+    }
+
+    fn visit_u64<E: Error>(self, n: u64) -> Result<Scalar, E> {
+        Ok(Scalar::Int(n))
+    }
+
+    fn visit_i64<E: Error>(self, n: i64) -> Result<Scalar, E> {
+        Ok(u64::try_from(n).map_or(Scalar::Float(n as f64), Scalar::Int))
+    }
+
+    fn visit_f64<E: Error>(self, x: f64) -> Result<Scalar, E> {
+        Ok(Scalar::Float(x))
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ScalarVisitor)
+    }
+}
+
+/// Bytes: `4K`, or a number.
+pub fn size(value: &Scalar) -> Result<u64, String> {
+    match value {
+        Scalar::Text(text) => parse_size(text).map_err(|e| e.to_string()),
+        Scalar::Int(n) => Ok(*n),
+        other => Err(format!("'{other}' is not a size; write for example \"512M\" or a number of bytes")),
+    }
+}
+
+/// Bytes a second: `1M` or `1M/s`, or a number.
+pub fn size_per_second(value: &Scalar) -> Result<u64, String> {
+    match value {
+        Scalar::Text(text) => size(&text.trim().strip_suffix("/s").unwrap_or(text).into()),
+        other => size(other),
+    }
+}
+
+/// Nanoseconds: `5s`. A bare number has no unit, so only 0 will do.
+pub fn time_ns(value: &Scalar) -> Result<u64, String> {
+    parse_time_ns(&value.to_string()).map_err(|e| e.to_string())
+}
+
+/// Microseconds, rounded down.
+pub fn time_us(value: &Scalar) -> Result<u64, String> {
+    Ok(time_ns(value)? / 1000)
+}
+
+/// A share, as a fraction of one: `5%`; a bare number is a percentage, too.
+pub fn share(value: &Scalar) -> Result<f64, String> {
+    let fraction = match value {
+        Scalar::Bool(_) => None,
+        other => parse_percent(&other.to_string()).ok(),
+    };
+    fraction
+        .filter(|f| f.is_finite())
+        .ok_or_else(|| format!("'{value}' is not a rate; write a percentage, for example \"5%\""))
+}
+
+/// A share of at most all, in basis points.
+pub fn share_bp(value: &Scalar) -> Result<u32, String> {
+    let bp = share(value)? * f64::from(FULL_RATE_BP);
+    if bp > f64::from(FULL_RATE_BP) {
+        return Err(format!("'{value}' is more than 100%, which cannot be"));
+    }
+    let rounded = bp.round();
+    if rounded == 0.0 && bp > 0.0 {
+        return Err(format!("'{value}' is finer than 0.01%; write 0% or at least 0.01%"));
+    }
+    Ok(rounded as u32)
+}
+
+/// A whole number.
+pub fn count(value: &Scalar) -> Result<u64, String> {
+    match value {
+        Scalar::Int(n) => Ok(*n),
+        Scalar::Text(text) => text.trim().parse().map_err(|_| format!("'{text}' is not a whole number")),
+        other => Err(format!("'{other}' is not a whole number from 0")),
+    }
+}
+
+/// A whole number that fits 32 bits.
+pub fn count32(value: &Scalar) -> Result<u32, String> {
+    let n = count(value)?;
+    u32::try_from(n).map_err(|_| format!("{n} is too large"))
+}
+
+/// Which end of a range a word stands at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The lower.
+    Least,
+    /// The upper.
+    Largest,
+}
+
+/// One end of a range within `all`: `min`, `max`, `null` (no bound at this end), or a value.
+pub fn end_of<T: Copy>(
+    value: &Scalar,
+    end: End,
+    all: Bounds<T>,
+    read: impl Fn(&Scalar) -> Result<T, String>,
+) -> Result<T, String> {
+    match (value, end) {
+        (Scalar::Text(t), _) if t.eq_ignore_ascii_case("min") => Ok(all.min),
+        (Scalar::Text(t), _) if t.eq_ignore_ascii_case("max") => Ok(all.max),
+        (Scalar::Text(t), End::Least) if t.eq_ignore_ascii_case("null") => Ok(all.min),
+        (Scalar::Text(t), End::Largest) if t.eq_ignore_ascii_case("null") => Ok(all.max),
+        _ => read(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_bytes_and_percentages() {
+        assert_eq!(size(&Scalar::Int(4096)), Ok(4096));
+        assert_eq!(size(&"4K".into()), Ok(4096));
+        assert_eq!(size_per_second(&"1M/s".into()), Ok(1 << 20));
+        assert_eq!(share_bp(&Scalar::Int(5)), Ok(500));
+        assert_eq!(share_bp(&Scalar::Float(0.5)), Ok(50));
+        assert_eq!(share_bp(&"0.5%".into()), Ok(50));
+        assert_eq!(time_us(&"5s".into()), Ok(5_000_000));
+        assert_eq!(time_us(&Scalar::Int(0)), Ok(0));
+    }
+
+    #[test]
+    fn what_would_be_a_guess_is_refused() {
+        assert!(time_ns(&Scalar::Int(5)).is_err(), "5 what?");
+        assert!(size(&Scalar::Float(0.5)).is_err());
+        assert!(size(&Scalar::Bool(true)).is_err());
+        assert!(share(&Scalar::Bool(true)).is_err());
+        assert!(share(&Scalar::Float(f64::NAN)).is_err());
+        assert!(share_bp(&"101%".into()).unwrap_err().contains("100%"));
+        assert!(share_bp(&"0.001%".into()).unwrap_err().contains("finer"));
+        assert!(count(&Scalar::Float(-1.0)).is_err());
+    }
+
+    #[test]
+    fn words_stand_for_ends() {
+        let all = Bounds::new(3, 9);
+        let read = |v: &Scalar| count(v);
+        assert_eq!(end_of(&"null".into(), End::Least, all, read), Ok(3));
+        assert_eq!(end_of(&"null".into(), End::Largest, all, read), Ok(9));
+        assert_eq!(end_of(&"min".into(), End::Largest, all, read), Ok(3));
+        assert_eq!(end_of(&"max".into(), End::Least, all, read), Ok(9));
+        assert_eq!(end_of(&"5".into(), End::Least, all, read), Ok(5));
+    }
+}
