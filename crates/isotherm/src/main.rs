@@ -7,6 +7,7 @@ mod exit;
 mod new_file;
 mod output;
 mod progress;
+mod record_file;
 #[allow(dead_code)] // Until a command uses it.
 mod schemes;
 mod session;

@@ -54,6 +54,23 @@ mod with_refs {
     }
 
     #[test]
+    fn a_program_that_cannot_be_executed_leaves_an_old_record_alone() {
+        let (folder, file) = place();
+        let program = folder.path().join("program");
+        std::fs::copy("/bin/true", &program).unwrap();
+        // While somebody has it open for writing, the kernel refuses to execute it.
+        let _busy = std::fs::File::options().append(true).open(&program).unwrap();
+        let record = || isotherm([&["record", "-o", text(&file)], &REFS[..], &["--", text(&program)]].concat());
+        record().expect(1, &[text(&program)]);
+        assert!(!file.exists(), "there was no record");
+        std::fs::write(&file, "kept").unwrap();
+        record().expect(1, &[text(&program)]);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
+        let left = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 2, "nothing but the program and the old record");
+    }
+
+    #[test]
     fn interrupt_and_terminate_both_end_with_a_whole_record() {
         for signal in ["INT", "TERM"] {
             let (_folder, file) = place();

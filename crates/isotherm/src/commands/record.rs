@@ -5,9 +5,10 @@ use crate::args::target::TargetArgs;
 use crate::args::units;
 use crate::exit::Usage;
 use crate::progress::Progress;
+use crate::record_file::RecordFile;
 use crate::session::{Ended, Fan, Session};
 use isotherm_core::units::{format_size, format_time};
-use isotherm_record::{Options, Rotation, Writer};
+use isotherm_record::{Options, Rotation};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -67,18 +68,13 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         return Err(Usage("--duration 0 records nothing; leave it out to record until Ctrl-C".into()).into());
     }
     let options = Options { rotation: args.rotation()?, ..Options::default() };
-    let to_stdout = args.output.as_os_str() == "-";
     let mut session = Session::open(&args.target, &args.monitor)?;
-    let mut writer = if to_stdout {
-        Writer::to_stream("standard output", Box::new(std::io::stdout()), options)?
-    } else {
-        Writer::create(&args.output, options)?
-    };
+    let mut record = RecordFile::create(&args.output, options)?;
     let mut progress = if args.quiet { Progress::default() } else { Progress::new() };
-    let result = session.run(args.duration, &mut Fan(vec![&mut writer, &mut progress]), || true);
+    let result = session.run(args.duration, &mut Fan(vec![&mut record, &mut progress]), || true);
     progress.clear();
     // Whatever went wrong, what was seen so far is kept.
-    let written = writer.finish();
+    let written = record.finish(result.is_ok());
     let finished = session.finish();
     let ended = result?;
     let written = written?;

@@ -186,11 +186,8 @@ mod tests {
     fn what_was_not_seen_is_not_cold() {
         let (space, axis) = plane(400, 4);
         let mut g = Grid::new(5, 1, BASE_NS, BASE_NS + AGGR_NS);
-        let regions = vec![
-            seen(region(0, 100, 0, 0), 10, 10),
-            region(100, 200, 0, 0),
-            unvisited(region(300, 400, 0, 0)),
-        ];
+        let regions =
+            vec![seen(region(0, 100, 0, 0), 10, 10), region(100, 200, 0, 0), unvisited(region(300, 400, 0, 0))];
         g.add(&space, &axis, &snapshot(0, 0, regions));
         assert_eq!(g.cell(0, 0).shown(), Shown::Blind);
         assert_eq!(g.cell(1, 0).shown(), Shown::Rate(0.0));

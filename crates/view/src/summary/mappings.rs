@@ -178,7 +178,8 @@ mod tests {
     #[test]
     fn what_nobody_looked_at_is_neither_cold_nor_observed() {
         let maps = [mapping(0, 4 * MIB, MappingKind::Anon, "a")];
-        let s = snapshot(0, 0, vec![unvisited(region(0, 3 * MIB, 0, 900)), seen(region(3 * MIB, 4 * MIB, 0, 900), 10, 0)]);
+        let s =
+            snapshot(0, 0, vec![unvisited(region(0, 3 * MIB, 0, 900)), seen(region(3 * MIB, 4 * MIB, 0, 900), 10, 0)]);
         let mut b = MappingHeatBuilder::default();
         b.add(&s, &maps);
         let heat = &b.finish()[0];
