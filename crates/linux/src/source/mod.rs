@@ -4,3 +4,4 @@ pub mod damon;
 pub mod idle;
 pub mod pagetable;
 pub mod refs;
+mod watched;

@@ -23,8 +23,10 @@ mod selftest;
 mod simulated;
 
 use crate::clock::thread_cpu_ns;
+use crate::proc::Process;
 use crate::roots::Roots;
-use crate::source::pagetable::{RESET_NS, SourceUnavailable};
+use crate::source::pagetable::SourceUnavailable;
+use crate::source::watched::{SpaceError, Targets};
 use crate::target::TargetTracker;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::event::{Footprint, TargetInfo};
@@ -32,30 +34,34 @@ use isotherm_core::mapping::Mapping;
 use isotherm_core::source::{AccessSource, Cost, SourceError, TableBits, TargetId, Window};
 use observer::{ObserveError, Observer, Space};
 use physical::{BITMAP, KernelFiles};
-use std::collections::HashMap;
 use std::fs::File;
 
 /// Watches processes through the bitmap of idle pages.
 #[derive(Debug)]
 pub struct IdleSource {
-    tracker: TargetTracker,
+    targets: Targets<Kept>,
     observer: Observer<KernelFiles>,
-    watched: HashMap<TargetId, Watched>,
-    cpu_at_start: u64,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct Kept {
     /// Bound to the address space it was opened for: reads as empty once that is gone.
     pagemap: File,
     space: Space,
+}
+
+impl Kept {
+    fn open(process: &Process, target: TargetId) -> Result<Self, SourceError> {
+        let pagemap = process.dir().open("pagemap").map_err(|e| e.into_source_error(target))?;
+        Ok(Self { pagemap, space: Space::default() })
+    }
 }
 
 impl IdleSource {
     /// Runs the self-test and takes over the targets.
     pub fn new(roots: &Roots, tracker: TargetTracker) -> Result<Self, SourceUnavailable> {
         let cpu_at_start = thread_cpu_ns();
-        Ok(Self { tracker, observer: ready(roots)?, watched: HashMap::new(), cpu_at_start })
+        Ok(Self { observer: ready(roots)?, targets: Targets::new(tracker, cpu_at_start) })
     }
 
     /// Whether the source works here; if not, why. Marks pages of its own only.
@@ -63,39 +69,30 @@ impl IdleSource {
         ready(roots).map(drop)
     }
 
-    /// Runs `work` on a target's pagemap, and gives its errors the form the monitor expects.
+    /// Runs `work` on a target's pagemap.
     fn with_pagemap<T>(
         &mut self,
         target: TargetId,
         work: impl FnOnce(&mut Observer<KernelFiles>, &File, &mut Space) -> Result<T, ObserveError>,
     ) -> Result<T, SourceError> {
-        let process = self.tracker.process(target).map_err(|e| e.into_source_error(target))?;
-        let pid = process.pid();
-        let watched = match self.watched.entry(target) {
-            std::collections::hash_map::Entry::Occupied(e) => e.into_mut(),
-            std::collections::hash_map::Entry::Vacant(e) => {
-                let pagemap = process.dir().open("pagemap").map_err(|e| e.into_source_error(target))?;
-                e.insert(Watched { pagemap, space: Space::default() })
-            }
-        };
-        let error = match work(&mut self.observer, &watched.pagemap, &mut watched.space) {
-            Ok(value) => return Ok(value),
-            Err(ObserveError::SpaceGone) => {
-                self.watched.remove(&target);
-                if process.is_alive() {
-                    // The reader of mappings would tell the same exec once more: let it follow now.
-                    let _ = process.mappings(&mut Vec::new());
-                    return Err(SourceError::Replaced { target, pid });
-                }
-                self.tracker.close(target);
-                return Err(SourceError::Gone { target, pid });
-            }
-            Err(ObserveError::Hidden) => {
-                format!("/proc/{pid}/pagemap hides page frames: run as root (CAP_SYS_ADMIN)")
-            }
-            Err(ObserveError::Io(e)) => format!("idle page tracking of pid {pid}: {e}"),
-        };
-        Err(SourceError::Failed(error))
+        self.targets.with(
+            target,
+            &mut self.observer,
+            |_, p| Kept::open(p, target),
+            |observer, kept, process| {
+                work(observer, &kept.pagemap, &mut kept.space).map_err(|e| match e {
+                    ObserveError::SpaceGone if process.is_alive() => SpaceError::Replaced,
+                    ObserveError::SpaceGone => SpaceError::Gone,
+                    ObserveError::Hidden => SpaceError::Failed(format!(
+                        "/proc/{}/pagemap hides page frames: run as root (CAP_SYS_ADMIN)",
+                        process.pid()
+                    )),
+                    ObserveError::Io(e) => {
+                        SpaceError::Failed(format!("idle page tracking of pid {}: {e}", process.pid()))
+                    }
+                })
+            },
+        )
     }
 }
 
@@ -122,28 +119,19 @@ impl AccessSource for IdleSource {
     }
 
     fn poll_targets(&mut self) -> Result<Vec<TargetInfo>, SourceError> {
-        self.tracker.poll().map_err(|e| SourceError::Failed(e.to_string()))
+        self.targets.poll()
     }
 
     fn may_gain_targets(&self) -> bool {
-        self.tracker.may_gain_targets()
+        self.targets.tracker.may_gain_targets()
     }
 
     fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {
-        self.tracker.process(target).ok()?.footprint(target, now_ns)
+        self.targets.footprint(target, now_ns)
     }
 
     fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<(), SourceError> {
-        let result = self.tracker.process(target).and_then(|p| p.mappings(out));
-        result.map_err(|e| {
-            // Gone or replaced: the old address space is of no use any more.
-            self.watched.remove(&target);
-            let e = e.into_source_error(target);
-            if matches!(e, SourceError::Gone { .. }) {
-                self.tracker.close(target);
-            }
-            e
-        })
+        self.targets.mappings(target, &mut self.observer, |_, p| Kept::open(p, target), out, |_, _| {})
     }
 
     fn arm(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError> {
@@ -165,12 +153,7 @@ impl AccessSource for IdleSource {
     }
 
     fn cost(&self) -> Cost {
-        Cost {
-            monitor_ns: thread_cpu_ns().saturating_sub(self.cpu_at_start),
-            target_ns: self.observer.pages_marked * RESET_NS,
-            pages_read: self.observer.pages_read,
-            pages_cleared: self.observer.pages_marked,
-        }
+        self.targets.cost(self.observer.pages_read, self.observer.pages_marked)
     }
 }
 

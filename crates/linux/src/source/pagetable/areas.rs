@@ -98,11 +98,6 @@ impl Areas {
         isotherm_core::addr::normalize(&mut self.refused);
         bad
     }
-
-    /// Forgets everything (after an exec).
-    pub fn clear(&mut self) {
-        *self = Self::default();
-    }
 }
 
 fn is_barred(m: &Mapping) -> bool {

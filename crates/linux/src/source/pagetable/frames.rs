@@ -58,11 +58,6 @@ impl SmallPages {
         }
         self.pages[slot(page)] = (page + 1, frame);
     }
-
-    /// Forgets everything (after an exec).
-    pub fn clear(&mut self) {
-        *self = Self::default();
-    }
 }
 
 /// Pages by the size of their folio. A page may be in neither set: then nobody asked.

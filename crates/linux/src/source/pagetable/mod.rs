@@ -26,6 +26,7 @@ pub mod windows;
 use crate::bpf::sys::BpfError;
 use crate::clock::thread_cpu_ns;
 use crate::proc::Process;
+use crate::source::watched::Targets;
 use crate::target::TargetTracker;
 use frames::Frames;
 use isotherm_core::addr::AddrRange;
@@ -33,7 +34,6 @@ use isotherm_core::event::{Footprint, TargetInfo};
 use isotherm_core::mapping::Mapping;
 use isotherm_core::source::{AccessSource, Cost, SourceError, TableBits, TargetId, Window};
 use space::{Observer, Space, SpaceError};
-use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::time::Instant;
@@ -81,18 +81,15 @@ impl From<WalkerError> for SourceUnavailable {
 /// Watches processes through their page tables.
 #[derive(Debug)]
 pub struct PageTableSource {
-    tracker: TargetTracker,
+    targets: Targets<Space>,
     observer: Observer,
-    spaces: HashMap<TargetId, Space>,
-    cpu_at_start: u64,
 }
 
 impl PageTableSource {
     /// Loads the programs, runs the self-test, and takes over the targets.
     pub fn new(tracker: TargetTracker) -> Result<Self, SourceUnavailable> {
         let cpu_at_start = thread_cpu_ns();
-        let observer = ready_observer()?;
-        Ok(Self { tracker, observer, spaces: HashMap::new(), cpu_at_start })
+        Ok(Self { observer: ready_observer()?, targets: Targets::new(tracker, cpu_at_start) })
     }
 
     /// Whether the source works here; if not, why. Changes nothing but accessed bits of pages of its own.
@@ -102,40 +99,21 @@ impl PageTableSource {
 
     /// Processes and control group that are watched.
     pub fn tracker(&mut self) -> &mut TargetTracker {
-        &mut self.tracker
+        &mut self.targets.tracker
     }
 
-    /// Runs `work` on a target's memory, and gives its errors the form the monitor expects.
+    /// Runs `work` on a target's memory.
     fn with_space<T>(
         &mut self,
         target: TargetId,
         work: impl FnOnce(&mut Observer, &mut Space, &mut Process) -> Result<T, SpaceError>,
     ) -> Result<T, SourceError> {
-        let process = self.tracker.process(target).map_err(|e| e.into_source_error(target))?;
-        let pid = process.pid();
-        let space = match self.spaces.entry(target) {
-            std::collections::hash_map::Entry::Occupied(e) => e.into_mut(),
-            std::collections::hash_map::Entry::Vacant(e) => {
-                let space = Space::new(self.observer.walker(), pid).map_err(|e| SourceError::Failed(e.to_string()))?;
-                e.insert(space)
-            }
-        };
-        match work(&mut self.observer, space, process) {
-            Ok(value) => Ok(value),
-            Err(SpaceError::Gone) => {
-                self.tracker.close(target);
-                self.spaces.remove(&target);
-                Err(SourceError::Gone { target, pid })
-            }
-            Err(SpaceError::Replaced) => {
-                space.forget();
-                // The reader of mappings would tell the same exec once more: let it follow now.
-                let _ = process.mappings(&mut Vec::new());
-                Err(SourceError::Replaced { target, pid })
-            }
-            Err(SpaceError::Failed(why)) => Err(SourceError::Failed(why)),
-        }
+        self.targets.with(target, &mut self.observer, open_space, work)
     }
+}
+
+fn open_space(observer: &mut Observer, process: &Process) -> Result<Space, SourceError> {
+    Space::new(observer.walker(), process.pid()).map_err(|e| SourceError::Failed(e.to_string()))
 }
 
 fn ready_observer() -> Result<Observer, SourceUnavailable> {
@@ -178,41 +156,21 @@ impl AccessSource for PageTableSource {
     }
 
     fn poll_targets(&mut self) -> Result<Vec<TargetInfo>, SourceError> {
-        self.tracker.poll().map_err(|e| SourceError::Failed(e.to_string()))
+        self.targets.poll()
     }
 
     fn may_gain_targets(&self) -> bool {
-        self.tracker.may_gain_targets()
+        self.targets.tracker.may_gain_targets()
     }
 
     fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {
-        self.tracker.process(target).ok()?.footprint(target, now_ns)
+        self.targets.footprint(target, now_ns)
     }
 
     fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<(), SourceError> {
-        let listed = self.with_space(target, |_, space, process| {
-            let listed = process.mappings(out);
-            if listed.is_ok() {
-                space.areas.update(out);
-                space.verdicts.tidy(Instant::now());
-            }
-            Ok(listed)
-        })?;
-        listed.map_err(|e| {
-            let e = e.into_source_error(target);
-            match &e {
-                SourceError::Replaced { .. } => {
-                    if let Some(space) = self.spaces.get_mut(&target) {
-                        space.forget();
-                    }
-                }
-                SourceError::Gone { .. } => {
-                    self.tracker.close(target);
-                    self.spaces.remove(&target);
-                }
-                SourceError::Failed(_) => {}
-            }
-            e
+        self.targets.mappings(target, &mut self.observer, open_space, out, |space, mappings| {
+            space.areas.update(mappings);
+            space.verdicts.tidy(Instant::now());
         })
     }
 
@@ -244,11 +202,6 @@ impl AccessSource for PageTableSource {
     }
 
     fn cost(&self) -> Cost {
-        Cost {
-            monitor_ns: thread_cpu_ns().saturating_sub(self.cpu_at_start),
-            target_ns: self.observer.pages_cleared * RESET_NS,
-            pages_read: self.observer.pages_read,
-            pages_cleared: self.observer.pages_cleared,
-        }
+        self.targets.cost(self.observer.pages_read, self.observer.pages_cleared)
     }
 }

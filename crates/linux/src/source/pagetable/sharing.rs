@@ -96,11 +96,6 @@ impl Verdicts {
     pub fn tidy(&mut self, now: Instant) {
         self.tables.retain(|_, v| now.duration_since(v.since) < 30 * VERDICT_LIFE);
     }
-
-    /// Forgets everything (after an exec).
-    pub fn clear(&mut self) {
-        self.tables.clear();
-    }
 }
 
 /// Which of the pages `asked` in the span at `base` only the pagemap's process maps.

@@ -9,21 +9,11 @@ use super::walker::{Batch, Mapped, Progress, SpaceId, Span, SpanView, TaskLink, 
 use crate::bpf::sys::BpfError;
 use crate::clock::kernel_release;
 use crate::proc::Process;
+pub use crate::source::watched::SpaceError;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
-
-/// Why an address space cannot be read.
-#[derive(Debug)]
-pub enum SpaceError {
-    /// The process has exited, or is about to.
-    Gone,
-    /// It has executed another program.
-    Replaced,
-    /// Anything else.
-    Failed(String),
-}
 
 impl From<BpfError> for SpaceError {
     fn from(e: BpfError) -> Self {
@@ -61,15 +51,6 @@ impl Space {
             small: SmallPages::default(),
             areas: Areas::default(),
         })
-    }
-
-    /// Forgets the address space, because the process has another one now.
-    pub fn forget(&mut self) {
-        self.id = None;
-        self.pagemap = None;
-        self.verdicts.clear();
-        self.small.clear();
-        self.areas.clear();
     }
 
     /// Whether [`blind`](Self::blind) may hold a page.

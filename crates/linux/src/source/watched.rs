@@ -1,0 +1,118 @@
+//! The targets of a source that looks at single pages, with what the source keeps about each.
+
+use crate::clock::thread_cpu_ns;
+use crate::proc::Process;
+use crate::source::pagetable::RESET_NS;
+use crate::target::TargetTracker;
+use isotherm_core::event::{Footprint, TargetInfo};
+use isotherm_core::mapping::Mapping;
+use isotherm_core::source::{Cost, SourceError, TargetId};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// Why an address space cannot be read.
+#[derive(Debug)]
+pub enum SpaceError {
+    /// The process has exited, or is about to.
+    Gone,
+    /// It has executed another program.
+    Replaced,
+    /// Anything else.
+    Failed(String),
+}
+
+/// Targets, and an `S` for each address space that has been looked at.
+#[derive(Debug)]
+pub(super) struct Targets<S> {
+    pub(super) tracker: TargetTracker,
+    kept: HashMap<TargetId, S>,
+    cpu_at_start: u64,
+}
+
+impl<S> Targets<S> {
+    /// `cpu_at_start` is our thread's CPU time from which on costs count.
+    pub(super) fn new(tracker: TargetTracker, cpu_at_start: u64) -> Self {
+        Self { tracker, kept: HashMap::new(), cpu_at_start }
+    }
+
+    /// See [`isotherm_core::source::AccessSource::poll_targets`].
+    pub(super) fn poll(&mut self) -> Result<Vec<TargetInfo>, SourceError> {
+        self.tracker.poll().map_err(|e| SourceError::Failed(e.to_string()))
+    }
+
+    /// See [`isotherm_core::source::AccessSource::footprint`].
+    pub(super) fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {
+        self.tracker.process(target).ok()?.footprint(target, now_ns)
+    }
+
+    /// Runs `work` on a target's memory, and gives its errors the form the monitor expects. What is kept about an address space
+    /// goes with it. `source` is what all targets share; `open` begins to keep something.
+    pub(super) fn with<C, T>(
+        &mut self,
+        target: TargetId,
+        source: &mut C,
+        open: impl FnOnce(&mut C, &Process) -> Result<S, SourceError>,
+        work: impl FnOnce(&mut C, &mut S, &mut Process) -> Result<T, SpaceError>,
+    ) -> Result<T, SourceError> {
+        let process = self.tracker.process(target).map_err(|e| e.into_source_error(target))?;
+        let pid = process.pid();
+        let kept = match self.kept.entry(target) {
+            Entry::Occupied(e) => e.into_mut(),
+            Entry::Vacant(e) => e.insert(open(source, process)?),
+        };
+        match work(source, kept, process) {
+            Ok(value) => Ok(value),
+            Err(SpaceError::Gone) => {
+                self.kept.remove(&target);
+                self.tracker.close(target);
+                Err(SourceError::Gone { target, pid })
+            }
+            Err(SpaceError::Replaced) => {
+                self.kept.remove(&target);
+                // The reader of mappings would tell the same exec once more: let it follow now.
+                let _ = process.mappings(&mut Vec::new());
+                Err(SourceError::Replaced { target, pid })
+            }
+            Err(SpaceError::Failed(why)) => Err(SourceError::Failed(why)),
+        }
+    }
+
+    /// See [`isotherm_core::source::AccessSource::mappings`]. `listed` sees them, too.
+    pub(super) fn mappings<C>(
+        &mut self,
+        target: TargetId,
+        source: &mut C,
+        open: impl FnOnce(&mut C, &Process) -> Result<S, SourceError>,
+        out: &mut Vec<Mapping>,
+        listed: impl FnOnce(&mut S, &[Mapping]),
+    ) -> Result<(), SourceError> {
+        let result = self.with(target, source, open, |_, kept, process| {
+            let result = process.mappings(out);
+            if result.is_ok() {
+                listed(kept, out);
+            }
+            // An exec that the reader of mappings notices is told once, by it: not for `with` to follow.
+            Ok(result)
+        })?;
+        result.map_err(|e| {
+            let e = e.into_source_error(target);
+            if matches!(e, SourceError::Gone { .. } | SourceError::Replaced { .. }) {
+                self.kept.remove(&target);
+            }
+            if matches!(e, SourceError::Gone { .. }) {
+                self.tracker.close(target);
+            }
+            e
+        })
+    }
+
+    /// See [`isotherm_core::source::AccessSource::cost`].
+    pub(super) fn cost(&self, pages_read: u64, pages_cleared: u64) -> Cost {
+        Cost {
+            monitor_ns: thread_cpu_ns().saturating_sub(self.cpu_at_start),
+            target_ns: pages_cleared * RESET_NS,
+            pages_read,
+            pages_cleared,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Processes that end, execute another program, or lose memory while they are watched.
+
+use crate::common::servant::Servant;
+use crate::watching::{TABLE, hot, settle, told, watch, windows};
+use isotherm_core::addr::AddrRange;
+use isotherm_core::source::{AccessSource, SourceError};
+
+#[test]
+fn root_exit_is_told() {
+    let s = Servant::new();
+    let at = s.map(TABLE, TABLE, libc::MAP_PRIVATE);
+    s.touch(at, 512, 1);
+    let mut source = watch(&s);
+    let mut w = windows(at, 512, 1);
+    source.arm(0, &mut w).unwrap();
+    s.exit();
+    let pid = s.pid();
+    let gone =
+        |r: Result<(), SourceError>| assert!(matches!(r, Err(SourceError::Gone { target: 0, pid: p }) if p == pid));
+    gone(source.look(0, &mut w));
+    gone(source.arm(0, &mut w));
+    gone(source.scan(0, &[AddrRange::new(at, at + TABLE)], true, &mut |_| {}));
+    gone(source.mappings(0, &mut Vec::new()));
+}
+
+#[test]
+fn root_exec_is_told_once() {
+    for first in ["look", "mappings"] {
+        let s = Servant::new();
+        let at = s.map(TABLE, TABLE, libc::MAP_PRIVATE);
+        s.touch(at, 512, 1);
+        let mut source = watch(&s);
+        let mut w = windows(at, 8, 1);
+        source.arm(0, &mut w).unwrap();
+        s.exec_sleep();
+        let mut maps = Vec::new();
+        let told = match first {
+            "look" => source.look(0, &mut w),
+            _ => source.mappings(0, &mut maps),
+        };
+        assert!(matches!(told, Err(SourceError::Replaced { target: 0, .. })), "{told:?}");
+        source.mappings(0, &mut maps).unwrap();
+        assert!(!maps.iter().any(|m| m.name.contains("pagetable")), "{maps:?}");
+        source.look(0, &mut w).unwrap();
+        let all: Vec<AddrRange> = maps.iter().map(|m| m.range).collect();
+        let mut present = 0;
+        source.scan(0, &all, true, &mut |t| present += t.present.iter().map(|w| w.count_ones()).sum::<u32>()).unwrap();
+        assert!(present > 3, "{present} pages of the new program");
+    }
+}
+
+#[test]
+fn root_a_process_without_its_first_thread_is_read() {
+    let s = Servant::new();
+    let at = s.map(TABLE, TABLE, libc::MAP_PRIVATE);
+    s.madvise(at, TABLE, libc::MADV_NOHUGEPAGE);
+    s.touch(at, 512, 1);
+    let mut source = watch(&s);
+    let mut w = windows(at, 512, 1);
+    settle(&mut source, &mut w);
+    s.lose_leader();
+    told(|| {
+        s.touch(at, 5, 1);
+        source.look(0, &mut w).unwrap();
+        (hot(&w), (0..5).collect())
+    });
+    // The kernel finds no memory behind such a process's pidfd, so nothing can be cleared: it counts as gone.
+    s.touch(at, 512, 1);
+    assert!(matches!(source.arm(0, &mut w), Err(SourceError::Gone { .. })));
+}
+
+#[test]
+fn root_vanished_ranges_are_passed_over() {
+    let s = Servant::new();
+    let at = s.map(2 * TABLE, TABLE, libc::MAP_PRIVATE);
+    s.madvise(at, 2 * TABLE, libc::MADV_NOHUGEPAGE);
+    s.touch(at, 1024, 1);
+    let mut source = watch(&s);
+    source.mappings(0, &mut Vec::new()).unwrap();
+    s.call(libc::SYS_munmap, &[at, TABLE]);
+    let mut w = windows(at, 1024, 1);
+    source.arm(0, &mut w).unwrap();
+    assert!(w[..512].iter().all(|w| w.seen.present == 0) && w[512..].iter().all(|w| w.seen.present == 1));
+    settle(&mut source, &mut w);
+}

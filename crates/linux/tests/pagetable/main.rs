@@ -1,0 +1,10 @@
+//! The page table source on real processes, whose accesses are known exactly.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod base_pages;
+mod blind;
+mod large_folios;
+mod lifetime;
+mod watching;
