@@ -88,7 +88,6 @@ impl Environment {
     /// Reads all of it.
     pub fn read(roots: &Roots) -> Self {
         let lru_gen = roots.line("/sys/kernel/mm/lru_gen/enabled");
-        let nodes = roots.line("/sys/devices/system/node/has_memory");
         Self {
             kernel: roots.line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into()),
             page_table_levels: roots.read("/proc/cpuinfo").ok().and_then(|t| page_table_levels(&t)),
@@ -98,13 +97,23 @@ impl Environment {
             cgroup: CgroupSetup::read(roots),
             psi: psi(roots),
             thp: roots.line("/sys/kernel/mm/transparent_hugepage/enabled").and_then(|t| bracketed(&t)),
-            swap: roots.read("/proc/swaps").map(|t| swaps(&t)).unwrap_or_default(),
+            swap: Self::read_swap(roots),
             mglru: lru_gen.and_then(|t| u32::from_str_radix(t.trim_start_matches("0x"), 16).ok()),
             damon: KernelDamon::read(roots),
             hypervisor: Hypervisor { below: hypervisor_below(roots), guests: kvm_processes(roots) },
             idle_page_tracking: roots.exists("/sys/kernel/mm/page_idle/bitmap"),
-            memory_nodes: nodes.map(|t| id_list(&t)).unwrap_or_default(),
+            memory_nodes: Self::read_memory_nodes(roots),
         }
+    }
+
+    /// Swap in use now.
+    pub fn read_swap(roots: &Roots) -> Vec<SwapArea> {
+        roots.read("/proc/swaps").map(|t| swaps(&t)).unwrap_or_default()
+    }
+
+    /// NUMA nodes that have memory now.
+    pub fn read_memory_nodes(roots: &Roots) -> Vec<u32> {
+        roots.line("/sys/devices/system/node/has_memory").map(|t| id_list(&t)).unwrap_or_default()
     }
 
     /// Whether we hold a capability (its number in linux/capability.h).

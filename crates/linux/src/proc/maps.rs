@@ -1,6 +1,9 @@
 //! `/proc/PID/maps`: parsing, telling kinds apart, joining lines.
 
+use super::dir::ProcRoot;
+use super::error::ProcessError;
 use super::filesystems::{Filesystems, MemoryFs};
+use super::lines::for_each_line;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::mapping::{Mapping, MappingKind};
 use std::borrow::Cow;
@@ -102,6 +105,17 @@ fn hex(text: &[u8], end: u8) -> Option<(u64, &[u8])> {
         value = value << 4 | u64::from(digit);
     }
     None
+}
+
+/// Addresses of every line of process `pid`'s maps, in order. The process may be another one with its pid: whoever holds a
+/// [`PidFd`](super::PidFd) checks it afterwards.
+pub fn mapped_ranges(pid: u32) -> Result<Vec<AddrRange>, ProcessError> {
+    const FILE: &str = "maps";
+    let dir = ProcRoot::default().process(pid);
+    let mut ranges = Vec::new();
+    for_each_line(&mut dir.open(FILE)?, &mut Vec::new(), |l| ranges.extend(MapsLine::parse(l).map(|l| l.range)))
+        .map_err(|e| dir.error(FILE, e))?;
+    Ok(ranges)
 }
 
 /// The name as text: the kernel's `\012` becomes a newline again, bytes that are not UTF-8 are replaced.

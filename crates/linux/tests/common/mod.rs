@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod group;
+pub mod memory;
 pub mod servant;
+pub mod zram;
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;

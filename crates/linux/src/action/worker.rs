@@ -1,0 +1,140 @@
+//! The thread that does the work.
+
+use super::advice::{self, Advised, Shape};
+use super::pace::Pace;
+use super::tally::{Tally, refusal};
+use crate::clock::monotonic_ns;
+use crate::mm::advise::{MADV_COLLAPSE, advise};
+use crate::proc::PidFd;
+use crate::proc::maps::mapped_ranges;
+use isotherm_core::actuator::{Outcome, Request};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, is_sorted_disjoint, total_len};
+use isotherm_core::scheme::action::Action;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+
+/// A request and the process that it is about.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub request: Request,
+    /// Why there is none, otherwise.
+    pub process: Result<Arc<PidFd>, String>,
+}
+
+/// What the thread owns.
+#[derive(Debug)]
+pub(super) struct Worker {
+    jobs: Receiver<Job>,
+    outcomes: Sender<Outcome>,
+    stop: Arc<AtomicBool>,
+    paces: HashMap<Action, Pace>,
+}
+
+impl Worker {
+    pub fn new(jobs: Receiver<Job>, outcomes: Sender<Outcome>, stop: Arc<AtomicBool>) -> Self {
+        Self { jobs, outcomes, stop, paces: HashMap::new() }
+    }
+
+    /// Works until nobody can send any more or a stop is asked for.
+    pub fn run(mut self) {
+        while let Ok(job) = self.jobs.recv() {
+            if self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let outcome = self.outcome(job);
+            if self.outcomes.send(outcome).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn outcome(&mut self, job: Job) -> Outcome {
+        let begin = monotonic_ns();
+        let Job { request, process } = job;
+        let tally = match process {
+            _ if !is_proper(&request.ranges) => failed("ranges that are not sorted, disjoint and page aligned".into()),
+            // Counting needs no process.
+            _ if request.action == Action::Stat => all(&request.ranges),
+            Err(why) => failed(why),
+            Ok(process) => self.act(&request, &process),
+        };
+        let done_ns = monotonic_ns();
+        Outcome {
+            nr_applied: tally.ranges(&request.ranges),
+            applied: tally.applied,
+            took_ns: done_ns - begin,
+            done_ns,
+            error: tally.error,
+            request,
+        }
+    }
+
+    fn act(&mut self, request: &Request, process: &PidFd) -> Tally {
+        let action = request.action;
+        let pace = self.paces.entry(action).or_default();
+        let (advice, shape) = match action {
+            Action::Stat => return all(&request.ranges),
+            Action::WillNeed => (libc::MADV_WILLNEED, Shape::Pages),
+            // There is no advice that only moves pages to the inactive list.
+            Action::Cold | Action::LruDeprio => (libc::MADV_COLD, Shape::Pages),
+            Action::PageOut => (libc::MADV_PAGEOUT, Shape::Pages),
+            Action::Collapse => (MADV_COLLAPSE, Shape::Blocks),
+            _ => return failed(format!("{action} of pid {} is not possible here", process.pid())),
+        };
+        let mut to = Process { action, advice, process, stop: &self.stop };
+        let mut tally = advice::give(&mut to, &request.ranges, shape, pace);
+        if process.has_exited() {
+            // Whatever the kernel said of a dying process, this is what matters.
+            tally.error = Some(format!("pid {} has exited", process.pid()));
+        }
+        tally
+    }
+}
+
+fn is_proper(ranges: &[AddrRange]) -> bool {
+    let aligned = |r: &AddrRange| r.start.is_multiple_of(PAGE_SIZE) && r.end.is_multiple_of(PAGE_SIZE);
+    is_sorted_disjoint(ranges) && ranges.iter().all(aligned)
+}
+
+fn failed(why: String) -> Tally {
+    Tally { error: Some(why), ..Tally::default() }
+}
+
+fn all(ranges: &[AddrRange]) -> Tally {
+    let mut tally = Tally::default();
+    ranges.iter().for_each(|r| tally.add(*r));
+    debug_assert_eq!(tally.applied, total_len(ranges));
+    tally
+}
+
+/// A live process that is given advice.
+struct Process<'a> {
+    action: Action,
+    advice: libc::c_int,
+    process: &'a PidFd,
+    stop: &'a AtomicBool,
+}
+
+impl Advised for Process<'_> {
+    fn advise(&mut self, ranges: &[AddrRange]) -> io::Result<u64> {
+        advise(self.process.as_fd(), ranges, self.advice)
+    }
+
+    fn mappings(&mut self) -> Vec<AddrRange> {
+        let ranges = mapped_ranges(self.process.pid()).unwrap_or_default();
+        // Only a process that is still there has been read, not another one with its pid.
+        if self.process.has_exited() { Vec::new() } else { ranges }
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn refusal(&self, range: AddrRange, error: &io::Error) -> String {
+        refusal(self.action, self.process.pid(), range, error)
+    }
+}
