@@ -55,6 +55,7 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
             "G" => 1024.0f64.powi(3),
             "T" => 1024.0f64.powi(4),
             "P" => 1024.0f64.powi(5),
+            "E" => 1024.0f64.powi(6),
             _ => return None,
         })
     })

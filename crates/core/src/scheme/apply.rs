@@ -236,7 +236,8 @@ impl<'a, 'w> Turn<'a, 'w> {
 
     fn untreated(&mut self, target: TargetId, range: AddrRange, out: &mut Vec<AddrRange>) {
         // A dry run counts each byte once.
-        let keep_ns = if self.world.dry_run { u64::MAX } else { self.runner.scheme.pattern.age_us.min * 1000 };
+        let keep_ns =
+            if self.world.dry_run { u64::MAX } else { self.runner.scheme.pattern.age_us.min.saturating_mul(1000) };
         match self.runner.treated.get_mut(&target) {
             Some(treated) => {
                 treated.expire(self.world.now_ns, keep_ns);

@@ -58,7 +58,8 @@ pub enum RulesName {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CpuBudget(pub Option<f64>);
 
-fn cpu_budget(text: &str) -> Result<CpuBudget, String> {
+/// Parses a CPU budget.
+pub fn cpu_budget(text: &str) -> Result<CpuBudget, String> {
     if text == "none" {
         return Ok(CpuBudget(None));
     }

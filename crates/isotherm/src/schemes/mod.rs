@@ -1,14 +1,19 @@
 //! From what the user writes to schemes: lines, files and ready-made ones.
 
+mod damo_file;
 mod fault;
 mod line;
 mod metric;
+mod settings;
 mod toml_file;
 mod value;
+
+pub use settings::{MonitorSettings, TargetSettings};
 
 use crate::exit::Usage;
 use anyhow::Context;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use fault::FileError;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::scheme::Scheme;
 use std::fs::File;
@@ -20,6 +25,15 @@ use std::path::{Path, PathBuf};
 enum Origin {
     File(PathBuf),
     Line(String),
+}
+
+impl Origin {
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Line(_) => None,
+        }
+    }
 }
 
 /// `-c FILE` and `--scheme LINE`, in the order in which they were given.
@@ -46,26 +60,70 @@ struct Flags {
 pub struct Loaded {
     /// The schemes, in the order in which they were given. At least one; all valid.
     pub schemes: Vec<Scheme>,
+    /// How to watch, where a file says so.
+    pub monitor: Option<MonitorSettings>,
+    /// Whom to watch, where a file says so.
+    pub target: Option<TargetSettings>,
+}
+
+/// What one file holds.
+#[derive(Debug, Default)]
+struct Parsed {
+    schemes: Vec<Scheme>,
+    monitor: Option<MonitorSettings>,
+    target: Option<TargetSettings>,
 }
 
 impl SchemeArgs {
-    /// Reads everything. Lines of numbers are in samples and intervals of `attrs`. What makes no sense is a usage error.
+    /// Reads everything. Lines of numbers are in samples and intervals of `attrs`, unless a file sets those. What makes no
+    /// sense is a usage error.
     pub fn load(&self, attrs: &MonitorAttrs) -> anyhow::Result<Loaded> {
-        let mut schemes = Vec::new();
+        let usage = |e: String| anyhow::Error::from(Usage(e));
+        let mut texts = Vec::new();
+        let mut attrs = *attrs;
+        let mut loaded = Loaded { schemes: Vec::new(), monitor: None, target: None };
+        // Settings first: lines and samples depend on them, wherever they stand.
+        for path in self.origins.iter().filter_map(Origin::path) {
+            let name = path.display().to_string();
+            let text = read_file(path)?;
+            let parsed = parse_file(&name, &text, &attrs).map_err(|e| usage(e.to_string()))?;
+            if parsed.schemes.is_empty() {
+                return Err(usage(format!("{name} holds no scheme; docs/schemes.md shows one")));
+            }
+            for (what, twice) in [
+                ("monitor", loaded.monitor.is_some() && parsed.monitor.is_some()),
+                ("target", loaded.target.is_some() && parsed.target.is_some()),
+            ] {
+                if twice {
+                    return Err(usage(format!("{name}: another file has a [{what}] table already; leave one out")));
+                }
+            }
+            attrs = parsed.monitor.as_ref().map_or(attrs, |m| m.attrs(&attrs));
+            loaded.monitor = loaded.monitor.or(parsed.monitor);
+            loaded.target = loaded.target.or(parsed.target);
+            texts.push((name, text));
+        }
+        let mut texts = texts.into_iter();
         for origin in &self.origins {
-            match origin {
-                Origin::Line(line) => schemes.push(line::parse(line, attrs).map_err(|e| Usage(e.to_string()))?),
-                Origin::File(path) => schemes.extend(load_file(path)?),
+            match (origin, origin.path().and_then(|_| texts.next())) {
+                (Origin::Line(line), _) => {
+                    loaded.schemes.push(line::parse(line, &attrs).map_err(|e| usage(e.to_string()))?);
+                }
+                (Origin::File(_), Some((name, text))) => {
+                    let parsed = parse_file(&name, &text, &attrs).map_err(|e| usage(e.to_string()))?;
+                    loaded.schemes.extend(parsed.schemes);
+                }
+                (Origin::File(_), None) => {}
             }
         }
-        Ok(Loaded { schemes })
+        Ok(loaded)
     }
 }
 
 /// More than any scheme file has; a device or a core dump given by mistake is not read to its end.
 const LONGEST_FILE: u64 = 1 << 20;
 
-fn load_file(path: &Path) -> anyhow::Result<Vec<Scheme>> {
+fn read_file(path: &Path) -> anyhow::Result<String> {
     let name = path.display();
     let mut bytes = Vec::new();
     let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
@@ -74,11 +132,55 @@ fn load_file(path: &Path) -> anyhow::Result<Vec<Scheme>> {
         return Err(Usage(format!("{name} is longer than 1 MiB, so it is no scheme file")).into());
     }
     let text = String::from_utf8(bytes).map_err(|_| Usage(format!("{name} is no text, so it is no scheme file")))?;
-    let schemes = toml_file::parse(&name.to_string(), &text).map_err(|e| Usage(e.to_string()))?;
-    if schemes.is_empty() {
-        return Err(Usage(format!("{name} holds no scheme; docs/schemes.md shows one")).into());
+    Ok(text)
+}
+
+/// Reads a file of any of the three kinds, told apart by what is in it.
+fn parse_file(name: &str, text: &str, attrs: &MonitorAttrs) -> Result<Parsed, FileError> {
+    match Kind::of(text) {
+        Kind::Toml => toml_file::parse(name, text),
+        Kind::Json => Ok(Parsed { schemes: damo_file::parse(name, text, attrs)?, ..Parsed::default() }),
+        Kind::Lines => {
+            let lines = text.lines().zip(1..).filter(|(line, _)| is_significant(line));
+            let read = lines.map(|(line, number)| {
+                line::parse(line, attrs).map_err(|e| FileError {
+                    file: name.to_owned(),
+                    line: Some(number),
+                    key: None,
+                    why: e.to_string(),
+                })
+            });
+            Ok(Parsed { schemes: read.collect::<Result<_, _>>()?, ..Parsed::default() })
+        }
     }
-    Ok(schemes)
+}
+
+/// The kinds of scheme files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Toml,
+    Json,
+    Lines,
+}
+
+fn is_significant(line: &str) -> bool {
+    let line = line.trim();
+    !line.is_empty() && !line.starts_with('#')
+}
+
+impl Kind {
+    fn of(text: &str) -> Self {
+        let text = text.trim_start();
+        // A list of JSON begins with [{, a table of TOML with a name or another [.
+        let list = text.strip_prefix('[').map(str::trim_start);
+        if text.starts_with('{') || list.is_some_and(|rest| rest.starts_with(['{', ']'])) {
+            return Self::Json;
+        }
+        match text.lines().find(|line| is_significant(line)) {
+            Some(line) if !line.contains('=') && !line.trim().starts_with('[') => Self::Lines,
+            _ => Self::Toml,
+        }
+    }
 }
 
 impl FromArgMatches for SchemeArgs {
@@ -155,5 +257,43 @@ mod tests {
         assert!(error.is::<Usage>() && error.to_string().contains("no scheme"), "{error}");
         let error = load(&["-c", dir.path().join("none").to_str().unwrap()]).unwrap_err();
         assert!(!error.is::<Usage>() && format!("{error:#}").contains("none"), "{error}");
+    }
+
+    #[test]
+    fn the_kind_of_a_file_shows_in_its_first_line() {
+        for (text, kind) in [
+            ("[[scheme]]\naction = \"stat\"", Kind::Toml),
+            ("# a = b\n\n[monitor]\n", Kind::Toml),
+            ("scheme = [{ action = \"stat\" }]", Kind::Toml),
+            ("", Kind::Toml),
+            (" {\"schemes\": []}", Kind::Json),
+            ("[ {\"action\": \"stat\"} ]", Kind::Json),
+            ("[]", Kind::Json),
+            ("# cold\n4K max 0 0 5s max pageout\n", Kind::Lines),
+        ] {
+            assert_eq!(Kind::of(text), kind, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn lines_of_numbers_follow_the_files_intervals() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        std::fs::write(&path, "[monitor]\naggr = \"1s\"\n[[scheme]]\naction = \"stat\"\n").unwrap();
+        let cli = Cli::try_parse_from(["x", "--scheme", "0 0 0 0 10 0 2", "-c", path.to_str().unwrap()]).unwrap();
+        let loaded = cli.schemes.load(&MonitorAttrs::default()).unwrap();
+        assert_eq!(loaded.schemes[0].pattern.age_us.min, 10_000_000);
+        assert_eq!(loaded.monitor.unwrap().aggr, Some(std::time::Duration::from_secs(1)));
+        let twice = ["x", "-c", path.to_str().unwrap(), "-c", path.to_str().unwrap()];
+        let error = Cli::try_parse_from(twice).unwrap().schemes.load(&MonitorAttrs::default()).unwrap_err();
+        assert!(error.to_string().contains("[monitor]"), "{error}");
+    }
+
+    #[test]
+    fn a_file_of_lines_names_the_line_at_fault() {
+        let text = "# two\n4K max 0 0 5s max pageout\n\n2M max 5 max min max hugepage\n";
+        assert_eq!(parse_file("x", text, &MonitorAttrs::default()).unwrap().schemes.len(), 2);
+        let error = parse_file("x", &format!("{text}4K max\n"), &MonitorAttrs::default()).unwrap_err().to_string();
+        assert!(error.starts_with("x, line 5: ") && error.contains("2 columns"), "{error}");
     }
 }

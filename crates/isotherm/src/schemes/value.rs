@@ -89,9 +89,13 @@ pub fn size_per_second(value: &Scalar) -> Result<u64, String> {
     }
 }
 
+/// A hundred years in nanoseconds: what is longer is a mistake, and could not be added to a clock's time.
+pub const LONGEST_NS: u64 = 100 * 365 * 86_400_000_000_000;
+
 /// Nanoseconds: `5s`. A bare number has no unit, so only 0 will do.
 pub fn time_ns(value: &Scalar) -> Result<u64, String> {
-    parse_time_ns(&value.to_string()).map_err(|e| e.to_string())
+    let ns = parse_time_ns(&value.to_string()).map_err(|e| e.to_string())?;
+    if ns > LONGEST_NS { Err(format!("'{value}' is longer than 100 years")) } else { Ok(ns) }
 }
 
 /// Microseconds, rounded down.
@@ -182,6 +186,7 @@ mod tests {
     #[test]
     fn what_would_be_a_guess_is_refused() {
         assert!(time_ns(&Scalar::Int(5)).is_err(), "5 what?");
+        assert!(time_ns(&"36501d".into()).unwrap_err().contains("100 years"));
         assert!(size(&Scalar::Float(0.5)).is_err());
         assert!(size(&Scalar::Bool(true)).is_err());
         assert!(share(&Scalar::Bool(true)).is_err());

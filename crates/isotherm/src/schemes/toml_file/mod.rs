@@ -3,6 +3,7 @@
 mod filter;
 mod goal;
 mod scheme;
+mod settings;
 mod tables;
 #[cfg(test)]
 mod write;
@@ -10,15 +11,21 @@ mod write;
 #[cfg(test)]
 pub use write::to_toml;
 
+pub use scheme::tuner;
+
+use super::Parsed;
 use super::fault::{FileError, Source};
-use isotherm_core::scheme::Scheme;
 use tables::FileTable;
 
 /// Reads a file's text. `name` is what errors call it.
-pub fn parse(name: &str, text: &str) -> Result<Vec<Scheme>, FileError> {
+pub fn parse(name: &str, text: &str) -> Result<Parsed, FileError> {
     let source = Source { name, text };
     let file: FileTable = toml::from_str(text).map_err(|e| syntax(source, &e))?;
-    file.scheme.iter().map(|table| scheme::read(source, table)).collect()
+    Ok(Parsed {
+        schemes: file.scheme.iter().map(|table| scheme::read(source, table)).collect::<Result<_, _>>()?,
+        monitor: file.monitor.as_ref().map(|table| settings::monitor(source, table)).transpose()?,
+        target: file.target.as_ref().map(|table| settings::target(source, table)).transpose()?,
+    })
 }
 
 /// An error of the TOML reader, with the line as it is written: that names the key.

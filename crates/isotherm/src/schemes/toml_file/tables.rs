@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use std::fmt;
+use std::path::PathBuf;
 use toml::Spanned;
 
 /// A value with its place.
@@ -16,6 +17,34 @@ pub type Cell = Spanned<Scalar>;
 pub struct FileTable {
     #[serde(default)]
     pub scheme: Vec<Spanned<SchemeTable>>,
+    pub monitor: Option<Spanned<MonitorTable>>,
+    pub target: Option<Spanned<TargetTable>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MonitorTable {
+    pub source: Option<Cell>,
+    pub sample: Option<Cell>,
+    pub aggr: Option<Cell>,
+    pub update: Option<Cell>,
+    pub min_regions: Option<Cell>,
+    pub max_regions: Option<Cell>,
+    pub cpu_budget: Option<Cell>,
+    pub mode: Option<Cell>,
+    pub algorithm: Option<Cell>,
+    pub damon_rules: Option<Cell>,
+    pub tune_intervals: Option<Cell>,
+    pub three_regions: Option<Cell>,
+    pub seed: Option<Cell>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetTable {
+    pub pid: Option<Vec<Cell>>,
+    pub children: Option<bool>,
+    pub cgroup: Option<Spanned<PathBuf>>,
 }
 
 #[derive(Debug, Deserialize)]

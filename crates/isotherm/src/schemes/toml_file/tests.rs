@@ -1,12 +1,17 @@
 use super::*;
+use crate::args::monitor::{CpuBudget, ModeName};
+use crate::schemes::settings::TargetSettings;
 use isotherm_core::actuator::Destination;
+use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::meter::Metric;
+use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::brake::BrakeSpec;
 use isotherm_core::scheme::filter::FilterType;
 use isotherm_core::scheme::goal::{GoalMetric, Tuner};
 use isotherm_core::scheme::pattern::{AccessPattern, Bounds};
 use isotherm_core::scheme::priority::Weights;
+use std::time::Duration;
 
 const EXAMPLE: &str = r#"
 [[scheme]]
@@ -36,7 +41,7 @@ allow = true
 "#;
 
 fn one(text: &str) -> Scheme {
-    let mut schemes = parse("s.toml", text).unwrap();
+    let mut schemes = parse("s.toml", text).unwrap().schemes;
     assert_eq!(schemes.len(), 1);
     schemes.remove(0)
 }
@@ -143,6 +148,32 @@ fn every_filter() {
 }
 
 #[test]
+fn a_file_may_say_whom_to_watch_and_how() {
+    let text = "[monitor]\nsample = \"10ms\"\naggr = \"2s\"\nmax_regions = 500\ncpu_budget = \"none\"\nmode = \"scan\"\n\
+                tune_intervals = true\n[target]\npid = [7, 8]\nchildren = true\n";
+    let read = parse("s.toml", text).unwrap();
+    let monitor = read.monitor.unwrap();
+    assert_eq!(monitor.sample, Some(Duration::from_millis(10)));
+    assert_eq!(monitor.attrs(&MonitorAttrs::default()).update_us, 2_000_000);
+    assert_eq!((monitor.max_regions, monitor.mode, monitor.seed), (Some(500), Some(ModeName::Scan), None));
+    assert_eq!((monitor.cpu_budget, monitor.tune_intervals), (Some(CpuBudget(None)), Some(true)));
+    assert_eq!(read.target, Some(TargetSettings { pids: vec![7, 8], children: true, cgroup: None }));
+    for (text, parts) in [
+        ("[monitor]\nsample = \"1s\"", &["line 1, monitor", "aggregation"][..]),
+        ("[monitor]\nsampling = \"1s\"", &["line 2", "sampling"]),
+        ("[monitor]\nmode = \"fast\"", &["line 2, monitor.mode", "sample"]),
+        ("[monitor]\ncpu_budget = \"0%\"", &["line 2, monitor.cpu_budget"]),
+        ("[monitor]\nmin_regions = -1", &["line 2, monitor.min_regions"]),
+        ("[target]\npid = [0]", &["line 2, target.pid"]),
+        ("[target]\npid = [1]\ncgroup = \"/a\"", &["line 3, target.cgroup"]),
+        ("[target]\ncgroup = \"\"", &["line 2, target.cgroup"]),
+    ] {
+        let told = fault(text);
+        parts.iter().for_each(|part| assert!(told.contains(part), "{text:?}: {told:?} lacks {part:?}"));
+    }
+}
+
+#[test]
 fn errors_name_file_line_and_key() {
     let scheme = |rest: &str| format!("[[scheme]]\naction = \"pageout\"\n{rest}");
     for (text, parts) in [
@@ -222,6 +253,10 @@ mod written {
         prop::collection::vec(value, 2).prop_map(|v| Bounds::new(v[0].min(v[1]), v[0].max(v[1])))
     }
 
+    fn time() -> impl Strategy<Value = u64> {
+        prop_oneof![0..1u64 << 61, (0u64..1 << 30).prop_map(|ms| ms * 1_000_000)]
+    }
+
     fn edge() -> impl Strategy<Value = u64> {
         prop_oneof![Just(0), Just(u64::MAX), any::<u64>(), (0u64..1 << 30).prop_map(|k| k << 10)]
     }
@@ -285,8 +320,8 @@ mod written {
         let tuner = prop_oneof![Just(Tuner::Consist), Just(Tuner::Temporal)];
         (
             prop::option::of(4096u64..),
-            prop::option::of(1u64..),
-            1_000_000u64..,
+            prop::option::of(1u64..1 << 61),
+            1_000_000u64..1 << 61,
             weights,
             prop::collection::vec(goal(), 0..3),
             tuner,
@@ -315,7 +350,7 @@ mod written {
     }
 
     fn scheme() -> impl Strategy<Value = Scheme> {
-        let pattern = (bounds(edge()), bounds(0u32..=10_000), bounds(prop_oneof![Just(u64::MAX), 0..1u64 << 53]));
+        let pattern = (bounds(edge()), bounds(0u32..=10_000), bounds(prop_oneof![Just(u64::MAX), 0..1u64 << 51]));
         let pattern = pattern.prop_map(|(size, rate_bp, age_us)| AccessPattern { size, rate_bp, age_us });
         let brake = prop::option::of((0u32..10_000, 0u32..10_000)).prop_map(|b| {
             b.map(|(r, p)| BrakeSpec { refault_ratio: f64::from(r) / 1e4, some_psi: f64::from(p) / 1e4 })
@@ -324,7 +359,7 @@ mod written {
         (
             prop::sample::select(Action::ALL.to_vec()),
             pattern,
-            (any::<u64>(), any::<u64>()),
+            (time(), time()),
             quota(),
             prop::option::of(watermarks()),
             prop::collection::vec(filter(), 0..4),
@@ -352,7 +387,7 @@ mod written {
         #[test]
         fn what_is_written_reads_back(schemes in prop::collection::vec(scheme(), 1..3)) {
             let text = to_toml(&schemes);
-            let read = parse("x", &text).map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
+            let read = parse("x", &text).map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?.schemes;
             prop_assert_eq!(read.len(), schemes.len());
             schemes.iter().zip(&read).for_each(|(a, b)| assert_same(a, b, &text));
         }

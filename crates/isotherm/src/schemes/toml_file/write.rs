@@ -137,8 +137,9 @@ fn range(b: Bounds<u64>, one: impl Fn(u64) -> String) -> String {
 
 /// The largest unit that divides it.
 fn size(bytes: u64) -> String {
-    let unit =
-        [("T", 40), ("G", 30), ("M", 20), ("K", 10)].into_iter().find(|&(_, s)| bytes > 0 && bytes % (1 << s) == 0);
+    let unit = [("T", 40), ("G", 30), ("M", 20), ("K", 10)]
+        .into_iter()
+        .find(|&(_, s)| bytes > 0 && bytes.is_multiple_of(1 << s));
     match unit {
         Some((name, shift)) => format!("\"{}{name}\"", bytes >> shift),
         None => number(bytes),
@@ -161,7 +162,7 @@ fn time_of(value: u64, unit_ns: u64) -> String {
     }
     let units =
         [("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)];
-    let fit = units.into_iter().filter(|u| u.1 >= unit_ns).find(|u| value % (u.1 / unit_ns) == 0);
+    let fit = units.into_iter().filter(|u| u.1 >= unit_ns).find(|u| value.is_multiple_of(u.1 / unit_ns));
     match fit {
         Some((name, ns)) => format!("\"{}{name}\"", value / (ns / unit_ns)),
         None => format!("\"{value}ns\""),

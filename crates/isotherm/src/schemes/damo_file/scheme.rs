@@ -1,0 +1,115 @@
+//! One scheme of damo's.
+
+use super::filter;
+use super::node::Node;
+use super::quota;
+use super::words::{self, US};
+use crate::schemes::fault::FileError;
+use crate::schemes::value::Scalar;
+use isotherm_core::actuator::Destination;
+use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::scheme::Scheme;
+use isotherm_core::scheme::action::Action;
+use isotherm_core::scheme::pattern::{AccessPattern, Bounds};
+use isotherm_core::scheme::watermark::{WatermarkMetric, Watermarks};
+
+/// What damo writes that is not a setting, or is read elsewhere.
+const KEYS: [&str; 11] = [
+    "action",
+    "dests",
+    "target_nid",
+    "access_pattern",
+    "apply_interval_us",
+    "quotas",
+    "watermarks",
+    "filters",
+    "stats",
+    "tried_regions",
+    "tried_bytes",
+];
+
+/// Reads a scheme and checks it.
+pub fn read(node: &Node, attrs: &MonitorAttrs, physical: bool) -> Result<Scheme, FileError> {
+    node.only(&KEYS)?;
+    // Without an action, damo's schemes only count.
+    let action = |v: &Scalar| v.to_string().parse::<Action>().map_err(|e| e.to_string());
+    let action = node.optional("action", action)?.unwrap_or(Action::Stat);
+    let pattern = node.get("access_pattern")?.map(|p| pattern(&p, attrs)).transpose()?.unwrap_or_default();
+    let mut scheme = Scheme::new(action, pattern);
+    scheme.apply_ns = node.optional("apply_interval_us", |v| words::interval_ns(v, US))?.unwrap_or(0);
+    if let Some(quotas) = node.get("quotas")? {
+        scheme.quota = quota::read(&quotas, action)?;
+    }
+    if let Some(marks) = node.get("watermarks")? {
+        scheme.watermarks = watermarks(&marks)?;
+    }
+    if let Some(filters) = node.get("filters")? {
+        scheme.filters = filters.items()?.iter().map(|f| filter::read(f, physical)).collect::<Result<_, _>>()?;
+    }
+    scheme.destinations = destinations(node)?;
+    scheme.validate().map_err(|e| node.fault(e))?;
+    Ok(scheme)
+}
+
+fn pattern(node: &Node, attrs: &MonitorAttrs) -> Result<AccessPattern, FileError> {
+    node.only(&["sz_bytes", "nr_accesses", "age"])?;
+    let all = AccessPattern::default();
+    Ok(AccessPattern {
+        size: range(node, "sz_bytes", all.size, words::size)?,
+        rate_bp: range(node, "nr_accesses", all.rate_bp, |v| words::rate_bp(v, attrs))?,
+        age_us: range(node, "age", all.age_us, |v| words::age_us(v, attrs))?,
+    })
+}
+
+fn range<T: Copy + PartialOrd>(
+    node: &Node,
+    key: &str,
+    all: Bounds<T>,
+    read: impl Fn(&Scalar) -> Result<T, String>,
+) -> Result<Bounds<T>, FileError> {
+    let Some(node) = node.get(key)? else { return Ok(all) };
+    node.only(&["min", "max"])?;
+    let min = node.optional("min", &read)?.unwrap_or(all.min);
+    let max = node.optional("max", &read)?.unwrap_or(all.max);
+    if min > max {
+        return Err(node.fault("the least value is above the largest"));
+    }
+    Ok(Bounds::new(min, max))
+}
+
+fn watermarks(node: &Node) -> Result<Option<Watermarks>, FileError> {
+    node.only(&["metric", "interval_us", "high_permil", "mid_permil", "low_permil"])?;
+    match node.optional("metric", words::text)?.as_deref() {
+        None | Some("none") => return Ok(None),
+        Some("free_mem_rate") => {}
+        Some(other) => {
+            let why = format!("'{other}' is not a metric of watermarks; there are none and free_mem_rate");
+            return Err(node.fault(why));
+        }
+    }
+    let mark = |key| node.optional(key, |v| words::share_bp(v, 1000.0)).map(Option::unwrap_or_default);
+    let read = Watermarks {
+        metric: WatermarkMetric::FreeMemRate,
+        interval_us: node.optional("interval_us", |v| words::interval_ns(v, US))?.unwrap_or(0) / US,
+        high_bp: mark("high_permil")?,
+        mid_bp: mark("mid_permil")?,
+        low_bp: mark("low_permil")?,
+    };
+    read.validate().map_err(|e| node.fault(e))?;
+    Ok(Some(read))
+}
+
+fn destinations(node: &Node) -> Result<Vec<Destination>, FileError> {
+    let list = node.get("dests")?.map(|list| list.items()).transpose()?.unwrap_or_default();
+    if list.is_empty() {
+        let node = node.optional("target_nid", words::count32)?;
+        return Ok(node.map(|node| Destination { node, weight: 1 }).into_iter().collect());
+    }
+    list.iter()
+        .map(|dest| {
+            let id = dest.optional("id", words::count32)?;
+            let node = id.ok_or_else(|| dest.fault("the id of the node is missing"))?;
+            Ok(Destination { node, weight: dest.optional("weight", words::count32)?.unwrap_or(1) })
+        })
+        .collect()
+}

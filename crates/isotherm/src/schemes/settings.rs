@@ -1,0 +1,135 @@
+//! What a scheme file may say beside schemes: how to watch, and whom.
+
+use crate::args::monitor::{AlgorithmName, CpuBudget, ModeName, MonitorArgs, RulesName, SourceName};
+use crate::args::target::TargetArgs;
+use clap::{Args, Command, FromArgMatches};
+use isotherm_core::attrs::MonitorAttrs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The `[monitor]` table.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MonitorSettings {
+    pub source: Option<SourceName>,
+    pub sample: Option<Duration>,
+    pub aggr: Option<Duration>,
+    pub update: Option<Duration>,
+    pub min_regions: Option<u32>,
+    pub max_regions: Option<u32>,
+    pub cpu_budget: Option<CpuBudget>,
+    pub mode: Option<ModeName>,
+    pub algorithm: Option<AlgorithmName>,
+    pub damon_rules: Option<RulesName>,
+    pub tune_intervals: Option<bool>,
+    pub three_regions: Option<bool>,
+    pub seed: Option<u64>,
+}
+
+/// Takes what the file says where the command line says nothing else than the default.
+fn fill<T: PartialEq + Clone>(to: &mut T, default: &T, from: Option<&T>) {
+    if let Some(value) = from.filter(|_| to == default) {
+        *to = value.clone();
+    }
+}
+
+impl MonitorSettings {
+    /// Adds what the command line leaves at its default.
+    pub fn fill(&self, args: &mut MonitorArgs) {
+        let defaults = MonitorArgs::augment_args(Command::new("isotherm")).no_binary_name(true);
+        let Ok(defaults) = MonitorArgs::from_arg_matches(&defaults.get_matches_from([""; 0])) else { return };
+        fill(&mut args.source, &defaults.source, self.source.as_ref());
+        fill(&mut args.sample, &defaults.sample, self.sample.as_ref());
+        fill(&mut args.aggr, &defaults.aggr, self.aggr.as_ref());
+        fill(&mut args.update, &defaults.update, self.update.map(Some).as_ref());
+        fill(&mut args.min_regions, &defaults.min_regions, self.min_regions.as_ref());
+        fill(&mut args.max_regions, &defaults.max_regions, self.max_regions.as_ref());
+        fill(&mut args.cpu_budget, &defaults.cpu_budget, self.cpu_budget.as_ref());
+        fill(&mut args.mode, &defaults.mode, self.mode.as_ref());
+        fill(&mut args.algorithm, &defaults.algorithm, self.algorithm.as_ref());
+        fill(&mut args.damon_rules, &defaults.damon_rules, self.damon_rules.as_ref());
+        fill(&mut args.tune_intervals, &defaults.tune_intervals, self.tune_intervals.as_ref());
+        fill(&mut args.three_regions, &defaults.three_regions, self.three_regions.as_ref());
+        fill(&mut args.seed, &defaults.seed, self.seed.as_ref());
+    }
+
+    /// The attributes that result from those of the command line.
+    pub fn attrs(&self, given: &MonitorAttrs) -> MonitorAttrs {
+        let us = |t: Duration| u64::try_from(t.as_micros()).unwrap_or(u64::MAX);
+        let default = MonitorAttrs::default();
+        let mut attrs = *given;
+        fill(&mut attrs.sample_us, &default.sample_us, self.sample.map(us).as_ref());
+        fill(&mut attrs.aggr_us, &default.aggr_us, self.aggr.map(us).as_ref());
+        fill(&mut attrs.update_us, &default.update_us, self.update.map(us).as_ref());
+        fill(&mut attrs.min_regions, &default.min_regions, self.min_regions.as_ref());
+        fill(&mut attrs.max_regions, &default.max_regions, self.max_regions.as_ref());
+        if self.update.is_none() {
+            attrs.update_us = attrs.update_us.max(attrs.aggr_us);
+        }
+        attrs
+    }
+}
+
+/// The `[target]` table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TargetSettings {
+    pub pids: Vec<u32>,
+    pub children: bool,
+    pub cgroup: Option<PathBuf>,
+}
+
+impl TargetSettings {
+    /// Adds the file's target where the command line names none.
+    pub fn fill(&self, args: &mut TargetArgs) {
+        if !args.is_given() {
+            args.pids.clone_from(&self.pids);
+            args.cgroup.clone_from(&self.cgroup);
+        }
+        args.children |= self.children;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        monitor: MonitorArgs,
+        #[command(flatten)]
+        target: TargetArgs,
+    }
+
+    fn cli(args: &[&str]) -> Cli {
+        Cli::try_parse_from([&["isotherm"], args].concat()).unwrap()
+    }
+
+    #[test]
+    fn the_command_line_comes_first() {
+        let file = MonitorSettings {
+            sample: Some(Duration::from_millis(20)),
+            aggr: Some(Duration::from_millis(400)),
+            cpu_budget: Some(CpuBudget(None)),
+            mode: Some(ModeName::Scan),
+            ..Default::default()
+        };
+        let mut args = cli(&["--sample", "10ms", "--min-regions", "20"]).monitor;
+        let given = args.attrs().unwrap();
+        file.fill(&mut args);
+        assert_eq!((args.sample, args.aggr), (Duration::from_millis(10), Duration::from_millis(400)));
+        assert_eq!((args.min_regions, args.cpu_budget, args.mode), (20, CpuBudget(None), ModeName::Scan));
+        assert_eq!(file.attrs(&given), args.attrs().unwrap());
+    }
+
+    #[test]
+    fn a_target_that_is_given_replaces_the_files() {
+        let file = TargetSettings { pids: vec![7], children: true, cgroup: None };
+        let mut args = cli(&[]).target;
+        file.fill(&mut args);
+        assert_eq!((args.pids, args.children), (vec![7], true));
+        let mut args = cli(&["--cgroup", "/a"]).target;
+        file.fill(&mut args);
+        assert_eq!((args.pids, args.cgroup), (vec![], Some("/a".into())));
+    }
+}
