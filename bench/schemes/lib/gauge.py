@@ -1,0 +1,92 @@
+"""What is measured of the programs under test while they work."""
+
+import contextlib
+import os
+import threading
+import time
+
+TICK = os.sysconf("SC_CLK_TCK")
+SAMPLE_S = 0.5
+
+
+def stat_fields(pid):
+    """The fields of /proc/PID/stat from the third on."""
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rpartition(") ")[2].split()
+
+
+def cpu_seconds(pid):
+    """User and system time of a process so far, its threads counted."""
+    fields = stat_fields(pid)
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def tree(root):
+    """A process and all its descendants."""
+    parents = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError, IndexError):
+            parents[int(name)] = int(stat_fields(name)[1])
+    found = [root]
+    for pid in found:
+        found.extend(child for child, parent in parents.items() if parent == pid)
+    return found
+
+
+def memory(pid):
+    """Bytes of memory of a process; what it shares with others counts in parts (PSS)."""
+    with open(f"/proc/{pid}/smaps_rollup") as f:
+        return next(int(line.split()[1]) << 10 for line in f if line.startswith("Pss:"))
+
+
+class Gauge:
+    """Samples memory and major faults of a tree of processes, and the size of the swap, until it is left."""
+
+    def __init__(self, root, group, swap=None):
+        self.root, self.group, self.swap = root, group, swap
+        self.samples = []
+        self.faults = {}
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self._sample, daemon=True)
+
+    def __enter__(self):
+        self._count_faults()
+        self.faults_before = dict(self.faults)
+        self.pressure_before = self.group.pressure()
+        self.begin = time.monotonic()
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
+        self.seconds = time.monotonic() - self.begin
+        self._count_faults()
+        after = self.group.pressure()
+        self.pressure = None if after is None or self.pressure_before is None else after - self.pressure_before
+
+    def _count_faults(self):
+        for pid in tree(self.root):
+            with contextlib.suppress(OSError, IndexError):
+                self.faults[pid] = int(stat_fields(pid)[9])
+
+    def _sample(self):
+        while not self.stop.wait(SAMPLE_S):
+            rss = 0
+            for pid in tree(self.root):
+                with contextlib.suppress(OSError, StopIteration):
+                    rss += memory(pid)
+            self._count_faults()
+            self.samples.append((time.monotonic() - self.begin, rss, self.swap.used() if self.swap else 0))
+
+    def figures(self):
+        """Everything, as plain numbers."""
+        count = max(len(self.samples), 1)
+        return {
+            "rss": sum(s[1] for s in self.samples) / count,
+            "rss_end": self.samples[-1][1] if self.samples else None,
+            "zram": sum(s[2] for s in self.samples) / count,
+            "psi_us_per_s": None if self.pressure is None else self.pressure / self.seconds,
+            "major_faults": sum(n - self.faults_before.get(pid, 0) for pid, n in self.faults.items()),
+            "samples": [(round(t, 2), rss >> 10) for t, rss, _ in self.samples],
+        }

@@ -1,0 +1,250 @@
+"""The programs under test. Each has memory of which a part is cold, does a fixed amount of work, and checks its own data."""
+
+import contextlib
+import glob
+import os
+import pwd
+import signal
+import subprocess
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+START_S = 120
+
+
+def stop(process, how=signal.SIGKILL):
+    """Ends a program that was started as the leader of a process group."""
+    if process is None:
+        return
+    for sent in (how, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, sent)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=20)
+            return
+
+
+def wait_until(what, condition):
+    """Waits until a condition holds."""
+    end = time.monotonic() + START_S
+    while not condition():
+        if time.monotonic() > end:
+            raise RuntimeError(f"waited in vain until {what}")
+        time.sleep(0.05)
+
+
+class Worker:
+    """A process that prints `ready`, waits for a line, and prints `ELAPSED_NS ok`."""
+
+    many = False  # whether it is more than one process
+
+    def __init__(self, command):
+        self.command = command
+        self.process = None
+
+    def __enter__(self):
+        self.process = subprocess.Popen(
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        try:
+            self.pid = self.process.pid
+            if self.process.stdout.readline() != "ready\n":
+                raise RuntimeError(f"{self.command[0]} did not start")
+            return self
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def work(self):
+        """Lets it work; returns its seconds."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().split()
+        if len(answer) != 2 or answer[1] != "ok":
+            raise RuntimeError(f"{' '.join(self.command)}: its data is wrong or it died (status {self.process.wait()})")
+        return int(answer[0]) / 1e9
+
+    def check(self):
+        """What it checks after the time was taken."""
+        status = self.process.wait(timeout=START_S)
+        if status != 0:
+            raise RuntimeError(f"{' '.join(self.command)}: its data is wrong (status {status})")
+
+    def __exit__(self, *_):
+        stop(self.process)
+
+
+class Redis:
+    """redis, asked by a YCSB-like client; the client is not watched."""
+
+    many = False
+
+    def __init__(self, client, records, requests, work_us, folder):
+        self.socket = f"{folder}/redis"
+        self.folder = folder
+        self.client = Worker([client, self.socket, str(records), str(requests), str(work_us)])
+        self.server = None
+
+    def __enter__(self):
+        try:
+            self.server = subprocess.Popen(
+                ["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", self.folder, "--save", ""],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+            )  # fmt: skip
+            self.pid = self.server.pid
+            wait_until("redis answers", lambda: self._ping() == "PONG\n")
+            self.client.__enter__()
+            return self
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _ping(self):
+        return subprocess.run(["redis-cli", "-s", self.socket, "ping"], capture_output=True, text=True).stdout
+
+    def work(self):
+        """Lets the client ask; returns its seconds."""
+        return self.client.work()
+
+    def check(self):
+        """The client checks every answer as it comes."""
+        self.client.check()
+
+    def __exit__(self, *_):
+        self.client.__exit__()
+        stop(self.server)
+
+
+# The transaction of TPC-B. Accounts are chosen as in a shop: the recent ones, which lie together, are in most of the
+# transactions. Each client first reads the whole table into the shared buffers and waits there for the start.
+PGBENCH_SCRIPT = r"""
+\if :begun = 0
+SELECT pg_prewarm('pgbench_accounts', 'buffer');
+SELECT pg_advisory_lock_shared(42);
+\set begun 1
+\endif
+\set aid random_zipfian(1, 100000 * :scale, 1.1)
+\set bid random(1, 1 * :scale)
+\set tid random(1, 10 * :scale)
+\set delta random(-5000, 5000)
+BEGIN;
+UPDATE pgbench_accounts SET abalance = abalance + :delta WHERE aid = :aid;
+SELECT abalance FROM pgbench_accounts WHERE aid = :aid;
+UPDATE pgbench_tellers SET tbalance = tbalance + :delta WHERE tid = :tid;
+UPDATE pgbench_branches SET bbalance = bbalance + :delta WHERE bid = :bid;
+INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES (:tid, :bid, :aid, :delta, CURRENT_TIMESTAMP);
+END;
+"""
+
+
+class Postgres:
+    """PostgreSQL under pgbench; pgbench is not watched, all processes of the server are."""
+
+    many = True
+    CLIENTS = 2
+
+    def __init__(self, scale, transactions, buffers_mib, folder):
+        self.scale, self.transactions, self.buffers_mib = scale, transactions, buffers_mib
+        self.folder = f"{folder}/postgres"
+        self.server = self.gate = self.bench = None
+
+    def __enter__(self):
+        programs = max(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda p: int(p.split("/")[-2]))
+        owner = pwd.getpwnam("postgres")
+        environment = {"PATH": f"{programs}:/usr/bin:/bin", "PGHOST": self.folder, "PGDATABASE": "postgres", "LC_ALL": "C"}
+        self.common = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": [], "env": environment,
+                       "cwd": self.folder, "stdin": subprocess.DEVNULL}  # fmt: skip
+        try:
+            os.mkdir(self.folder)
+            # Programs of another user must get in here.
+            os.chmod(os.path.dirname(self.folder), 0o755)
+            os.chown(self.folder, owner.pw_uid, owner.pw_gid)
+            self._start()
+            return self
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _start(self):
+        data = f"{self.folder}/data"
+        self._run("initdb", "-D", data, "-A", "trust", "--no-sync")
+        settings = {"listen_addresses": "", "shared_buffers": f"{self.buffers_mib}MB", "fsync": "off",
+                    "autovacuum": "off", "checkpoint_timeout": "1h", "max_wal_size": "8GB",
+                    "max_parallel_workers_per_gather": "0"}  # fmt: skip
+        log = open(f"{self.folder}/log", "w")
+        self.server = self._popen(
+            ["postgres", "-D", data, "-k", self.folder, *(f"--{k}={v}" for k, v in settings.items())],
+            stdout=log, stderr=log
+        )  # fmt: skip
+        self.pid = self.server.pid
+        ready = {**self.common, "stdout": subprocess.DEVNULL}
+        wait_until("PostgreSQL answers", lambda: subprocess.run(["pg_isready", "-q"], **ready).returncode == 0)
+        self._run("pgbench", "-i", "-q", "-s", str(self.scale))
+        self._sql("CREATE EXTENSION pg_prewarm; CHECKPOINT")
+        self.gate = self._popen(["psql", "-qtA"], stdout=subprocess.PIPE, text=True, stdin=subprocess.PIPE)
+        self.gate.stdin.write("SELECT pg_advisory_lock(42); SELECT 'held';\n")
+        self.gate.stdin.flush()
+        wait_until("the gate is shut", lambda: self.gate.stdout.readline() == "held\n")
+        script = f"{self.folder}/script"
+        with open(script, "w") as f:
+            f.write(PGBENCH_SCRIPT)
+        each = self.transactions // self.CLIENTS
+        self.bench = self._popen(
+            ["pgbench", "-n", "-f", script, "-s", str(self.scale), "-D", "begun=0", "-c", str(self.CLIENTS),
+             "-t", str(each), "--random-seed=9"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )  # fmt: skip
+        waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        wait_until("the clients are ready", lambda: self._sql(waiting) == str(self.CLIENTS))
+
+    def work(self):
+        """Opens the gate; returns the seconds until the last transaction."""
+        begin = time.monotonic()
+        self.gate.stdin.write("SELECT pg_advisory_unlock(42);\n")
+        self.gate.stdin.flush()
+        text = self.bench.communicate()[0]
+        seconds = time.monotonic() - begin
+        if self.bench.returncode != 0:
+            raise RuntimeError(f"pgbench failed:\n{text}")
+        return seconds
+
+    def check(self):
+        """The balances of accounts, tellers and branches add up to the same, and to what the history says."""
+        found = self._sql("SELECT (SELECT sum(abalance) FROM pgbench_accounts), (SELECT sum(tbalance) FROM pgbench_tellers),"
+                          " (SELECT sum(bbalance) FROM pgbench_branches), (SELECT sum(delta) FROM pgbench_history),"
+                          " (SELECT count(*) FROM pgbench_history)").split("|")  # fmt: skip
+        done = self.transactions // self.CLIENTS * self.CLIENTS
+        if len(set(found[:4])) != 1 or found[4] != str(done):
+            raise RuntimeError(f"PostgreSQL's data is wrong: sums {found[:4]}, {found[4]} transactions instead of {done}")
+
+    def _popen(self, command, **options):
+        return subprocess.Popen(command, start_new_session=True, **{**self.common, **options})
+
+    def _run(self, *command):
+        done = subprocess.run(command, capture_output=True, text=True, **self.common)
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+        return done.stdout
+
+    def _sql(self, text):
+        return self._run("psql", "-qtA", "-v", "ON_ERROR_STOP=1", "-c", text).strip()
+
+    def __exit__(self, *_):
+        stop(self.bench)
+        stop(self.gate)
+        # Its "immediate" way to stop.
+        stop(self.server, signal.SIGQUIT)
+
+
+def catalogue(binaries, folder, part):
+    """Name -> program. `part`: the share of the full work that is done."""
+
+    def of(work):
+        return max(int(work * part), 1)
+
+    return {
+        "redis": lambda: Redis(binaries["zipf_client"], 400_000, of(900_000), 20, folder),
+        "postgres": lambda: Postgres(20, of(150_000), 400, folder),
+        "sort": lambda: Worker([binaries["batch_sort"], "8", "40", str(of(10))]),
+        "stencil": lambda: Worker([binaries["stencil"], "2800", "320", str(of(3500))]),
+        "numpy": lambda: Worker(["/usr/bin/python3", f"{HERE}/numpy_analytics.py", str(of(60))]),
+    }

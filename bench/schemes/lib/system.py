@@ -1,0 +1,149 @@
+"""What the benchmarks set up on the machine, each as a context that takes it down again."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+
+def write(path, text):
+    """Writes a file of the kernel's."""
+    with open(path, "w") as f:
+        f.write(text)
+
+
+def read(path):
+    """Reads a file of the kernel's."""
+    with open(path) as f:
+        return f.read()
+
+
+def prepare(name):
+    """Refuses to run without root; makes Ctrl-C and kill unwind through the clean-up."""
+    if os.geteuid() != 0:
+        sys.exit(f"{name}: needs root, because it sets up swap and manages the memory of other processes")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda n, _: sys.exit(128 + n))
+
+
+@contextlib.contextmanager
+def undisturbed():
+    """Lets a clean-up finish although the user presses Ctrl-C again."""
+    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, signal.SIG_IGN) for number in caught]
+    try:
+        yield
+    finally:
+        for number, handler in zip(caught, before):
+            signal.signal(number, handler)
+
+
+class Swap:
+    """Compressed swap on a zram device of its own, with the highest priority."""
+
+    def __init__(self, mib):
+        self.mib = mib
+        self.number = None
+        self.on = False
+
+    def __enter__(self):
+        if not os.path.exists("/sys/class/zram-control/hot_add"):
+            subprocess.run(["modprobe", "zram"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if not os.path.exists("/sys/class/zram-control/hot_add"):
+            sys.exit("this kernel has no zram, and the benchmark needs it to page out to")
+        try:
+            self.number = int(read("/sys/class/zram-control/hot_add"))
+            write(f"/sys/block/zram{self.number}/disksize", f"{self.mib}M")
+            subprocess.run(["mkswap", self.device], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(["swapon", "-p", "32767", self.device], check=True)
+            self.on = True
+            return self
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_):
+        with undisturbed():
+            if self.on:
+                subprocess.run(["swapoff", self.device], check=True)
+                self.on = False
+            if self.number is not None:
+                write("/sys/class/zram-control/hot_remove", str(self.number))
+                self.number = None
+
+    @property
+    def device(self):
+        """Its device file."""
+        return f"/dev/zram{self.number}"
+
+    def used(self):
+        """Bytes of memory that it takes at present, compressed data and overhead."""
+        return int(read(f"/sys/block/zram{self.number}/mm_stat").split()[2])
+
+    def describe(self):
+        """Its compressor, for the table's head."""
+        algorithms = read(f"/sys/block/zram{self.number}/comp_algorithm").split()
+        return next(a.strip("[]") for a in algorithms if a.startswith("["))
+
+
+class Group:
+    """A control group of version 2 for the programs under test, for their own memory pressure; nothing where there is none."""
+
+    def __init__(self):
+        self.path = None
+
+    def __enter__(self):
+        for root in ("/sys/fs/cgroup/unified", "/sys/fs/cgroup"):
+            if os.path.exists(f"{root}/cgroup.procs") and os.path.exists(f"{root}/cgroup.controllers"):
+                path = f"{root}/isotherm-bench-{os.getpid()}"
+                os.mkdir(path)
+                self.path = path
+                if not os.path.exists(f"{path}/memory.pressure"):
+                    self.__exit__()
+                break
+        return self
+
+    def __exit__(self, *_):
+        if self.path is not None:
+            os.rmdir(self.path)
+            self.path = None
+
+    def add(self, pids):
+        """Moves processes into it."""
+        for pid in pids if self.path else ():
+            with contextlib.suppress(ProcessLookupError, OSError):
+                write(f"{self.path}/cgroup.procs", str(pid))
+
+    def pressure(self):
+        """Microseconds that some of its tasks waited for memory; of the whole machine where there is no group; None: not told."""
+        with contextlib.suppress(OSError):
+            first = read(f"{self.path}/memory.pressure" if self.path else "/proc/pressure/memory").splitlines()[0]
+            return int(first.rpartition("total=")[2])
+        return None
+
+
+class HugePages:
+    """The system's setting of transparent huge pages, restored at the end."""
+
+    FILES = [f"/sys/kernel/mm/transparent_hugepage/{name}" for name in ("enabled", "defrag", "khugepaged/defrag")]
+
+    def __enter__(self):
+        if not os.path.exists(self.FILES[0]):
+            sys.exit("this kernel has no transparent huge pages")
+        self.before = {path: self.chosen(read(path)) for path in self.FILES if os.path.exists(path)}
+        return self
+
+    def __exit__(self, *_):
+        with undisturbed():
+            for path, value in self.before.items():
+                write(path, value)
+
+    @staticmethod
+    def chosen(text):
+        """The value in brackets, or the only one."""
+        return text.partition("[")[2].partition("]")[0] or text.strip()
+
+    def set(self, enabled):
+        """Sets when huge pages are used: always, madvise or never."""
+        write(self.FILES[0], enabled)
