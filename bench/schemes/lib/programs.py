@@ -248,3 +248,15 @@ def catalogue(binaries, folder, part):
         "stencil": lambda: Worker([binaries["stencil"], "2800", "320", str(of(3500))]),
         "numpy": lambda: Worker(["/usr/bin/python3", f"{HERE}/numpy_analytics.py", str(of(60))]),
     }
+
+
+def large(binaries, folder, part):
+    """The programs of the tiering benchmark, as in `catalogue`."""
+
+    def of(work):
+        return max(int(work * part), 1)
+
+    return {
+        "redis": lambda: Redis(binaries["zipf_client"], 1_500_000, of(900_000), 20, folder),
+        "stencil": lambda: Worker([binaries["stencil"], "2800", "3072", str(of(3500))]),
+    }
