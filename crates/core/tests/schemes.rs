@@ -316,3 +316,16 @@ fn advice_is_given_once_until_the_memory_ages_again() {
     let asked: u64 = run.hands.borrow().requests.iter().map(|r| total_len(&r.1.ranges)).sum();
     assert_eq!(asked, 2000 * P, "and again after its least age");
 }
+
+#[test]
+fn only_dense_blocks_become_huge() {
+    let mut scheme = Scheme::new(Action::Collapse, AccessPattern::default());
+    scheme.apply_ns = 100 * MS;
+    // Block 1 is full; of block 2 a tenth is there; block 3 begins in the middle.
+    let mut run = Run::new(&[pages(512, 1024 + 51), pages(1536 + 256, 2048)], &[], vec![scheme]);
+    run.run(5 * S);
+    let hands = run.hands.borrow();
+    assert!(!hands.requests.is_empty());
+    assert!(hands.requests.iter().all(|(_, r)| r.ranges == [pages(512, 1024)]), "{:?}", hands.requests);
+    assert_eq!(hands.requests.len(), 1, "not tried again within 10 s");
+}

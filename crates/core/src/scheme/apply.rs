@@ -2,15 +2,16 @@
 
 use super::action::{Action, Preference};
 use super::engine::{Runner, TargetView};
-use super::filter::{PageFacts, Piece, Subject, Verdict, page_passes, split};
+use super::filter::{Piece, Subject, Verdict, split};
 use super::idle::{IdleReason, Near, obstacle};
+use super::look::{dense_blocks, passing_pages};
 use super::pattern::{age_us, rate_bp};
 use super::priority::{Histogram, score};
 use super::watermark::Gate;
 use crate::actuator::{Actuator, Outcome, Request};
 use crate::addr::{AddrRange, PAGE_SIZE, total_len};
 use crate::meter::{LiveTarget, Meter};
-use crate::pages::{PageSet, mask_of, push_range, push_runs};
+use crate::pages::PageSet;
 use crate::snapshot::{RegionInfo, Snapshot};
 use crate::source::{AccessSource, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,8 @@ const LOOK_PER_TURN: u64 = 1 << 30;
 const LOOK_AT_ONCE: u64 = 64 << 20;
 /// How often a page is looked at while it waits to be proven cold.
 const LOOKS_WHILE_WAITING: u64 = 4;
+/// Until a block is collapsed again that could not be, ns.
+const RETRY_NS: u64 = 10_000_000_000;
 /// Memory handed over and not finished, at most.
 const MOST_PENDING: u64 = 1 << 30;
 
@@ -200,7 +203,9 @@ impl<'a, 'w> Turn<'a, 'w> {
     fn target(&mut self, t: &TargetView, from: u64, to: u64) -> Go {
         let Some(snapshot) = &t.snapshot else { return Go::On };
         let subject = subject(t);
-        let (mut pieces, mut parts) = (Vec::new(), Vec::new());
+        let (mut pieces, mut passing) = (Vec::new(), Vec::<Piece>::new());
+        // What is done block by block must not depend on where the monitor happens to cut a region in two.
+        let blocks = self.runner.scheme.min_density_bp > 0;
         for region in snapshot.regions.iter().filter(|r| r.end > from && r.start < to) {
             if let Err(why) = self.runner.scheme.pattern.check(region, snapshot) {
                 self.tally.near.add(why, age_us(region, snapshot), &self.runner.scheme.pattern);
@@ -221,14 +226,25 @@ impl<'a, 'w> Turn<'a, 'w> {
                     self.runner.stats.sz_filtered += piece.range.len();
                     continue;
                 }
-                parts.clear();
-                self.untreated(t.live.target, piece.range, &mut parts);
-                self.tally.treated += piece.range.len() - total_len(&parts);
-                for &range in &parts {
-                    if self.piece(t, Piece { range, verdict: piece.verdict }) == Go::Stop {
-                        return Go::Stop;
-                    }
+                let joins = |w: &Piece| w.verdict == piece.verdict && w.range.end == piece.range.start;
+                match passing.last_mut().filter(|w| blocks && joins(w)) {
+                    Some(last) => last.range.end = piece.range.end,
+                    None => passing.push(*piece),
                 }
+            }
+        }
+        let stopped = passing.into_iter().any(|piece| self.parts(t, piece) == Go::Stop);
+        if stopped { Go::Stop } else { Go::On }
+    }
+
+    /// The parts of a piece that were not treated lately.
+    fn parts(&mut self, t: &TargetView, piece: Piece) -> Go {
+        let mut parts = Vec::new();
+        self.untreated(t.live.target, piece.range, &mut parts);
+        self.tally.treated += piece.range.len() - total_len(&parts);
+        for range in parts {
+            if self.piece(t, Piece { range, verdict: piece.verdict }) == Go::Stop {
+                return Go::Stop;
             }
         }
         Go::On
@@ -236,8 +252,10 @@ impl<'a, 'w> Turn<'a, 'w> {
 
     fn untreated(&mut self, target: TargetId, range: AddrRange, out: &mut Vec<AddrRange>) {
         // A dry run counts each byte once.
-        let keep_ns =
-            if self.world.dry_run { u64::MAX } else { self.runner.scheme.pattern.age_us.min.saturating_mul(1000) };
+        let scheme = &self.runner.scheme;
+        // A block that could not be collapsed is not tried in every turn.
+        let least_ns = if scheme.action == Action::Collapse { RETRY_NS } else { 0 };
+        let keep_ns = if self.world.dry_run { u64::MAX } else { scheme.pattern.age_us.min.saturating_mul(1000).max(least_ns) };
         match self.runner.treated.get_mut(&target) {
             Some(treated) => {
                 treated.expire(self.world.now_ns, keep_ns);
@@ -251,8 +269,8 @@ impl<'a, 'w> Turn<'a, 'w> {
     fn piece(&mut self, t: &TargetView, piece: Piece) -> Go {
         let scheme = &self.runner.scheme;
         let per_page = piece.verdict != Verdict::Allow && scheme.filters.iter().any(|f| f.what.is_per_page());
-        let looks =
-            self.world.source.is_some() && (scheme.action.harms_hot_pages() || scheme.confirm_ns > 0 || per_page);
+        let looks = self.world.source.is_some()
+            && (scheme.action.harms_hot_pages() || scheme.confirm_ns > 0 || per_page || scheme.min_density_bp > 0);
         if !looks {
             return self.whole(t, piece.range);
         }
@@ -304,6 +322,14 @@ impl<'a, 'w> Turn<'a, 'w> {
         let scheme = &self.runner.scheme;
         let stats = &mut self.runner.stats;
         let mut pages = Vec::new();
+        if scheme.min_density_bp > 0 {
+            let Ok(sparse) = dense_blocks(source, target, chunk, scheme.min_density_bp, &mut pages) else {
+                return Vec::new();
+            };
+            self.tally.filtered += sparse;
+            stats.sz_filtered += sparse;
+            return pages;
+        }
         if scheme.confirm_ns > 0 {
             // A target that has just gone is the monitor's to notice.
             let Ok(found) = source.confirm_cold(target, &[chunk], scheme.confirm_ns, self.world.now_ns, &mut pages)
@@ -318,34 +344,7 @@ impl<'a, 'w> Turn<'a, 'w> {
         if scheme.confirm_ns == 0 || per_page {
             let within = if scheme.confirm_ns == 0 { vec![chunk] } else { std::mem::take(&mut pages) };
             let filters: &[_] = if per_page { &scheme.filters } else { &[] };
-            let clears = filters.iter().any(|f| matches!(f.what, super::filter::FilterType::Young));
-            let (mut present, mut range) = (0, 0);
-            let looked = source.scan(target, &within, clears, &mut |bits| {
-                while range < within.len() && within[range].end <= bits.base {
-                    range += 1;
-                }
-                let leaf = 1u64 << bits.leaf_shift;
-                let mut passing = [0; 8];
-                for r in within[range..].iter().take_while(|r| r.start < bits.base + crate::addr::TABLE_SPAN) {
-                    let asked = mask_of(bits.base, *r);
-                    for i in 0..8 {
-                        let there = asked[i] & bits.present[i] & !bits.blind[i];
-                        present += u64::from(there.count_ones()) * PAGE_SIZE;
-                        let passes = |young| page_passes(filters, PageFacts { young, leaf });
-                        passing[i] |= there & bits.accessed[i] & if passes(true) { u64::MAX } else { 0 };
-                        passing[i] |= there & !bits.accessed[i] & if passes(false) { u64::MAX } else { 0 };
-                    }
-                }
-                if bits.leaf_shift == 12 {
-                    push_runs(bits.base, &passing, &mut pages);
-                } else if passing == [u64::MAX; 8] && within[range].end >= bits.base + leaf {
-                    // Huge pages go whole or stay, so that none is split.
-                    push_range(&mut pages, AddrRange::new(bits.base, bits.base + leaf));
-                }
-            });
-            if looked.is_err() {
-                return Vec::new();
-            }
+            let Ok(present) = passing_pages(source, target, &within, filters, &mut pages) else { return Vec::new() };
             let rejected = present - total_len(&pages).min(present);
             self.tally.filtered += rejected;
             stats.sz_filtered += rejected;

@@ -18,6 +18,7 @@ pub mod engine;
 pub mod filter;
 pub mod goal;
 pub mod idle;
+mod look;
 pub mod pattern;
 pub mod priority;
 pub mod quota;
@@ -52,6 +53,9 @@ pub struct Scheme {
     /// For how long a page must be seen unused, by its own accessed bit, before an action that would hurt hot pages touches
     /// it; ns. 0: the region's figures suffice, as in DAMOS.
     pub confirm_ns: u64,
+    /// Only for 2 MiB blocks of which at least this share of pages is present, in basis points: so that huge pages waste no
+    /// memory. 0: wherever the pattern matches, as in DAMOS.
+    pub min_density_bp: u32,
     /// When it is stopped because it does harm. `None`: never.
     pub brake: Option<BrakeSpec>,
     /// Where pages go, for migration.
@@ -60,6 +64,9 @@ pub struct Scheme {
 
 /// How long pages are watched before an action that hurts hot pages, unless said otherwise.
 pub const DEFAULT_CONFIRM_NS: u64 = 2_000_000_000;
+
+/// How dense a block must be to be collapsed into a huge page, unless said otherwise.
+pub const DEFAULT_DENSITY_BP: u32 = 5_000;
 
 impl Scheme {
     /// A scheme that does `action` to all memory that matches `pattern`, without limit.
@@ -72,6 +79,7 @@ impl Scheme {
             quota: QuotaSpec::default(),
             watermarks: None,
             filters: Vec::new(),
+            min_density_bp: if action == Action::Collapse { DEFAULT_DENSITY_BP } else { 0 },
             confirm_ns: if careful { DEFAULT_CONFIRM_NS } else { 0 },
             brake: careful.then(BrakeSpec::default),
             destinations: Vec::new(),
@@ -89,6 +97,9 @@ impl Scheme {
         }
         if migrates && self.destinations.iter().all(|d| d.weight == 0) {
             return Err(SchemeError::NoWeight);
+        }
+        if self.min_density_bp > 10_000 {
+            return Err(SchemeError::DensityAboveFull);
         }
         if !migrates && !self.destinations.is_empty() {
             return Err(SchemeError::UselessDestination(self.action));
@@ -112,6 +123,9 @@ pub enum SchemeError {
     /// Migration to nowhere.
     #[error("{0} needs a node to move pages to: give target_nid or destinations")]
     NoDestination(Action),
+    /// More pages than a block has.
+    #[error("a density of more than 100% cannot be")]
+    DensityAboveFull,
     /// Migration to nodes that get nothing.
     #[error("all destinations have weight 0")]
     NoWeight,
