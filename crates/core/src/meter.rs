@@ -32,6 +32,10 @@ pub enum Metric {
     Refault,
     /// Major faults of all targets since they began.
     TargetMajorFaults,
+    /// Microseconds that all targets waited for memory to come back from swap, since they began: major faults times what one
+    /// costs here. The kernel's pressure figures leave out pages that were not active when they went, so swapping in from
+    /// compressed memory may cost a program half of its speed without showing there.
+    TargetStall,
 }
 
 /// How a metric's raw readings become a value.
@@ -47,9 +51,12 @@ impl Metric {
     /// Whether the metric only grows.
     pub const fn kind(&self) -> Kind {
         match self {
-            Self::SomeMemPsi(_) | Self::FullMemPsi(_) | Self::SwapIn | Self::Refault | Self::TargetMajorFaults => {
-                Kind::Counter
-            }
+            Self::SomeMemPsi(_)
+            | Self::FullMemPsi(_)
+            | Self::SwapIn
+            | Self::Refault
+            | Self::TargetMajorFaults
+            | Self::TargetStall => Kind::Counter,
             _ => Kind::Level,
         }
     }
@@ -72,6 +79,7 @@ impl fmt::Display for Metric {
             Self::InactiveMem => f.write_str("inactive_mem"),
             Self::SwapIn => f.write_str("swap_in"),
             Self::Refault => f.write_str("refault"),
+            Self::TargetStall => f.write_str("target_stall"),
             Self::TargetMajorFaults => f.write_str("target_major_faults"),
         }
     }

@@ -8,7 +8,6 @@ mod new_file;
 mod output;
 mod progress;
 mod record_file;
-#[allow(dead_code)] // Until a command uses it.
 mod schemes;
 mod session;
 
@@ -31,6 +30,7 @@ enum Command {
     Top(commands::top::Args),
     Workload(commands::workload::Args),
     Convert(commands::convert::Args),
+    Schemes(commands::schemes::Args),
     Sim(commands::sim::Args),
 }
 
@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Command::Top(a) => commands::top::run(a),
         Command::Workload(a) => commands::workload::run(a),
         Command::Convert(a) => commands::convert::run(a),
+        Command::Schemes(a) => commands::schemes::run(a),
         Command::Sim(a) => commands::sim::run(a),
     };
     exit::status(result)

@@ -23,12 +23,18 @@ pub struct Progress {
     first_stats: Option<MonitorStats>,
     stats: Option<MonitorStats>,
     budget: Option<f64>,
+    note: String,
 }
 
 impl Progress {
     /// Draws only if stderr is a terminal.
     pub fn new() -> Self {
         Self { terminal: std::io::stderr().is_terminal(), ..Self::default() }
+    }
+
+    /// What else is to stand in the line from now on.
+    pub fn note(&mut self, text: String) {
+        self.note = text;
     }
 
     /// Snapshots seen.
@@ -62,11 +68,13 @@ impl Progress {
         let rss: u64 = self.rss.values().sum();
         let rss = if self.rss.is_empty() { String::new() } else { format!(" of {} resident", format_size(rss)) };
         let line = format!(
-            "{}  {} snapshots  accessed now {}{rss}  {}",
+            "{}  {} snapshots  accessed now {}{rss}  {}{}{}",
             format_time(self.elapsed_ns()),
             self.snapshots,
             format_size(working_set),
-            self.cost_words()
+            self.cost_words(),
+            if self.note.is_empty() { "" } else { "  " },
+            self.note
         );
         eprint!("\r\x1b[K{line}");
         let _ = std::io::stderr().flush();

@@ -30,6 +30,7 @@ fn figures_of_this_machine_are_within_bounds_and_counters_grow() {
         Metric::SwapIn,
         Metric::Refault,
         Metric::TargetMajorFaults,
+        Metric::TargetStall,
     ] {
         match (m.read(&metric, &own), m.read(&metric, &own)) {
             (Ok(a), Ok(b)) if metric.kind() == Kind::Counter => assert!(b >= a, "{metric}: {a}, then {b}"),

@@ -255,7 +255,8 @@ impl<'a, 'w> Turn<'a, 'w> {
         let scheme = &self.runner.scheme;
         // A block that could not be collapsed is not tried in every turn.
         let least_ns = if scheme.action == Action::Collapse { RETRY_NS } else { 0 };
-        let keep_ns = if self.world.dry_run { u64::MAX } else { scheme.pattern.age_us.min.saturating_mul(1000).max(least_ns) };
+        let keep_ns =
+            if self.world.dry_run { u64::MAX } else { scheme.pattern.age_us.min.saturating_mul(1000).max(least_ns) };
         match self.runner.treated.get_mut(&target) {
             Some(treated) => {
                 treated.expire(self.world.now_ns, keep_ns);

@@ -29,12 +29,13 @@ pub enum MetricName {
     SwapIn,
     Refault,
     TargetMajorFaults,
+    TargetStall,
 }
 
 use MetricName as Name;
 
 impl MetricName {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Name::UserInput,
         Name::SomeMemPsi,
         Name::FullMemPsi,
@@ -51,6 +52,7 @@ impl MetricName {
         Name::SwapIn,
         Name::Refault,
         Name::TargetMajorFaults,
+        Name::TargetStall,
     ];
 
     const fn text(self) -> &'static str {
@@ -71,6 +73,7 @@ impl MetricName {
             Name::SwapIn => "swap_in",
             Name::Refault => "refault",
             Name::TargetMajorFaults => "target_major_faults",
+            Name::TargetStall => "target_stall",
         }
     }
 
@@ -95,13 +98,22 @@ impl MetricName {
                 Metric::SwapIn => Name::SwapIn,
                 Metric::Refault => Name::Refault,
                 Metric::TargetMajorFaults => Name::TargetMajorFaults,
+                Metric::TargetStall => Name::TargetStall,
             },
         }
     }
 
     /// Whether its target is a growth within a window that the user may choose.
     pub const fn has_window(self) -> bool {
-        matches!(self, Name::SomeMemPsi | Name::FullMemPsi | Name::SwapIn | Name::Refault | Name::TargetMajorFaults)
+        matches!(
+            self,
+            Name::SomeMemPsi
+                | Name::FullMemPsi
+                | Name::SwapIn
+                | Name::Refault
+                | Name::TargetMajorFaults
+                | Name::TargetStall
+        )
     }
 
     /// The window where none is given; 0 where it is the reset interval or has no meaning.
@@ -155,6 +167,7 @@ impl MetricName {
             Name::SwapIn => Metric::SwapIn,
             Name::Refault => Metric::Refault,
             Name::TargetMajorFaults => Metric::TargetMajorFaults,
+            Name::TargetStall => Metric::TargetStall,
         }))
     }
 
@@ -166,7 +179,7 @@ impl MetricName {
         };
         let target = match self {
             Name::UserInput | Name::SomeMemPsiUs | Name::FullMemPsiUs => value::count(written),
-            Name::SomeMemPsi | Name::FullMemPsi => psi_us(written, window_ns),
+            Name::SomeMemPsi | Name::FullMemPsi | Name::TargetStall => psi_us(written, window_ns),
             Name::FreeMemRate | Name::NodeMemUsed | Name::NodeMemFree | Name::ActiveMem | Name::InactiveMem => {
                 value::share_bp(written).map(u64::from)
             }
@@ -187,7 +200,9 @@ impl MetricName {
         let per_second = per_second.min(u128::from(u64::MAX)) as u64;
         match self {
             Name::UserInput | Name::SomeMemPsiUs | Name::FullMemPsiUs => Written::Number(target),
-            Name::SomeMemPsi | Name::FullMemPsi => Written::Percent(target as f64 * 1e5 / window as f64),
+            Name::SomeMemPsi | Name::FullMemPsi | Name::TargetStall => {
+                Written::Percent(target as f64 * 1e5 / window as f64)
+            }
             Name::FreeMemRate | Name::NodeMemUsed | Name::NodeMemFree | Name::ActiveMem | Name::InactiveMem => {
                 Written::Percent(target as f64 / 100.0)
             }

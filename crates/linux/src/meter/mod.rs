@@ -4,6 +4,7 @@
 //! [`MeterError`] with the reason and what helps; nothing that cannot be read is ever taken for zero.
 
 mod cgroup;
+mod fault_cost;
 mod files;
 mod meminfo;
 pub(crate) mod pressure;
@@ -30,13 +31,21 @@ pub struct LinuxMeter {
     proc: ProcRoot,
     cgroups: CgroupSetup,
     buf: Vec<u8>,
+    /// What bringing a page back costs, ns; measured when it is first asked for.
+    fault_ns: Option<u64>,
 }
 
 impl LinuxMeter {
     /// A meter of the system below `roots`. Where control groups are mounted is looked up now, the rest when it is read.
     pub fn new(roots: Roots) -> Self {
         let cgroups = CgroupSetup::read(&roots);
-        Self { proc: ProcRoot::new(roots.path("/proc")), cgroups, files: Files::new(roots), buf: Vec::new() }
+        Self {
+            proc: ProcRoot::new(roots.path("/proc")),
+            cgroups,
+            files: Files::new(roots),
+            buf: Vec::new(),
+            fault_ns: None,
+        }
     }
 
     /// What is left of the limit of a control group, or of one above it where that is less. `None`: no limit is set.
@@ -122,6 +131,18 @@ impl Meter for LinuxMeter {
             Metric::TargetRss => targets::total_rss(&self.proc, targets, &mut self.buf).map_err(trouble),
             Metric::TargetMajorFaults => {
                 targets::total_major_faults(&self.proc, targets, &mut self.buf).map_err(trouble)
+            }
+            Metric::TargetStall => {
+                let faults = targets::total_major_faults(&self.proc, targets, &mut self.buf).map_err(trouble)?;
+                let each_ns = match self.fault_ns {
+                    Some(ns) => ns,
+                    None => {
+                        let swaps = self.files.read(Path::new("/proc/swaps")).unwrap_or_default();
+                        let measured = fault_cost::measure(swaps.lines().count() > 1).map_err(trouble)?;
+                        *self.fault_ns.insert(measured)
+                    }
+                };
+                Ok((u128::from(faults) * u128::from(each_ns) / 1000).min(u128::from(u64::MAX)) as u64)
             }
             Metric::ActiveMem => self.meminfo(metric, |t| meminfo::lru_rate(t, "Active"), "Active and Inactive"),
             Metric::InactiveMem => self.meminfo(metric, |t| meminfo::lru_rate(t, "Inactive"), "Active and Inactive"),

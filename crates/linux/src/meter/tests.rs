@@ -57,6 +57,7 @@ fn every_metric_is_refused_with_a_reason_where_the_kernel_tells_nothing() {
         Metric::CgroupMemFree(group()),
         Metric::TargetRss,
         Metric::TargetMajorFaults,
+        Metric::TargetStall,
         Metric::ActiveMem,
         Metric::InactiveMem,
         Metric::SwapIn,

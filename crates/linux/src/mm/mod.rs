@@ -3,3 +3,4 @@
 pub mod advise;
 pub mod entry_bits;
 pub mod scratch;
+pub mod swap_trip;

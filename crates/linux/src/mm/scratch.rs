@@ -51,6 +51,42 @@ impl Scratch {
     }
 }
 
+impl Scratch {
+    /// Writes to all of page `i`: data that compresses about as well as that of common programs.
+    pub fn fill(&self, i: usize) {
+        assert!(i < self.pages, "page {i} of {}", self.pages);
+        // SAFETY: a whole page inside our mapping, which nothing else refers to while the slice lives.
+        let page = unsafe {
+            std::slice::from_raw_parts_mut(self.start.add(i * PAGE_SIZE as usize).as_ptr(), PAGE_SIZE as usize)
+        };
+        let mut state = i as u64 + 1;
+        for (at, byte) in page.iter_mut().enumerate() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *byte = if at % 4 == 0 { (state >> 56) as u8 } else { 0 };
+        }
+    }
+
+    /// Asks the kernel to page all pages out.
+    pub fn page_out(&self) -> io::Result<()> {
+        let len = self.pages * PAGE_SIZE as usize;
+        // SAFETY: advice on our own mapping; contents stay as they are.
+        let r = unsafe { libc::madvise(self.start.as_ptr().cast(), len, libc::MADV_PAGEOUT) };
+        if r < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Which pages are not in memory.
+    pub fn absent(&self) -> io::Result<Vec<bool>> {
+        let mut resident = vec![0u8; self.pages];
+        let len = self.pages * PAGE_SIZE as usize;
+        // SAFETY: the range is mapped, and `resident` has a byte for each of its pages.
+        let r = unsafe { libc::mincore(self.start.as_ptr().cast(), len, resident.as_mut_ptr()) };
+        if r < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(resident.iter().map(|r| r & 1 == 0).collect())
+    }
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         // SAFETY: unmaps what `new` mapped.

@@ -20,6 +20,7 @@ pub fn probe_meters(roots: &Roots, env: &Environment) -> Vec<Finding> {
         read("inactive_mem", Metric::InactiveMem, ""),
         read("rss", Metric::TargetRss, ""),
         read("target_major_faults", Metric::TargetMajorFaults, ""),
+        read("target_stall", Metric::TargetStall, "by major faults and what one costs here"),
         read("swap_in", Metric::SwapIn, ""),
         read("refault", Metric::Refault, ""),
     ];

@@ -370,7 +370,18 @@ mod written {
                 let migrates = matches!(action, Action::MigrateHot | Action::MigrateCold);
                 let nodes = nodes.into_iter().filter(|_| migrates);
                 let destinations = nodes.map(|(node, weight)| Destination { node, weight }).collect();
-                Scheme { pattern, action, apply_ns, quota, watermarks, filters, confirm_ns, brake, destinations }
+                Scheme {
+                    pattern,
+                    action,
+                    apply_ns,
+                    quota,
+                    watermarks,
+                    filters,
+                    confirm_ns,
+                    brake,
+                    min_density_bp: 0,
+                    destinations,
+                }
             })
     }
 

@@ -1,0 +1,40 @@
+//! `isotherm schemes`.
+
+pub mod run;
+mod stats;
+
+use crate::args::monitor::MonitorArgs;
+use crate::args::target::TargetArgs;
+use crate::schemes::SchemeArgs;
+use run::RunArgs;
+
+/// Act on memory by how it is accessed.
+///
+/// Watches a target and applies schemes to it: what access pattern (size, access rate, age), what to do (pageout, collapse,
+/// migrate_cold, ...), within which quota, tuned to which goal. Before anything is paged out, each page is watched on its own
+/// for a while; a scheme whose victims come back too soon is stopped. Runs until --duration has passed, Ctrl-C is pressed, or
+/// no target is left; memory that was paged out comes back when it is used.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    schemes: SchemeArgs,
+    #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    monitor: MonitorArgs,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let Args { schemes, mut target, mut monitor, run } = args;
+    let loaded = schemes.load(&monitor.attrs()?)?;
+    if let Some(settings) = &loaded.monitor {
+        settings.fill(&mut monitor);
+    }
+    if let Some(settings) = &loaded.target {
+        settings.fill(&mut target);
+    }
+    run::run(&target, &monitor, loaded.schemes, &run)
+}

@@ -1,0 +1,159 @@
+//! Runs schemes on live targets: the loop that `schemes`, `reclaim`, `thp` and `tier` share.
+
+use super::stats;
+use crate::args::monitor::MonitorArgs;
+use crate::args::target::TargetArgs;
+use crate::progress::Progress as StatusLine;
+use crate::session::{Ended, Fan, Session};
+use anyhow::Context;
+use isotherm_core::actuator::DryRun;
+use isotherm_core::engine::Progress;
+use isotherm_core::scheme::Scheme;
+use isotherm_core::scheme::engine::SchemeEngine;
+use isotherm_core::units::format_time;
+use isotherm_linux::action::LinuxActuator;
+use isotherm_linux::clock::monotonic_ns;
+use isotherm_linux::meter::LinuxMeter;
+use isotherm_linux::roots::Roots;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How often statistics are written, ns.
+const STATS_EVERY_NS: u64 = 1_000_000_000;
+/// How long, at the end, work that was handed over is waited for.
+const LAST_WORK: Duration = Duration::from_secs(5);
+/// The longest rest while every scheme is switched off, so that targets that end are noticed.
+const LONGEST_REST_NS: u64 = 1_000_000_000;
+
+/// What these commands have in common.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub struct RunArgs {
+    /// Stop after this time
+    #[arg(long, value_name = "T", value_parser = crate::args::units::time)]
+    pub duration: Option<Duration>,
+    /// Write a JSON line per scheme every second and at the end ("-": standard output)
+    #[arg(long, value_name = "FILE")]
+    pub stats: Option<PathBuf>,
+    /// Print the last statistics as JSON lines on standard output
+    #[arg(long)]
+    pub json: bool,
+    /// Change nothing: tell what would be done to how much memory
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Watches the target and applies `schemes` until the end of the duration, a signal, or the last target's end.
+pub fn run(target: &TargetArgs, monitor: &MonitorArgs, schemes: Vec<Scheme>, args: &RunArgs) -> anyhow::Result<()> {
+    let stats_file = args.stats.as_ref().map(open_stats).transpose()?;
+    // What can fail comes before a command is started.
+    let engine = engine(schemes, args.dry_run)?;
+    let mut session = Session::open(target, monitor)?;
+    let mut run = Run {
+        engine,
+        line: if args.quiet { StatusLine::default() } else { StatusLine::new() },
+        stats: stats_file,
+        next_stats_ns: monotonic_ns() + STATS_EVERY_NS,
+        end_ns: args.duration.map(|d| monotonic_ns().saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))),
+    };
+    let result = run.watch(&mut session);
+    run.line.clear();
+    run.settle(&mut session);
+    let now = monotonic_ns();
+    // The targets' last state is wanted even where the run failed.
+    let written = run.write_stats(now);
+    if args.json {
+        stats::write_lines(&mut std::io::stdout().lock(), &mut run.engine, now)?;
+    }
+    if !args.quiet {
+        for (index, status) in run.engine.status().iter().enumerate() {
+            eprintln!("{}", stats::words(index, status, args.dry_run));
+        }
+        eprintln!("{} watched; cost: {}", format_time(run.line.elapsed_ns()), run.line.cost_words());
+    }
+    drop(run);
+    let finished = session.finish();
+    result?;
+    written?;
+    finished
+}
+
+fn engine(schemes: Vec<Scheme>, dry_run: bool) -> anyhow::Result<SchemeEngine> {
+    let roots = Roots::system();
+    let meter = Box::new(LinuxMeter::new(roots.clone()));
+    if dry_run {
+        return Ok(SchemeEngine::new(schemes, Box::new(DryRun::default()), meter).dry_run());
+    }
+    let actuator = LinuxActuator::new(&roots).context("cannot start the thread that acts on memory")?;
+    Ok(SchemeEngine::new(schemes, Box::new(actuator), meter))
+}
+
+fn open_stats(path: &PathBuf) -> anyhow::Result<Box<dyn Write>> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(std::io::stdout()));
+    }
+    let file = File::create(path).with_context(|| format!("cannot write statistics to {}", path.display()))?;
+    Ok(Box::new(BufWriter::new(file)))
+}
+
+/// A run in progress.
+struct Run {
+    engine: SchemeEngine,
+    line: StatusLine,
+    stats: Option<Box<dyn Write>>,
+    next_stats_ns: u64,
+    end_ns: Option<u64>,
+}
+
+impl Run {
+    fn watch(&mut self, session: &mut Session) -> anyhow::Result<Ended> {
+        loop {
+            let now = monotonic_ns();
+            let progress = if self.engine.turn_gates(now) {
+                session.interval(&mut Fan(vec![&mut self.engine, &mut self.line]))?
+            } else {
+                let gate = self.engine.next_gate_ns().unwrap_or(u64::MAX);
+                let until = gate.min(now + LONGEST_REST_NS).min(self.end_ns.unwrap_or(u64::MAX));
+                session.rest(until, &mut Fan(vec![&mut self.engine, &mut self.line]))?
+            };
+            match progress {
+                Progress::Interrupted => return Ok(Ended::Interrupted),
+                Progress::TargetsGone => return Ok(Ended::TargetsGone),
+                Progress::Aggregated => {}
+            }
+            let now = monotonic_ns();
+            if now >= self.next_stats_ns {
+                self.next_stats_ns = now + STATS_EVERY_NS;
+                self.write_stats(now)?;
+                self.line.note(stats::short(&mut self.engine));
+            }
+            if self.end_ns.is_some_and(|end| now >= end) {
+                return Ok(Ended::Duration);
+            }
+        }
+    }
+
+    /// Waits for work that was handed over, so that the last figures are whole.
+    fn settle(&mut self, session: &mut Session) {
+        let deadline = std::time::Instant::now() + LAST_WORK;
+        loop {
+            self.engine.collect(monotonic_ns(), session.page_source());
+            if !self.engine.has_pending() || std::time::Instant::now() >= deadline {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn write_stats(&mut self, now_ns: u64) -> anyhow::Result<()> {
+        match &mut self.stats {
+            Some(out) => stats::write_lines(out, &mut self.engine, now_ns).context("cannot write statistics"),
+            None => Ok(()),
+        }
+    }
+}

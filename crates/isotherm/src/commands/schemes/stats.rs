@@ -1,0 +1,104 @@
+//! Statistics of schemes: JSON lines for programs, a line a scheme for people.
+
+use isotherm_core::scheme::engine::{SchemeEngine, SchemeStatus};
+use isotherm_core::units::format_size;
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// One scheme's line in `--stats`.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    /// ns on CLOCK_MONOTONIC.
+    time_ns: u64,
+    scheme: usize,
+    action: &'static str,
+    #[serde(flatten)]
+    stats: &'a isotherm_core::scheme::stats::SchemeStats,
+    idle_reason: Option<String>,
+    /// Last values of the goals, in their order.
+    goals: Vec<Option<u64>>,
+}
+
+/// Writes a line for each scheme.
+pub fn write_lines(out: &mut dyn Write, engine: &mut SchemeEngine, now_ns: u64) -> io::Result<()> {
+    for (scheme, status) in engine.status().into_iter().enumerate() {
+        let line = Line {
+            time_ns: now_ns,
+            scheme,
+            action: status.scheme.action.name(),
+            stats: &status.stats,
+            idle_reason: status.idle.map(ToString::to_string),
+            goals: status.goals,
+        };
+        serde_json::to_writer(&mut *out, &line)?;
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
+
+/// What a scheme has done, in a line: for people.
+pub fn words(index: usize, status: &SchemeStatus<'_>, dry_run: bool) -> String {
+    let (stats, action) = (&status.stats, status.scheme.action);
+    let verb = if dry_run { "would apply to" } else { "applied to" };
+    let mut text = format!(
+        "scheme {index} ({action}): tried {}, {verb} {}",
+        format_size(stats.sz_tried),
+        format_size(stats.sz_applied)
+    );
+    let effect = &stats.effect;
+    if effect.out > 0 {
+        text += &format!(
+            "; {} out now, {:.1} % came back within 10 s",
+            format_size(effect.saved_now),
+            effect.back_10s as f64 / effect.out as f64 * 100.0
+        );
+    }
+    if let Some(reason) = status.idle {
+        text += &format!("; idle: {reason}");
+    }
+    text
+}
+
+/// All schemes in a few words, for a status line.
+pub fn short(engine: &mut SchemeEngine) -> String {
+    let one = |s: SchemeStatus<'_>| {
+        let stalled = if s.idle.is_some() { " (idle)" } else { "" };
+        format!("{} {}{stalled}", s.scheme.action, format_size(s.stats.sz_applied))
+    };
+    engine.status().into_iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_core::actuator::DryRun;
+    use isotherm_core::meter::{LiveTarget, Meter, MeterError, Metric};
+    use isotherm_core::scheme::Scheme;
+    use isotherm_core::scheme::action::Action;
+    use isotherm_core::scheme::pattern::AccessPattern;
+
+    struct NoMeter;
+
+    impl Meter for NoMeter {
+        fn read(&mut self, metric: &Metric, _: &[LiveTarget]) -> Result<u64, MeterError> {
+            Err(MeterError { metric: metric.to_string(), reason: "none".into(), remedy: "none".into() })
+        }
+    }
+
+    #[test]
+    fn lines_hold_what_the_contract_names() {
+        let schemes = vec![Scheme::new(Action::PageOut, AccessPattern::default())];
+        let mut engine = SchemeEngine::new(schemes, Box::new(DryRun::default()), Box::new(NoMeter));
+        let mut out = Vec::new();
+        write_lines(&mut out, &mut engine, 7).unwrap();
+        let line: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        for key in ["nr_tried", "sz_tried", "nr_applied", "sz_applied", "qt_exceeds"] {
+            assert_eq!(line[key], 0, "{key}");
+        }
+        assert_eq!(line["action"], "pageout");
+        assert_eq!(line["scheme"], 0);
+        assert!(line["effective_quota"].is_null(), "no limit");
+        assert!(line["major_faults"].is_null(), "not known is not zero");
+        assert!(line["idle_reason"].is_string());
+    }
+}
