@@ -329,3 +329,13 @@ fn only_dense_blocks_become_huge() {
     assert!(hands.requests.iter().all(|(_, r)| r.ranges == [pages(512, 1024)]), "{:?}", hands.requests);
     assert_eq!(hands.requests.len(), 1, "not tried again within 10 s");
 }
+
+#[test]
+fn proof_is_there_as_soon_as_a_region_is_old_enough() {
+    let mut scheme = Scheme::new(Action::PageOut, idle_for(10 * S));
+    scheme.confirm_ns = 5 * S;
+    let mut run = Run::new(&[pages(0, 4000)], &[], vec![scheme]);
+    run.run(14 * S);
+    let first = run.hands.borrow().requests.first().expect("some").0;
+    assert!((10 * S..13 * S).contains(&first), "{first}");
+}

@@ -5,13 +5,13 @@ use super::engine::{Runner, TargetView};
 use super::filter::{Piece, Subject, Verdict, split};
 use super::idle::{IdleReason, Near, obstacle};
 use super::look::{dense_blocks, passing_pages};
-use super::pattern::{age_us, rate_bp};
+use super::pattern::{Mismatch, age_us, rate_bp};
 use super::priority::{Histogram, score};
 use super::watermark::Gate;
 use crate::actuator::{Actuator, Outcome, Request};
 use crate::addr::{AddrRange, PAGE_SIZE, total_len};
 use crate::meter::{LiveTarget, Meter};
-use crate::pages::PageSet;
+use crate::pages::{PageSet, push_range};
 use crate::snapshot::{RegionInfo, Snapshot};
 use crate::source::{AccessSource, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -203,12 +203,16 @@ impl<'a, 'w> Turn<'a, 'w> {
     fn target(&mut self, t: &TargetView, from: u64, to: u64) -> Go {
         let Some(snapshot) = &t.snapshot else { return Go::On };
         let subject = subject(t);
-        let (mut pieces, mut passing) = (Vec::new(), Vec::<Piece>::new());
+        let (mut pieces, mut passing, mut ahead) = (Vec::new(), Vec::<Piece>::new(), Vec::new());
         // What is done block by block must not depend on where the monitor happens to cut a region in two.
         let blocks = self.runner.scheme.min_density_bp > 0;
         for region in snapshot.regions.iter().filter(|r| r.end > from && r.start < to) {
             if let Err(why) = self.runner.scheme.pattern.check(region, snapshot) {
-                self.tally.near.add(why, age_us(region, snapshot), &self.runner.scheme.pattern);
+                let age_us = age_us(region, snapshot);
+                self.tally.near.add(why, age_us, &self.runner.scheme.pattern);
+                if why == Mismatch::Age && self.soon(age_us) {
+                    ahead.push(range_of(region));
+                }
                 continue;
             }
             self.tally.near.regions += 1;
@@ -233,8 +237,33 @@ impl<'a, 'w> Turn<'a, 'w> {
                 }
             }
         }
+        self.watch_ahead(t, &subject, &ahead);
         let stopped = passing.into_iter().any(|piece| self.parts(t, piece) == Go::Stop);
         if stopped { Go::Stop } else { Go::On }
+    }
+
+    /// Whether a region of this age will be old enough by the time that its pages have been watched, if that begins now.
+    fn soon(&self, age_us: u64) -> bool {
+        let scheme = &self.runner.scheme;
+        let least = scheme.pattern.age_us.min;
+        age_us < least && age_us.saturating_add(scheme.confirm_ns / 1000) >= least
+    }
+
+    /// Begins to watch the pages of regions that are about to match, so that proof is there when they do.
+    fn watch_ahead(&mut self, t: &TargetView, subject: &Subject, regions: &[AddrRange]) {
+        let confirm_ns = self.runner.scheme.confirm_ns;
+        let Some(source) = self.world.source.as_deref_mut().filter(|_| confirm_ns > 0) else { return };
+        let mut pieces = Vec::new();
+        regions.iter().for_each(|&r| split(&self.runner.scheme.filters, subject, r, &mut pieces));
+        let mut ranges = Vec::new();
+        pieces.iter().filter(|p| p.verdict != Verdict::Reject).for_each(|p| push_range(&mut ranges, p.range));
+        let (ranges, _) = clip(&ranges, LOOK_PER_TURN.saturating_sub(self.tally.looked));
+        if ranges.is_empty() {
+            return;
+        }
+        if let Ok(found) = source.confirm_cold(t.live.target, &ranges, confirm_ns, self.world.now_ns, &mut Vec::new()) {
+            self.tally.looked += found.present;
+        }
     }
 
     /// The parts of a piece that were not treated lately.
