@@ -4,6 +4,7 @@ mod damo_file;
 mod fault;
 mod line;
 mod metric;
+pub mod preset;
 mod settings;
 mod toml_file;
 mod value;

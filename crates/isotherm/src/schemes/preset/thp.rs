@@ -1,0 +1,78 @@
+//! Huge pages where they are used: the "ethp" scheme of DAMON's evaluation.
+
+use super::checked;
+use super::limit::{rate, time};
+use crate::args::units::size;
+use crate::exit::Usage;
+use isotherm_core::scheme::Scheme;
+use isotherm_core::scheme::action::Action;
+use isotherm_core::scheme::pattern::{AccessPattern, Bounds, FULL_RATE_BP};
+
+/// Memory in use is backed with huge pages; what is not used for a while gets none, so that it wastes none.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Huge pages")]
+pub struct ThpArgs {
+    /// Back with huge pages what is accessed at least at this rate
+    #[arg(long, value_name = "P", default_value = "5%", value_parser = rate)]
+    hot_rate: u32,
+    /// Forbid huge pages for what has not been accessed for this time
+    #[arg(long, value_name = "T", default_value = "7s", value_parser = time)]
+    cold_age: u64,
+    /// Leave smaller regions alone
+    #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = size)]
+    min_size: u64,
+    /// Turn memory in use into huge pages now, instead of letting the kernel do so in time
+    #[arg(long)]
+    collapse: bool,
+}
+
+impl ThpArgs {
+    /// The schemes that are asked for.
+    pub fn schemes(&self) -> Result<Vec<Scheme>, Usage> {
+        if self.hot_rate == 0 {
+            let why = "--hot-rate 0% would back memory with huge pages that nobody uses; give at least 0.01%";
+            return Err(Usage(why.into()));
+        }
+        let size = Bounds::new(self.min_size, u64::MAX);
+        let any = AccessPattern { size, ..AccessPattern::default() };
+        let hot = AccessPattern { rate_bp: Bounds::new(self.hot_rate, FULL_RATE_BP), ..any };
+        let cold =
+            AccessPattern { rate_bp: Bounds::new(0, 0), age_us: Bounds::new(self.cold_age / 1000, u64::MAX), ..any };
+        let huge = if self.collapse { Action::Collapse } else { Action::HugePage };
+        checked(vec![Scheme::new(huge, hot), Scheme::new(Action::NoHugePage, cold)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schemes::line;
+    use clap::Parser;
+    use isotherm_core::attrs::MonitorAttrs;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        thp: ThpArgs,
+    }
+
+    fn schemes(args: &[&str]) -> Result<Vec<(Action, AccessPattern)>, Usage> {
+        let cli = Cli::try_parse_from([&["x"], args].concat()).unwrap();
+        Ok(cli.thp.schemes()?.iter().map(|s| (s.action, s.pattern)).collect())
+    }
+
+    #[test]
+    fn defaults_are_the_published_lines() {
+        let lines = ["2M null 5 null null null hugepage", "2M max min min 7s max nohugepage"];
+        let lines = lines.map(|l| line::parse(l, &MonitorAttrs::default()).unwrap());
+        assert_eq!(schemes(&[]).unwrap(), lines.map(|s| (s.action, s.pattern)));
+    }
+
+    #[test]
+    fn flags_change_them() {
+        let got = schemes(&["--hot-rate", "20%", "--cold-age", "1m", "--min-size", "4M", "--collapse"]).unwrap();
+        assert_eq!(got[0].0, Action::Collapse);
+        assert_eq!((got[0].1.rate_bp.min, got[1].1.age_us.min, got[1].1.size.min), (2000, 60_000_000, 4 << 20));
+        assert!(schemes(&["--hot-rate", "0%"]).is_err());
+    }
+}
