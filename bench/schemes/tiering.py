@@ -21,8 +21,8 @@ PROGRAMS = ("redis", "stencil")
 THRESHOLDS = ["--cold-age", "5s"]
 ROWS = {
     "original": [],
-    "regions": ["tier", "--scan", "region", *THRESHOLDS],
-    "pages": ["tier", "--scan", "page", *THRESHOLDS],
+    "regions": ["tier", "--mode", "sample", *THRESHOLDS],
+    "pages": ["tier", "--mode", "scan", *THRESHOLDS],
 }
 # Savings that differ by more than this are not called equal.
 EQUAL = 0.05

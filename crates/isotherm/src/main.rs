@@ -31,6 +31,9 @@ enum Command {
     Workload(commands::workload::Args),
     Convert(commands::convert::Args),
     Schemes(commands::schemes::Args),
+    Reclaim(commands::reclaim::Args),
+    Thp(commands::thp::Args),
+    Tier(commands::tier::Args),
     Sim(commands::sim::Args),
 }
 
@@ -44,6 +47,9 @@ fn main() -> ExitCode {
         Command::Workload(a) => commands::workload::run(a),
         Command::Convert(a) => commands::convert::run(a),
         Command::Schemes(a) => commands::schemes::run(a),
+        Command::Reclaim(a) => commands::reclaim::run(a),
+        Command::Thp(a) => commands::thp::run(a),
+        Command::Tier(a) => commands::tier::run(a),
         Command::Sim(a) => commands::sim::run(a),
     };
     exit::status(result)

@@ -2,9 +2,13 @@
 
 pub mod convert;
 pub mod doctor;
+mod preset;
+pub mod reclaim;
 pub mod record;
 pub mod report;
 pub mod schemes;
 pub mod sim;
+pub mod thp;
+pub mod tier;
 pub mod top;
 pub mod workload;

@@ -10,6 +10,7 @@ mod toml_file;
 mod value;
 
 pub use settings::{MonitorSettings, TargetSettings};
+pub use toml_file::to_toml;
 
 use crate::exit::Usage;
 use anyhow::Context;

@@ -4,6 +4,7 @@ use super::stats;
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
 use crate::progress::Progress as StatusLine;
+use crate::schemes::to_toml;
 use crate::session::{Ended, Fan, Session};
 use anyhow::Context;
 use isotherm_core::actuator::DryRun;
@@ -43,6 +44,9 @@ pub struct RunArgs {
     /// Change nothing: tell what would be done to how much memory
     #[arg(long)]
     pub dry_run: bool,
+    /// Print the schemes as a TOML file and stop
+    #[arg(long)]
+    pub print: bool,
     /// Say nothing but errors
     #[arg(short, long)]
     pub quiet: bool,
@@ -50,6 +54,10 @@ pub struct RunArgs {
 
 /// Watches the target and applies `schemes` until the end of the duration, a signal, or the last target's end.
 pub fn run(target: &TargetArgs, monitor: &MonitorArgs, schemes: Vec<Scheme>, args: &RunArgs) -> anyhow::Result<()> {
+    if args.print {
+        std::io::stdout().write_all(to_toml(&schemes).as_bytes())?;
+        return Ok(());
+    }
     let stats_file = args.stats.as_ref().map(open_stats).transpose()?;
     // What can fail comes before a command is started.
     let engine = engine(schemes, args.dry_run)?;

@@ -5,8 +5,9 @@ use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::goal::{Goal, GoalMetric};
 
 /// Short names of the goals that people ask for most.
-const SHORT: [(&str, MetricName); 4] = [
+const SHORT: [(&str, MetricName); 5] = [
     ("psi", MetricName::SomeMemPsi),
+    ("stall", MetricName::TargetStall),
     ("rss", MetricName::TargetRss),
     ("free", MetricName::FreeMemRate),
     ("swap-in", MetricName::SwapIn),
@@ -27,7 +28,7 @@ pub fn goal(text: &str) -> Result<GoalArg, String> {
     let short = SHORT.iter().find(|(short, _)| *short == name).map(|&(_, metric)| metric);
     let name = match short {
         Some(metric) => metric,
-        None => name.parse::<MetricName>().map_err(|e| format!("{e}; or psi, rss, free, swap-in"))?,
+        None => name.parse::<MetricName>().map_err(|e| format!("{e}; or psi, stall, rss, free, swap-in"))?,
     };
     let window_ns = name.default_window_ns();
     let metric = name.metric(None, None).map_err(|_| format!("{name} needs more than a target: use a scheme file"))?;

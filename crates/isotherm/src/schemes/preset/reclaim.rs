@@ -28,8 +28,9 @@ pub struct ReclaimArgs {
     /// Spend no more time on it than this within the quota's interval ("none": unlimited)
     #[arg(long, value_name = "T", default_value = "10ms", value_parser = quota_time)]
     quota_time: OptionalTime,
-    /// Tune the amount for this: psi=0.5% (some task waits for memory during that share of 10 s), rss=2G (resident memory of
-    /// all targets), free=20% (of the machine's memory), swap-in=1M/s. Repeatable; the least aggressive rules
+    /// Tune the amount for this: psi=0.5% (some task of the machine waits for memory during that share of 10 s), stall=0.5%
+    /// (the targets do, by their faults), rss=2G (resident memory of all targets), free=20% (of the machine's memory),
+    /// swap-in=1M/s. Repeatable; the least aggressive rules
     #[arg(long = "goal", value_name = "NAME=TARGET", value_parser = goal)]
     goals: Vec<GoalArg>,
     /// Work only while the machine's free memory is below MID (then until it is above HIGH) and not below LOW, where the

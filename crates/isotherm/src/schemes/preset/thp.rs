@@ -21,9 +21,13 @@ pub struct ThpArgs {
     /// Leave smaller regions alone
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = size)]
     min_size: u64,
-    /// Turn memory in use into huge pages now, instead of letting the kernel do so in time
+    /// Make huge pages only of blocks of which at least this share is populated
+    #[arg(long, value_name = "P", default_value = "50%", value_parser = rate, conflicts_with = "advise")]
+    min_density: u32,
+    /// Advise the kernel to use huge pages in its own time, as ethp does, instead of making them at once: then what is sparse
+    /// grows, too
     #[arg(long)]
-    collapse: bool,
+    advise: bool,
 }
 
 impl ThpArgs {
@@ -38,8 +42,9 @@ impl ThpArgs {
         let hot = AccessPattern { rate_bp: Bounds::new(self.hot_rate, FULL_RATE_BP), ..any };
         let cold =
             AccessPattern { rate_bp: Bounds::new(0, 0), age_us: Bounds::new(self.cold_age / 1000, u64::MAX), ..any };
-        let huge = if self.collapse { Action::Collapse } else { Action::HugePage };
-        checked(vec![Scheme::new(huge, hot), Scheme::new(Action::NoHugePage, cold)])
+        let mut huge = Scheme::new(if self.advise { Action::HugePage } else { Action::Collapse }, hot);
+        huge.min_density_bp = if self.advise { 0 } else { self.min_density };
+        checked(vec![huge, Scheme::new(Action::NoHugePage, cold)])
     }
 }
 
@@ -62,16 +67,16 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_the_published_lines() {
+    fn advice_is_given_by_the_published_lines() {
         let lines = ["2M null 5 null null null hugepage", "2M max min min 7s max nohugepage"];
         let lines = lines.map(|l| line::parse(l, &MonitorAttrs::default()).unwrap());
-        assert_eq!(schemes(&[]).unwrap(), lines.map(|s| (s.action, s.pattern)));
+        assert_eq!(schemes(&["--advise"]).unwrap(), lines.map(|s| (s.action, s.pattern)));
     }
 
     #[test]
     fn flags_change_them() {
-        let got = schemes(&["--hot-rate", "20%", "--cold-age", "1m", "--min-size", "4M", "--collapse"]).unwrap();
-        assert_eq!(got[0].0, Action::Collapse);
+        let got = schemes(&["--hot-rate", "20%", "--cold-age", "1m", "--min-size", "4M"]).unwrap();
+        assert_eq!([got[0].0, got[1].0], [Action::Collapse, Action::NoHugePage]);
         assert_eq!((got[0].1.rate_bp.min, got[1].1.age_us.min, got[1].1.size.min), (2000, 60_000_000, 4 << 20));
         assert!(schemes(&["--hot-rate", "0%"]).is_err());
     }

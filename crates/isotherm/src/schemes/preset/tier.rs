@@ -41,8 +41,8 @@ pub struct TierArgs {
     /// Move no more than this in each direction, for example 128M/s ("none": unlimited)
     #[arg(long, value_name = "SIZE/T", default_value = "128M/s", value_parser = limit)]
     quota: Limit,
-    /// Tune the amount of cold memory that is moved for this: psi=0.5%, rss=2G, free=20%, swap-in=1M/s. Repeatable; the least
-    /// aggressive rules
+    /// Tune the amount of cold memory that is moved for this: psi=0.5%, stall=0.5%, rss=2G, free=20%,
+    /// swap-in=1M/s. Repeatable; the least aggressive rules
     #[arg(long = "goal", value_name = "NAME=TARGET", value_parser = goal)]
     goals: Vec<GoalArg>,
 }
@@ -66,7 +66,7 @@ impl TierArgs {
         if !self.keep_pages {
             // Before it goes: else the kernel would make huge pages of it again.
             schemes.push(Scheme::new(Action::NoHugePage, huge(cold)));
-            schemes.push(Scheme::new(Action::HugePage, huge(hot)));
+            schemes.push(Scheme::new(Action::Collapse, huge(hot)));
         }
         schemes.push(self.moving(if self.slow_node.is_some() { Action::MigrateCold } else { Action::PageOut }, cold));
         if self.fast_node.is_some() {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn cold_memory_goes_and_hot_memory_gets_huge_pages() {
-        assert_eq!(actions(&[]), [Action::NoHugePage, Action::HugePage, Action::PageOut]);
+        assert_eq!(actions(&[]), [Action::NoHugePage, Action::Collapse, Action::PageOut]);
         assert_eq!(actions(&["--keep-pages"]), [Action::PageOut]);
         assert_eq!(
             actions(&["--keep-pages", "--slow-node", "1", "--fast-node", "0"]),

@@ -5,10 +5,8 @@ mod goal;
 mod scheme;
 mod settings;
 mod tables;
-#[cfg(test)]
 mod write;
 
-#[cfg(test)]
 pub use write::to_toml;
 
 pub use scheme::tuner;

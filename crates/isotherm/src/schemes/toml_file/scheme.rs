@@ -45,6 +45,9 @@ pub fn read(source: Source, table: &Spanned<SchemeTable>) -> Result<Scheme, File
     if let Some(ns) = optional(source, "scheme.confirm", t.confirm.as_ref(), value::time_ns)? {
         scheme.confirm_ns = ns;
     }
+    if let Some(bp) = optional(source, "scheme.min_density", t.min_density.as_ref(), value::share_bp)? {
+        scheme.min_density_bp = bp;
+    }
     if let Some(q) = &t.quota {
         scheme.quota = quota(source, q.get_ref())?;
         let checked = scheme.quota.validate();

@@ -53,6 +53,7 @@ pub struct SchemeTable {
     pub action: Spanned<String>,
     pub apply_interval: Option<Cell>,
     pub confirm: Option<Cell>,
+    pub min_density: Option<Cell>,
     pub pattern: Option<PatternTable>,
     pub quota: Option<Spanned<QuotaTable>>,
     #[serde(default)]

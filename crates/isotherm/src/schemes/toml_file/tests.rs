@@ -194,6 +194,7 @@ fn errors_name_file_line_and_key() {
         (scheme("[scheme.pattern]\naccess_rate = [\n0,\n\"500%\"]"), &["line 6, scheme.pattern.access_rate", "500%"]),
         (scheme("[scheme.quota]\n\nbytes = 100"), &["line 5, scheme.quota", "below one page"]),
         (scheme("[scheme.quota]\ntime = \"0\""), &["line 4, scheme.quota", "no time"]),
+        (scheme("min_density = \"200%\""), &["line 3, scheme.min_density", "100%"]),
         (scheme("[scheme.quota]\ntuner = \"fast\""), &["line 4, scheme.quota.tuner", "consist or temporal"]),
         (
             scheme("[[scheme.goal]]\nmetric = \"some_mem_psi\"\ntarget = 0"),
@@ -278,6 +279,7 @@ mod written {
             Just(GoalMetric::Read(Metric::SwapIn)),
             Just(GoalMetric::Read(Metric::Refault)),
             Just(GoalMetric::Read(Metric::TargetMajorFaults)),
+            Just(GoalMetric::Read(Metric::TargetStall)),
         ];
         (metric, 1u64..10_000, 1u64..100, any::<bool>(), any::<bool>()).prop_map(
             |(metric, target, tenths, falls, per_reset)| {
@@ -359,30 +361,32 @@ mod written {
         (
             prop::sample::select(Action::ALL.to_vec()),
             pattern,
-            (time(), time()),
+            (time(), time(), 0u32..=10_000),
             quota(),
             prop::option::of(watermarks()),
             prop::collection::vec(filter(), 0..4),
             brake,
             nodes,
         )
-            .prop_map(|(action, pattern, (apply_ns, confirm_ns), quota, watermarks, filters, brake, nodes)| {
-                let migrates = matches!(action, Action::MigrateHot | Action::MigrateCold);
-                let nodes = nodes.into_iter().filter(|_| migrates);
-                let destinations = nodes.map(|(node, weight)| Destination { node, weight }).collect();
-                Scheme {
-                    pattern,
-                    action,
-                    apply_ns,
-                    quota,
-                    watermarks,
-                    filters,
-                    confirm_ns,
-                    brake,
-                    min_density_bp: 0,
-                    destinations,
-                }
-            })
+            .prop_map(
+                |(action, pattern, (apply_ns, confirm_ns, density), quota, watermarks, filters, brake, nodes)| {
+                    let migrates = matches!(action, Action::MigrateHot | Action::MigrateCold);
+                    let nodes = nodes.into_iter().filter(|_| migrates);
+                    let destinations = nodes.map(|(node, weight)| Destination { node, weight }).collect();
+                    Scheme {
+                        pattern,
+                        action,
+                        apply_ns,
+                        quota,
+                        watermarks,
+                        filters,
+                        confirm_ns,
+                        brake,
+                        min_density_bp: density,
+                        destinations,
+                    }
+                },
+            )
     }
 
     fn assert_same(a: &Scheme, b: &Scheme, text: &str) {

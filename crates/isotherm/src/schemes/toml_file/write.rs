@@ -9,7 +9,7 @@ use isotherm_core::scheme::pattern::Bounds;
 use isotherm_core::scheme::quota::QuotaSpec;
 use std::fmt::Write;
 
-/// The text of a file with these schemes. Everything that has a default depending on the action is written out.
+/// The text of a file with these schemes. What the action brings with it (proof, density, brake) is written out.
 pub fn to_toml(schemes: &[Scheme]) -> String {
     let mut out = String::new();
     for (i, scheme) in schemes.iter().enumerate() {
@@ -31,13 +31,20 @@ fn write_scheme(out: &mut String, s: &Scheme) {
     if s.apply_ns > 0 {
         put(out, format_args!("apply_interval = {}", time(s.apply_ns)));
     }
-    put(out, format_args!("confirm = {}", time(s.confirm_ns)));
+    let usual = Scheme::new(s.action, s.pattern);
+    if s.confirm_ns.max(usual.confirm_ns) > 0 {
+        put(out, format_args!("confirm = {}", time(s.confirm_ns)));
+    }
+    if s.min_density_bp.max(usual.min_density_bp) > 0 {
+        put(out, format_args!("min_density = \"{}\"", share(s.min_density_bp)));
+    }
     if !s.destinations.is_empty() {
         let list: Vec<String> =
             s.destinations.iter().map(|d| format!("{{ node = {}, weight = {} }}", d.node, d.weight)).collect();
         put(out, format_args!("destinations = [{}]", list.join(", ")));
     }
     match &s.brake {
+        None if usual.brake.is_none() => {}
         None => put(out, format_args!("brake = false")),
         Some(b) => {
             let (ratio, psi) = (fraction(b.refault_ratio), fraction(b.some_psi));

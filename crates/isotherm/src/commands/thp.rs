@@ -1,0 +1,22 @@
+//! `isotherm thp`.
+
+use super::preset::PresetArgs;
+use crate::schemes::preset::ThpArgs;
+
+/// Back memory with huge pages where it is used, and only there.
+///
+/// Memory in use becomes huge pages: faster for what has much of it. What has not been used for a while gets none, and blocks
+/// of which little is populated are left alone, so that memory is not wasted. Thresholds are those of DAMON's "ethp".
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    thp: ThpArgs,
+    #[command(flatten)]
+    common: PresetArgs,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let schemes = args.thp.schemes()?;
+    args.common.go(schemes)
+}
