@@ -16,6 +16,17 @@ pub enum ViewError {
         "the record holds no snapshot: the recording ended before its first aggregation interval did; record for longer"
     )]
     NoSnapshot,
+    /// A file that is not what `isotherm schemes --stats` writes.
+    #[error("line {line} is not a line of scheme statistics (isotherm schemes --stats): {why}")]
+    BadStatistics {
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong.
+        why: String,
+    },
+    /// Statistics without a line.
+    #[error("there is no scheme in it: the run ended before its first line was written")]
+    NoStatistics,
     /// A target that the record does not have.
     #[error("the record has no target {target}; it has {}", list(.have))]
     NoTarget {

@@ -17,6 +17,7 @@ pub mod picture;
 pub mod plot;
 pub mod raw;
 pub mod replay;
+pub mod schemes;
 pub mod series;
 pub mod summary;
 pub mod temperature;

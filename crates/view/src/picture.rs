@@ -5,7 +5,8 @@ use crate::draw::svg::Svg;
 use crate::error::ViewError;
 use crate::heat::map::HeatMap;
 use crate::heat::palette::BACKGROUND;
-use crate::plot::{heatmap, series};
+use crate::plot::{heatmap, schemes, series};
+use crate::schemes::SchemeHistory;
 use crate::series::Point;
 pub use series::SeriesPicture;
 
@@ -34,6 +35,22 @@ pub fn series_svg(points: &[Point], picture: &SeriesPicture) -> String {
 pub fn series_png(points: &[Point], picture: &SeriesPicture) -> Result<Vec<u8>, ViewError> {
     let mut raster = Raster::new(series::SIZE.0 as usize, series::SIZE.1 as usize, BACKGROUND);
     series::draw(&mut raster, points, picture);
+    raster.png()
+}
+
+/// What a scheme did, as SVG.
+pub fn scheme_svg(history: &SchemeHistory) -> String {
+    let (width, height) = schemes::size(history);
+    let mut svg = Svg::new(width, height, BACKGROUND, &history.title());
+    schemes::draw(&mut svg, history);
+    svg.finish()
+}
+
+/// What a scheme did, as PNG.
+pub fn scheme_png(history: &SchemeHistory) -> Result<Vec<u8>, ViewError> {
+    let (width, height) = schemes::size(history);
+    let mut raster = Raster::new(width as usize, height as usize, BACKGROUND);
+    schemes::draw(&mut raster, history);
     raster.png()
 }
 

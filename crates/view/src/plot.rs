@@ -2,6 +2,7 @@
 
 pub mod axes;
 pub mod heatmap;
+pub mod schemes;
 pub mod series;
 
 use crate::heat::palette::Rgb;

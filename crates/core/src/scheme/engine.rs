@@ -145,6 +145,10 @@ pub struct SchemeStatus<'a> {
     pub idle: Option<&'a IdleReason>,
     /// Last values of its goals, in their order; `None` where not known.
     pub goals: Vec<Option<u64>>,
+    /// What its goals aim at, in the same order and units.
+    pub goal_targets: Vec<u64>,
+    /// Resident memory of all targets, bytes; `None` where not known.
+    pub rss: Option<u64>,
 }
 
 impl SchemeEngine {
@@ -216,6 +220,7 @@ impl SchemeEngine {
         let live = self.live();
         let faults = self.meter.read(&Metric::TargetMajorFaults, &live).ok();
         let stall = self.meter.read(&Metric::SomeMemPsi(None), &live).ok();
+        let rss = self.meter.read(&Metric::TargetRss, &live).ok();
         self.runners
             .iter_mut()
             .map(|r| {
@@ -236,6 +241,8 @@ impl SchemeEngine {
                     stats,
                     idle: r.idle.as_ref(),
                     goals: r.quota.goals.iter().map(|g| g.current).collect(),
+                    goal_targets: r.quota.goals.iter().map(|g| g.goal.target).collect(),
+                    rss,
                 }
             })
             .collect()

@@ -2,6 +2,7 @@
 
 mod heatmap;
 mod record_file;
+mod schemes;
 mod series;
 
 use crate::args::units;
@@ -35,6 +36,8 @@ enum Kind {
     Wss(series::WssArgs),
     /// Number of regions, in the same form
     Regions(series::RegionsArgs),
+    /// What schemes did over time: memory, quota, goals, and why they were idle
+    Schemes(schemes::SchemesArgs),
     /// One page to read first: working set, cold memory, hottest mappings, cost, confidence
     Summary(SummaryArgs),
 }
@@ -151,6 +154,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Kind::Heatmap(a) => heatmap::run(a),
         Kind::Wss(a) => series::run_wss(a),
         Kind::Regions(a) => series::run_regions(a),
+        Kind::Schemes(a) => schemes::run(a),
         Kind::Summary(a) => summarize(a),
     }
 }

@@ -17,6 +17,10 @@ struct Line<'a> {
     idle_reason: Option<String>,
     /// Last values of the goals, in their order.
     goals: Vec<Option<u64>>,
+    /// What they aim at.
+    goal_targets: Vec<u64>,
+    /// Resident memory of the targets, bytes.
+    rss: Option<u64>,
 }
 
 /// Writes a line for each scheme.
@@ -29,6 +33,8 @@ pub fn write_lines(out: &mut dyn Write, engine: &mut SchemeEngine, now_ns: u64) 
             stats: &status.stats,
             idle_reason: status.idle.map(ToString::to_string),
             goals: status.goals,
+            goal_targets: status.goal_targets,
+            rss: status.rss,
         };
         serde_json::to_writer(&mut *out, &line)?;
         out.write_all(b"\n")?;

@@ -1,0 +1,83 @@
+//! A scheme's course: memory, quota, and goals, one above the other over the same time.
+
+use super::axes::{time_axis, value_axis, value_y};
+use super::series::time_curve;
+use super::{BRIGHT, DIM, Frame, TEXT};
+use crate::draw::{Anchor, Canvas, TextSize};
+use crate::schemes::SchemeHistory;
+use crate::series::Point;
+use isotherm_core::units::format_size;
+
+const WIDTH: f64 = 960.0;
+const TOP: f64 = 60.0;
+const PANEL: f64 = 130.0;
+const GAP: f64 = 40.0;
+const BOTTOM: f64 = 30.0;
+
+/// One curve with its heading.
+struct Panel<'a> {
+    title: String,
+    points: &'a [Point],
+    bytes: bool,
+    /// A line to reach.
+    target: Option<u64>,
+}
+
+fn panels(h: &SchemeHistory) -> Vec<Panel<'_>> {
+    let bytes = |title: &str, points| Panel { title: title.into(), points, bytes: true, target: None };
+    let mut all = vec![bytes("resident memory of the targets", h.rss.as_slice())];
+    if h.saved.iter().any(|p| p.value > 0) {
+        all.push(bytes("memory out at present", &h.saved));
+    }
+    all.push(bytes("applied per second", &h.applied_rate));
+    if !h.quota.is_empty() {
+        all.push(bytes("effective quota per reset interval", &h.quota));
+    }
+    for (i, goal) in h.goals.iter().enumerate() {
+        let title = format!("goal {i}, in its unit; the line is what it aims at");
+        all.push(Panel { title, points: &goal.values, bytes: false, target: Some(goal.target) });
+    }
+    all.retain(|p| !p.points.is_empty());
+    all
+}
+
+/// Width and height of the picture.
+pub fn size(h: &SchemeHistory) -> (f64, f64) {
+    (WIDTH, TOP + panels(h).len().max(1) as f64 * (PANEL + GAP) + BOTTOM)
+}
+
+/// Draws it.
+pub fn draw(canvas: &mut dyn Canvas, h: &SchemeHistory) {
+    canvas.text(24.0, 30.0, &h.title(), TextSize::Title, Anchor::Start, BRIGHT);
+    let base = h.span_ns.0;
+    let span = (0.0, (h.span_ns.1 - base) as f64 / 1e9);
+    let panels = panels(h);
+    for (i, panel) in panels.iter().enumerate() {
+        let frame = Frame { x: 86.0, y: TOP + i as f64 * (PANEL + GAP) + 12.0, width: WIDTH - 178.0, height: PANEL };
+        let max = panel.points.iter().map(|p| p.value).chain(panel.target).max().unwrap_or(0).max(1);
+        canvas.text(frame.x, frame.y - 8.0, &panel.title, TextSize::Normal, Anchor::Start, TEXT);
+        value_axis(canvas, &frame, max, panel.bytes);
+        time_curve(canvas, &frame, panel.points, span, base, max);
+        let label = |value: u64| if panel.bytes { format_size(value) } else { value.to_string() };
+        let mut lowest = None;
+        if let Some(target) = panel.target {
+            let y = value_y(&frame, target, max);
+            canvas.line((frame.x, y), (frame.right() + 6.0, y), BRIGHT);
+            let text = format!("aim {}", label(target));
+            canvas.text(frame.right() + 10.0, y + 4.0, &text, TextSize::Small, Anchor::Start, BRIGHT);
+            lowest = Some(y);
+        }
+        if let Some(last) = panel.points.last() {
+            let y = value_y(&frame, last.value, max);
+            // Labels of close values move apart.
+            let y = lowest.filter(|l: &f64| (l - y).abs() < 14.0).map_or(y, |l| l + 14.0);
+            canvas.text(frame.right() + 10.0, y + 4.0, &label(last.value), TextSize::Small, Anchor::Start, DIM);
+        }
+        if i + 1 == panels.len() {
+            time_axis(canvas, &frame, span.0, span.1);
+        }
+    }
+    if panels.is_empty() {
+        canvas.text(24.0, TOP + 30.0, "nothing was measured", TextSize::Normal, Anchor::Start, DIM);
+    }
+}

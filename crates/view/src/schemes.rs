@@ -1,0 +1,227 @@
+//! What schemes did over time, from the lines that `isotherm schemes --stats` writes.
+
+use crate::error::ViewError;
+use crate::series::Point;
+use isotherm_core::units::{format_size, format_time};
+use serde::Deserialize;
+use std::io::{BufRead, Write};
+
+/// A line of statistics, as far as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct Line {
+    time_ns: u64,
+    scheme: usize,
+    action: String,
+    sz_tried: u64,
+    sz_applied: u64,
+    #[serde(default)]
+    saved_now: u64,
+    #[serde(default)]
+    back_10s: u64,
+    #[serde(default)]
+    out: u64,
+    effective_quota: Option<u64>,
+    idle_reason: Option<String>,
+    #[serde(default)]
+    goals: Vec<Option<u64>>,
+    #[serde(default)]
+    goal_targets: Vec<u64>,
+    rss: Option<u64>,
+}
+
+/// A goal's course.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GoalHistory {
+    /// Values by time, in the unit of the goal.
+    pub values: Vec<Point>,
+    /// What it aims at.
+    pub target: u64,
+}
+
+/// A scheme's course.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemeHistory {
+    /// Its index.
+    pub scheme: usize,
+    /// What it does.
+    pub action: String,
+    /// First and last time, ns.
+    pub span_ns: (u64, u64),
+    /// Resident memory of the targets.
+    pub rss: Vec<Point>,
+    /// Memory that is out at present.
+    pub saved: Vec<Point>,
+    /// The effective quota, bytes per reset interval; no point where there is no limit.
+    pub quota: Vec<Point>,
+    /// Bytes that the action succeeded for, per second.
+    pub applied_rate: Vec<Point>,
+    /// Its goals.
+    pub goals: Vec<GoalHistory>,
+    /// Bytes tried, applied, paged out and come back within 10 s, at the end.
+    pub totals: (u64, u64, u64, u64),
+    /// How many lines it was idle for each reason; the most frequent first.
+    pub idle: Vec<(String, usize)>,
+    /// Lines.
+    pub lines: usize,
+}
+
+impl SchemeHistory {
+    /// `scheme 0 (pageout)`.
+    pub fn title(&self) -> String {
+        format!("scheme {} ({})", self.scheme, self.action)
+    }
+}
+
+/// Reads the courses of all schemes.
+pub fn read(input: impl BufRead) -> Result<Vec<SchemeHistory>, ViewError> {
+    let mut all: Vec<(SchemeHistory, Line)> = Vec::new();
+    for (number, text) in input.lines().enumerate() {
+        let bad = |why: String| ViewError::BadStatistics { line: number + 1, why };
+        let text = text.map_err(|e| bad(e.to_string()))?;
+        if text.trim().is_empty() {
+            continue;
+        }
+        let line: Line = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        match all.iter_mut().find(|(h, _)| h.scheme == line.scheme) {
+            Some((history, last)) => {
+                history.add(&line, Some(last));
+                *last = line;
+            }
+            None => {
+                let mut history = SchemeHistory {
+                    scheme: line.scheme,
+                    action: line.action.clone(),
+                    span_ns: (line.time_ns, line.time_ns),
+                    rss: Vec::new(),
+                    saved: Vec::new(),
+                    quota: Vec::new(),
+                    applied_rate: Vec::new(),
+                    goals: Vec::new(),
+                    totals: (0, 0, 0, 0),
+                    idle: Vec::new(),
+                    lines: 0,
+                };
+                history.add(&line, None);
+                all.push((history, line));
+            }
+        }
+    }
+    if all.is_empty() {
+        return Err(ViewError::NoStatistics);
+    }
+    let mut all: Vec<SchemeHistory> = all.into_iter().map(|(h, _)| h).collect();
+    all.sort_by_key(|h| h.scheme);
+    all.iter_mut().for_each(|h| h.idle.sort_by_key(|x| std::cmp::Reverse(x.1)));
+    Ok(all)
+}
+
+impl SchemeHistory {
+    fn add(&mut self, line: &Line, last: Option<&Line>) {
+        let at = |value| Point { time_ns: line.time_ns, value };
+        self.lines += 1;
+        self.span_ns.1 = line.time_ns;
+        self.rss.extend(line.rss.map(at));
+        self.saved.push(at(line.saved_now));
+        self.quota.extend(line.effective_quota.map(at));
+        if let Some(last) = last.filter(|l| l.time_ns < line.time_ns) {
+            let per_second =
+                line.sz_applied.saturating_sub(last.sz_applied) as f64 / ((line.time_ns - last.time_ns) as f64 / 1e9);
+            self.applied_rate.push(at(per_second as u64));
+        }
+        for (i, target) in line.goal_targets.iter().enumerate() {
+            if self.goals.len() == i {
+                self.goals.push(GoalHistory { values: Vec::new(), target: *target });
+            }
+            self.goals[i].target = *target;
+            self.goals[i].values.extend(line.goals.get(i).copied().flatten().map(at));
+        }
+        self.totals = (line.sz_tried, line.sz_applied, line.out, line.back_10s);
+        if let Some(reason) = &line.idle_reason {
+            // Figures change from line to line; what stands before them tells the kind.
+            let kind = reason.split([':', ';', '(']).next().unwrap_or(reason).trim();
+            let kind: String = kind
+                .split_whitespace()
+                .filter(|w| !w.starts_with(|c: char| c.is_ascii_digit()))
+                .fold(String::new(), |text, word| if text.is_empty() { word.to_owned() } else { text + " " + word });
+            match self.idle.iter_mut().find(|x| x.0 == kind) {
+                Some(known) => known.1 += 1,
+                None => self.idle.push((kind, 1)),
+            }
+        }
+    }
+}
+
+/// Writes a few lines for each scheme.
+pub fn write_text(all: &[SchemeHistory], out: &mut dyn Write) -> Result<(), ViewError> {
+    for h in all {
+        let (tried, applied, gone, back) = h.totals;
+        let length = format_time(h.span_ns.1 - h.span_ns.0);
+        writeln!(out, "{}, {length}: tried {}, applied to {}", h.title(), format_size(tried), format_size(applied))?;
+        if gone > 0 {
+            let share = back as f64 * 100.0 / gone as f64;
+            writeln!(out, "  paged out {}, of which {share:.1} % came back within 10 s", format_size(gone))?;
+        }
+        if let (Some(first), Some(last)) = (h.rss.first(), h.rss.last()) {
+            let mean = h.rss.iter().map(|p| p.value as u128).sum::<u128>() / h.rss.len() as u128;
+            writeln!(
+                out,
+                "  resident {} at first, {} at last, {} on average",
+                format_size(first.value),
+                format_size(last.value),
+                format_size(mean as u64)
+            )?;
+        }
+        for (i, goal) in h.goals.iter().enumerate() {
+            match goal.values.last() {
+                Some(last) => writeln!(out, "  goal {i}: {} of {} at last", last.value, goal.target)?,
+                None => writeln!(out, "  goal {i}: never known, aims at {}", goal.target)?,
+            }
+        }
+        for (reason, lines) in &h.idle {
+            writeln!(out, "  idle {:.0} % of the time: {reason}", *lines as f64 * 100.0 / h.lines as f64)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(second: u64, applied: u64, idle: &str) -> String {
+        format!(
+            r#"{{"time_ns":{},"scheme":0,"action":"pageout","nr_tried":1,"sz_tried":{applied},"sz_applied":{applied},"effective_quota":null,"idle_reason":{idle},"goals":[5,null],"goal_targets":[10,7],"rss":{},"out":{applied},"back_10s":1}}"#,
+            second * 1_000_000_000,
+            1000 - applied
+        )
+    }
+
+    #[test]
+    fn lines_become_a_course() {
+        let text = [
+            line(1, 0, "null"),
+            line(2, 100, "\"watching 3 MiB page by page\""),
+            line(3, 300, "\"watching 9 MiB page by page\""),
+        ];
+        let all = read(text.join("\n").as_bytes()).unwrap();
+        let h = &all[0];
+        assert_eq!(h.applied_rate.iter().map(|p| p.value).collect::<Vec<_>>(), [100, 200]);
+        assert_eq!(h.rss.last().unwrap().value, 700);
+        assert!(h.quota.is_empty(), "no limit is no quota of zero");
+        assert_eq!((h.goals[0].values.len(), h.goals[1].values.len()), (3, 0));
+        assert_eq!(h.idle, [("watching MiB page by page".to_owned(), 2)]);
+        let mut out = Vec::new();
+        write_text(&all, &mut out).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        assert!(out.contains("goal 1: never known, aims at 7"), "{out}");
+        assert!(out.contains("idle 67 % of the time: watching"), "{out}");
+    }
+
+    #[test]
+    fn what_is_no_statistics_is_refused_by_its_line() {
+        let text = format!("{}\nnonsense\n", line(1, 0, "null"));
+        assert!(read(text.as_bytes()).unwrap_err().to_string().starts_with("line 2 is not"));
+        assert!(matches!(read(&b"\n"[..]), Err(ViewError::NoStatistics)));
+        assert!(read(&b"{\"scheme\":1}"[..]).is_err());
+    }
+}
