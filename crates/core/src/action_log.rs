@@ -3,14 +3,14 @@
 use crate::actuator::Outcome;
 use crate::scheme::action::Action;
 use crate::source::TargetId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Entries kept.
 const MOST: usize = 256;
 
 /// One piece of work, as it went.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// When it was done, ns on the clock.
     pub time_ns: u64,

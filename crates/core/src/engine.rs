@@ -1,6 +1,7 @@
 //! Anything that watches targets and yields snapshots: our own monitor over an access source, the kernel's DAMON, or the
 //! coarse `refs` fallback. Commands drive them all in the same way.
 
+use crate::attrs::MonitorAttrs;
 use crate::clock::Clock;
 use crate::event::{Subscriber, SubscriberError};
 use crate::source::{AccessSource, SourceError};
@@ -42,6 +43,13 @@ pub trait Engine {
     ) -> Result<Progress, EngineError> {
         let _ = (clock, subscriber);
         Ok(Progress::Aggregated)
+    }
+
+    /// Takes other intervals and region limits, valid ones, from the end of the next aggregation interval on. What was seen is
+    /// kept. False where an engine cannot change them while it runs.
+    fn retune(&mut self, attrs: MonitorAttrs) -> bool {
+        let _ = attrs;
+        false
     }
 
     /// The source it observes through, if it is one that can be asked about single pages.

@@ -165,6 +165,31 @@ fn a_dear_source_stays_below_the_budget() {
 }
 
 #[test]
+fn other_intervals_are_taken_over_and_what_was_seen_is_kept() {
+    for (algorithm, mode) in ALGORITHMS {
+        let w = world(&[pages(10, 1010)], &[]);
+        let mut run = Run::new(&w, config(algorithm, mode, 1));
+        run.intervals(30);
+        let age_us = |s: &Snapshot| s.regions.iter().map(|r| u64::from(r.age) * s.aggr_us).max().unwrap_or(0);
+        let before = age_us(run.last());
+        // With v12's rules an age ends whenever a region's borders move.
+        let ages_last = algorithm != Algorithm::Damon(DamonRules::V12);
+        assert!(before > 0 || !ages_last, "{algorithm:?} {mode:?}");
+        let old = *run.monitor.attrs();
+        let attrs = MonitorAttrs { sample_us: 10_000, aggr_us: 400_000, max_regions: 20, ..old };
+        assert!(run.monitor.retune(attrs));
+        run.intervals(1);
+        assert_eq!(run.last().aggr_us, old.aggr_us, "the interval under way ends as it began");
+        run.intervals(2);
+        let last = run.last();
+        assert_eq!((last.aggr_us, last.sample_us, last.end_ns - last.start_ns), (400_000, 10_000, 400_000_000));
+        assert!(!ages_last || age_us(last) >= before, "{algorithm:?} {mode:?}: {} {before}", age_us(last));
+        run.intervals(20);
+        assert!(run.last().regions.len() <= 20, "{algorithm:?} {mode:?}: {}", run.last().regions.len());
+    }
+}
+
+#[test]
 fn subscribers_see_every_step_in_order() {
     #[derive(Default)]
     struct Steps(Vec<(Step, u64)>);

@@ -3,6 +3,7 @@
 
 mod args;
 mod commands;
+mod control;
 mod exit;
 mod new_file;
 mod output;
@@ -34,6 +35,7 @@ enum Command {
     Reclaim(commands::reclaim::Args),
     Thp(commands::thp::Args),
     Tier(commands::tier::Args),
+    Ctl(commands::ctl::Args),
     Sim(commands::sim::Args),
 }
 
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Reclaim(a) => commands::reclaim::run(a),
         Command::Thp(a) => commands::thp::run(a),
         Command::Tier(a) => commands::tier::run(a),
+        Command::Ctl(a) => commands::ctl::run(a),
         Command::Sim(a) => commands::sim::run(a),
     };
     exit::status(result)

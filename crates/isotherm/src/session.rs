@@ -4,6 +4,7 @@ use crate::args::monitor::{MonitorArgs, SourceName};
 use crate::args::target::{StartedCommand, TargetArgs};
 use crate::exit::{Unsupported, Usage};
 use anyhow::Context;
+use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::clock::{Clock, Wake};
 use isotherm_core::engine::{Engine, Progress};
 use isotherm_core::event::{Event, Step, Subscriber, SubscriberError};
@@ -92,13 +93,25 @@ impl Session {
         Ok(self.engine.run_interval(&mut clock, subscriber)?)
     }
 
-    /// Follows the targets without looking at a page, then waits until `until_ns`.
-    pub fn rest(&mut self, until_ns: u64, subscriber: &mut dyn Subscriber) -> anyhow::Result<Progress> {
+    /// Follows the targets without looking at a page.
+    pub fn follow(&mut self, subscriber: &mut dyn Subscriber) -> anyhow::Result<Progress> {
         let mut clock = MonotonicClock::stopped_by(&self.signals);
-        match self.engine.follow_targets(&mut clock, subscriber)? {
-            Progress::Aggregated if clock.sleep_until_ns(until_ns) == Wake::Interrupted => Ok(Progress::Interrupted),
-            progress => Ok(progress),
-        }
+        Ok(self.engine.follow_targets(&mut clock, subscriber)?)
+    }
+
+    /// Waits until `until_ns` or a signal.
+    pub fn wait(&self, until_ns: u64) -> Wake {
+        MonotonicClock::stopped_by(&self.signals).sleep_until_ns(until_ns)
+    }
+
+    /// Lets SIGHUP ask for a reload instead of a stop.
+    pub fn reload_on_hangup(&mut self) -> anyhow::Result<()> {
+        self.signals.reload_on_hangup().context("cannot catch SIGHUP")
+    }
+
+    /// Takes other intervals and region limits; false where the source cannot change them while it runs.
+    pub fn retune(&mut self, attrs: MonitorAttrs) -> bool {
+        self.engine.retune(attrs)
     }
 
     /// The source, if it can be asked about single pages.

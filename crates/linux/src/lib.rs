@@ -7,6 +7,7 @@ pub mod action;
 pub mod arena;
 pub mod bpf;
 pub mod clock;
+pub mod folder_lock;
 pub mod limits;
 pub mod meter;
 pub mod mm;

@@ -15,6 +15,9 @@ static EVENT: OnceLock<OwnedFd> = OnceLock::new();
 static EVENT_FD: AtomicI32 = AtomicI32::new(-1);
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
 static INSTALLED: AtomicBool = AtomicBool::new(false);
+/// Whether SIGHUP asks for a reload instead of a stop.
+static HANGUP_RELOADS: AtomicBool = AtomicBool::new(false);
+static RELOAD: AtomicBool = AtomicBool::new(false);
 
 /// Catches SIGINT, SIGTERM and SIGHUP; dropping it restores what was in force before.
 ///
@@ -51,6 +54,19 @@ impl StopSignals {
         Ok(guard)
     }
 
+    /// From now on SIGHUP asks for a reload ([`take_reload`]) and no longer stops, until the guard is
+    /// dropped. It does so also where it was ignored: whoever sends it to a daemon started with nohup means it.
+    pub fn reload_on_hangup(&mut self) -> io::Result<()> {
+        RELOAD.store(false, Ordering::SeqCst);
+        HANGUP_RELOADS.store(true, Ordering::SeqCst);
+        if self.previous.iter().any(|(signal, _)| *signal == libc::SIGHUP) {
+            return Ok(());
+        }
+        let ignored = install(libc::SIGHUP)?;
+        self.previous.push((libc::SIGHUP, ignored));
+        Ok(())
+    }
+
     /// The signal that came last, if any.
     pub fn received(&self) -> Option<i32> {
         match RECEIVED.load(Ordering::SeqCst) {
@@ -71,18 +87,27 @@ impl StopSignals {
         if signal == libc::SIGHUP && old.sa_sigaction == libc::SIG_IGN {
             return Ok(());
         }
-        // SAFETY: sigaction is plain data for which all zeros is a valid value (no flags, empty mask).
-        let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
-        let handler: extern "C" fn(i32) = on_signal;
-        new.sa_sigaction = handler as libc::sighandler_t;
-        // Blocking reads and writes elsewhere need not know about us; the clock waits for the event instead.
-        new.sa_flags = libc::SA_RESTART;
-        // SAFETY: `new` is initialised, and its handler does async-signal-safe things only.
-        if unsafe { libc::sigaction(signal, &new, std::ptr::null_mut()) } != 0 {
+        self.previous.push((signal, install(signal)?));
+        Ok(())
+    }
+}
+
+/// Makes our handler that of `signal`; what was in force before.
+fn install(signal: i32) -> io::Result<Previous> {
+    // SAFETY: sigaction is plain data for which all zeros is a valid value (no flags, empty mask).
+    let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
+    let handler: extern "C" fn(i32) = on_signal;
+    new.sa_sigaction = handler as libc::sighandler_t;
+    // Blocking reads and writes elsewhere need not know about us; the clock waits for the event instead.
+    new.sa_flags = libc::SA_RESTART;
+    let mut old = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: `new` is initialised, and its handler does async-signal-safe things only; the old action is written to `old`,
+    // valid for that.
+    unsafe {
+        if libc::sigaction(signal, &new, old.as_mut_ptr()) != 0 {
             return Err(io::Error::last_os_error());
         }
-        self.previous.push((signal, Previous(old)));
-        Ok(())
+        Ok(Previous(old.assume_init()))
     }
 }
 
@@ -99,6 +124,7 @@ impl Drop for StopSignals {
             // SAFETY: `old` is what the kernel gave us for this signal.
             unsafe { libc::sigaction(signal, &old, std::ptr::null_mut()) };
         }
+        HANGUP_RELOADS.store(false, Ordering::SeqCst);
         INSTALLED.store(false, Ordering::SeqCst);
     }
 }
@@ -109,7 +135,16 @@ pub fn request_stop() {
     on_signal(libc::SIGINT);
 }
 
+/// Whether a reload was asked for since the last call; see [`StopSignals::reload_on_hangup`].
+pub fn take_reload() -> bool {
+    RELOAD.swap(false, Ordering::SeqCst)
+}
+
 extern "C" fn on_signal(signal: i32) {
+    if signal == libc::SIGHUP && HANGUP_RELOADS.load(Ordering::SeqCst) {
+        RELOAD.store(true, Ordering::SeqCst);
+        return;
+    }
     RECEIVED.store(signal, Ordering::SeqCst);
     let one = 1u64.to_ne_bytes();
     // SAFETY: errno's address is valid in every thread; write gets eight valid bytes and a descriptor that is never closed.

@@ -2,7 +2,7 @@
 
 use isotherm_core::clock::{Clock, Wake};
 use isotherm_linux::clock::{MonotonicClock, monotonic_ns};
-use isotherm_linux::signals::StopSignals;
+use isotherm_linux::signals::{StopSignals, take_reload};
 
 fn disposition(signal: i32) -> usize {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
@@ -39,6 +39,21 @@ fn a_caught_signal_ends_sleeps_and_the_old_actions_come_back() {
     }
     assert_eq!([libc::SIGINT, libc::SIGTERM, libc::SIGHUP].map(disposition).to_vec(), before);
 
+    // A guard that reloads on SIGHUP does not stop for it, and still does for the others.
+    {
+        let mut signals = StopSignals::catch().unwrap();
+        signals.reload_on_hangup().unwrap();
+        assert!(!take_reload());
+        raise(libc::SIGHUP);
+        assert!(take_reload() && !take_reload(), "one reload for one signal");
+        assert_eq!(signals.received(), None);
+        let mut clock = MonotonicClock::stopped_by(&signals);
+        assert_eq!(clock.sleep_until_ns(monotonic_ns() + 1_000_000), Wake::Time);
+        raise(libc::SIGINT);
+        assert_eq!(clock.sleep_until_ns(monotonic_ns() + FAR), Wake::Interrupted);
+    }
+    assert_eq!([libc::SIGINT, libc::SIGTERM, libc::SIGHUP].map(disposition).to_vec(), before);
+
     // A new guard starts afresh, and SIGHUP is left ignored where it was.
     // SAFETY: SIG_IGN is a valid action.
     unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
@@ -52,6 +67,13 @@ fn a_caught_signal_ends_sleeps_and_the_old_actions_come_back() {
         assert_eq!(clock.sleep_until_ns(monotonic_ns() + FAR), Wake::Interrupted);
         assert_eq!(signals.received(), Some(libc::SIGTERM));
     }
+    {
+        let mut signals = StopSignals::catch().unwrap();
+        signals.reload_on_hangup().unwrap();
+        raise(libc::SIGHUP);
+        assert!(take_reload(), "a daemon reloads under nohup, too");
+    }
+    assert_eq!(disposition(libc::SIGHUP), libc::SIG_IGN);
     // SAFETY: the disposition found at the start, SIG_DFL or SIG_IGN.
     unsafe { libc::signal(libc::SIGHUP, before[2]) };
 }

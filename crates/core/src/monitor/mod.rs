@@ -48,6 +48,8 @@ pub struct Monitor<S> {
     config: MonitorConfig,
     /// Intervals in force: those of the user, stretched by the budget or tuned.
     attrs: MonitorAttrs,
+    /// What the user wants instead, from the next interval on.
+    retuned: Option<MonitorAttrs>,
     algorithm: Box<dyn algorithm::Algorithm + Send>,
     targets: Vec<Target>,
     budget: Budget,
@@ -78,6 +80,7 @@ impl<S: AccessSource> Monitor<S> {
         Self {
             source,
             attrs: config.attrs,
+            retuned: None,
             algorithm,
             targets: Vec::new(),
             budget: Budget::new(config.cpu_budget),
@@ -293,6 +296,11 @@ impl<S: AccessSource> Monitor<S> {
 
     /// Adapts intervals to what was seen and what was spent.
     fn adapt(&mut self, now_ns: u64) {
+        if let Some(attrs) = self.retuned.take() {
+            self.config.attrs = attrs;
+            self.budget.stretched(attrs.aggr_us as f64 / self.attrs.aggr_us as f64);
+            return self.set_attrs(attrs);
+        }
         if let Some(tuned) = self.tuner.as_mut().and_then(|t| t.end_interval(&self.attrs)) {
             self.set_attrs(tuned);
         }
@@ -343,6 +351,11 @@ impl<S: AccessSource> Engine for Monitor<S> {
         }
         let gone = self.targets.is_empty() && !self.source.may_gain_targets();
         Ok(if gone { Progress::TargetsGone } else { Progress::Aggregated })
+    }
+
+    fn retune(&mut self, attrs: MonitorAttrs) -> bool {
+        self.retuned = Some(attrs);
+        true
     }
 
     fn page_source(&mut self) -> Option<&mut dyn AccessSource> {

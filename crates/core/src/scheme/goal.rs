@@ -50,6 +50,12 @@ impl Goal {
     pub fn validate(&self) -> Result<(), GoalError> {
         if self.target == 0 { Err(GoalError::Zero) } else { Ok(()) }
     }
+
+    /// How well a value meets it: 10 000 on target, less asks for more of the scheme.
+    pub fn score(&self, current: u64) -> u64 {
+        let (a, b) = if self.falls { (self.target, current) } else { (current, self.target) };
+        (u128::from(a) * u128::from(GOAL) / u128::from(b.max(1))).min(u128::from(u64::MAX)) as u64
+    }
 }
 
 /// A goal with what was seen of its metric.
@@ -120,9 +126,7 @@ impl GoalState {
 
     /// How well the goal is met: 10 000 on target, less asks for more of the scheme. `None` while nothing is known.
     pub fn score(&self) -> Option<u64> {
-        let current = self.current?;
-        let (a, b) = if self.goal.falls { (self.goal.target, current) } else { (current, self.goal.target) };
-        Some((u128::from(a) * u128::from(GOAL) / u128::from(b.max(1))).min(u128::from(u64::MAX)) as u64)
+        self.current.map(|value| self.goal.score(value))
     }
 }
 

@@ -1,10 +1,10 @@
 //! What a scheme has done: declared once, with unit and meaning.
 
 use super::effect::Effect;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Counters of a scheme since it was installed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SchemeStats {
     /// Times that the action was tried on (part of) a region.
     pub nr_tried: u64,

@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub mod convert;
+pub mod ctl;
 pub mod doctor;
 mod preset;
 pub mod reclaim;

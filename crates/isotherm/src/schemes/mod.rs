@@ -2,6 +2,7 @@
 
 mod damo_file;
 mod fault;
+pub mod goal_text;
 mod line;
 mod metric;
 pub mod preset;
@@ -9,6 +10,7 @@ mod settings;
 mod toml_file;
 mod value;
 
+pub use metric::{MetricName, Written};
 pub use settings::{MonitorSettings, TargetSettings};
 pub use toml_file::to_toml;
 
@@ -77,6 +79,19 @@ struct Parsed {
 }
 
 impl SchemeArgs {
+    /// Whether any of it comes from a file, so that it may change.
+    pub fn reads_files(&self) -> bool {
+        self.origins.iter().any(|o| o.path().is_some())
+    }
+
+    /// Reads everything anew for a run that goes on; `attrs` are those of the command line.
+    pub fn reload(&self, attrs: &MonitorAttrs) -> anyhow::Result<Tuning> {
+        let loaded = self.load(attrs)?;
+        let attrs = loaded.monitor.map_or(*attrs, |m| m.attrs(attrs));
+        attrs.validate().map_err(|e| Usage(format!("[monitor]: {e}")))?;
+        Ok(Tuning { schemes: loaded.schemes, attrs: Some(attrs) })
+    }
+
     /// Reads everything. Lines of numbers are in samples and intervals of `attrs`, unless a file sets those. What makes no
     /// sense is a usage error.
     pub fn load(&self, attrs: &MonitorAttrs) -> anyhow::Result<Loaded> {
@@ -119,6 +134,28 @@ impl SchemeArgs {
             }
         }
         Ok(loaded)
+    }
+}
+
+/// Other schemes for a run that goes on, and how to watch if that is to change as well.
+#[derive(Debug, Clone)]
+pub struct Tuning {
+    /// The schemes. At least one; all valid.
+    pub schemes: Vec<Scheme>,
+    /// Intervals and limits.
+    pub attrs: Option<MonitorAttrs>,
+}
+
+impl Tuning {
+    /// Reads the text of a file of any kind. `attrs` are those in force; the file's own come before them.
+    pub fn from_text(name: &str, text: &str, attrs: &MonitorAttrs) -> Result<Self, String> {
+        let parsed = parse_file(name, text, attrs).map_err(|e| e.to_string())?;
+        if parsed.schemes.is_empty() {
+            return Err(format!("{name} holds no scheme; docs/schemes.md shows one"));
+        }
+        let attrs = parsed.monitor.map(|m| m.over(attrs));
+        attrs.map_or(Ok(()), |a| a.validate()).map_err(|e| format!("{name}, [monitor]: {e}"))?;
+        Ok(Self { schemes: parsed.schemes, attrs })
     }
 }
 

@@ -52,6 +52,19 @@ impl MonitorSettings {
         fill(&mut args.seed, &defaults.seed, self.seed.as_ref());
     }
 
+    /// `attrs` with all that is set here.
+    pub fn over(&self, attrs: &MonitorAttrs) -> MonitorAttrs {
+        let us = |t: Duration| u64::try_from(t.as_micros()).unwrap_or(u64::MAX);
+        let aggr_us = self.aggr.map_or(attrs.aggr_us, us);
+        MonitorAttrs {
+            sample_us: self.sample.map_or(attrs.sample_us, us),
+            aggr_us,
+            update_us: self.update.map_or(attrs.update_us.max(aggr_us), us),
+            min_regions: self.min_regions.unwrap_or(attrs.min_regions),
+            max_regions: self.max_regions.unwrap_or(attrs.max_regions),
+        }
+    }
+
     /// The attributes that result from those of the command line.
     pub fn attrs(&self, given: &MonitorAttrs) -> MonitorAttrs {
         let us = |t: Duration| u64::try_from(t.as_micros()).unwrap_or(u64::MAX);

@@ -5,6 +5,7 @@ mod stats;
 
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
+use crate::control::Reload;
 use crate::schemes::SchemeArgs;
 use run::RunArgs;
 
@@ -13,7 +14,8 @@ use run::RunArgs;
 /// Watches a target and applies schemes to it: what access pattern (size, access rate, age), what to do (pageout, collapse,
 /// migrate_cold, ...), within which quota, tuned to which goal. Before anything is paged out, each page is watched on its own
 /// for a while; a scheme whose victims come back too soon is stopped. Runs until --duration has passed, Ctrl-C is pressed, or
-/// no target is left; memory that was paged out comes back when it is used.
+/// no target is left; memory that was paged out comes back when it is used. Meanwhile `isotherm ctl` shows how it stands, and
+/// changes or ends it; SIGHUP reads the files of -c anew.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -29,12 +31,14 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let Args { schemes, mut target, mut monitor, run } = args;
-    let loaded = schemes.load(&monitor.attrs()?)?;
+    let given = monitor.attrs()?;
+    let loaded = schemes.load(&given)?;
     if let Some(settings) = &loaded.monitor {
         settings.fill(&mut monitor);
     }
     if let Some(settings) = &loaded.target {
         settings.fill(&mut target);
     }
-    run::run(&target, &monitor, loaded.schemes, &run)
+    let reload = schemes.reads_files().then(|| -> Reload { Box::new(move || schemes.reload(&given)) });
+    run::run(&target, &monitor, loaded.schemes, &run, reload)
 }

@@ -3,11 +3,16 @@
 use super::stats;
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
+use crate::control::args::ControlArgs;
+use crate::control::request::Readers;
+use crate::control::{Control, Controlled, Reload};
 use crate::progress::Progress as StatusLine;
-use crate::schemes::to_toml;
+use crate::schemes::{Tuning, goal_text, to_toml};
 use crate::session::{Ended, Fan, Session};
 use anyhow::Context;
 use isotherm_core::actuator::DryRun;
+use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::clock::Wake;
 use isotherm_core::engine::Progress;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::engine::SchemeEngine;
@@ -19,6 +24,7 @@ use isotherm_linux::roots::Roots;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often statistics are written, ns.
@@ -50,10 +56,19 @@ pub struct RunArgs {
     /// Say nothing but errors
     #[arg(short, long)]
     pub quiet: bool,
+    #[command(flatten)]
+    pub control: ControlArgs,
 }
 
-/// Watches the target and applies `schemes` until the end of the duration, a signal, or the last target's end.
-pub fn run(target: &TargetArgs, monitor: &MonitorArgs, schemes: Vec<Scheme>, args: &RunArgs) -> anyhow::Result<()> {
+/// Watches the target and applies `schemes` until the end of the duration, a signal, somebody's `isotherm ctl stop`, or the
+/// last target's end. `reload`: what SIGHUP reads anew; without it, SIGHUP stops.
+pub fn run(
+    target: &TargetArgs,
+    monitor: &MonitorArgs,
+    schemes: Vec<Scheme>,
+    args: &RunArgs,
+    reload: Option<Reload>,
+) -> anyhow::Result<()> {
     if args.print {
         std::io::stdout().write_all(to_toml(&schemes).as_bytes())?;
         return Ok(());
@@ -61,9 +76,18 @@ pub fn run(target: &TargetArgs, monitor: &MonitorArgs, schemes: Vec<Scheme>, arg
     let stats_file = args.stats.as_ref().map(open_stats).transpose()?;
     // What can fail comes before a command is started.
     let engine = engine(schemes, args.dry_run)?;
+    let bound = args.control.bind()?;
     let mut session = Session::open(target, monitor)?;
+    let mut control = Control::start(bound, readers(monitor.attrs()?), monitor.attrs()?)?;
+    if let Some(reload) = reload {
+        session.reload_on_hangup()?;
+        control.on_reload(reload);
+    }
+    control.dry_run(args.dry_run);
+    control.quiet(args.quiet);
     let mut run = Run {
         engine,
+        control,
         line: if args.quiet { StatusLine::default() } else { StatusLine::new() },
         stats: stats_file,
         next_stats_ns: monotonic_ns() + STATS_EVERY_NS,
@@ -101,6 +125,11 @@ fn engine(schemes: Vec<Scheme>, dry_run: bool) -> anyhow::Result<SchemeEngine> {
     Ok(SchemeEngine::new(schemes, Box::new(actuator), meter))
 }
 
+/// How requests are read. Lines of numbers are in samples and intervals of `attrs`.
+fn readers(attrs: MonitorAttrs) -> Readers {
+    Readers { schemes: Arc::new(move |text| Tuning::from_text("the file", text, &attrs)), goal: goal_text::parse }
+}
+
 fn open_stats(path: &PathBuf) -> anyhow::Result<Box<dyn Write>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(std::io::stdout()));
@@ -112,6 +141,7 @@ fn open_stats(path: &PathBuf) -> anyhow::Result<Box<dyn Write>> {
 /// A run in progress.
 struct Run {
     engine: SchemeEngine,
+    control: Control,
     line: StatusLine,
     stats: Option<Box<dyn Write>>,
     next_stats_ns: u64,
@@ -123,18 +153,27 @@ impl Run {
         loop {
             let now = monotonic_ns();
             let progress = if self.engine.turn_gates(now) {
-                session.interval(&mut Fan(vec![&mut self.engine, &mut self.line]))?
+                let mut controlled = Controlled { engine: &mut self.engine, control: &mut self.control };
+                session.interval(&mut Fan(vec![&mut controlled, &mut self.line]))?
             } else {
-                let gate = self.engine.next_gate_ns().unwrap_or(u64::MAX);
-                let until = gate.min(now + LONGEST_REST_NS).min(self.end_ns.unwrap_or(u64::MAX));
-                session.rest(until, &mut Fan(vec![&mut self.engine, &mut self.line]))?
+                self.rest(session, now)?
             };
+            if self.control.stop_asked() {
+                return Ok(Ended::Stopped);
+            }
             match progress {
                 Progress::Interrupted => return Ok(Ended::Interrupted),
                 Progress::TargetsGone => return Ok(Ended::TargetsGone),
                 Progress::Aggregated => {}
             }
+            if let Some(attrs) = self.control.take_attrs()
+                && !session.retune(attrs)
+            {
+                eprintln!("isotherm: this source keeps its intervals while it runs; start anew to change them");
+            }
             let now = monotonic_ns();
+            // For engines that have no time for it within an interval.
+            self.control.serve(&mut self.engine, now);
             if now >= self.next_stats_ns {
                 self.next_stats_ns = now + STATS_EVERY_NS;
                 self.write_stats(now)?;
@@ -142,6 +181,27 @@ impl Run {
             }
             if self.end_ns.is_some_and(|end| now >= end) {
                 return Ok(Ended::Duration);
+            }
+        }
+    }
+
+    /// Follows the targets without looking at a page, until a watermark is due or there are other schemes.
+    fn rest(&mut self, session: &mut Session, now_ns: u64) -> anyhow::Result<Progress> {
+        let gate = self.engine.next_gate_ns().unwrap_or(u64::MAX);
+        let until = gate.min(now_ns + LONGEST_REST_NS).min(self.end_ns.unwrap_or(u64::MAX));
+        let mut controlled = Controlled { engine: &mut self.engine, control: &mut self.control };
+        let progress = session.follow(&mut Fan(vec![&mut controlled, &mut self.line]))?;
+        if progress != Progress::Aggregated {
+            return Ok(progress);
+        }
+        loop {
+            if session.wait(until.min(self.control.wanted_ns())) == Wake::Interrupted {
+                return Ok(Progress::Interrupted);
+            }
+            let now = monotonic_ns();
+            self.control.serve(&mut self.engine, now);
+            if now >= until || self.engine.next_gate_ns().is_none_or(|gate| gate <= now) {
+                return Ok(Progress::Aggregated);
             }
         }
     }

@@ -1,0 +1,101 @@
+//! Arguments of commands that can be talked to while they run.
+
+use super::socket::{BoundSocket, Places, bind_in};
+use crate::exit::Usage;
+use anyhow::Context;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+
+/// Where to listen.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Control")]
+pub struct ControlArgs {
+    /// Listen for `isotherm ctl` here [default: PID.sock in $RUNTIME_DIRECTORY, /run/isotherm or $XDG_RUNTIME_DIR/isotherm]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Do not listen for `isotherm ctl`
+    #[arg(long, conflicts_with = "socket")]
+    pub no_control: bool,
+    /// Serve OpenMetrics over TCP at /metrics, too; a port alone is that of 127.0.0.1
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    pub metrics: Option<SocketAddr>,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    text.parse()
+        .map_err(|_| format!("'{text}' is not an address; write for example 9190 or 127.0.0.1:9190 or [::1]:9190"))
+}
+
+/// What is bound and not yet served.
+#[derive(Debug)]
+pub struct Bound {
+    /// For `isotherm ctl`.
+    pub socket: Option<BoundSocket>,
+    /// For metrics.
+    pub metrics: Option<TcpListener>,
+}
+
+impl ControlArgs {
+    /// Binds what was asked for. A socket that was not asked for is done without, and that is said.
+    pub fn bind(&self) -> anyhow::Result<Bound> {
+        let metrics = match self.metrics {
+            Some(addr) => {
+                let listener = TcpListener::bind(addr)
+                    .with_context(|| format!("cannot serve metrics at {addr}; give another --metrics ADDR:PORT"))?;
+                // The port that the kernel chose, where it was left to it.
+                eprintln!("isotherm: metrics at http://{}/metrics", listener.local_addr().unwrap_or(addr));
+                Some(listener)
+            }
+            None => None,
+        };
+        Ok(Bound { socket: self.bind_socket()?, metrics })
+    }
+
+    fn bind_socket(&self) -> anyhow::Result<Option<BoundSocket>> {
+        if self.no_control {
+            return Ok(None);
+        }
+        if let Some(path) = &self.socket {
+            if path.as_os_str().is_empty() {
+                return Err(Usage("--socket needs a path".into()).into());
+            }
+            return Ok(Some(BoundSocket::bind(path)?));
+        }
+        let Some(folder) = Places::from_env().home() else {
+            eprintln!(
+                "isotherm: no place for a control socket (XDG_RUNTIME_DIR is not set); `isotherm ctl` needs --socket PATH"
+            );
+            return Ok(None);
+        };
+        match bind_in(&folder) {
+            Ok(socket) => Ok(Some(socket)),
+            Err(e) => {
+                eprintln!("isotherm: going on without a control socket: {e}");
+                Ok(None)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_stay_on_this_machine_unless_said_otherwise() {
+        for (text, addr) in [
+            ("9190", "127.0.0.1:9190"),
+            (":9190", "127.0.0.1:9190"),
+            ("0.0.0.0:1", "0.0.0.0:1"),
+            ("[::1]:2", "[::1]:2"),
+        ] {
+            assert_eq!(address(text), Ok(addr.parse().unwrap()));
+        }
+        for text in ["", "x", "70000", "1.2.3.4", "host:80"] {
+            assert!(address(text).unwrap_err().contains("for example"), "{text}");
+        }
+    }
+}

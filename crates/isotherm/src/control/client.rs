@@ -1,0 +1,68 @@
+//! The other side: one request to a running instance.
+
+use super::http::{UntilDeadline, parse_response};
+use super::server::ANSWER_TIME;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a request and its answer may take: longer than the server gives the engine, so that its reason arrives.
+const PATIENCE: Duration = Duration::from_secs(ANSWER_TIME.as_secs() + 5);
+/// Bytes of an answer, at most.
+const MOST_ANSWER: u64 = 64 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens.
+    #[error("no isotherm listens at {}; start one with `isotherm schemes`, or see `isotherm ctl status` for those that run", .0.display())]
+    Nobody(PathBuf),
+    /// Somebody else's.
+    #[error("may not talk to the isotherm at {}: it belongs to another user; run as that user, or as root", .0.display())]
+    Denied(PathBuf),
+    /// It does not answer.
+    #[error("the isotherm at {} did not answer within {} s; is it stopped?", .0.display(), PATIENCE.as_secs())]
+    Silent(PathBuf),
+    /// What came is no answer.
+    #[error("no whole answer came from {}: {why}", path.display())]
+    Broken {
+        /// From where.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Response {
+    /// HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// Asks the instance that listens at `socket`.
+pub fn call(socket: &Path, method: &str, path: &str, body: &[u8]) -> Result<Response, ClientError> {
+    let error = |e: io::Error| match e.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::Nobody(socket.to_owned()),
+        io::ErrorKind::PermissionDenied => ClientError::Denied(socket.to_owned()),
+        io::ErrorKind::TimedOut => ClientError::Silent(socket.to_owned()),
+        _ => ClientError::Broken { path: socket.to_owned(), why: e.to_string() },
+    };
+    let mut stream = UntilDeadline::new(UnixStream::connect(socket).map_err(error)?, PATIENCE);
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: isotherm\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    // A server that refuses early stops reading: then its answer says why, not our failure to write.
+    let written = stream.write_all(&[head.as_bytes(), body].concat());
+    let mut answer = Vec::new();
+    match (&mut stream).take(MOST_ANSWER).read_to_end(&mut answer) {
+        Err(e) if answer.is_empty() => return Err(error(written.err().unwrap_or(e))),
+        _ => {}
+    }
+    let (status, body) = parse_response(&answer).map_err(|why| ClientError::Broken { path: socket.to_owned(), why })?;
+    Ok(Response { status, body: body.to_vec() })
+}

@@ -1,0 +1,356 @@
+//! Talking to a running instance: HTTP and JSON on a Unix socket, OpenMetrics, and SIGHUP.
+//!
+//! [`Control`] sits beside the engine in its thread. It sees what the monitor tells, and whenever the loop comes by it fulfils
+//! what was asked for in the meantime.
+
+pub mod args;
+pub mod client;
+mod http;
+mod metrics;
+mod overview;
+pub mod request;
+mod server;
+pub mod socket;
+pub mod status;
+#[cfg(test)]
+pub mod testing;
+mod words;
+
+use crate::schemes::Tuning;
+use args::Bound;
+use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::event::{Event, Step, Subscriber, SubscriberError};
+use isotherm_core::scheme::engine::SchemeEngine;
+use isotherm_core::source::AccessSource;
+use isotherm_linux::clock::monotonic_ns;
+use isotherm_linux::signals;
+use overview::Overview;
+use request::{Answer, ReadGoal, Readers, Refusal, Request};
+use server::ControlServer;
+use status::{SchemeStatus, Status};
+use std::fs::File;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+/// How long a request may wait for the loop to look, ns.
+const LOOK_EVERY_NS: u64 = 200_000_000;
+
+/// Reads the schemes anew from where they came.
+pub type Reload = Box<dyn Fn() -> anyhow::Result<Tuning>>;
+
+/// The engine's end of all that.
+pub struct Control {
+    server: Option<ControlServer>,
+    read_goal: ReadGoal,
+    reload: Option<Reload>,
+    reload_error: Option<String>,
+    overview: Overview,
+    /// Intervals and limits as they were asked for last.
+    attrs: MonitorAttrs,
+    /// The same, while the monitor does not have them yet.
+    wanted_attrs: Option<MonitorAttrs>,
+    started_ns: u64,
+    looked_ns: u64,
+    dry_run: bool,
+    quiet: bool,
+    stop: bool,
+    /// Whether we began with a terminal, so that a hangup may mean that it has gone.
+    terminal: bool,
+}
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Control").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl Control {
+    /// Serves what is bound. `attrs`: those that the monitor began with.
+    pub fn start(bound: Bound, readers: Readers, attrs: MonitorAttrs) -> anyhow::Result<Self> {
+        let read_goal = readers.goal;
+        let serves = bound.socket.is_some() || bound.metrics.is_some();
+        let server = serves.then(|| ControlServer::start(bound.socket, bound.metrics, readers)).transpose()?;
+        let now = monotonic_ns();
+        Ok(Self {
+            server,
+            read_goal,
+            reload: None,
+            reload_error: None,
+            overview: Overview::default(),
+            attrs,
+            wanted_attrs: None,
+            started_ns: now,
+            looked_ns: now,
+            dry_run: false,
+            quiet: false,
+            stop: false,
+            terminal: has_terminal(),
+        })
+    }
+
+    /// What a reload reads. Whoever sets it has SIGHUP ask for one.
+    pub fn on_reload(&mut self, reload: Reload) {
+        self.reload = Some(reload);
+    }
+
+    /// Whether nothing is really done, which the status then says.
+    pub const fn dry_run(&mut self, dry_run: bool) {
+        self.dry_run = dry_run;
+    }
+
+    /// Whether to say nothing but errors.
+    pub const fn quiet(&mut self, quiet: bool) {
+        self.quiet = quiet;
+    }
+
+    fn say(&self, text: &str) {
+        if !self.quiet {
+            tell(text);
+        }
+    }
+
+    /// Other intervals and limits for the monitor, once.
+    pub const fn take_attrs(&mut self) -> Option<MonitorAttrs> {
+        self.wanted_attrs.take()
+    }
+
+    /// Whether somebody asked for the end.
+    pub const fn stop_asked(&self) -> bool {
+        self.stop
+    }
+
+    /// When the loop is to come by next.
+    pub const fn wanted_ns(&self) -> u64 {
+        self.looked_ns + LOOK_EVERY_NS
+    }
+
+    /// Fulfils what was asked for since the last time.
+    pub fn serve(&mut self, engine: &mut SchemeEngine, now_ns: u64) {
+        self.looked_ns = now_ns;
+        if self.reload.is_some() && signals::take_reload() {
+            self.reload(engine);
+        }
+        while let Some((request, responder)) = self.server.as_ref().and_then(ControlServer::try_next) {
+            responder.send(self.fulfil(request, engine, now_ns));
+        }
+    }
+
+    fn fulfil(&mut self, request: Request, engine: &mut SchemeEngine, now_ns: u64) -> Result<Answer, Refusal> {
+        match request {
+            Request::Status => Ok(Answer::Status(Box::new(self.status(engine, now_ns)))),
+            Request::Tune(tuning) => {
+                let text = self.tune(tuning, engine);
+                self.say(&format!("tuned by ctl: {text}"));
+                Ok(Answer::Done(text))
+            }
+            Request::Goals { scheme, goals } => self.goals(scheme, &goals, engine),
+            Request::Feedback { scheme, value } => {
+                if scheme >= engine.len() {
+                    return Err(no_scheme(scheme, engine));
+                }
+                match engine.push_feedback(scheme, value) {
+                    0 => Err(Refusal::new(
+                        409,
+                        format!(
+                            "scheme {scheme} has no goal on user_input, which alone takes values; set one with --metric user_input=TARGET"
+                        ),
+                    )),
+                    _ => Ok(Answer::Done(format!(
+                        "scheme {scheme} takes {value} at the start of its next quota interval"
+                    ))),
+                }
+            }
+            Request::Stop => {
+                self.stop = true;
+                // Wakes a clock that waits.
+                signals::request_stop();
+                Ok(Answer::Done("stopping".into()))
+            }
+        }
+    }
+
+    /// Puts schemes in force, and has the monitor take other intervals if they differ; tells what.
+    fn tune(&mut self, tuning: Tuning, engine: &mut SchemeEngine) -> String {
+        let mut text = match tuning.schemes.len() {
+            1 => "1 scheme in force".to_owned(),
+            n => format!("{n} schemes in force"),
+        };
+        engine.commit(tuning.schemes);
+        if let Some(attrs) = tuning.attrs.filter(|attrs| *attrs != self.attrs) {
+            self.attrs = attrs;
+            self.wanted_attrs = Some(attrs);
+            text += ", other monitoring intervals asked for";
+        }
+        text
+    }
+
+    fn goals(&self, scheme: usize, texts: &[String], engine: &mut SchemeEngine) -> Result<Answer, Refusal> {
+        let Some(action) = engine.status().get(scheme).map(|s| s.scheme.action) else {
+            return Err(no_scheme(scheme, engine));
+        };
+        let mut goals = Vec::with_capacity(texts.len());
+        for text in texts {
+            let goal = (self.read_goal)(text, action).map_err(|why| Refusal::new(400, why))?;
+            goal.validate().map_err(|why| Refusal::new(400, format!("{text}: {why}")))?;
+            goals.push(goal);
+        }
+        engine.commit_goals(scheme, goals);
+        let text = match texts {
+            [] => format!("scheme {scheme} has no goal any more"),
+            texts => format!("scheme {scheme} is tuned for {}", texts.join(" and ")),
+        };
+        self.say(&format!("by ctl: {text}"));
+        Ok(Answer::Done(text))
+    }
+
+    fn status(&self, engine: &mut SchemeEngine, now_ns: u64) -> Status {
+        let log = engine.log().entries().cloned().collect();
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            socket: self.server.as_ref().and_then(ControlServer::path).map(PathBuf::from),
+            time_ns: now_ns,
+            uptime_ns: now_ns.saturating_sub(self.started_ns),
+            dry_run: self.dry_run,
+            reload_error: self.reload_error.clone(),
+            monitor: self.overview.monitor(),
+            targets: self.overview.targets(),
+            schemes: engine.status().into_iter().enumerate().map(|(i, s)| SchemeStatus::new(i, s)).collect(),
+            log,
+        }
+    }
+
+    fn reload(&mut self, engine: &mut SchemeEngine) {
+        let Some(reload) = &self.reload else { return };
+        if self.terminal && !has_terminal() {
+            // The terminal we were started from is gone: that is what this signal says then, and nobody is left to press
+            // Ctrl-C.
+            self.stop = true;
+            signals::request_stop();
+            return;
+        }
+        match reload() {
+            Ok(tuning) => {
+                self.reload_error = None;
+                let text = self.tune(tuning, engine);
+                self.say(&format!("reloaded: {text}"));
+            }
+            Err(e) => {
+                tell(&format!("not reloaded, the old schemes stay in force: {e:#}"));
+                self.reload_error = Some(format!("{e:#}"));
+            }
+        }
+    }
+}
+
+/// A line on stderr, in the place of a status line if there is one.
+fn tell(text: &str) {
+    let clear = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
+    eprintln!("{clear}isotherm: {text}");
+}
+
+fn no_scheme(scheme: usize, engine: &SchemeEngine) -> Refusal {
+    let text = match engine.len() {
+        0 | 1 => format!("there is no scheme {scheme}; the only one is 0"),
+        n => format!("there is no scheme {scheme}; they are 0 to {}", n - 1),
+    };
+    Refusal::new(404, text)
+}
+
+/// Whether this process has a controlling terminal.
+fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
+}
+
+/// An engine with its control: goes where the engine would go.
+#[derive(Debug)]
+pub struct Controlled<'a> {
+    /// The engine.
+    pub engine: &'a mut SchemeEngine,
+    /// Its control.
+    pub control: &'a mut Control,
+}
+
+impl Controlled<'_> {
+    fn look(&mut self, now_ns: u64) {
+        if now_ns >= self.control.wanted_ns() {
+            self.control.serve(self.engine, now_ns);
+        }
+    }
+}
+
+impl Subscriber for Controlled<'_> {
+    fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
+        self.control.overview.event(event);
+        self.engine.event(event)
+    }
+
+    fn step(&mut self, step: Step, now_ns: u64) {
+        self.engine.step(step, now_ns);
+        self.look(now_ns);
+    }
+
+    fn step_with(&mut self, step: Step, now_ns: u64, source: &mut dyn AccessSource) {
+        // A turn that only we wanted is not the engine's.
+        if step != Step::Wanted || self.engine.wanted_ns().is_some_and(|wanted| wanted <= now_ns) {
+            self.engine.step_with(step, now_ns, source);
+        }
+        self.look(now_ns);
+    }
+
+    fn wanted_ns(&self) -> Option<u64> {
+        let engine = self.engine.wanted_ns();
+        Some(engine.map_or(self.control.wanted_ns(), |e| e.min(self.control.wanted_ns())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_do_what_they_say() {
+        let (mut engine, mut control) = (testing::engine(), testing::control());
+        let mut ask = |request| control.fulfil(request, &mut engine, 7);
+        let Ok(Answer::Status(status)) = ask(Request::Status) else { panic!("no status") };
+        assert_eq!((status.schemes.len(), status.time_ns), (1, 7));
+        assert!(status.schemes[0].idle_reason.is_some());
+
+        assert_eq!(ask(Request::Feedback { scheme: 0, value: 3 }).unwrap_err().status, 409);
+        ask(Request::Goals { scheme: 0, goals: vec!["5".into()] }).unwrap();
+        ask(Request::Feedback { scheme: 0, value: 3 }).unwrap();
+        for (text, what) in [("0", "goal of 0"), ("x", "no number")] {
+            let refusal = ask(Request::Goals { scheme: 0, goals: vec!["5".into(), text.into()] }).unwrap_err();
+            assert!(refusal.status == 400 && refusal.text.contains(what), "{refusal:?}");
+        }
+        let Ok(Answer::Status(status)) = ask(Request::Status) else { panic!("no status") };
+        assert_eq!(status.schemes[0].goals.len(), 1, "a bad goal changes nothing");
+        for request in [Request::Goals { scheme: 1, goals: vec![] }, Request::Feedback { scheme: 9, value: 1 }] {
+            let refusal = ask(request).unwrap_err();
+            assert!(refusal.status == 404 && refusal.text.contains("the only one is 0"), "{refusal:?}");
+        }
+        let attrs = Some(MonitorAttrs { aggr_us: 200_000, ..MonitorAttrs::default() });
+        ask(Request::Tune(Tuning { schemes: vec![testing::scheme(); 2], attrs })).unwrap();
+        let Ok(Answer::Status(status)) = ask(Request::Status) else { panic!("no status") };
+        assert_eq!(status.schemes.len(), 2);
+        let text = serde_json::to_string(&status).unwrap();
+        serde_json::from_str::<Status>(&text).unwrap();
+        assert_eq!(control.take_attrs(), attrs);
+        control.tune(Tuning { schemes: vec![testing::scheme()], attrs }, &mut engine);
+        assert_eq!(control.take_attrs(), None, "the same intervals are no change");
+    }
+
+    #[test]
+    fn a_bad_file_leaves_the_old_schemes_in_force() {
+        let (mut engine, mut control) = (testing::engine(), testing::control());
+        control.terminal = false;
+        control.reload = Some(Box::new(|| anyhow::bail!("line 3: what is this?")));
+        control.reload(&mut engine);
+        assert_eq!(engine.len(), 1);
+        assert!(control.status(&mut engine, 0).reload_error.unwrap().contains("line 3"));
+        control.on_reload(Box::new(|| Ok(Tuning { schemes: vec![testing::scheme(); 3], attrs: None })));
+        control.reload(&mut engine);
+        assert_eq!(engine.len(), 3);
+        assert_eq!(control.status(&mut engine, 0).reload_error, None);
+    }
+}

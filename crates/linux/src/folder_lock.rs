@@ -1,0 +1,53 @@
+//! An advisory lock on a folder, so that two instances do not change the same entry of it at the same time.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How often a lock that somebody else holds is asked for again.
+const ASK_EVERY: Duration = Duration::from_millis(5);
+
+/// A locked folder; dropping it, or the end of the process however it comes, unlocks it. Nothing is written.
+#[derive(Debug)]
+pub struct FolderLock(#[allow(dead_code, reason = "open for as long as the lock is held")] File);
+
+impl FolderLock {
+    /// Locks `folder`, which must exist and be readable. Fails with [`io::ErrorKind::WouldBlock`] if somebody else holds it for
+    /// all of `patience`.
+    pub fn take(folder: &Path, patience: Duration) -> io::Result<Self> {
+        let file = File::open(folder)?;
+        let deadline = Instant::now() + patience;
+        loop {
+            // SAFETY: flock takes an open descriptor and an integer.
+            if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+                return Ok(Self(file));
+            }
+            let error = io::Error::last_os_error();
+            if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+                || Instant::now() >= deadline
+            {
+                return Err(error);
+            }
+            std::thread::sleep(ASK_EVERY);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = FolderLock::take(folder.path(), Duration::ZERO).unwrap();
+        let second = FolderLock::take(folder.path(), Duration::from_millis(20)).unwrap_err();
+        assert_eq!(second.kind(), io::ErrorKind::WouldBlock);
+        drop(first);
+        FolderLock::take(folder.path(), Duration::ZERO).unwrap();
+        let missing = FolderLock::take(&folder.path().join("none"), Duration::ZERO).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
+}
