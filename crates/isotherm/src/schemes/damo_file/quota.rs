@@ -23,7 +23,7 @@ pub fn read(node: &Node, action: Action) -> Result<QuotaSpec, FileError> {
         Some(list) => list.items()?.iter().map(|g| goal(g, action)).collect::<Result<_, _>>()?,
         None => Vec::new(),
     };
-    let quota = QuotaSpec {
+    let mut quota = QuotaSpec {
         bytes,
         time_ns,
         reset_ns: reset_ns.unwrap_or(default.reset_ns),
@@ -31,6 +31,10 @@ pub fn read(node: &Node, action: Action) -> Result<QuotaSpec, FileError> {
         goals,
         tuner: node.optional("goal_tuner", |v| tuner(&v.to_string()))?.unwrap_or_default(),
     };
+    if !quota.is_limited() {
+        // damo writes "max" then.
+        quota.reset_ns = default.reset_ns;
+    }
     quota.validate().map_err(|e| node.fault(e))?;
     Ok(quota)
 }

@@ -108,7 +108,9 @@ fn zeros_and_maxima_are_limits_not_set() {
     assert_eq!(schemes[0].pattern, AccessPattern::default());
     assert!(!schemes[0].quota.is_limited() && schemes[0].watermarks.is_none());
     assert_eq!(schemes[0].quota.weights, Weights { size: 0, access_rate: 300, age: 0 });
-    assert!(1u64.checked_shl(62).unwrap().checked_add(schemes[0].quota.reset_ns).is_some(), "fits a clock's time");
+    assert_eq!(schemes[0].quota.reset_ns, 1_000_000_000);
+    let endless = read(r#"[{"quotas": {"sz_bytes": "1 G", "reset_interval_ms": "max"}}]"#)[0].quota.reset_ns;
+    assert!(endless > 1 << 61 && (1u64 << 62).checked_add(endless).is_some(), "can be added to a clock's time");
 }
 
 #[test]

@@ -124,7 +124,7 @@ fn write_filter(out: &mut String, f: &Filter) {
         FilterType::Target(index) => put(out, format_args!("index = {index}")),
         FilterType::Cgroup(path) => put(out, format_args!("path = {}", quoted(path))),
         FilterType::HugepageSize { min, max } => {
-            put(out, format_args!("min = {}\nmax = {}", size(*min), size(*max)));
+            put(out, format_args!("min = {}\nmax = {}", size(*min), end(*max, size)));
         }
         FilterType::Mapping(re) => {
             put(out, format_args!("matching = {}\ninvert = {}", quoted(re.as_str()), !f.matching));
@@ -138,8 +138,11 @@ fn write_filter(out: &mut String, f: &Filter) {
 }
 
 fn range(b: Bounds<u64>, one: impl Fn(u64) -> String) -> String {
-    let end = |v: u64| if v == u64::MAX { "\"max\"".to_owned() } else { one(v) };
-    format!("[{}, {}]", end(b.min), end(b.max))
+    format!("[{}, {}]", end(b.min, &one), end(b.max, &one))
+}
+
+fn end(v: u64, one: impl Fn(u64) -> String) -> String {
+    if v == u64::MAX { "\"max\"".to_owned() } else { one(v) }
 }
 
 /// The largest unit that divides it.
