@@ -137,18 +137,23 @@ impl SchemeHistory {
         }
         self.totals = (line.sz_tried, line.sz_applied, line.out, line.back_10s);
         if let Some(reason) = &line.idle_reason {
-            // Figures change from line to line; what stands before them tells the kind.
-            let kind = reason.split([':', ';', '(']).next().unwrap_or(reason).trim();
-            let kind: String = kind
-                .split_whitespace()
-                .filter(|w| !w.starts_with(|c: char| c.is_ascii_digit()))
-                .fold(String::new(), |text, word| if text.is_empty() { word.to_owned() } else { text + " " + word });
+            let kind = without_figures(reason);
             match self.idle.iter_mut().find(|x| x.0 == kind) {
                 Some(known) => known.1 += 1,
                 None => self.idle.push((kind, 1)),
             }
         }
     }
+}
+
+/// A reason without its figures, which change from line to line: what is left tells the kind.
+fn without_figures(reason: &str) -> String {
+    const UNITS: [&str; 13] = ["B", "KiB", "MiB", "GiB", "TiB", "ns", "us", "ms", "s", "m", "h", "%", "d"];
+    let figure = |word: &str| {
+        let bare = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '%');
+        bare.starts_with(|c: char| c.is_ascii_digit()) || UNITS.contains(&bare)
+    };
+    reason.split_whitespace().filter(|w| !figure(w)).collect::<Vec<_>>().join(" ")
 }
 
 /// Writes a few lines for each scheme.
@@ -209,7 +214,7 @@ mod tests {
         assert_eq!(h.rss.last().unwrap().value, 700);
         assert!(h.quota.is_empty(), "no limit is no quota of zero");
         assert_eq!((h.goals[0].values.len(), h.goals[1].values.len()), (3, 0));
-        assert_eq!(h.idle, [("watching MiB page by page".to_owned(), 2)]);
+        assert_eq!(h.idle, [("watching page by page".to_owned(), 2)]);
         let mut out = Vec::new();
         write_text(&all, &mut out).unwrap();
         let out = String::from_utf8(out).unwrap();
