@@ -159,7 +159,8 @@ fn tracker(spec: TargetSpec) -> anyhow::Result<TargetTracker> {
 
 fn page_table(spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
     let source = PageTableSource::new(tracker(spec)?)
-        .map_err(|e| Unsupported(format!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?;
+        .map_err(|e| Unsupported(format!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?
+        .with_cpu_budget(config.cpu_budget);
     Ok(Box::new(Monitor::new(Watched::new(source), config)))
 }
 

@@ -7,4 +7,5 @@ mod base_pages;
 mod blind;
 mod large_folios;
 mod lifetime;
+mod shared;
 mod watching;

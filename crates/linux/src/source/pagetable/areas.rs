@@ -18,6 +18,8 @@ pub struct Areas {
     read_at: Option<Instant>,
     /// Ranges whose bits cannot be cleared, as their kind tells (locked, hugetlb, special). Sorted.
     barred: Vec<AddrRange>,
+    /// Those of them that not even `clear_refs` clears (hugetlb, special). Sorted.
+    unreachable: Vec<AddrRange>,
     /// Areas for which the kernel refused to clear.
     refused: Vec<AddrRange>,
     buf: Vec<u8>,
@@ -28,6 +30,9 @@ impl Areas {
     pub fn update(&mut self, mappings: &[Mapping]) {
         self.barred.clear();
         self.barred.extend(mappings.iter().filter(|m| is_barred(m)).map(|m| m.range));
+        let unreachable = mappings.iter().filter(|m| is_unreachable(m.kind)).map(|m| m.range);
+        self.unreachable.clear();
+        self.unreachable.extend(unreachable);
         self.refused.clear();
         self.read_at = None;
     }
@@ -66,16 +71,12 @@ impl Areas {
 
     /// Pages of the 2 MiB span at `base` whose bits cannot be cleared because of where they lie.
     pub fn blind(&self, base: u64) -> PageMask {
-        let span = AddrRange::new(base, base + TABLE_SPAN);
-        let mut mask = pte::NO_PAGES;
-        for list in [&self.barred, &self.refused] {
-            let from = list.partition_point(|r| r.end <= base);
-            for part in list[from..].iter().map_while(|r| r.intersect(&span)) {
-                let page = |addr: u64| ((addr - base) / PAGE_SIZE) as usize;
-                mask = pte::or(&mask, &pte::span_mask(page(part.start), page(part.end)));
-            }
-        }
-        mask
+        pte::or(&pages_in(&self.barred, base), &pages_in(&self.refused, base))
+    }
+
+    /// Pages of the 2 MiB span at `base` that not even `clear_refs` clears, because of where they lie.
+    pub fn unreachable(&self, base: u64) -> PageMask {
+        pages_in(&self.unreachable, base)
     }
 
     /// Makes the next [`refresh`](Self::refresh) read the list.
@@ -101,7 +102,22 @@ impl Areas {
 }
 
 fn is_barred(m: &Mapping) -> bool {
-    m.locked || matches!(m.kind, MappingKind::Hugetlb | MappingKind::Special)
+    m.locked || is_unreachable(m.kind)
+}
+
+fn is_unreachable(kind: MappingKind) -> bool {
+    matches!(kind, MappingKind::Hugetlb | MappingKind::Special)
+}
+
+/// Pages of the 2 MiB span at `base` that lie in one of the ranges (sorted).
+fn pages_in(ranges: &[AddrRange], base: u64) -> PageMask {
+    let span = AddrRange::new(base, base + TABLE_SPAN);
+    let page = |addr: u64| ((addr - base) / PAGE_SIZE) as usize;
+    let from = ranges.partition_point(|r| r.end <= base);
+    ranges[from..]
+        .iter()
+        .map_while(|r| r.intersect(&span))
+        .fold(pte::NO_PAGES, |mask, part| pte::or(&mask, &pte::span_mask(page(part.start), page(part.end))))
 }
 
 fn find(sorted: &[AddrRange], addr: u64) -> Option<AddrRange> {
@@ -134,6 +150,7 @@ mod tests {
         let special = Mapping { kind: MappingKind::Special, ..Mapping::anon(0xb000, 0xc000) };
         a.update(&[Mapping::anon(0x1000, 0x4000), locked, special]);
         assert_eq!(a.blind(0)[0], 1 << 9 | 1 << 0xb);
+        assert_eq!(a.unreachable(0)[0], 1 << 0xb, "locked pages can be cleared all at once");
         assert_eq!(a.refuse(AddrRange::new(0x1000, 0x2000)), AddrRange::new(0x1000, 0x3000));
         assert_eq!(a.blind(0)[0], 1 << 1 | 1 << 2 | 1 << 9 | 1 << 0xb);
         let unlisted = AddrRange::new(0x3f_f000, 0x40_1000);

@@ -20,6 +20,10 @@ const HEAD: u64 = 1 << 15;
 const TAIL: u64 = 1 << 16;
 /// On an LRU list (KPF_LRU). Not told for the tail of a large folio by all kernels.
 const LRU: u64 = 1 << 5;
+/// Hugetlb memory, the zero page, and frames without any description (KPF_HUGE, KPF_ZERO_PAGE, KPF_NOPAGE).
+const HUGE: u64 = 1 << 17;
+const ZERO_PAGE: u64 = 1 << 24;
+const NOPAGE: u64 = 1 << 20;
 /// Frames in the largest folio that last-level entries can map.
 const MAX_FOLIO: u64 = 512;
 /// One read costs as much as this many entries more in another.
@@ -130,6 +134,24 @@ impl Frames {
     /// Which of the pages `asked` the kernel keeps on its LRU lists, or are part of a large folio (which are put there at once).
     /// `first` is the number of the page of `entries[0]`.
     pub fn on_lru(&self, first: usize, entries: &[u64], asked: &PageMask) -> io::Result<PageMask> {
+        self.pages_with(first, entries, asked, |flags| flags & (LRU | HEAD | TAIL) != 0)
+    }
+
+    /// Which of the pages `asked` are ordinary memory, whose bit `clear_refs` clears whoever else maps it. Parameters as for
+    /// [`on_lru`](Self::on_lru).
+    pub fn clearable(&self, first: usize, entries: &[u64], asked: &PageMask) -> io::Result<PageMask> {
+        self.pages_with(first, entries, asked, |flags| {
+            flags & (LRU | HEAD | TAIL) != 0 && flags & (HUGE | ZERO_PAGE | NOPAGE) == 0
+        })
+    }
+
+    fn pages_with(
+        &self,
+        first: usize,
+        entries: &[u64],
+        asked: &PageMask,
+        wanted: impl Fn(u64) -> bool,
+    ) -> io::Result<PageMask> {
         let in_entries = pte::and(asked, &pte::span_mask(first, first + entries.len()));
         let mut pages: Vec<(u64, usize)> =
             pte::iter(&in_entries).map(|i| (pte::frame(entries[i - first], self.phys_mask), i)).collect();
@@ -137,7 +159,7 @@ impl Frames {
         let frames: Vec<u64> = pages.iter().map(|p| p.0).collect();
         let mut out = pte::NO_PAGES;
         for (flags, &(_, page)) in self.flags(&frames)?.iter().zip(&pages) {
-            if flags & (LRU | HEAD | TAIL) != 0 {
+            if wanted(*flags) {
                 pte::put(&mut out, page);
             }
         }

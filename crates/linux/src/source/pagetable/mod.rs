@@ -4,10 +4,9 @@
 //! * [`space`] is one watched process: it notices exit and exec, and knows what cannot be observed.
 //! * [`windows`] looks at and arms windows, [`scan`] reads everything; [`plan`], [`clear`], [`frames`] and [`sharing`] decide and do
 //!   the clearing without splitting folios and without taking shared pages for hot ones.
+//! * [`whole`] clears through `/proc/PID/clear_refs` instead, which reaches shared and locked pages too, but only the whole
+//!   process at once while its page faults wait.
 //! * [`selftest`] must pass before any of this is believed.
-//!
-//! Bits could also be cleared through `/proc/PID/clear_refs`, which reaches shared and locked pages too, but only the
-//! whole process at once while its page faults wait: [`Observer::clear`](space::Observer::clear) is the one place to add that.
 
 pub mod areas;
 pub mod calibrate;
@@ -21,6 +20,7 @@ pub mod selftest;
 pub mod sharing;
 pub mod space;
 pub mod walker;
+pub mod whole;
 pub mod windows;
 
 use crate::bpf::sys::BpfError;
@@ -90,6 +90,12 @@ impl PageTableSource {
     pub fn new(tracker: TargetTracker) -> Result<Self, SourceUnavailable> {
         let cpu_at_start = thread_cpu_ns();
         Ok(Self { observer: ready_observer()?, targets: Targets::new(tracker, cpu_at_start) })
+    }
+
+    /// Limits what may be spent on `clear_refs` (see [`whole`]) to a part of this share of one core.
+    pub fn with_cpu_budget(mut self, budget: Option<f64>) -> Self {
+        self.observer.set_cpu_budget(budget);
+        self
     }
 
     /// Whether the source works here; if not, why. Changes nothing but accessed bits of pages of its own.
@@ -170,7 +176,7 @@ impl AccessSource for PageTableSource {
     fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<(), SourceError> {
         self.targets.mappings(target, &mut self.observer, open_space, out, |space, mappings| {
             space.areas.update(mappings);
-            space.verdicts.tidy(Instant::now());
+            space.tidy(Instant::now());
         })
     }
 

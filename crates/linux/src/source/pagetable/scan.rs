@@ -15,21 +15,32 @@ use std::time::Instant;
 
 /// One table, or one huge entry.
 #[derive(Debug)]
-struct Found {
+pub(super) struct Found {
     /// Which record of the copy it comes from.
-    record: usize,
-    base: u64,
+    pub(super) record: usize,
+    pub(super) base: u64,
     leaf_shift: u8,
-    present: PageMask,
-    accessed: PageMask,
+    pub(super) present: PageMask,
+    pub(super) accessed: PageMask,
     /// Nothing can be said about it: unreadable, or an entry that clearing would split.
-    blind: bool,
+    pub(super) blind: bool,
     /// Pages whose bits are cleared.
     wanted: PageMask,
 }
 
 impl Found {
-    fn bits(&self, known_blind: &PageMask) -> TableBits {
+    /// Pages present.
+    pub(super) fn present_pages(&self) -> u64 {
+        pte::count(&self.present) as u64
+    }
+
+    /// Accessed bits: a huge entry has one.
+    pub(super) fn accessed_bits(&self) -> u64 {
+        let pages = pte::count(&self.accessed) as u64;
+        if self.leaf_shift > 12 { pages.min(1) } else { pages }
+    }
+
+    pub(super) fn bits(&self, known_blind: &PageMask) -> TableBits {
         let blind = if self.blind { self.present } else { pte::and(&self.present, known_blind) };
         TableBits {
             base: self.base,
@@ -39,6 +50,14 @@ impl Found {
             blind,
         }
     }
+}
+
+/// What a scan found, pages.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) present: u64,
+    /// Of these, found shared with other processes when they could not be cleared.
+    pub(super) shared: u64,
 }
 
 impl Observer {
@@ -51,6 +70,45 @@ impl Observer {
         clear: bool,
         sink: &mut dyn FnMut(&TableBits),
     ) -> Result<(), SpaceError> {
+        let begin = Instant::now();
+        if clear && self.clears_whole(space, process, ranges, begin)? {
+            return self.scan_whole(space, process, ranges, begin, sink);
+        }
+        let since_whole = !clear && space.whole.is_on();
+        let mut tally = Tally::default();
+        self.each_piece(space, process, ranges, |this, space, ranges| {
+            let mut found = this.found(ranges);
+            if clear {
+                let now = Instant::now();
+                let to_clear = this.plan_scan(space, process, &mut found, now)?;
+                if !to_clear.is_empty() {
+                    this.clear(space, process, &to_clear)?;
+                    this.verify_scan(space, process, &found, now)?;
+                }
+            }
+            for f in &found {
+                let blind = if since_whole { space.uncleared(f.base) } else { space.blind(f.base) };
+                let bits = f.bits(&blind);
+                tally.present += f.present_pages();
+                tally.shared += pte::count(&pte::and(&f.present, &space.verdicts.shared(f.base))) as u64;
+                this.pages_read += if f.leaf_shift > 12 { 1 } else { f.present_pages() };
+                let cleared = pte::count(&pte::and(&f.wanted, &bits.accessed)) as u64;
+                this.pages_cleared += if f.leaf_shift > 12 { cleared.min(1) } else { cleared };
+                sink(&bits);
+            }
+            Ok(())
+        })?;
+        if clear { self.consider_whole(space, process, ranges, &tally, begin) } else { Ok(()) }
+    }
+
+    /// Copies the tables below `ranges` piece by piece, and hands on the ranges that are not done before each piece.
+    pub(super) fn each_piece(
+        &mut self,
+        space: &mut Space,
+        process: &Process,
+        ranges: &[AddrRange],
+        mut piece: impl FnMut(&mut Self, &mut Space, &[AddrRange]) -> Result<(), SpaceError>,
+    ) -> Result<(), SpaceError> {
         let (mut rest, mut cursor) = (ranges, 0);
         while !rest.is_empty() {
             let progress = self.copy(space, process, rest, cursor)?;
@@ -60,22 +118,7 @@ impl Observer {
                     process.pid()
                 )));
             }
-            let mut found = self.found(rest);
-            if clear {
-                let now = Instant::now();
-                let to_clear = self.plan_scan(space, process, &mut found, now)?;
-                if !to_clear.is_empty() {
-                    self.clear(space, process, &to_clear)?;
-                    self.verify_scan(space, process, &found, now)?;
-                }
-            }
-            for f in &found {
-                let bits = f.bits(&space.blind(f.base));
-                self.pages_read += if f.leaf_shift > 12 { 1 } else { pte::count(&bits.present) as u64 };
-                let cleared = pte::count(&pte::and(&f.wanted, &bits.accessed)) as u64;
-                self.pages_cleared += if f.leaf_shift > 12 { cleared.min(1) } else { cleared };
-                sink(&bits);
-            }
+            piece(self, space, rest)?;
             rest = &rest[progress.ranges_done.min(rest.len())..];
             cursor = progress.cursor;
         }
@@ -83,7 +126,7 @@ impl Observer {
     }
 
     /// What the last copy holds of the memory in `ranges`.
-    fn found(&self, ranges: &[AddrRange]) -> Vec<Found> {
+    pub(super) fn found(&self, ranges: &[AddrRange]) -> Vec<Found> {
         let one = |(record, r): (usize, Record<'_>)| {
             let none = Found {
                 record,

@@ -27,6 +27,8 @@ const READ_GAP: u64 = 16;
 struct Verdict {
     blind: PageMask,
     exclusive: PageMask,
+    /// Of `blind`: those that other processes map, too.
+    shared: PageMask,
     since: Instant,
 }
 
@@ -69,10 +71,23 @@ impl Verdicts {
         if *blind == pte::NO_PAGES && *exclusive == pte::NO_PAGES {
             return;
         }
-        let new = Verdict { blind: pte::NO_PAGES, exclusive: pte::NO_PAGES, since: now };
+        let none = pte::NO_PAGES;
+        let new = Verdict { blind: none, exclusive: none, shared: none, since: now };
         let v = self.tables.entry(base / TABLE_SPAN).or_insert(new);
         v.blind = pte::or(&pte::and_not(&v.blind, exclusive), blind);
         v.exclusive = pte::or(&pte::and_not(&v.exclusive, blind), exclusive);
+    }
+
+    /// Notes which of the pages that cannot be cleared are shared with other processes.
+    pub fn note_shared(&mut self, base: u64, shared: &PageMask) {
+        if let Some(v) = self.tables.get_mut(&(base / TABLE_SPAN)) {
+            v.shared = pte::or(&v.shared, shared);
+        }
+    }
+
+    /// Pages that cannot be cleared because other processes map them, too.
+    pub fn shared(&self, base: u64) -> PageMask {
+        self.tables.get(&(base / TABLE_SPAN)).map_or(pte::NO_PAGES, |v| pte::and(&v.shared, &v.blind))
     }
 
     /// Of pages that are still set after they were cleared, those that cannot be cleared. `clearable` is asked about those not asked about

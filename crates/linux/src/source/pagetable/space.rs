@@ -6,6 +6,7 @@ use super::frames::{Frames, SmallPages};
 use super::pte::{self, PageMask};
 use super::sharing::{self, Verdicts};
 use super::walker::{Batch, Mapped, Progress, SpaceId, Span, SpanView, TaskLink, Walker};
+use super::whole::{Purse, Whole};
 use crate::bpf::sys::BpfError;
 use crate::clock::kernel_release;
 use crate::proc::Process;
@@ -38,6 +39,8 @@ pub struct Space {
     pub small: SmallPages,
     /// The kernel's areas.
     pub areas: Areas,
+    /// Whether all bits are cleared at once.
+    pub whole: Whole,
 }
 
 impl Space {
@@ -50,6 +53,7 @@ impl Space {
             verdicts: Verdicts::default(),
             small: SmallPages::default(),
             areas: Areas::default(),
+            whole: Whole::default(),
         })
     }
 
@@ -61,6 +65,22 @@ impl Space {
     /// Pages of the 2 MiB span at `base` that cannot be observed as far as is known.
     pub fn blind(&self, base: u64) -> PageMask {
         pte::or(&self.verdicts.blind(base), &self.areas.blind(base))
+    }
+
+    /// Pages of the 2 MiB span at `base` that clearing all bits at once does not reach.
+    pub fn uncleared(&self, base: u64) -> PageMask {
+        pte::or(&self.whole.blind(base), &self.areas.unreachable(base))
+    }
+
+    /// Drops what is so old that nothing looks at those pages any more.
+    pub fn tidy(&mut self, now: Instant) {
+        self.verdicts.tidy(now);
+        self.whole.tidy(now);
+    }
+
+    /// The process's pagemap; `None` where it cannot be opened.
+    pub fn pagemap(&mut self, process: &Process) -> Option<&File> {
+        self.pagemap.get_or_insert_with(|| process.dir().open("pagemap").ok()).as_ref()
     }
 
     /// The same, leaving out what is to be tried again.
@@ -87,6 +107,9 @@ pub struct Observer {
     frames: Frames,
     /// Whether the kernel clears large folios that base entries map without splitting them.
     clears_folios: bool,
+    /// What clearing all bits of processes may cost.
+    pub(super) purse: Purse,
+    pub(super) buf: Vec<u8>,
     /// Bits read.
     pub pages_read: u64,
     /// Bits cleared.
@@ -98,7 +121,13 @@ impl Observer {
     pub fn new(walker: Walker, mut frames: Frames) -> Self {
         frames.set_phys_mask(walker.layout().phys_mask);
         let clears_folios = kernel_release().is_ok_and(|r| clears_folios(&r));
-        Self { walker, frames, clears_folios, pages_read: 0, pages_cleared: 0 }
+        let purse = Purse::new(None, Instant::now());
+        Self { walker, frames, clears_folios, purse, buf: Vec::new(), pages_read: 0, pages_cleared: 0 }
+    }
+
+    /// Limits what may be spent on clearing all bits of processes at once to a part of a CPU budget, a share of one core.
+    pub fn set_cpu_budget(&mut self, budget: Option<f64>) {
+        self.purse = Purse::new(budget, Instant::now());
     }
 
     /// The programs.
@@ -197,11 +226,15 @@ impl Observer {
         now: Instant,
     ) {
         let pagemap = space.pagemap.get_or_insert_with(|| process.dir().open("pagemap").ok()).as_ref();
+        let mut shared = pte::NO_PAGES;
         space.verdicts.judge(base, still_set, now, |asked| {
-            let exclusive =
-                pagemap.and_then(|f| sharing::exclusive_pages(f, base, asked).ok()).unwrap_or(pte::NO_PAGES);
-            pte::and(&exclusive, &frames.on_lru(first, entries, asked).unwrap_or(pte::NO_PAGES))
+            let exclusive = pagemap.and_then(|f| sharing::exclusive_pages(f, base, asked).ok());
+            let on_lru = frames.on_lru(first, entries, asked).unwrap_or(pte::NO_PAGES);
+            let clearable = pte::and(&exclusive.unwrap_or(pte::NO_PAGES), &on_lru);
+            shared = exclusive.map_or(pte::NO_PAGES, |e| pte::and_not(&pte::and(asked, &on_lru), &e));
+            clearable
         });
+        space.verdicts.note_shared(base, &shared);
     }
 
     /// [`judge`](Self::judge) for a huge entry of 2 MiB: the verdict on its first page holds for all.
@@ -210,6 +243,9 @@ impl Observer {
         Self::judge(frames, space, process, base, &pte::span_mask(0, 1), (0, &[pte::leaf_as_first_page(entry)]), now);
         if pte::has(&space.verdicts.blind(base), 0) {
             space.verdicts.note(base, &all, &pte::NO_PAGES, now);
+            if pte::has(&space.verdicts.shared(base), 0) {
+                space.verdicts.note_shared(base, &all);
+            }
         } else {
             space.verdicts.note(base, &pte::NO_PAGES, &all, now);
         }

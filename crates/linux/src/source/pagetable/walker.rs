@@ -363,6 +363,10 @@ mod privileged {
             assert_eq!(progress.ranges_done, 1);
             let tables: Vec<Vec<u64>> = walker.records().map(|r| r.table[..80].to_vec()).collect();
             assert_eq!(tables.len(), 1);
+            // Other tests in this process try out clear_refs, which clears the accessed bits of these pages as well.
+            let lasting = |entries: &[u64]| entries.iter().map(|e| e & !(1 << 5)).collect::<Vec<u64>>();
+            let seen: Vec<_> = seen.iter().map(|(mapped, entries)| (*mapped, lasting(entries))).collect();
+            let tables: Vec<_> = tables.iter().map(|t| lasting(t)).collect();
             results.push((seen, tables));
         }
         results.dedup();

@@ -1,0 +1,204 @@
+//! Memory that several processes map: observed through `clear_refs` where there is much of it, else not at all.
+
+use crate::common::servant::{PAGE, Servant, push_new_pages_to_lru};
+use crate::watching::{TABLE, pages, told, watch};
+use isotherm_core::addr::AddrRange;
+use isotherm_core::mapping::MappingKind;
+use isotherm_core::source::{AccessSource, TableBits};
+use isotherm_linux::source::pagetable::PageTableSource;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// Memory of a servant that we map, too.
+struct Common {
+    at: u64,
+    count: u64,
+    ours: *mut u8,
+}
+
+impl Common {
+    fn new(s: &Servant, count: u64) -> Self {
+        let len = count * PAGE;
+        let fd = s.call(libc::SYS_memfd_create, &[c"common".as_ptr() as u64, 0]) as u64;
+        s.call(libc::SYS_ftruncate, &[fd, len]);
+        let at = s.map_fd(len, TABLE, libc::MAP_SHARED, fd);
+        s.touch(at, count, 1);
+        let file = File::options().read(true).write(true).open(format!("/proc/{}/fd/{fd}", s.pid())).unwrap();
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at a place of the kernel's choice.
+        let p = unsafe { libc::mmap(std::ptr::null_mut(), len as usize, prot, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        assert_ne!(p, libc::MAP_FAILED);
+        let common = Self { at, count, ours: p.cast() };
+        common.touch_ours();
+        push_new_pages_to_lru();
+        common
+    }
+
+    fn range(&self) -> AddrRange {
+        AddrRange::new(self.at, self.at + self.count * PAGE)
+    }
+
+    /// Writes to all of it, through our own mapping.
+    fn touch_ours(&self) {
+        for i in 0..self.count {
+            // SAFETY: inside our mapping, which lives as long as this.
+            unsafe { self.ours.add((i * PAGE) as usize).write_volatile(1) };
+        }
+    }
+
+    /// Of what a scan saw: the pages in this memory that `of` selects, by number.
+    fn pages(&self, tables: &[TableBits], of: impl Fn(&TableBits) -> [u64; 8]) -> Vec<u64> {
+        let range = self.range();
+        pages(tables, of).into_iter().filter(|&a| range.contains(a)).map(|a| (a - self.at) / PAGE).collect()
+    }
+}
+
+impl Drop for Common {
+    fn drop(&mut self) {
+        // SAFETY: our mapping, which nobody uses any more.
+        unsafe { libc::munmap(self.ours.cast(), (self.count * PAGE) as usize) };
+    }
+}
+
+/// Scans all memory of the target and clears its bits, as a monitor does once in an interval.
+fn interval(source: &mut PageTableSource) -> Vec<TableBits> {
+    // Scans that follow one another faster than any monitor's would not be cleared all at once.
+    std::thread::sleep(Duration::from_millis(100));
+    let mut mappings = Vec::new();
+    source.mappings(0, &mut mappings).unwrap();
+    let mut ranges: Vec<AddrRange> =
+        mappings.iter().filter(|m| m.kind != MappingKind::Special).map(|m| m.range).collect();
+    isotherm_core::addr::normalize(&mut ranges);
+    let mut out = Vec::new();
+    source.scan(0, &ranges, true, &mut |t| out.push(*t)).unwrap();
+    out
+}
+
+#[test]
+fn root_much_shared_memory_is_told_exactly_by_who_uses_it() {
+    let s = Servant::new();
+    let common = Common::new(&s, 4 * 512);
+    let mut source = watch(&s);
+    let first = interval(&mut source);
+    let blind = common.pages(&first, |t| t.blind);
+    assert!(blind.len() > 1000, "page by page it cannot be observed: {}", blind.len());
+    crate::common::wait_for("all pages to be observable", || {
+        s.touch(common.at, common.count, 1);
+        common.pages(&interval(&mut source), |t| t.blind).is_empty().then_some(())
+    });
+    for stride in [1, 3, 64] {
+        told(|| {
+            interval(&mut source);
+            let count = common.count / stride;
+            s.touch(common.at, count, stride);
+            // What others do with the same memory does not show.
+            common.touch_ours();
+            let tables = interval(&mut source);
+            assert_eq!(common.pages(&tables, |t| t.present).len() as u64, common.count);
+            assert!(common.pages(&tables, |t| t.blind).is_empty());
+            (common.pages(&tables, |t| t.accessed), (0..count).map(|i| i * stride).collect())
+        });
+    }
+    told(|| {
+        interval(&mut source);
+        common.touch_ours();
+        (common.pages(&interval(&mut source), |t| t.accessed), Vec::new())
+    });
+    let cost = source.cost();
+    assert!(cost.pages_cleared > common.count && cost.target_ns == cost.pages_cleared * 300, "{cost:?}");
+}
+
+#[test]
+fn root_a_part_that_is_scanned_in_between_takes_nothing_from_the_rest() {
+    let s = Servant::new();
+    let common = Common::new(&s, 4 * 512);
+    let own = s.map(TABLE, TABLE, libc::MAP_PRIVATE);
+    s.madvise(own, TABLE, libc::MADV_NOHUGEPAGE);
+    s.touch(own, 512, 1);
+    push_new_pages_to_lru();
+    let mut source = watch(&s);
+    crate::common::wait_for("all pages to be observable", || {
+        s.touch(common.at, common.count, 1);
+        common.pages(&interval(&mut source), |t| t.blind).is_empty().then_some(())
+    });
+    told(|| {
+        interval(&mut source);
+        s.touch(common.at, 100, 1);
+        s.touch(own, 200, 1);
+        let part = AddrRange::new(own, own + TABLE);
+        let mut seen = Vec::new();
+        source.scan(0, &[part], true, &mut |t| seen.push(*t)).unwrap();
+        let seen = pages(&seen, |t| t.accessed).into_iter().map(|a| ("part", (a - own) / PAGE));
+        let later = common.pages(&interval(&mut source), |t| t.accessed).into_iter().map(|n| ("rest", n));
+        let truth = (0..200).map(|n| ("part", n)).chain((0..100).map(|n| ("rest", n)));
+        (seen.chain(later).collect(), truth.collect())
+    });
+}
+
+#[test]
+fn root_locked_pages_are_cleared_and_the_zero_page_is_not_called_hot() {
+    let s = Servant::new();
+    let common = Common::new(&s, 4 * 512);
+    let own = s.map(2 * TABLE, TABLE, libc::MAP_PRIVATE);
+    s.madvise(own, 2 * TABLE, libc::MADV_NOHUGEPAGE);
+    s.touch(own, 512, 1);
+    s.call(libc::SYS_mlock, &[own, 100 * PAGE]);
+    // Reading memory that was never written maps the zero page, whose bit nothing clears.
+    let zero = own + TABLE;
+    let fd = s.call(libc::SYS_memfd_create, &[c"sink".as_ptr() as u64, 0]) as u64;
+    s.call(libc::SYS_write, &[fd, zero, 512 * PAGE]);
+    push_new_pages_to_lru();
+    let mut source = watch(&s);
+    crate::common::wait_for("all pages to be observable", || {
+        s.touch(common.at, common.count, 1);
+        common.pages(&interval(&mut source), |t| t.blind).is_empty().then_some(())
+    });
+    interval(&mut source);
+    let within = |start: u64, list: Vec<u64>| -> Vec<u64> {
+        list.into_iter().filter(|a| (start..start + TABLE).contains(a)).map(|a| (a - start) / PAGE).collect()
+    };
+    let tables = interval(&mut source);
+    assert_eq!(within(zero, pages(&tables, |t| t.present)).len(), 512);
+    assert_eq!(within(zero, pages(&tables, |t| t.accessed)), [0u64; 0]);
+    told(|| {
+        interval(&mut source);
+        s.touch(own + 90 * PAGE, 20, 1);
+        let tables = interval(&mut source);
+        assert!(within(own, pages(&tables, |t| t.blind)).is_empty());
+        (within(own, pages(&tables, |t| t.accessed)), (90..110).collect())
+    });
+}
+
+/// Checks that shared pages stay blind in every interval, and are never told as accessed.
+fn stays_blind(s: &Servant, common: &Common, source: &mut PageTableSource) {
+    for _ in 0..6 {
+        s.touch(common.at, common.count, 1);
+        let tables = interval(source);
+        assert!(common.pages(&tables, |t| t.accessed).is_empty());
+        // Another agent may have cleared some, which then need no verdict.
+        let blind = common.pages(&tables, |t| t.blind).len() as u64;
+        assert!(blind > common.count / 2, "{blind} of {} are blind", common.count);
+    }
+}
+
+#[test]
+fn root_little_shared_memory_is_no_reason_to_stop_the_target() {
+    let s = Servant::new();
+    // Far more of its own than it shares, with us, too.
+    let len = 128 * TABLE;
+    let own = s.map(len, TABLE, libc::MAP_PRIVATE);
+    s.madvise(own, len, libc::MADV_NOHUGEPAGE);
+    s.touch(own, len / PAGE, 1);
+    let common = Common::new(&s, 256);
+    let mut source = watch(&s);
+    stays_blind(&s, &common, &mut source);
+}
+
+#[test]
+fn root_what_the_budget_does_not_pay_for_stays_blind() {
+    let s = Servant::new();
+    let common = Common::new(&s, 4 * 512);
+    let mut source = watch(&s).with_cpu_budget(Some(1e-5));
+    stays_blind(&s, &common, &mut source);
+}
