@@ -1,6 +1,8 @@
 //! Every action on real processes, proven by its effect on their memory.
 
 mod common;
+#[path = "common/victim.rs"]
+mod victim;
 
 use common::wait_for;
 use isotherm_core::actuator::{Actuator, Outcome, Request};
@@ -87,6 +89,10 @@ mod privileged {
     use crate::common::memory::{has_flag, smaps_kib, state, swapped_pages};
     use crate::common::servant::{PAGE, Servant, push_new_pages_to_lru};
     use crate::common::zram::ZramSwap;
+    use crate::victim::{KINDS, Kind, Victim};
+    use isotherm_core::actuator::Destination;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, SystemTime};
 
     const BLOCK: u64 = 512 * PAGE;
     const PRIVATE: i32 = libc::MAP_PRIVATE;
@@ -205,5 +211,164 @@ mod privileged {
         }
         drop(actuator);
         assert!(matches!(state(servant.pid()), 'R' | 'S'));
+    }
+
+    #[test]
+    fn root_hugepage_lets_the_kernel_use_huge_pages_and_nohugepage_forbids_them() {
+        for (action, flag, kib) in [(Action::HugePage, "hg", 4096), (Action::NoHugePage, "nh", 0)] {
+            let victim = Victim::start(Kind::Sleep, 16);
+            let spare = AddrRange::new(victim.spare(), victim.spare() + 2 * BLOCK);
+            let mut actuator = actuator();
+            let target = LiveTarget { target: 0, pid: Some(victim.pid()) };
+            let setting =
+                std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or("[never]".into());
+            if action == Action::HugePage && setting.contains("[never]") {
+                assert!(actuator.obstacle(action, target).is_some());
+                continue;
+            }
+            assert_eq!(actuator.obstacle(action, target), None);
+            let outcome = act(&mut actuator, request(victim.pid(), action, &[spare]));
+            assert_eq!((outcome.applied, outcome.nr_applied, outcome.error), (2 * BLOCK, 1, None));
+            assert!(has_flag(victim.pid(), spare.start, flag));
+            victim.touch_spare();
+            assert_eq!(smaps_kib(victim.pid(), spare.start, "AnonHugePages"), kib, "{action}");
+            victim.check("huge pages");
+        }
+    }
+
+    #[test]
+    fn root_locked_memory_is_not_paged_out_until_it_is_unlocked() {
+        let Some(_swap) = ZramSwap::new(128 << 20) else { return };
+        let victim = Victim::start(Kind::Read, 8192);
+        let (pid, start) = (victim.pid(), victim.addr());
+        let all = AddrRange::new(start, start + 8192 * PAGE);
+        let mut actuator = actuator();
+        let outcome = act(&mut actuator, request(pid, Action::Lock, &[all]));
+        assert_eq!((outcome.applied, outcome.error), (all.len(), None));
+        assert!(has_flag(pid, start, "lo"));
+        assert_eq!(smaps_kib(pid, start, "Locked"), 8192 * 4);
+        let outcome = act(&mut actuator, request(pid, Action::PageOut, &[all]));
+        assert_eq!(outcome.applied, 0);
+        assert!(outcome.error.unwrap().contains("locked"));
+        assert_eq!(smaps_kib(pid, start, "Swap"), 0);
+        let outcome = act(&mut actuator, request(pid, Action::Unlock, &[all]));
+        assert_eq!((outcome.applied, outcome.error), (all.len(), None));
+        assert!(!has_flag(pid, start, "lo"));
+        victim.check("locking");
+    }
+
+    #[test]
+    fn root_a_thread_on_a_stack_of_its_own_is_left_alone() {
+        // The child was forked by a thread of the test program and still runs on that thread's stack.
+        let (servant, all) = servant(16);
+        let outcome = act(&mut actuator(), request(servant.pid(), Action::Lock, &[all]));
+        assert_eq!(outcome.applied, 0);
+        let why = outcome.error.unwrap();
+        assert!(why.contains(&format!("pid {}", servant.pid())) && why.contains("stack"), "{why}");
+        assert!(matches!(state(servant.pid()), 'R' | 'S'));
+    }
+
+    #[test]
+    fn root_migration_counts_pages_that_lie_on_the_wanted_node() {
+        let servant = Servant::new();
+        let start = servant.map(1024 * PAGE, BLOCK, PRIVATE);
+        servant.madvise(start, 1024 * PAGE, libc::MADV_NOHUGEPAGE);
+        // Every other page: the rest is not there and not counted.
+        servant.touch(start, 512, 2);
+        push_new_pages_to_lru();
+        let mut asked = request(servant.pid(), Action::MigrateHot, &[AddrRange::new(start, start + 1024 * PAGE)]);
+        let mut actuator = actuator();
+        assert!(act(&mut actuator, asked.clone()).error.unwrap().contains("names no node"));
+        let node = std::fs::read_to_string("/sys/devices/system/node/has_memory").unwrap_or("0".into());
+        let node = node.trim().split(['-', ',']).next().unwrap().parse().unwrap();
+        asked.destinations = vec![Destination { node, weight: 1 }];
+        let outcome = act(&mut actuator, asked.clone());
+        assert_eq!((outcome.applied, outcome.nr_applied, outcome.error), (512 * PAGE, 1, None));
+        asked.destinations = vec![Destination { node: 1000, weight: 1 }];
+        let outcome = act(&mut actuator, asked);
+        assert_eq!(outcome.applied, 0);
+        assert!(outcome.error.unwrap().contains("node 1000"));
+    }
+
+    const ACTED_ON: &str = "ISOTHERM_TEST_ACTED_ON";
+    const CYCLE: [Action; 9] = [
+        Action::PageOut,
+        Action::HugePage,
+        Action::Collapse,
+        Action::Lock,
+        Action::Cold,
+        Action::Unlock,
+        Action::WillNeed,
+        Action::NoHugePage,
+        Action::MigrateHot,
+    ];
+
+    /// Not a test: the process that is killed, started by the next one.
+    #[test]
+    fn root_actor() {
+        let Ok(text) = std::env::var(ACTED_ON) else { return };
+        let numbers: Vec<u64> = text.split(' ').map(|n| n.parse().unwrap()).collect();
+        let all = AddrRange::new(numbers[1], numbers[2]);
+        let mut actuator = actuator();
+        println!("acting");
+        for turn in numbers[3].. {
+            let mut asked = request(numbers[0] as u32, CYCLE[turn as usize % CYCLE.len()], &[all]);
+            asked.destinations = vec![Destination { node: 0, weight: 1 }];
+            act(&mut actuator, asked);
+        }
+    }
+
+    /// Children of a process: the helper, while it works.
+    fn children(pid: u32) -> Vec<i32> {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let lists = tasks.filter_map(|t| std::fs::read_to_string(t.path().join("children")).ok());
+        lists.flat_map(|l| l.split_whitespace().filter_map(|p| p.parse().ok()).collect::<Vec<_>>()).collect()
+    }
+
+    #[test]
+    fn root_the_target_survives_kill_9_at_any_moment_of_any_action() {
+        const ROUNDS: u64 = 60;
+        let _swap = ZramSwap::new(256 << 20);
+        let mut random = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
+        let mut below = |n: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % n
+        };
+        let mut helpers_killed = 0;
+        for kind in KINDS {
+            let victim = Victim::start(kind, 2048);
+            let (pid, start) = (victim.pid(), victim.addr());
+            for round in 0..ROUNDS {
+                let mut actor = Command::new(std::env::current_exe().unwrap())
+                    .args(["--exact", "privileged::root_actor", "--nocapture"])
+                    .env(ACTED_ON, format!("{pid} {start} {} {}", start + 2048 * PAGE, below(9)))
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::null())
+                    .spawn()
+                    .unwrap();
+                let mut said = std::io::BufReader::new(actor.stdout.take().unwrap());
+                let mut line = String::new();
+                while !line.contains("acting") {
+                    line.clear();
+                    let got = std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+                    assert!(got > 0, "the actor ended by itself");
+                }
+                std::thread::sleep(Duration::from_micros(below(30_000)));
+                if round % 2 == 0 {
+                    for helper in children(actor.id()) {
+                        // SAFETY: a child of our own child, which has not collected it yet or is its parent still.
+                        unsafe { libc::kill(helper, libc::SIGKILL) };
+                        helpers_killed += 1;
+                    }
+                }
+                actor.kill().unwrap();
+                actor.wait().unwrap();
+                victim.check(&format!("kill -9 in round {round} on {kind:?}"));
+                assert!(matches!(state(pid), 'R' | 'S' | 'D'), "state {} after round {round}", state(pid));
+            }
+        }
+        eprintln!("helpers killed as well: {helpers_killed}");
     }
 }

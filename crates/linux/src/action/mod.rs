@@ -6,6 +6,8 @@
 mod actuator;
 mod advice;
 mod holds;
+pub(crate) mod inject;
+mod migrate;
 mod obstacle;
 mod pace;
 mod tally;

@@ -1,5 +1,6 @@
 //! What forbids an action before it is tried: asked often, so answers are kept for a second.
 
+use super::inject::ineligible;
 use crate::probe::{Environment, SwapArea};
 use crate::proc::status::Status;
 use crate::roots::Roots;
@@ -14,6 +15,10 @@ const KEEP: Duration = Duration::from_secs(1);
 const SPARE: u64 = 64 << 20;
 /// ... or below this share (one in so many).
 const SPARE_PART: u64 = 20;
+
+/// Why pages cannot be moved up.
+pub(super) const LRU_PRIO: &str = "the kernel has no way to move another process's pages up in its LRU lists (only its own DAMON on \
+    physical memory does); use lru_deprio on the rest, or lock";
 
 /// Answers, and where they are read.
 #[derive(Debug)]
@@ -50,12 +55,9 @@ impl Obstacles {
         }
         self.critical(pid).or_else(|| match action {
             Action::PageOut => swap_obstacle(&self.roots),
-            Action::LruPrio => Some(
-                "the kernel has no way to move another process's pages up in its LRU lists (only its own DAMON on physical \
-                 memory does); use the action willneed, or cold on the rest"
-                    .into(),
-            ),
-            Action::HugePage => self.huge_pages_off(),
+            Action::LruPrio => Some(LRU_PRIO.into()),
+            Action::HugePage => self.huge_pages_off().or_else(|| ineligible(&self.roots, pid)),
+            Action::NoHugePage | Action::Lock | Action::Unlock => ineligible(&self.roots, pid),
             Action::MigrateHot | Action::MigrateCold => self.nowhere_to_go(),
             _ => None,
         })

@@ -55,6 +55,9 @@ pub(super) fn refusal(action: Action, pid: u32, range: AddrRange, error: &io::Er
         return format!("pid {pid} has exited");
     }
     let why = match (action, error.raw_os_error()) {
+        (Action::Lock, Some(libc::EPERM | libc::ENOMEM | libc::EAGAIN)) => {
+            "; it exceeds the target's limit: raise it, `prlimit --memlock`"
+        }
         (_, Some(libc::EPERM | libc::EACCES)) => "; run as root, or grant CAP_SYS_NICE and CAP_SYS_PTRACE",
         (_, Some(libc::ENOSYS)) => "; use kernel 5.10 or newer with CONFIG_ADVISE_SYSCALLS=y",
         (Action::Collapse, Some(libc::ENOMEM)) => "; no free huge page, or no longer mapped: free some memory",
@@ -64,8 +67,8 @@ pub(super) fn refusal(action: Action, pid: u32, range: AddrRange, error: &io::Er
         (Action::Collapse, Some(libc::EINVAL)) => {
             "; too little of it is populated, or its kind cannot have huge pages, or the kernel is older than 6.1"
         }
-        (Action::Lock, Some(libc::ENOMEM | libc::EAGAIN)) => {
-            "; it exceeds the target's limit: raise it, `prlimit --memlock`"
+        (Action::HugePage | Action::NoHugePage, Some(libc::EINVAL)) => {
+            "; hugetlb and device memory cannot have transparent huge pages: leave it out by a filter"
         }
         (_, Some(libc::ENOMEM)) => "; it is no longer mapped",
         (_, Some(libc::EINVAL)) => "; locked, hugetlb and device memory takes no such advice: leave it out by a filter",

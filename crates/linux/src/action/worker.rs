@@ -1,6 +1,9 @@
 //! The thread that does the work.
 
 use super::advice::{self, Advised, Shape};
+use super::inject::{Call, Injector};
+use super::migrate::migrate;
+use super::obstacle::LRU_PRIO;
 use super::pace::Pace;
 use super::tally::{Tally, refusal};
 use crate::clock::monotonic_ns;
@@ -32,11 +35,12 @@ pub(super) struct Worker {
     outcomes: Sender<Outcome>,
     stop: Arc<AtomicBool>,
     paces: HashMap<Action, Pace>,
+    injector: Injector,
 }
 
 impl Worker {
     pub fn new(jobs: Receiver<Job>, outcomes: Sender<Outcome>, stop: Arc<AtomicBool>) -> Self {
-        Self { jobs, outcomes, stop, paces: HashMap::new() }
+        Self { jobs, outcomes, stop, paces: HashMap::new(), injector: Injector::default() }
     }
 
     /// Works until nobody can send any more or a stop is asked for.
@@ -83,13 +87,24 @@ impl Worker {
             Action::Cold | Action::LruDeprio => (libc::MADV_COLD, Shape::Pages),
             Action::PageOut => (libc::MADV_PAGEOUT, Shape::Pages),
             Action::Collapse => (MADV_COLLAPSE, Shape::Blocks),
-            _ => return failed(format!("{action} of pid {} is not possible here", process.pid())),
+            Action::HugePage | Action::NoHugePage | Action::Lock | Action::Unlock => {
+                let call = Call::of(action).expect("these four are the ones that have one");
+                return self.injector.run(process, call, &request.ranges, &self.stop);
+            }
+            Action::MigrateHot | Action::MigrateCold => {
+                let mut tally = migrate(request, process, &self.stop, pace);
+                if process.has_exited() {
+                    tally.error = Some(exited(process));
+                }
+                return tally;
+            }
+            Action::LruPrio => return failed(format!("{action} of pid {} is not possible: {LRU_PRIO}", process.pid())),
         };
         let mut to = Process { action, advice, process, stop: &self.stop };
         let mut tally = advice::give(&mut to, &request.ranges, shape, pace);
         if process.has_exited() {
             // Whatever the kernel said of a dying process, this is what matters.
-            tally.error = Some(format!("pid {} has exited", process.pid()));
+            tally.error = Some(exited(process));
         }
         tally
     }
@@ -98,6 +113,10 @@ impl Worker {
 fn is_proper(ranges: &[AddrRange]) -> bool {
     let aligned = |r: &AddrRange| r.start.is_multiple_of(PAGE_SIZE) && r.end.is_multiple_of(PAGE_SIZE);
     is_sorted_disjoint(ranges) && ranges.iter().all(aligned)
+}
+
+fn exited(process: &PidFd) -> String {
+    format!("pid {} has exited", process.pid())
 }
 
 fn failed(why: String) -> Tally {

@@ -1,6 +1,7 @@
 //! Swap on a compressed memory device of the test's own.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -9,16 +10,21 @@ use std::process::Command;
 pub struct ZramSwap {
     number: u32,
     on: bool,
+    /// One at a time on the machine: switching one off brings back what another test has just paged out to it.
+    _turn: File,
 }
 
 impl ZramSwap {
     /// Sets one up with the highest priority; `None` (said on stderr) where the kernel has no zram.
     pub fn new(size: u64) -> Option<Self> {
+        let turn = File::create(std::env::temp_dir().join("isotherm-test-swap.lock")).unwrap();
+        // SAFETY: waits on a live descriptor; closing it gives the turn to the next.
+        assert_eq!(unsafe { libc::flock(turn.as_raw_fd(), libc::LOCK_EX) }, 0);
         let Ok(text) = fs::read_to_string("/sys/class/zram-control/hot_add") else {
             eprintln!("skipped: no zram here");
             return None;
         };
-        let mut swap = Self { number: text.trim().parse().expect("zram gives a number"), on: false };
+        let mut swap = Self { number: text.trim().parse().expect("zram gives a number"), on: false, _turn: turn };
         let device = swap.device();
         fs::write(format!("/sys/block/zram{}/disksize", swap.number), size.to_string()).unwrap();
         super::wait_for("the device's node", || device.exists().then_some(()));

@@ -1,0 +1,99 @@
+//! The process that injects: forked for one request, so that it outlives whatever kills Isotherm.
+
+use super::call::Call;
+use super::gadgets::Gadgets;
+use super::ptrace::nap;
+use super::refusal::Refusal;
+use super::shared::Shared;
+use super::thread::{Buffers, Hook, Stopped};
+use isotherm_core::addr::AddrRange;
+use std::io;
+use std::time::Duration;
+
+/// After so long the target gets a rest.
+const STOP_MOST: Duration = Duration::from_millis(1);
+/// The rest is so many times as long as the stop before.
+const REST: u32 = 5;
+/// Tries for a moment that suits.
+const TRIES: u32 = 40;
+
+/// What the helper is to do.
+pub(super) struct Plan<'a> {
+    pub pid: libc::pid_t,
+    pub gadgets: Gadgets,
+    pub call: Call,
+    pub ranges: &'a [AddrRange],
+}
+
+/// Starts the helper; gives its pid. It ends by itself.
+pub(super) fn fork(plan: &Plan<'_>, shared: &Shared, hook: Hook<'_>) -> io::Result<libc::pid_t> {
+    // Made before the fork: a child of a process with threads had better not allocate.
+    let mut buffers = Buffers::new();
+    // SAFETY: takes no arguments.
+    let parent = unsafe { libc::getpid() };
+    // Not even in the first moment may a signal meant for Isotherm (Ctrl-C) reach the helper.
+    let mut all = std::mem::MaybeUninit::uninit();
+    let mut old = std::mem::MaybeUninit::uninit();
+    // SAFETY: both sets are written before they are read. The child only makes system calls, reads what it has inherited, writes
+    // to the shared mapping and to the buffers, and leaves by _exit.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
+        let pid = libc::fork();
+        if pid == 0 {
+            // A session of its own: signals to Isotherm's process group do not reach it.
+            libc::setsid();
+            work(plan, shared, &mut buffers, hook, parent);
+            libc::_exit(0);
+        }
+        let error = io::Error::last_os_error();
+        libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut());
+        if pid < 0 { Err(error) } else { Ok(pid) }
+    }
+}
+
+/// Goes through the ranges, with a rest after every stop.
+fn work(plan: &Plan<'_>, shared: &Shared, buffers: &mut Buffers, hook: Hook<'_>, parent: libc::pid_t) {
+    let (mut next, mut tries) = (0, 0);
+    // SAFETY: takes no arguments.
+    while next < plan.ranges.len() && !shared.is_stopped() && unsafe { libc::getppid() } == parent {
+        match one_stop(plan, &mut next, shared, buffers, hook) {
+            Ok(stopped) => {
+                tries = 0;
+                shared.add_stop(stopped.as_nanos() as u64);
+                if next < plan.ranges.len() {
+                    nap((stopped * REST).clamp(Duration::from_millis(1), Duration::from_secs(1)));
+                }
+            }
+            Err(why) if why.passes() && tries < TRIES => {
+                tries += 1;
+                nap(Duration::from_micros(500 * u64::from(tries)));
+            }
+            Err(why) => {
+                shared.refuse(why);
+                return;
+            }
+        }
+    }
+}
+
+/// Does as many ranges from `next` on as fit into one stop.
+fn one_stop(
+    plan: &Plan<'_>,
+    next: &mut usize,
+    shared: &Shared,
+    buffers: &mut Buffers,
+    hook: Hook<'_>,
+) -> Result<Duration, Refusal> {
+    let mut thread = Stopped::seize(plan.pid, plan.gadgets, buffers, hook)?;
+    while let Some(range) = plan.ranges.get(*next) {
+        let (number, args) = plan.call.registers(*range);
+        let result = thread.call(number, args)?;
+        shared.set(*next, result);
+        *next += 1;
+        if thread.since() >= STOP_MOST {
+            break;
+        }
+    }
+    Ok(thread.release())
+}

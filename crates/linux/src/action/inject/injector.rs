@@ -1,0 +1,195 @@
+//! From a request to helpers and back.
+
+use super::call::Call;
+use super::gadgets::Gadgets;
+use super::helper::{self, Plan};
+use super::refusal::Refusal;
+use super::shared::Shared;
+use super::{eligible, thread::Hook};
+use crate::action::tally::{Tally, refusal};
+use crate::proc::maps::mapped_ranges;
+use crate::proc::stat::Stat;
+use crate::proc::{PidFd, ProcRoot};
+use crate::roots::Roots;
+use isotherm_core::addr::{AddrRange, TABLE_SPAN, normalize};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Ranges that one helper gets.
+const AT_ONCE: usize = 1024;
+/// Mappings that a process may have, where the kernel does not tell.
+const MAX_MAP_COUNT: usize = 65530;
+
+/// A target, which program it ran, and what was found in it.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    pid: u32,
+    image: (u64, u64),
+    gadgets: Gadgets,
+}
+
+/// Injects calls; remembers what it found out about the last target.
+#[derive(Debug, Default)]
+pub(in crate::action) struct Injector {
+    known: Option<Known>,
+    /// Stops of the last request, and the longest, ns.
+    pub stops: (u32, u64),
+}
+
+impl Injector {
+    /// Makes `process` do `call` on `ranges` (sorted, disjoint, page aligned).
+    pub fn run(&mut self, process: &PidFd, call: Call, ranges: &[AddrRange], stop: &AtomicBool) -> Tally {
+        self.run_with(process, call, ranges, stop, &|| ())
+    }
+
+    pub(super) fn run_with(
+        &mut self,
+        process: &PidFd,
+        call: Call,
+        ranges: &[AddrRange],
+        stop: &AtomicBool,
+        hook: Hook<'_>,
+    ) -> Tally {
+        let mut tally = Tally::default();
+        self.stops = (0, 0);
+        if let Err(why) = self.try_run(process, call, ranges, stop, hook, &mut tally) {
+            tally.refuse(|| why);
+        }
+        tally
+    }
+
+    fn try_run(
+        &mut self,
+        process: &PidFd,
+        call: Call,
+        ranges: &[AddrRange],
+        stop: &AtomicBool,
+        hook: Hook<'_>,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
+        let pid = process.pid();
+        if let Some(why) = eligible::ineligible(&Roots::system(), pid) {
+            return Err(why);
+        }
+        let mappings = mapped_ranges(pid).map_err(|e| e.to_string())?;
+        // Every range may cut two mappings in two.
+        if mappings.len() + 2 * ranges.len() > max_map_count() / 2 {
+            return Err(format!(
+                "{} of {} ranges of pid {pid} would cut its memory into too many mappings; use a larger minimal size, or raise \
+                 vm.max_map_count",
+                call.action,
+                ranges.len()
+            ));
+        }
+        let pieces = pieces(ranges, &mappings, call.most);
+        if pieces.is_empty() {
+            return Err(format!("nothing of the memory asked for is mapped in pid {pid} any more"));
+        }
+        for batch in pieces.chunks(AT_ONCE) {
+            if stop.load(Ordering::Relaxed) {
+                return Err("stopped before it was finished".into());
+            }
+            let gadgets = self.gadgets(pid)?;
+            // What was read through the pid so far was the target's, as it is still there.
+            if process.has_exited() {
+                return Err(format!("pid {pid} has exited"));
+            }
+            let plan = Plan { pid: pid as libc::pid_t, gadgets, call, ranges: batch };
+            let shared = Shared::new(batch.len()).map_err(|e| format!("memory for a helper process: {e}"))?;
+            let helper = helper::fork(&plan, &shared, hook)
+                .map_err(|e| format!("a helper process could not be started: {e}; raise the process limit"))?;
+            supervise(helper, &shared, stop);
+            let (stops, longest) = shared.stops();
+            self.stops = (self.stops.0 + stops, self.stops.1.max(longest));
+            let mut all = true;
+            for (i, range) in batch.iter().enumerate() {
+                match shared.result(i) {
+                    Some(0..) => tally.add(*range),
+                    Some(error) => {
+                        let error = io::Error::from_raw_os_error(i32::try_from(-error).unwrap_or(libc::EIO));
+                        tally.refuse(|| refusal(call.action, pid, *range, &error));
+                    }
+                    None => all = false,
+                }
+            }
+            if shared.refusal() == Refusal::OtherCode {
+                self.known = None;
+            }
+            if !all {
+                return Err(format!("pid {pid} {}", shared.refusal().text()));
+            }
+        }
+        Ok(())
+    }
+
+    fn gadgets(&mut self, pid: u32) -> Result<Gadgets, String> {
+        let image = Stat::read(&ProcRoot::default().process(pid)).map_err(|e| e.to_string())?.image;
+        if let Some(known) = self.known
+            && (known.pid, known.image) == (pid, image)
+        {
+            return Ok(known.gadgets);
+        }
+        let gadgets = Gadgets::find(pid)?;
+        self.known = Some(Known { pid, image, gadgets });
+        Ok(gadgets)
+    }
+}
+
+/// Waits for the helper's end; passes an order to stop on.
+fn supervise(helper: libc::pid_t, shared: &Shared, stop: &AtomicBool) {
+    let handle = PidFd::open(helper as u32);
+    if let Ok(handle) = &handle {
+        while !handle.wait_exit(Duration::from_millis(5)) {
+            if stop.load(Ordering::Relaxed) {
+                shared.stop();
+            }
+        }
+    }
+    // SAFETY: collects our own child; a null status is allowed.
+    while unsafe { libc::waitpid(helper, std::ptr::null_mut(), 0) } < 0
+        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    {}
+}
+
+/// The parts of the ranges that lie in mappings, one piece for each, cut to at most `most` bytes.
+fn pieces(ranges: &[AddrRange], mappings: &[AddrRange], most: u64) -> Vec<AddrRange> {
+    let mut joined = ranges.to_vec();
+    normalize(&mut joined);
+    let mut out = Vec::new();
+    for range in joined {
+        let first = mappings.partition_point(|m| m.end <= range.start);
+        for part in mappings[first..].iter().map_while(|m| m.intersect(&range)) {
+            let mut start = part.start;
+            while start < part.end {
+                let cut = (start + most) / TABLE_SPAN * TABLE_SPAN;
+                let end = if cut > start { cut.min(part.end) } else { part.end.min(start + most) };
+                out.push(AddrRange::new(start, end));
+                start = end;
+            }
+        }
+    }
+    out
+}
+
+fn max_map_count() -> usize {
+    let text = std::fs::read_to_string("/proc/sys/vm/max_map_count");
+    text.ok().and_then(|t| t.trim().parse().ok()).unwrap_or(MAX_MAP_COUNT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_mapped_and_not_too_long() {
+        let mib = |a: u64, b: u64| AddrRange::new(a << 20, b << 20);
+        let mappings = [mib(0, 4), mib(4, 40), mib(60, 61)];
+        assert_eq!(
+            pieces(&[mib(1, 3), mib(3, 20), mib(50, 70)], &mappings, 8 << 20),
+            [mib(1, 4), mib(4, 12), mib(12, 20), mib(60, 61)]
+        );
+        assert_eq!(pieces(&[mib(0, 40)], &mappings, 1 << 40), [mib(0, 4), mib(4, 40)]);
+        assert_eq!(pieces(&[mib(41, 50)], &mappings, 1 << 40), []);
+    }
+}

@@ -1,0 +1,110 @@
+//! Injection into real threads, and the helper's death at every single point of it.
+
+#[path = "../../../tests/common/victim.rs"]
+#[allow(dead_code, reason = "also used by the tests of the whole actuator")]
+mod victim;
+
+use super::shared::Shared;
+use super::{Call, Injector};
+use crate::proc::PidFd;
+use isotherm_core::addr::AddrRange;
+use isotherm_core::scheme::action::Action;
+use std::cell::Cell;
+use std::sync::atomic::AtomicBool;
+use victim::{KINDS, Kind, Victim};
+
+const ACTIONS: [Action; 4] = [Action::HugePage, Action::NoHugePage, Action::Lock, Action::Unlock];
+const PAGES: u64 = 256;
+
+fn inject(pidfd: &PidFd, action: Action, range: AddrRange, hook: &dyn Fn()) -> (u64, Option<String>) {
+    let mut injector = Injector::default();
+    let tally = injector.run_with(pidfd, Call::of(action).unwrap(), &[range], &AtomicBool::new(false), hook);
+    (tally.applied, tally.error)
+}
+
+fn flags(pid: u32, addr: u64) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
+    let mut lines = text.lines().skip_while(|l| !l.starts_with(&format!("{addr:x}-")));
+    lines.find_map(|l| l.strip_prefix("VmFlags:")).unwrap().to_owned()
+}
+
+fn has(pid: u32, addr: u64, flag: &str) -> bool {
+    flags(pid, addr).split_whitespace().any(|f| f == flag)
+}
+
+fn range(victim: &Victim) -> AddrRange {
+    AddrRange::new(victim.addr(), victim.addr() + PAGES * 4096)
+}
+
+#[test]
+fn root_every_call_has_its_effect_whatever_the_thread_does() {
+    for kind in KINDS {
+        let victim = Victim::start(kind, PAGES);
+        let (pid, all) = (victim.pid(), range(&victim));
+        let pidfd = PidFd::open(pid).unwrap();
+        for round in 0..5 {
+            for (action, on, off) in [
+                (Action::HugePage, "hg", "nh"),
+                (Action::NoHugePage, "nh", "hg"),
+                (Action::Lock, "lo", "--"),
+                (Action::Unlock, "nh", "lo"),
+            ] {
+                assert_eq!(inject(&pidfd, action, all, &|| ()), (all.len(), None), "{kind:?} {action}");
+                assert!(has(pid, all.start, on) && !has(pid, all.start, off), "{}", flags(pid, all.start));
+                victim.check(&format!("{action} on {kind:?}, round {round}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn root_the_target_survives_the_helpers_death_at_every_point() {
+    for kind in KINDS {
+        let victim = Victim::start(kind, PAGES);
+        let pidfd = PidFd::open(victim.pid()).unwrap();
+        for action in ACTIONS {
+            let mut point = 0;
+            loop {
+                let (left, died) = (Cell::new(point), Shared::new(1).unwrap());
+                let die = || match left.get() {
+                    0 => {
+                        died.set(0, 1);
+                        // SAFETY: ends the helper at once, as SIGKILL does; the hook only runs there.
+                        unsafe { libc::_exit(9) }
+                    }
+                    n => left.set(n - 1),
+                };
+                let (applied, error) = inject(&pidfd, action, range(&victim), &die);
+                victim.check(&format!("{action} on {kind:?}, helper dead at point {point}"));
+                if died.result(0).is_none() {
+                    assert_eq!((applied, error), (PAGES * 4096, None));
+                    break;
+                }
+                point += 1;
+            }
+            assert!(point >= 12, "only {point} points passed");
+        }
+        // Nobody traces it, and it does as it is told.
+        assert_eq!(inject(&pidfd, Action::Unlock, range(&victim), &|| ()), (PAGES * 4096, None));
+    }
+}
+
+#[test]
+fn root_threads_that_are_stopped_or_traced_are_left_alone() {
+    let victim = Victim::start(Kind::Busy, PAGES);
+    let pidfd = PidFd::open(victim.pid()).unwrap();
+    pidfd.send_signal(libc::SIGSTOP).unwrap();
+    let stopped = || {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", victim.pid())).unwrap();
+        text.contains("State:\tT")
+    };
+    while !stopped() {
+        std::thread::yield_now();
+    }
+    let (applied, error) = inject(&pidfd, Action::Lock, range(&victim), &|| ());
+    assert_eq!(applied, 0);
+    assert!(error.unwrap().contains("SIGCONT"));
+    assert!(stopped());
+    pidfd.send_signal(libc::SIGCONT).unwrap();
+    victim.check("it was let go on");
+}
