@@ -289,6 +289,35 @@ fn a_hangup_reloads_the_file_and_a_bad_file_changes_nothing() {
 }
 
 #[test]
+fn a_terminal_that_goes_ends_what_was_started_from_it() {
+    if run(std::process::Command::new("script").arg("--version")).status != Some(0) {
+        eprintln!("skipped: there is no script(1), which gives programs a terminal");
+        return;
+    }
+    let scene = Scene::new();
+    let config = scene.write("c.toml", "[[scheme]]\naction = \"stat\"\n");
+    let path = scene.path("a");
+    let line = format!(
+        "exec {} schemes --source refs -c {} --socket {} --pid {}",
+        env!("CARGO_BIN_EXE_isotherm"),
+        text(&config),
+        text(&path),
+        scene.pid()
+    );
+    let terminal = start(std::process::Command::new("script").args(["-qec", &line, "/dev/null"]));
+    wait_until("it listens", || UnixStream::connect(&path).is_ok());
+    let pid = u32::try_from(scene.status("a")["pid"].as_u64().unwrap()).unwrap();
+    common::send(pid, "HUP");
+    scene.write("c.toml", &"[[scheme]]\naction = \"stat\"\n".repeat(2));
+    common::send(pid, "HUP");
+    wait_until("it reloads while it has a terminal", || scene.status("a")["schemes"][1].is_object());
+    terminal.signal("KILL");
+    wait_until("it ends with its terminal", || matches!(common::state(pid), None | Some('Z')));
+    terminal.finish();
+    assert!(!path.exists(), "in good order");
+}
+
+#[test]
 fn root_other_intervals_are_taken_while_it_runs_and_waits_at_watermarks_answer() {
     let scene = Scene::new();
     let config = scene.write("a.toml", "[monitor]\naggr = \"100ms\"\n[[scheme]]\naction = \"stat\"\n");

@@ -36,24 +36,58 @@ pub struct SchemeStats {
     pub effect: Effect,
 }
 
-/// Name, unit and meaning of each counter, for help texts and the metrics endpoint.
-pub const DESCRIPTIONS: &[(&str, &str, &str)] = &[
-    ("nr_tried", "", "times that the action was tried on (part of) a region"),
-    ("sz_tried", "bytes", "memory that the action was tried on"),
-    ("nr_applied", "", "ranges that the action succeeded for"),
-    ("sz_applied", "bytes", "memory that the action succeeded for; for pageout, memory seen to have left"),
-    ("sz_filtered", "bytes", "matching memory that filters kept from being tried"),
-    ("qt_exceeds", "", "reset intervals in which the quota was used up"),
-    ("effective_quota", "bytes", "memory per reset interval that may be done at present"),
-    ("nr_snapshots", "", "snapshots that the scheme has seen"),
-    ("brake_pulled", "", "times the emergency brake was pulled"),
-    ("action_ns", "nanoseconds", "time that the action took"),
-    ("major_faults", "", "major faults of the targets since the scheme began"),
-    ("stall_us", "microseconds", "time that some task waited for memory since the scheme began"),
-    ("out", "bytes", "memory seen to have left"),
-    ("back_10s", "bytes", "of it, came back within 10 s"),
-    ("back_60s", "bytes", "of it, came back within 60 s"),
-    ("saved_now", "bytes", "memory that is out at present"),
-    ("recent_out", "bytes", "left within the last 10 s"),
-    ("recent_back", "bytes", "of that, has come back"),
+/// In what a figure is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Things.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// ns; the name ends with `_ns`.
+    Nanoseconds,
+    /// us; the name ends with `_us`.
+    Microseconds,
+}
+
+/// What a figure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Description {
+    /// Its name in JSON.
+    pub name: &'static str,
+    /// In what it is counted.
+    pub unit: Unit,
+    /// Whether it can fall; others only grow.
+    pub falls: bool,
+    /// What it means.
+    pub help: &'static str,
+}
+
+const fn counter(name: &'static str, unit: Unit, help: &'static str) -> Description {
+    Description { name, unit, falls: false, help }
+}
+
+const fn gauge(name: &'static str, unit: Unit, help: &'static str) -> Description {
+    Description { name, unit, falls: true, help }
+}
+
+/// Every figure of [`SchemeStats`], for help texts and the metrics endpoint.
+pub const DESCRIPTIONS: &[Description] = &[
+    counter("nr_tried", Unit::Count, "times that the action was tried on (part of) a region"),
+    counter("sz_tried", Unit::Bytes, "memory that the action was tried on"),
+    counter("nr_applied", Unit::Count, "ranges that the action succeeded for"),
+    counter("sz_applied", Unit::Bytes, "memory that the action succeeded for; for pageout, memory seen to have left"),
+    counter("sz_filtered", Unit::Bytes, "matching memory that filters kept from being tried"),
+    counter("qt_exceeds", Unit::Count, "reset intervals in which the quota was used up"),
+    gauge("effective_quota", Unit::Bytes, "memory per reset interval that may be done at present"),
+    counter("nr_snapshots", Unit::Count, "snapshots that the scheme has seen"),
+    counter("brake_pulled", Unit::Count, "times the emergency brake was pulled"),
+    counter("action_ns", Unit::Nanoseconds, "time that the action took"),
+    counter("major_faults", Unit::Count, "major faults of the targets since the scheme began"),
+    counter("stall_us", Unit::Microseconds, "time that some task waited for memory since the scheme began"),
+    counter("out", Unit::Bytes, "memory seen to have left"),
+    counter("back_10s", Unit::Bytes, "of it, came back within 10 s"),
+    counter("back_60s", Unit::Bytes, "of it, came back within 60 s"),
+    gauge("saved_now", Unit::Bytes, "memory that is out at present"),
+    gauge("recent_out", Unit::Bytes, "left within the last 10 s"),
+    gauge("recent_back", Unit::Bytes, "of that, has come back"),
 ];

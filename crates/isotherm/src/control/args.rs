@@ -39,22 +39,25 @@ pub struct Bound {
 }
 
 impl ControlArgs {
-    /// Binds what was asked for. A socket that was not asked for is done without, and that is said.
-    pub fn bind(&self) -> anyhow::Result<Bound> {
+    /// Binds what was asked for. A socket that was not asked for is done without where that cannot be helped, and that is said
+    /// unless `quiet`.
+    pub fn bind(&self, quiet: bool) -> anyhow::Result<Bound> {
         let metrics = match self.metrics {
             Some(addr) => {
                 let listener = TcpListener::bind(addr)
                     .with_context(|| format!("cannot serve metrics at {addr}; give another --metrics ADDR:PORT"))?;
-                // The port that the kernel chose, where it was left to it.
-                eprintln!("isotherm: metrics at http://{}/metrics", listener.local_addr().unwrap_or(addr));
+                if !quiet {
+                    // The port that the kernel chose, where it was left to it.
+                    eprintln!("isotherm: metrics at http://{}/metrics", listener.local_addr().unwrap_or(addr));
+                }
                 Some(listener)
             }
             None => None,
         };
-        Ok(Bound { socket: self.bind_socket()?, metrics })
+        Ok(Bound { socket: self.bind_socket(quiet)?, metrics })
     }
 
-    fn bind_socket(&self) -> anyhow::Result<Option<BoundSocket>> {
+    fn bind_socket(&self, quiet: bool) -> anyhow::Result<Option<BoundSocket>> {
         if self.no_control {
             return Ok(None);
         }
@@ -64,19 +67,14 @@ impl ControlArgs {
             }
             return Ok(Some(BoundSocket::bind(path)?));
         }
-        let Some(folder) = Places::from_env().home() else {
-            eprintln!(
-                "isotherm: no place for a control socket (XDG_RUNTIME_DIR is not set); `isotherm ctl` needs --socket PATH"
-            );
-            return Ok(None);
+        let bound = match Places::from_env().home() {
+            Some(folder) => bind_in(&folder).map_err(|e| e.to_string()),
+            None => Err("XDG_RUNTIME_DIR is not set, so there is no place for it".to_owned()),
         };
-        match bind_in(&folder) {
-            Ok(socket) => Ok(Some(socket)),
-            Err(e) => {
-                eprintln!("isotherm: going on without a control socket: {e}");
-                Ok(None)
-            }
+        if let (Err(why), false) = (&bound, quiet) {
+            eprintln!("isotherm: no control socket: {why}; `isotherm ctl` needs --socket PATH here");
         }
+        Ok(bound.ok())
     }
 }
 

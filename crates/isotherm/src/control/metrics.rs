@@ -3,14 +3,11 @@
 //! Counters and their meaning come from [`DESCRIPTIONS`], where they are declared. What is not known has no sample.
 
 use super::status::Status;
-use isotherm_core::scheme::stats::DESCRIPTIONS;
+use isotherm_core::scheme::stats::{DESCRIPTIONS, Description, Unit};
 use std::fmt::Write;
 
-/// The type of what [`write`] makes.
+/// The type of what [`write()`] makes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// Of [`DESCRIPTIONS`]: those that can fall.
-const GAUGES: [&str; 4] = ["effective_quota", "saved_now", "recent_out", "recent_back"];
 
 /// How a metric behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,12 +168,13 @@ fn targets(out: &mut String, status: &Status) {
     }
 }
 
-/// Name and unit of a counter in base units, and what its values are to be multiplied by.
-fn base_unit(name: &'static str, unit: &'static str) -> (&'static str, &'static str, Option<f64>) {
-    match unit {
-        "nanoseconds" => (name.strip_suffix("_ns").unwrap_or(name), "seconds", Some(1e-9)),
-        "microseconds" => (name.strip_suffix("_us").unwrap_or(name), "seconds", Some(1e-6)),
-        unit => (name, unit, None),
+/// Name and unit in base units, and what a value is to be multiplied by.
+fn base_unit(d: &Description) -> (&'static str, &'static str, Option<f64>) {
+    match d.unit {
+        Unit::Count => (d.name, "", None),
+        Unit::Bytes => (d.name, "bytes", None),
+        Unit::Nanoseconds => (d.name.strip_suffix("_ns").unwrap_or(d.name), "seconds", Some(1e-9)),
+        Unit::Microseconds => (d.name.strip_suffix("_us").unwrap_or(d.name), "seconds", Some(1e-6)),
     }
 }
 
@@ -185,12 +183,12 @@ fn schemes(out: &mut String, status: &Status) {
     let labels = |i: usize| -> Labels<'_> { vec![("scheme", &indices[i]), ("action", &status.schemes[i].action)] };
     let counters: Vec<serde_json::Value> =
         status.schemes.iter().map(|s| serde_json::to_value(&s.stats).unwrap_or_default()).collect();
-    for &(name, unit, help) in DESCRIPTIONS {
-        let kind = if GAUGES.contains(&name) { Kind::Gauge } else { Kind::Counter };
-        let (base, unit, factor) = base_unit(name, unit);
-        let mut family = Family::new(out, kind, &format!("_scheme_{base}"), unit, help);
+    for description in DESCRIPTIONS {
+        let kind = if description.falls { Kind::Gauge } else { Kind::Counter };
+        let (base, unit, factor) = base_unit(description);
+        let mut family = Family::new(out, kind, &format!("_scheme_{base}"), unit, description.help);
         for (i, counters) in counters.iter().enumerate() {
-            let Some(value) = counters[name].as_u64() else { continue };
+            let Some(value) = counters[description.name].as_u64() else { continue };
             let value = factor.map_or(Value::Whole(value), |f| Value::Real(value as f64 * f));
             family.add(&labels(i), value);
         }
@@ -294,7 +292,7 @@ mod tests {
         let name = "\\\\odd \\\"name\\\"\\n";
         let target = format!("isotherm_target_resident_bytes{{target=\"0\",pid=\"42\",name=\"{name}\"}}");
         assert_eq!(at(&target), 12288.0);
-        for (name, ..) in DESCRIPTIONS {
+        for Description { name, .. } in DESCRIPTIONS {
             let base = name.trim_end_matches("_ns").trim_end_matches("_us");
             let known = status.schemes.iter().any(|s| !serde_json::to_value(&s.stats).unwrap()[name].is_null());
             let there = samples.keys().any(|k| k.starts_with(&format!("isotherm_scheme_{base}")));
@@ -320,8 +318,7 @@ mod tests {
     fn what_is_described_is_what_is_counted() {
         let counted = serde_json::to_value(&testing::status().schemes[0].stats).unwrap();
         let counted: BTreeSet<&str> = counted.as_object().unwrap().keys().map(String::as_str).collect();
-        let described: BTreeSet<&str> = DESCRIPTIONS.iter().map(|d| d.0).collect();
+        let described: BTreeSet<&str> = DESCRIPTIONS.iter().map(|d| d.name).collect();
         assert_eq!(counted, described);
-        assert!(GAUGES.iter().all(|g| described.contains(g)));
     }
 }

@@ -76,7 +76,7 @@ pub fn run(
     let stats_file = args.stats.as_ref().map(open_stats).transpose()?;
     // What can fail comes before a command is started.
     let engine = engine(schemes, args.dry_run)?;
-    let bound = args.control.bind()?;
+    let bound = args.control.bind(args.quiet)?;
     let mut session = Session::open(target, monitor)?;
     let mut control = Control::start(bound, readers(monitor.attrs()?), monitor.attrs()?)?;
     if let Some(reload) = reload {
@@ -127,7 +127,10 @@ fn engine(schemes: Vec<Scheme>, dry_run: bool) -> anyhow::Result<SchemeEngine> {
 
 /// How requests are read. Lines of numbers are in samples and intervals of `attrs`.
 fn readers(attrs: MonitorAttrs) -> Readers {
-    Readers { schemes: Arc::new(move |text| Tuning::from_text("the file", text, &attrs)), goal: goal_text::parse }
+    Readers {
+        schemes: Arc::new(move |text| Tuning::from_text("the file", text, &attrs)),
+        goal: |text, action| goal_text::parse(text).map(|goal| goal.of(action)),
+    }
 }
 
 fn open_stats(path: &PathBuf) -> anyhow::Result<Box<dyn Write>> {

@@ -1,6 +1,5 @@
 //! Ready-made schemes with few knobs.
 
-mod goal;
 mod limit;
 mod reclaim;
 mod thp;

@@ -1,9 +1,9 @@
 //! Reclaim: page out what has not been used for a while. Defaults are those of the kernel's DAMON_RECLAIM.
 
 use super::checked;
-use super::goal::{GoalArg, goal};
 use super::limit::{Limit, limit, quota_time, rate, time};
 use crate::exit::Usage;
+use crate::schemes::goal_text::{self, GoalText};
 use crate::schemes::value;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
@@ -31,8 +31,8 @@ pub struct ReclaimArgs {
     /// Tune the amount for this: psi=0.5% (some task of the machine waits for memory during that share of 10 s), stall=0.5%
     /// (the targets do, by their faults), rss=2G (resident memory of all targets), free=20% (of the machine's memory),
     /// swap-in=1M/s. Repeatable; the least aggressive rules
-    #[arg(long = "goal", value_name = "NAME=TARGET", value_parser = goal)]
-    goals: Vec<GoalArg>,
+    #[arg(long = "goal", value_name = "NAME=TARGET", value_parser = goal_text::parse)]
+    goals: Vec<GoalText>,
     /// Work only while the machine's free memory is below MID (then until it is above HIGH) and not below LOW, where the
     /// kernel's own reclaim must have its way. Without this flag, reclaim works whatever is free: whoever names a target
     /// wants it smaller

@@ -1,9 +1,9 @@
 //! Tiering: cold memory to swap or a slower node, hot memory to huge pages or a faster node, and back again.
 
 use super::checked;
-use super::goal::{GoalArg, goal};
 use super::limit::{Limit, limit, rate, time};
 use crate::exit::Usage;
+use crate::schemes::goal_text::{self, GoalText};
 use isotherm_core::actuator::Destination;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
@@ -43,8 +43,8 @@ pub struct TierArgs {
     quota: Limit,
     /// Tune the amount of cold memory that is moved for this: psi=0.5%, stall=0.5%, rss=2G, free=20%,
     /// swap-in=1M/s. Repeatable; the least aggressive rules
-    #[arg(long = "goal", value_name = "NAME=TARGET", value_parser = goal)]
-    goals: Vec<GoalArg>,
+    #[arg(long = "goal", value_name = "NAME=TARGET", value_parser = goal_text::parse)]
+    goals: Vec<GoalText>,
 }
 
 impl TierArgs {
