@@ -54,7 +54,7 @@ impl RecordFile {
     /// Creates the file, if it has not been, with what has come so far.
     fn begin(&mut self) -> Result<(), WriteError> {
         let State::Waiting { path, options, events } = &mut self.0 else { return Ok(()) };
-        let created = Writer::create(&path, *options).and_then(|mut writer| {
+        let created = Writer::create(path, *options).and_then(|mut writer| {
             events.iter().try_for_each(|e| writer.write(e))?;
             Ok(writer)
         });
