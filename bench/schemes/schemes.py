@@ -73,6 +73,7 @@ def show(name, runs):
             row,
             rounds.spread(rounds.ratios(all_of_it, base, "rss")),
             rounds.spread(rounds.ratios(all_of_it, base, "seconds")),
+            rounds.spread(rounds.ratios(all_of_it, base, "program_cpu")),
             middle(lambda r: None if r["psi_us_per_s"] is None else round(r["psi_us_per_s"])),
             percent(middle(lambda r: r["cpu"])),
             middle(lambda r: round(r["major_faults"])),
@@ -80,7 +81,7 @@ def show(name, runs):
             mib(middle(lambda r: r["zram"])),
         ])  # fmt: skip
     rounds.table(
-        ["", "RSS", "runtime", "PSI us/s", "isotherm CPU", "major faults", "out MiB", "back 10 s", "back 60 s", "zram MiB"],
+        ["", "RSS", "runtime", "its CPU", "PSI us/s", "isotherm CPU", "major faults", "out MiB", "back 10 s", "back 60 s", "zram MiB"],
         lines,
     )
 
@@ -91,7 +92,7 @@ def summary(everything):
     lines = []
     for row in next(iter(everything.values())):
         means = []
-        for figure in ("rss", "seconds"):
+        for figure in ("rss", "seconds", "program_cpu"):
             medians = [rounds.median(rounds.ratios(runs[row], runs["original"], figure)) for runs in everything.values()]
             means.append(math.exp(sum(map(math.log, medians)) / len(medians)))
         pressure = None
@@ -102,7 +103,7 @@ def summary(everything):
             ]
             pressure = percent(sums[0] / sums[1]) if sums[1] else None
         lines.append([row, *(f"{m:.3f}" for m in means), pressure])
-    rounds.table(["", "RSS", "runtime", "PSI/prcl's"], lines)
+    rounds.table(["", "RSS", "runtime", "its CPU", "PSI/prcl's"], lines)
     print(REFERENCES)
 
 

@@ -39,36 +39,40 @@ def memory(pid):
         return next(int(line.split()[1]) << 10 for line in f if line.startswith("Pss:"))
 
 
+def spent(root):
+    """Major faults and CPU seconds of a tree of processes so far; those of processes that have ended are in their parents'."""
+    faults = ticks = 0
+    for pid in tree(root):
+        with contextlib.suppress(OSError, IndexError):
+            fields = stat_fields(pid)
+            faults += int(fields[9]) + int(fields[10])
+            ticks += sum(map(int, fields[11:15]))
+    return faults, ticks / TICK
+
+
 class Gauge:
-    """Samples memory and major faults of a tree of processes, and the size of the swap, until it is left."""
+    """Measures a tree of processes, and the size of the swap, from the time it is entered until it is left."""
 
     def __init__(self, root, group, swap=None):
         self.root, self.group, self.swap = root, group, swap
         self.samples = []
-        self.faults = {}
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self._sample, daemon=True)
 
     def __enter__(self):
-        self._count_faults()
-        self.faults_before = dict(self.faults)
-        self.pressure_before = self.group.pressure()
+        self.spent = spent(self.root)
+        self.pressure = self.group.pressure()
         self.begin = time.monotonic()
         self.thread.start()
         return self
 
     def __exit__(self, *_):
+        self.seconds = time.monotonic() - self.begin
+        self.spent = [after - before for after, before in zip(spent(self.root), self.spent)]
+        after = self.group.pressure()
+        self.pressure = None if after is None or self.pressure is None else after - self.pressure
         self.stop.set()
         self.thread.join()
-        self.seconds = time.monotonic() - self.begin
-        self._count_faults()
-        after = self.group.pressure()
-        self.pressure = None if after is None or self.pressure_before is None else after - self.pressure_before
-
-    def _count_faults(self):
-        for pid in tree(self.root):
-            with contextlib.suppress(OSError, IndexError):
-                self.faults[pid] = int(stat_fields(pid)[9])
 
     def _sample(self):
         while not self.stop.wait(SAMPLE_S):
@@ -76,7 +80,6 @@ class Gauge:
             for pid in tree(self.root):
                 with contextlib.suppress(OSError, StopIteration):
                     rss += memory(pid)
-            self._count_faults()
             self.samples.append((time.monotonic() - self.begin, rss, self.swap.used() if self.swap else 0))
 
     def figures(self):
@@ -87,6 +90,7 @@ class Gauge:
             "rss_end": self.samples[-1][1] if self.samples else None,
             "zram": sum(s[2] for s in self.samples) / count,
             "psi_us_per_s": None if self.pressure is None else self.pressure / self.seconds,
-            "major_faults": sum(n - self.faults_before.get(pid, 0) for pid, n in self.faults.items()),
+            "major_faults": self.spent[0],
+            "program_cpu": self.spent[1],
             "samples": [(round(t, 2), rss >> 10) for t, rss, _ in self.samples],
         }

@@ -4,6 +4,7 @@ import contextlib
 import glob
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 import time
@@ -233,6 +234,7 @@ class Postgres:
         stop(self.gate)
         # Its "immediate" way to stop.
         stop(self.server, signal.SIGQUIT)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def catalogue(binaries, folder, part):
