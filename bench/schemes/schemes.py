@@ -36,13 +36,15 @@ def scheme(age, rate):
     return ["schemes", "--scheme", f"4K null null {rate} {age} null pageout"]
 
 
-def rows_of(best):
-    """Row -> arguments of isotherm. `best`: what the sweep found for this program."""
+def rows_of(best, more=()):
+    """Row -> arguments of isotherm. `best`: what the sweep found for this program; `more`: rows from files, NAME=FILE."""
+    named = (row.partition("=")[::2] for row in more)
     return {
         "original": [],
         "prcl": scheme("5s", "5"),
         "offline-tuned": scheme(best["min_age"], best["max_rate"]),
         "goal-tuned": ["schemes", "-c", os.path.join(HERE, "goal-tuned.toml")],
+        **{name: ["schemes", "-c", file] for name, file in named},
     }
 
 
@@ -128,7 +130,9 @@ def main():
     parser.add_argument("--sweep", action="store_true", help="find the parameters of the row offline-tuned and keep them")
     parser.add_argument("--offline", metavar="FILE", default=os.path.join(HERE, "offline-tuned.json"),
                         help="where the sweep's parameters are kept")  # fmt: skip
-    options = rounds.finish_options(parser, rows_of({"min_age": "", "max_rate": ""}))
+    parser.add_argument("--config", metavar="NAME=FILE", action="append", default=[], help="a further row: this scheme file")
+    none = {"min_age": "", "max_rate": ""}
+    options = rounds.finish_options(parser, lambda given: rows_of(none, given.config))
     chosen = options.only.split(",")
     for name in chosen:
         if name not in PROGRAMS:
@@ -154,7 +158,7 @@ def main():
                     json.dump(tuned, f, indent=2)
                     f.write("\n")
                 continue
-            everything[name] = rounds.interleave(name, rows_of(tuned[name]), options, run)
+            everything[name] = rounds.interleave(name, rows_of(tuned[name], options.config), options, run)
             show(name, everything[name])
             rounds.write_json(options, everything)
     rounds.write_json(options, everything)

@@ -116,15 +116,15 @@ class Redis:
         stop(self.server)
 
 
-# The transaction of TPC-B. Accounts are chosen as in a shop: the recent ones, which lie together, are in most of the
-# transactions. Each client first reads the whole table into the shared buffers and waits there for the start.
+# The transaction of TPC-B. Accounts are chosen as in a shop: most transactions are about recent ones, which lie together, and
+# the older an account, the fewer it sees (exponentially). Each client first reads the whole table into the shared buffers and waits there for the start.
 PGBENCH_SCRIPT = r"""
 \if :begun = 0
 SELECT pg_prewarm('pgbench_accounts', 'buffer');
 SELECT pg_advisory_lock_shared(42);
 \set begun 1
 \endif
-\set aid random_zipfian(1, 100000 * :scale, 1.1)
+\set aid random_exponential(1, 100000 * :scale, 10.0)
 \set bid random(1, 1 * :scale)
 \set tid random(1, 10 * :scale)
 \set delta random(-5000, 5000)

@@ -20,9 +20,10 @@ def options_of(parser, rounds):
     parser.add_argument("--json", metavar="FILE", help="also write every single run there")
 
 
-def finish_options(parser, rows, arguments=None):
-    """Parses, applies --quick, and narrows the rows."""
-    options = parser.parse_args(arguments)
+def finish_options(parser, rows_of):
+    """Parses, applies --quick, and narrows the rows, which may depend on options."""
+    options = parser.parse_args()
+    rows = rows_of(options)
     options.part = 1.0
     if options.quick:
         options.rounds, options.part = 1, 0.25
