@@ -72,6 +72,7 @@ impl Drop for Scene {
 /// Ends an instance and checks that it ended well.
 fn end(scene: &Scene, socket: &str, running: Running) -> Done {
     scene.ctl(socket, &["stop"]).expect(0, &["stopped"]);
+    assert!(matches!(common::state(running.pid()), None | Some('Z')), "it has ended");
     assert!(!scene.path(socket).exists(), "the socket is gone");
     let done = running.finish();
     done.expect(0, &[]);
@@ -112,7 +113,8 @@ fn tune_and_goals_take_effect_and_bad_ones_change_nothing() {
     };
     assert_eq!(actions(), ["stat", "cold"]);
     let bad = scene.write("bad.toml", "[[scheme]]\naction = \"page_out\"\n");
-    scene.ctl("a", &["tune", "-c", text(&bad)]).expect(2, &["page_out", "line 2"]);
+    scene.ctl("a", &["tune", "-c", text(&bad)]).expect(2, &["page_out", "bad.toml, line 2"]);
+    scene.ctl("a", &["tune", "-c", "/dev/zero"]).expect(2, &["/dev/zero"]);
     scene.ctl("a", &["tune", "-c", "/no/such.toml"]).expect(1, &["/no/such.toml"]);
     scene.ctl("a", &["tune", "-c", text(&scene.write("empty.toml", ""))]).expect(2, &["no scheme"]);
     assert_eq!(actions(), ["stat", "cold"]);

@@ -3,13 +3,17 @@
 mod show;
 
 use crate::control::client::{Response, call};
-use crate::control::request::GoalBody;
+use crate::control::http::MOST_BODY;
+use crate::control::request::{GoalBody, SENT_FILE};
 use crate::control::socket::{Places, live, name};
 use crate::control::status::Status;
 use crate::exit::Usage;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use isotherm_linux::clock::monotonic_ns;
+use isotherm_linux::proc::PidFd;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -66,25 +70,45 @@ enum What {
 /// How long a stop may take: work under way is finished first.
 const STOP_TIME: Duration = Duration::from_secs(60);
 
+/// How long it may take from the end of the socket to that of the process, which may have a command to end first.
+const EXIT_TIME: Duration = Duration::from_secs(10);
+
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     // Before anybody is looked for: a file that cannot be read is no reason to ask who runs.
     let file = match &args.what {
-        What::Tune { config } => {
-            Some(std::fs::read(config).with_context(|| format!("cannot read {}", config.display()))?)
-        }
-        _ => None,
+        What::Tune { config } => read(config)?,
+        _ => Vec::new(),
     };
     let socket = find(&args)?;
     match args.what {
         What::Status { json } => status(&socket, json),
-        What::Tune { .. } => done(call(&socket, "POST", "/tune", &file.unwrap_or_default())?),
+        What::Tune { config } => done(call(&socket, "POST", "/tune", &file)?).map_err(|e| named(e, &config)),
         What::Goal { scheme, value, metrics, .. } => {
             let goals = value.is_none().then_some(metrics);
             let body = serde_json::to_vec(&GoalBody { scheme, value, goals })?;
             done(call(&socket, "POST", "/goal", &body)?)
         }
         What::Stop => stop(&socket),
+    }
+}
+
+/// A file, at most a byte more of it than is taken: a device given by mistake is not read to its end.
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).and_then(|f| f.take(MOST_BODY as u64 + 1).read_to_end(&mut bytes));
+    file.with_context(|| format!("cannot read {}", path.display()))?;
+    if bytes.len() > MOST_BODY {
+        return Err(Usage(format!("{} is longer than 1 MiB, so it is no scheme file", path.display())).into());
+    }
+    Ok(bytes)
+}
+
+/// The server does not know what the file that it was sent is called here.
+fn named(e: anyhow::Error, path: &Path) -> anyhow::Error {
+    match e.downcast::<Usage>() {
+        Ok(Usage(text)) => Usage(text.replacen(SENT_FILE, &path.display().to_string(), 1)).into(),
+        Err(e) => e,
     }
 }
 
@@ -158,7 +182,6 @@ fn done(response: Response) -> anyhow::Result<()> {
 }
 
 fn status(socket: &Path, json: bool) -> anyhow::Result<()> {
-    use std::io::Write;
     let body = good(call(socket, "GET", "/status", b"")?)?;
     let mut out = std::io::stdout().lock();
     if json {
@@ -173,6 +196,8 @@ fn status(socket: &Path, json: bool) -> anyhow::Result<()> {
 }
 
 fn stop(socket: &Path) -> anyhow::Result<()> {
+    // Held from before, so that its end is seen even if the number goes to another process.
+    let process = pid_of(socket).and_then(|pid| PidFd::open(pid).ok());
     good(call(socket, "POST", "/stop", b"")?)?;
     let deadline = Instant::now() + STOP_TIME;
     while UnixStream::connect(socket).is_ok() {
@@ -180,6 +205,10 @@ fn stop(socket: &Path) -> anyhow::Result<()> {
             bail!("it was asked to stop and still runs after {} s", STOP_TIME.as_secs());
         }
         std::thread::sleep(Duration::from_millis(20));
+    }
+    // In another pid namespace the number is somebody else's: then the end of the socket must do.
+    if let Some(process) = process {
+        process.wait_exit(EXIT_TIME);
     }
     eprintln!("stopped");
     Ok(())

@@ -5,7 +5,7 @@
 
 pub mod args;
 pub mod client;
-mod http;
+pub mod http;
 mod metrics;
 mod overview;
 pub mod request;
@@ -124,7 +124,7 @@ impl Control {
         self.looked_ns + LOOK_EVERY_NS
     }
 
-    /// Fulfils what was asked for since the last time.
+    /// Fulfils what was asked for since the last time. Cheap where nothing was.
     pub fn serve(&mut self, engine: &mut SchemeEngine, now_ns: u64) {
         self.looked_ns = now_ns;
         if self.reload.is_some() && signals::take_reload() {
@@ -271,14 +271,6 @@ pub struct Controlled<'a> {
     pub control: &'a mut Control,
 }
 
-impl Controlled<'_> {
-    fn look(&mut self, now_ns: u64) {
-        if now_ns >= self.control.wanted_ns() {
-            self.control.serve(self.engine, now_ns);
-        }
-    }
-}
-
 impl Subscriber for Controlled<'_> {
     fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
         self.control.overview.event(event);
@@ -287,7 +279,7 @@ impl Subscriber for Controlled<'_> {
 
     fn step(&mut self, step: Step, now_ns: u64) {
         self.engine.step(step, now_ns);
-        self.look(now_ns);
+        self.control.serve(self.engine, now_ns);
     }
 
     fn step_with(&mut self, step: Step, now_ns: u64, source: &mut dyn AccessSource) {
@@ -295,7 +287,7 @@ impl Subscriber for Controlled<'_> {
         if step != Step::Wanted || self.engine.wanted_ns().is_some_and(|wanted| wanted <= now_ns) {
             self.engine.step_with(step, now_ns, source);
         }
-        self.look(now_ns);
+        self.control.serve(self.engine, now_ns);
     }
 
     fn wanted_ns(&self) -> Option<u64> {

@@ -59,6 +59,9 @@ impl Refusal {
     }
 }
 
+/// How messages about a file call it that came over the socket.
+pub const SENT_FILE: &str = "the file";
+
 /// Reads schemes from the text of a file.
 pub type ReadSchemes = Arc<dyn Fn(&str) -> Result<Tuning, String> + Send + Sync>;
 /// Reads a goal of a scheme with that action from `metric=target`.

@@ -4,7 +4,7 @@ use super::stats;
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
 use crate::control::args::ControlArgs;
-use crate::control::request::Readers;
+use crate::control::request::{Readers, SENT_FILE};
 use crate::control::{Control, Controlled, Reload};
 use crate::progress::Progress as StatusLine;
 use crate::schemes::{Tuning, goal_text, to_toml};
@@ -128,7 +128,7 @@ fn engine(schemes: Vec<Scheme>, dry_run: bool) -> anyhow::Result<SchemeEngine> {
 /// How requests are read. Lines of numbers are in samples and intervals of `attrs`.
 fn readers(attrs: MonitorAttrs) -> Readers {
     Readers {
-        schemes: Arc::new(move |text| Tuning::from_text("the file", text, &attrs)),
+        schemes: Arc::new(move |text| Tuning::from_text(SENT_FILE, text, &attrs)),
         goal: |text, action| goal_text::parse(text).map(|goal| goal.of(action)),
     }
 }
