@@ -175,8 +175,10 @@ mod privileged {
         let mut begin = monotonic_ns();
         let mut ring = PerfRing::open(id, tid, 0).unwrap();
         let mut times = Vec::new();
-        // More rounds than the buffer holds at once, so that records wrap around its end.
-        for _ in 0..2000 {
+        // More records than the buffer holds at once, so that they wrap around its end. A sleep whose time is over before it begins
+        // gives none.
+        let deadline = monotonic_ns() + 60_000_000_000;
+        while times.len() < 2000 && monotonic_ns() < deadline {
             std::thread::sleep(std::time::Duration::from_micros(10));
             let drained = monotonic_ns();
             ring.drain(|record| match record {
