@@ -49,6 +49,7 @@ fn json_lists_everything_with_reason_and_remedy() {
         "inactive_mem",
         "rss",
         "target_major_faults",
+        "target_stall",
         "swap_in",
         "refault",
         "user_input",
@@ -70,7 +71,7 @@ fn text_is_a_table_without_colour_when_it_is_not_for_a_terminal() {
     done.expect(0, &[]);
     assert!(!done.stdout.contains('\x1b'), "{}", done.stdout);
     let rows: Vec<&str> = done.stdout.lines().filter(|l| l.starts_with("  ") && !l.contains("-> ")).collect();
-    assert_eq!(rows.len(), 4 + 13 + 14, "{}", done.stdout);
+    assert_eq!(rows.len(), 4 + 13 + 15, "{}", done.stdout);
     for row in rows {
         let verdict = row.split_whitespace().nth(1);
         assert!(matches!(verdict, Some("yes" | "no")), "{row}");
