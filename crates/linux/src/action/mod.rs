@@ -14,3 +14,4 @@ mod tally;
 mod worker;
 
 pub use actuator::LinuxActuator;
+pub(crate) use obstacle::LRU_PRIO;

@@ -17,8 +17,8 @@ const SPARE: u64 = 64 << 20;
 const SPARE_PART: u64 = 20;
 
 /// Why pages cannot be moved up.
-pub(super) const LRU_PRIO: &str = "the kernel has no way to move another process's pages up in its LRU lists (only its own DAMON on \
-    physical memory does); use lru_deprio on the rest, or lock";
+pub(crate) const LRU_PRIO: &str = "the kernel has no way to move another process's pages up in its LRU lists (only its own \
+    DAMON on physical memory does, which isotherm does not take over)";
 
 /// Answers, and where they are read.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Obstacles {
         }
         self.critical(pid).or_else(|| match action {
             Action::PageOut => swap_obstacle(&self.roots),
-            Action::LruPrio => Some(LRU_PRIO.into()),
+            Action::LruPrio => Some(format!("{LRU_PRIO}; use lru_deprio on the rest, or lock")),
             Action::HugePage => self.huge_pages_off().or_else(|| ineligible(&self.roots, pid)),
             Action::NoHugePage | Action::Lock | Action::Unlock => ineligible(&self.roots, pid),
             Action::MigrateHot | Action::MigrateCold => self.nowhere_to_go(),

@@ -3,15 +3,21 @@
 
 use super::subject::Subject;
 use super::{Environment, Finding};
+use crate::action::LRU_PRIO;
+use crate::action::inject::try_on;
+use crate::mm::advise::MADV_COLLAPSE;
 use isotherm_core::addr::AddrRange;
+use isotherm_core::scheme::action::Action;
 use std::io;
 
+const THP_REMEDY: &str = "run as root, or use the action collapse, or have the program call it";
+const LOCK_REMEDY: &str = "run as root, or have the program call mlock itself";
 const NICE: &str = "run as root, or grant CAP_SYS_NICE and CAP_SYS_PTRACE";
 
 /// Tries all actions.
 pub fn probe_actions(env: &Environment) -> Vec<Finding> {
     let subject = Subject::start();
-    let try_on = |name: &'static str, test: &dyn Fn(&Subject) -> Finding| match &subject {
+    let on_subject = |name: &'static str, test: &dyn Fn(&Subject) -> Finding| match &subject {
         Ok(subject) => test(subject),
         Err(e) => Finding::unusable(
             name,
@@ -19,27 +25,24 @@ pub fn probe_actions(env: &Environment) -> Vec<Finding> {
             "raise the process limit",
         ),
     };
+    // The child's huge pages are first forbidden, then allowed again for what follows.
+    let nohugepage =
+        on_subject("nohugepage", &|s| injected("nohugepage", s, s.huge, Action::NoHugePage, ("nh", true), THP_REMEDY));
     vec![
         Finding::usable("stat", "counts only; needs nothing"),
-        try_on("willneed", &willneed),
-        try_on("cold", &|s| cold("cold", s)),
-        try_on("pageout", &|s| pageout(s, env)),
-        try_on("hugepage", &|s| own_process_only("hugepage", s, libc::MADV_HUGEPAGE, "use the action collapse")),
-        try_on("nohugepage", &|s| {
-            own_process_only(
-                "nohugepage",
-                s,
-                libc::MADV_NOHUGEPAGE,
-                "have the program call it, or use prctl(PR_SET_THP_DISABLE)",
-            )
-        }),
-        try_on("collapse", &collapse),
-        lru_prio(env),
-        try_on("lru_deprio", &|s| cold("lru_deprio", s)),
-        try_on("migrate_hot", &|s| migrate("migrate_hot", s, env)),
-        try_on("migrate_cold", &|s| migrate("migrate_cold", s, env)),
-        try_on("lock", &|s| lock("lock", s)),
-        try_on("unlock", &|s| lock("unlock", s)),
+        on_subject("willneed", &willneed),
+        on_subject("cold", &|s| cold("cold", s)),
+        on_subject("pageout", &|s| pageout(s, env)),
+        on_subject("hugepage", &|s| injected("hugepage", s, s.huge, Action::HugePage, ("hg", true), THP_REMEDY)),
+        nohugepage,
+        on_subject("collapse", &collapse),
+        // Isotherm never takes over the kernel's DAMON, which somebody else may use.
+        Finding::unusable("lru_prio", LRU_PRIO, "use lru_deprio on the rest, or lock"),
+        on_subject("lru_deprio", &|s| cold("lru_deprio", s)),
+        on_subject("migrate_hot", &|s| migrate("migrate_hot", s, env)),
+        on_subject("migrate_cold", &|s| migrate("migrate_cold", s, env)),
+        on_subject("lock", &|s| injected("lock", s, s.small, Action::Lock, ("lo", true), LOCK_REMEDY)),
+        on_subject("unlock", &|s| injected("unlock", s, s.small, Action::Unlock, ("lo", false), LOCK_REMEDY)),
     ]
 }
 
@@ -110,19 +113,30 @@ fn pageout(subject: &Subject, env: &Environment) -> Finding {
     }
 }
 
-fn own_process_only(name: &'static str, subject: &Subject, advice: libc::c_int, remedy: &str) -> Finding {
-    match subject.advise(subject.huge, advice) {
-        Ok(_) => Finding::usable(name, ""),
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
-            Finding::unusable(name, "the kernel takes this advice only from the process itself", remedy)
+/// An action that only a process itself can do: the child is made to do it. `flag` tells in smaps whether it has.
+fn injected(
+    name: &'static str,
+    subject: &Subject,
+    range: AddrRange,
+    action: Action,
+    flag: (&str, bool),
+    remedy: &str,
+) -> Finding {
+    if let Err(why) = try_on(subject.pidfd(), action, range) {
+        return Finding::unusable(name, why, remedy);
+    }
+    match subject.has_flag(range, flag.0) {
+        Ok(on) if on == flag.1 => {
+            Finding::usable(name, "by a system call in the target's own name; it is stopped for up to 1 ms")
         }
-        Err(e) => refused(name, &e, "5.10"),
+        Ok(_) => {
+            Finding::unusable(name, format!("the call worked, but the mapping's flag {} did not change", flag.0), "")
+        }
+        Err(e) => Finding::usable(name, format!("the call worked; the effect could not be seen: {e}")),
     }
 }
 
 fn collapse(subject: &Subject) -> Finding {
-    /// Not in libc for every target; include/uapi/asm-generic/mman-common.h.
-    const MADV_COLLAPSE: libc::c_int = 25;
     let huge = |range: AddrRange| subject.smaps_kib(range, "AnonHugePages").unwrap_or(0);
     match subject.advise(subject.huge, MADV_COLLAPSE) {
         Ok(_) if huge(subject.huge) > 0 => Finding::usable("collapse", "seen as a huge page"),
@@ -140,18 +154,6 @@ fn collapse(subject: &Subject) -> Finding {
             _ => refused("collapse", &e, "6.1"),
         },
     }
-}
-
-fn lru_prio(env: &Environment) -> Finding {
-    let obstacle = env.damon.obstacle().err().or_else(|| {
-        let physical = env.damon.operations.is_empty() || env.damon.operations.iter().any(|o| o == "paddr");
-        (!physical).then_some(("it lacks CONFIG_DAMON_PADDR".to_owned(), "use a kernel that has it"))
-    });
-    if let Some((why, remedy)) = obstacle {
-        let reason = format!("only the kernel's DAMON can activate pages of another process: {why}");
-        return Finding::unusable("lru_prio", reason, remedy);
-    }
-    Finding::usable("lru_prio", "through the kernel's DAMON on physical memory")
 }
 
 fn migrate(name: &'static str, subject: &Subject, env: &Environment) -> Finding {
@@ -179,17 +181,6 @@ fn migrate(name: &'static str, subject: &Subject, env: &Environment) -> Finding 
             "free memory on that node",
         ),
         Err(e) => Finding::unusable(name, format!("moving a page to node {other}: {e}"), "free memory on that node"),
-    }
-}
-
-fn lock(name: &'static str, subject: &Subject) -> Finding {
-    let remedy = "grant CAP_SYS_ADMIN (or CAP_CHECKPOINT_RESTORE) and CAP_IPC_LOCK (or raise ulimit -l)";
-    match subject.lock_shared() {
-        Ok(()) => Finding::usable(
-            name,
-            "file-backed and shared memory only; private memory can be locked by the process itself alone",
-        ),
-        Err(e) => Finding::unusable(name, format!("locking another process's file-backed memory: {e}"), remedy),
     }
 }
 

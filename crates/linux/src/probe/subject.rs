@@ -1,24 +1,24 @@
 //! A child process with a little memory, on which advice is tried out before anybody else's memory is touched.
 
+use crate::mm::advise::advise;
+use crate::proc::PidFd;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr;
 
 const SMALL: u64 = 64 * PAGE_SIZE;
-const SHARED: u64 = 16 * PAGE_SIZE;
 
 /// The child. Dropping it ends the child and gives the memory back.
 #[derive(Debug)]
 pub(super) struct Subject {
     pid: libc::pid_t,
-    pidfd: OwnedFd,
+    pidfd: PidFd,
     /// The child exits when this is closed, also if we are killed.
     _leash: OwnedFd,
     _reservation: Mapped,
-    shared: Mapped,
     /// 64 private anonymous pages that the child has written to.
     pub(super) small: AddrRange,
     /// 2 MiB of anonymous memory, aligned, of which the child has written every page.
@@ -75,13 +75,6 @@ impl Subject {
         }
         // SAFETY: small pages are asked for inside our own reservation; a kernel without huge pages refuses, which is fine.
         unsafe { libc::madvise(small.start as *mut libc::c_void, SMALL as usize, libc::MADV_NOHUGEPAGE) };
-        // SAFETY: the name is a C string.
-        let memfd = check(unsafe { libc::memfd_create(c"isotherm-probe".as_ptr(), libc::MFD_CLOEXEC) })?;
-        // SAFETY: memfd_create succeeded and nobody else owns the descriptor.
-        let memfd = unsafe { File::from_raw_fd(memfd) };
-        memfd.set_len(SHARED)?;
-        let rw = libc::PROT_READ | libc::PROT_WRITE;
-        let shared = Mapped::new(SHARED, rw, libc::MAP_SHARED, memfd.as_raw_fd())?;
         let (ready_reader, ready_writer) = pipe()?;
         let (leash_reader, leash) = pipe()?;
 
@@ -93,7 +86,7 @@ impl Subject {
             // open; _exit runs no destructors.
             unsafe {
                 libc::close(leash.as_raw_fd());
-                for area in [small, huge, shared.0] {
+                for area in [small, huge] {
                     for page in (area.start..area.end).step_by(PAGE_SIZE as usize) {
                         (page as *mut u64).write_volatile(page);
                     }
@@ -107,30 +100,29 @@ impl Subject {
                 libc::_exit(0);
             }
         }
-        // SAFETY: pid is our own child, which is not reaped before `drop`.
-        let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        if pidfd < 0 {
-            let e = io::Error::last_os_error();
-            drop(leash);
-            // SAFETY: waits for our own child, which exits because its leash is cut.
-            unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
-            return Err(e);
-        }
-        // SAFETY: pidfd_open succeeded and nobody else owns the descriptor.
-        let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd as libc::c_int) };
-        let subject = Self { pid, pidfd, _leash: leash, _reservation: reservation, shared, small, huge };
+        let pidfd = match PidFd::open(pid as u32) {
+            Ok(pidfd) => pidfd,
+            Err(e) => {
+                drop(leash);
+                // SAFETY: waits for our own child, which exits because its leash is cut.
+                unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
+                return Err(e);
+            }
+        };
+        let subject = Self { pid, pidfd, _leash: leash, _reservation: reservation, small, huge };
         drop(ready_writer);
         File::from(ready_reader).read_exact(&mut [0])?;
         Ok(subject)
     }
 
+    /// The handle on the child.
+    pub(super) const fn pidfd(&self) -> &PidFd {
+        &self.pidfd
+    }
+
     /// Calls process_madvise on the child. Gives the number of bytes advised.
     pub(super) fn advise(&self, range: AddrRange, advice: libc::c_int) -> io::Result<u64> {
-        let iov = libc::iovec { iov_base: range.start as *mut libc::c_void, iov_len: range.len() as usize };
-        let fd = self.pidfd.as_raw_fd();
-        // SAFETY: one iovec is passed; its addresses are the child's and are not dereferenced here.
-        let n = unsafe { libc::syscall(libc::SYS_process_madvise, fd, &raw const iov, 1usize, advice, 0u32) };
-        if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as u64) }
+        advise(self.pidfd.as_fd(), &[range], advice)
     }
 
     /// Pages of `range` that are swapped out, from the child's pagemap.
@@ -144,11 +136,22 @@ impl Subject {
 
     /// A figure of the mapping that starts at `range`, in KiB, from the child's smaps.
     pub(super) fn smaps_kib(&self, range: AddrRange, field: &str) -> io::Result<u64> {
+        let text = self.smaps(range, field)?;
+        let value = text.strip_suffix(" kB").and_then(|n| n.parse().ok());
+        value.ok_or_else(|| io::Error::other(format!("smaps has '{text}' as {field} of the child's mapping")))
+    }
+
+    /// Whether the mapping that starts at `range` has a flag, from the child's smaps.
+    pub(super) fn has_flag(&self, range: AddrRange, flag: &str) -> io::Result<bool> {
+        Ok(self.smaps(range, "VmFlags")?.split_whitespace().any(|f| f == flag))
+    }
+
+    /// A line about the mapping that starts at `range`, from the child's smaps.
+    fn smaps(&self, range: AddrRange, field: &str) -> io::Result<String> {
         let text = std::fs::read_to_string(format!("/proc/{}/smaps", self.pid))?;
         let head = format!("{:x}-", range.start);
         let mut lines = text.lines().skip_while(|l| !l.starts_with(&head));
-        let value =
-            lines.find_map(|l| l.strip_prefix(field)?.strip_prefix(':')?.trim().strip_suffix(" kB")?.parse().ok());
+        let value = lines.find_map(|l| Some(l.strip_prefix(field)?.strip_prefix(':')?.trim().to_owned()));
         value.ok_or_else(|| io::Error::other(format!("smaps has no {field} of the child's mapping")))
     }
 
@@ -176,15 +179,6 @@ impl Subject {
             (_, ..0) => Err(io::Error::from_raw_os_error(-status)),
             _ => Ok(status),
         }
-    }
-
-    /// Maps the child's shared memory through `/proc/PID/map_files` and locks it here; undone before this returns.
-    pub(super) fn lock_shared(&self) -> io::Result<()> {
-        let path = format!("/proc/{}/map_files/{:x}-{:x}", self.pid, self.shared.0.start, self.shared.0.end);
-        let file = File::open(path)?;
-        let here = Mapped::new(SHARED, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd())?;
-        // SAFETY: the range was just mapped; locking it changes no content, and unmapping undoes it.
-        check(unsafe { libc::mlock(here.0.start as *const libc::c_void, SHARED as usize) }).map(drop)
     }
 }
 

@@ -43,6 +43,8 @@ pub(super) fn fork(plan: &Plan<'_>, shared: &Shared, hook: Hook<'_>) -> io::Resu
         if pid == 0 {
             // A session of its own: signals to Isotherm's process group do not reach it.
             libc::setsid();
+            // The target waits for it: on a busy machine it must not lose its turn. Refused to some, which only takes longer.
+            libc::setpriority(libc::PRIO_PROCESS, 0, -20);
             work(plan, shared, &mut buffers, hook, parent);
             libc::_exit(0);
         }

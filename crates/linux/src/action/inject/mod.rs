@@ -25,6 +25,18 @@ mod shared;
 mod tests;
 mod thread;
 
+use crate::proc::PidFd;
+use isotherm_core::addr::AddrRange;
+use isotherm_core::scheme::action::Action;
+use std::sync::atomic::AtomicBool;
+
 pub(super) use call::Call;
 pub(crate) use eligible::ineligible;
 pub(super) use injector::Injector;
+
+/// Does one of the four injected actions to a range of a process: for trying out whether that works here.
+pub(crate) fn try_on(process: &PidFd, action: Action, range: AddrRange) -> Result<(), String> {
+    let call = Call::of(action).ok_or_else(|| format!("{action} is not done by injection"))?;
+    let tally = Injector::default().run(process, call, &[range], &AtomicBool::new(false));
+    tally.error.map_or(Ok(()), Err)
+}

@@ -88,8 +88,16 @@ impl Tracee {
         self.request(DETACH, 0, signal as usize).map(drop)
     }
 
-    /// Waits for the next stop.
-    pub fn wait(self, limit: Duration) -> Stop {
+    /// Waits for the next stop, however long that takes.
+    pub fn wait(self) -> Stop {
+        let mut status = 0;
+        // SAFETY: `status` is a live integer. All signals are blocked, so the call is not interrupted.
+        let r = unsafe { libc::waitpid(self.0, &mut status, libc::__WALL) };
+        if r < 0 { Stop::Gone } else { stop_of(status) }
+    }
+
+    /// Waits for the next stop, up to `limit`.
+    pub fn wait_within(self, limit: Duration) -> Stop {
         let begin = Instant::now();
         loop {
             let mut status = 0;

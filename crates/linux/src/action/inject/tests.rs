@@ -11,6 +11,7 @@ use isotherm_core::addr::AddrRange;
 use isotherm_core::scheme::action::Action;
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 use victim::{KINDS, Kind, Victim};
 
 const ACTIONS: [Action; 4] = [Action::HugePage, Action::NoHugePage, Action::Lock, Action::Unlock];
@@ -107,4 +108,28 @@ fn root_threads_that_are_stopped_or_traced_are_left_alone() {
     assert!(stopped());
     pidfd.send_signal(libc::SIGCONT).unwrap();
     victim.check("it was let go on");
+}
+
+#[test]
+fn root_much_work_is_done_in_many_short_stops() {
+    const MANY: u64 = 32 << 10;
+    let victim = Victim::start(Kind::Busy, MANY);
+    let pidfd = PidFd::open(victim.pid()).unwrap();
+    let all = AddrRange::new(victim.addr(), victim.addr() + MANY * 4096);
+    for action in ACTIONS {
+        let mut injector = Injector::default();
+        let begin = Instant::now();
+        let tally = injector.run(&pidfd, Call::of(action).unwrap(), &[all], &AtomicBool::new(false));
+        let (stops, longest) = injector.stops;
+        eprintln!(
+            "{action} of 128 MiB: {stops} stops, the longest {} us, {:?} in all",
+            longest / 1000,
+            begin.elapsed()
+        );
+        assert_eq!((tally.applied, tally.error), (all.len(), None));
+        // Sixteen pieces of pages to visit do not fit into one stop, while flags of a mapping do.
+        let visits = matches!(action, Action::Lock | Action::Unlock);
+        assert!(stops >= 1 && (visits || stops == 1), "{stops} stops");
+        victim.check("much work");
+    }
 }

@@ -8,9 +8,6 @@ use std::time::{Duration, Instant};
 
 /// How long a thread may take to stop.
 const STOP_WITHIN: Duration = Duration::from_millis(100);
-/// How long an injected call may take before it is given up for lost: much longer than any can take, for it cannot be
-/// called back. (The helper's end then triggers the parachute.)
-const CALL_WITHIN: Duration = Duration::from_secs(600);
 /// System calls of the x32 kind carry this bit.
 const X32_BIT: u64 = 0x4000_0000;
 
@@ -66,7 +63,7 @@ impl<'a> Stopped<'a> {
             let _ = tracee.detach(signal);
             Err(why)
         };
-        match tracee.wait(STOP_WITHIN) {
+        match tracee.wait_within(STOP_WITHIN) {
             Stop::Interrupted => {}
             Stop::Group => return refuse(Refusal::Stopped, 0),
             Stop::Signal(signal) => return refuse(Refusal::Signals, signal),
@@ -160,7 +157,7 @@ impl<'a> Stopped<'a> {
         }
         for _ in 0..2 {
             self.tracee.to_syscall().map_err(gone)?;
-            match self.tracee.wait(CALL_WITHIN) {
+            match self.tracee.wait() {
                 Stop::Syscall => (self.hook)(),
                 Stop::Gone => return Err(Refusal::Gone),
                 // SIGSTOP cannot be blocked. It finds the thread where its registers can be put back.
@@ -188,7 +185,7 @@ impl<'a> Stopped<'a> {
             // From the exit of a system call the kernel returns to the program directly. It only looks at whether an interrupted
             // call is to be done again on the way out of a stop like the first one: so there the registers are put back.
             let asked = self.tracee.interrupt().and_then(|()| self.tracee.cont());
-            let signal = match asked.map(|()| self.tracee.wait(CALL_WITHIN)) {
+            let signal = match asked.map(|()| self.tracee.wait()) {
                 Ok(Stop::Interrupted | Stop::Group) => 0,
                 Ok(Stop::Signal(signal)) => signal,
                 // It is gone, or goes on by its parachute at our end.
