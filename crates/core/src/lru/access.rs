@@ -1,0 +1,93 @@
+//! What is asked of a page cache, and what it answers: the words every policy shares.
+
+use serde::{Deserialize, Serialize};
+
+/// How memory is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Channel {
+    /// Through a page table: the hardware sets an accessed bit, nobody is told.
+    Mapped,
+    /// Through a file descriptor (`read`, `write`): the kernel knows at once.
+    Fd,
+}
+
+/// What a page holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Anonymous memory: its backing is swap.
+    Anon = 0,
+    /// A file's page.
+    File = 1,
+}
+
+impl Kind {
+    /// Both kinds, in the order of their numbers.
+    pub const ALL: [Self; 2] = [Self::Anon, Self::File];
+
+    /// The other kind.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Anon => Self::File,
+            Self::File => Self::Anon,
+        }
+    }
+}
+
+/// One access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// How.
+    pub channel: Channel,
+    /// To what.
+    pub kind: Kind,
+    /// Whether it writes.
+    pub write: bool,
+}
+
+impl Access {
+    /// A load or store through a page table.
+    pub const fn mapped(kind: Kind, write: bool) -> Self {
+        Self { channel: Channel::Mapped, kind, write }
+    }
+
+    /// A `read` or `write` of a file.
+    pub const fn fd(write: bool) -> Self {
+        Self { channel: Channel::Fd, kind: Kind::File, write }
+    }
+}
+
+/// What an access found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hit {
+    /// The page was in memory.
+    Hit,
+    /// It was not, and never had been.
+    Miss,
+    /// It was not: it had been evicted before. Counts as a miss, too.
+    Refault,
+}
+
+/// What a policy did since it was made. All only grow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LruStats {
+    /// Accesses.
+    pub requests: u64,
+    /// Accesses to pages that were not in memory, refaults among them.
+    pub misses: u64,
+    /// Misses of pages that had been evicted.
+    pub refaults: u64,
+    /// Pages evicted.
+    pub evictions: u64,
+    /// Pages that reclaim looked at.
+    pub pages_scanned: u64,
+    /// Page-table entries read, by walks, by look-around and by looking one page up.
+    pub ptes_read: u64,
+    /// Page tables that a walk skipped, by their own accessed bit or by the filter.
+    pub tables_skipped: u64,
+    /// Pages moved from one list to another, or within one. Not counted: the first insertion, the removal at eviction.
+    pub list_moves: u64,
+    /// Generations created; for the classic LRU: times the active list was shrunk.
+    pub agings: u64,
+}
