@@ -35,6 +35,7 @@ enum Command {
     Reclaim(commands::reclaim::Args),
     Thp(commands::thp::Args),
     Tier(commands::tier::Args),
+    Tune(commands::tune::Args),
     Ctl(commands::ctl::Args),
     Sim(commands::sim::Args),
 }
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Reclaim(a) => commands::reclaim::run(a),
         Command::Thp(a) => commands::thp::run(a),
         Command::Tier(a) => commands::tier::run(a),
+        Command::Tune(a) => commands::tune::run(a),
         Command::Ctl(a) => commands::ctl::run(a),
         Command::Sim(a) => commands::sim::run(a),
     };

@@ -19,7 +19,7 @@ use isotherm_linux::source::damon::{DamonConfig, DamonEngine, DamonError, DamonT
 use isotherm_linux::source::idle::IdleSource;
 use isotherm_linux::source::pagetable::PageTableSource;
 use isotherm_linux::source::refs::{self, RefsEngine};
-use isotherm_linux::target::{TargetSpec, TargetTracker};
+use isotherm_linux::target::{Command, TargetSpec, TargetTracker};
 use std::time::Duration;
 
 /// An engine over the targets that the user named.
@@ -60,6 +60,15 @@ impl Session {
         let target = target.resolve()?;
         let engine = open_engine(monitor.source, target.spec, config)?;
         Ok(Self { engine, command: target.command, signals })
+    }
+
+    /// Opens a command that the caller has prepared, and will finish.
+    pub fn of_command(command: Command, monitor: &MonitorArgs) -> anyhow::Result<Self> {
+        let config = monitor.config(kernel_release().unwrap_or_default(), realtime_offset_ns())?;
+        let signals = StopSignals::catch().context("cannot catch signals")?;
+        let spec = TargetSpec::Command { command, children: true };
+        let engine = open_engine(monitor.source, spec, config)?;
+        Ok(Self { engine, command: None, signals })
     }
 
     /// Runs until `duration` has passed, a signal comes, no target is left, or `go_on` says no (it is asked after each

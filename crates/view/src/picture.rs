@@ -5,7 +5,7 @@ use crate::draw::svg::Svg;
 use crate::error::ViewError;
 use crate::heat::map::HeatMap;
 use crate::heat::palette::BACKGROUND;
-use crate::plot::{heatmap, schemes, series};
+use crate::plot::{heatmap, schemes, series, tradeoff};
 use crate::schemes::SchemeHistory;
 use crate::series::Point;
 pub use series::SeriesPicture;
@@ -52,6 +52,13 @@ pub fn scheme_png(history: &SchemeHistory) -> Result<Vec<u8>, ViewError> {
     let mut raster = Raster::new(width as usize, height as usize, BACKGROUND);
     schemes::draw(&mut raster, history);
     raster.png()
+}
+
+/// Runtime against memory, as SVG.
+pub fn tradeoff_svg(t: &tradeoff::Tradeoff) -> String {
+    let mut svg = Svg::new(tradeoff::SIZE.0, tradeoff::SIZE.1, BACKGROUND, &t.title);
+    tradeoff::draw(&mut svg, t);
+    svg.finish()
 }
 
 #[cfg(test)]
@@ -118,6 +125,19 @@ mod tests {
             assert!(elements(&series_svg(&points, &picture)).contains(&"path".to_owned()));
             assert!(elements(&series_svg(&[], &picture)).contains(&"text".to_owned()), "nothing to show is shown");
         }
+    }
+
+    #[test]
+    fn a_tradeoff_shows_each_point() {
+        let point =
+            |runtime, memory| tradeoff::TradeoffPoint { runtime, memory, label: "<a>".into(), best: memory < 0.6 };
+        let points = vec![point(1.0, 0.9), point(1.2, 0.5), point(f64::NAN, 0.1)];
+        let picture = tradeoff::Tradeoff { title: "a & b".into(), points, limit: 1.05 };
+        let svg = tradeoff_svg(&picture);
+        assert_eq!(elements(&svg)[0], "svg");
+        assert_eq!(svg.matches("&lt;a&gt;").count(), 2, "what is no number is left out");
+        let none = tradeoff::Tradeoff { points: Vec::new(), ..picture };
+        assert!(tradeoff_svg(&none).contains("nothing was measured"));
     }
 
     #[test]

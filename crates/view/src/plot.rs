@@ -4,6 +4,7 @@ pub mod axes;
 pub mod heatmap;
 pub mod schemes;
 pub mod series;
+pub mod tradeoff;
 
 use crate::heat::palette::Rgb;
 

@@ -12,4 +12,5 @@ pub mod sim;
 pub mod thp;
 pub mod tier;
 pub mod top;
+pub mod tune;
 pub mod workload;

@@ -10,6 +10,8 @@ mod settings;
 mod toml_file;
 mod value;
 
+#[cfg(test)]
+pub use line::parse as parse_line;
 pub use metric::{MetricName, Written};
 pub use settings::{MonitorSettings, TargetSettings};
 pub use toml_file::to_toml;

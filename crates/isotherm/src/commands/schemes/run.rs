@@ -115,7 +115,8 @@ pub fn run(
     finished
 }
 
-fn engine(schemes: Vec<Scheme>, dry_run: bool) -> anyhow::Result<SchemeEngine> {
+/// An engine that acts on this machine, or only pretends to.
+pub fn engine(schemes: Vec<Scheme>, dry_run: bool) -> anyhow::Result<SchemeEngine> {
     let roots = Roots::system();
     let meter = Box::new(LinuxMeter::new(roots.clone()));
     if dry_run {

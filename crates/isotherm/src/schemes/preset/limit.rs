@@ -42,6 +42,11 @@ pub fn time(text: &str) -> Result<u64, String> {
     value::time_ns(&text.into())
 }
 
+/// A time, microseconds.
+pub fn time_us(text: &str) -> Result<u64, String> {
+    time(text).map(|ns| ns / 1000)
+}
+
 /// An access rate, basis points.
 pub fn rate(text: &str) -> Result<u32, String> {
     value::share_bp(&text.into())

@@ -1,0 +1,189 @@
+//! One run of a command: how long it took, and how much memory it had.
+
+use crate::args::monitor::MonitorArgs;
+use crate::commands::schemes::run::engine;
+use crate::session::Session;
+use anyhow::{Context, bail};
+use isotherm_core::clock::Wake;
+use isotherm_core::engine::Progress;
+use isotherm_core::scheme::Scheme;
+use isotherm_core::scheme::engine::SchemeEngine;
+use isotherm_linux::clock::monotonic_ns;
+use isotherm_linux::proc::children::ChildFinder;
+use isotherm_linux::proc::status::Status;
+use isotherm_linux::proc::{PidFd, ProcRoot};
+use isotherm_linux::signals::StopSignals;
+use isotherm_linux::target::Command;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often memory is looked at.
+const SAMPLE: Duration = Duration::from_millis(50);
+/// How long what a command leaves behind may take to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How long, at the end, work that was handed over is waited for.
+const LAST_WORK: Duration = Duration::from_secs(5);
+/// The longest rest while the schemes are switched off, so that the command's end is noticed.
+const LONGEST_REST_NS: u64 = 1_000_000_000;
+
+/// Figures of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// Runtime.
+    pub seconds: f64,
+    /// Resident memory of the command and of what it forked, mean over the run, bytes.
+    pub memory: f64,
+    /// Bytes that the scheme was applied to.
+    pub applied: u64,
+    /// Why the scheme did nothing the last time that it could have.
+    pub idle: Option<String>,
+}
+
+/// Runs `words`, under `schemes` if there are any. What the command prints is thrown away.
+pub fn run(words: &[OsString], schemes: &[Scheme], monitor: &MonitorArgs, nth: usize) -> anyhow::Result<Measured> {
+    let command = Command::prepare_silent(words)?;
+    if schemes.is_empty() {
+        let signals = StopSignals::catch().context("cannot catch signals")?;
+        let sampler = Sampler::start(&command)?;
+        while !sampler.is_finished() {
+            if signals.received().is_some() {
+                bail!("interrupted");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let (seconds, memory) = sampler.finish()?;
+        check_end(&command, words)?;
+        return Ok(Measured { seconds, memory, applied: 0, idle: None });
+    }
+    let mut engine = engine(schemes.to_vec(), false)?;
+    let mut session = Session::of_command(command.clone(), monitor)?;
+    let sampler = Sampler::start(&command)?;
+    let idle = act(&mut session, &mut engine, nth, || sampler.is_finished())?;
+    let (seconds, memory) = sampler.finish()?;
+    check_end(&command, words)?;
+    session.finish()?;
+    let status = engine.status();
+    let status = status.get(nth);
+    Ok(Measured { seconds, memory, applied: status.map_or(0, |s| s.stats.sz_applied), idle })
+}
+
+/// Applies the schemes until the command has ended; what it left behind is not waited for. Tells why scheme `nth` did nothing
+/// the last time that it could have.
+fn act(
+    session: &mut Session,
+    engine: &mut SchemeEngine,
+    nth: usize,
+    has_ended: impl Fn() -> bool,
+) -> anyhow::Result<Option<String>> {
+    let mut idle = None;
+    loop {
+        let now = monotonic_ns();
+        let progress = if engine.turn_gates(now) {
+            session.interval(engine)?
+        } else {
+            let until = engine.next_gate_ns().unwrap_or(u64::MAX).min(now + LONGEST_REST_NS);
+            match session.follow(engine)? {
+                Progress::Aggregated if session.wait(until) == Wake::Interrupted => Progress::Interrupted,
+                progress => progress,
+            }
+        };
+        match progress {
+            Progress::Aggregated if has_ended() => break,
+            Progress::Aggregated => idle = engine.status().get(nth).and_then(|s| s.idle).map(ToString::to_string),
+            Progress::Interrupted => bail!("interrupted"),
+            Progress::TargetsGone => break,
+        }
+    }
+    let deadline = Instant::now() + LAST_WORK;
+    while engine.has_pending() && Instant::now() < deadline {
+        engine.collect(monotonic_ns(), session.page_source());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(idle)
+}
+
+/// Figures of a command that failed would mean nothing.
+fn check_end(command: &Command, words: &[OsString]) -> anyhow::Result<()> {
+    let end = command.finish(GRACE)?;
+    match end {
+        Some(end) if end.status.success() => Ok(()),
+        Some(end) => {
+            bail!("'{}' failed ({}): a run that fails cannot be compared", words[0].to_string_lossy(), end.status)
+        }
+        None => bail!("'{}' could not be executed", words[0].to_string_lossy()),
+    }
+}
+
+/// Watches a command's memory from its start to its end, in a thread of its own.
+struct Sampler {
+    thread: Option<JoinHandle<(f64, f64)>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Sampler {
+    /// Starts the command.
+    fn start(command: &Command) -> anyhow::Result<Self> {
+        let pid = command.pid();
+        let pidfd = PidFd::open(pid).context("cannot watch the command")?;
+        command.start()?;
+        let begun = Instant::now();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("isotherm-rss".to_owned())
+            .spawn(move || sample(pid, &pidfd, begun, &stopped))
+            .context("cannot start a thread")?;
+        Ok(Self { thread: Some(thread), stop })
+    }
+
+    fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Runtime and mean memory, once the command has ended.
+    fn finish(mut self) -> anyhow::Result<(f64, f64)> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(figures)) => Ok(figures),
+            _ => bail!("the thread that watches the command's memory has failed"),
+        }
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // What it found is not wanted any more.
+            drop(thread.join());
+        }
+    }
+}
+
+fn sample(pid: u32, pidfd: &PidFd, begun: Instant, stop: &AtomicBool) -> (f64, f64) {
+    let root = ProcRoot::default();
+    let mut children = ChildFinder::new(root.clone());
+    let mut family = BTreeSet::from([pid]);
+    let mut buf = Vec::new();
+    let (mut sum, mut samples) = (0.0, 0u32);
+    loop {
+        let parents: Vec<u32> = family.iter().copied().collect();
+        if let Ok(found) = children.poll(&parents) {
+            family.extend(found.into_iter().filter(|(_, parent)| parents.contains(parent)).map(|(child, _)| child));
+        }
+        let mut rss = |pid: &u32| Status::read(&root.process(*pid), &mut buf).ok().and_then(|s| s.vm_rss);
+        let sizes: Vec<(u32, u64)> = family.iter().filter_map(|pid| rss(pid).map(|size| (*pid, size))).collect();
+        if sizes.iter().any(|&(p, _)| p == pid) {
+            sum += sizes.iter().map(|&(_, size)| size as f64).sum::<f64>();
+            samples += 1;
+        }
+        family = sizes.iter().map(|&(p, _)| p).chain([pid]).collect();
+        if pidfd.wait_exit(SAMPLE) || stop.load(Ordering::Relaxed) {
+            return (begun.elapsed().as_secs_f64(), sum / f64::from(samples.max(1)));
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What tuning found: a table, JSON, a picture.
+
+use super::measure::Measured;
+use super::score::{Scored, median};
+use isotherm_core::units::{format_size, format_time};
+use isotherm_view::picture::tradeoff_svg;
+use isotherm_view::plot::tradeoff::{Tradeoff, TradeoffPoint};
+use serde_json::json;
+use std::io::{self, Write};
+
+/// All that is told.
+pub struct Summary<'a> {
+    /// The command alone, by round.
+    pub alone: &'a [Measured],
+    /// The parameter sets.
+    pub scored: &'a [Scored],
+    /// The best of them.
+    pub best: Option<&'a Scored>,
+    /// What is allowed.
+    pub max_slowdown: f64,
+}
+
+impl Summary<'_> {
+    fn is_best(&self, s: &Scored) -> bool {
+        self.best.is_some_and(|b| b == s)
+    }
+
+    fn alone_seconds(&self) -> f64 {
+        median(self.alone.iter().map(|m| m.seconds).collect())
+    }
+
+    fn alone_memory(&self) -> f64 {
+        median(self.alone.iter().map(|m| m.memory).collect())
+    }
+
+    /// The table, on stdout.
+    pub fn print_table(&self) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        let memory = format_size(self.alone_memory() as u64);
+        writeln!(out, "alone: {:.2} s, {memory} (medians of {})", self.alone_seconds(), self.alone.len())?;
+        writeln!(out, "{:>10} {:>7}  {:>8} {:>8} {:>11}", "least age", "rate", "runtime", "memory", "applied")?;
+        for s in self.scored {
+            let age = format_time(s.parameters.min_age_us.saturating_mul(1000));
+            let rate = format!("{} %", f64::from(s.parameters.rate_bp) / 100.0);
+            let mark = if self.is_best(s) { "  <- best" } else { "" };
+            let applied = format_size(s.applied);
+            writeln!(out, "{age:>10} {rate:>7}  {:>8.3} {:>8.3} {applied:>11}{mark}", s.runtime, s.memory)?;
+        }
+        out.flush()
+    }
+
+    /// A line for each set, on stdout.
+    pub fn print_json(&self) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        for s in self.scored {
+            let line = json!({
+                "min_age_us": s.parameters.min_age_us,
+                "rate_bp": s.parameters.rate_bp,
+                "runtime": s.runtime,
+                "memory": s.memory,
+                "sz_applied": s.applied,
+                "alone_seconds": self.alone_seconds(),
+                "alone_bytes": self.alone_memory() as u64,
+                "best": self.is_best(s),
+            });
+            writeln!(out, "{line}")?;
+        }
+        out.flush()
+    }
+
+    /// The picture.
+    pub fn svg(&self) -> String {
+        let point = |s: &Scored| TradeoffPoint {
+            runtime: s.runtime,
+            memory: s.memory,
+            label: s.parameters.words(),
+            best: self.is_best(s),
+        };
+        tradeoff_svg(&Tradeoff {
+            title: "Runtime and memory under the scheme, by least age and rate".to_owned(),
+            points: self.scored.iter().map(point).collect(),
+            limit: 1.0 + self.max_slowdown,
+        })
+    }
+}

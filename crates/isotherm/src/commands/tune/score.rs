@@ -1,0 +1,82 @@
+//! What each parameter set costs and saves, and which is best.
+
+use super::candidates::Parameters;
+use super::measure::Measured;
+
+/// A parameter set with its figures, as shares of the command alone in the same round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scored {
+    /// The parameters.
+    pub parameters: Parameters,
+    /// Runtime, median over the rounds; 1: as alone.
+    pub runtime: f64,
+    /// Memory, median over the rounds; 1: as alone.
+    pub memory: f64,
+    /// Bytes that the scheme was applied to, median over the rounds.
+    pub applied: u64,
+}
+
+/// The middle value; of an even number the mean of the two in the middle. 0 of none.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let mid = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => values[mid],
+        _ => f64::midpoint(values[mid - 1], values[mid]),
+    }
+}
+
+/// Scores one set: `alone` and `with` are its rounds.
+pub fn score(parameters: Parameters, alone: &[Measured], with: &[Measured]) -> Scored {
+    let ratio = |figure: fn(&Measured) -> f64| {
+        let of_rounds = alone.iter().zip(with).map(|(a, w)| figure(w) / figure(a).max(f64::MIN_POSITIVE)).collect();
+        median(of_rounds)
+    };
+    Scored {
+        parameters,
+        runtime: ratio(|m| m.seconds),
+        memory: ratio(|m| m.memory),
+        applied: median(with.iter().map(|m| m.applied as f64).collect()) as u64,
+    }
+}
+
+/// The set that needs the least memory among those that cost no more than `max_slowdown` (0.05: 5 %); of equal ones the
+/// fastest.
+pub fn best(all: &[Scored], max_slowdown: f64) -> Option<&Scored> {
+    all.iter()
+        .filter(|s| s.runtime <= 1.0 + max_slowdown)
+        .min_by(|a, b| a.memory.total_cmp(&b.memory).then(a.runtime.total_cmp(&b.runtime)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(seconds: f64, memory: f64) -> Measured {
+        Measured { seconds, memory, applied: 0, idle: None }
+    }
+
+    fn scored(age: u64, runtime: f64, memory: f64) -> Scored {
+        Scored { parameters: Parameters { min_age_us: age, rate_bp: 0 }, runtime, memory, applied: 0 }
+    }
+
+    #[test]
+    fn figures_are_compared_within_a_round() {
+        // The machine was twice as slow in the second round.
+        let alone = [measured(10.0, 100.0), measured(20.0, 100.0), measured(10.0, 100.0)];
+        let with = [measured(11.0, 60.0), measured(22.0, 50.0), measured(11.0, 70.0)];
+        let s = score(Parameters { min_age_us: 1, rate_bp: 0 }, &alone, &with);
+        assert!((s.runtime - 1.1).abs() < 1e-9 && (s.memory - 0.6).abs() < 1e-9, "{s:?}");
+    }
+
+    #[test]
+    fn the_least_memory_within_the_limit_is_best() {
+        let all = [scored(1, 1.2, 0.3), scored(2, 1.04, 0.5), scored(3, 1.01, 0.5), scored(4, 1.0, 0.9)];
+        assert_eq!(best(&all, 0.05).unwrap().parameters.min_age_us, 3);
+        assert_eq!(best(&all, 0.5).unwrap().parameters.min_age_us, 1);
+        assert_eq!(best(&all[..1], 0.05), None);
+        assert_eq!(median(vec![]), 0.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+}
