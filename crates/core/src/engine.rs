@@ -2,7 +2,7 @@
 //! coarse `refs` fallback. Commands drive them all in the same way.
 
 use crate::attrs::MonitorAttrs;
-use crate::clock::Clock;
+use crate::clock::{Clock, Wake};
 use crate::event::{Subscriber, SubscriberError};
 use crate::source::{AccessSource, SourceError};
 
@@ -26,6 +26,26 @@ pub enum EngineError {
     /// A subscriber failed, for example because the disk is full.
     #[error("{0}")]
     Subscriber(SubscriberError),
+}
+
+/// Sleeps until `deadline_ns`, with a `turn` whenever the time has come that `subscriber` wants one at.
+pub fn sleep_with_turns(
+    deadline_ns: u64,
+    clock: &mut dyn Clock,
+    subscriber: &mut dyn Subscriber,
+    mut turn: impl FnMut(&mut dyn Subscriber, u64),
+) -> Wake {
+    while let Some(wanted) = subscriber.wanted_ns().filter(|&wanted| wanted < deadline_ns) {
+        if clock.sleep_until_ns(wanted) == Wake::Interrupted {
+            return Wake::Interrupted;
+        }
+        turn(subscriber, clock.now_ns());
+        // One that wants a time that has passed already gets its turn, but only one before the next look.
+        if subscriber.wanted_ns().is_some_and(|next| next <= wanted) {
+            break;
+        }
+    }
+    clock.sleep_until_ns(deadline_ns)
 }
 
 /// Watches targets and yields one aggregation interval at a time.

@@ -12,7 +12,7 @@ mod isotherm;
 use crate::addr::{AddrRange, total_len};
 use crate::attrs::MonitorAttrs;
 use crate::clock::{Clock, Wake};
-use crate::engine::{Engine, EngineError, Progress};
+use crate::engine::{Engine, EngineError, Progress, sleep_with_turns};
 use crate::event::{Event, MonitorStats, RunInfo, Step, Subscriber, TargetEnd, TargetInfo};
 use crate::mapping::Mapping;
 use crate::snapshot::Snapshot;
@@ -276,17 +276,8 @@ impl<S: AccessSource> Monitor<S> {
 
     /// Sleeps until `deadline`, giving `subscriber` the turns that it wants meanwhile.
     fn sleep(&mut self, deadline: u64, clock: &mut dyn Clock, subscriber: &mut dyn Subscriber) -> Wake {
-        while let Some(wanted) = subscriber.wanted_ns().filter(|&wanted| wanted < deadline) {
-            if clock.sleep_until_ns(wanted) == Wake::Interrupted {
-                return Wake::Interrupted;
-            }
-            subscriber.step_with(Step::Wanted, clock.now_ns(), &mut self.source);
-            // One that wants a time that has passed already gets its turn, but only one before the next look.
-            if subscriber.wanted_ns().is_some_and(|next| next <= wanted) {
-                break;
-            }
-        }
-        clock.sleep_until_ns(deadline)
+        let source = &mut self.source;
+        sleep_with_turns(deadline, clock, subscriber, |s, now_ns| s.step_with(Step::Wanted, now_ns, source))
     }
 
     fn set_attrs(&mut self, attrs: MonitorAttrs) {

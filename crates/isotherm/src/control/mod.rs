@@ -35,6 +35,9 @@ use std::path::PathBuf;
 /// How long a request may wait for the loop to look, ns.
 const LOOK_EVERY_NS: u64 = 200_000_000;
 
+/// Requests fulfilled in one go.
+const MOST_AT_ONCE: usize = 4;
+
 /// Reads the schemes anew from where they came.
 pub type Reload = Box<dyn Fn() -> anyhow::Result<Tuning>>;
 
@@ -124,13 +127,15 @@ impl Control {
         self.looked_ns + LOOK_EVERY_NS
     }
 
-    /// Fulfils what was asked for since the last time. Cheap where nothing was.
+    /// Fulfils what was asked for since the last time, so much of it at once that whoever asks without end does not keep the
+    /// loop. Cheap where nothing was.
     pub fn serve(&mut self, engine: &mut SchemeEngine, now_ns: u64) {
         self.looked_ns = now_ns;
         if self.reload.is_some() && signals::take_reload() {
             self.reload(engine);
         }
-        while let Some((request, responder)) = self.server.as_ref().and_then(ControlServer::try_next) {
+        for _ in 0..MOST_AT_ONCE {
+            let Some((request, responder)) = self.server.as_ref().and_then(ControlServer::try_next) else { return };
             responder.send(self.fulfil(request, engine, now_ns));
         }
     }

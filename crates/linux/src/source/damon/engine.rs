@@ -16,7 +16,7 @@ use crate::target::TargetTracker;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::clock::{Clock, Wake};
-use isotherm_core::engine::{Engine, EngineError, Progress};
+use isotherm_core::engine::{Engine, EngineError, Progress, sleep_with_turns};
 use isotherm_core::event::{Event, Mode, MonitorStats, RunInfo, Step, Subscriber, TargetEnd, TargetInfo};
 use isotherm_core::mapping::Mapping;
 use isotherm_core::snapshot::Snapshot;
@@ -167,7 +167,8 @@ impl<F: ControlFiles> Inner<F> {
             self.begin(clock.now_ns(), subscriber)?;
         }
         while self.pending.is_empty() {
-            if clock.sleep_until_ns(self.next_read_ns) == Wake::Interrupted {
+            let turn = |s: &mut dyn Subscriber, now_ns| s.step(Step::Wanted, now_ns);
+            if sleep_with_turns(self.next_read_ns, clock, subscriber, turn) == Wake::Interrupted {
                 return Ok(Progress::Interrupted);
             }
             let now = clock.now_ns();

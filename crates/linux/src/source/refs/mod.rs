@@ -18,7 +18,7 @@ use areas::{Area, Held, join_above, regions};
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::clock::{Clock, Wake};
-use isotherm_core::engine::{Engine, EngineError, Progress};
+use isotherm_core::engine::{Engine, EngineError, Progress, sleep_with_turns};
 use isotherm_core::event::{Event, Mode, MonitorStats, RunInfo, Step, Subscriber, TargetEnd};
 use isotherm_core::mapping::{Mapping, MappingKind};
 use isotherm_core::snapshot::Snapshot;
@@ -311,7 +311,10 @@ impl RefsEngine {
             if now_ns >= deadline_ns {
                 return Ok(Progress::Aggregated);
             }
-            if clock.sleep_until_ns(deadline_ns.min(now_ns + NAP_NS)) == Wake::Interrupted {
+            let nap_ns = deadline_ns.min(now_ns + NAP_NS);
+            if sleep_with_turns(nap_ns, clock, subscriber, |s, now_ns| s.step(Step::Wanted, now_ns))
+                == Wake::Interrupted
+            {
                 return Ok(Progress::Interrupted);
             }
             let now_ns = clock.now_ns();
@@ -353,6 +356,11 @@ impl RefsEngine {
 }
 
 impl Engine for RefsEngine {
+    fn retune(&mut self, attrs: MonitorAttrs) -> bool {
+        self.attrs = attrs;
+        true
+    }
+
     fn run_interval(
         &mut self,
         clock: &mut dyn Clock,
