@@ -8,4 +8,5 @@
 
 pub mod accuracy;
 pub mod machine;
+pub mod policy;
 pub mod workload;

@@ -1,0 +1,299 @@
+//! Slow, obviously right policies: plain lists, searched from end to end, the newest at the front.
+
+use std::collections::HashMap;
+
+type Queue = Vec<u32>;
+
+fn take(queue: &mut Queue, page: u32) -> bool {
+    let at = queue.iter().position(|&p| p == page);
+    at.map(|i| queue.remove(i)).is_some()
+}
+
+pub fn lru(trace: &[u32], size: usize) -> Vec<bool> {
+    let mut list = Queue::new();
+    let mut access = |&page: &u32| {
+        let hit = take(&mut list, page);
+        list.insert(0, page);
+        list.truncate(size);
+        hit
+    };
+    trace.iter().map(&mut access).collect()
+}
+
+pub fn fifo(trace: &[u32], size: usize) -> Vec<bool> {
+    let mut list = Queue::new();
+    let mut access = |&page: &u32| {
+        let hit = list.contains(&page);
+        if !hit {
+            list.insert(0, page);
+            list.truncate(size);
+        }
+        hit
+    };
+    trace.iter().map(&mut access).collect()
+}
+
+/// FIFO with reinsertion.
+pub fn clock(trace: &[u32], size: usize) -> Vec<bool> {
+    let mut list: Vec<(u32, bool)> = Vec::new();
+    let mut access = |&page: &u32| {
+        if let Some(entry) = list.iter_mut().find(|e| e.0 == page) {
+            entry.1 = true;
+            return true;
+        }
+        while list.len() >= size {
+            let (last, used) = list.pop().unwrap();
+            if used {
+                list.insert(0, (last, false));
+            }
+        }
+        list.insert(0, (page, false));
+        false
+    };
+    trace.iter().map(&mut access).collect()
+}
+
+pub fn sieve(trace: &[u32], size: usize) -> Vec<bool> {
+    let mut list: Vec<(u32, bool)> = Vec::new();
+    // The page to look at next, by name.
+    let mut hand: Option<u32> = None;
+    let mut access = |&page: &u32| {
+        if let Some(entry) = list.iter_mut().find(|e| e.0 == page) {
+            entry.1 = true;
+            return true;
+        }
+        if list.len() == size {
+            let mut at = hand.and_then(|h| list.iter().position(|e| e.0 == h)).unwrap_or(list.len() - 1);
+            while list[at].1 {
+                list[at].1 = false;
+                at = if at == 0 { list.len() - 1 } else { at - 1 };
+            }
+            hand = (at > 0).then(|| list[at - 1].0);
+            list.remove(at);
+        }
+        list.insert(0, (page, false));
+        false
+    };
+    trace.iter().map(&mut access).collect()
+}
+
+pub fn two_q(trace: &[u32], size: usize) -> Vec<bool> {
+    let (most_in, most_out) = ((size / 4).max(1), (size / 2).max(1));
+    let (mut a1in, mut a1out, mut am) = (Queue::new(), Queue::new(), Queue::new());
+    let mut access = |&page: &u32| {
+        if take(&mut am, page) {
+            am.insert(0, page);
+            return true;
+        }
+        if a1in.contains(&page) {
+            return true;
+        }
+        let named = take(&mut a1out, page);
+        if a1in.len() + am.len() == size {
+            if a1in.len() > most_in || am.is_empty() {
+                a1out.insert(0, a1in.pop().unwrap());
+                a1out.truncate(most_out);
+            } else {
+                am.pop();
+            }
+        }
+        if named { &mut am } else { &mut a1in }.insert(0, page);
+        false
+    };
+    trace.iter().map(&mut access).collect()
+}
+
+pub fn arc(trace: &[u32], c: usize) -> Vec<bool> {
+    let [mut t1, mut t2, mut b1, mut b2] = [const { Queue::new() }; 4];
+    let mut p = 0.0f64;
+    let replace = |t1: &mut Queue, t2: &mut Queue, b1: &mut Queue, b2: &mut Queue, p: f64, in_b2: bool| {
+        let n = t1.len() as f64;
+        if !t1.is_empty() && (n > p || (in_b2 && n == p)) || t2.is_empty() {
+            b1.insert(0, t1.pop().unwrap());
+        } else {
+            b2.insert(0, t2.pop().unwrap());
+        }
+    };
+    let mut access = |&x: &u32| {
+        if take(&mut t1, x) || take(&mut t2, x) {
+            t2.insert(0, x);
+            return true;
+        }
+        let (n1, n2) = (b1.len() as f64, b2.len() as f64);
+        if b1.contains(&x) {
+            p = (p + f64::max(1.0, n2 / n1)).min(c as f64);
+            replace(&mut t1, &mut t2, &mut b1, &mut b2, p, false);
+            take(&mut b1, x);
+            t2.insert(0, x);
+        } else if b2.contains(&x) {
+            p = (p - f64::max(1.0, n1 / n2)).max(0.0);
+            replace(&mut t1, &mut t2, &mut b1, &mut b2, p, true);
+            take(&mut b2, x);
+            t2.insert(0, x);
+        } else {
+            let total = t1.len() + t2.len() + b1.len() + b2.len();
+            if t1.len() + b1.len() == c {
+                if t1.len() < c {
+                    b1.pop();
+                    replace(&mut t1, &mut t2, &mut b1, &mut b2, p, false);
+                } else {
+                    t1.pop();
+                }
+            } else if total >= c {
+                if total == 2 * c {
+                    b2.pop();
+                }
+                replace(&mut t1, &mut t2, &mut b1, &mut b2, p, false);
+            }
+            t1.insert(0, x);
+        }
+        false
+    };
+    trace.iter().map(&mut access).collect()
+}
+
+pub fn lirs(trace: &[u32], size: usize) -> Vec<bool> {
+    let most_lir = size - (size / 100).max(1);
+    // The stack with its top in front; the queue of resident HIR pages and the names of pages gone, newest in front.
+    let (mut stack, mut queue, mut gone) = (Queue::new(), Queue::new(), Queue::new());
+    let mut lir = Queue::new();
+    let mut access = |&x: &u32| {
+        let hit = lir.contains(&x) || queue.contains(&x);
+        if !hit && lir.len() + queue.len() == size {
+            let victim = queue.pop().unwrap();
+            if stack.contains(&victim) {
+                gone.insert(0, victim);
+            }
+        }
+        let in_stack = take(&mut stack, x);
+        stack.insert(0, x);
+        if !lir.contains(&x) {
+            take(&mut queue, x);
+            take(&mut gone, x);
+            if in_stack || (!hit && lir.len() < most_lir) {
+                lir.push(x);
+            } else {
+                queue.insert(0, x);
+            }
+        }
+        if lir.len() > most_lir {
+            let bottom = *stack.iter().rev().find(|p| lir.contains(p)).unwrap();
+            take(&mut lir, bottom);
+            take(&mut stack, bottom);
+            queue.insert(0, bottom);
+            // What lay below it goes with it.
+        }
+        while let Some(&bottom) = stack.last()
+            && !lir.contains(&bottom)
+        {
+            stack.pop();
+            take(&mut gone, bottom);
+        }
+        if gone.len() > 2 * size {
+            let oldest = gone.pop().unwrap();
+            take(&mut stack, oldest);
+        }
+        hit
+    };
+    trace.iter().map(&mut access).collect()
+}
+
+pub fn s3fifo(trace: &[u32], size: usize) -> Vec<bool> {
+    let most_main = size - (size / 10).max(1);
+    let most_ghosts = (size * 9 / 10).max(1);
+    let (mut small, mut main, mut ghosts) = (Queue::new(), Queue::new(), Queue::new());
+    let mut uses: HashMap<u32, u8> = HashMap::new();
+    let mut access = |&page: &u32| {
+        if small.contains(&page) || main.contains(&page) {
+            let n = uses.entry(page).or_default();
+            *n = (*n + 1).min(3);
+            return true;
+        }
+        let named = take(&mut ghosts, page);
+        while small.len() + main.len() == size {
+            if main.len() > most_main || small.is_empty() {
+                let last = main.pop().unwrap();
+                let n = uses.entry(last).or_default();
+                if *n > 0 {
+                    *n -= 1;
+                    main.insert(0, last);
+                }
+            } else {
+                let last = small.pop().unwrap();
+                if uses.insert(last, 0).unwrap_or(0) >= 2 {
+                    main.insert(0, last);
+                } else {
+                    ghosts.insert(0, last);
+                    ghosts.truncate(most_ghosts);
+                }
+            }
+        }
+        uses.insert(page, 0);
+        if named { &mut main } else { &mut small }.insert(0, page);
+        false
+    };
+    trace.iter().map(&mut access).collect()
+}
+
+pub fn wtinylfu(trace: &[u32], size: usize) -> Vec<bool> {
+    let most_window = (size / 100).max(1);
+    let most_main = size - most_window;
+    let most_protected = most_main * 4 / 5;
+    let (mut window, mut probation, mut protected) = (Queue::new(), Queue::new(), Queue::new());
+    let mut counts: HashMap<u32, u32> = HashMap::new();
+    let mut requests = 0;
+    let mut access = |&page: &u32| {
+        let count = counts.entry(page).or_default();
+        *count = (*count + 1).min(15);
+        requests += 1;
+        if requests % (10 * size) == 0 {
+            counts.values_mut().for_each(|c| *c /= 2);
+        }
+        if take(&mut window, page) {
+            window.insert(0, page);
+            return true;
+        }
+        if take(&mut probation, page) || take(&mut protected, page) {
+            protected.insert(0, page);
+            if protected.len() > most_protected {
+                probation.insert(0, protected.pop().unwrap());
+            }
+            return true;
+        }
+        window.insert(0, page);
+        if window.len() <= most_window {
+            return false;
+        }
+        let candidate = window.pop().unwrap();
+        if probation.len() + protected.len() < most_main {
+            probation.insert(0, candidate);
+            return false;
+        }
+        let from = if probation.is_empty() { &mut protected } else { &mut probation };
+        if let Some(&victim) = from.last()
+            && counts[&candidate] > counts[&victim]
+        {
+            from.pop();
+            probation.insert(0, candidate);
+        }
+        false
+    };
+    trace.iter().map(&mut access).collect()
+}
+
+pub fn opt(trace: &[u32], size: usize) -> Vec<bool> {
+    let mut there = Queue::new();
+    let mut access = |(i, &page): (usize, &u32)| {
+        if there.contains(&page) {
+            return true;
+        }
+        if there.len() == size {
+            let next = |p: u32| trace[i..].iter().position(|&q| q == p).unwrap_or(usize::MAX);
+            let victim = there.iter().copied().max_by_key(|&p| next(p)).unwrap();
+            take(&mut there, victim);
+        }
+        there.push(page);
+        false
+    };
+    trace.iter().enumerate().map(&mut access).collect()
+}

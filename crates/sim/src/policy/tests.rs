@@ -1,0 +1,110 @@
+//! Every policy, request by request, against its slow model.
+
+use super::opt::{NextUse, optimum};
+use super::*;
+use proptest::prelude::*;
+
+/// A name, the fast policy and the slow one.
+type Pair = (&'static str, fn(u32, u32) -> Box<dyn Policy>, fn(&[u32], usize) -> Vec<bool>);
+
+const PAIRS: [Pair; 9] = [
+    ("lru", |n, s| Box::new(lru::Lru::new(n, s)), models::lru),
+    ("fifo", |n, s| Box::new(fifo::Fifo::new(n, s)), models::fifo),
+    ("clock", |n, s| Box::new(clock::Clock::new(n, s)), models::clock),
+    ("2q", |n, s| Box::new(two_q::TwoQ::new(n, s)), models::two_q),
+    ("arc", |n, s| Box::new(arc::Arc::new(n, s)), models::arc),
+    ("lirs", |n, s| Box::new(lirs::Lirs::new(n, s)), models::lirs),
+    ("s3fifo", |n, s| Box::new(s3fifo::S3Fifo::new(n, s)), models::s3fifo),
+    ("sieve", |n, s| Box::new(sieve::Sieve::new(n, s)), models::sieve),
+    ("wtinylfu", |n, s| Box::new(wtinylfu::WTinyLfu::new(n, s)), models::wtinylfu),
+];
+
+/// Requests with some skew, so that pages come again at all distances.
+fn traces() -> impl Strategy<Value = (Vec<u32>, u32)> {
+    (1u32..200).prop_flat_map(|pages| {
+        let page = (0..pages, 0..pages).prop_map(|(a, b)| a.min(b));
+        (prop::collection::vec(page, 0..600), 1..=pages + 2)
+    })
+}
+
+fn compare(trace: &[u32], size: u32) {
+    let pages = trace.iter().max().map_or(0, |m| m + 1);
+    for (name, fast, slow) in PAIRS {
+        let mut policy = fast(pages, size);
+        let mut misses = 0u64;
+        let expected = slow(trace, size as usize);
+        for (i, (&page, hit)) in trace.iter().zip(expected).enumerate() {
+            assert_eq!(policy.access(page), hit, "{name}, {size} pages, request {i} for {page} of {trace:?}");
+            misses += u64::from(!hit);
+            assert!(policy.resident() <= u64::from(size), "{name} holds {} of {size}", policy.resident());
+            assert!(policy.resident() <= misses, "{name}");
+        }
+    }
+    let mut hits = Vec::new();
+    let best = optimum(&NextUse::of(trace, pages), size, |hit| hits.push(hit));
+    assert_eq!(hits.iter().filter(|h| !**h).count() as u64, best.misses);
+    let model = models::opt(trace, size as usize);
+    // Pages that are never needed again are alike, so hits agree in number and in place.
+    assert_eq!(hits, model, "opt, {size} pages, {trace:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn policies_agree_with_their_models((trace, size) in traces()) {
+        compare(&trace, size);
+    }
+}
+
+#[test]
+fn smallest_caches() {
+    let trace: Vec<u32> = (0..400u32).map(|i| (i * i / 7) % 5).collect();
+    for size in 1..=6 {
+        compare(&trace, size);
+    }
+}
+
+#[test]
+fn larger_caches_reach_every_part() {
+    // Above 100 pages the hundredths are more than one page.
+    let mut rng = fastrand::Rng::with_seed(3);
+    let trace: Vec<u32> = (0..20_000).map(|_| rng.u32(0..1000).min(rng.u32(0..1000)).min(rng.u32(0..1000))).collect();
+    for size in [100, 250, 400] {
+        compare(&trace, size);
+    }
+}
+
+#[test]
+fn nothing_beats_the_optimum() {
+    let mut rng = fastrand::Rng::with_seed(5);
+    let trace: Vec<u32> = (0..5000).map(|_| rng.u32(0..300).min(rng.u32(0..300))).collect();
+    for size in [1, 10, 100] {
+        let best = optimum(&NextUse::of(&trace, 300), size, |_| {}).misses;
+        for (name, fast, _) in PAIRS {
+            let mut policy = fast(300, size);
+            let misses = trace.iter().filter(|&&p| !policy.access(p)).count() as u64;
+            assert!(misses >= best, "{name} beats the optimum with {size} pages");
+        }
+    }
+}
+
+/// Loops and scans of the LIRS set of traces, which can be written down: page numbers of 0..1011 in 500 rounds, and so on.
+/// Misses of FIFO, LRU, CLOCK and the optimum as other simulators count them.
+#[test]
+fn known_counts() {
+    let looped: Vec<u32> = (0..505_500u32).map(|i| i % 1011).collect();
+    for (size, best) in [(50, 481_000), (202, 405_000), (505, 253_505)] {
+        assert_eq!(misses("lru", &looped, size), 505_500);
+        assert_eq!(misses("fifo", &looped, size), 505_500);
+        assert_eq!(misses("clock", &looped, size), 505_500);
+        assert_eq!(optimum(&NextUse::of(&looped, 1011), size, |_| {}).misses, best);
+    }
+}
+
+fn misses(name: &str, trace: &[u32], size: u32) -> u64 {
+    let pages = trace.iter().max().map_or(0, |m| m + 1);
+    let (_, fast, _) = PAIRS.iter().find(|p| p.0 == name).expect("known");
+    let mut policy = fast(pages, size);
+    trace.iter().filter(|&&p| !policy.access(p)).count() as u64
+}
