@@ -290,6 +290,36 @@ mod privileged {
         assert!(outcome.error.unwrap().contains("node 1000"));
     }
 
+    #[test]
+    fn root_a_target_that_dies_in_mid_action_ends_it_with_that_error() {
+        let mut actuator = actuator();
+        for (i, action) in CYCLE.into_iter().cycle().take(36).enumerate() {
+            let victim = Victim::start(KINDS[i % 4], 1024);
+            let pid = victim.pid();
+            let mut asked = request(pid, action, &[AddrRange::new(victim.addr(), victim.addr() + 1024 * PAGE)]);
+            // Each is a target of its own, whatever pids are given out.
+            asked.target.target = i as u32 + 10;
+            asked.destinations = vec![Destination { node: 0, weight: 1 }];
+            for _ in 0..3 {
+                actuator.submit(asked.clone()).unwrap();
+            }
+            std::thread::sleep(Duration::from_micros(700 * i as u64));
+            drop(victim);
+            let exited = Some(format!("pid {pid} has exited"));
+            let mut out = Vec::new();
+            wait_for("the outcomes", || {
+                actuator.collect(&mut out);
+                (out.len() == 3).then_some(())
+            });
+            for outcome in &out {
+                // Some were done before; memory that cannot be collapsed or paged out is another matter.
+                let fine = outcome.error == exited || outcome.applied > 0 || action == Action::Collapse;
+                assert!(fine, "{action}: {:?}", outcome.error);
+            }
+            assert_eq!(act(&mut actuator, asked).error, exited);
+        }
+    }
+
     const ACTED_ON: &str = "ISOTHERM_TEST_ACTED_ON";
     const CYCLE: [Action; 9] = [
         Action::PageOut,

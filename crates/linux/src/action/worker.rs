@@ -78,6 +78,15 @@ impl Worker {
     }
 
     fn act(&mut self, request: &Request, process: &PidFd) -> Tally {
+        let mut tally = self.act_on_live(request, process);
+        if process.has_exited() {
+            // Whatever the kernel said of a dying process, this is what matters.
+            tally.error = Some(format!("pid {} has exited", process.pid()));
+        }
+        tally
+    }
+
+    fn act_on_live(&mut self, request: &Request, process: &PidFd) -> Tally {
         let action = request.action;
         let pace = self.paces.entry(action).or_default();
         let (advice, shape) = match action {
@@ -87,36 +96,23 @@ impl Worker {
             Action::Cold | Action::LruDeprio => (libc::MADV_COLD, Shape::Pages),
             Action::PageOut => (libc::MADV_PAGEOUT, Shape::Pages),
             Action::Collapse => (MADV_COLLAPSE, Shape::Blocks),
-            Action::HugePage | Action::NoHugePage | Action::Lock | Action::Unlock => {
-                let call = Call::of(action).expect("these four are the ones that have one");
-                return self.injector.run(process, call, &request.ranges, &self.stop);
-            }
-            Action::MigrateHot | Action::MigrateCold => {
-                let mut tally = migrate(request, process, &self.stop, pace);
-                if process.has_exited() {
-                    tally.error = Some(exited(process));
-                }
-                return tally;
-            }
             Action::LruPrio => return failed(format!("{action} of pid {} is not possible: {LRU_PRIO}", process.pid())),
+            Action::MigrateHot | Action::MigrateCold => return migrate(request, process, &self.stop, pace),
+            Action::HugePage | Action::NoHugePage | Action::Lock | Action::Unlock => {
+                return match Call::of(action) {
+                    Some(call) => self.injector.run(process, call, &request.ranges, &self.stop),
+                    None => failed(format!("{action} is not done by a call in the target's name")),
+                };
+            }
         };
         let mut to = Process { action, advice, process, stop: &self.stop };
-        let mut tally = advice::give(&mut to, &request.ranges, shape, pace);
-        if process.has_exited() {
-            // Whatever the kernel said of a dying process, this is what matters.
-            tally.error = Some(exited(process));
-        }
-        tally
+        advice::give(&mut to, &request.ranges, shape, pace)
     }
 }
 
 fn is_proper(ranges: &[AddrRange]) -> bool {
     let aligned = |r: &AddrRange| r.start.is_multiple_of(PAGE_SIZE) && r.end.is_multiple_of(PAGE_SIZE);
     is_sorted_disjoint(ranges) && ranges.iter().all(aligned)
-}
-
-fn exited(process: &PidFd) -> String {
-    format!("pid {} has exited", process.pid())
 }
 
 fn failed(why: String) -> Tally {

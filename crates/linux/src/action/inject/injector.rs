@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// Ranges that one helper gets.
 const AT_ONCE: usize = 1024;
+/// How long a helper that was told to stop is waited for.
+const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 /// Mappings that a process may have, where the kernel does not tell.
 const MAX_MAP_COUNT: usize = 65530;
 
@@ -136,13 +138,16 @@ impl Injector {
     }
 }
 
-/// Waits for the helper's end; passes an order to stop on.
+/// Waits for the helper's end; passes an order to stop on. A helper that does not leave soon then (its call waits for the target's
+/// locks) is left to itself: it needs nobody to finish.
 fn supervise(helper: libc::pid_t, shared: &Shared, stop: &AtomicBool) {
-    let handle = PidFd::open(helper as u32);
-    if let Ok(handle) = &handle {
+    if let Ok(handle) = PidFd::open(helper as u32) {
         while !handle.wait_exit(Duration::from_millis(5)) {
             if stop.load(Ordering::Relaxed) {
                 shared.stop();
+                if !handle.wait_exit(LEAVE_WITHIN) {
+                    return;
+                }
             }
         }
     }
