@@ -21,6 +21,17 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / TICK
 
 
+def thread_cpu_seconds(pid, name):
+    """User and system time of the threads of a process that have this name."""
+    ticks = 0
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/task/{tid}/stat") as f:
+            before, _, after = f.read().rpartition(") ")
+            if before.partition("(")[2] == name:
+                ticks += sum(map(int, after.split()[11:13]))
+    return ticks / TICK
+
+
 def tree(root):
     """A process and all its descendants."""
     parents = {}

@@ -6,10 +6,11 @@ import signal
 import subprocess
 import time
 
-from gauge import cpu_seconds
+from gauge import cpu_seconds, thread_cpu_seconds
 
 SETTLE_S = 1.0  # for it to start before the work begins
 LAST_LINES = 15
+MOVER = "isotherm-act"  # the name of its thread that carries actions out
 
 
 class Manager:
@@ -21,7 +22,7 @@ class Manager:
         target = ["--pid", str(program.pid)] + (["--children"] if program.many else [])
         self.command = arguments and [isotherm, *arguments, *target, "--stats", self.stats_file]
         self.process = None
-        self.cpu = None
+        self.cpu = self.moving = None  # shares of a core: all of it, and of it for carrying actions out
 
     def __enter__(self):
         if not self.command:
@@ -38,7 +39,11 @@ class Manager:
 
     def begin(self):
         """The work begins."""
-        self.begun = time.monotonic(), self.process and cpu_seconds(self.process.pid)
+        self.begun = time.monotonic(), *self._spent()
+
+    def _spent(self):
+        pid = self.process and self.process.pid
+        return (cpu_seconds(pid), thread_cpu_seconds(pid, MOVER)) if pid else (0.0, 0.0)
 
     def end(self):
         """The work has ended."""
@@ -46,7 +51,8 @@ class Manager:
             return
         if self.process.poll() is not None:
             raise RuntimeError(f"isotherm ended before the work did (status {self.process.returncode}):\n{self.log()}")
-        self.cpu = (cpu_seconds(self.process.pid) - self.begun[1]) / (time.monotonic() - self.begun[0])
+        wall = time.monotonic() - self.begun[0]
+        self.cpu, self.moving = ((now - then) / wall for now, then in zip(self._spent(), self.begun[1:]))
 
     def __exit__(self, *_):
         if self.process is None:

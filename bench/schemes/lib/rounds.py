@@ -6,7 +6,7 @@ import statistics
 import sys
 import tempfile
 
-from gauge import Gauge
+from gauge import Gauge, tree
 from manager import Manager
 
 
@@ -46,7 +46,7 @@ def binaries_of(options, names):
 def run_once(make, arguments, isotherm, group, swap, folder):
     """One run of a program under `isotherm ARGUMENTS`, or alone. Returns its figures."""
     with make() as program:
-        group.add([program.pid] if not program.many else _all(program.pid))
+        group.add(tree(program.pid))
         with Manager(isotherm, arguments, program, folder) as manager:
             with Gauge(program.pid, group, swap) as gauge:
                 manager.begin()
@@ -54,13 +54,8 @@ def run_once(make, arguments, isotherm, group, swap, folder):
                 manager.end()
         stats, reasons = manager.stats()
         program.check()
-    return {"seconds": seconds, "cpu": manager.cpu, "stats": stats, "idle_reasons": reasons, **gauge.figures()}
-
-
-def _all(pid):
-    from gauge import tree
-
-    return tree(pid)
+    cost = {"cpu": manager.cpu, "moving": manager.moving}
+    return {"seconds": seconds, **cost, "stats": stats, "idle_reasons": reasons, **gauge.figures()}
 
 
 def interleave(title, rows, options, run):
