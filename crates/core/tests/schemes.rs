@@ -339,3 +339,32 @@ fn proof_is_there_as_soon_as_a_region_is_old_enough() {
     let first = run.hands.borrow().requests.first().expect("some").0;
     assert!((10 * S..13 * S).contains(&first), "{first}");
 }
+
+#[test]
+fn other_schemes_take_over_what_is_theirs_and_nothing_else() {
+    let mut run = Run::new(&[pages(0, 4000)], &[pages(0, 10)], vec![Scheme { confirm_ns: 0, ..page_out() }]);
+    while run.hands.borrow().done.is_empty() {
+        run.run(1);
+    }
+    let before = run.stats();
+    assert!(before.sz_tried > 0);
+    // The same action with another quota: it goes on, and learns what became of the work under way.
+    let mut again = Scheme { confirm_ns: 0, ..page_out() };
+    again.quota.bytes = Some(1 << 20);
+    run.engine.commit(vec![again]);
+    assert_eq!(run.stats().sz_tried, before.sz_tried);
+    run.run(S);
+    assert!(run.stats().sz_applied >= before.sz_tried, "{:?}", run.stats());
+    assert_eq!(run.stats().effect.saved_now, run.out());
+
+    // Another action in its place: that work is not its own.
+    let mut run = Run::new(&[pages(0, 4000)], &[pages(0, 10)], vec![Scheme { confirm_ns: 0, ..page_out() }]);
+    while run.hands.borrow().done.is_empty() {
+        run.run(1);
+    }
+    run.engine.commit(vec![Scheme::new(Action::Cold, idle_for(3600 * S))]);
+    run.run(S);
+    let stats = run.stats();
+    assert_eq!((stats.sz_tried, stats.sz_applied, stats.effect.out), (0, 0, 0));
+    assert!(run.engine.log().entries().any(|e| e.action == Action::PageOut), "the log knows all the same");
+}

@@ -278,7 +278,9 @@ impl SchemeEngine {
         self.actuator.collect(&mut self.outcomes);
         for outcome in self.outcomes.drain(..) {
             self.log.add(&outcome);
-            let Some(runner) = self.runners.get_mut(outcome.request.scheme) else { continue };
+            // Schemes may have been replaced since: what another one asked for is not this one's doing.
+            let runner = self.runners.get_mut(outcome.request.scheme);
+            let Some(runner) = runner.filter(|r| r.scheme.action == outcome.request.action) else { continue };
             runner.finished(&outcome, reborrow(&mut source).filter(|_| !self.dry_run), now_ns);
         }
         if let Some(source) = source {

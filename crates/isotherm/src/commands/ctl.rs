@@ -2,7 +2,7 @@
 
 mod show;
 
-use crate::control::client::{Response, call};
+use crate::control::client::{Response, call, call_within};
 use crate::control::http::MOST_BODY;
 use crate::control::request::{GoalBody, SENT_FILE};
 use crate::control::socket::{Places, live, name};
@@ -148,8 +148,11 @@ fn list(folders: &[PathBuf]) -> String {
     folders.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" or ")
 }
 
+/// How long each of several is asked who it is: one that hangs must not hide the others.
+const GLANCE: Duration = Duration::from_secs(3);
+
 fn ask_status(socket: &Path) -> Option<Status> {
-    serde_json::from_slice(&call(socket, "GET", "/status", b"").ok()?.body).ok()
+    serde_json::from_slice(&call_within(GLANCE, socket, "GET", "/status", b"").ok()?.body).ok()
 }
 
 fn pid_of(socket: &Path) -> Option<u32> {

@@ -22,7 +22,7 @@ pub enum ClientError {
     #[error("may not talk to the isotherm at {}: it belongs to another user; run as that user, or as root", .0.display())]
     Denied(PathBuf),
     /// It does not answer.
-    #[error("the isotherm at {} did not answer within {} s; is it stopped?", .0.display(), PATIENCE.as_secs())]
+    #[error("the isotherm at {} did not answer in time; is it stopped?", .0.display())]
     Silent(PathBuf),
     /// What came is no answer.
     #[error("no whole answer came from {}: {why}", path.display())]
@@ -45,13 +45,24 @@ pub struct Response {
 
 /// Asks the instance that listens at `socket`.
 pub fn call(socket: &Path, method: &str, path: &str, body: &[u8]) -> Result<Response, ClientError> {
+    call_within(PATIENCE, socket, method, path, body)
+}
+
+/// The same, with less patience.
+pub fn call_within(
+    patience: Duration,
+    socket: &Path,
+    method: &str,
+    path: &str,
+    body: &[u8],
+) -> Result<Response, ClientError> {
     let error = |e: io::Error| match e.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::Nobody(socket.to_owned()),
         io::ErrorKind::PermissionDenied => ClientError::Denied(socket.to_owned()),
         io::ErrorKind::TimedOut => ClientError::Silent(socket.to_owned()),
         _ => ClientError::Broken { path: socket.to_owned(), why: e.to_string() },
     };
-    let mut stream = UntilDeadline::new(UnixStream::connect(socket).map_err(error)?, PATIENCE);
+    let mut stream = UntilDeadline::new(UnixStream::connect(socket).map_err(error)?, patience);
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: isotherm\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
         body.len()
