@@ -8,10 +8,10 @@ use super::look::{dense_blocks, passing_pages};
 use super::pattern::{Mismatch, age_us, rate_bp};
 use super::priority::{Histogram, score};
 use super::watermark::Gate;
-use crate::actuator::{Actuator, Outcome, Request};
+use crate::actuator::{Actuator, Request};
 use crate::addr::{AddrRange, PAGE_SIZE, total_len};
 use crate::meter::{LiveTarget, Meter};
-use crate::pages::{PageSet, push_range};
+use crate::pages::push_range;
 use crate::snapshot::{RegionInfo, Snapshot};
 use crate::source::{AccessSource, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,6 +92,10 @@ impl<'a, 'w> Turn<'a, 'w> {
         if open.is_empty() {
             return first_obstacle;
         }
+        if !self.runner.quota.goals.is_empty() {
+            let (out, back) = self.runner.effect.since(self.runner.patience.changed_ns());
+            self.runner.patience.judge(self.world.now_ns, out, back);
+        }
         if self.runner.quota.turn(self.world.now_ns, self.world.meter, self.world.live) {
             self.runner.cut_off = self.cut_off(&open);
         }
@@ -107,7 +111,7 @@ impl<'a, 'w> Turn<'a, 'w> {
         let all = self.all_regions(&open);
         if all == Go::On && self.tally.looked > 0 {
             // All that was cold is taken, and the rest needs time: it need not be looked at in every turn.
-            self.runner.next_look_ns = self.world.now_ns + self.runner.scheme.confirm_ns / LOOKS_WHILE_WAITING;
+            self.runner.next_look_ns = self.world.now_ns + self.confirm_ns() / LOOKS_WHILE_WAITING;
         }
         self.reason()
     }
@@ -242,16 +246,21 @@ impl<'a, 'w> Turn<'a, 'w> {
         if stopped { Go::Stop } else { Go::On }
     }
 
+    /// For how long a page must be seen unused at present, ns.
+    fn confirm_ns(&self) -> u64 {
+        self.runner.patience.stretch(self.runner.scheme.confirm_ns)
+    }
+
     /// Whether a region of this age will be old enough by the time that its pages have been watched, if that begins now.
     fn soon(&self, age_us: u64) -> bool {
         let scheme = &self.runner.scheme;
         let least = scheme.pattern.age_us.min;
-        age_us < least && age_us.saturating_add(scheme.confirm_ns / 1000) >= least
+        age_us < least && age_us.saturating_add(self.confirm_ns() / 1000) >= least
     }
 
     /// Begins to watch the pages of regions that are about to match, so that proof is there when they do.
     fn watch_ahead(&mut self, t: &TargetView, subject: &Subject, regions: &[AddrRange]) {
-        let confirm_ns = self.runner.scheme.confirm_ns;
+        let confirm_ns = self.confirm_ns();
         let Some(source) = self.world.source.as_deref_mut().filter(|_| confirm_ns > 0) else { return };
         let mut pieces = Vec::new();
         regions.iter().for_each(|&r| split(&self.runner.scheme.filters, subject, r, &mut pieces));
@@ -348,6 +357,7 @@ impl<'a, 'w> Turn<'a, 'w> {
     /// the scheme asks for proof, unused for long enough.
     fn pages(&mut self, t: &TargetView, chunk: AddrRange, per_page: bool) -> Vec<AddrRange> {
         let target = t.live.target;
+        let confirm_ns = self.confirm_ns();
         let Some(source) = self.world.source.as_deref_mut() else { return Vec::new() };
         let scheme = &self.runner.scheme;
         let stats = &mut self.runner.stats;
@@ -362,8 +372,7 @@ impl<'a, 'w> Turn<'a, 'w> {
         }
         if scheme.confirm_ns > 0 {
             // A target that has just gone is the monitor's to notice.
-            let Ok(found) = source.confirm_cold(target, &[chunk], scheme.confirm_ns, self.world.now_ns, &mut pages)
-            else {
+            let Ok(found) = source.confirm_cold(target, &[chunk], confirm_ns, self.world.now_ns, &mut pages) else {
                 return Vec::new();
             };
             self.tally.looked += found.present;
@@ -431,42 +440,6 @@ impl<'a, 'w> Turn<'a, 'w> {
         } else {
             IdleReason::NothingPresent
         })
-    }
-}
-
-impl Runner {
-    /// Takes in what became of a piece of work.
-    pub(super) fn finished(&mut self, outcome: &Outcome, source: Option<&mut dyn AccessSource>, now_ns: u64) {
-        let request = &outcome.request;
-        let asked = total_len(&request.ranges);
-        self.quota.learn(asked, outcome.took_ns);
-        self.stats.action_ns += outcome.took_ns;
-        self.stats.nr_applied += outcome.nr_applied;
-        let mut applied = outcome.applied;
-        if let Some(source) = source.filter(|_| request.action == Action::PageOut) {
-            let target = request.target.target;
-            match self.effect.paged_out(source, target, &request.ranges, outcome.done_ns.min(now_ns)) {
-                Ok(gone) => {
-                    if gone < asked {
-                        self.let_be(source, target, &request.ranges, now_ns);
-                    }
-                    applied = gone;
-                }
-                Err(_) => self.effect.forget(target),
-            }
-        }
-        self.stats.sz_applied += applied;
-        self.refused = if applied == 0 { outcome.error.clone() } else { None };
-    }
-
-    /// What stayed although it was to go is not asked again at once.
-    fn let_be(&mut self, source: &mut dyn AccessSource, target: TargetId, ranges: &[AddrRange], now_ns: u64) {
-        let mut stayed = PageSet::default();
-        let looked = source.scan(target, ranges, false, &mut |bits| stayed.insert_mask(bits.base, &bits.present));
-        if looked.is_ok() {
-            let treated = self.treated.entry(target).or_default();
-            stayed.ranges().into_iter().for_each(|r| treated.insert(r, now_ns));
-        }
     }
 }
 

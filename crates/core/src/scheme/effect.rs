@@ -145,6 +145,12 @@ impl EffectTracker {
             self.batches.iter().map(|b| b.out.len()).sum::<u64>() + self.old.values().map(PageSet::len).sum::<u64>();
     }
 
+    /// Of what went since `since_ns`, at most a minute ago: how much, and how much of that has come back.
+    pub fn since(&self, since_ns: u64) -> (u64, u64) {
+        let sum = |of: fn(&Batch) -> u64| self.batches.iter().filter(|b| b.time_ns >= since_ns).map(of).sum();
+        (sum(|b| b.bytes), sum(|b| b.back))
+    }
+
     /// The target has gone, or runs another program.
     pub fn forget(&mut self, target: TargetId) {
         self.batches.retain(|b| b.target != target);

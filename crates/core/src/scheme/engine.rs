@@ -6,6 +6,7 @@ use super::brake::Brake;
 use super::effect::EffectTracker;
 use super::goal::Goal;
 use super::idle::IdleReason;
+use super::patience::Patience;
 use super::quota::Quota;
 use super::stats::SchemeStats;
 use super::treated::Treated;
@@ -39,6 +40,7 @@ pub(super) struct Runner {
     pub gate_next_ns: u64,
     pub brake: Option<Brake>,
     pub effect: EffectTracker,
+    pub patience: Patience,
     pub stats: SchemeStats,
     pub treated: HashMap<TargetId, Treated>,
     /// When memory is to be looked at page by page again.
@@ -70,6 +72,7 @@ impl Runner {
             gate_next_ns: 0,
             brake: scheme.brake.map(Brake::new),
             effect: EffectTracker::default(),
+            patience: Patience::default(),
             stats: SchemeStats::default(),
             treated: HashMap::new(),
             next_look_ns: 0,

@@ -16,9 +16,11 @@ pub mod brake;
 pub mod effect;
 pub mod engine;
 pub mod filter;
+mod finish;
 pub mod goal;
 pub mod idle;
 mod look;
+mod patience;
 pub mod pattern;
 pub mod priority;
 pub mod quota;
@@ -51,7 +53,8 @@ pub struct Scheme {
     /// What is spared.
     pub filters: Vec<Filter>,
     /// For how long a page must be seen unused, by its own accessed bit, before an action that would hurt hot pages touches
-    /// it; ns. 0: the region's figures suffice, as in DAMOS.
+    /// it; ns. 0: the region's figures suffice, as in DAMOS. A scheme with goals stretches it while much of what went comes
+    /// back.
     pub confirm_ns: u64,
     /// Only for 2 MiB blocks of which at least this share of pages is present, in basis points: so that huge pages waste no
     /// memory. 0: wherever the pattern matches, as in DAMOS.
