@@ -39,11 +39,33 @@ impl Classic {
 
     /// One access; reclaims when more than the capacity is in memory.
     pub fn access(&mut self, page: u32, _access: Access) -> Hit {
-        super::mglru::fifo(&mut self.state, &mut self.queue, &mut self.stats, self.config.capacity, page)
+        fifo(&mut self.state, &mut self.queue, &mut self.stats, self.config.capacity, page)
     }
 
     /// What it did.
     pub const fn stats(&self) -> LruStats {
         self.stats
     }
+}
+
+fn fifo(state: &mut Vec<u8>, queue: &mut VecDeque<u32>, stats: &mut LruStats, cap: u32, page: u32) -> Hit {
+    let at = page as usize;
+    if at >= state.len() {
+        state.resize(at + 1, 0);
+    }
+    stats.requests += 1;
+    if state[at] == 1 {
+        return Hit::Hit;
+    }
+    let hit = if state[at] == 2 { Hit::Refault } else { Hit::Miss };
+    stats.misses += 1;
+    stats.refaults += u64::from(hit == Hit::Refault);
+    state[at] = 1;
+    queue.push_back(page);
+    while queue.len() > cap as usize {
+        let Some(old) = queue.pop_front() else { break };
+        state[old as usize] = 2;
+        stats.evictions += 1;
+    }
+    hit
 }

@@ -1,7 +1,15 @@
 //! The multi-generational LRU on its own: one memory of so many pages, fed with accesses.
+//!
+//! A mapped access sets a bit in simulated page tables that nobody looks at until reclaim does. Reclaim runs before a
+//! page is added to a full memory, as for a memcg at its limit.
 
-use super::{Access, Hit, LruStats, Variant};
-use std::collections::VecDeque;
+use super::dense::Dense;
+use super::flags::Flags;
+use super::lruvec::{Detail, LISTS, Lruvec};
+use super::pages::Pages;
+use super::reclaim::Demand;
+use super::shadow::Shadow;
+use super::{Access, Channel, Hit, LruStats, Switches, Variant, tier};
 
 /// How the multi-generational LRU is set up.
 #[derive(Debug, Clone)]
@@ -14,63 +22,172 @@ pub struct MgConfig {
     pub variant: Variant,
     /// Preference for anonymous memory, 0 (never) to 200; 201: anonymous memory only.
     pub swappiness: u8,
-    /// How many pages are handled at once (the kernel: 64). Also the noise floor of the controller.
+    /// How many pages are handled at once (the kernel: 64), 1 to 512. Also the noise floor of the controller and the
+    /// width of look-around. Half of it is what reclaim evicts at least.
     pub batch: u32,
+    /// Walks of page tables.
+    pub switches: Switches,
+    /// Whether writing makes a page dirty, so that it is not evicted at once.
+    pub dirty: bool,
 }
 
 impl MgConfig {
-    /// The kernel's defaults.
+    /// The kernel's defaults. Memories of less than about 4096 pages are coarse with them, as they are in the kernel.
     pub fn new(capacity: u32) -> Self {
-        Self { capacity, pages: 0, variant: Variant::default(), swappiness: 60, batch: 64 }
+        Self {
+            capacity,
+            pages: 0,
+            variant: Variant::default(),
+            swappiness: 60,
+            batch: 64,
+            switches: Switches::default(),
+            dirty: true,
+        }
+    }
+
+    /// With batches that fit the capacity: a 64th of it, 1 to 64 pages.
+    pub fn scaled(capacity: u32) -> Self {
+        Self { batch: (capacity / 64).clamp(1, 64), ..Self::new(capacity) }
     }
 }
 
 /// The multi-generational LRU over simulated page tables.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct MgLru {
     config: MgConfig,
-    state: Vec<u8>,
-    queue: VecDeque<u32>,
-    stats: LruStats,
+    pages: Pages,
+    tables: Dense,
+    lruvec: Lruvec,
+    resident: u32,
+    now: Option<u64>,
 }
 
 impl MgLru {
     /// An empty memory.
     pub fn new(config: MgConfig) -> Self {
-        let state = vec![0; config.pages as usize];
-        Self { config, state, queue: VecDeque::new(), stats: LruStats::default() }
+        let mut lruvec = Lruvec::new(0, 0, config.variant, config.batch, 0);
+        lruvec.switches = config.switches;
+        let pages = Pages::new(LISTS, config.pages);
+        Self { config, pages, tables: Dense::default(), lruvec, resident: 0, now: None }
     }
 
-    /// One access; reclaims when more than the capacity is in memory.
-    pub fn access(&mut self, page: u32, _access: Access) -> Hit {
-        fifo(&mut self.state, &mut self.queue, &mut self.stats, self.config.capacity, page)
+    /// Says what time it is, ns. Until then, requests count as time.
+    pub const fn set_time(&mut self, now: u64) {
+        self.now = Some(now);
+    }
+
+    fn now(&self) -> u64 {
+        self.now.unwrap_or(self.lruvec.stats.requests)
+    }
+
+    /// One access; reclaims first if the page is not in memory and memory is full.
+    #[inline]
+    pub fn access(&mut self, page: u32, access: Access) -> Hit {
+        self.lruvec.stats.requests += 1;
+        if page < self.pages.len() {
+            let variant = self.config.variant;
+            let flags = self.pages.flags_mut(page);
+            if flags.has(Flags::RESIDENT) {
+                if access.write && self.config.dirty {
+                    flags.set(Flags::DIRTY);
+                    flags.clear(Flags::SWAPCACHE);
+                }
+                match access.channel {
+                    Channel::Fd => tier::touch(variant, flags),
+                    Channel::Mapped => self.tables.touch(page),
+                }
+                return Hit::Hit;
+            }
+        }
+        self.miss(page, access)
+    }
+
+    #[inline(never)]
+    fn miss(&mut self, page: u32, access: Access) -> Hit {
+        self.lruvec.stats.misses += 1;
+        if self.config.capacity == 0 || !self.pages.ensure(page) {
+            return Hit::Miss;
+        }
+        self.make_room();
+        let old = self.pages.flags(page);
+        let shadow = old.has(Flags::SHADOW).then(|| Shadow::unpack(self.pages.shadow(page)));
+        let fault = access.channel == Channel::Mapped;
+
+        let mut flags = Flags::default();
+        flags.set_memcg(self.lruvec.id);
+        flags.set(Flags::RESIDENT | if access.kind == super::Kind::File { Flags::FILE } else { 0 });
+        if let Some(shadow) = shadow {
+            if access.kind == super::Kind::Anon {
+                flags.set(Flags::SWAPCACHE);
+            }
+            self.lruvec.refault(&mut flags, shadow, fault);
+        }
+        if fault {
+            flags.set(Flags::ACTIVE);
+        }
+        if access.write && self.config.dirty {
+            flags.set(Flags::DIRTY);
+            flags.clear(Flags::SWAPCACHE);
+        }
+        *self.pages.flags_mut(page) = flags;
+        self.lruvec.add(&mut self.pages, page, false);
+        self.resident += 1;
+        match access.channel {
+            Channel::Fd => tier::touch(self.config.variant, self.pages.flags_mut(page)),
+            Channel::Mapped => self.tables.touch(page),
+        }
+        if shadow.is_some() { Hit::Refault } else { Hit::Miss }
+    }
+
+    fn make_room(&mut self) {
+        let pages = u64::from(self.config.batch / 2).clamp(1, u64::from(self.config.capacity));
+        let mut rounds = 0;
+        while self.resident >= self.config.capacity {
+            let demand = Demand { pages, global: false, swappiness: self.config.swappiness, now: self.now() };
+            let reclaimed = self.lruvec.reclaim(&mut self.pages, &mut self.tables, demand);
+            self.resident -= reclaimed as u32;
+            rounds += 1;
+            if rounds == 16 && self.resident >= self.config.capacity {
+                // The kernel would kill someone here. What no rule lets go (all of it anonymous, and swap forbidden) must
+                // still give way.
+                while self.resident >= self.config.capacity && self.lruvec.force(&mut self.pages, &mut self.tables) {
+                    self.resident -= 1;
+                }
+                break;
+            }
+        }
+    }
+
+    /// Evicts `count` pages or as many as there are, ahead of need. How many it evicted.
+    pub fn reclaim(&mut self, count: u64) -> u64 {
+        let demand = Demand { pages: count, global: true, swappiness: self.config.swappiness, now: self.now() };
+        let reclaimed = self.lruvec.reclaim(&mut self.pages, &mut self.tables, demand);
+        self.resident -= reclaimed as u32;
+        reclaimed
     }
 
     /// What it did.
     pub const fn stats(&self) -> LruStats {
-        self.stats
+        self.lruvec.stats
     }
-}
 
-/// Stands in for the algorithms until they are complete: first in, first out.
-pub(super) fn fifo(state: &mut Vec<u8>, queue: &mut VecDeque<u32>, stats: &mut LruStats, cap: u32, page: u32) -> Hit {
-    let at = page as usize;
-    if at >= state.len() {
-        state.resize(at + 1, 0);
+    /// What the mechanism did beyond that.
+    pub const fn detail(&self) -> Detail {
+        self.lruvec.detail
     }
-    stats.requests += 1;
-    if state[at] == 1 {
-        return Hit::Hit;
+
+    /// Pages in memory.
+    pub const fn resident(&self) -> u32 {
+        self.resident
     }
-    let hit = if state[at] == 2 { Hit::Refault } else { Hit::Miss };
-    stats.misses += 1;
-    stats.refaults += u64::from(hit == Hit::Refault);
-    state[at] = 1;
-    queue.push_back(page);
-    while queue.len() > cap as usize {
-        let Some(old) = queue.pop_front() else { break };
-        state[old as usize] = 2;
-        stats.evictions += 1;
+
+    /// Whether a page is in memory.
+    pub fn holds(&self, page: u32) -> bool {
+        page < self.pages.len() && self.pages.flags(page).has(Flags::RESIDENT)
     }
-    hit
+
+    /// The generations.
+    pub const fn lruvec(&self) -> &Lruvec {
+        &self.lruvec
+    }
 }

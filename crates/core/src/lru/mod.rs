@@ -4,9 +4,29 @@
 //! docs/mglru.md tells what is implemented, where it differs from the kernel, and why.
 
 mod access;
+mod aging;
+pub mod bloom;
 pub mod classic;
+pub mod controller;
+pub mod dense;
+mod evict;
+pub mod flags;
+pub mod lruvec;
 pub mod mglru;
+pub mod pages;
+mod place;
+pub mod reclaim;
+mod refault;
+pub mod shadow;
+mod sort;
+mod switches;
+pub mod tables;
+pub mod tier;
 mod variant;
+mod walk;
 
 pub use access::{Access, Channel, Hit, Kind, LruStats};
+pub use evict::Round;
+pub use lruvec::{Detail, Lruvec};
+pub use switches::{SwitchError, Switches};
 pub use variant::Variant;
