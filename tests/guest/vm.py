@@ -33,8 +33,9 @@ class GuestFailed(Exception):
     """The guest hung or died before it reported."""
 
 
-def run(image, script, files, cpu="", memory_mib=768, cpus=2, timeout_s=240):
-    """Boots `image` and runs `script` (shell text) in it; `files` maps names in the guest's /bin to files here.
+def run(image, script, files, cpu="", memory_mib=768, cpus=2, timeout_s=240, options=()):
+    """Boots `image` and runs `script` (shell text) in it; `files` maps names in the guest's /bin to files here; `options` are
+    more of QEMU's.
 
     Returns (exit status of the script, {name: bytes} of what it left in /out). The guest has no disk and no network.
     """
@@ -49,6 +50,7 @@ def run(image, script, files, cpu="", memory_mib=768, cpus=2, timeout_s=240):
             "-M", "q35", "-accel", "tcg", "-cpu", "max,-cx16" + cpu, "-m", str(memory_mib), "-smp", str(cpus),
             "-serial", f"file:{console}", "-serial", f"file:{result}", "-kernel", image, "-initrd", initramfs,
             "-append", "console=ttyS0 panic=-1 oops=panic quiet psi=1",
+            *options,
         ]  # fmt: skip
         try:
             subprocess.run(command, stdin=subprocess.DEVNULL, check=True, timeout=timeout_s)

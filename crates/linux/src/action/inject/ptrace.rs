@@ -235,7 +235,7 @@ fn stop_of(status: i32) -> Stop {
 
 /// Sleeps without anything of the library's that a forked child may not use.
 pub(super) fn nap(time: Duration) {
-    let time = libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos().into() };
+    let time = libc::timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos().into() };
     // SAFETY: a live timespec; an early end does no harm.
     unsafe { libc::nanosleep(&time, std::ptr::null_mut()) };
 }
