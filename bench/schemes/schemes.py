@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """How much memory schemes save, and at what price: real programs with cold memory, and compressed swap.
 
-Rows: the program alone (`original`); `prcl`, proactive reclaim untuned, as in DAMOS's evaluation; the same scheme with the
-parameters that were best in a sweep (`offline-tuned`, see --sweep); and with a quota tuned to 0.5 % memory pressure
-(`goal-tuned`). Rows are interleaved; each figure is divided by that of `original` in the same round; shown are medians and
-extremes. Needs root and zram. All it sets up is taken down again, also after Ctrl-C.
+Rows: the program alone (`original`); `prcl`, proactive reclaim untuned, as in DAMOS's evaluation; reclaim with parameters from
+a sweep (`offline-tuned`, see --sweep); and reclaim with a quota tuned to 0.5 % memory pressure (`goal-tuned`). Rows are
+interleaved; each figure is divided by that of `original` in the same round; shown are medians and extremes. Needs root and
+zram. All it sets up is taken down again, also after Ctrl-C.
 """
 
 import argparse
@@ -21,8 +21,8 @@ import rounds
 from system import Group, Swap, prepare
 
 PROGRAMS = ("redis", "postgres", "sort", "stencil", "numpy")
-# What the sweep tries: least age, and highest access rate in percent.
-SWEEP = [(age, rate) for age in ("2s", "5s", "10s", "15s", "20s", "30s") for rate in ("0", "5")]
+# What the sweep tries: for how long each page must be seen unused, and the highest access rate of its region.
+SWEEP = [(confirm, rate) for confirm in ("2s", "3s", "5s", "8s", "12s", "20s") for rate in ("5%", "100%")]
 # The sweep wants the least memory among what costs no more than this.
 MOST_RUNTIME = 1.05
 REFERENCES = """
@@ -31,18 +31,30 @@ runtime; tuned offline 0.788 at 1.056; tuned to the goal 0.740 at 1.091, with 31
 Aim: tuned to the goal, at most 0.70 of the memory at at most 1.03 of the runtime."""
 
 
-def scheme(age, rate):
-    """Proactive reclaim as a scheme's line: size, access rate in percent, age, action."""
-    return ["schemes", "--scheme", f"4K null null {rate} {age} null pageout"]
+OFFLINE = """[[scheme]]
+action = "pageout"
+confirm = "{confirm}"
+[scheme.pattern]
+size = ["4K", "max"]
+access_rate = ["0%", "{max_rate}"]
+"""
 
 
-def rows_of(best, more=()):
+def offline(folder, confirm, max_rate):
+    """Proactive reclaim without a quota, with these parameters."""
+    file = os.path.join(folder, f"offline-{confirm}-{max_rate}.toml")
+    with open(file, "w") as f:
+        f.write(OFFLINE.format(confirm=confirm, max_rate=max_rate))
+    return ["schemes", "-c", file]
+
+
+def rows_of(folder, best, more=()):
     """Row -> arguments of isotherm. `best`: what the sweep found for this program; `more`: rows from files, NAME=FILE."""
     named = (row.partition("=")[::2] for row in more)
     return {
         "original": [],
-        "prcl": scheme("5s", "5"),
-        "offline-tuned": scheme(best["min_age"], best["max_rate"]),
+        "prcl": ["schemes", "--scheme", "4K null null 5 5s null pageout"],
+        "offline-tuned": offline(folder, **best) if folder else [],
         "goal-tuned": ["schemes", "-c", os.path.join(HERE, "goal-tuned.toml")],
         **{name: ["schemes", "-c", file] for name, file in named},
     }
@@ -109,18 +121,20 @@ def summary(everything):
     print(REFERENCES)
 
 
-def sweep(name, run, options):
+def sweep(name, run, folder, options):
     """Tries all parameters on one program; prints the curve; returns the best ones."""
-    options.chosen = ["original"] + [f"{age} {rate}%" for age, rate in SWEEP]
-    rows = {"original": [], **{f"{age} {rate}%": scheme(age, rate) for age, rate in SWEEP}}
+    points = {f"{confirm} {rate}": (confirm, rate) for confirm, rate in SWEEP}
+    rows = {"original": [], **{row: offline(folder, *point) for row, point in points.items()}}
+    options.chosen = list(rows)
     runs = rounds.interleave(f"{name}, sweep", rows, options, run)
     show(name, runs)
-    points = []
-    for (age, rate), row in zip(SWEEP, options.chosen[1:]):
+    scores = []
+    for row in points:
         rss, seconds = (rounds.median(rounds.ratios(runs[row], runs["original"], f)) for f in ("rss", "seconds"))
-        points.append((seconds > MOST_RUNTIME, rss if seconds <= MOST_RUNTIME else seconds, age, rate))
-    _, _, age, rate = min(points)
-    return {"min_age": age, "max_rate": rate}, runs
+        dear = seconds > MOST_RUNTIME
+        scores.append((dear, seconds if dear else rss, row))
+    confirm, rate = points[min(scores)[2]]
+    return {"confirm": confirm, "max_rate": rate}, runs
 
 
 def main():
@@ -131,8 +145,7 @@ def main():
     parser.add_argument("--offline", metavar="FILE", default=os.path.join(HERE, "offline-tuned.json"),
                         help="where the sweep's parameters are kept")  # fmt: skip
     parser.add_argument("--config", metavar="NAME=FILE", action="append", default=[], help="a further row: this scheme file")
-    none = {"min_age": "", "max_rate": ""}
-    options = rounds.finish_options(parser, lambda given: rows_of(none, given.config))
+    options = rounds.finish_options(parser, lambda given: rows_of(None, None, given.config))
     chosen = options.only.split(",")
     for name in chosen:
         if name not in PROGRAMS:
@@ -152,13 +165,13 @@ def main():
                 return rounds.run_once(catalogue[name], arguments, binaries["isotherm"], group, swap, folder)
 
             if options.sweep:
-                tuned[name], everything[name] = sweep(name, run, options)
+                tuned[name], everything[name] = sweep(name, run, folder, options)
                 print(f"best: {tuned[name]}")
                 with open(options.offline, "w") as f:
                     json.dump(tuned, f, indent=2)
                     f.write("\n")
                 continue
-            everything[name] = rounds.interleave(name, rows_of(tuned[name], options.config), options, run)
+            everything[name] = rounds.interleave(name, rows_of(folder, tuned[name], options.config), options, run)
             show(name, everything[name])
             rounds.write_json(options, everything)
     rounds.write_json(options, everything)
