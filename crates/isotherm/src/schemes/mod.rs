@@ -2,6 +2,7 @@
 
 mod damo_file;
 mod fault;
+mod file;
 pub mod goal_text;
 mod line;
 mod metric;
@@ -17,13 +18,10 @@ pub use settings::{MonitorSettings, TargetSettings};
 pub use toml_file::to_toml;
 
 use crate::exit::Usage;
-use anyhow::Context;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use fault::FileError;
+use file::{parse_file, read_file};
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::scheme::Scheme;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Where schemes come from.
@@ -70,14 +68,6 @@ pub struct Loaded {
     pub monitor: Option<MonitorSettings>,
     /// Whom to watch, where a file says so.
     pub target: Option<TargetSettings>,
-}
-
-/// What one file holds.
-#[derive(Debug, Default)]
-struct Parsed {
-    schemes: Vec<Scheme>,
-    monitor: Option<MonitorSettings>,
-    target: Option<TargetSettings>,
 }
 
 impl SchemeArgs {
@@ -161,69 +151,6 @@ impl Tuning {
     }
 }
 
-/// More than any scheme file has; a device or a core dump given by mistake is not read to its end.
-const LONGEST_FILE: u64 = 1 << 20;
-
-fn read_file(path: &Path) -> anyhow::Result<String> {
-    let name = path.display();
-    let mut bytes = Vec::new();
-    let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
-    file.take(LONGEST_FILE + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
-    if bytes.len() as u64 > LONGEST_FILE {
-        return Err(Usage(format!("{name} is longer than 1 MiB, so it is no scheme file")).into());
-    }
-    let text = String::from_utf8(bytes).map_err(|_| Usage(format!("{name} is no text, so it is no scheme file")))?;
-    Ok(text)
-}
-
-/// Reads a file of any of the three kinds, told apart by what is in it.
-fn parse_file(name: &str, text: &str, attrs: &MonitorAttrs) -> Result<Parsed, FileError> {
-    match Kind::of(text) {
-        Kind::Toml => toml_file::parse(name, text),
-        Kind::Json => Ok(Parsed { schemes: damo_file::parse(name, text, attrs)?, ..Parsed::default() }),
-        Kind::Lines => {
-            let lines = text.lines().zip(1..).filter(|(line, _)| is_significant(line));
-            let read = lines.map(|(line, number)| {
-                line::parse(line, attrs).map_err(|e| FileError {
-                    file: name.to_owned(),
-                    line: Some(number),
-                    key: None,
-                    why: e.to_string(),
-                })
-            });
-            Ok(Parsed { schemes: read.collect::<Result<_, _>>()?, ..Parsed::default() })
-        }
-    }
-}
-
-/// The kinds of scheme files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Toml,
-    Json,
-    Lines,
-}
-
-fn is_significant(line: &str) -> bool {
-    let line = line.trim();
-    !line.is_empty() && !line.starts_with('#')
-}
-
-impl Kind {
-    fn of(text: &str) -> Self {
-        let text = text.trim_start();
-        // A list of JSON begins with [{, a table of TOML with a name or another [.
-        let list = text.strip_prefix('[').map(str::trim_start);
-        if text.starts_with('{') || list.is_some_and(|rest| rest.starts_with(['{', ']'])) {
-            return Self::Json;
-        }
-        match text.lines().find(|line| is_significant(line)) {
-            Some(line) if !line.contains('=') && !line.trim().starts_with('[') => Self::Lines,
-            _ => Self::Toml,
-        }
-    }
-}
-
 impl FromArgMatches for SchemeArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let flags = Flags::from_arg_matches(matches)?;
@@ -301,22 +228,6 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_of_a_file_shows_in_its_first_line() {
-        for (text, kind) in [
-            ("[[scheme]]\naction = \"stat\"", Kind::Toml),
-            ("# a = b\n\n[monitor]\n", Kind::Toml),
-            ("scheme = [{ action = \"stat\" }]", Kind::Toml),
-            ("", Kind::Toml),
-            (" {\"schemes\": []}", Kind::Json),
-            ("[ {\"action\": \"stat\"} ]", Kind::Json),
-            ("[]", Kind::Json),
-            ("# cold\n4K max 0 0 5s max pageout\n", Kind::Lines),
-        ] {
-            assert_eq!(Kind::of(text), kind, "{text:?}");
-        }
-    }
-
-    #[test]
     fn lines_of_numbers_follow_the_files_intervals() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
@@ -328,13 +239,5 @@ mod tests {
         let twice = ["x", "-c", path.to_str().unwrap(), "-c", path.to_str().unwrap()];
         let error = Cli::try_parse_from(twice).unwrap().schemes.load(&MonitorAttrs::default()).unwrap_err();
         assert!(error.to_string().contains("[monitor]"), "{error}");
-    }
-
-    #[test]
-    fn a_file_of_lines_names_the_line_at_fault() {
-        let text = "# two\n4K max 0 0 5s max pageout\n\n2M max 5 max min max hugepage\n";
-        assert_eq!(parse_file("x", text, &MonitorAttrs::default()).unwrap().schemes.len(), 2);
-        let error = parse_file("x", &format!("{text}4K max\n"), &MonitorAttrs::default()).unwrap_err().to_string();
-        assert!(error.starts_with("x, line 5: ") && error.contains("2 columns"), "{error}");
     }
 }

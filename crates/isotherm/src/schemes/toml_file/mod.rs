@@ -11,8 +11,8 @@ pub use write::to_toml;
 
 pub use scheme::tuner;
 
-use super::Parsed;
 use super::fault::{FileError, Source};
+use super::file::Parsed;
 use tables::FileTable;
 
 /// Reads a file's text. `name` is what errors call it.
