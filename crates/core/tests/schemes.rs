@@ -331,6 +331,17 @@ fn only_dense_blocks_become_huge() {
 }
 
 #[test]
+fn what_lasts_is_not_done_again_at_once() {
+    let times = |action| {
+        let mut run = Run::new(&[pages(0, 1024)], &[], vec![Scheme::new(action, AccessPattern::default())]);
+        run.run(12 * S);
+        run.stats().sz_tried / (1024 * PAGE_SIZE)
+    };
+    assert_eq!(times(Action::HugePage), 2, "at once, and after 10 s");
+    assert!(times(Action::Stat) > 100);
+}
+
+#[test]
 fn proof_is_there_as_soon_as_a_region_is_old_enough() {
     let mut scheme = Scheme::new(Action::PageOut, idle_for(10 * S));
     scheme.confirm_ns = 5 * S;

@@ -118,6 +118,11 @@ impl Action {
         }
     }
 
+    /// Whether it changes how memory is from now on, so that doing it again at once would change nothing but cost the target.
+    pub const fn lasts(self) -> bool {
+        matches!(self, Self::HugePage | Self::NoHugePage | Self::Collapse | Self::Lock | Self::Unlock)
+    }
+
     /// Whether memory that is in use would suffer: such an action wants proof, page by page, that nobody used it.
     pub const fn harms_hot_pages(self) -> bool {
         matches!(self, Self::PageOut | Self::MigrateCold)

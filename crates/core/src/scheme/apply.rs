@@ -22,7 +22,7 @@ const LOOK_PER_TURN: u64 = 1 << 30;
 const LOOK_AT_ONCE: u64 = 64 << 20;
 /// How often a page is looked at while it waits to be proven cold.
 const LOOKS_WHILE_WAITING: u64 = 4;
-/// Until a block is collapsed again that could not be, ns.
+/// Until something that lasts is done again, ns: memory that is mapped anew at the same place has lost it.
 const RETRY_NS: u64 = 10_000_000_000;
 /// Memory handed over and not finished, at most.
 const MOST_PENDING: u64 = 1 << 30;
@@ -291,8 +291,8 @@ impl<'a, 'w> Turn<'a, 'w> {
     fn untreated(&mut self, target: TargetId, range: AddrRange, out: &mut Vec<AddrRange>) {
         // A dry run counts each byte once.
         let scheme = &self.runner.scheme;
-        // A block that could not be collapsed is not tried in every turn.
-        let least_ns = if scheme.action == Action::Collapse { RETRY_NS } else { 0 };
+        // What lasts is not done again in every turn, nor is a block that could not be collapsed tried again.
+        let least_ns = if scheme.action.lasts() { RETRY_NS } else { 0 };
         let keep_ns =
             if self.world.dry_run { u64::MAX } else { scheme.pattern.age_us.min.saturating_mul(1000).max(least_ns) };
         match self.runner.treated.get_mut(&target) {

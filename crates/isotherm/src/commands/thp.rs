@@ -1,7 +1,8 @@
 //! `isotherm thp`.
 
 use super::preset::PresetArgs;
-use crate::schemes::preset::ThpArgs;
+use crate::schemes::preset::{ThpArgs, huge_pages_always};
+use isotherm_linux::roots::Roots;
 
 /// Back memory with huge pages where it is used, and only there.
 ///
@@ -17,6 +18,6 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let schemes = args.thp.schemes()?;
+    let schemes = args.thp.schemes(huge_pages_always(&Roots::system()))?;
     args.common.go(schemes)
 }

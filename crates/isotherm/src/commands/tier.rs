@@ -1,7 +1,8 @@
 //! `isotherm tier`.
 
 use super::preset::PresetArgs;
-use crate::schemes::preset::TierArgs;
+use crate::schemes::preset::{TierArgs, huge_pages_always};
+use isotherm_linux::roots::Roots;
 
 /// Keep cold memory in swap or on a slower node, and hot memory in huge pages or on a faster node.
 ///
@@ -18,6 +19,6 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let schemes = args.tier.schemes()?;
+    let schemes = args.tier.schemes(huge_pages_always(&Roots::system()))?;
     args.common.go(schemes)
 }

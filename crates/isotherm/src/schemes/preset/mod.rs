@@ -12,6 +12,29 @@ pub use tier::TierArgs;
 
 use crate::exit::Usage;
 use isotherm_core::scheme::Scheme;
+use isotherm_core::scheme::action::Action;
+use isotherm_core::scheme::pattern::AccessPattern;
+use isotherm_linux::roots::Roots;
+
+/// Schemes that make huge pages of `hot` memory of which at least `min_density_bp` is populated.
+///
+/// Where the kernel makes huge pages without being asked (`always`), memory that is `cold` is kept from getting any. That ban
+/// must be lifted before memory that is hot again can be collapsed; the advice does so. Elsewhere nothing is advised: advice
+/// would let the kernel fill sparse blocks, too.
+fn huge_pages(hot: AccessPattern, cold: AccessPattern, min_density_bp: u32, always: bool) -> Vec<Scheme> {
+    let mut collapse = Scheme::new(Action::Collapse, hot);
+    collapse.min_density_bp = min_density_bp;
+    if always {
+        vec![Scheme::new(Action::NoHugePage, cold), Scheme::new(Action::HugePage, hot), collapse]
+    } else {
+        vec![collapse]
+    }
+}
+
+/// Whether the kernel makes huge pages of all memory without being asked.
+pub fn huge_pages_always(roots: &Roots) -> bool {
+    roots.line("/sys/kernel/mm/transparent_hugepage/enabled").is_some_and(|mode| mode.contains("[always]"))
+}
 
 /// Checks schemes that were put together from flags.
 fn checked(schemes: Vec<Scheme>) -> Result<Vec<Scheme>, Usage> {

@@ -1,21 +1,21 @@
 //! Huge pages where they are used: the "ethp" scheme of DAMON's evaluation.
 
-use super::checked;
 use super::limit::{rate, time};
+use super::{checked, huge_pages};
 use crate::args::units::size;
 use crate::exit::Usage;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::pattern::{AccessPattern, Bounds, FULL_RATE_BP};
 
-/// Memory in use is backed with huge pages; what is not used for a while gets none, so that it wastes none.
+/// Memory in use is backed with huge pages; what is not used for a while gets none.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Huge pages")]
 pub struct ThpArgs {
     /// Back with huge pages what is accessed at least at this rate
     #[arg(long, value_name = "P", default_value = "5%", value_parser = rate)]
     hot_rate: u32,
-    /// Forbid huge pages for what has not been accessed for this time
+    /// Forbid huge pages for what has not been accessed for this time, where the kernel makes them without being asked
     #[arg(long, value_name = "T", default_value = "7s", value_parser = time)]
     cold_age: u64,
     /// Leave smaller regions alone
@@ -31,8 +31,8 @@ pub struct ThpArgs {
 }
 
 impl ThpArgs {
-    /// The schemes that are asked for.
-    pub fn schemes(&self) -> Result<Vec<Scheme>, Usage> {
+    /// The schemes that are asked for; `always`: the kernel makes huge pages without being asked.
+    pub fn schemes(&self, always: bool) -> Result<Vec<Scheme>, Usage> {
         if self.hot_rate == 0 {
             let why = "--hot-rate 0% would back memory with huge pages that nobody uses; give at least 0.01%";
             return Err(Usage(why.into()));
@@ -42,9 +42,11 @@ impl ThpArgs {
         let hot = AccessPattern { rate_bp: Bounds::new(self.hot_rate, FULL_RATE_BP), ..any };
         let cold =
             AccessPattern { rate_bp: Bounds::new(0, 0), age_us: Bounds::new(self.cold_age / 1000, u64::MAX), ..any };
-        let mut huge = Scheme::new(if self.advise { Action::HugePage } else { Action::Collapse }, hot);
-        huge.min_density_bp = if self.advise { 0 } else { self.min_density };
-        checked(vec![huge, Scheme::new(Action::NoHugePage, cold)])
+        checked(if self.advise {
+            vec![Scheme::new(Action::HugePage, hot), Scheme::new(Action::NoHugePage, cold)]
+        } else {
+            huge_pages(hot, cold, self.min_density, always)
+        })
     }
 }
 
@@ -61,23 +63,31 @@ mod tests {
         thp: ThpArgs,
     }
 
-    fn schemes(args: &[&str]) -> Result<Vec<(Action, AccessPattern)>, Usage> {
+    fn schemes(args: &[&str], always: bool) -> Result<Vec<(Action, AccessPattern)>, Usage> {
         let cli = Cli::try_parse_from([&["x"], args].concat()).unwrap();
-        Ok(cli.thp.schemes()?.iter().map(|s| (s.action, s.pattern)).collect())
+        Ok(cli.thp.schemes(always)?.iter().map(|s| (s.action, s.pattern)).collect())
     }
 
     #[test]
     fn advice_is_given_by_the_published_lines() {
         let lines = ["2M null 5 null null null hugepage", "2M max min min 7s max nohugepage"];
         let lines = lines.map(|l| line::parse(l, &MonitorAttrs::default()).unwrap());
-        assert_eq!(schemes(&["--advise"]).unwrap(), lines.map(|s| (s.action, s.pattern)));
+        assert_eq!(schemes(&["--advise"], false).unwrap(), lines.map(|s| (s.action, s.pattern)));
     }
 
     #[test]
     fn flags_change_them() {
-        let got = schemes(&["--hot-rate", "20%", "--cold-age", "1m", "--min-size", "4M"]).unwrap();
-        assert_eq!([got[0].0, got[1].0], [Action::Collapse, Action::NoHugePage]);
-        assert_eq!((got[0].1.rate_bp.min, got[1].1.age_us.min, got[1].1.size.min), (2000, 60_000_000, 4 << 20));
-        assert!(schemes(&["--hot-rate", "0%"]).is_err());
+        let got = schemes(&["--hot-rate", "20%", "--cold-age", "1m", "--min-size", "4M"], true).unwrap();
+        assert_eq!(
+            got.iter().map(|s| s.0).collect::<Vec<_>>(),
+            [Action::NoHugePage, Action::HugePage, Action::Collapse]
+        );
+        assert_eq!((got[2].1.rate_bp.min, got[0].1.age_us.min, got[0].1.size.min), (2000, 60_000_000, 4 << 20));
+        assert!(schemes(&["--hot-rate", "0%"], false).is_err());
+    }
+
+    #[test]
+    fn nothing_is_forbidden_that_the_kernel_does_not_do() {
+        assert_eq!(schemes(&[], false).unwrap().iter().map(|s| s.0).collect::<Vec<_>>(), [Action::Collapse]);
     }
 }

@@ -1,13 +1,13 @@
 //! Tiering: cold memory to swap or a slower node, hot memory to huge pages or a faster node, and back again.
 
-use super::checked;
 use super::limit::{Limit, limit, rate, time};
+use super::{checked, huge_pages};
 use crate::exit::Usage;
 use crate::schemes::goal_text::{self, GoalText};
 use isotherm_core::actuator::Destination;
-use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::pattern::{AccessPattern, Bounds, FULL_RATE_BP};
+use isotherm_core::scheme::{DEFAULT_DENSITY_BP, Scheme};
 
 const HUGE_PAGE: u64 = 2 << 20;
 
@@ -48,8 +48,8 @@ pub struct TierArgs {
 }
 
 impl TierArgs {
-    /// The schemes that are asked for.
-    pub fn schemes(&self) -> Result<Vec<Scheme>, Usage> {
+    /// The schemes that are asked for; `always`: the kernel makes huge pages without being asked.
+    pub fn schemes(&self, always: bool) -> Result<Vec<Scheme>, Usage> {
         if self.hot_rate <= self.cold_rate {
             return Err(Usage("--hot-rate must be above --cold-rate: else the same memory would be both".into()));
         }
@@ -64,9 +64,7 @@ impl TierArgs {
         let huge = |pattern| AccessPattern { size: Bounds::new(HUGE_PAGE, u64::MAX), ..pattern };
         let mut schemes = Vec::new();
         if !self.keep_pages {
-            // Before it goes: else the kernel would make huge pages of it again.
-            schemes.push(Scheme::new(Action::NoHugePage, huge(cold)));
-            schemes.push(Scheme::new(Action::Collapse, huge(hot)));
+            schemes.extend(huge_pages(huge(hot), huge(cold), DEFAULT_DENSITY_BP, always));
         }
         schemes.push(self.moving(if self.slow_node.is_some() { Action::MigrateCold } else { Action::PageOut }, cold));
         if self.fast_node.is_some() {
@@ -106,7 +104,7 @@ mod tests {
     }
 
     fn schemes(args: &[&str]) -> anyhow::Result<Vec<Scheme>> {
-        Ok(Cli::try_parse_from([&["x"], args].concat())?.tier.schemes()?)
+        Ok(Cli::try_parse_from([&["x"], args].concat())?.tier.schemes(true)?)
     }
 
     fn actions(args: &[&str]) -> Vec<Action> {
@@ -115,7 +113,7 @@ mod tests {
 
     #[test]
     fn cold_memory_goes_and_hot_memory_gets_huge_pages() {
-        assert_eq!(actions(&[]), [Action::NoHugePage, Action::Collapse, Action::PageOut]);
+        assert_eq!(actions(&[]), [Action::NoHugePage, Action::HugePage, Action::Collapse, Action::PageOut]);
         assert_eq!(actions(&["--keep-pages"]), [Action::PageOut]);
         assert_eq!(
             actions(&["--keep-pages", "--slow-node", "1", "--fast-node", "0"]),
@@ -128,7 +126,7 @@ mod tests {
         let args = ["--cold-rate", "1%", "--cold-age", "5s", "--hot-rate", "60%", "--hot-age", "2s"];
         let got =
             schemes(&[&args[..], &["--slow-node", "1", "--fast-node", "0", "--goal", "psi=1%"]].concat()).unwrap();
-        let (off, on, down, up) = (&got[0], &got[1], &got[2], &got[3]);
+        let (off, on, down, up) = (&got[0], &got[2], &got[3], &got[4]);
         assert_eq!((off.pattern.rate_bp, off.pattern.size.min), (Bounds::new(0, 100), HUGE_PAGE));
         assert_eq!((on.pattern.rate_bp, on.pattern.age_us.min), (Bounds::new(6000, 10_000), 2_000_000));
         assert_eq!((down.pattern.size.min, down.pattern.age_us.min), (0, 5_000_000));
