@@ -134,10 +134,10 @@ impl Lruvec {
             }
         }
         let mut moved = false;
-        for kind in 0..2 {
-            if oldest[kind] > self.min_seq[kind] {
+        for (kind, oldest) in oldest.into_iter().enumerate() {
+            if oldest > self.min_seq[kind] {
                 self.controller.carry_over(kind);
-                self.min_seq[kind] = oldest[kind];
+                self.min_seq[kind] = oldest;
                 moved = true;
             }
         }
