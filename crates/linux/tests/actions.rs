@@ -294,7 +294,7 @@ mod privileged {
     fn root_a_target_that_dies_in_mid_action_ends_it_with_that_error() {
         let mut actuator = actuator();
         for (i, action) in CYCLE.into_iter().cycle().take(36).enumerate() {
-            let victim = Victim::start(KINDS[i % 4], 1024);
+            let victim = Victim::start(KINDS[i % KINDS.len()], 1024);
             let pid = victim.pid();
             let mut asked = request(pid, action, &[AddrRange::new(victim.addr(), victim.addr() + 1024 * PAGE)]);
             // Each is a target of its own, whatever pids are given out.
@@ -396,7 +396,8 @@ mod privileged {
                 actor.kill().unwrap();
                 actor.wait().unwrap();
                 victim.check(&format!("kill -9 in round {round} on {kind:?}"));
-                assert!(matches!(state(pid), 'R' | 'S' | 'D'), "state {} after round {round}", state(pid));
+                // A helper that was left alive ends its stop within a moment.
+                wait_for("the target to run", || matches!(state(pid), 'R' | 'S' | 'D').then_some(()));
             }
         }
         eprintln!("helpers killed as well: {helpers_killed}");

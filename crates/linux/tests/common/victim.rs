@@ -30,9 +30,11 @@ pub enum Kind {
     Read,
     /// Waits for signals with another mask.
     Suspend,
+    /// Waits in its main thread for another, which does the work.
+    Threads,
 }
 
-pub const KINDS: [Kind; 4] = [Kind::Busy, Kind::Sleep, Kind::Read, Kind::Suspend];
+pub const KINDS: [Kind; 5] = [Kind::Busy, Kind::Sleep, Kind::Read, Kind::Suspend, Kind::Threads];
 
 /// The process; killed and collected when dropped.
 pub struct Victim {
@@ -156,34 +158,67 @@ fn live(kind: Kind, pages: u64) -> ! {
         let spare = (start + pages * PAGE + 1).next_multiple_of(BLOCK);
         assert_eq!(libc::mprotect(spare as *mut libc::c_void, 2 * BLOCK as usize, rw), 0);
         word(SPARE).store(spare, Ordering::Relaxed);
-        let timer = prepare(kind);
-        let mut round = 0u64;
-        for page in 0..pages {
-            fill(start + page * PAGE, page, 0);
+        let work = Work { kind, start, pages, spare, shared: shared.cast() };
+        if kind == Kind::Threads {
+            let mut thread = std::mem::zeroed();
+            let work = Work { kind: Kind::Busy, ..work };
+            libc::pthread_create(&mut thread, std::ptr::null(), second_thread, (&raw const work).cast_mut().cast());
+            libc::pthread_join(thread, std::ptr::null_mut());
+            fail(word(ERROR), 9);
         }
-        loop {
-            round += 1;
-            let fault = turn(kind, timer, round).or_else(|| {
-                (0..pages).find_map(|page| {
-                    let at = start + page * PAGE;
-                    let bad = !holds(at, page, round - 1);
-                    fill(at, page, round);
-                    bad.then_some(1000 + page)
-                })
-            });
-            if word(TOUCH_SPARE).load(Ordering::Relaxed) == 1 {
-                (0..1024).for_each(|page| fill(spare + page * PAGE, page, 0));
-                word(TOUCH_SPARE).store(2, Ordering::Relaxed);
+        work.run()
+    }
+}
+
+extern "C" fn second_thread(work: *mut libc::c_void) -> *mut libc::c_void {
+    // SAFETY: points to what the main thread keeps while it waits for this one.
+    unsafe { (*work.cast::<Work>()).run() }
+}
+
+struct Work {
+    kind: Kind,
+    start: u64,
+    pages: u64,
+    spare: u64,
+    shared: *const AtomicU64,
+}
+
+impl Work {
+    /// Works and looks at its data, for ever.
+    unsafe fn run(&self) -> ! {
+        let &Self { kind, start, pages, spare, shared } = self;
+        // SAFETY: all addresses are of memory that `live` has mapped for good.
+        unsafe {
+            let word = |i: u64| &*shared.add(i as usize);
+            let timer = prepare(kind);
+            let mut round = 0u64;
+            for page in 0..pages {
+                fill(start + page * PAGE, page, 0);
             }
-            if let Some(number) = fault {
-                fail(word(ERROR), number);
+            loop {
+                round += 1;
+                let fault = turn(kind, timer, round).or_else(|| {
+                    (0..pages).find_map(|page| {
+                        let at = start + page * PAGE;
+                        let bad = !holds(at, page, round - 1);
+                        fill(at, page, round);
+                        bad.then_some(1000 + page)
+                    })
+                });
+                if word(TOUCH_SPARE).load(Ordering::Relaxed) == 1 {
+                    (0..1024).for_each(|page| fill(spare + page * PAGE, page, 0));
+                    word(TOUCH_SPARE).store(2, Ordering::Relaxed);
+                }
+                if let Some(number) = fault {
+                    fail(word(ERROR), number);
+                }
+                word(PROGRESS).fetch_add(1, Ordering::Relaxed);
             }
-            word(PROGRESS).fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// 1: registers; 2..9: system calls, see `turn`; from 1000 on: the page that did not hold what was written to it.
+/// 1: registers; 2 to 8: system calls, see `turn`; 9: joined a thread that never ends; from 1000 on: the page that did not hold what was written to it.
 fn fail(word: &AtomicU64, number: u64) -> ! {
     word.store(number, Ordering::Relaxed);
     std::process::abort()
@@ -240,7 +275,7 @@ unsafe fn turn(kind: Kind, timer: i32, round: u64) -> Option<u64> {
     // SAFETY: system calls with live structures.
     unsafe {
         match kind {
-            Kind::Busy => (!registers_stay(round)).then_some(1),
+            Kind::Busy | Kind::Threads => (!registers_stay(round)).then_some(1),
             Kind::Sleep => {
                 let time = libc::timespec { tv_sec: 0, tv_nsec: 4_000_000 };
                 let mut left: libc::timespec = std::mem::zeroed();

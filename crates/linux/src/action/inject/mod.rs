@@ -10,7 +10,7 @@
 //! * A **parachute**: before any register is changed, a signal frame with all registers lies below the stack pointer, as the
 //!   kernel itself would lay it down, and the injected call returns into it. Should the helper die, too, in the middle, the
 //!   kernel lets the thread go on, and it puts its registers back by itself (`rt_sigreturn`).
-//! * Anything unusual is refused: see [`eligible`] and [`Refusal`].
+//! * Anything unusual is refused: see [`eligible`] and [`refusal`].
 
 mod call;
 mod eligible;

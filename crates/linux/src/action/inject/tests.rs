@@ -4,14 +4,15 @@
 #[allow(dead_code, reason = "also used by the tests of the whole actuator")]
 mod victim;
 
+use super::ptrace::Tracee;
 use super::shared::Shared;
 use super::{Call, Injector};
 use crate::proc::PidFd;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::scheme::action::Action;
 use std::cell::Cell;
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use victim::{KINDS, Kind, Victim};
 
 const ACTIONS: [Action; 4] = [Action::HugePage, Action::NoHugePage, Action::Lock, Action::Unlock];
@@ -131,5 +132,53 @@ fn root_much_work_is_done_in_many_short_stops() {
         let visits = matches!(action, Action::Lock | Action::Unlock);
         assert!(stops >= 1 && (visits || stops == 1), "{stops} stops");
         victim.check("much work");
+    }
+}
+
+#[test]
+fn root_a_debugger_is_not_disturbed() {
+    let victim = Victim::start(Kind::Busy, PAGES);
+    let pidfd = PidFd::open(victim.pid()).unwrap();
+    // This thread traces it; the tracing ends with the thread.
+    Tracee(victim.pid() as i32).seize().unwrap();
+    let (applied, error) = inject(&pidfd, Action::Lock, range(&victim), &|| ());
+    assert_eq!(applied, 0);
+    assert!(error.unwrap().contains("traces it"));
+    victim.check("tracing");
+}
+
+#[test]
+fn root_stop_signals_at_any_moment_do_no_harm() {
+    for kind in KINDS {
+        let victim = Victim::start(kind, PAGES);
+        let pidfd = PidFd::open(victim.pid()).unwrap();
+        let end = AtomicBool::new(false);
+        let (mut done, mut refused) = (0, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut wait = 1u64;
+                while !end.load(Ordering::Relaxed) {
+                    wait = wait.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    pidfd.send_signal(libc::SIGSTOP).unwrap();
+                    std::thread::sleep(Duration::from_micros(wait >> 54));
+                    pidfd.send_signal(libc::SIGCONT).unwrap();
+                    std::thread::sleep(Duration::from_micros(wait >> 52));
+                }
+            });
+            let mut injector = Injector::default();
+            while done < 30 || refused < 3 {
+                for action in ACTIONS {
+                    let call = Call::of(action).unwrap();
+                    let tally = injector.run(&pidfd, call, &[range(&victim)], &AtomicBool::new(false));
+                    match tally.error {
+                        None => done += 1,
+                        Some(_) => refused += 1,
+                    }
+                }
+            }
+            end.store(true, Ordering::Relaxed);
+        });
+        pidfd.send_signal(libc::SIGCONT).unwrap();
+        victim.check(&format!("stop signals to {kind:?}"));
     }
 }
