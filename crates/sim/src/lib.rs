@@ -9,4 +9,6 @@
 pub mod accuracy;
 pub mod machine;
 pub mod policy;
+pub mod replay;
+pub mod trace;
 pub mod workload;

@@ -1,6 +1,7 @@
 //! Pictures of heatmaps and series, drawn on any [`Canvas`](crate::draw::Canvas).
 
 pub mod axes;
+pub mod curves;
 pub mod heatmap;
 pub mod schemes;
 pub mod series;

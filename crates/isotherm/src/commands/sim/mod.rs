@@ -1,5 +1,6 @@
 //! `isotherm sim`: the algorithms on a simulated machine.
 
+mod lru;
 mod metered;
 mod monitor;
 
@@ -15,12 +16,14 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    Lru(lru::Args),
     Monitor(monitor::Args),
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.what {
+        What::Lru(a) => lru::run(a),
         What::Monitor(a) => monitor::run(a),
     }
 }

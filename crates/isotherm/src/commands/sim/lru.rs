@@ -1,0 +1,241 @@
+//! `isotherm sim lru`: which page replacement policy misses how often, on a trace.
+
+mod table;
+
+use crate::args::units;
+use crate::exit::Usage;
+use crate::output::write_file;
+use isotherm_core::units::{format_time, parse_percent, parse_size};
+use isotherm_sim::policy::PolicyName;
+use isotherm_sim::replay::{Figures, Job, Replay};
+use isotherm_sim::trace::{Format, Generator, Selection, Trace, TraceError, generate, read};
+use isotherm_view::plot::curves::{Curve, miss_ratio_svg};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// Compare page replacement policies on a trace of requests, for many sizes at once, on all cores.
+///
+/// A trace is a file (--trace) or made up (--generate). Every request counts, also the first for a page, which every policy
+/// misses. The same trace gives the same figures.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A trace: CSV with a column `page`, libCacheSim's oracleGeneral, output of valgrind's lackey, or a record; each may
+    /// be packed with zstd
+    #[arg(long, value_name = "FILE", required_unless_present = "generate", conflicts_with = "generate")]
+    trace: Option<PathBuf>,
+    /// Make a trace up: uniform, exponential, zipf, scan, loop, phases, ycsb-a to ycsb-f, with settings behind a colon, for
+    /// example zipf:pages=1M,requests=20M,theta=0.9,seed=1
+    #[arg(long, value_name = "SPEC")]
+    generate: Option<String>,
+    /// Format of the trace
+    #[arg(long, value_name = "F", default_value = "auto", conflicts_with = "generate")]
+    format: FormatName,
+    /// Policies, separated by commas: lru, fifo, clock, 2q, arc, lirs, s3fifo, sieve, wtinylfu, opt
+    #[arg(long, value_name = "P,...", value_delimiter = ',', default_value = "lru,fifo,clock,2q,arc,lirs,s3fifo,sieve,wtinylfu,opt", value_parser = policy)]
+    policy: Vec<PolicyName>,
+    /// Sizes in pages (K and M are 1024 and 1024 * 1024), or as a share of all pages in the trace, such as 10%
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1%,2%,5%,10%,20%,50%", value_parser = size)]
+    size: Vec<Size>,
+    /// Look at this share of the pages only (1% or 10% do for long traces) and tell how far off the miss ratios may be
+    #[arg(long, value_name = "R", value_parser = units::percent)]
+    sample_rate: Option<f64>,
+    /// End after the first N requests
+    #[arg(long, value_name = "N", value_parser = units::size)]
+    limit: Option<u64>,
+    /// Print a line of JSON per policy and size
+    #[arg(long)]
+    json: bool,
+    /// Draw miss ratios over sizes
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum FormatName {
+    /// Told by its content
+    Auto,
+    /// A header line that names columns: page (required), op (r, w), channel (map, fd), type (anon, file)
+    Csv,
+    /// libCacheSim's oracleGeneral
+    Oracle,
+    /// valgrind --tool=lackey --trace-mem=yes
+    Lackey,
+    /// A record of `isotherm record`, or any that `isotherm report` reads
+    Isotherm,
+}
+
+impl FormatName {
+    const fn format(self) -> Format {
+        match self {
+            Self::Auto => Format::Auto,
+            Self::Csv => Format::Csv,
+            Self::Oracle => Format::Oracle,
+            Self::Lackey => Format::Lackey,
+            Self::Isotherm => Format::Isotherm,
+        }
+    }
+}
+
+/// How many pages fit, as it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Size {
+    Pages(u32),
+    Share(f64),
+}
+
+impl Size {
+    fn pages(self, footprint: u64) -> u32 {
+        match self {
+            Self::Pages(n) => n,
+            // A share of what is there is below the largest number of pages, also where it is estimated.
+            Self::Share(share) => (footprint as f64 * share).round().clamp(1.0, f64::from(u32::MAX)) as u32,
+        }
+    }
+}
+
+fn policy(text: &str) -> Result<PolicyName, String> {
+    PolicyName::parse(text).ok_or_else(|| {
+        let names: Vec<_> = PolicyName::ALL.iter().map(|p| p.name()).collect();
+        format!("known are {}", names.join(", "))
+    })
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    if text.trim_end().ends_with('%') {
+        let share = parse_percent(text).map_err(|e| e.to_string())?;
+        return if share > 0.0 && share.is_finite() {
+            Ok(Size::Share(share))
+        } else {
+            Err("nothing fits in 0 %".into())
+        };
+    }
+    match parse_size(text).map_err(|_| "write a number of pages such as 1000, or a share such as 10%")? {
+        0 => Err("nothing fits in 0 pages".into()),
+        n => u32::try_from(n).map(Size::Pages).map_err(|_| format!("at most {} pages", u32::MAX)),
+    }
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    if let Some(rate) = args.sample_rate
+        && !(rate > 0.0 && rate <= 1.0)
+    {
+        return Err(Usage("--sample-rate must lie above 0% and at most at 100%".into()).into());
+    }
+    if args.limit == Some(0) {
+        return Err(Usage("--limit 0 leaves no request".into()).into());
+    }
+    let start = Instant::now();
+    let trace = load(&args)?;
+    let loading = start.elapsed();
+    let replay = Replay::new(trace);
+    if replay.trace().pages().is_empty() {
+        return Err(Usage("--sample-rate is too low: no page of the trace is in the sample".into()).into());
+    }
+    let jobs = jobs(&args, &replay)?;
+    let terminal = std::io::stderr().is_terminal();
+    let done = AtomicUsize::new(0);
+    let results = replay.run_all(&jobs, &|_| {
+        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+        if terminal {
+            eprint!("\r\x1b[K{done} of {} runs", jobs.len());
+        }
+    });
+    if terminal {
+        eprint!("\r\x1b[K");
+    }
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    if args.json {
+        for figures in &results {
+            serde_json::to_writer(&mut out, figures)?;
+            writeln!(out)?;
+        }
+    } else {
+        writeln!(out, "{}, read in {}", summary(&replay), format_time(loading.as_nanos() as u64))?;
+        table::write(&mut out, &results)?;
+    }
+    out.flush()?;
+    if let Some(path) = &args.svg {
+        write_file(path, picture(&args, &replay, &results).as_bytes())?;
+    }
+    Ok(())
+}
+
+fn load(args: &Args) -> anyhow::Result<Trace> {
+    let selection = Selection { sample_rate: args.sample_rate, limit: args.limit };
+    let terminal = std::io::stderr().is_terminal();
+    let mut progress = |requests: u64| {
+        if terminal {
+            eprint!("\r\x1b[K{} M requests read", requests >> 20);
+        }
+    };
+    let trace = match (&args.trace, &args.generate) {
+        (Some(path), _) => read(path, args.format.format(), selection, &mut progress),
+        (None, spec) => {
+            let spec = spec.as_deref().unwrap_or_default();
+            Generator::parse(spec).and_then(|g| generate(&g, selection, &mut progress))
+        }
+    };
+    if terminal {
+        eprint!("\r\x1b[K");
+    }
+    trace.map_err(|error| match error {
+        TraceError::Spec { .. } => Usage(format!("--generate: {error}")).into(),
+        error => error.into(),
+    })
+}
+
+/// Each policy with each size once, sizes ascending.
+fn jobs(args: &Args, replay: &Replay) -> anyhow::Result<Vec<Job>> {
+    let mut sizes: Vec<u32> = args.size.iter().map(|s| s.pages(replay.footprint())).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    if let Some(rate) = replay.trace().sample_rate()
+        && let Some(small) = sizes.iter().find(|s| f64::from(**s) * rate < 1.0)
+    {
+        let text = format!("{small} pages are less than one page of the sample; use a higher --sample-rate");
+        return Err(Usage(text).into());
+    }
+    let mut jobs = Vec::new();
+    for &policy in &args.policy {
+        for &size in &sizes {
+            let job = Job { policy, size };
+            if !jobs.contains(&job) {
+                jobs.push(job);
+            }
+        }
+    }
+    Ok(jobs)
+}
+
+fn summary(replay: &Replay) -> String {
+    let trace = replay.trace();
+    let pages = replay.footprint();
+    match trace.sample_rate() {
+        None => format!("{} requests for {pages} pages", trace.seen()),
+        Some(rate) => format!(
+            "{} requests for about {pages} pages; a sample of {} % of the pages with {} requests",
+            trace.seen(),
+            table::short(rate * 100.0),
+            trace.pages().len()
+        ),
+    }
+}
+
+fn picture(args: &Args, replay: &Replay, results: &[Figures]) -> String {
+    let mut curves: Vec<Curve> = Vec::new();
+    for f in results {
+        let point = (f64::from(f.size), f.miss_ratio);
+        match curves.last_mut().filter(|c| c.name == f.policy) {
+            Some(curve) => curve.points.push(point),
+            None => curves.push(Curve { name: f.policy.to_owned(), points: vec![point] }),
+        }
+    }
+    let source = match (&args.trace, &args.generate) {
+        (Some(path), _) => path.display().to_string(),
+        (None, spec) => spec.clone().unwrap_or_default(),
+    };
+    miss_ratio_svg("Miss ratio by size", &format!("{source}: {}", summary(replay)), &curves)
+}

@@ -1,0 +1,265 @@
+//! Runs policies over a trace: all sizes and policies at once, on all cores.
+
+mod sampled;
+
+use crate::policy::opt::{NextUse, optimum};
+use crate::policy::{Policy, PolicyName, Work, arc, clock, fifo, lirs, lru, s3fifo, sieve, two_q, wtinylfu};
+use crate::trace::Trace;
+use serde::Serialize;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// A policy with so many pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Job {
+    /// Which policy.
+    pub policy: PolicyName,
+    /// Pages that fit, at least one.
+    pub size: u32,
+}
+
+/// What a job came to. Of a sampled trace, everything but the size is an estimate for the whole.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figures {
+    /// The policy's name.
+    pub policy: &'static str,
+    /// Pages that fit.
+    pub size: u32,
+    /// Requests.
+    pub requests: u64,
+    /// Requests for pages that were not there.
+    pub misses: u64,
+    /// Their share.
+    pub miss_ratio: f64,
+    /// How far off `miss_ratio` may be because of sampling: half the width of the 95 % confidence interval. `None`: the
+    /// sample is too small to tell, or there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub miss_ratio_error: Option<f64>,
+    /// The share of pages looked at, if not all were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample_rate: Option<f64>,
+    /// Pages that had to leave.
+    pub evictions: u64,
+    /// Misses of pages that had been there before.
+    pub refaults: u64,
+    /// Pages looked at in search of one to evict.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages_scanned: Option<u64>,
+    /// Entries of page tables read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ptes_read: Option<u64>,
+    /// Pages moved within or between lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub list_moves: Option<u64>,
+    /// How long the simulation took, s.
+    pub seconds: f64,
+}
+
+/// What a policy did on a trace as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Count {
+    misses: u64,
+    evictions: u64,
+    refaults: u64,
+    work: Work,
+}
+
+/// A trace, and what is known of its future once somebody asked.
+#[derive(Debug)]
+struct Future {
+    trace: Trace,
+    next: OnceLock<NextUse>,
+}
+
+impl Future {
+    const fn new(trace: Trace) -> Self {
+        Self { trace, next: OnceLock::new() }
+    }
+
+    fn count(&self, job: Job) -> Count {
+        let (trace, pages, size) = (&self.trace, self.trace.footprint(), job.size);
+        match job.policy {
+            PolicyName::Lru => run(lru::Lru::new(pages, size), trace),
+            PolicyName::Fifo => run(fifo::Fifo::new(pages, size), trace),
+            PolicyName::Clock => run(clock::Clock::new(pages, size), trace),
+            PolicyName::TwoQ => run(two_q::TwoQ::new(pages, size), trace),
+            PolicyName::Arc => run(arc::Arc::new(pages, size), trace),
+            PolicyName::Lirs => run(lirs::Lirs::new(pages, size), trace),
+            PolicyName::S3Fifo => run(s3fifo::S3Fifo::new(pages, size), trace),
+            PolicyName::Sieve => run(sieve::Sieve::new(pages, size), trace),
+            PolicyName::WTinyLfu => run(wtinylfu::WTinyLfu::new(pages, size), trace),
+            PolicyName::Opt => {
+                let best = optimum(self.next_use(), size, |_| {});
+                tally(trace, best.misses, best.resident, Work::default())
+            }
+        }
+    }
+
+    fn next_use(&self) -> &NextUse {
+        self.next.get_or_init(|| NextUse::of(self.trace.pages(), self.trace.footprint()))
+    }
+}
+
+fn run<P: Policy>(mut policy: P, trace: &Trace) -> Count {
+    let mut hits = 0u64;
+    for &page in trace.pages() {
+        hits += u64::from(policy.access(page));
+    }
+    tally(trace, trace.pages().len() as u64 - hits, policy.resident(), policy.work())
+}
+
+fn tally(trace: &Trace, misses: u64, resident: u64, work: Work) -> Count {
+    // The first request for every page misses, and every miss brings a page in.
+    Count { misses, evictions: misses - resident, refaults: misses - u64::from(trace.footprint()), work }
+}
+
+/// Runs jobs over traces.
+#[derive(Debug)]
+pub struct Replay {
+    whole: Future,
+    parts: OnceLock<Vec<Future>>,
+}
+
+impl Replay {
+    /// Over `trace`.
+    pub const fn new(trace: Trace) -> Self {
+        Self { whole: Future::new(trace), parts: OnceLock::new() }
+    }
+
+    /// The trace.
+    pub const fn trace(&self) -> &Trace {
+        &self.whole.trace
+    }
+
+    /// Number of different pages in the whole trace; an estimate if it was sampled.
+    pub fn footprint(&self) -> u64 {
+        let kept = f64::from(self.trace().footprint());
+        (kept / self.trace().sample_rate().unwrap_or(1.0)).round() as u64
+    }
+
+    /// Runs one job.
+    pub fn run(&self, job: Job) -> Figures {
+        if job.policy == PolicyName::Opt {
+            // Looking ahead serves all sizes: it is no part of any job's time.
+            self.whole.next_use();
+        }
+        let start = Instant::now();
+        let mut figures = match self.trace().sample_rate() {
+            Some(rate) => self.estimate(job, rate),
+            None => self.exact(job),
+        };
+        figures.seconds = start.elapsed().as_secs_f64();
+        figures
+    }
+
+    /// Runs jobs on as many threads as the machine has cores. `done` is told each result as it comes; all come in the order
+    /// of the jobs.
+    pub fn run_all(&self, jobs: &[Job], done: &(dyn Fn(&Figures) + Sync)) -> Vec<Figures> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut results = Vec::new();
+            while let Some(&job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let figures = self.run(job);
+                done(&figures);
+                results.push((job, figures));
+            }
+            results
+        };
+        let mut results = Vec::new();
+        std::thread::scope(|scope| {
+            let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            results.extend(work());
+            for helper in helpers {
+                match helper.join() {
+                    Ok(more) => results.extend(more),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+        });
+        let place = |job: Job| jobs.iter().position(|j| *j == job);
+        results.sort_by_key(|r| place(r.0));
+        results.into_iter().map(|r| r.1).collect()
+    }
+
+    fn exact(&self, job: Job) -> Figures {
+        let requests = self.trace().pages().len() as u64;
+        let count = self.whole.count(job);
+        Figures {
+            policy: job.policy.name(),
+            size: job.size,
+            requests,
+            misses: count.misses,
+            miss_ratio: if requests == 0 { 0.0 } else { count.misses as f64 / requests as f64 },
+            miss_ratio_error: None,
+            sample_rate: None,
+            evictions: count.evictions,
+            refaults: count.refaults,
+            pages_scanned: count.work.pages_scanned,
+            ptes_read: count.work.ptes_read,
+            list_moves: count.work.list_moves,
+            seconds: 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Generator, Selection, generate};
+
+    fn made(spec: &str, sample_rate: Option<f64>) -> Replay {
+        let selection = Selection { sample_rate, limit: None };
+        Replay::new(generate(&Generator::parse(spec).expect("a spec"), selection, &mut |_| {}).expect("made"))
+    }
+
+    #[test]
+    fn results_come_in_the_order_of_jobs_and_add_up() {
+        let replay = made("zipf:pages=3000,requests=50000,theta=0.9", None);
+        let jobs: Vec<Job> =
+            [10, 1000, 100, 5000].iter().flat_map(|&size| PolicyName::ALL.map(|policy| Job { policy, size })).collect();
+        let done = AtomicUsize::new(0);
+        let results = replay.run_all(&jobs, &|_| {
+            done.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(done.into_inner(), jobs.len());
+        for (job, f) in jobs.iter().zip(&results) {
+            assert_eq!((f.policy, f.size), (job.policy.name(), job.size));
+            assert_eq!(f.requests, 50_000);
+            assert_eq!(f.misses - f.evictions, u64::from(job.size).min(replay.footprint()), "{f:?}");
+            assert_eq!(f.misses - f.refaults, replay.footprint());
+            if job.size == 5000 {
+                assert_eq!((f.evictions, f.refaults), (0, 0), "everything fits");
+            }
+        }
+    }
+
+    #[test]
+    fn a_sample_is_as_close_as_it_says() {
+        let spec = "zipf:pages=60000,requests=600000,theta=0.8,seed=4";
+        let (whole, sampled) = (made(spec, None), made(spec, Some(0.1)));
+        assert!(sampled.trace().pages().len() < whole.trace().pages().len() / 4);
+        let footprint = sampled.footprint() as f64 / whole.footprint() as f64;
+        assert!((footprint - 1.0).abs() < 0.05, "{footprint}");
+        let (mut within, mut all) = (0, 0);
+        for policy in PolicyName::ALL {
+            for size in [3000, 10_000, 30_000] {
+                let (exact, estimate) = (whole.run(Job { policy, size }), sampled.run(Job { policy, size }));
+                let error = estimate.miss_ratio_error.expect("large enough");
+                let off = (exact.miss_ratio - estimate.miss_ratio).abs();
+                assert!(error < 0.1 && off < 0.05, "{exact:?} {estimate:?}");
+                assert_eq!(estimate.requests, 600_000);
+                all += 1;
+                within += u32::from(off <= error);
+            }
+        }
+        assert!(within * 10 >= all * 8, "the interval holds the truth in {within} of {all} cases only");
+    }
+
+    #[test]
+    fn a_sample_too_small_to_tell_its_error_says_so() {
+        let replay = made("uniform:pages=1000,requests=10000", Some(0.1));
+        assert_eq!(replay.run(Job { policy: PolicyName::Lru, size: 50 }).miss_ratio_error, None);
+    }
+}

@@ -1,0 +1,59 @@
+//! Estimates from a sample of the pages (SHARDS: Waldspurger et al., FAST'15).
+//!
+//! The requests for a share R of the pages, chosen by hash, behave in a cache of R times the size like all requests in the
+//! whole one. A page more or less among the hottest makes the sample's number of requests differ from R times the whole; those
+//! requests are nearly all hits, so misses are divided by the number that is expected (the paper's adjustment).
+//!
+//! The error is found by dividing the sample into eight parts, by hash again, and simulating each in a cache of an eighth:
+//! from how much these differ follows the spread of their mean, and twice that or so is the 95 % interval.
+
+use super::{Figures, Future, Job, Replay};
+
+const PARTS: u64 = 8;
+/// Student's t for 95 % and seven degrees of freedom.
+const STUDENT: f64 = 2.365;
+/// Smallest cache of a part that is taken seriously, pages.
+const SMALLEST: f64 = 4.0;
+
+fn scaled(size: u32, rate: f64) -> u32 {
+    (f64::from(size) * rate).round().max(1.0) as u32
+}
+
+impl Replay {
+    pub(super) fn estimate(&self, job: Job, rate: f64) -> Figures {
+        let requests = self.trace().seen();
+        let count = self.whole.count(Job { size: scaled(job.size, rate), ..job });
+        let expected = requests as f64 * rate;
+        let ratio = (count.misses as f64 / expected).min(1.0);
+        let up = |n: u64| (n as f64 / rate).round() as u64;
+        Figures {
+            policy: job.policy.name(),
+            size: job.size,
+            requests,
+            misses: (ratio * requests as f64).round() as u64,
+            miss_ratio: ratio,
+            miss_ratio_error: self.error(job, rate, expected),
+            sample_rate: Some(rate),
+            evictions: up(count.evictions),
+            refaults: up(count.refaults),
+            pages_scanned: count.work.pages_scanned.map(up),
+            ptes_read: count.work.ptes_read.map(up),
+            list_moves: count.work.list_moves.map(up),
+            seconds: 0.0,
+        }
+    }
+
+    fn error(&self, job: Job, rate: f64, expected: f64) -> Option<f64> {
+        let rate = rate / PARTS as f64;
+        if f64::from(job.size) * rate < SMALLEST {
+            return None;
+        }
+        let parts = self.parts.get_or_init(|| (0..PARTS).map(|i| Future::new(self.trace().part(i, PARTS))).collect());
+        let size = scaled(job.size, rate);
+        let ratio = |part: &Future| part.count(Job { size, ..job }).misses as f64 / (expected / PARTS as f64);
+        let ratios: Vec<f64> = parts.iter().map(ratio).collect();
+        let mean = ratios.iter().sum::<f64>() / PARTS as f64;
+        let variance = ratios.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (PARTS - 1) as f64;
+        Some(STUDENT * (variance / PARTS as f64).sqrt())
+    }
+}

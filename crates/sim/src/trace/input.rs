@@ -1,0 +1,212 @@
+//! Opens traces: unpacks them, tells their format, hands them to its reader.
+
+use super::{Builder, Selection, Trace, TraceError, csv, lackey, oracle, record};
+use isotherm_record::{Format as RecordFormat, Input};
+use ruzstd::decoding::StreamingDecoder;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::path::Path;
+
+/// A format of trace files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Told by its content.
+    Auto,
+    /// Comma-separated values with a header line.
+    Csv,
+    /// libCacheSim's oracleGeneral.
+    Oracle,
+    /// `valgrind --tool=lackey --trace-mem=yes`.
+    Lackey,
+    /// A record of a monitor.
+    Isotherm,
+}
+
+/// Bytes looked at to tell the format.
+const PREFIX: usize = 64 << 10;
+const BUFFER: usize = 1 << 20;
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// Reads a trace; it may be packed with zstd. `progress` is told how many requests were read so far.
+pub fn read(
+    path: &Path,
+    format: Format,
+    selection: Selection,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Trace, TraceError> {
+    let origin = path.display().to_string();
+    let file = File::open(path).map_err(|error| TraceError::Io { origin: origin.clone(), error })?;
+    from_reader(&origin, Box::new(file), format, selection, progress)
+}
+
+/// Reads a trace from a stream, which errors call `origin`.
+pub(super) fn from_reader(
+    origin: &str,
+    stream: Box<dyn Read>,
+    format: Format,
+    selection: Selection,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Trace, TraceError> {
+    let io_error = |error: io::Error| match error.downcast::<Unpacking>() {
+        Ok(why) => TraceError::Packed { origin: origin.to_owned(), why: why.to_string() },
+        Err(error) => TraceError::Io { origin: origin.to_owned(), error },
+    };
+    let (prefix, mut stream) = peek(stream).map_err(io_error)?;
+    let packed = prefix.starts_with(&ZSTD_MAGIC);
+    let (prefix, stream) = if packed {
+        stream = Box::new(Unpack { source: BufReader::with_capacity(BUFFER, stream), frame: None });
+        peek(stream).map_err(io_error)?
+    } else {
+        (prefix, stream)
+    };
+    let format = match format {
+        Format::Auto => {
+            detect(&prefix).map_err(|why| TraceError::Unknown { origin: origin.to_owned(), why: why.to_owned() })?
+        }
+        format => format,
+    };
+    let mut builder = Builder::new(selection, progress);
+    let mut stream = BufReader::with_capacity(BUFFER, stream);
+    let source = Source { origin, io_error: &io_error };
+    match format {
+        Format::Oracle => oracle::read(&mut stream, &source, &mut builder)?,
+        Format::Csv => csv::read(&mut stream, &source, &mut builder)?,
+        Format::Lackey => lackey::read(&mut stream, &source, &mut builder)?,
+        Format::Isotherm | Format::Auto => {
+            record::read(Input::from_reader(origin, Box::new(stream))?, &mut builder)?;
+        }
+    }
+    let trace = builder.finish();
+    if trace.seen() == 0 {
+        return Err(TraceError::Unknown { origin: origin.to_owned(), why: "there is no request in it".into() });
+    }
+    Ok(trace)
+}
+
+/// Reads the first bytes and puts them back.
+fn peek(mut stream: Box<dyn Read>) -> io::Result<(Vec<u8>, Box<dyn Read>)> {
+    let mut prefix = Vec::new();
+    (&mut stream).take(PREFIX as u64).read_to_end(&mut prefix)?;
+    let all = Cursor::new(prefix.clone()).chain(stream);
+    Ok((prefix, Box::new(all)))
+}
+
+/// What errors call a trace.
+pub(super) struct Source<'a> {
+    pub(super) origin: &'a str,
+    io_error: &'a dyn Fn(io::Error) -> TraceError,
+}
+
+impl Source<'_> {
+    pub(super) fn io(&self, error: io::Error) -> TraceError {
+        (self.io_error)(error)
+    }
+
+    pub(super) fn line(&self, line: u64, why: impl Into<String>) -> TraceError {
+        TraceError::Line { origin: self.origin.to_owned(), line, why: why.into() }
+    }
+
+    pub(super) fn byte(&self, offset: u64, why: impl Into<String>) -> TraceError {
+        TraceError::Byte { origin: self.origin.to_owned(), offset, why: why.into() }
+    }
+}
+
+/// Longest line of a text trace.
+const LONGEST_LINE: usize = 4096;
+
+/// Calls `each` with every line of a text and its number, from 1, without the end of the line, until it says `false`.
+pub(super) fn lines(
+    stream: &mut dyn BufRead,
+    source: &Source<'_>,
+    mut each: impl FnMut(u64, &[u8]) -> Result<bool, TraceError>,
+) -> Result<(), TraceError> {
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let mut limited = (&mut *stream).take(LONGEST_LINE as u64 + 1);
+        if limited.read_until(b'\n', &mut line).map_err(|e| source.io(e))? == 0 {
+            break;
+        }
+        if line.len() > LONGEST_LINE {
+            return Err(source.line(number, format!("longer than {LONGEST_LINE} bytes; is this a text?")));
+        }
+        if !each(number, line.trim_ascii_end())? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn detect(prefix: &[u8]) -> Result<Format, &'static str> {
+    if prefix.is_empty() {
+        return Err("it is empty");
+    }
+    if csv::looks_like(prefix) {
+        return Ok(Format::Csv);
+    }
+    if lackey::looks_like(prefix) {
+        return Ok(Format::Lackey);
+    }
+    let record = Input::from_reader("", Box::new(Cursor::new(prefix.to_vec()))).and_then(|i| i.format());
+    if let Ok(RecordFormat::Iso | RecordFormat::Json | RecordFormat::JsonCompressed | RecordFormat::PerfScript) = record
+    {
+        return Ok(Format::Isotherm);
+    }
+    if oracle::looks_like(prefix) {
+        return Ok(Format::Oracle);
+    }
+    if prefix.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace()) {
+        return Err(
+            "a text, but neither a CSV file whose header line names a column 'page' nor lines of valgrind's lackey",
+        );
+    }
+    Err("neither oracleGeneral nor a record of Isotherm; if you know what it is, say so with --format")
+}
+
+/// Why packed data does not unpack; travels inside of an [`io::Error`].
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Unpacking(String);
+
+/// Unpacks zstd frames, one behind the other.
+struct Unpack {
+    source: BufReader<Box<dyn Read>>,
+    frame: Option<StreamingDecoder<BufReader<Box<dyn Read>>, ruzstd::decoding::FrameDecoder>>,
+}
+
+impl Unpack {
+    fn failed(error: &dyn std::fmt::Display) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, Unpacking(error.to_string()))
+    }
+
+    fn empty() -> BufReader<Box<dyn Read>> {
+        BufReader::with_capacity(0, Box::new(io::empty()))
+    }
+}
+
+impl Read for Unpack {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some(frame) = &mut self.frame {
+                let n = frame.read(buffer).map_err(|e| Self::failed(&e))?;
+                if n > 0 || buffer.is_empty() {
+                    return Ok(n);
+                }
+            }
+            if let Some(frame) = self.frame.take() {
+                let decoder = &frame.decoder;
+                if let Some(stored) = decoder.get_checksum_from_data()
+                    && decoder.get_calculated_checksum().is_some_and(|c| c != stored)
+                {
+                    return Err(Self::failed(&"a checksum is wrong: the data is damaged"));
+                }
+                self.source = frame.into_inner();
+            }
+            if self.source.fill_buf()?.is_empty() {
+                return Ok(0);
+            }
+            let source = std::mem::replace(&mut self.source, Self::empty());
+            self.frame = Some(StreamingDecoder::new(source).map_err(|e| Self::failed(&e))?);
+        }
+    }
+}
