@@ -8,7 +8,6 @@ use super::flags::Flags;
 use super::lruvec::{Detail, LISTS, Lruvec};
 use super::pages::Pages;
 use super::reclaim::Demand;
-use super::shadow::Shadow;
 use super::{Access, Channel, Hit, LruStats, Switches, Variant, tier};
 
 /// How the multi-generational LRU is set up.
@@ -109,34 +108,11 @@ impl MgLru {
             return Hit::Miss;
         }
         self.make_room();
-        let old = self.pages.flags(page);
-        let shadow = old.has(Flags::SHADOW).then(|| Shadow::unpack(self.pages.shadow(page)));
-        let fault = access.channel == Channel::Mapped;
-
-        let mut flags = Flags::default();
-        flags.set_memcg(self.lruvec.id);
-        flags.set(Flags::RESIDENT | if access.kind == super::Kind::File { Flags::FILE } else { 0 });
-        if let Some(shadow) = shadow {
-            if access.kind == super::Kind::Anon {
-                flags.set(Flags::SWAPCACHE);
-            }
-            self.lruvec.refault(&mut flags, shadow, fault);
+        if access.channel == Channel::Mapped {
+            self.tables.touch(page);
         }
-        if fault {
-            flags.set(Flags::ACTIVE);
-        }
-        if access.write && self.config.dirty {
-            flags.set(Flags::DIRTY);
-            flags.clear(Flags::SWAPCACHE);
-        }
-        *self.pages.flags_mut(page) = flags;
-        self.lruvec.add(&mut self.pages, page, false);
         self.resident += 1;
-        match access.channel {
-            Channel::Fd => tier::touch(self.config.variant, self.pages.flags_mut(page)),
-            Channel::Mapped => self.tables.touch(page),
-        }
-        if shadow.is_some() { Hit::Refault } else { Hit::Miss }
+        self.lruvec.fault_in(&mut self.pages, page, access, self.config.dirty)
     }
 
     fn make_room(&mut self) {
@@ -189,5 +165,15 @@ impl MgLru {
     /// The generations.
     pub const fn lruvec(&self) -> &Lruvec {
         &self.lruvec
+    }
+
+    #[cfg(test)]
+    pub(super) const fn parts(&self) -> (&Lruvec, &Pages) {
+        (&self.lruvec, &self.pages)
+    }
+
+    #[cfg(test)]
+    pub(super) const fn parts_mut(&mut self) -> (&mut Lruvec, &mut Pages, &mut Dense) {
+        (&mut self.lruvec, &mut self.pages, &mut self.tables)
     }
 }

@@ -10,9 +10,14 @@ pub mod classic;
 pub mod controller;
 pub mod dense;
 mod evict;
+mod fault;
 pub mod flags;
+pub mod global;
 pub mod lruvec;
+pub mod machine;
+pub mod memcg_lru;
 pub mod mglru;
+pub mod min_ttl;
 pub mod pages;
 mod place;
 pub mod reclaim;
@@ -24,6 +29,9 @@ pub mod tables;
 pub mod tier;
 mod variant;
 mod walk;
+
+#[cfg(test)]
+mod invariants;
 
 pub use access::{Access, Channel, Hit, Kind, LruStats};
 pub use evict::Round;

@@ -156,9 +156,9 @@ impl Classic {
         let targets = left;
         let (mut reclaimed, mut adjusted) = (0, false);
         while left[0] > 0 || left[2] > 0 || left[3] > 0 {
-            for at in 0..LISTS as usize {
-                let count = left[at].min(u64::from(self.config.batch));
-                left[at] -= count;
+            for (at, left) in left.iter_mut().enumerate() {
+                let count = (*left).min(u64::from(self.config.batch));
+                *left -= count;
                 let kind = at / 2;
                 if count == 0 {
                 } else if at % 2 == 0 {

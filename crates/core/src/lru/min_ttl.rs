@@ -1,0 +1,56 @@
+//! Thrashing prevention: a working set that was used within so much time must not be evicted.
+//!
+//! The kernel's knob does not make eviction pass such a memory over. It is a switch from thrashing to killing: when the
+//! oldest generation of every memory is younger than the time given, someone is killed instead.
+
+use super::lruvec::{Lruvec, MIN_GENS};
+use super::{Variant, global::Protection};
+
+/// What is found of a memory, or of all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ttl {
+    /// There is memory old enough: go on.
+    Reclaim,
+    /// There is none: evicting more would be thrashing.
+    Thrashing,
+}
+
+impl Lruvec {
+    /// When the oldest generation that may be evicted was created.
+    pub fn oldest_birth(&self, swappiness: u8) -> Option<u64> {
+        match self.variant {
+            Variant::V6_12 => self.born(self.min_seq[1]),
+            Variant::V6_14 => self.born(self.oldest(swappiness)),
+        }
+    }
+
+    /// Whether a memory may be reclaimed: it is not protected, large enough for this priority to find something, and its
+    /// oldest generation is older than `min_ttl`.
+    pub fn is_reclaimable(
+        &self,
+        protection: Protection,
+        swappiness: u8,
+        priority: u32,
+        min_ttl: u64,
+        now: u64,
+    ) -> bool {
+        let evictable = self.evictable(swappiness);
+        let size: u64 = (0..2)
+            .filter(|&kind| evictable[kind])
+            .map(|kind| (self.min_seq[kind]..=self.max_seq).map(|seq| self.size(seq, kind)).sum::<u64>())
+            .sum();
+        protection != Protection::Min
+            && size >> priority > 0
+            && self.oldest_birth(swappiness).is_some_and(|birth| now.saturating_sub(birth) > min_ttl)
+    }
+
+    /// Generations beyond those that are never evicted.
+    pub const fn spare_generations(&self, kind: usize) -> u64 {
+        self.generations(kind) - MIN_GENS
+    }
+}
+
+/// Whether the memories together are thrashing. A `min_ttl` of 0 switches this off.
+pub fn check(min_ttl: u64, reclaimable: impl IntoIterator<Item = bool>) -> Ttl {
+    if min_ttl == 0 || reclaimable.into_iter().any(|one| one) { Ttl::Reclaim } else { Ttl::Thrashing }
+}
