@@ -91,6 +91,7 @@ mod privileged {
     use crate::common::zram::ZramSwap;
     use crate::victim::{KINDS, Kind, Victim};
     use isotherm_core::actuator::Destination;
+    use isotherm_linux::mm::huge::HugePages;
     use std::process::{Command, Stdio};
     use std::time::{Duration, SystemTime};
 
@@ -182,6 +183,35 @@ mod privileged {
         let outcome = act(&mut actuator(), request(pid, Action::Collapse, &[range]));
         assert_eq!((outcome.applied, outcome.nr_applied, outcome.error), (2 * BLOCK, 1, None));
         assert_eq!(smaps_kib(pid, start, "AnonHugePages"), 4096);
+    }
+
+    #[test]
+    fn root_huge_pages_are_not_split() {
+        let servant = Servant::new();
+        let pid = servant.pid();
+        let start = servant.map(10 * BLOCK, BLOCK, PRIVATE);
+        servant.touch(start, 10 * 512, 1);
+        push_new_pages_to_lru();
+        let all = AddrRange::new(start, start + 10 * BLOCK);
+        let mut actuator = actuator();
+        assert_eq!(act(&mut actuator, request(pid, Action::Collapse, &[all])).applied, all.len());
+        let tells = HugePages::open(pid).unwrap().maps(start);
+        if tells.is_none() {
+            eprintln!("skipped in part: this kernel does not tell where huge pages are");
+        }
+        assert_ne!(tells, Some(false));
+        // Whole ones, in several calls.
+        assert_eq!(act(&mut actuator, request(pid, Action::Cold, &[all])).applied, all.len());
+        assert_eq!(smaps_kib(pid, start, "AnonHugePages"), 20480);
+        if tells.is_some() {
+            let uneven = AddrRange::new(start + 7 * PAGE, start + 3 * BLOCK + PAGE);
+            let outcome = act(&mut actuator, request(pid, Action::Cold, &[uneven]));
+            assert_eq!((outcome.applied, outcome.error), (2 * BLOCK, None));
+            let inside = AddrRange::new(start + 7 * PAGE, start + 8 * PAGE);
+            let outcome = act(&mut actuator, request(pid, Action::PageOut, &[inside]));
+            assert!(outcome.applied == 0 && outcome.error.unwrap().contains("huge pages"));
+            assert_eq!(smaps_kib(pid, start, "AnonHugePages"), 20480);
+        }
     }
 
     #[test]

@@ -8,10 +8,11 @@ use super::pace::Pace;
 use super::tally::{Tally, refusal};
 use crate::clock::monotonic_ns;
 use crate::mm::advise::{MADV_COLLAPSE, advise};
+use crate::mm::huge::HugePages;
 use crate::proc::PidFd;
 use crate::proc::maps::mapped_ranges;
 use isotherm_core::actuator::{Outcome, Request};
-use isotherm_core::addr::{AddrRange, PAGE_SIZE, is_sorted_disjoint, total_len};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, is_sorted_disjoint, normalize, total_len};
 use isotherm_core::scheme::action::Action;
 use std::collections::HashMap;
 use std::io;
@@ -105,9 +106,30 @@ impl Worker {
                 };
             }
         };
+        let mut ranges = request.ranges.clone();
+        if matches!(action, Action::Cold | Action::LruDeprio | Action::PageOut) {
+            ranges = unsplit(process.pid(), ranges);
+            if ranges.is_empty() {
+                return failed(format!(
+                    "{action} of pid {}: the memory asked for is part of huge pages, which would have to be split; use nohugepage \
+                     first",
+                    process.pid()
+                ));
+            }
+        }
         let mut to = Process { action, advice, process, stop: &self.stop };
-        advice::give(&mut to, &request.ranges, shape, pace)
+        advice::give(&mut to, &ranges, shape, pace)
     }
+}
+
+/// The ranges without what would split a huge page. Kernels before 6.7 do not tell; then all of them.
+fn unsplit(pid: u32, mut ranges: Vec<AddrRange>) -> Vec<AddrRange> {
+    normalize(&mut ranges);
+    if let Ok(pages) = HugePages::open(pid) {
+        ranges.iter_mut().for_each(|r| *r = pages.whole(*r));
+        ranges.retain(|r| !r.is_empty());
+    }
+    ranges
 }
 
 fn is_proper(ranges: &[AddrRange]) -> bool {
