@@ -87,6 +87,21 @@ impl PageSet {
         pages * PAGE_SIZE
     }
 
+    /// Takes all pages of `other` out.
+    pub fn subtract(&mut self, other: &Self) {
+        let (few, many) = (self.tables.len(), other.tables.len());
+        if few <= many {
+            let bases: Vec<u64> = self.tables.keys().copied().collect();
+            bases.into_iter().for_each(|base| {
+                self.remove_mask(base, &other.mask(base));
+            });
+        } else {
+            other.tables.iter().for_each(|(&base, mask)| {
+                self.remove_mask(base, mask);
+            });
+        }
+    }
+
     /// Adds pages of one 2 MiB span.
     pub fn insert_mask(&mut self, base: u64, mask: &TableMask) {
         if *mask != [0; 8] {
@@ -147,7 +162,10 @@ mod tests {
             prop_assert_eq!(set.ranges(), expected.clone());
             prop_assert_eq!(set.len(), total_len(&expected));
             let before = set.len();
+            let mut subtracted = set.clone();
+            subtracted.subtract(&PageSet::of(&take));
             let out: u64 = take.iter().map(|&r| set.remove(r)).sum();
+            prop_assert_eq!(&subtracted, &set);
             prop_assert_eq!(set.len(), before - out);
             prop_assert!(is_sorted_disjoint(&set.ranges()));
             for page in (0..2700).map(|p| p * PAGE_SIZE) {

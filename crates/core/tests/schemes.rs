@@ -40,6 +40,8 @@ struct Hands {
     now_ns: u64,
     refuse: Option<String>,
     full: bool,
+    /// Work is taken on and never finished.
+    slow: bool,
 }
 
 struct ToyActuator {
@@ -52,6 +54,11 @@ impl Actuator for ToyActuator {
         let mut hands = self.hands.borrow_mut();
         if hands.full {
             return Err(request);
+        }
+        if hands.slow {
+            let now = hands.now_ns;
+            hands.requests.push((now, request));
+            return Ok(());
         }
         if request.action == Action::PageOut {
             let all = request.ranges.iter().flat_map(|r| (r.start..r.end).step_by(P as usize));
@@ -378,4 +385,13 @@ fn other_schemes_take_over_what_is_theirs_and_nothing_else() {
     let stats = run.stats();
     assert_eq!((stats.sz_tried, stats.sz_applied, stats.effect.out), (0, 0, 0));
     assert!(run.engine.log().entries().any(|e| e.action == Action::PageOut), "the log knows all the same");
+}
+
+#[test]
+fn what_is_under_way_is_not_asked_for_again() {
+    let mut run = Run::new(&[pages(0, 4000)], &[], vec![page_out()]);
+    run.hands.borrow_mut().slow = true;
+    run.run(20 * S);
+    let asked: u64 = run.hands.borrow().requests.iter().map(|r| total_len(&r.1.ranges)).sum();
+    assert_eq!(asked, 4000 * P);
 }

@@ -11,7 +11,7 @@ use super::watermark::Gate;
 use crate::actuator::{Actuator, Request};
 use crate::addr::{AddrRange, PAGE_SIZE, total_len};
 use crate::meter::{LiveTarget, Meter};
-use crate::pages::push_range;
+use crate::pages::{PageSet, push_range};
 use crate::snapshot::{RegionInfo, Snapshot};
 use crate::source::{AccessSource, TargetId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +24,8 @@ const LOOK_AT_ONCE: u64 = 64 << 20;
 const LOOKS_WHILE_WAITING: u64 = 4;
 /// Until something that lasts is done again, ns: memory that is mapped anew at the same place has lost it.
 const RETRY_NS: u64 = 10_000_000_000;
-/// Memory handed over and not finished, at most.
-const MOST_PENDING: u64 = 1 << 30;
+/// With more than this handed over and not finished, nothing more is: proof that a page is cold does not keep for long.
+const MOST_PENDING: u64 = 128 << 20;
 
 /// What a turn may use.
 pub(super) struct World<'a> {
@@ -319,7 +319,12 @@ impl<'a, 'w> Turn<'a, 'w> {
                 return self.stop(t, at);
             }
             let chunk = AddrRange::new(at, piece.range.end.min((at / LOOK_AT_ONCE + 1) * LOOK_AT_ONCE));
-            let pages = self.pages(t, chunk, per_page);
+            let mut pages = self.pages(t, chunk, per_page);
+            if let Some(in_flight) = self.runner.in_flight.get(&t.live.target).filter(|f| !f.is_empty()) {
+                let mut free = PageSet::of(&pages);
+                free.subtract(in_flight);
+                pages = free.ranges();
+            }
             let left = self.runner.quota.left();
             let (now, rest) = clip(&pages, left);
             if !now.is_empty() && self.submit(t, now) == Go::Stop {
@@ -396,22 +401,25 @@ impl<'a, 'w> Turn<'a, 'w> {
 
     fn submit(&mut self, t: &TargetView, ranges: Vec<AddrRange>) -> Go {
         let bytes = total_len(&ranges);
-        let (scheme, now) = (&self.runner.scheme, self.world.now_ns);
-        let remember = scheme.action != Action::Stat || self.world.dry_run;
-        if remember && (self.world.dry_run || !scheme.action.harms_hot_pages()) {
-            let treated = self.runner.treated.entry(t.live.target).or_default();
-            ranges.iter().for_each(|&r| treated.insert(r, now));
-        }
+        let (scheme, now, target) = (&self.runner.scheme, self.world.now_ns, t.live.target);
         let request = Request {
             scheme: self.index,
             target: t.live,
             action: scheme.action,
-            ranges,
+            ranges: ranges.clone(),
             destinations: scheme.destinations.clone(),
         };
-        if self.world.actuator.submit(request).is_err() {
+        if self.world.actuator.pending(self.index) > MOST_PENDING || self.world.actuator.submit(request).is_err() {
             self.tally.busy = true;
             return Go::Stop;
+        }
+        // A dry run counts everything once. What goes page by page is seen to have gone once that is finished.
+        if self.world.dry_run || (scheme.action != Action::Stat && !scheme.action.harms_hot_pages()) {
+            let treated = self.runner.treated.entry(target).or_default();
+            ranges.iter().for_each(|&r| treated.insert(r, now));
+        } else if scheme.action.harms_hot_pages() {
+            let in_flight = self.runner.in_flight.entry(target).or_default();
+            ranges.iter().for_each(|&r| in_flight.insert(r));
         }
         self.runner.quota.charge(bytes);
         self.runner.stats.nr_tried += 1;

@@ -16,6 +16,7 @@ use crate::actuator::{Actuator, Outcome};
 use crate::event::{Event, Step, Subscriber, SubscriberError, TargetEnd};
 use crate::mapping::Mapping;
 use crate::meter::{LiveTarget, Meter, MeterError, Metric};
+use crate::pages::PageSet;
 use crate::snapshot::Snapshot;
 use crate::source::{AccessSource, TargetId};
 use std::collections::{BTreeMap, HashMap};
@@ -43,6 +44,8 @@ pub(super) struct Runner {
     pub patience: Patience,
     pub stats: SchemeStats,
     pub treated: HashMap<TargetId, Treated>,
+    /// Pages handed to the actuator that are not finished: still present, but not to be asked for again.
+    pub in_flight: HashMap<TargetId, PageSet>,
     /// When memory is to be looked at page by page again.
     pub next_look_ns: u64,
     /// When the next turn is due; `None`: at every aggregation interval.
@@ -75,6 +78,7 @@ impl Runner {
             patience: Patience::default(),
             stats: SchemeStats::default(),
             treated: HashMap::new(),
+            in_flight: HashMap::new(),
             next_look_ns: 0,
             next_apply_ns: (scheme.apply_ns > 0).then_some(0),
             cut_off: 0,
@@ -185,6 +189,7 @@ impl SchemeEngine {
                     fresh.quota = old.quota;
                 }
                 (fresh.effect, fresh.stats, fresh.treated, fresh.base) = (old.effect, old.stats, old.treated, old.base);
+                (fresh.in_flight, fresh.patience) = (old.in_flight, old.patience);
             }
             self.runners.push(fresh);
         }
@@ -330,6 +335,7 @@ impl SchemeEngine {
         for r in &mut self.runners {
             r.effect.forget(target);
             r.treated.remove(&target);
+            r.in_flight.remove(&target);
         }
     }
 }

@@ -14,6 +14,9 @@ impl Runner {
         let asked = total_len(&request.ranges);
         self.quota.learn(asked, outcome.took_ns);
         self.stats.action_ns += outcome.took_ns;
+        if let Some(in_flight) = self.in_flight.get_mut(&request.target.target) {
+            in_flight.subtract(&PageSet::of(&request.ranges));
+        }
         self.stats.nr_applied += outcome.nr_applied;
         let mut applied = outcome.applied;
         if let Some(source) = source.filter(|_| request.action == Action::PageOut) {

@@ -95,6 +95,8 @@ pub struct Quota {
     total_ns: u64,
     /// The effective quota in basis points of a byte, as goals tune it.
     tuned_bp: u64,
+    /// When goals lowered it last.
+    lowered_ns: Option<u64>,
     effective: u64,
     /// Where the last window stopped.
     pub resume: Option<(TargetId, u64)>,
@@ -114,6 +116,7 @@ impl Quota {
             total_charged: 0,
             total_ns: 0,
             tuned_bp: FIRST_TUNED * 10_000,
+            lowered_ns: None,
             effective: 0,
             resume: None,
             exceeds: 0,
@@ -139,15 +142,15 @@ impl Quota {
         for goal in &mut self.goals {
             goal.update(now_ns, self.spec.reset_ns, meter, targets);
         }
-        self.effective = self.next_effective();
+        self.effective = self.next_effective(now_ns);
         true
     }
 
-    fn next_effective(&mut self) -> u64 {
+    fn next_effective(&mut self, now_ns: u64) -> u64 {
         let bytes = self.spec.bytes.unwrap_or(u64::MAX);
         let mut effective = bytes;
         if !self.spec.goals.is_empty() {
-            self.tuned_bp = tune(self.spec.tuner, self.tuned_bp, &self.goals, u64::MAX);
+            self.tune(now_ns);
             // What is tuned beyond the byte limit has no effect but would have to be tuned down again first.
             self.tuned_bp = self.tuned_bp.min(bytes.saturating_mul(10_000));
             effective = effective.min(if self.tuned_bp == u64::MAX { u64::MAX } else { self.tuned_bp / 10_000 });
@@ -160,6 +163,25 @@ impl Quota {
             effective = effective.min((by_time.min(u128::from(u64::MAX)) as u64).max(PAGE_SIZE));
         }
         effective
+    }
+
+    /// Follows the goals. DAMOS does so at every reset interval with what was measured in it. A value over a longer window
+    /// still holds a burst long after the quota was lowered for it, so it lowers the quota once in a window only; and where
+    /// less than [`FIRST_TUNED`] is left, the way up begins there.
+    fn tune(&mut self, now_ns: u64) {
+        let next = tune(self.spec.tuner, self.tuned_bp, &self.goals, u64::MAX);
+        if self.spec.tuner == Tuner::Temporal || next == self.tuned_bp {
+            self.tuned_bp = next;
+        } else if next > self.tuned_bp {
+            self.tuned_bp = next.max(FIRST_TUNED * 10_000);
+        } else if self.lowered_ns.is_none_or(|t| now_ns >= t + self.longest_window_ns()) {
+            self.tuned_bp = next;
+            self.lowered_ns = Some(now_ns);
+        }
+    }
+
+    fn longest_window_ns(&self) -> u64 {
+        self.goals.iter().map(|g| g.goal.window_ns).max().unwrap_or(0)
     }
 
     /// Bytes per reset interval that the scheme may do at present; `u64::MAX`: no limit.
@@ -251,6 +273,25 @@ mod tests {
             assert_eq!(q.effective() > last, rises, "{score}");
             last = q.effective();
         }
+    }
+
+    #[test]
+    fn a_burst_lowers_the_quota_once_and_not_for_long() {
+        let goal = Goal { metric: GoalMetric::UserInput, target: 10_000, window_ns: 10_000 * MS, falls: false };
+        let mut q = Quota::new(QuotaSpec { bytes: Some(256 << 20), goals: vec![goal], ..Default::default() });
+        let mut second = 0;
+        let mut run = |q: &mut Quota, score, seconds| {
+            for _ in 0..seconds {
+                q.goals[0].push(score);
+                turn(q, second * 1000);
+                second += 1;
+            }
+            q.effective()
+        };
+        assert_eq!(run(&mut q, 0, 20), 256 << 20);
+        assert_eq!(run(&mut q, 15_000, 10), 128 << 20, "the same burst, ten times in the window");
+        assert_eq!(run(&mut q, 30_000, 5), 1, "far beyond the goal: at once to nothing");
+        assert!(run(&mut q, 0, 9) >= 128 << 20, "and up again from 1 MiB");
     }
 
     #[test]
