@@ -54,10 +54,10 @@ impl MgConfig {
 #[derive(Debug, Clone)]
 pub struct MgLru {
     config: MgConfig,
-    pages: Pages,
-    tables: Dense,
-    lruvec: Lruvec,
-    resident: u32,
+    pub(super) pages: Pages,
+    pub(super) tables: Dense,
+    pub(super) lruvec: Lruvec,
+    pub(super) resident: u32,
     now: Option<u64>,
 }
 

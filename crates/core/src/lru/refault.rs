@@ -23,7 +23,7 @@ impl Lruvec {
     pub(super) fn refault(&mut self, flags: &mut Flags, shadow: Shadow, fault: bool) {
         let kind = flags.kind();
         self.stats.refaults += 1;
-        if shadow.memcg != self.id || !self.is_recent(shadow, kind) {
+        if shadow.memcg != self.id || shadow.node != 0 || !self.is_recent(shadow, kind) {
             return;
         }
         self.detail.recent_refaults += 1;

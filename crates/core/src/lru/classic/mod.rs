@@ -11,7 +11,10 @@ use super::{Access, Channel, Hit, Kind, LruStats};
 use balance::Costs;
 
 /// Inactive and active, for each kind.
-const LISTS: u32 = 4;
+pub(super) const LISTS: u32 = 4;
+/// The node that its shadows name, so that they are told from those of the multi-generational LRU after a switch: their
+/// numbers count something else.
+const NODE: u16 = 1023;
 
 /// How the classic LRU is set up.
 #[derive(Debug, Clone)]
@@ -46,11 +49,11 @@ impl ClassicConfig {
 #[derive(Debug, Clone)]
 pub struct Classic {
     config: ClassicConfig,
-    pages: Pages,
-    tables: Dense,
+    pub(super) pages: Pages,
+    pub(super) tables: Dense,
     /// Pages per list, by [`list`].
     sizes: [u64; LISTS as usize],
-    resident: u32,
+    pub(super) resident: u32,
     /// Evictions and activations so far: the clock of refault distances.
     age: u64,
     /// Refaults that were activated, per kind; and how many there were when reclaim last ended.
@@ -58,7 +61,7 @@ pub struct Classic {
     activations_seen: [u64; 2],
     costs: Costs,
     isolated: Vec<u32>,
-    stats: LruStats,
+    pub(super) stats: LruStats,
 }
 
 /// The list of a kind: inactive, active.
@@ -70,7 +73,8 @@ impl Classic {
     /// An empty memory.
     pub fn new(config: ClassicConfig) -> Self {
         Self {
-            pages: Pages::new(LISTS, config.pages),
+            // As many as the multi-generational LRU has, so that a switch need not renumber the pages.
+            pages: Pages::new(super::lruvec::LISTS, config.pages),
             tables: Dense::default(),
             sizes: [0; LISTS as usize],
             resident: 0,
@@ -88,13 +92,13 @@ impl Classic {
         list(flags.kind(), flags.has(Flags::ACTIVE))
     }
 
-    fn take_off(&mut self, page: u32) {
+    pub(super) fn take_off(&mut self, page: u32) {
         self.sizes[Self::list_of(self.pages.flags(page)) as usize] -= 1;
         self.pages.remove(page);
     }
 
     /// Puts a page at the head (or the tail) of the list its flags name.
-    fn put(&mut self, page: u32, head: bool) {
+    pub(super) fn put(&mut self, page: u32, head: bool) {
         let list = Self::list_of(self.pages.flags(page));
         self.sizes[list as usize] += 1;
         if head {
@@ -190,7 +194,7 @@ impl Classic {
     fn refault(&mut self, flags: &mut Flags, shadow: Shadow) {
         let kind = flags.kind();
         self.stats.refaults += 1;
-        if mask(self.age.wrapping_sub(shadow.seq)) > self.working_set(kind) {
+        if shadow.node != NODE || mask(self.age.wrapping_sub(shadow.seq)) > self.working_set(kind) {
             return;
         }
         flags.set(Flags::ACTIVE);

@@ -5,7 +5,7 @@ use super::super::reclaim::DEF_PRIORITY;
 use super::super::shadow::Shadow;
 use super::super::tables::{PageTables, ones};
 use super::balance::{Balance, inactive_is_low};
-use super::{Classic, LISTS, list};
+use super::{Classic, LISTS, NODE, list};
 
 /// What becomes of a page at the tail of the inactive list.
 enum Verdict {
@@ -60,7 +60,7 @@ impl Classic {
     fn evict(&mut self, page: u32) {
         self.tables.unmap(page);
         let flags = self.pages.flags(page);
-        let shadow = Shadow { seq: self.age, refs: 0, memcg: 0, node: 0, workingset: flags.has(Flags::WORKINGSET) };
+        let shadow = Shadow { seq: self.age, refs: 0, memcg: 0, node: NODE, workingset: flags.has(Flags::WORKINGSET) };
         self.age += 1;
         let flags = self.pages.flags_mut(page);
         flags.reset();
