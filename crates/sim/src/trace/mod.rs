@@ -192,7 +192,7 @@ impl<'a> Builder<'a> {
             return Ok(Next::Enough);
         }
         self.seen += 1;
-        if self.seen % REPORT_EVERY == 0 {
+        if self.seen.is_multiple_of(REPORT_EVERY) {
             (self.progress)(self.seen);
         }
         let hash = ids::hash(name);

@@ -56,7 +56,7 @@ fn add(snapshot: &Snapshot, number: u64, origin: &str, builder: &mut Builder<'_>
             let rate = region.access_rate(snapshot.max_nr_accesses);
             let chance = if members > 0.0 { (rate / members).min(1.0) } else { 0.0 };
             let (members, chance) = (limit(members), limit(chance));
-            for page in region.start >> PAGE_SHIFT..(region.end - 1 >> PAGE_SHIFT) + 1 {
+            for page in region.start >> PAGE_SHIFT..((region.end - 1) >> PAGE_SHIFT) + 1 {
                 let name = u64::from(snapshot.target) << TARGET_SHIFT ^ page;
                 let member = ids::hash(name ^ 0x5bd1_e995_0000_0000);
                 if member <= members

@@ -5,12 +5,12 @@
 //! price: all present pages are walked (about 10 ms a GiB) while page faults of the process wait. So it is used only
 //!
 //! * for scans of all memory, for it would take accesses away from whoever watches the rest;
-//! * while at least [`ENTER`] of the present pages are shared (it ends below [`LEAVE`]);
-//! * while it costs no more than [`PART_OF_BUDGET`] of the CPU budget, and page faults wait no longer than [`LONGEST_STALL`].
+//! * while at least `ENTER` of the present pages are shared (it ends below `LEAVE`);
+//! * while it costs no more than `PART_OF_BUDGET` of the CPU budget, and page faults wait no longer than `LONGEST_STALL`.
 //!
 //! Where one of these does not hold, shared pages count as not observable. Limits: accesses in the milliseconds between the
 //! reading and the clearing of a page are lost; the kernel does not flush translations that a CPU holds, so a page in
-//! steady use may stay unmarked for some milliseconds (up to 5 were seen); hence [`SHORTEST`].
+//! steady use may stay unmarked for some milliseconds (up to 5 were seen); hence `SHORTEST`.
 
 use super::pte::{self, PageMask};
 use super::scan::{Found, Tally};
