@@ -1,6 +1,15 @@
 //! Which pages to evict: the multi-generational LRU, and the classic two-list LRU beside it.
 //!
 //! Pure: no clock, no operating system, nothing random but the bins of the memcg LRU (whose seed is given).
+//!
+//! ```
+//! use isotherm_core::lru::{Access, Hit, Kind, mglru::{MgConfig, MgLru}};
+//!
+//! let mut lru = MgLru::new(MgConfig::new(100_000));
+//! assert_eq!(lru.access(7, Access::mapped(Kind::Anon, true)), Hit::Miss);
+//! assert_eq!(lru.access(7, Access::mapped(Kind::Anon, true)), Hit::Hit);
+//! ```
+//!
 //! docs/mglru.md tells what is implemented, where it differs from the kernel, and why.
 
 mod access;
@@ -35,6 +44,8 @@ mod walk;
 
 #[cfg(test)]
 mod invariants;
+#[cfg(test)]
+mod vectors;
 
 pub use access::{Access, Channel, Hit, Kind, LruStats};
 pub use evict::Round;
