@@ -2,7 +2,8 @@
 //!
 //! All work on pages numbered densely from 0, so that what they know of a page lies in flat tables and an access neither
 //! hashes nor allocates. A page that is asked for always comes in (no policy here bypasses the cache), and `size` pages fit.
-//! Each is checked request by request against a slow model that follows its definition word by word.
+//! Each is checked request by request against a slow model that follows its definition word by word. Linux's own policies are
+//! in `isotherm_core::lru`; they work in batches, on page tables, and look at how a page is reached.
 
 pub mod arc;
 pub mod clock;
@@ -65,13 +66,17 @@ pub enum PolicyName {
     Sieve,
     /// A small LRU in front of a segmented one, with admission by frequency.
     WTinyLfu,
+    /// Linux's active and inactive lists with refault distances.
+    Classic,
+    /// Linux's multi-generational LRU.
+    MgLru,
     /// Belady's optimum without bypass: what is needed last goes first. Knows the future.
     Opt,
 }
 
 impl PolicyName {
     /// All policies.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Lru,
         Self::Fifo,
         Self::Clock,
@@ -81,6 +86,8 @@ impl PolicyName {
         Self::S3Fifo,
         Self::Sieve,
         Self::WTinyLfu,
+        Self::Classic,
+        Self::MgLru,
         Self::Opt,
     ];
 
@@ -96,6 +103,8 @@ impl PolicyName {
             Self::S3Fifo => "s3fifo",
             Self::Sieve => "sieve",
             Self::WTinyLfu => "wtinylfu",
+            Self::Classic => "classic",
+            Self::MgLru => "mglru",
             Self::Opt => "opt",
         }
     }

@@ -189,7 +189,7 @@ pub fn lirs(trace: &[u32], size: usize) -> Vec<bool> {
             stack.pop();
             take(&mut gone, bottom);
         }
-        if gone.len() > 2 * size {
+        if gone.len() > size {
             let oldest = gone.pop().unwrap();
             take(&mut stack, oldest);
         }

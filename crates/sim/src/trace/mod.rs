@@ -17,6 +17,9 @@ pub use error::TraceError;
 pub use generate::{Generator, generate};
 pub use input::{Format, read};
 
+#[cfg(test)]
+mod tests;
+
 use ids::Ids;
 
 /// What a request is besides its page.

@@ -32,8 +32,9 @@ pub struct Args {
     /// Format of the trace
     #[arg(long, value_name = "F", default_value = "auto", conflicts_with = "generate")]
     format: FormatName,
-    /// Policies, separated by commas: lru, fifo, clock, 2q, arc, lirs, s3fifo, sieve, wtinylfu, opt
-    #[arg(long, value_name = "P,...", value_delimiter = ',', default_value = "lru,fifo,clock,2q,arc,lirs,s3fifo,sieve,wtinylfu,opt", value_parser = policy)]
+    /// Policies, separated by commas: lru, fifo, clock, 2q, arc, lirs, s3fifo, sieve, wtinylfu, classic and mglru (those of
+    /// Linux), opt (knows the future)
+    #[arg(long, value_name = "P,...", value_delimiter = ',', default_value = "lru,fifo,clock,2q,arc,lirs,s3fifo,sieve,wtinylfu,classic,mglru,opt", value_parser = policy)]
     policy: Vec<PolicyName>,
     /// Sizes in pages (K and M are 1024 and 1024 * 1024), or as a share of all pages in the trace, such as 10%
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1%,2%,5%,10%,20%,50%", value_parser = size)]

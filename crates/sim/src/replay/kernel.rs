@@ -1,0 +1,92 @@
+//! Linux's own policies: they care for how a page is reached, and for where it lies in a page table.
+
+use super::Count;
+use crate::policy::Work;
+use crate::trace::{Manner, Trace};
+use isotherm_core::lru::classic::{Classic, ClassicConfig};
+use isotherm_core::lru::mglru::{MgConfig, MgLru};
+use isotherm_core::lru::{Access, Channel, Kind, LruStats};
+
+/// Pages that share a page table.
+const TABLE: u64 = 512;
+/// Places for each page that leaving holes in page tables may cost at most.
+const HOLES: u64 = 4;
+
+/// Gives every page a place so that pages of one table stay together and in order: holes within tables stay, tables in which
+/// nothing lies are left out. Where names are so scattered that this would waste space (hashes, sparse blocks), pages lie in the
+/// order of their names without holes.
+pub(super) fn place(names: &[u64]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..names.len() as u32).collect();
+    order.sort_unstable_by_key(|&page| names[page as usize]);
+    let table = |page: u32| names[page as usize] / TABLE;
+    let tables = order.chunk_by(|a, b| table(*a) == table(*b)).count() as u64;
+    let keep_holes = tables * TABLE <= HOLES * names.len() as u64 && tables * TABLE < u64::from(u32::MAX);
+    let mut places = vec![0; names.len()];
+    let mut next = 0;
+    for pages in order.chunk_by(|a, b| table(*a) == table(*b)) {
+        for &page in pages {
+            let within = if keep_holes { (names[page as usize] % TABLE) as u32 } else { 0 };
+            places[page as usize] = next + within;
+            next += u32::from(!keep_holes);
+        }
+        next += if keep_holes { TABLE as u32 } else { 0 };
+    }
+    places
+}
+
+fn access(manner: Manner) -> Access {
+    Access {
+        channel: if manner.is_fd() { Channel::Fd } else { Channel::Mapped },
+        kind: if manner.is_file() { Kind::File } else { Kind::Anon },
+        write: manner.is_write(),
+    }
+}
+
+fn count(stats: LruStats) -> Count {
+    let work = Work {
+        pages_scanned: Some(stats.pages_scanned),
+        ptes_read: Some(stats.ptes_read),
+        list_moves: Some(stats.list_moves),
+    };
+    Count { misses: stats.misses, evictions: stats.evictions, refaults: stats.refaults, work }
+}
+
+fn run(trace: &Trace, places: &[u32], mut each: impl FnMut(u32, Access)) {
+    for (at, &page) in trace.pages().iter().enumerate() {
+        each(places[page as usize], access(trace.manner(at)));
+    }
+}
+
+fn highest(places: &[u32]) -> u32 {
+    places.iter().max().map_or(0, |p| p + 1)
+}
+
+/// The multi-generational LRU.
+pub(super) fn mglru(trace: &Trace, places: &[u32], size: u32) -> Count {
+    let mut lru = MgLru::new(MgConfig { pages: highest(places), ..MgConfig::scaled(size) });
+    run(trace, places, |page, how| _ = lru.access(page, how));
+    count(lru.stats())
+}
+
+/// The active and inactive lists.
+pub(super) fn classic(trace: &Trace, places: &[u32], size: u32) -> Count {
+    let mut lru = Classic::new(ClassicConfig { pages: highest(places), ..ClassicConfig::scaled(size) });
+    run(trace, places, |page, how| _ = lru.access(page, how));
+    count(lru.stats())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_a_table_stay_together() {
+        let names: Vec<u64> =
+            (0..400).map(|i| 512 * 7000 + 511 - i).chain((0..300).map(|i| 512 * 9 + 2 * i % 512)).collect();
+        let places = place(&names[..656]);
+        assert_eq!(places[0], 512 + 511, "the later table comes second");
+        assert_eq!(places[400 + 5], 10, "holes stay");
+        let scattered: Vec<u64> = (0..100).map(|i| (100 - i) << 30).collect();
+        assert_eq!(place(&scattered), (0..100).rev().collect::<Vec<u32>>());
+    }
+}
