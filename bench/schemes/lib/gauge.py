@@ -61,6 +61,19 @@ def spent(root):
     return faults, ticks / TICK
 
 
+def waited(root):
+    """Seconds that the threads of a tree of processes that live now were ready to run and had no core; None: not told."""
+    nanoseconds = 0
+    for pid in tree(root):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for tid in os.listdir(f"/proc/{pid}/task"):
+                if not os.path.exists(f"/proc/{pid}/task/{tid}/schedstat"):
+                    return None
+                with open(f"/proc/{pid}/task/{tid}/schedstat") as f:
+                    nanoseconds += int(f.read().split()[1])
+    return nanoseconds / 1e9
+
+
 class Gauge:
     """Measures a tree of processes, and the size of the swap, from the time it is entered until it is left."""
 
@@ -72,6 +85,7 @@ class Gauge:
 
     def __enter__(self):
         self.spent = spent(self.root)
+        self.waited = waited(self.root)
         self.pressure = self.group.pressure()
         self.begin = time.monotonic()
         self.thread.start()
@@ -80,6 +94,7 @@ class Gauge:
     def __exit__(self, *_):
         self.seconds = time.monotonic() - self.begin
         self.spent = [after - before for after, before in zip(spent(self.root), self.spent)]
+        self.waited = None if self.waited is None else (waited(self.root) or 0.0) - self.waited
         after = self.group.pressure()
         self.pressure = None if after is None or self.pressure is None else after - self.pressure
         self.stop.set()
@@ -103,5 +118,6 @@ class Gauge:
             "psi_us_per_s": None if self.pressure is None else self.pressure / self.seconds,
             "major_faults": self.spent[0],
             "program_cpu": self.spent[1],
+            "waited_for_cpu": self.waited,
             "samples": [(round(t, 2), rss >> 10) for t, rss, _ in self.samples],
         }
