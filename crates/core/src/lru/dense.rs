@@ -49,6 +49,19 @@ impl Dense {
         self.ran = true;
     }
 
+    /// The same for a page that is mapped. False for one that is not, which stays as it is.
+    #[inline]
+    pub fn touch_mapped(&mut self, page: u32) -> bool {
+        let (at, word, bit) = split(page);
+        let Some(table) = self.tables.get_mut(at).filter(|table| table.mapped[word] & bit != 0) else { return false };
+        if table.young[word] & bit == 0 || !table.accessed {
+            table.young[word] |= bit;
+            table.accessed = true;
+        }
+        self.ran = true;
+        true
+    }
+
     /// Whether the page is mapped.
     pub fn is_mapped(&self, page: u32) -> bool {
         let (at, word, bit) = split(page);
@@ -142,7 +155,9 @@ mod tests {
         tables.touch(5000);
         assert_eq!(tables.next_table(0, 0), Some(9));
         assert_eq!(tables.next_table(0, 10), None);
+        assert!(tables.touch_mapped(5000) && !tables.touch_mapped(5001) && !tables.touch_mapped(50_000));
         tables.unmap(5000);
+        assert!(!tables.touch_mapped(5000));
         assert_eq!(tables.next_table(0, 0), None);
         assert_eq!(tables.place(5000, 0), None);
     }

@@ -83,6 +83,10 @@ impl MgLru {
     #[inline]
     pub fn access(&mut self, page: u32, access: Access) -> Hit {
         self.lruvec.stats.requests += 1;
+        // What is mapped is in memory: the page itself, a cache miss away, need not be looked at.
+        if access.channel == Channel::Mapped && !(access.write && self.config.dirty) && self.tables.touch_mapped(page) {
+            return Hit::Hit;
+        }
         if page < self.pages.len() {
             let variant = self.config.variant;
             let flags = self.pages.flags_mut(page);

@@ -128,6 +128,10 @@ impl Classic {
     #[inline]
     pub fn access(&mut self, page: u32, access: Access) -> Hit {
         self.stats.requests += 1;
+        // What is mapped is in memory: the page itself, a cache miss away, need not be looked at.
+        if access.channel == Channel::Mapped && !(access.write && self.config.dirty) && self.tables.touch_mapped(page) {
+            return Hit::Hit;
+        }
         if self.holds(page) {
             if access.write && self.config.dirty {
                 let flags = self.pages.flags_mut(page);
