@@ -228,3 +228,32 @@ fn an_eviction_is_written_down_where_it_belongs() {
         assert_eq!(lruvec.controller, want, "it comes back into the same tier");
     }
 }
+
+#[test]
+fn what_is_found_accessed_at_eviction_goes_where_it_has_proven_to_belong() {
+    let kept = |variant, set: u32| {
+        let mut lruvec = Lruvec::new(0, 0, variant, 8, 0);
+        let mut pages = Pages::new(LISTS, 8);
+        let flags = pages.flags_mut(2);
+        flags.set(Flags::RESIDENT | set);
+        let kind = flags.kind();
+        lruvec.relabel(flags, Some(0));
+        pages.push_head(lruvec.list(0, kind), 2);
+        let mut toy = Toy::default();
+        toy.young[0][0] = 1 << 2;
+        let round = lruvec.evict_batch(&mut pages, &mut toy, 60);
+        assert_eq!((round.reclaimed, lruvec.total()), (0, 1));
+        let flags = pages.flags(2);
+        (
+            lruvec.max_seq - flags.generation().unwrap() as u64,
+            flags.has(Flags::REFERENCED),
+            flags.has(Flags::WORKINGSET),
+        )
+    };
+    // Generations below the youngest; whether it still counts as referenced, as of the working set.
+    assert_eq!(kept(Variant::V6_14, Flags::FILE), (1, false, false), "would have been the oldest again");
+    assert_eq!(kept(Variant::V6_14, 0), (1, true, false), "anonymous memory would not");
+    assert_eq!(kept(Variant::V6_14, Flags::FILE | Flags::REFERENCED), (0, false, true));
+    assert_eq!(kept(Variant::V6_12, Flags::FILE), (0, false, false));
+    assert_eq!(kept(Variant::V6_12, 0), (0, false, false));
+}
