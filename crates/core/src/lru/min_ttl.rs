@@ -54,3 +54,25 @@ impl Lruvec {
 pub fn check(min_ttl: u64, reclaimable: impl IntoIterator<Item = bool>) -> Ttl {
     if min_ttl == 0 || reclaimable.into_iter().any(|one| one) { Ttl::Reclaim } else { Ttl::Thrashing }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lru::mglru::{MgConfig, MgLru};
+    use crate::lru::{Access, Kind};
+
+    #[test]
+    fn protected_small_and_young_memory_is_not_reclaimable() {
+        let mut lru = MgLru::new(MgConfig::new(1000));
+        (0..500).for_each(|page| _ = lru.access(page, Access::mapped(Kind::Anon, true)));
+        let can = |protection, swappiness, priority, min_ttl, now| {
+            lru.lruvec().is_reclaimable(protection, swappiness, priority, min_ttl, now)
+        };
+        assert!(can(Protection::None, 60, 6, 99, 100));
+        assert!(can(Protection::Low, 60, 6, 99, 100));
+        assert!(!can(Protection::Min, 60, 6, 99, 100));
+        assert!(!can(Protection::None, 60, 9, 99, 100), "500 >> 9 is nothing");
+        assert!(!can(Protection::None, 60, 6, 100, 100), "not older than that");
+        assert!(!can(Protection::None, 0, 6, 99, 100), "none of it may go");
+    }
+}

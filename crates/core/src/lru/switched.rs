@@ -152,6 +152,21 @@ mod tests {
         assert_eq!(classic.sizes(Kind::File), (6, 4));
     }
 
+    #[test]
+    fn shadows_of_the_one_say_nothing_to_the_other() {
+        for bits in [0, 1] {
+            let multi = MgConfig { switches: Switches::from_bits(bits), batch: 1, ..MgConfig::new(20) };
+            let mut lru = Switched::new(multi, ClassicConfig::scaled(20));
+            (0..40).for_each(|page| _ = lru.access(page, Access::fd(false)));
+            lru.switch(Switches::from_bits(1 - bits));
+            assert_eq!(lru.access(0, Access::fd(false)), Hit::Refault);
+            match lru.lru() {
+                Lru::Multi(lru) => assert_eq!(lru.detail().recent_refaults, 0),
+                Lru::Classic(lru) => assert_eq!(lru.sizes(Kind::File), (20, 0)),
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn switching_loses_nothing(

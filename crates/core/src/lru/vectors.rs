@@ -232,17 +232,20 @@ fn an_eviction_is_written_down_where_it_belongs() {
 #[test]
 fn what_is_found_accessed_at_eviction_goes_where_it_has_proven_to_belong() {
     let kept = |variant, set: u32| {
-        let mut lruvec = Lruvec::new(0, 0, variant, 8, 0);
+        let mut lruvec = Lruvec::new(0, 0, variant, 1, 0);
         let mut pages = Pages::new(LISTS, 8);
-        let flags = pages.flags_mut(2);
-        flags.set(Flags::RESIDENT | set);
-        let kind = flags.kind();
-        lruvec.relabel(flags, Some(0));
-        pages.push_head(lruvec.list(0, kind), 2);
+        // The second one stays behind, so that the generation does, too.
+        for page in [2, 7] {
+            let flags = pages.flags_mut(page);
+            flags.set(Flags::RESIDENT | set);
+            let kind = flags.kind();
+            lruvec.relabel(flags, Some(0));
+            pages.push_head(lruvec.list(0, kind), page);
+        }
         let mut toy = Toy::default();
         toy.young[0][0] = 1 << 2;
         let round = lruvec.evict_batch(&mut pages, &mut toy, 60);
-        assert_eq!((round.reclaimed, lruvec.total()), (0, 1));
+        assert_eq!((round.reclaimed, lruvec.total()), (0, 2));
         let flags = pages.flags(2);
         (
             lruvec.max_seq - flags.generation().unwrap() as u64,
