@@ -3,7 +3,7 @@
 //! The kernel's knob does not make eviction pass such a memory over. It is a switch from thrashing to killing: when the
 //! oldest generation of every memory is younger than the time given, someone is killed instead.
 
-use super::lruvec::{Lruvec, MIN_GENS};
+use super::lruvec::Lruvec;
 use super::{Variant, global::Protection};
 
 /// What is found of a memory, or of all of them.
@@ -42,11 +42,6 @@ impl Lruvec {
         protection != Protection::Min
             && size >> priority > 0
             && self.oldest_birth(swappiness).is_some_and(|birth| now.saturating_sub(birth) > min_ttl)
-    }
-
-    /// Generations beyond those that are never evicted.
-    pub const fn spare_generations(&self, kind: usize) -> u64 {
-        self.generations(kind) - MIN_GENS
     }
 }
 
