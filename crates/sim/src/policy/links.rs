@@ -101,4 +101,12 @@ impl Links {
         let prev = self.nodes[page as usize].prev;
         (prev < self.pages).then_some(prev)
     }
+
+    /// Reads the nodes of `page` and of its neighbours; see [`Policy::warm`](super::Policy::warm).
+    #[inline]
+    pub fn warm(&self, page: u32) -> u32 {
+        let Node { prev, next } = self.nodes[page as usize];
+        let last = self.nodes.len() - 1;
+        self.nodes[(prev as usize).min(last)].next ^ self.nodes[(next as usize).min(last)].prev
+    }
 }

@@ -38,6 +38,11 @@ impl Policy for Lru {
         false
     }
 
+    #[inline]
+    fn warm(&self, pages: &[u32]) -> u32 {
+        pages.iter().fold(0, |sum, &page| sum ^ self.links.warm(page))
+    }
+
     fn resident(&self) -> u64 {
         self.resident.into()
     }

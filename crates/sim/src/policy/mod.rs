@@ -38,6 +38,13 @@ pub trait Policy {
     /// A request for `page`; whether it was there. `page` must be below the number of pages that the policy was made for.
     fn access(&mut self, page: u32) -> bool;
 
+    /// Reads what the next requests will need, so that the processor fetches all of it at once instead of one after the
+    /// other. Changes nothing; the result only keeps the compiler from leaving it out.
+    fn warm(&self, pages: &[u32]) -> u32 {
+        _ = pages;
+        0
+    }
+
     /// Pages that are there.
     fn resident(&self) -> u64;
 

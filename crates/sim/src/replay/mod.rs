@@ -110,10 +110,16 @@ impl Future {
     }
 }
 
+/// Requests that are looked at ahead, for the processor's sake.
+const AHEAD: usize = 16;
+
 fn run<P: Policy>(mut policy: P, trace: &Trace) -> Count {
     let mut hits = 0u64;
-    for &page in trace.pages() {
-        hits += u64::from(policy.access(page));
+    for pages in trace.pages().chunks(AHEAD) {
+        std::hint::black_box(policy.warm(pages));
+        for &page in pages {
+            hits += u64::from(policy.access(page));
+        }
     }
     tally(trace, trace.pages().len() as u64 - hits, policy.resident(), policy.work())
 }
