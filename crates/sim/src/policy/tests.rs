@@ -102,6 +102,27 @@ fn known_counts() {
     }
 }
 
+/// What libCacheSim 0.3.5 counts on the same requests (objects, not bytes): LRU, FIFO, CLOCK, SIEVE, 2Q, ARC, optimum.
+#[test]
+fn counts_of_libcachesim() {
+    let mut x = 1u64;
+    let skewed = |_| {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let u = x >> 44;
+        ((((u * u) >> 20) * u * 5000) >> 40) as u32
+    };
+    let trace: Vec<u32> = (0..100_000).map(skewed).collect();
+    for (size, expected) in [
+        (50, [89_667, 91_126, 89_095, 80_985, 82_372, 81_668, 71_302]),
+        (500, [67_700, 70_640, 66_481, 59_578, 60_942, 60_485, 41_107]),
+        (2000, [35_881, 39_666, 35_018, 32_199, 34_985, 34_282, 16_749]),
+    ] {
+        let online = ["lru", "fifo", "clock", "sieve", "2q", "arc"].map(|name| misses(name, &trace, size));
+        assert_eq!(online, expected[..6], "{size} pages");
+        assert_eq!(optimum(&NextUse::of(&trace, 5000), size, |_| {}).misses, expected[6], "{size} pages");
+    }
+}
+
 fn misses(name: &str, trace: &[u32], size: u32) -> u64 {
     let pages = trace.iter().max().map_or(0, |m| m + 1);
     let (_, fast, _) = PAIRS.iter().find(|p| p.0 == name).expect("known");
