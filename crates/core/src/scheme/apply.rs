@@ -175,7 +175,7 @@ impl<'a, 'w> Turn<'a, 'w> {
                 pieces.clear();
                 split(&self.runner.scheme.filters, &subject, range_of(region), &mut pieces);
                 let passing = pieces.iter().filter(|p| p.verdict != Verdict::Reject).map(|p| p.range.len()).sum();
-                histogram.add(self.score(region, snapshot), passing);
+                histogram.add(self.score(region, snapshot), present_of(region, passing));
             }
         }
         histogram.cut_off(quota)
@@ -453,6 +453,15 @@ impl<'a, 'w> Turn<'a, 'w> {
 
 fn subject(t: &TargetView) -> Subject<'_> {
     Subject { target: t.live.target, cgroup: t.cgroup.as_deref(), mappings: &t.mappings }
+}
+
+/// How much of `bytes` of a region is in memory, as far as the monitor saw. What is out already must not take the place of
+/// what could go; DAMOS has it sink by setting its age to 0.
+fn present_of(region: &RegionInfo, bytes: u64) -> u64 {
+    match region.evidence {
+        Some(e) if e.pages > 0 => (u128::from(bytes) * u128::from(e.present) / u128::from(e.pages)) as u64,
+        _ => bytes,
+    }
 }
 
 fn range_of(region: &RegionInfo) -> AddrRange {
