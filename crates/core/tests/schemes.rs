@@ -395,16 +395,3 @@ fn what_is_under_way_is_not_asked_for_again() {
     let asked: u64 = run.hands.borrow().requests.iter().map(|r| total_len(&r.1.ranges)).sum();
     assert_eq!(asked, 4000 * P);
 }
-
-#[test]
-fn what_is_out_takes_no_other_memorys_place_in_the_quota() {
-    let mut scheme = page_out();
-    scheme.quota.bytes = Some(500 * P);
-    let mut run = Run::new(&[pages(0, 4000)], &[pages(2000, 4000)], vec![scheme]);
-    run.run(20 * S);
-    assert!(run.out() >= 1800 * P, "{} pages went: {:?}", run.out() / P, run.idle());
-    // Idle for less long than what is out, so it comes after that in priority.
-    run.world.borrow_mut().hot.clear();
-    run.run(15 * S);
-    assert!(run.out() >= 3600 * P, "{} pages went: {:?}", run.out() / P, run.idle());
-}

@@ -485,3 +485,19 @@ fn clip(ranges: &[AddrRange], bytes: u64) -> (Vec<AddrRange>, Option<u64>) {
     }
     (out, None)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::Evidence;
+
+    #[test]
+    fn what_is_not_in_memory_takes_no_place_in_the_quota() {
+        let region = |evidence| RegionInfo { start: 0, end: 4096, nr_accesses: 0, age: 0, evidence, accessed: None };
+        let seen = |pages, present| region(Some(Evidence { checks: pages, pages, present, blind: 0 }));
+        assert_eq!(present_of(&seen(16, 0), 1 << 30), 0);
+        assert_eq!(present_of(&seen(16, 4), 1 << 30), 1 << 28);
+        assert_eq!(present_of(&seen(0, 0), 1 << 30), 1 << 30, "nobody looked: all of it counts");
+        assert_eq!(present_of(&region(None), 1 << 30), 1 << 30);
+    }
+}

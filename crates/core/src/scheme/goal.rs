@@ -124,6 +124,13 @@ impl GoalState {
         }
     }
 
+    /// Bytes that are still to go, where the goal is a number of bytes that the scheme makes smaller.
+    pub fn missing(&self) -> Option<u64> {
+        let in_bytes = matches!(self.goal.metric, GoalMetric::Read(Metric::TargetRss | Metric::CgroupMemUsed(_)));
+        let current = self.current.filter(|_| in_bytes && self.goal.falls)?;
+        Some(current.saturating_sub(self.goal.target))
+    }
+
     /// How well the goal is met: 10 000 on target, less asks for more of the scheme. `None` while nothing is known.
     pub fn score(&self) -> Option<u64> {
         self.current.map(|value| self.goal.score(value))

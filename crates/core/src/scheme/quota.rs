@@ -153,6 +153,8 @@ impl Quota {
             self.tune(now_ns);
             // What is tuned beyond the byte limit has no effect but would have to be tuned down again first.
             self.tuned_bp = self.tuned_bp.min(bytes.saturating_mul(10_000));
+            // Where the goal is a number of bytes that the scheme takes away, what is missing is known.
+            effective = self.goals.iter().filter_map(GoalState::missing).fold(effective, u64::min);
             effective = effective.min(if self.tuned_bp == u64::MAX { u64::MAX } else { self.tuned_bp / 10_000 });
         }
         if let Some(time_ns) = self.spec.time_ns {
@@ -273,6 +275,31 @@ mod tests {
             assert_eq!(q.effective() > last, rises, "{score}");
             last = q.effective();
         }
+    }
+
+    #[test]
+    fn no_more_is_taken_than_a_goal_in_bytes_lacks() {
+        struct Rss(u64);
+        impl Meter for Rss {
+            fn read(&mut self, _: &Metric, _: &[LiveTarget]) -> Result<u64, MeterError> {
+                Ok(self.0)
+            }
+        }
+        let metric = GoalMetric::Read(Metric::TargetRss);
+        let goal = Goal { metric, target: 600 << 20, window_ns: 0, falls: true };
+        let mut q = Quota::new(QuotaSpec { goals: vec![goal], ..Default::default() });
+        let mut rss = Rss(1 << 30);
+        for second in 0..100 {
+            q.turn(second * 1000 * MS, &mut rss, &[]);
+            rss.0 -= q.left().min(rss.0);
+        }
+        assert_eq!(rss.0, 600 << 20, "reached and not undershot");
+        rss.0 += 8 << 20;
+        for second in 100..120 {
+            q.turn(second * 1000 * MS, &mut rss, &[]);
+            rss.0 -= q.left();
+        }
+        assert_eq!(rss.0, 600 << 20, "and reached again after memory came back");
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub fn draw(canvas: &mut dyn Canvas, h: &SchemeHistory) {
         canvas.text(frame.x, frame.y - 8.0, &panel.title, TextSize::Normal, Anchor::Start, TEXT);
         value_axis(canvas, &frame, max, panel.bytes);
         time_curve(canvas, &frame, panel.points, span, base, max);
-        let label = |value: u64| if panel.bytes { format_size(value) } else { value.to_string() };
+        let label = |value: u64| if panel.bytes { format_size(value) } else { rounded(value) };
         let mut lowest = None;
         if let Some(target) = panel.target {
             let y = value_y(&frame, target, max);
@@ -79,5 +79,31 @@ pub fn draw(canvas: &mut dyn Canvas, h: &SchemeHistory) {
     }
     if panels.is_empty() {
         canvas.text(24.0, TOP + 30.0, "nothing was measured", TextSize::Normal, Anchor::Start, DIM);
+    }
+}
+
+/// A number that fits beside a curve: `950`, `12.3 k`, `629 M`.
+fn rounded(value: u64) -> String {
+    let scaled = |unit: f64, name: &str| {
+        let v = value as f64 / unit;
+        if v < 100.0 { format!("{v:.1} {name}") } else { format!("{v:.0} {name}") }
+    };
+    match value {
+        0..10_000 => value.to_string(),
+        10_000..1_000_000 => scaled(1e3, "k"),
+        1_000_000..1_000_000_000 => scaled(1e6, "M"),
+        _ => scaled(1e9, "G"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_stay_short() {
+        for (value, text) in [(950, "950"), (12_345, "12.3 k"), (629_145_600, "629 M"), (u64::MAX, "18446744074 G")] {
+            assert_eq!(rounded(value), text);
+        }
     }
 }
