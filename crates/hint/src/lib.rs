@@ -1,0 +1,6 @@
+//! Free page hinting: a guest tells its host which of its memory is free, and the host takes it back.
+//!
+//! * [`protocol`]: what the two say to each other, byte by byte.
+#![forbid(unsafe_code)]
+
+pub mod protocol;
