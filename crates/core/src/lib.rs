@@ -14,6 +14,7 @@ pub mod clock;
 pub mod engine;
 pub mod event;
 pub mod feedback;
+pub mod hint;
 pub mod lru;
 pub mod mapping;
 pub mod meter;

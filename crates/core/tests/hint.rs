@@ -1,0 +1,460 @@
+//! What holds for hinting whatever the world does: a small guest whose memory is written to and freed at random, a host that
+//! answers late, twice, or not at all, and a connection that comes and goes.
+
+use isotherm_core::addr::AddrRange;
+use isotherm_core::hint::{
+    Block, BlockSize, Choice, Command, Config, Event, Fate, Hinter, Isolation, Isolator, Reporter, Rest, drive, joined,
+};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+const BLOCKS: u64 = 64;
+const MS: u64 = 1_000_000;
+
+/// What the guest's block holds, and what the host has of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Memory {
+    used: bool,
+    isolated: bool,
+    /// Written by the guest, as it should be read again.
+    data: u32,
+    /// What the host would hand the guest.
+    host: u32,
+}
+
+#[derive(Debug)]
+struct Guest {
+    blocks: BTreeMap<Block, Memory>,
+    choice: Choice,
+    unit: u64,
+    clears: bool,
+    /// Where an isolator that is told only a number begins to look.
+    next: u64,
+    refuses: BTreeSet<Block>,
+}
+
+impl Guest {
+    fn free(&self) -> u64 {
+        self.blocks.values().filter(|m| !m.used && !m.isolated).count() as u64
+    }
+}
+
+impl Isolator for Guest {
+    fn isolate(&mut self, wanted: &[Block]) -> Isolation {
+        let mut blocks = vec![];
+        match self.choice {
+            Choice::Blocks => {
+                for first in wanted {
+                    let unit: Vec<Block> = (first.0..first.0 + self.unit).map(Block).collect();
+                    let can = unit.iter().all(|b| {
+                        self.blocks.get(b).is_some_and(|m| !m.used && !m.isolated) && !self.refuses.contains(b)
+                    });
+                    if can {
+                        blocks.extend(unit);
+                    }
+                }
+            }
+            Choice::Number => {
+                let free = self.blocks.iter().filter(|(_, m)| !m.used && !m.isolated).map(|(b, _)| *b);
+                let (before, after): (Vec<_>, Vec<_>) = free.partition(|b| b.0 < self.next);
+                blocks = after.into_iter().chain(before).take(wanted.len()).collect();
+                self.next = (self.next * 7 + 3) % BLOCKS;
+            }
+        }
+        for block in &blocks {
+            let m = self.blocks.get_mut(block).unwrap();
+            m.isolated = true;
+            if self.clears {
+                (m.data, m.host) = (0, 0);
+            }
+        }
+        Isolation { blocks, written: self.clears }
+    }
+
+    fn release(&mut self, blocks: &[Block]) {
+        for block in blocks {
+            let m = self.blocks.get_mut(block).unwrap();
+            assert!(m.isolated, "{block:?} was returned twice");
+            m.isolated = false;
+        }
+    }
+
+    fn free_bytes(&mut self) -> u64 {
+        self.free() * BlockSize::huge().bytes()
+    }
+}
+
+/// A host behind a queue in each direction.
+#[derive(Debug, Default)]
+struct Host {
+    up: bool,
+    reports: VecDeque<(u64, Vec<Block>)>,
+    answers: VecDeque<Event>,
+    last: u64,
+}
+
+impl Reporter for Host {
+    fn report(&mut self, batch: u64, blocks: &[Block]) {
+        if self.up {
+            self.reports.push_back((batch, blocks.to_vec()));
+        }
+    }
+
+    fn poll(&mut self) -> Option<Event> {
+        None
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Use(u64, u32),
+    Free(u64),
+    Refuse(u64),
+    /// Time passes and the agent works.
+    Step(u64),
+    /// The host acts on the oldest report that waits; with what verdict.
+    Act(Fate),
+    /// The oldest answer arrives.
+    Deliver,
+    LoseReport,
+    LoseAnswer,
+    DoubleReport,
+    DoubleAnswer,
+    Disconnect,
+    Reconnect,
+    Pressure,
+    Now,
+}
+
+fn arb_op() -> impl Strategy<Value = Op> {
+    let block = 0..BLOCKS;
+    prop_oneof![
+        4 => (block.clone(), any::<u32>()).prop_map(|(b, d)| Op::Use(b, d)),
+        6 => block.clone().prop_map(Op::Free),
+        1 => block.prop_map(Op::Refuse),
+        8 => (0u64..3000).prop_map(Op::Step),
+        6 => prop_oneof![8 => Just(Fate::Dropped), 1 => Just(Fate::Refused), 1 => Just(Fate::NotNow)].prop_map(Op::Act),
+        6 => Just(Op::Deliver),
+        1 => Just(Op::LoseReport),
+        1 => Just(Op::LoseAnswer),
+        1 => Just(Op::DoubleReport),
+        1 => Just(Op::DoubleAnswer),
+        1 => Just(Op::Disconnect),
+        2 => Just(Op::Reconnect),
+        1 => Just(Op::Pressure),
+        1 => Just(Op::Now),
+    ]
+}
+
+struct World {
+    hinter: Hinter,
+    guest: Guest,
+    host: Host,
+    now: u64,
+}
+
+impl World {
+    fn new(config: Config, clears: bool) -> Self {
+        let mut hinter = Hinter::new(config).unwrap();
+        hinter.add_memory(AddrRange::new(0, BLOCKS * config.block.bytes()));
+        let guest = Guest {
+            blocks: (0..BLOCKS).map(|b| (Block(b), Memory::default())).collect(),
+            choice: config.choice,
+            unit: config.unit,
+            clears,
+            next: 0,
+            refuses: BTreeSet::new(),
+        };
+        let mut world = Self { hinter, guest, host: Host::default(), now: 0 };
+        (0..BLOCKS).for_each(|b| world.hinter.freed(Block(b), 0));
+        world.reconnect();
+        world
+    }
+
+    fn reconnect(&mut self) {
+        // A new token: what waits is passed over.
+        self.host.reports.clear();
+        self.host.answers.clear();
+        (self.host.up, self.host.last) = (true, 0);
+        self.hinter.event(Event::Ready, self.now);
+        self.check();
+    }
+
+    fn act(&mut self, fate: Fate) {
+        let Some((batch, blocks)) = self.host.reports.pop_front() else { return };
+        let fates = vec![fate; blocks.len()];
+        if batch > self.host.last {
+            self.host.last = batch;
+            for block in blocks {
+                let m = self.guest.blocks.get_mut(&block).unwrap();
+                assert!(m.isolated, "{block:?} is dropped while the guest may use it");
+                if fate == Fate::Dropped {
+                    m.host = 0;
+                }
+            }
+        } else if batch < self.host.last {
+            return;
+        }
+        // One that comes again is answered again, not acted on again.
+        self.host.answers.push_back(Event::Acked { batch, fates, wait_ns: 0 });
+    }
+
+    fn step(&mut self) -> Option<u64> {
+        let reserve = self.hinter.config().reserve;
+        loop {
+            let free = self.guest.free_bytes();
+            match self.hinter.command(self.now, free) {
+                Command::Isolate(wanted) => {
+                    let unit = self.guest.unit;
+                    assert!(free - wanted.len() as u64 * unit * BlockSize::huge().bytes() >= reserve);
+                    let isolation = self.guest.isolate(&wanted);
+                    self.hinter.event(Event::Isolated(isolation), self.now);
+                }
+                Command::Report { batch, blocks } => self.host.report(batch, &blocks),
+                Command::Release(blocks) => {
+                    self.guest.release(&blocks);
+                    self.hinter.event(Event::Released, self.now);
+                }
+                Command::Wait(until) => return until,
+            }
+            self.check();
+        }
+    }
+
+    fn check(&self) {
+        let config = self.hinter.config();
+        let isolated: BTreeSet<Block> = self.guest.blocks.iter().filter(|(_, m)| m.isolated).map(|(b, _)| *b).collect();
+        assert_eq!(&isolated, self.hinter.isolated(), "both sides know what is isolated");
+        assert!(isolated.len() <= config.most_isolated);
+        let way = self.hinter.on_the_way();
+        assert!(way.len() <= config.batch && way.iter().all(|b| isolated.contains(b)));
+        for (block, m) in &self.guest.blocks {
+            assert!(!m.used || m.host == m.data, "{block:?} is corrupt");
+        }
+    }
+
+    fn run(&mut self, op: Op) {
+        match op {
+            Op::Use(b, data) => {
+                let m = self.guest.blocks.get_mut(&Block(b)).unwrap();
+                if !m.isolated {
+                    *m = Memory { used: true, data, host: data, ..*m };
+                    self.hinter.used(Block(b));
+                }
+            }
+            Op::Free(b) => {
+                let m = self.guest.blocks.get_mut(&Block(b)).unwrap();
+                m.used = false;
+                // Seen free as well while isolated: that must change nothing.
+                self.hinter.freed(Block(b), self.now);
+            }
+            Op::Refuse(b) => {
+                if !self.guest.refuses.remove(&Block(b)) {
+                    self.guest.refuses.insert(Block(b));
+                }
+            }
+            Op::Step(ms) => {
+                self.now += ms * MS;
+                self.step();
+            }
+            Op::Act(fate) => self.act(fate),
+            Op::Deliver => {
+                if let Some(answer) = self.host.answers.pop_front() {
+                    self.hinter.event(answer, self.now);
+                }
+            }
+            Op::LoseReport => drop(self.host.reports.pop_front()),
+            Op::LoseAnswer => drop(self.host.answers.pop_front()),
+            Op::DoubleReport => self.host.reports.extend(self.host.reports.front().cloned()),
+            Op::DoubleAnswer => self.host.answers.extend(self.host.answers.front().cloned()),
+            Op::Disconnect => {
+                // Silence only: the host still acts on what it has.
+                self.host.up = false;
+                self.hinter.event(Event::Silent, self.now);
+            }
+            Op::Reconnect => self.reconnect(),
+            Op::Pressure => self.hinter.event(Event::Pressure, self.now),
+            Op::Now => self.hinter.event(Event::Now, self.now),
+        }
+        self.check();
+    }
+
+    /// With a host that answers, everything free above the reserve is dropped in the end.
+    fn settle(&mut self) {
+        self.reconnect();
+        for _ in 0..10_000 {
+            let until = self.step();
+            if self.host.reports.is_empty() {
+                match until {
+                    // What is further away is a pause, not work.
+                    Some(until) if until < self.now + 9000 * MS && self.hinter.rest() != Rest::Reserve => {
+                        self.now = self.now.max(until);
+                    }
+                    _ => return,
+                }
+            }
+            while !self.host.reports.is_empty() {
+                self.act(Fate::Dropped);
+            }
+            while let Some(answer) = self.host.answers.pop_front() {
+                self.hinter.event(answer, self.now);
+            }
+            self.check();
+        }
+        panic!("it never comes to rest: {:?}", self.hinter);
+    }
+}
+
+fn config(number: bool, unit: u64, reserve: u64) -> Config {
+    let batch = if unit > 1 { unit as usize } else { 4 };
+    Config {
+        choice: if number { Choice::Number } else { Choice::Blocks },
+        unit: if number { 1 } else { unit },
+        batch,
+        most_isolated: if number { BLOCKS as usize } else { batch },
+        threshold: 4,
+        reserve: reserve * BlockSize::huge().bytes(),
+        ..Config::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn nothing_in_use_is_ever_dropped(
+        ops in prop::collection::vec(arb_op(), 0..200), number: bool, clears: bool,
+        unit in prop::sample::select(vec![1u64, 8]), reserve in 0u64..8,
+    ) {
+        let mut world = World::new(config(number, unit, reserve), clears);
+        for op in ops {
+            world.run(op);
+        }
+        world.hinter.event(Event::Stop, world.now);
+        // Without any answer, what is on its way stays isolated, whatever the time.
+        let mut way = world.hinter.on_the_way().to_vec();
+        way.sort_unstable();
+        world.now += 3_600_000 * MS;
+        world.step();
+        prop_assert_eq!(&way, &world.hinter.isolated().iter().copied().collect::<Vec<_>>());
+        world.reconnect();
+        world.step();
+        prop_assert!(world.hinter.is_stopped());
+        prop_assert!(world.guest.blocks.values().all(|m| !m.isolated));
+    }
+
+    #[test]
+    fn all_that_is_free_is_dropped_once(
+        ops in prop::collection::vec(arb_op(), 0..100), unit in prop::sample::select(vec![1u64, 8]), reserve in 0u64..8,
+    ) {
+        let mut world = World::new(config(false, unit, reserve), false);
+        for op in ops {
+            world.run(op);
+        }
+        world.guest.refuses.clear();
+        world.settle();
+        // Past what was refused, put off, or asked to be left alone.
+        world.now += 100_000 * MS;
+        world.settle();
+        if unit == 1 {
+            let left = world.hinter.zones().nr_free();
+            prop_assert!(left == 0 || world.guest.free() < reserve + 1, "{} left: {:?}", left, world.hinter.rest());
+        }
+        let before = world.hinter.stats();
+        world.now += 100_000 * MS;
+        world.settle();
+        // Units with something in use are tried again and again.
+        prop_assert!(unit > 1 || before == world.hinter.stats(), "nothing new, so nothing is done");
+    }
+}
+
+#[test]
+fn an_answer_ends_a_batch_and_the_pass_goes_on() {
+    let mut world = World::new(config(false, 1, 0), false);
+    world.settle();
+    let stats = world.hinter.stats();
+    assert_eq!((stats.passes, stats.batches, stats.dropped, stats.released), (1, 16, BLOCKS, BLOCKS));
+    assert_eq!(world.hinter.zones().nr_reported(), BLOCKS);
+    // Used and freed again: reported again.
+    for b in 0..5 {
+        world.run(Op::Use(b, 7));
+        world.run(Op::Free(b));
+    }
+    world.settle();
+    assert_eq!(world.hinter.stats().dropped, BLOCKS + 5);
+    // A host that starts anew has all of it again.
+    world.hinter.event(Event::Forgotten, world.now);
+    world.settle();
+    assert_eq!(world.hinter.stats().dropped, 2 * BLOCKS + 5);
+}
+
+#[test]
+fn memory_comes_and_goes() {
+    let mut world = World::new(config(false, 1, 0), false);
+    let size = BlockSize::huge();
+    world.step();
+    let way = world.hinter.on_the_way().to_vec();
+    world.hinter.remove_memory(joined(&way[..1], size)[0]);
+    assert!(world.hinter.isolated().contains(&way[0]), "what is on its way stays isolated");
+    world.settle();
+    assert_eq!(world.hinter.zones().nr_reported(), BLOCKS - 1);
+    world.hinter.add_memory(size.range(way[0]));
+    world.hinter.freed(way[0], world.now);
+    world.hinter.event(Event::Now, world.now);
+    world.settle();
+    assert_eq!((world.hinter.zones().nr_reported(), world.hinter.zones().iter().count()), (BLOCKS, 1));
+}
+
+#[test]
+fn few_blocks_wait_for_more_but_not_for_ever() {
+    let mut world = World::new(config(false, 1, 0), false);
+    world.settle();
+    world.run(Op::Use(1, 1));
+    world.run(Op::Free(1));
+    world.now += 1000 * MS;
+    let until = world.step();
+    assert_eq!((until.is_some(), world.hinter.on_the_way().len()), (true, 0));
+    world.now = until.unwrap();
+    world.step();
+    assert_eq!(world.hinter.on_the_way(), [Block(1)]);
+}
+
+#[test]
+fn pressure_returns_memory_and_the_pause_grows() {
+    let mut world = World::new(config(true, 1, 0), false);
+    world.step();
+    world.act(Fate::Dropped);
+    let answer = world.host.answers.pop_front().unwrap();
+    world.hinter.event(answer, world.now);
+    world.step();
+    assert!(world.hinter.isolated().len() > 4, "the first blocks are kept");
+    world.hinter.event(Event::Pressure, world.now);
+    world.step();
+    assert_eq!(world.hinter.isolated().len(), 4, "what is on its way");
+    world.act(Fate::Dropped);
+    let answer = world.host.answers.pop_front().unwrap();
+    world.hinter.event(answer, world.now);
+    let first = world.step().unwrap() - world.now;
+    assert!(world.hinter.isolated().is_empty());
+    world.hinter.event(Event::Pressure, world.now);
+    assert_eq!(world.step().unwrap() - world.now, 2 * first);
+}
+
+/// The loop of [`drive`], with a host that answers at once.
+#[test]
+fn the_driver_carries_it_out() {
+    struct Prompt(VecDeque<Event>);
+    impl Reporter for Prompt {
+        fn report(&mut self, batch: u64, blocks: &[Block]) {
+            self.0.push_back(Event::Acked { batch, fates: vec![Fate::Dropped; blocks.len()], wait_ns: 0 });
+        }
+        fn poll(&mut self) -> Option<Event> {
+            self.0.pop_front()
+        }
+    }
+    let World { mut hinter, mut guest, .. } = World::new(config(false, 1, 0), false);
+    let mut host = Prompt(VecDeque::new());
+    while drive::step(&mut hinter, &mut guest, &mut host, 0).is_some() {}
+    assert_eq!(hinter.stats().dropped, BLOCKS);
+    assert_eq!(guest.free(), BLOCKS);
+}
