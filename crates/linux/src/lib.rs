@@ -8,6 +8,7 @@ pub mod arena;
 pub mod bpf;
 pub mod clock;
 pub mod folder_lock;
+pub mod hostmem;
 pub mod limits;
 pub mod meter;
 pub mod mm;

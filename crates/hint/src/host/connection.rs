@@ -1,0 +1,189 @@
+//! A connection to a guest: bytes in, bytes out, in a thread of its own.
+
+use super::bucket::Bucket;
+use super::guest::Guest;
+use super::random;
+use super::session::{Closing, Outcome, Session};
+use crate::protocol::{Decoder, ErrorCode, Hello, Message, REPEAT_MS, STALL_MS, VERSION};
+use isotherm_linux::clock::monotonic_ns;
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a read waits before it is looked whether to end.
+const TICK: Duration = Duration::from_millis(100);
+/// How long a guest may take to read an answer.
+const WRITE_TIME: Duration = Duration::from_secs(5);
+/// How long half a message may wait for its other half once the greeting is over.
+const HALF_TIME: Duration = Duration::from_secs(10);
+/// Messages a second that are listened to, and how many at once; more of them wait in the guest.
+const MESSAGES: (u64, u64) = (1000, 200);
+
+static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
+
+/// How a connection ended.
+#[derive(Debug)]
+pub enum End {
+    /// We were asked to.
+    Stopped,
+    /// The other side has gone.
+    Gone,
+    /// Another connection of the same guest took its place.
+    Replaced,
+    /// We closed it for what it said.
+    Closed(Closing),
+    /// Reading or writing failed.
+    Failed(io::Error),
+}
+
+impl End {
+    /// For people.
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Self::Stopped | Self::Gone => None,
+            Self::Replaced => Some("another connection of this guest took over".into()),
+            Self::Closed(closing) => Some(closing.why.clone()),
+            Self::Failed(error) => Some(error.to_string()),
+        }
+    }
+}
+
+/// Tells which guest is calling, once it has said hello.
+pub type Identify<'a> = &'a dyn Fn(&Hello) -> Result<Arc<Guest>, Closing>;
+
+/// Serves a connection until it ends.
+pub fn serve(stream: UnixStream, identify: Identify<'_>, bytes_per_second: u64, stop: &AtomicBool) -> End {
+    let mut connection = Connection {
+        number: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
+        session: Session::new(bytes_per_second),
+        guest: None,
+        stream,
+    };
+    let end = match connection.run(identify, stop) {
+        Ok(end) => end,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe || error.kind() == io::ErrorKind::ConnectionReset => {
+            End::Gone
+        }
+        Err(error) => End::Failed(error),
+    };
+    connection.finish(&end);
+    end
+}
+
+struct Connection {
+    number: u64,
+    session: Session,
+    guest: Option<Arc<Guest>>,
+    stream: UnixStream,
+}
+
+impl Connection {
+    fn run(&mut self, identify: Identify<'_>, stop: &AtomicBool) -> io::Result<End> {
+        self.stream.set_read_timeout(Some(TICK))?;
+        self.stream.set_write_timeout(Some(WRITE_TIME))?;
+        let mut decoder = Decoder::new();
+        let mut pace = Bucket::new(MESSAGES.0, MESSAGES.1, monotonic_ns());
+        let greeting = Message::Greet { version: VERSION, host: random::number()? };
+        let mut greeted: Option<Instant> = None;
+        let mut heard = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            let again = greeted.is_none_or(|at| at.elapsed() >= Duration::from_millis(REPEAT_MS));
+            if !self.session.is_open() && again {
+                self.send(&greeting)?;
+                greeted = Some(Instant::now());
+            }
+            match decoder.fill(&mut self.stream) {
+                Ok(0) => return Ok(End::Gone),
+                Ok(_) => heard = Instant::now(),
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    if heard.elapsed() >= Duration::from_millis(STALL_MS) {
+                        decoder.stalled();
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+            if self.session.is_open() && decoder.is_midway() && heard.elapsed() >= HALF_TIME {
+                return Ok(End::Closed(Closing::new(ErrorCode::Malformed, "the rest of a message does not come")));
+            }
+            loop {
+                let message = match decoder.message() {
+                    Ok(Some(message)) => message,
+                    Ok(None) => break,
+                    Err(error) => return Ok(End::Closed(error.into())),
+                };
+                while !pace.take(1, monotonic_ns()) {
+                    if stop.load(Ordering::Relaxed) {
+                        return Ok(End::Stopped);
+                    }
+                    let wait = Duration::from_nanos(pace.wait_ns(1, monotonic_ns()));
+                    std::thread::sleep(wait.min(TICK));
+                }
+                if let Some(end) = self.handle(message, identify)? {
+                    return Ok(end);
+                }
+                if self.session.is_open() {
+                    decoder.strict();
+                } else {
+                    decoder.search();
+                }
+            }
+        }
+        Ok(End::Stopped)
+    }
+
+    fn handle(&mut self, message: Message, identify: Identify<'_>) -> io::Result<Option<End>> {
+        let outcome = match (message, self.guest.clone()) {
+            (Message::Hello(hello), known) => {
+                let guest = match known.map_or_else(|| identify(&hello), Ok) {
+                    Ok(guest) => guest,
+                    Err(closing) => return Ok(Some(End::Closed(closing))),
+                };
+                self.guest = Some(Arc::clone(&guest));
+                guest.hello(&mut self.session, &hello, self.number, random::number()?)
+            }
+            // Left over from before: nobody has said hello here.
+            (_, None) => Outcome::default(),
+            (message, Some(guest)) => match guest.message(&mut self.session, message, self.number) {
+                Some(outcome) => outcome,
+                None => return Ok(Some(End::Replaced)),
+            },
+        };
+        if let Some(answer) = outcome.answer {
+            self.send(&answer)?;
+        }
+        Ok(match (outcome.closing, outcome.bye) {
+            (Some(closing), _) => Some(End::Closed(closing)),
+            (None, true) => {
+                // The port stays; whoever comes next says hello.
+                self.session = Session::new(self.session.bytes_per_second());
+                if let Some(guest) = &self.guest {
+                    guest.disconnected(self.number, None);
+                }
+                None
+            }
+            (None, false) => None,
+        })
+    }
+
+    fn send(&mut self, message: &Message) -> io::Result<()> {
+        let bytes = message.encode().map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+        self.stream.write_all(&bytes)
+    }
+
+    fn finish(&mut self, end: &End) {
+        if let End::Closed(Closing { code, why }) = end {
+            let _ = self.send(&Message::Error { code: *code, text: why.clone() });
+        } else if matches!(end, End::Stopped) {
+            let _ = self.send(&Message::Bye("the host side of Isotherm ends".into()));
+        }
+        if let Some(guest) = &self.guest {
+            guest.disconnected(self.number, end.reason());
+        }
+        // Nothing is dropped for it any more: this tells the guest so.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}

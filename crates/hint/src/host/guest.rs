@@ -1,0 +1,200 @@
+//! A guest as the host knows it: its memory, and what was done to it.
+
+use super::bucket::Bucket;
+use super::memory::{GuestMemory, MemoryError};
+use super::session::{Outcome, Session};
+use super::status::{GuestStatus, ScanStatus};
+use crate::protocol::{Hello, Message};
+use isotherm_linux::clock::monotonic_ns;
+use isotherm_linux::proc::PidFd;
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const SECOND: u64 = 1_000_000_000;
+/// Over how many seconds a rate is taken.
+const RATE_SECONDS: u64 = 10;
+
+/// Why a guest cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// Its VMM is not there.
+    #[error("there is no process {pid}: {source}")]
+    Process {
+        /// The process.
+        pid: u32,
+        /// How that was found out.
+        source: io::Error,
+    },
+    /// Its memory is of no use.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+}
+
+/// A running guest.
+#[derive(Debug)]
+pub struct Guest {
+    process: PidFd,
+    memory: GuestMemory,
+    state: Mutex<State>,
+}
+
+/// What changes. The lock on it is held while memory is dropped: a new connection is welcome only when the old one is through.
+#[derive(Debug)]
+struct State {
+    /// Which connection may report: the last that was welcome.
+    connection: u64,
+    bucket: Bucket,
+    status: GuestStatus,
+    /// Seconds and what was dropped in them.
+    recent: VecDeque<(u64, u64)>,
+}
+
+impl Guest {
+    /// The guest of the VMM `pid`.
+    pub fn new(pid: u32, name: String, qmp: Option<&Path>, bytes_per_second: u64) -> Result<Self, GuestError> {
+        let process = PidFd::open(pid).map_err(|source| GuestError::Process { pid, source })?;
+        let memory = GuestMemory::of_process(pid, qmp)?;
+        if process.has_exited() {
+            // What was found may be another's that was given the number.
+            return Err(GuestError::Process { pid, source: io::ErrorKind::NotFound.into() });
+        }
+        let status = GuestStatus { name, pid: Some(pid), ram: Some(memory.size()), ..GuestStatus::default() };
+        // As much at a time as comes in half a second, but always some huge pages.
+        let burst = (bytes_per_second / 2).max(64 << 20);
+        let bucket = Bucket::new(bytes_per_second, burst, monotonic_ns());
+        let state = State { connection: 0, bucket, status, recent: VecDeque::new() };
+        Ok(Self { process, memory, state: Mutex::new(state) })
+    }
+
+    /// Its VMM.
+    pub const fn process(&self) -> &PidFd {
+        &self.process
+    }
+
+    /// Its memory.
+    pub const fn memory(&self) -> &GuestMemory {
+        &self.memory
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A guest introduces itself over `connection`, which becomes the only one that is listened to. Waits until what another
+    /// one has reported is dealt with.
+    pub fn hello(&self, session: &mut Session, hello: &Hello, connection: u64, token: u64) -> Outcome {
+        let mut state = self.state();
+        let outcome = session.hello(hello, token, &self.memory);
+        if outcome.closing.is_none() {
+            state.connection = connection;
+            state.status.connected = true;
+            state.status.agent = Some(hello.agent.clone());
+            state.status.welcomes += 1;
+            state.status.problem = None;
+        }
+        drop(state);
+        self.note(&outcome);
+        outcome
+    }
+
+    /// Another message came over `connection`. `None`: that is not the one to listen to any more.
+    pub fn message(&self, session: &mut Session, message: Message, connection: u64) -> Option<Outcome> {
+        let mut state = self.state();
+        if state.connection != connection && session.is_open() {
+            return None;
+        }
+        let is_report = matches!(message, Message::Report { .. });
+        let before = if is_report { self.memory.resident() } else { None };
+        let now = monotonic_ns();
+        let outcome = session.message(message, &mut state.bucket, now, &self.memory);
+        if outcome.dropped > 0 {
+            // The guest goes on meanwhile, so this is no exact figure; never more than was dropped.
+            let returned = before.zip(self.memory.resident()).map_or(0, |(a, b)| a.saturating_sub(b));
+            state.status.returned += returned.min(outcome.dropped);
+            state.status.dropped += outcome.dropped;
+            state.remember(now / SECOND, outcome.dropped);
+        }
+        if is_report && outcome.answer.is_some() {
+            state.status.reports += 1;
+        }
+        if let Some(stat) = outcome.stat {
+            (state.status.guest_free, state.status.guest_isolated) = (Some(stat.free), Some(stat.isolated));
+        }
+        drop(state);
+        self.note(&outcome);
+        Some(outcome)
+    }
+
+    fn note(&self, outcome: &Outcome) {
+        let mut state = self.state();
+        state.status.refused += outcome.refused;
+        state.status.put_off += outcome.put_off;
+        if let Some(failure) = &outcome.failure {
+            state.status.problem = Some(failure.clone());
+        }
+        if let Some(closing) = &outcome.closing {
+            state.status.closed += 1;
+            state.status.problem = Some(closing.why.clone());
+        }
+    }
+
+    /// A connection has ended; `why` if that was not in good order.
+    pub fn disconnected(&self, connection: u64, why: Option<String>) {
+        let mut state = self.state();
+        if state.connection == connection {
+            state.status.connected = false;
+        }
+        if why.is_some() {
+            state.status.problem = why;
+        }
+    }
+
+    /// A connection was closed for what came over it before it was more than bytes.
+    pub fn closed(&self) {
+        self.state().status.closed += 1;
+    }
+
+    /// Whether an agent is connected.
+    pub fn is_connected(&self) -> bool {
+        self.state().status.connected
+    }
+
+    /// Punches where nobody but a scan looks; not while a report is dealt with. See [`scan`](super::scan).
+    pub fn exclusively<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _state = self.state();
+        work()
+    }
+
+    /// A scan was made.
+    pub fn scanned(&self, change: impl FnOnce(&mut ScanStatus)) {
+        change(self.state().status.scan.get_or_insert_default());
+    }
+
+    /// Something is in the way.
+    pub fn problem(&self, why: String) {
+        self.state().status.problem = Some(why);
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> GuestStatus {
+        let mut state = self.state();
+        state.remember(monotonic_ns() / SECOND, 0);
+        let rate = state.recent.iter().map(|(_, bytes)| bytes).sum::<u64>() / RATE_SECONDS;
+        GuestStatus { resident: self.memory.resident(), rate, ..state.status.clone() }
+    }
+}
+
+impl State {
+    fn remember(&mut self, second: u64, bytes: u64) {
+        while self.recent.front().is_some_and(|(at, _)| at + RATE_SECONDS <= second) {
+            self.recent.pop_front();
+        }
+        match self.recent.back_mut() {
+            Some((at, sum)) if *at == second => *sum += bytes,
+            _ if bytes > 0 => self.recent.push_back((second, bytes)),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Zeros in a guest without an agent: a kernel that clears pages when they are freed (`init_on_free=1`) leaves whole blocks of
+//! them, which a hole stands for as well.
+//!
+//! The guest runs while blocks are looked at; those that seem to be zero are looked at again, and dropped, while it is paused.
+//! A pause is ended when its time is up, and the next one begins after the guest has run for a while.
+//!
+//! What else writes to the memory is not paused: the kernel's vhost threads, devices that were passed through, other processes that
+//! share it (vhost-user). Guests with any of these are refused.
+
+use super::guest::Guest;
+use super::layout::Piece;
+use super::memory::Memory;
+use super::status::ScanStatus;
+use isotherm_core::addr::AddrRange;
+use isotherm_linux::hostmem::hole;
+use isotherm_linux::hostmem::paused::Paused;
+use isotherm_linux::hostmem::ram_file::{self, RamFile};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What is dropped at once.
+const BLOCK: u64 = 2 << 20;
+/// How long all threads of a VMM may take to stop. Waiting for them is part of the pause.
+const STOP_TIME: Duration = Duration::from_millis(100);
+/// Of the time, how much the guest runs between pauses: this many times a pause.
+const RUN_PER_PAUSE: u32 = 9;
+/// Blocks that are collected before the guest is paused.
+const MOST_CANDIDATES: usize = 64;
+
+/// How to scan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScanConfig {
+    /// From the end of a round to the beginning of the next.
+    pub every: Duration,
+    /// How long a guest is paused at a time, beyond the block that is being looked at when the time is up.
+    pub pause: Duration,
+}
+
+/// Why a guest is not scanned.
+#[derive(Debug, thiserror::Error)]
+pub enum ScanError {
+    /// Something else writes to its memory.
+    #[error("not scanned for zeros: {0} writes to the memory of process {1} as well and cannot be paused")]
+    Writer(String, u32),
+    /// Reading, dropping or pausing failed.
+    #[error("cannot scan process {pid} for zeros: {source}")]
+    Io {
+        /// The VMM.
+        pid: u32,
+        /// How it failed.
+        source: io::Error,
+    },
+}
+
+/// Scans a guest once; how many bytes were dropped.
+pub fn scan(guest: &Guest, config: &ScanConfig, stop: &AtomicBool) -> Result<u64, ScanError> {
+    let pid = guest.memory().pid();
+    let begin = Instant::now();
+    if let Some(writer) = ram_file::other_writer(pid, guest.memory().files()) {
+        return Err(ScanError::Writer(writer, pid));
+    }
+    let mut dropped = 0;
+    for (number, file) in guest.memory().files().iter().enumerate() {
+        let mut scan = Scan {
+            guest,
+            config,
+            file,
+            number,
+            buffer: vec![0; BLOCK as usize],
+            done: ScanStatus::default(),
+            dropped: 0,
+        };
+        let result = scan.run(stop);
+        dropped += scan.dropped;
+        result.map_err(|source| ScanError::Io { pid, source })?;
+    }
+    guest.scanned(|s| {
+        s.scans += 1;
+        s.took_ns = nanos(begin.elapsed());
+    });
+    Ok(dropped)
+}
+
+struct Scan<'a> {
+    guest: &'a Guest,
+    config: &'a ScanConfig,
+    file: &'a RamFile,
+    number: usize,
+    buffer: Vec<u8>,
+    /// What was done, not told yet.
+    done: ScanStatus,
+    dropped: u64,
+}
+
+impl Scan<'_> {
+    fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        let mut candidates = Vec::new();
+        let mut at = 0;
+        while let Some(data) = hole::next_data(&self.file.file, at)? {
+            let block = data / BLOCK * BLOCK;
+            if block + BLOCK > self.file.size || stop.load(Ordering::Relaxed) {
+                break;
+            }
+            if self.is_zero(block)? {
+                candidates.push(block);
+            }
+            if candidates.len() == MOST_CANDIDATES {
+                self.drop_all(&mut candidates)?;
+            }
+            at = block + BLOCK;
+        }
+        self.drop_all(&mut candidates)
+    }
+
+    /// Whether a block reads as zeros. Through the file, not a mapping, which would populate it.
+    fn is_zero(&mut self, block: u64) -> io::Result<bool> {
+        // Most that are not are told by their first page.
+        for (from, to) in [(0, 4096), (4096, BLOCK as usize)] {
+            let bytes = &mut self.buffer[from..to];
+            self.file.file.read_exact_at(bytes, block + from as u64)?;
+            self.done.read += (to - from) as u64;
+            if bytes.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn drop_all(&mut self, candidates: &mut Vec<u64>) -> io::Result<()> {
+        let mut result = Ok(());
+        while !candidates.is_empty() && result.is_ok() {
+            // An agent that has come meanwhile knows better.
+            if self.guest.is_connected() {
+                candidates.clear();
+                break;
+            }
+            let guest = self.guest;
+            let pause = guest.exclusively(|| self.drop_some(candidates));
+            result = pause.map(|pause| std::thread::sleep(pause * RUN_PER_PAUSE));
+            self.tell();
+        }
+        self.tell();
+        result
+    }
+
+    /// Drops candidates for as long as a pause may last, at least one; how long it lasted.
+    fn drop_some(&mut self, candidates: &mut Vec<u64>) -> io::Result<Duration> {
+        let Some(paused) = Paused::stop(self.guest.process(), STOP_TIME)? else {
+            // Stopped by somebody else, who may let it go on at any moment.
+            candidates.clear();
+            return Ok(Duration::ZERO);
+        };
+        let mut result = Ok(());
+        while let Some(block) = candidates.pop() {
+            result = self.drop_one(block);
+            if result.is_err() || paused.elapsed() >= self.config.pause {
+                break;
+            }
+        }
+        let pause = paused.elapsed();
+        drop(paused);
+        self.done.pauses += 1;
+        self.done.paused_ns += nanos(pause);
+        self.done.longest_pause_ns = self.done.longest_pause_ns.max(nanos(pause));
+        result.map(|()| pause)
+    }
+
+    /// Drops a block that is still zero, now that nobody writes.
+    fn drop_one(&mut self, block: u64) -> io::Result<()> {
+        if self.is_zero(block)? {
+            // Where the guest sees it does not matter: it reads as zeros before and after.
+            let addr = AddrRange::new(0, BLOCK);
+            self.guest.memory().punch(&Piece { addr, file: self.number, offset: block })?;
+            self.done.dropped += BLOCK;
+            self.dropped += BLOCK;
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self) {
+        let done = std::mem::take(&mut self.done);
+        self.guest.scanned(|all| {
+            all.read += done.read;
+            all.dropped += done.dropped;
+            all.pauses += done.pauses;
+            all.paused_ns += done.paused_ns;
+            all.longest_pause_ns = all.longest_pause_ns.max(done.longest_pause_ns);
+        });
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,408 @@
+//! All guests at once: who is served, over which connection, and how they stand.
+
+use super::connection::{End, serve};
+use super::guest::Guest;
+use super::scan::{self, ScanConfig};
+use super::session::Closing;
+use super::status::GuestStatus;
+use crate::protocol::{ErrorCode, Hello};
+use isotherm_linux::hostmem::peer;
+use isotherm_linux::hostmem::vsock_listener::VsockListener;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Connections at a time that came by themselves.
+const MOST_CALLS: usize = 256;
+/// Until a connection is tried again; doubled up to the second while the guest is at fault.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// How often a sleeping thread looks whether to end.
+const TICK: Duration = Duration::from_millis(50);
+
+/// A guest as the user names it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GuestSpec {
+    /// What to call it.
+    pub name: Option<String>,
+    /// Its VMM; without it, whoever listens at the socket.
+    pub pid: Option<u32>,
+    /// Where its VMM listens for us.
+    pub socket: Option<PathBuf>,
+    /// Where its VMM can be asked about its memory.
+    pub qmp: Option<PathBuf>,
+    /// Its vsock context id, if it calls over that.
+    pub cid: Option<u32>,
+    /// What it has to say if it calls over TCP.
+    pub key: Option<Vec<u8>>,
+}
+
+/// How to serve.
+#[derive(Debug, Clone, Default)]
+pub struct HostConfig {
+    /// The guests.
+    pub guests: Vec<GuestSpec>,
+    /// Bytes a second that are dropped of a guest, on average; 0: as many as come.
+    pub bytes_per_second: u64,
+    /// Whether and how to look for zeros in guests without an agent.
+    pub scan: Option<ScanConfig>,
+}
+
+/// Where guests call.
+#[derive(Debug)]
+pub enum Door {
+    /// VMMs connect to a socket; the kernel tells which process it is.
+    Unix(UnixListener),
+    /// Guests connect over vsock; the kernel tells which context id it is.
+    Vsock(VsockListener),
+    /// Guests connect over a network, and say their key.
+    Tcp(TcpListener),
+}
+
+impl Door {
+    fn accept(&self) -> io::Result<(UnixStream, Caller)> {
+        Ok(match self {
+            Self::Unix(listener) => {
+                let stream = listener.accept()?.0;
+                let caller = Caller::Process(peer::pid(&stream)?);
+                (stream, caller)
+            }
+            Self::Vsock(listener) => {
+                let (socket, cid) = listener.accept()?;
+                (socket.into(), Caller::Cid(cid))
+            }
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                // Reading, writing and shutting down are the same for every kind of socket.
+                (OwnedFd::from(stream).into(), Caller::Stranger)
+            }
+        })
+    }
+
+    fn duplicate(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Unix(listener) => listener.try_clone().map(OwnedFd::from),
+            Self::Vsock(listener) => listener.duplicate(),
+            Self::Tcp(listener) => listener.try_clone().map(OwnedFd::from),
+        }
+    }
+}
+
+/// Who calls, as far as the kernel tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Caller {
+    Process(u32),
+    Cid(u32),
+    Stranger,
+}
+
+/// A guest's place: there before the guest is, and after it.
+#[derive(Debug)]
+struct Slot {
+    spec: GuestSpec,
+    guest: Option<Arc<Guest>>,
+    problem: Option<String>,
+}
+
+/// What all threads share.
+#[derive(Debug)]
+struct Shared {
+    config: HostConfig,
+    /// Those of the command line by their place in it, then those that came.
+    slots: Mutex<BTreeMap<usize, Slot>>,
+    stop: AtomicBool,
+    calls: AtomicUsize,
+}
+
+/// The host side at work; ends all when dropped.
+#[derive(Debug)]
+pub struct Host {
+    shared: Arc<Shared>,
+    doors: Vec<OwnedFd>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Host {
+    /// Begins to serve.
+    pub fn start(config: HostConfig, doors: Vec<Door>) -> io::Result<Self> {
+        let slot = |spec: &GuestSpec| Slot { spec: spec.clone(), guest: None, problem: None };
+        let slots = config.guests.iter().map(slot).enumerate().collect();
+        let shared = Arc::new(Shared {
+            config,
+            slots: Mutex::new(slots),
+            stop: AtomicBool::new(false),
+            calls: AtomicUsize::new(0),
+        });
+        let mut host = Self { shared, doors: Vec::new(), threads: Vec::new() };
+        for (number, spec) in host.shared.config.guests.clone().into_iter().enumerate() {
+            if let Some(socket) = spec.socket {
+                let shared = Arc::clone(&host.shared);
+                host.spawn("guest", move || call_guest(&shared, number, &socket, spec.pid))?;
+            } else if spec.pid.is_some() {
+                // So that what is wrong with it is known at once.
+                let _ = host.shared.guest(number, spec.pid);
+            }
+        }
+        for door in doors {
+            host.doors.push(door.duplicate()?);
+            let shared = Arc::clone(&host.shared);
+            host.spawn("door", move || answer_calls(&shared, &door))?;
+        }
+        if let Some(scan) = host.shared.config.scan.clone() {
+            let shared = Arc::clone(&host.shared);
+            host.spawn("scan", move || scan_all(&shared, &scan))?;
+        }
+        Ok(host)
+    }
+
+    fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.threads.push(Builder::new().name(name.into()).spawn(work)?);
+        Ok(())
+    }
+
+    /// How every guest stands.
+    pub fn status(&self) -> Vec<GuestStatus> {
+        // The guests' own locks are taken without that of the slots, so that one that is busy keeps nobody else waiting.
+        let slots: Vec<_> = {
+            let slots = self.shared.slots();
+            slots
+                .iter()
+                .map(|(n, slot)| (slot.name(*n), slot.spec.pid, slot.guest.clone(), slot.problem.clone()))
+                .collect()
+        };
+        slots
+            .into_iter()
+            .map(|(name, pid, guest, problem)| match guest {
+                Some(guest) => {
+                    let status = guest.status();
+                    GuestStatus { problem: problem.or(status.problem.clone()), ..status }
+                }
+                None => GuestStatus { name, pid, problem, ..GuestStatus::default() },
+            })
+            .collect()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        for door in self.doors.drain(..) {
+            // Ends accept in the other thread; it is the same socket.
+            let _ = UnixStream::from(door).shutdown(std::net::Shutdown::Both);
+        }
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        // Those of calls are nobody's; they end at their next tick, and memory is dropped by none of them after that.
+        let patience = Instant::now() + Duration::from_secs(10);
+        while self.shared.calls.load(Ordering::SeqCst) > 0 && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Slot {
+    fn name(&self, number: usize) -> String {
+        self.spec.name.clone().unwrap_or_else(|| match self.spec.pid {
+            Some(pid) => format!("pid{pid}"),
+            None => format!("guest{number}"),
+        })
+    }
+}
+
+impl Shared {
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<usize, Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps, unless it is time to end.
+    fn sleep(&self, time: Duration) {
+        let end = Instant::now() + time;
+        while !self.stopping() && Instant::now() < end {
+            std::thread::sleep(TICK.min(end.saturating_duration_since(Instant::now())));
+        }
+    }
+
+    /// The guest in a slot, whose VMM is `pid`; found anew if that has changed.
+    fn guest(&self, number: usize, pid: Option<u32>) -> Result<Arc<Guest>, Closing> {
+        let (spec, name, old) = {
+            let mut slots = self.slots();
+            let Some(slot) = slots.get_mut(&number) else {
+                return Err(Closing::new(ErrorCode::Failed, "this guest is gone"));
+            };
+            // The lock on its memory must be free for whoever is next.
+            let gone = |g: &mut Arc<Guest>| g.process().has_exited() || pid.is_some_and(|pid| g.process().pid() != pid);
+            slot.guest.take_if(gone);
+            (slot.spec.clone(), slot.name(number), slot.guest.clone())
+        };
+        if let Some(guest) = old {
+            return Ok(guest);
+        }
+        let Some(pid) = pid.or(spec.pid) else {
+            return Err(Closing::new(ErrorCode::Failed, "the VMM's process is not known; give pid=N"));
+        };
+        let found = Guest::new(pid, name, spec.qmp.as_deref(), self.config.bytes_per_second);
+        let mut slots = self.slots();
+        let slot = slots.get_mut(&number);
+        match (found, slot) {
+            (Ok(guest), Some(slot)) => {
+                slot.problem = None;
+                let guest = Arc::new(guest);
+                slot.guest = Some(Arc::clone(&guest));
+                Ok(guest)
+            }
+            (Err(error), slot) => {
+                // Another thread may have been quicker, and holds the lock on its memory.
+                if let Some(guest) = slot.as_ref().and_then(|slot| slot.guest.clone()) {
+                    return Ok(guest);
+                }
+                if let Some(slot) = slot {
+                    slot.problem = Some(error.to_string());
+                }
+                Err(Closing::new(ErrorCode::Failed, error.to_string()))
+            }
+            (Ok(_), None) => Err(Closing::new(ErrorCode::Failed, "this guest is gone")),
+        }
+    }
+
+    /// The slot of whoever calls.
+    fn slot_of(&self, caller: Caller, hello: &Hello) -> Result<(usize, Option<u32>), Closing> {
+        let mut slots = self.slots();
+        let denied = |why: String| Closing::new(ErrorCode::Denied, why);
+        match caller {
+            Caller::Process(pid) => {
+                if let Some((number, _)) = slots.iter().find(|(_, slot)| slot.spec.pid == Some(pid)) {
+                    return Ok((*number, Some(pid)));
+                }
+                // Places of processes that are gone are free again; only those that came by themselves.
+                let named = self.config.guests.len();
+                slots.retain(|number, slot| {
+                    *number < named || slot.guest.as_ref().is_some_and(|g| !g.process().has_exited())
+                });
+                let number = slots.last_key_value().map_or(0, |(last, _)| last + 1).max(named);
+                let spec = GuestSpec { pid: Some(pid), ..GuestSpec::default() };
+                slots.insert(number, Slot { spec, guest: None, problem: None });
+                Ok((number, Some(pid)))
+            }
+            Caller::Cid(cid) => slots
+                .iter()
+                .find(|(_, slot)| slot.spec.cid == Some(cid))
+                .map(|(number, slot)| (*number, slot.spec.pid))
+                .ok_or_else(|| denied(format!("no guest is named with cid={cid}"))),
+            Caller::Stranger => slots
+                .iter()
+                .find(|(_, slot)| slot.spec.key.as_deref().is_some_and(|key| same(key, &hello.key)))
+                .map(|(number, slot)| (*number, slot.spec.pid))
+                .ok_or_else(|| denied("no guest has this key".into())),
+        }
+    }
+
+    fn say(&self, number: usize, problem: String) {
+        if let Some(slot) = self.slots().get_mut(&number) {
+            slot.problem = Some(problem);
+        }
+    }
+}
+
+/// Compares keys in a time that tells nothing about where they differ.
+fn same(a: &[u8], b: &[u8]) -> bool {
+    !a.is_empty() && a.len() == b.len() && a.iter().zip(b).fold(0, |diff, (x, y)| diff | (x ^ y)) == 0
+}
+
+/// Connects to a guest's VMM again and again.
+fn call_guest(shared: &Shared, number: usize, socket: &PathBuf, pid: Option<u32>) {
+    let mut retry = RETRY.0;
+    while !shared.stopping() {
+        match UnixStream::connect(socket).and_then(|stream| Ok((peer::pid(&stream), stream))) {
+            Ok((peer, stream)) => {
+                let pid = pid.or(peer.ok());
+                // Looked for at once, so that its memory shows before its agent says anything.
+                let found = shared.guest(number, pid).map(drop);
+                let end = match found {
+                    Ok(()) => {
+                        let identify = |_: &Hello| shared.guest(number, pid);
+                        serve(stream, &identify, shared.config.bytes_per_second, &shared.stop)
+                    }
+                    Err(closing) => End::Closed(closing),
+                };
+                retry = match &end {
+                    End::Closed(_) => (retry * 2).min(RETRY.1),
+                    _ => RETRY.0,
+                };
+                if let Some(reason) = end.reason() {
+                    shared.say(number, reason);
+                }
+            }
+            Err(e) => {
+                retry = RETRY.0;
+                shared.say(number, format!("cannot connect to {}: {e}", socket.display()));
+            }
+        }
+        shared.sleep(retry);
+    }
+}
+
+/// Takes calls until the door is shut.
+fn answer_calls(shared: &Arc<Shared>, door: &Door) {
+    while !shared.stopping() {
+        let Ok((stream, caller)) = door.accept() else {
+            // Out of descriptors, say; it passes.
+            shared.sleep(Duration::from_millis(100));
+            continue;
+        };
+        if shared.stopping() {
+            return;
+        }
+        if shared.calls.fetch_add(1, Ordering::SeqCst) >= MOST_CALLS {
+            shared.calls.fetch_sub(1, Ordering::SeqCst);
+            continue;
+        }
+        let place = Call(Arc::clone(shared));
+        // Where no thread can be had, the connection closes.
+        let _ = Builder::new().name("call".into()).spawn(move || {
+            let shared = &place.0;
+            let identify = |hello: &Hello| {
+                let (number, pid) = shared.slot_of(caller, hello)?;
+                shared.guest(number, pid)
+            };
+            serve(stream, &identify, shared.config.bytes_per_second, &shared.stop);
+        });
+    }
+}
+
+/// A call that is being served.
+struct Call(Arc<Shared>);
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Looks for zeros in the guests that have no agent, again and again.
+fn scan_all(shared: &Shared, config: &ScanConfig) {
+    while !shared.stopping() {
+        let numbers: Vec<(usize, Option<u32>)> = shared.slots().iter().map(|(n, slot)| (*n, slot.spec.pid)).collect();
+        for (number, pid) in numbers {
+            let Ok(guest) = shared.guest(number, pid) else { continue };
+            if !guest.is_connected() && !shared.stopping() {
+                match scan::scan(&guest, config, &shared.stop) {
+                    Ok(_) => {}
+                    Err(error) => guest.problem(error.to_string()),
+                }
+            }
+        }
+        shared.sleep(config.every);
+    }
+}

@@ -1,0 +1,210 @@
+//! What a guest's messages do. No input or output, no clock: whatever comes in any order is answered or ends the connection.
+
+use super::bucket::Bucket;
+use super::layout::Layout;
+use super::memory::{Memory, MemoryError};
+use super::ranges::judge;
+use crate::protocol::{
+    DecodeError, ErrorCode, GuestStat, Hello, Limits, MOST_RANGES, MemoryKind, Message, VERSION, Verdict,
+};
+use isotherm_core::addr::{AddrRange, normalize};
+
+/// Reports with bad ranges until a connection is closed.
+const MOST_STRIKES: u32 = 16;
+/// Messages that are passed over until a connection is closed: some are left over from before, without end they are not.
+const MOST_IGNORED: u32 = 10_000;
+
+/// How a connection ends from our side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Closing {
+    /// Why.
+    pub code: ErrorCode,
+    /// In words.
+    pub why: String,
+}
+
+impl Closing {
+    /// An end.
+    pub fn new(code: ErrorCode, why: impl Into<String>) -> Self {
+        Self { code, why: why.into() }
+    }
+}
+
+impl From<DecodeError> for Closing {
+    fn from(error: DecodeError) -> Self {
+        Self::new(ErrorCode::Malformed, error.to_string())
+    }
+}
+
+/// What a message led to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// What to answer.
+    pub answer: Option<Message>,
+    /// The end, after the answer.
+    pub closing: Option<Closing>,
+    /// The guest has said that it goes.
+    pub bye: bool,
+    /// Bytes dropped.
+    pub dropped: u64,
+    /// Ranges not acted upon, put off ones not counted.
+    pub refused: u64,
+    /// Ranges put off.
+    pub put_off: u64,
+    /// How dropping failed, if it did.
+    pub failure: Option<String>,
+    /// How the guest is doing.
+    pub stat: Option<GuestStat>,
+}
+
+impl Outcome {
+    fn answer(message: Message) -> Self {
+        Self { answer: Some(message), ..Self::default() }
+    }
+
+    fn close(code: ErrorCode, why: impl Into<String>) -> Self {
+        Self { closing: Some(Closing::new(code, why)), ..Self::default() }
+    }
+}
+
+/// After the greeting.
+#[derive(Debug)]
+struct Open {
+    token: u64,
+    block: u64,
+    layout: Layout,
+    /// What may be dropped: the guest's memory as both sides know it.
+    memory: Vec<AddrRange>,
+    /// The last batch and what was answered.
+    last: Option<(u64, Message)>,
+}
+
+/// A connection's state.
+#[derive(Debug)]
+pub struct Session {
+    limits: Limits,
+    open: Option<Open>,
+    strikes: u32,
+    ignored: u32,
+}
+
+impl Session {
+    /// A connection just made.
+    pub fn new(bytes_per_second: u64) -> Self {
+        let limits = Limits { ranges: MOST_RANGES as u16, batches: 1, bytes_per_second };
+        Self { limits, open: None, strikes: 0, ignored: 0 }
+    }
+
+    /// What it was made with.
+    pub const fn bytes_per_second(&self) -> u64 {
+        self.limits.bytes_per_second
+    }
+
+    /// Whether the greeting is over.
+    pub const fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// A guest introduces itself. `token`: random, never used before. Whoever calls this has made sure that nothing reported over
+    /// another connection is or will be acted upon any more.
+    pub fn hello(&mut self, hello: &Hello, token: u64, memory: &dyn Memory) -> Outcome {
+        if hello.version != VERSION {
+            let why = format!("this host speaks version {VERSION}, the guest {}", hello.version);
+            return Outcome::close(ErrorCode::Version, why);
+        }
+        let layout = match memory.layout(&hello.memory) {
+            Ok(layout) => layout,
+            Err(error @ (MemoryError::Layout(_) | MemoryError::Many { .. })) => {
+                return Outcome::close(ErrorCode::Memory, error.to_string());
+            }
+            Err(error) => return Outcome::close(ErrorCode::Failed, error.to_string()),
+        };
+        let ram = hello.memory.iter().filter(|area| area.kind == MemoryKind::Ram).map(|area| area.range);
+        let mut both: Vec<AddrRange> = ram
+            .flat_map(|range| layout.pieces().iter().filter_map(move |piece| piece.addr.intersect(&range)))
+            .collect();
+        normalize(&mut both);
+        self.open = Some(Open { token, block: hello.block_size, layout, memory: both, last: None });
+        Outcome::answer(Message::Welcome { session: hello.session, token, limits: self.limits })
+    }
+
+    /// Any other message.
+    pub fn message(&mut self, message: Message, bucket: &mut Bucket, now_ns: u64, memory: &dyn Memory) -> Outcome {
+        match message {
+            Message::Report { token, batch, ranges } => self.report(token, batch, &ranges, bucket, now_ns, memory),
+            Message::Ping(number) => Outcome::answer(Message::Pong(number)),
+            Message::Stat(stat) => Outcome { stat: Some(stat), ..Outcome::default() },
+            Message::Bye(_) => Outcome { bye: true, ..Outcome::default() },
+            Message::Pong(_) => self.ignore(),
+            Message::Hello(_)
+            | Message::Greet { .. }
+            | Message::Welcome { .. }
+            | Message::Ack { .. }
+            | Message::Error { .. } => Outcome::close(ErrorCode::Malformed, "a message that only a host sends"),
+        }
+    }
+
+    fn report(
+        &mut self,
+        token: u64,
+        batch: u64,
+        ranges: &[AddrRange],
+        bucket: &mut Bucket,
+        now_ns: u64,
+        memory: &dyn Memory,
+    ) -> Outcome {
+        let Some(open) = self.open.as_mut().filter(|open| open.token == token) else { return self.ignore() };
+        match &open.last {
+            Some((last, answer)) if *last == batch => return Outcome::answer(answer.clone()),
+            Some((last, _)) if *last > batch => return self.ignore(),
+            _ => {}
+        }
+        let mut outcome = Outcome::default();
+        let mut verdicts = judge(ranges, open.block, &open.memory);
+        let bad = verdicts.iter().filter(|verdict| **verdict != Verdict::Dropped).count() as u64;
+        let mut wait_ns = 0;
+        for (range, verdict) in ranges.iter().zip(&mut verdicts).filter(|(_, v)| **v == Verdict::Dropped) {
+            if wait_ns > 0 || !bucket.take(range.len(), now_ns) {
+                // Whatever follows waits, too: small ranges do not overtake a large one.
+                wait_ns = wait_ns.max(bucket.wait_ns(range.len(), now_ns)).max(1);
+                *verdict = Verdict::NotNow;
+                outcome.put_off += 1;
+                continue;
+            }
+            // Inside memory, so it is found; if not, nothing is dropped.
+            let pieces = open.layout.find(*range).unwrap_or_default();
+            match pieces.iter().try_for_each(|piece| memory.punch(piece)) {
+                Ok(()) if !pieces.is_empty() => outcome.dropped += range.len(),
+                Ok(()) => *verdict = Verdict::Outside,
+                Err(error) => {
+                    *verdict = Verdict::Failed;
+                    outcome.failure = Some(format!("cannot drop {:#x}-{:#x}: {error}", range.start, range.end));
+                }
+            }
+        }
+        let wait_ms = u32::try_from(wait_ns.div_ceil(1_000_000)).unwrap_or(u32::MAX);
+        let answer = Message::Ack { token, batch, wait_ms, verdicts };
+        open.last = Some((batch, answer.clone()));
+        outcome.answer = Some(answer);
+        outcome.refused = bad;
+        if bad > 0 {
+            self.strikes += 1;
+            if self.strikes >= MOST_STRIKES {
+                let why = format!("{MOST_STRIKES} reports of memory that is not the guest's to report");
+                outcome.closing = Some(Closing::new(ErrorCode::Abuse, why));
+            }
+        }
+        outcome
+    }
+
+    fn ignore(&mut self) -> Outcome {
+        self.ignored += 1;
+        if self.ignored > MOST_IGNORED {
+            return Outcome::close(ErrorCode::Abuse, "too many messages that mean nothing");
+        }
+        Outcome::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,8 @@
+//! A virtual machine's memory as its host holds it: shared memory of another process, in a file.
+
+pub mod hole;
+pub mod paused;
+pub mod peer;
+pub mod ram_file;
+pub mod shared;
+pub mod vsock_listener;

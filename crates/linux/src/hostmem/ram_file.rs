@@ -1,0 +1,149 @@
+//! Files that a process has mapped shared and holds open: the memory of a virtual machine, if it is a VMM.
+
+use crate::folder_lock::FolderLock;
+use crate::proc::maps::MapsLine;
+use crate::proc::{ProcRoot, ProcessError};
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Such a file.
+#[derive(Debug)]
+pub struct RamFile {
+    /// Number of the descriptor in the process.
+    pub fd: u32,
+    /// What its link shows, without ` (deleted)`.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Device and inode.
+    pub identity: (u64, u64),
+    /// The same file, opened for reading and writing.
+    pub file: File,
+}
+
+impl RamFile {
+    /// Bytes that it takes now, in memory and swap.
+    pub fn resident(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.blocks() * 512)
+    }
+
+    /// Keeps others from dropping parts of it at the same time, for as long as the lock lives. Only those who ask for this lock
+    /// notice.
+    pub fn lock(&self) -> io::Result<FolderLock> {
+        FolderLock::take(&PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd())), Duration::ZERO)
+    }
+}
+
+/// The files of at least `least` bytes that process `pid` has mapped shared and writable and has a descriptor for, one a file,
+/// by descriptor. On a memory file system only: punching holes into others is not about memory.
+pub fn of_process(pid: u32, least: u64) -> Result<Vec<RamFile>, ProcessError> {
+    let dir = ProcRoot::default().process(pid);
+    let mut maps = Vec::new();
+    dir.read("maps", &mut maps)?;
+    // Inodes alone: the device of maps is the file system's, that of stat can be another (btrfs); it is compared below by stat.
+    let mapped: BTreeSet<u64> = maps
+        .split(|byte| *byte == b'\n')
+        .filter_map(MapsLine::parse)
+        .filter(|line| line.is_shared() && line.perms[1] == b'w' && line.inode != 0)
+        .map(|line| line.inode)
+        .collect();
+    let mut fds: Vec<u32> = std::fs::read_dir(dir.file("fd"))
+        .map_err(|e| dir.error("fd", e))?
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    fds.sort_unstable();
+    let mut found: Vec<RamFile> = Vec::new();
+    for fd in fds {
+        let path = dir.file("fd").join(fd.to_string());
+        // Descriptors come and go; one that is gone is none. Nothing is opened before it is known to be a plain file: opening
+        // a device or a pipe does things.
+        let (Ok(link), Ok(meta)) = (std::fs::read_link(&path), std::fs::metadata(&path)) else { continue };
+        let name = String::from_utf8_lossy(link.as_os_str().as_bytes()).trim_end_matches(" (deleted)").to_owned();
+        let identity = (meta.dev(), meta.ino());
+        if !meta.is_file()
+            || meta.len() < least
+            || !mapped.contains(&meta.ino())
+            || !is_memory(&name)
+            || found.iter().any(|file| file.identity == identity)
+        {
+            continue;
+        }
+        let file = match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(dir.error(&format!("fd/{fd}"), e)),
+        };
+        // What was opened is what was looked at, also if the number was given to another file in between.
+        let opened = file.metadata().map_err(|e| dir.error(&format!("fd/{fd}"), e))?;
+        if (opened.dev(), opened.ino()) == identity {
+            found.push(RamFile { fd, name, size: opened.len(), identity, file });
+        }
+    }
+    Ok(found)
+}
+
+/// What else than process `pid` writes to its files, if anything: devices that were passed through to it, the kernel's vhost threads,
+/// another process that has mapped one of them (vhost-user). Processes that cannot be looked at are passed over.
+pub fn other_writer(pid: u32, files: &[RamFile]) -> Option<String> {
+    let root = ProcRoot::default();
+    let links = std::fs::read_dir(root.process(pid).file("fd"))
+        .ok()?
+        .flatten()
+        .filter_map(|e| std::fs::read_link(e.path()).ok()?.into_os_string().into_string().ok());
+    if let Some(device) = links.into_iter().find(|l| l.starts_with("/dev/vhost-") || l.starts_with("/dev/vfio/")) {
+        return Some(device);
+    }
+    let mut maps = Vec::new();
+    for other in root.pids().ok()?.into_iter().filter(|other| *other != pid) {
+        if root.process(other).read("maps", &mut maps).is_err() {
+            continue;
+        }
+        let writes = |line: MapsLine<'_>| {
+            let same = |f: &RamFile| f.identity.1 == line.inode && line.name.starts_with(f.name.as_bytes());
+            line.is_shared() && line.perms[1] == b'w' && files.iter().any(same)
+        };
+        if maps.split(|byte| *byte == b'\n').filter_map(MapsLine::parse).any(writes) {
+            return Some(format!("process {other}"));
+        }
+    }
+    None
+}
+
+/// Whether a file is memory by its name: a memfd, or on one of the usual mounts of tmpfs and hugetlbfs.
+fn is_memory(name: &str) -> bool {
+    ["/memfd:", "/dev/shm/", "/dev/hugepages", "/run/", "/anon_hugepage"].iter().any(|p| name.starts_with(p))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hostmem::shared::SharedMemory;
+
+    #[test]
+    fn our_own_memory_is_found_once_and_can_be_locked() {
+        let mut memory = SharedMemory::new("memory-backend-memfd", 4 << 20).unwrap();
+        // A second descriptor of the same file.
+        let _other = memory.file().try_clone().unwrap();
+        memory.fill(0, 8192, 1);
+        let ino = memory.file().metadata().unwrap().ino();
+        let files = of_process(std::process::id(), 4 << 20).unwrap();
+        let ours: Vec<&RamFile> = files.iter().filter(|f| f.identity.1 == ino).collect();
+        assert_eq!(ours.len(), 1);
+        assert_eq!((ours[0].name.as_str(), ours[0].size), ("/memfd:memory-backend-memfd", 4 << 20));
+        assert_eq!(ours[0].resident().unwrap(), 8192);
+        let lock = ours[0].lock().unwrap();
+        assert_eq!(ours[0].lock().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(lock);
+        ours[0].lock().unwrap();
+        // Not large enough to be asked for.
+        assert!(of_process(std::process::id(), 8 << 20).unwrap().iter().all(|f| f.identity.1 != ino));
+        assert!(matches!(of_process(u32::MAX, 1), Err(ProcessError::NoSuchProcess { .. })));
+    }
+}
