@@ -10,10 +10,13 @@ use isotherm_core::scheme::pattern::{AccessPattern, Bounds, FULL_RATE_BP};
 use isotherm_core::scheme::{DEFAULT_DENSITY_BP, Scheme};
 
 const HUGE_PAGE: u64 = 2 << 20;
+/// How often pages that were unused for long enough are taken, however seldom the monitor scans, ns: only so much waits to be
+/// moved at a time.
+const PAGE_TURN_NS: u64 = 100_000_000;
 
 /// Memory is cold or hot by how often and since when it is accessed. Cold memory goes to swap or to a slower node and gets no
 /// huge pages any more; hot memory is backed with huge pages, and comes back to the fast node where one is named. With
-/// --mode scan every page is looked at, with --mode sample some of each region.
+/// --mode scan cold memory is found page by page, else region by region.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Tiers")]
 pub struct TierArgs {
@@ -48,8 +51,9 @@ pub struct TierArgs {
 }
 
 impl TierArgs {
-    /// The schemes that are asked for; `always`: the kernel makes huge pages without being asked.
-    pub fn schemes(&self, always: bool) -> Result<Vec<Scheme>, Usage> {
+    /// The schemes that are asked for. `always`: the kernel makes huge pages without being asked. `by_page`: each page is cold
+    /// or not by itself, whatever the rest of its region does.
+    pub fn schemes(&self, always: bool, by_page: bool) -> Result<Vec<Scheme>, Usage> {
         if self.hot_rate <= self.cold_rate {
             return Err(Usage("--hot-rate must be above --cold-rate: else the same memory would be both".into()));
         }
@@ -66,7 +70,13 @@ impl TierArgs {
         if !self.keep_pages {
             schemes.extend(huge_pages(huge(hot), huge(cold), DEFAULT_DENSITY_BP, always));
         }
-        schemes.push(self.moving(if self.slow_node.is_some() { Action::MigrateCold } else { Action::PageOut }, cold));
+        let down = if self.slow_node.is_some() { Action::MigrateCold } else { Action::PageOut };
+        // A page's own bit tells whether it was used at all, not how often: above 0 % regions have to do.
+        schemes.push(if by_page && self.cold_rate == 0 {
+            Scheme { confirm_ns: self.cold_age, apply_ns: PAGE_TURN_NS, ..self.moving(down, any) }
+        } else {
+            self.moving(down, cold)
+        });
         if self.fast_node.is_some() {
             schemes.push(self.moving(Action::MigrateHot, hot));
         }
@@ -104,7 +114,7 @@ mod tests {
     }
 
     fn schemes(args: &[&str]) -> anyhow::Result<Vec<Scheme>> {
-        Ok(Cli::try_parse_from([&["x"], args].concat())?.tier.schemes(true)?)
+        Ok(Cli::try_parse_from([&["x"], args].concat())?.tier.schemes(true, false)?)
     }
 
     fn actions(args: &[&str]) -> Vec<Action> {
@@ -133,6 +143,18 @@ mod tests {
         assert_eq!((down.destinations[0].node, up.destinations[0].node), (1, 0));
         assert_eq!((down.quota.goals.len(), up.quota.goals.len()), (1, 0));
         assert_eq!((down.quota.bytes, up.quota.bytes), (Some(128 << 20), Some(128 << 20)));
+    }
+
+    #[test]
+    fn by_page_each_page_must_be_unused_for_the_whole_time() {
+        let by_page = |args: &[&str]| {
+            let cli = Cli::try_parse_from([&["x", "--keep-pages", "--cold-age", "5s"], args].concat()).unwrap();
+            cli.tier.schemes(true, true).unwrap().remove(0)
+        };
+        let all = by_page(&[]);
+        assert_eq!((all.confirm_ns, all.pattern.rate_bp.max, all.pattern.age_us.min), (5_000_000_000, FULL_RATE_BP, 0));
+        let often = by_page(&["--cold-rate", "5%"]);
+        assert_eq!((often.pattern.rate_bp.max, often.pattern.age_us.min), (500, 5_000_000));
     }
 
     #[test]
