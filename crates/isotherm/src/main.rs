@@ -37,6 +37,7 @@ enum Command {
     Tier(commands::tier::Args),
     Tune(commands::tune::Args),
     Ctl(commands::ctl::Args),
+    Hint(commands::hint::Args),
     Sim(commands::sim::Args),
 }
 
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Tier(a) => commands::tier::run(a),
         Command::Tune(a) => commands::tune::run(a),
         Command::Ctl(a) => commands::ctl::run(a),
+        Command::Hint(a) => commands::hint::run(a),
         Command::Sim(a) => commands::sim::run(a),
     };
     exit::status(result)

@@ -3,6 +3,7 @@
 pub mod convert;
 pub mod ctl;
 pub mod doctor;
+pub mod hint;
 mod preset;
 pub mod reclaim;
 pub mod record;

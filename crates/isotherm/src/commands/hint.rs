@@ -1,0 +1,29 @@
+//! `isotherm hint`.
+
+mod host;
+mod status;
+
+use clap::Subcommand;
+
+/// Give free memory of virtual machines back to their host.
+///
+/// `guest` runs inside the virtual machine and tells which memory is free; `host` runs on the host and takes it back.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Host(host::Args),
+    Status(status::Args),
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    match args.what {
+        What::Host(args) => host::run(args),
+        What::Status(args) => status::run(args),
+    }
+}

@@ -1,0 +1,140 @@
+//! Guests and places to listen, as they are written on the command line.
+
+use isotherm_hint::host::server::GuestSpec;
+use isotherm_hint::protocol::{MOST_KEY, VSOCK_PORT};
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// A place to listen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// A vsock port.
+    Vsock(u32),
+    /// A TCP port.
+    Tcp(SocketAddr),
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Vsock(port) => write!(f, "vsock:{port}"),
+            Self::Tcp(address) => write!(f, "tcp:{address}"),
+        }
+    }
+}
+
+/// Reads `unix:PATH`, `vsock`, `vsock:PORT` or `tcp:ADDR:PORT`.
+pub fn listen(text: &str) -> Result<Listen, String> {
+    let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+    match (kind, rest) {
+        ("unix", path) if !path.is_empty() => Ok(Listen::Unix(path.into())),
+        ("vsock", "") => Ok(Listen::Vsock(VSOCK_PORT)),
+        ("vsock", port) => port.parse().map(Listen::Vsock).map_err(|_| format!("'{port}' is no vsock port")),
+        ("tcp", address) => address
+            .parse()
+            .map(Listen::Tcp)
+            .map_err(|_| format!("'{address}' is no address; write for example tcp:10.0.0.1:7482")),
+        _ => Err(format!("'{text}' is no place to listen; write unix:PATH, vsock, vsock:PORT or tcp:ADDR:PORT")),
+    }
+}
+
+/// Reads `key=value,…`.
+pub fn guest(text: &str) -> Result<GuestSpec, String> {
+    let mut spec = GuestSpec::default();
+    for part in text.split(',') {
+        let (key, value) = part.split_once('=').filter(|(_, value)| !value.is_empty()).ok_or_else(|| {
+            format!("'{part}' in '{text}' is no KEY=VALUE; write for example socket=/run/vm1.hint,name=vm1")
+        })?;
+        let number = || value.parse::<u32>().ok().filter(|n| *n > 0).ok_or_else(|| format!("{key}={value}: no number"));
+        let twice = match key {
+            "name" => spec.name.replace(name(value)?).is_some(),
+            "pid" => spec.pid.replace(number()?).is_some(),
+            "cid" => spec.cid.replace(number()?).is_some(),
+            "socket" => spec.socket.replace(value.into()).is_some(),
+            "qmp" => spec.qmp.replace(value.into()).is_some(),
+            "key" => spec.key.replace(secret(value)?).is_some(),
+            _ => return Err(format!("'{key}' is not known; there are socket, pid, qmp, name, cid and key")),
+        };
+        if twice {
+            return Err(format!("{key} is given twice in '{text}'"));
+        }
+    }
+    if spec.socket.is_none() && spec.pid.is_none() {
+        return Err(format!("'{text}' names neither a socket nor a pid"));
+    }
+    if (spec.cid.is_some() || spec.key.is_some()) && spec.pid.is_none() {
+        return Err(format!("'{text}': whose memory is it? A guest that calls needs pid=N"));
+    }
+    Ok(spec)
+}
+
+fn name(value: &str) -> Result<String, String> {
+    let plain = value.chars().all(|c| c.is_ascii_graphic());
+    if plain && value.len() <= 64 { Ok(value.into()) } else { Err(format!("{value:?} is no name")) }
+}
+
+fn secret(path: &str) -> Result<Vec<u8>, String> {
+    let mut key = std::fs::read(path).map_err(|e| format!("cannot read the key in {path}: {e}"))?;
+    // Editors end lines.
+    while key.last().is_some_and(u8::is_ascii_whitespace) {
+        key.pop();
+    }
+    match key.len() {
+        16..=MOST_KEY => Ok(key),
+        len => Err(format!("the key in {path} has {len} bytes; give 16 to {MOST_KEY}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guests_are_read() {
+        let spec = guest("socket=/a/b,pid=7,name=x,qmp=/q").unwrap();
+        assert_eq!((spec.socket, spec.pid), (Some("/a/b".into()), Some(7)));
+        assert_eq!((spec.name.as_deref(), spec.qmp), (Some("x"), Some("/q".into())));
+        for (bad, word) in [
+            ("", "KEY=VALUE"),
+            ("pid", "KEY=VALUE"),
+            ("pid=", "KEY=VALUE"),
+            ("pid=0", "number"),
+            ("pid=-1", "number"),
+            ("name=x", "neither"),
+            ("pid=1,pid=1", "twice"),
+            ("pid=1,colour=red", "colour"),
+            ("socket=/a,cid=3", "pid=N"),
+            ("pid=1,key=/no/such", "/no/such"),
+            ("pid=1,name=a\u{1b}b", "no name"),
+        ] {
+            let why = guest(bad).unwrap_err();
+            assert!(why.contains(word), "{bad}: {why}");
+        }
+    }
+
+    #[test]
+    fn keys_are_long_enough() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        std::fs::write(&path, "0123456789abcdef\n").unwrap();
+        let spec = guest(&format!("pid=1,key={}", path.display())).unwrap();
+        assert_eq!(spec.key.as_deref(), Some(&b"0123456789abcdef"[..]));
+        std::fs::write(&path, "short\n").unwrap();
+        assert!(guest(&format!("pid=1,key={}", path.display())).unwrap_err().contains("5 bytes"));
+    }
+
+    #[test]
+    fn places_are_read() {
+        assert_eq!(listen("unix:/a"), Ok(Listen::Unix("/a".into())));
+        assert_eq!(listen("vsock"), Ok(Listen::Vsock(VSOCK_PORT)));
+        assert_eq!(listen("vsock:9"), Ok(Listen::Vsock(9)));
+        assert_eq!(listen("tcp:127.0.0.1:80").unwrap().to_string(), "tcp:127.0.0.1:80");
+        for bad in ["", "unix", "unix:", "tcp", "tcp:x", "udp:1", "vsock:x", "/path"] {
+            assert!(listen(bad).is_err(), "{bad}");
+        }
+    }
+}
