@@ -9,6 +9,7 @@ pub mod activity;
 pub mod cleared;
 pub mod clock;
 pub mod cost;
+pub mod device;
 pub mod process;
 pub mod source;
 
