@@ -5,7 +5,7 @@ use anyhow::Context;
 use isotherm_view::error::ViewError;
 use isotherm_view::heat::terminal::Colours;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Gives `write` a buffered stdout and flushes it.
 pub fn to_stdout(write: impl FnOnce(&mut dyn Write) -> Result<(), ViewError>) -> anyhow::Result<()> {
@@ -67,6 +67,20 @@ pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
         eprintln!("wrote {}", path.display());
     }
     Ok(())
+}
+
+/// The file for one of `count` pictures: with its name before the ending, unless it is the only one.
+pub fn one_of(path: &Path, name: &str, count: usize) -> PathBuf {
+    if count == 1 {
+        return path.to_owned();
+    }
+    let mut file = path.file_stem().unwrap_or_default().to_owned();
+    file.push(format!("-{name}"));
+    if let Some(extension) = path.extension() {
+        file.push(".");
+        file.push(extension);
+    }
+    path.with_file_name(file)
 }
 
 #[cfg(test)]

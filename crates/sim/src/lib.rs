@@ -3,10 +3,11 @@
 //!
 //! [`workload`] says which pages are touched when; [`machine`] answers a monitor's questions about them without any
 //! memory being there, so that terabytes can be watched on a laptop, exactly and repeatably. [`accuracy`] compares what
-//! a monitor says with the truth.
+//! a monitor says with the truth; [`experiment`] lets schemes act on the machine.
 #![forbid(unsafe_code)]
 
 pub mod accuracy;
+pub mod experiment;
 pub mod machine;
 pub mod policy;
 pub mod replay;

@@ -132,7 +132,7 @@ mod tests {
         let point =
             |runtime, memory| tradeoff::TradeoffPoint { runtime, memory, label: "<a>".into(), best: memory < 0.6 };
         let points = vec![point(1.0, 0.9), point(1.2, 0.5), point(f64::NAN, 0.1)];
-        let picture = tradeoff::Tradeoff { title: "a & b".into(), points, limit: 1.05 };
+        let picture = tradeoff::Tradeoff { title: "a & b".into(), points, limit: Some(1.05) };
         let svg = tradeoff_svg(&picture);
         assert_eq!(elements(&svg)[0], "svg");
         assert_eq!(svg.matches("&lt;a&gt;").count(), 2, "what is no number is left out");

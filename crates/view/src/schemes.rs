@@ -27,6 +27,8 @@ struct Line {
     #[serde(default)]
     goal_targets: Vec<u64>,
     rss: Option<u64>,
+    #[serde(default)]
+    stall_us: Option<u64>,
 }
 
 /// A goal's course.
@@ -55,6 +57,8 @@ pub struct SchemeHistory {
     pub quota: Vec<Point>,
     /// Bytes that the action succeeded for, per second.
     pub applied_rate: Vec<Point>,
+    /// Time that some task waited for memory, microseconds per second.
+    pub waiting: Vec<Point>,
     /// Its goals.
     pub goals: Vec<GoalHistory>,
     /// Bytes tried, applied, paged out and come back within 10 s, at the end.
@@ -96,6 +100,7 @@ pub fn read(input: impl BufRead) -> Result<Vec<SchemeHistory>, ViewError> {
                     saved: Vec::new(),
                     quota: Vec::new(),
                     applied_rate: Vec::new(),
+                    waiting: Vec::new(),
                     goals: Vec::new(),
                     totals: (0, 0, 0, 0),
                     idle: Vec::new(),
@@ -124,9 +129,10 @@ impl SchemeHistory {
         self.saved.push(at(line.saved_now));
         self.quota.extend(line.effective_quota.map(at));
         if let Some(last) = last.filter(|l| l.time_ns < line.time_ns) {
-            let per_second =
-                line.sz_applied.saturating_sub(last.sz_applied) as f64 / ((line.time_ns - last.time_ns) as f64 / 1e9);
-            self.applied_rate.push(at(per_second as u64));
+            let seconds = (line.time_ns - last.time_ns) as f64 / 1e9;
+            let per_second = |now: u64, then: u64| at((now.saturating_sub(then) as f64 / seconds) as u64);
+            self.applied_rate.push(per_second(line.sz_applied, last.sz_applied));
+            self.waiting.extend(line.stall_us.zip(last.stall_us).map(|(now, then)| per_second(now, then)));
         }
         for (i, target) in line.goal_targets.iter().enumerate() {
             if self.goals.len() == i {
@@ -195,9 +201,10 @@ mod tests {
 
     fn line(second: u64, applied: u64, idle: &str) -> String {
         format!(
-            r#"{{"time_ns":{},"scheme":0,"action":"pageout","nr_tried":1,"sz_tried":{applied},"sz_applied":{applied},"effective_quota":null,"idle_reason":{idle},"goals":[5,null],"goal_targets":[10,7],"rss":{},"out":{applied},"back_10s":1}}"#,
+            r#"{{"time_ns":{},"scheme":0,"action":"pageout","nr_tried":1,"sz_tried":{applied},"sz_applied":{applied},"effective_quota":null,"idle_reason":{idle},"goals":[5,null],"goal_targets":[10,7],"rss":{},"out":{applied},"back_10s":1,"stall_us":{}}}"#,
             second * 1_000_000_000,
-            1000 - applied
+            1000 - applied,
+            applied * 3
         )
     }
 
@@ -211,6 +218,7 @@ mod tests {
         let all = read(text.join("\n").as_bytes()).unwrap();
         let h = &all[0];
         assert_eq!(h.applied_rate.iter().map(|p| p.value).collect::<Vec<_>>(), [100, 200]);
+        assert_eq!(h.waiting.iter().map(|p| p.value).collect::<Vec<_>>(), [300, 600]);
         assert_eq!(h.rss.last().unwrap().value, 700);
         assert!(h.quota.is_empty(), "no limit is no quota of zero");
         assert_eq!((h.goals[0].values.len(), h.goals[1].values.len()), (3, 0));

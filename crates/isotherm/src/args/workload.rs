@@ -27,6 +27,15 @@ pub enum PatternName {
     Phases,
 }
 
+/// Whether, for options that default to what the system does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum YesNo {
+    /// Yes
+    Yes,
+    /// No
+    No,
+}
+
 /// A pattern with its parameters.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Workload")]

@@ -92,16 +92,7 @@ impl Pictures {
 
     /// The file for one of `count` targets.
     fn file(path: &Path, target: &str, count: usize) -> PathBuf {
-        if count == 1 {
-            return path.to_owned();
-        }
-        let mut name = path.file_stem().unwrap_or_default().to_owned();
-        name.push(format!("-{target}"));
-        if let Some(extension) = path.extension() {
-            name.push(".");
-            name.push(extension);
-        }
-        path.with_file_name(name)
+        output::one_of(path, target, count)
     }
 }
 

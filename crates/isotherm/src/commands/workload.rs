@@ -1,9 +1,8 @@
 //! `isotherm workload`: touches real memory in a known pattern and tells the truth about it.
 
 use crate::args::units;
-use crate::args::workload::WorkloadArgs;
+use crate::args::workload::{WorkloadArgs, YesNo};
 use crate::exit::Usage;
-use clap::ValueEnum;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::clock::{Clock, Wake};
 use isotherm_core::units::{format_size, format_time};
@@ -16,13 +15,6 @@ use isotherm_sim::workload::truth_file::TruthFile;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// Whether, for options that default to what the system does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum YesNo {
-    Yes,
-    No,
-}
 
 /// Access memory in a known pattern and tell the truth about it.
 ///

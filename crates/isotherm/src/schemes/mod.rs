@@ -76,6 +76,15 @@ impl SchemeArgs {
         self.origins.iter().any(|o| o.path().is_some())
     }
 
+    /// Each file and each line alone, with its name: the file's without folder and ending, or the line itself.
+    pub fn each(&self) -> Vec<(String, Self)> {
+        let name = |origin: &Origin| match origin {
+            Origin::File(path) => path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+            Origin::Line(line) => line.split_whitespace().collect::<Vec<_>>().join(" "),
+        };
+        self.origins.iter().map(|o| (name(o), Self { origins: vec![o.clone()] })).collect()
+    }
+
     /// Reads everything anew for a run that goes on; `attrs` are those of the command line.
     pub fn reload(&self, attrs: &MonitorAttrs) -> anyhow::Result<Tuning> {
         let loaded = self.load(attrs)?;
@@ -208,6 +217,15 @@ mod tests {
         let (cold, hot) = ("4K max 0 0 5s max nohugepage", "2M max 5 max min max hugepage");
         let read = load(&["--scheme", cold, "-c", &two, "--scheme", hot, "-c", &one]).unwrap();
         assert_eq!(read, [Action::NoHugePage, Action::PageOut, Action::Stat, Action::HugePage, Action::Cold]);
+    }
+
+    #[test]
+    fn each_origin_stands_for_itself() {
+        let cli =
+            Cli::try_parse_from(["x", "--scheme", " 4K  max 0 0 5s max cold", "-c", "/tmp/a/tight.toml"]).unwrap();
+        let each = cli.schemes.each();
+        assert_eq!(each.iter().map(|e| e.0.as_str()).collect::<Vec<_>>(), ["4K max 0 0 5s max cold", "tight"]);
+        assert!(each[1].1.reads_files() && !each[0].1.reads_files());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Whether a page was touched during some time: computed from the workload, without keeping state.
 
+use crate::workload::sweep::Sweep;
 use crate::workload::truth::touches_after;
 use crate::workload::{Plan, Workload};
 use isotherm_core::addr::PAGE_SIZE;
@@ -111,6 +112,33 @@ impl Activity {
         }
     }
 
+    /// When `page` is touched for the first time at `from_ns` or later; `None`: never again.
+    pub fn next_touch(&self, page: u64, from_ns: u64) -> Option<u64> {
+        let (segment, _) = self.overlapping(page..page + 1).next()?;
+        segment.touched_by.iter().filter_map(|t| self.next_touch_by(t, page, from_ns)).min()
+    }
+
+    /// Which of `pages` anybody touches at any time: runs, in order.
+    pub fn ever_touched(&self, pages: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        self.overlapping(pages).map(|(_, common)| common)
+    }
+
+    /// The share of the touches, 0 to 1, that go to `pages` in the stage that is in force at `at_ns`.
+    pub fn share_of(&self, pages: Range<u64>, at_ns: u64) -> f64 {
+        let at = at_ns % self.cycle_ns;
+        self.overlapping(pages)
+            .map(|(segment, common)| {
+                let now = segment.touched_by.iter().filter(|t| t.starts_ns <= at && at < t.ends_ns);
+                now.map(|t| t.share * t.weight(common.start - t.first_page..common.end - t.first_page)).sum::<f64>()
+            })
+            .sum()
+    }
+
+    /// When the stage that is in force at `at_ns` ends.
+    pub fn stage_end_ns(&self, at_ns: u64) -> u64 {
+        self.workload.at(at_ns).end_ns
+    }
+
     fn overlapping(&self, pages: Range<u64>) -> impl Iterator<Item = (&Segment, Range<u64>)> {
         let first = self.segments.partition_point(|s| s.pages.end <= pages.start);
         self.segments[first..].iter().take_while(move |s| s.pages.start < pages.end).map(move |s| {
@@ -145,6 +173,48 @@ impl Activity {
         })
     }
 
+    fn next_touch_by(&self, t: &Toucher, page: u64, from_ns: u64) -> Option<u64> {
+        let page = page - t.first_page;
+        // A cycle repeats the one before, so the second tells what all later ones hold.
+        let cycle_start = from_ns - from_ns % self.cycle_ns;
+        [cycle_start, cycle_start.saturating_add(self.cycle_ns)].into_iter().find_map(|cycle| {
+            let start = cycle.saturating_add(t.starts_ns);
+            let length = t.ends_ns - t.starts_ns;
+            let after = from_ns.saturating_sub(start);
+            let moment = match &t.plan {
+                Plan::Round(sweep) => self.next_in_round(t, sweep, page, after),
+                Plan::Draw { ranks, order } => {
+                    let per_ns = self.rate * t.share * ranks.probability(order.position_of(page)) / 1e9;
+                    next_poisson_event(mix(t.seed, page), per_ns, after, length)
+                }
+            };
+            moment.filter(|&m| m < length).map(|m| start.saturating_add(m))
+        })
+    }
+
+    /// The first moment from `after` on, in time of the stage, at which a round comes to `page`.
+    fn next_in_round(&self, t: &Toucher, sweep: &Sweep, page: u64, after: u64) -> Option<u64> {
+        let touches = |ns: u64| touches_after(self.rate, t.share, ns);
+        let per_ns = self.rate * t.share / 1e9;
+        if per_ns <= 0.0 {
+            return None;
+        }
+        let k = sweep.next_visit(page, touches(after))?;
+        // Touch k falls into the ns within which the count of touches passes it. The quotient may be off by rounding.
+        let guess = ((k + 1) as f64 / per_ns).floor();
+        if guess >= 9e18 {
+            return None;
+        }
+        let mut moment = guess as u64;
+        while moment > after && touches(moment) > k {
+            moment -= 1;
+        }
+        while touches(moment + 1) <= k {
+            moment += 1;
+        }
+        Some(moment.max(after))
+    }
+
     /// Whether `t` certainly touched each of its pages.
     fn all_touched_by(&self, t: &Toucher, from_ns: u64, to_ns: u64) -> bool {
         let Plan::Round(sweep) = &t.plan else { return false };
@@ -155,32 +225,55 @@ impl Activity {
     }
 }
 
+impl Toucher {
+    /// The share of its touches that go to `pages` of its own.
+    fn weight(&self, pages: Range<u64>) -> f64 {
+        match &self.plan {
+            Plan::Round(sweep) => (pages.end - pages.start) as f64 / sweep.pages() as f64,
+            Plan::Draw { ranks, order } if order.is_sequential() => {
+                ranks.probability_below(pages.end) - ranks.probability_below(pages.start)
+            }
+            Plan::Draw { ranks, order } => pages.map(|page| ranks.probability(order.position_of(page))).sum(),
+        }
+    }
+}
+
 /// Whether a Poisson process of `per_ns` events a nanosecond has one in `[from, to)`.
-///
-/// Time is cut into cells in which one event is expected. The number of events in a cell and their moments are drawn from
-/// `seed` and the cell's number, so any question about the process can be answered without keeping it.
 fn poisson_event(seed: u64, per_ns: f64, from: u64, to: u64) -> bool {
+    poisson_cells(per_ns, from, to).any(|(cell, cell_ns)| {
+        poisson_moments(seed, cell, cell_ns).any(|moment| from as f64 <= moment && moment < to as f64)
+    })
+}
+
+/// The ns of the first event in `[from, to)`.
+fn next_poisson_event(seed: u64, per_ns: f64, from: u64, to: u64) -> Option<u64> {
+    poisson_cells(per_ns, from, to).find_map(|(cell, cell_ns)| {
+        let within = poisson_moments(seed, cell, cell_ns).filter(|&m| from as f64 <= m && m < to as f64);
+        within.reduce(f64::min).map(|moment| moment as u64)
+    })
+}
+
+/// The cells of time, and their length, that `[from, to)` reaches into: one event is expected in each.
+fn poisson_cells(per_ns: f64, from: u64, to: u64) -> impl Iterator<Item = (u64, f64)> {
+    let cell_ns = (1.0 / per_ns).max(1.0);
+    let cells = if per_ns <= 0.0 || to <= from {
+        0..0
+    } else {
+        (from as f64 / cell_ns) as u64..((to - 1) as f64 / cell_ns) as u64 + 1
+    };
+    cells.map(move |cell| (cell, cell_ns))
+}
+
+/// The moments of the events in a cell. Their number and they themselves are drawn from `seed` and the cell's number, so any
+/// question about the process can be answered without keeping it.
+fn poisson_moments(seed: u64, cell: u64, cell_ns: f64) -> impl Iterator<Item = f64> {
     /// Distribution function of a Poisson variate of mean 1.
     const AT_MOST: [f64; 7] =
         [0.367_879_441, 0.735_758_882, 0.919_698_603, 0.981_011_843, 0.996_340_153, 0.999_405_815, 0.999_916_759];
-    if per_ns <= 0.0 || to <= from {
-        return false;
-    }
-    let cell_ns = (1.0 / per_ns).max(1.0);
-    let (mut cell, last) = ((from as f64 / cell_ns) as u64, ((to - 1) as f64 / cell_ns) as u64);
-    while cell <= last {
-        let state = mix(seed, cell);
-        let draw = unit(state);
-        let events = AT_MOST.iter().take_while(|&&p| draw >= p).count();
-        for event in 0..events {
-            let moment = (cell as f64 + unit(mix(state, event as u64 + 1))) * cell_ns;
-            if from as f64 <= moment && moment < to as f64 {
-                return true;
-            }
-        }
-        cell += 1;
-    }
-    false
+    let state = mix(seed, cell);
+    let draw = unit(state);
+    let events = AT_MOST.iter().take_while(|&&p| draw >= p).count();
+    (0..events).map(move |event| (cell as f64 + unit(mix(state, event as u64 + 1))) * cell_ns)
 }
 
 /// A number in [0, 1) from 53 bits of `x`.
@@ -251,6 +344,50 @@ mod tests {
                 activity.touched(page, from, to),
                 activity.touched(page, from, mid) || activity.touched(page, mid, to)
             );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_next_touch_is_the_first_one(w in arb_workload(), rate in 1e6f64..2e9, from in 0u64..3000, page in 0u64..60) {
+            next_is_first(&Activity::new(w, rate), page, from, 2500)?;
+        }
+
+        #[test]
+        fn the_next_random_draw_is_the_first_one(rate in 1e6f64..5e8, from in 0u64..100_000, page in 0u64..50) {
+            let w = Pattern::Zipf.build(&Parameters::new(50 * PAGE_SIZE)).unwrap();
+            next_is_first(&Activity::new(w, rate), page, from, 20_000)?;
+        }
+
+        #[test]
+        fn shares_of_all_pages_sum_up_to_one(w in arb_workload(), at in 0u64..1000, cut in 0u64..60) {
+            let activity = Activity::new(w, 1e9);
+            let sum = activity.share_of(0..cut, at) + activity.share_of(cut..60, at);
+            let any = !activity.workload().at(at).stage.areas.is_empty();
+            prop_assert!((sum - f64::from(u8::from(any))).abs() < 1e-9, "{}", sum);
+        }
+    }
+
+    /// The next touch lies where `touched` says one is, and none before.
+    fn next_is_first(activity: &Activity, page: u64, from: u64, horizon: u64) -> Result<(), TestCaseError> {
+        match activity.next_touch(page, from) {
+            Some(next) => {
+                prop_assert!(next >= from && activity.touched(page, next, next + 1), "none at {}", next);
+                prop_assert!(!activity.touched(page, from, next), "one before {}", next);
+            }
+            None => prop_assert!(!activity.touched(page, from, from + horizon)),
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn zipf_pages_have_their_share() {
+        for scattered in [false, true] {
+            let p = Parameters { scattered, ..Parameters::new(100 * PAGE_SIZE) };
+            let activity = Activity::new(Pattern::Zipf.build(&p).unwrap(), 1e6);
+            let all: f64 = (0..10).map(|i| activity.share_of(i * 10..i * 10 + 10, 5)).sum();
+            assert!((all - 1.0).abs() < 1e-9, "{all}");
+            assert!(scattered || activity.share_of(0..10, 5) > 0.5);
         }
     }
 

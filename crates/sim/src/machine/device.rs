@@ -51,7 +51,7 @@ impl SwapDevice {
 
     /// Main memory that `bytes` of pages take on the device.
     pub fn memory_for(&self, bytes: u64) -> u64 {
-        self.ratio.map_or(0, |ratio| (bytes as f64 / ratio) as u64)
+        self.ratio.map_or(0, |ratio| (bytes as f64 / ratio).round() as u64)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::cleared::Cleared;
 use super::clock::SimClock;
 use super::cost::CostModel;
+use super::memory::SharedMemory;
 use super::process::{Process, Region};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use isotherm_core::clock::Clock;
@@ -35,6 +36,9 @@ struct Target {
     cleared: Cleared,
     announced: bool,
     execs_told: usize,
+    /// What is in memory and how far the program has come, where that is simulated, too. Then the program's time is not
+    /// the clock's: all that is kept about its touches is in its own.
+    memory: Option<SharedMemory>,
 }
 
 impl SimSource {
@@ -42,9 +46,23 @@ impl SimSource {
     pub fn new(clock: SimClock, model: CostModel, processes: Vec<Process>) -> Self {
         let targets = processes
             .into_iter()
-            .map(|process| Target { process, cleared: Cleared::default(), announced: false, execs_told: 0 })
+            .map(|process| Target {
+                process,
+                cleared: Cleared::default(),
+                announced: false,
+                execs_told: 0,
+                memory: None,
+            })
             .collect();
         Self { clock, model, targets, monitor_ns: 0.0, charged_ns: 0, target_ns: 0.0, pages_read: 0, pages_cleared: 0 }
+    }
+
+    /// The same, with pages of the first process that leave `memory` and come back. It must be that of the process's arena.
+    pub fn with_memory(mut self, memory: SharedMemory) -> Self {
+        if let Some(target) = self.targets.first_mut() {
+            target.memory = Some(memory);
+        }
+        self
     }
 
     /// The target, if it is alive; an exec is told once.
@@ -66,6 +84,14 @@ impl SimSource {
         Ok(t)
     }
 
+    /// Takes `ns` from a target, for bits that the hardware must set again.
+    fn lose(&mut self, target: TargetId, ns: f64) {
+        self.target_ns += ns;
+        if let Some(memory) = self.targets.get(target as usize).and_then(|t| t.memory.as_ref()) {
+            memory.borrow_mut().lose(ns);
+        }
+    }
+
     /// Moves the clock by what was spent since the last call.
     fn charge(&mut self) {
         let spent = self.monitor_ns as u64;
@@ -77,11 +103,12 @@ impl SimSource {
         let now = self.clock.now_ns();
         let model = self.model.clone();
         let t = self.living(target)?;
+        let at = t.moment(now);
         let (mut monitor, mut pages_read, mut pages_cleared, mut bits_cleared) = (model.read_call, 0, 0, 0);
         let mut any_clear = false;
         for w in windows {
             check(w)?;
-            let (seen, leaf) = t.look(w, now);
+            let (seen, leaf) = t.look(w, at);
             w.seen = seen;
             monitor += model.read(u64::from(w.pages));
             pages_read += u64::from(w.pages);
@@ -93,7 +120,7 @@ impl SimSource {
                 Some(leaf) => (leaf, 1, 1),
                 None => (pages_of(w.range()), u64::from(w.pages), u64::from(seen.accessed)),
             };
-            t.cleared.set(pages, now);
+            t.cleared.set(pages, at.work_ns);
             monitor += model.clear(entries, young);
             pages_cleared += u64::from(seen.accessed);
             bits_cleared += young;
@@ -102,7 +129,7 @@ impl SimSource {
             monitor += model.clear_call;
         }
         self.monitor_ns += monitor;
-        self.target_ns += bits_cleared as f64 * model.target_page;
+        self.lose(target, bits_cleared as f64 * model.target_page);
         self.pages_read += pages_read;
         self.pages_cleared += pages_cleared;
         self.charge();
@@ -133,15 +160,43 @@ fn covered<'a>(parts: &'a [AddrRange], pages: &Range<u64>) -> impl Iterator<Item
     parts[first..].iter().map_while(move |p| p.intersect(&asked)).map(pages_of)
 }
 
+/// Now, by the clock and in the program's own time.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    now_ns: u64,
+    work_ns: u64,
+}
+
 impl Target {
+    /// Lets the program go on until now.
+    fn moment(&self, now_ns: u64) -> Moment {
+        let work_ns = self.memory.as_ref().map_or(now_ns, |memory| {
+            let mut memory = memory.borrow_mut();
+            memory.advance(now_ns);
+            memory.work_ns()
+        });
+        Moment { now_ns, work_ns }
+    }
+
+    /// The huge leaf that maps a page.
+    fn huge_leaf(&self, page: u64, now_ns: u64) -> Option<Range<u64>> {
+        match &self.memory {
+            None => self.process.huge_leaf(page, now_ns),
+            Some(memory) => {
+                let first = page / TABLE_PAGES * TABLE_PAGES;
+                memory.borrow().is_huge(first * PAGE_SIZE).then_some(first..first + TABLE_PAGES)
+            }
+        }
+    }
+
     /// What a window holds, and the pages of the huge leaf that maps it, if one does.
-    fn look(&self, w: &Window, now: u64) -> (Seen, Option<Range<u64>>) {
+    fn look(&self, w: &Window, at: Moment) -> (Seen, Option<Range<u64>>) {
         let asked = pages_of(w.range());
         let mut bits = Bits::default();
-        let leaf = self.process.huge_leaf(asked.start, now);
+        let leaf = self.huge_leaf(asked.start, at.now_ns);
         let first = asked.start / TABLE_PAGES * TABLE_PAGES;
-        self.process.for_each_populated(asked, now, |region, run| {
-            self.read_run(region, run, leaf.clone(), first, now, &mut bits);
+        self.process.for_each_populated(asked, at.now_ns, |region, run| {
+            self.read_run(region, run, leaf.clone(), first, at.work_ns, &mut bits);
         });
         let count = |b: &[u64; 8]| b.iter().map(|w| w.count_ones() as u16).sum();
         let leaf_shift = if leaf.is_some() { 21 } else { 12 };
@@ -154,8 +209,31 @@ impl Target {
         (seen, leaf)
     }
 
-    /// Sets the bits of the populated pages `run` of `region`; `first` is the first page of their table.
+    /// Sets the bits of the populated pages `run` of `region`, as far as they are in memory; `first` is the first page of
+    /// their table.
     fn read_run(
+        &self,
+        region: &Region,
+        run: Range<u64>,
+        leaf: Option<Range<u64>>,
+        first: u64,
+        work_ns: u64,
+        bits: &mut Bits,
+    ) {
+        let Some(memory) = &self.memory else { return self.read_mapped(region, run, leaf, first, work_ns, bits) };
+        let absent = memory.borrow().absent(first * PAGE_SIZE);
+        if absent == [u64::MAX; 8] {
+            return;
+        }
+        self.read_mapped(region, run, leaf, first, work_ns, bits);
+        for (i, absent) in absent.into_iter().enumerate() {
+            bits.present[i] &= !absent;
+            bits.accessed[i] &= !absent;
+            bits.blind[i] &= !absent;
+        }
+    }
+
+    fn read_mapped(
         &self,
         region: &Region,
         run: Range<u64>,
@@ -242,10 +320,14 @@ impl AccessSource for SimSource {
 
     fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {
         let t = self.targets.get(target as usize)?;
+        t.moment(now_ns);
         let existing = || t.process.regions.iter().filter(|r| r.exists(now_ns));
         let vsz = existing().map(|r| r.mapping.range.len()).sum();
-        let rss = existing().flat_map(|r| &r.populated).map(AddrRange::len).sum();
-        Some(Footprint { time_ns: now_ns, target, vsz, rss, swap: Some(0) })
+        let (rss, swap) = match &t.memory {
+            None => (existing().flat_map(|r| &r.populated).map(AddrRange::len).sum(), 0),
+            Some(memory) => (memory.borrow().rss(), memory.borrow().swapped()),
+        };
+        Some(Footprint { time_ns: now_ns, target, vsz, rss, swap: Some(swap) })
     }
 
     fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<(), SourceError> {
@@ -274,11 +356,14 @@ impl AccessSource for SimSource {
         let now = self.clock.now_ns();
         let model = self.model.clone();
         let t = self.living(target)?;
+        let moment = t.moment(now);
         let (mut monitor, mut target_ns) = (model.read_call, 0.0);
         let (mut pages_read, mut pages_cleared) = (0u64, 0u64);
         let mut to_clear: Vec<Range<u64>> = Vec::new();
         let mut hand_out = |table: &TableBits, asked: &mut Vec<Range<u64>>| {
-            sink(table);
+            if table.present != [0; 8] {
+                sink(table);
+            }
             let entries = if table.leaf_shift == 12 { TABLE_PAGES } else { 1 };
             monitor += model.read_page * entries as f64;
             pages_read += entries;
@@ -307,7 +392,7 @@ impl AccessSource for SimSource {
                     let first = at / TABLE_PAGES * TABLE_PAGES;
                     let piece = at..run.end.min(first + TABLE_PAGES);
                     at = piece.end;
-                    let leaf = t.process.huge_leaf(first, now);
+                    let leaf = t.huge_leaf(first, now);
                     let same = gathered.is_some_and(|table| table.base == first * PAGE_SIZE);
                     if !same && let Some(table) = gathered.take() {
                         hand_out(&table, &mut asked);
@@ -317,7 +402,7 @@ impl AccessSource for SimSource {
                     // A huge leaf has one bit: clearing it clears it for all of its pages.
                     asked.push(leaf.clone().unwrap_or(piece.clone()));
                     let mut bits = Bits { present: table.present, accessed: table.accessed, blind: table.blind };
-                    t.read_run(region, piece, leaf, first, now, &mut bits);
+                    t.read_run(region, piece, leaf, first, moment.work_ns, &mut bits);
                     (table.present, table.accessed, table.blind) = (bits.present, bits.accessed, bits.blind);
                 }
             });
@@ -329,10 +414,10 @@ impl AccessSource for SimSource {
             monitor += model.clear_call;
         }
         for pages in to_clear {
-            t.cleared.set(pages, now);
+            t.cleared.set(pages, moment.work_ns);
         }
         self.monitor_ns += monitor;
-        self.target_ns += target_ns;
+        self.lose(target, target_ns);
         self.pages_read += pages_read;
         self.pages_cleared += pages_cleared;
         self.charge();

@@ -59,13 +59,15 @@ impl Sweep {
 
     /// Whether one of the touches `from..to` goes to `page`.
     pub fn hits(&self, page: u64, from: u64, to: u64) -> bool {
-        if to.saturating_sub(from) >= self.pages {
-            return true;
-        }
+        to.saturating_sub(from) >= self.pages || self.next_visit(page, from).is_some_and(|next| next < to)
+    }
+
+    /// The first touch from number `from` on that goes to `page`; `None`: beyond what can be counted.
+    pub fn next_visit(&self, page: u64, from: u64) -> Option<u64> {
         let position = self.position_of(page);
         let into_round = from % self.pages;
         let wait = if position >= into_round { position - into_round } else { self.pages - into_round + position };
-        from.checked_add(wait).is_some_and(|next| next < to)
+        from.checked_add(wait)
     }
 }
 

@@ -30,6 +30,10 @@ fn panels(h: &SchemeHistory) -> Vec<Panel<'_>> {
         all.push(bytes("memory out at present", &h.saved));
     }
     all.push(bytes("applied per second", &h.applied_rate));
+    if h.waiting.iter().any(|p| p.value > 0) {
+        let title = "waiting for memory, microseconds per second".to_owned();
+        all.push(Panel { title, points: &h.waiting, bytes: false, target: None });
+    }
     if !h.quota.is_empty() {
         all.push(bytes("effective quota per reset interval", &h.quota));
     }

@@ -26,8 +26,8 @@ pub struct Tradeoff {
     pub title: String,
     /// The points.
     pub points: Vec<TradeoffPoint>,
-    /// The longest runtime allowed.
-    pub limit: f64,
+    /// The longest runtime allowed, if there is a limit.
+    pub limit: Option<f64>,
 }
 
 /// A closed range of ratios, with some room around what is in it.
@@ -49,7 +49,7 @@ fn ratio_ticks(span: (f64, f64)) -> Vec<f64> {
 /// Draws it.
 pub fn draw(canvas: &mut dyn Canvas, t: &Tradeoff) {
     let frame = Frame { x: 86.0, y: 56.0, width: SIZE.0 - 130.0, height: SIZE.1 - 120.0 };
-    let across = span(t.points.iter().map(|p| p.runtime).chain([t.limit]));
+    let across = span(t.points.iter().map(|p| p.runtime).chain(t.limit));
     let up = span(t.points.iter().map(|p| p.memory));
     let x_of = |v: f64| frame.x + (v - across.0) / (across.1 - across.0) * frame.width;
     let y_of = |v: f64| frame.bottom() - (v - up.0) / (up.1 - up.0) * frame.height;
@@ -69,9 +69,10 @@ pub fn draw(canvas: &mut dyn Canvas, t: &Tradeoff) {
     let below = "runtime, compared with the command alone";
     canvas.text(middle, frame.bottom() + 40.0, below, TextSize::Small, Anchor::Middle, DIM);
     canvas.text(24.0, frame.y - 8.0, "memory, compared with the command alone", TextSize::Small, Anchor::Start, DIM);
-    let limit = x_of(t.limit);
-    canvas.line((limit, frame.y), (limit, frame.bottom()), BRIGHT);
-    canvas.text(limit + 5.0, frame.y + 12.0, "limit", TextSize::Small, Anchor::Start, BRIGHT);
+    if let Some(limit) = t.limit.map(x_of) {
+        canvas.line((limit, frame.y), (limit, frame.bottom()), BRIGHT);
+        canvas.text(limit + 5.0, frame.y + 12.0, "limit", TextSize::Small, Anchor::Start, BRIGHT);
+    }
     for p in t.points.iter().filter(|p| p.runtime.is_finite() && p.memory.is_finite()) {
         let (x, y, half) = (x_of(p.runtime), y_of(p.memory), if p.best { 6.0 } else { 3.5 });
         let colour = if p.best { BRIGHT } else { CURVE };

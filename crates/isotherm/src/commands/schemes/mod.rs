@@ -1,7 +1,7 @@
 //! `isotherm schemes`.
 
 pub mod run;
-mod stats;
+pub mod stats;
 
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;

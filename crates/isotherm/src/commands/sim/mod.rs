@@ -3,6 +3,7 @@
 mod lru;
 mod metered;
 mod monitor;
+mod schemes;
 
 use clap::Subcommand;
 
@@ -18,6 +19,7 @@ pub struct Args {
 enum What {
     Lru(lru::Args),
     Monitor(monitor::Args),
+    Schemes(schemes::Args),
 }
 
 /// Runs the command.
@@ -25,5 +27,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     match args.what {
         What::Lru(a) => lru::run(a),
         What::Monitor(a) => monitor::run(a),
+        What::Schemes(a) => schemes::run(a),
     }
 }

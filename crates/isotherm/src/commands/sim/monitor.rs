@@ -16,6 +16,7 @@ use isotherm_linux::clock::thread_cpu_ns;
 use isotherm_linux::signals::StopSignals;
 use isotherm_record::{Options, Writer};
 use isotherm_sim::accuracy::{Accuracy, HOT_TOUCHES, Score, steady_share};
+use isotherm_sim::experiment::ARENA_START;
 use isotherm_sim::machine::activity::Activity;
 use isotherm_sim::machine::{CostModel, Process, SimClock, SimSource};
 use isotherm_sim::workload::Workload;
@@ -60,9 +61,6 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 }
-
-/// Where the simulated memory begins: where Linux puts large mappings.
-const ARENA_START: u64 = 0x7000_0000_0000;
 
 /// The figures of a run.
 #[derive(Debug, Serialize)]

@@ -79,7 +79,7 @@ impl Summary<'_> {
         tradeoff_svg(&Tradeoff {
             title: "Runtime and memory under the scheme, by least age and rate".to_owned(),
             points: self.scored.iter().map(point).collect(),
-            limit: 1.0 + self.max_slowdown,
+            limit: Some(1.0 + self.max_slowdown),
         })
     }
 }

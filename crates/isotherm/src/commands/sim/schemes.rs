@@ -1,0 +1,180 @@
+//! `isotherm sim schemes`: what schemes would save and cost, in virtual time.
+
+mod compare;
+mod machine;
+mod report;
+
+use crate::args::monitor::{MonitorArgs, SourceName};
+use crate::args::units;
+use crate::args::workload::WorkloadArgs;
+use crate::commands::schemes::stats;
+use crate::exit::Usage;
+use crate::output::{one_of, write_file};
+use crate::schemes::SchemeArgs;
+use anyhow::Context;
+use isotherm_core::scheme::Scheme;
+use isotherm_core::units::format_time;
+use isotherm_linux::signals::StopSignals;
+use isotherm_sim::experiment::{Experiment, ExperimentError, Figures};
+use isotherm_sim::machine::CostModel;
+use isotherm_sim::workload::Workload;
+use isotherm_view::picture::scheme_svg;
+use machine::MachineArgs;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Try schemes on a simulated machine: memory saved, slowdown, pressure, in virtual time.
+///
+/// Monitor and scheme engine are those of `isotherm schemes`; the program, its memory, swap, a slower node and the kernel's
+/// huge pages are simulated, with costs that docs/sim-schemes.md lists. The program does a fixed amount of work, once left
+/// alone and once under the schemes. The same seed gives the same run.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    #[command(flatten)]
+    schemes: SchemeArgs,
+    #[command(flatten)]
+    monitor: MonitorArgs,
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// How much work the program does: the time that it takes left alone
+    #[arg(long, value_name = "T", default_value = "60s", value_parser = units::time)]
+    duration: Duration,
+    /// Touches per second over the whole memory; the default is about what one core manages
+    #[arg(long, value_name = "N", default_value_t = 20e6)]
+    rate: f64,
+    /// Compare: each file and each line is a choice of its own; prints a table
+    #[arg(long)]
+    compare: bool,
+    /// With --compare: another pattern with the same parameters, for the mean (repeatable)
+    #[arg(long, value_enum, value_name = "PATTERN", requires = "compare")]
+    also: Vec<crate::args::workload::PatternName>,
+    /// With --compare: so many seeds, from that of --seed on
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "compare")]
+    runs: u32,
+    /// Write a JSON line per scheme every second of virtual time and at the end ("-": standard output)
+    #[arg(long, value_name = "FILE", conflicts_with = "compare")]
+    stats: Option<PathBuf>,
+    /// Draw memory and pressure over time, a picture for each scheme; with --compare runtime against memory
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Print the figures as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A run is given up after this many times the work: what thrashes so badly need not be watched to its end.
+const MOST_SLOWDOWN: u64 = 20;
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    if args.compare { compare::run(&args) } else { run_one(&args) }
+}
+
+/// A choice of schemes with all that belongs to it.
+struct Choice {
+    name: String,
+    schemes: Vec<Scheme>,
+    monitor: MonitorArgs,
+}
+
+impl Args {
+    /// Reads schemes; a file may say how to watch.
+    fn choice(&self, name: String, schemes: &SchemeArgs) -> anyhow::Result<Choice> {
+        let loaded = schemes.load(&self.monitor.attrs()?)?;
+        let mut monitor = self.monitor.clone();
+        if let Some(settings) = &loaded.monitor {
+            settings.fill(&mut monitor);
+        }
+        if monitor.source != SourceName::Auto {
+            return Err(Usage("a source makes no sense here: the simulated page table is the source".into()).into());
+        }
+        Ok(Choice { name, schemes: loaded.schemes, monitor })
+    }
+
+    /// The workload of this pattern and seed.
+    fn workload(&self, pattern: crate::args::workload::PatternName, seed: u64) -> anyhow::Result<Workload> {
+        WorkloadArgs { pattern, ..self.workload.clone() }.build(seed)
+    }
+
+    /// What is to be simulated.
+    fn experiment(&self, workload: Workload, choice: &Choice, seed: u64) -> anyhow::Result<Experiment> {
+        let work_ns = u64::try_from(self.duration.as_nanos()).unwrap_or(u64::MAX);
+        if work_ns == 0 {
+            return Err(Usage("--duration is 0; give for example 60s".into()).into());
+        }
+        if !(self.rate.is_finite() && self.rate > 0.0 && self.rate <= 1e12) {
+            return Err(Usage("--rate must be above 0 and at most 1e12".into()).into());
+        }
+        let hardware = self.machine.hardware(workload.size())?;
+        let monitor = MonitorArgs { seed, ..choice.monitor.clone() };
+        Ok(Experiment {
+            workload,
+            rate: self.rate,
+            work_ns,
+            limit_ns: work_ns.saturating_mul(MOST_SLOWDOWN),
+            hardware,
+            costs: CostModel::default(),
+            monitor: monitor.config("simulated".into(), 0)?,
+            schemes: choice.schemes.clone(),
+        })
+    }
+}
+
+fn run_one(args: &Args) -> anyhow::Result<()> {
+    let choice = args.choice(String::new(), &args.schemes)?;
+    let workload = args.workload(args.workload.pattern, args.monitor.seed)?;
+    let experiment = args.experiment(workload, &choice, args.monitor.seed)?;
+    let mut stats_file: Option<Box<dyn Write>> = match &args.stats {
+        None => None,
+        Some(path) if path.as_os_str() == "-" => Some(Box::new(std::io::stdout())),
+        Some(path) => {
+            let file = File::create(path).with_context(|| format!("cannot write statistics to {}", path.display()))?;
+            Some(Box::new(BufWriter::new(file)))
+        }
+    };
+    let signals = StopSignals::catch()?;
+    let began = Instant::now();
+    let alone = experiment.alone()?;
+    let mut course = Vec::new();
+    let mut last = report::Last::default();
+    let figures = experiment.run(&mut |now_ns, engine| {
+        if let Some(out) = &mut stats_file {
+            stats::write_lines(out, engine, now_ns)?;
+        }
+        if args.svg.is_some() {
+            stats::write_lines(&mut course, engine, now_ns)?;
+        }
+        last.take(engine, now_ns)?;
+        Ok(signals.received().is_none())
+    });
+    let figures = told(figures, args)?;
+    eprintln!("{}", speed(figures.runtime_s, began.elapsed()));
+    if let Some(path) = &args.svg {
+        let histories = isotherm_view::schemes::read(course.as_slice())?;
+        for h in &histories {
+            write_file(&one_of(path, &h.scheme.to_string(), histories.len()), scheme_svg(h).as_bytes())?;
+        }
+    }
+    report::print(args, &experiment, &figures, &alone, &last)
+}
+
+/// A failure to write names the file.
+fn told(figures: Result<Figures, ExperimentError>, args: &Args) -> anyhow::Result<Figures> {
+    figures.map_err(|e| match (e, &args.stats) {
+        (ExperimentError::Visitor(e), Some(path)) => {
+            anyhow::Error::from(e).context(format!("cannot write statistics to {}", path.display()))
+        }
+        (e, _) => e.into(),
+    })
+}
+
+fn speed(simulated_s: f64, took: Duration) -> String {
+    let real_s = took.as_secs_f64().max(1e-9);
+    let simulated = format_time((simulated_s * 1e9) as u64);
+    let real = format_time(took.as_nanos() as u64);
+    format!("simulated {simulated} in {real}: {:.0} times as fast as real time", simulated_s / real_s)
+}

@@ -1,0 +1,126 @@
+//! `isotherm sim schemes` as a user runs it.
+
+use std::process::{Command, Output};
+
+const PRCL: &str = "4K null null 5 5s null pageout";
+const SMALL: &[&str] = &["hotspot", "--size", "64M", "--rate", "2e6", "--duration", "20s"];
+
+fn sim(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_isotherm")).args(["sim", "schemes"]).args(args).output().expect("isotherm runs")
+}
+
+fn lines(args: &[&str]) -> Vec<serde_json::Value> {
+    let out = sim(&[args, &["--json"]].concat());
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8(out.stdout).expect("text");
+    text.lines().map(|l| serde_json::from_str(l).expect("JSON and nothing else")).collect()
+}
+
+#[test]
+fn cold_memory_goes_and_the_same_seed_gives_the_same_figures() {
+    let args = [SMALL, &["--scheme", PRCL, "--seed", "7"]].concat();
+    let f = &lines(&args)[0];
+    let figure = |name: &str| f[name].as_f64().unwrap_or_else(|| panic!("{name}: {f}"));
+    assert!(figure("rss_ratio") < 0.75 && figure("rss_at_end") < 16e6, "{f}");
+    assert!((1.0..1.02).contains(&figure("runtime_ratio")), "{f}");
+    assert!(figure("memory_ratio") > figure("rss_ratio"), "{f}");
+    assert_eq!(f["alone"]["slowdown"], 1.0);
+    assert_eq!(f["schemes"][0]["action"], "pageout");
+    assert_eq!(f, &lines(&args)[0]);
+}
+
+#[test]
+fn statistics_are_those_of_a_real_run_and_can_be_drawn() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (stats, svg) = (path("s.jsonl"), path("p.svg"));
+    let out = sim(&[SMALL, &["--scheme", PRCL, "--stats", &stats, "--svg", &svg]].concat());
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(text.contains("of that without schemes") && text.contains("scheme 0 (pageout): tried"), "{text}");
+    let written = std::fs::read_to_string(&stats).unwrap();
+    assert!((19..=24).contains(&written.lines().count()), "one a second: {}", written.lines().count());
+    assert!(std::fs::read_to_string(&svg).unwrap().contains("resident memory"));
+    let report = Command::new(env!("CARGO_BIN_EXE_isotherm")).args(["report", "schemes", &stats]).output().unwrap();
+    assert!(report.status.success());
+}
+
+#[test]
+fn choices_are_compared_and_their_mean_is_geometric() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("slow.toml");
+    std::fs::write(
+        &file,
+        "[[scheme]]\naction = \"pageout\"\n[scheme.pattern]\nage = [\"10s\", \"max\"]\naccess_rate = [0, 0]\n",
+    )
+    .unwrap();
+    let svg = dir.path().join("t.svg").display().to_string();
+    let choices = ["--scheme", PRCL, "-c", file.to_str().unwrap(), "--compare"];
+    let args = [SMALL, &choices, &["--also", "stairs", "--svg", &svg]].concat();
+    let all = lines(&args);
+    assert_eq!(all.len(), 2 * 2 + 2);
+    let ratio = |pattern: &str, schemes: &str| {
+        let line = all.iter().find(|l| l["pattern"] == pattern && l["schemes"] == schemes);
+        line.unwrap_or_else(|| panic!("{pattern} {schemes}"))["rss_ratio"].as_f64().unwrap()
+    };
+    assert!(ratio("hotspot", PRCL) < ratio("hotspot", "slow"), "{all:?}");
+    let mean = all.last().unwrap();
+    assert_eq!((&mean["schemes"], &mean["cases"]), (&"slow".into(), &2.into()));
+    let expected = (ratio("hotspot", "slow") * ratio("stairs", "slow")).sqrt();
+    assert!((mean["geometric_mean"]["rss_ratio"].as_f64().unwrap() - expected).abs() < 1e-9);
+    assert!(std::fs::read_to_string(&svg).unwrap().contains("slow"));
+    let table = sim(&args);
+    let text = String::from_utf8_lossy(&table.stdout);
+    assert!(text.contains("geometric mean") && text.lines().count() == 7, "{text}");
+}
+
+#[test]
+fn what_a_file_says_about_watching_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.toml");
+    let write = |monitor: &str| {
+        let scheme = "[[scheme]]\naction = \"stat\"\n";
+        std::fs::write(&file, format!("[monitor]\n{monitor}\n{scheme}")).unwrap();
+        let f = lines(&[SMALL, &["-c", file.to_str().unwrap()]].concat()).remove(0);
+        f["monitor_share"].as_f64().unwrap()
+    };
+    assert!(write("cpu_budget = \"0.1%\"") < write("cpu_budget = \"2%\""));
+}
+
+#[test]
+fn nonsense_is_bad_usage() {
+    let with = |extra: &[&'static str]| [SMALL, &["--scheme", PRCL], extra].concat();
+    for args in [
+        vec!["hotspot", "--size", "1G"],
+        vec!["hotspot", "--scheme", PRCL],
+        vec!["hotspot", "--size", "1G", "--scheme", "4K max"],
+        with(&["--duration", "0"]),
+        with(&["--rate", "0"]),
+        with(&["--rate", "nan"]),
+        with(&["--memory", "1M"]),
+        with(&["--ratio", "0.5"]),
+        with(&["--swap", "ssd", "--ratio", "3"]),
+        with(&["--swap", "tape"]),
+        with(&["--swap-read", "2s"]),
+        with(&["--huge-gain", "100%"]),
+        with(&["--source", "refs"]),
+        with(&["--also", "zipf"]),
+        with(&["--compare", "--runs", "0"]),
+        with(&["--compare", "--stats", "x"]),
+    ] {
+        let out = sim(&args);
+        let error = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {error}");
+        assert!(out.stdout.is_empty() && !error.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_named() {
+    let out = sim(&[SMALL, &["-c", "/nowhere/at/all.toml"]].concat());
+    assert_eq!(out.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("/nowhere/at/all.toml"));
+    let out = sim(&[SMALL, &["--scheme", PRCL, "--stats", "/nowhere/at/all.jsonl"]].concat());
+    assert_eq!(out.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("/nowhere/at/all.jsonl"));
+}
