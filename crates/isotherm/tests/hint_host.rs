@@ -1,0 +1,319 @@
+//! `isotherm hint host` with processes that hold memory as a VMM does, and agents that behave or do not. No privilege needed.
+
+mod common;
+mod hint;
+
+use common::{isotherm, text, wait_until};
+use hint::{Agent, HostSide, MIB, RAM, Vmm, hello, memory_map, ranges};
+use isotherm_hint::protocol::{ErrorCode, Message, Verdict};
+use std::io::Write;
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
+
+#[test]
+fn play_vmm() {
+    hint::play_vmm();
+}
+
+/// A folder, a socket in it that a VMM would listen on, and the `--guest` for it.
+struct Port {
+    folder: tempfile::TempDir,
+    listener: UnixListener,
+    spec: String,
+}
+
+fn port(vmm: &Vmm) -> Port {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("port");
+    let listener = UnixListener::bind(&path).unwrap();
+    let spec = format!("pid={},socket={},name=g{}", vmm.pid(), text(&path), vmm.pid());
+    Port { folder, listener, spec }
+}
+
+#[test]
+fn what_is_reported_comes_back_and_nothing_else() {
+    let mut vmm = Vmm::start();
+    let port = port(&vmm);
+    let host = HostSide::start(port.folder.path(), &["--guest", &port.spec]);
+    let mut agent = Agent::accept(&port.listener);
+    agent.greet(hello(1));
+    assert_eq!(vmm.resident(), RAM);
+    assert_eq!(agent.report(1, &[(2, 10), (20, 22), (62, 64)]), [Verdict::Dropped; 3]);
+    assert_eq!(vmm.resident(), RAM - 12 * MIB);
+    let status = host.guest(0);
+    assert_eq!((status["connected"].as_bool(), status["agent"].as_str()), (Some(true), Some("test agent")));
+    assert_eq!((status["ram"].as_u64(), status["resident"].as_u64()), (Some(RAM), Some(RAM - 12 * MIB)));
+    assert_eq!((status["dropped"].as_u64(), status["returned"].as_u64()), (Some(12 * MIB), Some(12 * MIB)));
+    assert_eq!(status["rate"].as_u64(), Some(12 * MIB / 10));
+    // Reading fills holes with zeros, so the kept parts are looked at first.
+    for (from, to) in [(0, 2), (10, 20), (22, 62)] {
+        assert!(vmm.holds(from * MIB, (to - from) * MIB, 0x5a), "{from}-{to} MiB was changed");
+    }
+    assert!(vmm.holds(2 * MIB, 8 * MIB, 0) && vmm.holds(20 * MIB, 2 * MIB, 0));
+    let words = isotherm(["hint", "status", "--socket", text(&host.socket)]);
+    words.expect(0, &[]);
+    assert!(words.stdout.contains("12.0 MiB") && words.stdout.contains("here"), "{}", words.stdout);
+    let socket = host.socket.clone();
+    host.end("TERM").expect(0, &["12.0 MiB"]);
+    assert!(!socket.exists());
+    // The end is told, so that the guest knows that nothing is on its way any more.
+    assert!(matches!(agent.receive(), Some(Message::Bye(_))));
+    assert_eq!(agent.receive(), None);
+}
+
+#[test]
+fn bad_ranges_change_nothing() {
+    let mut vmm = Vmm::start();
+    let port = port(&vmm);
+    let _host = HostSide::start(port.folder.path(), &["--guest", &port.spec]);
+    let mut agent = Agent::accept(&port.listener);
+    agent.greet(hello(1));
+    use Verdict::{Dropped, Misaligned, Outside, Overlapping};
+    let verdicts = agent.report(1, &[(1, 3), (0, 2), (62, 66), (4096, 4098), (8, 12), (10, 14), (8, 10)]);
+    assert_eq!(verdicts, [Misaligned, Outside, Outside, Outside, Dropped, Overlapping, Overlapping]);
+    assert_eq!(vmm.resident(), RAM - 4 * MIB);
+    assert!(vmm.holds(0, 8 * MIB, 0x5a) && vmm.holds(12 * MIB, 52 * MIB, 0x5a));
+}
+
+#[test]
+fn a_report_that_comes_twice_is_acted_upon_once() {
+    let mut vmm = Vmm::start();
+    let port = port(&vmm);
+    let _host = HostSide::start(port.folder.path(), &["--guest", &port.spec]);
+    let mut agent = Agent::accept(&port.listener);
+    agent.greet(hello(1));
+    let batch = [(4, 8)];
+    assert_eq!(agent.report(1, &batch), [Verdict::Dropped]);
+    // Acknowledged, so the guest uses it again; then the doubled and the delayed one arrive.
+    vmm.fill(4 * MIB, 4 * MIB, 7);
+    assert_eq!(agent.report(1, &batch), [Verdict::Dropped]);
+    agent.report(2, &[(8, 10)]);
+    agent.send(&Message::Report { token: agent.token, batch: 1, ranges: ranges(&batch) });
+    agent.ping();
+    assert!(vmm.holds(4 * MIB, 4 * MIB, 7));
+}
+
+#[test]
+fn a_host_that_dies_forgets_what_was_on_its_way() {
+    let mut vmm = Vmm::start();
+    let port = port(&vmm);
+    let host = HostSide::start(port.folder.path(), &["--guest", &port.spec]);
+    let mut agent = Agent::accept(&port.listener);
+    agent.greet(hello(1));
+    let old = agent.token;
+    assert_eq!(agent.report(1, &[(2, 4)]), [Verdict::Dropped]);
+    host.running.as_ref().unwrap().signal("KILL");
+    assert_eq!(agent.receive(), None, "the guest sees the end");
+    drop(host);
+    vmm.fill(2 * MIB, 2 * MIB, 9);
+    let host = HostSide::start(port.folder.path(), &["--guest", &port.spec]);
+    let mut agent = Agent::accept(&port.listener);
+    // Half a frame and a report of the time before wait in the port.
+    let late = Message::Report { token: old, batch: 2, ranges: ranges(&[(2, 4), (40, 60)]) }.encode().unwrap();
+    agent.stream.write_all(&late[20..]).unwrap();
+    agent.stream.write_all(&late).unwrap();
+    agent.greet(hello(2));
+    agent.send(&Message::Report { token: old, batch: 3, ranges: ranges(&[(2, 4)]) });
+    agent.ping();
+    assert_eq!(vmm.resident(), RAM);
+    assert_eq!(agent.report(1, &[(30, 32)]), [Verdict::Dropped]);
+    assert_eq!(vmm.resident(), RAM - 2 * MIB);
+    assert!(vmm.holds(2 * MIB, 2 * MIB, 9));
+    drop(host);
+}
+
+#[test]
+fn half_a_frame_does_not_hide_the_greeting() {
+    let vmm = Vmm::start();
+    let port = port(&vmm);
+    let _host = HostSide::start(port.folder.path(), &["--guest", &port.spec]);
+    let mut agent = Agent::accept(&port.listener);
+    // A long report cut off in its middle: the greeting after it looks like the rest of it.
+    let many: Vec<(u64, u64)> = (1..500).map(|i| (4 * i, 4 * i + 2)).collect();
+    let cut = Message::Report { token: 1, batch: 2, ranges: ranges(&many) }.encode().unwrap();
+    agent.stream.write_all(&cut[..cut.len() / 2]).unwrap();
+    agent.greet(hello(1));
+}
+
+#[test]
+fn a_memory_map_that_does_not_fit_is_refused() {
+    let mut vmm = Vmm::start();
+    let port = port(&vmm);
+    let host = HostSide::start(port.folder.path(), &["--guest", &port.spec]);
+    let mut agent = Agent::accept(&port.listener);
+    let mut lie = hello(1);
+    lie.memory = memory_map(RAM + 2 * MIB);
+    agent.send(&Message::Hello(lie));
+    match agent.receive() {
+        Some(Message::Error { code: ErrorCode::Memory, text }) => assert!(text.contains("qmp"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(agent.receive(), None);
+    wait_until("the status tells", || host.guest(0)["problem"].as_str().is_some_and(|p| p.contains("memory map")));
+    assert_eq!(vmm.resident(), RAM);
+}
+
+#[test]
+fn one_host_side_a_guest() {
+    let vmm = Vmm::start();
+    let port = port(&vmm);
+    let _host = HostSide::start(port.folder.path(), &["--guest", &port.spec]);
+    let _agent = Agent::accept(&port.listener);
+    isotherm(["hint", "host", "--guest", &port.spec]).expect(1, &["already", &vmm.pid().to_string()]);
+}
+
+#[test]
+fn a_hostile_guest_harms_nobody_else() {
+    let (mut bad, mut good) = (Vmm::start(), Vmm::start());
+    let (bad_port, good_port) = (port(&bad), port(&good));
+    let host = HostSide::start(bad_port.folder.path(), &["--guest", &bad_port.spec, "--guest", &good_port.spec]);
+    let rss = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", host.pid())).unwrap();
+        let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap().to_owned();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    };
+    let mut agent = Agent::accept(&good_port.listener);
+    agent.greet(hello(1));
+    let before = rss();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let rounds = std::sync::atomic::AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            use std::sync::atomic::Ordering::Relaxed;
+            let far = Message::Report { token: 0, batch: 1, ranges: ranges(&[(0, 1 << 20)]) }.encode().unwrap();
+            while !stop.load(Relaxed) {
+                bad_port.listener.set_nonblocking(true).unwrap();
+                let Ok((stream, _)) = bad_port.listener.accept() else {
+                    std::thread::sleep(Duration::from_millis(5));
+                    continue;
+                };
+                let mut hostile = Agent::new(stream);
+                let round = rounds.fetch_add(1, Relaxed);
+                // Each way once and again, at full speed until the host has had enough.
+                if round % 3 != 0 {
+                    hostile.greet(hello(round));
+                }
+                let report = |batch| Message::Report {
+                    token: hostile.token,
+                    batch,
+                    ranges: ranges(&[(0, 4), (1, 3), (63, 70), (8, 10), (9, 11), (1 << 20, 1 << 30)]),
+                };
+                let flood: Vec<u8> = match round % 3 {
+                    0 => (0..64u32 << 10).flat_map(|i| i.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect(),
+                    1 => (1..100).flat_map(|batch| report(batch).encode().unwrap()).collect(),
+                    _ => far.repeat(100),
+                };
+                while !stop.load(Relaxed) && hostile.stream.write_all(&flood).is_ok() {}
+            }
+        });
+        // Meanwhile the other one is served as ever.
+        let begin = Instant::now();
+        let mut batch = 0;
+        while batch < 50 || rounds.load(std::sync::atomic::Ordering::Relaxed) < 4 {
+            assert!(begin.elapsed() < Duration::from_secs(100), "{rounds:?} rounds");
+            batch += 1;
+            assert_eq!(agent.report(batch, &[(30, 32)]), [Verdict::Dropped]);
+            good.fill(30 * MIB, 2 * MIB, 0x5a);
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let grown = rss().saturating_sub(before);
+    assert!(grown < 16 * MIB, "the host side grew by {grown} bytes");
+    assert_eq!(good.resident(), RAM);
+    assert!(good.holds(0, RAM, 0x5a));
+    // Its own memory it may lose, where it is its own to lose; what it may not name is there.
+    assert!(bad.holds(0, 8 * MIB, 0x5a) && bad.holds(10 * MIB, 54 * MIB, 0x5a));
+    let status = host.guest(0);
+    assert!(status["closed"].as_u64() > Some(0) && status["refused"].as_u64() > Some(0), "{status}");
+    assert_eq!(host.guest(1)["closed"].as_u64(), Some(0));
+}
+
+#[test]
+fn zeros_are_found_without_an_agent() {
+    let mut vmm = Vmm::start();
+    // Freed memory that the guest's kernel has cleared, and a block with one byte that is not.
+    vmm.fill(10 * MIB, 20 * MIB, 0);
+    vmm.fill(21 * MIB, 1, 1);
+    let folder = tempfile::tempdir().unwrap();
+    let spec = format!("pid={}", vmm.pid());
+    let host = HostSide::start(folder.path(), &["--guest", &spec, "--scan-zero", "--scan-every", "50ms"]);
+    wait_until("the zeros are found", || host.guest(0)["scan"]["dropped"].as_u64() == Some(18 * MIB));
+    assert_eq!(vmm.resident(), RAM - 18 * MIB);
+    assert!(vmm.holds(0, 10 * MIB, 0x5a) && vmm.holds(21 * MIB, 1, 1) && vmm.holds(30 * MIB, 34 * MIB, 0x5a));
+    let scan = host.guest(0)["scan"].clone();
+    assert!(scan["pauses"].as_u64() > Some(0) && scan["longest_pause_ns"].as_u64() > Some(0), "{scan}");
+    host.end("TERM").expect(0, &[]);
+    assert_ne!(common::state(vmm.pid()), Some('T'), "nobody is left stopped");
+}
+
+#[test]
+fn guests_call_over_tcp_with_their_key() {
+    let mut vmm = Vmm::start();
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    std::fs::write(&key, "correct horse battery\n").unwrap();
+    // Let the kernel choose a port, and hope that nobody takes it in between: the host side cannot tell which it got.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let spec = format!("pid={},key={}", vmm.pid(), text(&key));
+    let _host = HostSide::start(folder.path(), &["--guest", &spec, "--listen", &format!("tcp:{address}")]);
+    let call = || Agent::new(OwnedFd::from(TcpStream::connect(address).unwrap()).into());
+    for wrong in [&b""[..], b"correct horse batterx", b"correct horse"] {
+        let mut agent = call();
+        agent.send(&Message::Hello(isotherm_hint::protocol::Hello { key: wrong.to_vec(), ..hello(1) }));
+        assert!(matches!(agent.receive(), Some(Message::Error { code: ErrorCode::Denied, .. })));
+        assert_eq!(agent.receive(), None);
+    }
+    let mut agent = call();
+    let right = isotherm_hint::protocol::Hello { key: b"correct horse battery".to_vec(), ..hello(1) };
+    agent.greet(right.clone());
+    assert_eq!(agent.report(1, &[(2, 4)]), [Verdict::Dropped]);
+    assert_eq!(vmm.resident(), RAM - 2 * MIB);
+    // A second connection takes over; over the first nothing counts any more.
+    let mut second = call();
+    second.greet(right);
+    agent.send(&Message::Report { token: agent.token, batch: 2, ranges: ranges(&[(8, 10)]) });
+    assert_eq!(agent.receive(), None);
+    assert_eq!(second.report(1, &[(10, 12)]), [Verdict::Dropped]);
+    assert_eq!(vmm.resident(), RAM - 4 * MIB);
+    assert!(vmm.holds(8 * MIB, 2 * MIB, 0x5a));
+}
+
+#[test]
+fn a_guest_that_reports_too_fast_is_told_to_wait() {
+    let mut vmm = Vmm::start();
+    let port = port(&vmm);
+    let _host = HostSide::start(port.folder.path(), &["--guest", &port.spec, "--rate", "1M"]);
+    let mut agent = Agent::accept(&port.listener);
+    agent.greet(hello(1));
+    // What may come at once is 64 MiB, all of its memory; after that, a block takes two seconds.
+    assert_eq!(agent.report(1, &[(2, 64)]), [Verdict::Dropped]);
+    vmm.fill(2 * MIB, 62 * MIB, 1);
+    agent.send(&Message::Report { token: agent.token, batch: 2, ranges: ranges(&[(2, 64)]) });
+    match agent.receive() {
+        Some(Message::Ack { wait_ms, verdicts, .. }) => {
+            assert_eq!(verdicts, [Verdict::NotNow]);
+            assert!(wait_ms > 10_000, "{wait_ms}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(vmm.holds(2 * MIB, 62 * MIB, 1));
+}
+
+#[test]
+fn arguments_that_make_no_sense() {
+    let host = |args: &[&str]| isotherm([&["hint", "host"], args].concat());
+    host(&[]).expect(2, &["--guest"]);
+    host(&["--guest", "pid=1,colour=red"]).expect(2, &["colour"]);
+    host(&["--guest", "pid=4000000000"]).expect(2, &["socket", "nothing to do"]);
+    host(&["--guest", "pid=1,cid=3"]).expect(2, &["vsock"]);
+    host(&["--listen", "udp:1"]).expect(2, &["udp"]);
+    host(&["--guest", "socket=/a", "--pause", "1ms"]).expect(2, &["--scan-zero"]);
+    host(&["--guest", "pid=4000000000", "--scan-zero"]).expect(1, &["4000000000"]);
+    // A process without such memory.
+    let program = common::Program::sleeper();
+    let spec = format!("pid={}", program.pid());
+    host(&["--guest", &spec, "--scan-zero"]).expect(1, &["memory-backend-memfd"]);
+    isotherm(["hint", "status", "--socket", "/no/such.sock"]).expect(1, &["/no/such.sock", "isotherm hint host"]);
+}
