@@ -130,6 +130,87 @@ fn a_record_is_a_trace() {
     assert_eq!(lines[1]["refaults"], 0, "everything fits");
 }
 
+/// Two groups: one goes through many pages, the other uses few.
+fn two_groups(path: &Path) {
+    let lines: String =
+        (0..60_000u64)
+            .map(|i| {
+                if i % 4 == 0 {
+                    format!("{},db\n", 100_000 + i / 4 % 300)
+                } else {
+                    format!("{},web\n", i * 7919 % 5003)
+                }
+            })
+            .collect();
+    std::fs::write(path, format!("page,group\n{lines}")).expect("writes");
+}
+
+#[test]
+fn groups_have_figures_and_bounds_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("groups.csv");
+    two_groups(&file);
+    let trace = ["--trace", text(&file), "--size", "1000"];
+    let run = |args: &[&str]| figures(&[&trace, args].concat());
+    let number = |line: &Value, group: usize, key: &str| line["groups"][group][key].as_u64();
+
+    let lines = run(&["--policy", "lru,mglru"]);
+    for line in &lines {
+        let sum = |key: &str| number(line, 0, key).unwrap() + number(line, 1, key).unwrap();
+        assert_eq!(line["groups"][0]["group"], "db", "in order of appearance");
+        assert_eq!((sum("requests"), sum("misses")), (60_000, line["misses"].as_u64().unwrap()));
+        assert_eq!(sum("refaults"), line["refaults"].as_u64().unwrap());
+    }
+    assert!(lines[0]["groups"][0].get("evictions").is_none(), "lru does not know whose a page is");
+    let line = &lines[1];
+    assert_eq!(number(line, 0, "evictions").unwrap() + number(line, 1, "evictions").unwrap(), line["evictions"]);
+
+    let min = &run(&["--group", "db:min=400"])[0];
+    assert_eq!((&min["policy"], number(min, 0, "evictions")), (&Value::from("mglru"), Some(0)), "protected: {min}");
+    assert_eq!(number(min, 0, "misses"), Some(300));
+    // Passed over at first, but not for ever.
+    let low = &run(&["--group", "db:low=400"])[0];
+    assert!(
+        number(low, 0, "low_events") > Some(0) && number(low, 0, "evictions") < number(line, 0, "evictions"),
+        "{low}"
+    );
+    let max = &run(&["--group", "web:max=200", "--policy", "mglru"])[0];
+    assert!(number(max, 1, "resident").unwrap() <= 200 && number(max, 0, "evictions") == Some(0), "{max}");
+    let done = sim(&[&trace[..], &["--policy", "mglru"]].concat());
+    done.expect(0, &[]);
+    assert!(done.stdout.contains("low events") && done.stdout.contains("web"), "{done:?}");
+}
+
+#[test]
+fn a_machine_predicts_throughput_and_pressure() {
+    let args = ["--generate", "uniform:pages=4000,requests=50000", "--policy", "lru", "--size", "1000,3000,100%"];
+    let lines = figures(&[&args[..], &["--machine", "zram:tasks=2,work=20us"]].concat());
+    assert_eq!(lines[0]["machine"]["out_of_memory"], true, "a third of 4000 do not fit into 1000");
+    let number =
+        |at: usize, key: &str| lines[at]["machine"][key].as_f64().unwrap_or_else(|| panic!("{key}: {lines:?}"));
+    assert!(number(1, "some") > 0.0 && number(1, "full") <= number(1, "some"));
+    assert!(number(1, "resident") < 3000.0 && lines[1]["machine"]["major_faults"] == lines[1]["refaults"]);
+    assert!(number(2, "requests_per_second") > number(1, "requests_per_second"));
+    assert!(lines.iter().all(|l| l["machine"]["name"] == "zram"));
+    let done = sim(&[&args[..], &["--machine", "ssd"]].concat());
+    done.expect(0, &[]);
+    assert!(done.stdout.contains("requests/s") && done.stdout.contains("major faults"), "{done:?}");
+}
+
+#[test]
+fn a_made_up_trace_can_be_saved() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("made.oracleGeneral");
+    let rest = ["--policy", "lru,mglru", "--size", "10%"];
+    let made = figures(&[&["--generate", "zipf:pages=2000,requests=20000", "--save", text(&file)], &rest[..]].concat());
+    let mapped = figures(&[&["--trace", text(&file), "--channel", "map"], &rest[..]].concat());
+    let fd = figures(&[&["--trace", text(&file)], &rest[..]].concat());
+    let misses = |lines: &[Value]| lines.iter().map(|l| l["misses"].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!(misses(&made), misses(&mapped));
+    assert_eq!((made[0]["misses"].clone(), &fd[1]["ptes_read"]), (fd[0]["misses"].clone(), &Value::from(0)));
+    sim(&["--trace", text(&file), "--save", "/no/such/folder/t"]).expect(1, &["/no/such/folder/t"]);
+}
+
 #[test]
 fn broken_traces_are_named_with_the_place() {
     let folder = tempfile::tempdir().unwrap();
@@ -166,4 +247,12 @@ fn usage_that_makes_no_sense() {
     with(&["--sample-rate", "nan%"]).expect(2, &["--sample-rate"]);
     with(&["--size", "1", "--sample-rate", "50%"]).expect(2, &["--sample-rate"]);
     with(&["--limit", "0"]).expect(2, &["--limit"]);
+    with(&["--group", "web:max=5"]).expect(2, &["web", "no such group"]);
+    with(&["--group", "web"]).expect(2, &["--group", "max="]);
+    with(&["--group", "web:max=0"]).expect(2, &["--group", "nothing fits"]);
+    with(&["--group", "web:high=5"]).expect(2, &["high", "known are"]);
+    with(&["--group", "web:max=5", "--policy", "lru"]).expect(2, &["lru", "mglru"]);
+    with(&["--machine", "disk"]).expect(2, &["--machine", "zram"]);
+    with(&["--machine", "zram", "--sample-rate", "50%"]).expect(2, &["--machine", "--sample-rate"]);
+    with(&["--channel", "pipe"]).expect(2, &["--channel"]);
 }

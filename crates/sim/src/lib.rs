@@ -10,6 +10,7 @@ pub mod accuracy;
 pub mod experiment;
 pub mod machine;
 pub mod policy;
+pub mod predict;
 pub mod replay;
 pub mod trace;
 pub mod workload;

@@ -47,6 +47,8 @@ pub enum Fairness {
     MemcgLru,
     /// One after the other, always from the first on, as a plain iteration would. For comparison.
     InOrder,
+    /// One after the other, each time from where the last time ended. For comparison.
+    RoundRobin,
 }
 
 /// Several memories of the multi-generational LRU.
@@ -57,6 +59,8 @@ pub struct Machine {
     pages: Pages,
     memories: Vec<Memory>,
     order: MemcgLru,
+    /// Whose turn it is with [`Fairness::RoundRobin`].
+    next: u32,
     requests: u64,
     now: u64,
 }
@@ -112,6 +116,22 @@ impl Memories for Turn<'_> {
     }
 }
 
+impl Turn<'_> {
+    /// Each once, from `first` on, until `wanted` pages are evicted. How many were, and who would be next.
+    fn one_by_one(&mut self, first: u32, priority: u32, wanted: u64) -> (u64, u32) {
+        let (mut reclaimed, count) = (0, self.memories.len() as u32);
+        for id in (0..count).map(|step| (first + step) % count) {
+            if self.protection(id) == Protection::None {
+                reclaimed += self.shrink(id, priority).0;
+            }
+            if reclaimed >= wanted {
+                return (reclaimed, (id + 1) % count);
+            }
+        }
+        (reclaimed, first)
+    }
+}
+
 impl Machine {
     /// A machine of `config.capacity` pages and one memory for each of the bounds. The seed decides over bins.
     pub fn new(config: MgConfig, bounds: &[Bounds], fairness: Fairness, seed: u64) -> Self {
@@ -127,7 +147,7 @@ impl Machine {
                 Memory { lruvec, tables: Dense::default(), bounds, online: true, low_events: 0 }
             })
             .collect();
-        Self { config, fairness, pages, memories, order, requests: 0, now: 0 }
+        Self { config, fairness, pages, memories, order, next: 0, requests: 0, now: 0 }
     }
 
     /// Says what time it is, ns.
@@ -251,12 +271,11 @@ impl Machine {
                 Fairness::MemcgLru => {
                     reclaimed += shrink_many(&mut self.order, &mut turn, priority, wanted - reclaimed);
                 }
-                Fairness::InOrder => {
-                    for id in 0..turn.memories.len() as u32 {
-                        if turn.protection(id) == Protection::None && reclaimed < wanted {
-                            reclaimed += turn.shrink(id, priority).0;
-                        }
-                    }
+                Fairness::InOrder => reclaimed += turn.one_by_one(0, priority, wanted - reclaimed).0,
+                Fairness::RoundRobin => {
+                    let (pages, last) = turn.one_by_one(self.next, priority, wanted - reclaimed);
+                    reclaimed += pages;
+                    self.next = last;
                 }
             }
             if reclaimed >= wanted {

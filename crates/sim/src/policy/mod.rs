@@ -29,8 +29,12 @@ pub struct Work {
     pub pages_scanned: Option<u64>,
     /// Entries of page tables read.
     pub ptes_read: Option<u64>,
+    /// Page tables that were passed over, because nothing in them was accessed or was likely to have been.
+    pub tables_skipped: Option<u64>,
     /// Pages moved within or between lists, on hits and in search of one to evict; coming in and going out not counted.
     pub list_moves: Option<u64>,
+    /// Generations created, or times that the active list was shrunk.
+    pub agings: Option<u64>,
 }
 
 /// A policy that decides request by request.

@@ -281,6 +281,83 @@ pub fn wtinylfu(trace: &[u32], size: usize) -> Vec<bool> {
     trace.iter().map(&mut access).collect()
 }
 
+/// Counts as libCacheSim keeps them: ten of 14.4 counters per page of the main part, all of them raised, the least believed. With
+/// many more pages than that, counters are shared and the counts too high.
+struct Sketch(Vec<u32>);
+
+fn hash(page: u32) -> u64 {
+    let h = (u64::from(page) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let h = (h ^ (h >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    h ^ (h >> 32)
+}
+
+impl Sketch {
+    fn places(&self, page: u32) -> impl Iterator<Item = usize> + use<> {
+        let (hash, counters) = (hash(page), self.0.len() as u64);
+        let (a, b) = (hash & 0xffff_ffff, hash >> 32);
+        (0..10).map(move |i| (a.wrapping_add(i * b) % counters) as usize)
+    }
+
+    fn add(&mut self, page: u32) {
+        self.places(page).for_each(|at| self.0[at] += 1);
+    }
+
+    fn estimate(&self, page: u32) -> u32 {
+        self.places(page).map(|at| self.0[at]).min().unwrap()
+    }
+}
+
+/// W-TinyLFU by the rules of libCacheSim. The window grows into what the main part does not use yet. Counted are misses, hits in
+/// the main part, and what leaves the window, whichever way it goes; hits in the window are not. Counts have no upper end and
+/// are halved after 32 hits in the main part per page of it. As long as there is room, what comes to a full probation segment
+/// goes to the protected one.
+pub fn wtinylfu_of_libcachesim(trace: &[u32], size: usize) -> Vec<bool> {
+    let most_main = size - size / 100;
+    let (most_probation, most_protected) = (most_main / 5, most_main * 4 / 5);
+    let (mut window, mut probation, mut protected) = (Queue::new(), Queue::new(), Queue::new());
+    let mut counts = Sketch(vec![0; (most_main as f64 * 14.378).ceil() as usize]);
+    let mut main_hits = 0;
+    let mut access = |&page: &u32| {
+        if take(&mut window, page) {
+            window.insert(0, page);
+            return true;
+        }
+        if take(&mut probation, page) || take(&mut protected, page) {
+            protected.insert(0, page);
+            if protected.len() > most_protected {
+                probation.insert(0, protected.pop().unwrap());
+            }
+            counts.add(page);
+            main_hits += 1;
+            if main_hits == 32 * most_main {
+                main_hits = 0;
+                counts.0.iter_mut().for_each(|c| *c /= 2);
+            }
+            return true;
+        }
+        while window.len() + probation.len() + protected.len() == size {
+            let candidate = window.pop().unwrap();
+            let mut admitted = probation.len() + protected.len() < most_main;
+            if !admitted {
+                let from = if probation.is_empty() { &mut protected } else { &mut probation };
+                admitted = counts.estimate(candidate) > counts.estimate(*from.last().unwrap());
+                if admitted {
+                    from.pop();
+                }
+            }
+            if admitted {
+                let room_above = probation.len() >= most_probation && protected.len() < most_protected;
+                if room_above { &mut protected } else { &mut probation }.insert(0, candidate);
+            }
+            counts.add(candidate);
+        }
+        window.insert(0, page);
+        counts.add(page);
+        false
+    };
+    trace.iter().map(&mut access).collect()
+}
+
 pub fn opt(trace: &[u32], size: usize) -> Vec<bool> {
     let mut there = Queue::new();
     let mut access = |(i, &page): (usize, &u32)| {

@@ -21,6 +21,11 @@ impl NextUse {
         }
         Self(next)
     }
+
+    /// The position of the next request for the page of the request at `at`, if there is one.
+    pub fn after(&self, at: usize) -> Option<u32> {
+        self.0.get(at).copied().filter(|&next| next != NEVER)
+    }
 }
 
 /// What the optimum comes to.

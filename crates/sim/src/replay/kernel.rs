@@ -1,11 +1,13 @@
 //! Linux's own policies: they care for how a page is reached, and for where it lies in a page table.
 
-use super::Count;
+use super::watch::Watch;
+use super::{Count, Groups};
 use crate::policy::Work;
 use crate::trace::{Manner, Trace};
 use isotherm_core::lru::classic::{Classic, ClassicConfig};
+use isotherm_core::lru::machine::Machine;
 use isotherm_core::lru::mglru::{MgConfig, MgLru};
-use isotherm_core::lru::{Access, Channel, Kind, LruStats};
+use isotherm_core::lru::{Access, Channel, Hit, Kind, LruStats};
 
 /// Pages that share a page table.
 const TABLE: u64 = 512;
@@ -42,18 +44,23 @@ fn access(manner: Manner) -> Access {
     }
 }
 
-fn count(stats: LruStats) -> Count {
-    let work = Work {
+fn work(stats: LruStats) -> Work {
+    Work {
         pages_scanned: Some(stats.pages_scanned),
         ptes_read: Some(stats.ptes_read),
+        tables_skipped: Some(stats.tables_skipped),
         list_moves: Some(stats.list_moves),
-    };
-    Count { misses: stats.misses, evictions: stats.evictions, refaults: stats.refaults, work }
+        agings: Some(stats.agings),
+    }
 }
 
-fn run(trace: &Trace, places: &[u32], mut each: impl FnMut(u32, Access)) {
+fn count(stats: LruStats) -> Count {
+    Count { misses: stats.misses, evictions: stats.evictions, refaults: stats.refaults, work: work(stats) }
+}
+
+fn run(trace: &Trace, places: &[u32], mut each: impl FnMut(usize, u32, Access)) {
     for (at, &page) in trace.pages().iter().enumerate() {
-        each(places[page as usize], access(trace.manner(at)));
+        each(at, places[page as usize], access(trace.manner(at)));
     }
 }
 
@@ -62,16 +69,75 @@ fn highest(places: &[u32]) -> u32 {
 }
 
 /// The multi-generational LRU.
-pub(super) fn mglru(trace: &Trace, places: &[u32], size: u32) -> Count {
+pub(super) fn mglru(trace: &Trace, places: &[u32], size: u32, watch: Option<&mut Watch<'_>>) -> Count {
     let mut lru = MgLru::new(MgConfig { pages: highest(places), ..MgConfig::scaled(size) });
-    run(trace, places, |page, how| _ = lru.access(page, how));
+    match watch {
+        None => run(trace, places, |_, page, how| _ = lru.access(page, how)),
+        Some(watch) => run(trace, places, |at, page, how| {
+            let hit = lru.access(page, how) == Hit::Hit;
+            watch.see(at, hit, || work(lru.stats()));
+        }),
+    }
     count(lru.stats())
 }
 
+/// The seed of the bins that memories are put into.
+const SEED: u64 = 1;
+
+/// The multi-generational LRU for several memories on one machine.
+pub(super) fn mglru_of_groups(
+    trace: &Trace,
+    places: &[u32],
+    size: u32,
+    groups: &Groups,
+    watch: Option<&mut Watch<'_>>,
+) -> Count {
+    let config = MgConfig { pages: highest(places), ..MgConfig::scaled(size) };
+    let names = trace.groups().names();
+    let bounds: Vec<_> = (0..names.len()).map(|g| groups.bounds.get(g).copied().unwrap_or_default()).collect();
+    let mut machine = Machine::new(config, &bounds, groups.fairness, SEED);
+    let memories = 0..names.len() as u16;
+    let sum = |machine: &Machine| {
+        let mut sum = LruStats::default();
+        for one in memories.clone().filter_map(|memory| machine.stats(memory)) {
+            sum.misses += one.misses;
+            sum.evictions += one.evictions;
+            sum.refaults += one.refaults;
+            sum.pages_scanned += one.pages_scanned;
+            sum.ptes_read += one.ptes_read;
+            sum.tables_skipped += one.tables_skipped;
+            sum.list_moves += one.list_moves;
+            sum.agings += one.agings;
+        }
+        sum
+    };
+    let mut watch = watch;
+    run(trace, places, |at, page, how| {
+        let hit = machine.access(trace.groups().of(at).into(), page, how) == Some(Hit::Hit);
+        if let Some(watch) = &mut watch {
+            watch.see(at, hit, || work(sum(&machine)));
+        }
+    });
+    if let Some(watch) = watch {
+        for memory in memories.clone() {
+            let evictions = machine.stats(memory).map_or(0, |stats| stats.evictions);
+            let resident = machine.lruvec(memory).map_or(0, |lruvec| lruvec.total());
+            watch.tell(memory.into(), evictions, resident, machine.low_events(memory).unwrap_or(0));
+        }
+    }
+    count(sum(&machine))
+}
+
 /// The active and inactive lists.
-pub(super) fn classic(trace: &Trace, places: &[u32], size: u32) -> Count {
+pub(super) fn classic(trace: &Trace, places: &[u32], size: u32, watch: Option<&mut Watch<'_>>) -> Count {
     let mut lru = Classic::new(ClassicConfig { pages: highest(places), ..ClassicConfig::scaled(size) });
-    run(trace, places, |page, how| _ = lru.access(page, how));
+    match watch {
+        None => run(trace, places, |_, page, how| _ = lru.access(page, how)),
+        Some(watch) => run(trace, places, |at, page, how| {
+            let hit = lru.access(page, how) == Hit::Hit;
+            watch.see(at, hit, || work(lru.stats()));
+        }),
+    }
     count(lru.stats())
 }
 

@@ -2,14 +2,29 @@
 
 mod kernel;
 mod sampled;
+mod watch;
 
 use crate::policy::opt::{NextUse, optimum};
 use crate::policy::{Policy, PolicyName, Work, arc, clock, fifo, lirs, lru, s3fifo, sieve, two_q, wtinylfu};
+use crate::predict::{Machine, Model, Prediction};
 use crate::trace::Trace;
+use isotherm_core::lru::machine::{Bounds, Fairness};
 use serde::Serialize;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
+use watch::Watch;
+
+pub use watch::GroupFigures;
+
+/// How memory is shared between the groups of a trace, by the policy that knows groups.
+#[derive(Debug, Clone, Default)]
+pub struct Groups {
+    /// Bounds of each group, in the order of the trace's names, in pages; missing ones have none.
+    pub bounds: Vec<Bounds>,
+    /// Who is reclaimed when the machine is full.
+    pub fairness: Fairness,
+}
 
 /// A policy with so many pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +65,21 @@ pub struct Figures {
     /// Entries of page tables read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ptes_read: Option<u64>,
+    /// Page tables passed over by walks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tables_skipped: Option<u64>,
     /// Pages moved within or between lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub list_moves: Option<u64>,
+    /// Generations created, or times that the active list was shrunk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agings: Option<u64>,
+    /// The same by group, if the trace names groups; of a sample, not scaled to the whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupFigures>,
+    /// What a machine makes of it, if one was described.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Prediction>,
     /// How long the simulation took, s.
     pub seconds: f64,
 }
@@ -80,22 +107,34 @@ impl Future {
         Self { trace, next: OnceLock::new(), placed: OnceLock::new() }
     }
 
-    fn count(&self, job: Job) -> Count {
+    /// `watch` is told of every request.
+    fn count(&self, job: Job, groups: &Groups, watch: Option<&mut Watch<'_>>) -> Count {
         let (trace, pages, size) = (&self.trace, self.trace.footprint(), job.size);
         match job.policy {
-            PolicyName::Lru => run(lru::Lru::new(pages, size), trace),
-            PolicyName::Fifo => run(fifo::Fifo::new(pages, size), trace),
-            PolicyName::Clock => run(clock::Clock::new(pages, size), trace),
-            PolicyName::TwoQ => run(two_q::TwoQ::new(pages, size), trace),
-            PolicyName::Arc => run(arc::Arc::new(pages, size), trace),
-            PolicyName::Lirs => run(lirs::Lirs::new(pages, size), trace),
-            PolicyName::S3Fifo => run(s3fifo::S3Fifo::new(pages, size), trace),
-            PolicyName::Sieve => run(sieve::Sieve::new(pages, size), trace),
-            PolicyName::WTinyLfu => run(wtinylfu::WTinyLfu::new(pages, size), trace),
-            PolicyName::Classic => kernel::classic(trace, self.placed(), size),
-            PolicyName::MgLru => kernel::mglru(trace, self.placed(), size),
+            PolicyName::Lru => run(lru::Lru::new(pages, size), trace, watch),
+            PolicyName::Fifo => run(fifo::Fifo::new(pages, size), trace, watch),
+            PolicyName::Clock => run(clock::Clock::new(pages, size), trace, watch),
+            PolicyName::TwoQ => run(two_q::TwoQ::new(pages, size), trace, watch),
+            PolicyName::Arc => run(arc::Arc::new(pages, size), trace, watch),
+            PolicyName::Lirs => run(lirs::Lirs::new(pages, size), trace, watch),
+            PolicyName::S3Fifo => run(s3fifo::S3Fifo::new(pages, size), trace, watch),
+            PolicyName::Sieve => run(sieve::Sieve::new(pages, size), trace, watch),
+            PolicyName::WTinyLfu => run(wtinylfu::WTinyLfu::new(pages, size), trace, watch),
+            PolicyName::Classic => kernel::classic(trace, self.placed(), size, watch),
+            PolicyName::MgLru if trace.groups().is_empty() => kernel::mglru(trace, self.placed(), size, watch),
+            PolicyName::MgLru => kernel::mglru_of_groups(trace, self.placed(), size, groups, watch),
             PolicyName::Opt => {
-                let best = optimum(self.next_use(), size, |_| {});
+                let next = self.next_use();
+                let best = match watch {
+                    None => optimum(next, size, |_| {}),
+                    Some(watch) => {
+                        let mut at = 0;
+                        optimum(next, size, |hit| {
+                            watch.see(at, hit, Work::default);
+                            at += 1;
+                        })
+                    }
+                };
                 tally(trace, best.misses, best.resident, Work::default())
             }
         }
@@ -113,8 +152,16 @@ impl Future {
 /// Requests that are looked at ahead, for the processor's sake.
 const AHEAD: usize = 16;
 
-fn run<P: Policy>(mut policy: P, trace: &Trace) -> Count {
+fn run<P: Policy>(mut policy: P, trace: &Trace, watch: Option<&mut Watch<'_>>) -> Count {
     let mut hits = 0u64;
+    if let Some(watch) = watch {
+        for (at, &page) in trace.pages().iter().enumerate() {
+            let hit = policy.access(page);
+            hits += u64::from(hit);
+            watch.see(at, hit, || policy.work());
+        }
+        return tally(trace, trace.pages().len() as u64 - hits, policy.resident(), policy.work());
+    }
     for pages in trace.pages().chunks(AHEAD) {
         std::hint::black_box(policy.warm(pages));
         for &page in pages {
@@ -134,12 +181,30 @@ fn tally(trace: &Trace, misses: u64, resident: u64, work: Work) -> Count {
 pub struct Replay {
     whole: Future,
     parts: OnceLock<Vec<Future>>,
+    groups: Groups,
+    machine: Option<Machine>,
+    /// Anonymous pages of the trace.
+    anon: u32,
 }
 
 impl Replay {
     /// Over `trace`.
-    pub const fn new(trace: Trace) -> Self {
-        Self { whole: Future::new(trace), parts: OnceLock::new() }
+    pub fn new(trace: Trace) -> Self {
+        let groups = Groups::default();
+        Self { whole: Future::new(trace), parts: OnceLock::new(), groups, machine: None, anon: 0 }
+    }
+
+    /// With bounds for groups.
+    #[must_use]
+    pub fn with_groups(self, groups: Groups) -> Self {
+        Self { groups, ..self }
+    }
+
+    /// With a machine around the policy. A trace that was sampled gives no prediction.
+    #[must_use]
+    pub fn with_machine(self, machine: Machine) -> Self {
+        let anon = self.trace().anonymous_pages();
+        Self { machine: Some(machine), anon, ..self }
     }
 
     /// The trace.
@@ -202,7 +267,14 @@ impl Replay {
 
     fn exact(&self, job: Job) -> Figures {
         let requests = self.trace().pages().len() as u64;
-        let count = self.whole.count(job);
+        let trace = self.trace();
+        let room = self.machine.as_ref().map(|m| (m, m.resident(job.size, trace.footprint(), self.anon)));
+        let model = room.and_then(|(machine, room)| room.map(|room| Model::new(machine, room)));
+        let resident = room.and_then(|(_, room)| room).map_or(job.size, |room| room.resident);
+        let mut watch = Watch::new(trace, model);
+        let count = self.whole.count(Job { size: resident, ..job }, &self.groups, watch.as_mut());
+        let (groups, model) = watch.map(Watch::finish).unwrap_or_default();
+        let outcome = model.map(|model| model.outcome());
         Figures {
             policy: job.policy.name(),
             size: job.size,
@@ -215,7 +287,15 @@ impl Replay {
             refaults: count.refaults,
             pages_scanned: count.work.pages_scanned,
             ptes_read: count.work.ptes_read,
+            tables_skipped: count.work.tables_skipped,
             list_moves: count.work.list_moves,
+            agings: count.work.agings,
+            groups,
+            machine: room.map(|(machine, room)| Prediction {
+                name: machine.name,
+                out_of_memory: room.is_none(),
+                outcome,
+            }),
             seconds: 0.0,
         }
     }
@@ -227,7 +307,7 @@ mod tests {
     use crate::trace::{Generator, Selection, generate};
 
     fn made(spec: &str, sample_rate: Option<f64>) -> Replay {
-        let selection = Selection { sample_rate, limit: None };
+        let selection = Selection { sample_rate, ..Selection::default() };
         Replay::new(generate(&Generator::parse(spec).expect("a spec"), selection, &mut |_| {}).expect("made"))
     }
 

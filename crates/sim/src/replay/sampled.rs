@@ -7,7 +7,9 @@
 //! The error is found by dividing the sample into eight parts, by hash again, and simulating each in a cache of an eighth:
 //! from how much these differ follows the spread of their mean, and twice that or so is the 95 % interval.
 
-use super::{Figures, Future, Job, Replay};
+use super::watch::Watch;
+use super::{Figures, Future, Groups, Job, Replay};
+use isotherm_core::lru::machine::Bounds;
 
 const PARTS: u64 = 8;
 /// Student's t for 95 % and seven degrees of freedom.
@@ -22,7 +24,9 @@ fn scaled(size: u32, rate: f64) -> u32 {
 impl Replay {
     pub(super) fn estimate(&self, job: Job, rate: f64) -> Figures {
         let requests = self.trace().seen();
-        let count = self.whole.count(Job { size: scaled(job.size, rate), ..job });
+        let mut watch = Watch::new(self.trace(), None);
+        let groups = self.scaled_groups(rate);
+        let count = self.whole.count(Job { size: scaled(job.size, rate), ..job }, &groups, watch.as_mut());
         let expected = requests as f64 * rate;
         let ratio = (count.misses as f64 / expected).min(1.0);
         let up = |n: u64| (n as f64 / rate).round() as u64;
@@ -38,9 +42,20 @@ impl Replay {
             refaults: up(count.refaults),
             pages_scanned: count.work.pages_scanned.map(up),
             ptes_read: count.work.ptes_read.map(up),
+            tables_skipped: count.work.tables_skipped.map(up),
             list_moves: count.work.list_moves.map(up),
+            agings: count.work.agings,
+            groups: watch.map(Watch::finish).unwrap_or_default().0,
+            machine: None,
             seconds: 0.0,
         }
+    }
+
+    fn scaled_groups(&self, rate: f64) -> Groups {
+        let pages = |n: u64| if n == u64::MAX { n } else { (n as f64 * rate).round() as u64 };
+        let bounds =
+            |b: &Bounds| Bounds { min: pages(b.min), low: pages(b.low), soft: pages(b.soft), max: pages(b.max) };
+        Groups { bounds: self.groups.bounds.iter().map(bounds).collect(), fairness: self.groups.fairness }
     }
 
     fn error(&self, job: Job, rate: f64, expected: f64) -> Option<f64> {
@@ -50,7 +65,9 @@ impl Replay {
         }
         let parts = self.parts.get_or_init(|| (0..PARTS).map(|i| Future::new(self.trace().part(i, PARTS))).collect());
         let size = scaled(job.size, rate);
-        let ratio = |part: &Future| part.count(Job { size, ..job }).misses as f64 / (expected / PARTS as f64);
+        let groups = self.scaled_groups(rate);
+        let misses = |part: &Future| part.count(Job { size, ..job }, &groups, None).misses;
+        let ratio = |part: &Future| misses(part) as f64 / (expected / PARTS as f64);
         let ratios: Vec<f64> = parts.iter().map(ratio).collect();
         let mean = ratios.iter().sum::<f64>() / PARTS as f64;
         let variance = ratios.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (PARTS - 1) as f64;

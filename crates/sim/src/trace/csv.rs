@@ -1,6 +1,8 @@
 //! Comma-separated values: a header line names the columns, in any order. `page` (decimal, or hexadecimal with 0x) is
-//! required; `op` (r, w), `channel` (map, fd) and `type` (anon, file) are optional; other columns are passed over.
+//! required; `op` (r, w), `channel` (map, fd), `type` (anon, file) and `group` (a name) are optional; other columns are passed
+//! over.
 
+use super::groups::MOST_GROUPS;
 use super::input::{Source, lines};
 use super::{Builder, Manner, Next, TraceError};
 use std::io::BufRead;
@@ -12,7 +14,18 @@ enum Column {
     Op,
     Channel,
     Type,
+    Group,
     Other,
+}
+
+/// Longest name of a group, bytes.
+const LONGEST_GROUP: usize = 255;
+
+/// A line.
+struct Request<'a> {
+    page: u64,
+    manner: Manner,
+    group: Option<&'a str>,
 }
 
 impl Column {
@@ -22,6 +35,7 @@ impl Column {
             b"op" => Self::Op,
             b"channel" => Self::Channel,
             b"type" => Self::Type,
+            b"group" => Self::Group,
             _ => Self::Other,
         }
     }
@@ -51,13 +65,21 @@ pub(super) fn read(stream: &mut dyn BufRead, source: &Source<'_>, builder: &mut 
             header = Some(named);
             return Ok(true);
         };
-        let (page, manner) = request(columns, line).map_err(|why| source.line(number, why))?;
-        Ok(builder.add(page, manner)? == Next::More)
+        let Request { page, manner, group } = request(columns, line).map_err(|why| source.line(number, why))?;
+        let next = match group {
+            None => builder.add(page, manner)?,
+            Some(name) => {
+                let too_many = || source.line(number, format!("more than {MOST_GROUPS} groups"));
+                let group = builder.group(name).ok_or_else(too_many)?;
+                builder.add_for(group, page, manner)?
+            }
+        };
+        Ok(next == Next::More)
     })
 }
 
-fn request(columns: &[Column], line: &[u8]) -> Result<(u64, Manner), String> {
-    let (mut page, mut write, mut fd, mut file) = (None, false, false, None);
+fn request<'a>(columns: &[Column], line: &'a [u8]) -> Result<Request<'a>, String> {
+    let (mut page, mut write, mut fd, mut file, mut group) = (None, false, false, None, None);
     let mut fields = line.split(|&b| b == b',');
     for column in columns {
         let Some(field) = fields.next() else {
@@ -84,6 +106,10 @@ fn request(columns: &[Column], line: &[u8]) -> Result<(u64, Manner), String> {
                 b"file" => file = Some(true),
                 _ => return Err(wrong("a type: anon or file")),
             },
+            Column::Group => {
+                let name = std::str::from_utf8(field).ok().filter(|n| (1..=LONGEST_GROUP).contains(&n.len()));
+                group = Some(name.ok_or_else(|| wrong("a group's name of 1 to 255 bytes"))?);
+            }
             Column::Other => {}
         }
     }
@@ -98,7 +124,7 @@ fn request(columns: &[Column], line: &[u8]) -> Result<(u64, Manner), String> {
         (false, Some(true)) => Manner::MAPPED.of_file(),
         (false, _) => Manner::MAPPED,
     };
-    Ok((page.ok_or("no page")?, manner.with_write(write)))
+    Ok(Request { page: page.ok_or("no page")?, manner: manner.with_write(write), group })
 }
 
 fn number(field: &[u8]) -> Option<u64> {

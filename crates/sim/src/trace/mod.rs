@@ -7,15 +7,19 @@
 mod csv;
 mod error;
 mod generate;
+mod groups;
 mod ids;
 mod input;
 mod lackey;
 mod oracle;
 mod record;
+mod save;
 
 pub use error::TraceError;
 pub use generate::{Generator, generate};
+pub use groups::Groups;
 pub use input::{Format, read};
+pub use save::save_oracle;
 
 #[cfg(test)]
 mod tests;
@@ -73,6 +77,7 @@ pub struct Trace {
     names: Vec<u64>,
     seen: u64,
     sample_rate: Option<f64>,
+    groups: Groups,
 }
 
 impl Trace {
@@ -86,9 +91,30 @@ impl Trace {
         self.manners.get(at).copied().unwrap_or(self.manner)
     }
 
+    /// On whose behalf requests are made; empty if the source does not tell.
+    pub const fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
     /// Number of different pages.
     pub fn footprint(&self) -> u32 {
         self.names.len() as u32
+    }
+
+    /// Number of different pages that were anonymous memory when they were asked for first.
+    pub fn anonymous_pages(&self) -> u32 {
+        if self.manners.is_empty() {
+            return if self.manner.is_file() { 0 } else { self.footprint() };
+        }
+        // Pages are numbered in order of appearance.
+        let (mut seen, mut anonymous) = (0, 0);
+        for (at, &page) in self.pages.iter().enumerate() {
+            if page == seen {
+                seen += 1;
+                anonymous += u32::from(!self.manner(at).is_file());
+            }
+        }
+        anonymous
     }
 
     /// The name of each page in the source.
@@ -124,12 +150,14 @@ impl Trace {
                 names.len() as u32 - 1
             })
             .collect();
-        let mut part = Self { pages: Vec::new(), manners: Vec::new(), names, ..*self };
+        let groups = Groups { names: self.groups.names.clone(), of_requests: Vec::new() };
+        let mut part = Self { pages: Vec::new(), manners: Vec::new(), names, groups, ..*self };
         for (at, &page) in self.pages.iter().enumerate() {
             let page = renumbered[page as usize];
             if page != ELSEWHERE {
                 part.pages.push(page);
                 part.manners.extend(self.manners.get(at));
+                part.groups.of_requests.extend(self.groups.of_requests.get(at));
             }
         }
         part
@@ -143,6 +171,8 @@ pub struct Selection {
     pub sample_rate: Option<f64>,
     /// End after so many requests.
     pub limit: Option<u64>,
+    /// Take all requests to be made this way, whatever the source says; whether they write stays.
+    pub manner: Option<Manner>,
 }
 
 /// Most different pages in a trace: 512 GiB of 4 KiB pages. Keeps broken traces from eating all memory.
@@ -170,6 +200,8 @@ struct Builder<'a> {
     /// Keep pages whose hash is at most this.
     threshold: u64,
     sample_rate: Option<f64>,
+    forced: Option<Manner>,
+    groups: Groups,
     progress: &'a mut dyn FnMut(u64),
 }
 
@@ -185,8 +217,34 @@ impl<'a> Builder<'a> {
             limit: selection.limit.unwrap_or(u64::MAX),
             threshold: rate.map_or(u64::MAX, |r| (r * u64::MAX as f64) as u64),
             sample_rate: rate,
+            forced: selection.manner,
+            groups: Groups::default(),
             progress,
         }
+    }
+
+    /// Fetches what the next requests need; see [`Ids::warm`].
+    #[inline]
+    fn warm(&self, names: impl Iterator<Item = u64> + Clone) {
+        // Of a sample most are not looked up.
+        if self.sample_rate.is_none() {
+            std::hint::black_box(self.ids.warm(names));
+        }
+    }
+
+    /// A request on behalf of a group; see [`Builder::group`]. Either all requests of a source have one, or none.
+    fn add_for(&mut self, group: u8, name: u64, manner: Manner) -> Result<Next, TraceError> {
+        let before = self.pages.len();
+        let next = self.add(name, manner)?;
+        if self.pages.len() > before {
+            self.groups.of_requests.push(group);
+        }
+        Ok(next)
+    }
+
+    /// The number of a group by its name; `None`: there are too many.
+    fn group(&mut self, name: &str) -> Option<u8> {
+        self.groups.number(name)
     }
 
     #[inline]
@@ -206,6 +264,7 @@ impl<'a> Builder<'a> {
         if self.pages.len() as u64 == MOST_REQUESTS {
             return Err(TraceError::TooManyRequests);
         }
+        let manner = self.forced.map_or(manner, |forced| forced.with_write(manner.is_write()));
         let common = *self.manner.get_or_insert(manner);
         if manner != common || !self.manners.is_empty() {
             // The first request that differs: all before it were alike.
@@ -224,6 +283,7 @@ impl<'a> Builder<'a> {
             names: self.ids.into_names(),
             seen: self.seen,
             sample_rate: self.sample_rate,
+            groups: self.groups,
         }
     }
 }

@@ -7,6 +7,8 @@ use super::{Builder, Manner, Next, TraceError};
 use std::io::BufRead;
 
 const RECORD: usize = 24;
+/// Records that are looked at ahead, for the processor's sake.
+const AHEAD: usize = 32;
 
 fn object(record: &[u8; RECORD]) -> u64 {
     let [_, _, _, _, a, b, c, d, e, f, g, h, ..] = *record;
@@ -43,9 +45,12 @@ pub(super) fn read(stream: &mut dyn BufRead, source: &Source<'_>, builder: &mut 
             part.clear();
         }
         let (records, tail) = rest.as_chunks::<RECORD>();
-        for record in records {
-            if builder.add(object(record), Manner::FD)? == Next::Enough {
-                return Ok(());
+        for records in records.chunks(AHEAD) {
+            builder.warm(records.iter().map(object));
+            for record in records {
+                if builder.add(object(record), Manner::FD)? == Next::Enough {
+                    return Ok(());
+                }
             }
         }
         part.extend_from_slice(tail);

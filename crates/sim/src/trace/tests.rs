@@ -164,7 +164,7 @@ fn what_nobody_knows() {
 
 #[test]
 fn a_limit_ends_every_format() {
-    let selection = Selection { limit: Some(2), sample_rate: None };
+    let selection = Selection { limit: Some(2), ..Selection::default() };
     let lackey = b"I  04000000,3\nI  04001000,3\nI  04002000,3\nbroken\n".to_vec();
     for bytes in
         [oracle(&[1, 2, 3]), b"page\n1\n2\n3\nbroken".to_vec(), lackey, record(vec![region(0, 9, 20, None)], 2)]
@@ -251,10 +251,104 @@ fn parts_divide_a_trace() {
     }
 }
 
+#[test]
+fn groups() {
+    let text = b"group,page\nweb,1\n/system.slice/db:1,1\nweb,2\n";
+    let trace = read_bytes(text, Format::Auto).expect("reads");
+    assert_eq!(trace.groups().names(), ["web", "/system.slice/db:1"]);
+    assert_eq!([0, 1, 2].map(|at| trace.groups().of(at)), [0, 1, 0]);
+    assert_eq!(trace.pages(), [0, 0, 1], "a page is a page, whoever asks for it");
+    let selection = Selection { sample_rate: Some(0.5), ..Selection::default() };
+    let many: String = (0..2000).map(|i| format!("{i},g{}\n", i % 7)).collect();
+    let bytes = format!("page,group\n{many}").into_bytes();
+    let half = from_reader("t", Box::new(Cursor::new(bytes)), Format::Csv, selection, &mut |_| {}).expect("reads");
+    for part in [&half, &half.part(0, 8)] {
+        let of = |at: usize| part.names()[part.pages()[at] as usize] % 7;
+        let named = |at: usize| part.groups().names()[usize::from(part.groups().of(at))].clone();
+        assert!(part.pages().len() > 50 && (0..part.pages().len()).all(|at| named(at) == format!("g{}", of(at))));
+    }
+
+    refuses(b"page,group\n1,\n", Format::Csv, &["line 2", "''", "group"]);
+    refuses(b"page,group\n1,\xff\n", Format::Csv, &["line 2", "group"]);
+    refuses(format!("page,group\n1,{}\n", "g".repeat(256)).as_bytes(), Format::Csv, &["line 2", "255"]);
+    let many: String = (0..257).map(|i| format!("1,g{i}\n")).collect();
+    refuses(format!("page,group\n{many}").as_bytes(), Format::Csv, &["line 258", "256 groups"]);
+}
+
+#[test]
+fn requests_can_be_taken_to_be_made_otherwise() {
+    let selection = Selection { manner: Some(Manner::FD), ..Selection::default() };
+    let bytes = b"page,op\n1,r\n2,w\n".to_vec();
+    let trace = from_reader("t", Box::new(Cursor::new(bytes)), Format::Csv, selection, &mut |_| {}).expect("reads");
+    assert_eq!([trace.manner(0), trace.manner(1)], [Manner::FD, Manner::FD.with_write(true)]);
+    assert_eq!(trace.anonymous_pages(), 0);
+    let mixed = b"page,type\n1,anon\n2,file\n1,file\n3,anon\n".to_vec();
+    assert_eq!(read_bytes(&mixed, Format::Csv).expect("reads").anonymous_pages(), 2);
+    assert_eq!(made("loop:pages=7,requests=9").anonymous_pages(), 7);
+}
+
+#[test]
+fn what_is_saved_reads_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("t.oracleGeneral");
+    let trace = made("zipf:pages=500,requests=3000");
+    save_oracle(&trace, &path).expect("writes");
+    let again = read(&path, Format::Auto, Selection::default(), &mut |_| {}).expect("reads");
+    assert_eq!((again.pages(), again.names()), (trace.pages(), trace.names()));
+    let objects: Vec<u64> = trace.pages().iter().map(|&p| trace.names()[p as usize]).collect();
+    let next = |bytes: &[u8]| {
+        let records = bytes.as_chunks::<24>().0;
+        records.iter().map(|r| i64::from_le_bytes(*r.last_chunk().expect("8"))).collect::<Vec<i64>>()
+    };
+    assert_eq!(next(&std::fs::read(&path).expect("is there")), next(&oracle(&objects)));
+    let error = save_oracle(&trace, &folder.path().join("no/such")).expect_err("cannot be written");
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+}
+
+#[test]
+fn the_largest_names_are_names() {
+    let last = u64::MAX;
+    let text = format!("page\n{last}\n0x{last:x}\n0\n");
+    assert_eq!(names(text.as_bytes(), Format::Auto), [last, last, 0]);
+    assert_eq!(names(&oracle(&[last, 0, last]), Format::Auto), [last, 0, last]);
+    assert_eq!(names(b" L ffffffffffffffff,1\n", Format::Auto), [last >> 12]);
+    refuses(b" L ffffffffffffffff,2\n", Format::Lackey, &["line 1"]);
+    let top = RegionInfo { end: u64::MAX, ..region((u64::MAX >> 12) - 2, 1, 20, None) };
+    let trace = read_bytes(&record(vec![top], 1), Format::Isotherm);
+    assert!(trace.is_ok_and(|t| t.footprint() == 3));
+    // A size of nothing.
+    let mut sizeless = oracle(&[5, 6]);
+    sizeless[12..16].fill(0);
+    assert_eq!(names(&sizeless, Format::Auto), [5, 6]);
+    refuses(&record(vec![region(7, 5, 0, None)], 1), Format::Isotherm, &["no request"]);
+}
+
+#[test]
+fn packed_data_that_promises_too_much() {
+    // A frame that wants a window of more memory than there is, and nothing behind it.
+    refuses(&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xff, 0x01, 0x00, 0x00], Format::Oracle, &["zstd"]);
+    let bytes = oracle(&(0..5000).map(|i| i * i % 1013).collect::<Vec<u64>>());
+    let whole = packed(&bytes);
+    for cut in (1..whole.len()).step_by(7) {
+        assert!(read_bytes(&whole[..cut], Format::Oracle).is_err(), "cut off after {cut} of {} bytes", whole.len());
+    }
+}
+
+#[test]
+fn cut_anywhere_nothing_panics() {
+    for bytes in good() {
+        for cut in 0..bytes.len() {
+            for format in [Format::Auto, Format::Csv, Format::Oracle, Format::Lackey, Format::Isotherm] {
+                _ = read_bytes(&bytes[..cut], format);
+            }
+        }
+    }
+}
+
 /// Good traces of every format, to be damaged.
 fn good() -> Vec<Vec<u8>> {
     let objects: Vec<u64> = (0..40).map(|i| i * i % 13).collect();
-    let csv = b"page,op,channel,type\n1,r,map,anon\n0x2,w,fd,file\n3,r,map,file\n".to_vec();
+    let csv = b"page,op,channel,type,group\n1,r,map,anon,a\n0x2,w,fd,file,b\n3,r,map,file,a\n".to_vec();
     let lackey = b"==1== x\nI  04000000,3\n L 1ffe000ffc,8\n S 04001008,4\n".to_vec();
     vec![oracle(&objects), packed(&oracle(&objects)), csv, lackey, record(vec![region(3, 5, 20, Some(2))], 3)]
 }

@@ -1,14 +1,18 @@
 //! `isotherm sim lru`: which page replacement policy misses how often, on a trace.
 
+mod groups;
 mod table;
 
 use crate::args::units;
 use crate::exit::Usage;
 use crate::output::write_file;
+use anyhow::Context;
+use groups::{FairnessName, GroupSpec};
 use isotherm_core::units::{format_time, parse_percent, parse_size};
 use isotherm_sim::policy::PolicyName;
+use isotherm_sim::predict::Machine;
 use isotherm_sim::replay::{Figures, Job, Replay};
-use isotherm_sim::trace::{Format, Generator, Selection, Trace, TraceError, generate, read};
+use isotherm_sim::trace::{Format, Generator, Manner, Selection, Trace, TraceError, generate, read, save_oracle};
 use isotherm_view::plot::curves::{Curve, miss_ratio_svg};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -33,8 +37,8 @@ pub struct Args {
     #[arg(long, value_name = "F", default_value = "auto", conflicts_with = "generate")]
     format: FormatName,
     /// Policies, separated by commas: lru, fifo, clock, 2q, arc, lirs, s3fifo, sieve, wtinylfu, classic and mglru (those of
-    /// Linux), opt (knows the future)
-    #[arg(long, value_name = "P,...", value_delimiter = ',', default_value = "lru,fifo,clock,2q,arc,lirs,s3fifo,sieve,wtinylfu,classic,mglru,opt", value_parser = policy)]
+    /// Linux), opt (knows the future) [default: all; with --group, mglru]
+    #[arg(long, value_name = "P,...", value_delimiter = ',', value_parser = policy)]
     policy: Vec<PolicyName>,
     /// Sizes in pages (K and M are 1024 and 1024 * 1024), or as a share of all pages in the trace, such as 10%
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1%,2%,5%,10%,20%,50%", value_parser = size)]
@@ -45,6 +49,23 @@ pub struct Args {
     /// End after the first N requests
     #[arg(long, value_name = "N", value_parser = units::size)]
     limit: Option<u64>,
+    /// Take all requests to be made this way, whatever the trace says
+    #[arg(long, value_name = "C")]
+    channel: Option<ChannelName>,
+    /// Bounds of a group that the trace names, in pages or as a share of all pages, such as web:max=10%,low=1000; keys are
+    /// min, low, soft and max, as in a control group. Only mglru knows groups
+    #[arg(long, value_name = "NAME:KEY=N,...", value_parser = groups::group)]
+    group: Vec<GroupSpec>,
+    /// Who gives way when the groups together fill the memory
+    #[arg(long, value_name = "F", default_value = "memcg-lru")]
+    fairness: FairnessName,
+    /// Predict throughput and pressure on a machine: zram, ssd or tier, with settings behind a colon, for example
+    /// zram:ratio=2.5,tasks=8,work=20us
+    #[arg(long, value_name = "SPEC", value_parser = Machine::parse)]
+    machine: Option<Machine>,
+    /// Write the trace, as libCacheSim's oracleGeneral
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
     /// Print a line of JSON per policy and size
     #[arg(long)]
     json: bool,
@@ -77,6 +98,15 @@ impl FormatName {
             Self::Isotherm => Format::Isotherm,
         }
     }
+}
+
+/// How requests are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ChannelName {
+    /// Through a page table, to anonymous memory
+    Map,
+    /// Through a file descriptor
+    Fd,
 }
 
 /// How many pages fit, as it was asked for.
@@ -125,13 +155,30 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     {
         return Err(Usage("--sample-rate must lie above 0% and at most at 100%".into()).into());
     }
+    if args.machine.is_some() && args.sample_rate.is_some_and(|rate| rate < 1.0) {
+        let text =
+            "--machine cannot predict from a sample: leave --sample-rate out, and shorten the trace with --limit";
+        return Err(Usage(text.into()).into());
+    }
+    let knows_groups = |p: &PolicyName| *p == PolicyName::MgLru;
+    if let Some(other) = args.policy.iter().find(|p| !args.group.is_empty() && !knows_groups(p)) {
+        return Err(Usage(format!("--group: {} knows no bounds of groups, only mglru does", other.name())).into());
+    }
     if args.limit == Some(0) {
         return Err(Usage("--limit 0 leaves no request".into()).into());
     }
     let start = Instant::now();
     let trace = load(&args)?;
     let loading = start.elapsed();
-    let replay = Replay::new(trace);
+    if let Some(path) = &args.save {
+        save_oracle(&trace, path).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let mut replay = Replay::new(trace);
+    let groups = groups::resolve(&args.group, args.fairness, replay.trace(), replay.footprint())?;
+    replay = replay.with_groups(groups);
+    if let Some(machine) = &args.machine {
+        replay = replay.with_machine(machine.clone());
+    }
     if replay.trace().pages().is_empty() {
         return Err(Usage("--sample-rate is too low: no page of the trace is in the sample".into()).into());
     }
@@ -165,7 +212,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 }
 
 fn load(args: &Args) -> anyhow::Result<Trace> {
-    let selection = Selection { sample_rate: args.sample_rate, limit: args.limit };
+    let manner = args.channel.map(|channel| match channel {
+        ChannelName::Map => Manner::MAPPED,
+        ChannelName::Fd => Manner::FD,
+    });
+    let selection = Selection { sample_rate: args.sample_rate, limit: args.limit, manner };
     let terminal = std::io::stderr().is_terminal();
     let mut progress = |requests: u64| {
         if terminal {
@@ -200,7 +251,8 @@ fn jobs(args: &Args, replay: &Replay) -> anyhow::Result<Vec<Job>> {
         return Err(Usage(text).into());
     }
     let mut jobs = Vec::new();
-    for &policy in &args.policy {
+    let all: &[PolicyName] = if args.group.is_empty() { &PolicyName::ALL } else { &[PolicyName::MgLru] };
+    for &policy in if args.policy.is_empty() { all } else { &args.policy } {
         for &size in &sizes {
             let job = Job { policy, size };
             if !jobs.contains(&job) {
