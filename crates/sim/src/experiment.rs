@@ -149,7 +149,7 @@ impl Experiment {
         }
         let cost = monitor.source().cost();
         let memory = memory.borrow();
-        Ok(figures(&memory, clock.now_ns(), self.work_ns, (cost.monitor_ns, cost.target_ns)))
+        Ok(figures(&memory, clock.now_ns(), self.work_ns, cost.monitor_ns))
     }
 
     /// The same program on the same machine, left alone.
@@ -158,7 +158,7 @@ impl Experiment {
     }
 }
 
-fn figures(memory: &SimMemory, now_ns: u64, work_ns: u64, (monitor_ns, target_ns): (u64, u64)) -> Figures {
+fn figures(memory: &SimMemory, now_ns: u64, work_ns: u64, monitor_ns: u64) -> Figures {
     let finished = memory.finished_ns();
     let runtime_ns = finished.unwrap_or(now_ns).max(1);
     let work_done = if finished.is_some() { work_ns } else { memory.work_ns().max(1) };
@@ -181,7 +181,7 @@ fn figures(memory: &SimMemory, now_ns: u64, work_ns: u64, (monitor_ns, target_ns
         swap_in: counters.swap_in,
         some_psi: share(memory.waited_ns()),
         monitor_share: share(monitor_ns),
-        target_share: share(target_ns),
+        target_share: share(counters.watched_ns),
         action_share: share(counters.worker_ns),
     }
 }

@@ -141,6 +141,14 @@ fn the_brake_stops_what_thrashes() {
 }
 
 #[test]
+fn a_large_target_shrinks_bit_by_bit_within_the_budget() {
+    let e = experiment(Pattern::Hotspot, 24 << 30, 100, vec![cold_for(5, Action::PageOut)]);
+    let f = run(&e);
+    assert!(f.swap_out > 4 << 30, "{f:?}");
+    assert!(f.monitor_share < 0.02 && f.slowdown < 1.02, "{f:?}");
+}
+
+#[test]
 fn cold_memory_moves_to_the_slow_node() {
     let mut scheme = cold_for(2, Action::MigrateCold);
     scheme.destinations = vec![isotherm_core::actuator::Destination { node: 1, weight: 1 }];

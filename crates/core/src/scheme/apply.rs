@@ -4,6 +4,7 @@ use super::action::{Action, Preference};
 use super::engine::{Runner, TargetView};
 use super::filter::{Piece, Subject, Verdict, split};
 use super::idle::{IdleReason, Near, obstacle};
+use super::lap::Place;
 use super::look::{dense_blocks, passing_pages};
 use super::pattern::{Mismatch, age_us, rate_bp};
 use super::priority::{Histogram, score};
@@ -67,11 +68,13 @@ pub(super) struct Turn<'a, 'w> {
     runner: &'a mut Runner,
     world: &'a mut World<'w>,
     tally: Tally,
+    /// Where it began.
+    from: Place,
 }
 
 impl<'a, 'w> Turn<'a, 'w> {
     pub fn new(index: usize, runner: &'a mut Runner, world: &'a mut World<'w>) -> Self {
-        Self { index, runner, world, tally: Tally::default() }
+        Self { index, runner, world, tally: Tally::default(), from: (0, 0) }
     }
 
     /// Goes through all targets; tells what held the scheme back, if anything did.
@@ -185,6 +188,8 @@ impl<'a, 'w> Turn<'a, 'w> {
     fn all_regions(&mut self, open: &BTreeSet<TargetId>) -> Go {
         let targets = self.world.targets;
         let from = self.runner.quota.resume.take();
+        self.from = from.or_else(|| open.first().map(|&id| (id, 0))).unwrap_or_default();
+        self.runner.lap.begin(self.world.now_ns);
         let order: Vec<TargetId> = match from {
             Some((target, _)) => open.range(target..).chain(open.range(..target)).copied().collect(),
             None => open.iter().copied().collect(),
@@ -200,6 +205,9 @@ impl<'a, 'w> Turn<'a, 'w> {
         // The first target was begun in its middle: now its lower part.
         if let Some((id, addr)) = from.filter(|f| f.1 > 0 && go == Go::On && open.contains(&f.0)) {
             go = self.target(&targets[&id], 0, addr);
+        }
+        if go == Go::On {
+            self.runner.lap.end();
         }
         go
     }
@@ -315,8 +323,15 @@ impl<'a, 'w> Turn<'a, 'w> {
         }
         let mut at = piece.range.start;
         while at < piece.range.end {
-            if self.runner.quota.is_full() || self.tally.looked >= LOOK_PER_TURN {
+            if self.runner.quota.is_full() {
                 return self.stop(t, at);
+            }
+            if self.tally.looked >= LOOK_PER_TURN {
+                let confirm_ns = self.confirm_ns();
+                let here = (t.live.target, at);
+                let next = if confirm_ns > 0 { self.runner.lap.next(self.from, here, confirm_ns) } else { here };
+                self.runner.quota.resume = Some(next);
+                return Go::Stop;
             }
             let chunk = AddrRange::new(at, piece.range.end.min((at / LOOK_AT_ONCE + 1) * LOOK_AT_ONCE));
             let mut pages = self.pages(t, chunk, per_page);

@@ -6,6 +6,7 @@ use super::brake::Brake;
 use super::effect::EffectTracker;
 use super::goal::Goal;
 use super::idle::IdleReason;
+use super::lap::Lap;
 use super::patience::Patience;
 use super::quota::Quota;
 use super::stats::SchemeStats;
@@ -48,6 +49,8 @@ pub(super) struct Runner {
     pub in_flight: HashMap<TargetId, PageSet>,
     /// When memory is to be looked at page by page again.
     pub next_look_ns: u64,
+    /// Where that goes on if a turn could not look at everything.
+    pub lap: Lap,
     /// When the next turn is due; `None`: at every aggregation interval.
     pub next_apply_ns: Option<u64>,
     /// The lowest priority that is served in this quota window.
@@ -80,6 +83,7 @@ impl Runner {
             treated: HashMap::new(),
             in_flight: HashMap::new(),
             next_look_ns: 0,
+            lap: Lap::default(),
             next_apply_ns: (scheme.apply_ns > 0).then_some(0),
             cut_off: 0,
             idle: Some(IdleReason::NoSnapshot),

@@ -19,6 +19,7 @@ pub mod filter;
 mod finish;
 pub mod goal;
 pub mod idle;
+mod lap;
 mod look;
 mod patience;
 pub mod pattern;

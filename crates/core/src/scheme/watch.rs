@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, HashMap};
 
 /// A page that has not been asked about for this many times the waiting time is forgotten.
 const FORGET_AFTER: u64 = 8;
+/// But not before this, ns: where the CPU budget is small and the target large, looks are far apart.
+const FORGET_LEAST_NS: u64 = 60_000_000_000;
 
 /// How one look went.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -91,7 +93,7 @@ impl<S: AccessSource> Watched<S> {
     }
 
     fn prune(&mut self, now_ns: u64, wait_ns: u64) {
-        let keep_ns = wait_ns.saturating_mul(FORGET_AFTER);
+        let keep_ns = wait_ns.saturating_mul(FORGET_AFTER).max(FORGET_LEAST_NS);
         if now_ns < self.pruned_ns.saturating_add(keep_ns) {
             return;
         }

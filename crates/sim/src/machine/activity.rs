@@ -259,7 +259,7 @@ fn poisson_cells(per_ns: f64, from: u64, to: u64) -> impl Iterator<Item = (u64, 
     let cells = if per_ns <= 0.0 || to <= from {
         0..0
     } else {
-        (from as f64 / cell_ns) as u64..((to - 1) as f64 / cell_ns) as u64 + 1
+        (from as f64 / cell_ns) as u64..(to as f64 / cell_ns).ceil() as u64
     };
     cells.map(move |cell| (cell, cell_ns))
 }

@@ -3,10 +3,9 @@
 //! Every figure can be replaced; the defaults say where they come from. They are orders of magnitude of common hardware, not
 //! of yours: `isotherm doctor` and the meter `target_stall` measure what a fault costs on a machine at hand.
 
-/// Trap, page allocation and mapping around whatever a device does, ns: what a fault on a page that is read at once takes
-/// beyond the reading (measured in a virtual machine, Linux 6.18: a page back from zram with lzo-rle takes 4 to 5 us in all,
-/// decompressing 2.2 us of it).
-pub const FAULT_NS: u64 = 2_000;
+/// Trap, page allocation and mapping around whatever a device does, ns; assumed. In a virtual machine (Linux 6.18) a page that is
+/// half random bytes and half zeros comes back from zram with lzo-rle in 2.1 us in all (median; mean 4.6 us on a busy machine).
+pub const FAULT_NS: u64 = 1_000;
 
 /// A place that pages are swapped out to.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,8 +24,8 @@ impl SwapDevice {
     /// zram with lzo-rle, the kernel's default.
     ///
     /// Reading and ratio: fio on zram filled with memory of a desktop (the widely quoted table of u/VenditatioDelendaEst, page
-    /// cluster 0). Writing: `MADV_PAGEOUT` moves about 4 MiB in 10 ms (measured in a virtual machine, Linux 6.18); copying a
-    /// file system to zram takes 15 us a page (LinuxReviews).
+    /// cluster 0). Writing: `MADV_PAGEOUT` takes 7 to 10 us a page (measured in a virtual machine, Linux 6.18); copying a file
+    /// system to zram takes 15 us a page (LinuxReviews).
     pub const ZRAM: Self = Self { name: "zram", read_ns: 2_235, write_ns: 10_000, ratio: Some(2.74) };
     /// zram with lz4: the same table; written as fast as with lzo-rle.
     pub const ZRAM_LZ4: Self = Self { name: "zram-lz4", read_ns: 1_708, write_ns: 10_000, ratio: Some(2.63) };
@@ -77,7 +76,7 @@ pub const HUGE_GAIN: f64 = 0.28;
 /// Making one huge page: allocating and clearing 2 MiB and copying what is there, ns. 2 MiB at about 10 GB/s, twice; assumed.
 pub const COLLAPSE_NS: u64 = 400_000;
 
-/// A fault on a page that was never there: trap, allocation, clearing, ns (as [`FAULT_NS`], nothing is read).
+/// A fault on a page that was never there: trap, allocation, clearing, mapping, ns; assumed.
 pub const FIRST_TOUCH_NS: u64 = 1_000;
 
 #[cfg(test)]

@@ -84,11 +84,12 @@ impl SimSource {
         Ok(t)
     }
 
-    /// Takes `ns` from a target, for bits that the hardware must set again.
-    fn lose(&mut self, target: TargetId, ns: f64) {
-        self.target_ns += ns;
+    /// Bits were cleared that the hardware must set again: as far as an observer can tell (`cleared`), and those of them that
+    /// it really had set again since they were cleared before, which is what a simulated program loses time for.
+    fn lose(&mut self, target: TargetId, cleared: u64, set_again: u64) {
+        self.target_ns += cleared as f64 * self.model.target_page;
         if let Some(memory) = self.targets.get(target as usize).and_then(|t| t.memory.as_ref()) {
-            memory.borrow_mut().lose(ns);
+            memory.borrow_mut().lose((set_again as f64 * self.model.target_page) as u64);
         }
     }
 
@@ -104,7 +105,8 @@ impl SimSource {
         let model = self.model.clone();
         let t = self.living(target)?;
         let at = t.moment(now);
-        let (mut monitor, mut pages_read, mut pages_cleared, mut bits_cleared) = (model.read_call, 0, 0, 0);
+        let (mut monitor, mut pages_read, mut pages_cleared) = (model.read_call, 0, 0);
+        let (mut bits_cleared, mut set_again) = (0, 0);
         let mut any_clear = false;
         for w in windows {
             check(w)?;
@@ -120,6 +122,7 @@ impl SimSource {
                 Some(leaf) => (leaf, 1, 1),
                 None => (pages_of(w.range()), u64::from(w.pages), u64::from(seen.accessed)),
             };
+            set_again += young.saturating_sub(t.never_cleared(pages.clone()));
             t.cleared.set(pages, at.work_ns);
             monitor += model.clear(entries, young);
             pages_cleared += u64::from(seen.accessed);
@@ -129,7 +132,7 @@ impl SimSource {
             monitor += model.clear_call;
         }
         self.monitor_ns += monitor;
-        self.lose(target, bits_cleared as f64 * model.target_page);
+        self.lose(target, bits_cleared, set_again);
         self.pages_read += pages_read;
         self.pages_cleared += pages_cleared;
         self.charge();
@@ -176,6 +179,13 @@ impl Target {
             memory.work_ns()
         });
         Moment { now_ns, work_ns }
+    }
+
+    /// How many of `pages` nobody has cleared so far: their bits are set since they were populated.
+    fn never_cleared(&self, pages: Range<u64>) -> u64 {
+        let mut never = 0;
+        self.cleared.for_each(pages, |run, time| never += if time.is_none() { run.end - run.start } else { 0 });
+        never
     }
 
     /// The huge leaf that maps a page.
@@ -357,7 +367,7 @@ impl AccessSource for SimSource {
         let model = self.model.clone();
         let t = self.living(target)?;
         let moment = t.moment(now);
-        let (mut monitor, mut target_ns) = (model.read_call, 0.0);
+        let (mut monitor, mut bits_cleared, mut set_again) = (model.read_call, 0, 0);
         let (mut pages_read, mut pages_cleared) = (0u64, 0u64);
         let mut to_clear: Vec<Range<u64>> = Vec::new();
         let mut hand_out = |table: &TableBits, asked: &mut Vec<Range<u64>>| {
@@ -371,7 +381,9 @@ impl AccessSource for SimSource {
             if clear && accessed > 0 {
                 let young = accessed.min(entries);
                 monitor += model.clear(entries, young);
-                target_ns += young as f64 * model.target_page;
+                bits_cleared += young;
+                let never: u64 = asked.iter().map(|piece| t.never_cleared(piece.clone())).sum();
+                set_again += young.saturating_sub(never);
                 pages_cleared += accessed;
                 for piece in asked.drain(..) {
                     match to_clear.last_mut() {
@@ -417,7 +429,7 @@ impl AccessSource for SimSource {
             t.cleared.set(pages, moment.work_ns);
         }
         self.monitor_ns += monitor;
-        self.lose(target, target_ns);
+        self.lose(target, bits_cleared, set_again);
         self.pages_read += pages_read;
         self.pages_cleared += pages_cleared;
         self.charge();

@@ -43,6 +43,8 @@ pub struct Counters {
     pub reclaimed: u64,
     /// Time that whoever acts on memory worked, ns.
     pub worker_ns: u64,
+    /// Time that the program lost to being watched, ns.
+    pub watched_ns: u64,
 }
 
 /// The memory of a process that runs an [`Activity`], on some [`Hardware`].
@@ -189,9 +191,10 @@ impl SimMemory {
         self.progress.waited_ns()
     }
 
-    /// Takes time from the program for something that is not waiting for memory.
-    pub fn lose(&mut self, ns: f64) {
-        self.progress.lose(ns);
+    /// Takes time from the program for being watched: the hardware had to set bits again.
+    pub fn lose(&mut self, ns: u64) {
+        self.counters.watched_ns += ns;
+        self.progress.lose(ns as f64);
     }
 
     /// Resident bytes.
