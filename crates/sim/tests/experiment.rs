@@ -142,9 +142,9 @@ fn the_brake_stops_what_thrashes() {
 
 #[test]
 fn a_large_target_shrinks_bit_by_bit_within_the_budget() {
-    let e = experiment(Pattern::Hotspot, 24 << 30, 100, vec![cold_for(5, Action::PageOut)]);
+    let e = experiment(Pattern::Hotspot, 96 << 30, 100, vec![cold_for(5, Action::PageOut)]);
     let f = run(&e);
-    assert!(f.swap_out > 4 << 30, "{f:?}");
+    assert!(f.swap_out > 8 << 30, "{f:?}");
     assert!(f.monitor_share < 0.02 && f.slowdown < 1.02, "{f:?}");
 }
 
