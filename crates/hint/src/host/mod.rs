@@ -6,6 +6,7 @@
 
 pub mod bucket;
 pub mod connection;
+pub mod guard;
 pub mod guest;
 pub mod layout;
 pub mod memory;

@@ -7,6 +7,7 @@
 //! What else writes to the memory is not paused: the kernel's vhost threads, devices that were passed through, other processes that
 //! share it (vhost-user). Guests with any of these are refused.
 
+use super::guard::Guard;
 use super::guest::Guest;
 use super::layout::Piece;
 use super::memory::Memory;
@@ -63,7 +64,9 @@ pub fn scan(guest: &Guest, config: &ScanConfig, stop: &AtomicBool) -> Result<u64
     }
     let mut dropped = 0;
     for (number, file) in guest.memory().files().iter().enumerate() {
+        let guard = Guard::new(pid).map_err(|source| ScanError::Io { pid, source })?;
         let mut scan = Scan {
+            guard,
             guest,
             config,
             file,
@@ -89,6 +92,8 @@ struct Scan<'a> {
     file: &'a RamFile,
     number: usize,
     buffer: Vec<u8>,
+    /// Lets the guest go on if we die within a pause.
+    guard: Guard,
     /// What was done, not told yet.
     done: ScanStatus,
     dropped: u64,
@@ -147,8 +152,11 @@ impl Scan<'_> {
 
     /// Drops candidates for as long as a pause may last, at least one; how long it lasted.
     fn drop_some(&mut self, candidates: &mut Vec<u64>) -> io::Result<Duration> {
-        let Some(paused) = Paused::stop(self.guest.process(), STOP_TIME)? else {
+        self.guard.paused()?;
+        let paused = Paused::stop(self.guest.process(), STOP_TIME);
+        let Some(paused) = paused.inspect_err(|_| drop(self.guard.running()))? else {
             // Stopped by somebody else, who may let it go on at any moment.
+            self.guard.running()?;
             candidates.clear();
             return Ok(Duration::ZERO);
         };
@@ -161,6 +169,7 @@ impl Scan<'_> {
         }
         let pause = paused.elapsed();
         drop(paused);
+        self.guard.running()?;
         self.done.pauses += 1;
         self.done.paused_ns += nanos(pause);
         self.done.longest_pause_ns = self.done.longest_pause_ns.max(nanos(pause));

@@ -1,5 +1,6 @@
 //! `isotherm sim`: the algorithms on a simulated machine.
 
+mod guests;
 mod lru;
 mod metered;
 mod monitor;
@@ -17,6 +18,7 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    Guests(guests::Args),
     Lru(lru::Args),
     Monitor(monitor::Args),
     Schemes(schemes::Args),
@@ -25,6 +27,7 @@ enum What {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.what {
+        What::Guests(a) => guests::run(a),
         What::Lru(a) => lru::run(a),
         What::Monitor(a) => monitor::run(a),
         What::Schemes(a) => schemes::run(a),
