@@ -75,10 +75,10 @@ test-damo: ## damo reads our records and we read its; skipped where damo cannot 
 	tests/damo/run target/debug/isotherm
 
 .PHONY: bench
-bench: bench-accuracy bench-wss bench-overhead bench-schemes bench-thp bench-tiering bench-sim ## all benchmarks
+bench: bench-accuracy bench-wss bench-overhead bench-schemes bench-thp bench-tiering bench-sim bench-lru ## all benchmarks
 
 .PHONY: bench-%
-bench-%: ## one benchmark: accuracy, wss, overhead, schemes, thp, tiering, sim; BENCH_ARGS="..." passes options on
+bench-%: ## one benchmark: accuracy, wss, overhead, schemes, thp, tiering, sim, lru; BENCH_ARGS="..." passes options on
 	scripts/deps build
 	$(CARGO) build --release -p isotherm
 	$(CARGO) run --release -p isotherm-bench --bin $* -- $(BENCH_ARGS)
@@ -100,6 +100,12 @@ bench-sim:
 	scripts/deps build
 	$(CARGO) build --release -p isotherm
 	bench/sim/sim.py $(BENCH_ARGS)
+
+.PHONY: bench-lru
+bench-lru:
+	scripts/deps build real
+	$(CARGO) build --release -p isotherm -p isotherm-bench-lru
+	bench/lru/lru.py $(BENCH_ARGS)
 
 .PHONY: lint
 lint: ## rustfmt, clippy and rustdoc, warnings denied

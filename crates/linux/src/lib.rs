@@ -10,6 +10,7 @@ pub mod clock;
 pub mod folder_lock;
 pub mod hostmem;
 pub mod limits;
+pub mod lru;
 pub mod meter;
 pub mod mm;
 pub mod probe;

@@ -23,6 +23,7 @@ mod evict;
 mod fault;
 pub mod flags;
 pub mod global;
+pub mod live;
 pub mod lruvec;
 pub mod machine;
 pub mod memcg_lru;

@@ -1,6 +1,8 @@
 //! Generations in the text form of `/sys/kernel/debug/lru_gen`.
 
+use super::live::memory::Generation;
 use super::lruvec::Lruvec;
+use crate::addr::PAGE_SIZE;
 use std::fmt::Write;
 
 /// A memory's name: `memcg` with its number and path.
@@ -14,9 +16,69 @@ pub fn generations(lruvec: &Lruvec, node: u32, now: u64) -> String {
     for seq in lruvec.oldest(100)..=lruvec.max_seq() {
         let age = lruvec.born(seq).map_or(0, |birth| now.saturating_sub(birth) / 1_000_000);
         let (anon, file) = (lruvec.size(seq, 0), lruvec.size(seq, 1));
-        let _ = writeln!(text, " {seq:>10} {age:>10} {anon:>10}  {file:>10} ");
+        line(&mut text, seq, age, anon, file);
     }
     text
+}
+
+fn line(text: &mut String, seq: u64, age_ms: u64, anon_pages: u64, file_pages: u64) {
+    let _ = writeln!(text, " {seq:>10} {age_ms:>10} {anon_pages:>10}  {file_pages:>10} ");
+}
+
+/// Generations of live memory, the oldest first, in the same form.
+pub fn live_generations(generations: &[Generation], node: u32) -> String {
+    let mut text = format!(" node {node:>5}\n");
+    for g in generations {
+        line(&mut text, g.seq, g.age_ms, g.anon_bytes / PAGE_SIZE, g.file_bytes / PAGE_SIZE);
+    }
+    text
+}
+
+/// A memory as the kernel shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelMemcg {
+    /// Its number, which commands name it by.
+    pub id: u32,
+    /// Its path; empty where the kernel has none.
+    pub path: String,
+    /// Its generations on each node, the oldest first.
+    pub nodes: Vec<(u32, Vec<Generation>)>,
+}
+
+/// Reads the text form. What cannot be understood is told with its line; lines of `lru_gen_full` that have no counterpart here
+/// are passed over.
+pub fn parse(text: &str) -> Result<Vec<KernelMemcg>, String> {
+    let mut memcgs: Vec<KernelMemcg> = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let wrong = || format!("line {}, {line:?}, is not in the form of lru_gen", number + 1);
+        let mut words = line.split_ascii_whitespace();
+        match words.next() {
+            None => {}
+            Some("memcg") => {
+                let id = words.next().and_then(|w| w.parse().ok()).ok_or_else(wrong)?;
+                // Paths may hold blanks: everything behind the number.
+                let rest = line.trim_start().trim_start_matches("memcg").trim_start();
+                let path = rest.split_once(' ').map_or("", |(_, path)| path).to_owned();
+                memcgs.push(KernelMemcg { id, path, nodes: Vec::new() });
+            }
+            Some("node") => {
+                let node = words.next().and_then(|w| w.parse().ok()).ok_or_else(wrong)?;
+                memcgs.last_mut().ok_or_else(wrong)?.nodes.push((node, Vec::new()));
+            }
+            Some(first) => {
+                let Some(node) = memcgs.last_mut().and_then(|m| m.nodes.last_mut()) else { return Err(wrong()) };
+                let sizes: Vec<&str> = words.collect();
+                // Four numbers, the sizes with a mark behind them in lru_gen_full.
+                let [age, anon, file] = sizes[..] else { continue };
+                let size = |text: &str| text.trim_end_matches('x').parse::<u64>().ok();
+                let (Ok(seq), Ok(age_ms)) = (first.parse(), age.parse()) else { continue };
+                let (Some(anon), Some(file)) = (size(anon), size(file)) else { continue };
+                let (anon_bytes, file_bytes) = (anon.saturating_mul(PAGE_SIZE), file.saturating_mul(PAGE_SIZE));
+                node.1.push(Generation { seq, age_ms, anon_bytes, file_bytes });
+            }
+        }
+    }
+    Ok(memcgs)
 }
 
 #[cfg(test)]
@@ -34,5 +96,28 @@ mod tests {
         assert_eq!(lines[2], "          0          7          0           0 ");
         assert_eq!(lines.len(), 6);
         assert!(lines[5].starts_with("          3"));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let one = |seq| Generation { seq, age_ms: 70 - seq, anon_bytes: seq << 12, file_bytes: 5 << 12 };
+        let generations = vec![one(4), one(5), one(6)];
+        let text =
+            memcg_line(3, "/a b/c") + &live_generations(&generations, 0) + &live_generations(&generations[1..], 1);
+        let read = parse(&(memcg_line(1, "") + &text)).unwrap();
+        assert_eq!(read[0], KernelMemcg { id: 1, path: String::new(), nodes: vec![] });
+        let nodes = vec![(0, generations.clone()), (1, generations[1..].to_vec())];
+        assert_eq!(read[1], KernelMemcg { id: 3, path: "/a b/c".into(), nodes });
+    }
+
+    #[test]
+    fn the_full_form_is_read_and_nonsense_is_told() {
+        let full = "memcg     1 /\n node     0\n          0       1234          7x         0 \n\
+            \x20           0          0r         3e          0p          0           0           0 \n";
+        assert_eq!(parse(full).unwrap()[0].nodes[0].1.len(), 1);
+        assert_eq!(parse("").unwrap(), []);
+        for bad in ["memcg x /\n", " node 0\n", " 1 2 3 4\n", "memcg 1 /\n node x\n"] {
+            assert!(parse(bad).unwrap_err().starts_with("line "), "{bad}");
+        }
     }
 }

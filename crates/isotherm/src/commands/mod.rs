@@ -4,6 +4,7 @@ pub mod convert;
 pub mod ctl;
 pub mod doctor;
 pub mod hint;
+pub mod lru;
 mod preset;
 pub mod reclaim;
 pub mod record;

@@ -10,6 +10,7 @@ pub(crate) mod inject;
 mod migrate;
 mod obstacle;
 mod pace;
+pub mod page_out;
 mod tally;
 mod worker;
 

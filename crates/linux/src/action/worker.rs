@@ -149,11 +149,11 @@ fn all(ranges: &[AddrRange]) -> Tally {
 }
 
 /// A live process that is given advice.
-struct Process<'a> {
-    action: Action,
-    advice: libc::c_int,
-    process: &'a PidFd,
-    stop: &'a AtomicBool,
+pub(super) struct Process<'a> {
+    pub(super) action: Action,
+    pub(super) advice: libc::c_int,
+    pub(super) process: &'a PidFd,
+    pub(super) stop: &'a AtomicBool,
 }
 
 impl Advised for Process<'_> {

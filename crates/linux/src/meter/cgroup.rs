@@ -50,6 +50,11 @@ impl Group {
         Ok(Self { folder, mount: mount.to_path_buf(), v2 })
     }
 
+    /// Its folder, and whether it is one of v2.
+    pub(super) fn into_folder(self) -> (PathBuf, bool) {
+        (self.folder, self.v2)
+    }
+
     /// Bytes in use.
     pub(super) fn used(&self, files: &mut Files) -> Result<u64, Trouble> {
         let path = self.folder.join(USED.file(self.v2));
@@ -138,10 +143,15 @@ fn number(files: &mut Files, path: &Path) -> io::Result<u64> {
 
 /// v2 writes `max` for none, v1 the largest number of whole pages that it can count.
 fn limit(files: &mut Files, path: &Path) -> io::Result<Option<u64>> {
+    parse_limit(files.read(path)?).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not a number"))
+}
+
+/// A limit as it is written; `Some(None)`: there is none.
+pub(crate) fn parse_limit(text: &str) -> Option<Option<u64>> {
     const NONE: u64 = i64::MAX as u64 & !0xfff;
-    if files.read(path)?.trim() == "max" {
-        return Ok(None);
+    if text.trim() == "max" {
+        return Some(None);
     }
     // With larger pages the number is a little smaller.
-    number(files, path).map(|limit| (limit < NONE & !0xffff).then_some(limit))
+    text.trim().parse().ok().map(|limit: u64| (limit < NONE & !0xffff).then_some(limit))
 }

@@ -21,7 +21,9 @@ use pressure::Share;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub(crate) use cgroup::{LIMIT as CGROUP_LIMIT, REMEDY as CGROUP_REMEDY, USED as CGROUP_USED};
+pub(crate) use cgroup::{
+    LIMIT as CGROUP_LIMIT, REMEDY as CGROUP_REMEDY, USED as CGROUP_USED, parse_limit as parse_cgroup_limit,
+};
 
 /// Reads metrics from the running system, or from a captured tree. Files of the system stay open from one reading to the next;
 /// those of targets do not, as there may be thousands.
@@ -46,6 +48,13 @@ impl LinuxMeter {
             buf: Vec::new(),
             fault_ns: None,
         }
+    }
+
+    /// The folder of a control group in the hierarchy that controls memory, and whether that is v2.
+    pub fn memory_folder(&mut self, path: &str) -> Result<(PathBuf, bool), MeterError> {
+        let group = cgroup::Group::find(&self.cgroups, &self.files, path);
+        let found = group.map(cgroup::Group::into_folder);
+        found.map_err(|(reason, remedy)| error(&Metric::CgroupMemUsed(path.into()), reason, remedy))
     }
 
     /// What is left of the limit of a control group, or of one above it where that is less. `None`: no limit is set.

@@ -16,6 +16,8 @@ pub enum TargetSpec {
     /// All processes of this control group and of those nested in it, now and later: a path as `/proc/PID/cgroup` shows it, a
     /// path below `/sys/fs/cgroup`, or the full path of a folder.
     Cgroup(PathBuf),
+    /// The same of several control groups.
+    Cgroups(Vec<PathBuf>),
     /// A command that is ready to start; it starts at the first poll.
     Command {
         /// The command.

@@ -12,6 +12,7 @@ use crate::proc::{ProcRoot, Process, ProcessError};
 use isotherm_core::event::TargetInfo;
 use isotherm_core::source::TargetId;
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 
 /// A process that belongs to the targets but cannot be watched.
 #[derive(Debug)]
@@ -61,11 +62,19 @@ struct Target {
 enum Membership {
     Fixed,
     Family { finder: ChildFinder, deferred: Vec<u32> },
-    Cgroup { group: Cgroup, last: Vec<u32> },
+    Cgroups { groups: Vec<Cgroup>, last: Vec<u32> },
     Command { command: Command, children: bool },
 }
 
 impl Membership {
+    fn cgroups(paths: &[PathBuf]) -> Result<Self, TargetError> {
+        if paths.is_empty() {
+            return Err(TargetError::Nothing);
+        }
+        let groups = paths.iter().map(|path| Cgroup::find(path)).collect::<Result<_, _>>()?;
+        Ok(Self::Cgroups { groups, last: Vec::new() })
+    }
+
     fn family(children: bool) -> Self {
         if !children {
             return Self::Fixed;
@@ -91,7 +100,8 @@ impl TargetTracker {
                 }
                 Membership::family(children)
             }
-            TargetSpec::Cgroup(path) => Membership::Cgroup { group: Cgroup::find(&path)?, last: Vec::new() },
+            TargetSpec::Cgroup(path) => Membership::cgroups(&[path])?,
+            TargetSpec::Cgroups(paths) => Membership::cgroups(&paths)?,
             TargetSpec::Command { command, children } => Membership::Command { command, children },
         };
         Ok(Self {
@@ -130,7 +140,7 @@ impl TargetTracker {
     pub fn may_gain_targets(&self) -> bool {
         match &self.membership {
             Membership::Command { .. } => true,
-            Membership::Cgroup { group, .. } => group.exists(),
+            Membership::Cgroups { groups, .. } => groups.iter().any(Cgroup::exists),
             Membership::Fixed | Membership::Family { .. } => !self.unannounced.is_empty(),
         }
     }
@@ -217,8 +227,14 @@ impl TargetTracker {
                 *deferred = later;
                 Ok(now)
             }
-            Membership::Cgroup { group, last } => {
-                let mut pids = group.pids()?;
+            Membership::Cgroups { groups, last } => {
+                let mut pids = Vec::new();
+                for group in groups {
+                    pids.extend(group.pids()?);
+                }
+                // One group may be nested in another.
+                pids.sort_unstable();
+                pids.dedup();
                 pids.retain(|&pid| pid != own);
                 self.refused.retain(|pid| pids.binary_search(pid).is_ok());
                 let mut new: Vec<u32> = pids.iter().copied().filter(|pid| last.binary_search(pid).is_err()).collect();

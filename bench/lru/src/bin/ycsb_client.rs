@@ -1,0 +1,162 @@
+//! A YCSB-like client for redis: `ycsb_client SOCKET RECORDS DISTRIBUTION`.
+//!
+//! Stores RECORDS records of 1000 bytes, prints `ready`, and then does what each line on its input says: `run SECONDS` asks for
+//! records for so long, one at a time, 80 % reads and 20 % updates, and prints operations, seconds and latencies as a JSON line. Every
+//! value read must be the last one written. The end of the input ends it.
+#![forbid(unsafe_code)]
+
+use anyhow::{Context, ensure};
+use isotherm_bench_lru::keys::Keys;
+use isotherm_bench_lru::latency::Latencies;
+use isotherm_bench_schemes::random::{Random, mix};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+const VALUE_BYTES: usize = 1000;
+/// Records stored with one write.
+const LOAD_AT_ONCE: u64 = 1000;
+const UPDATE_PERCENT: u64 = 20;
+/// What is compared of a value: it names key and version.
+const CHECKED: usize = 48;
+
+fn main() -> anyhow::Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [socket, records, distribution] = &args[..] else {
+        anyhow::bail!("usage: ycsb_client SOCKET RECORDS DISTRIBUTION");
+    };
+    let records: u64 = records.parse().context("RECORDS")?;
+    ensure!(records >= 2, "RECORDS must be 2 or more");
+    let keys = Keys::named(distribution, records)?;
+    let mut client = Client { redis: Redis::connect(socket)?, versions: vec![0; records as usize], filler: filler() };
+    client.load(records)?;
+    println!("ready");
+    std::io::stdout().flush()?;
+    let mut random = Random::new(11);
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let seconds = line.strip_prefix("run ").and_then(|s| s.parse().ok());
+        let seconds: f64 = seconds.with_context(|| format!("'{line}' is no command: run SECONDS"))?;
+        let (latencies, elapsed) = client.run(&keys, &mut random, Duration::from_secs_f64(seconds))?;
+        let us = |share| latencies.quantile(share) as f64 / 1000.0;
+        println!(
+            "{{\"operations\":{},\"seconds\":{},\"p50_us\":{},\"p99_us\":{},\"p999_us\":{}}}",
+            latencies.len(),
+            elapsed.as_secs_f64(),
+            us(0.5),
+            us(0.99),
+            us(0.999)
+        );
+        std::io::stdout().flush()?;
+    }
+    Ok(())
+}
+
+/// Bytes that compress about as well as text: half of them are random.
+fn filler() -> Vec<u8> {
+    let mut random = Random::new(5);
+    (0..1 << 20).map(|i| if i % 2 == 0 { random.below(64) as u8 + b'0' } else { b' ' }).collect()
+}
+
+struct Client {
+    redis: Redis,
+    versions: Vec<u32>,
+    filler: Vec<u8>,
+}
+
+impl Client {
+    fn load(&mut self, records: u64) -> anyhow::Result<()> {
+        for first in (0..records).step_by(LOAD_AT_ONCE as usize) {
+            let mut keys = first..records.min(first + LOAD_AT_ONCE);
+            let mut commands = Vec::new();
+            keys.clone().for_each(|key| self.set(key, 0, &mut commands));
+            self.redis.send(&commands)?;
+            keys.try_for_each(|_| self.redis.expect_ok())?;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, keys: &Keys, random: &mut Random, time: Duration) -> anyhow::Result<(Latencies, Duration)> {
+        let (mut latencies, mut command, mut answer) = (Latencies::default(), Vec::new(), Vec::new());
+        let begin = Instant::now();
+        let mut before = begin;
+        while before.duration_since(begin) < time {
+            let key = keys.draw(random);
+            command.clear();
+            if random.below(100) < UPDATE_PERCENT {
+                self.versions[key as usize] += 1;
+                self.set(key, self.versions[key as usize], &mut command);
+                self.redis.send(&command)?;
+                self.redis.expect_ok()?;
+            } else {
+                write!(command, "*2\r\n$3\r\nGET\r\n$16\r\nuser{key:012}\r\n")?;
+                self.redis.send(&command)?;
+                self.redis.read_value(&mut answer)?;
+                command.clear();
+                self.value(key, self.versions[key as usize], &mut command);
+                let same = answer.len() == VALUE_BYTES && answer[..CHECKED] == command[..CHECKED];
+                ensure!(same, "user{key:012}: not the value that was written last");
+            }
+            let now = Instant::now();
+            latencies.add(now.duration_since(before).as_nanos() as u64);
+            before = now;
+        }
+        Ok((latencies, begin.elapsed()))
+    }
+
+    fn set(&self, key: u64, version: u32, out: &mut Vec<u8>) {
+        // Writing to a vector does not fail.
+        let _ = write!(out, "*3\r\n$3\r\nSET\r\n$16\r\nuser{key:012}\r\n${VALUE_BYTES}\r\n");
+        self.value(key, version, out);
+        out.extend(b"\r\n");
+    }
+
+    /// What is stored: it begins with key and version, so that it cannot be taken for another one.
+    fn value(&self, key: u64, version: u32, out: &mut Vec<u8>) {
+        let end = out.len() + VALUE_BYTES;
+        let _ = write!(out, "user{key:012} version={version:010} ");
+        let rest = end - out.len();
+        let at = mix(key ^ u64::from(version) << 40) as usize % (self.filler.len() - rest);
+        out.extend(&self.filler[at..at + rest]);
+    }
+}
+
+/// A connection.
+struct Redis {
+    reader: BufReader<UnixStream>,
+    writer: UnixStream,
+    line: String,
+}
+
+impl Redis {
+    fn connect(socket: &str) -> anyhow::Result<Self> {
+        let writer = UnixStream::connect(socket).with_context(|| format!("connecting to redis at {socket}"))?;
+        Ok(Self { reader: BufReader::new(writer.try_clone()?), writer, line: String::new() })
+    }
+
+    fn send(&mut self, commands: &[u8]) -> anyhow::Result<()> {
+        self.writer.write_all(commands).context("writing to redis")
+    }
+
+    fn read_line(&mut self) -> anyhow::Result<&str> {
+        self.line.clear();
+        self.reader.read_line(&mut self.line).context("reading from redis")?;
+        Ok(self.line.trim_end())
+    }
+
+    fn expect_ok(&mut self) -> anyhow::Result<()> {
+        let line = self.read_line()?;
+        ensure!(line == "+OK", "redis answered '{line}' to a SET");
+        Ok(())
+    }
+
+    fn read_value(&mut self, value: &mut Vec<u8>) -> anyhow::Result<()> {
+        let line = self.read_line()?;
+        let length = line.strip_prefix('$').and_then(|n| n.parse::<usize>().ok());
+        let length = length.with_context(|| format!("redis answered '{line}' to a GET"))?;
+        value.resize(length + 2, 0);
+        self.reader.read_exact(value).context("reading a value")?;
+        value.truncate(length);
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+//! Generations of live memory: what page-table walks see, kept page by page in user space.
+//!
+//! The kernel keeps generations in flags of its pages and walks page tables to renew them. Here the walks are those of an
+//! [`AccessSource`](crate::source::AccessSource), and what is known of a page lies beside its place in the address space, so
+//! it outlasts the page's eviction: a page that comes back is known, however long it was out.
+//!
+//! * [`page`]: what is kept of a page (4 bytes).
+//! * [`births`]: which generation was created when.
+//! * [`space`]: the pages of one address space, and their ageing.
+//! * [`odds`]: the controller. It learns from pages that come back which ones are best evicted.
+//! * [`plan`]: who goes next, in an order that keeps neighbours together.
+//! * [`pace`]: how often to walk, and how much to evict.
+//! * [`turns`]: whose turn it is among several memories.
+//! * [`memory`]: the processes that share a limit, as one.
+//! * [`keep`]: generations as bytes, from one command to the next.
+//! * [`thrash`]: when evicting more would be thrashing.
+//!
+//! Pure: no clock, no operating system.
+
+pub mod births;
+pub mod keep;
+pub mod memory;
+pub mod odds;
+pub mod pace;
+pub mod page;
+pub mod plan;
+pub mod space;
+pub mod thrash;
+pub mod turns;
+
+#[cfg(test)]
+mod replay;

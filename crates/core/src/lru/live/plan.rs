@@ -1,0 +1,173 @@
+//! Who goes next.
+//!
+//! Groups whose pages are about equally likely to come back form a band, and within a band pages go in order of address: what
+//! lies together goes together, in few calls and long ranges.
+
+use super::odds::Odds;
+use super::page::GROUPS;
+use super::space::Space;
+use crate::addr::{AddrRange, PAGE_SIZE, normalize};
+use crate::lru::Kind;
+use crate::pages::{TableMask, push_runs};
+use crate::source::TargetId;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Groups are about equal if one costs at most so much more than the other, ...
+const ABOUT: f64 = 1.25;
+/// ... or as little more as this.
+const NOISE: f64 = 0.003;
+
+/// Pages of one table that go together.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    target: TargetId,
+    base: u64,
+    mask: TableMask,
+    huge: bool,
+}
+
+/// Pages in the order in which they are to be evicted.
+#[derive(Debug, Default)]
+pub struct Plan {
+    queue: VecDeque<Piece>,
+}
+
+impl Plan {
+    /// Plans for at least `want` bytes of `spaces`, if there are so many, of pages at least `least_age` walks old. `turn` chooses where the last band, of which only a part
+    /// will be needed, begins.
+    pub fn new(
+        spaces: &BTreeMap<TargetId, Space>,
+        odds: &Odds,
+        swappiness: u8,
+        want: u64,
+        least_age: u8,
+        turn: u64,
+    ) -> Self {
+        let mut sizes = [[0u64; GROUPS]; 2];
+        each(spaces, least_age, |_, _, kind, group, _| sizes[kind as usize][group] += 1);
+        let mut band_of = [[None::<u16>; GROUPS]; 2];
+        let (mut bands, mut pages, mut first_cost) = (0u16, 0, f64::NEG_INFINITY);
+        for rank in odds.order(swappiness) {
+            let size = sizes[rank.kind as usize][rank.group];
+            if size == 0 {
+                continue;
+            }
+            if rank.cost > first_cost * ABOUT + NOISE {
+                if pages * PAGE_SIZE >= want {
+                    break;
+                }
+                first_cost = rank.cost;
+                bands += 1;
+            }
+            band_of[rank.kind as usize][rank.group] = Some(bands - 1);
+            pages += size;
+        }
+        let mut pieces: Vec<Vec<Piece>> = vec![Vec::new(); usize::from(bands)];
+        each(spaces, least_age, |target, (base, huge), kind, group, page| {
+            let Some(band) = band_of[kind as usize][group] else { return };
+            let band = &mut pieces[usize::from(band)];
+            if band.last().is_none_or(|p| p.target != target || p.base != base) {
+                band.push(Piece { target, base, mask: [0; 8], huge });
+            }
+            if let Some(piece) = band.last_mut() {
+                piece.mask[page / 64] |= 1 << (page % 64);
+            }
+        });
+        if let Some(last) = pieces.last_mut().filter(|band| !band.is_empty()) {
+            let by = (turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % last.len();
+            last.rotate_left(by);
+        }
+        Self { queue: pieces.into_iter().flatten().collect() }
+    }
+
+    /// All pages that are at least `age` walks old, in order of address.
+    pub fn of_age(spaces: &BTreeMap<TargetId, Space>, age: u64) -> Self {
+        let mut queue: VecDeque<Piece> = VecDeque::new();
+        for (&target, space) in spaces {
+            for (&base, table) in &space.tables {
+                let mut mask = table.evictable();
+                for i in (0..512).filter(|&i| u64::from(table.pages[i].age) < age) {
+                    mask[i / 64] &= !(1 << (i % 64));
+                }
+                if mask != [0; 8] {
+                    queue.push_back(Piece { target, base, mask, huge: table.huge });
+                }
+            }
+        }
+        Self { queue }
+    }
+
+    /// Nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Takes about `bytes` from the front: at least those (if there are), and at most a table more where it is a huge page's.
+    pub fn take(&mut self, bytes: u64) -> Vec<(TargetId, Vec<AddrRange>)> {
+        let mut by_target: BTreeMap<TargetId, Vec<AddrRange>> = BTreeMap::new();
+        let mut left = bytes.div_ceil(PAGE_SIZE);
+        while left > 0
+            && let Some(piece) = self.queue.front_mut()
+        {
+            let (taken, done) = if piece.huge { (piece.mask, true) } else { first_pages(&mut piece.mask, left) };
+            left = left.saturating_sub(taken.iter().map(|w| u64::from(w.count_ones())).sum());
+            let mut runs = Vec::new();
+            push_runs(piece.base, &taken, &mut runs);
+            by_target.entry(piece.target).or_default().append(&mut runs);
+            if done {
+                self.queue.pop_front();
+            }
+        }
+        by_target
+            .into_iter()
+            .map(|(target, mut ranges)| {
+                normalize(&mut ranges);
+                (target, ranges)
+            })
+            .collect()
+    }
+
+    /// A space has gone.
+    pub fn forget(&mut self, target: TargetId) {
+        self.queue.retain(|p| p.target != target);
+    }
+}
+
+/// Takes the first `count` pages out of `mask`; whether none is left in it.
+fn first_pages(mask: &mut TableMask, count: u64) -> (TableMask, bool) {
+    let (mut taken, mut left) = ([0; 8], count);
+    for w in 0..8 {
+        while left > 0 && mask[w] != 0 {
+            let bit = mask[w] & mask[w].wrapping_neg();
+            taken[w] |= bit;
+            mask[w] &= !bit;
+            left -= 1;
+        }
+    }
+    (taken, *mask == [0; 8])
+}
+
+/// Calls `page` for each page that may be evicted, in order of address.
+fn each(
+    spaces: &BTreeMap<TargetId, Space>,
+    least_age: u8,
+    mut page: impl FnMut(TargetId, (u64, bool), Kind, usize, usize),
+) {
+    for (&target, space) in spaces {
+        for (&base, table) in &space.tables {
+            let free = table.evictable();
+            for (w, word) in free.iter().enumerate() {
+                let mut rest = *word;
+                while rest != 0 {
+                    let i = w * 64 + rest.trailing_zeros() as usize;
+                    rest &= rest - 1;
+                    if table.pages[i].age < least_age {
+                        continue;
+                    }
+                    let kind = if table.file[w] >> (i % 64) & 1 == 1 { Kind::File } else { Kind::Anon };
+                    page(target, (base, table.huge), kind, table.pages[i].group(), i);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Whose turn it is among several memories that share a limit: the LRU of memories ([`MemcgLru`]), as the kernel has it.
+//!
+//! Each turn takes a share of a memory's size (the kernel's "total >> priority"), not the same from each: a large one gives
+//! more. A memory that had its turn waits until the others had theirs, so nobody is spared and nobody is bled dry.
+//! Taking the same number of bytes from each in turn would empty small ones first.
+
+use crate::lru::memcg_lru::{BINS, MemcgLru, Move};
+
+/// The share of a memory that one turn takes: one in 2^PRIORITY.
+const PRIORITY: u32 = 6;
+/// No turn takes less. The kernel's batch of 64 pages would take the same from large and small memories where little is needed; it
+/// passes over small ones instead, until the need is large.
+const LEAST: u64 = 4096;
+
+/// The order of turns.
+#[derive(Debug, Clone)]
+pub struct Turns {
+    lru: MemcgLru,
+}
+
+impl Turns {
+    /// Nobody yet. The seed decides over the bins.
+    pub fn new(seed: u64) -> Self {
+        Self { lru: MemcgLru::new(seed) }
+    }
+
+    /// A memory joins, unless it has.
+    pub fn add(&mut self, id: u32) {
+        self.lru.add(id);
+    }
+
+    /// A memory has gone.
+    pub fn remove(&mut self, id: u32) {
+        self.lru.remove(id);
+    }
+
+    /// Who is next, if there is anybody.
+    pub fn next(&mut self) -> Option<u32> {
+        let first = self.lru.random_bin();
+        (0..BINS).find_map(|i| self.lru.bin((first + i) % BINS).next())
+    }
+
+    /// It had its turn, or had nothing to give.
+    pub fn done(&mut self, id: u32) {
+        self.lru.apply(id, Move::Young);
+    }
+
+    /// Distributes `need` bytes over memories with `evictable(id)` bytes each: who gives how much. Less than `need` in all where
+    /// they have no more.
+    pub fn distribute(&mut self, need: u64, evictable: impl Fn(u32) -> u64) -> Vec<(u32, u64)> {
+        let mut given: Vec<(u32, u64)> = Vec::new();
+        let (mut left, mut empty) = (need, Vec::new());
+        let (old, young) = self.lru.counts();
+        while left > 0
+            && empty.len() < (old + young) as usize
+            && let Some(id) = self.next()
+        {
+            let size = evictable(id);
+            let before = given.iter().position(|g| g.0 == id);
+            let already = before.map_or(0, |at| given[at].1);
+            let part = (size >> PRIORITY).max(LEAST).min(size.saturating_sub(already)).min(left);
+            self.done(id);
+            left -= part;
+            match before {
+                _ if part == 0 => {
+                    if !empty.contains(&id) {
+                        empty.push(id);
+                    }
+                }
+                Some(at) => given[at].1 += part,
+                None => given.push((id, part)),
+            }
+        }
+        given
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn large_memories_give_more_and_small_ones_are_not_emptied() {
+        let sizes = [800 * MIB, 100 * MIB];
+        let mut turns = Turns::new(1);
+        (0..2).for_each(|id| turns.add(id));
+        let given = turns.distribute(90 * MIB, |id| sizes[id as usize]);
+        let of = |id| given.iter().find(|g| g.0 == id).map_or(0, |g| g.1);
+        assert_eq!(of(0) + of(1), 90 * MIB);
+        // Round robin would take 45 MiB from each: 6 % of one, 45 % of the other.
+        let shares = [of(0) as f64 / sizes[0] as f64, of(1) as f64 / sizes[1] as f64];
+        assert!(shares[0] / shares[1] > 0.7 && shares[0] / shares[1] < 1.4, "{shares:?}");
+    }
+
+    #[test]
+    fn a_memory_without_anything_to_give_holds_nobody_up() {
+        let mut turns = Turns::new(1);
+        (0..3).for_each(|id| turns.add(id));
+        let given = turns.distribute(10 * MIB, |id| if id == 1 { 100 * MIB } else { 0 });
+        assert_eq!(given, [(1, 10 * MIB)]);
+        assert_eq!(turns.distribute(MIB, |_| 0), []);
+        assert_eq!(Turns::new(1).distribute(MIB, |_| MIB), []);
+    }
+
+    #[test]
+    fn turns_go_round_over_many_small_requests() {
+        let mut turns = Turns::new(3);
+        (0..4).for_each(|id| turns.add(id));
+        let mut sum = [0u64; 4];
+        for _ in 0..400 {
+            turns.distribute(MIB, |_| 256 * MIB).into_iter().for_each(|(id, n)| sum[id as usize] += n);
+        }
+        assert!(sum.iter().all(|&n| n == 100 * MIB), "{sum:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_asked_or_there(sizes in prop::collection::vec(0u64..50, 1..9), need in 0u64..300) {
+            let mut turns = Turns::new(7);
+            (0..sizes.len() as u32).for_each(|id| turns.add(id));
+            let given = turns.distribute(need * MIB, |id| sizes[id as usize] * MIB);
+            prop_assert!(given.iter().all(|&(id, n)| n <= sizes[id as usize] * MIB));
+            let sum: u64 = given.iter().map(|g| g.1).sum();
+            prop_assert_eq!(sum, (need * MIB).min(sizes.iter().sum::<u64>() * MIB));
+        }
+    }
+}

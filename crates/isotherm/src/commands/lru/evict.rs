@@ -1,0 +1,148 @@
+//! `isotherm lru evict`.
+
+use super::engine::EngineName;
+use super::live::Processes;
+use super::target::LruTarget;
+use crate::args::units;
+use crate::exit::{Unsupported, Usage};
+use isotherm_core::lru::live::births::Births;
+use isotherm_core::lru::live::memory::{Evicted, Memory};
+use isotherm_core::lru::live::plan::Plan;
+use isotherm_core::lru::lruvec::MIN_GENS;
+use isotherm_core::units::format_size;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Evict whole generations, or an amount of the coldest memory.
+///
+/// The second of the two commands of the kernel's control file. The two youngest generations are never evicted. It works on what
+/// `lru age` and `lru report` kept; without that it first watches for --duration. What was used since is spared.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    target: LruTarget,
+    /// Evict all generations up to this number, as `lru report` shows them
+    #[arg(long, value_name = "N", required_unless_present = "bytes")]
+    min_gen: Option<u64>,
+    /// Evict so much at most, the coldest first
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    bytes: Option<u64>,
+    /// What anonymous memory is worth against files: 0 (only files go) to 200 (only anonymous memory goes)
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u8).range(..=200))]
+    swappiness: u8,
+    /// How long to watch where nothing is known yet
+    #[arg(long, value_name = "T", default_value = "3s", value_parser = units::time)]
+    duration: Duration,
+    /// Time between two walks of that
+    #[arg(long, value_name = "T", default_value = "1s", value_parser = units::time)]
+    interval: Duration,
+    /// Who keeps the generations
+    #[arg(long, value_enum, default_value = "auto")]
+    engine: EngineName,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    if args.bytes == Some(0) {
+        return Err(Usage("--bytes 0 evicts nothing; leave it out, or give a size".into()).into());
+    }
+    if args.interval.is_zero() {
+        return Err(Usage("--interval must not be 0".into()).into());
+    }
+    if let Some(kernel) = args.engine.kernel(&args.target)? {
+        return super::kernel::evict(&kernel, args.min_gen, args.bytes, args.swappiness);
+    }
+    let mut processes = Processes::open(&args.target)?;
+    refuse_obstacles(&mut processes)?;
+    if !processes.known {
+        processes.watch(args.interval, args.duration)?;
+    }
+    let result = evict(&mut processes, &args);
+    let finished = processes.finish();
+    let evicted = result?;
+    finished?;
+    if !args.quiet {
+        eprintln!(
+            "{} evicted of {} chosen; {} were spared, because they had been used meanwhile",
+            format_size(evicted.out),
+            format_size(evicted.planned),
+            format_size(evicted.spared)
+        );
+    }
+    match evicted.error {
+        Some(error) if evicted.out == 0 => Err(anyhow::anyhow!(error)),
+        Some(error) => {
+            eprintln!("isotherm: a part was refused: {error}");
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// No swap, a process that is to be left alone: refused before anything is done, where it concerns all.
+fn refuse_obstacles(processes: &mut Processes) -> anyhow::Result<()> {
+    let targets: Vec<_> = processes.all.keys().copied().collect();
+    let obstacles: Vec<Option<String>> = targets.iter().map(|&t| processes.live.out.obstacle(t)).collect();
+    match obstacles.into_iter().collect::<Option<Vec<_>>>() {
+        Some(all) => match all.into_iter().next() {
+            Some(why) => Err(Unsupported(format!("nothing can be evicted: {why}")).into()),
+            None => Ok(()),
+        },
+        None => Ok(()),
+    }
+}
+
+fn evict(processes: &mut Processes, args: &Args) -> anyhow::Result<Evicted> {
+    let mut sum = Evicted::default();
+    if let Some(seq) = args.min_gen {
+        let max_seq = processes.all.values().filter_map(|(_, m)| m.births().map(Births::max_seq)).max().unwrap_or(0);
+        if seq.saturating_add(MIN_GENS) > max_seq {
+            return Err(Usage(format!(
+                "generation {seq} is one of the two youngest (up to {max_seq}), which are never evicted; create one with \
+                 `isotherm lru age` first"
+            ))
+            .into());
+        }
+        let mut left = args.bytes.unwrap_or(u64::MAX);
+        for (_, memory) in processes.all.values_mut() {
+            let live = &mut processes.live;
+            let one = memory.evict_generations(&mut live.source, &mut live.out, seq, left)?;
+            left -= one.out.min(left);
+            sum.add(one);
+        }
+        return Ok(sum);
+    }
+    // All processes as one memory: the coldest pages of all go first.
+    let mut whole = Memory::default();
+    let mut births = BTreeMap::new();
+    for (&target, (_, memory)) in &mut processes.all {
+        births.insert(target, memory.births().cloned());
+        whole.spaces.append(&mut memory.spaces);
+    }
+    let wanted = args.bytes.unwrap_or(0);
+    let mut plan = Plan::default();
+    while sum.out < wanted && !processes.live.interrupted() {
+        if plan.is_empty() {
+            plan = whole.plan(args.swappiness, (wanted - sum.out).saturating_mul(2), MIN_GENS as u8);
+            if plan.is_empty() {
+                break;
+            }
+        }
+        let live = &mut processes.live;
+        let one = whole.evict(&mut live.source, &mut live.out, &mut plan, (wanted - sum.out).min(16 << 20))?;
+        let stuck = one.out == 0 && one.error.is_some();
+        sum.add(one);
+        if stuck {
+            break;
+        }
+    }
+    for (target, (_, memory)) in &mut processes.all {
+        if let Some(space) = whole.spaces.remove(target) {
+            memory.spaces.insert(*target, space);
+        }
+    }
+    Ok(sum)
+}

@@ -1,0 +1,171 @@
+//! Processes with their generations, kept by walking page tables.
+
+use super::keep::Store;
+use super::target::LruTarget;
+use crate::args::target::StartedCommand;
+use crate::exit::Unsupported;
+use anyhow::Context;
+use isotherm_core::clock::{Clock, Wake};
+use isotherm_core::lru::live::memory::Memory;
+use isotherm_core::lru::live::space::Walked;
+use isotherm_core::source::{AccessSource, TargetId};
+use isotherm_linux::clock::{MonotonicClock, monotonic_ns};
+use isotherm_linux::lru::memcg::Memcgs;
+use isotherm_linux::lru::page_out::LivePageOut;
+use isotherm_linux::roots::Roots;
+use isotherm_linux::signals::StopSignals;
+use isotherm_linux::source::pagetable::PageTableSource;
+use isotherm_linux::target::TargetTracker;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What is watched, and what acts on it.
+pub struct Live {
+    /// Sees accesses.
+    pub source: PageTableSource,
+    /// Evicts.
+    pub out: LivePageOut,
+    /// Where memory is counted.
+    pub groups: Memcgs,
+    signals: StopSignals,
+    command: Option<StartedCommand>,
+}
+
+/// A process.
+#[derive(Debug)]
+pub struct Member {
+    /// Its id.
+    pub pid: u32,
+    /// Its command line.
+    pub name: String,
+    /// Its control group; empty where it is in none.
+    pub memcg: String,
+}
+
+impl Live {
+    /// Opens the targets.
+    pub fn open(target: &LruTarget) -> anyhow::Result<Self> {
+        let signals = StopSignals::catch().context("cannot catch signals")?;
+        let (spec, command) = target.resolve()?;
+        let mut tracker = TargetTracker::new(spec)?;
+        tracker.on_skip(|skipped| eprintln!("isotherm: not watching pid {}: {}", skipped.pid, skipped.why));
+        let source = PageTableSource::new(tracker)
+            .map_err(|e| Unsupported(format!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?;
+        let roots = Roots::system();
+        Ok(Self { source, out: LivePageOut::new(&roots), groups: Memcgs::new(&roots), signals, command })
+    }
+
+    /// Processes that have come since the last call.
+    pub fn poll(&mut self) -> anyhow::Result<Vec<(TargetId, Member)>> {
+        let mut new = Vec::new();
+        for info in self.source.poll_targets()? {
+            let Some(pid) = info.pid else { continue };
+            self.out.add(info.target, pid);
+            let memcg = self.groups.path_of(pid).unwrap_or_default();
+            new.push((info.target, Member { pid, name: info.name, memcg }));
+        }
+        Ok(new)
+    }
+
+    /// Waits until `until_ns` or a signal.
+    pub fn wait(&self, until_ns: u64) -> Wake {
+        MonotonicClock::stopped_by(&self.signals).sleep_until_ns(until_ns)
+    }
+
+    /// Whether a signal has asked to stop.
+    pub fn interrupted(&self) -> bool {
+        self.signals.received().is_some()
+    }
+
+    /// Ends the command that we started, if there is one.
+    pub fn finish(self) -> anyhow::Result<()> {
+        drop(self.source);
+        self.command.map_or(Ok(()), |c| c.finish())
+    }
+}
+
+/// Processes each with generations of its own: what the commands that look once or act once work on.
+pub struct Processes {
+    /// The machinery.
+    pub live: Live,
+    /// By target.
+    pub all: BTreeMap<TargetId, (Member, Memory)>,
+    store: Store,
+    /// Whether every process had been looked at by an earlier command.
+    pub known: bool,
+}
+
+impl Processes {
+    /// Opens the targets, and what earlier commands kept about them.
+    pub fn open(target: &LruTarget) -> anyhow::Result<Self> {
+        let mut this = Self { live: Live::open(target)?, all: BTreeMap::new(), store: Store::new(), known: true };
+        this.poll()?;
+        this.known &= !this.all.is_empty();
+        if this.all.is_empty() && !this.live.source.may_gain_targets() {
+            anyhow::bail!("every target has ended; nothing is left to look at");
+        }
+        Ok(this)
+    }
+
+    fn poll(&mut self) -> anyhow::Result<()> {
+        for (target, member) in self.live.poll()? {
+            let kept = self.store.load(member.pid);
+            self.known &= kept.is_some();
+            let mut memory = Memory::default();
+            if let Some((births, space)) = kept {
+                memory = Memory::restore(births);
+                memory.spaces.insert(target, space);
+            } else {
+                memory.spaces.insert(target, Default::default());
+            }
+            self.all.insert(target, (member, memory));
+        }
+        Ok(())
+    }
+
+    /// Walks the page tables of all: each gets a generation more.
+    pub fn age(&mut self) -> anyhow::Result<Walked> {
+        self.poll()?;
+        let mut sum = Walked::default();
+        let now = monotonic_ns();
+        for (_, memory) in self.all.values_mut() {
+            sum.add(&memory.age(&mut self.live.source, true, now)?);
+        }
+        self.all.retain(|_, (_, memory)| !memory.spaces.is_empty());
+        Ok(sum)
+    }
+
+    /// Walks now and then every `interval` until `duration` has passed or a signal came. At least once.
+    pub fn watch(&mut self, interval: Duration, duration: Duration) -> anyhow::Result<()> {
+        let ns = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        let begin = monotonic_ns();
+        let end = begin.saturating_add(ns(duration));
+        let mut next = begin;
+        loop {
+            self.age()?;
+            next = next.saturating_add(ns(interval));
+            if next > end || self.live.wait(next) == Wake::Interrupted {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Looks what is in memory now.
+    pub fn refresh(&mut self) -> anyhow::Result<()> {
+        for (_, memory) in self.all.values_mut() {
+            memory.refresh(&mut self.live.source)?;
+        }
+        self.all.retain(|_, (_, memory)| !memory.spaces.is_empty());
+        Ok(())
+    }
+
+    /// Keeps what is known for the next command, and ends a command that we started.
+    pub fn finish(mut self) -> anyhow::Result<()> {
+        for (member, memory) in self.all.values() {
+            if let (Some(births), Some(space)) = (memory.births(), memory.spaces.values().next()) {
+                self.store.save(member.pid, births, space);
+            }
+        }
+        self.live.finish()
+    }
+}

@@ -1,0 +1,310 @@
+//! One limit, and the memories below it.
+
+use super::gauge::Gauge;
+use super::react::{Candidate, Reaction};
+use super::stats::{Line, MemoryLine};
+use super::{Args, user::SHORTEST_INTERVAL};
+use crate::commands::lru::live::{Live, Member};
+use isotherm_core::addr::PAGE_SIZE;
+use isotherm_core::lru::live::memory::{Evicted, Memory};
+use isotherm_core::lru::live::pace::{WalkPace, Watermarks};
+use isotherm_core::lru::live::plan::Plan;
+use isotherm_core::lru::live::space::{Space, Walked};
+use isotherm_core::lru::live::thrash::ThrashWatch;
+use isotherm_core::lru::live::turns::Turns;
+use isotherm_core::source::{AccessSource, TargetId};
+use isotherm_core::units::format_time;
+use isotherm_linux::clock::{monotonic_ns, thread_cpu_ns};
+use isotherm_linux::proc::ProcRoot;
+use isotherm_linux::proc::stat::Stat;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Time to the second walk; later ones follow what walks find.
+const FIRST_INTERVAL_NS: u64 = 500_000_000;
+/// One step evicts at most so much, so that the loop stays responsive.
+const STEP: u64 = 4 << 20;
+/// With less than this share of the limit in use there is no hurry to walk.
+const AT_EASE: f64 = 0.8;
+/// The first walks are not put off: there is much to learn.
+const FIRST_WALKS: u64 = 4;
+/// How long to wait after nothing could be done, ns.
+const REST_NS: u64 = 1_000_000_000;
+/// The plan is for so many times what is needed now.
+const AHEAD: u64 = 8;
+/// It is walked early if so large a part of memory was exchanged since the last walk.
+const EXCHANGED: f64 = 0.2;
+
+/// A limit and who is below it.
+pub struct Domain {
+    name: String,
+    gauge: Gauge,
+    marks: Watermarks,
+    /// Members' groups lie at or below one of these paths; empty: all belong here.
+    prefixes: Vec<String>,
+    memories: Vec<(String, Memory, Plan, u64)>,
+    members: BTreeMap<TargetId, (u32, usize, u64)>,
+    turns: Turns,
+    pace: WalkPace,
+    thrash: ThrashWatch,
+    reaction: Reaction,
+    swappiness: u8,
+    next_walk_ns: u64,
+    rest_until_ns: u64,
+    /// Bytes filled a second, a moving average; and what it was last computed from: time, bytes.
+    rate: f64,
+    last: Option<(u64, u64)>,
+    evicted_since_walk: u64,
+    sum: Line,
+}
+
+impl Domain {
+    /// A limit of `limit` bytes on what `gauge` measures.
+    pub fn new(name: String, gauge: Gauge, limit: u64, prefixes: Vec<String>, args: &Args) -> Self {
+        let ns = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        // Three walks within the time to live, so that it can be told whether something is older.
+        let most = if args.min_ttl.is_zero() {
+            ns(args.max_interval)
+        } else {
+            ns(args.max_interval).min(ns(args.min_ttl) / 3)
+        };
+        Self {
+            sum: Line { domain: name.clone(), engine: "user", limit, ..Line::default() },
+            name,
+            gauge,
+            marks: Watermarks::new(limit, args.headroom),
+            prefixes,
+            memories: Vec::new(),
+            members: BTreeMap::new(),
+            turns: Turns::new(1),
+            pace: WalkPace::new(FIRST_INTERVAL_NS, ns(SHORTEST_INTERVAL), most, args.cpu_budget.0),
+            thrash: ThrashWatch::new(ns(args.min_ttl)),
+            reaction: Reaction::new(args.on_thrash, args.freeze_time),
+            swappiness: args.swappiness,
+            next_walk_ns: 0,
+            rest_until_ns: 0,
+            rate: 0.0,
+            last: None,
+            evicted_since_walk: 0,
+        }
+    }
+
+    /// Whether a process of this control group belongs here.
+    pub fn takes(&self, memcg: &str) -> bool {
+        let inside =
+            |p: &String| memcg == p || memcg.strip_prefix(p.trim_end_matches('/')).is_some_and(|r| r.starts_with('/'));
+        self.prefixes.is_empty() || self.prefixes.iter().any(inside)
+    }
+
+    /// A process has come.
+    pub fn add(&mut self, target: TargetId, member: &Member, by_process: bool) {
+        let name = if by_process { format!("pid {}", member.pid) } else { member.memcg.clone() };
+        let at = self.memories.iter().position(|m| m.0 == name).unwrap_or_else(|| {
+            self.memories.push((name, Memory::default(), Plan::default(), 0));
+            self.memories.len() - 1
+        });
+        self.turns.add(at as u32);
+        self.memories[at].1.spaces.insert(target, Space::default());
+        self.members.insert(target, (member.pid, at, major_faults(member.pid).unwrap_or(0)));
+        self.gauge.add(member.pid);
+    }
+
+    /// How many processes there are.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Does what is due; when to be called again. Errors are those that concern more than one process.
+    pub fn turn(&mut self, live: &mut Live) -> anyhow::Result<u64> {
+        let now = monotonic_ns();
+        if self.reaction.thaw_in_time(now) {
+            self.thrash.reset();
+        }
+        let Some(used) = self.gauge.used(now) else {
+            // A control group that vanished has nothing left to limit.
+            self.sum.idle_reason = Some("nothing is left below this limit".into());
+            return Ok(now + REST_NS);
+        };
+        self.sum.used = Some(used);
+        self.note_rate(used, now);
+        if now >= self.next_walk_ns || self.is_walk_early(now) {
+            self.walk(live, used)?;
+        }
+        let need = self.marks.need(used);
+        if need > 0 && now >= self.rest_until_ns {
+            let evicted = self.evict(live, need.min(STEP))?;
+            if evicted.out > 0 {
+                self.sum.idle_reason = None;
+                return Ok(if need > STEP { monotonic_ns() } else { monotonic_ns() + self.patience(used) });
+            }
+            self.rest_until_ns = monotonic_ns() + if evicted.error.is_some() { REST_NS } else { self.patience(used) };
+            self.sum.idle_reason = Some(match evicted.error {
+                Some(why) => why,
+                None if self.len() == 0 => "no process is in it whose memory could be evicted".into(),
+                None => "everything was used since the last walk, or cannot be evicted".into(),
+            });
+            if evicted.spared > 0 {
+                // What was planned has been used: the walk is too old.
+                self.next_walk_ns = self.next_walk_ns.min(now + self.pace.affordable_ns() as u64);
+            }
+        }
+        let wake = monotonic_ns() + self.patience(used);
+        Ok(wake.min(self.next_walk_ns).max(if need > 0 { self.rest_until_ns } else { 0 }))
+    }
+
+    fn patience(&self, used: u64) -> u64 {
+        self.marks.look_again_ns(used, self.rate)
+    }
+
+    fn note_rate(&mut self, used: u64, now: u64) {
+        let filled = used + self.sum.evicted;
+        if let Some((then, before)) = self.last {
+            let dt = (now - then) as f64 / 1e9;
+            if dt < 0.02 {
+                return;
+            }
+            let rate = filled.saturating_sub(before) as f64 / dt;
+            // Rises at once, falls slowly.
+            self.rate = if rate > self.rate { rate } else { self.rate + (rate - self.rate) * dt.min(1.0) };
+        }
+        self.last = Some((now, filled));
+    }
+
+    /// So much was exchanged that the last walk says little about what is in memory.
+    fn is_walk_early(&self, now: u64) -> bool {
+        let since = now.saturating_sub(self.next_walk_ns.saturating_sub(self.pace.interval_ns()));
+        let present = self.sum.present as f64;
+        self.evicted_since_walk as f64 > EXCHANGED * present
+            && present > 0.0
+            && since as f64 > self.pace.affordable_ns()
+    }
+
+    fn walk(&mut self, live: &mut Live, used: u64) -> anyhow::Result<()> {
+        let before = (thread_cpu_ns(), live.source.cost().target_ns);
+        let now = monotonic_ns();
+        let (mut walked, mut failed) = (Walked::default(), None);
+        for (_, memory, plan, _) in &mut self.memories {
+            match memory.age(&mut live.source, false, now) {
+                Ok(one) => walked.add(&one),
+                Err(e) => failed = Some(e),
+            }
+            *plan = Plan::default();
+        }
+        self.forget_ended();
+        let cpu = thread_cpu_ns() - before.0;
+        let lost = live.source.cost().target_ns - before.1;
+        self.pace.learn(&walked, cpu + lost);
+        let sum = &mut self.sum;
+        sum.walks += 1;
+        sum.walk_ns += cpu;
+        sum.target_ns += lost;
+        sum.present = walked.present * PAGE_SIZE;
+        sum.refaulted += walked.back * PAGE_SIZE;
+        sum.tables_read += walked.tables.0;
+        sum.tables_skipped += walked.tables.1;
+        sum.used_share = (walked.present > 0).then(|| walked.used as f64 / walked.present as f64);
+        let interval = self.pace.interval_ns();
+        sum.interval_ns = interval;
+        sum.over_budget = self.pace.is_short_of_budget();
+        let at_ease = (used as f64) < AT_EASE * self.marks.high as f64 || self.evicted_since_walk == 0;
+        // Where nothing had to go, what is used need not be known so exactly.
+        let at_ease = at_ease && self.thrash.ttl_ns() == 0 && self.sum.walks > FIRST_WALKS;
+        self.next_walk_ns = monotonic_ns() + if at_ease { interval.max(REST_NS) } else { interval };
+        self.judge_thrashing(live, used, now, interval);
+        self.evicted_since_walk = 0;
+        match failed {
+            // One process in a strange state must not end the care for the others.
+            Some(e) if self.len() > 0 => {
+                self.sum.idle_reason = Some(e.to_string());
+                Ok(())
+            }
+            Some(e) => Err(e.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn forget_ended(&mut self) {
+        let memories = &self.memories;
+        let gauge = &mut self.gauge;
+        self.members.retain(|target, (pid, at, _)| {
+            let here = memories[*at].1.spaces.contains_key(target);
+            if !here {
+                gauge.remove(*pid);
+            }
+            here
+        });
+    }
+
+    fn judge_thrashing(&mut self, live: &mut Live, used: u64, now: u64, interval: u64) {
+        let ttl = self.thrash.ttl_ns();
+        if ttl == 0 {
+            return;
+        }
+        let idle: Option<u64> = self.memories.iter().map(|(_, m, ..)| m.evictable(ttl, now).1).sum();
+        // What had to go lately will have to go again.
+        let need = self.marks.need(used).max(self.evicted_since_walk.min((self.rate * interval as f64 / 1e9) as u64));
+        if self.thrash.judge(need, idle, now) {
+            let who: Vec<Candidate> = self.candidates();
+            self.reaction.react(&self.name, &format_time(ttl), &who, &mut live.out, now);
+            self.sum.reactions += 1;
+        }
+    }
+
+    fn candidates(&self) -> Vec<Candidate> {
+        let one = |(&target, &(pid, at, _)): (&TargetId, &(u32, usize, u64))| {
+            let space = self.memories[at].1.spaces.get(&target)?;
+            Some(Candidate { target, pid, bytes: space.evictable_bytes(None).0 })
+        };
+        self.members.iter().filter_map(one).collect()
+    }
+
+    fn evict(&mut self, live: &mut Live, need: u64) -> anyhow::Result<Evicted> {
+        let begin = thread_cpu_ns();
+        let shares = match &self.memories[..] {
+            [_] => vec![(0, need)],
+            memories => {
+                let sizes: Vec<u64> = memories.iter().map(|(_, m, ..)| m.old_bytes()).collect();
+                self.turns.distribute(need, |id| sizes[id as usize])
+            }
+        };
+        let mut sum = Evicted::default();
+        for (id, bytes) in shares {
+            let Some((_, memory, plan, evicted)) = self.memories.get_mut(id as usize) else { continue };
+            if plan.is_empty() {
+                *plan = memory.plan(self.swappiness, bytes.saturating_mul(AHEAD), 0);
+            }
+            let one = memory.evict(&mut live.source, &mut live.out, plan, bytes)?;
+            *evicted += one.out;
+            sum.add(one);
+        }
+        self.sum.evicted += sum.out;
+        self.sum.spared += sum.spared;
+        self.sum.evict_ns += thread_cpu_ns() - begin;
+        self.evicted_since_walk += sum.out;
+        Ok(sum)
+    }
+
+    /// The statistics.
+    pub fn line(&mut self) -> Line {
+        let now = monotonic_ns();
+        let faults = |(pid, _, before): &(u32, usize, u64)| Some(major_faults(*pid)?.saturating_sub(*before));
+        let figures: Vec<u64> = self.members.values().filter_map(faults).collect();
+        let memories = self.memories.iter().map(|(name, memory, _, evicted)| MemoryLine {
+            memcg: name.clone(),
+            evicted: *evicted,
+            evictable: memory.evictable(0, now).0,
+        });
+        Line {
+            time_ns: now,
+            major_faults: (!figures.is_empty()).then(|| figures.iter().sum()),
+            thrashing_since_ns: self.thrash.since(),
+            frozen: self.reaction.frozen(),
+            memories: memories.collect(),
+            ..self.sum.clone()
+        }
+    }
+}
+
+fn major_faults(pid: u32) -> Option<u64> {
+    Stat::read(&ProcRoot::default().process(pid)).ok().map(|s| s.major_faults)
+}

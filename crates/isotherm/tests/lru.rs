@@ -1,0 +1,294 @@
+//! `isotherm lru` as people use it: on live processes.
+
+mod common;
+#[path = "common/group.rs"]
+mod group;
+#[path = "common/zram.rs"]
+mod zram;
+
+use common::{Running, command, isotherm, send, start, state, wait_until};
+use group::Group;
+use serde_json::Value;
+use std::path::Path;
+use zram::ZramSwap;
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn nonsense_is_bad_usage() {
+    for (args, words) in [
+        (&["run", "--pid", "1"][..], &["--limit"][..]),
+        (&["run", "--pid", "1", "--limit", "0"], &["--limit 0"]),
+        (&["run", "--limit", "1M"], &["no target"]),
+        (&["run", "--pid", "1", "--limit", "1M", "--headroom", "90%"], &["--headroom"]),
+        (&["run", "--pid", "1", "--limit", "1M", "--duration", "0s"], &["--duration 0"]),
+        (&["run", "--pid", "1", "--limit", "1M", "--on-thrash", "kill"], &["--min-ttl"]),
+        (&["report", "--pid", "1", "--interval", "0s"], &["--interval"]),
+        (&["report", "--pid", "1", "--interval", "5s", "--duration", "1s"], &["--duration"]),
+        (&["report"], &["no target"]),
+        (&["evict", "--pid", "1"], &["--min-gen"]),
+        (&["evict", "--pid", "1", "--bytes", "0"], &["--bytes 0"]),
+        (&["report", "--cgroup", "x", "--children"], &["--children"]),
+    ] {
+        isotherm([&["lru"], args].concat()).expect(2, words);
+    }
+}
+
+#[test]
+fn a_process_or_group_that_is_not_there_is_named() {
+    let gone = common::Program::gone().to_string();
+    for args in [&["report", "--pid", &gone][..], &["age", "--pid", &gone], &["evict", "--bytes", "1M", "--pid", &gone]]
+    {
+        let done = isotherm([&["lru"], args].concat());
+        assert!(matches!(done.status, Some(1 | 3)), "{done:?}");
+        done.expect_no_panic();
+    }
+    let done = isotherm(["lru", "run", "--cgroup", "no/such/group", "--limit", "1G"]);
+    assert!(matches!(done.status, Some(1 | 3)), "{done:?}");
+    assert!(done.stderr.contains("no/such/group"), "{done:?}");
+}
+
+#[test]
+fn the_kernels_engine_is_refused_with_a_reason_where_it_is_not() {
+    if Path::new("/sys/kernel/mm/lru_gen").exists() {
+        return;
+    }
+    let pid = std::process::id().to_string();
+    isotherm(["lru", "report", "--engine", "kernel", "--pid", &pid]).expect(3, &["CONFIG_LRU_GEN", "--engine user"]);
+}
+
+/// A program with memory of which a part is in use.
+fn workload(size: &str, hot: &str) -> Running {
+    let target = start(&mut command([
+        "workload",
+        "hotspot",
+        "--size",
+        size,
+        "--hot",
+        hot,
+        "--duration",
+        "300s",
+        "--thp",
+        "no",
+        "--seed",
+        "7",
+    ]));
+    let want = size.trim_end_matches('M').parse::<u64>().unwrap() * MIB;
+    wait_until("its memory is there", || rss(target.pid()) >= want);
+    target
+}
+
+fn end(target: Running) {
+    target.signal("KILL");
+    target.finish();
+}
+
+fn status(pid: u32, field: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix(field)?.strip_prefix(':'));
+    line.and_then(|l| l.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
+fn rss(pid: u32) -> u64 {
+    status(pid, "VmRSS")
+}
+
+fn sizes(line: &Value) -> Vec<u64> {
+    let of = |g: &Value| g["anon_bytes"].as_u64().unwrap() + g["file_bytes"].as_u64().unwrap();
+    line["generations"].as_array().unwrap().iter().map(of).collect()
+}
+
+#[test]
+fn root_a_report_tells_the_working_set_in_three_forms() {
+    let target = workload("64M", "25%");
+    let pid = target.pid().to_string();
+    let done = isotherm(["lru", "report", "--pid", &pid, "--json", "--duration", "3s", "--engine", "user"]);
+    done.expect(0, &[]);
+    let lines = done.json_lines();
+    assert_eq!(lines.len(), 1);
+    assert_eq!(lines[0]["pid"], target.pid());
+    assert!(lines[0]["memcg"].is_string());
+    let found = sizes(&lines[0]);
+    assert!((2..=4).contains(&found.len()), "{lines:?}");
+    // 16 MiB are hot; the rest has not been used since it was filled.
+    let (old, young) = (found[0], found[found.len() - 1]);
+    assert!((12 * MIB..28 * MIB).contains(&young), "{lines:?}");
+    assert!(old >= 40 * MIB, "{lines:?}");
+    let seqs: Vec<u64> =
+        lines[0]["generations"].as_array().unwrap().iter().map(|g| g["seq"].as_u64().unwrap()).collect();
+    assert!(seqs.windows(2).all(|w| w[1] == w[0] + 1), "oldest first: {seqs:?}");
+    // What is known is shown again at once, in the kernel's form.
+    let text = isotherm(["lru", "report", "--pid", &pid, "--kernel-text", "--engine", "user"]);
+    text.expect(0, &[]);
+    let rows = isotherm_core::lru::text::parse(&text.stdout).unwrap();
+    assert_eq!(rows[0].nodes[0].1.last().unwrap().seq, *seqs.last().unwrap(), "no new generation");
+    let table = isotherm(["lru", "report", "--pid", &pid, "--engine", "user"]);
+    assert!(table.expect(0, &[]).stdout.contains("generation"), "{table:?}");
+    end(target);
+}
+
+#[test]
+fn root_age_and_evict_are_the_kernels_two_commands() {
+    let Some(_swap) = ZramSwap::new(512 * MIB) else { return };
+    let target = workload("64M", "25%");
+    let pid = target.pid().to_string();
+    for _ in 0..3 {
+        isotherm(["lru", "age", "--pid", &pid, "--engine", "user"]).expect(0, &["in memory"]);
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+    let evict = |gen_: &str| isotherm(["lru", "evict", "--pid", &pid, "--min-gen", gen_, "--engine", "user"]);
+    evict("1").expect(2, &["two youngest"]);
+    evict("0").expect(0, &["evicted"]);
+    wait_until("the cold part is out", || status(target.pid(), "VmSwap") >= 40 * MIB);
+    assert!(rss(target.pid()) >= 14 * MIB, "the hot part stays");
+    // And an amount.
+    let before = status(target.pid(), "VmSwap");
+    isotherm(["lru", "evict", "--pid", &pid, "--bytes", "1M", "--engine", "user"]).expect(0, &[]);
+    assert!(status(target.pid(), "VmSwap") >= before, "{before}");
+    end(target);
+}
+
+#[test]
+fn root_without_swap_nothing_is_tried() {
+    // Other tests may have swap just now: then there is nothing to refuse.
+    let swaps = || std::fs::read_to_string("/proc/swaps").unwrap().lines().count() > 1;
+    if swaps() {
+        return;
+    }
+    let target = workload("64M", "25%");
+    let before = rss(target.pid());
+    let pid = target.pid().to_string();
+    let done = isotherm(["lru", "run", "--pid", &pid, "--limit", "32M", "--duration", "3s"]);
+    if !swaps() {
+        done.expect(3, &["no swap", "zram"]);
+        assert!(rss(target.pid()) >= before, "the target is intact");
+    }
+    end(target);
+}
+
+#[test]
+fn root_memory_stays_below_a_limit_and_what_is_used_stays() {
+    let Some(_swap) = ZramSwap::new(512 * MIB) else { return };
+    let target = workload("96M", "25%");
+    let pid = target.pid().to_string();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let run = start(&mut command([
+        "lru",
+        "run",
+        "--pid",
+        &pid,
+        "--limit",
+        "48M",
+        "--engine",
+        "user",
+        "--stats",
+        common::text(file.path()),
+    ]));
+    wait_until("it is below the limit", || rss(target.pid()) <= 48 * MIB);
+    assert_eq!(state(run.pid()).is_some(), true);
+    run.signal("TERM");
+    let done = run.finish();
+    done.expect(0, &["evicted"]);
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert!(last["evicted"].as_u64().unwrap() >= 40 * MIB, "{last}");
+    assert_eq!(last["limit"], 48 * MIB);
+    let spared = last["refaulted"].as_u64().unwrap();
+    assert!(spared < 24 * MIB, "the hot part must not go round: {last}");
+    end(target);
+}
+
+#[test]
+fn root_thrashing_is_told_and_stopped_processes_go_on_again() {
+    let Some(_swap) = ZramSwap::new(512 * MIB) else { return };
+    // Two programs that use all of their memory all the time: 128 MiB, where 64 are allowed.
+    let busy: Vec<Running> = (0..2).map(|_| workload("64M", "100%")).collect();
+    let pids: Vec<String> = busy.iter().map(|b| b.pid().to_string()).collect();
+    let mut args = vec!["lru", "run", "--limit", "64M", "--min-ttl", "3s", "--engine", "user", "--cpu-budget", "none"];
+    for pid in &pids {
+        args.extend(["--pid", pid]);
+    }
+    let told = isotherm([&args[..], &["--duration", "20s"]].concat());
+    told.expect(0, &["thrashing", "working set"]);
+    let run = start(&mut command([&args[..], &["--on-thrash", "freeze", "--freeze-time", "1h"]].concat()));
+    let stopped = || busy.iter().filter(|b| state(b.pid()) == Some('T')).count();
+    wait_until("one of them is stopped", || stopped() > 0);
+    run.signal("TERM");
+    run.finish().expect(0, &["stopped pid"]);
+    assert_eq!(stopped(), 0, "they go on when isotherm ends");
+    // Also if it cannot do anything any more.
+    let run = start(&mut command([&args[..], &["--on-thrash", "freeze", "--freeze-time", "1h"]].concat()));
+    wait_until("one of them is stopped again", || stopped() > 0);
+    run.signal("KILL");
+    wait_until("the guard lets it go on", || stopped() == 0);
+    run.finish();
+    let run = start(&mut command([&args[..], &["--on-thrash", "kill"]].concat()));
+    wait_until("one of them is killed", || busy.iter().any(|b| matches!(state(b.pid()), None | Some('Z'))));
+    run.signal("INT");
+    run.finish().expect(0, &["killed pid"]);
+    busy.into_iter().for_each(end);
+}
+
+/// The v1 memory controller, if it is mounted.
+fn v1_memory() -> Option<&'static Path> {
+    let path = Path::new("/sys/fs/cgroup/memory");
+    path.join("memory.limit_in_bytes").exists().then_some(path)
+}
+
+fn group(name: &str) -> Option<Group> {
+    let dir = v1_memory()?.join(format!("isotherm-test-lru-{name}-{}", std::process::id()));
+    Some(Group::new(dir))
+}
+
+#[test]
+fn root_a_groups_own_limit_is_kept_ahead_of_the_kernel() {
+    let (Some(_swap), Some(group)) = (ZramSwap::new(512 * MIB), group("own")) else { return };
+    let target = workload("96M", "25%");
+    group.add(target.pid());
+    // The group is charged for what comes from now on: it begins below its limit, so that no reclaim of the kernel's is needed.
+    std::fs::write(group.0.join("memory.limit_in_bytes"), (64 * MIB).to_string()).unwrap();
+    let path = group.0.to_str().unwrap();
+    let done = isotherm(["lru", "run", "--cgroup", path, "--duration", "3s", "--engine", "user", "--stats", "-"]);
+    done.expect(0, &["evicted"]);
+    let last = done.json_lines().pop().unwrap();
+    assert_eq!(last["limit"], 64 * MIB);
+    assert!(last["used"].as_u64().unwrap() < 64 * MIB, "{last}");
+    end(target);
+}
+
+#[test]
+fn root_a_group_that_vanishes_is_no_failure() {
+    let (Some(_swap), Some(group)) = (ZramSwap::new(512 * MIB), group("gone")) else { return };
+    let target = workload("64M", "50%");
+    group.add(target.pid());
+    let path = group.0.to_str().unwrap().to_owned();
+    let run = start(&mut command(["lru", "run", "--cgroup", &path, "--limit", "32M", "--engine", "user"]));
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    send(target.pid(), "KILL");
+    target.finish();
+    drop(group);
+    run.finish().expect(0, &[]);
+}
+
+#[test]
+fn root_two_groups_give_by_what_they_have() {
+    let Some(_swap) = ZramSwap::new(1024 * MIB) else { return };
+    let (Some(big), Some(small)) = (group("big"), group("small")) else { return };
+    let (idle, busy) = (workload("192M", "5%"), workload("32M", "90%"));
+    big.add(idle.pid());
+    small.add(busy.pid());
+    let (a, b) = (big.0.to_str().unwrap(), small.0.to_str().unwrap());
+    // Their memory was charged elsewhere before they joined: resident memory is what is limited then.
+    let pids = [idle.pid().to_string(), busy.pid().to_string()];
+    let _ = (a, b);
+    let args = ["lru", "run", "--pid", &pids[0], "--pid", &pids[1], "--limit", "128M", "--duration", "6s"];
+    let done = isotherm([&args[..], &["--engine", "user", "--stats", "-"]].concat());
+    done.expect(0, &[]);
+    let last = done.json_lines().pop().unwrap();
+    let of = |i: usize| last["memories"][i]["evicted"].as_u64().unwrap();
+    // Round robin would take about the same from both, and leave the small one nothing.
+    assert!(of(0) > 5 * of(1), "{last}");
+    assert!(rss(busy.pid()) > 16 * MIB, "{last}");
+    end(idle);
+    end(busy);
+}

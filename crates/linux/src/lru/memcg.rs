@@ -1,0 +1,151 @@
+//! The memory of a control group: how much is used, of what kind, and what its limit is.
+
+use crate::meter::{CGROUP_LIMIT, CGROUP_USED, LinuxMeter, parse_cgroup_limit};
+use crate::probe::CgroupSetup;
+use crate::roots::Roots;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where the memory of processes is counted.
+#[derive(Debug)]
+pub struct Memcgs {
+    roots: Roots,
+    setup: CgroupSetup,
+    meter: LinuxMeter,
+}
+
+/// A control group's folder in the hierarchy that controls memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Memcg {
+    folder: PathBuf,
+    v2: bool,
+    roots: Roots,
+}
+
+/// A limit, and the group that has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limit {
+    /// The group itself, or the nearest above it that has one.
+    pub group: Memcg,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Memcgs {
+    /// Looks up where control groups are mounted.
+    pub fn new(roots: &Roots) -> Self {
+        Self { setup: CgroupSetup::read(roots), meter: LinuxMeter::new(roots.clone()), roots: roots.clone() }
+    }
+
+    /// The path of a process's group; `None` where there is none, or the process has gone.
+    pub fn path_of(&self, pid: u32) -> Option<String> {
+        let text = self.roots.read(format!("/proc/{pid}/cgroup")).ok()?;
+        let path = self.setup.path_in(&text)?;
+        // v2 marks the path of a group that was removed while this process was exiting.
+        Some(path.strip_suffix(" (deleted)").unwrap_or(path).to_owned())
+    }
+
+    /// The group at a path as [`path_of`](Self::path_of) tells it, or as users write it. The error has reason and remedy.
+    pub fn open(&mut self, path: &str) -> Result<Memcg, String> {
+        let found = self.meter.memory_folder(path);
+        let (folder, v2) = found.map_err(|e| format!("{}; {}", e.reason, e.remedy))?;
+        Ok(Memcg { folder, v2, roots: self.roots.clone() })
+    }
+
+    /// The mount of the hierarchy that controls memory.
+    pub fn mount(&self) -> Option<&Path> {
+        self.setup.memory_mount().map(|(mount, _)| mount)
+    }
+}
+
+impl Memcg {
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether it is still there.
+    pub fn exists(&self) -> bool {
+        self.roots.exists(self.folder.join("cgroup.procs"))
+    }
+
+    /// Bytes charged to it.
+    pub fn used(&self) -> io::Result<u64> {
+        let text = self.roots.read(self.folder.join(CGROUP_USED.file(self.v2)))?;
+        text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a number"))
+    }
+
+    /// Bytes of files in it that no process maps: what the kernel can drop without our help, and what page tables do not show.
+    pub fn unmapped_cache(&self) -> io::Result<u64> {
+        let text = self.roots.read(self.folder.join("memory.stat"))?;
+        let names = if self.v2 {
+            ["inactive_file", "active_file", "file_mapped"]
+        } else {
+            ["total_inactive_file", "total_active_file", "total_mapped_file"]
+        };
+        let [inactive, active, mapped] = names.map(|name| {
+            let value = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
+            value.and_then(|v| v.trim().parse::<u64>().ok())
+        });
+        match (inactive, active, mapped) {
+            (Some(inactive), Some(active), Some(mapped)) => Ok((inactive + active).saturating_sub(mapped)),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "memory.stat lacks the sizes of file memory")),
+        }
+    }
+
+    /// Its limit, or that of the nearest group above it that has one; `None`: there is none.
+    pub fn limit(&self) -> io::Result<Option<Limit>> {
+        for folder in self.folder.ancestors() {
+            let group = Self { folder: folder.to_path_buf(), ..self.clone() };
+            let text = match self.roots.read(folder.join(CGROUP_LIMIT.file(self.v2))) {
+                Ok(text) => text,
+                // The root group of v2 has no such file, and what is above the mount neither.
+                Err(e) if e.kind() == io::ErrorKind::NotFound && folder != self.folder => return Ok(None),
+                Err(e) => return Err(e),
+            };
+            match parse_cgroup_limit(&text) {
+                Some(Some(bytes)) => return Ok(Some(Limit { group, bytes })),
+                Some(None) => {}
+                None => return Err(io::Error::new(io::ErrorKind::InvalidData, "the limit is not a number")),
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_tree::tree;
+
+    const MOUNTS: &str = "29 24 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+    const STAT: &str = "cache 1\ntotal_mapped_file 8192\ntotal_inactive_file 12288\ntotal_active_file 4096\n";
+
+    #[test]
+    fn figures_and_limits_of_v1_groups() {
+        let t = tree(&[
+            ("proc/self/mountinfo", MOUNTS),
+            ("proc/7/cgroup", "4:memory:/a/b\n1:cpu:/\n"),
+            ("sys/fs/cgroup/memory/cgroup.procs", ""),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("sys/fs/cgroup/memory/a/cgroup.procs", ""),
+            ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1048576\n"),
+            ("sys/fs/cgroup/memory/a/b/cgroup.procs", "7\n"),
+            ("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "4096\n"),
+            ("sys/fs/cgroup/memory/a/b/memory.stat", STAT),
+        ]);
+        let mut groups = Memcgs::new(&t.roots);
+        assert_eq!(groups.path_of(7).as_deref(), Some("/a/b"));
+        assert_eq!(groups.path_of(8), None);
+        let b = groups.open("/a/b").unwrap();
+        assert_eq!((b.used().unwrap(), b.unmapped_cache().unwrap(), b.exists()), (4096, 8192, true));
+        let limit = b.limit().unwrap().unwrap();
+        assert_eq!((limit.bytes, limit.group.folder()), (1 << 20, Path::new("/sys/fs/cgroup/memory/a")));
+        let root = groups.open("/").unwrap();
+        assert_eq!(root.limit().unwrap(), None);
+        assert!(groups.open("/none").unwrap_err().contains("no control group '/none'"));
+        std::fs::remove_dir_all(t.roots.path("/sys/fs/cgroup/memory/a/b")).unwrap();
+        assert!(!b.exists() && b.used().is_err());
+    }
+}
