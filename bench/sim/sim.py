@@ -140,7 +140,7 @@ def show(runs, others, requests, pages):
     table(rows)
     print("\nB a page: all memory of the process (at most while reading, mostly) but the 4 bytes a request of the trace, which all")
     print("policies and sizes of a run share. libCacheSim: what the simulation added; it does not hold the trace.\n")
-    figures = ["pages_scanned", "ptes_read", "tables_skipped", "list_moves", "agings"]
+    figures = ["pages_scanned", "rmap_walks", "ptes_read", "tables_skipped", "list_moves", "agings"]
     rows = [["for 1000 evictions", "misses", *(f.replace("_", " ") for f in figures)]]
     for row in ["lru", *KERNELS]:
         if row in runs:

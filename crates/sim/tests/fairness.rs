@@ -1,15 +1,17 @@
 //! Who gives way when several groups fill a machine: Linux's LRU of memories against taking them in turn.
 
-use isotherm_core::lru::machine::Fairness;
+use isotherm_core::lru::machine::{Bounds, Fairness};
 use isotherm_sim::policy::PolicyName;
 use isotherm_sim::replay::{GroupFigures, Groups, Job, Replay};
-use isotherm_sim::trace::{Format, Selection, read};
+use isotherm_sim::trace::{Format, Selection, Trace, read};
 use std::fmt::Write;
 
 const REQUESTS: u64 = 300_000;
 
-/// Figures by group; `request` draws a group and one of its pages.
-fn run(fairness: Fairness, size: u32, request: &dyn Fn(&mut fastrand::Rng) -> (u64, u64)) -> Vec<GroupFigures> {
+/// Draws a group and one of its pages.
+type Draw<'a> = &'a dyn Fn(&mut fastrand::Rng) -> (u64, u64);
+
+fn trace(request: Draw<'_>, selection: Selection) -> Trace {
     let mut rng = fastrand::Rng::with_seed(3);
     let mut text = "group,page\n".to_owned();
     for _ in 0..REQUESTS {
@@ -19,8 +21,12 @@ fn run(fairness: Fairness, size: u32, request: &dyn Fn(&mut fastrand::Rng) -> (u
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("t.csv");
     std::fs::write(&path, text).expect("writes");
-    let trace = read(&path, Format::Csv, Selection::default(), &mut |_| {}).expect("reads");
-    let replay = Replay::new(trace).with_groups(Groups { bounds: Vec::new(), fairness });
+    read(&path, Format::Csv, selection, &mut |_| {}).expect("reads")
+}
+
+/// Figures by group.
+fn run(fairness: Fairness, size: u32, request: Draw<'_>) -> Vec<GroupFigures> {
+    let replay = Replay::new(trace(request, Selection::default())).with_groups(Groups { bounds: Vec::new(), fairness });
     let figures = replay.run(Job { policy: PolicyName::MgLru, size });
     assert!(figures.groups.iter().map(|g| g.resident.expect("is known")).sum::<u64>() <= u64::from(size));
     figures.groups
@@ -62,5 +68,28 @@ fn who_presses_more_gives_more() {
         assert!(evictions(&groups).iter().max() > evictions(&groups).iter().min().map(|n| n * 5).as_ref());
         assert!(taken.iter().all(|t| (0.7..=1.0).contains(t)), "{fairness:?}: {taken:?}");
         assert!(share.iter().all(|s| (0.4..=0.6).contains(s)), "{fairness:?}: {share:?}");
+    }
+}
+
+#[test]
+fn bounds_hold_in_a_sample_at_its_scale() {
+    let two = |rng: &mut fastrand::Rng| (rng.u64(0..2), rng.u64(0..20_000));
+    let bounds = vec![Bounds { max: 4000, ..Bounds::default() }];
+    let figures = |sample_rate: Option<f64>| {
+        let trace = trace(&two, Selection { sample_rate, ..Selection::default() });
+        let groups = Groups { bounds: bounds.clone(), fairness: Fairness::default() };
+        Replay::new(trace).with_groups(groups).run(Job { policy: PolicyName::MgLru, size: 20_000 })
+    };
+    let (whole, sample) = (figures(None), figures(Some(0.2)));
+    let miss_ratio = |f: &isotherm_sim::replay::Figures, name: &str| {
+        f.groups.iter().find(|g| g.group == name).expect("is there").miss_ratio
+    };
+    // The bounded group is the first that the trace names.
+    let (bounded, other) = (whole.groups[0].group.clone(), whole.groups[1].group.clone());
+    assert!(whole.groups[0].resident <= Some(4000) && sample.groups[0].resident <= Some(800), "{sample:?}");
+    assert!(miss_ratio(&whole, &bounded) > 0.75 && miss_ratio(&whole, &other) < 0.4, "{whole:?}");
+    for (name, place) in [(&bounded, 0), (&other, 1)] {
+        assert_eq!(sample.groups[place].group, *name, "the sample names them in the same order");
+        assert!((miss_ratio(&whole, name) - miss_ratio(&sample, name)).abs() < 0.03, "{whole:?} {sample:?}");
     }
 }

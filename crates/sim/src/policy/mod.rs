@@ -29,6 +29,8 @@ pub struct Work {
     pub pages_scanned: Option<u64>,
     /// Entries of page tables read.
     pub ptes_read: Option<u64>,
+    /// Pages looked up in page tables one by one, by reclaim.
+    pub rmap_walks: Option<u64>,
     /// Page tables that were passed over, because nothing in them was accessed or was likely to have been.
     pub tables_skipped: Option<u64>,
     /// Pages moved within or between lists, on hits and in search of one to evict; coming in and going out not counted.

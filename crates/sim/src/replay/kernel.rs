@@ -44,8 +44,9 @@ fn access(manner: Manner) -> Access {
     }
 }
 
-fn work(stats: LruStats) -> Work {
+fn work(stats: LruStats, rmap_walks: u64) -> Work {
     Work {
+        rmap_walks: Some(rmap_walks),
         pages_scanned: Some(stats.pages_scanned),
         ptes_read: Some(stats.ptes_read),
         tables_skipped: Some(stats.tables_skipped),
@@ -54,8 +55,9 @@ fn work(stats: LruStats) -> Work {
     }
 }
 
-fn count(stats: LruStats) -> Count {
-    Count { misses: stats.misses, evictions: stats.evictions, refaults: stats.refaults, work: work(stats) }
+fn count(stats: LruStats, rmap_walks: u64) -> Count {
+    let work = work(stats, rmap_walks);
+    Count { misses: stats.misses, evictions: stats.evictions, refaults: stats.refaults, work }
 }
 
 fn run(trace: &Trace, places: &[u32], mut each: impl FnMut(usize, u32, Access)) {
@@ -75,10 +77,10 @@ pub(super) fn mglru(trace: &Trace, places: &[u32], size: u32, watch: Option<&mut
         None => run(trace, places, |_, page, how| _ = lru.access(page, how)),
         Some(watch) => run(trace, places, |at, page, how| {
             let hit = lru.access(page, how) == Hit::Hit;
-            watch.see(at, hit, || work(lru.stats()));
+            watch.see(at, hit, || work(lru.stats(), lru.detail().rmap_walks));
         }),
     }
-    count(lru.stats())
+    count(lru.stats(), lru.detail().rmap_walks)
 }
 
 /// The seed of the bins that memories are put into.
@@ -98,7 +100,7 @@ pub(super) fn mglru_of_groups(
     let mut machine = Machine::new(config, &bounds, groups.fairness, SEED);
     let memories = 0..names.len() as u16;
     let sum = |machine: &Machine| {
-        let mut sum = LruStats::default();
+        let (mut sum, mut rmap_walks) = (LruStats::default(), 0);
         for one in memories.clone().filter_map(|memory| machine.stats(memory)) {
             sum.misses += one.misses;
             sum.evictions += one.evictions;
@@ -109,13 +111,19 @@ pub(super) fn mglru_of_groups(
             sum.list_moves += one.list_moves;
             sum.agings += one.agings;
         }
-        sum
+        for one in memories.clone().filter_map(|memory| machine.lruvec(memory)) {
+            rmap_walks += one.detail().rmap_walks;
+        }
+        (sum, rmap_walks)
     };
     let mut watch = watch;
     run(trace, places, |at, page, how| {
         let hit = machine.access(trace.groups().of(at).into(), page, how) == Some(Hit::Hit);
         if let Some(watch) = &mut watch {
-            watch.see(at, hit, || work(sum(&machine)));
+            watch.see(at, hit, || {
+                let (stats, rmap_walks) = sum(&machine);
+                work(stats, rmap_walks)
+            });
         }
     });
     if let Some(watch) = watch {
@@ -125,20 +133,21 @@ pub(super) fn mglru_of_groups(
             watch.tell(memory.into(), evictions, resident, machine.low_events(memory).unwrap_or(0));
         }
     }
-    count(sum(&machine))
+    let (stats, rmap_walks) = sum(&machine);
+    count(stats, rmap_walks)
 }
 
-/// The active and inactive lists.
+/// The active and inactive lists. They read no entry but those of pages that they look up.
 pub(super) fn classic(trace: &Trace, places: &[u32], size: u32, watch: Option<&mut Watch<'_>>) -> Count {
     let mut lru = Classic::new(ClassicConfig { pages: highest(places), ..ClassicConfig::scaled(size) });
     match watch {
         None => run(trace, places, |_, page, how| _ = lru.access(page, how)),
         Some(watch) => run(trace, places, |at, page, how| {
             let hit = lru.access(page, how) == Hit::Hit;
-            watch.see(at, hit, || work(lru.stats()));
+            watch.see(at, hit, || work(lru.stats(), lru.stats().ptes_read));
         }),
     }
-    count(lru.stats())
+    count(lru.stats(), lru.stats().ptes_read)
 }
 
 #[cfg(test)]

@@ -65,6 +65,9 @@ pub struct Figures {
     /// Entries of page tables read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ptes_read: Option<u64>,
+    /// Pages looked up in page tables one by one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rmap_walks: Option<u64>,
     /// Page tables passed over by walks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tables_skipped: Option<u64>,
@@ -287,6 +290,7 @@ impl Replay {
             refaults: count.refaults,
             pages_scanned: count.work.pages_scanned,
             ptes_read: count.work.ptes_read,
+            rmap_walks: count.work.rmap_walks,
             tables_skipped: count.work.tables_skipped,
             list_moves: count.work.list_moves,
             agings: count.work.agings,

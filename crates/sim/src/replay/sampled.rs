@@ -42,6 +42,7 @@ impl Replay {
             refaults: up(count.refaults),
             pages_scanned: count.work.pages_scanned.map(up),
             ptes_read: count.work.ptes_read.map(up),
+            rmap_walks: count.work.rmap_walks.map(up),
             tables_skipped: count.work.tables_skipped.map(up),
             list_moves: count.work.list_moves.map(up),
             agings: count.work.agings,
