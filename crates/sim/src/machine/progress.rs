@@ -27,7 +27,7 @@ impl Progress {
     }
 
     /// The first whole ns of work that is not done yet.
-    pub const fn next_work_ns(&self) -> u64 {
+    pub fn next_work_ns(&self) -> u64 {
         self.work.ceil() as u64
     }
 
