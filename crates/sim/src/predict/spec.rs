@@ -1,5 +1,6 @@
 //! Descriptions of machines: `NAME:KEY=VALUE,...`, for example `zram:ratio=2.5,tasks=8,work=20us`.
 
+use crate::machine::device::{FAULT_NS, RECLAIM_NS, SCAN_NS, SlowTier, SwapDevice};
 use isotherm_core::units::{parse_percent, parse_time_ns};
 
 /// A machine: what its parts cost, ns. docs/sim-lru.md tells where the defaults come from.
@@ -62,14 +63,14 @@ impl Machine {
             name: "zram",
             tasks: 1,
             work: 1_000,
-            fault: 4_000,
-            read: 6_000,
-            write: 8_000,
-            file_read: 85_000,
+            fault: FAULT_NS,
+            read: SwapDevice::ZRAM.read_ns,
+            write: SwapDevice::ZRAM.write_ns,
+            file_read: SwapDevice::SSD.read_ns,
             channels: None,
-            ratio: Some(3.0),
-            reclaim: 1_000,
-            scan: 100,
+            ratio: SwapDevice::ZRAM.ratio,
+            reclaim: RECLAIM_NS,
+            scan: SCAN_NS,
             pte_ps: 700,
             headroom: 0.002,
         }
@@ -77,12 +78,13 @@ impl Machine {
 
     /// Swap on flash behind NVMe.
     fn ssd() -> Self {
-        Self { name: "ssd", read: 85_000, write: 4_000, channels: Some(40), ratio: None, ..Self::zram() }
+        let SwapDevice { read_ns, write_ns, ratio, .. } = SwapDevice::SSD;
+        Self { name: "ssd", read: read_ns, write: write_ns, channels: Some(40), ratio, ..Self::zram() }
     }
 
     /// Slower memory, to and from which pages are moved.
     fn tier() -> Self {
-        Self { name: "tier", read: 3_000, write: 3_000, ratio: None, ..Self::zram() }
+        Self { name: "tier", read: SlowTier::CXL.move_ns, write: SlowTier::CXL.move_ns, ratio: None, ..Self::zram() }
     }
 
     /// Reads a description.

@@ -57,7 +57,7 @@ impl SimMemory {
         CALL_NS
             + match action {
                 Action::Stat | Action::HugePage | Action::NoHugePage | Action::Unlock => 0,
-                Action::PageOut => present * swap.map_or(0, |d| d.write_ns),
+                Action::PageOut => present * swap.map_or(0, |d| d.page_out_ns()),
                 Action::WillNeed | Action::Lock => read,
                 Action::Cold | Action::LruDeprio | Action::LruPrio => present * ADVICE_NS,
                 Action::Collapse => self.hardware.collapse_ns + read,

@@ -1,7 +1,7 @@
 //! Time goes on: touches of pages that are not there, work on memory, the kernel's own work.
 
 use super::{SimMemory, base_of};
-use crate::machine::device::FIRST_TOUCH_NS;
+use crate::machine::device::FAULT_NS;
 use crate::machine::hardware::Thp;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use isotherm_core::pages::mask_of;
@@ -97,7 +97,7 @@ impl SimMemory {
                 self.progress.lose(self.hardware.collapse_ns as f64 / 2.0);
             } else {
                 self.populate(base, &mask);
-                self.progress.lose(FIRST_TOUCH_NS as f64);
+                self.progress.lose(FAULT_NS as f64);
             }
         } else {
             return;

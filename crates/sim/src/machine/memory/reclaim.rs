@@ -6,13 +6,12 @@
 
 use super::{SimMemory, bytes_of};
 use crate::machine::cleared::Cleared;
+use crate::machine::device::SCAN_NS;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use isotherm_core::pages::{PageSet, TableMask, mask_of, push_runs};
 
 /// Pages reclaimed in one go (`SWAP_CLUSTER_MAX`).
 const BATCH: u64 = 32;
-/// Looking at a page that stays, ns.
-const LOOK_NS: u64 = 100;
 
 /// The kernel's state.
 #[derive(Debug, Default)]
@@ -108,7 +107,7 @@ impl SimMemory {
             gone += self.try_page(page);
         }
         self.counters.reclaimed += gone * PAGE_SIZE;
-        (gone, gone * device.write_ns + looks * LOOK_NS)
+        (gone, gone * device.page_out_ns() + looks * SCAN_NS)
     }
 
     /// Takes pages that were named.
