@@ -5,8 +5,9 @@ mod hint;
 
 use common::{isotherm, text, wait_until};
 use hint::{Agent, HostSide, MIB, RAM, Vmm, hello, memory_map, ranges};
-use isotherm_hint::protocol::{ErrorCode, Message, Verdict};
-use std::io::Write;
+use isotherm_core::addr::AddrRange;
+use isotherm_hint::protocol::{ErrorCode, MemoryArea, MemoryKind, Message, Verdict};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -155,6 +156,52 @@ fn a_memory_map_that_does_not_fit_is_refused() {
     assert_eq!(vmm.resident(), RAM);
 }
 
+/// A VMM's answers on its QMP socket, to one conversation after the other.
+fn play_qmp(listener: &UnixListener, tree: &str, size: u64) {
+    for stream in listener.incoming() {
+        let stream = stream.unwrap();
+        let mut out = stream.try_clone().unwrap();
+        writeln!(out, r#"{{"QMP": {{"version": {{}}, "capabilities": []}}}}"#).unwrap();
+        for line in BufReader::new(stream).lines() {
+            let question: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+            let answer = match question["execute"].as_str().unwrap() {
+                "human-monitor-command" => serde_json::json!(tree),
+                "query-memdev" => serde_json::json!([{ "id": "m", "size": size, "share": true }]),
+                _ => serde_json::json!({}),
+            };
+            // Events come whenever they like.
+            writeln!(out, r#"{{"event": "RESUME"}}"#).unwrap();
+            writeln!(out, "{}", serde_json::json!({ "return": answer })).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_vmms_own_map_is_believed() {
+    let mut vmm = Vmm::start();
+    let port = port(&vmm);
+    let qmp = port.folder.path().join("qmp");
+    let listener = UnixListener::bind(&qmp).unwrap();
+    // 32 MiB below 4 GiB, 32 MiB above, as no PC has it: the guest's own map would be refused.
+    let tree = "FlatView #1\r\n AS \"memory\", root: system\r\n Root memory region: system\r\n  \
+        0000000000000000-0000000001ffffff (prio 0, ram): m\r\n  \
+        0000000200000000-0000000201ffffff (prio 0, ram): m @0000000002000000\r\n";
+    std::thread::spawn(move || play_qmp(&listener, tree, RAM));
+    let spec = format!("{},qmp={}", port.spec, text(&qmp));
+    let _host = HostSide::start(port.folder.path(), &["--guest", &spec]);
+    let mut agent = Agent::accept(&port.listener);
+    let mut hello = hello(1);
+    let high = MemoryArea { range: AddrRange::new(8192 * MIB, 8224 * MIB), kind: MemoryKind::Ram };
+    hello.memory = [memory_map(32 * MIB), vec![high]].concat();
+    agent.greet(hello);
+    let verdicts = agent.report(1, &[(8192, 8194), (30, 34), (4, 6), (8222, 8224)]);
+    assert_eq!(verdicts, [Verdict::Dropped, Verdict::Outside, Verdict::Dropped, Verdict::Dropped]);
+    assert_eq!(vmm.resident(), RAM - 6 * MIB);
+    for (from, to) in [(0, 4), (6, 32), (34, 62)] {
+        assert!(vmm.holds(from * MIB, (to - from) * MIB, 0x5a), "{from}-{to} MiB was changed");
+    }
+}
+
 #[test]
 fn one_host_side_a_guest() {
     let vmm = Vmm::start();
@@ -192,7 +239,7 @@ fn a_hostile_guest_harms_nobody_else() {
                 let mut hostile = Agent::new(stream);
                 let round = rounds.fetch_add(1, Relaxed);
                 // Each way once and again, at full speed until the host has had enough.
-                if round % 3 != 0 {
+                if !round.is_multiple_of(3) {
                     hostile.greet(hello(round));
                 }
                 let report = |batch| Message::Report {
@@ -205,7 +252,11 @@ fn a_hostile_guest_harms_nobody_else() {
                     1 => (1..100).flat_map(|batch| report(batch).encode().unwrap()).collect(),
                     _ => far.repeat(100),
                 };
-                while !stop.load(Relaxed) && hostile.stream.write_all(&flood).is_ok() {}
+                while !stop.load(Relaxed) {
+                    if hostile.stream.write_all(&flood).is_err() {
+                        break;
+                    }
+                }
             }
         });
         // Meanwhile the other one is served as ever.

@@ -324,7 +324,7 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 fn call_guest(shared: &Shared, number: usize, socket: &PathBuf, pid: Option<u32>) {
     let mut retry = RETRY.0;
     while !shared.stopping() {
-        match UnixStream::connect(socket).and_then(|stream| Ok((peer::pid(&stream), stream))) {
+        match UnixStream::connect(socket).map(|stream| (peer::pid(&stream), stream)) {
             Ok((peer, stream)) => {
                 let pid = pid.or(peer.ok());
                 // Looked for at once, so that its memory shows before its agent says anything.

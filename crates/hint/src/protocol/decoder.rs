@@ -85,7 +85,7 @@ impl Decoder {
         let result = loop {
             let rest = &self.buffer[at..];
             let found = frame::split(rest).and_then(|frame| match frame {
-                Some((kind, payload, whole)) => Message::decode(kind, payload).map(|message| Some((message, whole))),
+                Some(frame) => Message::decode(frame.kind, frame.payload).map(|message| Some((message, frame.len))),
                 None => Ok(None),
             });
             match found {

@@ -46,15 +46,26 @@ pub(super) fn header(bytes: &[u8]) -> Result<Option<(u8, usize)>, DecodeError> {
     Ok(Some((head[5], usize::from(len))))
 }
 
-/// The first frame of `bytes`: kind, payload, and its length as a whole; `None` while it is not all there.
-pub(super) fn split(bytes: &[u8]) -> Result<Option<(u8, &[u8], usize)>, DecodeError> {
+/// A whole frame at the beginning of some bytes.
+#[derive(Debug)]
+pub(super) struct Frame<'a> {
+    /// Kind of the message.
+    pub(super) kind: u8,
+    /// Its content.
+    pub(super) payload: &'a [u8],
+    /// Bytes of the frame, all of it.
+    pub(super) len: usize,
+}
+
+/// The first frame of `bytes`; `None` while it is not all there.
+pub(super) fn split(bytes: &[u8]) -> Result<Option<Frame<'_>>, DecodeError> {
     let Some((kind, len)) = header(bytes)? else { return Ok(None) };
     let whole = HEADER + len + TRAILER;
     let Some(frame) = bytes.get(..whole) else { return Ok(None) };
     if crc32fast::hash(&frame[..HEADER + len]) != u32_at(frame, HEADER + len) {
         return Err(DecodeError::Checksum);
     }
-    Ok(Some((kind, &frame[HEADER..HEADER + len], whole)))
+    Ok(Some(Frame { kind, payload: &frame[HEADER..HEADER + len], len: whole }))
 }
 
 /// A frame. The payload must not be longer than [`MOST_PAYLOAD`], which the limits of messages see to.

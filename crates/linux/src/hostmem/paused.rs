@@ -18,7 +18,7 @@ impl<'a> Paused<'a> {
     /// Stops `process` and waits until every thread of it stands still, at most `patience`. `None`: it was stopped before, by
     /// somebody else, and is left so.
     pub fn stop(process: &'a PidFd, patience: Duration) -> io::Result<Option<Self>> {
-        if states(process.pid())?.iter().any(|state| *state == 'T') {
+        if states(process.pid())?.contains(&'T') {
             return Ok(None);
         }
         let since = Instant::now();

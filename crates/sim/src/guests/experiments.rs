@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn more_guests_fit_with_hints() {
         let [none, ours, reporting] = Way::ALL.map(|way| fit(small(), way).guests);
-        assert!(none >= 2 && none <= 3, "{none}");
+        assert!((2..=3).contains(&none), "{none}");
         assert!(ours >= 2 * none && reporting >= 2 * none, "{none} {ours} {reporting}");
     }
 
