@@ -9,15 +9,18 @@ pub mod bpf;
 pub mod clock;
 pub mod folder_lock;
 pub mod hostmem;
+pub mod guestmem;
 pub mod limits;
 pub mod lru;
 pub mod meter;
 pub mod mm;
 pub mod probe;
 pub mod proc;
+pub mod ready;
 pub mod roots;
 pub mod signals;
 pub mod source;
 pub mod target;
 #[cfg(test)]
 mod test_tree;
+pub mod vsock;

@@ -6,10 +6,10 @@
 mod cgroup;
 mod fault_cost;
 mod files;
-mod meminfo;
+pub(crate) mod meminfo;
 pub(crate) mod pressure;
 mod targets;
-mod vmstat;
+pub(crate) mod vmstat;
 
 use crate::probe::CgroupSetup;
 use crate::proc::ProcRoot;

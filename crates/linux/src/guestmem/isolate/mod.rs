@@ -1,0 +1,108 @@
+//! Ways to take free memory so that nobody can use it until we give it back, without a module.
+//!
+//! | way | how | holds | limits |
+//! |---|---|---|---|
+//! | [`offline`] | memory blocks go offline | exclusively, nothing is cleared | 128 MiB or more at a time; blocks with unmovable pages refuse |
+//! | [`reserve`] | reserved in the pool of huge pages, never touched | while nobody else uses that pool, which is checked | clears where the kernel clears on allocation |
+//! | [`touch`] | the same, touched | exclusively | always clears |
+//!
+//! All of them outlive the agent: memory that the kernel took back at its death could be in use by the time that a host handles a
+//! report of it. Blocks stay offline; huge pages belong to System V shared memory segments, which stay until they are removed.
+
+pub mod offline;
+pub mod pool;
+pub mod reserve;
+pub(super) mod segment;
+pub mod touch;
+
+use super::{Ledger, MemoryMap};
+use isotherm_core::addr::AddrRange;
+use std::fmt;
+use std::io;
+
+/// Size of what is reported at least: a huge page.
+pub const HUGE_PAGE: u64 = 2 << 20;
+
+/// A way to isolate memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// Memory blocks go offline.
+    Offline,
+    /// Huge pages reserved and not touched.
+    Reserve,
+    /// Huge pages touched.
+    Touch,
+}
+
+impl Way {
+    /// All of them, cheapest first.
+    pub const ALL: [Self; 3] = [Self::Offline, Self::Reserve, Self::Touch];
+
+    /// Whether it takes the very memory that it is asked for.
+    pub const fn chooses(self) -> bool {
+        matches!(self, Self::Offline)
+    }
+
+    /// Its name in commands.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Offline => "offline",
+            Self::Reserve => "reserve",
+            Self::Touch => "touch",
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why nothing was taken, or what was taken is no longer ours.
+#[derive(Debug, thiserror::Error)]
+pub enum IsolateError {
+    /// The guest's kernel has no such way, or it is in use by others.
+    #[error("{0}")]
+    Unsupported(String),
+    /// Somebody else uses what we thought ours. Nothing of it may be reported.
+    #[error("{0}; nothing that is held may be reported")]
+    Foreign(String),
+    /// A file or system call failed.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was to be done.
+        what: String,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl IsolateError {
+    pub(super) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Io { what, source }
+    }
+}
+
+/// Takes free memory and gives it back.
+pub trait Isolator: fmt::Debug {
+    /// How.
+    fn way(&self) -> Way;
+
+    /// Takes as much as `wanted` has, or less: just that where the way can choose ([`Way::chooses`]), else what the kernel gives.
+    /// Empty: nothing to be had at present. All of it is whole huge pages.
+    fn take(&mut self, wanted: &[AddrRange], ledger: &mut Ledger) -> Result<Vec<AddrRange>, IsolateError>;
+
+    /// Whether all that is held still is nobody else's. To be asked right before a report.
+    fn check(&mut self) -> Result<(), IsolateError>;
+
+    /// Gives everything back that it holds. **No report of it may be on its way to a host any more.**
+    fn give_back(&mut self, ledger: &mut Ledger) -> Result<(), IsolateError>;
+
+    /// Bytes held now.
+    fn held(&self) -> u64;
+
+    /// Memory has come or gone, or others have given back what they held.
+    fn set_memory(&mut self, map: &MemoryMap);
+}

@@ -1,0 +1,268 @@
+//! Memory blocks (128 MiB, or more on large machines) taken offline: exclusive, contiguous, nothing is cleared.
+//!
+//! The kernel moves what is used out of a block first. That can fail (pages that cannot be moved) or go on for ever; each
+//! attempt is bounded, and a block that refused is left alone for a while, each time for longer.
+
+use super::{HUGE_PAGE, IsolateError, Isolator, Way};
+use crate::clock::monotonic_ns;
+use crate::guestmem::deadline::Deadline;
+use crate::guestmem::{Ledger, MemoryMap};
+use crate::roots::Roots;
+use isotherm_core::addr::AddrRange;
+use isotherm_core::units::format_size;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const MEMORY: &str = "/sys/devices/system/memory";
+/// How long a block that refused is left alone, at first and at most.
+const REST: Duration = Duration::from_secs(10);
+const LONGEST_REST: Duration = Duration::from_secs(3600);
+
+/// A block.
+#[derive(Debug, Clone)]
+struct Block {
+    number: u64,
+    range: AddrRange,
+    /// Not to be tried before (CLOCK_MONOTONIC, ns).
+    rest_until_ns: u64,
+    rest: Duration,
+}
+
+/// Takes memory blocks offline.
+#[derive(Debug)]
+pub struct Offline {
+    roots: Roots,
+    block_size: u64,
+    blocks: Vec<Block>,
+    held: Vec<u64>,
+    limit: Duration,
+}
+
+impl Offline {
+    /// Looks at which blocks there are. An attempt takes `limit` at most.
+    pub fn new(roots: &Roots, limit: Duration) -> Result<Self, IsolateError> {
+        let block_size = block_size(roots).ok_or_else(|| {
+            let why = format!("{MEMORY}/block_size_bytes is missing: the kernel lacks CONFIG_MEMORY_HOTREMOVE");
+            IsolateError::Unsupported(why)
+        })?;
+        let mut found = Self { roots: roots.clone(), block_size, blocks: Vec::new(), held: Vec::new(), limit };
+        found.look_again();
+        if found.blocks.is_empty() {
+            let why = format!("no memory block below {MEMORY} is online: CONFIG_MEMORY_HOTREMOVE is not built in");
+            return Err(IsolateError::Unsupported(why));
+        }
+        Ok(found)
+    }
+
+    /// Reads again which blocks there are.
+    fn look_again(&mut self) {
+        let names = self.roots.names(MEMORY);
+        let numbers = names.iter().filter_map(|n| n.strip_prefix("memory")?.parse::<u64>().ok());
+        let mut blocks = Vec::new();
+        for number in numbers {
+            let usable = self.held.contains(&number) || state(&self.roots, number).as_deref() == Some("online");
+            let Some(start) = number.checked_mul(self.block_size).filter(|_| usable) else { continue };
+            let old = self.blocks.iter().find(|b| b.number == number);
+            let fresh = || Block {
+                number,
+                range: AddrRange::new(start, start.saturating_add(self.block_size)),
+                rest_until_ns: 0,
+                rest: REST,
+            };
+            blocks.push(old.cloned().unwrap_or_else(fresh));
+        }
+        blocks.sort_unstable_by_key(|b| b.number);
+        self.blocks = blocks;
+    }
+
+    /// Where the blocks are that may be tried now.
+    pub fn willing(&self) -> impl Iterator<Item = AddrRange> {
+        let now = monotonic_ns();
+        let willing = move |b: &&Block| b.rest_until_ns <= now && !self.held.contains(&b.number);
+        self.blocks.iter().filter(willing).map(|b| b.range)
+    }
+
+    /// Size of a block, bytes.
+    pub const fn block_size(&self) -> u64 {
+        self.block_size
+    }
+
+    /// Tries one block; whether it is ours now.
+    fn take_block(&mut self, i: usize, ledger: &mut Ledger) -> Result<bool, IsolateError> {
+        let number = self.blocks[i].number;
+        let note = |e| IsolateError::io("write down which memory block goes offline")(e);
+        ledger
+            .change(|l| {
+                l.offline.insert(number);
+            })
+            .map_err(note)?;
+        let Err(refusal) = put_offline(&self.roots, number, self.limit) else {
+            self.held.push(number);
+            self.blocks[i].rest = REST;
+            return Ok(true);
+        };
+        // Nothing else than the state decides what is to be undone: an interrupted write may have succeeded.
+        put_online(&self.roots, number).map_err(IsolateError::io(format!("put memory block {number} online")))?;
+        ledger
+            .change(|l| {
+                l.offline.remove(&number);
+            })
+            .map_err(note)?;
+        let block = &mut self.blocks[i];
+        block.rest_until_ns = monotonic_ns().saturating_add(block.rest.as_nanos() as u64);
+        block.rest = (block.rest * 2).min(LONGEST_REST);
+        match refusal.raw_os_error() {
+            Some(libc::EBUSY | libc::EINVAL | libc::EINTR | libc::EAGAIN | libc::ENOMEM) => Ok(false),
+            _ => {
+                let what = format!("take memory block {number} ({}) offline", format_size(self.block_size));
+                Err(IsolateError::io(what)(refusal))
+            }
+        }
+    }
+}
+
+impl Isolator for Offline {
+    fn way(&self) -> Way {
+        Way::Offline
+    }
+
+    fn take(&mut self, wanted: &[AddrRange], ledger: &mut Ledger) -> Result<Vec<AddrRange>, IsolateError> {
+        let mut taken = Vec::new();
+        for range in wanted {
+            let now = monotonic_ns();
+            let willing = |b: &Block| b.range == *range && b.rest_until_ns <= now && !self.held.contains(&b.number);
+            if let Some(i) = self.blocks.iter().position(willing)
+                && self.take_block(i, ledger)?
+            {
+                taken.push(*range);
+            }
+        }
+        Ok(taken)
+    }
+
+    fn check(&mut self) -> Result<(), IsolateError> {
+        let online = self.held.iter().find(|n| state(&self.roots, **n).as_deref() != Some("offline"));
+        match online {
+            None => Ok(()),
+            Some(n) => Err(IsolateError::Foreign(format!("somebody put memory block {n} online while it was held"))),
+        }
+    }
+
+    fn give_back(&mut self, ledger: &mut Ledger) -> Result<(), IsolateError> {
+        while let Some(&number) = self.held.last() {
+            put_online(&self.roots, number).map_err(IsolateError::io(format!("put memory block {number} online")))?;
+            self.held.pop();
+            let note = IsolateError::io("write down which memory block is online");
+            ledger
+                .change(|l| {
+                    l.offline.remove(&number);
+                })
+                .map_err(note)?;
+        }
+        Ok(())
+    }
+
+    fn held(&self) -> u64 {
+        self.held.len() as u64 * self.block_size
+    }
+
+    fn set_memory(&mut self, _map: &MemoryMap) {
+        self.look_again();
+    }
+}
+
+/// Size of a memory block, bytes; `None` without memory hotplug.
+pub fn block_size(roots: &Roots) -> Option<u64> {
+    let text = roots.line(format!("{MEMORY}/block_size_bytes"))?;
+    u64::from_str_radix(&text, 16).ok().filter(|n| n.is_power_of_two() && *n >= HUGE_PAGE)
+}
+
+fn state_file(number: u64) -> PathBuf {
+    format!("{MEMORY}/memory{number}/state").into()
+}
+
+fn state(roots: &Roots, number: u64) -> Option<String> {
+    roots.line(state_file(number))
+}
+
+/// One write, which must not be tried again when a signal interrupts it.
+fn write_state(roots: &Roots, number: u64, word: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).truncate(!roots.is_system()).open(roots.path(state_file(number)))?;
+    file.write(word.as_bytes()).map(|_| ())
+}
+
+/// Takes a block offline, or gives up after `limit`.
+fn put_offline(roots: &Roots, number: u64, limit: Duration) -> io::Result<()> {
+    let _deadline = Deadline::after(limit)?;
+    write_state(roots, number, "offline")
+}
+
+/// Puts a block online again, into the zone that the kernel chooses by itself. One that is online is left as it is.
+pub(in crate::guestmem) fn put_online(roots: &Roots, number: u64) -> io::Result<()> {
+    // Onlining does not wait for others; a signal can still come first.
+    for _ in 0..100 {
+        if roots.read(state_file(number))?.trim() == "online" {
+            return Ok(());
+        }
+        match write_state(roots, number, "online") {
+            Err(e) if e.kind() != io::ErrorKind::Interrupted && e.raw_os_error() != Some(libc::EBUSY) => return Err(e),
+            _ => {}
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "the kernel refuses again and again"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_tree::{Tree, tree};
+
+    fn machine() -> Tree {
+        tree(&[
+            ("sys/devices/system/memory/block_size_bytes", "8000000\n"),
+            ("sys/devices/system/memory/memory0/state", "online\n"),
+            ("sys/devices/system/memory/memory1/state", "online\n"),
+            ("sys/devices/system/memory/memory2/state", "offline\n"),
+            ("sys/devices/system/memory/power/control", "auto\n"),
+        ])
+    }
+
+    #[test]
+    fn a_block_goes_offline_and_comes_back() {
+        let t = machine();
+        let mut ledger = Ledger::open(&t.roots).unwrap();
+        let mut offline = Offline::new(&t.roots, Duration::from_secs(5)).unwrap();
+        assert_eq!(offline.willing().count(), 2, "what somebody else took offline is not ours");
+        let second = AddrRange::new(128 << 20, 256 << 20);
+        let foreign = AddrRange::new(256 << 20, 384 << 20);
+        assert_eq!(offline.take(&[foreign, second], &mut ledger).unwrap(), [second]);
+        assert_eq!((offline.held(), ledger.taken().offline.clone()), (128 << 20, [1].into()));
+        assert!(offline.check().is_ok());
+        assert!(offline.take(&[second], &mut ledger).unwrap().is_empty(), "it is held already");
+        offline.give_back(&mut ledger).unwrap();
+        assert_eq!(state(&t.roots, 1).as_deref(), Some("online"));
+        assert!(ledger.taken().is_empty() && offline.held() == 0);
+        assert_eq!(state(&t.roots, 2).as_deref(), Some("offline"), "still not ours");
+        let half = AddrRange::new(128 << 20, 192 << 20);
+        assert!(offline.take(&[half], &mut ledger).unwrap().is_empty(), "blocks are taken whole");
+    }
+
+    #[test]
+    fn somebody_elses_onlining_is_seen() {
+        let t = machine();
+        let mut ledger = Ledger::open(&t.roots).unwrap();
+        let mut offline = Offline::new(&t.roots, Duration::from_secs(5)).unwrap();
+        offline.take(&[AddrRange::new(0, 128 << 20)], &mut ledger).unwrap();
+        let held = offline.held[0];
+        std::fs::write(t.roots.path(state_file(held)), "online\n").unwrap();
+        assert!(matches!(offline.check().unwrap_err(), IsolateError::Foreign(_)));
+    }
+
+    #[test]
+    fn without_hotplug_it_says_so() {
+        let error = Offline::new(&tree(&[]).roots, Duration::ZERO).unwrap_err();
+        assert!(error.to_string().contains("CONFIG_MEMORY_HOTREMOVE"), "{error}");
+    }
+}

@@ -1,0 +1,226 @@
+//! Huge pages reserved on demand (surplus pages of the pool) and never touched: cheap where the kernel does not clear pages on
+//! allocation, and the kernel chooses which.
+//!
+//! A reserved page is tied to nobody until it is touched, so this is sound only while nobody else takes huge pages of this size.
+//! Nobody can while the pool has no other page and no more may be allocated on demand than we hold; an administrator can raise
+//! either number at any moment. Hence: it works only where the pool was empty, and all numbers are looked at again before each
+//! report. What remains is that somebody raises them and uses huge pages in the milliseconds between that look and the host's
+//! dropping; [`touch`](super::touch) closes that, too, at the price of clearing.
+
+use super::pool::{Counts, Pool};
+use super::segment::{self, Segment};
+use super::{HUGE_PAGE, IsolateError, Isolator, Way};
+use crate::guestmem::{FlagSampler, Ledger, MemoryMap};
+use crate::roots::Roots;
+use isotherm_core::addr::{AddrRange, total_len};
+use std::collections::BTreeSet;
+use std::io;
+
+/// Reserves huge pages.
+#[derive(Debug)]
+pub struct Reserve {
+    pool: Pool,
+    flags: FlagSampler,
+    ram: Vec<AddrRange>,
+    segments: Vec<Segment>,
+    /// Physical addresses of what is held.
+    held: BTreeSet<u64>,
+}
+
+impl Reserve {
+    /// Makes sure that the pool is there and nobody uses it. `leftover`: a dead predecessor may, whose pages are given back before
+    /// any are taken.
+    pub fn new(roots: &Roots, map: &MemoryMap, leftover: bool) -> Result<Self, IsolateError> {
+        let pool = Pool::new(roots);
+        let counts = counts(&pool)?;
+        // Otherwise it is looked at when the first are taken.
+        if !leftover && is_in_use(&counts) {
+            return Err(in_use(&counts));
+        }
+        let flags = FlagSampler::open(roots).map_err(IsolateError::io("open /proc/kpageflags"))?;
+        Ok(Self { pool, flags, ram: map.whole_blocks(HUGE_PAGE), segments: Vec::new(), held: BTreeSet::new() })
+    }
+
+    /// Takes `pages` more. `None`: that many are not to be had.
+    fn reserve(&mut self, pages: u64, ledger: &mut Ledger) -> Result<Option<Vec<AddrRange>>, IsolateError> {
+        let before = self.held.len() as u64;
+        if before == 0 {
+            let counts = counts(&self.pool)?;
+            if is_in_use(&counts) {
+                return Err(in_use(&counts));
+            }
+            let note = IsolateError::io("write down that huge pages are reserved");
+            ledger
+                .change(|l| {
+                    l.overcommit.get_or_insert(0);
+                    l.segments = true;
+                })
+                .map_err(note)?;
+        } else {
+            self.check()?;
+        }
+        self.pool.set_overcommit(before + pages).map_err(IsolateError::io("allow huge pages on demand"))?;
+        let segment = match Segment::reserve(pages) {
+            Ok(segment) => segment,
+            Err(e) => {
+                self.pool.set_overcommit(before).map_err(IsolateError::io("forbid huge pages on demand"))?;
+                return match e.raw_os_error() {
+                    Some(libc::ENOMEM | libc::ENOSPC | libc::EINTR) => Ok(None),
+                    _ => Err(IsolateError::io("reserve huge pages in a shared memory segment")(e)),
+                };
+            }
+        };
+        self.segments.push(segment);
+        let counts = counts(&self.pool)?;
+        let heads = self.pool_heads().map_err(IsolateError::io("read /proc/kpageflags"))?;
+        let new: BTreeSet<u64> = heads.difference(&self.held).copied().collect();
+        // All of the pool must be what we know, old and new.
+        let ours = before + pages;
+        if !only_ours(&counts, ours) || heads.len() as u64 != ours || new.len() as u64 != pages {
+            return Err(IsolateError::Foreign(format!(
+                "somebody else takes huge pages: {ours} are reserved here, the pool has {counts:?} and {} were found",
+                heads.len()
+            )));
+        }
+        let ranges = new.iter().map(|&start| AddrRange::new(start, start + HUGE_PAGE)).collect();
+        self.held.extend(new);
+        Ok(Some(ranges))
+    }
+
+    /// Physical addresses of all pages of the pool.
+    fn pool_heads(&self) -> io::Result<BTreeSet<u64>> {
+        let mut heads = BTreeSet::new();
+        for range in &self.ram {
+            for start in (range.start..range.end).step_by(HUGE_PAGE as usize) {
+                if self.flags.at(start)?.is_some_and(|f| f.pool_head()) {
+                    heads.insert(start);
+                }
+            }
+        }
+        Ok(heads)
+    }
+}
+
+impl Isolator for Reserve {
+    fn way(&self) -> Way {
+        Way::Reserve
+    }
+
+    fn take(&mut self, wanted: &[AddrRange], ledger: &mut Ledger) -> Result<Vec<AddrRange>, IsolateError> {
+        let mut pages = total_len(wanted) / HUGE_PAGE;
+        // All or nothing is the kernel's rule: near the end, less at a time.
+        while pages > 0 {
+            if let Some(ranges) = self.reserve(pages, ledger)? {
+                return Ok(ranges);
+            }
+            pages /= 2;
+        }
+        Ok(Vec::new())
+    }
+
+    fn check(&mut self) -> Result<(), IsolateError> {
+        let counts = counts(&self.pool)?;
+        let ours = self.held.len() as u64;
+        if !only_ours(&counts, ours) {
+            let why = format!("somebody else takes huge pages: {ours} are reserved here, the pool has {counts:?}");
+            return Err(IsolateError::Foreign(why));
+        }
+        for &start in &self.held {
+            let flags = self.flags.at(start).map_err(IsolateError::io("read /proc/kpageflags"))?;
+            if !flags.is_some_and(|f| f.pool_head()) {
+                return Err(IsolateError::Foreign(format!("the page at {start:#x} has left the pool of huge pages")));
+            }
+        }
+        Ok(())
+    }
+
+    fn give_back(&mut self, ledger: &mut Ledger) -> Result<(), IsolateError> {
+        while let Some(segment) = self.segments.pop() {
+            segment.remove().map_err(IsolateError::io("remove a shared memory segment of huge pages"))?;
+        }
+        self.held.clear();
+        if ledger.taken().segments {
+            // One that was made and not kept in the list.
+            segment::remove_all().map_err(IsolateError::io("remove shared memory segments of huge pages"))?;
+            let before = ledger.taken().overcommit.unwrap_or(0);
+            self.pool.set_overcommit(before).map_err(IsolateError::io("set nr_overcommit_hugepages back"))?;
+            let note = IsolateError::io("write down that no huge pages are reserved");
+            ledger
+                .change(|l| {
+                    l.segments = false;
+                    l.overcommit = None;
+                })
+                .map_err(note)?;
+        }
+        Ok(())
+    }
+
+    fn held(&self) -> u64 {
+        self.segments.iter().map(Segment::pages).sum::<u64>() * HUGE_PAGE
+    }
+
+    fn set_memory(&mut self, map: &MemoryMap) {
+        self.ram = map.whole_blocks(HUGE_PAGE);
+    }
+}
+
+fn counts(pool: &Pool) -> Result<Counts, IsolateError> {
+    pool.counts().map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => {
+            IsolateError::Unsupported(format!("the kernel has no huge pages of 2 MiB (CONFIG_HUGETLBFS): {e}"))
+        }
+        _ => IsolateError::io("read the pool of huge pages")(e),
+    })
+}
+
+/// Whether the pool has just `ours` pages, all of them on demand, promised and untouched, and may have no more.
+fn only_ours(counts: &Counts, ours: u64) -> bool {
+    *counts == Counts { all: ours, free: ours, reserved: ours, surplus: ours, overcommit: ours }
+}
+
+fn is_in_use(counts: &Counts) -> bool {
+    counts.all != 0 || counts.reserved != 0 || counts.overcommit != 0
+}
+
+fn in_use(counts: &Counts) -> IsolateError {
+    IsolateError::Unsupported(format!(
+        "the pool of huge pages is in use or may be at any time ({} pages, {} reserved, {} more on demand); use another --isolate",
+        counts.all, counts.reserved, counts.overcommit
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guestmem::isolate::pool::tests::pool;
+
+    fn new(numbers: [u64; 5]) -> Result<Reserve, IsolateError> {
+        let t = pool(numbers);
+        std::fs::create_dir_all(t.roots.path("/proc")).unwrap();
+        std::fs::write(t.roots.path("/proc/kpageflags"), []).unwrap();
+        Reserve::new(&t.roots, &MemoryMap::default(), false)
+    }
+
+    #[test]
+    fn a_pool_in_use_is_left_alone() {
+        assert!(new([0; 5]).is_ok());
+        for used in [[1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 0, 8]] {
+            assert!(matches!(new(used).unwrap_err(), IsolateError::Unsupported(_)), "{used:?}");
+        }
+    }
+
+    #[test]
+    fn any_number_that_is_not_ours_is_seen() {
+        let ours = Counts { all: 3, free: 3, reserved: 3, surplus: 3, overcommit: 3 };
+        assert!(only_ours(&ours, 3) && !only_ours(&ours, 2));
+        for other in [
+            Counts { all: 4, ..ours },
+            Counts { free: 2, ..ours },
+            Counts { reserved: 4, ..ours },
+            Counts { surplus: 2, ..ours },
+            Counts { overcommit: 4, ..ours },
+        ] {
+            assert!(!only_ours(&other, 3), "{other:?}");
+        }
+    }
+}

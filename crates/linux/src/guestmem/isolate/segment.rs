@@ -1,0 +1,127 @@
+//! System V shared memory segments of huge pages. They outlive their maker, which no mapping of memory does.
+
+use super::HUGE_PAGE;
+use std::io;
+
+/// Keys of our segments: this one and those that follow.
+const KEYS: libc::key_t = 0x4973_6800;
+/// How many keys are ours; the kernel allows 4096 segments.
+const MOST: i32 = 2048;
+
+/// A segment. It stays when this is dropped, unless it is removed.
+#[derive(Debug)]
+pub(super) struct Segment {
+    id: i32,
+    pages: u64,
+}
+
+impl Segment {
+    /// Makes one of `pages` huge pages, which are reserved, and neither allocated to it nor touched. Fails with ENOMEM if that
+    /// many cannot be had; then nothing has changed.
+    pub(super) fn reserve(pages: u64) -> io::Result<Self> {
+        let too_large = || io::Error::from(io::ErrorKind::InvalidInput);
+        let bytes = usize::try_from(pages.checked_mul(HUGE_PAGE).ok_or_else(too_large)?).map_err(|_| too_large())?;
+        // Bits 26 and up hold the page size's logarithm.
+        let huge_2m = (HUGE_PAGE.trailing_zeros() as i32) << 26;
+        let flags = libc::IPC_CREAT | libc::IPC_EXCL | libc::SHM_HUGETLB | huge_2m | 0o600;
+        for i in 0..MOST {
+            // SAFETY: shmget takes three numbers and touches none of our memory.
+            let id = unsafe { libc::shmget(KEYS + i, bytes, flags) };
+            if id >= 0 {
+                return Ok(Self { id, pages });
+            }
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EEXIST) {
+                return Err(error);
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::StorageFull, "too many shared memory segments"))
+    }
+
+    /// Its huge pages.
+    pub(super) const fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Maps it here.
+    pub(super) fn attach(&self) -> io::Result<Attached> {
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let at = unsafe { libc::shmat(self.id, std::ptr::null(), 0) };
+        if at as isize == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Attached { at: at.cast(), pages: self.pages })
+    }
+
+    /// Gives its pages back to the kernel.
+    pub(super) fn remove(self) -> io::Result<()> {
+        remove(self.id)
+    }
+}
+
+/// A segment mapped into this process; dropping it unmaps it, and the pages stay.
+#[derive(Debug)]
+pub(super) struct Attached {
+    at: *mut u8,
+    pages: u64,
+}
+
+impl Attached {
+    /// Writes to each huge page, so that it is allocated to the segment.
+    pub(super) fn touch(&mut self) {
+        for i in 0..self.pages {
+            // SAFETY: inside the mapping, which is writable and reached through `&mut self` only. A page was reserved for each
+            // address, so that the access cannot fail for want of memory.
+            unsafe { self.at.add((i * HUGE_PAGE) as usize).write_volatile(1) };
+        }
+    }
+
+    /// Virtual addresses of its huge pages.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = u64> {
+        let start = self.at as u64;
+        (0..self.pages).map(move |i| start + i * HUGE_PAGE)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `attach` mapped; no pointer into it outlives `self`.
+        unsafe { libc::shmdt(self.at.cast()) };
+    }
+}
+
+/// Removes every segment of ours, also those of a dead predecessor; how many there were.
+pub(in crate::guestmem) fn remove_all() -> io::Result<usize> {
+    let mut removed = 0;
+    for i in 0..MOST {
+        // SAFETY: shmget with size 0 and no flags only looks up a key.
+        let id = unsafe { libc::shmget(KEYS + i, 0, 0) };
+        if id >= 0 && made_by_us(id)? {
+            remove(id)?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+/// Whether our user made it: anybody may make a segment with any key.
+fn made_by_us(id: i32) -> io::Result<bool> {
+    let mut stat = std::mem::MaybeUninit::<libc::shmid_ds>::uninit();
+    // SAFETY: IPC_STAT writes a shmid_ds to `stat`, which has room for it, if it returns 0.
+    let stat = unsafe {
+        if libc::shmctl(id, libc::IPC_STAT, stat.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        stat.assume_init()
+    };
+    // SAFETY: geteuid takes nothing and cannot fail.
+    Ok(stat.shm_perm.cuid == unsafe { libc::geteuid() })
+}
+
+fn remove(id: i32) -> io::Result<()> {
+    // SAFETY: IPC_RMID takes no buffer.
+    if unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! Huge pages on demand, touched: allocated to a segment of ours, so that nobody else can get them, whoever uses the pool. The
+//! kernel clears each. Physical addresses come from `/proc/self/pagemap`.
+//!
+//! A page of a segment stays where it is unless somebody moves it on purpose (a memory block that goes offline, a driver that
+//! wants contiguous memory, `move_pages`); addresses are looked at again before each report.
+
+use super::pool::Pool;
+use super::segment::{self, Attached, Segment};
+use super::{HUGE_PAGE, IsolateError, Isolator, Way};
+use crate::guestmem::{Ledger, MemoryMap};
+use crate::roots::Roots;
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, total_len};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Allocates huge pages.
+#[derive(Debug)]
+pub struct Touch {
+    pool: Pool,
+    pagemap: File,
+    held: Vec<Taken>,
+}
+
+/// What one step took.
+#[derive(Debug)]
+struct Taken {
+    /// Unmapped before its segment is removed, as the order of fields says.
+    attached: Attached,
+    segment: Segment,
+    /// Physical addresses, in the order of the virtual ones.
+    at: Vec<u64>,
+}
+
+impl Touch {
+    /// Makes sure that there are huge pages, and that none of an administrator's would be used up.
+    pub fn new(roots: &Roots) -> Result<Self, IsolateError> {
+        let pool = Pool::new(roots);
+        let counts = pool.counts().map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => {
+                IsolateError::Unsupported(format!("the kernel has no huge pages of 2 MiB (CONFIG_HUGETLBFS): {e}"))
+            }
+            _ => IsolateError::io("read the pool of huge pages")(e),
+        })?;
+        if counts.free > counts.reserved {
+            return Err(spare(counts.free - counts.reserved));
+        }
+        let pagemap =
+            File::open(roots.path("/proc/self/pagemap")).map_err(IsolateError::io("open /proc/self/pagemap"))?;
+        Ok(Self { pool, pagemap, held: Vec::new() })
+    }
+
+    fn allocate(&mut self, pages: u64, ledger: &mut Ledger) -> Result<Option<Vec<AddrRange>>, IsolateError> {
+        let counts = self.pool.counts().map_err(IsolateError::io("read the pool of huge pages"))?;
+        if counts.free > counts.reserved {
+            return Err(spare(counts.free - counts.reserved));
+        }
+        let note = IsolateError::io("write down that huge pages are allocated");
+        ledger
+            .change(|l| {
+                l.overcommit.get_or_insert(counts.overcommit);
+                l.segments = true;
+            })
+            .map_err(note)?;
+        let allowed = counts.overcommit.max(counts.surplus + pages);
+        self.pool.set_overcommit(allowed).map_err(IsolateError::io("allow huge pages on demand"))?;
+        let segment = match Segment::reserve(pages) {
+            Ok(segment) => segment,
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENOMEM | libc::ENOSPC | libc::EINTR)) => return Ok(None),
+            Err(e) => return Err(IsolateError::io("reserve huge pages in a shared memory segment")(e)),
+        };
+        let mut attached = segment.attach().map_err(IsolateError::io("map a shared memory segment of huge pages"))?;
+        attached.touch();
+        let at = physical(&self.pagemap, &attached).map_err(IsolateError::io("read /proc/self/pagemap"))?;
+        let ranges = at.iter().map(|&start| AddrRange::new(start, start + HUGE_PAGE)).collect();
+        self.held.push(Taken { attached, segment, at });
+        Ok(Some(ranges))
+    }
+}
+
+impl Isolator for Touch {
+    fn way(&self) -> Way {
+        Way::Touch
+    }
+
+    fn take(&mut self, wanted: &[AddrRange], ledger: &mut Ledger) -> Result<Vec<AddrRange>, IsolateError> {
+        let mut pages = total_len(wanted) / HUGE_PAGE;
+        while pages > 0 {
+            if let Some(ranges) = self.allocate(pages, ledger)? {
+                return Ok(ranges);
+            }
+            pages /= 2;
+        }
+        Ok(Vec::new())
+    }
+
+    fn check(&mut self) -> Result<(), IsolateError> {
+        for taken in &self.held {
+            let now = physical(&self.pagemap, &taken.attached).map_err(IsolateError::io("read /proc/self/pagemap"))?;
+            if now != taken.at {
+                return Err(IsolateError::Foreign("somebody moved huge pages that were held".into()));
+            }
+        }
+        Ok(())
+    }
+
+    fn give_back(&mut self, ledger: &mut Ledger) -> Result<(), IsolateError> {
+        while let Some(Taken { attached, segment, .. }) = self.held.pop() {
+            drop(attached);
+            segment.remove().map_err(IsolateError::io("remove a shared memory segment of huge pages"))?;
+        }
+        if ledger.taken().segments {
+            segment::remove_all().map_err(IsolateError::io("remove shared memory segments of huge pages"))?;
+            if let Some(before) = ledger.taken().overcommit {
+                self.pool.set_overcommit(before).map_err(IsolateError::io("set nr_overcommit_hugepages back"))?;
+            }
+            let note = IsolateError::io("write down that no huge pages are allocated");
+            ledger
+                .change(|l| {
+                    l.segments = false;
+                    l.overcommit = None;
+                })
+                .map_err(note)?;
+        }
+        Ok(())
+    }
+
+    fn held(&self) -> u64 {
+        self.held.iter().map(|t| t.segment.pages()).sum::<u64>() * HUGE_PAGE
+    }
+
+    fn set_memory(&mut self, _map: &MemoryMap) {}
+}
+
+/// Physical addresses of the huge pages of a mapping, each of which was touched.
+fn physical(pagemap: &File, attached: &Attached) -> io::Result<Vec<u64>> {
+    const PRESENT: u64 = 1 << 63;
+    const FRAME: u64 = (1 << 55) - 1;
+    let find = |addr: u64| {
+        let mut entry = [0u8; 8];
+        pagemap.read_exact_at(&mut entry, addr / PAGE_SIZE * 8)?;
+        let entry = u64::from_ne_bytes(entry);
+        let start = (entry & FRAME) * PAGE_SIZE;
+        // Frame 0 is what a reader without CAP_SYS_ADMIN is shown.
+        if entry & PRESENT == 0 || start == 0 || !start.is_multiple_of(HUGE_PAGE) {
+            let why = format!("address {addr:#x} is backed by no huge page that can be seen (entry {entry:#x})");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        Ok(start)
+    };
+    attached.addresses().map(find).collect()
+}
+
+fn spare(pages: u64) -> IsolateError {
+    IsolateError::Unsupported(format!(
+        "the pool of huge pages has {pages} that nobody uses yet; they would be taken from whom they are meant for; use \
+         --isolate offline"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guestmem::isolate::pool::tests::pool;
+
+    #[test]
+    fn spare_pages_of_an_administrator_are_not_used_up() {
+        let new = |numbers| {
+            let t = pool(numbers);
+            std::fs::create_dir_all(t.roots.path("/proc/self")).unwrap();
+            std::fs::write(t.roots.path("/proc/self/pagemap"), []).unwrap();
+            Touch::new(&t.roots)
+        };
+        assert!(new([0; 5]).is_ok());
+        assert!(new([4, 1, 1, 0, 9]).is_ok(), "used and promised ones are no concern");
+        assert!(matches!(new([4, 2, 1, 0, 0]).unwrap_err(), IsolateError::Unsupported(_)));
+    }
+}

@@ -1,0 +1,227 @@
+//! What we have changed and must put back, written down before it is done: after `kill -9` the next start reads it.
+//!
+//! It lives in `/run`, which a reboot empties as it undoes the changes. One agent at a time holds its lock.
+
+use super::isolate::segment;
+use crate::folder_lock::FolderLock;
+use crate::roots::Roots;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where it is.
+pub const FOLDER: &str = "/run/isotherm/hint-guest";
+const FILE: &str = "taken";
+const FIRST_LINE: &str = "isotherm hint guest 1";
+
+/// Why the ledger cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// Another agent runs.
+    #[error("another isotherm hint guest runs here (it holds the lock of {}); end it first", .0.display())]
+    Busy(PathBuf),
+    /// A file operation failed.
+    #[error("cannot {what} {}: {source}; the agent needs root and a writable /run", path.display())]
+    Io {
+        /// What was to be done.
+        what: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// What is taken or changed now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Leftover {
+    /// Numbers of memory blocks that we have taken offline, or were about to.
+    pub offline: BTreeSet<u64>,
+    /// The number of huge pages that may be allocated on demand, as it was before we changed it.
+    pub overcommit: Option<u64>,
+    /// Whether shared memory segments of huge pages may be there.
+    pub segments: bool,
+}
+
+impl Leftover {
+    /// Whether there is nothing to put back.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut found = Self::default();
+        let mut lines = text.lines();
+        if lines.next() != Some(FIRST_LINE) {
+            return found;
+        }
+        for line in lines {
+            match line.split_once(' ') {
+                Some(("offline", n)) => found.offline.extend(n.parse::<u64>()),
+                Some(("overcommit", n)) => found.overcommit = n.parse().ok(),
+                None if line == "segments" => found.segments = true,
+                _ => {}
+            }
+        }
+        found
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{FIRST_LINE}\n");
+        for n in &self.offline {
+            text += &format!("offline {n}\n");
+        }
+        if let Some(n) = self.overcommit {
+            text += &format!("overcommit {n}\n");
+        }
+        if self.segments {
+            text += "segments\n";
+        }
+        text
+    }
+}
+
+/// The ledger; dropping it unlocks it, and leaves the file where something is still taken.
+#[derive(Debug)]
+pub struct Ledger {
+    roots: Roots,
+    folder: PathBuf,
+    now: Leftover,
+    _lock: FolderLock,
+}
+
+impl Ledger {
+    /// Opens it below `roots`, and makes it if it is missing. What a predecessor left is in [`taken`](Self::taken).
+    pub fn open(roots: &Roots) -> Result<Self, LedgerError> {
+        let folder = roots.path(FOLDER);
+        let failed = |what, path: &Path| {
+            let path = path.to_owned();
+            move |source| LedgerError::Io { what, path, source }
+        };
+        fs::create_dir_all(&folder).map_err(failed("create", &folder))?;
+        let lock = FolderLock::take(&folder, Duration::ZERO).map_err(|e| match e.kind() {
+            io::ErrorKind::WouldBlock => LedgerError::Busy(folder.clone()),
+            _ => failed("lock", &folder)(e),
+        })?;
+        let now = match fs::read_to_string(folder.join(FILE)) {
+            Ok(text) => Leftover::parse(&text),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Leftover::default(),
+            Err(e) => return Err(failed("read", &folder.join(FILE))(e)),
+        };
+        Ok(Self { roots: roots.clone(), folder, now, _lock: lock })
+    }
+
+    /// Where the kernel's files are that it is about.
+    pub fn roots(&self) -> &Roots {
+        &self.roots
+    }
+
+    /// What is taken or changed now.
+    pub fn taken(&self) -> &Leftover {
+        &self.now
+    }
+
+    /// Changes what is written down. It is on file when this returns.
+    pub(super) fn change(&mut self, change: impl FnOnce(&mut Leftover)) -> io::Result<()> {
+        let mut next = self.now.clone();
+        change(&mut next);
+        if next == self.now {
+            return Ok(());
+        }
+        let path = self.folder.join(FILE);
+        if next.is_empty() {
+            fs::remove_file(&path)?;
+        } else {
+            // A kill between the two leaves the old text whole.
+            let new = self.folder.join("taken.new");
+            fs::write(&new, next.text())?;
+            fs::rename(&new, &path)?;
+        }
+        self.now = next;
+        Ok(())
+    }
+
+    /// Puts back what is written down: everything that we or a dead predecessor took. **No report of it may be on its way to a
+    /// host any more.** What cannot be put back stays written down, and is told.
+    pub fn put_back(&mut self) -> Result<(), Vec<String>> {
+        let mut troubles = Vec::new();
+        for n in self.now.offline.clone() {
+            match super::isolate::offline::put_online(&self.roots, n) {
+                Ok(()) => troubles.extend(
+                    self.change(|l| {
+                        l.offline.remove(&n);
+                    })
+                    .err()
+                    .map(|e| self.unwritten(&e)),
+                ),
+                Err(e) => troubles.push(format!("memory block {n} stays offline: {e}")),
+            }
+        }
+        if self.now.segments {
+            match segment::remove_all() {
+                Ok(_) => troubles.extend(self.change(|l| l.segments = false).err().map(|e| self.unwritten(&e))),
+                Err(e) => troubles.push(format!("segments of huge pages stay: {e}")),
+            }
+        }
+        if let Some(before) = self.now.overcommit
+            && !self.now.segments
+        {
+            match super::isolate::pool::Pool::new(&self.roots).set_overcommit(before) {
+                Ok(()) => troubles.extend(self.change(|l| l.overcommit = None).err().map(|e| self.unwritten(&e))),
+                Err(e) => troubles.push(format!("nr_overcommit_hugepages is not {before} again: {e}")),
+            }
+        }
+        if troubles.is_empty() { Ok(()) } else { Err(troubles) }
+    }
+
+    fn unwritten(&self, error: &io::Error) -> String {
+        format!("cannot write {}: {error}", self.folder.join(FILE).display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_tree::tree;
+
+    #[test]
+    fn what_was_written_is_read_after_a_death() {
+        let t = tree(&[]);
+        let mut ledger = Ledger::open(&t.roots).unwrap();
+        assert!(ledger.taken().is_empty());
+        assert!(matches!(Ledger::open(&t.roots).unwrap_err(), LedgerError::Busy(_)));
+        ledger
+            .change(|l| {
+                l.offline.insert(5);
+            })
+            .unwrap();
+        ledger.change(|l| l.overcommit = Some(3)).unwrap();
+        ledger.change(|l| l.segments = true).unwrap();
+        let then = ledger.taken().clone();
+        drop(ledger);
+        let mut ledger = Ledger::open(&t.roots).unwrap();
+        assert_eq!(ledger.taken(), &then);
+        ledger.change(|l| *l = Leftover::default()).unwrap();
+        assert!(!t.roots.path(FOLDER).join(FILE).exists(), "nothing is left of it");
+    }
+
+    #[test]
+    fn odd_files_are_no_orders() {
+        assert!(Leftover::parse("something else\noffline 5\n").is_empty());
+        let odd = Leftover::parse(&format!("{FIRST_LINE}\noffline x\noffline 7\noverload 3\n\nsegments \n"));
+        assert_eq!(odd, Leftover { offline: [7].into(), ..Leftover::default() });
+    }
+
+    #[test]
+    fn blocks_come_online_again_and_what_cannot_stays_written_down() {
+        let t = tree(&[("sys/devices/system/memory/memory5/state", "offline\n")]);
+        let mut ledger = Ledger::open(&t.roots).unwrap();
+        ledger.change(|l| l.offline.extend([5, 6])).unwrap();
+        let troubles = ledger.put_back().unwrap_err();
+        assert!(troubles[0].starts_with("memory block 6 stays offline"), "{troubles:?}");
+        assert_eq!(t.roots.line("/sys/devices/system/memory/memory5/state").as_deref(), Some("online"));
+        assert_eq!(ledger.taken().offline, [6].into());
+    }
+}

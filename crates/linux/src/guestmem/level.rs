@@ -1,0 +1,112 @@
+//! How much memory is free, and how much allocation went on.
+
+use crate::meter::{meminfo, vmstat};
+use crate::roots::Roots;
+use std::io;
+
+/// Pages allocated since boot, over all zones.
+const ALLOCATED: vmstat::PageCounter = vmstat::PageCounter {
+    fields: &["pgalloc_dma", "pgalloc_dma32", "pgalloc_normal", "pgalloc_movable"],
+    options: "CONFIG_VM_EVENT_COUNTERS",
+};
+
+/// Free memory at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FreeLevel {
+    /// All memory that the kernel manages, bytes (`MemTotal`).
+    pub total: u64,
+    /// Free bytes (`MemFree`).
+    pub free: u64,
+    /// Bytes that can be had without swapping (`MemAvailable`).
+    pub available: u64,
+    /// Bytes in free blocks of 2 MiB and more (`/proc/buddyinfo`). Free memory in smaller pieces is not among them, nor is the
+    /// zone for old devices, which the kernel hands out last.
+    pub free_huge: u64,
+    /// Pages allocated since boot, as a clock of allocation; `None` where the kernel does not count.
+    pub allocated_pages: Option<u64>,
+}
+
+impl FreeLevel {
+    /// Reads it.
+    pub fn read(roots: &Roots) -> io::Result<Self> {
+        let info = roots.read("/proc/meminfo")?;
+        let field = |name: &str| {
+            let missing = || io::Error::new(io::ErrorKind::InvalidData, format!("/proc/meminfo has no {name}"));
+            meminfo::kib(&info, name).and_then(|kib| kib.checked_mul(1024)).ok_or_else(missing)
+        };
+        Ok(Self {
+            total: field("MemTotal")?,
+            free: field("MemFree")?,
+            available: field("MemAvailable")?,
+            free_huge: free_huge(&roots.read("/proc/buddyinfo")?),
+            allocated_pages: roots.read(vmstat::FILE).ok().and_then(|text| vmstat::pages(&text, ALLOCATED)),
+        })
+    }
+
+    /// What a guest keeps if nothing else is said: a 32nd of its memory, at least 16 MiB and twice what makes the kernel begin
+    /// to reclaim.
+    pub fn default_reserve(&self, roots: &Roots) -> u64 {
+        let watermark = high_watermarks(&roots.read("/proc/zoneinfo").unwrap_or_default()) << 12;
+        (self.total / 32).max(2 * watermark).max(16 << 20)
+    }
+
+    /// Bytes that may be taken while `reserve` is kept. Page cache does not count: taking it would cost the guest.
+    pub fn above(&self, reserve: u64) -> u64 {
+        self.free.saturating_sub(reserve)
+    }
+}
+
+/// Sum of the zones' high watermarks, pages.
+fn high_watermarks(zoneinfo: &str) -> u64 {
+    let pages = zoneinfo.lines().filter_map(|l| l.trim().strip_prefix("high ")?.trim().parse::<u64>().ok());
+    pages.sum()
+}
+
+/// Bytes in free blocks of order 9 and above.
+fn free_huge(buddyinfo: &str) -> u64 {
+    let line = |l: &str| -> Option<u64> {
+        // The zone's name, then a count for each order from 0.
+        let (_, rest) = l.split_once("zone")?;
+        let (zone, counts) = rest.trim().split_once(' ')?;
+        let counts = counts.split_ascii_whitespace().map(|c| c.parse::<u64>().unwrap_or(0));
+        (zone != "DMA").then(|| counts.enumerate().skip(9).map(|(order, n)| n << (order + 12)).sum())
+    };
+    buddyinfo.lines().filter_map(line).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_tree::tree;
+
+    #[test]
+    fn a_small_guest() {
+        let t = tree(&[
+            ("proc/meminfo", "MemTotal: 480000 kB\nMemFree: 400000 kB\nMemAvailable: 410000 kB\n"),
+            ("proc/vmstat", "pgalloc_dma 4\npgalloc_dma32 100\npgfree 7\npgalloc_normal 0\npgalloc_movable 0\n"),
+            (
+                "proc/zoneinfo",
+                "Node 0, zone DMA32\n  pages free 9\n        min      300\n        high     500\n   high_x 1\n\
+                Node 0, zone Normal\n        high     7\n    pagesets\n              high: 42\n",
+            ),
+            (
+                "proc/buddyinfo",
+                "Node 0, zone      DMA      0      0      0      0      0      0      0      0      1      1      2\n\
+                Node 0, zone    DMA32    100      0      0      0      0      0      0      0      0      3     95\n",
+            ),
+        ]);
+        let level = FreeLevel::read(&t.roots).unwrap();
+        assert_eq!(high_watermarks(&t.roots.read("/proc/zoneinfo").unwrap()), 507);
+        assert_eq!(level.free_huge, (3 << 21) + (95 << 22));
+        assert_eq!((level.allocated_pages, level.free), (Some(104), 400_000 << 10));
+        assert_eq!(level.default_reserve(&t.roots), 16 << 20);
+        assert_eq!(FreeLevel { total: 8 << 30, ..level }.default_reserve(&t.roots), 256 << 20);
+        assert_eq!((level.above(400_000 << 10), level.above(0)), (0, 400_000 << 10));
+    }
+
+    #[test]
+    fn a_missing_field_is_an_error() {
+        let t = tree(&[("proc/meminfo", "MemTotal: 480000 kB\nMemFree: 400000 kB\n")]);
+        assert!(FreeLevel::read(&t.roots).unwrap_err().to_string().contains("MemAvailable"));
+    }
+}

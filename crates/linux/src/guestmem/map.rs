@@ -1,0 +1,146 @@
+//! Which physical addresses are memory: `/proc/iomem`.
+
+use crate::roots::Roots;
+use isotherm_core::addr::{AddrRange, normalize, total_len};
+use std::io;
+
+/// What a part of the physical address space is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AreaKind {
+    /// `System RAM`.
+    Ram,
+    /// Memory that the firmware keeps: `Reserved`, `ACPI Tables`, `ACPI Non-volatile Storage`.
+    Reserved,
+}
+
+/// A part of the physical address space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Area {
+    /// Where.
+    pub range: AddrRange,
+    /// What.
+    pub kind: AreaKind,
+}
+
+/// The areas, by address.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MemoryMap {
+    /// RAM and what the firmware keeps, by address, without overlaps.
+    pub areas: Vec<Area>,
+}
+
+impl MemoryMap {
+    /// Reads it. Without CAP_SYS_ADMIN every address reads as zero, which is an error here.
+    pub fn read(roots: &Roots) -> io::Result<Self> {
+        let map = Self::parse(&roots.read("/proc/iomem")?);
+        if map.ram().is_empty() {
+            let why = "/proc/iomem shows no memory; reading its addresses takes root (CAP_SYS_ADMIN)";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
+        Ok(map)
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut areas: Vec<Area> = text.lines().filter_map(area).collect();
+        areas.sort_unstable_by_key(|a| a.range);
+        // Lines that are not indented never overlap; a kernel that thinks otherwise must not confuse a host.
+        let mut end = 0;
+        areas.retain(|a| {
+            let fits = a.range.start >= end;
+            if fits {
+                end = a.range.end;
+            }
+            fits
+        });
+        Self { areas }
+    }
+
+    /// The RAM, by address; what touches is joined.
+    pub fn ram(&self) -> Vec<AddrRange> {
+        let ram = self.areas.iter().filter(|a| a.kind == AreaKind::Ram);
+        let mut ranges: Vec<AddrRange> = ram.map(|a| a.range).collect();
+        normalize(&mut ranges);
+        ranges
+    }
+
+    /// Bytes of RAM.
+    pub fn ram_bytes(&self) -> u64 {
+        total_len(&self.ram())
+    }
+
+    /// The RAM in whole blocks of `size` bytes, which begin at multiples of it.
+    pub fn whole_blocks(&self, size: u64) -> Vec<AddrRange> {
+        let whole = |r: &AddrRange| {
+            let start = r.start.div_ceil(size).checked_mul(size)?;
+            let cut = AddrRange::new(start, r.end / size * size);
+            (!cut.is_empty()).then_some(cut)
+        };
+        self.ram().iter().filter_map(whole).collect()
+    }
+}
+
+/// An area from a line such as `00100000-1ffdffff : System RAM`. Indented lines are parts of the one above.
+fn area(line: &str) -> Option<Area> {
+    if line.starts_with(' ') {
+        return None;
+    }
+    let (range, name) = line.split_once(" : ")?;
+    let kind = match name.trim() {
+        "System RAM" => AreaKind::Ram,
+        // Hot-added memory is `System RAM (virtio_mem)` and the like.
+        other if other.starts_with("System RAM (") => AreaKind::Ram,
+        "Reserved" | "ACPI Tables" | "ACPI Non-volatile Storage" => AreaKind::Reserved,
+        _ => return None,
+    };
+    let (first, last) = range.split_once('-')?;
+    let start = u64::from_str_radix(first, 16).ok()?;
+    let end = u64::from_str_radix(last, 16).ok()?.checked_add(1)?;
+    // What an unprivileged reader sees.
+    (start < end && end != 1).then_some(Area { range: AddrRange { start, end }, kind })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_tree::tree;
+
+    const Q35: &str = "\
+00000000-00000fff : Reserved
+00001000-0009fbff : System RAM
+0009fc00-0009ffff : Reserved
+000a0000-000bffff : PCI Bus 0000:00
+000f0000-000fffff : Reserved
+  000f0000-000fffff : System ROM
+00100000-7ffdefff : System RAM
+  01000000-01e00ea6 : Kernel code
+7ffdf000-7fffffff : Reserved
+80000000-afffffff : PCI Bus 0000:00
+feffc000-feffffff : Reserved
+100000000-17fffffff : System RAM
+180000000-187ffffff : System RAM (virtio_mem)
+";
+
+    #[test]
+    fn a_guest_of_4_gib() {
+        let t = tree(&[("proc/iomem", Q35)]);
+        let map = MemoryMap::read(&t.roots).unwrap();
+        assert_eq!(map.areas.len(), 9);
+        let ram = map.ram();
+        assert_eq!(ram[1], AddrRange::new(0x10_0000, 0x7ffd_f000));
+        assert_eq!(ram[2], AddrRange::new(0x1_0000_0000, 0x1_8800_0000));
+        let blocks = map.whole_blocks(2 << 20);
+        assert_eq!(blocks[0], AddrRange::new(0x20_0000, 0x7fe0_0000), "what is not a whole block is left out");
+        assert_eq!(blocks.len(), 2);
+        assert!(map.ram_bytes() > 4 << 30);
+    }
+
+    #[test]
+    fn without_privilege_it_is_an_error_and_odd_lines_are_passed_over() {
+        let t = tree(&[("proc/iomem", "00000000-00000000 : System RAM\n00000000-00000000 : Reserved\n")]);
+        assert_eq!(MemoryMap::read(&t.roots).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        let odd = "zz-1 : System RAM\n10-5 : System RAM\n1-ffffffffffffffff : System RAM\n\n1000-1fff : System RAM\n\
+            1800-2fff : Reserved\n";
+        assert_eq!(MemoryMap::parse(odd).areas.len(), 1, "what overlaps the one before is left out");
+        assert!(MemoryMap::parse("").whole_blocks(1 << 21).is_empty());
+    }
+}
