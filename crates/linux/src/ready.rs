@@ -30,7 +30,7 @@ pub fn wait(files: &[(BorrowedFd<'_>, Interest)], limit: Option<Duration>) -> io
         })
         .collect();
     let timeout = limit.map(|limit| libc::timespec {
-        tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: limit.subsec_nanos() as libc::c_long,
     });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);

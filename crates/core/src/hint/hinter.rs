@@ -151,9 +151,13 @@ impl Hinter {
         self.stopping && self.isolated.is_empty() && matches!(self.phase, Phase::Idle)
     }
 
-    /// Other limits, which hold for what is begun from now on.
+    /// Other limits, which hold for what is begun from now on. What one way to isolate could not have, another may.
     pub fn reconfigure(&mut self, config: Config) -> Result<(), ConfigError> {
         config.check()?;
+        if config.choice != self.config.choice {
+            self.zones.forgive();
+            self.forgive_at_ns = None;
+        }
         // The size of blocks is what all bits are about.
         self.config = Config { block: self.config.block, ..config };
         Ok(())

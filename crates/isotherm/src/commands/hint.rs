@@ -1,5 +1,6 @@
 //! `isotherm hint`.
 
+mod guest;
 mod host;
 mod status;
 
@@ -16,6 +17,7 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    Guest(guest::Args),
     Host(host::Args),
     Status(status::Args),
 }
@@ -23,6 +25,7 @@ enum What {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.what {
+        What::Guest(args) => guest::run(args),
         What::Host(args) => host::run(args),
         What::Status(args) => status::run(args),
     }

@@ -88,7 +88,7 @@ impl Drop for Deadline {
 fn timespec(time: Duration) -> libc::timespec {
     let time = time.max(Duration::from_nanos(1));
     libc::timespec {
-        tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: time.subsec_nanos() as libc::c_long,
     }
 }

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 pub use places::{control_folders, home};
 use spec::Listen;
+pub use spec::secret;
 
 /// Take the free memory of virtual machines back
 ///

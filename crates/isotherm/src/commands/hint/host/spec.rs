@@ -77,7 +77,8 @@ fn name(value: &str) -> Result<String, String> {
     if plain && value.len() <= 64 { Ok(value.into()) } else { Err(format!("{value:?} is no name")) }
 }
 
-fn secret(path: &str) -> Result<Vec<u8>, String> {
+/// The secret in a file.
+pub fn secret(path: &str) -> Result<Vec<u8>, String> {
     let mut key = std::fs::read(path).map_err(|e| format!("cannot read the key in {path}: {e}"))?;
     // Editors end lines.
     while key.last().is_some_and(u8::is_ascii_whitespace) {

@@ -1,0 +1,473 @@
+//! The loop: one thread, which waits for the host, the kernel's alarm, signals and the clock.
+
+use super::link::{Incoming, Link};
+use super::session::{self, Heard, Session};
+use super::status::{Status, own_rss};
+use super::watch::Watch;
+use super::work::Work;
+use super::{GuestError, Settings};
+use crate::protocol::{GuestStat, MemoryArea, MemoryKind, VERSION};
+use isotherm_core::addr::AddrRange;
+use isotherm_core::hint::{BlockSize, Event};
+use isotherm_linux::clock::{kernel_release, monotonic_ns, process_cpu_ns};
+use isotherm_linux::guestmem::{AreaKind, Clearing, FlagSampler, Ledger, MemoryMap, StallAlarm, balloons};
+use isotherm_linux::ready::{self, Interest};
+use isotherm_linux::roots::Roots;
+use isotherm_linux::signals::StopSignals;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+const MS: u64 = 1_000_000;
+/// How often a port is looked at on which nobody listens, and a stream is opened again at first; ns.
+const RETRY_NS: u64 = 250 * MS;
+/// The longest pause between attempts to reach the host, ns.
+const LONGEST_RETRY_NS: u64 = 5_000 * MS;
+/// After a refusal, ns.
+const REFUSED_RETRY_NS: u64 = 30_000 * MS;
+/// Between looks at the memory map, and messages for people who look, ns.
+const SELDOM_NS: u64 = 5_000 * MS;
+/// How long a stop waits for the host's answer to what is on its way, and `--once` for a host.
+const STOP_PATIENCE_NS: u64 = 10_000 * MS;
+const ONCE_PATIENCE_NS: u64 = 30_000 * MS;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// By a signal; everything is as it was.
+    Stopped,
+    /// The one pass asked for is done.
+    Done,
+}
+
+/// The agent.
+#[derive(Debug)]
+pub struct Agent<'a> {
+    signals: &'a StopSignals,
+    settings: Settings,
+    roots: Roots,
+    map: MemoryMap,
+    link: Link,
+    session: Session,
+    work: Work,
+    alarm: Option<StallAlarm>,
+    alarm_rang: bool,
+    /// What a dead predecessor left is still isolated: a report of it may be on its way.
+    leftover: bool,
+    /// The balloon does the work: nothing is isolated.
+    watching: bool,
+    /// The port is open and nobody is on the other side.
+    nobody: bool,
+    /// Told last, so that nothing is told twice in a row.
+    told: String,
+    start_ns: u64,
+    next_open_ns: u64,
+    open_pause_ns: u64,
+    next_look_ns: u64,
+    next_seldom_ns: u64,
+    stop_by_ns: Option<u64>,
+}
+
+impl<'a> Agent<'a> {
+    /// Looks at this machine and takes what it needs; nothing is isolated yet.
+    pub fn new(signals: &'a StopSignals, settings: Settings) -> Result<Self, GuestError> {
+        let roots = Roots::system();
+        let map = MemoryMap::read(&roots).map_err(GuestError::io("read the memory map"))?;
+        let clearing = Clearing::read(&roots);
+        if clearing.on_free && !settings.force {
+            return Err(GuestError::ClearsOnFree);
+        }
+        let reporting = balloons(&roots).into_iter().find(|b| b.reports());
+        let watching = reporting.is_some() && !settings.force;
+        if let Some(balloon) = reporting.filter(|_| watching) {
+            note(&format!(
+                "the balloon {} reports free pages already; only watching (--force hints all the same)",
+                balloon.name
+            ));
+        }
+        let ledger = Ledger::open(&roots)?;
+        let leftover = !ledger.taken().is_empty();
+        let alarm = StallAlarm::new(&roots);
+        if let Err(e) = &alarm {
+            note(&format!("memory pressure is not told: {e}; the reserve alone protects this guest"));
+        }
+        let size = BlockSize::huge();
+        let flags = FlagSampler::open(&roots).map_err(GuestError::io("open /proc/kpageflags"))?;
+        let watch = Watch::new(flags, size, &map, random()?);
+        let work = Work::new(&roots, &settings, &map, clearing, size, ledger, watch, watching)?;
+        let agent = format!("isotherm {} on {}", env!("CARGO_PKG_VERSION"), kernel_release().unwrap_or_default());
+        let hello = session::hello(size, areas(&map), guest_id(&roots), settings.key.clone(), agent);
+        debug_assert_eq!(hello.version, VERSION);
+        let now = monotonic_ns();
+        Ok(Self {
+            signals,
+            link: Link::new(settings.address.clone()),
+            settings,
+            roots,
+            map,
+            session: Session::new(hello, size),
+            work,
+            alarm: alarm.ok(),
+            alarm_rang: false,
+            leftover,
+            watching,
+            nobody: false,
+            told: String::new(),
+            start_ns: now,
+            next_open_ns: 0,
+            open_pause_ns: RETRY_NS,
+            next_look_ns: 0,
+            next_seldom_ns: 0,
+            stop_by_ns: None,
+        })
+    }
+
+    /// What it is about to do, for people.
+    pub fn introduction(&self) -> String {
+        let left = if self.leftover { "; a predecessor left memory isolated, which waits for the host" } else { "" };
+        format!("{} to {}{left}", self.work.introduction(), self.settings.address)
+    }
+
+    /// Runs until a signal comes, or one pass is done if that was asked for. `tell` is given the state at each interval.
+    pub fn run(&mut self, mut tell: impl FnMut(&Status)) -> Result<Ended, GuestError> {
+        let result = self.turn(&mut tell);
+        let put_back = self.work.put_back_if_safe(self.leftover);
+        self.session.bye("the agent ends");
+        let _ = self.link.write(self.session.out());
+        let ended = result?;
+        put_back?;
+        Ok(ended)
+    }
+
+    fn turn(&mut self, tell: &mut impl FnMut(&Status)) -> Result<Ended, GuestError> {
+        loop {
+            let now = monotonic_ns();
+            if self.signals.received().is_some() && self.stop_by_ns.is_none() {
+                self.stop_by_ns = Some(now + STOP_PATIENCE_NS);
+                self.work.hinter.event(Event::Stop, now);
+            }
+            if self.alarm_rang || self.alarm.as_ref().is_some_and(StallAlarm::rang) {
+                self.alarm_rang = false;
+                self.work.hinter.event(Event::Pressure, now);
+            }
+            self.keep_link(now)?;
+            self.receive(now)?;
+            let looked = self.look(now)?;
+            let until = self.work.act(&mut self.session, &mut self.link)?;
+            self.flush();
+            if looked {
+                tell(&self.status());
+            }
+            let now = monotonic_ns();
+            if let Some(by) = self.stop_by_ns
+                && (self.work.hinter.is_stopped() && !self.leftover || now >= by)
+            {
+                return Ok(Ended::Stopped);
+            }
+            if self.settings.once {
+                if self.work.is_done() || self.watching {
+                    tell(&self.status());
+                    return Ok(Ended::Done);
+                }
+                if !self.session.is_welcome() && now >= self.start_ns + ONCE_PATIENCE_NS {
+                    return Err(GuestError::NoHost(self.settings.address.to_string(), ONCE_PATIENCE_NS / 1000 / MS));
+                }
+            }
+            self.sleep(now, until)?;
+        }
+    }
+
+    /// Opens the stream if it is closed.
+    fn keep_link(&mut self, now: u64) -> Result<(), GuestError> {
+        if self.link.is_open() || now < self.next_open_ns {
+            return Ok(());
+        }
+        match self.link.open() {
+            Ok(()) => {
+                self.open_pause_ns = RETRY_NS;
+                self.session.begin(random()?, now);
+            }
+            Err(e) => {
+                self.say_once(format!("cannot reach the host at {}: {e}; trying again", self.settings.address));
+                self.next_open_ns = now + self.open_pause_ns;
+                self.open_pause_ns = (self.open_pause_ns * 2).min(LONGEST_RETRY_NS);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what has come and acts on it.
+    fn receive(&mut self, now: u64) -> Result<(), GuestError> {
+        while self.link.is_open() {
+            let decoder = self.session.decoder();
+            let read = self.link.read(|mut stream: &mut dyn Read| decoder.fill(&mut stream));
+            match read {
+                Ok(Incoming::Bytes(_)) => {
+                    if std::mem::take(&mut self.nobody) {
+                        self.session.begin(random()?, now);
+                    }
+                    self.session.heard_bytes(now);
+                    while let Some(heard) = self.session.hear(random()?, now) {
+                        self.on_heard(heard, now)?;
+                    }
+                }
+                Ok(Incoming::Nothing) => {
+                    if std::mem::take(&mut self.nobody) {
+                        self.session.begin(random()?, now);
+                    }
+                    break;
+                }
+                Ok(Incoming::Ended) => {
+                    self.on_end(now)?;
+                    break;
+                }
+                Err(e) => {
+                    // Not the other side's doing: what is on its way may still arrive.
+                    self.say_once(format!("the connection to the host broke: {e}"));
+                    self.cut(now);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The other side has closed: nothing that was sent will be acted upon any more.
+    fn on_end(&mut self, now: u64) -> Result<(), GuestError> {
+        if !self.nobody {
+            self.work.hinter.event(Event::Void, now);
+            self.work.hinter.event(Event::Silent, now);
+            self.session.disconnected();
+        }
+        if self.link.is_port() {
+            // The one channel that there is: a predecessor's reports ended with it, too.
+            self.nobody = true;
+            self.barrier();
+        } else {
+            self.link.close();
+            self.next_open_ns = self.next_open_ns.max(now + self.open_pause_ns);
+        }
+        Ok(())
+    }
+
+    fn on_heard(&mut self, heard: Heard, now: u64) -> Result<(), GuestError> {
+        match heard {
+            Heard::Welcome { limits, new_host } => {
+                self.say_once(format!("reporting to {}", self.settings.address));
+                self.barrier();
+                if !self.watching {
+                    self.work.welcome(limits, new_host, self.settings.once, now);
+                }
+            }
+            Heard::Lost => self.work.hinter.event(Event::Silent, now),
+            Heard::Acked { batch, fates, wait_ns } => {
+                self.work.hinter.event(Event::Acked { batch, fates, wait_ns }, now);
+            }
+            Heard::Refused(code, text) => {
+                if self.settings.once {
+                    return Err(GuestError::Refused(format!("{text} ({code:?})")));
+                }
+                self.say_once(format!("the host refuses: {text} ({code:?}); trying again now and then"));
+                self.next_open_ns = now + REFUSED_RETRY_NS;
+            }
+            Heard::Bye(reason) => self.say_once(format!("the host goes: {reason}")),
+        }
+        Ok(())
+    }
+
+    /// Nothing that a predecessor reported will be acted upon any more: what it left can be put back.
+    fn barrier(&mut self) {
+        if !self.leftover {
+            return;
+        }
+        match self.work.ledger.put_back() {
+            Ok(()) => {
+                self.leftover = false;
+                self.work.ways.set_memory(&self.map);
+                note("what a predecessor had left isolated is back in use");
+            }
+            Err(troubles) => self.say_once(troubles.join("; ")),
+        }
+    }
+
+    /// At each interval: looks at free memory. Whether it was time.
+    fn look(&mut self, now: u64) -> Result<bool, GuestError> {
+        if now >= self.next_seldom_ns {
+            self.next_seldom_ns = now + SELDOM_NS;
+            self.follow_map(now)?;
+            let stat = self.stat();
+            self.session.stat(stat);
+        }
+        if now < self.next_look_ns {
+            return Ok(false);
+        }
+        self.next_look_ns = now + u64::try_from(self.settings.interval.as_nanos()).unwrap_or(u64::MAX);
+        self.work.look(now)?;
+        Ok(true)
+    }
+
+    /// Memory may have come or gone.
+    fn follow_map(&mut self, now: u64) -> Result<(), GuestError> {
+        let map = MemoryMap::read(&self.roots).map_err(GuestError::io("read the memory map"))?;
+        if map == self.map {
+            return Ok(());
+        }
+        self.work.set_memory(&self.map, &map);
+        self.session.set_memory(areas(&map));
+        self.map = map;
+        if self.link.is_open() && !self.nobody {
+            self.work.hinter.event(Event::Silent, now);
+            self.session.begin(random()?, now);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        if self.nobody {
+            return;
+        }
+        if let Err(e) = self.link.write(self.session.out()) {
+            // Reading tells what is the matter.
+            self.say_once(format!("cannot write to the host: {e}"));
+            if !self.link.is_port() {
+                self.cut(monotonic_ns());
+            }
+        }
+    }
+
+    /// Closes the stream from this side: what is on its way may still arrive.
+    fn cut(&mut self, now: u64) {
+        self.work.hinter.event(Event::Silent, now);
+        self.session.disconnected();
+        self.link.close();
+        self.next_open_ns = now + self.open_pause_ns;
+    }
+
+    /// Waits for something to happen, until the next thing is due at the latest.
+    fn sleep(&mut self, now: u64, until: Option<u64>) -> Result<(), GuestError> {
+        let mut due = self.next_look_ns.min(self.next_seldom_ns);
+        due = due.min(until.unwrap_or(u64::MAX)).min(self.stop_by_ns.unwrap_or(u64::MAX));
+        if !self.link.is_open() {
+            due = due.min(self.next_open_ns);
+        } else if self.nobody {
+            due = due.min(now + RETRY_NS);
+        } else if let Some(at) = self.session.tick(now) {
+            due = due.min(at);
+            self.flush();
+        }
+        let mut files = Vec::with_capacity(3);
+        // Readable from now on, once a signal has come.
+        if self.stop_by_ns.is_none() {
+            files.push((self.signals.as_fd(), Interest::Read));
+        }
+        if let Some(fd) = self.link.fd().filter(|_| !self.nobody) {
+            let writes = self.session.has_out();
+            files.push((fd, if writes { Interest::ReadWrite } else { Interest::Read }));
+        }
+        if let Some(alarm) = &self.alarm {
+            files.push((alarm.as_fd(), Interest::Alarm));
+        }
+        let limit = Duration::from_nanos(due.saturating_sub(now).max(MS));
+        let ready = ready::wait(&files, Some(limit)).map_err(GuestError::io("wait"))?;
+        // The kernel tells it once.
+        self.alarm_rang |= self.alarm.is_some() && ready.last() == Some(&true);
+        Ok(())
+    }
+
+    fn stat(&self) -> GuestStat {
+        let stats = self.work.hinter.stats();
+        let block = self.work.hinter.config().block.bytes();
+        GuestStat {
+            free: self.work.level.free,
+            isolated: self.work.ways.held(),
+            reported: stats.dropped * block,
+            passes: stats.passes,
+            cpu_us: process_cpu_ns() / 1000,
+        }
+    }
+
+    fn status(&self) -> Status {
+        let zones = self.work.hinter.zones();
+        Status {
+            ms: (monotonic_ns() - self.start_ns) / MS,
+            way: if self.watching { "watch" } else { self.work.ways.way().name() },
+            host: self.session.is_welcome(),
+            free: self.work.level.free,
+            free_huge: self.work.level.free_huge,
+            fresh_blocks: zones.nr_free(),
+            dropped_blocks: zones.nr_reported(),
+            isolated: self.work.ways.held(),
+            reserve: self.work.reserve,
+            rest: if self.watching { "the balloon does it".into() } else { self.work.hinter.rest().to_string() },
+            rss: own_rss(),
+            cpu_us: process_cpu_ns() / 1000,
+            longest_step_us: self.work.longest_step_ns / 1000,
+            counters: self.work.hinter.stats(),
+        }
+    }
+
+    fn say_once(&mut self, text: String) {
+        if self.told != text {
+            note(&text);
+            self.told = text;
+        }
+    }
+}
+
+/// Tells people on stderr.
+pub(super) fn note(text: &str) {
+    eprintln!("isotherm: {text}");
+}
+
+fn areas(map: &MemoryMap) -> Vec<MemoryArea> {
+    let kind = |kind| match kind {
+        AreaKind::Ram => MemoryKind::Ram,
+        AreaKind::Reserved => MemoryKind::Reserved,
+    };
+    map.areas.iter().map(|a| MemoryArea { range: a.range, kind: kind(a.kind) }).collect()
+}
+
+/// Who this guest is, for people: its machine-id, or else a number of this boot.
+fn guest_id(roots: &Roots) -> [u8; 16] {
+    let text = roots.line("/etc/machine-id").or_else(|| roots.line("/proc/sys/kernel/random/boot_id"));
+    let digits: String = text.unwrap_or_default().chars().filter(char::is_ascii_hexdigit).collect();
+    u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
+}
+
+fn random() -> Result<u64, GuestError> {
+    let mut bytes = [0u8; 8];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes));
+    read.map_err(GuestError::io("read /dev/urandom"))?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// The parts of `of` that are not in `without`; both sorted and disjoint.
+pub(super) fn subtract(of: &[AddrRange], without: &[AddrRange]) -> Vec<AddrRange> {
+    let mut left = Vec::new();
+    for range in of {
+        let mut start = range.start;
+        for cut in without.iter().filter(|cut| cut.intersect(range).is_some()) {
+            if cut.start > start {
+                left.push(AddrRange::new(start, cut.start));
+            }
+            start = start.max(cut.end);
+        }
+        if start < range.end {
+            left.push(AddrRange::new(start, range.end));
+        }
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_gone() {
+        let r = AddrRange::new;
+        assert_eq!(subtract(&[r(0, 10), r(20, 30)], &[r(5, 25)]), [r(0, 5), r(25, 30)]);
+        assert_eq!(subtract(&[r(0, 10)], &[r(2, 3), r(4, 5)]), [r(0, 2), r(3, 4), r(5, 10)]);
+        assert_eq!(subtract(&[r(0, 10)], &[r(0, 10)]), []);
+    }
+}

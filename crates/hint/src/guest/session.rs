@@ -1,0 +1,314 @@
+//! The guest's side of the protocol: bytes in, bytes out, no files and no clock of its own.
+//!
+//! It says `Hello` until it is welcomed, turns batches of blocks into reports and answers into fates. What an answer means for
+//! what is isolated is told as [`Heard`]; the rules are those of [`crate::protocol`].
+
+use crate::protocol::{
+    Decoder, ErrorCode, GuestStat, Hello, Limits, MemoryArea, Message, REPEAT_MS, STALL_MS, VERSION, Verdict,
+};
+use isotherm_core::addr::AddrRange;
+use isotherm_core::hint::{Block, BlockSize, Fate, joined};
+use std::collections::BTreeSet;
+
+const MS: u64 = 1_000_000;
+/// Bytes that may wait to be written before no more are made: some reports.
+const MOST_WAITING: usize = 64 << 10;
+
+/// What the other side said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// It is there, and whatever was reported before is done with.
+    Welcome {
+        /// What it allows.
+        limits: Limits,
+        /// Whether it is another host than before, or the first.
+        new_host: bool,
+    },
+    /// It has begun anew: nothing can be sent until it welcomes us.
+    Lost,
+    /// What became of a batch.
+    Acked {
+        /// Its number.
+        batch: u64,
+        /// One for each block.
+        fates: Vec<Fate>,
+        /// How long to leave it alone, ns.
+        wait_ns: u64,
+    },
+    /// It refuses us, and why.
+    Refused(ErrorCode, String),
+    /// It goes.
+    Bye(String),
+}
+
+/// A batch that was sent.
+#[derive(Debug)]
+struct Sent {
+    batch: u64,
+    token: u64,
+    ranges: Vec<AddrRange>,
+    /// Which of the ranges each block is in.
+    places: Vec<usize>,
+}
+
+/// A conversation with a host.
+#[derive(Debug)]
+pub struct Session {
+    hello: Hello,
+    size: BlockSize,
+    decoder: Decoder,
+    out: Vec<u8>,
+    /// From the last `Welcome`; `None` until there is one.
+    token: Option<u64>,
+    /// Tokens of this session that are no longer good: a `Welcome` that comes again must not void what was sent since.
+    old_tokens: BTreeSet<u64>,
+    /// The host's number, once it has greeted.
+    host: Option<u64>,
+    welcomed_by: Option<u64>,
+    hello_sent_ns: Option<u64>,
+    last_byte_ns: u64,
+    sent: Option<Sent>,
+}
+
+impl Session {
+    /// One that has not said anything yet. `hello.session` is replaced by `random`, as on each new beginning.
+    pub fn new(hello: Hello, size: BlockSize) -> Self {
+        Self {
+            hello,
+            size,
+            decoder: Decoder::new(),
+            out: Vec::new(),
+            token: None,
+            old_tokens: BTreeSet::new(),
+            host: None,
+            welcomed_by: None,
+            hello_sent_ns: None,
+            last_byte_ns: 0,
+            sent: None,
+        }
+    }
+
+    /// The connection is gone: whatever was half said is forgotten.
+    pub fn disconnected(&mut self) {
+        self.decoder = Decoder::new();
+        self.out.clear();
+        self.token = None;
+    }
+
+    /// A new connection, or a new memory map: nothing can be reported until the next `Welcome`. `random` is never the same.
+    pub fn begin(&mut self, random: u64, now_ns: u64) {
+        self.token = None;
+        self.old_tokens.clear();
+        self.hello.session = random;
+        self.say_hello(now_ns);
+    }
+
+    /// Another memory map; to be followed by [`begin`](Self::begin).
+    pub fn set_memory(&mut self, memory: Vec<MemoryArea>) {
+        self.hello.memory = memory;
+    }
+
+    /// How the guest introduces itself.
+    pub const fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    /// Whether reports can be sent.
+    pub const fn is_welcome(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Bytes to be written.
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+
+    /// Whether there are any.
+    pub fn has_out(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Where to read into; see [`Decoder::fill`].
+    pub fn decoder(&mut self) -> &mut Decoder {
+        &mut self.decoder
+    }
+
+    /// What time does: `Hello` comes again, half a frame is given up. Returns when to be called again, ns.
+    pub fn tick(&mut self, now_ns: u64) -> Option<u64> {
+        if self.is_welcome() {
+            return None;
+        }
+        if self.decoder.is_midway() && now_ns >= self.last_byte_ns + STALL_MS * MS {
+            self.decoder.stalled();
+        }
+        let due = self.hello_sent_ns.map_or(0, |sent| sent + REPEAT_MS * MS);
+        if now_ns >= due {
+            self.say_hello(now_ns);
+        }
+        let again = self.hello_sent_ns.map_or(now_ns, |sent| sent + REPEAT_MS * MS);
+        Some(if self.decoder.is_midway() { again.min(now_ns + STALL_MS * MS) } else { again })
+    }
+
+    /// The next thing that the host said, of what was read. `random` as for [`begin`](Self::begin).
+    pub fn hear(&mut self, random: u64, now_ns: u64) -> Option<Heard> {
+        loop {
+            let message = match self.decoder.message() {
+                Ok(Some(message)) => message,
+                Ok(None) => return None,
+                Err(_) => {
+                    // Damaged: search for the next frame and begin anew.
+                    self.decoder.search();
+                    let was_welcome = self.is_welcome();
+                    self.begin(random, now_ns);
+                    if was_welcome {
+                        return Some(Heard::Lost);
+                    }
+                    continue;
+                }
+            };
+            if let Some(heard) = self.on_message(message, random, now_ns) {
+                return Some(heard);
+            }
+        }
+    }
+
+    /// Notes that bytes have come.
+    pub const fn heard_bytes(&mut self, now_ns: u64) {
+        self.last_byte_ns = now_ns;
+    }
+
+    fn on_message(&mut self, message: Message, random: u64, now_ns: u64) -> Option<Heard> {
+        match message {
+            Message::Greet { host, .. } => {
+                let known = self.host.replace(host) == Some(host);
+                if known && self.is_welcome() {
+                    return None;
+                }
+                let was_welcome = self.is_welcome();
+                if known {
+                    self.say_hello(now_ns);
+                } else {
+                    self.begin(random, now_ns);
+                }
+                was_welcome.then_some(Heard::Lost)
+            }
+            Message::Welcome { session, token, limits } => {
+                if session != self.hello.session || self.token == Some(token) || self.old_tokens.contains(&token) {
+                    return None;
+                }
+                self.old_tokens.extend(self.token.replace(token));
+                self.decoder.strict();
+                let new_host = self.welcomed_by.is_none() || self.welcomed_by != self.host;
+                self.welcomed_by = self.host;
+                self.sent = None;
+                Some(Heard::Welcome { limits, new_host })
+            }
+            Message::Ack { token, batch, wait_ms, verdicts } => {
+                let sent = self.sent.as_ref()?;
+                if (sent.token, sent.batch, sent.ranges.len()) != (token, batch, verdicts.len()) {
+                    return None;
+                }
+                let fates = sent.places.iter().map(|&place| fate(verdicts[place])).collect();
+                self.sent = None;
+                Some(Heard::Acked { batch, fates, wait_ns: u64::from(wait_ms) * MS })
+            }
+            Message::Ping(number) => {
+                self.say(&Message::Pong(number));
+                None
+            }
+            Message::Bye(reason) => Some(Heard::Bye(reason)),
+            Message::Error { code, text } => Some(Heard::Refused(code, text)),
+            // What only guests say, and answers to nothing.
+            Message::Pong(_) | Message::Hello(_) | Message::Report { .. } | Message::Stat(_) => None,
+        }
+    }
+
+    /// Reports a batch, in at most `most` ranges; the same batch may be reported again. Blocks belong to units of `unit` blocks
+    /// that are isolated as a whole: where the blocks alone would be too many ranges, the units are reported. False if nothing can
+    /// be sent now: then nothing was.
+    pub fn report(&mut self, batch: u64, blocks: &[Block], unit: u64, most: usize) -> bool {
+        let Some(token) = self.token else { return false };
+        let mut ranges = joined(blocks, self.size);
+        if ranges.len() > most {
+            let mut units: Vec<Block> = blocks.iter().map(|b| Block(b.0 / unit * unit)).collect();
+            units.dedup();
+            let all: Vec<Block> = units.iter().flat_map(|u| (u.0..u.0 + unit).map(Block)).collect();
+            ranges = joined(&all, self.size);
+        }
+        if ranges.len() > most {
+            return false;
+        }
+        let mut place = 0;
+        let places = blocks.iter().map(|block| {
+            let start = self.size.range(*block).start;
+            while !ranges[place].contains(start) {
+                place += 1;
+            }
+            place
+        });
+        let places = places.collect();
+        let message = Message::Report { token, batch, ranges: ranges.clone() };
+        let said = self.say(&message);
+        if said {
+            self.sent = Some(Sent { batch, token, ranges, places });
+        }
+        said
+    }
+
+    /// Tells how the guest is doing.
+    pub fn stat(&mut self, stat: GuestStat) {
+        if self.is_welcome() {
+            self.say(&Message::Stat(stat));
+        }
+    }
+
+    /// Says that nothing more comes.
+    pub fn bye(&mut self, reason: &str) {
+        if self.is_welcome() {
+            self.say(&Message::Bye(reason.to_owned()));
+        }
+    }
+
+    fn say_hello(&mut self, now_ns: u64) {
+        self.hello_sent_ns = Some(now_ns);
+        self.say(&Message::Hello(self.hello.clone()));
+    }
+
+    fn say(&mut self, message: &Message) -> bool {
+        if self.out.len() >= MOST_WAITING {
+            return false;
+        }
+        match message.encode() {
+            Ok(frame) => {
+                self.out.extend_from_slice(&frame);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+/// How the guest introduces itself.
+pub fn hello(size: BlockSize, memory: Vec<MemoryArea>, guest_id: [u8; 16], key: Vec<u8>, agent: String) -> Hello {
+    Hello {
+        version: VERSION,
+        session: 0,
+        guest_id,
+        key,
+        page_size: isotherm_core::addr::PAGE_SIZE as u32,
+        block_size: size.bytes(),
+        memory,
+        agent,
+    }
+}
+
+const fn fate(verdict: Verdict) -> Fate {
+    match verdict {
+        Verdict::Dropped => Fate::Dropped,
+        Verdict::NotNow => Fate::NotNow,
+        Verdict::Misaligned | Verdict::Outside | Verdict::Overlapping | Verdict::Failed => Fate::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! Which blocks are free, from samples.
+//!
+//! A block is looked at in two places: at its first page and at another one, which changes from look to look. A page found in
+//! use is looked at first the next time, so that a block that is used in part does not seem to come and go. A sample may be
+//! wrong in both directions; what is isolated is what the kernel gave, whatever was thought of it.
+//!
+//! A look is skipped while nothing was allocated or freed in large pieces, and looks are spaced so that they cost at most a
+//! hundredth of the time.
+
+use isotherm_core::addr::{AddrRange, PAGE_SIZE};
+use isotherm_core::hint::{Block, BlockSize, Hinter};
+use isotherm_linux::guestmem::{FlagSampler, FreeLevel, MemoryMap};
+use std::io;
+
+/// One part in so many of the time goes into looking, at most.
+const SHARE: u64 = 100;
+/// Pages that must have been allocated since the last look to make it worthwhile although the amount of free memory is the same.
+const NEWS_PAGES: u64 = 2 * 512;
+/// No longer than this without a look, ns.
+const LONGEST_NS: u64 = 30_000_000_000;
+
+/// The blocks of a stretch of memory.
+#[derive(Debug)]
+struct Stretch {
+    first: u64,
+    /// For each block: the page in it that was in use last, or 0.
+    used_page: Vec<u16>,
+}
+
+/// Looks at blocks.
+#[derive(Debug)]
+pub struct Watch {
+    flags: FlagSampler,
+    size: BlockSize,
+    stretches: Vec<Stretch>,
+    seed: u64,
+    last: Option<FreeLevel>,
+    not_before_ns: u64,
+    last_ns: u64,
+}
+
+impl Watch {
+    /// Looks at the memory of `map`.
+    pub fn new(flags: FlagSampler, size: BlockSize, map: &MemoryMap, seed: u64) -> Self {
+        let mut watch =
+            Self { flags, size, stretches: Vec::new(), seed: seed | 1, last: None, not_before_ns: 0, last_ns: 0 };
+        watch.set_memory(map);
+        watch
+    }
+
+    /// Another memory map.
+    pub fn set_memory(&mut self, map: &MemoryMap) {
+        let stretch = |range: &AddrRange| {
+            let (first, end) = self.size.inside(*range);
+            Stretch { first, used_page: vec![0; end.saturating_sub(first) as usize] }
+        };
+        self.stretches = map.ram().iter().map(stretch).collect();
+    }
+
+    /// Whether a look is due and likely to show something new.
+    pub fn is_due(&self, level: &FreeLevel, now_ns: u64) -> bool {
+        let Some(last) = &self.last else { return true };
+        if now_ns < self.not_before_ns {
+            return false;
+        }
+        let allocated = match (level.allocated_pages, last.allocated_pages) {
+            (Some(now), Some(then)) => now.wrapping_sub(then),
+            _ => u64::MAX,
+        };
+        level.free_huge != last.free_huge || allocated >= NEWS_PAGES || now_ns >= self.last_ns + LONGEST_NS
+    }
+
+    /// Looks at every block and tells `hinter`. `now` is asked for the time, ns.
+    pub fn look(&mut self, hinter: &mut Hinter, level: FreeLevel, now: impl Fn() -> u64) -> io::Result<()> {
+        let begin = now();
+        // Steps of xorshift64: where to look need not be unpredictable, only different.
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        let pages = self.size.bytes() / PAGE_SIZE;
+        let elsewhere = self.seed % pages;
+        for stretch in &mut self.stretches {
+            for (i, used_page) in stretch.used_page.iter_mut().enumerate() {
+                let block = Block(stretch.first + i as u64);
+                let start = self.size.range(block).start;
+                let mut free = true;
+                // The first page is the most likely to be in use in a block that is used in part.
+                for page in [u64::from(*used_page), 0, elsewhere] {
+                    if !self.flags.at(start + page * PAGE_SIZE)?.is_some_and(|f| f.free()) {
+                        *used_page = page as u16;
+                        free = false;
+                        break;
+                    }
+                }
+                if free {
+                    *used_page = 0;
+                    hinter.freed(block, begin);
+                } else {
+                    hinter.used(block);
+                }
+            }
+        }
+        let end = now();
+        self.last_ns = end;
+        self.not_before_ns = end + end.saturating_sub(begin) * SHARE;
+        self.last = Some(level);
+        Ok(())
+    }
+
+    /// Bytes of `range` that seem free now, by looking at its blocks once.
+    pub fn likely_free(&self, range: AddrRange) -> io::Result<u64> {
+        let (first, end) = self.size.inside(range);
+        let mut free = 0;
+        for block in first..end {
+            let range = self.size.range(Block(block));
+            if self.flags.at(range.start)?.is_some_and(|f| f.free()) {
+                free += range.len();
+            }
+        }
+        Ok(free)
+    }
+
+    /// The next look comes as soon as it can: memory was given back, or the host has changed.
+    pub const fn look_soon(&mut self) {
+        self.last = None;
+    }
+}

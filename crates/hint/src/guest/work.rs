@@ -1,0 +1,325 @@
+//! Carries out what the algorithm decides, on the guest's own memory.
+
+use super::agent::{note, subtract};
+use super::link::Link;
+use super::session::Session;
+use super::watch::Watch;
+use super::ways::Ways;
+use super::{GuestError, Settings};
+use crate::protocol::Limits;
+use isotherm_core::addr::AddrRange;
+use isotherm_core::hint::{Block, BlockSize, Command, Event, Hinter, Isolation, Rest};
+use isotherm_core::units::format_size;
+use isotherm_linux::clock::monotonic_ns;
+use isotherm_linux::guestmem::isolate::IsolateError;
+use isotherm_linux::guestmem::{Clearing, FreeLevel, Ledger, MemoryMap};
+use isotherm_linux::roots::Roots;
+
+const MS: u64 = 1_000_000;
+/// How long to wait before trying again to give back what could not be given back, ns.
+const RELEASE_RETRY_NS: u64 = 1_000 * MS;
+/// A memory block is taken offline only if this part of it is free: the rest has to be moved. 3 / 4.
+const FREE_PART: (u64, u64) = (3, 4);
+/// So many batches of nothing but what the host had dropped already end a pass that clears memory.
+const STALE_BATCHES: u32 = 2;
+/// Everything counts as new again after this time, ns, and never so often that it costs more than a hundredth: samples miss
+/// memory that was used and freed between two looks.
+const REFRESH_NS: u64 = 60_000 * MS;
+const REFRESH_SHARE: u64 = 100;
+
+/// The algorithm and its hands.
+#[derive(Debug)]
+pub(super) struct Work {
+    pub(super) hinter: Hinter,
+    pub(super) ways: Ways,
+    pub(super) ledger: Ledger,
+    pub(super) level: FreeLevel,
+    pub(super) reserve: u64,
+    pub(super) longest_step_ns: u64,
+    watch: Watch,
+    roots: Roots,
+    size: BlockSize,
+    limits: Option<Limits>,
+    /// Batches in a row in which there was nothing that the host had not dropped already.
+    stale_batches: u32,
+    /// The last batch that was sent for the first time.
+    last_batch: u64,
+    release_due: bool,
+    /// Whether the way in use was tried since it came into use.
+    tried: bool,
+    looked: bool,
+    once: bool,
+    done: bool,
+    /// Time spent on isolating and returning since the last refresh, ns, and when that was.
+    spent_ns: u64,
+    refreshed_ns: u64,
+    refreshed_pages: Option<u64>,
+    told: String,
+}
+
+impl Work {
+    #[allow(clippy::too_many_arguments, reason = "made in one place, of what was found there")]
+    pub(super) fn new(
+        roots: &Roots,
+        settings: &Settings,
+        map: &MemoryMap,
+        clearing: Clearing,
+        size: BlockSize,
+        ledger: Ledger,
+        watch: Watch,
+        watching: bool,
+    ) -> Result<Self, GuestError> {
+        let level = FreeLevel::read(roots).map_err(GuestError::io("read how much memory is free"))?;
+        let reserve = settings.reserve.unwrap_or_else(|| level.default_reserve(roots));
+        let ways = Ways::find(settings.wish, roots, map, clearing, size, reserve, !ledger.taken().is_empty())?;
+        let mut hinter = Hinter::new(ways.first_config()).map_err(|e| GuestError::Config(e.to_string()))?;
+        if !watching {
+            map.ram().into_iter().for_each(|range| hinter.add_memory(range));
+        }
+        let now = monotonic_ns();
+        Ok(Self {
+            hinter,
+            ways,
+            ledger,
+            level,
+            reserve,
+            longest_step_ns: 0,
+            watch,
+            roots: roots.clone(),
+            size,
+            limits: None,
+            stale_batches: 0,
+            last_batch: 0,
+            release_due: false,
+            tried: false,
+            looked: false,
+            once: settings.once,
+            done: false,
+            spent_ns: 0,
+            refreshed_ns: now,
+            refreshed_pages: level.allocated_pages,
+            told: String::new(),
+        })
+    }
+
+    pub(super) fn introduction(&self) -> String {
+        format!("hinting by {}, keeping {} free,", self.ways.names(), format_size(self.reserve))
+    }
+
+    /// Whether the one pass asked for is over.
+    pub(super) const fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// A host is there.
+    pub(super) fn welcome(&mut self, limits: Limits, new_host: bool, once: bool, now: u64) {
+        self.limits = Some(limits);
+        self.ways.limit_batch(&mut self.hinter, usize::from(limits.ranges));
+        self.hinter.event(Event::Ready, now);
+        if new_host {
+            self.hinter.event(Event::Forgotten, now);
+            self.ways.forgotten(&mut self.hinter);
+        }
+        if once {
+            self.hinter.event(Event::Now, now);
+        }
+    }
+
+    /// Memory has come or gone.
+    pub(super) fn set_memory(&mut self, old: &MemoryMap, new: &MemoryMap) {
+        let (old, ram) = (old.ram(), new.ram());
+        subtract(&old, &ram).into_iter().for_each(|range| self.hinter.remove_memory(range));
+        subtract(&ram, &old).into_iter().for_each(|range| self.hinter.add_memory(range));
+        // Blocks at the seams are whole now.
+        ram.iter().for_each(|range| self.hinter.add_memory(*range));
+        self.watch.set_memory(new);
+        self.ways.set_memory(new);
+    }
+
+    /// Looks at free memory, if that is likely to show something new.
+    pub(super) fn look(&mut self, now: u64) -> Result<(), GuestError> {
+        let level = self.read_level()?;
+        if self.watch.is_due(&level, now) {
+            let look = self.watch.look(&mut self.hinter, level, monotonic_ns);
+            look.map_err(GuestError::io("read /proc/kpageflags"))?;
+            self.looked = true;
+            self.ways.looked(&mut self.hinter);
+        }
+        self.refresh(now);
+        Ok(())
+    }
+
+    /// Lets everything count as new if much was allocated since that was done last.
+    fn refresh(&mut self, now: u64) {
+        let pause = (self.spent_ns * REFRESH_SHARE).max(if self.ways.writes() { 10 * REFRESH_NS } else { REFRESH_NS });
+        if now < self.refreshed_ns.saturating_add(pause) || !self.hinter.isolated().is_empty() {
+            return;
+        }
+        let allocated = match (self.level.allocated_pages, self.refreshed_pages) {
+            (Some(now), Some(then)) => now.wrapping_sub(then),
+            _ => u64::MAX,
+        };
+        if allocated >= self.level.total / 4096 / 4 {
+            self.refreshed_ns = now;
+            self.refreshed_pages = self.level.allocated_pages;
+            self.spent_ns = 0;
+            self.hinter.event(Event::Forgotten, now);
+            self.ways.forgotten(&mut self.hinter);
+        }
+    }
+
+    /// Carries out what is to be done until there is nothing; when to come again.
+    pub(super) fn act(&mut self, session: &mut Session, link: &mut Link) -> Result<Option<u64>, GuestError> {
+        loop {
+            let now = monotonic_ns();
+            if self.release_due && !self.give_back(now) {
+                return Ok(Some(now + RELEASE_RETRY_NS));
+            }
+            let level = self.read_level()?;
+            match self.hinter.command(now, self.ways.free(&level)) {
+                Command::Isolate(blocks) => self.isolate(&blocks),
+                Command::Report { batch, blocks } => {
+                    self.report(batch, &blocks, session, now);
+                    // At once: the guest lacks that memory until the answer comes.
+                    let _ = link.write(session.out());
+                }
+                Command::Release(_) => self.release_due = true,
+                Command::Wait(until) => {
+                    if !self.go_on(now) {
+                        return Ok(until);
+                    }
+                }
+            }
+        }
+    }
+
+    /// There is nothing to do in this way: perhaps in the next.
+    fn go_on(&mut self, now: u64) -> bool {
+        // Once tried, a way that gets no more of what it wants pauses before it tries again.
+        let paused = self.once && self.tried && self.hinter.rest() == Rest::Gap;
+        let idle = paused || matches!(self.hinter.rest(), Rest::NothingNew | Rest::Reserve | Rest::Busy);
+        if !idle || !self.hinter.isolated().is_empty() || self.done {
+            return false;
+        }
+        let first = self.ways.is_first();
+        let insist = self.once && self.looked;
+        let switched = self.ways.go_on(&mut self.hinter, insist, now);
+        if insist {
+            // Once round is enough.
+            self.done = !switched || !first && self.ways.is_first();
+            if !self.done {
+                self.hinter.event(Event::Now, now);
+            }
+        }
+        self.tried &= !switched;
+        switched && !self.done
+    }
+
+    fn isolate(&mut self, blocks: &[Block]) {
+        self.tried = true;
+        let begin = monotonic_ns();
+        let wanted = self.wanted(blocks);
+        let fruitless = self.ways.stops_early() && self.stale_batches >= STALE_BATCHES;
+        let usable = !wanted.is_empty() && self.ways.is_usable(begin) && !fruitless;
+        let taken = if usable { self.ways.isolator().take(&wanted, &mut self.ledger) } else { Ok(Vec::new()) };
+        let end = monotonic_ns();
+        self.longest_step_ns = self.longest_step_ns.max(end - begin);
+        self.spent_ns += end - begin;
+        let taken = taken.unwrap_or_else(|e| {
+            self.failed(&e, end);
+            Vec::new()
+        });
+        let blocks = taken.iter().flat_map(|range| {
+            let (first, end) = self.size.inside(*range);
+            (first..end).map(Block)
+        });
+        let blocks: Vec<Block> = blocks.collect();
+        let stale = !blocks.is_empty() && blocks.iter().all(|block| self.hinter.zones().is_reported(*block));
+        self.stale_batches = if stale { self.stale_batches + 1 } else { 0 };
+        let isolation = Isolation { blocks, written: self.ways.writes() };
+        self.hinter.event(Event::Isolated(isolation), end);
+    }
+
+    /// What to ask the isolator for: whole memory blocks that are free for the most part, or so many huge pages.
+    fn wanted(&self, blocks: &[Block]) -> Vec<AddrRange> {
+        if !self.ways.way().chooses() {
+            return blocks.iter().map(|block| self.size.range(*block)).collect();
+        }
+        let unit = self.hinter.config().unit * self.size.bytes();
+        let units = blocks.iter().map(|block| {
+            let start = self.size.range(*block).start;
+            AddrRange::new(start, start + unit)
+        });
+        let mostly_free = |range: &AddrRange| {
+            let free = self.watch.likely_free(*range).unwrap_or(0);
+            free * FREE_PART.1 >= range.len() * FREE_PART.0
+        };
+        units.filter(mostly_free).collect()
+    }
+
+    fn report(&mut self, batch: u64, blocks: &[Block], session: &mut Session, now: u64) {
+        if batch != self.last_batch {
+            // Before it is sent the first time, and not afterwards: what was sent cannot be taken back.
+            if let Err(e) = self.ways.isolator().check() {
+                self.hinter.event(Event::Void, now);
+                self.failed(&e, now);
+                return;
+            }
+            self.last_batch = batch;
+        }
+        let unit = self.hinter.config().unit;
+        let most = self.limits.map_or(1, |limits| usize::from(limits.ranges));
+        session.report(batch, blocks, unit, most);
+    }
+
+    /// The way in use does not work any more. Nothing is on its way.
+    fn failed(&mut self, error: &IsolateError, now: u64) {
+        let text = format!("isolating by {}: {error}; not used for a minute", self.ways.way());
+        if self.told != text {
+            note(&text);
+            self.told = text;
+        }
+        self.ways.penalize(now);
+        self.release_due = true;
+    }
+
+    /// Gives everything back; false if that failed and is to be tried again.
+    fn give_back(&mut self, now: u64) -> bool {
+        let result = self.ways.isolator().give_back(&mut self.ledger);
+        self.spent_ns += monotonic_ns() - now;
+        match result {
+            Ok(()) => {
+                self.release_due = false;
+                self.hinter.event(Event::Released, now);
+                self.ways.pass_ended(&mut self.hinter);
+                true
+            }
+            Err(e) => {
+                let text = format!("cannot give memory back yet: {e}");
+                if self.told != text {
+                    note(&text);
+                    self.told = text;
+                }
+                false
+            }
+        }
+    }
+
+    /// At the end: gives back what no report can be on its way of.
+    pub(super) fn put_back_if_safe(&mut self, leftover: bool) -> Result<(), GuestError> {
+        if leftover || !self.hinter.on_the_way().is_empty() {
+            let held = format_size(self.ways.held());
+            let what = if leftover { "what a predecessor isolated".to_owned() } else { held };
+            return Err(GuestError::Left(format!(
+                "{what} stays isolated, because the host has not answered the last report and may still act on it; start the \
+                 agent again while the host is there, or reboot the guest"
+            )));
+        }
+        self.ledger.put_back().map_err(|troubles| GuestError::Left(troubles.join("; ")))
+    }
+
+    fn read_level(&mut self) -> Result<FreeLevel, GuestError> {
+        self.level = FreeLevel::read(&self.roots).map_err(GuestError::io("read how much memory is free"))?;
+        Ok(self.level)
+    }
+}

@@ -1,0 +1,94 @@
+//! `isotherm hint guest`.
+
+use crate::args::units;
+use crate::exit::Unsupported;
+use anyhow::Context;
+use isotherm_hint::guest::{Address, Agent, GuestError, Settings, Status, Wish};
+use isotherm_linux::signals::StopSignals;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Run in a virtual machine: tell the host which memory is free.
+///
+/// Free memory is isolated, so that nobody can use it, reported, and given back to the guest once the host has dropped it. Memory
+/// is never isolated below the reserve, and given back as soon as a task of the guest waits for memory.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Virtio-serial port that leads to the host [default: the port named isotherm.hint]
+    #[arg(long, value_name = "DEVICE", conflicts_with = "connect")]
+    port: Option<PathBuf>,
+    /// Where the host listens instead: vsock:CID:PORT, tcp:HOST:PORT or unix:PATH
+    #[arg(long, value_name = "ADDRESS")]
+    connect: Option<Address>,
+    /// The secret that the host wants to hear from a guest that calls over a network
+    #[arg(long, value_name = "FILE", requires = "connect", value_parser = secret)]
+    key: Option<Key>,
+    /// How to isolate memory: memory blocks offline, huge pages reserved or touched; auto chooses
+    #[arg(long, value_name = "auto|offline|reserve|touch", default_value = "auto")]
+    isolate: Wish,
+    /// Free memory to be left alone [default: a 32nd of all, at least 16M]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    reserve: Option<u64>,
+    /// Report once what is free, then end
+    #[arg(long)]
+    once: bool,
+    /// Between looks at free memory
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::time)]
+    interval: Duration,
+    /// Print a line of JSON at each interval
+    #[arg(long)]
+    stats: bool,
+    /// Hint although the balloon reports free pages already, or although the kernel clears memory that is freed
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let signals = StopSignals::catch().context("cannot catch signals")?;
+    let address = args.connect.or(args.port.map(Address::Port)).unwrap_or(Address::NamedPort);
+    let key = args.key.map(|key| key.0).unwrap_or_default();
+    let settings = Settings {
+        address,
+        key,
+        wish: args.isolate,
+        reserve: args.reserve,
+        interval: args.interval.max(Duration::from_millis(10)),
+        once: args.once,
+        force: args.force,
+    };
+    let mut agent = Agent::new(&signals, settings).map_err(|e| match e {
+        GuestError::NoWay(_) | GuestError::ClearsOnFree => Unsupported(e.to_string()).into(),
+        e => anyhow::Error::new(e),
+    })?;
+    eprintln!("isotherm: {}", agent.introduction());
+    let stats = args.stats;
+    agent.run(|status| {
+        if stats {
+            print(status);
+        }
+    })?;
+    Ok(())
+}
+
+/// Not shown by whoever prints the arguments.
+#[derive(Clone)]
+struct Key(Vec<u8>);
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+fn secret(path: &str) -> Result<Key, String> {
+    super::host::secret(path).map(Key)
+}
+
+/// A line of JSON. Nobody who reads it is no reason to end.
+fn print(status: &Status) {
+    if let Ok(line) = serde_json::to_string(status) {
+        let _ = writeln!(std::io::stdout().lock(), "{line}");
+    }
+}
