@@ -57,10 +57,12 @@ else
 endif
 
 .PHONY: test-guest
-test-guest: ## the static binary in Debian's 6.1 and 6.12 kernels under QEMU
+test-guest: ## the static binary in Debian's 6.1 and 6.12 kernels under QEMU; hinting in guests and on their host
 	scripts/deps build guest
 	scripts/static
+	scripts/static guest_load
 	tests/guest/run
+	tests/guest/hint/run $(HINT_ARGS)
 
 .PHONY: test-real
 test-real: ## redis, PostgreSQL and numpy: what they touched is not called cold
@@ -106,6 +108,13 @@ bench-lru:
 	scripts/deps build real
 	$(CARGO) build --release -p isotherm -p isotherm-bench-lru
 	bench/lru/lru.py $(BENCH_ARGS)
+
+.PHONY: bench-guests
+bench-guests: ## how many guests fit on a host with hints, and what they cost a guest; root; BENCH_ARGS="..." as above
+	scripts/deps build guest
+	scripts/static
+	scripts/static guest_load
+	bench/guests/guests.py $(BENCH_ARGS)
 
 .PHONY: lint
 lint: ## rustfmt, clippy and rustdoc, warnings denied

@@ -1,4 +1,5 @@
-"""Debian 12's kernels: fetched once, never installed, also as the uncompressed ELF image, which boots faster."""
+"""Debian 12's kernels: fetched once, never installed, also as the uncompressed ELF image, which boots faster, and the
+modules that guests need."""
 
 import glob
 import os
@@ -14,6 +15,14 @@ PACKAGES = {
 }
 
 
+# Loaded in this order; what a kernel has built in is absent from its package.
+MODULES = [
+    "drivers/virtio/virtio_ring", "drivers/virtio/virtio", "drivers/virtio/virtio_pci_legacy_dev",
+    "drivers/virtio/virtio_pci_modern_dev", "drivers/virtio/virtio_pci", "drivers/char/virtio_console",
+    "drivers/virtio/virtio_balloon",
+]  # fmt: skip
+
+
 class KernelsUnavailable(Exception):
     """This machine knows no mirror that has Debian's kernels."""
 
@@ -21,24 +30,27 @@ class KernelsUnavailable(Exception):
 class Kernel:
     """One kernel, as two files that QEMU can boot."""
 
-    def __init__(self, bzimage, elf):
+    def __init__(self, bzimage, elf, modules):
         # The usual image. Only its own start-up code can switch 5-level page tables on.
         self.bzimage = bzimage
         # The kernel proper, entered directly: saves the emulated unpacking, always has 4-level page tables.
         self.elf = elf
+        # A folder with the modules, unpacked; sorted by name they are in the order in which they can be loaded.
+        self.modules = modules
 
 
 def kernel(release, cache):
     """Kernel `release` ("6.1" or "6.12"), fetched into the folder `cache` if need be."""
     cache = os.path.abspath(cache)
-    found = Kernel(os.path.join(cache, f"bzimage-{release}"), os.path.join(cache, f"vmlinux-{release}"))
-    if not os.path.exists(found.elf):
+    found = Kernel(*(os.path.join(cache, f"{part}-{release}") for part in ("bzimage", "vmlinux", "modules")))
+    if not os.path.exists(found.elf) or not os.path.exists(found.modules):
         os.makedirs(cache, exist_ok=True)
         package = _download(release, cache)
         tree = os.path.join(cache, f"tree-{release}")
         subprocess.run(["dpkg-deb", "-x", package, tree], check=True)
         (image,) = glob.glob(os.path.join(tree, "boot", "vmlinuz-*"))
         os.replace(image, found.bzimage)
+        _keep_modules(tree, found.modules)
         with open(found.bzimage, "rb") as f:
             elf = _unpack(f.read())
         with open(found.elf + ".new", "wb") as f:
@@ -46,6 +58,23 @@ def kernel(release, cache):
         os.replace(found.elf + ".new", found.elf)
         subprocess.run(["rm", "-rf", tree, package], check=True)
     return found
+
+
+def _keep_modules(tree, folder):
+    """Unpacks the modules of the package in `tree` into `folder`."""
+    (kernel,) = glob.glob(os.path.join(tree, "lib/modules/*/kernel"))
+    new = folder + ".new"
+    subprocess.run(["rm", "-rf", new, folder], check=True)
+    os.makedirs(new)
+    for number, module in enumerate(MODULES):
+        kept = os.path.join(new, f"{number:02}-{os.path.basename(module)}.ko")
+        packed = os.path.join(kernel, module + ".ko.xz")
+        if os.path.exists(packed):
+            with open(kept, "wb") as f:
+                subprocess.run(["xz", "-dc", packed], check=True, stdout=f)
+        elif os.path.exists(os.path.join(kernel, module + ".ko")):
+            os.replace(os.path.join(kernel, module + ".ko"), kept)
+    os.replace(new, folder)
 
 
 def _download(release, cache):

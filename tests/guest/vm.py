@@ -40,15 +40,15 @@ def run(image, script, files, cpu="", memory_mib=768, cpus=2, timeout_s=240, opt
     Returns (exit status of the script, {name: bytes} of what it left in /out). The guest has no disk and no network.
     """
     with tempfile.TemporaryDirectory(prefix="isotherm-guest-") as work:
-        initramfs = os.path.join(work, "initramfs")
-        with open(initramfs, "wb") as f:
-            f.write(_initramfs(script, files))
+        packed = os.path.join(work, "initramfs")
+        with open(packed, "wb") as f:
+            f.write(initramfs(INIT, {"script": script.encode()}, files))
         console, result = os.path.join(work, "console"), os.path.join(work, "result")
         command = [
             "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
             # cx16 off: QEMU 7.2 now and then corrupts its state after an emulated cmpxchg16b.
             "-M", "q35", "-accel", "tcg", "-cpu", "max,-cx16" + cpu, "-m", str(memory_mib), "-smp", str(cpus),
-            "-serial", f"file:{console}", "-serial", f"file:{result}", "-kernel", image, "-initrd", initramfs,
+            "-serial", f"file:{console}", "-serial", f"file:{result}", "-kernel", image, "-initrd", packed,
             "-append", "console=ttyS0 panic=-1 oops=panic quiet psi=1",
             *options,
         ]  # fmt: skip
@@ -74,8 +74,9 @@ def _tail(path):
         return "".join(f.readlines()[-15:])
 
 
-def _initramfs(script, files):
-    """An initramfs as a cpio archive in the "newc" format (the kernel's buffer-format.rst)."""
+def initramfs(init, texts, files):
+    """An initramfs as a cpio archive in the "newc" format (the kernel's buffer-format.rst): the script `init`, files of the
+    contents `texts`, copies of `files` below /bin."""
     out = io.BytesIO()
 
     def add(name, mode, content=b""):
@@ -86,10 +87,11 @@ def _initramfs(script, files):
         out.write(b"\0" * (-out.tell() % 4) + content)
         out.write(b"\0" * (-out.tell() % 4))
 
-    for folder in ("bin", "dev", "proc", "sys", "tmp", "out"):
+    for folder in ("bin", "dev", "proc", "sys", "tmp", "out", "run", "modules"):
         add(folder, stat.S_IFDIR | 0o755)
-    add("init", stat.S_IFREG | 0o755, INIT.encode())
-    add("script", stat.S_IFREG | 0o755, script.encode())
+    add("init", stat.S_IFREG | 0o755, init.encode())
+    for name, content in texts.items():
+        add(name, stat.S_IFREG | 0o755, content)
     for name, path in {"busybox": "/bin/busybox", **files}.items():
         with open(path, "rb") as f:
             add(f"bin/{name}", stat.S_IFREG | 0o755, f.read())

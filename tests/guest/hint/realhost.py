@@ -1,0 +1,107 @@
+"""The real host with two guests, one of which means ill."""
+
+import json
+import os
+import subprocess
+import time
+
+import scenarios
+from machine import PORT, GuestError
+
+MIB = 1 << 20
+
+
+class RealHost:
+    """`isotherm hint host` for some machines."""
+
+    def __init__(self, binary, machines, folder):
+        self.binary, self.machines = binary, machines
+        self.socket, self.log = os.path.join(folder, "status.sock"), os.path.join(folder, "host.log")
+        self.process = None
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+    def start(self):
+        guests = [arg for m in self.machines for arg in ("--guest", f"name={m.name},pid={m.pid},socket={m.socket}")]
+        with open(self.log, "a") as log:
+            command = [self.binary, "hint", "host", "--socket", self.socket, *guests]
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        end = time.monotonic() + 30
+        while not os.path.exists(self.socket):
+            if self.process.poll() is not None or time.monotonic() > end:
+                with open(self.log) as log:
+                    raise GuestError(f"the host does not start: {log.read()[-500:]}")
+            time.sleep(0.05)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def status(self):
+        """What `isotherm hint status` tells, by guest."""
+        text = subprocess.run([self.binary, "hint", "status", "--json", "--socket", self.socket], check=True, stdout=subprocess.PIPE).stdout
+        return {guest["name"]: guest for guest in json.loads(text)["guests"]}
+
+    def rss(self):
+        with open(f"/proc/{self.process.pid}/status") as f:
+            return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmRSS:"))
+
+
+def gives_back_to_both(host, machine, check, mib, what):
+    """A program uses memory and ends; the real host has it back."""
+    base = machine.resident()
+    machine.sh(f"guest_load hog {mib}", timeout_s=scenarios.PATIENCE_S)
+    limit = max(base, 0) + 0.1 * mib * MIB
+    took = scenarios.settled(machine, limit, 60)
+    check(took is not None, f"{what}: of {mib} MiB {(machine.resident() - base) // MIB} MiB more than before are with the guest"
+          + (f" {took:.1f} s after the program's end" if took is not None else ""))  # fmt: skip
+
+
+def run(good, bad, check, binary, folder):
+    """`good` has an agent; in `bad` a program sends whatever it likes."""
+    good.sh("mkfifo /tmp/go")
+    holder = good.start("sh -c 'guest_load hold 48 </tmp/go'", "hold.log")
+    feeder = good.start("sleep 100000 >/tmp/go", "feeder.log")
+    good.wait_for(lambda: "ready" in good.cat("/tmp/hold.log"), scenarios.PATIENCE_S, "memory is held")
+    with RealHost(binary, [good, bad], folder) as host:
+        pid = scenarios.agent(good)
+        scenarios.rests(good, "the first pass ends")
+        gives_back_to_both(host, good, check, 300, "real host")
+        host.kill()
+        good.wait_for(lambda: not scenarios.status(good)["host"], scenarios.PATIENCE_S, "the agent sees that the host is gone")
+        host.start()
+        scenarios.rests(good, "all is reported to the next host")
+        gives_back_to_both(host, good, check, 300, "after kill -9 of the host")
+        told = host.status()[good.name]
+        check(told["ram"] == good.memory_mib * MIB and told["returned"] > 0, f"status tells of {told['returned'] // MIB} MiB returned")
+        check(abs(told["resident"] - good.resident()) < 64 * MIB, "status tells how much is resident")
+
+        port = bad.sh(f"grep -l '^{PORT}$' /sys/class/virtio-ports/*/name").strip().split("/")[-2]
+        churners = scenarios.start_churn(good, 10, 40)
+        attack = bad.start(f"guest_load hostile /dev/{port} 10", "hostile.log")
+        most = 0
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            most = max(most, host.rss())
+            time.sleep(0.2)
+        check(host.process.poll() is None, "the host lives through a hostile guest")
+        check(most < 48 * MIB, f"the host takes {most / MIB:.1f} MiB meanwhile")
+        scenarios.check_churn(good, check, churners, "beside a hostile guest")
+        gives_back_to_both(host, good, check, 200, "beside a hostile guest")
+        # It may have dropped its own memory; all the same it ends, with its kernel or without.
+        try:
+            bad.wait_exit(attack, 20)
+            print(f"     the hostile guest: {bad.cat('/tmp/hostile.log')[-60:]!r}", flush=True)
+        except (GuestError, OSError):
+            print("     the hostile guest harmed itself", flush=True)
+        print(f"     {json.dumps(host.status()[bad.name])[:400]}", flush=True)
+        scenarios.stop(good, pid, check)
+    good.sh(f"kill {feeder}")
+    good.wait_exit(holder, scenarios.PATIENCE_S)
+    check("intact" in good.cat("/tmp/hold.log"), f"memory of the good guest is intact: {good.cat('/tmp/hold.log')[-80:]!r}")

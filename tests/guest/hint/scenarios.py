@@ -1,0 +1,218 @@
+"""What is tried in a guest, each with its checks. A scenario takes a running machine."""
+
+import json
+import time
+
+from fakehost import FakeHost
+from machine import GuestError
+
+MIB = 1 << 20
+# Emulation on a busy machine is slow: deadlines are there to end, not to measure.
+PATIENCE_S = 90
+
+
+def agent(machine, options="", log="agent.log"):
+    """Starts the agent in the guest; its pid."""
+    pid = machine.start(f"isotherm hint guest --interval 200ms --stats {options}", log)
+    machine.wait_for(lambda: "hinting" in machine.cat(f"/tmp/{log}"), PATIENCE_S, "the agent starts")
+    return pid
+
+
+def status(machine, log="agent.log"):
+    """The last line of JSON that the agent printed."""
+    lines = [line for line in machine.cat(f"/tmp/{log}").splitlines() if line.startswith("{") and line.endswith("}")]
+    return json.loads(lines[-1]) if lines else {}
+
+
+def rests(machine, what, log="agent.log"):
+    """Waits until the agent has nothing to do."""
+    try:
+        machine.wait_for(lambda: status(machine, log).get("host") and status(machine, log)["rest"].startswith("too little"), PATIENCE_S, what)
+    except GuestError as error:
+        raise GuestError(f"{error}: {status(machine, log)}") from None
+
+
+def stop(machine, pid, check, log="agent.log"):
+    """SIGTERM; everything must be as it was."""
+    machine.sh(f"kill -s TERM {pid}")
+    machine.wait_exit(pid, PATIENCE_S)
+    check_restored(machine, check, "after SIGTERM")
+
+
+def check_restored(machine, check, when):
+    check(offline_blocks(machine) == [], f"{when}: all memory blocks are online")
+    pool = machine.sh("cd /sys/kernel/mm/hugepages/hugepages-2048kB; cat nr_hugepages nr_overcommit_hugepages resv_hugepages")
+    check(pool.split() == ["0", "0", "0"], f"{when}: the pool of huge pages is as it was {pool.split()}")
+    check(len(machine.sh("cat /proc/sysvipc/shm").splitlines()) == 1, f"{when}: no shared memory segment is left")
+    check(machine.sh("ls /run/isotherm/hint-guest").strip() == "", f"{when}: the ledger is empty")
+
+
+def offline_blocks(machine):
+    return machine.sh("grep -l offline /sys/devices/system/memory/memory*/state || true").split()
+
+
+def hog(machine, mib):
+    """A program takes memory and ends; what the host holds more afterwards."""
+    before = machine.resident()
+    machine.sh(f"guest_load hog {mib}", timeout_s=PATIENCE_S)
+    return machine.resident() - before
+
+
+def settled(machine, limit, patience_s):
+    """Waits until the host holds at most `limit` bytes; the seconds that it took, or None."""
+    begin = time.monotonic()
+    while time.monotonic() < begin + patience_s:
+        if machine.resident() <= limit:
+            return time.monotonic() - begin
+        time.sleep(0.05)
+    return None
+
+
+def gives_back(machine, check, mib, options="", patience_s=60):
+    """At least nine tenths of what a program used come back, and the rest of the guest is untouched."""
+    machine.sh("dd if=/dev/urandom of=/tmp/file bs=1M count=16 2>/dev/null; sha256sum /tmp/file >/tmp/file.sum")
+    machine.sh("mkfifo /tmp/go")
+    holder = machine.start("sh -c 'guest_load hold 32 </tmp/go'", "hold.log")
+    feeder = machine.start("sleep 100000 >/tmp/go", "feeder.log")
+    machine.wait_for(lambda: "ready" in machine.cat("/tmp/hold.log"), PATIENCE_S, "memory is held")
+    with FakeHost(machine) as host:
+        pid = agent(machine, options)
+        # What was free from the beginning goes first, so that the program's memory is told apart.
+        rests(machine, "the first pass ends")
+        base = machine.resident()
+        ticks = machine.busy_ticks()
+        machine.sh(f"guest_load hog {mib}", timeout_s=PATIENCE_S)
+        # While it ran, little of it can have gone.
+        peak = base + mib * MIB
+        took = settled(machine, peak - 0.9 * mib * MIB, patience_s)
+        got = (peak - machine.resident()) / (mib * MIB)
+        check(took is not None, f"{100 * got:.0f} % of {mib} MiB are back "
+              + (f"{took:.1f} s after the program's end" if took is not None else f"within {patience_s} s, 90 % are asked for"))  # fmt: skip
+        now = status(machine)
+        check(host.bad == [], f"every report was well-formed, isolated and in RAM {host.bad[:3]}")
+        print(f"     {machine.name}: by {now['way']}, agent {now['rss'] / MIB:.1f} MiB, {now['cpu_us'] / 1000:.0f} ms CPU, "
+              f"guest busy {10 * (machine.busy_ticks() - ticks)} ms, longest step {now['longest_step_us'] / 1000:.0f} ms", flush=True)  # fmt: skip
+        stop(machine, pid, check)
+    machine.sh(f"kill {feeder}")
+    machine.wait_exit(holder, PATIENCE_S)
+    check("intact" in machine.cat("/tmp/hold.log"), f"a process's memory is intact: {machine.cat('/tmp/hold.log')[-80:]!r}")
+    check("OK" in machine.sh("sha256sum -c /tmp/file.sum"), "a file in tmpfs is intact")
+    machine.sh("rm -f /tmp/go /tmp/file /tmp/file.sum")
+
+
+def start_churn(machine, seconds, mib, how_many=3):
+    """Programs that allocate, check and free all the time."""
+    return [machine.start(f"guest_load churn {mib} {seconds} {seed + 11}", f"churn{seed}.log") for seed in range(how_many)]
+
+
+def check_churn(machine, check, churners, what):
+    for seed, pid in enumerate(churners):
+        machine.wait_exit(pid, PATIENCE_S + 60)
+        text = machine.cat(f"/tmp/churn{seed}.log")
+        check(text.startswith("intact"), f"{what}: churning program {seed}: {text[-120:]!r}")
+    check(machine.troubles() == [], f"{what}: the kernel is fine {machine.troubles()[:2]}")
+
+
+def churn(machine, check, seconds, mib, options=""):
+    """Nothing is lost while programs allocate and free and hints go on."""
+    with FakeHost(machine) as host:
+        pid = agent(machine, options)
+        churners = start_churn(machine, seconds, mib)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            # Free memory that was reported once is new again once it was used.
+            machine.sh(f"guest_load hog {mib}", timeout_s=PATIENCE_S)
+        check_churn(machine, check, churners, f"{seconds} s of churn")
+        check(host.dropped > 0 and host.bad == [], f"{host.dropped // MIB} MiB were dropped in {host.batches} batches meanwhile")
+        stop(machine, pid, check)
+
+
+def killed_agent(machine, check, mib, options=""):
+    """The agent dies between isolating and releasing; the host acts later, while others want memory."""
+    with FakeHost(machine) as host:
+        host.hold = True
+        pid = agent(machine, options)
+        hog(machine, mib)
+        host.wait_for(lambda: host.held, PATIENCE_S, "a report comes")
+        way = status(machine).get("way")
+        machine.sh(f"kill -9 {pid}")
+        machine.wait_exit(pid, PATIENCE_S)
+        # Whoever allocates now must not get what the host is about to drop.
+        churners = start_churn(machine, 6, mib // 8)
+        time.sleep(2)
+        host.let_go()
+        check(host.dropped > 0, f"the host dropped {host.dropped // MIB} MiB, isolated by {way}, after the agent's death")
+        check_churn(machine, check, churners, f"agent killed with {way}")
+        pid = agent(machine, options, "agent2.log")
+        machine.wait_for(lambda: "back in use" in machine.cat("/tmp/agent2.log"), PATIENCE_S, "the next agent puts things back")
+        machine.wait_for(lambda: status(machine, "agent2.log").get("isolated") == 0, PATIENCE_S, "nothing is isolated")
+        stop(machine, pid, check)
+
+
+def killed_host(machine, check, mib, options=""):
+    """The host goes away before it answers: nothing is dropped, what was isolated is free again, and the next host gets it."""
+    with FakeHost(machine) as host:
+        host.hold = True
+        pid = agent(machine, options)
+        hog(machine, mib)
+        host.wait_for(lambda: host.held, PATIENCE_S, "a report comes")
+        held = machine.resident()
+        host.disconnect()
+        machine.wait_for(lambda: status(machine).get("isolated") == 0, PATIENCE_S, "what was isolated is returned")
+        check(not status(machine)["host"], "the agent knows that its host is gone")
+        churners = start_churn(machine, 4, mib // 8)
+        check_churn(machine, check, churners, "host gone")
+        host.hold = False
+        host.connect()
+        took = settled(machine, held - 0.8 * mib * MIB, PATIENCE_S)
+        check(took is not None, f"the next host gets the memory ({(held - machine.resident()) // MIB} of {mib} MiB)")
+        check(host.bad == [], f"nothing wrong was said {host.bad[:3]}")
+        stop(machine, pid, check)
+
+
+def bad_line(machine, check, seconds, mib, options=""):
+    """Reports and answers are lost and come twice."""
+    with FakeHost(machine) as host:
+        host.lose_ack, host.lose_report, host.double = 0.15, 0.15, 0.3
+        pid = agent(machine, options)
+        churners = start_churn(machine, seconds, mib // 8)
+        before = machine.resident()
+        hog(machine, mib)
+        check_churn(machine, check, churners, "a bad line")
+        host.lose_ack = host.lose_report = 0
+        machine.wait_for(lambda: host.dropped > mib * MIB / 2, PATIENCE_S, "memory is dropped all the same")
+        check(host.bad == [], f"nothing wrong was said; {host.reports} reports, {host.repeated} again, {host.stale} stale")
+        print(f"     {machine.name}: from {before // MIB} to {machine.resident() // MIB} MiB", flush=True)
+        stop(machine, pid, check)
+
+
+def silent_host(machine, check, mib, options=""):
+    """SIGTERM while the host does not answer: what it may still drop stays isolated, and the next start puts it back."""
+    with FakeHost(machine) as host:
+        host.hold = True
+        pid = agent(machine, options)
+        hog(machine, mib)
+        host.wait_for(lambda: host.held, PATIENCE_S, "a report comes")
+        machine.sh(f"kill -s TERM {pid}")
+        machine.wait_exit(pid, PATIENCE_S)
+        check("stays isolated" in machine.cat("/tmp/agent.log"), "the agent says that memory stays isolated, and why")
+        churners = start_churn(machine, 3, mib // 8)
+        host.let_go()
+        check_churn(machine, check, churners, "host that answers after the agent's end")
+        machine.sh(f"isotherm hint guest --once {options} >/tmp/once.log 2>&1", timeout_s=PATIENCE_S)
+        check("back in use" in machine.cat("/tmp/once.log"), "the next agent puts it back")
+        check_restored(machine, check, "after --once")
+
+
+def pressure(machine, check, mib, options=""):
+    """The guest needs all of its memory while memory is isolated."""
+    with FakeHost(machine) as host:
+        pid = agent(machine, options)
+        hog(machine, mib)
+        # More than is free without what may be isolated: an agent that holds on to it would have somebody killed.
+        free = int(machine.sh("awk '/MemAvailable/ {print $2}' /proc/meminfo")) // 1024
+        for _ in range(3):
+            machine.sh(f"guest_load hog {free - 48}", timeout_s=PATIENCE_S)
+        check(machine.sh("dmesg | grep -ci 'out of memory' || true").strip() == "0", f"a program could use {free - 48} of {free} MiB")
+        check(host.bad == [], f"nothing wrong was said {host.bad[:3]}")
+        stop(machine, pid, check)
