@@ -20,6 +20,8 @@ struct Memory {
     data: u32,
     /// What the host would hand the guest.
     host: u32,
+    /// Acknowledged as dropped and not used since.
+    known: bool,
 }
 
 #[derive(Debug)]
@@ -65,7 +67,7 @@ impl Isolator for Guest {
             let m = self.blocks.get_mut(block).unwrap();
             m.isolated = true;
             if self.clears {
-                (m.data, m.host) = (0, 0);
+                (m.data, m.host, m.known) = (0, 0, false);
             }
         }
         Isolation { blocks, written: self.clears }
@@ -108,6 +110,8 @@ impl Reporter for Host {
 #[derive(Debug, Clone)]
 enum Op {
     Use(u64, u32),
+    /// Memory runs short: only so many blocks are not in use.
+    UseAllBut(u64),
     Free(u64),
     Refuse(u64),
     /// Time passes and the agent works.
@@ -130,6 +134,7 @@ fn arb_op() -> impl Strategy<Value = Op> {
     let block = 0..BLOCKS;
     prop_oneof![
         4 => (block.clone(), any::<u32>()).prop_map(|(b, d)| Op::Use(b, d)),
+        1 => (0u64..12).prop_map(Op::UseAllBut),
         6 => block.clone().prop_map(Op::Free),
         1 => block.prop_map(Op::Refuse),
         8 => (0u64..3000).prop_map(Op::Step),
@@ -148,6 +153,8 @@ fn arb_op() -> impl Strategy<Value = Op> {
 
 struct World {
     hinter: Hinter,
+    /// What was reported last.
+    sent: (u64, Vec<Block>),
     guest: Guest,
     host: Host,
     now: u64,
@@ -165,7 +172,7 @@ impl World {
             next: 0,
             refuses: BTreeSet::new(),
         };
-        let mut world = Self { hinter, guest, host: Host::default(), now: 0 };
+        let mut world = Self { hinter, sent: (0, vec![]), guest, host: Host::default(), now: 0 };
         (0..BLOCKS).for_each(|b| world.hinter.freed(Block(b), 0));
         world.reconnect();
         world
@@ -199,6 +206,17 @@ impl World {
         self.host.answers.push_back(Event::Acked { batch, fates, wait_ns: 0 });
     }
 
+    /// An answer arrives.
+    fn hear(&mut self, answer: Event) {
+        let Event::Acked { batch, fates, .. } = &answer else { panic!("{answer:?}") };
+        if *batch == self.sent.0 && !self.hinter.on_the_way().is_empty() {
+            for (block, _) in self.sent.1.iter().zip(fates).filter(|(_, fate)| **fate == Fate::Dropped) {
+                self.guest.blocks.get_mut(block).unwrap().known = true;
+            }
+        }
+        self.hinter.event(answer, self.now);
+    }
+
     fn step(&mut self) -> Option<u64> {
         let reserve = self.hinter.config().reserve;
         loop {
@@ -210,7 +228,12 @@ impl World {
                     let isolation = self.guest.isolate(&wanted);
                     self.hinter.event(Event::Isolated(isolation), self.now);
                 }
-                Command::Report { batch, blocks } => self.host.report(batch, &blocks),
+                Command::Report { batch, blocks } => {
+                    let again: Vec<_> = blocks.iter().filter(|b| self.guest.blocks[b].known).collect();
+                    assert!(again.is_empty(), "{again:?} are reported again without having been used");
+                    self.host.report(batch, &blocks);
+                    self.sent = (batch, blocks);
+                }
                 Command::Release(blocks) => {
                     self.guest.release(&blocks);
                     self.hinter.event(Event::Released, self.now);
@@ -238,8 +261,13 @@ impl World {
             Op::Use(b, data) => {
                 let m = self.guest.blocks.get_mut(&Block(b)).unwrap();
                 if !m.isolated {
-                    *m = Memory { used: true, data, host: data, ..*m };
+                    *m = Memory { used: true, data, host: data, known: false, ..*m };
                     self.hinter.used(Block(b));
+                }
+            }
+            Op::UseAllBut(left) => {
+                for b in left..BLOCKS {
+                    self.run(Op::Use(b, b as u32));
                 }
             }
             Op::Free(b) => {
@@ -260,7 +288,7 @@ impl World {
             Op::Act(fate) => self.act(fate),
             Op::Deliver => {
                 if let Some(answer) = self.host.answers.pop_front() {
-                    self.hinter.event(answer, self.now);
+                    self.hear(answer);
                 }
             }
             Op::LoseReport => drop(self.host.reports.pop_front()),
@@ -297,7 +325,7 @@ impl World {
                 self.act(Fate::Dropped);
             }
             while let Some(answer) = self.host.answers.pop_front() {
-                self.hinter.event(answer, self.now);
+                self.hear(answer);
             }
             self.check();
         }
@@ -334,8 +362,10 @@ proptest! {
         // Without any answer, what is on its way stays isolated, whatever the time.
         let mut way = world.hinter.on_the_way().to_vec();
         way.sort_unstable();
-        world.now += 3_600_000 * MS;
-        world.step();
+        for _ in 0..3 {
+            world.now += 3_600_000 * MS;
+            world.step();
+        }
         prop_assert_eq!(&way, &world.hinter.isolated().iter().copied().collect::<Vec<_>>());
         world.reconnect();
         world.step();
@@ -384,6 +414,7 @@ fn an_answer_ends_a_batch_and_the_pass_goes_on() {
     assert_eq!(world.hinter.stats().dropped, BLOCKS + 5);
     // A host that starts anew has all of it again.
     world.hinter.event(Event::Forgotten, world.now);
+    world.guest.blocks.values_mut().for_each(|m| m.known = false);
     world.settle();
     assert_eq!(world.hinter.stats().dropped, 2 * BLOCKS + 5);
 }
