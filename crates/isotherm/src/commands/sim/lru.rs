@@ -59,8 +59,8 @@ pub struct Args {
     /// Who gives way when the groups together fill the memory
     #[arg(long, value_name = "F", default_value = "memcg-lru")]
     fairness: FairnessName,
-    /// Predict throughput and pressure on a machine: zram, ssd or tier, with settings behind a colon, for example
-    /// zram:ratio=2.5,tasks=8,work=20us
+    /// Predict throughput and pressure on a machine with swap on zram, zram-lz4, zram-zstd or ssd, or with a slower tier of
+    /// memory (tier); with settings behind a colon, for example zram:ratio=2.5,tasks=8,work=20us
     #[arg(long, value_name = "SPEC", value_parser = Machine::parse)]
     machine: Option<Machine>,
     /// Write the trace, as libCacheSim's oracleGeneral
