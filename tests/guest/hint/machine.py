@@ -37,9 +37,10 @@ class GuestError(Exception):
 class Machine:
     """One VM. `with Machine(...) as m:` starts it and ends it."""
 
-    def __init__(self, kernel, files, name="guest", memory_mib=768, cpus=2, append="", balloon=False, port=True, boot_s=120):
+    def __init__(self, kernel, files, name="guest", memory_mib=768, cpus=2, append="", balloon=False, port=True, qmp=False, boot_s=120):
         self.kernel, self.files, self.name, self.memory_mib, self.cpus = kernel, files, name, memory_mib, cpus
         self.append, self.balloon, self.port, self.boot_s = append, balloon, port, boot_s
+        self.qmp = qmp
         self.process = self._control = self._fd = None
         self._got = b""
         self._count = 0
@@ -71,6 +72,9 @@ class Machine:
         if self.port:
             command += ["-chardev", f"socket,id=hint,path={self.socket},server=on,wait=off",
                         "-device", f"virtserialport,chardev=hint,name={PORT}"]  # fmt: skip
+        if self.qmp:
+            self.qmp = os.path.join(work, "qmp")
+            command += ["-qmp", f"unix:{self.qmp},server=on,wait=off"]
         if self.balloon:
             command += ["-device", "virtio-balloon-pci,free-page-reporting=on"]
         self.command = command
