@@ -172,9 +172,9 @@ impl Guest {
         change(self.state().status.scan.get_or_insert_default());
     }
 
-    /// Something is in the way.
-    pub fn problem(&self, why: String) {
-        self.state().status.problem = Some(why);
+    /// What is in the way, if anything.
+    pub fn problem(&self, why: Option<String>) {
+        self.state().status.problem = why;
     }
 
     /// How it stands.

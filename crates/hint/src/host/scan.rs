@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 /// What is dropped at once.
 const BLOCK: u64 = 2 << 20;
-/// How long all threads of a VMM may take to stop. Waiting for them is part of the pause.
-const STOP_TIME: Duration = Duration::from_millis(100);
+/// Pauses in a scan that may come to nothing because the VMM's threads do not all stop in time.
+const MOST_FAILED_PAUSES: u32 = 20;
 /// Of the time, how much the guest runs between pauses: this many times a pause.
 const RUN_PER_PAUSE: u32 = 9;
 /// Blocks that are collected before the guest is paused.
@@ -45,6 +45,16 @@ pub enum ScanError {
     /// Something else writes to its memory.
     #[error("not scanned for zeros: {0} writes to the memory of process {1} as well and cannot be paused")]
     Writer(String, u32),
+    /// It does not stand still in time.
+    #[error(
+        "process {pid} was not scanned to the end for zeros: again and again its threads did not all stop within {pause:?}; is the machine very busy, or --pause too short?"
+    )]
+    Restless {
+        /// The VMM.
+        pid: u32,
+        /// What was waited for it.
+        pause: Duration,
+    },
     /// Reading, dropping or pausing failed.
     #[error("cannot scan process {pid} for zeros: {source}")]
     Io {
@@ -67,6 +77,7 @@ pub fn scan(guest: &Guest, config: &ScanConfig, stop: &AtomicBool) -> Result<u64
         let guard = Guard::new(pid).map_err(|source| ScanError::Io { pid, source })?;
         let mut scan = Scan {
             guard,
+            failed_pauses: 0,
             guest,
             config,
             file,
@@ -77,7 +88,10 @@ pub fn scan(guest: &Guest, config: &ScanConfig, stop: &AtomicBool) -> Result<u64
         };
         let result = scan.run(stop);
         dropped += scan.dropped;
-        result.map_err(|source| ScanError::Io { pid, source })?;
+        result.map_err(|source| match source.kind() {
+            io::ErrorKind::TimedOut => ScanError::Restless { pid, pause: config.pause },
+            _ => ScanError::Io { pid, source },
+        })?;
     }
     guest.scanned(|s| {
         s.scans += 1;
@@ -94,6 +108,7 @@ struct Scan<'a> {
     buffer: Vec<u8>,
     /// Lets the guest go on if we die within a pause.
     guard: Guard,
+    failed_pauses: u32,
     /// What was done, not told yet.
     done: ScanStatus,
     dropped: u64,
@@ -153,12 +168,23 @@ impl Scan<'_> {
     /// Drops candidates for as long as a pause may last, at least one; how long it lasted.
     fn drop_some(&mut self, candidates: &mut Vec<u64>) -> io::Result<Duration> {
         self.guard.paused()?;
-        let paused = Paused::stop(self.guest.process(), STOP_TIME);
-        let Some(paused) = paused.inspect_err(|_| drop(self.guard.running()))? else {
-            // Stopped by somebody else, who may let it go on at any moment.
-            self.guard.running()?;
-            candidates.clear();
-            return Ok(Duration::ZERO);
+        let begin = Instant::now();
+        // Waiting for all threads is part of the pause, so it may not take longer than one.
+        let paused = match Paused::stop(self.guest.process(), self.config.pause) {
+            Ok(Some(paused)) => paused,
+            Ok(None) => {
+                // Stopped by somebody else, who may let it go on at any moment.
+                self.guard.running()?;
+                candidates.clear();
+                return Ok(Duration::ZERO);
+            }
+            Err(error) => {
+                self.guard.running()?;
+                self.count_pause(begin.elapsed());
+                self.failed_pauses += 1;
+                let again = error.kind() == io::ErrorKind::TimedOut && self.failed_pauses < MOST_FAILED_PAUSES;
+                return if again { Ok(begin.elapsed()) } else { Err(error) };
+            }
         };
         let mut result = Ok(());
         while let Some(block) = candidates.pop() {
@@ -170,10 +196,14 @@ impl Scan<'_> {
         let pause = paused.elapsed();
         drop(paused);
         self.guard.running()?;
+        self.count_pause(pause);
+        result.map(|()| pause)
+    }
+
+    fn count_pause(&mut self, pause: Duration) {
         self.done.pauses += 1;
         self.done.paused_ns += nanos(pause);
         self.done.longest_pause_ns = self.done.longest_pause_ns.max(nanos(pause));
-        result.map(|()| pause)
     }
 
     /// Drops a block that is still zero, now that nobody writes.

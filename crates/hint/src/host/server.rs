@@ -7,6 +7,7 @@ use super::session::Closing;
 use super::status::GuestStatus;
 use crate::protocol::{ErrorCode, Hello};
 use isotherm_linux::hostmem::peer;
+use isotherm_linux::hostmem::urgency;
 use isotherm_linux::hostmem::vsock_listener::VsockListener;
 use std::collections::BTreeMap;
 use std::io;
@@ -392,15 +393,15 @@ impl Drop for Call {
 
 /// Looks for zeros in the guests that have no agent, again and again.
 fn scan_all(shared: &Shared, config: &ScanConfig) {
+    // While a guest is paused, nobody should take the processor from whoever lets it go on. Not everybody may ask for that.
+    let _ = urgency::hurry();
     while !shared.stopping() {
         let numbers: Vec<(usize, Option<u32>)> = shared.slots().iter().map(|(n, slot)| (*n, slot.spec.pid)).collect();
         for (number, pid) in numbers {
             let Ok(guest) = shared.guest(number, pid) else { continue };
             if !guest.is_connected() && !shared.stopping() {
-                match scan::scan(&guest, config, &shared.stop) {
-                    Ok(_) => {}
-                    Err(error) => guest.problem(error.to_string()),
-                }
+                let done = scan::scan(&guest, config, &shared.stop);
+                guest.problem(done.err().map(|error| error.to_string()));
             }
         }
         shared.sleep(config.every);

@@ -5,4 +5,5 @@ pub mod paused;
 pub mod peer;
 pub mod ram_file;
 pub mod shared;
+pub mod urgency;
 pub mod vsock_listener;
