@@ -14,6 +14,8 @@
 
 use isotherm_core::addr::AddrRange;
 use isotherm_hint::protocol::{Decoder, Hello, MemoryArea, MemoryKind, Message, VERSION};
+use isotherm_linux::guestmem::{AreaKind, MemoryMap};
+use isotherm_linux::roots::Roots;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, Read, Write};
 use std::process::{Command, ExitCode, Stdio};
@@ -205,7 +207,8 @@ fn hostile(device: &str, seconds: u64) -> Result<String, String> {
         let mut buf = [0u8; 4096];
         while let Ok(n) = reader.read(&mut buf) {
             if n == 0 {
-                // Nobody is there (any more).
+                // Nobody is there (any more): whoever comes next has to be greeted.
+                heard.store(0, std::sync::atomic::Ordering::SeqCst);
                 std::thread::sleep(Duration::from_millis(20));
             }
             let mut rest = &buf[..n];
@@ -220,7 +223,10 @@ fn hostile(device: &str, seconds: u64) -> Result<String, String> {
             }
         }
     });
-    let ram = AddrRange::new(1 << 20, 256 << 20);
+    // What is so, for a start: only a guest that is welcome can do harm.
+    let areas = MemoryMap::read(&Roots::system()).map_err(|e| e.to_string())?.areas;
+    let kind = |kind| if kind == AreaKind::Ram { MemoryKind::Ram } else { MemoryKind::Reserved };
+    let memory: Vec<MemoryArea> = areas.iter().map(|a| MemoryArea { range: a.range, kind: kind(a.kind) }).collect();
     let hello = Hello {
         version: VERSION,
         session: 1,
@@ -228,7 +234,7 @@ fn hostile(device: &str, seconds: u64) -> Result<String, String> {
         key: Vec::new(),
         page_size: 4096,
         block_size: 4096,
-        memory: vec![MemoryArea { range: ram, kind: MemoryKind::Ram }],
+        memory,
         agent: "hostile".into(),
     };
     let (mut state, mut sent, mut batch) = (1u64, 0u64, 0u64);
@@ -238,9 +244,9 @@ fn hostile(device: &str, seconds: u64) -> Result<String, String> {
         let token = token.load(std::sync::atomic::Ordering::SeqCst);
         let mut hello = hello.clone();
         hello.session = next(&mut state) % 4;
-        // Another memory map each time: one that fits, one that is far too large.
-        if next(&mut state) % 2 == 0 {
-            hello.memory[0].range.end = 1 << 50;
+        // Now and then a memory map that is far too large.
+        if next(&mut state) % 8 == 0 {
+            hello.memory = vec![MemoryArea { range: AddrRange::new(0, 1 << 50), kind: MemoryKind::Ram }];
         }
         let wild = |state: &mut u64| {
             let start = match next(state) % 4 {
@@ -249,22 +255,29 @@ fn hostile(device: &str, seconds: u64) -> Result<String, String> {
                 2 => u64::MAX / 2 + next(state) % 4096,
                 _ => (next(state) % 512) << 21,
             };
-            AddrRange::new(start, start.saturating_add(1 + next(state) % (1 << 40)))
+            // Small ones, as a guest may report, and absurd ones.
+            let len = if next(state) % 2 == 0 { (1 + next(state) % 1024) << 12 } else { 1 + next(state) % (1 << 40) };
+            AddrRange::new(start, start.saturating_add(len))
         };
         let ranges: Vec<AddrRange> = (0..1 + next(&mut state) % 64).map(|_| wild(&mut state)).collect();
-        let message = match next(&mut state) % 8 {
+        let message = match next(&mut state) % 16 {
+            // Until it is welcome.
+            _ if token == 0 => Message::Hello(hello),
             0 => Message::Hello(hello),
             1 => Message::Ping(next(&mut state)),
             2 => Message::Report { token: next(&mut state), batch, ranges },
             _ => Message::Report { token, batch, ranges },
         };
         let Ok(mut frame) = message.encode() else { continue };
-        if next(&mut state) % 16 == 0 {
+        if next(&mut state) % 64 == 0 {
             let at = next(&mut state) as usize % frame.len();
             frame[at] ^= 1 << (next(&mut state) % 8);
         }
         if port.write_all(&frame).is_ok() {
             sent += 1;
+        }
+        if token == 0 {
+            std::thread::sleep(Duration::from_millis(100));
         }
     }
     Ok(format!("sent {sent}"))

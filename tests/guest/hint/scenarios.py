@@ -1,6 +1,7 @@
 """What is tried in a guest, each with its checks. A scenario takes a running machine."""
 
 import json
+import random
 import time
 
 from fakehost import FakeHost
@@ -40,6 +41,7 @@ def stop(machine, pid, check, log="agent.log"):
 
 
 def check_restored(machine, check, when):
+    check(machine.sh("pidof isotherm || true").strip() == "", f"{when}: no process is left")
     check(offline_blocks(machine) == [], f"{when}: all memory blocks are online")
     pool = machine.sh("cd /sys/kernel/mm/hugepages/hugepages-2048kB; cat nr_hugepages nr_overcommit_hugepages resv_hugepages")
     check(pool.split() == ["0", "0", "0"], f"{when}: the pool of huge pages is as it was {pool.split()}")
@@ -204,6 +206,60 @@ def silent_host(machine, check, mib, options=""):
         check_restored(machine, check, "after --once")
 
 
+def killed_often(machine, check, times, mib, options=""):
+    """`kill -9` at any moment, again and again."""
+    moments = random.Random(3)
+    with FakeHost(machine) as host:
+        churners = start_churn(machine, 2 * times, mib // 8)
+        for _ in range(times):
+            pid = agent(machine, options)
+            machine.start(f"guest_load hog {mib // 3}", "hog.log")
+            time.sleep(moments.uniform(0.1, 1.2))
+            machine.sh(f"kill -9 {pid}")
+            machine.wait_exit(pid, PATIENCE_S)
+        check_churn(machine, check, churners, f"agent killed {times} times")
+        check(host.bad == [], f"nothing wrong was said, {host.dropped // MIB} MiB were dropped in {host.batches} batches {host.bad[:3]}")
+        pid = agent(machine, options)
+        rests(machine, "the last agent comes to rest")
+        stop(machine, pid, check)
+
+
+def balloon(machine, check, mib):
+    """The balloon's free page reporting, for comparison; the agent leaves the work to it."""
+    log = machine.sh("isotherm hint guest --once --connect unix:/nowhere 2>&1", check=False)
+    check("only watching" in log, f"the agent leaves the work to the balloon: {log.strip()[:120]!r}")
+    time.sleep(4)  # what is free from the beginning is reported
+    base, ticks = machine.resident(), machine.busy_ticks()
+    machine.sh(f"guest_load hog {mib}", timeout_s=PATIENCE_S)
+    took = settled(machine, base + 0.1 * mib * MIB, 60)
+    busy = 10 * (machine.busy_ticks() - ticks)
+    back = 100 * (base + mib * MIB - machine.resident()) / (mib * MIB)
+    print(f"     {machine.name}, the balloon: {back:.0f} % of {mib} MiB are back "
+          + (f"{took:.1f} s after the program's end" if took is not None else "after 60 s") + f", guest busy {busy} ms", flush=True)  # fmt: skip
+
+
+def check_oom(machine, check):
+    """The kernel may have ended the agent's own holder, and nobody else."""
+    killed = machine.sh("dmesg | grep 'Killed process' || true").splitlines()
+    others = [line for line in killed if "(isotherm)" not in line]
+    check(others == [], f"no program was ended for want of memory, the agent's holder {len(killed)} times {others[:1]}")
+
+
+def burst(machine, check, times, part, options=""):
+    """A program wants nearly all memory in the very moment in which most of it is isolated."""
+    with FakeHost(machine) as host:
+        free = int(machine.sh("awk '/MemAvailable/ {print $2}' /proc/meminfo")) // 1024
+        mib = int(free * part)
+        for turn in range(times):
+            pid = agent(machine, options, f"burst{turn}.log")
+            machine.wait_for(lambda: "reporting to" in machine.cat(f"/tmp/burst{turn}.log"), PATIENCE_S, "the host is there")  # noqa: B023
+            text = machine.sh(f"guest_load hog {mib}", timeout_s=PATIENCE_S, check=False)
+            check(text.startswith("hog"), f"burst {turn}: a program gets {mib} of {free} MiB at once: {text.strip()[-60:]!r}")
+            stop(machine, pid, check, f"burst{turn}.log")
+        check_oom(machine, check)
+        check(host.bad == [] and host.dropped > 0, f"{host.dropped // MIB} MiB were dropped meanwhile {host.bad[:3]}")
+
+
 def pressure(machine, check, mib, options=""):
     """The guest needs all of its memory while memory is isolated."""
     with FakeHost(machine) as host:
@@ -213,6 +269,7 @@ def pressure(machine, check, mib, options=""):
         free = int(machine.sh("awk '/MemAvailable/ {print $2}' /proc/meminfo")) // 1024
         for _ in range(3):
             machine.sh(f"guest_load hog {free - 48}", timeout_s=PATIENCE_S)
-        check(machine.sh("dmesg | grep -ci 'out of memory' || true").strip() == "0", f"a program could use {free - 48} of {free} MiB")
+        check(True, f"a program could use {free - 48} of {free} MiB")
+        check_oom(machine, check)
         check(host.bad == [], f"nothing wrong was said {host.bad[:3]}")
         stop(machine, pid, check)

@@ -148,7 +148,7 @@ impl<'a> Agent<'a> {
             }
             if self.alarm_rang || self.alarm.as_ref().is_some_and(StallAlarm::rang) {
                 self.alarm_rang = false;
-                self.work.hinter.event(Event::Pressure, now);
+                self.work.pressure(now);
             }
             self.keep_link(now)?;
             self.receive(now)?;
@@ -261,6 +261,7 @@ impl<'a> Agent<'a> {
             }
             Heard::Lost => self.work.hinter.event(Event::Silent, now),
             Heard::Acked { batch, fates, wait_ns } => {
+                self.work.ways.isolator().acked();
                 self.work.hinter.event(Event::Acked { batch, fates, wait_ns }, now);
             }
             Heard::Refused(code, text) => {

@@ -20,6 +20,8 @@ const MS: u64 = 1_000_000;
 const RELEASE_RETRY_NS: u64 = 1_000 * MS;
 /// A memory block is taken offline only if this part of it is free: the rest has to be moved. 3 / 4.
 const FREE_PART: (u64, u64) = (3, 4);
+/// An answer that takes longer than this is waited for without holding more than what it is about, ns.
+const LATE_NS: u64 = 100 * MS;
 /// So many batches of nothing but what the host had dropped already end a pass that clears memory.
 const STALE_BATCHES: u32 = 2;
 /// Everything counts as new again after this time, ns, and never so often that it costs more than a hundredth: samples miss
@@ -44,6 +46,7 @@ pub(super) struct Work {
     stale_batches: u32,
     /// The last batch that was sent for the first time.
     last_batch: u64,
+    sent_ns: u64,
     release_due: bool,
     /// Whether the way in use was tried since it came into use.
     tried: bool,
@@ -90,6 +93,7 @@ impl Work {
             limits: None,
             stale_batches: 0,
             last_batch: 0,
+            sent_ns: 0,
             release_due: false,
             tried: false,
             looked: false,
@@ -168,6 +172,12 @@ impl Work {
         }
     }
 
+    /// Somebody waits for memory: what can go back does at once, the rest when the host has answered.
+    pub(super) fn pressure(&mut self, now: u64) {
+        self.ways.isolator().thin();
+        self.hinter.event(Event::Pressure, now);
+    }
+
     /// Carries out what is to be done until there is nothing; when to come again.
     pub(super) fn act(&mut self, session: &mut Session, link: &mut Link) -> Result<Option<u64>, GuestError> {
         loop {
@@ -185,12 +195,28 @@ impl Work {
                 }
                 Command::Release(_) => self.release_due = true,
                 Command::Wait(until) => {
+                    if let Some(soon) = self.thin_if_late(now) {
+                        return Ok(Some(until.map_or(soon, |until| until.min(soon))));
+                    }
                     if !self.go_on(now) {
                         return Ok(until);
                     }
                 }
             }
         }
+    }
+
+    /// A host that does not answer soon keeps no more than what waits for its answer. When to look again, if that is to come.
+    fn thin_if_late(&mut self, now: u64) -> Option<u64> {
+        if self.hinter.on_the_way().is_empty() {
+            return None;
+        }
+        let late = self.sent_ns + LATE_NS;
+        if now < late {
+            return Some(late);
+        }
+        self.ways.isolator().thin();
+        None
     }
 
     /// There is nothing to do in this way: perhaps in the next.
@@ -266,6 +292,7 @@ impl Work {
                 return;
             }
             self.last_batch = batch;
+            self.sent_ns = now;
         }
         let unit = self.hinter.config().unit;
         let most = self.limits.map_or(1, |limits| usize::from(limits.ranges));
@@ -274,6 +301,11 @@ impl Work {
 
     /// The way in use does not work any more. Nothing is on its way.
     fn failed(&mut self, error: &IsolateError, now: u64) {
+        if matches!(error, IsolateError::Taken) {
+            self.hinter.event(Event::Pressure, now);
+            self.release_due = true;
+            return;
+        }
         let text = format!("isolating by {}: {error}; not used for a minute", self.ways.way());
         if self.told != text {
             note(&text);

@@ -7,8 +7,10 @@
 //! | [`touch`] | the same, touched | exclusively | always clears |
 //!
 //! All of them outlive the agent: memory that the kernel took back at its death could be in use by the time that a host handles a
-//! report of it. Blocks stay offline; huge pages belong to System V shared memory segments, which stay until they are removed.
+//! report of it. Blocks stay offline; huge pages belong to System V shared memory segments, which stay until they are removed. Once
+//! the host has answered, huge pages belong to a process that the kernel ends before any other when memory runs out.
 
+mod holder;
 pub mod offline;
 pub mod pool;
 pub mod reserve;
@@ -68,6 +70,9 @@ pub enum IsolateError {
     /// Somebody else uses what we thought ours. Nothing of it may be reported.
     #[error("{0}; nothing that is held may be reported")]
     Foreign(String),
+    /// Memory ran out, and the kernel took back what was held.
+    #[error("the guest needed the memory that was held, and has it back")]
+    Taken,
     /// A file or system call failed.
     #[error("cannot {what}: {source}")]
     Io {
@@ -99,6 +104,13 @@ pub trait Isolator: fmt::Debug {
 
     /// Gives everything back that it holds. **No report of it may be on its way to a host any more.**
     fn give_back(&mut self, ledger: &mut Ledger) -> Result<(), IsolateError>;
+
+    /// The host has answered for everything that is held: no report of it is on its way. It may go back from here on if the
+    /// guest needs it.
+    fn acked(&mut self);
+
+    /// Gives back at once what the host has answered for; what is reported and not answered stays.
+    fn thin(&mut self);
 
     /// Bytes held now.
     fn held(&self) -> u64;

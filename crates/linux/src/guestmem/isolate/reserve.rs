@@ -7,6 +7,7 @@
 //! report. What remains is that somebody raises them and uses huge pages in the milliseconds between that look and the host's
 //! dropping; [`touch`](super::touch) closes that, too, at the price of clearing.
 
+use super::holder::Holder;
 use super::pool::{Counts, Pool};
 use super::segment::{self, Segment};
 use super::{HUGE_PAGE, IsolateError, Isolator, Way};
@@ -22,9 +23,12 @@ pub struct Reserve {
     pool: Pool,
     flags: FlagSampler,
     ram: Vec<AddrRange>,
+    /// Those of which a report may be on its way.
     segments: Vec<Segment>,
-    /// Physical addresses of what is held.
+    holder: Option<Holder>,
+    /// Physical addresses of what is held, and of those which the holder alone has.
     held: BTreeSet<u64>,
+    settled: BTreeSet<u64>,
 }
 
 impl Reserve {
@@ -38,7 +42,15 @@ impl Reserve {
             return Err(in_use(&counts));
         }
         let flags = FlagSampler::open(roots).map_err(IsolateError::io("open /proc/kpageflags"))?;
-        Ok(Self { pool, flags, ram: map.whole_blocks(HUGE_PAGE), segments: Vec::new(), held: BTreeSet::new() })
+        Ok(Self {
+            pool,
+            flags,
+            ram: map.whole_blocks(HUGE_PAGE),
+            segments: Vec::new(),
+            holder: None,
+            held: BTreeSet::new(),
+            settled: BTreeSet::new(),
+        })
     }
 
     /// Takes `pages` more. `None`: that many are not to be had.
@@ -70,7 +82,16 @@ impl Reserve {
                 };
             }
         };
+        // Without a holder it is held as safely, and given back more slowly.
+        if self.holder.is_none() {
+            self.holder = Holder::start().ok();
+        }
+        let attached = self.holder.as_mut().is_some_and(|holder| holder.attach(segment.id()).is_ok());
         self.segments.push(segment);
+        if !attached {
+            self.thin();
+            return Err(IsolateError::Taken);
+        }
         let counts = counts(&self.pool)?;
         let heads = self.pool_heads().map_err(IsolateError::io("read /proc/kpageflags"))?;
         let new: BTreeSet<u64> = heads.difference(&self.held).copied().collect();
@@ -119,6 +140,9 @@ impl Isolator for Reserve {
     }
 
     fn check(&mut self) -> Result<(), IsolateError> {
+        if self.holder.as_ref().is_some_and(|holder| !holder.is_alive()) {
+            return Err(IsolateError::Taken);
+        }
         let counts = counts(&self.pool)?;
         let ours = self.held.len() as u64;
         if !only_ours(&counts, ours) {
@@ -138,7 +162,9 @@ impl Isolator for Reserve {
         while let Some(segment) = self.segments.pop() {
             segment.remove().map_err(IsolateError::io("remove a shared memory segment of huge pages"))?;
         }
+        self.holder = None;
         self.held.clear();
+        self.settled.clear();
         if ledger.taken().segments {
             // One that was made and not kept in the list.
             segment::remove_all().map_err(IsolateError::io("remove shared memory segments of huge pages"))?;
@@ -155,8 +181,30 @@ impl Isolator for Reserve {
         Ok(())
     }
 
+    fn acked(&mut self) {
+        // The holder has them attached, and they go with it.
+        for segment in std::mem::take(&mut self.segments) {
+            let _ = segment.remove();
+        }
+        if self.holder.is_some() {
+            self.settled.clone_from(&self.held);
+        } else {
+            // It was ended while the answer was waited for: they are free now.
+            self.held.clear();
+            let _ = self.pool.set_overcommit(0);
+        }
+    }
+
+    fn thin(&mut self) {
+        self.holder = None;
+        self.held = self.held.difference(&self.settled).copied().collect();
+        self.settled.clear();
+        // Nobody may take what has become free of the pool. A failure shows in the next look at its numbers.
+        let _ = self.pool.set_overcommit(self.held.len() as u64);
+    }
+
     fn held(&self) -> u64 {
-        self.segments.iter().map(Segment::pages).sum::<u64>() * HUGE_PAGE
+        self.held.len() as u64 * HUGE_PAGE
     }
 
     fn set_memory(&mut self, map: &MemoryMap) {

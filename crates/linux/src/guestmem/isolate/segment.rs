@@ -43,6 +43,11 @@ impl Segment {
         self.pages
     }
 
+    /// Its number.
+    pub(super) const fn id(&self) -> i32 {
+        self.id
+    }
+
     /// Maps it here.
     pub(super) fn attach(&self) -> io::Result<Attached> {
         // SAFETY: a new mapping at an address of the kernel's choice.
@@ -53,7 +58,7 @@ impl Segment {
         Ok(Attached { at: at.cast(), pages: self.pages })
     }
 
-    /// Gives its pages back to the kernel.
+    /// Gives its pages back to the kernel; at once, or as soon as nobody has it attached any more.
     pub(super) fn remove(self) -> io::Result<()> {
         remove(self.id)
     }

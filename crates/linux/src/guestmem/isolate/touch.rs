@@ -4,6 +4,7 @@
 //! A page of a segment stays where it is unless somebody moves it on purpose (a memory block that goes offline, a driver that
 //! wants contiguous memory, `move_pages`); addresses are looked at again before each report.
 
+use super::holder::Holder;
 use super::pool::Pool;
 use super::segment::{self, Attached, Segment};
 use super::{HUGE_PAGE, IsolateError, Isolator, Way};
@@ -19,7 +20,11 @@ use std::os::unix::fs::FileExt;
 pub struct Touch {
     pool: Pool,
     pagemap: File,
+    /// Of which a report may be on its way.
     held: Vec<Taken>,
+    holder: Option<Holder>,
+    /// Huge pages that the holder alone has.
+    settled: u64,
 }
 
 /// What one step took.
@@ -47,7 +52,7 @@ impl Touch {
         }
         let pagemap =
             File::open(roots.path("/proc/self/pagemap")).map_err(IsolateError::io("open /proc/self/pagemap"))?;
-        Ok(Self { pool, pagemap, held: Vec::new() })
+        Ok(Self { pool, pagemap, held: Vec::new(), holder: None, settled: 0 })
     }
 
     fn allocate(&mut self, pages: u64, ledger: &mut Ledger) -> Result<Option<Vec<AddrRange>>, IsolateError> {
@@ -69,6 +74,14 @@ impl Touch {
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOMEM | libc::ENOSPC | libc::EINTR)) => return Ok(None),
             Err(e) => return Err(IsolateError::io("reserve huge pages in a shared memory segment")(e)),
         };
+        if self.holder.is_none() {
+            self.holder = Holder::start().ok();
+        }
+        if !self.holder.as_mut().is_some_and(|holder| holder.attach(segment.id()).is_ok()) {
+            let _ = segment.remove();
+            self.thin();
+            return Err(IsolateError::Taken);
+        }
         let mut attached = segment.attach().map_err(IsolateError::io("map a shared memory segment of huge pages"))?;
         attached.touch();
         let at = physical(&self.pagemap, &attached).map_err(IsolateError::io("read /proc/self/pagemap"))?;
@@ -95,6 +108,9 @@ impl Isolator for Touch {
     }
 
     fn check(&mut self) -> Result<(), IsolateError> {
+        if self.holder.as_ref().is_some_and(|holder| !holder.is_alive()) {
+            return Err(IsolateError::Taken);
+        }
         for taken in &self.held {
             let now = physical(&self.pagemap, &taken.attached).map_err(IsolateError::io("read /proc/self/pagemap"))?;
             if now != taken.at {
@@ -109,6 +125,8 @@ impl Isolator for Touch {
             drop(attached);
             segment.remove().map_err(IsolateError::io("remove a shared memory segment of huge pages"))?;
         }
+        self.holder = None;
+        self.settled = 0;
         if ledger.taken().segments {
             segment::remove_all().map_err(IsolateError::io("remove shared memory segments of huge pages"))?;
             if let Some(before) = ledger.taken().overcommit {
@@ -125,8 +143,23 @@ impl Isolator for Touch {
         Ok(())
     }
 
+    fn acked(&mut self) {
+        for Taken { attached, segment, .. } in self.held.drain(..) {
+            // If it was ended while the answer was waited for, they are free now.
+            self.settled += if self.holder.is_some() { segment.pages() } else { 0 };
+            drop(attached);
+            // The holder has it attached, and it goes with that.
+            let _ = segment.remove();
+        }
+    }
+
+    fn thin(&mut self) {
+        self.holder = None;
+        self.settled = 0;
+    }
+
     fn held(&self) -> u64 {
-        self.held.iter().map(|t| t.segment.pages()).sum::<u64>() * HUGE_PAGE
+        (self.held.iter().map(|t| t.segment.pages()).sum::<u64>() + self.settled) * HUGE_PAGE
     }
 
     fn set_memory(&mut self, _map: &MemoryMap) {}
