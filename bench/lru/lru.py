@@ -62,6 +62,10 @@ class MemoryGroup:
         """Bytes charged."""
         return int(read(f"{self.path}/memory.usage_in_bytes"))
 
+    def limit_hits(self):
+        """How often the limit was reached, so that whoever asked for memory had to reclaim."""
+        return int(read(f"{self.path}/memory.failcnt"))
+
     def unlimited(self):
         """No limit."""
         write(f"{self.path}/memory.limit_in_bytes", "-1")
@@ -195,7 +199,9 @@ def measure(row, store_name, distribution, options, binaries, folder, group):
             store.run(options.warm_up)
             isotherm.check()
             before = busy_seconds(), isotherm.cpu(), int(stat_fields(store.server.pid)[9]), isotherm.stats()
+            hits = group.limit_hits()
             figures = store.run(options.seconds)
+            hits = group.limit_hits() - hits
             after = busy_seconds(), isotherm.cpu(), int(stat_fields(store.server.pid)[9]), isotherm.stats()
             isotherm.check()
     operations = figures["operations"]
@@ -204,6 +210,7 @@ def measure(row, store_name, distribution, options, binaries, folder, group):
     figures["isotherm_cpu_us"] = (after[1] - before[1]) / operations * 1e6
     figures["isotherm_cpu"] = (after[1] - before[1]) / figures["seconds"]
     figures["major_faults_per_operation"] = (after[2] - before[2]) / operations
+    figures["limit_hits_per_operation"] = hits / operations
     figures["limit"] = limit
     figures["stats"] = [before[3], after[3]]
     return figures
@@ -241,10 +248,10 @@ def show(everything):
                 line += [ratio_text([a[key] / b[key] for a, b in pairs]) for key in ("throughput", "cpu_us")]
             line += [f"{middle(row, 'p50_us'):.0f}", f"{middle(row, 'p99_us'):.0f}", f"{middle(row, 'p999_us'):.0f}",
                      f"{middle(row, 'cpu_us'):.1f}", f"{middle(row, 'isotherm_cpu_us'):.2f}",
-                     f"{middle(row, 'major_faults_per_operation'):.3f}"]  # fmt: skip
+                     f"{middle(row, 'major_faults_per_operation'):.3f}", f"{middle(row, 'limit_hits_per_operation'):.4f}"]  # fmt: skip
             lines.append(line)
-    rounds.table(["", "", "op/s", "throughput", "CPU/op", "p50 us", "p99 us", "p99.9 us", "CPU us/op", "isotherm's", "faults/op"],
-                 lines)  # fmt: skip
+    rounds.table(["", "", "op/s", "throughput", "CPU/op", "p50 us", "p99 us", "p99.9 us", "CPU us/op", "isotherm's", "faults/op",
+                  "reclaims/op"], lines)  # fmt: skip
 
 
 def main():

@@ -142,27 +142,23 @@ fn root_age_and_evict_are_the_kernels_two_commands() {
     wait_until("the cold part is out", || status(target.pid(), "VmSwap") >= 40 * MIB);
     assert!(rss(target.pid()) >= 14 * MIB, "the hot part stays");
     // And an amount.
-    let before = status(target.pid(), "VmSwap");
-    isotherm(["lru", "evict", "--pid", &pid, "--bytes", "1M", "--engine", "user"]).expect(0, &[]);
-    assert!(status(target.pid(), "VmSwap") >= before, "{before}");
+    isotherm(["lru", "evict", "--pid", &pid, "--bytes", "1M", "--engine", "user"]).expect(0, &["evicted"]);
     end(target);
 }
 
 #[test]
 fn root_without_swap_nothing_is_tried() {
-    // Other tests may have swap just now: then there is nothing to refuse.
-    let swaps = || std::fs::read_to_string("/proc/swaps").unwrap().lines().count() > 1;
-    if swaps() {
+    let _turn = zram::turn();
+    if std::fs::read_to_string("/proc/swaps").unwrap().lines().count() > 1 {
+        eprintln!("skipped: this machine has swap");
         return;
     }
     let target = workload("64M", "25%");
     let before = rss(target.pid());
     let pid = target.pid().to_string();
     let done = isotherm(["lru", "run", "--pid", &pid, "--limit", "32M", "--duration", "3s"]);
-    if !swaps() {
-        done.expect(3, &["no swap", "zram"]);
-        assert!(rss(target.pid()) >= before, "the target is intact");
-    }
+    done.expect(3, &["no swap", "zram"]);
+    assert!(rss(target.pid()) >= before, "the target is intact");
     end(target);
 }
 
@@ -185,7 +181,6 @@ fn root_memory_stays_below_a_limit_and_what_is_used_stays() {
         common::text(file.path()),
     ]));
     wait_until("it is below the limit", || rss(target.pid()) <= 48 * MIB);
-    assert_eq!(state(run.pid()).is_some(), true);
     run.signal("TERM");
     let done = run.finish();
     done.expect(0, &["evicted"]);

@@ -15,12 +15,17 @@ pub struct ZramSwap {
     _turn: FolderLock,
 }
 
+/// Waits until no test has swap; none gets any while this is held.
+pub fn turn() -> FolderLock {
+    let path = std::env::temp_dir().join("isotherm-test-swap.lock");
+    File::create(&path).unwrap();
+    FolderLock::take(&path, Duration::from_secs(600)).unwrap()
+}
+
 impl ZramSwap {
     /// Sets one up with the highest priority; `None` (said on stderr) where the kernel has no zram.
     pub fn new(size: u64) -> Option<Self> {
-        let path = std::env::temp_dir().join("isotherm-test-swap.lock");
-        File::create(&path).unwrap();
-        let turn = FolderLock::take(&path, Duration::from_secs(600)).unwrap();
+        let turn = turn();
         let Ok(text) = fs::read_to_string("/sys/class/zram-control/hot_add") else {
             eprintln!("skipped: no zram here");
             return None;

@@ -178,7 +178,7 @@ impl Memory {
             return Ok(Evicted { planned, spared: planned, ..Evicted::default() });
         }
         let spared = planned - total_len(&cold);
-        let done = out.page_out(target, &cold);
+        let done = out.page_out(target, &space.joined(&cold));
         look(source, target, space, &cold)?;
         Ok(Evicted { planned, spared, out: space.evicted(&cold), error: done.error })
     }

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 const NONE: TableMask = [0; 8];
 /// Walks after which a page that the kernel would not evict is tried again.
 const TRY_AGAIN: u64 = 16;
+/// Pages out of memory that a range to be evicted may reach over.
+const LONGEST_GAP: u64 = 32 * PAGE_SIZE;
 /// With more tables than this, those that the filter does not hold are passed over by most walks (2 GiB).
 const MANY_TABLES: usize = 1024;
 /// Every so many walks read all tables.
@@ -324,6 +326,34 @@ impl Space {
             }
         }
         out
+    }
+
+    /// `cold` (sorted, disjoint) joined over pages that are not in memory, where both sides lie in one mapping: evicting those
+    /// changes nothing, and few long ranges cost the kernel less than many short ones.
+    pub fn joined(&self, cold: &[AddrRange]) -> Vec<AddrRange> {
+        let mut out: Vec<AddrRange> = Vec::with_capacity(cold.len());
+        for &range in cold {
+            match out.last_mut() {
+                Some(last) if self.is_gap(AddrRange::new(last.end, range.start)) => last.end = range.end,
+                _ => out.push(range),
+            }
+        }
+        out
+    }
+
+    /// Whether `gap` is short, mapped as one with what is around it, and holds no page in memory.
+    fn is_gap(&self, gap: AddrRange) -> bool {
+        if gap.len() > LONGEST_GAP {
+            return false;
+        }
+        let at = self.mappings.partition_point(|(r, _)| r.end < gap.end + PAGE_SIZE);
+        let around = AddrRange::new(gap.start - PAGE_SIZE, gap.end + PAGE_SIZE);
+        let inside = self.mappings.get(at).is_some_and(|(r, _)| r.start <= around.start && around.end <= r.end);
+        inside
+            && bases(&[gap]).into_iter().all(|base| {
+                let gap = asked_for(base, &[gap]);
+                self.tables.get(&base).is_none_or(|t| (0..8).all(|w| t.present[w] & gap[w] == 0))
+            })
     }
 
     /// After an eviction of `ranges` (sorted, disjoint), once looked at: how many bytes of them are out. What is not, is not tried

@@ -50,7 +50,8 @@ impl Live {
         let mut tracker = TargetTracker::new(spec)?;
         tracker.on_skip(|skipped| eprintln!("isotherm: not watching pid {}: {}", skipped.pid, skipped.why));
         let source = PageTableSource::new(tracker)
-            .map_err(|e| Unsupported(format!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?;
+            .map_err(|e| Unsupported(format!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?
+            .thrifty();
         let roots = Roots::system();
         Ok(Self { source, out: LivePageOut::new(&roots), groups: Memcgs::new(&roots), signals, command })
     }

@@ -58,6 +58,8 @@ pub(super) struct Tally {
     pub(super) present: u64,
     /// Of these, found shared with other processes when they could not be cleared.
     pub(super) shared: u64,
+    /// Of these, cleared page by page.
+    pub(super) cleared: u64,
 }
 
 impl Observer {
@@ -93,7 +95,9 @@ impl Observer {
                 tally.shared += pte::count(&pte::and(&f.present, &space.verdicts.shared(f.base))) as u64;
                 this.pages_read += if f.leaf_shift > 12 { 1 } else { f.present_pages() };
                 let cleared = pte::count(&pte::and(&f.wanted, &bits.accessed)) as u64;
-                this.pages_cleared += if f.leaf_shift > 12 { cleared.min(1) } else { cleared };
+                let cleared = if f.leaf_shift > 12 { cleared.min(1) } else { cleared };
+                this.pages_cleared += cleared;
+                tally.cleared += cleared;
                 sink(&bits);
             }
             Ok(())

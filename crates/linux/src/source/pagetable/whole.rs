@@ -5,7 +5,8 @@
 //! price: all present pages are walked (about 10 ms a GiB) while page faults of the process wait. So it is used only
 //!
 //! * for scans of all memory, for it would take accesses away from whoever watches the rest;
-//! * while at least `ENTER` of the present pages are shared (it ends below `LEAVE`);
+//! * while at least `ENTER` of the present pages are shared (it ends below `LEAVE`), or, where that is asked for, while it costs
+//!   less than clearing the used pages one by one;
 //! * while it costs no more than `PART_OF_BUDGET` of the CPU budget, and page faults wait no longer than `LONGEST_STALL`.
 //!
 //! Where one of these does not hold, shared pages count as not observable. Limits: accesses in the milliseconds between the
@@ -36,6 +37,8 @@ const LONGEST_STALL: Duration = Duration::from_millis(30);
 const SHORTEST: Duration = Duration::from_millis(90);
 /// What clearing a page costs until it has been measured, ns (13 ms a GiB).
 const EXPECTED_NS_PER_PAGE: f64 = 13e6 / (1u64 << 18) as f64;
+/// What clearing a page on its own costs, ns: one advice for it, and finding out whether it is part of a large folio.
+const SINGLE_NS: f64 = 600.0;
 /// Of what a process has resident, at least so much must lie in the ranges that are scanned.
 const ALL: f64 = 0.95;
 /// How often it is looked whether memory is still shared.
@@ -96,13 +99,15 @@ pub struct Purse {
     saved_ns: f64,
     filled: Instant,
     ns_per_page: f64,
+    /// Whether to use it wherever it is cheaper, not only for shared memory.
+    thrifty: bool,
 }
 
 impl Purse {
     /// A purse for a CPU budget of `budget` of one core.
     pub fn new(budget: Option<f64>, now: Instant) -> Self {
         let share = budget.map(|b| b * PART_OF_BUDGET);
-        Self { share, saved_ns: 0.0, filled: now, ns_per_page: EXPECTED_NS_PER_PAGE }
+        Self { share, saved_ns: 0.0, filled: now, ns_per_page: EXPECTED_NS_PER_PAGE, thrifty: false }
     }
 
     fn fill(&mut self, now: Instant) {
@@ -123,6 +128,11 @@ impl Purse {
             && self.share.is_none_or(|share| price <= share * interval.as_nanos() as f64)
     }
 
+    /// Whether clearing all of so many pages is asked for because it costs less than clearing `single` of them one by one.
+    fn saves(&self, pages: u64, single: u64) -> bool {
+        self.thrifty && self.expected_ns(pages) < single as f64 * SINGLE_NS
+    }
+
     /// Whether there is enough in it now.
     fn holds(&self, pages: u64) -> bool {
         let price = self.expected_ns(pages);
@@ -140,6 +150,11 @@ impl Purse {
 }
 
 impl Observer {
+    /// Clears all bits of a process at once also where that is only cheaper: for whoever scans all of it, and seldom.
+    pub(super) fn be_thrifty(&mut self) {
+        self.purse.thrifty = true;
+    }
+
     /// To be asked before a scan that is to clear: whether it is to be a [`scan_whole`](Self::scan_whole).
     pub(super) fn clears_whole(
         &mut self,
@@ -177,12 +192,13 @@ impl Observer {
         now: Instant,
         sink: &mut dyn FnMut(&TableBits),
     ) -> Result<(), SpaceError> {
-        let (mut present, mut tables) = (0, Vec::new());
+        let (mut present, mut accessed, mut tables) = (0, 0, Vec::new());
         self.each_piece(space, process, ranges, |this, space, ranges| {
             for f in this.found(ranges) {
                 let bits = f.bits(&space.uncleared(f.base));
                 present += f.present_pages();
                 this.pages_cleared += f.accessed_bits();
+                accessed += f.accessed_bits();
                 this.pages_read += f.present_pages();
                 tables.push((f.base, f.present));
                 sink(&bits);
@@ -192,7 +208,7 @@ impl Observer {
         space.whole.last_scan = Some(now);
         if space.whole.looked.is_none_or(|t| now.duration_since(t) >= LOOK_EVERY) {
             space.whole.looked = Some(now);
-            if shared_share(space, process, &tables) < LEAVE {
+            if !self.purse.saves(present, accessed) && shared_share(space, process, &tables) < LEAVE {
                 space.whole.end(now);
             }
         }
@@ -209,7 +225,8 @@ impl Observer {
         tally: &Tally,
         now: Instant,
     ) -> Result<(), SpaceError> {
-        if !space.whole.may_begin(now) || (tally.shared as f64) < ENTER * tally.present as f64 || tally.shared == 0 {
+        let shared = tally.shared > 0 && tally.shared as f64 >= ENTER * tally.present as f64;
+        if !space.whole.may_begin(now) || !(shared || self.purse.saves(tally.present, tally.cleared)) {
             return Ok(());
         }
         if !self.is_all(process, tally.present) {
@@ -349,6 +366,14 @@ mod tests {
         assert!(!p.affords(GIB, second) && !p.holds(GIB));
         let p = Purse::new(Some(0.02), now);
         assert!(p.affords(GIB, 2 * second) && !p.affords(GIB, second), "13 ms are more than half of 2 % of a second");
+    }
+
+    #[test]
+    fn all_at_once_is_cheaper_where_many_pages_are_used() {
+        let mut p = Purse::new(None, Instant::now());
+        assert!(!p.saves(1000, 1000), "only if asked for");
+        p.thrifty = true;
+        assert!(p.saves(1000, 300) && !p.saves(1000, 10));
     }
 
     #[test]

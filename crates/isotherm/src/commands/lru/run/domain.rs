@@ -114,8 +114,8 @@ impl Domain {
         self.members.len()
     }
 
-    /// Does what is due; when to be called again. Errors are those that concern more than one process.
-    pub fn turn(&mut self, live: &mut Live) -> anyhow::Result<u64> {
+    /// Does what is due; when to be called again. What fails is told in the statistics: it must not end the care for the rest.
+    pub fn turn(&mut self, live: &mut Live) -> u64 {
         let now = monotonic_ns();
         if self.reaction.thaw_in_time(now) {
             self.thrash.reset();
@@ -123,19 +123,19 @@ impl Domain {
         let Some(used) = self.gauge.used(now) else {
             // A control group that vanished has nothing left to limit.
             self.sum.idle_reason = Some("nothing is left below this limit".into());
-            return Ok(now + REST_NS);
+            return now + REST_NS;
         };
         self.sum.used = Some(used);
         self.note_rate(used, now);
         if now >= self.next_walk_ns || self.is_walk_early(now) {
-            self.walk(live, used)?;
+            self.walk(live, used);
         }
         let need = self.marks.need(used);
         if need > 0 && now >= self.rest_until_ns {
-            let evicted = self.evict(live, need.min(STEP))?;
+            let evicted = self.evict(live, need.min(STEP));
             if evicted.out > 0 {
                 self.sum.idle_reason = None;
-                return Ok(if need > STEP { monotonic_ns() } else { monotonic_ns() + self.patience(used) });
+                return if need > STEP { monotonic_ns() } else { monotonic_ns() + self.patience(used) };
             }
             self.rest_until_ns = monotonic_ns() + if evicted.error.is_some() { REST_NS } else { self.patience(used) };
             self.sum.idle_reason = Some(match evicted.error {
@@ -149,7 +149,7 @@ impl Domain {
             }
         }
         let wake = monotonic_ns() + self.patience(used);
-        Ok(wake.min(self.next_walk_ns).max(if need > 0 { self.rest_until_ns } else { 0 }))
+        wake.min(self.next_walk_ns).max(if need > 0 { self.rest_until_ns } else { 0 })
     }
 
     fn patience(&self, used: u64) -> u64 {
@@ -179,7 +179,7 @@ impl Domain {
             && since as f64 > self.pace.affordable_ns()
     }
 
-    fn walk(&mut self, live: &mut Live, used: u64) -> anyhow::Result<()> {
+    fn walk(&mut self, live: &mut Live, used: u64) {
         let before = (thread_cpu_ns(), live.source.cost().target_ns);
         let now = monotonic_ns();
         let (mut walked, mut failed) = (Walked::default(), None);
@@ -212,14 +212,8 @@ impl Domain {
         self.next_walk_ns = monotonic_ns() + if at_ease { interval.max(REST_NS) } else { interval };
         self.judge_thrashing(live, used, now, interval);
         self.evicted_since_walk = 0;
-        match failed {
-            // One process in a strange state must not end the care for the others.
-            Some(e) if self.len() > 0 => {
-                self.sum.idle_reason = Some(e.to_string());
-                Ok(())
-            }
-            Some(e) => Err(e.into()),
-            None => Ok(()),
+        if let Some(e) = failed {
+            self.sum.idle_reason = Some(e.to_string());
         }
     }
 
@@ -258,7 +252,7 @@ impl Domain {
         self.members.iter().filter_map(one).collect()
     }
 
-    fn evict(&mut self, live: &mut Live, need: u64) -> anyhow::Result<Evicted> {
+    fn evict(&mut self, live: &mut Live, need: u64) -> Evicted {
         let begin = thread_cpu_ns();
         let shares = match &self.memories[..] {
             [_] => vec![(0, need)],
@@ -273,15 +267,20 @@ impl Domain {
             if plan.is_empty() {
                 *plan = memory.plan(self.swappiness, bytes.saturating_mul(AHEAD), 0);
             }
-            let one = memory.evict(&mut live.source, &mut live.out, plan, bytes)?;
-            *evicted += one.out;
-            sum.add(one);
+            match memory.evict(&mut live.source, &mut live.out, plan, bytes) {
+                Ok(one) => {
+                    *evicted += one.out;
+                    sum.add(one);
+                }
+                // One process in a strange state (it may be ending) must not end the care for the others.
+                Err(e) => sum.error = sum.error.take().or(Some(e.to_string())),
+            }
         }
         self.sum.evicted += sum.out;
         self.sum.spared += sum.spared;
         self.sum.evict_ns += thread_cpu_ns() - begin;
         self.evicted_since_walk += sum.out;
-        Ok(sum)
+        sum
     }
 
     /// The statistics.

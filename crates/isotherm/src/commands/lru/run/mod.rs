@@ -77,7 +77,9 @@ pub struct Args {
 
 impl Args {
     fn check(&self) -> Result<(), Usage> {
-        let wrong = if self.limit == Some(0) {
+        let wrong = if self.engine != EngineName::Kernel && self.limit.is_none() && self.target.cgroups.is_empty() {
+            "processes have no limit of their own: give --limit SIZE, or --cgroup PATH"
+        } else if self.limit == Some(0) {
             "--limit 0 leaves no memory; give a size"
         } else if !(0.001..=0.5).contains(&self.headroom) {
             "--headroom must be between 0.1% and 50%"

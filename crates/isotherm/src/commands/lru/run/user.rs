@@ -111,7 +111,7 @@ fn watch(args: &Args, live: &mut Live, domains: &mut [Domain], stats: &mut Stats
         }
         let mut wake = next_poll;
         for domain in &mut *domains {
-            wake = wake.min(domain.turn(live)?);
+            wake = wake.min(domain.turn(live));
         }
         let now = monotonic_ns();
         if now >= next_stats {
