@@ -47,7 +47,8 @@ fn what_is_reported_comes_back_and_nothing_else() {
     assert_eq!((status["connected"].as_bool(), status["agent"].as_str()), (Some(true), Some("test agent")));
     assert_eq!((status["ram"].as_u64(), status["resident"].as_u64()), (Some(RAM), Some(RAM - 12 * MIB)));
     assert_eq!((status["dropped"].as_u64(), status["returned"].as_u64()), (Some(12 * MIB), Some(12 * MIB)));
-    assert_eq!(status["rate"].as_u64(), Some(12 * MIB / 10));
+    // All of it in the last ten seconds, unless this machine is that slow.
+    assert!(status["rate"].as_u64().is_some_and(|rate| rate <= 12 * MIB / 10), "{status}");
     // Reading fills holes with zeros, so the kept parts are looked at first.
     for (from, to) in [(0, 2), (10, 20), (22, 62)] {
         assert!(vmm.holds(from * MIB, (to - from) * MIB, 0x5a), "{from}-{to} MiB was changed");

@@ -2,19 +2,17 @@
 
 use super::bucket::Bucket;
 use super::memory::{GuestMemory, MemoryError};
+use super::rate::Rate;
 use super::session::{Outcome, Session};
 use super::status::{GuestStatus, ScanStatus};
 use crate::protocol::{Hello, Message};
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::proc::PidFd;
-use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SECOND: u64 = 1_000_000_000;
-/// Over how many seconds a rate is taken.
-const RATE_SECONDS: u64 = 10;
 
 /// Why a guest cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -47,8 +45,7 @@ struct State {
     connection: u64,
     bucket: Bucket,
     status: GuestStatus,
-    /// Seconds and what was dropped in them.
-    recent: VecDeque<(u64, u64)>,
+    rate: Rate,
 }
 
 impl Guest {
@@ -64,7 +61,7 @@ impl Guest {
         // As much at a time as comes in half a second, but always some huge pages.
         let burst = (bytes_per_second / 2).max(64 << 20);
         let bucket = Bucket::new(bytes_per_second, burst, monotonic_ns());
-        let state = State { connection: 0, bucket, status, recent: VecDeque::new() };
+        let state = State { connection: 0, bucket, status, rate: Rate::default() };
         Ok(Self { process, memory, state: Mutex::new(state) })
     }
 
@@ -114,7 +111,7 @@ impl Guest {
             let returned = before.zip(self.memory.resident()).map_or(0, |(a, b)| a.saturating_sub(b));
             state.status.returned += returned.min(outcome.dropped);
             state.status.dropped += outcome.dropped;
-            state.remember(now / SECOND, outcome.dropped);
+            state.rate.add(now / SECOND, outcome.dropped);
         }
         if is_report && outcome.answer.is_some() {
             state.status.reports += 1;
@@ -180,21 +177,7 @@ impl Guest {
     /// How it stands.
     pub fn status(&self) -> GuestStatus {
         let mut state = self.state();
-        state.remember(monotonic_ns() / SECOND, 0);
-        let rate = state.recent.iter().map(|(_, bytes)| bytes).sum::<u64>() / RATE_SECONDS;
+        let rate = state.rate.per_second(monotonic_ns() / SECOND);
         GuestStatus { resident: self.memory.resident(), rate, ..state.status.clone() }
-    }
-}
-
-impl State {
-    fn remember(&mut self, second: u64, bytes: u64) {
-        while self.recent.front().is_some_and(|(at, _)| at + RATE_SECONDS <= second) {
-            self.recent.pop_front();
-        }
-        match self.recent.back_mut() {
-            Some((at, sum)) if *at == second => *sum += bytes,
-            _ if bytes > 0 => self.recent.push_back((second, bytes)),
-            _ => {}
-        }
     }
 }

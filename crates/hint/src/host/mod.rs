@@ -14,6 +14,7 @@ pub mod mtree;
 pub mod qmp;
 pub mod random;
 pub mod ranges;
+pub mod rate;
 pub mod scan;
 pub mod server;
 pub mod session;
