@@ -88,6 +88,29 @@ fn what_a_file_says_about_watching_counts() {
 }
 
 #[test]
+fn a_machine_can_be_too_small_and_have_a_slower_node() {
+    let run = |args: &[&str]| lines(&[SMALL, args].concat()).remove(0);
+    let f = run(&["--hot", "20%", "--memory", "48M", "--scheme", "min max min min 2s max pageout"]);
+    assert!(f["alone"]["swapped_at_end"].as_u64() > Some(16 << 20), "what does not fit is out from the start: {f}");
+    assert!(f["memory_ratio"].as_f64() < Some(0.9), "{f}");
+    let out = sim(&[SMALL, &["--memory", "32M", "--swap", "none", "--scheme", PRCL]].concat());
+    assert_eq!(out.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("out of memory"));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tier.toml");
+    let tier = Command::new(env!("CARGO_BIN_EXE_isotherm"))
+        .args(["tier", "--slow-node", "1", "--cold-age", "3s", "--print"])
+        .output()
+        .unwrap();
+    std::fs::write(&file, tier.stdout).unwrap();
+    let f = run(&["-c", file.to_str().unwrap(), "--slow-node", "64M"]);
+    assert!(f["rss_fast_ratio"].as_f64() < Some(0.6) && f["rss_ratio"] == 1.0, "{f}");
+    assert!(f["runtime_ratio"].as_f64() < Some(0.9), "hot memory is in huge pages: {f}");
+    let tried = f["schemes"][1]["sz_tried"].as_u64().unwrap();
+    assert!(tried < 4 * (64 << 20), "what has moved is not moved again and again: {f}");
+}
+
+#[test]
 fn nonsense_is_bad_usage() {
     let with = |extra: &[&'static str]| [SMALL, &["--scheme", PRCL], extra].concat();
     for args in [

@@ -152,9 +152,14 @@ impl Experiment {
         Ok(figures(&memory, clock.now_ns(), self.work_ns, cost.monitor_ns))
     }
 
-    /// The same program on the same machine, left alone.
+    /// The same program on the same machine, to be left alone.
+    pub fn without_schemes(&self) -> Self {
+        Self { schemes: Vec::new(), ..self.clone() }
+    }
+
+    /// Runs that.
     pub fn alone(&self) -> Result<Figures, ExperimentError> {
-        Self { schemes: Vec::new(), ..self.clone() }.run(&mut |_, _| Ok(true))
+        self.without_schemes().run(&mut |_, _| Ok(true))
     }
 }
 

@@ -300,7 +300,8 @@ impl<'a, 'w> Turn<'a, 'w> {
         // A dry run counts each byte once.
         let scheme = &self.runner.scheme;
         // What lasts is not done again in every turn, nor is a block that could not be collapsed tried again.
-        let least_ns = if scheme.action.lasts() { RETRY_NS } else { 0 };
+        let stays = scheme.action.lasts() || scheme.action == Action::MigrateCold;
+        let least_ns = if stays { RETRY_NS } else { 0 };
         let keep_ns =
             if self.world.dry_run { u64::MAX } else { scheme.pattern.age_us.min.saturating_mul(1000).max(least_ns) };
         match self.runner.treated.get_mut(&target) {

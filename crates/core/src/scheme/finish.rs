@@ -31,6 +31,11 @@ impl Runner {
                 Err(_) => self.effect.forget(target),
             }
         }
+        if request.action == Action::MigrateCold {
+            // It is still there and still cold, and would be moved again and again at the cost of the quota.
+            let treated = self.treated.entry(request.target.target).or_default();
+            request.ranges.iter().for_each(|&r| treated.insert(r, now_ns));
+        }
         self.stats.sz_applied += applied;
         self.refused = if applied == 0 { outcome.error.clone() } else { None };
     }

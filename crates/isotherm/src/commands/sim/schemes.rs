@@ -67,7 +67,7 @@ pub struct Args {
 }
 
 /// A run is given up after this many times the work: what thrashes so badly need not be watched to its end.
-const MOST_SLOWDOWN: u64 = 20;
+const MOST_SLOWDOWN: u64 = 10;
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -138,7 +138,7 @@ fn run_one(args: &Args) -> anyhow::Result<()> {
     };
     let signals = StopSignals::catch()?;
     let began = Instant::now();
-    let alone = experiment.alone()?;
+    let alone = experiment.without_schemes().run(&mut |_, _| Ok(signals.received().is_none()))?;
     let mut course = Vec::new();
     let mut last = report::Last::default();
     let figures = experiment.run(&mut |now_ns, engine| {

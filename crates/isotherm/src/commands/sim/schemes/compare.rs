@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             for (i, choice) in choices.iter().enumerate() {
                 let experiment = args.experiment(workload.clone(), choice, seed)?;
                 if i == 0 {
-                    let experiment = Experiment { schemes: Vec::new(), ..experiment.clone() };
+                    let experiment = experiment.without_schemes();
                     jobs.push(Job { case, choice: None, experiment });
                 }
                 jobs.push(Job { case, choice: Some(i), experiment });
