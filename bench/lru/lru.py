@@ -3,6 +3,8 @@
 
 redis, and SQLite in memory, each in a control group (version 1) with half the memory that it needs as its limit, and zram to swap
 to. YCSB-like load: 80 % reads, 20 % updates, one request at a time; requests uniform, exponential, zipfian. Rows are interleaved.
+Store and client share one processor (unless --spread): else most of a request's time is waking the other's processor up, which
+goes faster while isotherm keeps it awake, and that is not what is to be measured. Isotherm runs where it likes.
 Throughput, latency, and the CPU time of the whole machine per operation: the store, its client, the kernel's own threads,
 compression, and isotherm. Needs root, zram and the v1 memory controller. All it sets up is taken down again, also after Ctrl-C.
 """
@@ -117,6 +119,8 @@ class Store:
 
     def _start(self, command, inside, **options):
         def join():
+            if not self.options.spread:
+                os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
             if inside:
                 write(f"{self.group.path}/cgroup.procs", str(os.getpid()))
 
@@ -265,6 +269,7 @@ def main():
     parser.add_argument("--warm-up", type=float, default=20.0, help="seconds before measuring")
     parser.add_argument("--seconds", type=float, default=20.0, help="seconds of measuring")
     parser.add_argument("--isotherm", metavar="OPTIONS", help="further options of `isotherm lru run`, in one word")
+    parser.add_argument("--spread", action="store_true", help="let store and client run on all processors")
     parser.add_argument("--quick", action="store_true", help="one round of little work: does it run at all")
     parser.add_argument("--json", metavar="FILE", help="also write every single run there")
     options = parser.parse_args()
