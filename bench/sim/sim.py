@@ -42,6 +42,8 @@ ROWS = {
     "mglru, fd": ("mglru", ["--channel", "fd"], None),
     "mglru, mapped": ("mglru", ["--channel", "map"], None),
 }
+# Misses must be those of libCacheSim, to the last one.
+EXACT = ["lru", "fifo", "clock", "sieve", "2q", "arc", "opt"]
 KERNELS = [row for row, (_, _, other) in ROWS.items() if other is None]
 
 
@@ -191,9 +193,12 @@ def main():
                 others.setdefault(row, []).append(other)
     print("\r\x1b[K", end="", file=sys.stderr)
     show(runs, others, first["requests"], pages)
+    differ = [row for row in EXACT if row in others and runs[row][0]["misses"] != others[row][0]["misses"]]
     if options.json:
         with open(options.json, "w") as file:
             json.dump({"isotherm": runs, "libcachesim": others}, file)
+    if differ:
+        sys.exit(f"misses differ from libCacheSim's where they must not: {', '.join(differ)}")
 
 
 if __name__ == "__main__":

@@ -60,9 +60,62 @@ fn count(stats: LruStats, rmap_walks: u64) -> Count {
     Count { misses: stats.misses, evictions: stats.evictions, refaults: stats.refaults, work }
 }
 
-fn run(trace: &Trace, places: &[u32], mut each: impl FnMut(usize, u32, Access)) {
-    for (at, &page) in trace.pages().iter().enumerate() {
-        each(at, places[page as usize], access(trace.manner(at)));
+/// Requests that are looked at ahead, for the processor's sake.
+const AHEAD: usize = 16;
+
+/// What takes requests.
+trait Takes {
+    /// Reads what the next requests will need; see [`crate::policy::Policy::warm`].
+    fn warm(&self, _places: &[u32]) -> u32 {
+        0
+    }
+
+    fn take(&mut self, at: usize, place: u32, how: Access) -> bool;
+}
+
+impl Takes for MgLru {
+    fn warm(&self, places: &[u32]) -> u32 {
+        Self::warm(self, places)
+    }
+
+    fn take(&mut self, _at: usize, place: u32, how: Access) -> bool {
+        self.access(place, how) == Hit::Hit
+    }
+}
+
+impl Takes for Classic {
+    fn take(&mut self, _at: usize, place: u32, how: Access) -> bool {
+        self.access(place, how) == Hit::Hit
+    }
+}
+
+/// The memories of a trace's groups.
+struct Memories<'a> {
+    machine: Machine,
+    trace: &'a Trace,
+}
+
+impl Takes for Memories<'_> {
+    fn take(&mut self, at: usize, place: u32, how: Access) -> bool {
+        self.machine.access(self.trace.groups().of(at).into(), place, how) == Some(Hit::Hit)
+    }
+}
+
+/// `each` is told the position of every request and whether it was a hit.
+fn run<T: Takes>(policy: &mut T, trace: &Trace, places: &[u32], mut each: impl FnMut(usize, bool, &T)) {
+    let mut ahead = [0; AHEAD];
+    let mut at = 0;
+    for pages in trace.pages().chunks(AHEAD) {
+        let ahead = &mut ahead[..pages.len()];
+        for (place, &page) in ahead.iter_mut().zip(pages) {
+            *place = places[page as usize];
+        }
+        std::hint::black_box(policy.warm(ahead));
+        for &place in &*ahead {
+            let hit = policy.take(at, place, access(trace.manner(at)));
+            each(at, hit, policy);
+            at += 1;
+        }
     }
 }
 
@@ -74,9 +127,8 @@ fn highest(places: &[u32]) -> u32 {
 pub(super) fn mglru(trace: &Trace, places: &[u32], size: u32, watch: Option<&mut Watch<'_>>) -> Count {
     let mut lru = MgLru::new(MgConfig { pages: highest(places), ..MgConfig::scaled(size) });
     match watch {
-        None => run(trace, places, |_, page, how| _ = lru.access(page, how)),
-        Some(watch) => run(trace, places, |at, page, how| {
-            let hit = lru.access(page, how) == Hit::Hit;
+        None => run(&mut lru, trace, places, |_, _, _| {}),
+        Some(watch) => run(&mut lru, trace, places, |at, hit, lru| {
             watch.see(at, hit, || work(lru.stats(), lru.detail().rmap_walks));
         }),
     }
@@ -97,9 +149,9 @@ pub(super) fn mglru_of_groups(
     let config = MgConfig { pages: highest(places), ..MgConfig::scaled(size) };
     let names = trace.groups().names();
     let bounds: Vec<_> = (0..names.len()).map(|g| groups.bounds.get(g).copied().unwrap_or_default()).collect();
-    let mut machine = Machine::new(config, &bounds, groups.fairness, SEED);
+    let mut machine = Memories { machine: Machine::new(config, &bounds, groups.fairness, SEED), trace };
     let memories = 0..names.len() as u16;
-    let sum = |machine: &Machine| {
+    let sum = |Memories { machine, .. }: &Memories<'_>| {
         let (mut sum, mut rmap_walks) = (LruStats::default(), 0);
         for one in memories.clone().filter_map(|memory| machine.stats(memory)) {
             sum.misses += one.misses;
@@ -117,16 +169,16 @@ pub(super) fn mglru_of_groups(
         (sum, rmap_walks)
     };
     let mut watch = watch;
-    run(trace, places, |at, page, how| {
-        let hit = machine.access(trace.groups().of(at).into(), page, how) == Some(Hit::Hit);
+    run(&mut machine, trace, places, |at, hit, machine| {
         if let Some(watch) = &mut watch {
             watch.see(at, hit, || {
-                let (stats, rmap_walks) = sum(&machine);
+                let (stats, rmap_walks) = sum(machine);
                 work(stats, rmap_walks)
             });
         }
     });
     if let Some(watch) = watch {
+        let machine = &machine.machine;
         for memory in memories.clone() {
             let evictions = machine.stats(memory).map_or(0, |stats| stats.evictions);
             let resident = machine.lruvec(memory).map_or(0, |lruvec| lruvec.total());
@@ -141,9 +193,8 @@ pub(super) fn mglru_of_groups(
 pub(super) fn classic(trace: &Trace, places: &[u32], size: u32, watch: Option<&mut Watch<'_>>) -> Count {
     let mut lru = Classic::new(ClassicConfig { pages: highest(places), ..ClassicConfig::scaled(size) });
     match watch {
-        None => run(trace, places, |_, page, how| _ = lru.access(page, how)),
-        Some(watch) => run(trace, places, |at, page, how| {
-            let hit = lru.access(page, how) == Hit::Hit;
+        None => run(&mut lru, trace, places, |_, _, _| {}),
+        Some(watch) => run(&mut lru, trace, places, |at, hit, lru| {
             watch.see(at, hit, || work(lru.stats(), lru.stats().ptes_read));
         }),
     }
