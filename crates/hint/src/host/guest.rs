@@ -3,9 +3,9 @@
 use super::bucket::Bucket;
 use super::memory::{GuestMemory, MemoryError};
 use super::rate::Rate;
-use super::session::{Outcome, Session};
+use super::session::{Closing, Outcome, Session};
 use super::status::{GuestStatus, ScanStatus};
-use crate::protocol::{Hello, Message};
+use crate::protocol::{ErrorCode, Hello, Message};
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::proc::PidFd;
 use std::io;
@@ -13,6 +13,8 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SECOND: u64 = 1_000_000_000;
+/// How often to look, at most, whether a device has come that needs memory to stay.
+const LOOK_EVERY: u64 = SECOND / 2;
 
 /// Why a guest cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +48,8 @@ struct State {
     bucket: Bucket,
     status: GuestStatus,
     rate: Rate,
+    /// When it was last seen that nothing pins memory, ns.
+    unpinned_ns: u64,
 }
 
 impl Guest {
@@ -61,7 +65,7 @@ impl Guest {
         // As much at a time as comes in half a second, but always some huge pages.
         let burst = (bytes_per_second / 2).max(64 << 20);
         let bucket = Bucket::new(bytes_per_second, burst, monotonic_ns());
-        let state = State { connection: 0, bucket, status, rate: Rate::default() };
+        let state = State { connection: 0, bucket, status, rate: Rate::default(), unpinned_ns: 0 };
         Ok(Self { process, memory, state: Mutex::new(state) })
     }
 
@@ -105,6 +109,16 @@ impl Guest {
         let is_report = matches!(message, Message::Report { .. });
         let before = if is_report { self.memory.resident() } else { None };
         let now = monotonic_ns();
+        if is_report && now >= state.unpinned_ns + LOOK_EVERY {
+            if let Err(error) = self.memory.check_unpinned() {
+                drop(state);
+                let closing = Some(Closing::new(ErrorCode::Failed, error.to_string()));
+                let outcome = Outcome { closing, ..Outcome::default() };
+                self.note(&outcome);
+                return Some(outcome);
+            }
+            state.unpinned_ns = now;
+        }
         let outcome = session.message(message, &mut state.bucket, now, &self.memory);
         if outcome.dropped > 0 {
             // The guest goes on meanwhile, so this is no exact figure; never more than was dropped.

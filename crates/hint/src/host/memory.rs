@@ -35,6 +35,16 @@ pub enum MemoryError {
         /// How many.
         count: usize,
     },
+    /// Hardware goes on using what is dropped.
+    #[error(
+        "process {pid} has {device} open, and so its memory pinned for a device: what is dropped would be missed there; pass no device through, or do without hints"
+    )]
+    Pinned {
+        /// The process.
+        pid: u32,
+        /// The device.
+        device: String,
+    },
     /// Another one is at it.
     #[error("somebody else drops memory of process {0} already; end the other isotherm first")]
     Locked(u32),
@@ -74,6 +84,7 @@ pub struct GuestMemory {
 impl GuestMemory {
     /// That of process `pid`; `qmp`: where the VMM can be asked about it.
     pub fn of_process(pid: u32, qmp: Option<&Path>) -> Result<Self, MemoryError> {
+        refuse_pinned(pid)?;
         let files = ram_file::of_process(pid, LEAST)?;
         match files.len() {
             0 => return Err(MemoryError::None(pid)),
@@ -88,6 +99,11 @@ impl GuestMemory {
         };
         let locks = files.iter().map(lock).collect::<Result<_, _>>()?;
         Ok(Self { pid, files, _locks: locks, qmp: qmp.map(Path::to_owned) })
+    }
+
+    /// Whether memory may still be dropped: devices come while a guest runs, too.
+    pub fn check_unpinned(&self) -> Result<(), MemoryError> {
+        refuse_pinned(self.pid)
     }
 
     /// The process.
@@ -108,6 +124,13 @@ impl GuestMemory {
     /// Bytes that they take now, in memory and swap; `None` where that cannot be told.
     pub fn resident(&self) -> Option<u64> {
         self.files.iter().map(|file| file.resident().ok()).sum()
+    }
+}
+
+fn refuse_pinned(pid: u32) -> Result<(), MemoryError> {
+    match ram_file::pinning_device(pid)? {
+        Some(device) => Err(MemoryError::Pinned { pid, device }),
+        None => Ok(()),
     }
 }
 

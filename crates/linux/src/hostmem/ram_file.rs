@@ -89,6 +89,20 @@ pub fn of_process(pid: u32, least: u64) -> Result<Vec<RamFile>, ProcessError> {
     Ok(found)
 }
 
+/// A device through which process `pid` has memory pinned for hardware, if it holds one open: what is dropped under it is still
+/// what the hardware reads and writes, while the guest gets new memory.
+pub fn pinning_device(pid: u32) -> Result<Option<String>, ProcessError> {
+    let dir = ProcRoot::default().process(pid);
+    let entries = std::fs::read_dir(dir.file("fd")).map_err(|e| dir.error("fd", e))?;
+    let links =
+        entries.flatten().filter_map(|e| std::fs::read_link(e.path()).ok()?.into_os_string().into_string().ok());
+    Ok(links.into_iter().find(|link| pins(link)))
+}
+
+fn pins(link: &str) -> bool {
+    link.starts_with("/dev/vfio/") || link == "/dev/iommu" || link.starts_with("/dev/vhost-vdpa")
+}
+
 /// What else than process `pid` writes to its files, if anything: devices that were passed through to it, the kernel's vhost threads,
 /// another process that has mapped one of them (vhost-user). Processes that cannot be looked at are passed over.
 pub fn other_writer(pid: u32, files: &[RamFile]) -> Option<String> {
@@ -124,6 +138,15 @@ fn is_memory(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_that_pin_are_known() {
+        assert!(["/dev/vfio/vfio", "/dev/vfio/12", "/dev/iommu", "/dev/vhost-vdpa-0"].into_iter().all(pins));
+        // The kernel's vhost follows the page table, so that it sees new memory.
+        assert!(!["/dev/vhost-net", "/dev/kvm", "/memfd:/dev/vfio/"].into_iter().any(pins));
+        assert_eq!(pinning_device(std::process::id()).unwrap(), None);
+        assert!(pinning_device(u32::MAX).is_err());
+    }
     use crate::hostmem::shared::SharedMemory;
 
     #[test]
