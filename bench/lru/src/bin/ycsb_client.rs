@@ -55,7 +55,7 @@ fn main() -> anyhow::Result<()> {
 /// Bytes that compress about as well as text: half of them are random.
 fn filler() -> Vec<u8> {
     let mut random = Random::new(5);
-    (0..1 << 20).map(|i| if i % 2 == 0 { random.below(64) as u8 + b'0' } else { b' ' }).collect()
+    (0..1u32 << 20).map(|i| if i.is_multiple_of(2) { random.below(64) as u8 + b'0' } else { b' ' }).collect()
 }
 
 struct Client {

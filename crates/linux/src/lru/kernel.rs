@@ -65,9 +65,10 @@ impl KernelLru {
         Ok(found)
     }
 
-    /// Creates the generation after `max_seq`.
-    pub fn age(&self, memcg: u32, node: u32, max_seq: u64, swap: bool) -> Result<(), String> {
-        self.command(&format!("+ {memcg} {node} {max_seq} {} 1", u8::from(swap)))
+    /// Creates the generation after `max_seq`, of anonymous memory, too, whether there is swap or not.
+    pub fn age(&self, memcg: u32, node: u32, max_seq: u64) -> Result<(), String> {
+        // Up to 6.12 any number but 0 means that; later it is a swappiness.
+        self.command(&format!("+ {memcg} {node} {max_seq} 100 1"))
     }
 
     /// Evicts generations up to `min_seq`, at most `pages` pages.
@@ -129,8 +130,8 @@ mod tests {
         let t = tree(&[(&ENABLED[1..], "0x0001\n"), (&FILE[1..], TEXT), (&MIN_TTL[1..], "0\n")]);
         let lru = KernelLru::open(&t.roots).unwrap();
         // A command overwrites the beginning of what is only a file here.
-        lru.age(7, 0, 6, true).unwrap();
-        assert!(std::fs::read_to_string(t.roots.path(FILE)).unwrap().starts_with("+ 7 0 6 1 1"));
+        lru.age(7, 0, 6).unwrap();
+        assert!(std::fs::read_to_string(t.roots.path(FILE)).unwrap().starts_with("+ 7 0 6 100 1"));
         lru.evict(7, 0, 5, 60, 1000).unwrap();
         assert!(std::fs::read_to_string(t.roots.path(FILE)).unwrap().starts_with("- 7 0 5 60 1000"));
         assert_eq!(lru.set_min_ttl(1000), Ok(0));

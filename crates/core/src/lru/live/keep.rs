@@ -31,7 +31,7 @@ pub fn write(births: &Births, space: &Space) -> Vec<u8> {
 pub fn read(bytes: &[u8]) -> Option<(Births, Space)> {
     let mut words =
         bytes.strip_prefix(MAGIC)?.chunks_exact(8).map(|c| c.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b)));
-    if bytes.len() % 8 != 0 {
+    if !bytes.len().is_multiple_of(8) {
         return None;
     }
     let max_seq = words.next()?;
@@ -40,7 +40,7 @@ pub fn read(bytes: &[u8]) -> Option<(Births, Space)> {
     let births = (times.len() == count).then(|| Births::restore(max_seq, times)).flatten()?;
     let mut space = Space::default();
     while let Some(base) = words.next() {
-        if base % crate::addr::TABLE_SPAN != 0 {
+        if !base.is_multiple_of(crate::addr::TABLE_SPAN) {
             return None;
         }
         let mut table = Table::new();

@@ -136,11 +136,11 @@ impl Plan {
 /// Takes the first `count` pages out of `mask`; whether none is left in it.
 fn first_pages(mask: &mut TableMask, count: u64) -> (TableMask, bool) {
     let (mut taken, mut left) = ([0; 8], count);
-    for w in 0..8 {
-        while left > 0 && mask[w] != 0 {
-            let bit = mask[w] & mask[w].wrapping_neg();
-            taken[w] |= bit;
-            mask[w] &= !bit;
+    for (taken, word) in taken.iter_mut().zip(mask.iter_mut()) {
+        while left > 0 && *word != 0 {
+            let bit = *word & word.wrapping_neg();
+            *taken |= bit;
+            *word &= !bit;
             left -= 1;
         }
     }

@@ -145,7 +145,7 @@ fn live(pages: u64, limit: u64, walk_every: usize, trace: &[u64]) -> u64 {
     let mut toy = Toy::new(1, pages);
     let (mut memory, mut plan, mut misses, mut resident) = (memory([0]), Plan::default(), 0, 0);
     for (i, &page) in trace.iter().enumerate() {
-        if i % walk_every == 0 {
+        if i.is_multiple_of(walk_every) {
             memory.age(&mut toy.clone(), true, i as u64).unwrap();
             plan = Plan::default();
         }
@@ -351,6 +351,27 @@ fn files_and_locked_memory_are_told_apart() {
     space.set_mappings(&[Mapping::anon(0, PAGE_SIZE)]);
     space.sizes(&mut sizes);
     assert_eq!(space.evictable(&[all]), [AddrRange::new(0, PAGE_SIZE)]);
+}
+
+#[test]
+fn ranges_reach_over_what_is_out_but_not_over_what_is_in_use_or_another_mapping() {
+    let mut space = Space::default();
+    space.set_mappings(&[Mapping::anon(0, 100 * PAGE_SIZE), {
+        let mut file = Mapping::anon(100 * PAGE_SIZE, 200 * PAGE_SIZE);
+        file.kind = MappingKind::File;
+        file
+    }]);
+    let mut odds = super::odds::Odds::default();
+    space.begin_walk(&[], true);
+    // Pages 0, 4, 6, 99 and 100 are in memory.
+    let present = [1 | 1 << 4 | 1 << 6, 1 << 35 | 1 << 36, 0, 0, 0, 0, 0, 0];
+    space.walk(&TableBits { base: 0, leaf_shift: 12, present, accessed: [0; 8], blind: [0; 8] }, &mut odds);
+    let page = |first: u64, end: u64| AddrRange::new(first * PAGE_SIZE, end * PAGE_SIZE);
+    assert_eq!(space.joined(&[page(0, 1), page(6, 7)]), [page(0, 1), page(6, 7)], "page 4 is in memory");
+    assert_eq!(space.joined(&[page(0, 1), page(4, 5), page(6, 7)]), [page(0, 7)]);
+    assert_eq!(space.joined(&[page(6, 7), page(99, 100)]), [page(6, 7), page(99, 100)], "too far");
+    assert_eq!(space.joined(&[page(90, 91), page(99, 100), page(101, 102)]), [page(90, 100), page(101, 102)]);
+    assert_eq!(space.joined(&[]), []);
 }
 
 /// Two memories under one limit, one large and mostly idle, one small and busy: misses of the small one.

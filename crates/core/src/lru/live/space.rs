@@ -297,9 +297,8 @@ impl Space {
                 // Bits outside the ranges are masked off: what is known there stays.
                 let mut bits = *bits;
                 let asked = asked_for(bits.base, ranges);
-                for w in 0..8 {
-                    bits.present[w] = bits.present[w] & asked[w] | table.present[w] & !asked[w];
-                }
+                let present = |w: usize| (bits.present[w] & asked[w]) | (table.present[w] & !asked[w]);
+                bits.present = std::array::from_fn(present);
                 table.look(&bits);
             }
         }
@@ -363,10 +362,10 @@ impl Space {
         for base in bases(ranges) {
             let Some(table) = self.tables.get_mut(&base) else { continue };
             let asked = asked_for(base, ranges);
-            for w in 0..8 {
+            (0..8).for_each(|w| {
                 pages += u64::from((asked[w] & table.out[w]).count_ones());
                 table.stuck[w] |= asked[w] & table.present[w] & !table.used[w];
-            }
+            });
         }
         pages * PAGE_SIZE
     }
@@ -439,11 +438,11 @@ fn set_backing(mappings: &[(AddrRange, Backing)], base: u64, table: &mut Table) 
     let from = mappings.partition_point(|(r, _)| r.end <= base);
     for (range, backing) in mappings[from..].iter().take_while(|(r, _)| r.start < base + TABLE_SPAN) {
         let mask = mask_of(base, *range);
-        for w in 0..8 {
+        (0..8).for_each(|w| {
             mapped[w] |= mask[w];
             table.file[w] |= if backing.file { mask[w] } else { 0 };
             table.fixed[w] |= if backing.fixed { mask[w] } else { 0 };
-        }
+        });
     }
     mapped
 }

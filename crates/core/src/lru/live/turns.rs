@@ -35,7 +35,7 @@ impl Turns {
     }
 
     /// Who is next, if there is anybody.
-    pub fn next(&mut self) -> Option<u32> {
+    pub fn whose(&mut self) -> Option<u32> {
         let first = self.lru.random_bin();
         (0..BINS).find_map(|i| self.lru.bin((first + i) % BINS).next())
     }
@@ -53,7 +53,7 @@ impl Turns {
         let (old, young) = self.lru.counts();
         while left > 0
             && empty.len() < (old + young) as usize
-            && let Some(id) = self.next()
+            && let Some(id) = self.whose()
         {
             let size = evictable(id);
             let before = given.iter().position(|g| g.0 == id);

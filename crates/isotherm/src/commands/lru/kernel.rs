@@ -53,7 +53,7 @@ pub fn has_swap() -> bool {
 /// `lru age`.
 pub fn age(kernel: &KernelTarget) -> anyhow::Result<()> {
     for place in places(kernel)? {
-        kernel.lru.age(place.memcg, place.node, place.max_seq(), has_swap()).map_err(anyhow::Error::msg)?;
+        kernel.lru.age(place.memcg, place.node, place.max_seq()).map_err(anyhow::Error::msg)?;
     }
     Ok(())
 }
@@ -62,8 +62,9 @@ pub fn age(kernel: &KernelTarget) -> anyhow::Result<()> {
 pub fn evict(kernel: &KernelTarget, min_gen: Option<u64>, bytes: Option<u64>, swappiness: u8) -> anyhow::Result<()> {
     let before: u64 = places(kernel)?.iter().map(Place::bytes).sum();
     let mut left = bytes.unwrap_or(u64::MAX).div_ceil(PAGE_SIZE);
+    let all = places(kernel)?;
     let mut young = 0;
-    for place in places(kernel)? {
+    for place in &all {
         let Some(most) = place.max_seq().checked_sub(MIN_GENS) else { continue };
         let seq = min_gen.unwrap_or(most);
         if seq > most {
@@ -80,7 +81,7 @@ pub fn evict(kernel: &KernelTarget, min_gen: Option<u64>, bytes: Option<u64>, sw
         }
     }
     let after: u64 = places(kernel)?.iter().map(Place::bytes).sum();
-    if let (Some(seq), true) = (min_gen, young > 0 && after >= before) {
+    if let (Some(seq), true) = (min_gen, young > 0 && young == all.len()) {
         return Err(Usage(format!(
             "generation {seq} is one of the two youngest, which are never evicted; create one with `isotherm lru age` first"
         ))

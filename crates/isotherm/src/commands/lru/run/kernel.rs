@@ -156,7 +156,7 @@ impl Domain {
                 continue;
             }
             self.aged_ns = now;
-            match kernel.lru.age(place.memcg, place.node, place.max_seq(), true) {
+            match kernel.lru.age(place.memcg, place.node, place.max_seq()) {
                 Ok(()) => self.sum.walks += 1,
                 Err(e) => self.sum.idle_reason = Some(e),
             }
