@@ -172,7 +172,8 @@ impl Memory {
     ) -> Result<Evicted, SourceError> {
         let Some(space) = self.spaces.get_mut(&target) else { return Ok(Evicted::default()) };
         let planned = total_len(ranges);
-        look(source, target, space, ranges)?;
+        // What a range may reach over is looked at as well: pages that came in since the walk must not go with it.
+        look(source, target, space, &space.joined(ranges))?;
         let cold = space.evictable(ranges);
         if cold.is_empty() {
             return Ok(Evicted { planned, spared: planned, ..Evicted::default() });
