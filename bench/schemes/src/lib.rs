@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod random;
+pub mod redis;
 pub mod zipf;
 
 use anyhow::Context;

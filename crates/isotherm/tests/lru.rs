@@ -1,9 +1,9 @@
 //! `isotherm lru` as people use it: on live processes.
 
 mod common;
-#[path = "common/group.rs"]
+#[path = "../../linux/tests/common/group.rs"]
 mod group;
-#[path = "common/zram.rs"]
+#[path = "../../linux/tests/common/zram.rs"]
 mod zram;
 
 use common::{Running, command, isotherm, send, start, state, wait_until};

@@ -9,8 +9,8 @@ use anyhow::{Context, ensure};
 use isotherm_bench_lru::keys::Keys;
 use isotherm_bench_lru::latency::Latencies;
 use isotherm_bench_schemes::random::{Random, mix};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use isotherm_bench_schemes::redis::Redis;
+use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
 const VALUE_BYTES: usize = 1000;
@@ -118,45 +118,5 @@ impl Client {
         let rest = end - out.len();
         let at = mix(key ^ u64::from(version) << 40) as usize % (self.filler.len() - rest);
         out.extend(&self.filler[at..at + rest]);
-    }
-}
-
-/// A connection.
-struct Redis {
-    reader: BufReader<UnixStream>,
-    writer: UnixStream,
-    line: String,
-}
-
-impl Redis {
-    fn connect(socket: &str) -> anyhow::Result<Self> {
-        let writer = UnixStream::connect(socket).with_context(|| format!("connecting to redis at {socket}"))?;
-        Ok(Self { reader: BufReader::new(writer.try_clone()?), writer, line: String::new() })
-    }
-
-    fn send(&mut self, commands: &[u8]) -> anyhow::Result<()> {
-        self.writer.write_all(commands).context("writing to redis")
-    }
-
-    fn read_line(&mut self) -> anyhow::Result<&str> {
-        self.line.clear();
-        self.reader.read_line(&mut self.line).context("reading from redis")?;
-        Ok(self.line.trim_end())
-    }
-
-    fn expect_ok(&mut self) -> anyhow::Result<()> {
-        let line = self.read_line()?;
-        ensure!(line == "+OK", "redis answered '{line}' to a SET");
-        Ok(())
-    }
-
-    fn read_value(&mut self, value: &mut Vec<u8>) -> anyhow::Result<()> {
-        let line = self.read_line()?;
-        let length = line.strip_prefix('$').and_then(|n| n.parse::<usize>().ok());
-        let length = length.with_context(|| format!("redis answered '{line}' to a GET"))?;
-        value.resize(length + 2, 0);
-        self.reader.read_exact(value).context("reading a value")?;
-        value.truncate(length);
-        Ok(())
     }
 }
