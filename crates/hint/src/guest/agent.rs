@@ -255,7 +255,8 @@ impl<'a> Agent<'a> {
             Heard::Welcome { limits, new_host } => {
                 self.say_once(format!("reporting to {}", self.settings.address));
                 self.barrier();
-                if !self.watching {
+                // What cannot be put back is not mixed with what is taken anew.
+                if !self.watching && !self.leftover {
                     self.work.welcome(limits, new_host, self.settings.once, now);
                 }
             }

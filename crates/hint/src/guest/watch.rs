@@ -119,9 +119,95 @@ impl Watch {
         }
         Ok(free)
     }
+}
 
-    /// The next look comes as soon as it can: memory was given back, or the host has changed.
-    pub const fn look_soon(&mut self) {
-        self.last = None;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_core::hint::Config;
+    use isotherm_linux::guestmem::{Area, AreaKind};
+    use isotherm_linux::roots::Roots;
+    use std::fs;
+    use std::path::PathBuf;
+
+    const BLOCKS: u64 = 4;
+    const BUDDY: u64 = 1 << 10;
+
+    /// A machine of four blocks, of whose pages `used` says which are not free.
+    struct Machine(PathBuf);
+
+    impl Machine {
+        fn new(name: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("isotherm-watch-{name}-{}", std::process::id()));
+            fs::create_dir_all(folder.join("proc")).unwrap();
+            Self(folder)
+        }
+
+        fn set(&self, used: impl Fn(u64) -> bool) {
+            let flags = (0..BLOCKS * 512).flat_map(|page| if used(page) { 0 } else { BUDDY }.to_ne_bytes());
+            fs::write(self.0.join("proc/kpageflags"), flags.collect::<Vec<u8>>()).unwrap();
+        }
+
+        fn watch(&self) -> (Watch, Hinter) {
+            let range = AddrRange::new(0, BLOCKS << 21);
+            let map = MemoryMap { areas: vec![Area { range, kind: AreaKind::Ram }] };
+            let flags = FlagSampler::open(&Roots::captured(&self.0)).unwrap();
+            let mut hinter = Hinter::new(Config::default()).unwrap();
+            hinter.add_memory(range);
+            (Watch::new(flags, BlockSize::huge(), &map, 1), hinter)
+        }
+    }
+
+    impl Drop for Machine {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn level(free_huge: u64, allocated: u64) -> FreeLevel {
+        FreeLevel { total: 8 << 20, free: 8 << 20, available: 8 << 20, free_huge, allocated_pages: Some(allocated) }
+    }
+
+    #[test]
+    fn a_page_in_use_is_looked_for_until_it_is_found_and_then_remembered() {
+        let machine = Machine::new("page");
+        // The first block is in use as a whole, the second in one page of the middle.
+        machine.set(|page| page < 512 || page == 512 + 300);
+        let (mut watch, mut hinter) = machine.watch();
+        let mut looks = 0;
+        while {
+            watch.look(&mut hinter, level(0, 0), || 0).unwrap();
+            hinter.zones().is_free(Block(1))
+        } {
+            looks += 1;
+            assert!(looks < 100_000, "it is never found");
+        }
+        for _ in 0..50 {
+            watch.look(&mut hinter, level(0, 0), || 0).unwrap();
+            assert!(!hinter.zones().is_free(Block(1)), "once found it does not come and go");
+        }
+        let free: Vec<bool> = (0..BLOCKS).map(|b| hinter.zones().is_free(Block(b))).collect();
+        assert_eq!(free, [false, false, true, true]);
+        machine.set(|_| false);
+        watch.look(&mut hinter, level(0, 0), || 0).unwrap();
+        assert_eq!(hinter.zones().nr_free(), BLOCKS);
+        assert_eq!(watch.likely_free(AddrRange::new(2 << 20, 6 << 20)).unwrap(), 4 << 20);
+    }
+
+    #[test]
+    fn a_look_waits_for_news_and_for_what_the_last_one_cost() {
+        let machine = Machine::new("due");
+        machine.set(|_| false);
+        let (mut watch, mut hinter) = machine.watch();
+        assert!(watch.is_due(&level(5, 0), 0), "the first");
+        let times = std::cell::Cell::new(0);
+        let clock = || times.replace(times.get() + 1000);
+        watch.look(&mut hinter, level(5, 0), clock).unwrap();
+        // It took 1000 ns.
+        assert!(!watch.is_due(&level(6, 0), 50_000));
+        assert!(watch.is_due(&level(6, 0), 102_000), "another amount is free");
+        assert!(!watch.is_due(&level(5, 7), 102_000), "nothing new");
+        assert!(watch.is_due(&level(5, NEWS_PAGES), 102_000), "much was allocated meanwhile");
+        assert!(watch.is_due(&level(5, 0), LONGEST_NS + 102_000));
     }
 }

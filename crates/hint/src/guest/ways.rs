@@ -240,7 +240,7 @@ impl Ways {
     /// Batches of `most` blocks at most, where blocks come one by one.
     pub fn limit_batch(&mut self, hinter: &mut Hinter, most: usize) {
         for entry in self.entries.iter_mut().filter(|e| !e.isolator.way().chooses()) {
-            entry.config.batch = BATCH.min(most.max(1));
+            entry.config.batch = entry.config.batch.min(most.max(1));
         }
         self.configure(hinter);
     }
@@ -287,7 +287,8 @@ fn config(way: Way, unit: u64, size: BlockSize, reserve: u64, writes: bool) -> C
         choice: Choice::Number,
         unit: 1,
         unit_worth: 1,
-        batch: BATCH,
+        // Clearing takes its time, in which nobody looks after the guest.
+        batch: if writes { BATCH / 2 } else { BATCH },
         // All of a pass is kept until its end, or the kernel would give the same blocks again; the reserve is the limit.
         most_isolated: 1 << 24,
         threshold: if writes { 16 } else { 4 },

@@ -20,10 +20,13 @@ const MS: u64 = 1_000_000;
 const RELEASE_RETRY_NS: u64 = 1_000 * MS;
 /// A memory block is taken offline only if this part of it is free: the rest has to be moved. 3 / 4.
 const FREE_PART: (u64, u64) = (3, 4);
+/// While more is held than what waits for an answer, what others take is looked at so often, ns.
+const LOOK_NS: u64 = 20 * MS;
 /// An answer that takes longer than this is waited for without holding more than what it is about, ns.
 const LATE_NS: u64 = 100 * MS;
-/// So many batches of nothing but what the host had dropped already end a pass that clears memory.
-const STALE_BATCHES: u32 = 2;
+/// So many batches of nothing but what the host had dropped already end a pass that clears memory, and some more where there is
+/// much to be had.
+const STALE_BATCHES: u64 = 2;
 /// Everything counts as new again after this time, ns, and never so often that it costs more than a hundredth: samples miss
 /// memory that was used and freed between two looks.
 const REFRESH_NS: u64 = 60_000 * MS;
@@ -43,11 +46,15 @@ pub(super) struct Work {
     size: BlockSize,
     limits: Option<Limits>,
     /// Batches in a row in which there was nothing that the host had not dropped already.
-    stale_batches: u32,
+    stale_batches: u64,
     /// The last batch that was sent for the first time.
     last_batch: u64,
     sent_ns: u64,
     release_due: bool,
+    /// Free memory when nothing was held last, bytes.
+    pass_free: u64,
+    /// Whether this pass was cut short for others.
+    yielded: bool,
     /// Whether the way in use was tried since it came into use.
     tried: bool,
     looked: bool,
@@ -95,6 +102,8 @@ impl Work {
             last_batch: 0,
             sent_ns: 0,
             release_due: false,
+            pass_free: level.free,
+            yielded: false,
             tried: false,
             looked: false,
             once: settings.once,
@@ -186,7 +195,8 @@ impl Work {
                 return Ok(Some(now + RELEASE_RETRY_NS));
             }
             let level = self.read_level()?;
-            match self.hinter.command(now, self.ways.free(&level)) {
+            self.follow_others(&level, now);
+            match self.hinter.command(now, self.free(&level)) {
                 Command::Isolate(blocks) => self.isolate(&blocks),
                 Command::Report { batch, blocks } => {
                     self.report(batch, &blocks, session, now);
@@ -206,6 +216,29 @@ impl Work {
         }
     }
 
+    /// Somebody takes memory while much of it is held: it may go on like that, faster than any alarm tells.
+    fn follow_others(&mut self, level: &FreeLevel, now: u64) {
+        let held = self.ways.held();
+        if held == 0 {
+            self.pass_free = level.free;
+            self.yielded = false;
+        } else if !self.yielded && !self.ways.way().chooses() {
+            let others = self.pass_free.saturating_sub(held).saturating_sub(level.free);
+            if others > level.free / 4 {
+                self.yielded = true;
+                self.pressure(now);
+            }
+        }
+    }
+
+    /// Free memory as the algorithm is to see it, bytes. In a pass a 16th of what was free at its beginning is left, if that is
+    /// more than the reserve.
+    fn free(&self, level: &FreeLevel) -> u64 {
+        let free = self.ways.free(level);
+        let kept = if self.ways.way().chooses() { 0 } else { (self.pass_free / 16).saturating_sub(self.reserve) };
+        free.saturating_sub(kept)
+    }
+
     /// A host that does not answer soon keeps no more than what waits for its answer. When to look again, if that is to come.
     fn thin_if_late(&mut self, now: u64) -> Option<u64> {
         if self.hinter.on_the_way().is_empty() {
@@ -213,7 +246,7 @@ impl Work {
         }
         let late = self.sent_ns + LATE_NS;
         if now < late {
-            return Some(late);
+            return Some(late.min(now + LOOK_NS));
         }
         self.ways.isolator().thin();
         None
@@ -245,7 +278,9 @@ impl Work {
         self.tried = true;
         let begin = monotonic_ns();
         let wanted = self.wanted(blocks);
-        let fruitless = self.ways.stops_early() && self.stale_batches >= STALE_BATCHES;
+        // The more there is to be had, the longer it is looked for.
+        let patience = STALE_BATCHES + self.hinter.zones().nr_free() / (2 * self.hinter.config().batch as u64);
+        let fruitless = self.ways.stops_early() && self.stale_batches >= patience;
         let usable = !wanted.is_empty() && self.ways.is_usable(begin) && !fruitless;
         let taken = if usable { self.ways.isolator().take(&wanted, &mut self.ledger) } else { Ok(Vec::new()) };
         let end = monotonic_ns();
