@@ -17,6 +17,8 @@ use std::time::Duration;
 const MS: u64 = 1_000_000;
 /// An attempt to take a memory block offline takes this long, at most. Meanwhile nobody gets what is free in it.
 const OFFLINE_LIMIT: Duration = Duration::from_millis(500);
+/// A memory block is taken offline only while so many of its size are free.
+const LEAST_BLOCKS: u64 = 4;
 /// Huge pages that are never asked for: the last ones would make the kernel tidy up memory, or drop its page cache.
 const HUGE_MARGIN: u64 = 4;
 /// Blocks in a batch where they come one by one. Larger ones gain little and take the guest's memory for longer.
@@ -141,8 +143,9 @@ impl Ways {
     /// Free memory as the way in use sees it, bytes.
     pub fn free(&self, level: &FreeLevel) -> u64 {
         if self.way().chooses() {
-            // The guest lacks a whole block for a moment: at least as much must be left.
-            return level.free.saturating_sub(self.current().config.unit * self.current().config.block.bytes());
+            // The guest lacks a whole block for a moment, which must not be much of what it has.
+            let block = self.current().config.unit * self.current().config.block.bytes();
+            return level.free.saturating_sub((LEAST_BLOCKS - 1) * block);
         }
         // More huge pages than there are free would be made by moving and dropping what is in use.
         let huge = level.free_huge.saturating_sub(HUGE_MARGIN * BlockSize::huge().bytes());
