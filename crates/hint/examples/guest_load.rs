@@ -245,7 +245,7 @@ fn hostile(device: &str, seconds: u64) -> Result<String, String> {
         let mut hello = hello.clone();
         hello.session = next(&mut state) % 4;
         // Now and then a memory map that is far too large.
-        if next(&mut state) % 8 == 0 {
+        if next(&mut state).is_multiple_of(8) {
             hello.memory = vec![MemoryArea { range: AddrRange::new(0, 1 << 50), kind: MemoryKind::Ram }];
         }
         let wild = |state: &mut u64| {
@@ -256,7 +256,11 @@ fn hostile(device: &str, seconds: u64) -> Result<String, String> {
                 _ => (next(state) % 512) << 21,
             };
             // Small ones, as a guest may report, and absurd ones.
-            let len = if next(state) % 2 == 0 { (1 + next(state) % 1024) << 12 } else { 1 + next(state) % (1 << 40) };
+            let len = if next(state).is_multiple_of(2) {
+                (1 + next(state) % 1024) << 12
+            } else {
+                1 + next(state) % (1 << 40)
+            };
             AddrRange::new(start, start.saturating_add(len))
         };
         let ranges: Vec<AddrRange> = (0..1 + next(&mut state) % 64).map(|_| wild(&mut state)).collect();
@@ -269,7 +273,7 @@ fn hostile(device: &str, seconds: u64) -> Result<String, String> {
             _ => Message::Report { token, batch, ranges },
         };
         let Ok(mut frame) = message.encode() else { continue };
-        if next(&mut state) % 64 == 0 {
+        if next(&mut state).is_multiple_of(64) {
             let at = next(&mut state) as usize % frame.len();
             frame[at] ^= 1 << (next(&mut state) % 8);
         }

@@ -77,7 +77,7 @@ impl Touch {
         if self.holder.is_none() {
             self.holder = Holder::start().ok();
         }
-        if !self.holder.as_mut().is_some_and(|holder| holder.attach(segment.id()).is_ok()) {
+        if self.holder.as_mut().is_none_or(|holder| holder.attach(segment.id()).is_err()) {
             let _ = segment.remove();
             self.thin();
             return Err(IsolateError::Taken);
