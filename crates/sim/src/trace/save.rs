@@ -9,7 +9,7 @@ use std::path::Path;
 /// Bytes of a page.
 const PAGE: u32 = 4096;
 
-/// Writes the requests as records of 24 bytes; see [`super::oracle`]. Pages keep their names; the time is the number of the
+/// Writes the requests as records of 24 bytes; see `oracle.rs`. Pages keep their names; the time is the number of the
 /// request in thousands. How requests are made and on whose behalf has no place there.
 pub fn save_oracle(trace: &Trace, path: &Path) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
