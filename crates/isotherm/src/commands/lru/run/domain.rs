@@ -122,6 +122,8 @@ impl Domain {
         }
         let Some(used) = self.gauge.used(now) else {
             // A control group that vanished has nothing left to limit.
+            // A walk finds out who has ended, so that the run can end when all have.
+            self.walk(live, 0);
             self.sum.idle_reason = Some("nothing is left below this limit".into());
             return now + REST_NS;
         };
