@@ -222,7 +222,7 @@ impl Ways {
     /// Which part of all that is free must be new for it to be worth clearing memory. What was offline comes last when the kernel
     /// hands memory out, so that after it little is cleared in vain.
     fn least_share(&self) -> u64 {
-        if self.entries[0].isolator.way().chooses() { 16 } else { 4 }
+        if self.entries[0].isolator.way().chooses() { 64 } else { 4 }
     }
 
     /// Whether the way in use is to stop as soon as it gets what the host had dropped already.
