@@ -27,7 +27,7 @@ pub fn write(births: &Births, space: &Space) -> Vec<u8> {
     out
 }
 
-/// What [`write`] wrote; `None` if it is something else.
+/// What [`write()`] wrote; `None` if it is something else.
 pub fn read(bytes: &[u8]) -> Option<(Births, Space)> {
     let mut words =
         bytes.strip_prefix(MAGIC)?.chunks_exact(8).map(|c| c.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b)));
