@@ -10,6 +10,8 @@ from machine import GuestError
 MIB = 1 << 20
 # Emulation on a busy machine is slow: deadlines are there to end, not to measure.
 PATIENCE_S = 90
+# Longer than any way of isolating memory pauses between two attempts.
+REST_MS = 12_000
 
 
 def agent(machine, options="", log="agent.log"):
@@ -26,9 +28,23 @@ def status(machine, log="agent.log"):
 
 
 def rests(machine, what, log="agent.log"):
-    """Waits until the agent has nothing to do."""
+    """Waits until the agent has nothing to do: too little is new, or for some time it took none of what it must leave free."""
+    seen = []
+
+    def at_rest():
+        now = status(machine, log)
+        if not now.get("host"):
+            return False
+        if now["rest"].startswith("too little"):
+            return True
+        if not now["rest"].endswith("left to programs") or now["isolated"] > 0:
+            seen.clear()
+            return False
+        seen[:] = [s for s in seen if s["counters"] == now["counters"]] + [now]
+        return now["ms"] - seen[0]["ms"] >= REST_MS
+
     try:
-        machine.wait_for(lambda: status(machine, log).get("host") and status(machine, log)["rest"].startswith("too little"), PATIENCE_S, what)
+        machine.wait_for(at_rest, PATIENCE_S, what)
     except GuestError as error:
         raise GuestError(f"{error}: {status(machine, log)}") from None
 

@@ -41,7 +41,7 @@ pub struct HintStats {
 pub enum Rest {
     /// Too little became free since the last pass.
     NothingNew,
-    /// Free memory is down to the reserve.
+    /// Free memory is down to the reserve, or to what the way in use must leave.
     Reserve,
     /// Nobody to report to.
     NoPeer,
@@ -63,7 +63,7 @@ impl fmt::Display for Rest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NothingNew => "too little memory became free since the last pass",
-            Self::Reserve => "free memory is down to the reserve",
+            Self::Reserve => "the rest of free memory is left to programs",
             Self::NoPeer => "no host to report to",
             Self::NoAnswer => "a report waits for the host's answer",
             Self::PutOff => "the host asked for a pause",
