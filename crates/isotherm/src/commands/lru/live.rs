@@ -45,13 +45,23 @@ pub struct Member {
 impl Live {
     /// Opens the targets.
     pub fn open(target: &LruTarget) -> anyhow::Result<Self> {
+        Self::with(target, |source| source)
+    }
+
+    /// Opens the targets for many walks: accessed bits are cleared in the cheapest way, after which pages that a processor goes on
+    /// using through translations it has cached may look idle.
+    pub fn for_many_walks(target: &LruTarget) -> anyhow::Result<Self> {
+        Self::with(target, PageTableSource::thrifty)
+    }
+
+    fn with(target: &LruTarget, how: fn(PageTableSource) -> PageTableSource) -> anyhow::Result<Self> {
         let signals = StopSignals::catch().context("cannot catch signals")?;
         let (spec, command) = target.resolve()?;
         let mut tracker = TargetTracker::new(spec)?;
         tracker.on_skip(|skipped| eprintln!("isotherm: not watching pid {}: {}", skipped.pid, skipped.why));
         let source = PageTableSource::new(tracker)
-            .map_err(|e| Unsupported(format!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?
-            .thrifty();
+            .map_err(|e| Unsupported(format!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?;
+        let source = how(source);
         let roots = Roots::system();
         Ok(Self { source, out: LivePageOut::new(&roots), groups: Memcgs::new(&roots), signals, command })
     }

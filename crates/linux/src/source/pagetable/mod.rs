@@ -99,7 +99,8 @@ impl PageTableSource {
     }
 
     /// Has scans clear all bits of a process at once (see [`whole`]) wherever that costs less than page by page. For whoever scans all of
-    /// it now and then: short stalls of its page faults (10 ms a GiB) are the price.
+    /// it now and then. Short stalls of its page faults (10 ms a GiB) are the price, and that no processor's cached translations are
+    /// dropped: what is in constant use through them may look idle.
     pub fn thrifty(mut self) -> Self {
         self.observer.be_thrifty();
         self

@@ -24,7 +24,7 @@ const STATS_NS: u64 = 1_000_000_000;
 pub fn run(args: &Args) -> anyhow::Result<()> {
     // What can fail comes before a command is started.
     let mut stats = Stats::open(args.stats.as_ref())?;
-    let mut live = Live::open(&args.target)?;
+    let mut live = Live::for_many_walks(&args.target)?;
     let mut domains = domains(args, &mut live.groups)?;
     let result = watch(args, &mut live, &mut domains, &mut stats);
     let mut written = Ok(());
