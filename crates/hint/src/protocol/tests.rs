@@ -142,7 +142,8 @@ proptest! {
     ) {
         let cut = cut.encode().unwrap();
         let mut bytes = garbage;
-        // The second half of a frame, and the first half of another.
+        // The second half of a frame, which the garbage does not complete by chance, and the first half of another.
+        bytes.push(0);
         bytes.extend_from_slice(&cut[1 + at.index(cut.len() - 1)..]);
         bytes.extend_from_slice(&cut[..at.index(cut.len() - 1)]);
         bytes.extend(messages.iter().flat_map(|m| m.encode().unwrap()));
