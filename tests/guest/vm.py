@@ -18,9 +18,10 @@ mount -t tmpfs tmp /tmp
 mkdir -p /sys/fs/cgroup /out
 mount -t cgroup2 cgroup /sys/fs/cgroup
 cd /out
+stty -F /dev/ttyS1 raw -echo
+echo @BEGIN >/dev/ttyS1
 sh /script >/out/script.log 2>&1 </dev/null
 rc=$?
-stty -F /dev/ttyS1 raw -echo
 tar -C /out -cz -f /tmp/out.tgz .
 printf '@RESULT %d %d\\n' "$rc" "$(stat -c %s /tmp/out.tgz)" >/dev/ttyS1
 cat /tmp/out.tgz >/dev/ttyS1
@@ -29,11 +30,30 @@ poweroff -f
 """
 
 
+# QEMU's emulation kills or hangs a kernel now and then while that boots (double faults while it patches its own code).
+BOOTS = 3
+
+
 class GuestFailed(Exception):
     """The guest hung or died before it reported."""
 
 
-def run(image, script, files, cpu="", memory_mib=768, cpus=2, timeout_s=240, options=()):
+class BootFailed(GuestFailed):
+    """It did so before anything of ours ran in it."""
+
+
+def run(*args, **options):
+    """`run_once`, again where the kernel does not come up."""
+    for left in reversed(range(BOOTS)):
+        try:
+            return run_once(*args, **options)
+        except BootFailed as error:
+            if left == 0:
+                raise
+            print(f"     a guest did not boot, once more: {str(error).splitlines()[0]}", flush=True)
+
+
+def run_once(image, script, files, cpu="", memory_mib=768, cpus=2, timeout_s=240, options=()):
     """Boots `image` and runs `script` (shell text) in it; `files` maps names in the guest's /bin to files here; `options` are
     more of QEMU's.
 
@@ -55,18 +75,24 @@ def run(image, script, files, cpu="", memory_mib=768, cpus=2, timeout_s=240, opt
         try:
             subprocess.run(command, stdin=subprocess.DEVNULL, check=True, timeout=timeout_s)
         except subprocess.TimeoutExpired:
-            raise GuestFailed(f"no result within {timeout_s} s; last lines of its console:\n{_tail(console)}")
+            raise failed(result)(f"no result within {timeout_s} s; last lines of its console:\n{_tail(console)}")
         except subprocess.CalledProcessError as error:
             raise GuestFailed(f"QEMU ended with status {error.returncode}")
         with open(result, "rb") as f:
             answer = f.read()
         match = re.search(rb"@RESULT (\d+) (\d+)\n", answer)
         if match is None:
-            raise GuestFailed(f"the guest died; last lines of its console:\n{_tail(console)}")
+            raise failed(result)(f"the guest died; last lines of its console:\n{_tail(console)}")
         archive = answer[match.end() : match.end() + int(match[2])]
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
             found = {os.path.normpath(m.name): tar.extractfile(m).read() for m in tar if m.isfile()}
         return int(match[1]), found
+
+
+def failed(result):
+    """What has failed, as the file of results tells."""
+    with open(result, "rb") as f:
+        return GuestFailed if b"@BEGIN" in f.read() else BootFailed
 
 
 def _tail(path):

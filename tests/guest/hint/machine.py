@@ -78,21 +78,34 @@ class Machine:
         if self.balloon:
             command += ["-device", "virtio-balloon-pci,free-page-reporting=on"]
         self.command = command
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        try:
-            self._control = self._connect(control)
-            self._until(rb"@@READY\r?\n", self.boot_s)
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+        for left in reversed(range(vm.BOOTS)):
+            try:
+                self._boot(command, control)
+                return self
+            except BaseException as error:
+                self._stop()
+                # Nothing of ours has run so far: it is the emulator's failure.
+                if left == 0 or not isinstance(error, (GuestError, TimeoutError, OSError)):
+                    self.__exit__()
+                    raise
+                print(f"     {self.name}: the guest did not boot, once more", flush=True)
 
-    def __exit__(self, *_):
+    def _boot(self, command, control):
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        self._control = self._connect(control)
+        self._until(rb"@@READY\r?\n", self.boot_s)
+
+    def _stop(self):
         if self.process is not None:
             self.process.kill()
             self.process.wait()
         if self._control is not None:
             self._control.close()
+            self._control = None
+        self._got = b""
+
+    def __exit__(self, *_):
+        self._stop()
         if self._fd is not None:
             os.close(self._fd)
         self._folder.cleanup()
