@@ -11,7 +11,8 @@
 //!
 //! Where one of these does not hold, shared pages count as not observable. Limits: accesses in the milliseconds between the
 //! reading and the clearing of a page are lost; the kernel does not flush translations that a CPU holds, so a page in
-//! steady use may stay unmarked for some milliseconds (up to 5 were seen); hence `SHORTEST`.
+//! steady use may stay unmarked for some milliseconds (up to 5 were seen); hence `SHORTEST`. Under emulation, whose translation
+//! cache is far larger, whole seconds were seen.
 
 use super::pte::{self, PageMask};
 use super::scan::{Found, Tally};
@@ -25,10 +26,11 @@ use isotherm_core::addr::{AddrRange, PAGE_SIZE};
 use isotherm_core::source::TableBits;
 use std::time::{Duration, Instant};
 
-/// Share of the present pages that must be shared to begin.
-const ENTER: f64 = 0.05;
+/// Share of the present pages that must be shared to begin. A program's own text, which two processes of it share, is no reason: the
+/// rest of its memory is seen more exactly without.
+const ENTER: f64 = 0.25;
 /// Share of them below which it ends.
-const LEAVE: f64 = 0.025;
+const LEAVE: f64 = 0.15;
 /// What it may use of the CPU budget, all targets together; the rest is for reading and for the processor's setting the bits again.
 const PART_OF_BUDGET: f64 = 0.5;
 /// Longest time for which page faults may wait.
