@@ -3,11 +3,12 @@
 use super::action::{Action, Preference};
 use super::engine::{Runner, TargetView};
 use super::filter::{Piece, Subject, Verdict, split};
-use super::idle::{IdleReason, Near, obstacle};
+use super::idle::{IdleReason, obstacle};
 use super::lap::Place;
 use super::look::{dense_blocks, passing_pages};
 use super::pattern::{Mismatch, age_us, rate_bp};
 use super::priority::{Histogram, score};
+use super::tally::Tally;
 use super::watermark::Gate;
 use crate::actuator::{Actuator, Request};
 use crate::addr::{AddrRange, PAGE_SIZE, total_len};
@@ -37,21 +38,6 @@ pub(super) struct World<'a> {
     pub source: Option<&'a mut (dyn AccessSource + 'a)>,
     pub now_ns: u64,
     pub dry_run: bool,
-}
-
-/// What came of the regions in a turn.
-#[derive(Debug, Default)]
-struct Tally {
-    near: Near,
-    matched: u64,
-    below_cut_off: u64,
-    treated: u64,
-    filtered: u64,
-    waiting: u64,
-    young: u64,
-    submitted: u64,
-    looked: u64,
-    busy: bool,
 }
 
 /// Whether to go on with the next region.
@@ -444,26 +430,11 @@ impl<'a, 'w> Turn<'a, 'w> {
         Go::On
     }
 
-    fn reason(&mut self) -> Option<IdleReason> {
-        let t = &self.tally;
-        if t.submitted > 0 {
+    fn reason(&self) -> Option<IdleReason> {
+        if self.tally.submitted > 0 {
             return self.runner.refused.clone().map(IdleReason::Refused);
         }
-        Some(if t.busy {
-            IdleReason::Busy
-        } else if t.matched == 0 {
-            IdleReason::NoMatch(t.near)
-        } else if t.matched == t.below_cut_off {
-            IdleReason::BelowCutOff
-        } else if t.waiting > 0 || t.young > 0 {
-            IdleReason::Confirming { waiting: t.waiting, young: t.young }
-        } else if t.filtered > 0 {
-            IdleReason::Filtered(t.filtered)
-        } else if t.treated > 0 {
-            IdleReason::DoneAlready
-        } else {
-            IdleReason::NothingPresent
-        })
+        Some(self.tally.why_nothing())
     }
 }
 

@@ -26,6 +26,7 @@ pub mod pattern;
 pub mod priority;
 pub mod quota;
 pub mod stats;
+mod tally;
 mod treated;
 pub mod watch;
 pub mod watermark;

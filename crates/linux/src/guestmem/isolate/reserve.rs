@@ -9,11 +9,11 @@
 
 use super::holder::Holder;
 use super::pool::{Counts, Pool};
-use super::segment::{self, Segment};
+use super::segment::{Segment, or_fewer, put_back};
 use super::{HUGE_PAGE, IsolateError, Isolator, Way};
 use crate::guestmem::{FlagSampler, Ledger, MemoryMap};
 use crate::roots::Roots;
-use isotherm_core::addr::{AddrRange, total_len};
+use isotherm_core::addr::AddrRange;
 use std::collections::BTreeSet;
 use std::io;
 
@@ -128,15 +128,7 @@ impl Isolator for Reserve {
     }
 
     fn take(&mut self, wanted: &[AddrRange], ledger: &mut Ledger) -> Result<Vec<AddrRange>, IsolateError> {
-        let mut pages = total_len(wanted) / HUGE_PAGE;
-        // All or nothing is the kernel's rule: near the end, less at a time.
-        while pages > 0 {
-            if let Some(ranges) = self.reserve(pages, ledger)? {
-                return Ok(ranges);
-            }
-            pages /= 2;
-        }
-        Ok(Vec::new())
+        or_fewer(wanted, |pages| self.reserve(pages, ledger))
     }
 
     fn check(&mut self) -> Result<(), IsolateError> {
@@ -165,20 +157,7 @@ impl Isolator for Reserve {
         self.holder = None;
         self.held.clear();
         self.settled.clear();
-        if ledger.taken().segments {
-            // One that was made and not kept in the list.
-            segment::remove_all().map_err(IsolateError::io("remove shared memory segments of huge pages"))?;
-            let before = ledger.taken().overcommit.unwrap_or(0);
-            self.pool.set_overcommit(before).map_err(IsolateError::io("set nr_overcommit_hugepages back"))?;
-            let note = IsolateError::io("write down that no huge pages are reserved");
-            ledger
-                .change(|l| {
-                    l.segments = false;
-                    l.overcommit = None;
-                })
-                .map_err(note)?;
-        }
-        Ok(())
+        put_back(&self.pool, ledger)
     }
 
     fn acked(&mut self) {

@@ -1,6 +1,9 @@
 //! System V shared memory segments of huge pages. They outlive their maker, which no mapping of memory does.
 
-use super::HUGE_PAGE;
+use super::pool::Pool;
+use super::{HUGE_PAGE, IsolateError};
+use crate::guestmem::ledger::{Ledger, Leftover};
+use isotherm_core::addr::{AddrRange, total_len};
 use std::io;
 
 /// Keys of our segments: this one and those that follow.
@@ -93,6 +96,39 @@ impl Drop for Attached {
         // SAFETY: unmaps what `attach` mapped; no pointer into it outlives `self`.
         unsafe { libc::shmdt(self.at.cast()) };
     }
+}
+
+/// As many huge pages as `wanted` has room for, or half as many, and so on: all or nothing is the kernel's rule, so near the end
+/// less is taken at a time. `take`: takes so many; `None`: that many are not to be had.
+pub(super) fn or_fewer(
+    wanted: &[AddrRange],
+    mut take: impl FnMut(u64) -> Result<Option<Vec<AddrRange>>, IsolateError>,
+) -> Result<Vec<AddrRange>, IsolateError> {
+    let mut pages = total_len(wanted) / HUGE_PAGE;
+    while pages > 0 {
+        if let Some(ranges) = take(pages)? {
+            return Ok(ranges);
+        }
+        pages /= 2;
+    }
+    Ok(Vec::new())
+}
+
+/// Removes whatever segments are left, also one that was made and is in no list, and sets the pool as the ledger has it.
+pub(super) fn put_back(pool: &Pool, ledger: &mut Ledger) -> Result<(), IsolateError> {
+    if !ledger.taken().segments {
+        return Ok(());
+    }
+    remove_all().map_err(IsolateError::io("remove shared memory segments of huge pages"))?;
+    if let Some(before) = ledger.taken().overcommit {
+        pool.set_overcommit(before).map_err(IsolateError::io("set nr_overcommit_hugepages back"))?;
+    }
+    let note = IsolateError::io("write down that no huge pages are held");
+    let nothing = |l: &mut Leftover| {
+        l.segments = false;
+        l.overcommit = None;
+    };
+    ledger.change(nothing).map_err(note)
 }
 
 /// Removes every segment of ours, also those of a dead predecessor; how many there were.

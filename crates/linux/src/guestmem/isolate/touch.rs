@@ -6,11 +6,11 @@
 
 use super::holder::Holder;
 use super::pool::Pool;
-use super::segment::{self, Attached, Segment};
+use super::segment::{Attached, Segment, or_fewer, put_back};
 use super::{HUGE_PAGE, IsolateError, Isolator, Way};
 use crate::guestmem::{Ledger, MemoryMap};
 use crate::roots::Roots;
-use isotherm_core::addr::{AddrRange, PAGE_SIZE, total_len};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -97,14 +97,7 @@ impl Isolator for Touch {
     }
 
     fn take(&mut self, wanted: &[AddrRange], ledger: &mut Ledger) -> Result<Vec<AddrRange>, IsolateError> {
-        let mut pages = total_len(wanted) / HUGE_PAGE;
-        while pages > 0 {
-            if let Some(ranges) = self.allocate(pages, ledger)? {
-                return Ok(ranges);
-            }
-            pages /= 2;
-        }
-        Ok(Vec::new())
+        or_fewer(wanted, |pages| self.allocate(pages, ledger))
     }
 
     fn check(&mut self) -> Result<(), IsolateError> {
@@ -113,8 +106,8 @@ impl Isolator for Touch {
         }
         for taken in &self.held {
             let now = physical(&self.pagemap, &taken.attached).map_err(IsolateError::io("read /proc/self/pagemap"))?;
-            if now != taken.at {
-                return Err(IsolateError::Foreign("somebody moved huge pages that were held".into()));
+            if let Some((was, _)) = taken.at.iter().zip(&now).find(|(was, now)| was != now) {
+                return Err(IsolateError::Foreign(format!("somebody moved the huge page at {was:#x}, which was held")));
             }
         }
         Ok(())
@@ -127,20 +120,7 @@ impl Isolator for Touch {
         }
         self.holder = None;
         self.settled = 0;
-        if ledger.taken().segments {
-            segment::remove_all().map_err(IsolateError::io("remove shared memory segments of huge pages"))?;
-            if let Some(before) = ledger.taken().overcommit {
-                self.pool.set_overcommit(before).map_err(IsolateError::io("set nr_overcommit_hugepages back"))?;
-            }
-            let note = IsolateError::io("write down that no huge pages are allocated");
-            ledger
-                .change(|l| {
-                    l.segments = false;
-                    l.overcommit = None;
-                })
-                .map_err(note)?;
-        }
-        Ok(())
+        put_back(&self.pool, ledger)
     }
 
     fn acked(&mut self) {

@@ -43,7 +43,8 @@ pub struct Domain {
     /// Members' groups lie at or below one of these paths; empty: all belong here.
     prefixes: Vec<String>,
     memories: Vec<(String, Memory, Plan, u64)>,
-    members: BTreeMap<TargetId, (u32, usize, u64)>,
+    /// Pid, index of the memory, major faults when it came (if they could be read).
+    members: BTreeMap<TargetId, (u32, usize, Option<u64>)>,
     turns: Turns,
     pace: WalkPace,
     thrash: ThrashWatch,
@@ -105,7 +106,7 @@ impl Domain {
         });
         self.turns.add(at as u32);
         self.memories[at].1.spaces.insert(target, Space::default());
-        self.members.insert(target, (member.pid, at, major_faults(member.pid).unwrap_or(0)));
+        self.members.insert(target, (member.pid, at, major_faults(member.pid)));
         self.gauge.add(member.pid);
     }
 
@@ -121,8 +122,7 @@ impl Domain {
             self.thrash.reset();
         }
         let Some(used) = self.gauge.used(now) else {
-            // A control group that vanished has nothing left to limit.
-            // A walk finds out who has ended, so that the run can end when all have.
+            // Nothing is left to limit. A walk finds out who has ended, so that the run can end when all have.
             self.walk(live, 0);
             self.sum.idle_reason = Some("nothing is left below this limit".into());
             return now + REST_NS;
@@ -247,7 +247,7 @@ impl Domain {
     }
 
     fn candidates(&self) -> Vec<Candidate> {
-        let one = |(&target, &(pid, at, _)): (&TargetId, &(u32, usize, u64))| {
+        let one = |(&target, &(pid, at, _)): (&TargetId, &(u32, usize, Option<u64>))| {
             let space = self.memories[at].1.spaces.get(&target)?;
             Some(Candidate { target, pid, bytes: space.evictable_bytes(None).0 })
         };
@@ -288,7 +288,8 @@ impl Domain {
     /// The statistics.
     pub fn line(&mut self) -> Line {
         let now = monotonic_ns();
-        let faults = |(pid, _, before): &(u32, usize, u64)| Some(major_faults(*pid)?.saturating_sub(*before));
+        let faults =
+            |(pid, _, before): &(u32, usize, Option<u64>)| Some(major_faults(*pid)?.saturating_sub((*before)?));
         let figures: Vec<u64> = self.members.values().filter_map(faults).collect();
         let memories = self.memories.iter().map(|(name, memory, _, evicted)| MemoryLine {
             memcg: name.clone(),
