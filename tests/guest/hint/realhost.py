@@ -66,7 +66,7 @@ def gives_back_to_both(host, machine, check, mib, what):
     limit = max(base, 0) + 0.1 * mib * MIB
     took = scenarios.settled(machine, limit, 60)
     check(took is not None, f"{what}: of {mib} MiB {(machine.resident() - base) // MIB} MiB more than before are with the guest"
-          + (f" {took:.1f} s after the program's end" if took is not None else ""))  # fmt: skip
+          + (f" {took:.1f} s after the program's end" if took is not None else f"; agent {scenarios.status(machine)}, {host.status()[machine.name]}"))  # fmt: skip
 
 
 def run(good, bad, check, binary, folder):
