@@ -15,6 +15,7 @@ import wire
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
 PUNCH_HOLE_KEEP_SIZE = 3
+BLOCK = 2 << 20
 
 
 def punch(fd, start, end):
@@ -34,10 +35,12 @@ class FakeHost:
         self.lose_ack = 0.0  # probability that an answer is lost, after dropping
         self.lose_report = 0.0  # probability that a report is lost
         self.double = 0.0  # probability that an answer, a Welcome or a Greet comes twice
+        self.answer_first = False  # unsound: the answer comes at once, and what it was about is dropped by drop_overdue
         # What was seen.
         self.reports = self.batches = self.dropped = self.repeated = self.stale = self.hellos = 0
         self.bad = []
         self.held = []
+        self.overdue = []
         self._thread = self._socket = None
         self._stop = False
         self._random = random.Random(7)
@@ -161,16 +164,31 @@ class FakeHost:
                 else:
                     self._act(token, batch, ranges)
 
+    def drop_overdue(self, one_in):
+        """Drops one in so many blocks of what was answered for: the guest has had it back since. Bytes. No sound host does that."""
+        with self.lock:
+            blocks = [at for start, end in self.overdue for at in range(start, end, BLOCK)][::one_in]
+            self.overdue = []
+            for at in blocks:
+                self._drop(at, at + BLOCK)
+        return len(blocks) * BLOCK
+
+    def _drop(self, start, end):
+        # All of these guests are smaller than 2 GiB: addresses are offsets.
+        punch(self.machine.memory(), start, end)
+        self.dropped += end - start
+
     def _act(self, token, batch, ranges):
         verdicts = []
         for start, end in ranges:
-            if start % (2 << 20) or end % (2 << 20) or not any(a <= start and end <= b for a, b in self._ram):
+            if start % BLOCK or end % BLOCK or not any(a <= start and end <= b for a, b in self._ram):
                 self.bad.append(f"range {start:#x}-{end:#x}")
                 verdicts.append(wire.OUTSIDE)
                 continue
-            # All of these guests are smaller than 2 GiB: addresses are offsets.
-            punch(self.machine.memory(), start, end)
-            self.dropped += end - start
+            if self.answer_first:
+                self.overdue.append((start, end))
+            else:
+                self._drop(start, end)
             verdicts.append(wire.DROPPED)
         if token == self._token and batch == self._last:
             self._answer = wire.ack(token, batch, verdicts)

@@ -37,10 +37,12 @@ class GuestError(Exception):
 class Machine:
     """One VM. `with Machine(...) as m:` starts it and ends it."""
 
-    def __init__(self, kernel, files, name="guest", memory_mib=768, cpus=2, append="", balloon=False, port=True, qmp=False, boot_s=120):
+    def __init__(self, kernel, files, name="guest", memory_mib=800, cpus=2, append="", balloon=False, port=True, qmp=False, boot_s=120):
         self.kernel, self.files, self.name, self.memory_mib, self.cpus = kernel, files, name, memory_mib, cpus
         self.append, self.balloon, self.port, self.boot_s = append, balloon, port, boot_s
         self.qmp = qmp
+        # How long a command in the guest may take that nothing else is said of.
+        self.patience_s = 120
         self.process = self._control = self._fd = None
         self._got = b""
         self._count = 0
@@ -135,8 +137,9 @@ class Machine:
         """Bytes of the guest's memory that the host holds."""
         return os.fstat(self.memory()).st_blocks * 512
 
-    def sh(self, command, timeout_s=120, check=True):
+    def sh(self, command, timeout_s=None, check=True):
         """Runs a command in the guest; its output. Output and errors are one."""
+        timeout_s = timeout_s or self.patience_s
         self._count += 1
         mark = f"@@{self._count}"
         # A subshell, so that nothing it does ends or moves the shell itself.

@@ -6,6 +6,7 @@ import subprocess
 import time
 
 import scenarios
+from held import Held
 from machine import PORT, GuestError
 
 MIB = 1 << 20
@@ -71,10 +72,7 @@ def gives_back_to_both(host, machine, check, mib, what):
 
 def run(good, bad, check, binary, folder):
     """`good` has an agent; in `bad` a program sends whatever it likes."""
-    good.sh("mkfifo /tmp/go")
-    holder = good.start("sh -c 'guest_load hold 48 </tmp/go'", "hold.log")
-    feeder = good.start("sleep 100000 >/tmp/go", "feeder.log")
-    good.wait_for(lambda: "ready" in good.cat("/tmp/hold.log"), scenarios.PATIENCE_S, "memory is held")
+    held = Held(good, 48)
     with RealHost(binary, [good, bad], folder) as host:
         pid = scenarios.agent(good)
         scenarios.rests(good, "the first pass ends")
@@ -101,6 +99,7 @@ def run(good, bad, check, binary, folder):
         scenarios.check_churn(good, check, churners, "beside a hostile guest")
         gives_back_to_both(host, good, check, 200, "beside a hostile guest")
         # It may have dropped its own memory; all the same it ends, with its kernel or without.
+        bad.patience_s = 20
         try:
             bad.wait_exit(attack, 20)
             print(f"     the hostile guest: {bad.cat('/tmp/hostile.log')[-60:]!r}", flush=True)
@@ -108,17 +107,12 @@ def run(good, bad, check, binary, folder):
             print("     the hostile guest harmed itself", flush=True)
         print(f"     {json.dumps(host.status()[bad.name])[:400]}", flush=True)
         scenarios.stop(good, pid, check)
-    good.sh(f"kill {feeder}")
-    good.wait_exit(holder, scenarios.PATIENCE_S)
-    check("intact" in good.cat("/tmp/hold.log"), f"memory of the good guest is intact: {good.cat('/tmp/hold.log')[-80:]!r}")
+    held.check(check, "memory of the good guest is intact")
 
 
 def finds_zeros(machine, check, binary, folder):
     """A guest without an agent whose kernel clears what is freed."""
-    machine.sh("mkfifo /tmp/go")
-    holder = machine.start("sh -c 'guest_load hold 100 </tmp/go'", "hold.log")
-    feeder = machine.start("sleep 100000 >/tmp/go", "feeder.log")
-    machine.wait_for(lambda: "ready" in machine.cat("/tmp/hold.log"), scenarios.PATIENCE_S, "memory is held")
+    held = Held(machine, 100)
     machine.sh("guest_load hog 300", timeout_s=scenarios.PATIENCE_S)
     before = machine.resident()
     churners = scenarios.start_churn(machine, 15, 40)
@@ -133,18 +127,13 @@ def finds_zeros(machine, check, binary, folder):
         # The limit is 2 ms and the block under way; an emulator on a busy machine takes its time to stop.
         mean = scan.get("paused_ns", 0) / max(scan.get("pauses", 0), 1) / 1e6
         check(0 < mean < 10, f"{scan.get('pauses')} pauses of {mean:.2f} ms, the longest {scan.get('longest_pause_ns', 0) / 1e6:.1f} ms")
-    machine.sh(f"kill {feeder}")
-    machine.wait_exit(holder, scenarios.PATIENCE_S)
-    check("intact" in machine.cat("/tmp/hold.log"), f"its memory is intact: {machine.cat('/tmp/hold.log')[-80:]!r}")
+    held.check(check, "its memory is intact")
 
 
 def knows_where_memory_is(machine, check, binary, folder):
     """A guest with memory above 4 GiB: the host's step from its addresses to the file, from the guest's map and from QEMU's."""
-    machine.sh("mkfifo /tmp/go")
     # More than what lies below 4 GiB, so that some of it lies above.
-    holder = machine.start("sh -c 'guest_load hold 1300 </tmp/go'", "hold.log")
-    feeder = machine.start("sleep 100000 >/tmp/go", "feeder.log")
-    machine.wait_for(lambda: "ready" in machine.cat("/tmp/hold.log"), 3 * scenarios.PATIENCE_S, "memory is held")
+    held = Held(machine, 1300, 3 * scenarios.PATIENCE_S)
     for qmp in (False, True):
         what = "QEMU's map" if qmp else "the guest's map"
         with RealHost(binary, [machine], folder, qmp=qmp) as host:
@@ -154,6 +143,4 @@ def knows_where_memory_is(machine, check, binary, folder):
             told = host.status()[machine.name]
             check(told["refused"] == 0 and told["problem"] is None, f"{what}: nothing was refused {told['refused']} {told['problem']}")
             scenarios.stop(machine, pid, check)
-    machine.sh(f"kill {feeder}")
-    machine.wait_exit(holder, 3 * scenarios.PATIENCE_S)
-    check("intact" in machine.cat("/tmp/hold.log"), f"memory on both sides of 4 GiB is intact: {machine.cat('/tmp/hold.log')[-80:]!r}")
+    held.check(check, "memory on both sides of 4 GiB is intact")

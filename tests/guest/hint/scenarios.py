@@ -5,6 +5,7 @@ import random
 import time
 
 from fakehost import FakeHost
+from held import Held
 from machine import GuestError
 
 MIB = 1 << 20
@@ -89,10 +90,7 @@ def settled(machine, limit, patience_s):
 def gives_back(machine, check, mib, options="", patience_s=60):
     """At least nine tenths of what a program used come back, and the rest of the guest is untouched."""
     machine.sh("dd if=/dev/urandom of=/tmp/file bs=1M count=16 2>/dev/null; sha256sum /tmp/file >/tmp/file.sum")
-    machine.sh("mkfifo /tmp/go")
-    holder = machine.start("sh -c 'guest_load hold 32 </tmp/go'", "hold.log")
-    feeder = machine.start("sleep 100000 >/tmp/go", "feeder.log")
-    machine.wait_for(lambda: "ready" in machine.cat("/tmp/hold.log"), PATIENCE_S, "memory is held")
+    held = Held(machine, 32)
     with FakeHost(machine) as host:
         pid = agent(machine, options)
         # What was free from the beginning goes first, so that the program's memory is told apart.
@@ -111,11 +109,9 @@ def gives_back(machine, check, mib, options="", patience_s=60):
         print(f"     {machine.name}: by {now['way']}, agent {now['rss'] / MIB:.1f} MiB, {now['cpu_us'] / 1000:.0f} ms CPU, "
               f"guest busy {10 * (machine.busy_ticks() - ticks)} ms, longest step {now['longest_step_us'] / 1000:.0f} ms", flush=True)  # fmt: skip
         stop(machine, pid, check)
-    machine.sh(f"kill {feeder}")
-    machine.wait_exit(holder, PATIENCE_S)
-    check("intact" in machine.cat("/tmp/hold.log"), f"a process's memory is intact: {machine.cat('/tmp/hold.log')[-80:]!r}")
+    held.check(check)
     check("OK" in machine.sh("sha256sum -c /tmp/file.sum"), "a file in tmpfs is intact")
-    machine.sh("rm -f /tmp/go /tmp/file /tmp/file.sum")
+    machine.sh("rm -f /tmp/file /tmp/file.sum")
 
 
 def start_churn(machine, seconds, mib, how_many=3):

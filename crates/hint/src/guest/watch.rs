@@ -5,7 +5,8 @@
 //! wrong in both directions; what is isolated is what the kernel gave, whatever was thought of it.
 //!
 //! A look is skipped while nothing was allocated or freed in large pieces, and looks are spaced so that they cost at most a
-//! hundredth of the time.
+//! hundredth of the time. One that was interrupted by others takes long and costs no more; what a look costs is taken to grow
+//! slowly, or one such look would leave the agent blind for seconds.
 
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
 use isotherm_core::hint::{Block, BlockSize, Hinter};
@@ -14,6 +15,8 @@ use std::io;
 
 /// One part in so many of the time goes into looking, at most.
 const SHARE: u64 = 100;
+/// By such a part, at most, a look is taken to cost more than the one before.
+const GROWTH: u64 = 4;
 /// Pages that must have been allocated since the last look to make it worthwhile although the amount of free memory is the same.
 const NEWS_PAGES: u64 = 2 * 512;
 /// No longer than this without a look, ns.
@@ -37,13 +40,16 @@ pub struct Watch {
     last: Option<FreeLevel>,
     not_before_ns: u64,
     last_ns: u64,
+    /// What a look costs, ns.
+    cost_ns: Option<u64>,
 }
 
 impl Watch {
     /// Looks at the memory of `map`.
     pub fn new(flags: FlagSampler, size: BlockSize, map: &MemoryMap, seed: u64) -> Self {
+        let stretches = Vec::new();
         let mut watch =
-            Self { flags, size, stretches: Vec::new(), seed: seed | 1, last: None, not_before_ns: 0, last_ns: 0 };
+            Self { flags, size, stretches, seed: seed | 1, last: None, not_before_ns: 0, last_ns: 0, cost_ns: None };
         watch.set_memory(map);
         watch
     }
@@ -102,7 +108,10 @@ impl Watch {
         }
         let end = now();
         self.last_ns = end;
-        self.not_before_ns = end + end.saturating_sub(begin) * SHARE;
+        let took = end.saturating_sub(begin);
+        let cost = self.cost_ns.map_or(took, |cost| took.min(cost + cost / GROWTH + 1));
+        self.cost_ns = Some(cost);
+        self.not_before_ns = end + cost.saturating_mul(SHARE);
         self.last = Some(level);
         Ok(())
     }
@@ -209,5 +218,26 @@ mod tests {
         assert!(!watch.is_due(&level(5, 7), 102_000), "nothing new");
         assert!(watch.is_due(&level(5, NEWS_PAGES), 102_000), "much was allocated meanwhile");
         assert!(watch.is_due(&level(5, 0), LONGEST_NS + 102_000));
+    }
+
+    #[test]
+    fn a_look_that_was_interrupted_delays_the_next_a_little_only() {
+        let machine = Machine::new("interrupted");
+        machine.set(|_| false);
+        let (mut watch, mut hinter) = machine.watch();
+        let mut at = 0;
+        let mut look = |took: u64| {
+            let times = std::cell::Cell::new(at);
+            watch.look(&mut hinter, level(5, 0), || times.replace(times.get() + took)).unwrap();
+            at += took;
+            let pause = watch.not_before_ns - at;
+            at = watch.not_before_ns;
+            pause
+        };
+        assert_eq!(look(1000), 100_000);
+        assert_eq!(look(1_000_000), 125_100, "a quarter more");
+        assert_eq!(look(1000), 100_000, "and back");
+        // What costs more from now on is believed after a while.
+        assert_eq!((0..20).map(|_| look(10_000)).last(), Some(1_000_000));
     }
 }
