@@ -61,6 +61,7 @@ test-guest: ## the static binary in Debian's 6.1 and 6.12 kernels under QEMU; hi
 	scripts/deps build guest
 	scripts/static
 	scripts/static guest_load
+	scripts/static ycsb_client
 	tests/guest/run
 	tests/guest/hint/run $(HINT_ARGS)
 
@@ -108,6 +109,13 @@ bench-lru:
 	scripts/deps build real
 	$(CARGO) build --release -p isotherm -p isotherm-bench-lru
 	bench/lru/lru.py $(BENCH_ARGS)
+
+.PHONY: bench-lru-guest
+bench-lru-guest: ## the load of bench-lru where the kernel has generations of its own: in an emulated guest
+	scripts/deps build guest
+	scripts/static
+	scripts/static ycsb_client
+	bench/lru/guest.py $(BENCH_ARGS)
 
 .PHONY: bench-guests
 bench-guests: ## how many guests fit on a host with hints, and what they cost a guest; root; BENCH_ARGS="..." as above

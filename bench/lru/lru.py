@@ -11,7 +11,6 @@ compression, and isotherm. Needs root, zram and the v1 memory controller. All it
 
 import argparse
 import json
-import math
 import os
 import signal
 import statistics
@@ -24,6 +23,7 @@ sys.path.insert(0, os.path.join(HERE, "../schemes/lib"))
 
 import programs
 import rounds
+from confidence import ratio_text
 from gauge import TICK, cpu_seconds, stat_fields
 from system import Swap, prepare, read, undisturbed, write
 
@@ -31,8 +31,6 @@ MEMORY = "/sys/fs/cgroup/memory"
 DISTRIBUTIONS = ("uniform", "exponential", "zipfian")
 STORES = ("redis", "sqlite")
 ROWS = ("kernel", "isotherm")
-# Two-sided 95 % quantiles of Student's t by degrees of freedom.
-T95 = [None, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228]
 REFERENCES = """
 Published for the multi-generational LRU against the classic one (redis, other machine): +19.7 %, +20.1 % and +17.5 %.
 Aim: +25 % for zipfian and exponential, nothing lost for uniform, at equal CPU per operation."""
@@ -218,22 +216,6 @@ def measure(row, store_name, distribution, options, binaries, folder, group):
     figures["limit"] = limit
     figures["stats"] = [before[3], after[3]]
     return figures
-
-
-def interval(values):
-    """Mean of ratios and the half width of its 95 % confidence interval, as shares."""
-    logs = [math.log(v) for v in values]
-    mean = math.exp(statistics.fmean(logs))
-    if len(logs) < 2:
-        return mean, None
-    t = T95[min(len(logs) - 1, len(T95) - 1)]
-    return mean, mean * (math.exp(t * statistics.stdev(logs) / math.sqrt(len(logs))) - 1)
-
-
-def ratio_text(values):
-    """Such a ratio for the table."""
-    mean, half = interval(values)
-    return f"{mean - 1:+.1%}" + ("" if half is None else f" ± {half:.1%}")
 
 
 def show(everything):

@@ -2,6 +2,7 @@
 modules that guests need."""
 
 import glob
+import json
 import os
 import re
 import struct
@@ -15,12 +16,13 @@ PACKAGES = {
 }
 
 
-# Loaded in this order; what a kernel has built in is absent from its package.
-MODULES = [
-    "drivers/virtio/virtio_ring", "drivers/virtio/virtio", "drivers/virtio/virtio_pci_legacy_dev",
-    "drivers/virtio/virtio_pci_modern_dev", "drivers/virtio/virtio_pci", "drivers/char/virtio_console",
-    "drivers/virtio/virtio_balloon",
-]  # fmt: skip
+# What is kept of a package's modules: sets, each loaded in its order; what a kernel has built in is absent from its package.
+MODULES = {
+    "virtio": ["drivers/virtio/virtio_ring", "drivers/virtio/virtio", "drivers/virtio/virtio_pci_legacy_dev",
+               "drivers/virtio/virtio_pci_modern_dev", "drivers/virtio/virtio_pci", "drivers/char/virtio_console",
+               "drivers/virtio/virtio_balloon"],
+    "zram": ["mm/zsmalloc", "lib/lz4/lz4_compress", "lib/lz4/lz4hc_compress", "drivers/block/zram/zram"],
+}  # fmt: skip
 
 
 class KernelsUnavailable(Exception):
@@ -35,45 +37,77 @@ class Kernel:
         self.bzimage = bzimage
         # The kernel proper, entered directly: saves the emulated unpacking, always has 4-level page tables.
         self.elf = elf
-        # A folder with the modules, unpacked; sorted by name they are in the order in which they can be loaded.
-        self.modules = modules
+        self._modules = modules
+
+    def modules(self, name):
+        """The set of modules of this name, as {path in a guest: content}; sorted by path they are in the order of loading."""
+        folder = os.path.join(self._modules, name)
+        found = {}
+        for module in os.listdir(folder):
+            with open(os.path.join(folder, module), "rb") as f:
+                found[f"modules/{module}"] = f.read()
+        return found
 
 
 def kernel(release, cache):
     """Kernel `release` ("6.1" or "6.12"), fetched into the folder `cache` if need be."""
     cache = os.path.abspath(cache)
-    found = Kernel(*(os.path.join(cache, f"{part}-{release}") for part in ("bzimage", "vmlinux", "modules")))
-    if not os.path.exists(found.elf) or not os.path.exists(found.modules):
+    image, elf, modules = (os.path.join(cache, f"{part}-{release}") for part in ("bzimage", "vmlinux", "modules"))
+    # Written last, so that whatever is older than this list, or was interrupted, is made anew.
+    stamp = os.path.join(cache, f"stamp-{release}")
+    if not _holds(stamp, _wanted()) or not all(map(os.path.exists, (image, elf, modules))):
         os.makedirs(cache, exist_ok=True)
+        subprocess.run(["rm", "-f", stamp], check=True)
         package = _download(release, cache)
         tree = os.path.join(cache, f"tree-{release}")
         subprocess.run(["dpkg-deb", "-x", package, tree], check=True)
-        (image,) = glob.glob(os.path.join(tree, "boot", "vmlinuz-*"))
-        os.replace(image, found.bzimage)
-        _keep_modules(tree, found.modules)
-        with open(found.bzimage, "rb") as f:
-            elf = _unpack(f.read())
-        with open(found.elf + ".new", "wb") as f:
-            f.write(elf)
-        os.replace(found.elf + ".new", found.elf)
+        (packed,) = glob.glob(os.path.join(tree, "boot", "vmlinuz-*"))
+        os.replace(packed, image)
+        _keep_modules(tree, modules)
+        with open(image, "rb") as f:
+            unpacked = _unpack(f.read())
+        _replace(elf, unpacked)
         subprocess.run(["rm", "-rf", tree, package], check=True)
-    return found
+        _replace(stamp, _wanted())
+    return Kernel(image, elf, modules)
+
+
+def _wanted():
+    """What a stamp holds if the cache has what is wanted now."""
+    return json.dumps(MODULES, indent=1).encode()
+
+
+def _holds(path, content):
+    """Whether the file is there with this content."""
+    try:
+        with open(path, "rb") as f:
+            return f.read() == content
+    except FileNotFoundError:
+        return False
+
+
+def _replace(path, content):
+    """Writes the file, all of it or nothing."""
+    with open(path + ".new", "wb") as f:
+        f.write(content)
+    os.replace(path + ".new", path)
 
 
 def _keep_modules(tree, folder):
-    """Unpacks the modules of the package in `tree` into `folder`."""
+    """Unpacks the modules of the package in `tree` into `folder`, a folder for each set."""
     (kernel,) = glob.glob(os.path.join(tree, "lib/modules/*/kernel"))
     new = folder + ".new"
     subprocess.run(["rm", "-rf", new, folder], check=True)
-    os.makedirs(new)
-    for number, module in enumerate(MODULES):
-        kept = os.path.join(new, f"{number:02}-{os.path.basename(module)}.ko")
-        packed = os.path.join(kernel, module + ".ko.xz")
-        if os.path.exists(packed):
-            with open(kept, "wb") as f:
-                subprocess.run(["xz", "-dc", packed], check=True, stdout=f)
-        elif os.path.exists(os.path.join(kernel, module + ".ko")):
-            os.replace(os.path.join(kernel, module + ".ko"), kept)
+    for name, modules in MODULES.items():
+        os.makedirs(os.path.join(new, name))
+        for number, module in enumerate(modules):
+            kept = os.path.join(new, name, f"{number:02}-{os.path.basename(module)}.ko")
+            packed = os.path.join(kernel, module + ".ko.xz")
+            if os.path.exists(packed):
+                with open(kept, "wb") as f:
+                    subprocess.run(["xz", "-dc", packed], check=True, stdout=f)
+            elif os.path.exists(os.path.join(kernel, module + ".ko")):
+                os.replace(os.path.join(kernel, module + ".ko"), kept)
     os.replace(new, folder)
 
 

@@ -53,16 +53,16 @@ def run(*args, **options):
             print(f"     a guest did not boot, once more: {str(error).splitlines()[0]}", flush=True)
 
 
-def run_once(image, script, files, cpu="", memory_mib=768, cpus=2, timeout_s=240, options=()):
-    """Boots `image` and runs `script` (shell text) in it; `files` maps names in the guest's /bin to files here; `options` are
-    more of QEMU's.
+def run_once(image, script, files, cpu="", memory_mib=768, cpus=2, timeout_s=240, options=(), texts=None):
+    """Boots `image` and runs `script` (shell text) in it; `files` maps names in the guest's /bin to files here, `texts` maps paths
+    from its root to contents; `options` are more of QEMU's.
 
     Returns (exit status of the script, {name: bytes} of what it left in /out). The guest has no disk and no network.
     """
     with tempfile.TemporaryDirectory(prefix="isotherm-guest-") as work:
         packed = os.path.join(work, "initramfs")
         with open(packed, "wb") as f:
-            f.write(initramfs(INIT, {"script": script.encode()}, files))
+            f.write(initramfs(INIT, {"script": script.encode(), **(texts or {})}, files))
         console, result = os.path.join(work, "console"), os.path.join(work, "result")
         command = [
             "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
@@ -113,7 +113,12 @@ def initramfs(init, texts, files):
         out.write(b"\0" * (-out.tell() % 4) + content)
         out.write(b"\0" * (-out.tell() % 4))
 
-    for folder in ("bin", "dev", "proc", "sys", "tmp", "out", "run", "modules"):
+    folders = {"bin", "dev", "proc", "sys", "tmp", "out", "run", "modules"}
+    for path in texts:
+        while path := os.path.dirname(path):
+            folders.add(path)
+    # Sorted, a folder comes before what is in it.
+    for folder in sorted(folders):
         add(folder, stat.S_IFDIR | 0o755)
     add("init", stat.S_IFREG | 0o755, init.encode())
     for name, content in texts.items():

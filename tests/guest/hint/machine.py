@@ -53,11 +53,7 @@ class Machine:
         self.socket = os.path.join(work, "hint")
         self._console = os.path.join(work, "console")
         control = os.path.join(work, "control")
-        modules = {}
-        for module in sorted(os.listdir(self.kernel.modules)):
-            if self.balloon or "balloon" not in module:
-                with open(os.path.join(self.kernel.modules, module), "rb") as f:
-                    modules[f"modules/{module}"] = f.read()
+        modules = {path: m for path, m in self.kernel.modules("virtio").items() if self.balloon or "balloon" not in path}
         packed = os.path.join(work, "initramfs")
         with open(packed, "wb") as f:
             f.write(vm.initramfs(INIT, modules, self.files))

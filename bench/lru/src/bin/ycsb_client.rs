@@ -1,8 +1,8 @@
-//! A YCSB-like client for redis: `ycsb_client SOCKET RECORDS DISTRIBUTION`.
+//! A YCSB-like client for redis: `ycsb_client SOCKET RECORDS DISTRIBUTION [SEED]`.
 //!
 //! Stores RECORDS records of 1000 bytes, prints `ready`, and then does what each line on its input says: `run SECONDS` asks for
 //! records for so long, one at a time, 80 % reads and 20 % updates, and prints operations, seconds and latencies as a JSON line. Every
-//! value read must be the last one written. The end of the input ends it.
+//! value read must be the last one written. The end of the input ends it. The same SEED asks for the same records.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, ensure};
@@ -17,14 +17,16 @@ const VALUE_BYTES: usize = 1000;
 /// Records stored with one write.
 const LOAD_AT_ONCE: u64 = 1000;
 const UPDATE_PERCENT: u64 = 20;
+const SEED: u64 = 11;
 /// What is compared of a value: it names key and version.
 const CHECKED: usize = 48;
 
 fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [socket, records, distribution] = &args[..] else {
-        anyhow::bail!("usage: ycsb_client SOCKET RECORDS DISTRIBUTION");
+    let [socket, records, distribution, seed @ ..] = &args[..] else {
+        anyhow::bail!("usage: ycsb_client SOCKET RECORDS DISTRIBUTION [SEED]");
     };
+    let seed: u64 = seed.first().map_or(Ok(SEED), |s| s.parse()).context("SEED")?;
     let records: u64 = records.parse().context("RECORDS")?;
     ensure!(records >= 2, "RECORDS must be 2 or more");
     let keys = Keys::named(distribution, records)?;
@@ -32,7 +34,7 @@ fn main() -> anyhow::Result<()> {
     client.load(records)?;
     println!("ready");
     std::io::stdout().flush()?;
-    let mut random = Random::new(11);
+    let mut random = Random::new(seed);
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let seconds = line.strip_prefix("run ").and_then(|s| s.parse().ok());

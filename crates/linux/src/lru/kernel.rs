@@ -52,13 +52,16 @@ impl KernelLru {
         parse(&text).map_err(|e| format!("{FILE}: {e}"))
     }
 
-    /// The memory of the control group at `path` and those below it.
+    /// The memory of the control group at `path` and those below it. A group that has been removed stays in the list for as long
+    /// as memory is charged to it, with its old path, but without a number by which it could be addressed: it is left out.
     pub fn of_group(&self, path: &str) -> Result<Vec<KernelMemcg>, String> {
         let path = path.trim_end_matches('/');
         let inside =
             |p: &str| p == path || path.is_empty() || p.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+        // Without the memory controller the only number is 0, and the path empty.
+        let lives = |m: &KernelMemcg| m.id != 0 || m.path.is_empty();
         let found: Vec<KernelMemcg> =
-            self.read()?.into_iter().filter(|m| inside(m.path.trim_end_matches('/'))).collect();
+            self.read()?.into_iter().filter(|m| inside(m.path.trim_end_matches('/')) && lives(m)).collect();
         if found.is_empty() {
             return Err(format!("{FILE} knows no control group '{path}'; it lists those that control memory"));
         }
@@ -123,6 +126,18 @@ mod tests {
         assert_eq!(ids("/"), [1, 7, 8, 9]);
         assert!(lru.of_group("/none").unwrap_err().contains("'/none'"));
         assert_eq!(lru.of_group("/app").unwrap()[0].nodes[0].1[1].anon_bytes, 20 << 12);
+    }
+
+    #[test]
+    fn groups_that_are_gone_are_left_out() {
+        let gone = TEXT.replace("memcg     7 /app\n", "memcg     0 /app\n");
+        let t = tree(&[(&ENABLED[1..], "0x0007\n"), (&FILE[1..], &gone)]);
+        let lru = KernelLru::open(&t.roots).unwrap();
+        let ids = |path| lru.of_group(path).unwrap().iter().map(|m| m.id).collect::<Vec<_>>();
+        assert_eq!(ids("/app"), [8]);
+        let none = "memcg     0 \n node     0\n          0      99000        100         20 \n";
+        let t = tree(&[(&ENABLED[1..], "0x0007\n"), (&FILE[1..], none)]);
+        assert_eq!(KernelLru::open(&t.roots).unwrap().of_group("/").unwrap().len(), 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One limit, and the memories below it.
 
 use super::gauge::Gauge;
+use super::rate::FillRate;
 use super::react::{Candidate, Reaction};
 use super::stats::{Line, MemoryLine};
 use super::{Args, user::SHORTEST_INTERVAL};
@@ -52,9 +53,7 @@ pub struct Domain {
     swappiness: u8,
     next_walk_ns: u64,
     rest_until_ns: u64,
-    /// Bytes filled a second, a moving average; and what it was last computed from: time, bytes.
-    rate: f64,
-    last: Option<(u64, u64)>,
+    rate: FillRate,
     evicted_since_walk: u64,
     sum: Line,
 }
@@ -84,8 +83,7 @@ impl Domain {
             swappiness: args.swappiness,
             next_walk_ns: 0,
             rest_until_ns: 0,
-            rate: 0.0,
-            last: None,
+            rate: FillRate::default(),
             evicted_since_walk: 0,
         }
     }
@@ -128,7 +126,7 @@ impl Domain {
             return now + REST_NS;
         };
         self.sum.used = Some(used);
-        self.note_rate(used, now);
+        self.rate.note(used + self.sum.evicted, now);
         if now >= self.next_walk_ns || self.is_walk_early(now) {
             self.walk(live, used);
         }
@@ -155,21 +153,7 @@ impl Domain {
     }
 
     fn patience(&self, used: u64) -> u64 {
-        self.marks.look_again_ns(used, self.rate)
-    }
-
-    fn note_rate(&mut self, used: u64, now: u64) {
-        let filled = used + self.sum.evicted;
-        if let Some((then, before)) = self.last {
-            let dt = (now - then) as f64 / 1e9;
-            if dt < 0.02 {
-                return;
-            }
-            let rate = filled.saturating_sub(before) as f64 / dt;
-            // Rises at once, falls slowly.
-            self.rate = if rate > self.rate { rate } else { self.rate + (rate - self.rate) * dt.min(1.0) };
-        }
-        self.last = Some((now, filled));
+        self.marks.look_again_ns(used, self.rate.per_second())
     }
 
     /// So much was exchanged that the last walk says little about what is in memory.
@@ -238,7 +222,10 @@ impl Domain {
         }
         let idle: Option<u64> = self.memories.iter().map(|(_, m, ..)| m.evictable(ttl, now).1).sum();
         // What had to go lately will have to go again.
-        let need = self.marks.need(used).max(self.evicted_since_walk.min((self.rate * interval as f64 / 1e9) as u64));
+        let need = self
+            .marks
+            .need(used)
+            .max(self.evicted_since_walk.min((self.rate.per_second() * interval as f64 / 1e9) as u64));
         if self.thrash.judge(need, idle, now) {
             let who: Vec<Candidate> = self.candidates();
             self.reaction.react(&self.name, &format_time(ttl), &who, &mut live.out, now);

@@ -1,5 +1,6 @@
 //! The loop of `lru run` through the kernel's own generations.
 
+use super::rate::FillRate;
 use super::stats::{Line, Stats};
 use super::{Args, OnThrash};
 use crate::commands::lru::engine::KernelTarget;
@@ -12,14 +13,14 @@ use isotherm_core::lru::live::pace::Watermarks;
 use isotherm_core::lru::live::turns::Turns;
 use isotherm_core::lru::lruvec::MIN_GENS;
 use isotherm_core::units::format_size;
-use isotherm_linux::clock::{MonotonicClock, monotonic_ns};
+use isotherm_linux::clock::{MonotonicClock, monotonic_ns, thread_cpu_ns};
 use isotherm_linux::lru::kernel::KernelLru;
 use isotherm_linux::lru::memcg::{Memcg, Memcgs};
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
 
-/// How often it is looked how much is used, ns. Reading the kernel's file takes locks of all memories.
-const LOOK_NS: u64 = 100_000_000;
+/// Time to the next look where nothing could be done, ns: reading the kernel's file takes locks of all memories.
+const REST_NS: u64 = 100_000_000;
 /// How often statistics are written, ns.
 const STATS_NS: u64 = 1_000_000_000;
 /// Generations are created no faster, ns.
@@ -86,6 +87,8 @@ struct Domain {
     groups: Vec<Memcg>,
     marks: Watermarks,
     turns: Turns,
+    rate: FillRate,
+    rest_until_ns: u64,
     aged_ns: u64,
     sum: Line,
 }
@@ -93,7 +96,16 @@ struct Domain {
 impl Domain {
     fn new(paths: Vec<String>, groups: Vec<Memcg>, limit: u64, args: &Args) -> Self {
         let sum = Line { domain: paths.join(", "), engine: "kernel", limit, ..Line::default() };
-        Self { paths, groups, marks: Watermarks::new(limit, args.headroom), turns: Turns::new(1), aged_ns: 0, sum }
+        Self {
+            paths,
+            groups,
+            marks: Watermarks::new(limit, args.headroom),
+            turns: Turns::new(1),
+            rate: FillRate::default(),
+            rest_until_ns: 0,
+            aged_ns: 0,
+            sum,
+        }
     }
 
     fn used(&self) -> Option<u64> {
@@ -101,22 +113,35 @@ impl Domain {
         (!figures.is_empty()).then(|| figures.iter().sum())
     }
 
-    fn turn(&mut self, kernel: &KernelTarget, args: &Args) -> anyhow::Result<()> {
+    /// Does what is due; how long to wait until it is called again, ns.
+    fn turn(&mut self, kernel: &KernelTarget, args: &Args) -> u64 {
         self.sum.used = self.used();
         let Some(used) = self.sum.used else {
             self.sum.idle_reason = Some("nothing is left below this limit".into());
-            return Ok(());
+            return REST_NS;
         };
+        let now = monotonic_ns();
+        self.rate.note(used + self.sum.evicted, now);
         let need = self.marks.need(used);
-        if need == 0 {
-            return Ok(());
+        if need > 0 && now < self.rest_until_ns {
+            return self.rest_until_ns - now;
         }
+        let evicted = if need > 0 { self.reclaim(kernel, args, used, need) } else { 0 };
+        if need > 0 && evicted == 0 {
+            self.rest_until_ns = now + REST_NS;
+            return REST_NS;
+        }
+        self.marks.look_again_ns(used.saturating_sub(evicted), self.rate.per_second())
+    }
+
+    /// Evicts `need` of the `used` bytes; how many it were.
+    fn reclaim(&mut self, kernel: &KernelTarget, args: &Args, used: u64, need: u64) -> u64 {
         let mine = KernelTarget { lru: kernel.lru.clone(), paths: self.paths.clone() };
         let places = match places(&mine) {
             Ok(places) => places,
             Err(e) => {
                 self.sum.idle_reason = Some(e.to_string());
-                return Ok(());
+                return 0;
             }
         };
         (0..places.len() as u32).for_each(|id| self.turns.add(id));
@@ -128,6 +153,7 @@ impl Domain {
         let sizes: Vec<u64> = places.iter().map(old).collect();
         let shares = self.turns.distribute(need, |id| sizes.get(id as usize).copied().unwrap_or(0));
         self.sum.idle_reason = shares.is_empty().then(|| "all memory is in the two youngest generations".into());
+        let begin = thread_cpu_ns();
         for (id, bytes) in shares {
             let Some(place) = places.get(id as usize) else { continue };
             let Some(seq) = place.max_seq().checked_sub(MIN_GENS) else { continue };
@@ -137,10 +163,10 @@ impl Domain {
                 self.sum.idle_reason = Some(e);
             }
         }
-        if let Some(now) = self.used() {
-            self.sum.evicted += used.saturating_sub(now);
-        }
-        Ok(())
+        self.sum.evict_ns += thread_cpu_ns() - begin;
+        let evicted = self.used().map_or(0, |now| used.saturating_sub(now));
+        self.sum.evicted += evicted;
+        evicted
     }
 
     /// Creates a generation where only two are left, or where the oldest are empty.
@@ -156,10 +182,12 @@ impl Domain {
                 continue;
             }
             self.aged_ns = now;
+            let begin = thread_cpu_ns();
             match kernel.lru.age(place.memcg, place.node, place.max_seq()) {
                 Ok(()) => self.sum.walks += 1,
                 Err(e) => self.sum.idle_reason = Some(e),
             }
+            self.sum.walk_ns += thread_cpu_ns() - begin;
         }
     }
 
@@ -179,9 +207,7 @@ fn watch(
     let end = args.duration.map_or(u64::MAX, |d| begin.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)));
     let mut next_stats = begin + STATS_NS;
     loop {
-        for domain in &mut *domains {
-            domain.turn(kernel, args)?;
-        }
+        let wait = domains.iter_mut().map(|d| d.turn(kernel, args)).min().unwrap_or(REST_NS);
         if domains.iter().all(|d| d.groups.iter().all(|g| !g.exists())) {
             return Ok(());
         }
@@ -195,7 +221,7 @@ fn watch(
         if now >= end {
             return Ok(());
         }
-        if MonotonicClock::stopped_by(signals).sleep_until_ns((now + LOOK_NS).min(end)) == Wake::Interrupted {
+        if MonotonicClock::stopped_by(signals).sleep_until_ns((now + wait).min(end)) == Wake::Interrupted {
             return Ok(());
         }
     }

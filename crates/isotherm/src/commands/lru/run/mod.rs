@@ -3,6 +3,7 @@
 mod domain;
 mod gauge;
 mod kernel;
+mod rate;
 mod react;
 mod stats;
 mod user;
