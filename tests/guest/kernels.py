@@ -21,6 +21,7 @@ MODULES = {
     "virtio": ["drivers/virtio/virtio_ring", "drivers/virtio/virtio", "drivers/virtio/virtio_pci_legacy_dev",
                "drivers/virtio/virtio_pci_modern_dev", "drivers/virtio/virtio_pci", "drivers/char/virtio_console",
                "drivers/virtio/virtio_balloon"],
+    "net": ["net/core/failover", "drivers/net/net_failover", "drivers/net/virtio_net"],
     "zram": ["mm/zsmalloc", "lib/lz4/lz4_compress", "lib/lz4/lz4hc_compress", "drivers/block/zram/zram"],
 }  # fmt: skip
 

@@ -21,6 +21,7 @@ mount -t tmpfs tmp /tmp
 mount -t tmpfs run /run
 for module in /modules/*.ko; do [ -e "$module" ] && insmod "$module"; done
 ifconfig lo 127.0.0.1 up
+[ -d /sys/class/net/eth0 ] && ifconfig eth0 10.0.2.15 netmask 255.255.255.0 up
 port=$(grep -l '^test.control$' /sys/class/virtio-ports/*/name)
 port=${port%/name}
 exec 3<>/dev/${port##*/}
@@ -37,10 +38,11 @@ class GuestError(Exception):
 class Machine:
     """One VM. `with Machine(...) as m:` starts it and ends it."""
 
-    def __init__(self, kernel, files, name="guest", memory_mib=800, cpus=2, append="", balloon=False, port=True, qmp=False, boot_s=120):
+    def __init__(self, kernel, files, name="guest", memory_mib=800, cpus=2, append="", balloon=False, port=True, qmp=False,
+                 network=False, boot_s=120):  # fmt: skip
         self.kernel, self.files, self.name, self.memory_mib, self.cpus = kernel, files, name, memory_mib, cpus
         self.append, self.balloon, self.port, self.boot_s = append, balloon, port, boot_s
-        self.qmp = qmp
+        self.qmp, self.network = qmp, network
         # How long a command in the guest may take that nothing else is said of.
         self.patience_s = 120
         self.process = self._control = self._fd = None
@@ -54,6 +56,9 @@ class Machine:
         self._console = os.path.join(work, "console")
         control = os.path.join(work, "control")
         modules = {path: m for path, m in self.kernel.modules("virtio").items() if self.balloon or "balloon" not in path}
+        if self.network:
+            # After the others, which it needs.
+            modules |= {path.replace("/", "/net-"): m for path, m in self.kernel.modules("net").items()}
         packed = os.path.join(work, "initramfs")
         with open(packed, "wb") as f:
             f.write(vm.initramfs(INIT, modules, self.files))
@@ -73,6 +78,9 @@ class Machine:
         if self.qmp:
             self.qmp = os.path.join(work, "qmp")
             command += ["-qmp", f"unix:{self.qmp},server=on,wait=off"]
+        if self.network:
+            # QEMU's own: the host is at 10.0.2.2, and what calls there calls this machine's loopback device.
+            command += ["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="]
         if self.balloon:
             command += ["-device", "virtio-balloon-pci,free-page-reporting=on"]
         self.command = command

@@ -15,8 +15,8 @@ MIB = 1 << 20
 class RealHost:
     """`isotherm hint host` for some machines."""
 
-    def __init__(self, binary, machines, folder, options=(), qmp=False):
-        self.binary, self.machines, self.options, self.qmp = binary, machines, options, qmp
+    def __init__(self, binary, machines, folder, options=(), qmp=False, key=None):
+        self.binary, self.machines, self.options, self.qmp, self.key = binary, machines, options, qmp, key
         self.socket, self.log = os.path.join(folder, "status.sock"), os.path.join(folder, "host.log")
         self.process = None
 
@@ -44,7 +44,8 @@ class RealHost:
         """How the command line names a guest."""
         socket = f",socket={machine.socket}" if machine.port else ""
         qmp = f",qmp={machine.qmp}" if self.qmp else ""
-        return f"name={machine.name},pid={machine.pid}{socket}{qmp}"
+        key = f",key={self.key}" if self.key else ""
+        return f"name={machine.name},pid={machine.pid}{socket}{qmp}{key}"
 
     def kill(self):
         self.process.kill()
