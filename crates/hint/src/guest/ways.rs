@@ -15,10 +15,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 const MS: u64 = 1_000_000;
-/// An attempt to take a memory block offline takes this long, at most. Meanwhile nobody gets what is free in it.
+/// An attempt to take a memory block offline takes this long, at most, if none has run out of time. Meanwhile nobody gets what is
+/// free in it.
 const OFFLINE_LIMIT: Duration = Duration::from_millis(500);
 /// A memory block is taken offline only while so many of its size are free.
-const LEAST_BLOCKS: u64 = 4;
+const LEAST_BLOCKS: u64 = 3;
 /// Huge pages that are never asked for: the last ones would make the kernel tidy up memory, or drop its page cache.
 const HUGE_MARGIN: u64 = 4;
 /// Blocks in a batch where they come one by one. Larger ones gain little and take the guest's memory for longer.

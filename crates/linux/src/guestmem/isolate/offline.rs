@@ -1,7 +1,8 @@
 //! Memory blocks (128 MiB, or more on large machines) taken offline: exclusive, contiguous, nothing is cleared.
 //!
 //! The kernel moves what is used out of a block first. That can fail (pages that cannot be moved) or go on for ever; each
-//! attempt is bounded, and a block that refused is left alone for a while, each time for longer.
+//! attempt is bounded, and a block that refused is left alone for a while, each time for longer. One that ran out of time may only
+//! have been on a busy host: it gets more time first.
 
 use super::{HUGE_PAGE, IsolateError, Isolator, Way};
 use crate::clock::monotonic_ns;
@@ -19,6 +20,8 @@ const MEMORY: &str = "/sys/devices/system/memory";
 /// How long a block that refused is left alone, at first and at most.
 const REST: Duration = Duration::from_secs(10);
 const LONGEST_REST: Duration = Duration::from_secs(3600);
+/// What an attempt may take at most after others have run out of time, in terms of the first limit.
+const MOST_PATIENCE: u32 = 4;
 
 /// A block.
 #[derive(Debug, Clone)]
@@ -28,6 +31,30 @@ struct Block {
     /// Not to be tried before (CLOCK_MONOTONIC, ns).
     rest_until_ns: u64,
     rest: Duration,
+    /// What the next attempt may take, in terms of the first limit.
+    patience: u32,
+}
+
+impl Block {
+    fn new(number: u64, range: AddrRange) -> Self {
+        Self { number, range, rest_until_ns: 0, rest: REST, patience: 1 }
+    }
+
+    /// An attempt has failed.
+    fn refused(&mut self, out_of_time: bool, now_ns: u64) {
+        self.rest_until_ns = now_ns.saturating_add(self.rest.as_nanos() as u64);
+        if out_of_time && self.patience < MOST_PATIENCE {
+            self.patience *= 2;
+        } else {
+            self.rest = (self.rest * 2).min(LONGEST_REST);
+        }
+    }
+
+    /// An attempt has succeeded.
+    const fn obeyed(&mut self) {
+        self.rest = REST;
+        self.patience = 1;
+    }
 }
 
 /// Takes memory blocks offline.
@@ -41,7 +68,7 @@ pub struct Offline {
 }
 
 impl Offline {
-    /// Looks at which blocks there are. An attempt takes `limit` at most.
+    /// Looks at which blocks there are. An attempt takes `limit` at most, and up to four times that where it was too short.
     pub fn new(roots: &Roots, limit: Duration) -> Result<Self, IsolateError> {
         let block_size = block_size(roots).ok_or_else(|| {
             let why = format!("{MEMORY}/block_size_bytes is missing: the kernel lacks CONFIG_MEMORY_HOTREMOVE");
@@ -65,12 +92,7 @@ impl Offline {
             let usable = self.held.contains(&number) || state(&self.roots, number).as_deref() == Some("online");
             let Some(start) = number.checked_mul(self.block_size).filter(|_| usable) else { continue };
             let old = self.blocks.iter().find(|b| b.number == number);
-            let fresh = || Block {
-                number,
-                range: AddrRange::new(start, start.saturating_add(self.block_size)),
-                rest_until_ns: 0,
-                rest: REST,
-            };
+            let fresh = || Block::new(number, AddrRange::new(start, start.saturating_add(self.block_size)));
             blocks.push(old.cloned().unwrap_or_else(fresh));
         }
         blocks.sort_unstable_by_key(|b| b.number);
@@ -98,9 +120,10 @@ impl Offline {
                 l.offline.insert(number);
             })
             .map_err(note)?;
-        let Err(refusal) = put_offline(&self.roots, number, self.limit) else {
+        let limit = self.limit * self.blocks[i].patience;
+        let Err(refusal) = put_offline(&self.roots, number, limit) else {
             self.held.push(number);
-            self.blocks[i].rest = REST;
+            self.blocks[i].obeyed();
             return Ok(true);
         };
         // Nothing else than the state decides what is to be undone: an interrupted write may have succeeded.
@@ -110,9 +133,7 @@ impl Offline {
                 l.offline.remove(&number);
             })
             .map_err(note)?;
-        let block = &mut self.blocks[i];
-        block.rest_until_ns = monotonic_ns().saturating_add(block.rest.as_nanos() as u64);
-        block.rest = (block.rest * 2).min(LONGEST_REST);
+        self.blocks[i].refused(refusal.kind() == io::ErrorKind::Interrupted, monotonic_ns());
         match refusal.raw_os_error() {
             Some(libc::EBUSY | libc::EINVAL | libc::EINTR | libc::EAGAIN | libc::ENOMEM) => Ok(false),
             _ => {
@@ -252,6 +273,22 @@ mod tests {
         assert_eq!(state(&t.roots, 2).as_deref(), Some("offline"), "still not ours");
         let half = AddrRange::new(128 << 20, 192 << 20);
         assert!(offline.take(&[half], &mut ledger).unwrap().is_empty(), "blocks are taken whole");
+    }
+
+    #[test]
+    fn who_refuses_is_left_alone_for_longer_and_who_is_slow_gets_more_time_first() {
+        let mut block = Block::new(1, AddrRange::new(0, 1 << 27));
+        block.refused(true, 0);
+        assert_eq!((block.patience, block.rest_until_ns), (2, 10_000_000_000));
+        block.refused(true, 0);
+        assert_eq!((block.patience, block.rest), (4, REST));
+        block.refused(true, 0);
+        assert_eq!((block.patience, block.rest), (4, 2 * REST), "it had time enough");
+        block.obeyed();
+        block.refused(false, 0);
+        assert_eq!((block.patience, block.rest), (1, 2 * REST));
+        (0..64).for_each(|_| block.refused(false, u64::MAX - 5));
+        assert_eq!((block.rest, block.rest_until_ns), (LONGEST_REST, u64::MAX));
     }
 
     #[test]
