@@ -226,6 +226,11 @@ impl Ways {
         if self.entries[0].isolator.way().chooses() { 64 } else { 4 }
     }
 
+    /// Whether the kernel chooses the blocks in the way in use, and one in which we do comes first.
+    pub fn follows_choice(&self) -> bool {
+        self.now > 0 && self.entries[0].isolator.way().chooses()
+    }
+
     /// Whether the way in use is to stop as soon as it gets what the host had dropped already.
     pub fn stops_early(&self) -> bool {
         self.writes() && self.entries[0].isolator.way().chooses()

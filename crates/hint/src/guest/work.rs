@@ -31,6 +31,13 @@ const STALE_BATCHES: u64 = 2;
 /// memory that was used and freed between two looks.
 const REFRESH_NS: u64 = 60_000 * MS;
 const REFRESH_SHARE: u64 = 100;
+/// It counts as new sooner where the kernel gave what the host had dropped already, and much is left: memory blocks that go
+/// offline and come back are handed out last, so that the next pass meets what is left. After this time at first, ns, doubled as
+/// long as it does not help; at most a tenth of the time goes into it.
+const TURN_NS: u64 = 3_000 * MS;
+const TURN_SHARE: u64 = 10;
+/// What is much: this part of all free memory.
+const TURN_WORTH: u64 = 32;
 
 /// The algorithm and its hands.
 #[derive(Debug)]
@@ -64,6 +71,10 @@ pub(super) struct Work {
     spent_ns: u64,
     refreshed_ns: u64,
     refreshed_pages: Option<u64>,
+    /// How long to wait before everything counts as new for the sake of what is left, ns; `None`: it need not.
+    turn_ns: Option<u64>,
+    /// The same for the next time.
+    next_turn_ns: u64,
     told: String,
 }
 
@@ -111,6 +122,8 @@ impl Work {
             spent_ns: 0,
             refreshed_ns: now,
             refreshed_pages: level.allocated_pages,
+            turn_ns: None,
+            next_turn_ns: TURN_NS,
             told: String::new(),
         })
     }
@@ -130,8 +143,7 @@ impl Work {
         self.ways.limit_batch(&mut self.hinter, usize::from(limits.ranges));
         self.hinter.event(Event::Ready, now);
         if new_host {
-            self.hinter.event(Event::Forgotten, now);
-            self.ways.forgotten(&mut self.hinter);
+            self.forget(now);
         }
         if once {
             self.hinter.event(Event::Now, now);
@@ -162,22 +174,51 @@ impl Work {
         Ok(())
     }
 
-    /// Lets everything count as new if much was allocated since that was done last.
+    /// Lets everything count as new if much was allocated since that was done last, or if what is left cannot be had otherwise.
     fn refresh(&mut self, now: u64) {
-        let pause = (self.spent_ns * REFRESH_SHARE).max(if self.ways.writes() { 10 * REFRESH_NS } else { REFRESH_NS });
-        if now < self.refreshed_ns.saturating_add(pause) || !self.hinter.isolated().is_empty() {
+        if !self.hinter.isolated().is_empty() {
             return;
         }
-        let allocated = match (self.level.allocated_pages, self.refreshed_pages) {
+        let since = now.saturating_sub(self.refreshed_ns);
+        let turn = self.turn_ns.is_some_and(|pause| since >= pause.max(self.spent_ns * TURN_SHARE));
+        let pause = (self.spent_ns * REFRESH_SHARE).max(if self.ways.writes() { 10 * REFRESH_NS } else { REFRESH_NS });
+        if !turn && (since < pause || self.allocated() < self.level.total / 4096 / 4) {
+            return;
+        }
+        if turn {
+            self.next_turn_ns = (self.next_turn_ns * 2).min(10 * REFRESH_NS);
+        }
+        self.forget(now);
+    }
+
+    /// Pages that were allocated since everything counted as new.
+    fn allocated(&self) -> u64 {
+        match (self.level.allocated_pages, self.refreshed_pages) {
             (Some(now), Some(then)) => now.wrapping_sub(then),
             _ => u64::MAX,
-        };
-        if allocated >= self.level.total / 4096 / 4 {
-            self.refreshed_ns = now;
-            self.refreshed_pages = self.level.allocated_pages;
-            self.spent_ns = 0;
-            self.hinter.event(Event::Forgotten, now);
-            self.ways.forgotten(&mut self.hinter);
+        }
+    }
+
+    /// Everything counts as new.
+    fn forget(&mut self, now: u64) {
+        self.refreshed_ns = now;
+        self.refreshed_pages = self.level.allocated_pages;
+        self.spent_ns = 0;
+        self.turn_ns = None;
+        self.hinter.event(Event::Forgotten, now);
+        self.ways.forgotten(&mut self.hinter);
+    }
+
+    /// A pass has ended: is much left that it could not have?
+    fn judge_rest(&mut self) {
+        let zones = self.hinter.zones();
+        let (left, known) = (zones.nr_free(), zones.nr_free() + zones.nr_reported());
+        let much = left * TURN_WORTH >= known && left >= self.ways.first_config().threshold;
+        if self.ways.follows_choice() {
+            self.turn_ns = much.then_some(self.next_turn_ns);
+            if !much {
+                self.next_turn_ns = TURN_NS;
+            }
         }
     }
 
@@ -359,6 +400,7 @@ impl Work {
                 self.release_due = false;
                 self.hinter.event(Event::Released, now);
                 self.ways.pass_ended(&mut self.hinter);
+                self.judge_rest();
                 true
             }
             Err(e) => {
