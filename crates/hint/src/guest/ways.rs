@@ -300,7 +300,7 @@ fn config(way: Way, unit: u64, size: BlockSize, reserve: u64, writes: bool) -> C
         batch: if writes { BATCH / 2 } else { BATCH },
         // All of a pass is kept until its end, or the kernel would give the same blocks again; the reserve is the limit.
         most_isolated: 1 << 24,
-        threshold: if writes { 16 } else { 4 },
+        threshold: 4,
         linger_ns: None,
         retry_ns: 2000 * MS,
         ..base

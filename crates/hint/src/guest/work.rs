@@ -36,8 +36,8 @@ const REFRESH_SHARE: u64 = 100;
 /// long as it does not help; at most a tenth of the time goes into it.
 const TURN_NS: u64 = 3_000 * MS;
 const TURN_SHARE: u64 = 10;
-/// What is much: this part of all free memory.
-const TURN_WORTH: u64 = 32;
+/// What is much: this part of all free memory, and so many blocks.
+const TURN_WORTH: (u64, u64) = (32, 4);
 
 /// The algorithm and its hands.
 #[derive(Debug)]
@@ -213,7 +213,7 @@ impl Work {
     fn judge_rest(&mut self) {
         let zones = self.hinter.zones();
         let (left, known) = (zones.nr_free(), zones.nr_free() + zones.nr_reported());
-        let much = left * TURN_WORTH >= known && left >= self.ways.first_config().threshold;
+        let much = left * TURN_WORTH.0 >= known && left >= TURN_WORTH.1;
         if self.ways.follows_choice() {
             self.turn_ns = much.then_some(self.next_turn_ns);
             if !much {
