@@ -127,8 +127,15 @@ class Limit:
                 except OSError:
                     time.sleep(0.1)
 
-    def add(self, pid):
-        write(f"{self.path}/cgroup.procs", str(pid))
+    @contextlib.contextmanager
+    def inside(self):
+        """What is started meanwhile lives in the group from its first page on."""
+        own = next(line.split(":", 2)[2] for line in read("/proc/self/cgroup").splitlines() if ":memory:" in line)
+        write(f"{self.path}/cgroup.procs", str(os.getpid()))
+        try:
+            yield
+        finally:
+            write(f"/sys/fs/cgroup/memory{own}/cgroup.procs", str(os.getpid()))
 
     def swap(self):
         """Bytes that its tasks have in swap."""
@@ -140,14 +147,13 @@ def reuse(bench, row):
     """Seconds of the program in each of three guests, and the most swap that was used."""
     options = bench.options
     mib = int(options.guest_mib * options.part)
-    # Room for two guests that use all of their memory, and what QEMU needs for the third.
-    room = int(2.1 * options.guest_mib) + 3 * 110
+    # Room for two guests that have used all of their memory, and for the third as long as it has not.
+    room = int(2.5 * options.guest_mib)
     with Swap(4 * options.guest_mib), Limit(room) as limit, contextlib.ExitStack() as stack:
         machines = []
         for number in range(3):
-            machine = stack.enter_context(bench.machine(row, number))
-            limit.add(machine.pid)
-            machines.append(machine)
+            with limit.inside():
+                machines.append(stack.enter_context(bench.machine(row, number)))
         stack.enter_context(bench.hints(row, machines))
         seconds, swap = [], 0
         for machine in machines:
