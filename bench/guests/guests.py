@@ -166,7 +166,8 @@ def reuse(bench, row):
 
 
 def loss(bench, command):
-    """Median figures of a command in a guest without hints, with ours and with the balloon's; rounds are interleaved."""
+    """Figures of a command in a guest without hints, with ours and with the balloon's, and their ratios to that without in the same
+    round; rounds are interleaved."""
     options = bench.options
     with contextlib.ExitStack() as stack:
         machines = {row: stack.enter_context(bench.machine(row, memory_mib=options.loss_mib)) for row in ROWS}
@@ -176,7 +177,7 @@ def loss(bench, command):
             for row in ROWS if turn % 2 == 0 else reversed(ROWS):
                 figures[row].append(float(machines[row].sh(command, timeout_s=300).split()[-1]))
         ratios = {row: [ours / plain for ours, plain in zip(figures[row], figures["none"])] for row in ROWS}
-        return {row: (statistics.median(figures[row]), statistics.median(ratios[row])) for row in ROWS}
+        return {row: (statistics.median(figures[row]), sorted(ratios[row])) for row in ROWS}
 
 
 def table(title, head, lines):
@@ -199,8 +200,8 @@ def main():
     parser.add_argument("--settle", type=float, default=15, help="seconds that hints may take (density)")
     parser.add_argument("--pause", type=float, default=10, help="seconds between the guests' programs (reuse)")
     parser.add_argument("--loss-mib", type=int, default=768, help="a guest's memory (faults, net)")
-    parser.add_argument("--seconds", type=int, default=8, help="of one measurement (faults, net)")
-    parser.add_argument("--rounds", type=int, default=7, help="measurements of each row (faults, net)")
+    parser.add_argument("--seconds", type=int, default=6, help="of one measurement (faults, net)")
+    parser.add_argument("--rounds", type=int, default=9, help="measurements of each row (faults, net)")
     parser.add_argument("--procs", type=int, default=2, help="processes (faults)")
     options = parser.parse_args()
     parts = options.parts.split(",")
@@ -233,8 +234,9 @@ def main():
     ):  # fmt: skip
         if part in parts:
             found = loss(bench, command)
-            lines = [[row, f"{figure:.0f}", f"{ratio:.3f}", f"{100 * (1 - ratio):.1f} %"] for row, (figure, ratio) in found.items()]
-            table(f"{title}; {options.rounds} rounds, medians", ["hints", "figure", "ratio", "loss"], lines)
+            lines = [[row, f"{figure:.0f}", f"{statistics.median(ratios):.3f}", f"{ratios[0]:.3f}..{ratios[-1]:.3f}",
+                      f"{100 * (1 - statistics.median(ratios)):.1f} %"] for row, (figure, ratios) in found.items()]  # fmt: skip
+            table(f"{title}; {options.rounds} rounds, medians and extremes", ["hints", "figure", "ratio", "", "loss"], lines)
     print(REFERENCES)
 
 

@@ -33,9 +33,11 @@ const REFRESH_NS: u64 = 60_000 * MS;
 const REFRESH_SHARE: u64 = 100;
 /// It counts as new sooner where the kernel gave what the host had dropped already, and much is left: memory blocks that go
 /// offline and come back are handed out last, so that the next pass meets what is left. After this time at first, ns, doubled as
-/// long as it does not help; at most a tenth of the time goes into it.
+/// long as it does not help; at most a tenth of the time goes into it, and only while the guest itself allocates little.
 const TURN_NS: u64 = 3_000 * MS;
 const TURN_SHARE: u64 = 10;
+/// What is little: pages since the last look.
+const CALM_PAGES: u64 = 2 * 512;
 /// What is much: this part of all free memory, and so many blocks.
 const TURN_WORTH: (u64, u64) = (32, 4);
 
@@ -163,24 +165,27 @@ impl Work {
 
     /// Looks at free memory, if that is likely to show something new.
     pub(super) fn look(&mut self, now: u64) -> Result<(), GuestError> {
+        let before = self.level.allocated_pages;
         let level = self.read_level()?;
+        let calm =
+            matches!((level.allocated_pages, before), (Some(now), Some(then)) if now.wrapping_sub(then) < CALM_PAGES);
         if self.watch.is_due(&level, now) {
             let look = self.watch.look(&mut self.hinter, level, monotonic_ns);
             look.map_err(GuestError::io("read /proc/kpageflags"))?;
             self.looked = true;
             self.ways.looked(&mut self.hinter);
         }
-        self.refresh(now);
+        self.refresh(calm, now);
         Ok(())
     }
 
     /// Lets everything count as new if much was allocated since that was done last, or if what is left cannot be had otherwise.
-    fn refresh(&mut self, now: u64) {
+    fn refresh(&mut self, calm: bool, now: u64) {
         if !self.hinter.isolated().is_empty() {
             return;
         }
         let since = now.saturating_sub(self.refreshed_ns);
-        let turn = self.turn_ns.is_some_and(|pause| since >= pause.max(self.spent_ns * TURN_SHARE));
+        let turn = calm && self.turn_ns.is_some_and(|pause| since >= pause.max(self.spent_ns * TURN_SHARE));
         let pause = (self.spent_ns * REFRESH_SHARE).max(if self.ways.writes() { 10 * REFRESH_NS } else { REFRESH_NS });
         if !turn && (since < pause || self.allocated() < self.level.total / 4096 / 4) {
             return;
