@@ -157,8 +157,15 @@ fn a_memory_map_that_does_not_fit_is_refused() {
     assert_eq!(vmm.resident(), RAM);
 }
 
-/// A VMM's answers on its QMP socket, to one conversation after the other.
-fn play_qmp(listener: &UnixListener, tree: &str, size: u64) {
+/// A VMM's answers on its QMP socket, to one conversation after the other. `mapped`: where it has a guest's address, if it tells.
+fn play_qmp(listener: &UnixListener, tree: &str, backends: &[&str], mapped: impl Fn(u64) -> Option<u64>) {
+    let monitor = |command: &str| match command.strip_prefix("gpa2hva 0x") {
+        None => tree.to_owned(),
+        Some(hex) => match mapped(u64::from_str_radix(hex, 16).unwrap()) {
+            Some(address) => format!("Host virtual address for 0x{hex} (m) is {address:#x}\r\n"),
+            None => "unknown command: 'gpa2hva'\r\n".to_owned(),
+        },
+    };
     for stream in listener.incoming() {
         let stream = stream.unwrap();
         let mut out = stream.try_clone().unwrap();
@@ -166,8 +173,13 @@ fn play_qmp(listener: &UnixListener, tree: &str, size: u64) {
         for line in BufReader::new(stream).lines() {
             let question: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
             let answer = match question["execute"].as_str().unwrap() {
-                "human-monitor-command" => serde_json::json!(tree),
-                "query-memdev" => serde_json::json!([{ "id": "m", "size": size, "share": true }]),
+                "human-monitor-command" => {
+                    serde_json::json!(monitor(question["arguments"]["command-line"].as_str().unwrap()))
+                }
+                "query-memdev" => {
+                    let backend = |id: &&str| serde_json::json!({ "id": id, "size": RAM, "share": true });
+                    backends.iter().map(backend).collect()
+                }
                 _ => serde_json::json!({}),
             };
             // Events come whenever they like.
@@ -179,7 +191,23 @@ fn play_qmp(listener: &UnixListener, tree: &str, size: u64) {
 
 #[test]
 fn the_vmms_own_map_is_believed() {
+    // By its size, where the VMM has only one of that size.
+    check_vmms_map(&["m"], |_, _| None);
+}
+
+#[test]
+fn a_file_is_the_one_that_is_mapped_where_the_vmm_says() {
+    check_vmms_map(&["m", "alike"], |base, address| match address {
+        0 => Some(base),
+        _ => Some(base + 32 * MIB),
+    });
+}
+
+fn check_vmms_map(backends: &'static [&str], mapped: fn(u64, u64) -> Option<u64>) {
     let mut vmm = Vmm::start();
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", vmm.pid())).unwrap();
+    let line = maps.lines().find(|line| line.contains("/memfd:memory-backend-memfd")).unwrap();
+    let base = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
     let port = port(&vmm);
     let qmp = port.folder.path().join("qmp");
     let listener = UnixListener::bind(&qmp).unwrap();
@@ -187,7 +215,7 @@ fn the_vmms_own_map_is_believed() {
     let tree = "FlatView #1\r\n AS \"memory\", root: system\r\n Root memory region: system\r\n  \
         0000000000000000-0000000001ffffff (prio 0, ram): m\r\n  \
         0000000200000000-0000000201ffffff (prio 0, ram): m @0000000002000000\r\n";
-    std::thread::spawn(move || play_qmp(&listener, tree, RAM));
+    std::thread::spawn(move || play_qmp(&listener, tree, backends, |address| mapped(base, address)));
     let spec = format!("{},qmp={}", port.spec, text(&qmp));
     let _host = HostSide::start(port.folder.path(), &["--guest", &spec]);
     let mut agent = Agent::accept(&port.listener);
@@ -201,6 +229,26 @@ fn the_vmms_own_map_is_believed() {
     for (from, to) in [(0, 4), (6, 32), (34, 62)] {
         assert!(vmm.holds(from * MIB, (to - from) * MIB, 0x5a), "{from}-{to} MiB was changed");
     }
+}
+
+#[test]
+fn memory_of_a_vmm_that_has_ended_is_let_go() {
+    let vmm = Vmm::start();
+    let port = port(&vmm);
+    let host = HostSide::start(port.folder.path(), &["--guest", &port.spec]);
+    let mut agent = Agent::accept(&port.listener);
+    agent.greet(hello(1));
+    let held = || {
+        let fds = std::fs::read_dir(format!("/proc/{}/fd", host.pid())).unwrap();
+        let links = fds.flatten().filter_map(|fd| std::fs::read_link(fd.path()).ok());
+        links.filter(|link| link.to_string_lossy().contains("memory-backend-memfd")).count()
+    };
+    assert!(held() > 0);
+    drop(vmm);
+    // Nobody calls, nobody asks: it is done all the same.
+    wait_until("the host side lets go", || held() == 0);
+    let told = host.guest(0);
+    assert!(told["ram"].is_null() && told["resident"].is_null(), "{told}");
 }
 
 #[test]

@@ -1,6 +1,10 @@
 """A program in the guest that holds memory whose content it knows, and looks at it when it is let go."""
 
+import itertools
+
 import scenarios
+
+NUMBERS = itertools.count()
 
 
 class Held:
@@ -8,11 +12,13 @@ class Held:
 
     def __init__(self, machine, mib, patience_s=None):
         self.machine, self.mib, self.patience_s = machine, mib, patience_s or scenarios.PATIENCE_S
-        machine.sh("rm -f /tmp/go; mkfifo /tmp/go")
-        self.pid = machine.start(f"sh -c 'exec guest_load hold {mib} </tmp/go'", "hold.log")
+        number = next(NUMBERS)
+        self.log, pipe = f"hold{number}.log", f"/tmp/go{number}"
+        machine.sh(f"mkfifo {pipe}")
+        self.pid = machine.start(f"sh -c 'exec guest_load hold {mib} <{pipe}'", self.log)
         # The shell inside, so that it is the pipe that its output goes to: the program ends with the last writer.
-        self.writer = machine.start("sh -c 'exec sleep 100000 >/tmp/go'", "writer.log")
-        machine.wait_for(lambda: "ready" in machine.cat("/tmp/hold.log"), self.patience_s, "memory is held")
+        self.writer = machine.start(f"sh -c 'exec sleep 100000 >{pipe}'", "writer.log")
+        machine.wait_for(lambda: "ready" in machine.cat(f"/tmp/{self.log}"), self.patience_s, "memory is held")
 
     def let_go(self, patience_s=None):
         """Whether everything is as it was written, and what the program said or how it was found."""
@@ -20,7 +26,7 @@ class Held:
         resident = machine.sh(f"grep VmRSS /proc/{self.pid}/status || true").split()
         machine.sh(f"kill {self.writer}")
         machine.wait_exit(self.pid, patience_s or self.patience_s)
-        said = machine.cat("/tmp/hold.log")
+        said = machine.cat(f"/tmp/{self.log}")
         # A program that did not hold on until now proves nothing.
         if len(resident) < 2 or int(resident[1]) < self.mib * 1024:
             return False, f"no longer held: {resident}, {said[-80:]!r}"

@@ -39,10 +39,10 @@ class Machine:
     """One VM. `with Machine(...) as m:` starts it and ends it."""
 
     def __init__(self, kernel, files, name="guest", memory_mib=800, cpus=2, append="", balloon=False, port=True, qmp=False,
-                 network=False, boot_s=120):  # fmt: skip
+                 network=False, slots=False, boot_s=120):  # fmt: skip
         self.kernel, self.files, self.name, self.memory_mib, self.cpus = kernel, files, name, memory_mib, cpus
         self.append, self.balloon, self.port, self.boot_s = append, balloon, port, boot_s
-        self.qmp, self.network = qmp, network
+        self.qmp, self.network, self.slots = qmp, network, slots
         # How long a command in the guest may take that nothing else is said of.
         self.patience_s = 120
         self.process = self._control = self._fd = None
@@ -66,7 +66,7 @@ class Machine:
             "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
             "-name", self.name, "-accel", "tcg", "-cpu", "max,-cx16,la57=off",
             "-object", f"memory-backend-memfd,id=ram,size={self.memory_mib}M,share=on", "-M", "q35,memory-backend=ram",
-            "-m", str(self.memory_mib), "-smp", str(self.cpus), "-serial", f"file:{self._console}",
+            "-m", f"{self.memory_mib}{',slots=2,maxmem=2G' if self.slots else ''}", "-smp", str(self.cpus), "-serial", f"file:{self._console}",
             "-device", "virtio-serial-pci", "-chardev", f"socket,id=control,path={control},server=on,wait=off",
             "-device", "virtserialport,chardev=control,name=test.control",
             "-kernel", self.kernel.elf, "-initrd", packed,

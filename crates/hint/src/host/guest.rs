@@ -15,6 +15,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const SECOND: u64 = 1_000_000_000;
 /// How often to look, at most, whether a device has come that needs memory to stay.
 const LOOK_EVERY: u64 = SECOND / 2;
+/// How often to look, at most, which memory has come and gone, without being told.
+const FILES_EVERY: u64 = 5 * SECOND;
 
 /// Why a guest cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +52,8 @@ struct State {
     rate: Rate,
     /// When it was last seen that nothing pins memory, ns.
     unpinned_ns: u64,
+    /// When the VMM's files were looked at last, ns.
+    files_ns: u64,
 }
 
 impl Guest {
@@ -61,11 +65,12 @@ impl Guest {
             // What was found may be another's that was given the number.
             return Err(GuestError::Process { pid, source: io::ErrorKind::NotFound.into() });
         }
-        let status = GuestStatus { name, pid: Some(pid), ram: Some(memory.size()), ..GuestStatus::default() };
+        let status = GuestStatus { name, pid: Some(pid), ..GuestStatus::default() };
         // As much at a time as comes in half a second, but always some huge pages.
         let burst = (bytes_per_second / 2).max(64 << 20);
         let bucket = Bucket::new(bytes_per_second, burst, monotonic_ns());
-        let state = State { connection: 0, bucket, status, rate: Rate::default(), unpinned_ns: 0 };
+        let state =
+            State { connection: 0, bucket, status, rate: Rate::default(), unpinned_ns: 0, files_ns: monotonic_ns() };
         Ok(Self { process, memory, state: Mutex::new(state) })
     }
 
@@ -188,10 +193,22 @@ impl Guest {
         self.state().status.problem = why;
     }
 
-    /// How it stands.
+    /// How it stands. Asked for again and again, as it also lets go of what is gone.
     pub fn status(&self) -> GuestStatus {
+        let now = monotonic_ns();
         let mut state = self.state();
-        let rate = state.rate.per_second(monotonic_ns() / SECOND);
-        GuestStatus { resident: self.memory.resident(), rate, ..state.status.clone() }
+        if self.process.has_exited() {
+            self.memory.let_go();
+            state.status.connected = false;
+            return GuestStatus { ram: None, resident: None, rate: 0, ..state.status.clone() };
+        }
+        if now >= state.files_ns + FILES_EVERY {
+            state.files_ns = now;
+            // What has come is of use only once the guest tells of it; whatever is wrong with it shows then.
+            let _ = self.memory.look_again();
+        }
+        let rate = state.rate.per_second(now / SECOND);
+        let (ram, resident) = (Some(self.memory.size()), self.memory.resident());
+        GuestStatus { ram, resident, rate, ..state.status.clone() }
     }
 }

@@ -116,6 +116,12 @@ impl Layout {
         Self::new(pieces, &[size])
     }
 
+    /// The same of the file of another number.
+    pub fn in_file(mut self, number: usize) -> Self {
+        self.pieces.iter_mut().for_each(|piece| piece.file = number);
+        self
+    }
+
     /// The parts.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces

@@ -7,9 +7,11 @@ use crate::protocol::MemoryArea;
 use isotherm_linux::folder_lock::FolderLock;
 use isotherm_linux::hostmem::hole;
 use isotherm_linux::hostmem::ram_file::{self, RamFile};
+use isotherm_linux::hostmem::shared_maps::SharedMaps;
 use isotherm_linux::proc::ProcessError;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Files below this size are nobody's memory.
 pub const LEAST: u64 = 16 << 20;
@@ -73,32 +75,62 @@ pub trait Memory {
 }
 
 /// The memory of a VMM's guest. Nobody else who asks for the lock drops any of it as long as this lives.
+///
+/// Files come and go when memory is plugged and unplugged. A file keeps its number, and no other gets it: whoever found a number
+/// before never reaches another file by it.
 #[derive(Debug)]
 pub struct GuestMemory {
     pid: u32,
-    files: Vec<RamFile>,
-    _locks: Vec<FolderLock>,
+    files: RwLock<Vec<Option<Arc<Held>>>>,
     qmp: Option<PathBuf>,
+}
+
+/// A file, and the right to drop parts of it.
+#[derive(Debug)]
+pub struct Held {
+    /// The file.
+    pub file: RamFile,
+    _lock: FolderLock,
 }
 
 impl GuestMemory {
     /// That of process `pid`; `qmp`: where the VMM can be asked about it.
     pub fn of_process(pid: u32, qmp: Option<&Path>) -> Result<Self, MemoryError> {
         refuse_pinned(pid)?;
-        let files = ram_file::of_process(pid, LEAST)?;
-        match files.len() {
-            0 => return Err(MemoryError::None(pid)),
-            count if count > 1 && qmp.is_none() => return Err(MemoryError::Many { pid, count }),
-            _ => {}
+        let files = RwLock::default();
+        let memory = Self { pid, files, qmp: qmp.map(Path::to_owned) };
+        memory.look_again()?;
+        match memory.files().len() {
+            0 => Err(MemoryError::None(pid)),
+            count if count > 1 && qmp.is_none() => Err(MemoryError::Many { pid, count }),
+            _ => Ok(memory),
         }
-        let lock = |file: &RamFile| {
-            file.lock().map_err(|source| match source.kind() {
+    }
+
+    /// Takes files that have come, and lets go of those that are gone: as long as they are held open here, they keep their memory.
+    pub fn look_again(&self) -> Result<(), MemoryError> {
+        let pid = self.pid;
+        let now = ram_file::of_process(pid, LEAST)?;
+        let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
+        for place in files.iter_mut() {
+            place.take_if(|held| now.iter().all(|file| file.identity != held.file.identity));
+        }
+        for file in now {
+            if files.iter().flatten().any(|held| held.file.identity == file.identity) {
+                continue;
+            }
+            let lock = file.lock().map_err(|source| match source.kind() {
                 io::ErrorKind::WouldBlock => MemoryError::Locked(pid),
                 _ => MemoryError::Lock { pid, source },
-            })
-        };
-        let locks = files.iter().map(lock).collect::<Result<_, _>>()?;
-        Ok(Self { pid, files, _locks: locks, qmp: qmp.map(Path::to_owned) })
+            })?;
+            files.push(Some(Arc::new(Held { file, _lock: lock })));
+        }
+        Ok(())
+    }
+
+    /// Lets go of all files, once the VMM has ended: whoever holds them open keeps the whole guest's memory from being freed.
+    pub fn let_go(&self) {
+        self.files.write().unwrap_or_else(PoisonError::into_inner).iter_mut().for_each(|place| *place = None);
     }
 
     /// Whether memory may still be dropped: devices come while a guest runs, too.
@@ -111,19 +143,20 @@ impl GuestMemory {
         self.pid
     }
 
-    /// The files.
-    pub fn files(&self) -> &[RamFile] {
-        &self.files
+    /// The files, each with its number.
+    pub fn files(&self) -> Vec<(usize, Arc<Held>)> {
+        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
+        files.iter().enumerate().filter_map(|(number, held)| Some((number, Arc::clone(held.as_ref()?)))).collect()
     }
 
     /// Bytes in all.
     pub fn size(&self) -> u64 {
-        self.files.iter().map(|file| file.size).sum()
+        self.files().iter().map(|(_, held)| held.file.size).sum()
     }
 
     /// Bytes that they take now, in memory and swap; `None` where that cannot be told.
     pub fn resident(&self) -> Option<u64> {
-        self.files.iter().map(|file| file.resident().ok()).sum()
+        self.files().iter().map(|(_, held)| held.file.resident().ok()).sum()
     }
 }
 
@@ -136,19 +169,39 @@ fn refuse_pinned(pid: u32) -> Result<(), MemoryError> {
 
 impl Memory for GuestMemory {
     fn layout(&self, areas: &[MemoryArea]) -> Result<Layout, MemoryError> {
-        let sizes: Vec<u64> = self.files.iter().map(|file| file.size).collect();
-        match (&self.qmp, &sizes[..]) {
-            (Some(path), _) => {
-                let (tree, backends) = qmp::memory_map(path)?;
-                Ok(mtree::layout(&mtree::parse(&tree)?, &backends, &sizes)?)
+        self.look_again()?;
+        let files = self.files();
+        let sizes_of = |last: usize| {
+            // Numbers that are nobody's any more have no bytes.
+            let mut sizes = vec![0; last + 1];
+            files.iter().for_each(|(number, held)| sizes[*number] = held.file.size);
+            sizes
+        };
+        match (&self.qmp, &files[..]) {
+            (_, []) => Err(MemoryError::None(self.pid)),
+            (Some(path), [.., (last, _)]) => {
+                let (regions, backends) = qmp::memory_map(path)?;
+                // After the VMM has told: what it has unmapped since is in no file then.
+                let maps = SharedMaps::of_process(self.pid)?;
+                let locate = |host, len| {
+                    let mut places =
+                        files.iter().filter_map(|(n, held)| Some((*n, maps.offset_of(&held.file, host, len)?)));
+                    // Two files with one number and one name, on two file systems: nobody can tell.
+                    places.next().filter(|_| places.next().is_none())
+                };
+                Ok(mtree::layout(&regions, &backends, &sizes_of(*last), &locate)?)
             }
-            (None, [size]) => Ok(Layout::of_guest(areas, *size)?),
-            (None, _) => Err(MemoryError::Many { pid: self.pid, count: sizes.len() }),
+            (None, [(number, held)]) => Ok(Layout::of_guest(areas, held.file.size)?.in_file(*number)),
+            (None, _) => Err(MemoryError::Many { pid: self.pid, count: files.len() }),
         }
     }
 
     fn punch(&self, piece: &Piece) -> io::Result<()> {
-        let file = self.files.get(piece.file).ok_or(io::ErrorKind::InvalidInput)?;
-        hole::punch(&file.file, piece.offset, piece.addr.len())
+        let held = {
+            let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
+            files.get(piece.file).and_then(Clone::clone)
+        };
+        let held = held.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the VMM has unplugged this memory"))?;
+        hole::punch(&held.file.file, piece.offset, piece.addr.len())
     }
 }

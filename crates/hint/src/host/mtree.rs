@@ -12,6 +12,8 @@ pub struct Region {
     pub name: String,
     /// Where it begins in that.
     pub offset: u64,
+    /// Where the VMM itself has it in its address space, if it tells.
+    pub host: Option<u64>,
 }
 
 /// The memory in the flat view of the address space `memory`.
@@ -65,7 +67,7 @@ fn region(line: &str) -> Option<Result<Option<Region>, LayoutError>> {
     let name = words.join(" ");
     // Newer QEMUs name backends by their whole path.
     let name = name.strip_prefix("/objects/").unwrap_or(&name).to_owned();
-    Some(Ok(Some(Region { addr: AddrRange::new(start, end), name, offset })))
+    Some(Ok(Some(Region { addr: AddrRange::new(start, end), name, offset, host: None })))
 }
 
 /// A memory backend of the VMM.
@@ -77,11 +79,26 @@ pub struct Backend {
     pub size: u64,
 }
 
-/// The layout of files of these sizes. A backend is the only file of its size, or of two that look alike none is touched.
-pub fn layout(regions: &[Region], backends: &[Backend], sizes: &[u64]) -> Result<Layout, LayoutError> {
+/// Which file, and where in it, the VMM has mapped so many bytes of its address space from an address on.
+pub type Locate<'a> = &'a dyn Fn(u64, u64) -> Option<(usize, u64)>;
+
+/// The layout of files of these sizes. A part that the VMM has told the place of is where it has mapped a file there, or in none
+/// of them. Otherwise a backend is the only file of its size; of two that look alike none is touched.
+pub fn layout(
+    regions: &[Region],
+    backends: &[Backend],
+    sizes: &[u64],
+    locate: Locate<'_>,
+) -> Result<Layout, LayoutError> {
     let mut pieces = Vec::new();
     for region in regions {
         let Some(backend) = backends.iter().find(|b| b.id == region.name) else { continue };
+        if let Some(host) = region.host {
+            // Memory that is the VMM's alone is in no file.
+            let Some((file, offset)) = locate(host, region.addr.len()) else { continue };
+            pieces.push(Piece { addr: region.addr, file, offset });
+            continue;
+        }
         let alike = backends.iter().filter(|b| b.size == backend.size).count();
         let mut files = sizes.iter().enumerate().filter(|(_, size)| **size == backend.size);
         let (Some((file, _)), None, 1) = (files.next(), files.next(), alike) else { continue };
@@ -89,7 +106,7 @@ pub fn layout(regions: &[Region], backends: &[Backend], sizes: &[u64]) -> Result
     }
     if pieces.is_empty() {
         return Err(LayoutError::Map(
-            "no memory backend of the VMM can be told by its size among the files that it holds open".into(),
+            "no memory backend of the VMM is one of the files that it holds open and has mapped shared".into(),
         ));
     }
     Layout::new(pieces, sizes)
@@ -124,25 +141,50 @@ FlatView #2
     #[test]
     fn only_the_machines_memory_counts() {
         let regions = parse(Q35).unwrap();
-        let m = |start, end, offset| Region { addr: AddrRange::new(start, end), name: "m".into(), offset };
+        let m = |start, end, offset| Region { addr: AddrRange::new(start, end), name: "m".into(), offset, host: None };
         let expected =
             [m(0, 0xa0000, 0), m(0x10_0000, 0x8000_0000, 0x10_0000), m(0x1_0000_0000, 0x1_8000_0000, 0x8000_0000)];
         assert_eq!(regions, expected);
         let backends = [Backend { id: "m".into(), size: 4 << 30 }];
-        let layout = layout(&regions, &backends, &[123, 4 << 30]).unwrap();
+        let layout = layout(&regions, &backends, &[123, 4 << 30], NOWHERE).unwrap();
         let piece = layout.find(AddrRange::new(0x1_0020_0000, 0x1_0040_0000)).unwrap();
         assert_eq!((piece[0].file, piece[0].offset), (1, 0x8020_0000));
         assert_eq!(layout.find(AddrRange::new(0, 0x20_0000)), None, "what devices cover is no memory");
+    }
+
+    const NOWHERE: Locate<'static> = &|_, _| None;
+
+    #[test]
+    fn backends_that_look_alike_are_told_by_where_they_are_mapped() {
+        let region = |start: u64, name: &str, host| Region {
+            addr: AddrRange::new(start << 30, (start + 1) << 30),
+            name: name.into(),
+            offset: 0,
+            host: Some(host),
+        };
+        let regions = [region(0, "a", 100), region(4, "b", 200), region(5, "private", 300)];
+        let backends = ["a", "b", "private"].map(|id| Backend { id: id.into(), size: 1 << 30 });
+        let locate = |host, len| match (host, len) {
+            (100, 0x4000_0000) => Some((1, 0)),
+            (200, 0x4000_0000) => Some((0, 0)),
+            _ => None,
+        };
+        let layout = layout(&regions, &backends, &[1 << 30, 1 << 30], &locate).unwrap();
+        let file = |gib: u64| layout.find(AddrRange::new(gib << 30, (gib << 30) + 4096)).map(|p| p[0].file);
+        assert_eq!((file(0), file(4), file(5)), (Some(1), Some(0), None));
     }
 
     #[test]
     fn nothing_is_guessed() {
         let regions = parse(Q35).unwrap();
         let backend = |id: &str, size| Backend { id: id.into(), size };
-        assert!(layout(&regions, &[backend("m", 4 << 30)], &[4 << 30, 4 << 30]).is_err(), "two files of that size");
-        assert!(layout(&regions, &[backend("m", 4 << 30), backend("n", 4 << 30)], &[4 << 30]).is_err());
-        assert!(layout(&regions, &[backend("x", 4 << 30)], &[4 << 30]).is_err());
-        assert!(layout(&regions, &[backend("m", 2 << 30)], &[2 << 30]).is_err(), "parts beyond the file");
+        assert!(
+            layout(&regions, &[backend("m", 4 << 30)], &[4 << 30, 4 << 30], NOWHERE).is_err(),
+            "two files of that size"
+        );
+        assert!(layout(&regions, &[backend("m", 4 << 30), backend("n", 4 << 30)], &[4 << 30], NOWHERE).is_err());
+        assert!(layout(&regions, &[backend("x", 4 << 30)], &[4 << 30], NOWHERE).is_err());
+        assert!(layout(&regions, &[backend("m", 2 << 30)], &[2 << 30], NOWHERE).is_err(), "parts beyond the file");
         assert!(parse("").is_err());
         assert!(parse("FlatView #0\n AS \"memory\", root: system\n  5-1 (prio 0, ram): m\n").is_err());
         assert!(parse(&Q35.replace("@0000000080000000", "@zz")).is_err());

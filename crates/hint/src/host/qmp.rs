@@ -1,6 +1,7 @@
 //! The little of QEMU's machine protocol that is needed: the memory map.
 
-use super::mtree::Backend;
+use super::layout::LayoutError;
+use super::mtree::{self, Backend, Region};
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,6 +10,8 @@ use std::time::{Duration, Instant};
 
 /// How long a conversation may take: a socket that somebody else uses accepts us only when they have gone.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Parts of memory whose place in the VMM's address space is asked for, at most.
+const MOST_REGIONS: usize = 1024;
 /// Bytes of a conversation, at most.
 const MOST_BYTES: u64 = 16 << 20;
 
@@ -31,17 +34,38 @@ pub enum QmpError {
         /// What it said.
         what: String,
     },
+    /// Its memory map is not understood.
+    #[error(transparent)]
+    Map(#[from] LayoutError),
 }
 
-/// What QEMU says of its memory: the text of `info mtree -f`, and its memory backends.
-pub fn memory_map(path: &Path) -> Result<(String, Vec<Backend>), QmpError> {
+/// What QEMU says of its memory: the parts of `info mtree -f` that are a backend's, where it has them mapped (`gpa2hva`), and the
+/// backends.
+pub fn memory_map(path: &Path) -> Result<(Vec<Region>, Vec<Backend>), QmpError> {
     let mut talk = Talk::begin(path)?;
-    let tree = talk.ask(json!({"execute": "human-monitor-command", "arguments": {"command-line": "info mtree -f"}}))?;
-    let tree = tree.as_str().ok_or_else(|| talk.odd("info mtree"))?.to_owned();
+    let tree = talk.monitor("info mtree -f")?;
+    let mut regions = mtree::parse(&tree)?;
     let backends = talk.ask(json!({"execute": "query-memdev"}))?;
     let backends = backends.as_array().ok_or_else(|| talk.odd("query-memdev"))?;
     let backend = |v: &Value| Some(Backend { id: v["id"].as_str()?.to_owned(), size: v["size"].as_u64()? });
-    Ok((tree, backends.iter().filter_map(backend).collect()))
+    let backends: Vec<Backend> = backends.iter().filter_map(backend).collect();
+    regions.retain(|region| backends.iter().any(|backend| backend.id == region.name));
+    for region in regions.iter_mut().take(MOST_REGIONS) {
+        let answer = talk.monitor(&format!("gpa2hva {:#x}", region.addr.start))?;
+        region.host = host_address(&answer, region);
+    }
+    Ok((regions, backends))
+}
+
+/// Reads `Host virtual address for 0x0 (NAME) is 0x7f…`. Anything else tells nothing.
+fn host_address(answer: &str, region: &Region) -> Option<u64> {
+    let rest = answer.trim().strip_prefix("Host virtual address for ")?;
+    let (what, address) = rest.rsplit_once(" is 0x")?;
+    let (start, name) = what.split_once(' ')?;
+    let name = name.strip_prefix('(')?.strip_suffix(')')?;
+    let right =
+        start == format!("{:#x}", region.addr.start) && name.strip_prefix("/objects/").unwrap_or(name) == region.name;
+    u64::from_str_radix(address, 16).ok().filter(|_| right)
 }
 
 struct Talk<'a> {
@@ -85,6 +109,12 @@ impl<'a> Talk<'a> {
         }
     }
 
+    /// A command of the monitor for people, and what it prints.
+    fn monitor(&mut self, command: &str) -> Result<String, QmpError> {
+        let answer = self.ask(json!({"execute": "human-monitor-command", "arguments": {"command-line": command}}))?;
+        answer.as_str().map(str::to_owned).ok_or_else(|| self.odd(command))
+    }
+
     fn line(&mut self) -> Result<Value, QmpError> {
         if Instant::now() > self.deadline {
             return Err(self.io(io::ErrorKind::TimedOut.into()));
@@ -103,5 +133,32 @@ impl<'a> Talk<'a> {
 
     fn odd(&self, what: &str) -> QmpError {
         QmpError::Odd { path: self.path.to_owned(), what: what.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_core::addr::AddrRange;
+
+    #[test]
+    fn only_the_answer_to_the_question_counts() {
+        let addr = AddrRange::new(0x1_0000_0000, 0x1_2000_0000);
+        let region = Region { addr, name: "more".into(), offset: 0, host: None };
+        let told = |answer: &str| host_address(answer, &region);
+        let right = "Host virtual address for 0x100000000 (more) is 0x7fdacbfff000\r\n";
+        assert_eq!(told(right), Some(0x7fda_cbff_f000));
+        assert_eq!(told(&right.replace("more", "/objects/more")), Some(0x7fda_cbff_f000));
+        for wrong in [
+            "",
+            "No memory is mapped at address 0x100000000",
+            "Memory at address 0x100000000 is not RAM",
+            &right.replace("more", "other"),
+            &right.replace("0x100000000", "0x0"),
+            &right.replace("0x7fda", "7fda"),
+            &right.replace("0x7fda", "0xzz"),
+        ] {
+            assert_eq!(told(wrong), None, "{wrong}");
+        }
     }
 }

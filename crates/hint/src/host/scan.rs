@@ -69,11 +69,13 @@ pub enum ScanError {
 pub fn scan(guest: &Guest, config: &ScanConfig, stop: &AtomicBool) -> Result<u64, ScanError> {
     let pid = guest.memory().pid();
     let begin = Instant::now();
-    if let Some(writer) = ram_file::other_writer(pid, guest.memory().files()) {
+    let files = guest.memory().files();
+    let of_them: Vec<&RamFile> = files.iter().map(|(_, held)| &held.file).collect();
+    if let Some(writer) = ram_file::other_writer(pid, &of_them) {
         return Err(ScanError::Writer(writer, pid));
     }
     let mut dropped = 0;
-    for (number, file) in guest.memory().files().iter().enumerate() {
+    for (number, file) in files.iter().map(|(number, held)| (*number, &held.file)) {
         let guard = Guard::new(pid).map_err(|source| ScanError::Io { pid, source })?;
         let mut scan = Scan {
             guard,

@@ -7,10 +7,13 @@ use super::ranges::judge;
 use crate::protocol::{
     DecodeError, ErrorCode, GuestStat, Hello, Limits, MOST_RANGES, MemoryKind, Message, VERSION, Verdict,
 };
-use isotherm_core::addr::{AddrRange, normalize};
+use isotherm_core::addr::{AddrRange, normalize, total_len};
+use isotherm_core::units::format_size;
 
 /// Reports with bad ranges until a connection is closed.
 const MOST_STRIKES: u32 = 16;
+/// Bytes of a guest's memory that may be missing in the VMM's files before it is worth a word: the firmware's corners.
+const MOST_MISSING: u64 = 16 << 20;
 /// Messages that are passed over until a connection is closed: some are left over from before, without end they are not.
 const MOST_IGNORED: u32 = 10_000;
 
@@ -51,7 +54,7 @@ pub struct Outcome {
     pub refused: u64,
     /// Ranges put off.
     pub put_off: u64,
-    /// How dropping failed, if it did.
+    /// How dropping failed, if it did, or what cannot be dropped.
     pub failure: Option<String>,
     /// How the guest is doing.
     pub stat: Option<GuestStat>,
@@ -119,13 +122,22 @@ impl Session {
             }
             Err(error) => return Outcome::close(ErrorCode::Failed, error.to_string()),
         };
-        let ram = hello.memory.iter().filter(|area| area.kind == MemoryKind::Ram).map(|area| area.range);
-        let mut both: Vec<AddrRange> = ram
+        let ram = || hello.memory.iter().filter(|area| area.kind == MemoryKind::Ram).map(|area| area.range);
+        let mut both: Vec<AddrRange> = ram()
             .flat_map(|range| layout.pieces().iter().filter_map(move |piece| piece.addr.intersect(&range)))
             .collect();
         normalize(&mut both);
+        let claimed: u64 = ram().map(|range| range.len()).fold(0, u64::saturating_add);
+        let missing = claimed.saturating_sub(total_len(&both));
+        let failure = (missing >= MOST_MISSING).then(|| {
+            format!(
+                "{} of the guest's memory are in no file that the VMM has mapped shared, and are left alone (share=on)",
+                format_size(missing)
+            )
+        });
         self.open = Some(Open { token, block: hello.block_size, layout, memory: both, last: None });
-        Outcome::answer(Message::Welcome { session: hello.session, token, limits: self.limits })
+        let welcome = Message::Welcome { session: hello.session, token, limits: self.limits };
+        Outcome { failure, ..Outcome::answer(welcome) }
     }
 
     /// Any other message.

@@ -39,6 +39,8 @@ pub enum LedgerError {
 pub struct Leftover {
     /// Numbers of memory blocks that we have taken offline, or were about to.
     pub offline: BTreeSet<u64>,
+    /// Of these, the ones that were in the zone for movable memory alone, where they belong again.
+    pub movable: BTreeSet<u64>,
     /// The number of huge pages that may be allocated on demand, as it was before we changed it.
     pub overcommit: Option<u64>,
     /// Whether shared memory segments of huge pages may be there.
@@ -46,6 +48,22 @@ pub struct Leftover {
 }
 
 impl Leftover {
+    /// A memory block is about to go offline.
+    pub(super) fn block_goes(&mut self, number: u64, movable: bool) {
+        self.offline.insert(number);
+        if movable {
+            self.movable.insert(number);
+        } else {
+            self.movable.remove(&number);
+        }
+    }
+
+    /// A memory block is online again.
+    pub(super) fn block_is_back(&mut self, number: u64) {
+        self.offline.remove(&number);
+        self.movable.remove(&number);
+    }
+
     /// Whether there is nothing to put back.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -60,6 +78,7 @@ impl Leftover {
         for line in lines {
             match line.split_once(' ') {
                 Some(("offline", n)) => found.offline.extend(n.parse::<u64>()),
+                Some(("movable", n)) => found.movable.extend(n.parse::<u64>()),
                 Some(("overcommit", n)) => found.overcommit = n.parse().ok(),
                 None if line == "segments" => found.segments = true,
                 _ => {}
@@ -72,6 +91,9 @@ impl Leftover {
         let mut text = format!("{FIRST_LINE}\n");
         for n in &self.offline {
             text += &format!("offline {n}\n");
+        }
+        for n in &self.movable {
+            text += &format!("movable {n}\n");
         }
         if let Some(n) = self.overcommit {
             text += &format!("overcommit {n}\n");
@@ -148,14 +170,8 @@ impl Ledger {
     pub fn put_back(&mut self) -> Result<(), Vec<String>> {
         let mut troubles = Vec::new();
         for n in self.now.offline.clone() {
-            match super::isolate::offline::put_online(&self.roots, n) {
-                Ok(()) => troubles.extend(
-                    self.change(|l| {
-                        l.offline.remove(&n);
-                    })
-                    .err()
-                    .map(|e| self.unwritten(&e)),
-                ),
+            match super::isolate::offline::put_online(&self.roots, n, self.now.movable.contains(&n)) {
+                Ok(()) => troubles.extend(self.change(|l| l.block_is_back(n)).err().map(|e| self.unwritten(&e))),
                 Err(e) => troubles.push(format!("memory block {n} stays offline: {e}")),
             }
         }
@@ -192,11 +208,8 @@ mod tests {
         let mut ledger = Ledger::open(&t.roots).unwrap();
         assert!(ledger.taken().is_empty());
         assert!(matches!(Ledger::open(&t.roots).unwrap_err(), LedgerError::Busy(_)));
-        ledger
-            .change(|l| {
-                l.offline.insert(5);
-            })
-            .unwrap();
+        ledger.change(|l| l.block_goes(5, true)).unwrap();
+        ledger.change(|l| l.block_goes(6, false)).unwrap();
         ledger.change(|l| l.overcommit = Some(3)).unwrap();
         ledger.change(|l| l.segments = true).unwrap();
         let then = ledger.taken().clone();
@@ -216,12 +229,14 @@ mod tests {
 
     #[test]
     fn blocks_come_online_again_and_what_cannot_stays_written_down() {
-        let t = tree(&[("sys/devices/system/memory/memory5/state", "offline\n")]);
+        let state = |n| format!("sys/devices/system/memory/memory{n}/state");
+        let t = tree(&[(&state(5), "offline\n"), (&state(7), "offline\n")]);
         let mut ledger = Ledger::open(&t.roots).unwrap();
-        ledger.change(|l| l.offline.extend([5, 6])).unwrap();
+        [5, 6, 7].into_iter().for_each(|n| ledger.change(|l| l.block_goes(n, n == 7)).unwrap());
         let troubles = ledger.put_back().unwrap_err();
         assert!(troubles[0].starts_with("memory block 6 stays offline"), "{troubles:?}");
         assert_eq!(t.roots.line("/sys/devices/system/memory/memory5/state").as_deref(), Some("online"));
-        assert_eq!(ledger.taken().offline, [6].into());
+        assert_eq!(t.roots.line(state(7)).as_deref(), Some("online_movable"), "in the zone it was in");
+        assert_eq!((&ledger.taken().offline, &ledger.taken().movable), (&[6].into(), &[].into()));
     }
 }

@@ -5,5 +5,6 @@ pub mod paused;
 pub mod peer;
 pub mod ram_file;
 pub mod shared;
+pub mod shared_maps;
 pub mod urgency;
 pub mod vsock_listener;

@@ -105,7 +105,7 @@ fn pins(link: &str) -> bool {
 
 /// What else than process `pid` writes to its files, if anything: devices that were passed through to it, the kernel's vhost threads,
 /// another process that has mapped one of them (vhost-user). Processes that cannot be looked at are passed over.
-pub fn other_writer(pid: u32, files: &[RamFile]) -> Option<String> {
+pub fn other_writer(pid: u32, files: &[&RamFile]) -> Option<String> {
     let root = ProcRoot::default();
     let links = std::fs::read_dir(root.process(pid).file("fd"))
         .ok()?
@@ -120,7 +120,7 @@ pub fn other_writer(pid: u32, files: &[RamFile]) -> Option<String> {
             continue;
         }
         let writes = |line: MapsLine<'_>| {
-            let same = |f: &RamFile| f.identity.1 == line.inode && line.name.starts_with(f.name.as_bytes());
+            let same = |f: &&RamFile| f.identity.1 == line.inode && line.name.starts_with(f.name.as_bytes());
             line.is_shared() && line.perms[1] == b'w' && files.iter().any(same)
         };
         if maps.split(|byte| *byte == b'\n').filter_map(MapsLine::parse).any(writes) {

@@ -15,6 +15,8 @@ pub struct MapsLine<'a> {
     pub range: AddrRange,
     /// `rwxp` or `rwxs`, a dash for what is not allowed.
     pub perms: [u8; 4],
+    /// Where in the file it begins.
+    pub offset: u64,
     /// Major and minor device number of the file; (0, 0) without one.
     pub device: (u32, u32),
     /// Inode of the file; 0 without one.
@@ -30,7 +32,7 @@ impl<'a> MapsLine<'a> {
         let (end, rest) = hex(rest, b' ')?;
         let (perms, rest) = rest.split_at_checked(5)?;
         let perms = perms.first_chunk::<4>().copied()?;
-        let (_offset, rest) = hex(rest, b' ')?;
+        let (offset, rest) = hex(rest, b' ')?;
         let (major, rest) = hex(rest, b':')?;
         let (minor, rest) = hex(rest, b' ')?;
         let digits = rest.iter().position(|&b| b == b' ').unwrap_or(rest.len());
@@ -40,6 +42,7 @@ impl<'a> MapsLine<'a> {
         (start < end).then_some(Self {
             range: AddrRange { start, end },
             perms,
+            offset,
             device: (major.try_into().ok()?, minor.try_into().ok()?),
             inode,
             name,
@@ -187,6 +190,7 @@ mod tests {
             Some(MapsLine {
                 range: AddrRange::new(0x7f40_91d5_7000, 0x7f40_91da_e000),
                 perms: *b"r--s",
+                offset: 0xa000,
                 device: (0xfe, 1),
                 inode: 316_526,
                 name: b"/usr/lib/a b (deleted)",

@@ -115,11 +115,8 @@ impl Offline {
     fn take_block(&mut self, i: usize, ledger: &mut Ledger) -> Result<bool, IsolateError> {
         let number = self.blocks[i].number;
         let note = |e| IsolateError::io("write down which memory block goes offline")(e);
-        ledger
-            .change(|l| {
-                l.offline.insert(number);
-            })
-            .map_err(note)?;
+        let movable = is_movable(&self.roots, number);
+        ledger.change(|l| l.block_goes(number, movable)).map_err(note)?;
         let limit = self.limit * self.blocks[i].patience;
         let Err(refusal) = put_offline(&self.roots, number, limit) else {
             self.held.push(number);
@@ -127,12 +124,9 @@ impl Offline {
             return Ok(true);
         };
         // Nothing else than the state decides what is to be undone: an interrupted write may have succeeded.
-        put_online(&self.roots, number).map_err(IsolateError::io(format!("put memory block {number} online")))?;
-        ledger
-            .change(|l| {
-                l.offline.remove(&number);
-            })
-            .map_err(note)?;
+        put_online(&self.roots, number, movable)
+            .map_err(IsolateError::io(format!("put memory block {number} online")))?;
+        ledger.change(|l| l.block_is_back(number)).map_err(note)?;
         self.blocks[i].refused(refusal.kind() == io::ErrorKind::Interrupted, monotonic_ns());
         match refusal.raw_os_error() {
             Some(libc::EBUSY | libc::EINVAL | libc::EINTR | libc::EAGAIN | libc::ENOMEM) => Ok(false),
@@ -152,6 +146,10 @@ impl Isolator for Offline {
     fn take(&mut self, wanted: &[AddrRange], ledger: &mut Ledger) -> Result<Vec<AddrRange>, IsolateError> {
         let mut taken = Vec::new();
         for range in wanted {
+            // It may have been put online since the last look: memory that was plugged in.
+            if self.blocks.iter().all(|b| b.range != *range) {
+                self.look_again();
+            }
             let now = monotonic_ns();
             let willing = |b: &Block| b.range == *range && b.rest_until_ns <= now && !self.held.contains(&b.number);
             if let Some(i) = self.blocks.iter().position(willing)
@@ -173,14 +171,12 @@ impl Isolator for Offline {
 
     fn give_back(&mut self, ledger: &mut Ledger) -> Result<(), IsolateError> {
         while let Some(&number) = self.held.last() {
-            put_online(&self.roots, number).map_err(IsolateError::io(format!("put memory block {number} online")))?;
+            let movable = ledger.taken().movable.contains(&number);
+            put_online(&self.roots, number, movable)
+                .map_err(IsolateError::io(format!("put memory block {number} online")))?;
             self.held.pop();
             let note = IsolateError::io("write down which memory block is online");
-            ledger
-                .change(|l| {
-                    l.offline.remove(&number);
-                })
-                .map_err(note)?;
+            ledger.change(|l| l.block_is_back(number)).map_err(note)?;
         }
         Ok(())
     }
@@ -213,6 +209,12 @@ fn state(roots: &Roots, number: u64) -> Option<String> {
     roots.line(state_file(number))
 }
 
+/// Whether an online block is in the zone for movable memory alone, out of which it can be unplugged.
+fn is_movable(roots: &Roots, number: u64) -> bool {
+    // Of an online block this names the zone it is in.
+    roots.line(format!("{MEMORY}/memory{number}/valid_zones")).as_deref() == Some("Movable")
+}
+
 /// One write, which must not be tried again when a signal interrupts it.
 fn write_state(roots: &Roots, number: u64, word: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).truncate(!roots.is_system()).open(roots.path(state_file(number)))?;
@@ -225,14 +227,16 @@ fn put_offline(roots: &Roots, number: u64, limit: Duration) -> io::Result<()> {
     write_state(roots, number, "offline")
 }
 
-/// Puts a block online again, into the zone that the kernel chooses by itself. One that is online is left as it is.
-pub(in crate::guestmem) fn put_online(roots: &Roots, number: u64) -> io::Result<()> {
+/// Puts a block online again: into the zone for movable memory, or into the one that the kernel chooses by itself. That would not be
+/// the former for a block at its edge. One that is online is left as it is.
+pub(in crate::guestmem) fn put_online(roots: &Roots, number: u64, movable: bool) -> io::Result<()> {
+    let word = if movable { "online_movable" } else { "online" };
     // Onlining does not wait for others; a signal can still come first.
     for _ in 0..100 {
-        if roots.read(state_file(number))?.trim() == "online" {
+        if roots.read(state_file(number))?.trim().starts_with("online") {
             return Ok(());
         }
-        match write_state(roots, number, "online") {
+        match write_state(roots, number, word) {
             Err(e) if e.kind() != io::ErrorKind::Interrupted && e.raw_os_error() != Some(libc::EBUSY) => return Err(e),
             _ => {}
         }
@@ -251,6 +255,8 @@ mod tests {
             ("sys/devices/system/memory/memory0/state", "online\n"),
             ("sys/devices/system/memory/memory1/state", "online\n"),
             ("sys/devices/system/memory/memory2/state", "offline\n"),
+            ("sys/devices/system/memory/memory0/valid_zones", "Movable\n"),
+            ("sys/devices/system/memory/memory1/valid_zones", "Normal\n"),
             ("sys/devices/system/memory/power/control", "auto\n"),
         ])
     }
@@ -271,6 +277,14 @@ mod tests {
         assert_eq!(state(&t.roots, 1).as_deref(), Some("online"));
         assert!(ledger.taken().is_empty() && offline.held() == 0);
         assert_eq!(state(&t.roots, 2).as_deref(), Some("offline"), "still not ours");
+        std::fs::write(t.roots.path(state_file(2)), "online\n").unwrap();
+        assert_eq!(offline.take(&[foreign], &mut ledger).unwrap(), [foreign], "put online by somebody since");
+        offline.give_back(&mut ledger).unwrap();
+        let first = AddrRange::new(0, 128 << 20);
+        assert_eq!(offline.take(&[first], &mut ledger).unwrap(), [first]);
+        offline.give_back(&mut ledger).unwrap();
+        assert_eq!(state(&t.roots, 0).as_deref(), Some("online_movable"), "into the zone it was in");
+        assert!(ledger.taken().is_empty());
         let half = AddrRange::new(128 << 20, 192 << 20);
         assert!(offline.take(&[half], &mut ledger).unwrap().is_empty(), "blocks are taken whole");
     }
