@@ -7,10 +7,10 @@ use common::{isotherm, text, wait_until};
 use hint::{Agent, HostSide, MIB, RAM, Vmm, hello, memory_map, ranges};
 use isotherm_core::addr::AddrRange;
 use isotherm_hint::protocol::{ErrorCode, MemoryArea, MemoryKind, Message, Verdict};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -378,6 +378,51 @@ fn guests_call_over_tcp_with_their_key() {
     assert_eq!(second.report(1, &[(10, 12)]), [Verdict::Dropped]);
     assert_eq!(vmm.resident(), RAM - 4 * MIB);
     assert!(vmm.holds(8 * MIB, 2 * MIB, 0x5a));
+}
+
+#[test]
+fn metrics_are_served_on_the_socket_and_on_a_port() {
+    let vmm = Vmm::start();
+    let port = port(&vmm);
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let host = HostSide::start(port.folder.path(), &["--guest", &port.spec, "--metrics", &address.to_string()]);
+    let mut agent = Agent::accept(&port.listener);
+    agent.greet(hello(1));
+    assert_eq!(agent.report(1, &[(2, 10), (60, 70)]), [Verdict::Dropped, Verdict::Outside]);
+    let ask = |mut stream: UnixStream, line: &str| {
+        stream.write_all(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let at_port = |line: &str| ask(OwnedFd::from(TcpStream::connect(address).unwrap()).into(), line);
+    let guest = format!("{{guest=\"g{0}\",pid=\"{0}\"}}", vmm.pid());
+    for answer in [at_port("GET /metrics"), ask(UnixStream::connect(&host.socket).unwrap(), "GET /metrics")] {
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("application/openmetrics-text"), "{answer}");
+        assert!(answer.ends_with("# EOF\n"));
+        for (name, value) in [
+            ("ram_bytes", RAM),
+            ("resident_bytes", RAM - 8 * MIB),
+            ("returned_bytes_total", 8 * MIB),
+            ("dropped_bytes_total", 8 * MIB),
+            ("reports_total", 1),
+            ("refused_total", 1),
+            ("put_off_total", 0),
+            ("connected", 1),
+        ] {
+            let line = format!("isotherm_hint_guest_{name}{guest} {value}\n");
+            assert!(answer.contains(&line), "no {line} in {answer}");
+        }
+        assert!(!answer.contains("_scan"), "nothing is scanned");
+    }
+    // Whoever reaches the port learns nothing else and stops nothing; one who says nothing keeps nobody waiting.
+    let _silent = TcpStream::connect(address).unwrap();
+    assert!(at_port("GET /status").starts_with("HTTP/1.1 404 "));
+    assert!(at_port("POST /stop").starts_with("HTTP/1.1 4"));
+    assert!(at_port("HEAD /metrics").ends_with("\r\n\r\n"));
+    assert!(host.guest(0)["connected"].as_bool() == Some(true));
+    host.end("TERM").expect(0, &[&format!("metrics at http://{address}/metrics")]);
+    isotherm(["hint", "host", "--guest", &port.spec, "--metrics", "nowhere"]).expect(2, &["nowhere", "127.0.0.1:9190"]);
 }
 
 #[test]

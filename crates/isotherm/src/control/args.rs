@@ -21,7 +21,8 @@ pub struct ControlArgs {
     pub metrics: Option<SocketAddr>,
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
+/// Reads where to serve metrics.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
@@ -42,18 +43,7 @@ impl ControlArgs {
     /// Binds what was asked for. A socket that was not asked for is done without where that cannot be helped, and that is said
     /// unless `quiet`.
     pub fn bind(&self, quiet: bool) -> anyhow::Result<Bound> {
-        let metrics = match self.metrics {
-            Some(addr) => {
-                let listener = TcpListener::bind(addr)
-                    .with_context(|| format!("cannot serve metrics at {addr}; give another --metrics ADDR:PORT"))?;
-                if !quiet {
-                    // The port that the kernel chose, where it was left to it.
-                    eprintln!("isotherm: metrics at http://{}/metrics", listener.local_addr().unwrap_or(addr));
-                }
-                Some(listener)
-            }
-            None => None,
-        };
+        let metrics = self.metrics.map(|addr| bind_metrics(addr, quiet)).transpose()?;
         Ok(Bound { socket: self.bind_socket(quiet)?, metrics })
     }
 
@@ -76,6 +66,17 @@ impl ControlArgs {
         }
         Ok(bound.ok())
     }
+}
+
+/// Binds a port for metrics, and says where it is unless `quiet`.
+pub fn bind_metrics(addr: SocketAddr, quiet: bool) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(addr)
+        .with_context(|| format!("cannot serve metrics at {addr}; give another --metrics ADDR:PORT"))?;
+    if !quiet {
+        // The port that the kernel chose, where it was left to it.
+        eprintln!("isotherm: metrics at http://{}/metrics", listener.local_addr().unwrap_or(addr));
+    }
+    Ok(listener)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The little of HTTP/1.1 that the control server speaks: one request a connection, everything bounded.
 
+use super::openmetrics;
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
@@ -242,6 +243,11 @@ impl HttpResponse {
             }
             Err(e) => Self::error(500, &e.to_string()),
         }
+    }
+
+    /// Text in the OpenMetrics form.
+    pub fn metrics(text: String) -> Self {
+        Self { status: 200, content_type: openmetrics::CONTENT_TYPE, allow: None, body: text.into_bytes() }
     }
 
     /// `{"error": "..."}`.

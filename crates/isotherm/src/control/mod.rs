@@ -7,6 +7,7 @@ pub mod args;
 pub mod client;
 pub mod http;
 mod metrics;
+pub mod openmetrics;
 mod overview;
 pub mod request;
 mod server;

@@ -174,12 +174,7 @@ fn goal(body: &[u8]) -> Route {
 /// The engine's answer as HTTP.
 pub fn respond(reply: Result<Answer, Refusal>, as_metrics: bool) -> HttpResponse {
     match reply {
-        Ok(Answer::Status(status)) if as_metrics => HttpResponse {
-            status: 200,
-            content_type: metrics::CONTENT_TYPE,
-            allow: None,
-            body: metrics::write(&status).into_bytes(),
-        },
+        Ok(Answer::Status(status)) if as_metrics => HttpResponse::metrics(metrics::write(&status)),
         Ok(Answer::Status(status)) => HttpResponse::json(200, &status),
         Ok(Answer::Done(text)) => HttpResponse::json(200, &serde_json::json!({ "done": text })),
         Err(refusal) => HttpResponse::error(refusal.status, &refusal.text),

@@ -1,25 +1,29 @@
 //! `isotherm hint host`.
 
+mod answers;
+mod metrics;
 mod places;
 mod spec;
 
 use crate::args::units;
-use crate::control::http::{HttpError, HttpResponse, UntilDeadline, read_request};
+use crate::control::args::{address, bind_metrics};
 use crate::control::socket::BoundSocket;
 use crate::exit::{Unsupported, Usage};
+use answers::{Answers, Shutter};
 use anyhow::Context;
 use isotherm_hint::host::guest::GuestError;
 use isotherm_hint::host::memory::MemoryError;
 use isotherm_hint::host::scan::ScanConfig;
 use isotherm_hint::host::server::{Door, GuestSpec, Host, HostConfig};
-use isotherm_hint::host::status::{GuestStatus, HostStatus};
+use isotherm_hint::host::status::GuestStatus;
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::hostmem::vsock_listener::VsockListener;
 use isotherm_linux::proc::ProcessError;
 use isotherm_linux::signals::StopSignals;
 use std::collections::BTreeMap;
-use std::net::{Shutdown, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 pub use places::{control_folders, home};
@@ -61,6 +65,9 @@ pub struct Args {
     /// $XDG_RUNTIME_DIR/isotherm]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// Serve OpenMetrics over TCP at /metrics, too; a port alone is that of 127.0.0.1
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    metrics: Option<SocketAddr>,
     /// End after this time
     #[arg(long, value_name = "TIME", value_parser = units::time)]
     duration: Option<Duration>,
@@ -88,6 +95,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         None => home()?,
     };
     control.listener.set_nonblocking(true).context("cannot listen")?;
+    let port = args.metrics.map(|address| bind_metrics(address, args.quiet)).transpose()?;
     let config = HostConfig {
         guests: args.guests.clone(),
         bytes_per_second: args.rate,
@@ -97,17 +105,27 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let host = Host::start(config, doors).context("cannot begin to serve")?;
     let mut told = Told::new(args.quiet);
     let end = args.duration.map(|duration| begin.0 + duration);
-    let mut looked: Option<Instant> = None;
-    while signals.received().is_none() && end.is_none_or(|end| Instant::now() < end) {
-        if looked.is_none_or(|at| at.elapsed() >= 10 * TICK) {
-            told.tell(&host.status());
-            looked = Some(Instant::now());
+    let answers = &Answers { host: &host, args: &args, begin_ns: begin.1 };
+    let ending = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Dropped before the threads are waited for, also in a panic.
+        let _shutter = Shutter::new(port.as_ref(), ending).context("cannot serve metrics")?;
+        if let Some(port) = &port {
+            scope.spawn(move || answers.at_port(port, ending));
         }
-        if answer(&control, &host, &args, begin.1) {
-            break;
+        let mut looked: Option<Instant> = None;
+        while signals.received().is_none() && end.is_none_or(|end| Instant::now() < end) {
+            if looked.is_none_or(|at| at.elapsed() >= 10 * TICK) {
+                told.tell(&host.status());
+                looked = Some(Instant::now());
+            }
+            if answers.at_socket(&control) {
+                break;
+            }
+            std::thread::sleep(TICK);
         }
-        std::thread::sleep(TICK);
-    }
+        anyhow::Ok(())
+    })?;
     let last = host.status();
     drop(host);
     told.sum(&last);
@@ -180,43 +198,6 @@ fn open(listen: &Listen, sockets: &mut Vec<BoundSocket>) -> anyhow::Result<Door>
             Door::Tcp(TcpListener::bind(address).with_context(|| format!("cannot listen at {address}"))?)
         }
     })
-}
-
-/// Answers those who wait; whether one of them asked for the end.
-fn answer(control: &BoundSocket, host: &Host, args: &Args, begin_ns: u64) -> bool {
-    let mut stop = false;
-    while let Ok((stream, _)) = control.listener.accept() {
-        if stream.set_nonblocking(false).is_err() {
-            continue;
-        }
-        let mut stream = UntilDeadline::new(stream, ASK_TIME);
-        let response = match read_request(&mut stream) {
-            Err(HttpError::Gone) => continue,
-            Err(HttpError::Refused(status, text)) => HttpResponse::error(status, &text),
-            Ok(request) => match (request.method.as_str(), request.path.as_str()) {
-                ("GET", "/status") => HttpResponse::json(200, &whole(host, args, begin_ns)),
-                ("POST", "/stop") => {
-                    stop = true;
-                    HttpResponse::json(200, &serde_json::json!({ "done": "stopping" }))
-                }
-                _ => HttpResponse::error(404, "no such path; there are GET /status and POST /stop"),
-            },
-        };
-        if response.write(&mut stream, true).is_ok() {
-            let _ = stream.get().shutdown(Shutdown::Write);
-        }
-    }
-    stop
-}
-
-fn whole(host: &Host, args: &Args, begin_ns: u64) -> HostStatus {
-    HostStatus {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        pid: std::process::id(),
-        uptime_ns: monotonic_ns().saturating_sub(begin_ns),
-        listening: args.listen.iter().map(ToString::to_string).collect(),
-        guests: host.status(),
-    }
 }
 
 /// Says what has changed.
