@@ -163,6 +163,26 @@ def killed_agent(machine, check, mib, options=""):
         stop(machine, pid, check)
 
 
+def late_host(machine, check, mib, options=""):
+    """The host answers for some reports and is late with one: what is given back meanwhile is nothing of that report."""
+    with FakeHost(machine) as host:
+        hog(machine, mib)
+        pid = agent(machine, options)
+        for turn in range(3):
+            answered = host.batches
+            host.wait_for(lambda: host.batches >= answered + 3, PATIENCE_S, "some reports are answered")  # noqa: B023
+            host.hold = True
+            host.wait_for(lambda: host.held, PATIENCE_S, "a report comes")
+            # Takes what is free while the report waits, and still has it when the host acts upon that.
+            churners = start_churn(machine, 6, mib // 4)
+            time.sleep(3)
+            host.let_go()
+            check_churn(machine, check, churners, f"a report is answered late, {turn}")
+            hog(machine, mib)
+        check(host.bad == [] and host.dropped > 0, f"nothing wrong was said; {host.dropped // MIB} MiB were dropped {host.bad[:3]}")
+        stop(machine, pid, check)
+
+
 def killed_host(machine, check, mib, options=""):
     """The host goes away before it answers: nothing is dropped, what was isolated is free again, and the next host gets it."""
     with FakeHost(machine) as host:

@@ -84,8 +84,8 @@ impl Ways {
         for way in Way::ALL {
             let wanted = match wish {
                 Wish::Only(only) => only == way,
-                // A last resort.
-                Wish::Auto => way != Way::Touch || !entries.iter().any(|e| e.isolator.way() == Way::Reserve),
+                // What is reserved cannot go back at any moment.
+                Wish::Auto => way != Way::Reserve,
             };
             if !wanted {
                 continue;

@@ -3,15 +3,17 @@
 //! | way | how | holds | limits |
 //! |---|---|---|---|
 //! | [`offline`] | memory blocks go offline | exclusively, nothing is cleared | 128 MiB or more at a time; blocks with unmovable pages refuse |
-//! | [`reserve`] | reserved in the pool of huge pages, never touched | while nobody else uses that pool, which is checked | clears where the kernel clears on allocation |
+//! | [`reserve`] | reserved in the pool of huge pages, not touched | while nobody else uses that pool, which is checked | clears where the kernel clears on allocation; returns little while a report is on its way |
 //! | [`touch`] | the same, touched | exclusively | always clears |
 //!
 //! All of them outlive the agent: memory that the kernel took back at its death could be in use by the time that a host handles a
 //! report of it. Blocks stay offline; huge pages belong to System V shared memory segments, which stay until they are removed. Once
-//! the host has answered, huge pages belong to a process that the kernel ends before any other when memory runs out.
+//! the host has answered, huge pages that were touched belong to a process that the kernel ends before any other when memory runs
+//! out.
 
 mod holder;
 pub mod offline;
+mod physical;
 pub mod pool;
 pub mod reserve;
 pub(super) mod segment;
@@ -109,7 +111,7 @@ pub trait Isolator: fmt::Debug {
     /// guest needs it.
     fn acked(&mut self);
 
-    /// Gives back at once what the host has answered for; what is reported and not answered stays.
+    /// Gives back at once what the host has answered for, where that cannot touch what is reported and not answered, which stays.
     fn thin(&mut self);
 
     /// Bytes held now.

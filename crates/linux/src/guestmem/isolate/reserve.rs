@@ -6,10 +6,15 @@
 //! either number at any moment. Hence: it works only where the pool was empty, and all numbers are looked at again before each
 //! report. What remains is that somebody raises them and uses huge pages in the milliseconds between that look and the host's
 //! dropping; [`touch`](super::touch) closes that, too, at the price of clearing.
+//!
+//! When some of what is reserved is given up, the kernel frees free pages of the pool, and which is its choice (mm/hugetlb.c:
+//! `remove_pool_hugetlb_folio` takes the first of its list, the one that came last). So nothing is given up while a report is on
+//! its way, unless what was reported could be tied to its segment by touching it; and there is no process that the kernel may end
+//! to have memory back, as [`touch`](super::touch) has.
 
-use super::holder::Holder;
+use super::physical::Pagemap;
 use super::pool::{Counts, Pool};
-use super::segment::{Segment, or_fewer, put_back};
+use super::segment::{Attached, Segment, or_fewer, put_back};
 use super::{HUGE_PAGE, IsolateError, Isolator, Way};
 use crate::guestmem::{FlagSampler, Ledger, MemoryMap};
 use crate::roots::Roots;
@@ -22,13 +27,16 @@ use std::io;
 pub struct Reserve {
     pool: Pool,
     flags: FlagSampler,
+    pagemap: Pagemap,
     ram: Vec<AddrRange>,
-    /// Those of which a report may be on its way.
-    segments: Vec<Segment>,
-    holder: Option<Holder>,
-    /// Physical addresses of what is held, and of those which the holder alone has.
+    /// Those for which the host has answered, and those of which a report may be on its way.
+    settled: Vec<Segment>,
+    waiting: Vec<Segment>,
+    /// Physical addresses of all that is held, and of those of which a report may be on its way.
     held: BTreeSet<u64>,
-    settled: BTreeSet<u64>,
+    unanswered: BTreeSet<u64>,
+    /// What was touched because the host is late: the mappings of `waiting`. Empty if it was not.
+    touched: Vec<Attached>,
 }
 
 impl Reserve {
@@ -45,11 +53,13 @@ impl Reserve {
         Ok(Self {
             pool,
             flags,
+            pagemap: Pagemap::open(roots).map_err(IsolateError::io("open /proc/self/pagemap"))?,
             ram: map.whole_blocks(HUGE_PAGE),
-            segments: Vec::new(),
-            holder: None,
+            settled: Vec::new(),
+            waiting: Vec::new(),
             held: BTreeSet::new(),
-            settled: BTreeSet::new(),
+            unanswered: BTreeSet::new(),
+            touched: Vec::new(),
         })
     }
 
@@ -82,16 +92,7 @@ impl Reserve {
                 };
             }
         };
-        // Without a holder it is held as safely, and given back more slowly.
-        if self.holder.is_none() {
-            self.holder = Holder::start().ok();
-        }
-        let attached = self.holder.as_mut().is_some_and(|holder| holder.attach(segment.id()).is_ok());
-        self.segments.push(segment);
-        if !attached {
-            self.thin();
-            return Err(IsolateError::Taken);
-        }
+        self.waiting.push(segment);
         let counts = counts(&self.pool)?;
         let heads = self.pool_heads().map_err(IsolateError::io("read /proc/kpageflags"))?;
         let new: BTreeSet<u64> = heads.difference(&self.held).copied().collect();
@@ -104,8 +105,33 @@ impl Reserve {
             )));
         }
         let ranges = new.iter().map(|&start| AddrRange::new(start, start + HUGE_PAGE)).collect();
+        self.unanswered.extend(&new);
         self.held.extend(new);
         Ok(Some(ranges))
+    }
+
+    /// Touches what the host has not answered for. True if it was given the very pages that were reported, which are nobody
+    /// else's from then on.
+    fn tie(&mut self) -> io::Result<bool> {
+        let mut at = BTreeSet::new();
+        for segment in &self.waiting {
+            let mut attached = segment.attach()?;
+            attached.touch();
+            at.extend(self.pagemap.huge_pages(&attached)?);
+            self.touched.push(attached);
+        }
+        Ok(at == self.unanswered)
+    }
+
+    /// Gives up everything. No report may be on its way.
+    fn give_up(&mut self) -> io::Result<()> {
+        self.touched.clear();
+        while let Some(segment) = self.waiting.pop().or_else(|| self.settled.pop()) {
+            segment.remove()?;
+        }
+        self.held.clear();
+        self.unanswered.clear();
+        Ok(())
     }
 
     /// Physical addresses of all pages of the pool.
@@ -132,9 +158,6 @@ impl Isolator for Reserve {
     }
 
     fn check(&mut self) -> Result<(), IsolateError> {
-        if self.holder.as_ref().is_some_and(|holder| !holder.is_alive()) {
-            return Err(IsolateError::Taken);
-        }
         let counts = counts(&self.pool)?;
         let ours = self.held.len() as u64;
         if !only_ours(&counts, ours) {
@@ -151,34 +174,30 @@ impl Isolator for Reserve {
     }
 
     fn give_back(&mut self, ledger: &mut Ledger) -> Result<(), IsolateError> {
-        while let Some(segment) = self.segments.pop() {
-            segment.remove().map_err(IsolateError::io("remove a shared memory segment of huge pages"))?;
-        }
-        self.holder = None;
-        self.held.clear();
-        self.settled.clear();
+        self.give_up().map_err(IsolateError::io("remove a shared memory segment of huge pages"))?;
         put_back(&self.pool, ledger)
     }
 
     fn acked(&mut self) {
-        // The holder has them attached, and they go with it.
-        for segment in std::mem::take(&mut self.segments) {
-            let _ = segment.remove();
-        }
-        if self.holder.is_some() {
-            self.settled.clone_from(&self.held);
-        } else {
-            // It was ended while the answer was waited for: they are free now.
-            self.held.clear();
-            let _ = self.pool.set_overcommit(0);
+        self.settled.append(&mut self.waiting);
+        self.unanswered.clear();
+        if !self.touched.is_empty() {
+            // No longer like the others of the pool.
+            self.thin();
         }
     }
 
     fn thin(&mut self) {
-        self.holder = None;
-        self.held = self.held.difference(&self.settled).copied().collect();
-        self.settled.clear();
-        // Nobody may take what has become free of the pool. A failure shows in the next look at its numbers.
+        if self.waiting.is_empty() {
+            // A failure shows in the next look at the pool's numbers, and what is left goes with `give_back`.
+            let _ = self.give_up();
+        } else if self.settled.is_empty() || !self.touched.is_empty() || !self.tie().unwrap_or(false) {
+            return;
+        } else {
+            self.settled.drain(..).for_each(|segment| drop(segment.remove()));
+            self.held.clone_from(&self.unanswered);
+        }
+        // Nobody may take what has become free of the pool.
         let _ = self.pool.set_overcommit(self.held.len() as u64);
     }
 
@@ -223,8 +242,9 @@ mod tests {
 
     fn new(numbers: [u64; 5]) -> Result<Reserve, IsolateError> {
         let t = pool(numbers);
-        std::fs::create_dir_all(t.roots.path("/proc")).unwrap();
+        std::fs::create_dir_all(t.roots.path("/proc/self")).unwrap();
         std::fs::write(t.roots.path("/proc/kpageflags"), []).unwrap();
+        std::fs::write(t.roots.path("/proc/self/pagemap"), []).unwrap();
         Reserve::new(&t.roots, &MemoryMap::default(), false)
     }
 

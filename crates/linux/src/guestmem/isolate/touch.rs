@@ -5,21 +5,20 @@
 //! wants contiguous memory, `move_pages`); addresses are looked at again before each report.
 
 use super::holder::Holder;
+use super::physical::Pagemap;
 use super::pool::Pool;
 use super::segment::{Attached, Segment, or_fewer, put_back};
 use super::{HUGE_PAGE, IsolateError, Isolator, Way};
 use crate::guestmem::{Ledger, MemoryMap};
 use crate::roots::Roots;
-use isotherm_core::addr::{AddrRange, PAGE_SIZE};
-use std::fs::File;
+use isotherm_core::addr::AddrRange;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 /// Allocates huge pages.
 #[derive(Debug)]
 pub struct Touch {
     pool: Pool,
-    pagemap: File,
+    pagemap: Pagemap,
     /// Of which a report may be on its way.
     held: Vec<Taken>,
     holder: Option<Holder>,
@@ -50,8 +49,7 @@ impl Touch {
         if counts.free > counts.reserved {
             return Err(spare(counts.free - counts.reserved));
         }
-        let pagemap =
-            File::open(roots.path("/proc/self/pagemap")).map_err(IsolateError::io("open /proc/self/pagemap"))?;
+        let pagemap = Pagemap::open(roots).map_err(IsolateError::io("open /proc/self/pagemap"))?;
         Ok(Self { pool, pagemap, held: Vec::new(), holder: None, settled: 0 })
     }
 
@@ -84,7 +82,7 @@ impl Touch {
         }
         let mut attached = segment.attach().map_err(IsolateError::io("map a shared memory segment of huge pages"))?;
         attached.touch();
-        let at = physical(&self.pagemap, &attached).map_err(IsolateError::io("read /proc/self/pagemap"))?;
+        let at = self.pagemap.huge_pages(&attached).map_err(IsolateError::io("read /proc/self/pagemap"))?;
         let ranges = at.iter().map(|&start| AddrRange::new(start, start + HUGE_PAGE)).collect();
         self.held.push(Taken { attached, segment, at });
         Ok(Some(ranges))
@@ -105,7 +103,8 @@ impl Isolator for Touch {
             return Err(IsolateError::Taken);
         }
         for taken in &self.held {
-            let now = physical(&self.pagemap, &taken.attached).map_err(IsolateError::io("read /proc/self/pagemap"))?;
+            let now = self.pagemap.huge_pages(&taken.attached);
+            let now = now.map_err(IsolateError::io("read /proc/self/pagemap"))?;
             if let Some((was, _)) = taken.at.iter().zip(&now).find(|(was, now)| was != now) {
                 return Err(IsolateError::Foreign(format!("somebody moved the huge page at {was:#x}, which was held")));
             }
@@ -143,25 +142,6 @@ impl Isolator for Touch {
     }
 
     fn set_memory(&mut self, _map: &MemoryMap) {}
-}
-
-/// Physical addresses of the huge pages of a mapping, each of which was touched.
-fn physical(pagemap: &File, attached: &Attached) -> io::Result<Vec<u64>> {
-    const PRESENT: u64 = 1 << 63;
-    const FRAME: u64 = (1 << 55) - 1;
-    let find = |addr: u64| {
-        let mut entry = [0u8; 8];
-        pagemap.read_exact_at(&mut entry, addr / PAGE_SIZE * 8)?;
-        let entry = u64::from_ne_bytes(entry);
-        let start = (entry & FRAME) * PAGE_SIZE;
-        // Frame 0 is what a reader without CAP_SYS_ADMIN is shown.
-        if entry & PRESENT == 0 || start == 0 || !start.is_multiple_of(HUGE_PAGE) {
-            let why = format!("address {addr:#x} is backed by no huge page that can be seen (entry {entry:#x})");
-            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-        }
-        Ok(start)
-    };
-    attached.addresses().map(find).collect()
 }
 
 fn spare(pages: u64) -> IsolateError {
