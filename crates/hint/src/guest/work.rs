@@ -302,6 +302,8 @@ impl Work {
     fn go_on(&mut self, now: u64) -> bool {
         // Once tried, a way that gets no more of what it wants pauses before it tries again.
         let paused = self.once && self.tried && self.hinter.rest() == Rest::Gap;
+        // Nor is one waited for that is not used for a while.
+        let paused = paused || !self.ways.is_usable(now);
         let idle = paused || matches!(self.hinter.rest(), Rest::NothingNew | Rest::Reserve | Rest::Busy);
         if !idle || !self.hinter.isolated().is_empty() || self.done {
             return false;
@@ -382,7 +384,7 @@ impl Work {
 
     /// The way in use does not work any more. Nothing is on its way.
     fn failed(&mut self, error: &IsolateError, now: u64) {
-        if matches!(error, IsolateError::Taken) {
+        if matches!(error, IsolateError::Taken | IsolateError::Elsewhere) {
             self.hinter.event(Event::Pressure, now);
             self.release_due = true;
             return;

@@ -75,6 +75,9 @@ pub enum IsolateError {
     /// Memory ran out, and the kernel took back what was held.
     #[error("the guest needed the memory that was held, and has it back")]
     Taken,
+    /// Some of what was taken is memory that is not known of.
+    #[error("some of what was taken lies in memory that has come since the memory map was read")]
+    Elsewhere,
     /// A file or system call failed.
     #[error("cannot {what}: {source}")]
     Io {

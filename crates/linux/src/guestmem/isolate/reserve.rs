@@ -98,6 +98,9 @@ impl Reserve {
         let new: BTreeSet<u64> = heads.difference(&self.held).copied().collect();
         // All of the pool must be what we know, old and new.
         let ours = before + pages;
+        if only_ours(&counts, ours) && (heads.len() as u64) < ours {
+            return Err(IsolateError::Elsewhere);
+        }
         if !only_ours(&counts, ours) || heads.len() as u64 != ours || new.len() as u64 != pages {
             return Err(IsolateError::Foreign(format!(
                 "somebody else takes huge pages: {ours} are reserved here, the pool has {counts:?} and {} were found",
