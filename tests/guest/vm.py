@@ -42,15 +42,22 @@ class BootFailed(GuestFailed):
     """It did so before anything of ours ran in it."""
 
 
+class EmulatorFailed(GuestFailed):
+    """It died of a double fault: so far always the emulator's while the kernel patched its own code, which it also does when
+    somebody begins or ends to trace. If it is more than that, it comes again."""
+
+
 def run(*args, **options):
-    """`run_once`, again where the kernel does not come up."""
+    """`run_once`, again where the kernel does not come up, and once more where the emulator lets it down later."""
+    died = False
     for left in reversed(range(BOOTS)):
         try:
             return run_once(*args, **options)
-        except BootFailed as error:
-            if left == 0:
+        except (BootFailed, EmulatorFailed) as error:
+            if left == 0 or died:
                 raise
-            print(f"     a guest did not boot, once more: {str(error).splitlines()[0]}", flush=True)
+            died = isinstance(error, EmulatorFailed)
+            print(f"     a guest {'died' if died else 'did not boot'}, once more: {str(error).splitlines()[0]}", flush=True)
 
 
 def run_once(image, script, files, cpu="", memory_mib=768, cpus=2, timeout_s=240, options=(), texts=None):
@@ -75,24 +82,26 @@ def run_once(image, script, files, cpu="", memory_mib=768, cpus=2, timeout_s=240
         try:
             subprocess.run(command, stdin=subprocess.DEVNULL, check=True, timeout=timeout_s)
         except subprocess.TimeoutExpired:
-            raise failed(result)(f"no result within {timeout_s} s; last lines of its console:\n{_tail(console)}")
+            raise failed(result, console)(f"no result within {timeout_s} s; last lines of its console:\n{_tail(console)}")
         except subprocess.CalledProcessError as error:
             raise GuestFailed(f"QEMU ended with status {error.returncode}")
         with open(result, "rb") as f:
             answer = f.read()
         match = re.search(rb"@RESULT (\d+) (\d+)\n", answer)
         if match is None:
-            raise failed(result)(f"the guest died; last lines of its console:\n{_tail(console)}")
+            raise failed(result, console)(f"the guest died; last lines of its console:\n{_tail(console)}")
         archive = answer[match.end() : match.end() + int(match[2])]
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
             found = {os.path.normpath(m.name): tar.extractfile(m).read() for m in tar if m.isfile()}
         return int(match[1]), found
 
 
-def failed(result):
-    """What has failed, as the file of results tells."""
-    with open(result, "rb") as f:
-        return GuestFailed if b"@BEGIN" in f.read() else BootFailed
+def failed(result, console):
+    """What has failed, as the file of results and the console tell."""
+    with open(result, "rb") as f, open(console, errors="replace") as text:
+        if b"@BEGIN" not in f.read():
+            return BootFailed
+        return EmulatorFailed if "double fault" in text.read() else GuestFailed
 
 
 def _tail(path):
