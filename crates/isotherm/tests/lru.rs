@@ -10,6 +10,7 @@ use common::{Running, command, isotherm, send, start, state, wait_until};
 use group::Group;
 use serde_json::Value;
 use std::path::Path;
+use std::process::Command;
 use zram::ZramSwap;
 
 const MIB: u64 = 1 << 20;
@@ -57,25 +58,29 @@ fn the_kernels_engine_is_refused_with_a_reason_where_it_is_not() {
     isotherm(["lru", "report", "--engine", "kernel", "--pid", &pid]).expect(3, &["CONFIG_LRU_GEN", "--engine user"]);
 }
 
-/// A program with memory of which a part is in use.
-fn workload(size: &str, hot: &str) -> Running {
-    let target = start(&mut command([
-        "workload",
-        "hotspot",
-        "--size",
-        size,
-        "--hot",
-        hot,
-        "--duration",
-        "300s",
-        "--thp",
-        "no",
-        "--seed",
-        "7",
-    ]));
+/// What a program with memory is started by, of which a part is in use.
+fn hotspot(size: &str, hot: &str) -> Command {
+    let fixed = ["--duration", "300s", "--thp", "no", "--seed", "7"];
+    command([&["workload", "hotspot", "--size", size, "--hot", hot][..], &fixed].concat())
+}
+
+fn wait_for_memory(target: Running, size: &str) -> Running {
     let want = size.trim_end_matches('M').parse::<u64>().unwrap() * MIB;
     wait_until("its memory is there", || rss(target.pid()) >= want);
     target
+}
+
+/// That program.
+fn workload(size: &str, hot: &str) -> Running {
+    wait_for_memory(start(&mut hotspot(size, hot)), size)
+}
+
+/// The same, in a group from its first page on, which is charged for it.
+fn workload_in(group: &Group, size: &str, hot: &str) -> Running {
+    let program = hotspot(size, hot);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "echo $$ >\"$0/cgroup.procs\" && exec \"$@\""]).arg(&group.0);
+    wait_for_memory(start(shell.arg(program.get_program()).args(program.get_args())), size)
 }
 
 fn end(target: Running) {
@@ -269,14 +274,9 @@ fn root_a_group_that_vanishes_is_no_failure() {
 fn root_two_groups_give_by_what_they_have() {
     let Some(_swap) = ZramSwap::new(1024 * MIB) else { return };
     let (Some(big), Some(small)) = (group("big"), group("small")) else { return };
-    let (idle, busy) = (workload("192M", "5%"), workload("32M", "90%"));
-    big.add(idle.pid());
-    small.add(busy.pid());
+    let (idle, busy) = (workload_in(&big, "192M", "5%"), workload_in(&small, "32M", "90%"));
     let (a, b) = (big.0.to_str().unwrap(), small.0.to_str().unwrap());
-    // Their memory was charged elsewhere before they joined: resident memory is what is limited then.
-    let pids = [idle.pid().to_string(), busy.pid().to_string()];
-    let _ = (a, b);
-    let args = ["lru", "run", "--pid", &pids[0], "--pid", &pids[1], "--limit", "128M", "--duration", "6s"];
+    let args = ["lru", "run", "--cgroup", a, "--cgroup", b, "--limit", "128M", "--duration", "6s"];
     let done = isotherm([&args[..], &["--engine", "user", "--stats", "-"]].concat());
     done.expect(0, &[]);
     let last = done.json_lines().pop().unwrap();
@@ -284,6 +284,7 @@ fn root_two_groups_give_by_what_they_have() {
     // Round robin would take about the same from both, and leave the small one nothing.
     assert!(of(0) > 5 * of(1), "{last}");
     assert!(rss(busy.pid()) > 16 * MIB, "{last}");
+    assert!(rss(idle.pid()) + rss(busy.pid()) < 144 * MIB, "what both have counts: {last}");
     end(idle);
     end(busy);
 }

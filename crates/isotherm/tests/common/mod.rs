@@ -66,12 +66,20 @@ pub fn run(command: &mut Command) -> Done {
     start(command).finish()
 }
 
-/// A started command whose output is collected.
+/// A started command whose output is collected; ended if a test fails before it has.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
-    stdout: std::thread::JoinHandle<String>,
-    stderr: std::thread::JoinHandle<String>,
+    /// Both outputs, until they are asked for.
+    outputs: Option<[std::thread::JoinHandle<String>; 2]>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Neither does anything to a child that was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// Starts a command.
@@ -80,7 +88,7 @@ pub fn start(command: &mut Command) -> Running {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-    Running { child, stdout: collect(stdout), stderr: collect(stderr) }
+    Running { child, outputs: Some([collect(stdout), collect(stderr)]) }
 }
 
 fn collect(mut stream: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
@@ -105,6 +113,7 @@ impl Running {
     #[track_caller]
     pub fn finish(mut self) -> Done {
         let begin = Instant::now();
+        let [stdout, stderr] = self.outputs.take().unwrap();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
@@ -112,11 +121,11 @@ impl Running {
             if begin.elapsed() > PATIENCE {
                 self.child.kill().unwrap();
                 self.child.wait().unwrap();
-                panic!("still running after {PATIENCE:?}: {}", self.stderr.join().unwrap());
+                panic!("still running after {PATIENCE:?}: {}", stderr.join().unwrap());
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        Done { status: status.code(), stdout: self.stdout.join().unwrap(), stderr: self.stderr.join().unwrap() }
+        Done { status: status.code(), stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
     }
 }
 
