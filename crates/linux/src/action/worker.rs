@@ -80,8 +80,8 @@ impl Worker {
 
     fn act(&mut self, request: &Request, process: &PidFd) -> Tally {
         let mut tally = self.act_on_live(request, process);
-        if process.has_exited() {
-            // Whatever the kernel said of a dying process, this is what matters.
+        if process.has_exited() || tally.error.is_some() && process.is_ending() {
+            // Whatever the kernel said of a dying process, or /proc, this is what matters.
             tally.error = Some(format!("pid {} has exited", process.pid()));
         }
         tally

@@ -39,6 +39,17 @@ impl PidFd {
         self.wait_exit(Duration::ZERO)
     }
 
+    /// Whether the process has exited, or all its threads are about to: its memory may be gone already, and what is seen of it
+    /// then says nothing about it.
+    pub fn is_ending(&self) -> bool {
+        let stats = || -> io::Result<Vec<String>> {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid))?;
+            tasks.map(|task| std::fs::read_to_string(task?.path().join("stat"))).collect()
+        };
+        // A thread may have gone between the two steps; if it was the last one, so has the process.
+        self.has_exited() || stats().is_ok_and(|stats| stats.iter().all(|stat| is_exiting(stat))) || self.has_exited()
+    }
+
     /// Waits up to `timeout` for the process to exit; whether it has.
     pub fn wait_exit(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
@@ -73,6 +84,14 @@ impl PidFd {
     }
 }
 
+/// Whether a thread is on its way out, by its line in /proc/PID/task/TID/stat (proc_pid_stat(5): the ninth field; PF_EXITING of
+/// the kernel's sched.h).
+fn is_exiting(stat: &str) -> bool {
+    const PF_EXITING: u32 = 4;
+    let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(6)?.parse::<u32>().ok());
+    flags.is_some_and(|flags| flags & PF_EXITING != 0)
+}
+
 impl AsFd for PidFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -87,4 +106,17 @@ pub fn share_memory(a: u32, b: u32) -> Option<bool> {
     // SAFETY: the call takes integers only and touches no memory of ours.
     let order = unsafe { libc::syscall(libc::SYS_kcmp, a, b, KCMP_VM, 0, 0) };
     (order >= 0).then_some(order == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_on_the_way_out_is_seen() {
+        assert!(!PidFd::open(std::process::id()).unwrap().is_ending());
+        assert!(is_exiting("12 (a) b) Z 1 12 12 0 -1 4194308 0 0"));
+        assert!(!is_exiting("12 (a) b) S 1 12 12 0 -1 4194304 0 0"));
+        assert!(!is_exiting("") && !is_exiting("12 (a"));
+    }
 }
