@@ -18,9 +18,10 @@ const MS: u64 = 1_000_000;
 /// An attempt to take a memory block offline takes this long, at most, if none has run out of time. Meanwhile nobody gets what is
 /// free in it.
 const OFFLINE_LIMIT: Duration = Duration::from_millis(500);
-/// A memory block is taken offline only while so many of its size are free, and only if all memory is so many times its size: a
-/// program that asks for more than there is without it is refused in that moment.
-const LEAST_BLOCKS: (u64, u64) = (3, 4);
+/// A memory block is taken offline only while so many of its size are free.
+const LEAST_FREE: u64 = 3;
+/// And only if all memory is so many times its size: a program that asks for more than there is without it is refused in that moment.
+const LEAST_TOTAL: u64 = 4;
 /// Huge pages that are never asked for: the last ones would make the kernel tidy up memory, or drop its page cache.
 const HUGE_MARGIN: u64 = 4;
 /// Blocks in a batch where they come one by one. Larger ones gain little and take the guest's memory for longer.
@@ -147,8 +148,8 @@ impl Ways {
         if self.way().chooses() {
             // The guest lacks a whole block for a moment, which must not be much of what it has.
             let block = self.current().config.unit * self.current().config.block.bytes();
-            let enough = level.total >= LEAST_BLOCKS.1 * block;
-            return if enough { level.free.saturating_sub((LEAST_BLOCKS.0 - 1) * block) } else { 0 };
+            let enough = level.total >= LEAST_TOTAL * block;
+            return if enough { level.free.saturating_sub((LEAST_FREE - 1) * block) } else { 0 };
         }
         // More huge pages than there are free would be made by moving and dropping what is in use.
         let huge = level.free_huge.saturating_sub(HUGE_MARGIN * BlockSize::huge().bytes());

@@ -38,8 +38,10 @@ const TURN_NS: u64 = 3_000 * MS;
 const TURN_SHARE: u64 = 10;
 /// What is little: pages since the last look.
 const CALM_PAGES: u64 = 2 * 512;
-/// What is much: this part of all free memory, and so many blocks.
-const TURN_WORTH: (u64, u64) = (32, 4);
+/// What is much: this part of all free memory.
+const MUCH_SHARE: u64 = 32;
+/// And so many blocks.
+const MUCH_BLOCKS: u64 = 4;
 
 /// The algorithm and its hands.
 #[derive(Debug)]
@@ -218,7 +220,7 @@ impl Work {
     fn judge_rest(&mut self) {
         let zones = self.hinter.zones();
         let (left, known) = (zones.nr_free(), zones.nr_free() + zones.nr_reported());
-        let much = left * TURN_WORTH.0 >= known && left >= TURN_WORTH.1;
+        let much = left * MUCH_SHARE >= known && left >= MUCH_BLOCKS;
         if self.ways.follows_choice() {
             self.turn_ns = much.then_some(self.next_turn_ns);
             if !much {
