@@ -42,9 +42,11 @@ impl PidFd {
     /// Whether the process has exited, or all its threads are about to: its memory may be gone already, and what is seen of it
     /// then says nothing about it.
     pub fn is_ending(&self) -> bool {
+        // A name need not be UTF-8.
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let stats = || -> io::Result<Vec<String>> {
             let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid))?;
-            tasks.map(|task| std::fs::read_to_string(task?.path().join("stat"))).collect()
+            tasks.map(|task| std::fs::read(task?.path().join("stat")).map(text)).collect()
         };
         // A thread may have gone between the two steps; if it was the last one, so has the process.
         self.has_exited() || stats().is_ok_and(|stats| stats.iter().all(|stat| is_exiting(stat))) || self.has_exited()
