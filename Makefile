@@ -66,7 +66,7 @@ test-guest: ## the static binary in Debian's 6.1 and 6.12 kernels under QEMU; hi
 	tests/guest/hint/run $(HINT_ARGS)
 
 .PHONY: test-real
-test-real: ## redis, PostgreSQL and numpy: what they touched is not called cold
+test-real: ## redis, PostgreSQL, numpy, known pages: what they used is not called cold, what they left alone is
 	scripts/deps build real
 	scripts/static
 	tests/real/run
@@ -88,8 +88,8 @@ bench-%: ## one benchmark: accuracy, wss, overhead, schemes, thp, tiering, sim, 
 
 .PHONY: bench-overhead
 bench-overhead:
-	scripts/deps build
-	$(CARGO) build --release -p isotherm -p isotherm-bench-overhead
+	scripts/deps build demo
+	$(CARGO) build --release -p isotherm -p isotherm-bench-overhead -p isotherm-bench-lru
 	bench/overhead/run.py $(BENCH_ARGS)
 
 .PHONY: bench-schemes bench-thp bench-tiering

@@ -4,9 +4,9 @@
 Runs a fixed amount of work alone and under each way to monitor it, interleaved so that a drift of the machine hits all
 alike, and prints medians of the ratio to the run alone in the same round. A second table does the same under memory
 pressure: the program may keep only part of its memory, the rest goes to compressed swap; there, what monitoring does to
-the kernel's choice of pages shows as extra major faults.
+the kernel's choice of pages shows as extra major faults. A third watches a redis and tells its latency.
 
-Needs root, and zram for the second table. All it sets up is taken down again, also after Ctrl-C.
+Needs root, zram for the second table, and redis for the third. All it sets up is taken down again, also after Ctrl-C.
 """
 
 import argparse
@@ -19,9 +19,15 @@ import sys
 import tempfile
 import time
 
+import latency
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 TICK = os.sysconf("SC_CLK_TCK")
 SETTLE_S = 1.0  # for a monitor to start before the work begins
+
+
+REFERENCED_S = 5  # seconds between two collections of cAdvisor's kind; it takes a minute
+REFERENCED = f"clear_refs+smaps, {REFERENCED_S} s"
 
 
 class Case:
@@ -31,8 +37,9 @@ class Case:
         self.name, self.size_mib, self.hot_mib, self.hot_percent = name, size_mib, hot_mib, hot_percent
 
 
-def monitors(binaries):
+def monitors(binaries, options):
     """Name -> command line with {pid} and {record} to fill in; None: no monitor."""
+    only = ["{pid}"] if options.referenced == "target" else []
     record = [binaries["isotherm"], "record", "--pid", "{pid}", "--duration", "1h", "-o", "{record}"]
     unlimited = ["--cpu-budget", "100%"]
     return {
@@ -41,6 +48,7 @@ def monitors(binaries):
         "isotherm --mode sample": record + ["--mode", "sample", *unlimited],
         "isotherm --mode scan": record + ["--mode", "scan", *unlimited],
         "page walk, 100 ms": [binaries["page_walk"], "{pid}", "100"],
+        REFERENCED: [sys.executable, os.path.join(HERE, "referenced_bytes.py"), str(REFERENCED_S), *only],
     }
 
 
@@ -148,7 +156,7 @@ def measure(case, binaries, options, cgroup, work):
     trial = 1_000_000
     seconds, _, _ = run_once(target(trial), None, cgroup, work)
     accesses = max(int(trial * options.seconds / seconds), trial)
-    chosen = monitors(binaries)
+    chosen = monitors(binaries, options)
     runs = {name: [] for name in chosen}
     for number in range(options.rounds):
         names = list(chosen)
@@ -183,28 +191,32 @@ def show(case, runs, with_faults):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=os.path.join(HERE, "../../target/release"), help="folder of the built programs")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=7, help="at least five for figures that are quoted (default 7)")
     parser.add_argument("--seconds", type=float, default=4.0, help="about how long one run takes")
     parser.add_argument("--json", metavar="FILE", help="also write every single run there")
-    parser.add_argument("--only", choices=["plain", "pressure"], help="only one of the two tables")
+    parser.add_argument("--only", choices=["plain", "pressure", "latency"], help="only one of the tables")
+    parser.add_argument("--keys", type=int, default=400_000, help="records of 1 KB in the redis whose latency is measured")
+    parser.add_argument("--referenced", choices=["machine", "target"], default="machine",
+                        help=f"whose accessed bits the row '{REFERENCED}' clears: those of every process, as cAdvisor does, or "
+                             "only those of the program under test, which spares others on this machine")  # fmt: skip
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("overhead: needs root, because it watches page by page and limits memory")
     # Ctrl-C and kill both unwind through the clean-up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
-    names = ("isotherm", "memory_bound", "page_walk")
+    names = ("isotherm", "memory_bound", "page_walk", "ycsb_client")
     binaries = {name: os.path.join(options.bin, name) for name in names}
     with open("/sys/kernel/mm/transparent_hugepage/enabled") as f:
         print(f"kernel {os.uname().release}, {os.cpu_count()} cores, transparent huge pages: {f.read().strip()}")
     everything = {}
     with tempfile.TemporaryDirectory(prefix="isotherm-overhead-") as work:
-        if options.only != "pressure":
+        if options.only in (None, "plain"):
             for case in (Case("uniform", 1024, 1024, 0), Case("hot tenth", 1024, 100, 90)):
                 runs = measure(case, binaries, options, None, work)
                 show(case, runs, with_faults=False)
                 everything[case.name] = runs
-        if options.only != "plain":
+        if options.only in (None, "pressure"):
             if os.path.exists("/sys/class/zram-control/hot_add"):
                 case = Case("pressure", 512, 160, 98)
                 with Pressure(limit_mib=256, swap_mib=1024) as pressure:
@@ -213,6 +225,12 @@ def main():
                 everything[case.name] = runs
             else:
                 print("\npressure: left out, because this kernel has no zram to swap to")
+        if options.only in (None, "latency"):
+            commands = monitors(binaries, options)
+            chosen = {name: commands[name] for name in ("alone", "isotherm (defaults)", REFERENCED)}
+            runs = latency.measure(chosen, binaries, options, work)
+            latency.show(runs, options)
+            everything["latency"] = runs
     if options.json:
         with open(options.json, "w") as f:
             json.dump(everything, f)

@@ -1,9 +1,12 @@
 //! The figures of one run, from a real record or from a simulation, and medians over several runs.
 
+use crate::walks::Walks;
 use anyhow::Context;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::event::Mode;
+use isotherm_core::snapshot::Snapshot;
 use isotherm_record::Record;
+use isotherm_sim::accuracy::by_page::{self, Told};
 use isotherm_sim::accuracy::{Accuracy, Score, steady_share};
 use isotherm_sim::workload::truth::Truth;
 use serde::{Deserialize, Serialize};
@@ -29,9 +32,48 @@ pub struct Figures {
     pub aggr_us: u64,
     /// How it observed at the end.
     pub mode: Option<Mode>,
+    /// What the page history took, if it said which pages are hot.
+    #[serde(default)]
+    pub history: Option<HistoryFigures>,
+}
+
+/// What a page history took.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct HistoryFigures {
+    /// Time between the last two walks.
+    pub walk_ns: u64,
+    /// One page table in so many was watched.
+    pub one_in: u32,
+    /// Its size.
+    pub memory_bytes: u64,
 }
 
 impl Figures {
+    /// Joins what walks of a workload's process said with the truth about it.
+    pub fn of_walks(walks: &Walks, truth: &Truth) -> Self {
+        let told_until = truth.slices.last().map_or(0, |s| s.end_ns);
+        let scores: Vec<Score> = walks
+            .said
+            .iter()
+            .filter(|said| said.time.1 <= told_until)
+            .map(|said| {
+                let told = Told::new(&truth.slices, said.time.0, said.time.1);
+                by_page::score(&said.hot, &told.clear_part(&said.known), &told, said.time)
+            })
+            .collect();
+        Self {
+            accuracy: Accuracy::new(walks.start_ns, &scores),
+            checks_per_second: 0.0,
+            monitor_share: walks.monitor_share,
+            target_share: walks.target_share,
+            computing_share: 0.0,
+            steady_share: Some(walks.monitor_share + walks.target_share),
+            aggr_us: walks.history.walk_ns / 1000,
+            mode: None,
+            history: Some(walks.history),
+        }
+    }
+
     /// Reads what `isotherm sim monitor --json` prints.
     pub fn of_simulation(json: &str) -> anyhow::Result<Self> {
         serde_json::from_str(json).context("isotherm sim monitor printed something else than expected")
@@ -43,12 +85,8 @@ impl Figures {
         let arena: AddrRange = truth.header.arena;
         let told = truth.slices.last().map_or(0, |s| s.end_ns);
         // The last snapshots may be younger than the truth that is written so far.
-        let scores: Vec<Score> = record
-            .snapshots
-            .iter()
-            .filter(|s| s.end_ns <= told)
-            .map(|s| Score::new(s, arena, &truth.slices, hot_touches))
-            .collect();
+        let scores: Vec<Score> =
+            record.snapshots.iter().filter(|s| s.end_ns <= told).map(|s| score(s, arena, truth, hot_touches)).collect();
         let (from, to) = (record.stats.first(), record.stats.last());
         let (from, to) = from.zip(to).context("the record holds no cost figures")?;
         let elapsed = to.time_ns.saturating_sub(from.time_ns).max(1) as f64;
@@ -61,8 +99,19 @@ impl Figures {
             steady_share: steady_share(&record.stats),
             aggr_us: to.aggr_us,
             mode: Some(to.mode),
+            history: None,
         })
     }
+}
+
+/// One snapshot against the truth; where single pages are hot, page by page.
+fn score(snapshot: &Snapshot, arena: AddrRange, truth: &Truth, hot_touches: f64) -> Score {
+    if !truth.is_scattered() {
+        return Score::new(snapshot, arena, &truth.slices, hot_touches);
+    }
+    let time = (snapshot.start_ns, snapshot.end_ns);
+    let told = Told::new(&truth.slices, time.0, time.1);
+    by_page::score(&by_page::hot_by_regions(snapshot), &told.clear_part(&[arena]), &told, time)
 }
 
 /// The middle value (of two, their mean); `None` without values.
@@ -86,7 +135,7 @@ pub fn median_or_worst(values: &[Option<f64>]) -> Option<f64> {
 mod tests {
     use super::*;
     use isotherm_core::event::{Event, MonitorStats};
-    use isotherm_core::snapshot::{RegionInfo, Snapshot};
+    use isotherm_core::snapshot::RegionInfo;
     use isotherm_sim::workload::truth::{Header, Slice, Touched};
 
     #[test]
@@ -114,7 +163,7 @@ mod tests {
                 start_ns: 0,
                 end_ns: 1_000,
                 stage: String::new(),
-                touched: vec![Touched { start: 0, end: 8192, touches: 1_000_000 }],
+                touched: vec![Touched::all(AddrRange::new(0, 8192), 1_000_000)],
             }],
         };
         let snapshot = |start_ns, end_ns, hot_end| {

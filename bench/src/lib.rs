@@ -5,3 +5,4 @@ pub mod figures;
 pub mod monitors;
 pub mod programs;
 pub mod table;
+pub mod walks;

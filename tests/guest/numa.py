@@ -21,15 +21,31 @@ COLD = (
 )
 
 
+# The kernel's own balancing would bring hot pages back to the processors' node while we spread them.
+BALANCING = "/proc/sys/kernel/numa_balancing"
+# For some seconds it may: it marks the pages that lie on the other node, and those that nobody uses keep their marks.
+MARK = f"""
+echo 1 >{BALANCING}
+for i in $(seq 60); do
+  grep numa_pte_updates /proc/vmstat >marked
+  read name count <marked
+  [ $count -lt 12288 ] || break
+  sleep 1
+done
+echo 0 >{BALANCING}
+"""
+
+
 def script():
     """The guest's script: three schemes on one workload, each for a while; where its pages are after each."""
-    lines = ["set -e", "isotherm doctor --json >doctor.json"]
+    lines = ["set -e", "isotherm doctor --json >doctor.json", f"echo 0 >{BALANCING}"]
     lines += [f"{WORKLOAD} >/dev/null & workload=$!", "sleep 2", "cat /proc/$workload/numa_maps >before"]
-    for name, scheme, duration in [("shares", EVEN, "4s"), ("back", ALL, "4s"), ("cold", COLD, "12s")]:
+    for name, scheme, duration, then in [("shares", EVEN, "4s", MARK), ("back", ALL, "4s", ""), ("cold", COLD, "12s", "")]:
         lines += [
             f"cat >{name}.toml <<'END'\n{scheme}END",
             f"isotherm schemes --pid $workload {MONITOR} -c {name}.toml --duration {duration} --stats {name}.stats",
             f"cat /proc/$workload/numa_maps >{name}",
+            then,
         ]
     lines += ["kill -s TERM $workload; wait $workload || true"]
     return "\n".join(lines) + "\n"
@@ -51,6 +67,8 @@ def judge(name, files, results):
     for action in ("migrate_hot", "migrate_cold", "hugepage", "nohugepage", "lock", "unlock"):
         a = usable[action]
         results.check(a["usable"], f"{name}: doctor says {action} works {a['reason']}{a['detail']}")
+    marked = int(files["marked"].split()[1])
+    results.check(marked >= 12288, f"{name}: the kernel's own balancing has marked {marked} pages")
     before, shares, back, cold = (nodes(files[f]) for f in ("before", "shares", "back", "cold"))
     results.check(before[0] > 16000 and before[1] == 0, f"{name}: pages on the nodes at first: {before}")
     total = sum(shares)

@@ -42,9 +42,13 @@ class BootFailed(GuestFailed):
     """It did so before anything of ours ran in it."""
 
 
+# What the console says when it ran into an instruction that was just being changed.
+EMULATORS_DEATHS = ("double fault", "int3: 0000", "invalid opcode: 0000")
+
+
 class EmulatorFailed(GuestFailed):
-    """It died of a double fault: so far always the emulator's while the kernel patched its own code, which it also does when
-    somebody begins or ends to trace. If it is more than that, it comes again."""
+    """It died in the midst of code: so far always the emulator's doing while the kernel patched its own code, which it also does
+    when somebody begins or ends to trace. If it is more than that, it comes again."""
 
 
 def run(*args, **options):
@@ -101,7 +105,8 @@ def failed(result, console):
     with open(result, "rb") as f, open(console, errors="replace") as text:
         if b"@BEGIN" not in f.read():
             return BootFailed
-        return EmulatorFailed if "double fault" in text.read() else GuestFailed
+        said = text.read()
+        return EmulatorFailed if any(death in said for death in EMULATORS_DEATHS) else GuestFailed
 
 
 def _tail(path):

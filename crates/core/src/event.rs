@@ -1,6 +1,7 @@
 //! What leaves a monitor: snapshots, mappings, costs, and the life of targets. Recorders and views consume these.
 
 use crate::attrs::MonitorAttrs;
+use crate::history::frame::{PageFrame, TogetherFrame};
 use crate::mapping::Mapping;
 use crate::snapshot::Snapshot;
 use crate::source::AccessSource;
@@ -117,6 +118,10 @@ pub enum Event {
     Stats(MonitorStats),
     /// Resident memory, about once a second.
     Footprint(Footprint),
+    /// What the page history says of a target, about once a second.
+    Pages(PageFrame),
+    /// What it says of all targets together, where there are several and pages that they share can be told.
+    Together(TogetherFrame),
     /// A target ended.
     End {
         /// When, ns of CLOCK_MONOTONIC.

@@ -1,33 +1,30 @@
 //! Sets of pages, compact where pages lie together: a bitmap for each 2 MiB that holds any.
 
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use crate::mask::{self, PageMask, span_mask};
 use std::collections::BTreeMap;
-
-/// The bits of one 2 MiB span: bit `i` of word `i / 64` is its page `i`.
-pub type TableMask = [u64; 8];
 
 /// A set of 4 KiB pages of one address space.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageSet {
-    tables: BTreeMap<u64, TableMask>,
+    tables: BTreeMap<u64, PageMask>,
 }
 
 /// The pages of `range` (page aligned) that lie in the 2 MiB span at `base`.
-pub fn mask_of(base: u64, range: AddrRange) -> TableMask {
-    let mut mask = [0; 8];
-    let Some(part) = range.intersect(&AddrRange::new(base, base + TABLE_SPAN)) else { return mask };
-    let (first, end) = ((part.start - base) / PAGE_SIZE, (part.end - base).div_ceil(PAGE_SIZE));
-    for (i, word) in mask.iter_mut().enumerate() {
-        let (a, b) = (first.max(i as u64 * 64), end.min(i as u64 * 64 + 64));
-        if a < b {
-            *word = (u64::MAX >> (64 - (b - a))) << (a % 64);
-        }
-    }
-    mask
+pub fn mask_of(base: u64, range: AddrRange) -> PageMask {
+    let page = |addr: u64| ((addr.clamp(base, base + TABLE_SPAN) - base) / PAGE_SIZE) as usize;
+    span_mask(page(range.start), page(range.end.next_multiple_of(PAGE_SIZE)))
+}
+
+/// The pages of the table at `base` that lie in `ranges` (sorted, disjoint).
+pub fn pages_in(base: u64, ranges: &[AddrRange]) -> PageMask {
+    let from = ranges.partition_point(|r| r.end <= base);
+    let inside = ranges[from..].iter().take_while(|r| r.start < base + TABLE_SPAN);
+    inside.fold([0; 8], |sum, r| mask::or(&sum, &mask_of(base, *r)))
 }
 
 /// Appends the runs of set bits to `out`, joining a run with the last range where they touch.
-pub fn push_runs(base: u64, mask: &TableMask, out: &mut Vec<AddrRange>) {
+pub fn push_runs(base: u64, mask: &PageMask, out: &mut Vec<AddrRange>) {
     for (i, &word) in mask.iter().enumerate() {
         let (mut rest, mut at) = (word, 0u32);
         while rest != 0 {
@@ -74,7 +71,7 @@ impl PageSet {
     }
 
     /// Takes pages of one 2 MiB span out; how many bytes were in.
-    pub fn remove_mask(&mut self, base: u64, mask: &TableMask) -> u64 {
+    pub fn remove_mask(&mut self, base: u64, mask: &PageMask) -> u64 {
         let Some(table) = self.tables.get_mut(&base) else { return 0 };
         let mut pages = 0;
         for i in 0..8 {
@@ -103,7 +100,7 @@ impl PageSet {
     }
 
     /// Adds pages of one 2 MiB span.
-    pub fn insert_mask(&mut self, base: u64, mask: &TableMask) {
+    pub fn insert_mask(&mut self, base: u64, mask: &PageMask) {
         if *mask != [0; 8] {
             let table = self.tables.entry(base).or_default();
             (0..8).for_each(|i| table[i] |= mask[i]);
@@ -111,7 +108,7 @@ impl PageSet {
     }
 
     /// The pages of the span at `base` that are in.
-    pub fn mask(&self, base: u64) -> TableMask {
+    pub fn mask(&self, base: u64) -> PageMask {
         self.tables.get(&base).copied().unwrap_or_default()
     }
 
@@ -130,6 +127,19 @@ impl PageSet {
         let mut out = Vec::new();
         self.tables.iter().for_each(|(&base, mask)| push_runs(base, mask, &mut out));
         out
+    }
+
+    /// Takes out all pages that do not lie in `ranges` (sorted, disjoint).
+    pub fn keep(&mut self, ranges: &[AddrRange]) {
+        self.tables.retain(|&base, mask| {
+            *mask = mask::and(mask, &pages_in(base, ranges));
+            *mask != [0; 8]
+        });
+    }
+
+    /// Memory that it takes, bytes; the map's own overhead is estimated.
+    pub fn memory_bytes(&self) -> usize {
+        self.tables.len() * size_of::<(u64, PageMask)>() * 3 / 2
     }
 
     /// All pages out.
@@ -161,6 +171,15 @@ mod tests {
             let mut set = PageSet::of(&put);
             prop_assert_eq!(set.ranges(), expected.clone());
             prop_assert_eq!(set.len(), total_len(&expected));
+            let mut kept = set.clone();
+            let mut inside = take.clone();
+            normalize(&mut inside);
+            kept.keep(&inside);
+            let mut outside = set.clone();
+            outside.subtract(&PageSet::of(&take));
+            prop_assert_eq!(kept.len() + outside.len(), set.len());
+            outside.subtract(&kept);
+            prop_assert_eq!(kept.len() + outside.len(), set.len());
             let before = set.len();
             let mut subtracted = set.clone();
             subtracted.subtract(&PageSet::of(&take));

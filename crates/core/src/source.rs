@@ -2,8 +2,9 @@
 
 use crate::addr::AddrRange;
 use crate::event::{Footprint, TargetInfo};
+use crate::history::pages::PageHistory;
 use crate::mapping::Mapping;
-use crate::scheme::watch::Confirmed;
+use crate::mask::{NO_PAGES, PageMask};
 
 /// Index of a target within a source; stable while the source lives.
 pub type TargetId = u32;
@@ -55,11 +56,65 @@ pub struct TableBits {
     /// set or none.
     pub leaf_shift: u8,
     /// Present pages.
-    pub present: [u64; 8],
+    pub present: PageMask,
     /// Accessed pages; a subset of `present`.
-    pub accessed: [u64; 8],
+    pub accessed: PageMask,
+    /// Of `accessed`: pages whose bit is clear from now on. A bit that stays set says nothing new at the next look.
+    pub cleared: PageMask,
     /// Present pages that cannot be observed (see [`Seen::blind`]); disjoint from `accessed`.
-    pub blind: [u64; 8],
+    pub blind: PageMask,
+}
+
+impl TableBits {
+    /// A table of base pages in which nothing is present.
+    pub const fn empty(base: u64) -> Self {
+        Self { base, leaf_shift: 12, present: NO_PAGES, accessed: NO_PAGES, cleared: NO_PAGES, blind: NO_PAGES }
+    }
+}
+
+/// Which of the accessed bits that it finds set a scan clears. Bits of neighbours in the same leaf or folio may be cleared,
+/// too; [`TableBits::cleared`] tells.
+pub enum Clear<'a> {
+    /// None: a scan that changes nothing.
+    Nothing,
+    /// All.
+    All,
+    /// Those that this chooses for each table, given what was found there (`cleared` is not known yet then).
+    Chosen(&'a mut dyn FnMut(&TableBits) -> PageMask),
+}
+
+impl std::fmt::Debug for Clear<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "Nothing",
+            Self::All => "All",
+            Self::Chosen(_) => "Chosen",
+        })
+    }
+}
+
+impl Clear<'_> {
+    /// Whether it may clear anything.
+    pub const fn any(&self) -> bool {
+        !matches!(self, Self::Nothing)
+    }
+
+    /// The pages whose bits are to be cleared, among those found accessed.
+    pub fn choose(&mut self, bits: &TableBits) -> PageMask {
+        match self {
+            Self::Nothing => NO_PAGES,
+            Self::All => bits.accessed,
+            Self::Chosen(choose) => crate::mask::and(&choose(bits), &bits.accessed),
+        }
+    }
+}
+
+/// Whether a page frame belongs to a sample of one in `one_in` frames (all of them for 0 and 1), by a hash of its number: a smaller
+/// sample is part of every larger one.
+pub const fn in_sample(frame: u64, one_in: u32) -> bool {
+    // The golden ratio spreads neighbouring and evenly spaced numbers evenly.
+    let hash = frame.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    hash * (one_in as u64) < 1 << 32
 }
 
 /// What observing has cost since the source was made. All figures only grow.
@@ -67,7 +122,8 @@ pub struct TableBits {
 pub struct Cost {
     /// CPU time of the monitor itself, in ns (measured on a real system, modelled in a simulation).
     pub monitor_ns: u64,
-    /// Estimated CPU time the target loses because the hardware must set cleared bits again, in ns.
+    /// Time the target loses, in ns: the hardware must set cleared bits again (estimated), clearing interrupts the processors
+    /// that run it, or takes its processor for a while (measured; the CPU time itself is in `monitor_ns`).
     pub target_ns: u64,
     /// Page observations (bits read).
     pub pages_read: u64,
@@ -148,30 +204,59 @@ pub trait AccessSource {
     fn look(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError>;
 
     /// Reads every populated table below `ranges` (sorted, disjoint, page aligned) and hands it to `sink` in address
-    /// order, bits outside the ranges masked off. With `clear`, the accessed bits found are cleared afterwards.
+    /// order, bits outside the ranges masked off, after clearing what `clear` says of it.
     fn scan(
         &mut self,
         target: TargetId,
         ranges: &[AddrRange],
-        clear: bool,
+        clear: Clear<'_>,
         sink: &mut dyn FnMut(&TableBits),
     ) -> Result<(), SourceError>;
+
+    /// Hands the present base pages of `ranges` (sorted, disjoint, page aligned) whose frame is
+    /// [`in_sample`], each with the number of its frame, to `sink` in address order. The sample is of frames, not of
+    /// addresses, so memory that several targets share is sampled in all of them or in none. Below a huge leaf each base page counts.
+    /// `false` where the source cannot tell frames.
+    fn frames(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        one_in: u32,
+        sink: &mut dyn FnMut(u64, u64),
+    ) -> Result<bool, SourceError> {
+        let _ = (target, ranges, one_in, sink);
+        Ok(false)
+    }
 
     /// What this has cost so far.
     fn cost(&self) -> Cost;
 
-    /// Appends to `out` (sorted, disjoint) the pages of `ranges` that were present and, each by its own accessed bit, not
-    /// used for at least `wait_ns`; begins to watch those it was not watching. Asked again later it knows more. Fails where a
-    /// source does not keep such a history (see [`Watched`](crate::scheme::watch::Watched)).
-    fn confirm_cold(
-        &mut self,
-        target: TargetId,
-        ranges: &[AddrRange],
-        wait_ns: u64,
-        now_ns: u64,
-        out: &mut Vec<AddrRange>,
-    ) -> Result<Confirmed, SourceError> {
-        let _ = (target, ranges, wait_ns, now_ns, out);
-        Err(SourceError::Failed(format!("source {} keeps no history of single pages", self.name())))
+    /// What is known of when each of the target's pages was last accessed; `None` where nobody keeps that.
+    fn page_history(&self, target: TargetId) -> Option<&PageHistory> {
+        let _ = target;
+        None
+    }
+
+    /// Tells whoever keeps the page history that ages from `age_ns` on are asked about: walks must not lie further apart.
+    fn ask_age(&mut self, age_ns: u64) {
+        let _ = age_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_of_frames_are_fair_and_nested() {
+        for stride in [1, 2, 7, 512] {
+            let in_all = |n: u32| (0..100_000u64).filter(|i| in_sample(i * stride, n)).count();
+            assert_eq!((in_all(0), in_all(1)), (100_000, 100_000));
+            for n in [2, 16, 100] {
+                let share = in_all(n) as f64 * f64::from(n) / 1e5;
+                assert!((0.95..1.05).contains(&share), "one in {n}, every {stride}: {share}");
+            }
+        }
+        assert!((0..10_000).filter(|&f| in_sample(f, 64)).all(|f| in_sample(f, 32) && in_sample(f, 48)));
     }
 }

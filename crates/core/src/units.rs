@@ -3,6 +3,8 @@
 //! Sizes take `K`, `M`, `G`, `T` (powers of 1024, an optional `iB` or `B`), times `ns`, `us`, `ms`, `s`, `m`, `h`, `d`,
 //! rates a percentage with or without `%`.
 
+use std::time::Duration;
+
 /// Why a text is not a size, time or rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' is not a {what}: {why}")]
@@ -89,6 +91,11 @@ pub fn parse_percent(text: &str) -> Result<f64, UnitError> {
         return Err(err());
     }
     Ok(number / 100.0)
+}
+
+/// Nanoseconds of a duration; `u64::MAX` for one that is longer than so many can tell (584 years).
+pub fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Bytes for people: `1.50 GiB`, `12.0 MiB`, `4.00 KiB`, `0 B`.

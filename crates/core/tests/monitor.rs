@@ -32,7 +32,7 @@ fn world(mappings: &[AddrRange], hot: &[AddrRange]) -> Rc<RefCell<World>> {
 }
 
 fn config(algorithm: Algorithm, mode: Option<Mode>, seed: u64) -> MonitorConfig {
-    MonitorConfig { algorithm, mode, seed, cpu_budget: None, ..MonitorConfig::default() }
+    MonitorConfig { algorithm, mode, seed, cpu_budget: None, walks: false, ..MonitorConfig::default() }
 }
 
 struct Run {

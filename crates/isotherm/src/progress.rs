@@ -3,6 +3,7 @@
 use isotherm_core::event::{Event, MonitorStats, Subscriber, SubscriberError, TargetEnd};
 use isotherm_core::snapshot::Snapshot;
 use isotherm_core::units::{format_size, format_time};
+use isotherm_view::series::working_set_of;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 
@@ -18,7 +19,10 @@ pub struct Progress {
     now_ns: u64,
     next_ns: u64,
     snapshots: u64,
-    working_sets: BTreeMap<u32, u64>,
+    /// Memory in use, by target, and whether pages tell it.
+    working_sets: BTreeMap<u32, (u64, bool)>,
+    /// All targets together, where pages that they share are known.
+    together: Option<u64>,
     rss: BTreeMap<u32, u64>,
     first_stats: Option<MonitorStats>,
     stats: Option<MonitorStats>,
@@ -64,7 +68,7 @@ impl Progress {
     }
 
     fn draw(&mut self) {
-        let working_set: u64 = self.working_sets.values().sum();
+        let working_set = self.together.unwrap_or_else(|| self.working_sets.values().map(|w| w.0).sum());
         let rss: u64 = self.rss.values().sum();
         let rss = if self.rss.is_empty() { String::new() } else { format!(" of {} resident", format_size(rss)) };
         let line = format!(
@@ -92,7 +96,10 @@ impl Progress {
         self.snapshots += 1;
         self.start_ns.get_or_insert(s.start_ns);
         self.now_ns = s.end_ns;
-        self.working_sets.insert(s.target, s.working_set(1));
+        let known = self.working_sets.entry(s.target).or_default();
+        if !known.1 {
+            known.0 = s.working_set(1);
+        }
         if self.terminal && s.end_ns >= self.next_ns {
             self.next_ns = s.end_ns + EVERY_NS;
             self.draw();
@@ -119,10 +126,18 @@ impl Subscriber for Progress {
             }
             Event::End { target, why, .. } => {
                 self.working_sets.remove(target);
+                // It is told anew where several targets are left.
+                self.together = None;
                 if *why == TargetEnd::Exited {
                     self.rss.remove(target);
                 }
             }
+            Event::Pages(f) => {
+                if let Some(bytes) = working_set_of(&f.total()) {
+                    self.working_sets.insert(f.target, (bytes, true));
+                }
+            }
+            Event::Together(f) => self.together = working_set_of(&f.ages),
             Event::Target(_) | Event::Mappings { .. } => {}
         }
         Ok(())

@@ -10,8 +10,8 @@ use isotherm_core::engine::{Engine, Progress};
 use isotherm_core::event::{Event, Step, Subscriber, SubscriberError};
 use isotherm_core::monitor::Monitor;
 use isotherm_core::monitor::config::MonitorConfig;
-use isotherm_core::scheme::watch::Watched;
 use isotherm_core::source::AccessSource;
+use isotherm_core::units::nanos;
 use isotherm_linux::clock::{MonotonicClock, kernel_release, monotonic_ns, realtime_offset_ns};
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
@@ -80,7 +80,7 @@ impl Session {
         mut go_on: impl FnMut() -> bool,
     ) -> anyhow::Result<Ended> {
         let mut clock = MonotonicClock::stopped_by(&self.signals);
-        let end_ns = duration.map(|d| monotonic_ns().saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)));
+        let end_ns = duration.map(|d| monotonic_ns().saturating_add(nanos(d)));
         loop {
             match self.engine.run_interval(&mut clock, subscriber)? {
                 Progress::Interrupted => return Ok(Ended::Interrupted),
@@ -170,13 +170,13 @@ fn page_table(spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn
     let source = PageTableSource::new(tracker(spec)?)
         .map_err(|e| Unsupported(format!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?
         .with_cpu_budget(config.cpu_budget);
-    Ok(Box::new(Monitor::new(Watched::new(source), config)))
+    Ok(Box::new(Monitor::new(source, config)))
 }
 
 fn idle(spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
     let source = IdleSource::new(&Roots::system(), tracker(spec)?)
         .map_err(|e| Unsupported(format!("idle pages cannot be tracked here: {}; {}", e.reason, e.remedy)))?;
-    Ok(Box::new(Monitor::new(Watched::new(source), config)))
+    Ok(Box::new(Monitor::new(source, config)))
 }
 
 fn refs_engine(spec: TargetSpec, config: &MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {

@@ -3,8 +3,10 @@
 mod common;
 
 use common::{command, isotherm, run, text};
+use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::{Event, Footprint, Mode, MonitorStats, RunInfo, TargetInfo};
+use isotherm_core::history::frame::{AGES_NS, IdlePages, MappingPages, PageAges, PageFrame, TablePages};
 use isotherm_core::mapping::{Mapping, MappingKind};
 use isotherm_core::snapshot::{Evidence, RegionInfo, Snapshot};
 use isotherm_record::{Options, Writer};
@@ -152,6 +154,8 @@ fn every_kind_prints_text_and_json() {
         let lines = s.report(&[kind, "--json"]).expect(0, &[]).json_lines();
         assert!(lines.iter().all(|l| l.get("target").is_some()), "{kind}");
         let one = s.report(&[kind, "--json", "--target", "1"]).expect(0, &[]).json_lines();
+        let (one, sum) = one.split_at(one.len() - usize::from(kind == "summary"));
+        assert!(sum.iter().all(|l| l["target"].is_null()), "the last line of a summary is the sum");
         assert!(!one.is_empty() && one.iter().all(|l| l["target"] == 1), "{kind}");
         s.report(&[kind, "--target", "9"]).expect(1, &["no target 9", "0, 1"]);
     }
@@ -171,6 +175,86 @@ fn working_set_and_summary_tell_the_truth() {
     assert!(summary["idle"]["cold"].as_array().unwrap().iter().all(|c| c["bytes"].is_null()));
     assert_eq!(summary["mappings"][0]["name"], "[heap]");
     assert!((summary["cost"]["monitor"].as_f64().unwrap() - 0.004).abs() < 1e-9);
+}
+
+/// What the page history says of 16 MiB at the heap's begin in a second: one page in 64 is used, the rest is cold.
+fn pages(target: u32, second: u64) -> Event {
+    let (resident, hot) = (4096, 64);
+    let known = AGES_NS.iter().take_while(|age| **age <= second * 1_000_000_000).count();
+    let idle = IdlePages { pages: resident - hot, least: resident - hot, most: resident - hot, unresolved: 0 };
+    let ages = PageAges { resident, unobservable: 0, idle: vec![idle; known] };
+    Event::Pages(PageFrame {
+        time_ns: second * 1_000_000_000,
+        since_ns: (second - 1) * 1_000_000_000,
+        begin_ns: 0,
+        walk_ns: 1_000_000_000,
+        target,
+        one_in: 1,
+        mappings: vec![MappingPages { range: AddrRange::new(HEAP, HEAP + 16 * MIB), ages }],
+        tables: (0..8).map(|i| TablePages { base: HEAP + i * 2 * MIB, present: 512, accessed: 8 }).collect(),
+    })
+}
+
+#[test]
+fn scattered_heat_is_told_page_by_page_and_summed_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pages.iso");
+    let mut writer = Writer::create(&file, Options::default()).unwrap();
+    for target in 0..12 {
+        let info = TargetInfo { target, pid: Some(100 + target), name: "store".into() };
+        writer.write(&Event::Target(info)).unwrap();
+        let heap = Mapping::anon(HEAP, HEAP + 16 * MIB);
+        writer.write(&Event::Mappings { time_ns: 0, target, mappings: vec![heap] }).unwrap();
+    }
+    for second in 1..=12 {
+        for target in 0..12 {
+            // A region that reaches over all of it, of which hardly anything was seen.
+            let regions = vec![RegionInfo {
+                start: HEAP,
+                end: HEAP + 16 * MIB,
+                nr_accesses: 1,
+                age: 0,
+                evidence: None,
+                accessed: None,
+            }];
+            writer
+                .write(&Event::Snapshot(Snapshot {
+                    target,
+                    pid: Some(100 + target),
+                    start_ns: (second - 1) * 1_000_000_000,
+                    end_ns: second * 1_000_000_000,
+                    sample_us: 5000,
+                    aggr_us: 1_000_000,
+                    max_nr_accesses: 20,
+                    regions,
+                }))
+                .unwrap();
+            writer.write(&pages(target, second)).unwrap();
+        }
+    }
+    writer.finish().unwrap();
+    let report = |args: &[&str]| {
+        let args: Vec<&str> = ["report"].iter().chain(args).copied().chain([text(&file)]).collect();
+        isotherm(args)
+    };
+    let lines = report(&["summary", "--json"]).expect(0, &[]).json_lines();
+    assert_eq!(lines.len(), 13);
+    let cold = |l: &serde_json::Value| l["idle"]["cold"][0]["bytes"].as_u64();
+    assert_eq!((cold(&lines[3]), cold(&lines[12])), (Some(4032 * 4096), Some(12 * 4032 * 4096)));
+    assert_eq!(lines[12]["shared"], "counted_for_each_target");
+    let plain = report(&["summary"]).expect(0, &[]).stdout.clone();
+    assert!(
+        plain.starts_with("all 12 targets together\n") && plain.contains("\nand 2 more targets: 31.5 MiB cold"),
+        "{plain}"
+    );
+    let wss = report(&["wss", "--json", "--target", "5"]).expect(0, &[]).json_lines();
+    assert_eq!((&wss[0]["average"], &wss[0]["basis"]), (&(MIB / 4).into(), &"pages".into()));
+    let heat = report(&["heatmap", "--json", "--target", "5"]).expect(0, &[]).json_lines();
+    let rates = heat[0]["rates"].as_array().unwrap().iter().flat_map(|r| r.as_array().unwrap());
+    assert!(rates.clone().count() > 0);
+    assert!(rates.clone().all(|r| (r.as_f64().unwrap() - 1.0 / 64.0).abs() < 1e-6), "one page in 64, everywhere");
+    let access = report(&["access", "--json", "--target", "5"]).expect(0, &[]).json_lines();
+    assert_eq!(access[0]["totals"]["accessed"], MIB / 4);
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! What the page table source costs: time per window armed or looked at, and per GiB scanned.
 //!
-//! `cargo run --release -p isotherm-linux --example pagetable_cost [MIB [huge]]` (as root). Watches a child of its own that touches
-//! exactly what it is told. Prints microseconds of CPU time, medians of several rounds.
+//! `cargo run --release -p isotherm-linux --example pagetable_cost [MIB [huge|many N]]` (as root). Watches a child of its own that
+//! touches exactly what it is told, or N of them. Prints microseconds of CPU time, medians of several rounds.
 
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
-use isotherm_core::source::{AccessSource, Window};
+use isotherm_core::mask::{NO_PAGES, span_mask};
+use isotherm_core::source::{AccessSource, Clear, TableBits, Window};
 use isotherm_linux::arena::{Arena, HugePages};
 use isotherm_linux::clock::thread_cpu_ns;
 use isotherm_linux::source::pagetable::PageTableSource;
@@ -12,6 +13,8 @@ use isotherm_linux::target::{TargetSpec, TargetTracker};
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 15;
 
@@ -21,16 +24,52 @@ fn main() -> Outcome<()> {
     let args: Vec<String> = std::env::args().collect();
     let mib: u64 = args.get(1).map_or(Ok(1024), |a| a.parse())?;
     let huge = args.get(2).is_some_and(|a| a == "huge");
-    if args.get(3).is_some_and(|a| a == "child") { child(mib, huge) } else { measure(mib, huge) }
+    match (args.get(2).map(String::as_str), args.get(3)) {
+        (_, Some(child_mark)) if child_mark == "child" => child(mib, huge),
+        (Some("many"), Some(n)) => many(mib, n.parse()?),
+        _ => measure(mib, huge),
+    }
 }
 
-/// Touches pages as told by lines `FIRST COUNT STRIDE` (in pages) on stdin.
+/// Touches pages as told by lines `FIRST COUNT STRIDE` (in pages) on stdin. After a line `busy THREADS` it goes on touching the last
+/// ones, with another thread that only runs where there are to be two, until another line comes; then tells how often it went
+/// round in a second.
 fn child(mib: u64, huge: bool) -> Outcome<()> {
     let mut arena = Arena::new(mib << 20, if huge { HugePages::Yes } else { HugePages::No })?;
     println!("{}", arena.range().start);
-    for line in std::io::stdin().lines() {
-        let n: Vec<u64> = line?.split(' ').map(str::parse).collect::<Result<_, _>>()?;
-        let pages: Vec<u64> = (0..n[1]).map(|i| n[0] + i * n[2]).collect();
+    let stop = AtomicBool::new(false);
+    let mut pages: Vec<u64> = Vec::new();
+    let mut lines = std::io::stdin().lines();
+    while let Some(line) = lines.next().transpose()? {
+        if let Some(threads) = line.strip_prefix("busy ") {
+            let threads: u32 = threads.parse()?;
+            stop.store(false, Relaxed);
+            println!("done");
+            let rounds = std::thread::scope(|scope| {
+                for _ in 1..threads {
+                    scope.spawn(|| {
+                        while !stop.load(Relaxed) {
+                            std::hint::spin_loop()
+                        }
+                    });
+                }
+                // Not a thread of its own: a target with one thread must have one.
+                let (begin, mut rounds) = (Instant::now(), 0u64);
+                let mut poll = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
+                // SAFETY: `poll` is one valid pollfd.
+                while unsafe { libc::poll(&mut poll, 1, 0) } == 0 {
+                    arena.touch(&pages);
+                    rounds += 1;
+                }
+                stop.store(true, Relaxed);
+                rounds as f64 / begin.elapsed().as_secs_f64()
+            });
+            lines.next();
+            println!("{rounds}");
+            continue;
+        }
+        let n: Vec<u64> = line.split(' ').map(str::parse).collect::<Result<_, _>>()?;
+        pages = (0..n[1]).map(|i| n[0] + i * n[2]).collect();
         arena.touch(&pages);
         println!("done");
     }
@@ -56,11 +95,15 @@ impl Toucher {
         Ok(Self { child, from, base: line.trim().parse()? })
     }
 
+    fn tell(&mut self, line: &str) -> Outcome<String> {
+        writeln!(self.child.stdin.as_mut().ok_or("no pipe")?, "{line}")?;
+        let mut answer = String::new();
+        self.from.read_line(&mut answer)?;
+        Ok(answer.trim().to_owned())
+    }
+
     fn touch(&mut self, first: u64, count: u64, stride: u64) -> Outcome<()> {
-        let to = self.child.stdin.as_mut().ok_or("no pipe")?;
-        writeln!(to, "{first} {count} {stride}")?;
-        self.from.read_line(&mut String::new())?;
-        Ok(())
+        self.tell(&format!("{first} {count} {stride}")).map(drop)
     }
 }
 
@@ -125,7 +168,7 @@ fn measure(mib: u64, huge: bool) -> Outcome<()> {
 
     let range = [AddrRange::new(base, base + (mib << 20))];
     let scan = |clear| {
-        source.borrow_mut().scan(0, &range, clear, &mut |_| {})?;
+        source.borrow_mut().scan(0, &range, if clear { Clear::All } else { Clear::Nothing }, &mut |_| {})?;
         Ok(())
     };
     let gib = mib as f64 / 1024.0;
@@ -137,5 +180,102 @@ fn measure(mib: u64, huge: bool) -> Outcome<()> {
     println!("scan and clear, all accessed            {:9.0} us a GiB", all_hot / gib);
     let some = median(|| toucher.borrow_mut().touch(0, all / 64, 64), || scan(true))?;
     println!("scan and clear, every 64th page accessed{:9.0} us a GiB", some / gib);
+
+    // Half of the memory, so that it is page by page: what is all of a process may be cleared at once.
+    let range = [AddrRange::new(base, base + (mib << 19))];
+    // On a processor each, whatever else runs here.
+    for (pid, processor) in [(pid, "1"), (std::process::id(), "0")] {
+        Command::new("taskset").args(["-pc", processor, &pid.to_string()]).stdout(Stdio::null()).status()?;
+    }
+    for stride in [5, 20] {
+        scattered(&mut toucher.borrow_mut(), &mut source.borrow_mut(), &range, stride)?;
+    }
+    Ok(())
+}
+
+/// Scans twice a second with every `stride`th page in use.
+fn scattered(toucher: &mut Toucher, source: &mut PageTableSource, range: &[AddrRange; 1], stride: u64) -> Outcome<()> {
+    let pages = range[0].len() / PAGE_SIZE / stride;
+    println!("scattered: every {stride}th page of {} MiB", range[0].len() >> 20);
+    println!("  {:<30} {:>9} {:>9}  us a page; rounds a second of the target", "", "monitor", "target");
+    for (what, threads, scans) in [
+        ("asleep", 0, true),
+        ("busy, not scanned", 1, false),
+        ("busy on the other processor", 1, true),
+        ("two threads busy, not scanned", 2, false),
+        ("two threads busy", 2, true),
+    ] {
+        toucher.touch(0, pages, stride)?;
+        source.scan(0, range, Clear::All, &mut |_| {})?;
+        toucher.touch(0, pages, stride)?;
+        if threads > 0 {
+            toucher.tell(&format!("busy {threads}"))?;
+        }
+        let before = source.cost();
+        let mut cpu = 0.0;
+        for _ in 0..ROUNDS {
+            std::thread::sleep(Duration::from_millis(500));
+            if threads == 0 {
+                toucher.touch(0, pages, stride)?;
+            }
+            if scans {
+                let clear = Clear::Chosen(&mut |bits| bits.accessed);
+                cpu += cpu_us(|| Ok(source.scan(0, range, clear, &mut |_| {})?))?;
+            }
+        }
+        let rounds: f64 = if threads > 0 { toucher.tell("")?.parse()? } else { 0.0 };
+        let per = |us: f64| us / (ROUNDS as f64 * pages as f64);
+        let target = (source.cost().target_ns - before.target_ns) as f64 / 1e3;
+        println!("  {what:<30} {:9.3} {:9.3}  {rounds:.0}", per(cpu), per(target));
+    }
+    Ok(())
+}
+
+/// Walks over many processes, of each of which all pages are in use.
+fn many(mib: u64, count: usize) -> Outcome<()> {
+    let mut touchers: Vec<Toucher> = (0..count).map(|_| Toucher::start(mib, false)).collect::<Result<_, _>>()?;
+    let pids = touchers.iter().map(|t| t.child.id()).collect();
+    let mut source = PageTableSource::new(TargetTracker::new(TargetSpec::Pids { pids, children: false })?)?;
+    let targets = source.poll_targets()?;
+    let mut ranges = Vec::new();
+    let maps = cpu_us(|| {
+        for target in &targets {
+            let mut mappings = Vec::new();
+            source.mappings(target.target, &mut mappings)?;
+            ranges.push(mappings.iter().map(|m| m.range).collect::<Vec<_>>());
+        }
+        Ok(())
+    })?;
+    let gib = (mib * count as u64) as f64 / 1024.0;
+    println!("{count} processes of {mib} MiB        us a process   us a GiB");
+    println!("  mappings, first time      {:12.1} {:11.0}", maps / count as f64, maps / gib);
+    for (what, part, touch, rounds) in [
+        ("walk, first, clearing all", 1, true, 1),
+        ("walk, nothing chosen", 0, true, ROUNDS),
+        ("walk, a tenth chosen", 10, true, ROUNDS),
+        ("walk, nothing accessed", 1, false, ROUNDS),
+    ] {
+        let mut times = Vec::new();
+        for _ in 0..rounds {
+            if touch {
+                touchers.iter_mut().try_for_each(|t| t.touch(0, mib * 256, 1))?;
+            }
+            // Pages that lie together: a tenth of what is in use.
+            let mut choose = |bits: &TableBits| match part {
+                0 => NO_PAGES,
+                1 => bits.accessed,
+                _ => span_mask(0, 512 / part),
+            };
+            times.push(cpu_us(|| {
+                for (target, ranges) in targets.iter().zip(&ranges) {
+                    source.scan(target.target, ranges, Clear::Chosen(&mut choose), &mut |_| {})?;
+                }
+                Ok(())
+            })?);
+        }
+        times.sort_by(f64::total_cmp);
+        let us = times[rounds / 2];
+        println!("  {what:<25} {:12.1} {:11.0}", us / count as f64, us / gib);
+    }
     Ok(())
 }

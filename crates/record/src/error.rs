@@ -152,6 +152,11 @@ pub enum Warning {
         /// Of so many successive snapshots one was kept.
         factor: u64,
     },
+    /// The same of what is known about pages: only every `factor`-th frame of each target is held.
+    ThinnedPages {
+        /// Of so many successive frames one was kept.
+        factor: u64,
+    },
     /// Changes of mappings beyond what was to be kept in memory were dropped.
     DroppedMappings {
         /// How many.
@@ -186,6 +191,9 @@ impl fmt::Display for Warning {
             }
             Self::Thinned { factor } => {
                 write!(f, "the record is too large for memory: one of {factor} snapshots is used")
+            }
+            Self::ThinnedPages { factor } => {
+                write!(f, "the record is too large for memory: one of {factor} page histories is used")
             }
             Self::DroppedMappings { count } => {
                 write!(f, "mappings changed too often to keep all: {count} changes are not shown")

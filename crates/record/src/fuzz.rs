@@ -2,6 +2,7 @@
 
 use crate::{Format, Input, Options, Outcome, ReadError, Reader, Writer, read_events};
 use isotherm_core::event::Event;
+use isotherm_core::history::frame::TablePages;
 use std::io::Cursor;
 use std::sync::{Arc, Mutex};
 
@@ -51,6 +52,12 @@ pub fn check(events: &[Event]) {
             assert!(s.start_ns <= s.end_ns, "a snapshot ends before it starts");
             assert!(s.regions.iter().all(|r| r.start < r.end), "a region is empty");
             assert!(s.regions.windows(2).all(|w| w[0].end <= w[1].start), "regions overlap");
+        }
+        if let Event::Pages(f) = event {
+            assert!(f.mappings.windows(2).all(|w| w[0].range.end <= w[1].range.start), "mappings overlap");
+            assert!(f.tables.windows(2).all(|w| w[0].base < w[1].base), "page tables are not in order");
+            let fits = |t: &TablePages| t.base.is_multiple_of(2 << 20) && t.accessed <= t.present && t.present <= 512;
+            assert!(f.tables.iter().all(fits), "a page table holds too much");
         }
     }
     let written = write(events);

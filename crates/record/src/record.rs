@@ -4,6 +4,7 @@ use crate::error::{ReadError, Warning};
 use crate::input::{Input, read_events};
 use crate::kind::Format;
 use isotherm_core::event::{Event, Footprint, MonitorStats, RunInfo, TargetEnd, TargetInfo};
+use isotherm_core::history::frame::{IdlePages, MappingPages, PageFrame, TablePages, TogetherFrame};
 use isotherm_core::mapping::Mapping;
 use isotherm_core::snapshot::Snapshot;
 use std::collections::{BTreeSet, HashMap};
@@ -40,17 +41,23 @@ pub struct LoadOptions {
     /// Most memory for mappings, in bytes: 64 each and their names. Beyond, later changes are not kept;
     /// [`Warning::DroppedMappings`] tells.
     pub mapping_bytes: usize,
+    /// Most memory for what the page history says of targets, in bytes. Beyond, every second frame of each target is
+    /// dropped, as often as needed; [`Warning::ThinnedPages`] tells.
+    pub page_bytes: usize,
 }
 
 impl Default for LoadOptions {
-    /// 640 MiB and 128 MiB. A record of 1000 regions at 100 ms is held whole up to 28 minutes.
+    /// 640 MiB, 128 MiB and 256 MiB. A record of 1000 regions at 100 ms is held whole up to 28 minutes, the pages of a
+    /// process of 4 GiB for about an hour.
     fn default() -> Self {
-        Self { snapshot_bytes: 640 << 20, mapping_bytes: 128 << 20 }
+        Self { snapshot_bytes: 640 << 20, mapping_bytes: 128 << 20, page_bytes: 256 << 20 }
     }
 }
 
 /// Most figures of each kind (costs, footprints) to hold; beyond, every second is dropped.
 const MAX_FIGURES: usize = 1 << 20;
+/// Most frames about all targets together to hold (about 600 bytes each); beyond, every second is dropped.
+const MAX_TOGETHER: usize = 1 << 16;
 /// Most targets, and ends of targets, to hold.
 const MAX_TARGETS: usize = 1 << 18;
 
@@ -72,6 +79,12 @@ pub struct Record {
     pub snapshots: Vec<Snapshot>,
     /// Of so many successive snapshots of a target one is held: 1, or a power of two.
     pub thinned: u64,
+    /// What the page history says of each target.
+    pub pages: Vec<PageFrame>,
+    /// What it says of all targets together.
+    pub together: Vec<TogetherFrame>,
+    /// Of so many successive frames of a target's pages one is held: 1, or a power of two.
+    pub thinned_pages: u64,
     /// The monitor's cost.
     pub stats: Vec<MonitorStats>,
     /// Resident memory.
@@ -144,18 +157,78 @@ impl Record {
 pub(crate) struct Builder {
     record: Record,
     options: LoadOptions,
-    snapshot_bytes: usize,
+    snapshots: Thinning,
+    pages: Thinning,
     mapping_bytes: usize,
     dropped_mappings: u64,
-    /// Snapshots seen, by target.
-    seen: HashMap<u32, u64>,
     /// Index of each target's last entry.
     last_target: HashMap<u32, usize>,
     last_mappings: HashMap<u32, usize>,
 }
 
-fn cost(snapshot: &Snapshot) -> usize {
-    96 + 40 * snapshot.regions.len()
+/// Something of a target that comes again and again.
+trait OfTarget {
+    fn target(&self) -> u32;
+    /// Bytes of memory.
+    fn cost(&self) -> usize;
+}
+
+impl OfTarget for Snapshot {
+    fn target(&self) -> u32 {
+        self.target
+    }
+
+    fn cost(&self) -> usize {
+        96 + 40 * self.regions.len()
+    }
+}
+
+impl OfTarget for PageFrame {
+    fn target(&self) -> u32 {
+        self.target
+    }
+
+    fn cost(&self) -> usize {
+        let thresholds: usize = self.mappings.iter().map(|m| m.ages.idle.len()).sum();
+        size_of::<Self>()
+            + self.mappings.len() * size_of::<MappingPages>()
+            + thresholds * size_of::<IdlePages>()
+            + self.tables.len() * size_of::<TablePages>()
+    }
+}
+
+/// Keeps a list within its share of memory.
+#[derive(Debug)]
+struct Thinning {
+    limit: usize,
+    bytes: usize,
+    /// Of so many one is kept.
+    factor: u64,
+    /// How many came, by target.
+    seen: HashMap<u32, u64>,
+}
+
+impl Thinning {
+    fn new(limit: usize) -> Self {
+        Self { limit, bytes: 0, factor: 1, seen: HashMap::new() }
+    }
+
+    fn add<T: OfTarget>(&mut self, list: &mut Vec<T>, entry: T) {
+        let seen = self.seen.entry(entry.target()).or_insert(0);
+        let index = *seen;
+        *seen += 1;
+        if !index.is_multiple_of(self.factor) {
+            return;
+        }
+        self.bytes += entry.cost();
+        list.push(entry);
+        // One of each target is kept in any case.
+        while self.bytes > self.limit && list.len() > self.seen.len() {
+            halve(list, T::target);
+            self.factor *= 2;
+            self.bytes = list.iter().map(T::cost).sum();
+        }
+    }
 }
 
 /// Drops every second entry of each target.
@@ -172,12 +245,12 @@ fn halve<T>(list: &mut Vec<T>, target: impl Fn(&T) -> u32) {
 impl Builder {
     pub(crate) fn new(options: LoadOptions) -> Self {
         Self {
-            record: Record { thinned: 1, ..Record::default() },
+            record: Record::default(),
+            snapshots: Thinning::new(options.snapshot_bytes),
+            pages: Thinning::new(options.page_bytes),
             options,
-            snapshot_bytes: 0,
             mapping_bytes: 0,
             dropped_mappings: 0,
-            seen: HashMap::new(),
             last_target: HashMap::new(),
             last_mappings: HashMap::new(),
         }
@@ -189,6 +262,13 @@ impl Builder {
             Event::Run(run) => {
                 r.run.get_or_insert(run);
             }
+            Event::Pages(f) => self.pages.add(&mut r.pages, f),
+            Event::Together(f) => {
+                r.together.push(f);
+                if r.together.len() > MAX_TOGETHER {
+                    halve(&mut r.together, |_| 0);
+                }
+            }
             Event::Target(t) => {
                 // Repeated where a reader lost frames, or a record has parts.
                 let known = self.last_target.get(&t.target).is_some_and(|&i| r.targets[i] == t);
@@ -198,7 +278,7 @@ impl Builder {
                 }
             }
             Event::Mappings { time_ns, target, mappings } => self.add_mappings(time_ns, target, mappings),
-            Event::Snapshot(s) => self.add_snapshot(s),
+            Event::Snapshot(s) => self.snapshots.add(&mut r.snapshots, s),
             Event::Stats(s) => {
                 r.stats.push(s);
                 if r.stats.len() > MAX_FIGURES {
@@ -234,27 +314,14 @@ impl Builder {
         self.record.mappings.push(MappingsAt { time_ns, target, mappings });
     }
 
-    fn add_snapshot(&mut self, snapshot: Snapshot) {
-        let seen = self.seen.entry(snapshot.target).or_insert(0);
-        let index = *seen;
-        *seen += 1;
-        if !index.is_multiple_of(self.record.thinned) {
-            return;
-        }
-        self.snapshot_bytes += cost(&snapshot);
-        self.record.snapshots.push(snapshot);
-        // One snapshot of each target is kept in any case.
-        while self.snapshot_bytes > self.options.snapshot_bytes && self.record.snapshots.len() > self.seen.len() {
-            halve(&mut self.record.snapshots, |s| s.target);
-            self.record.thinned *= 2;
-            self.snapshot_bytes = self.record.snapshots.iter().map(cost).sum();
-        }
-    }
-
     pub(crate) fn finish(self, mut warnings: Vec<Warning>) -> Record {
         let mut record = self.record;
+        (record.thinned, record.thinned_pages) = (self.snapshots.factor, self.pages.factor);
         if record.thinned > 1 {
             warnings.push(Warning::Thinned { factor: record.thinned });
+        }
+        if record.thinned_pages > 1 {
+            warnings.push(Warning::ThinnedPages { factor: record.thinned_pages });
         }
         if self.dropped_mappings > 0 {
             warnings.push(Warning::DroppedMappings { count: self.dropped_mappings });
@@ -306,7 +373,30 @@ mod tests {
             let expected: Vec<u64> = (0..1000).step_by(record.thinned as usize).collect();
             assert_eq!(starts, expected, "target {target}");
         }
-        assert!(record.snapshots.iter().map(cost).sum::<usize>() <= 100_000);
+        assert!(record.snapshots.iter().map(OfTarget::cost).sum::<usize>() <= 100_000);
+    }
+
+    #[test]
+    fn pages_are_thinned_on_their_own() {
+        let mut builder = Builder::new(LoadOptions { page_bytes: 50_000, ..LoadOptions::default() });
+        for i in 0..100 {
+            let tables = (0..64).map(|n| TablePages { base: n << 21, present: 512, accessed: 1 }).collect();
+            builder.add(snapshot(0, i, 20));
+            builder.add(Event::Pages(PageFrame {
+                time_ns: i * 100 + 100,
+                since_ns: i * 100,
+                begin_ns: 0,
+                walk_ns: 10,
+                target: 0,
+                one_in: 1,
+                mappings: Vec::new(),
+                tables,
+            }));
+        }
+        let record = builder.finish(Vec::new());
+        assert_eq!((record.snapshots.len(), record.thinned, record.thinned_pages), (100, 1, 4));
+        assert_eq!(record.warnings, [Warning::ThinnedPages { factor: 4 }]);
+        assert_eq!(record.pages.iter().map(|f| f.since_ns).take(3).collect::<Vec<_>>(), [0, 400, 800]);
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl Context {
                     self.targets.remove(target);
                 }
             }
-            Event::Snapshot(_) | Event::Stats(_) | Event::Footprint(_) => {}
+            Event::Snapshot(_) | Event::Stats(_) | Event::Footprint(_) | Event::Pages(_) | Event::Together(_) => {}
         }
     }
 

@@ -5,7 +5,9 @@ mod common;
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
+use isotherm_core::addr::AddrRange;
 use isotherm_core::event::Event;
+use isotherm_core::history::frame::{IdlePages, MappingPages, PageAges, PageFrame, TablePages};
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
 use isotherm_record::{Format, Input, fuzz, read_events};
 use std::io::{Cursor, Write};
@@ -54,6 +56,22 @@ fn snapshot(target: u32, regions: u64) -> Event {
     })
 }
 
+/// As many ages and page tables as an event may have, in few bytes.
+fn pages() -> Event {
+    let ages = PageAges { resident: 0, unobservable: 0, idle: vec![IdlePages::default(); 16] };
+    let mapping = |i: u64| MappingPages { range: AddrRange::new(i * 4096, i * 4096 + 4096), ages: ages.clone() };
+    Event::Pages(PageFrame {
+        time_ns: 0,
+        since_ns: 0,
+        begin_ns: 0,
+        walk_ns: 0,
+        target: 0,
+        one_in: 1,
+        mappings: (0..1 << 18).map(mapping).collect(),
+        tables: (0..1 << 22).map(|i| TablePages { base: i << 21, present: 0, accessed: 0 }).collect(),
+    })
+}
+
 #[test]
 fn hostile_files_cost_little_memory() {
     let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
@@ -75,6 +93,7 @@ fn hostile_files_cost_little_memory() {
     let json = packed.finish().unwrap();
 
     let million = fuzz::raw_payload(&[snapshot(0, 1 << 20)]);
+    let many_pages = fuzz::raw_payload(&[pages()]);
     let mut many_targets = Vec::new();
     let one = fuzz::raw_payload(&[snapshot(0, 0)]);
     // The target is the first number of the body, which follows kind and length; five bytes hold any.
@@ -98,6 +117,11 @@ fn hostile_files_cost_little_memory() {
             Format::Iso,
             fuzz::framed(&million.repeat(60 * MIB as usize / million.len())),
         ),
+        (
+            "all the pages that an event may tell of, again and again",
+            Format::Iso,
+            fuzz::framed(&many_pages.repeat(60 * MIB as usize / many_pages.len())),
+        ),
         ("millions of targets", Format::Iso, fuzz::framed(&many_targets)),
         ("events of unknown kinds", Format::Iso, fuzz::framed(&vec![0; 60 << 20])),
         ("JSON with a huge snapshot in each record", Format::JsonCompressed, json),
@@ -109,7 +133,7 @@ fn hostile_files_cost_little_memory() {
             [b"start_ns,end_ns,start,end,nr_accesses\n".to_vec(), vec![b'1'; 100 << 20]].concat(),
         ),
     ];
-    drop((million, many_targets));
+    drop((million, many_pages, many_targets));
     for (what, format, bytes) in files {
         std::fs::write("/proc/self/clear_refs", "5").unwrap();
         let before = peak();

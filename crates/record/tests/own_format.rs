@@ -5,6 +5,7 @@ mod common;
 
 use common::{arb_event, realistic};
 use isotherm_core::event::{Event, Step, Subscriber};
+use isotherm_record::fuzz;
 use isotherm_record::{Options, ReadError, Reader, Record, Rotation, Warning, WriteError, Writer, parts};
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,65 @@ proptest! {
         let (back, warnings) = read(&bytes);
         prop_assert_eq!(back, events);
         prop_assert_eq!(warnings, vec![]);
+    }
+}
+
+/// What the decoder finds in an unpacked payload, and whether it found damage.
+fn decoded(payload: &[u8]) -> Vec<Event> {
+    fuzz::read(&fuzz::framed(payload), None).events
+}
+
+/// Event by event: kind and body.
+fn split(payload: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let (mut rest, mut parts) = (payload, Vec::new());
+    while let Some((&kind, after)) = rest.split_first() {
+        let (mut len, mut shift, mut at) = (0usize, 0, 0);
+        loop {
+            len |= usize::from(after[at] & 0x7f) << shift;
+            (shift, at) = (shift + 7, at + 1);
+            if after[at - 1] & 0x80 == 0 {
+                break;
+            }
+        }
+        parts.push((kind, after[at..at + len].to_vec()));
+        rest = &after[at + len..];
+    }
+    parts
+}
+
+proptest! {
+    /// Readers of before know neither kind, pass over them by their lengths, and find everything else unchanged.
+    #[test]
+    fn pages_are_passed_over_by_readers_that_do_not_know_them(events in prop::collection::vec(arb_event(), 0..20)) {
+        let mut payload = Vec::new();
+        for (kind, body) in split(&fuzz::raw_payload(&events)) {
+            let mut len = body.len();
+            payload.push(if kind >= 8 { kind + 100 } else { kind });
+            while len >= 0x80 {
+                payload.push(len as u8 | 0x80);
+                len >>= 7;
+            }
+            payload.push(len as u8);
+            payload.extend(body);
+        }
+        let others: Vec<Event> =
+            events.into_iter().filter(|e| !matches!(e, Event::Pages(_) | Event::Together(_))).collect();
+        prop_assert_eq!(decoded(&payload), others);
+    }
+
+    #[test]
+    fn damaged_events_break_no_promise(
+        events in prop::collection::vec(arb_event(), 1..6),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut payload = fuzz::raw_payload(&events);
+        for (at, byte) in damage {
+            let at = at.index(payload.len());
+            payload[at] = byte;
+        }
+        fuzz::payload(&payload);
+        fuzz::payload(&payload[..cut.index(payload.len())]);
     }
 }
 

@@ -4,6 +4,8 @@
 //! average ([`truth::hot`](crate::workload::truth::hot)); the caller may choose another number. *Reported hot* are the regions with `nr_accesses >= 1`. Only
 //! addresses of the arena count: what a process does besides its workload has no truth to compare with.
 
+pub mod by_page;
+
 use crate::workload::truth::{Slice, hot};
 use isotherm_core::addr::{AddrRange, overlap_len, total_len};
 use isotherm_core::event::MonitorStats;
@@ -156,7 +158,7 @@ mod tests {
     }
 
     fn slices() -> Vec<Slice> {
-        let touched = vec![Touched { start: 10 * PAGE_SIZE, end: 20 * PAGE_SIZE, touches: 100 }];
+        let touched = vec![Touched::all(AddrRange::new(10 * PAGE_SIZE, 20 * PAGE_SIZE), 100)];
         vec![Slice { start_ns: 0, end_ns: 100, stage: String::new(), touched }]
     }
 

@@ -10,7 +10,6 @@ use isotherm_core::monitor::Monitor;
 use isotherm_core::monitor::config::MonitorConfig;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::engine::SchemeEngine;
-use isotherm_core::scheme::watch::Watched;
 use isotherm_core::source::AccessSource;
 use serde::Serialize;
 
@@ -110,7 +109,7 @@ impl Experiment {
         let memory = SimMemory::new(activity.clone(), ARENA_START, self.work_ns, self.hardware.clone()).shared();
         let process = Process::running(1, ARENA_START, activity)?;
         let source = SimSource::new(clock.clone(), self.costs.clone(), vec![process]).with_memory(memory.clone());
-        let mut monitor = Monitor::new(Watched::new(source), self.monitor.clone());
+        let mut monitor = Monitor::new(source, self.monitor.clone());
         let actuator = Box::new(SimActuator::new(clock.clone(), memory.clone()));
         let meter = Box::new(SimMeter::new(clock.clone(), memory.clone()));
         let mut engine = SchemeEngine::new(self.schemes.clone(), actuator, meter);

@@ -12,6 +12,7 @@ pub mod guests;
 pub mod machine;
 pub mod policy;
 pub mod predict;
+pub mod random;
 pub mod replay;
 pub mod trace;
 pub mod workload;

@@ -3,7 +3,7 @@
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
 use isotherm_core::clock::Clock;
 use isotherm_core::mapping::Mapping;
-use isotherm_core::source::{AccessSource, Seen, SourceError, TableBits, Window};
+use isotherm_core::source::{AccessSource, Clear, Seen, SourceError, TableBits, Window};
 use isotherm_sim::machine::activity::Activity;
 use isotherm_sim::machine::{CostModel, Process, Region, SimClock, SimSource};
 use isotherm_sim::workload::patterns::{Parameters, Pattern};
@@ -124,7 +124,7 @@ proptest! {
                     let range = AddrRange::new((FIRST + from) * PAGE_SIZE, (FIRST + from + n) * PAGE_SIZE);
                     let mut told = vec![None; n as usize];
                     source
-                        .scan(0, &[range], clear, &mut |table: &TableBits| {
+                        .scan(0, &[range], if clear { Clear::All } else { Clear::Nothing }, &mut |table: &TableBits| {
                             for i in 0..512u64 {
                                 let bit = |b: &[u64; 8]| b[i as usize / 64] >> (i % 64) & 1 == 1;
                                 let page = table.base / PAGE_SIZE + i;
@@ -162,7 +162,7 @@ fn a_huge_leaf_has_one_bit() {
     source.look(0, &mut other).unwrap();
     assert_eq!((other[0].seen.accessed, other[1].seen.accessed), (0, 1));
     let mut tables = Vec::new();
-    source.scan(0, &[AddrRange::new(0, 1024 * PAGE_SIZE)], true, &mut |t| tables.push(*t)).unwrap();
+    source.scan(0, &[AddrRange::new(0, 1024 * PAGE_SIZE)], Clear::All, &mut |t| tables.push(*t)).unwrap();
     let shape: Vec<_> =
         tables.iter().map(|t| (t.leaf_shift, t.accessed == [u64::MAX; 8], t.accessed == [0; 8])).collect();
     assert_eq!(shape, [(21, true, false), (21, false, true)]);
@@ -262,11 +262,13 @@ fn terabytes_are_scanned_in_little_memory() {
     let process = Process::running(7, base, Activity::new(workload, 1e9)).unwrap();
     let mut source = SimSource::new(clock.clone(), CostModel::default(), vec![process]);
     let whole = [AddrRange::new(base, base + (1 << 40))];
-    source.scan(0, &whole, true, &mut |_| {}).unwrap();
+    source.scan(0, &whole, Clear::All, &mut |_| {}).unwrap();
     clock.advance_ns(1_000_000_000);
     let mut accessed = 0u64;
     source
-        .scan(0, &whole, false, &mut |t| accessed += t.accessed.iter().map(|w| u64::from(w.count_ones())).sum::<u64>())
+        .scan(0, &whole, Clear::Nothing, &mut |t| {
+            accessed += t.accessed.iter().map(|w| u64::from(w.count_ones())).sum::<u64>()
+        })
         .unwrap();
     assert_eq!(accessed, hot.len() / PAGE_SIZE);
 }

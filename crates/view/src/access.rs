@@ -4,16 +4,24 @@ use crate::error::ViewError;
 use crate::names;
 use crate::overview::{Overview, TargetOverview};
 use crate::replay::Replay;
+use crate::summary::mapping_pages::{MappingUse, mapping_uses};
+use crate::summary::pages::PageFigures;
+use crate::summary::text::threshold;
+use crate::summary::working_set::Basis;
 use crate::temperature::temperature;
-use crate::units::{age_ns, format_hz, format_percent, hz, rate};
+use crate::units::{NS_PER_S, age_ns, format_hz, format_percent, hz, rate};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::event::Event;
+use isotherm_core::history::frame::PageFrame;
 use isotherm_core::mapping::Mapping;
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
 use isotherm_core::units::{format_size, format_time};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::io::Write;
+
+/// Mappings listed with their pages.
+const MAPPINGS: usize = 10;
 
 /// Which snapshot, and how much of it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,6 +41,8 @@ struct Chosen {
     /// Position among the target's snapshots, from 1.
     number: u64,
     mappings: Vec<Mapping>,
+    /// The pages in force then, without their tables; `None` where only regions are known.
+    pages: Option<PageFrame>,
 }
 
 /// A region as `isotherm report access --json` shows it.
@@ -52,11 +62,16 @@ struct AccessRegion<'a> {
 }
 
 /// Bytes by what is known about them.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 struct Totals {
+    basis: Basis,
+    /// Accessed within this time, where pages tell; else within the aggregation interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    within_ns: Option<u64>,
     accessed: u64,
     not_accessed: u64,
     not_observable: u64,
+    /// Not looked at yet; of pages, those of which nobody knows when they were accessed.
     not_visited: u64,
 }
 
@@ -71,6 +86,9 @@ struct AccessReport<'a> {
     aggr_us: u64,
     max_nr_accesses: u32,
     totals: Totals,
+    /// What is known of the pages of each mapping.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mappings: Option<Vec<MappingUse>>,
     regions: Vec<AccessRegion<'a>>,
 }
 
@@ -91,7 +109,8 @@ pub fn write_json(
             sample_us: s.sample_us,
             aggr_us: s.aggr_us,
             max_nr_accesses: s.max_nr_accesses,
-            totals: totals(s),
+            totals: chosen.totals(s),
+            mappings: chosen.uses(),
             regions: hot_first(s)
                 .into_iter()
                 .take(options.limit.unwrap_or(usize::MAX))
@@ -169,16 +188,61 @@ fn write_snapshot(
     if shown < regions.len() {
         writeln!(out, "# and {} more regions", regions.len() - shown)?;
     }
-    let t = totals(s);
-    write!(out, "# accessed {}, not accessed {}", format_size(t.accessed), format_size(t.not_accessed))?;
+    write_totals(&chosen.totals(s), out)?;
+    match chosen.uses() {
+        Some(uses) => write_mappings(&uses, out),
+        None => Ok(()),
+    }
+}
+
+fn write_totals(t: &Totals, out: &mut dyn Write) -> Result<(), ViewError> {
+    let within = t.within_ns.map_or(String::new(), |ns| format!(" within {}", threshold(ns)));
+    write!(out, "# accessed{within} {}, not accessed {}", format_size(t.accessed), format_size(t.not_accessed))?;
     if t.not_observable > 0 {
         write!(out, ", could not be observed {}", format_size(t.not_observable))?;
     }
     if t.not_visited > 0 {
-        write!(out, ", not looked at yet {}", format_size(t.not_visited))?;
+        let why = if t.basis == Basis::Pages { "not resolved" } else { "not looked at yet" };
+        write!(out, ", {why} {}", format_size(t.not_visited))?;
     }
     writeln!(out)?;
     Ok(())
+}
+
+fn write_mappings(uses: &[MappingUse], out: &mut dyn Write) -> Result<(), ViewError> {
+    writeln!(out, "# pages:    size   resident   accessed       cold  not seen  mapping, most cold memory first")?;
+    let (shown, rest) = uses.split_at(MAPPINGS.min(uses.len()));
+    for u in shown {
+        let p = &u.pages;
+        let [size, resident, accessed, cold, unseen] =
+            [u.bytes, p.resident, p.accessed, p.cold, p.not_observable + p.not_resolved].map(format_size);
+        let name = names::short(&u.name);
+        writeln!(out, "# {size:>14} {resident:>10} {accessed:>10} {cold:>10} {unseen:>9}  {name}")?;
+    }
+    if !rest.is_empty() {
+        writeln!(out, "# and {} more mappings", rest.len())?;
+    }
+    Ok(())
+}
+
+impl Chosen {
+    /// By the pages in force, where they are known; else by regions.
+    fn totals(&self, s: &Snapshot) -> Totals {
+        let figures = self.pages.as_ref().and_then(|f| PageFigures::of(std::iter::once(&f.total())));
+        let Some(p) = figures.map(|f| f.divided(NS_PER_S)) else { return totals(s) };
+        Totals {
+            basis: Basis::Pages,
+            within_ns: Some(p.within_ns),
+            accessed: p.accessed,
+            not_accessed: p.cold,
+            not_observable: p.not_observable,
+            not_visited: p.not_resolved,
+        }
+    }
+
+    fn uses(&self) -> Option<Vec<MappingUse>> {
+        self.pages.as_ref().map(|f| mapping_uses(&f.mappings, &self.mappings, NS_PER_S))
+    }
 }
 
 fn choose(
@@ -190,12 +254,13 @@ fn choose(
     let mut chosen: Vec<Chosen> = overview
         .select(options.target)?
         .into_iter()
-        .map(|t| Chosen { overview: t.clone(), snapshot: None, number: 0, mappings: Vec::new() })
+        .map(|t| Chosen { overview: t.clone(), snapshot: None, number: 0, mappings: Vec::new(), pages: None })
         .collect();
     events.replay(&mut |event| {
         let (target, time_ns) = match event {
             Event::Snapshot(s) => (s.target, s.start_ns),
             Event::Mappings { target, time_ns, .. } => (*target, *time_ns),
+            Event::Pages(f) => (f.target, f.since_ns),
             _ => return Ok(()),
         };
         let Some(c) = chosen.iter_mut().find(|c| c.overview.info.target == target) else { return Ok(()) };
@@ -208,6 +273,7 @@ fn choose(
                 c.number += 1;
                 c.snapshot = Some(s.clone());
             }
+            Event::Pages(f) if time_ns <= limit_ns => c.pages = Some(PageFrame { tables: Vec::new(), ..f.clone() }),
             _ => {}
         }
         Ok(())
@@ -238,7 +304,14 @@ fn access_region<'a>(r: &RegionInfo, s: &Snapshot, mappings: &'a [Mapping]) -> A
 }
 
 fn totals(s: &Snapshot) -> Totals {
-    let mut t = Totals::default();
+    let mut t = Totals {
+        basis: Basis::Regions,
+        within_ns: None,
+        accessed: 0,
+        not_accessed: 0,
+        not_observable: 0,
+        not_visited: 0,
+    };
     for r in &s.regions {
         if r.is_blind() {
             t.not_observable += r.len();
@@ -255,7 +328,7 @@ fn totals(s: &Snapshot) -> Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testdata::{MIB, region, seen, small_record, snapshot, unvisited};
+    use crate::testdata::{MIB, paged_record, region, seen, small_record, snapshot, unvisited};
     use isotherm_core::event::TargetInfo;
 
     fn text(count: u64, options: &AccessOptions) -> String {
@@ -319,5 +392,32 @@ mod tests {
         assert_eq!(v["regions"][0]["mapping"], "[heap]");
         assert_eq!(v["regions"][0]["hz"], 200.0);
         assert!(v["regions"][4]["rate"].is_null());
+    }
+
+    #[test]
+    fn totals_are_those_of_the_pages_in_force() {
+        let at = |at_ns| {
+            let mut out = Vec::new();
+            let options = AccessOptions { at_ns, ..Default::default() };
+            write_text(&paged_record(1, 3), &options, &mut out).expect("writes to memory");
+            String::from_utf8(out).expect("is text")
+        };
+        let last = at(None);
+        let tail: Vec<&str> = last.lines().skip_while(|l| !l.starts_with("# accessed")).collect();
+        assert_eq!(
+            tail,
+            [
+                "# accessed within 1 s 5.25 MiB, not accessed 76.8 MiB, could not be observed 1.00 MiB",
+                "# pages:    size   resident   accessed       cold  not seen  mapping, most cold memory first",
+                "#       64.0 MiB   64.0 MiB   1.25 MiB   62.8 MiB       0 B  7f0000000000-7f0004000000",
+                "#       16.0 MiB   16.0 MiB   4.00 MiB   12.0 MiB       0 B  [heap]",
+                "#       2.00 MiB   2.00 MiB        0 B   2.00 MiB       0 B  libdemo.so.1",
+                "#       1.00 MiB   1.00 MiB        0 B        0 B  1.00 MiB  [anon:locked]",
+            ]
+        );
+        assert!(
+            at(Some(1_500_000_000)).contains("# accessed within 1 s 6.25 MiB"),
+            "the second second uses the library"
+        );
     }
 }

@@ -3,7 +3,7 @@
 //! * [`space`]: which addresses exist, with names, laid end to end without the gaps between them;
 //! * [`profile`]: where in that space accesses were seen at all;
 //! * [`axis`]: how many rows of a picture each part of the space gets;
-//! * [`grid`]: the mean rate of each cell, weighted by the area that was observed;
+//! * [`grid`]: the mean rate of each cell, weighted by the area that was observed, or the share of its pages accessed;
 //! * [`scale`] and [`palette`]: from rates to colours;
 //! * [`map`]: all of it together; [`terminal`] draws it as text, [`json`]
 //!   writes it for programs.
@@ -16,4 +16,5 @@ pub mod palette;
 pub mod profile;
 pub mod scale;
 pub mod space;
+mod tables;
 pub mod terminal;

@@ -3,6 +3,7 @@
 use crate::draw::base64;
 use crate::draw::svg::escape;
 use crate::error::ViewError;
+use crate::heat;
 use crate::heat::axis::Layout;
 use crate::heat::grid::{Cell, Shown};
 use crate::heat::map::{HeatMap, HeatOptions};
@@ -10,12 +11,13 @@ use crate::heat::palette::{self, Rgb};
 use crate::overview::{Overview, TargetOverview};
 use crate::replay::Replay;
 use crate::series::{self, Measure, SeriesOptions};
-use crate::summary::Summary;
 use crate::summary::confidence::Confidence;
 use crate::summary::cost::Cost;
 use crate::summary::idle::Idle;
-use crate::summary::mappings::MappingHeat;
-use crate::summary::{Resident, WorkingSet};
+use crate::summary::pages::ResidentPages;
+use crate::summary::total::Shared;
+use crate::summary::working_set::WorkingSet;
+use crate::summary::{Mappings, Resident, Summaries, Summary};
 use isotherm_core::addr::AddrRange;
 use serde::Serialize;
 use std::io::Write;
@@ -53,7 +55,19 @@ struct PageData {
     run: Option<RunData>,
     /// Colours of codes 0 to 255.
     colours: Vec<String>,
+    /// All targets together; `None` if there is only one.
+    total: Option<TotalData>,
     targets: Vec<TargetData>,
+}
+
+#[derive(Serialize)]
+struct TotalData {
+    targets: usize,
+    working_set: WorkingSet,
+    resident: Option<Resident>,
+    pages: Option<ResidentPages>,
+    idle: Idle,
+    shared: Shared,
 }
 
 #[derive(Serialize)]
@@ -70,9 +84,11 @@ struct TargetData {
     seconds: f64,
     working_set: WorkingSet,
     resident: Option<Resident>,
+    pages: Option<ResidentPages>,
     idle: Idle,
-    mappings: Vec<MappingHeat>,
+    mappings: Mappings,
     cost: Option<Cost>,
+    above_budget: bool,
     confidence: Option<Confidence>,
     /// Seconds after the begin of the record and bytes.
     wss: Vec<(f64, u64)>,
@@ -93,7 +109,10 @@ struct MapData {
     decades: i32,
     lowest_rate_code: u8,
     age_steps: f64,
-    sample_us: (u64, u64),
+    /// Sampling intervals that rates are a share of; null: of pages.
+    sample_us: Option<(u64, u64)>,
+    /// What a rate is.
+    rate_text: String,
     mapped: u64,
     compressed: u64,
     absent: u64,
@@ -122,6 +141,7 @@ pub fn page(events: &impl Replay, options: &PageOptions) -> Result<String, ViewE
         many => format!("{} and {} more", many[0].title(), many.len() - 1),
     };
     let run = overview.run.as_ref();
+    let Summaries { targets: summaries, total } = Summaries::read(events, &overview, &targets)?;
     let data = PageData {
         wall_ms: run
             .map(|r| (overview.start_ns as i128 + i128::from(r.realtime_offset_ns)).div_euclid(1_000_000) as i64),
@@ -131,9 +151,18 @@ pub fn page(events: &impl Replay, options: &PageOptions) -> Result<String, ViewE
             kernel: r.kernel.clone(),
         }),
         colours: (0..=255).map(|code| colour(code).hex()).collect(),
+        total: (targets.len() > 1).then_some(TotalData {
+            targets: total.targets,
+            working_set: total.working_set,
+            resident: total.resident,
+            pages: total.pages,
+            idle: total.idle,
+            shared: total.shared,
+        }),
         targets: targets
             .iter()
-            .map(|t| target_data(events, &overview, t, options))
+            .zip(summaries)
+            .map(|(t, summary)| target_data(events, &overview, t, summary, options))
             .collect::<Result<_, ViewError>>()?,
     };
     // Inside a script element only `</` and `<!--` could end or confuse it.
@@ -149,9 +178,9 @@ fn target_data(
     events: &impl Replay,
     overview: &Overview,
     target: &TargetOverview,
+    summary: Summary,
     options: &PageOptions,
 ) -> Result<TargetData, ViewError> {
-    let summary = Summary::read(events, overview, target)?;
     let map = HeatMap::build(
         events,
         overview,
@@ -180,8 +209,10 @@ fn target_data(
         seconds: target.end_ns.saturating_sub(target.start_ns) as f64 / 1e9,
         working_set: summary.working_set,
         resident: summary.resident,
+        pages: summary.pages,
         idle: summary.idle,
         mappings: summary.mappings,
+        above_budget: summary.cost.is_some_and(|c| c.is_above_budget()),
         cost: summary.cost,
         confidence: summary.confidence,
         wss: series::envelope(points, MAX_POINTS / 2).map(|p| (map.seconds(p.time_ns), p.value)).collect(),
@@ -192,6 +223,10 @@ fn target_data(
 fn map_data(map: &HeatMap) -> Result<MapData, ViewError> {
     let (compressed, absent) = map.hidden();
     let cells = map.grid.cells();
+    let sample_us = match map.measure {
+        heat::map::Measure::Pages(_) => None,
+        heat::map::Measure::Intervals(shortest, longest) => Some((shortest, longest)),
+    };
     let names = map.names.iter().map(|n| (map.axis.row(n.from), map.axis.row(n.to), n.name.clone()));
     Ok(MapData {
         rows: map.grid.rows,
@@ -199,12 +234,14 @@ fn map_data(map: &HeatMap) -> Result<MapData, ViewError> {
         from: map.seconds(map.grid.start_ns),
         to: map.seconds(map.grid.end_ns),
         codes: pack(cells.iter().map(|c| code(c, map)))?,
-        ages: pack(cells.iter().map(age_code))?,
+        // Pages have no age at which their rate began.
+        ages: pack(cells.iter().map(|c| if sample_us.is_some() { age_code(c) } else { 0 }))?,
         top_rate: map.scale.top,
         decades: map.scale.decades,
         lowest_rate_code: LOWEST_RATE,
         age_steps: AGE_STEPS,
-        sample_us: map.sample_us,
+        sample_us,
+        rate_text: map.rate_text(),
         mapped: map.space.total(),
         compressed,
         absent,
@@ -259,7 +296,7 @@ fn pack(bytes: impl Iterator<Item = u8>) -> Result<String, ViewError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testdata::small_record;
+    use crate::testdata::{paged_record, small_record};
     use isotherm_core::event::Event;
 
     fn json_of(page: &str) -> serde_json::Value {
@@ -283,6 +320,18 @@ mod tests {
         assert_eq!(v["targets"][0]["wss"].as_array().map(Vec::len), Some(20));
         assert_eq!(map["names"][0][2], "[heap]");
         assert_eq!(v["colours"].as_array().map(Vec::len), Some(256));
+    }
+
+    #[test]
+    fn pages_have_shares_and_no_hertz() {
+        let v = json_of(&page(&paged_record(2, 3), &PageOptions::default()).expect("has snapshots"));
+        assert_eq!((&v["total"]["targets"], &v["total"]["shared"]), (&2.into(), &"counted_for_each_target".into()));
+        let target = &v["targets"][1];
+        assert!(target["map"]["sample_us"].is_null());
+        assert_eq!(target["map"]["rate_text"], "share of the pages accessed in 1.00 s");
+        assert_eq!(target["mappings"][0]["name"], "7f0000000000-7f0004000000");
+        assert_eq!(target["wss"].as_array().map(Vec::len), Some(3));
+        assert_eq!(target["above_budget"], false);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use isotherm_core::addr::AddrRange;
 use isotherm_core::mapping::{Mapping, MappingKind};
+use std::borrow::Cow;
 
 /// A mapping's name in full: its own, or what kind of memory a nameless one is.
 pub fn full(mapping: &Mapping) -> &str {
@@ -13,6 +14,20 @@ pub fn full(mapping: &Mapping) -> &str {
         ("", MappingKind::Special) => "special",
         (name, _) => name,
     }
+}
+
+/// What a mapping's row in a table goes by: its name in full; the addresses of anonymous memory that has none, since nothing
+/// else tells it from other such.
+pub fn row(mapping: &Mapping) -> Cow<'_, str> {
+    match (mapping.name.as_str(), mapping.kind) {
+        ("", MappingKind::Anon) => addresses(&mapping.range).into(),
+        _ => full(mapping).into(),
+    }
+}
+
+/// Addresses as /proc/PID/maps writes them.
+pub fn addresses(range: &AddrRange) -> String {
+    format!("{:x}-{:x}", range.start, range.end)
 }
 
 /// A name without its folders: `/usr/lib/libc.so.6` becomes `libc.so.6`.

@@ -31,22 +31,26 @@ pub fn for_each_snapshot(
     target: Option<u32>,
     sink: &mut dyn FnMut(&Snapshot) -> Result<(), ViewError>,
 ) -> Result<(), ViewError> {
-    let mut any = false;
+    check_targets(events, target, &mut |event| match event {
+        Event::Snapshot(s) if target.is_none_or(|t| t == s.target) => sink(s),
+        _ => Ok(()),
+    })
+}
+
+/// Hands every event to `sink`. That there is no snapshot of `target` (or of any target) is an error.
+pub fn check_targets(events: &dyn Replay, target: Option<u32>, sink: &mut Sink) -> Result<(), ViewError> {
     let mut have = Vec::new();
     events.replay(&mut |event| {
-        let Event::Snapshot(s) = event else { return Ok(()) };
-        if !have.contains(&s.target) {
+        if let Event::Snapshot(s) = event
+            && !have.contains(&s.target)
+        {
             have.push(s.target);
         }
-        if target.is_some_and(|t| t != s.target) {
-            return Ok(());
-        }
-        any = true;
-        sink(s)
+        sink(event)
     })?;
-    match (any, target) {
-        (true, _) => Ok(()),
-        (false, Some(target)) if !have.is_empty() => Err(ViewError::NoTarget { target, have }),
-        _ => Err(ViewError::NoSnapshot),
+    match target {
+        _ if have.is_empty() => Err(ViewError::NoSnapshot),
+        Some(target) if !have.contains(&target) => Err(ViewError::NoTarget { target, have }),
+        _ => Ok(()),
     }
 }

@@ -1,16 +1,22 @@
-//! One figure per snapshot, working set size or number of regions, over time or as percentiles.
+//! One figure over time, working set size or number of regions, or its percentiles.
 
 pub mod distribution;
 pub mod table;
 
 use crate::error::ViewError;
-use crate::replay::{Replay, for_each_snapshot};
+use crate::replay::{Replay, check_targets};
+use crate::summary::working_set::Basis;
+use crate::units::NS_PER_S;
+use isotherm_core::event::Event;
+use isotherm_core::history::frame::{PageAges, bytes};
 use isotherm_core::snapshot::Snapshot;
+use std::collections::{BTreeMap, HashSet};
 
-/// What is measured of each snapshot.
+/// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Measure {
-    /// Bytes of regions whose access rate is above zero and at least `min_rate` (a fraction of one).
+    /// Where the record tells of pages and `min_rate` is 0: memory accessed within the last second. Else bytes of regions whose
+    /// access rate is above zero and at least `min_rate` (a fraction of one).
     WorkingSet {
         /// Lowest rate that counts.
         min_rate: f64,
@@ -36,6 +42,16 @@ impl Measure {
             Self::Regions => s.regions.len() as u64,
         }
     }
+
+    /// Whether pages tell it.
+    fn is_of_pages(&self) -> bool {
+        *self == Self::WorkingSet { min_rate: 0.0 }
+    }
+}
+
+/// The working set that pages tell: what was accessed within a second. `None` where that is not known (yet).
+pub fn working_set_of(ages: &PageAges) -> Option<u64> {
+    ages.accessed_within(NS_PER_S).map(|accessed| bytes(accessed.pages))
 }
 
 /// One measured point.
@@ -54,6 +70,8 @@ pub struct Series {
     pub target: Option<u32>,
     /// Points by time; never empty.
     pub points: Vec<Point>,
+    /// What it is drawn from.
+    pub basis: Basis,
     /// Snapshots left out at the begin.
     pub skipped: usize,
 }
@@ -65,32 +83,61 @@ pub struct SeriesOptions {
     pub measure: Measure,
     /// Only this target.
     pub target: Option<u32>,
-    /// Snapshots of each target to leave out at the begin, while regions still adapt. `None`: a tenth, at most 20.
+    /// Snapshots of each target to leave out at the begin, while regions still adapt. `None`: a tenth, at most 20; of pages,
+    /// which are known from the begin, none.
     pub skip: Option<usize>,
 }
 
-/// Reads the series of every target; behind those of several targets comes their sum.
+/// A target's points while they are read.
+#[derive(Default)]
+struct Points {
+    regions: Vec<Point>,
+    pages: Vec<Point>,
+}
+
+/// Reads the series of every target; behind those of several targets comes their sum, in which shared pages count once if
+/// the record tells which are.
 pub fn read(events: &dyn Replay, options: &SeriesOptions) -> Result<Vec<Series>, ViewError> {
-    let mut all: Vec<Series> = Vec::new();
-    let mut sum = SumBuilder::default();
-    for_each_snapshot(events, options.target, &mut |s| {
-        let value = options.measure.of(s);
-        let at = all.iter().position(|x| x.target == Some(s.target)).unwrap_or_else(|| {
-            all.push(Series { target: Some(s.target), points: Vec::new(), skipped: 0 });
-            all.len() - 1
-        });
-        all[at].points.push(Point { time_ns: s.end_ns, value });
-        sum.add(s, value);
+    let mut by_target: BTreeMap<u32, Points> = BTreeMap::new();
+    let (mut regions, mut pages, mut together) = (SumBuilder::default(), SumBuilder::default(), Vec::new());
+    let wanted = |target: u32| options.target.is_none_or(|t| t == target);
+    check_targets(events, options.target, &mut |event| {
+        match event {
+            Event::Snapshot(s) if wanted(s.target) => {
+                let point = Point { time_ns: s.end_ns, value: options.measure.of(s) };
+                by_target.entry(s.target).or_default().regions.push(point);
+                regions.add(s.target, point, s.aggr_us.saturating_mul(1000));
+            }
+            Event::Pages(f) if wanted(f.target) && options.measure.is_of_pages() => {
+                if let Some(value) = working_set_of(&f.total()) {
+                    let point = Point { time_ns: f.time_ns, value };
+                    by_target.entry(f.target).or_default().pages.push(point);
+                    pages.add(f.target, point, f.time_ns.saturating_sub(f.since_ns));
+                }
+            }
+            Event::Together(f) if options.target.is_none() && options.measure.is_of_pages() => {
+                together.extend(working_set_of(&f.ages).map(|value| Point { time_ns: f.time_ns, value }));
+            }
+            _ => {}
+        }
         Ok(())
     })?;
-    all.sort_by_key(|s| s.target);
-    if all.len() > 1 {
-        all.push(Series { target: None, points: sum.finish(), skipped: 0 });
+    let series = |target: Option<u32>, regions: Vec<Point>, pages: Vec<Point>| match pages.is_empty() {
+        false => Series { target, points: pages, basis: Basis::Pages, skipped: 0 },
+        true => Series { target, points: regions, basis: Basis::Regions, skipped: 0 },
+    };
+    let several = by_target.len() > 1;
+    let mut all: Vec<Series> = by_target.into_iter().map(|(t, p)| series(Some(t), p.regions, p.pages)).collect();
+    if several {
+        let pages = if together.is_empty() { pages.finish() } else { together };
+        all.push(series(None, regions.finish(), pages));
     }
+    all.retain(|s| !s.points.is_empty());
     for series in &mut all {
         let len = series.points.len();
+        let default = if series.basis == Basis::Pages { 0 } else { default_skip(len) };
         // The last point stays: a table of nothing helps nobody.
-        series.skipped = options.skip.unwrap_or(default_skip(len)).min(len - 1);
+        series.skipped = options.skip.unwrap_or(default).min(len - 1);
         series.points.drain(..series.skipped);
     }
     Ok(all)
@@ -117,29 +164,30 @@ pub fn envelope(points: &[Point], columns: usize) -> impl Iterator<Item = Point>
 }
 
 /// Adds up the figures of snapshots that end together.
-#[derive(Default)]
-struct SumBuilder {
+#[derive(Debug, Default)]
+pub struct SumBuilder {
     points: Vec<Point>,
     /// Targets already in the last point.
-    members: Vec<u32>,
+    members: HashSet<u32>,
 }
 
 impl SumBuilder {
-    fn add(&mut self, s: &Snapshot, value: u64) {
-        let half_interval_ns = s.aggr_us * 500;
+    /// Adds a target's figure; figures of one target are about `interval_ns` apart.
+    pub fn add(&mut self, target: u32, point: Point, interval_ns: u64) {
         match self.points.last_mut() {
-            Some(p) if s.end_ns.abs_diff(p.time_ns) < half_interval_ns && !self.members.contains(&s.target) => {
-                p.value += value;
+            Some(p) if point.time_ns.abs_diff(p.time_ns) < interval_ns / 2 && !self.members.contains(&target) => {
+                p.value += point.value;
             }
             _ => {
                 self.members.clear();
-                self.points.push(Point { time_ns: s.end_ns, value });
+                self.points.push(point);
             }
         }
-        self.members.push(s.target);
+        self.members.insert(target);
     }
 
-    fn finish(self) -> Vec<Point> {
+    /// The sums by time.
+    pub fn finish(self) -> Vec<Point> {
         self.points
     }
 }
@@ -147,8 +195,7 @@ impl SumBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testdata::{MIB, region, small_record, snapshot};
-    use isotherm_core::event::Event;
+    use crate::testdata::{MIB, paged_record, region, small_record, snapshot, together};
 
     fn options(measure: Measure) -> SeriesOptions {
         SeriesOptions { measure, target: None, skip: Some(0) }
@@ -196,5 +243,25 @@ mod tests {
         assert!(thin.len() <= 200);
         assert!(thin.is_sorted_by_key(|p| p.time_ns));
         assert!(thin.iter().any(|p| p.value == 99));
+    }
+
+    #[test]
+    fn pages_tell_what_was_accessed_within_a_second() {
+        let kib = |s: &Series| s.points.iter().map(|p| p.value / 1024).collect::<Vec<_>>();
+        let measure = Measure::WorkingSet { min_rate: 0.0 };
+        let o = SeriesOptions { measure, target: None, skip: None };
+        let mut events = paged_record(2, 4);
+        let series = read(&events, &o).expect("has snapshots");
+        assert_eq!(kib(&series[0]), [5376, 6400, 5376, 6400]);
+        assert_eq!((series[0].basis, series[0].skipped), (Basis::Pages, 0));
+        assert_eq!(kib(&series[2]), [2 * 5376, 2 * 6400, 2 * 5376, 2 * 6400]);
+        events.extend((0..4).map(|second| together(2, second)));
+        assert_eq!(
+            kib(&read(&events, &o).expect("has snapshots")[2]),
+            [5376, 6400, 5376, 6400],
+            "shared pages count once"
+        );
+        let rare = SeriesOptions { measure: Measure::WorkingSet { min_rate: 0.05 }, ..o };
+        assert_eq!(read(&events, &rare).expect("has snapshots")[0].basis, Basis::Regions, "pages have no rate");
     }
 }

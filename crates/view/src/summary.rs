@@ -3,38 +3,31 @@
 pub mod confidence;
 pub mod cost;
 pub mod idle;
+mod json;
+pub mod mapping_pages;
 pub mod mappings;
+pub mod pages;
+mod target;
 pub mod text;
+pub mod total;
+pub mod working_set;
 
 use crate::error::ViewError;
 use crate::overview::{Overview, TargetOverview};
 use crate::replay::Replay;
-use crate::series::Measure;
-use crate::series::distribution::Distribution;
-use confidence::{Confidence, ConfidenceBuilder};
+use confidence::Confidence;
 use cost::Cost;
 use idle::Idle;
-use isotherm_core::event::{Event, Footprint, MonitorStats, RunInfo};
-use isotherm_core::mapping::Mapping;
-use isotherm_core::snapshot::Snapshot;
-use mappings::{MappingHeat, MappingHeatBuilder};
+use isotherm_core::event::RunInfo;
+pub use json::write as write_json;
+use mapping_pages::MappingUse;
+use mappings::MappingHeat;
+use pages::ResidentPages;
 use serde::Serialize;
-use std::io::Write;
-
-/// The working set's size, bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct WorkingSet {
-    /// Half of the time it was at most this.
-    pub p50: u64,
-    /// 95 % of the time.
-    pub p95: u64,
-    /// 99 % of the time.
-    pub p99: u64,
-    /// Snapshots it is drawn from, and left out before them.
-    pub snapshots: usize,
-    /// Snapshots left out at the begin, while regions still adapted.
-    pub skipped: usize,
-}
+use std::collections::HashMap;
+use target::{SummaryBuilder, TargetSummary};
+use total::{Total, TotalBuilder};
+use working_set::WorkingSet;
 
 /// What the kernel says about the target's size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -47,6 +40,16 @@ pub struct Resident {
     pub vsz: u64,
     /// Swapped out at the end; `None` where the kernel does not tell.
     pub swap: Option<u64>,
+}
+
+/// A target's mappings, as the record tells of them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Mappings {
+    /// By name, hottest first: means over the record, drawn from regions.
+    Regions(Vec<MappingHeat>),
+    /// By mapping, most cold memory first: pages at the end of the record.
+    Pages(Vec<MappingUse>),
 }
 
 /// A target's summary.
@@ -62,171 +65,74 @@ pub struct Summary {
     pub working_set: WorkingSet,
     /// Idle memory at the end.
     pub idle: Idle,
+    /// Present memory without a rest; `None` where only regions are known.
+    pub pages: Option<ResidentPages>,
     /// Resident memory; `None` where nobody counted it.
     pub resident: Option<Resident>,
-    /// Mappings by name, hottest first.
-    pub mappings: Vec<MappingHeat>,
+    /// Its mappings.
+    pub mappings: Mappings,
     /// The monitor's cost over all targets; `None` where the record does not tell.
     pub cost: Option<Cost>,
     /// How far to trust it; `None` where the source does not tell how often it looked.
     pub confidence: Option<Confidence>,
 }
 
-impl Summary {
-    /// Reads the events once, for one target.
+/// Several targets' summaries and their total.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summaries {
+    /// By target.
+    pub targets: Vec<Summary>,
+    /// All of them together.
+    pub total: Total,
+}
+
+impl Summaries {
+    /// Reads the events once, for some targets.
     pub fn read(
         events: &(impl Replay + ?Sized),
         overview: &Overview,
-        target: &TargetOverview,
+        targets: &[&TargetOverview],
     ) -> Result<Self, ViewError> {
-        let mut builder = SummaryBuilder::new(overview, target);
+        let mut builders: Vec<SummaryBuilder> = targets.iter().map(|t| SummaryBuilder::new(overview, t)).collect();
+        let index: HashMap<u32, usize> = targets.iter().enumerate().map(|(i, t)| (t.info.target, i)).collect();
+        let mut total = TotalBuilder::new(overview, index.keys().copied());
+        let mut costs = cost::CostBuilder::new(overview.run.as_ref());
         events.replay(&mut |event| {
-            builder.add(event);
+            total.add(event);
+            costs.add(event);
+            if let Some(&i) = target::of(event).and_then(|t| index.get(&t)) {
+                builders[i].add(event);
+            }
             Ok(())
         })?;
-        builder.finish()
+        let cost = costs.finish();
+        let targets: Vec<TargetSummary> =
+            builders.into_iter().map(|b| b.finish(cost)).collect::<Result<_, ViewError>>()?;
+        let total = total.finish(overview, &targets);
+        Ok(Self { targets: targets.into_iter().map(|t| t.summary).collect(), total })
     }
-}
-
-/// Collects a target's summary from events.
-#[derive(Debug)]
-struct SummaryBuilder {
-    target: TargetOverview,
-    run: Option<RunInfo>,
-    base_ns: u64,
-    working_sets: Vec<u64>,
-    last: Option<Snapshot>,
-    mappings_now: Vec<Mapping>,
-    heat: MappingHeatBuilder,
-    resident: Option<Resident>,
-    first_stats: Option<MonitorStats>,
-    cost: Option<Cost>,
-    confidence: ConfidenceBuilder,
-}
-
-impl SummaryBuilder {
-    fn new(overview: &Overview, target: &TargetOverview) -> Self {
-        Self {
-            target: target.clone(),
-            run: overview.run.clone(),
-            base_ns: overview.start_ns,
-            working_sets: Vec::new(),
-            last: None,
-            mappings_now: Vec::new(),
-            heat: MappingHeatBuilder::default(),
-            resident: None,
-            first_stats: None,
-            cost: None,
-            confidence: ConfidenceBuilder::default(),
-        }
-    }
-
-    fn add(&mut self, event: &Event) {
-        let id = self.target.info.target;
-        match event {
-            Event::Mappings { target, mappings, .. } if *target == id => self.mappings_now.clone_from(mappings),
-            Event::Snapshot(s) if s.target == id => {
-                self.working_sets.push(Measure::WorkingSet { min_rate: 0.0 }.of(s));
-                self.heat.add(s, &self.mappings_now);
-                self.confidence.add(s);
-                self.last = Some(s.clone());
-            }
-            Event::Footprint(f) if f.target == id => self.resident = Some(resident(self.resident, f)),
-            Event::Stats(stats) => {
-                let first = self.first_stats.get_or_insert(*stats);
-                self.cost = Cost::between(first, stats, self.run.as_ref()).or(self.cost);
-            }
-            _ => {}
-        }
-    }
-
-    fn finish(self) -> Result<Summary, ViewError> {
-        let Some(last) = &self.last else { return Err(ViewError::NoSnapshot) };
-        let skipped = crate::series::default_skip(self.working_sets.len());
-        let sizes = Distribution::new(self.working_sets[skipped..].iter().copied());
-        let at = |percent| sizes.percentile(percent).unwrap_or(0);
-        let working_set = WorkingSet {
-            p50: at(50.0),
-            p95: at(95.0),
-            p99: at(99.0),
-            snapshots: self.working_sets.len() - skipped,
-            skipped,
-        };
-        Ok(Summary {
-            idle: Idle::of(last, last.end_ns.saturating_sub(self.target.start_ns)),
-            mappings: self.heat.finish(),
-            confidence: self.confidence.finish(),
-            target: self.target,
-            run: self.run,
-            base_ns: self.base_ns,
-            working_set,
-            resident: self.resident,
-            cost: self.cost,
-        })
-    }
-}
-
-fn resident(before: Option<Resident>, f: &Footprint) -> Resident {
-    let highest = before.map_or(f.rss, |b| b.highest.max(f.rss));
-    Resident { last: f.rss, highest, vsz: f.vsz, swap: f.swap }
-}
-
-#[derive(Serialize)]
-struct SummaryJson<'a> {
-    target: u32,
-    pid: Option<u32>,
-    name: &'a str,
-    start_ns: u64,
-    end_ns: u64,
-    snapshots: u64,
-    source: Option<&'a str>,
-    algorithm: Option<&'a str>,
-    working_set: &'a WorkingSet,
-    idle: &'a Idle,
-    resident: Option<Resident>,
-    mappings: &'a [MappingHeat],
-    cost: Option<Cost>,
-    confidence: Option<Confidence>,
-}
-
-/// Writes one line of JSON per target.
-pub fn write_json(summaries: &[Summary], out: &mut dyn Write) -> Result<(), ViewError> {
-    for s in summaries {
-        let json = SummaryJson {
-            target: s.target.info.target,
-            pid: s.target.info.pid,
-            name: &s.target.info.name,
-            start_ns: s.target.start_ns,
-            end_ns: s.target.end_ns,
-            snapshots: s.target.snapshots,
-            source: s.run.as_ref().map(|r| r.source.as_str()),
-            algorithm: s.run.as_ref().map(|r| r.algorithm.as_str()),
-            working_set: &s.working_set,
-            idle: &s.idle,
-            resident: s.resident,
-            mappings: &s.mappings,
-            cost: s.cost,
-            confidence: s.confidence,
-        };
-        serde_json::to_writer(&mut *out, &json)?;
-        out.write_all(b"\n")?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testdata::{MIB, small_record};
+    use crate::testdata::{MIB, paged_record, small_record, together};
+    use isotherm_core::event::Event;
+
+    fn json(events: &Vec<Event>) -> Vec<serde_json::Value> {
+        let overview = Overview::read(events).expect("has snapshots");
+        let all = overview.select(None).expect("all");
+        let summaries = Summaries::read(events, &overview, &all).expect("has snapshots");
+        let mut out = Vec::new();
+        write_json(&summaries, &mut out).expect("writes to memory");
+        let text = String::from_utf8(out).expect("is text");
+        text.lines().map(|l| serde_json::from_str(l).expect("a line of JSON")).collect()
+    }
 
     #[test]
     fn json_holds_the_figures() {
         let events = small_record(20);
-        let overview = Overview::read(&events).expect("has snapshots");
-        let summary = Summary::read(&events, &overview, &overview.targets[0]).expect("has snapshots");
-        let mut out = Vec::new();
-        write_json(&[summary], &mut out).expect("writes to memory");
-        let v: serde_json::Value = serde_json::from_slice(&out).expect("one line of JSON");
+        let v = &json(&events)[0];
         assert_eq!(v["working_set"]["p50"], 4 * MIB);
         assert_eq!(v["working_set"]["p99"], 8 * MIB);
         assert_eq!(v["resident"]["highest"], 77 * MIB);
@@ -234,5 +140,51 @@ mod tests {
         assert!(v["idle"]["cold"][0]["bytes"].is_null(), "2 s cannot tell");
         assert_eq!(v["mappings"][0]["name"], "[heap]");
         assert_eq!(v["cost"]["budget"], 0.01);
+    }
+
+    #[test]
+    fn json_of_pages_tells_windows_cold_memory_and_the_total() {
+        let mut events = paged_record(2, 12);
+        let lines = json(&events);
+        assert_eq!(lines.len(), 3);
+        let (one, total) = (&lines[0], &lines[2]);
+        let kib = |v: &serde_json::Value| v.as_u64().map(|b| b / 1024);
+        assert_eq!(kib(&one["working_set"]["p50"]), Some(5 * 1024 + 256));
+        assert_eq!(one["working_set"]["basis"], "pages");
+        let windows = one["working_set"]["windows"].as_array().expect("a list");
+        let within: Vec<_> = windows.iter().map(|w| (w["within_ns"].as_u64(), kib(&w["bytes"]))).collect();
+        let s = |s: u64| Some(s * 1_000_000_000);
+        assert_eq!(within, [(s(1), Some(6400)), (s(10), Some(6400)), (s(60), None), (s(300), None)]);
+        let cold: Vec<_> = one["idle"]["cold"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|c| (c["for_ns"].as_u64(), kib(&c["bytes"])))
+            .collect();
+        assert_eq!(cold, [(s(10), Some(77_568)), (s(60), None), (s(300), None), (s(1800), None)]);
+        let p = &one["resident_pages"];
+        let parts = ["accessed", "cold", "not_resolved", "not_observable"].map(|k| p[k].as_u64().unwrap_or(0));
+        assert_eq!(Some(parts.iter().sum()), p["resident"].as_u64());
+        assert_eq!(one["mappings"][0]["name"], "7f0000000000-7f0004000000");
+        assert_eq!(one["mappings"][0]["bytes"], 64 * MIB);
+        assert!(total["target"].is_null() && total["shared"] == "counted_for_each_target", "{total}");
+        assert_eq!(kib(&total["idle"]["cold"][0]["bytes"]), Some(2 * 77_568));
+        assert_eq!(total["resident_pages"]["resident"], 2 * 83 * MIB);
+
+        events.extend((0..12).map(|second| together(2, second)));
+        let total = &json(&events)[2];
+        assert_eq!(total["shared"], "counted_once");
+        assert_eq!(total["resident_pages"]["resident"], 83 * MIB);
+        assert_eq!(kib(&total["working_set"]["p50"]), Some(5 * 1024 + 256));
+    }
+
+    #[test]
+    fn one_target_has_a_total_too() {
+        let lines = json(&small_record(20));
+        assert_eq!(lines.len(), 2);
+        assert!(lines[1]["target"].is_null());
+        assert_eq!(lines[1]["working_set"]["p50"], 4 * MIB);
+        assert_eq!(lines[1]["idle"]["not_observable"], lines[0]["idle"]["not_observable"]);
+        assert_eq!(lines[1]["cost"], lines[0]["cost"]);
     }
 }

@@ -1,7 +1,11 @@
 //! Small hand-made events for tests.
 
+use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::{Event, Footprint, Mode, MonitorStats, RunInfo, TargetInfo};
+use isotherm_core::history::frame::{
+    AGES_NS, IdlePages, MappingPages, PageAges, PageFrame, TablePages, TogetherFrame, sum,
+};
 use isotherm_core::mapping::{Mapping, MappingKind};
 use isotherm_core::snapshot::{Evidence, RegionInfo, Snapshot};
 
@@ -42,6 +46,12 @@ pub fn snapshot(target: u32, index: u64, regions: Vec<RegionInfo>) -> Snapshot {
 
 pub fn mapping(start: u64, end: u64, kind: MappingKind, name: &str) -> Mapping {
     Mapping { kind, name: name.into(), ..Mapping::anon(start, end) }
+}
+
+/// Ages of `seen` pages that can be observed and others that cannot: so many idle at each threshold, exactly.
+pub fn ages(seen: u64, idle: &[u64], unobservable: u64) -> PageAges {
+    let idle = idle.iter().map(|&pages| IdlePages { pages, least: pages, most: pages, unresolved: 0 }).collect();
+    PageAges { resident: seen + unobservable, unobservable, idle }
 }
 
 pub fn run_info() -> RunInfo {
@@ -119,4 +129,71 @@ pub fn small_record(count: u64) -> Vec<Event> {
         }
     }
     events
+}
+
+/// The pages of the targets of [`small_record`] in its `second`-th second. Of the heap a quarter is hot; of anonymous
+/// memory 10 pages in each table, scattered; of the library half is used every other second.
+pub fn page_frame(target: u32, second: u64) -> PageFrame {
+    let watched = AGES_NS.iter().take_while(|age| **age <= (second + 1) * 1_000_000_000).count();
+    let mapping = |start: u64, mib: u64, hot: u64, blind: u64| {
+        let ages = ages(mib * 256 - blind, &vec![mib * 256 - hot - blind; watched], blind);
+        MappingPages { range: AddrRange::new(start, start + mib * MIB), ages }
+    };
+    let (heap, anon, lib, locked) = (0x5500_0000_0000, 0x7f00_0000_0000, 0x7f80_0000_0000, 0x7f90_0000_0000u64);
+    let lib_hot = if second % 2 == 1 { 256 } else { 0 };
+    let table = |base, present, accessed| TablePages { base, present, accessed };
+    let mut tables: Vec<TablePages> =
+        (0..8).map(|i| table(heap + i * 2 * MIB, 512, if i < 2 { 512 } else { 0 })).collect();
+    tables.extend((0..32).map(|i| table(anon + i * 2 * MIB, 512, 10)));
+    tables.push(table(lib, 512, lib_hot as u16));
+    PageFrame {
+        time_ns: BASE_NS + (second + 1) * 1_000_000_000,
+        since_ns: BASE_NS + second * 1_000_000_000,
+        begin_ns: BASE_NS,
+        walk_ns: 250_000_000,
+        target,
+        one_in: 1,
+        mappings: vec![
+            mapping(heap, 16, 1024, 0),
+            mapping(anon, 64, 320, 0),
+            mapping(lib, 2, lib_hot, 0),
+            mapping(locked, 1, 0, 256),
+        ],
+        tables,
+    }
+}
+
+/// Several targets like that of [`small_record`], with their pages.
+pub fn paged_record(targets: u32, seconds: u64) -> Vec<Event> {
+    let mut all = Vec::new();
+    for target in 0..targets {
+        for mut event in small_record(seconds * 10) {
+            match &mut event {
+                Event::Target(t) => (t.target, t.pid) = (target, Some(4242 + target)),
+                Event::Mappings { target: t, .. } => *t = target,
+                Event::Snapshot(s) => (s.target, s.pid) = (target, Some(4242 + target)),
+                Event::Footprint(f) => f.target = target,
+                Event::Run(_) | Event::Stats(_) if target > 0 => continue,
+                _ => {}
+            }
+            all.push(event);
+        }
+        all.extend((0..seconds).map(|second| Event::Pages(page_frame(target, second))));
+    }
+    let time = |e: &Event| match e {
+        Event::Snapshot(s) => s.end_ns,
+        Event::Stats(s) => s.time_ns,
+        Event::Footprint(f) => f.time_ns,
+        Event::Pages(f) => f.time_ns,
+        _ => 0,
+    };
+    all.sort_by_key(time);
+    all
+}
+
+/// All targets of [`paged_record`] together, each page of which the other ones map, too.
+pub fn together(targets: u32, second: u64) -> Event {
+    let frame = page_frame(0, second);
+    let ages = sum(frame.mappings.iter().map(|m| &m.ages));
+    Event::Together(TogetherFrame { time_ns: frame.time_ns, targets, one_in: 1, ages })
 }

@@ -27,6 +27,18 @@ pub fn format_percent(fraction: f64) -> String {
     if p == 0.0 { "0 %".to_owned() } else { format!("{} %", two_digits(p)) }
 }
 
+/// The same with three significant digits: `1.07 %`.
+pub fn format_percent_exactly(fraction: f64) -> String {
+    let p = fraction * 100.0;
+    let decimals = if p >= 9.995 { 1 } else { 2 };
+    // Below a hundredth of a percent nothing is left to compare.
+    if p < 0.00995 { format_percent(fraction) } else { format!("{} %", trimmed(&format!("{p:.decimals$}"))) }
+}
+
+fn trimmed(number: &str) -> &str {
+    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
+}
+
 /// A frequency: `0 Hz`, `0.05 Hz`, `2.5 Hz`, `180 Hz`, `12 kHz`.
 pub fn format_hz(hz: f64) -> String {
     if hz == 0.0 {
@@ -47,8 +59,7 @@ fn two_digits(value: f64) -> String {
         v if v >= 0.00995 => 3,
         _ => return format!("{value:.0e}"),
     };
-    let text = format!("{value:.decimals$}");
-    if decimals > 0 { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    trimmed(&format!("{value:.decimals$}")).to_owned()
 }
 
 #[cfg(test)]

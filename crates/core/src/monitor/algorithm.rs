@@ -25,8 +25,26 @@ pub(crate) trait Algorithm {
     /// The target is gone.
     fn drop_target(&mut self, target: TargetId);
 
-    /// Before the sampling interval that begins at `tick` (0 is the first of an aggregation).
-    fn prepare(&mut self, target: TargetId, tick: u32, source: &mut dyn AccessSource) -> Result<(), SourceError>;
+    /// What an aggregation interval costs at least, ns: where the budget does not pay for it, intervals are longer from the
+    /// start.
+    fn least_ns(&self) -> f64 {
+        0.0
+    }
+
+    /// Before an aggregation interval: what may be spent by now, savings included (below 0: too much was), and what the
+    /// interval will bring, in ns; without end where there is no budget.
+    fn allow(&mut self, allowance_ns: f64, budget_ns: f64) {
+        let _ = (allowance_ns, budget_ns);
+    }
+
+    /// Before the sampling interval that begins at `tick` (0 is the first of an aggregation of `per_aggr`).
+    fn prepare(
+        &mut self,
+        target: TargetId,
+        tick: u32,
+        per_aggr: u32,
+        source: &mut dyn AccessSource,
+    ) -> Result<(), SourceError>;
 
     /// The tick at which to look next: more than `tick`, at most `per_aggr`.
     fn next_check(&self, tick: u32, per_aggr: u32) -> u32;

@@ -38,6 +38,8 @@ pub struct MonitorConfig {
     pub cpu_budget: Option<f64>,
     /// Auto-tuning of the intervals by the amount of access seen.
     pub intervals_goal: Option<IntervalsGoal>,
+    /// Whether the page history is kept.
+    pub walks: bool,
     /// Which addresses are monitored.
     pub space: SpaceRule,
     /// Seed of every random choice.
@@ -56,6 +58,7 @@ impl Default for MonitorConfig {
             mode: None,
             cpu_budget: Some(0.01),
             intervals_goal: None,
+            walks: true,
             space: SpaceRule::Mappings,
             seed: 0,
             kernel: String::new(),

@@ -8,20 +8,24 @@ pub mod config;
 mod damon;
 pub mod intervals;
 mod isotherm;
+mod walks;
 
 use crate::addr::{AddrRange, total_len};
 use crate::attrs::MonitorAttrs;
 use crate::clock::{Clock, Wake};
 use crate::engine::{Engine, EngineError, Progress, sleep_with_turns};
 use crate::event::{Event, MonitorStats, RunInfo, Step, Subscriber, TargetEnd, TargetInfo};
+use crate::history::pages::PageHistory;
+use crate::history::tracked::Tracked;
 use crate::mapping::Mapping;
 use crate::snapshot::Snapshot;
 use crate::source::{AccessSource, SourceError, TargetId};
 use crate::space::{SpaceRule, close_narrow_holes, monitored_ranges};
 use algorithm::Stretch;
-use budget::Budget;
+use budget::{Bill, Budget};
 use config::{Algorithm, MonitorConfig};
 use intervals::IntervalsTuner;
+use walks::Walks;
 
 /// How often costs and resident memory are handed out, in ns.
 const STATS_EVERY_NS: u64 = 1_000_000_000;
@@ -31,6 +35,14 @@ const SPARSE: u64 = 2;
 /// Unpopulated stretches below this many bytes stay in, so that they do not cost a region each.
 const LEAST_HOLE: u64 = 64 << 20;
 
+/// Walks do not wait for the end of an aggregation interval that is longer than this, ns.
+const LONG_INTERVAL_NS: u64 = 1_500_000_000;
+
+/// The least work of an interval is to leave this much of the budget for all else.
+const LEAST_PART: f64 = 0.8;
+
+/// Part of the regions' budget that reading the targets' footprints may take.
+const FOOTPRINTS_SHARE: f64 = 0.1;
 /// Part of the budget that following the mappings may take.
 const UPDATE_SHARE: f64 = 0.25;
 
@@ -44,7 +56,7 @@ struct Target {
 
 /// Watches the targets of an access source.
 pub struct Monitor<S> {
-    source: S,
+    source: Tracked<S>,
     config: MonitorConfig,
     /// Intervals in force: those of the user, stretched by the budget or tuned.
     attrs: MonitorAttrs,
@@ -53,11 +65,15 @@ pub struct Monitor<S> {
     algorithm: Box<dyn algorithm::Algorithm + Send>,
     targets: Vec<Target>,
     budget: Budget,
+    /// The page history's walks; `None`: it is not kept.
+    walks: Option<Walks>,
+    bill: Bill,
     tuner: Option<IntervalsTuner>,
     started: bool,
     interval_start_ns: u64,
     next_update_ns: u64,
     next_stats_ns: u64,
+    next_footprints_ns: u64,
     late_samples: u64,
 }
 
@@ -72,31 +88,41 @@ impl<S: AccessSource> Monitor<S> {
     pub fn new(source: S, config: MonitorConfig) -> Self {
         let algorithm: Box<dyn algorithm::Algorithm + Send> = match config.algorithm {
             Algorithm::Damon(rules) => Box::new(damon::Damon::new(rules, config.seed)),
-            Algorithm::Isotherm => {
-                let budget_ns = config.cpu_budget.map(|share| share * config.attrs.aggr_us as f64 * 1e3);
-                Box::new(isotherm::Isotherm::new(config.mode, config.seed, &config.attrs, budget_ns))
-            }
+            Algorithm::Isotherm => Box::new(isotherm::Isotherm::new(config.mode, config.seed, &config.attrs)),
         };
         Self {
-            source,
+            source: Tracked::new(source),
             attrs: config.attrs,
             retuned: None,
             algorithm,
             targets: Vec::new(),
-            budget: Budget::new(config.cpu_budget),
+            // Without walks regions have all of it; with them, what they leave.
+            // With walks, regions begin with what these leave at first.
+            budget: Budget::new(match config.walks {
+                true => config.cpu_budget.map(|share| share * (1.0 - walks::SHARE_AT_FIRST)),
+                false => config.cpu_budget,
+            }),
+            walks: config.walks.then(Walks::default),
+            bill: Bill::default(),
             tuner: config.intervals_goal.map(IntervalsTuner::new),
             config,
             started: false,
             interval_start_ns: 0,
             next_update_ns: 0,
             next_stats_ns: 0,
+            next_footprints_ns: 0,
             late_samples: 0,
         }
     }
 
     /// The source, for its own figures.
     pub fn source(&self) -> &S {
-        &self.source
+        self.source.source()
+    }
+
+    /// What is known of when each of a target's pages was last accessed; `None` before its first walk.
+    pub fn page_history(&self, target: TargetId) -> Option<&PageHistory> {
+        self.source.page_history(target)
     }
 
     /// Intervals in force.
@@ -118,6 +144,9 @@ impl<S: AccessSource> Monitor<S> {
         };
         emit(subscriber, &Event::Run(run))?;
         self.started = true;
+        // Time begins to count. What loading and self-tests cost was spent once, before.
+        self.bill.take(&self.source.cost());
+        self.budget.allowance_ns(now_ns);
         self.interval_start_ns = now_ns;
         self.next_stats_ns = now_ns;
         self.update(now_ns, subscriber)?;
@@ -128,6 +157,7 @@ impl<S: AccessSource> Monitor<S> {
     fn update(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
         subscriber.step_with(Step::BeforeUpdate, now_ns, &mut self.source);
         let spent_before = self.source.cost().monitor_ns;
+        let nr_targets = self.targets.len();
         for info in self.source.poll_targets()? {
             emit(subscriber, &Event::Target(info.clone()))?;
             self.targets.push(Target { info, mappings: Vec::new(), space: Vec::new() });
@@ -162,6 +192,9 @@ impl<S: AccessSource> Monitor<S> {
         // Reading tens of thousands of mappings is dear: then it is done less often.
         let affordable_ns = self.budget.share().map_or(0.0, |share| spent_ns as f64 / (share * UPDATE_SHARE));
         self.next_update_ns = now_ns + (self.attrs.update_us * 1000).max(affordable_ns as u64);
+        if self.targets.len() > nr_targets {
+            self.make_room();
+        }
         subscriber.step_with(Step::AfterUpdate, now_ns, &mut self.source);
         Ok(())
     }
@@ -197,6 +230,9 @@ impl<S: AccessSource> Monitor<S> {
             Err(e @ SourceError::Failed(_)) => return Err(e.into()),
         };
         self.algorithm.drop_target(target);
+        if let Some(walks) = &mut self.walks {
+            walks.drop_target(target);
+        }
         match why {
             TargetEnd::Exited => self.targets.retain(|t| t.info.target != target),
             TargetEnd::Replaced => {
@@ -216,7 +252,7 @@ impl<S: AccessSource> Monitor<S> {
         &mut self,
         now_ns: u64,
         subscriber: &mut dyn Subscriber,
-        mut f: impl FnMut(&mut dyn algorithm::Algorithm, &mut S, TargetId) -> Result<(), SourceError>,
+        mut f: impl FnMut(&mut dyn algorithm::Algorithm, &mut Tracked<S>, TargetId) -> Result<(), SourceError>,
     ) -> Result<(), EngineError> {
         let ids: Vec<TargetId> = self.targets.iter().map(|t| t.info.target).collect();
         for id in ids {
@@ -266,18 +302,73 @@ impl<S: AccessSource> Monitor<S> {
             late_samples: self.late_samples,
         };
         emit(subscriber, &Event::Stats(stats))?;
+        if now_ns < self.next_footprints_ns {
+            return Ok(());
+        }
         for t in &self.targets {
             if let Some(footprint) = self.source.footprint(t.info.target, now_ns) {
                 emit(subscriber, &Event::Footprint(footprint))?;
             }
         }
+        // Of hundreds of targets they are dear: then they come less often.
+        let spent_ns = self.source.cost().monitor_ns - cost.monitor_ns;
+        let affordable_ns = self.budget.share().map_or(0.0, |share| spent_ns as f64 / (share * FOOTPRINTS_SHARE));
+        self.next_footprints_ns = now_ns + affordable_ns as u64;
         Ok(())
     }
 
-    /// Sleeps until `deadline`, giving `subscriber` the turns that it wants meanwhile.
-    fn sleep(&mut self, deadline: u64, clock: &mut dyn Clock, subscriber: &mut dyn Subscriber) -> Wake {
-        let source = &mut self.source;
-        sleep_with_turns(deadline, clock, subscriber, |s, now_ns| s.step_with(Step::Wanted, now_ns, source))
+    /// Walks the targets whose time has come.
+    fn walk(&mut self, clock: &mut dyn Clock, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        self.pay();
+        let Some(walks) = &mut self.walks else { return Ok(()) };
+        let faults = walks.turn(&mut self.source, &self.targets, self.config.cpu_budget, clock, subscriber)?;
+        // Walks pay for themselves; regions have what they leave.
+        self.bill.take(&self.source.cost());
+        let source = &self.source;
+        self.budget.set_share(self.config.cpu_budget.map(|share| share * walks.left(source, share)));
+        for fault in faults {
+            self.fault(Err(fault), clock.now_ns(), subscriber)?;
+        }
+        Ok(())
+    }
+
+    /// Sleeps until `deadline`, giving `subscriber` the turns that it wants meanwhile. Walks wait for the end of the aggregation
+    /// interval, or they would clear bits that regions are about to look at; only in long intervals they do not.
+    fn sleep(
+        &mut self,
+        deadline: u64,
+        clock: &mut dyn Clock,
+        subscriber: &mut dyn Subscriber,
+    ) -> Result<Wake, EngineError> {
+        loop {
+            let walk_ns = self.walks.as_ref().and_then(Walks::next_ns).unwrap_or(u64::MAX);
+            let until = deadline.min(walk_ns.max(self.interval_start_ns + LONG_INTERVAL_NS));
+            let source = &mut self.source;
+            let wake =
+                sleep_with_turns(until, clock, subscriber, |s, now_ns| s.step_with(Step::Wanted, now_ns, source));
+            if wake == Wake::Interrupted || until >= deadline {
+                return Ok(wake);
+            }
+            self.walk(clock, subscriber)?;
+        }
+    }
+
+    /// What one aggregation interval brings, ns.
+    fn budget_ns(&self) -> f64 {
+        self.budget.share().map_or(f64::INFINITY, |share| share * self.attrs.aggr_us as f64 * 1e3)
+    }
+
+    /// Many targets have come: intervals that cannot be paid for are stretched before they cost anything.
+    fn make_room(&mut self) {
+        let by = self.algorithm.least_ns() / (self.budget_ns() * LEAST_PART);
+        if by > 1.0 && self.tuner.is_none() {
+            self.stretch(by);
+        }
+    }
+
+    /// Takes what the source has cost since the last time out of the budget.
+    fn pay(&mut self) {
+        self.budget.spend(self.bill.take(&self.source.cost()));
     }
 
     fn set_attrs(&mut self, attrs: MonitorAttrs) {
@@ -295,10 +386,9 @@ impl<S: AccessSource> Monitor<S> {
         if let Some(tuned) = self.tuner.as_mut().and_then(|t| t.end_interval(&self.attrs)) {
             self.set_attrs(tuned);
         }
-        let cost = self.source.cost();
-        let Some(load) = self.budget.load(&cost, now_ns) else { return };
-        let budget_ns = self.budget.share().unwrap_or(1.0) * self.attrs.aggr_us as f64 * 1e3;
-        match self.algorithm.adapt(load, budget_ns, &self.attrs) {
+        self.pay();
+        let Some(load) = self.budget.load(now_ns) else { return };
+        match self.algorithm.adapt(load, self.budget_ns(), &self.attrs) {
             Stretch::Keep => {}
             Stretch::Longer(by) => self.stretch(by),
             // Intervals that the tuner has chosen are not shortened behind its back.
@@ -360,6 +450,7 @@ impl<S: AccessSource> Engine for Monitor<S> {
     ) -> Result<Progress, EngineError> {
         if !self.started {
             self.start(clock.now_ns(), subscriber)?;
+            self.walk(clock, subscriber)?;
         }
         if self.targets.is_empty() && !self.source.may_gain_targets() {
             return Ok(Progress::TargetsGone);
@@ -369,12 +460,15 @@ impl<S: AccessSource> Engine for Monitor<S> {
         let mut tick = 0;
         let mut deadline = clock.now_ns();
         self.interval_start_ns = deadline;
+        self.source.begin_interval(deadline);
+        self.pay();
+        self.algorithm.allow(self.budget.allowance_ns(deadline), self.budget_ns());
         while tick < per_aggr {
             subscriber.step_with(Step::BeforeSample, clock.now_ns(), &mut self.source);
-            self.for_each_target(deadline, subscriber, |a, s, id| a.prepare(id, tick, s))?;
+            self.for_each_target(deadline, subscriber, |a, s, id| a.prepare(id, tick, per_aggr, s))?;
             let next = self.algorithm.next_check(tick, per_aggr).clamp(tick + 1, per_aggr);
             deadline += u64::from(next - tick) * sample_ns;
-            let wake = self.sleep(deadline, clock, subscriber);
+            let wake = self.sleep(deadline, clock, subscriber)?;
             let now = clock.now_ns();
             if now > deadline + sample_ns {
                 self.late_samples += 1;
@@ -393,6 +487,7 @@ impl<S: AccessSource> Engine for Monitor<S> {
         subscriber.step_with(Step::BeforeAggregate, end_ns, &mut self.source);
         self.algorithm.aggregate(&self.attrs);
         self.snapshots(end_ns, subscriber)?;
+        self.walk(clock, subscriber)?;
         self.adapt(end_ns);
         self.algorithm.reset(&self.attrs);
         subscriber.step_with(Step::AfterAggregate, end_ns, &mut self.source);

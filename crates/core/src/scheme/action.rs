@@ -123,6 +123,12 @@ impl Action {
         matches!(self, Self::HugePage | Self::NoHugePage | Self::Collapse | Self::Lock | Self::Unlock)
     }
 
+    /// Whether it is for memory that nobody uses: single pages that have been idle, wherever they lie, if the scheme asks for memory
+    /// that is not accessed. Not so `nohugepage`: that is said of mappings, and single pages would cut them into pieces.
+    pub const fn is_for_idle_pages(self) -> bool {
+        matches!(self, Self::Cold | Self::PageOut | Self::LruDeprio | Self::MigrateCold)
+    }
+
     /// Whether memory that is in use would suffer: such an action wants proof, page by page, that nobody used it.
     pub const fn harms_hot_pages(self) -> bool {
         matches!(self, Self::PageOut | Self::MigrateCold)

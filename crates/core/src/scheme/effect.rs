@@ -2,7 +2,7 @@
 
 use crate::addr::AddrRange;
 use crate::pages::PageSet;
-use crate::source::{AccessSource, SourceError, TargetId};
+use crate::source::{AccessSource, Clear, SourceError, TargetId};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 
@@ -57,7 +57,7 @@ pub struct EffectTracker {
 /// The pages of `ranges` that are not present.
 fn absent(source: &mut dyn AccessSource, target: TargetId, ranges: &[AddrRange]) -> Result<PageSet, SourceError> {
     let mut out = PageSet::of(ranges);
-    source.scan(target, ranges, false, &mut |bits| {
+    source.scan(target, ranges, Clear::Nothing, &mut |bits| {
         if bits.leaf_shift > 12 {
             out.remove(AddrRange::new(bits.base, bits.base + (1 << bits.leaf_shift)));
         } else {

@@ -3,10 +3,10 @@
 use super::Scheme;
 use super::apply::{Turn, World};
 use super::brake::Brake;
+use super::by_page::Pages;
 use super::effect::EffectTracker;
 use super::goal::Goal;
 use super::idle::IdleReason;
-use super::lap::Lap;
 use super::patience::Patience;
 use super::quota::Quota;
 use super::stats::SchemeStats;
@@ -47,10 +47,8 @@ pub(super) struct Runner {
     pub treated: HashMap<TargetId, Treated>,
     /// Pages handed to the actuator that are not finished: still present, but not to be asked for again.
     pub in_flight: HashMap<TargetId, PageSet>,
-    /// When memory is to be looked at page by page again.
-    pub next_look_ns: u64,
-    /// Where that goes on if a turn could not look at everything.
-    pub lap: Lap,
+    /// What was looked at page by page.
+    pub pages: Pages,
     /// When the next turn is due; `None`: at every aggregation interval.
     pub next_apply_ns: Option<u64>,
     /// The lowest priority that is served in this quota window.
@@ -82,8 +80,7 @@ impl Runner {
             stats: SchemeStats::default(),
             treated: HashMap::new(),
             in_flight: HashMap::new(),
-            next_look_ns: 0,
-            lap: Lap::default(),
+            pages: Pages::default(),
             next_apply_ns: (scheme.apply_ns > 0).then_some(0),
             cut_off: 0,
             idle: Some(IdleReason::NoSnapshot),
@@ -137,6 +134,8 @@ pub struct SchemeEngine {
     log: ActionLog,
     /// Whether the actuator only pretends.
     dry_run: bool,
+    /// Whether the monitor follows DAMON's algorithm.
+    by_region: bool,
 }
 
 impl std::fmt::Debug for SchemeEngine {
@@ -173,6 +172,7 @@ impl SchemeEngine {
             outcomes: Vec::new(),
             log: ActionLog::default(),
             dry_run: false,
+            by_region: false,
         }
     }
 
@@ -329,6 +329,7 @@ impl SchemeEngine {
                 source: reborrow(&mut source),
                 now_ns,
                 dry_run: self.dry_run,
+                by_region: self.by_region,
             };
             let idle = Turn::new(index, runner, &mut world).run();
             runner.idle = idle;
@@ -340,6 +341,7 @@ impl SchemeEngine {
             r.effect.forget(target);
             r.treated.remove(&target);
             r.in_flight.remove(&target);
+            r.pages.forget(target);
         }
     }
 }
@@ -386,7 +388,8 @@ impl Subscriber for SchemeEngine {
                     }
                 }
             }
-            Event::Run(_) | Event::Stats(_) | Event::Footprint(_) => {}
+            Event::Run(run) => self.by_region = run.algorithm == "damon",
+            Event::Stats(_) | Event::Footprint(_) | Event::Pages(_) | Event::Together(_) => {}
         }
         Ok(())
     }
@@ -401,6 +404,11 @@ impl Subscriber for SchemeEngine {
         match step {
             Step::AfterAggregate => self.turn(now_ns, true, Some(source)),
             Step::Wanted => self.turn(now_ns, false, Some(source)),
+            // Also where schemes were replaced meanwhile.
+            Step::AfterUpdate => {
+                let ages = self.runners.iter().map(|r| r.idle_ns(self.by_region));
+                ages.filter(|&age_ns| age_ns > 0).for_each(|age_ns| source.ask_age(age_ns));
+            }
             _ => {}
         }
     }

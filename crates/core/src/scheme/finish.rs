@@ -5,7 +5,7 @@ use super::engine::Runner;
 use crate::actuator::Outcome;
 use crate::addr::{AddrRange, total_len};
 use crate::pages::PageSet;
-use crate::source::{AccessSource, TargetId};
+use crate::source::{AccessSource, Clear, TargetId};
 
 impl Runner {
     /// Takes in what became of a piece of work.
@@ -43,7 +43,8 @@ impl Runner {
     /// What stayed although it was to go is not asked again at once.
     fn let_be(&mut self, source: &mut dyn AccessSource, target: TargetId, ranges: &[AddrRange], now_ns: u64) {
         let mut stayed = PageSet::default();
-        let looked = source.scan(target, ranges, false, &mut |bits| stayed.insert_mask(bits.base, &bits.present));
+        let looked =
+            source.scan(target, ranges, Clear::Nothing, &mut |bits| stayed.insert_mask(bits.base, &bits.present));
         if looked.is_ok() {
             let treated = self.treated.entry(target).or_default();
             stayed.ranges().into_iter().for_each(|r| treated.insert(r, now_ns));

@@ -54,12 +54,19 @@ pub enum IdleReason {
     NoMatch(Near),
     /// All that matches is rejected by filters.
     Filtered(u64),
-    /// Matching pages are being watched; none has been unused for long enough.
-    Confirming {
-        /// Bytes watched.
-        waiting: u64,
-        /// Of what matches: used lately.
-        young: u64,
+    /// No page has been watched for as long as it must have been idle.
+    Watching {
+        /// For how long pages have been watched, ns.
+        watched_ns: u64,
+        /// For how long they must have been idle, ns.
+        idle_ns: u64,
+    },
+    /// No page has been idle for long enough.
+    InUse {
+        /// Bytes that are present, can be observed, and have not.
+        bytes: u64,
+        /// For how long pages must have been idle, ns.
+        idle_ns: u64,
     },
     /// Nothing that matches is in memory (it is out already, or was never there).
     NothingPresent,
@@ -145,15 +152,18 @@ impl fmt::Display for IdleReason {
             Self::QuotaUsed { effective } => {
                 write!(f, "the quota of {} for this interval is used up", format_size(*effective))
             }
-            Self::BelowCutOff => f.write_str("other regions come first for the quota"),
+            Self::BelowCutOff => f.write_str("other memory comes first for the quota"),
             Self::NoMatch(near) => near.fmt(f),
             Self::Filtered(bytes) => write!(f, "filters reject all {} that match", format_size(*bytes)),
-            Self::Confirming { waiting, young } => write!(
+            Self::Watching { watched_ns, idle_ns } => write!(
                 f,
-                "watching {} page by page before touching it ({} were used lately)",
-                format_size(*waiting),
-                format_size(*young)
+                "watched for {} so far; pages must be idle for {}",
+                format_time(*watched_ns),
+                format_time(*idle_ns)
             ),
+            Self::InUse { bytes, idle_ns } => {
+                write!(f, "no page of {} has been idle for {}", format_size(*bytes), format_time(*idle_ns))
+            }
             Self::NothingPresent => f.write_str("nothing of what matches is in memory"),
             Self::Busy => f.write_str("earlier work is not finished"),
             Self::Refused(text) => write!(f, "the kernel refused: {text}"),

@@ -3,7 +3,7 @@
 use super::filter::{Filter, FilterType, PageFacts, page_passes};
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, total_len};
 use crate::pages::{mask_of, push_range, push_runs};
-use crate::source::{AccessSource, SourceError, TargetId};
+use crate::source::{AccessSource, Clear, SourceError, TargetId};
 
 /// Appends the present, observable pages of `ranges` that pass the filters on pages; how many bytes were present. A filter on
 /// young pages clears their bits, so that the next look tells of the time in between.
@@ -14,9 +14,10 @@ pub(super) fn passing_pages(
     filters: &[Filter],
     out: &mut Vec<AddrRange>,
 ) -> Result<u64, SourceError> {
-    let clears = filters.iter().any(|f| matches!(f.what, FilterType::Young));
+    let young = filters.iter().any(|f| matches!(f.what, FilterType::Young));
+    let clear = if young { Clear::All } else { Clear::Nothing };
     let (mut present, mut range) = (0, 0);
-    source.scan(target, ranges, clears, &mut |bits| {
+    source.scan(target, ranges, clear, &mut |bits| {
         while range < ranges.len() && ranges[range].end <= bits.base {
             range += 1;
         }
@@ -52,7 +53,7 @@ pub(super) fn dense_blocks(
     out: &mut Vec<AddrRange>,
 ) -> Result<u64, SourceError> {
     let mut sparse = 0;
-    source.scan(target, &[range], false, &mut |bits| {
+    source.scan(target, &[range], Clear::Nothing, &mut |bits| {
         let block = AddrRange::new(bits.base, bits.base + TABLE_SPAN);
         if bits.leaf_shift > 12 || block.start < range.start || range.end < block.end {
             return;

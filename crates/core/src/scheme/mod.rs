@@ -13,13 +13,14 @@
 pub mod action;
 mod apply;
 pub mod brake;
+mod by_page;
+mod by_region;
 pub mod effect;
 pub mod engine;
 pub mod filter;
 mod finish;
 pub mod goal;
 pub mod idle;
-mod lap;
 mod look;
 mod patience;
 pub mod pattern;
@@ -28,7 +29,7 @@ pub mod quota;
 pub mod stats;
 mod tally;
 mod treated;
-pub mod watch;
+mod victims;
 pub mod watermark;
 
 use crate::actuator::Destination;

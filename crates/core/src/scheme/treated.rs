@@ -1,7 +1,9 @@
 //! What a scheme has treated lately. DAMOS resets a region's age once an action was applied to it; here the age belongs to the
 //! monitor, so each scheme keeps what it treated and lets it be for the pattern's least age.
 
-use crate::addr::AddrRange;
+use crate::addr::{AddrRange, TABLE_SPAN};
+use crate::mask::{self, NO_PAGES, PageMask};
+use crate::pages::mask_of;
 use std::collections::BTreeMap;
 
 /// Treated ranges of one target, with the time; disjoint.
@@ -50,6 +52,14 @@ impl Treated {
     /// Forgets what was treated at least `keep_ns` ago.
     pub fn expire(&mut self, now_ns: u64, keep_ns: u64) {
         self.ranges.retain(|_, &mut (_, time)| now_ns < time.saturating_add(keep_ns));
+    }
+
+    /// The pages below the table at `base` that were treated.
+    pub fn mask(&self, base: u64) -> PageMask {
+        let table = AddrRange::new(base, base + TABLE_SPAN);
+        let first = self.ranges.range(..base).next_back().map_or(base, |(&s, _)| s);
+        let ranges = self.ranges.range(first..table.end).map(|(&start, &(end, _))| AddrRange::new(start, end));
+        ranges.filter(|r| r.end > base).fold(NO_PAGES, |sum, r| mask::or(&sum, &mask_of(base, r)))
     }
 
     /// Appends the parts of `range` that were not treated.

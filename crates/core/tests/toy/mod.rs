@@ -3,7 +3,7 @@
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use isotherm_core::event::TargetInfo;
 use isotherm_core::mapping::Mapping;
-use isotherm_core::source::{AccessSource, Cost, SourceError, TableBits, TargetId, Window};
+use isotherm_core::source::{AccessSource, Clear, Cost, SourceError, TableBits, TargetId, Window};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -108,7 +108,7 @@ impl AccessSource for Toy {
         &mut self,
         _target: TargetId,
         ranges: &[AddrRange],
-        clear: bool,
+        mut clear: Clear<'_>,
         sink: &mut dyn FnMut(&TableBits),
     ) -> Result<(), SourceError> {
         let mut bases: Vec<u64> = Vec::new();
@@ -118,18 +118,22 @@ impl AccessSource for Toy {
         }
         bases.dedup();
         for base in bases {
-            let mut t = TableBits { base, leaf_shift: 12, present: [0; 8], accessed: [0; 8], blind: [0; 8] };
+            let mut t = TableBits::empty(base);
             for i in 0..512u64 {
                 let addr = base + i * PAGE_SIZE;
                 if !ranges.iter().any(|r| r.contains(addr)) {
                     continue;
                 }
                 let mut w = [Window::new(addr, 1)];
-                self.see(&mut w, clear)?;
+                self.see(&mut w, false)?;
                 let (word, bit) = ((i / 64) as usize, 1u64 << (i % 64));
                 t.present[word] |= if w[0].seen.present > 0 { bit } else { 0 };
                 t.accessed[word] |= if w[0].seen.accessed > 0 { bit } else { 0 };
                 t.blind[word] |= if w[0].seen.blind > 0 { bit } else { 0 };
+            }
+            t.cleared = clear.choose(&t);
+            for i in isotherm_core::mask::iter(&t.cleared) {
+                self.see(&mut [Window::new(base + i as u64 * PAGE_SIZE, 1)], true)?;
             }
             if t.present != [0; 8] {
                 sink(&t);

@@ -158,6 +158,7 @@ impl MonitorArgs {
         }
         let attrs = self.attrs()?;
         Ok(MonitorConfig {
+            walks: true,
             attrs,
             algorithm,
             mode,

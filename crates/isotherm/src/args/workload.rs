@@ -3,6 +3,7 @@
 use super::units;
 use crate::exit::Usage;
 use clap::ValueEnum;
+use isotherm_core::units::nanos;
 use isotherm_sim::workload::patterns::{Parameters, Pattern};
 use isotherm_sim::workload::{Workload, phases};
 use std::path::PathBuf;
@@ -21,6 +22,10 @@ pub enum PatternName {
     Zipf,
     /// All memory in address order, over and over
     Scan,
+    /// Single hot pages at random places, always the same
+    Random,
+    /// Every nth page: one in 1 / --hot
+    Every,
     /// Nothing is touched
     Idle,
     /// Regions and phases from a file (--file)
@@ -46,10 +51,11 @@ pub struct WorkloadArgs {
     /// Size of the memory (with `phases`: the sum of its regions)
     #[arg(long, value_name = "S", value_parser = units::size)]
     pub size: Option<u64>,
-    /// Hot part of the memory: a fraction (0.1) or a percentage (10%) [default: 0.1; alternate: 0.5]
+    /// Hot part of the memory: a fraction (0.1) or a percentage (10%) [default: 0.1; alternate: 0.5; random
+    /// and every: 0.02]
     #[arg(long, value_name = "FRACTION", value_parser = fraction)]
     pub hot: Option<f64>,
-    /// Part of the touches that hotspot gives to the cold rest: a fraction or a percentage
+    /// Part of the touches that hotspot gives to the cold rest, random and every to all memory: a fraction or a percentage
     #[arg(long, value_name = "FRACTION", value_parser = fraction, default_value = "0")]
     pub background: f64,
     /// Exponent of zipf; 0 makes all pages alike
@@ -87,6 +93,8 @@ impl WorkloadArgs {
             PatternName::Alternate => Pattern::Alternate,
             PatternName::Zipf => Pattern::Zipf,
             PatternName::Scan => Pattern::Scan,
+            PatternName::Random => Pattern::Random,
+            PatternName::Every => Pattern::Every,
             PatternName::Idle => Pattern::Idle,
             PatternName::Phases => return self.read_phases(seed),
         };
@@ -102,7 +110,7 @@ impl WorkloadArgs {
             background: self.background,
             theta: self.theta,
             scattered: self.scattered,
-            period_ns: self.period.map(|p| u64::try_from(p.as_nanos()).unwrap_or(u64::MAX)),
+            period_ns: self.period.map(nanos),
             seed,
         };
         pattern.build(&parameters).map_err(|e| usage(e.to_string()))

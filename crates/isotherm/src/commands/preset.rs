@@ -1,7 +1,7 @@
 //! What the commands with ready-made schemes have in common.
 
 use super::schemes::run::{self, RunArgs};
-use crate::args::monitor::{ModeName, MonitorArgs};
+use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
 use isotherm_core::scheme::Scheme;
 
@@ -17,11 +17,6 @@ pub struct PresetArgs {
 }
 
 impl PresetArgs {
-    /// Whether --mode scan was given.
-    pub fn scans(&self) -> bool {
-        matches!(self.monitor.mode, ModeName::Scan)
-    }
-
     /// Runs the schemes.
     pub fn go(self, schemes: Vec<Scheme>) -> anyhow::Result<()> {
         run::run(&self.target, &self.monitor, schemes, &self.run, None)

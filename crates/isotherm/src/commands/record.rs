@@ -7,6 +7,7 @@ use crate::exit::Usage;
 use crate::progress::Progress;
 use crate::record_file::RecordFile;
 use crate::session::{Ended, Fan, Session};
+use isotherm_core::units::nanos;
 use isotherm_core::units::{format_size, format_time};
 use isotherm_record::{Options, Rotation};
 use std::path::PathBuf;
@@ -54,11 +55,7 @@ impl Args {
                 None => Ok(None),
             };
         }
-        Ok(Some(Rotation {
-            max_bytes: self.rotate_size,
-            max_age_ns: self.rotate_time.map(|t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX)),
-            keep: self.keep,
-        }))
+        Ok(Some(Rotation { max_bytes: self.rotate_size, max_age_ns: self.rotate_time.map(nanos), keep: self.keep }))
     }
 }
 

@@ -12,7 +12,7 @@ use isotherm_view::access::{self, AccessOptions};
 use isotherm_view::html::{self, PageOptions};
 use isotherm_view::overview::Overview;
 use isotherm_view::raw;
-use isotherm_view::summary::{self, Summary};
+use isotherm_view::summary::{self, Summaries};
 use record_file::RecordFile;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,7 +38,7 @@ enum Kind {
     Regions(series::RegionsArgs),
     /// What schemes did over time: memory, quota, goals, and why they were idle
     Schemes(schemes::SchemesArgs),
-    /// One page to read first: working set, cold memory, hottest mappings, cost, confidence
+    /// One page to read first: working set, cold memory, mappings, cost; of several targets their total first
     Summary(SummaryArgs),
 }
 
@@ -156,22 +156,10 @@ fn summarize(args: SummaryArgs) -> anyhow::Result<()> {
         return args.html.write(&record, &PageOptions { target: args.common.target, ..Default::default() });
     }
     let overview = Overview::read(&record)?;
-    let summaries = overview
-        .select(args.common.target)?
-        .into_iter()
-        .map(|target| Summary::read(&record, &overview, target))
-        .collect::<Result<Vec<_>, _>>()?;
-    output::to_stdout(|out| {
-        if args.common.json {
-            return summary::write_json(&summaries, out);
-        }
-        for (i, one) in summaries.iter().enumerate() {
-            if i > 0 {
-                writeln!(out)?;
-            }
-            summary::text::write(one, out)?;
-        }
-        Ok(())
+    let summaries = Summaries::read(&record, &overview, &overview.select(args.common.target)?)?;
+    output::to_stdout(|out| match args.common.json {
+        true => summary::write_json(&summaries, out),
+        false => summary::text::write(&summaries, out),
     })
 }
 

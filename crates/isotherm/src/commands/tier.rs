@@ -8,7 +8,7 @@ use isotherm_linux::roots::Roots;
 ///
 /// Memory is cold or hot by how often and since when it is accessed. Cold memory goes to swap, or with --slow-node to that
 /// node, and gets no huge pages any more; hot memory becomes huge pages, and with --fast-node comes back to that node.
-/// With --mode scan memory is cold page by page: what was not used for --cold-age. Else it is cold region by region.
+/// Each page is cold by itself, whatever the memory around it does.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -19,6 +19,6 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let schemes = args.tier.schemes(huge_pages_always(&Roots::system()), args.common.scans())?;
+    let schemes = args.tier.schemes(huge_pages_always(&Roots::system()))?;
     args.common.go(schemes)
 }

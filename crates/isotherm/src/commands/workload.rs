@@ -5,6 +5,7 @@ use crate::args::workload::{WorkloadArgs, YesNo};
 use crate::exit::Usage;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::clock::{Clock, Wake};
+use isotherm_core::units::nanos;
 use isotherm_core::units::{format_size, format_time};
 use isotherm_linux::arena::{Arena, ArenaError, HugePages};
 use isotherm_linux::clock::MonotonicClock;
@@ -52,7 +53,7 @@ const NAP_NS: u64 = 1_000_000;
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let duration_ns = u64::try_from(args.duration.as_nanos()).unwrap_or(u64::MAX);
+    let duration_ns = nanos(args.duration);
     if duration_ns == 0 {
         return Err(Usage("--duration is 0; give for example 10s".into()).into());
     }

@@ -45,7 +45,11 @@ fn targets(out: &mut String, status: &Status) {
     let figures: [(&str, &'static str, OfTarget); 3] = [
         ("_target_resident", "Resident memory of a target.", |t| t.rss),
         ("_target_swapped", "Memory of a target that is swapped out.", |t| t.swap),
-        ("_target_accessed", "Memory of a target seen in use in the last snapshot.", |t| t.accessed),
+        (
+            "_target_accessed",
+            "Memory of a target in use within the last second, or in the last snapshot where only regions are known.",
+            |t| t.accessed,
+        ),
     ];
     for (name, help, figure) in figures {
         let mut family = Family::new(out, Kind::Gauge, name, "bytes", help);

@@ -2,7 +2,8 @@
 
 use super::status::{MonitorStatus, TargetStatus};
 use isotherm_core::event::{Event, MonitorStats, TargetEnd, TargetInfo};
-use std::collections::{BTreeMap, VecDeque};
+use isotherm_view::series::working_set_of;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Over which time costs are told, ns.
 const COST_WINDOW_NS: u64 = 60_000_000_000;
@@ -14,6 +15,8 @@ pub struct Overview {
     algorithm: String,
     cpu_budget: Option<f64>,
     targets: BTreeMap<u32, TargetStatus>,
+    /// Targets whose working set pages tell.
+    with_pages: BTreeSet<u32>,
     snapshots: u64,
     stats: VecDeque<MonitorStats>,
 }
@@ -39,8 +42,19 @@ impl Overview {
             }
             Event::Snapshot(snapshot) => {
                 self.snapshots += 1;
-                if let Some(t) = self.targets.get_mut(&snapshot.target) {
+                if !self.with_pages.contains(&snapshot.target)
+                    && let Some(t) = self.targets.get_mut(&snapshot.target)
+                {
                     t.accessed = Some(snapshot.working_set(1));
+                }
+            }
+            Event::Pages(frame) => {
+                // What pages tell is exact; regions count until they do.
+                if let Some(bytes) = working_set_of(&frame.total())
+                    && let Some(t) = self.targets.get_mut(&frame.target)
+                {
+                    t.accessed = Some(bytes);
+                    self.with_pages.insert(frame.target);
                 }
             }
             Event::Stats(stats) => self.stats(*stats),
@@ -51,13 +65,15 @@ impl Overview {
             }
             Event::End { target, why: TargetEnd::Exited, .. } => {
                 self.targets.remove(target);
+                self.with_pages.remove(target);
             }
             Event::End { target, why: TargetEnd::Replaced, .. } => {
                 if let Some(t) = self.targets.get_mut(target) {
                     t.accessed = None;
                 }
+                self.with_pages.remove(target);
             }
-            Event::Mappings { .. } => {}
+            Event::Mappings { .. } | Event::Together(_) => {}
         }
     }
 
@@ -101,7 +117,10 @@ impl Overview {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_core::addr::AddrRange;
     use isotherm_core::event::{Footprint, Mode};
+    use isotherm_core::history::frame::{IdlePages, MappingPages, PageAges, PageFrame};
+    use isotherm_core::snapshot::{RegionInfo, Snapshot};
 
     fn stats(second: u64, monitor_ms: u64) -> Event {
         Event::Stats(MonitorStats {
@@ -140,5 +159,41 @@ mod tests {
         assert_eq!(o.targets().len(), 1);
         o.event(&Event::End { time_ns: 0, target: 3, why: TargetEnd::Exited });
         assert!(o.targets().is_empty());
+    }
+
+    #[test]
+    fn pages_tell_what_is_in_use_as_soon_as_they_can() {
+        let mut o = Overview::default();
+        o.event(&Event::Target(TargetInfo { target: 0, pid: None, name: "x".into() }));
+        let region = RegionInfo { start: 0, end: 8192, nr_accesses: 1, age: 0, evidence: None, accessed: None };
+        let snapshot = Event::Snapshot(Snapshot {
+            target: 0,
+            pid: None,
+            start_ns: 0,
+            end_ns: 1,
+            sample_us: 1,
+            aggr_us: 1,
+            max_nr_accesses: 1,
+            regions: vec![region],
+        });
+        o.event(&snapshot);
+        assert_eq!(o.targets()[0].accessed, Some(8192));
+        let idle = IdlePages { pages: 90, least: 90, most: 90, unresolved: 0 };
+        let ages = PageAges { resident: 100, unobservable: 0, idle: vec![idle] };
+        o.event(&Event::Pages(PageFrame {
+            time_ns: 1,
+            since_ns: 0,
+            begin_ns: 0,
+            walk_ns: 1,
+            target: 0,
+            one_in: 1,
+            mappings: vec![MappingPages { range: AddrRange::new(0, 1 << 20), ages }],
+            tables: Vec::new(),
+        }));
+        o.event(&snapshot);
+        assert_eq!(o.targets()[0].accessed, Some(10 * 4096), "regions do not overrule pages");
+        o.event(&Event::End { time_ns: 0, target: 0, why: TargetEnd::Replaced });
+        o.event(&snapshot);
+        assert_eq!(o.targets()[0].accessed, Some(8192), "nothing is known of the new program's pages");
     }
 }

@@ -79,7 +79,7 @@ pub struct TargetStatus {
     pub rss: Option<u64>,
     /// Swapped out, bytes.
     pub swap: Option<u64>,
-    /// Seen in use in the last snapshot, bytes.
+    /// In use, bytes: accessed within the last second, or seen in use in the last snapshot where only regions are known.
     pub accessed: Option<u64>,
 }
 

@@ -1,5 +1,6 @@
 //! Moving pages to other memory nodes: `move_pages(2)`.
 
+use super::hinted::{forget_reading, take_marks_off};
 use super::pace::Pace;
 use super::tally::{Tally, gone, refusal};
 use crate::proc::smaps;
@@ -81,7 +82,7 @@ pub(super) fn migrate(request: &Request, process: &PidFd, stop: &AtomicBool, pac
             let part = AddrRange::new(start, cut.min(range.end));
             batch.fill(part, &weighted, &huge);
             let begin = Instant::now();
-            match batch.move_all(pid) {
+            match batch.move_marked(process) {
                 Ok(pages) => tally.add_partly(part, pages * PAGE_SIZE),
                 Err(e) => {
                     tally.refuse(|| explain(request, pid, part, &e));
@@ -120,6 +121,20 @@ impl Batch {
             let index = page / if is_huge { TABLE_SPAN } else { PAGE_SIZE };
             self.nodes.push(weighted.node(index) as libc::c_int);
         }
+    }
+
+    /// The same as [`move_all`](Self::move_all), also for pages that NUMA balancing has marked.
+    fn move_marked(&mut self, process: &PidFd) -> io::Result<u64> {
+        let moved = self.move_all(process.pid())?;
+        let absent = |(&page, &status): (&u64, &libc::c_int)| (status == -libc::ENOENT).then_some(page);
+        let absent: Vec<u64> = self.pages.iter().zip(&self.status).filter_map(absent).collect();
+        let marked = if absent.is_empty() { Vec::new() } else { take_marks_off(process, &absent) };
+        if marked.is_empty() {
+            return Ok(moved);
+        }
+        let moved = self.move_all(process.pid());
+        forget_reading(process, &marked);
+        moved
     }
 
     /// Moves them; gives how many lie where they should afterwards. Pages that are not there, or that other processes map,

@@ -5,6 +5,7 @@
 
 mod actuator;
 mod advice;
+mod hinted;
 mod holds;
 pub(crate) mod inject;
 mod migrate;

@@ -19,6 +19,10 @@ pub struct Stat {
     pub kernel_thread: bool,
     /// Page faults that had to wait for a device, of all its threads, those that have ended included.
     pub major_faults: u64,
+    /// Its threads.
+    pub threads: u32,
+    /// Processor that the thread ran on last.
+    pub processor: Option<u32>,
     /// Start time in clock ticks since boot; with the pid it names a process uniquely.
     pub start_ticks: u64,
     /// Address of the program's code and of its first stack frame: exec changes them (both are random unless address space
@@ -40,15 +44,19 @@ impl Stat {
         let ppid = fields.next()?.parse().ok()?;
         let flags: u64 = fields.nth(9 - 5)?.parse().ok()?;
         let major_faults = fields.nth(12 - 10)?.parse().ok()?;
-        let start_ticks = fields.nth(22 - 13)?.parse().ok()?;
+        let threads = fields.nth(20 - 13)?.parse().ok()?;
+        let start_ticks = fields.nth(22 - 21)?.parse().ok()?;
         let start_code = fields.nth(26 - 23)?.parse().ok()?;
         let start_stack = fields.nth(28 - 27)?.parse().ok()?;
+        let processor = fields.nth(39 - 29).and_then(|f| f.parse().ok());
         Some(Self {
             comm,
             state,
             ppid,
             kernel_thread: flags & PF_KTHREAD != 0,
             major_faults,
+            threads,
+            processor,
             start_ticks,
             image: (start_code, start_stack),
         })
@@ -82,6 +90,7 @@ mod tests {
         assert_eq!(stat.comm, "a ) b(c");
         assert_eq!((stat.state, stat.ppid, stat.major_faults, stat.start_ticks), ('S', 17, 3, 987_654));
         assert_eq!(stat.image, (94_000_000_000, 140_720_000_000));
+        assert_eq!((stat.threads, stat.processor), (5, Some(1)));
         assert!(!stat.kernel_thread && !stat.is_zombie());
     }
 

@@ -107,10 +107,11 @@ impl<S> Targets<S> {
     }
 
     /// See [`isotherm_core::source::AccessSource::cost`].
-    pub(super) fn cost(&self, pages_read: u64, pages_cleared: u64) -> Cost {
+    /// `disturbed_ns` is what targets lost otherwise than by setting cleared bits again.
+    pub(super) fn cost(&self, pages_read: u64, pages_cleared: u64, disturbed_ns: u64) -> Cost {
         Cost {
             monitor_ns: thread_cpu_ns().saturating_sub(self.cpu_at_start),
-            target_ns: pages_cleared * RESET_NS,
+            target_ns: pages_cleared * RESET_NS + disturbed_ns,
             pages_read,
             pages_cleared,
         }

@@ -3,7 +3,7 @@
 use crate::common::servant::{PAGE, Servant, push_new_pages_to_lru};
 use crate::watching::{TABLE, hot, pages, scan, settle, told, watch, windows};
 use isotherm_core::addr::AddrRange;
-use isotherm_core::source::{AccessSource, TableBits, Window};
+use isotherm_core::source::{AccessSource, Clear, TableBits, Window};
 use isotherm_linux::source::pagetable::PageTableSource;
 
 #[test]
@@ -41,7 +41,7 @@ fn root_base_pages_are_told_exactly() {
     assert_eq!(hot(&w), [0usize; 0]);
     let cost = source.cost();
     assert!(cost.pages_cleared >= 2000 && cost.pages_read > 4 * 2000, "{cost:?}");
-    assert_eq!(cost.target_ns, cost.pages_cleared * 300);
+    assert!(cost.target_ns >= cost.pages_cleared * 300, "{cost:?}");
 }
 
 #[test]
@@ -172,5 +172,31 @@ fn root_file_and_shared_memory_of_one_process_can_be_observed() {
             source.look(0, &mut w).unwrap();
             (hot(&w), (10..30).filter(|i| !blind.contains(i)).collect())
         });
+    }
+}
+
+#[test]
+fn root_what_is_told_as_cleared_is_clear_and_nothing_else() {
+    let s = Servant::new();
+    let at = s.map(4 * TABLE, TABLE, libc::MAP_PRIVATE);
+    s.madvise(at, 4 * TABLE, libc::MADV_NOHUGEPAGE);
+    let mut source = watch(&s);
+    let range = AddrRange::new(at, at + 4 * TABLE);
+    let chosen = |mask: u64| [mask; 8];
+    for mask in [0x5555_5555_5555_5555, 1, 0xff, 0x8000_0001_0000_0001, u64::MAX] {
+        s.touch(at, 4 * 512, 1);
+        push_new_pages_to_lru();
+        let mut first = Vec::new();
+        source.scan(0, &[range], Clear::Chosen(&mut |_| chosen(mask)), &mut |t| first.push(*t)).unwrap();
+        let after = pages(&scan(&mut source, range, false), |t| t.accessed);
+        let kept = pages(&first, |t| std::array::from_fn(|w| t.accessed[w] & !t.cleared[w]));
+        // Another agent may have cleared some more.
+        assert!(after.iter().all(|a| kept.binary_search(a).is_ok()), "told as cleared, and set");
+        assert!(after.len() * 10 >= kept.len() * 9, "{} kept, of which {} are still set", kept.len(), after.len());
+        let cleared = pages(&first, |t| t.cleared);
+        let asked = pages(&first, |_| chosen(mask));
+        let missing = asked.iter().filter(|a| cleared.binary_search(a).is_err()).count();
+        let blind = pages(&first, |t| t.blind).len();
+        assert!(missing <= blind, "{missing} of the chosen pages were not cleared, {blind} are blind");
     }
 }

@@ -3,7 +3,7 @@
 use crate::common::servant::Servant;
 use crate::watching::{TABLE, hot, settle, told, watch, windows};
 use isotherm_core::addr::AddrRange;
-use isotherm_core::source::{AccessSource, SourceError};
+use isotherm_core::source::{AccessSource, Clear, SourceError};
 
 #[test]
 fn root_exit_is_told() {
@@ -19,7 +19,7 @@ fn root_exit_is_told() {
         |r: Result<(), SourceError>| assert!(matches!(r, Err(SourceError::Gone { target: 0, pid: p }) if p == pid));
     gone(source.look(0, &mut w));
     gone(source.arm(0, &mut w));
-    gone(source.scan(0, &[AddrRange::new(at, at + TABLE)], true, &mut |_| {}));
+    gone(source.scan(0, &[AddrRange::new(at, at + TABLE)], Clear::All, &mut |_| {}));
     gone(source.mappings(0, &mut Vec::new()));
 }
 
@@ -44,7 +44,9 @@ fn root_exec_is_told_once() {
         source.look(0, &mut w).unwrap();
         let all: Vec<AddrRange> = maps.iter().map(|m| m.range).collect();
         let mut present = 0;
-        source.scan(0, &all, true, &mut |t| present += t.present.iter().map(|w| w.count_ones()).sum::<u32>()).unwrap();
+        source
+            .scan(0, &all, Clear::All, &mut |t| present += t.present.iter().map(|w| w.count_ones()).sum::<u32>())
+            .unwrap();
         assert!(present > 3, "{present} pages of the new program");
     }
 }

@@ -5,6 +5,7 @@ mod common;
 
 mod base_pages;
 mod blind;
+mod frame_numbers;
 mod large_folios;
 mod lifetime;
 mod shared;

@@ -2,7 +2,7 @@
 
 use crate::common::servant::{PAGE, Servant, push_new_pages_to_lru};
 use isotherm_core::addr::AddrRange;
-use isotherm_core::source::{AccessSource, TableBits, Window};
+use isotherm_core::source::{AccessSource, Clear, TableBits, Window};
 use isotherm_linux::source::pagetable::PageTableSource;
 use isotherm_linux::target::{TargetSpec, TargetTracker};
 
@@ -53,7 +53,7 @@ pub fn hot(w: &[Window]) -> Vec<usize> {
 
 pub fn scan(source: &mut PageTableSource, range: AddrRange, clear: bool) -> Vec<TableBits> {
     let mut out = Vec::new();
-    source.scan(0, &[range], clear, &mut |t| out.push(*t)).unwrap();
+    source.scan(0, &[range], if clear { Clear::All } else { Clear::Nothing }, &mut |t| out.push(*t)).unwrap();
     out
 }
 

@@ -71,7 +71,12 @@ impl Export for Json {
                 });
                 self.spool.push(lane, event).map_err(|e| self.out.error(e))?;
             }
-            Event::Mappings { .. } | Event::Stats(_) | Event::Footprint(_) | Event::End { .. } => {}
+            Event::Mappings { .. }
+            | Event::Stats(_)
+            | Event::Footprint(_)
+            | Event::End { .. }
+            | Event::Pages(_)
+            | Event::Together(_) => {}
         }
         Ok(())
     }

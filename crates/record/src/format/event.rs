@@ -1,6 +1,7 @@
 //! Events as bytes: kind, length of the body, body. The length lets a reader pass over kinds and trailing fields that it
 //! does not know.
 
+use super::pages;
 use super::snapshot::{self, Memory};
 use super::varint::{Cursor, DecodeError, put, put_delta, put_text, unzigzag, zigzag};
 use super::{MAX_MAPPINGS, MAX_NAME_BYTES};
@@ -17,6 +18,8 @@ const SNAPSHOT: u64 = 4;
 const STATS: u64 = 5;
 const FOOTPRINT: u64 = 6;
 const END: u64 = 7;
+const PAGES: u64 = 8;
+const TOGETHER: u64 = 9;
 
 const SHARED: u8 = 1;
 const LOCKED: u8 = 1 << 1;
@@ -24,7 +27,7 @@ const LOCKED: u8 = 1 << 1;
 /// What writer and reader remember within a frame.
 #[derive(Debug, Default)]
 pub(crate) struct FrameState {
-    /// Time of the last event that has one.
+    /// Time of the last event that has one, of the kinds that the first readers knew.
     now_ns: u64,
     snapshots: Memory,
 }
@@ -34,6 +37,13 @@ impl FrameState {
     pub(crate) fn clear(&mut self) {
         self.now_ns = 0;
         self.snapshots.clear();
+    }
+
+    /// Takes the time of an event. Events about pages do not count: readers that pass over them could not follow.
+    fn advance(&mut self, event: &Event) {
+        if !matches!(event, Event::Pages(_) | Event::Together(_)) {
+            self.now_ns = time_ns(event).unwrap_or(self.now_ns);
+        }
     }
 }
 
@@ -45,6 +55,8 @@ pub(crate) fn time_ns(event: &Event) -> Option<u64> {
         Event::Snapshot(s) => Some(s.end_ns),
         Event::Stats(s) => Some(s.time_ns),
         Event::Footprint(f) => Some(f.time_ns),
+        Event::Pages(p) => Some(p.time_ns),
+        Event::Together(t) => Some(t.time_ns),
     }
 }
 
@@ -104,11 +116,19 @@ pub(crate) fn encode(out: &mut Vec<u8>, state: &mut FrameState, event: &Event) -
             });
             END
         }
+        Event::Pages(f) => {
+            pages::encode(&mut body, now, f)?;
+            PAGES
+        }
+        Event::Together(f) => {
+            pages::encode_together(&mut body, now, f)?;
+            TOGETHER
+        }
     };
     put(out, kind);
     put(out, body.len() as u64);
     out.extend_from_slice(&body);
-    state.now_ns = time_ns(event).unwrap_or(now);
+    state.advance(event);
     Ok(())
 }
 
@@ -175,9 +195,11 @@ pub(crate) fn decode(input: &mut Cursor<'_>, state: &mut FrameState) -> Result<O
             };
             Event::End { time_ns, target, why }
         }
+        PAGES => Event::Pages(pages::decode(&mut body, now)?),
+        TOGETHER => Event::Together(pages::decode_together(&mut body, now)?),
         _ => return Ok(None),
     };
-    state.now_ns = time_ns(&event).unwrap_or(now);
+    state.advance(&event);
     Ok(Some(event))
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod event;
 pub(crate) mod frame;
+pub(crate) mod pages;
 pub(crate) mod points;
 pub(crate) mod snapshot;
 pub(crate) mod varint;
@@ -25,3 +26,7 @@ pub(crate) const MAX_REMEMBERED: usize = 1 << 21;
 pub(crate) const MAX_MAPPINGS: usize = 1 << 20;
 /// Most bytes of mapping names in an event, repetitions counted.
 pub(crate) const MAX_NAME_BYTES: usize = 16 << 20;
+/// Most thresholds of age in an event about pages, over all its mappings: 16 of each of 262,144 mappings.
+pub(crate) const MAX_THRESHOLDS: usize = 1 << 22;
+/// Most page tables in an event: those of 8 TiB.
+pub(crate) const MAX_TABLES: usize = 1 << 22;

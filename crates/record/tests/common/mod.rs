@@ -4,6 +4,7 @@
 use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::{Event, Footprint, Mode, MonitorStats, RunInfo, TargetEnd, TargetInfo};
+use isotherm_core::history::frame::{AGES_NS, IdlePages, MappingPages, PageAges, PageFrame, TablePages, TogetherFrame};
 use isotherm_core::mapping::{Mapping, MappingKind};
 use isotherm_core::snapshot::{Evidence, RegionInfo, Snapshot};
 use proptest::prelude::*;
@@ -79,6 +80,64 @@ fn arb_mapping() -> impl Strategy<Value = Mapping> {
     )
 }
 
+/// By how much the pages of a threshold are fewer, and by how much their bounds differ.
+type Fall = (u64, u64, u64, u64);
+
+/// Ages as they are, or any numbers.
+fn arb_ages() -> impl Strategy<Value = PageAges> {
+    let threshold = prop_oneof![
+        4 => Just((0u64, 0u64, 0u64, 0u64)),
+        3 => (0u64..5000, Just(0), Just(0), Just(0)),
+        2 => (0u64..5000, 0u64..50, 0u64..50, 0u64..50),
+        1 => any::<Fall>(),
+    ];
+    let of = |(resident, unobservable, falls): (u32, u32, Vec<Fall>)| {
+        let (resident, unobservable) = (u64::from(resident), u64::from(unobservable));
+        let mut pages = resident.wrapping_sub(unobservable);
+        let idle = falls.into_iter().map(|(fall, below, above, unresolved)| {
+            pages = pages.wrapping_sub(fall);
+            let most = pages.wrapping_add(above).wrapping_add(unresolved);
+            IdlePages { pages, least: pages.wrapping_sub(below), most, unresolved }
+        });
+        PageAges { resident, unobservable, idle: idle.collect() }
+    };
+    (any::<u32>(), 0u32..1000, prop::collection::vec(threshold, 0..=AGES_NS.len())).prop_map(of)
+}
+
+fn arb_tables() -> impl Strategy<Value = Vec<TablePages>> {
+    let run = (0u64..3, 1u64..5, prop_oneof![Just(512u16), 0u16..=512], any::<u16>());
+    (prop_oneof![0u64..1 << 26, Just((1u64 << 43) - 40)], prop::collection::vec(run, 0..6)).prop_map(|(first, runs)| {
+        let mut next = first;
+        let mut tables = Vec::new();
+        for (gap, len, present, accessed) in runs {
+            let accessed = accessed.checked_rem(present).unwrap_or(0);
+            let numbers = next + gap..next + gap + len;
+            next = numbers.end;
+            tables.extend(numbers.map(|n| TablePages { base: n << 21, present, accessed }));
+        }
+        tables
+    })
+}
+
+fn arb_pages() -> impl Strategy<Value = Event> {
+    let mapping = (0u64..1 << 20, 0u64..1 << 40, arb_ages());
+    let mappings = prop::collection::vec(mapping, 0..5).prop_map(|parts| {
+        let mut at = 0;
+        let next = |(gap, len, ages): (u64, u64, PageAges)| {
+            let range = AddrRange::new(at + gap, at + gap + len);
+            at = range.end;
+            MappingPages { range, ages }
+        };
+        parts.into_iter().map(next).collect::<Vec<_>>()
+    });
+    (any::<[u64; 4]>(), 0u32..4, any::<u32>(), mappings, arb_tables()).prop_map(
+        |(n, target, one_in, mappings, tables)| {
+            let [time_ns, since_ns, begin_ns, walk_ns] = n;
+            Event::Pages(PageFrame { time_ns, since_ns, begin_ns, walk_ns, target, one_in, mappings, tables })
+        },
+    )
+}
+
 pub fn arb_event() -> impl Strategy<Value = Event> {
     let run = (arb_name(), any::<i64>(), prop::option::of(0.0f64..1.0)).prop_map(|(name, offset, cpu_budget)| {
         Event::Run(RunInfo {
@@ -115,6 +174,8 @@ pub fn arb_event() -> impl Strategy<Value = Event> {
         target,
         why: if replaced { TargetEnd::Replaced } else { TargetEnd::Exited },
     });
+    let together = (any::<u64>(), any::<u32>(), any::<u32>(), arb_ages())
+        .prop_map(|(time_ns, targets, one_in, ages)| Event::Together(TogetherFrame { time_ns, targets, one_in, ages }));
     prop_oneof![
         1 => run,
         1 => target,
@@ -123,6 +184,8 @@ pub fn arb_event() -> impl Strategy<Value = Event> {
         1 => stats,
         1 => footprint,
         1 => end,
+        3 => arb_pages(),
+        1 => together,
     ]
 }
 
@@ -226,12 +289,37 @@ pub fn realistic(seconds: u64, max_regions: usize, seed: u64) -> Vec<Event> {
                 aggr_us: 100_000,
                 late_samples: 0,
             }));
+            events.push(pages(now, first, &areas, &mut rng));
             let rss = 700 << 20;
             events.push(Event::Footprint(Footprint { time_ns: now, target: 0, vsz: rss + 4096, rss, swap: Some(0) }));
         }
     }
     events.push(Event::End { time_ns: now, target: 0, why: TargetEnd::Exited });
     events
+}
+
+/// The pages of a second: scattered heat of 2 % in the first tables of each area, the rest cold.
+fn pages(now: u64, first: u64, areas: &[(u64, u64, &str)], rng: &mut Random) -> Event {
+    let watched = AGES_NS.iter().take_while(|age| **age <= now - first).count();
+    let mapping = |&(start, end, _): &(u64, u64, &str)| {
+        let resident = (end - start) / 4096;
+        let idle = |i: usize| {
+            let pages = resident * 98 / 100 - (i as u64).min(resident / 2);
+            IdlePages { pages, least: pages - pages / 100, most: pages + 2, unresolved: u64::from(i > 3) }
+        };
+        let ages = PageAges { resident, unobservable: 0, idle: (0..watched).map(idle).collect() };
+        MappingPages { range: AddrRange::new(start, end), ages }
+    };
+    let mut tables: Vec<TablePages> = Vec::new();
+    for &(start, end, _) in areas {
+        for base in (start >> 21 << 21..end).step_by(2 << 20) {
+            let accessed = if tables.len() < 60 { rng.below(20) as u16 } else { 0 };
+            tables.push(TablePages { base, present: 512, accessed });
+        }
+    }
+    let (since_ns, mappings) = (now - 1_000_000_000, areas.iter().map(mapping).collect());
+    let walk_ns = 250_000_000;
+    Event::Pages(PageFrame { time_ns: now, since_ns, begin_ns: first, walk_ns, target: 0, one_in: 1, mappings, tables })
 }
 
 /// A small generator of pseudo-random numbers (xorshift), so that test data does not change with a library's version.

@@ -1,5 +1,7 @@
 //! Whether a page was touched during some time: computed from the workload, without keeping state.
 
+use crate::random::mix;
+use crate::workload::members::Members;
 use crate::workload::sweep::Sweep;
 use crate::workload::truth::touches_after;
 use crate::workload::{Plan, Workload};
@@ -34,6 +36,9 @@ struct Toucher {
     /// When its stage ends within a cycle, ns.
     ends_ns: u64,
     first_page: u64,
+    /// Pages of the area, touched or not.
+    pages: u64,
+    members: Members,
     plan: Plan,
     share: f64,
     seed: u64,
@@ -49,9 +54,10 @@ impl Activity {
             for (a, area) in stage.areas.iter().enumerate() {
                 let first_page = area.range().start / PAGE_SIZE;
                 let seed = mix(mix(workload.seed(), s as u64), a as u64);
-                let toucher =
-                    Toucher { starts_ns, ends_ns, first_page, plan: *area.plan(), share: stage.share(a), seed };
-                touchers.push((first_page..first_page + area.pages(), toucher));
+                let (pages, members, plan) = (area.pages(), area.members(), *area.plan());
+                let share = stage.share(a);
+                let toucher = Toucher { starts_ns, ends_ns, first_page, pages, members, plan, share, seed };
+                touchers.push((first_page..first_page + pages, toucher));
             }
             starts_ns = ends_ns;
         }
@@ -90,8 +96,9 @@ impl Activity {
     pub fn any_touched(&self, pages: Range<u64>, from_ns: u64, to_ns: u64) -> bool {
         self.overlapping(pages).any(|(segment, common)| {
             segment.touched_by.iter().any(|t| {
-                self.all_touched_by(t, from_ns, to_ns)
-                    || common.clone().any(|page| self.touched_by(t, page, from_ns, to_ns))
+                let mut numbers = t.within(&common);
+                (!numbers.is_empty() && self.all_touched_by(t, from_ns, to_ns))
+                    || numbers.any(|number| self.number_touched_by(t, number, from_ns, to_ns))
             })
         })
     }
@@ -100,8 +107,19 @@ impl Activity {
     /// `[from_ns, to_ns)`.
     pub fn for_each_touched(&self, pages: Range<u64>, from_ns: u64, to_ns: u64, mut visit: impl FnMut(Range<u64>)) {
         for (segment, common) in self.overlapping(pages) {
-            if segment.touched_by.iter().any(|t| self.all_touched_by(t, from_ns, to_ns)) {
+            let whole = |t: &Toucher| t.members == Members::All && self.all_touched_by(t, from_ns, to_ns);
+            if segment.touched_by.iter().any(whole) {
                 visit(common);
+                continue;
+            }
+            if let [t] = &segment.touched_by[..] {
+                let all = self.all_touched_by(t, from_ns, to_ns);
+                for number in t.within(&common) {
+                    if all || self.number_touched_by(t, number, from_ns, to_ns) {
+                        let page = t.first_page + t.members.page(number, t.pages);
+                        visit(page..page + 1);
+                    }
+                }
                 continue;
             }
             for page in common {
@@ -129,7 +147,7 @@ impl Activity {
         self.overlapping(pages)
             .map(|(segment, common)| {
                 let now = segment.touched_by.iter().filter(|t| t.starts_ns <= at && at < t.ends_ns);
-                now.map(|t| t.share * t.weight(common.start - t.first_page..common.end - t.first_page)).sum::<f64>()
+                now.map(|t| t.share * t.weight(t.within(&common))).sum::<f64>()
             })
             .sum()
     }
@@ -161,20 +179,24 @@ impl Activity {
     }
 
     fn touched_by(&self, t: &Toucher, page: u64, from_ns: u64, to_ns: u64) -> bool {
-        let page = page - t.first_page;
+        t.number_of(page).is_some_and(|number| self.number_touched_by(t, number, from_ns, to_ns))
+    }
+
+    /// Whether `t` touched the page with this number among its pages.
+    fn number_touched_by(&self, t: &Toucher, number: u64, from_ns: u64, to_ns: u64) -> bool {
         self.active(t, from_ns, to_ns).any(|(a, b)| match &t.plan {
             Plan::Round(sweep) => {
-                sweep.hits(page, touches_after(self.rate, t.share, a), touches_after(self.rate, t.share, b))
+                sweep.hits(number, touches_after(self.rate, t.share, a), touches_after(self.rate, t.share, b))
             }
             Plan::Draw { ranks, order } => {
-                let per_ns = self.rate * t.share * ranks.probability(order.position_of(page)) / 1e9;
-                poisson_event(mix(t.seed, page), per_ns, a, b)
+                let per_ns = self.rate * t.share * ranks.probability(order.position_of(number)) / 1e9;
+                poisson_event(mix(t.seed, number), per_ns, a, b)
             }
         })
     }
 
     fn next_touch_by(&self, t: &Toucher, page: u64, from_ns: u64) -> Option<u64> {
-        let page = page - t.first_page;
+        let number = t.number_of(page)?;
         // A cycle repeats the one before, so the second tells what all later ones hold.
         let cycle_start = from_ns - from_ns % self.cycle_ns;
         [cycle_start, cycle_start.saturating_add(self.cycle_ns)].into_iter().find_map(|cycle| {
@@ -182,24 +204,24 @@ impl Activity {
             let length = t.ends_ns - t.starts_ns;
             let after = from_ns.saturating_sub(start);
             let moment = match &t.plan {
-                Plan::Round(sweep) => self.next_in_round(t, sweep, page, after),
+                Plan::Round(sweep) => self.next_in_round(t, sweep, number, after),
                 Plan::Draw { ranks, order } => {
-                    let per_ns = self.rate * t.share * ranks.probability(order.position_of(page)) / 1e9;
-                    next_poisson_event(mix(t.seed, page), per_ns, after, length)
+                    let per_ns = self.rate * t.share * ranks.probability(order.position_of(number)) / 1e9;
+                    next_poisson_event(mix(t.seed, number), per_ns, after, length)
                 }
             };
             moment.filter(|&m| m < length).map(|m| start.saturating_add(m))
         })
     }
 
-    /// The first moment from `after` on, in time of the stage, at which a round comes to `page`.
-    fn next_in_round(&self, t: &Toucher, sweep: &Sweep, page: u64, after: u64) -> Option<u64> {
+    /// The first moment from `after` on, in time of the stage, at which a round comes to the page with this number.
+    fn next_in_round(&self, t: &Toucher, sweep: &Sweep, number: u64, after: u64) -> Option<u64> {
         let touches = |ns: u64| touches_after(self.rate, t.share, ns);
         let per_ns = self.rate * t.share / 1e9;
         if per_ns <= 0.0 {
             return None;
         }
-        let k = sweep.next_visit(page, touches(after))?;
+        let k = sweep.next_visit(number, touches(after))?;
         // Touch k falls into the ns within which the count of touches passes it. The quotient may be off by rounding.
         let guess = ((k + 1) as f64 / per_ns).floor();
         if guess >= 9e18 {
@@ -215,7 +237,7 @@ impl Activity {
         Some(moment.max(after))
     }
 
-    /// Whether `t` certainly touched each of its pages.
+    /// Whether `t` certainly touched each of the pages that it touches.
     fn all_touched_by(&self, t: &Toucher, from_ns: u64, to_ns: u64) -> bool {
         let Plan::Round(sweep) = &t.plan else { return false };
         self.active(t, from_ns, to_ns).any(|(a, b)| {
@@ -226,14 +248,24 @@ impl Activity {
 }
 
 impl Toucher {
-    /// The share of its touches that go to `pages` of its own.
-    fn weight(&self, pages: Range<u64>) -> f64 {
+    /// The number of a page among those that are touched.
+    fn number_of(&self, page: u64) -> Option<u64> {
+        self.members.index_of(page - self.first_page, self.pages)
+    }
+
+    /// The numbers of those of `pages` that are touched.
+    fn within(&self, pages: &Range<u64>) -> Range<u64> {
+        self.members.within(pages.start - self.first_page..pages.end - self.first_page, self.pages)
+    }
+
+    /// The share of its touches that go to the pages with these numbers.
+    fn weight(&self, numbers: Range<u64>) -> f64 {
         match &self.plan {
-            Plan::Round(sweep) => (pages.end - pages.start) as f64 / sweep.pages() as f64,
+            Plan::Round(sweep) => (numbers.end - numbers.start) as f64 / sweep.pages() as f64,
             Plan::Draw { ranks, order } if order.is_sequential() => {
-                ranks.probability_below(pages.end) - ranks.probability_below(pages.start)
+                ranks.probability_below(numbers.end) - ranks.probability_below(numbers.start)
             }
-            Plan::Draw { ranks, order } => pages.map(|page| ranks.probability(order.position_of(page))).sum(),
+            Plan::Draw { ranks, order } => numbers.map(|n| ranks.probability(order.position_of(n))).sum(),
         }
     }
 }
@@ -281,14 +313,6 @@ fn unit(x: u64) -> f64 {
     (x >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Scrambles two numbers into one (the finalizer of SplitMix64).
-pub(super) fn mix(a: u64, b: u64) -> u64 {
-    let mut z = a ^ b.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,10 +322,17 @@ mod tests {
     use proptest::prelude::*;
 
     fn arb_workload() -> impl Strategy<Value = Workload> {
-        let area = (0u64..30, 1u64..30, 1u32..4, any::<bool>()).prop_map(|(start, len, weight, sequential)| {
-            let range = AddrRange::new(start * PAGE_SIZE, (start + len) * PAGE_SIZE);
-            Area::new(range, f64::from(weight), if sequential { Order::Sequential } else { Order::Scattered })
-        });
+        let area =
+            (0u64..30, 1u64..30, 1u32..4, any::<bool>(), 0u64..9).prop_map(|(start, len, weight, sequential, n)| {
+                let range = AddrRange::new(start * PAGE_SIZE, (start + len) * PAGE_SIZE);
+                let members = match n {
+                    1..4 => Members::Every { nth: n },
+                    4..7 => Members::Random { count: len.div_ceil(n), seed: n },
+                    _ => Members::All,
+                };
+                let order = if sequential { Order::Sequential } else { Order::Scattered };
+                Area::sparse(range, f64::from(weight), order, members)
+            });
         let stage = (1u64..300, prop::collection::vec(area, 0..3)).prop_map(|(duration_ns, areas)| Stage {
             name: "s".into(),
             duration_ns,
@@ -321,7 +352,7 @@ mod tests {
                     let share = current.stage.share(i);
                     let [a, b] = [a, b].map(|t| touches_after(rate, share, t - current.start_ns));
                     for k in a..b {
-                        touched[(area.range().start / PAGE_SIZE + sweep.page_at(k)) as usize] = true;
+                        touched[(area.range().start / PAGE_SIZE + area.page(sweep.page_at(k))) as usize] = true;
                     }
                 }
             }

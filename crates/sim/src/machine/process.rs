@@ -1,6 +1,7 @@
 //! Simulated processes: their mappings, what is populated, and what their workload touches.
 
-use super::activity::{Activity, mix};
+use super::activity::Activity;
+use crate::random::mix;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, is_sorted_disjoint, overlap_len, total_len};
 use isotherm_core::mapping::Mapping;
 use std::ops::Range;

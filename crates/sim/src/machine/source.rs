@@ -9,10 +9,13 @@ use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use isotherm_core::clock::Clock;
 use isotherm_core::event::{Footprint, TargetInfo};
 use isotherm_core::mapping::Mapping;
-use isotherm_core::source::{AccessSource, Cost, Seen, SourceError, TableBits, TargetId, Window};
+use isotherm_core::mask::{self, PageMask};
+use isotherm_core::source::{AccessSource, Clear, Cost, Seen, SourceError, TableBits, TargetId, Window, in_sample};
 use std::ops::Range;
 
 const TABLE_PAGES: u64 = TABLE_SPAN / PAGE_SIZE;
+/// log2 of the pages in an address space (five levels of page tables).
+const FRAME_BITS: u32 = 57 - 12;
 
 /// Page tables of simulated processes.
 ///
@@ -360,31 +363,42 @@ impl AccessSource for SimSource {
         &mut self,
         target: TargetId,
         ranges: &[AddrRange],
-        clear: bool,
+        mut clear: Clear<'_>,
         sink: &mut dyn FnMut(&TableBits),
     ) -> Result<(), SourceError> {
         let now = self.clock.now_ns();
         let model = self.model.clone();
         let t = self.living(target)?;
         let moment = t.moment(now);
-        let (mut monitor, mut bits_cleared, mut set_again) = (model.read_call, 0, 0);
+        let (mut monitor, mut set_again) = (model.read_call, 0);
         let (mut pages_read, mut pages_cleared) = (0u64, 0u64);
         let mut to_clear: Vec<Range<u64>> = Vec::new();
-        let mut hand_out = |table: &TableBits, asked: &mut Vec<Range<u64>>| {
-            if table.present != [0; 8] {
-                sink(table);
-            }
+        let mut hand_out = |table: &mut TableBits, asked: &mut Vec<Range<u64>>| {
             let entries = if table.leaf_shift == 12 { TABLE_PAGES } else { 1 };
             monitor += model.read_page * entries as f64;
             pages_read += entries;
-            let accessed: u64 = table.accessed.iter().map(|w| u64::from(w.count_ones())).sum();
-            if clear && accessed > 0 {
-                let young = accessed.min(entries);
-                monitor += model.clear(entries, young);
-                bits_cleared += young;
+            table.cleared = clear.choose(table);
+            if table.leaf_shift > 12 && table.cleared != mask::NO_PAGES {
+                table.cleared = table.accessed;
+            }
+            if table.present != mask::NO_PAGES {
+                sink(table);
+            }
+            let cleared = u64::from(mask::count(&table.cleared));
+            if cleared > 0 {
+                let young = cleared.min(entries);
+                if table.cleared != table.accessed {
+                    // Neighbours that stay set must not be reached over.
+                    let first = table.base / PAGE_SIZE;
+                    *asked = runs(&table.cleared).map(|run| first + run.start..first + run.end).collect();
+                    monitor +=
+                        asked.iter().map(|run| model.clear(run.end - run.start, run.end - run.start)).sum::<f64>();
+                } else {
+                    monitor += model.clear(entries, young);
+                }
                 let never: u64 = asked.iter().map(|piece| t.never_cleared(piece.clone())).sum();
                 set_again += young.saturating_sub(never);
-                pages_cleared += accessed;
+                pages_cleared += cleared;
                 for piece in asked.drain(..) {
                     match to_clear.last_mut() {
                         Some(last) if last.end == piece.start => last.end = piece.end,
@@ -406,11 +420,12 @@ impl AccessSource for SimSource {
                     at = piece.end;
                     let leaf = t.huge_leaf(first, now);
                     let same = gathered.is_some_and(|table| table.base == first * PAGE_SIZE);
-                    if !same && let Some(table) = gathered.take() {
-                        hand_out(&table, &mut asked);
+                    if !same && let Some(mut table) = gathered.take() {
+                        hand_out(&mut table, &mut asked);
                     }
                     let leaf_shift = if leaf.is_some() { 21 } else { 12 };
-                    let table = gathered.get_or_insert_with(|| empty_table(first * PAGE_SIZE, leaf_shift));
+                    let table =
+                        gathered.get_or_insert_with(|| TableBits { leaf_shift, ..TableBits::empty(first * PAGE_SIZE) });
                     // A huge leaf has one bit: clearing it clears it for all of its pages.
                     asked.push(leaf.clone().unwrap_or(piece.clone()));
                     let mut bits = Bits { present: table.present, accessed: table.accessed, blind: table.blind };
@@ -419,8 +434,8 @@ impl AccessSource for SimSource {
                 }
             });
         }
-        if let Some(table) = gathered {
-            hand_out(&table, &mut asked);
+        if let Some(mut table) = gathered {
+            hand_out(&mut table, &mut asked);
         }
         if !to_clear.is_empty() {
             monitor += model.clear_call;
@@ -429,11 +444,32 @@ impl AccessSource for SimSource {
             t.cleared.set(pages, moment.work_ns);
         }
         self.monitor_ns += monitor;
-        self.lose(target, bits_cleared, set_again);
+        // What nobody had cleared before was set when memory was populated, and need not be set again.
+        self.lose(target, set_again, set_again);
         self.pages_read += pages_read;
         self.pages_cleared += pages_cleared;
         self.charge();
         Ok(())
+    }
+
+    fn frames(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        one_in: u32,
+        sink: &mut dyn FnMut(u64, u64),
+    ) -> Result<bool, SourceError> {
+        // No two simulated processes share memory, so a page's frame may be named after its place.
+        let own = u64::from(target) << FRAME_BITS;
+        self.scan(target, ranges, Clear::Nothing, &mut |table| {
+            let first = table.base / PAGE_SIZE;
+            for page in mask::iter(&table.present).map(|i| first + i as u64) {
+                if in_sample(own | page, one_in) {
+                    sink(page * PAGE_SIZE, own | page);
+                }
+            }
+        })?;
+        Ok(true)
     }
 
     fn cost(&self) -> Cost {
@@ -446,6 +482,9 @@ impl AccessSource for SimSource {
     }
 }
 
-const fn empty_table(base: u64, leaf_shift: u8) -> TableBits {
-    TableBits { base, leaf_shift, present: [0; 8], accessed: [0; 8], blind: [0; 8] }
+/// The runs of pages in a mask.
+fn runs(pages: &PageMask) -> impl Iterator<Item = Range<u64>> {
+    let mut ranges = Vec::new();
+    isotherm_core::pages::push_runs(0, pages, &mut ranges);
+    ranges.into_iter().map(pages_of)
 }

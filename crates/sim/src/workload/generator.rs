@@ -1,7 +1,7 @@
 //! Draws the pages to touch, one batch at a time, and counts what was drawn.
 
 use super::truth::{self, Touched};
-use super::{Plan, Workload};
+use super::{Area, Plan, Workload};
 
 /// Most pages drawn at a time from one area.
 pub const MAX_BATCH: u64 = 64;
@@ -17,8 +17,40 @@ struct AreaState {
     accounted: u64,
     /// The area's next page and the stride to the one after, for plans that go in rounds.
     next_page: u64,
-    /// Touches per bin since the last account, for plans that draw at random.
+    /// What was drawn since the last account, for plans that draw at random.
+    draws: Draws,
+}
+
+/// Pages drawn at random: the very pages while they are few, else how many fell into each bin.
+#[derive(Debug, Clone, Default)]
+struct Draws {
+    pages: Vec<u64>,
     bins: Vec<u64>,
+}
+
+impl Draws {
+    /// Most draws that are told page by page.
+    const FEW: usize = 4096;
+
+    fn add(&mut self, page: u64, pages: u64) {
+        self.bins[truth::bin_of(page, pages) as usize] += 1;
+        // One more than are told marks that there were too many.
+        if self.pages.len() <= Self::FEW {
+            self.pages.push(page);
+        }
+    }
+
+    /// Appends what was drawn, and begins anew.
+    fn account(&mut self, area: &Area, out: &mut Vec<Touched>) {
+        if self.pages.len() <= Self::FEW {
+            self.pages.sort_unstable();
+            truth::single(area, &self.pages, out);
+        } else {
+            truth::binned(area, &self.bins, out);
+        }
+        self.pages.clear();
+        self.bins.fill(0);
+    }
 }
 
 /// Turns a workload into page numbers, as fast as they are asked for.
@@ -71,9 +103,12 @@ impl Generator {
                 drawn: 0,
                 accounted: 0,
                 next_page: 0,
-                bins: match current.stage.areas[i].plan() {
-                    Plan::Round(_) => Vec::new(),
-                    Plan::Draw { .. } => vec![0; truth::bins(current.stage.areas[i].pages()) as usize],
+                draws: match current.stage.areas[i].plan() {
+                    Plan::Round(_) => Draws::default(),
+                    Plan::Draw { .. } => {
+                        let bins = vec![0; truth::bins(current.stage.areas[i].pages()) as usize];
+                        Draws { pages: Vec::new(), bins }
+                    }
                 },
             })
             .collect();
@@ -99,7 +134,7 @@ impl Generator {
             Plan::Round(sweep) => {
                 let mut page = state.next_page;
                 for _ in 0..self.batch {
-                    pages.push(first + page);
+                    pages.push(first + area.page(page));
                     page += sweep.stride();
                     if page >= sweep.pages() {
                         page -= sweep.pages();
@@ -109,8 +144,8 @@ impl Generator {
             }
             Plan::Draw { ranks, order } => {
                 for _ in 0..self.batch {
-                    let page = order.page_at(ranks.draw(|| self.rng.f64()));
-                    state.bins[truth::bin_of(page, area.pages()) as usize] += 1;
+                    let page = area.page(order.page_at(ranks.draw(|| self.rng.f64())));
+                    state.draws.add(page, area.pages());
                     pages.push(first + page);
                 }
             }
@@ -123,10 +158,7 @@ impl Generator {
         for (area, state) in self.workload.stages()[self.stage].areas.iter().zip(&mut self.areas) {
             match area.plan() {
                 Plan::Round(_) => truth::rounds(area, state.accounted, state.drawn, &mut out),
-                Plan::Draw { .. } => {
-                    truth::binned(area, &state.bins, &mut out);
-                    state.bins.fill(0);
-                }
+                Plan::Draw { .. } => state.draws.account(area, &mut out),
             }
             state.accounted = state.drawn;
         }
@@ -167,7 +199,7 @@ mod tests {
         assert_eq!(counts.len(), 250);
         assert!(counts.iter().all(|(page, n)| hot.contains(page * PAGE_SIZE) && *n == 64));
         let account = g.account();
-        assert_eq!(account, [Touched { start: hot.start, end: hot.end, touches: 250 * 64 }]);
+        assert_eq!(account, [Touched::all(hot, 250 * 64)]);
         assert_eq!(g.account(), []);
     }
 
@@ -198,6 +230,37 @@ mod tests {
                     .sum();
                 assert_eq!(told, counts.get(&page).copied().unwrap_or(0), "page {page} of {batches} batches");
             }
+        }
+    }
+
+    #[test]
+    fn few_draws_are_accounted_for_page_by_page() {
+        let p = Parameters { scattered: true, ..Parameters::new(1 << 30) };
+        let mut g = Generator::new(Pattern::Zipf.build(&p).unwrap(), 64);
+        for batches in [10, 64] {
+            let counts = draw(&mut g, batches);
+            let account = g.account();
+            let told: u64 = account.iter().map(|t| (t.end - t.start) / PAGE_SIZE).sum();
+            assert_eq!(told, counts.len() as u64);
+            assert!(counts.iter().all(|(page, n)| per_page(&account, *page) == *n));
+        }
+        draw(&mut g, 65);
+        assert!(g.account().iter().all(|t| t.end - t.start > PAGE_SIZE));
+    }
+
+    #[test]
+    fn scattered_pages_are_touched_in_rounds_and_told_by_rule() {
+        for pattern in [Pattern::Random, Pattern::Every] {
+            let p = Parameters { hot: Some(0.02), seed: 3, ..Parameters::new(1000 * PAGE_SIZE) };
+            let w = pattern.build(&p).unwrap();
+            let mut g = Generator::new(w, 20);
+            let counts = draw(&mut g, 5);
+            assert_eq!(counts.len(), 20);
+            assert!(counts.values().all(|n| *n == 5));
+            let slice = truth::Slice { start_ns: 0, end_ns: 1, stage: String::new(), touched: g.account() };
+            let hot = truth::hot(&[slice], 0, 1, 5.0);
+            assert_eq!(isotherm_core::addr::total_len(&hot), 20 * PAGE_SIZE);
+            assert!(counts.keys().all(|page| hot.iter().any(|r| r.contains(page * PAGE_SIZE))));
         }
     }
 

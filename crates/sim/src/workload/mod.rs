@@ -5,6 +5,7 @@
 //! and tells the truth about either (through [`truth`]).
 
 pub mod generator;
+pub mod members;
 pub mod patterns;
 pub mod phases;
 pub mod sweep;
@@ -13,6 +14,7 @@ pub mod truth_file;
 pub mod zipf;
 
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
+use members::Members;
 use sweep::Sweep;
 use zipf::Zipf;
 
@@ -33,7 +35,7 @@ pub enum Order {
     },
 }
 
-/// How touches fall on the pages of an area; precomputed from [`Order`].
+/// How touches fall on the pages of an area that are touched, by their numbers; precomputed from [`Order`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Plan {
     /// Every page once per round.
@@ -52,13 +54,19 @@ pub enum Plan {
 pub struct Area {
     range: AddrRange,
     weight: f64,
+    members: Members,
     plan: Plan,
 }
 
 impl Area {
     /// An area at `range` (byte offsets in the arena, page aligned) that gets touches in proportion to `weight`.
     pub fn new(range: AddrRange, weight: f64, order: Order) -> Self {
-        let pages = range.len() / PAGE_SIZE;
+        Self::sparse(range, weight, order, Members::All)
+    }
+
+    /// The same, of which only some pages are touched.
+    pub fn sparse(range: AddrRange, weight: f64, order: Order, members: Members) -> Self {
+        let pages = members.count(range.len() / PAGE_SIZE);
         let plan = match order {
             Order::Sequential => Plan::Round(Sweep::sequential(pages)),
             Order::Scattered => Plan::Round(Sweep::scattered(pages)),
@@ -67,7 +75,7 @@ impl Area {
                 order: if scattered { Sweep::scattered(pages) } else { Sweep::sequential(pages) },
             },
         };
-        Self { range, weight, plan }
+        Self { range, weight, members, plan }
     }
 
     /// Its byte offsets in the arena.
@@ -75,9 +83,19 @@ impl Area {
         self.range
     }
 
-    /// Its pages.
+    /// Its pages, touched or not.
     pub const fn pages(&self) -> u64 {
         self.range.len() / PAGE_SIZE
+    }
+
+    /// Which of its pages are touched.
+    pub const fn members(&self) -> Members {
+        self.members
+    }
+
+    /// The page with number `index` among those that are touched.
+    pub fn page(&self, index: u64) -> u64 {
+        self.members.page(index, self.pages())
     }
 
     /// Its share of the stage's touches relative to other areas' weights.
@@ -85,7 +103,7 @@ impl Area {
         self.weight
     }
 
-    /// How touches fall on its pages.
+    /// How touches fall on those of its pages that are touched.
     pub const fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -224,6 +242,13 @@ impl Workload {
     /// The stages of a cycle.
     pub fn stages(&self) -> &[Stage] {
         &self.stages
+    }
+
+    /// Whether only single pages of some area are touched, so that ranges tell little.
+    pub fn is_scattered(&self) -> bool {
+        let areas = || self.stages.iter().flat_map(|s| &s.areas);
+        areas()
+            .any(|a| a.members != Members::All || matches!(a.plan, Plan::Draw { order, .. } if !order.is_sequential()))
     }
 
     /// The stage in force `elapsed_ns` after the start.

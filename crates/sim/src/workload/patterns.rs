@@ -1,5 +1,6 @@
 //! The patterns that have a name.
 
+use super::members::Members;
 use super::{Area, Order, Stage, Workload, WorkloadError};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
 use isotherm_core::units::{format_size, format_time};
@@ -9,9 +10,10 @@ use isotherm_core::units::{format_size, format_time};
 pub struct Parameters {
     /// Bytes of the arena, rounded down to whole pages.
     pub size: u64,
-    /// Hot share of the arena, above 0 and at most 1. `None`: 0.1, for `alternate` 0.5 (two areas fill the arena).
+    /// Hot share of the arena, above 0 and at most 1. `None`: 0.1, for `alternate` 0.5 (two areas fill the arena), for `random`
+    /// and `every` 0.02.
     pub hot: Option<f64>,
-    /// Share of the touches that go to the cold rest, 0 to below 1 (`hotspot` only).
+    /// Share of the touches that go to the cold rest, 0 to below 1 (`hotspot`), or to all memory (`random`, `every`).
     pub background: f64,
     /// Zipf exponent, 0 to 10.
     pub theta: f64,
@@ -95,13 +97,18 @@ pub enum Pattern {
     Zipf,
     /// The whole arena in address order, over and over.
     Scan,
+    /// Single pages, one at a random place in each of as many runs of memory, always the same.
+    Random,
+    /// Every nth page.
+    Every,
     /// Nothing is touched.
     Idle,
 }
 
 impl Pattern {
     /// All patterns.
-    pub const ALL: [Self; 6] = [Self::Hotspot, Self::Stairs, Self::Alternate, Self::Zipf, Self::Scan, Self::Idle];
+    pub const ALL: [Self; 8] =
+        [Self::Hotspot, Self::Stairs, Self::Alternate, Self::Zipf, Self::Scan, Self::Random, Self::Every, Self::Idle];
 
     /// The name that the command line takes.
     pub const fn name(self) -> &'static str {
@@ -111,6 +118,8 @@ impl Pattern {
             Self::Alternate => "alternate",
             Self::Zipf => "zipf",
             Self::Scan => "scan",
+            Self::Random => "random",
+            Self::Every => "every",
             Self::Idle => "idle",
         }
     }
@@ -129,6 +138,14 @@ impl Pattern {
             Self::Scan => {
                 vec![forever("scan", vec![Area::new(AddrRange::new(0, parameters.arena()), 1.0, Order::Sequential)])]
             }
+            Self::Random => {
+                let count = parameters.hot_bytes(0.02) / PAGE_SIZE;
+                vec![scattered("random", parameters, Members::Random { count, seed: parameters.seed })]
+            }
+            Self::Every => {
+                let nth = (1.0 / parameters.hot.unwrap_or(0.02)).round().max(1.0) as u64;
+                vec![scattered("every", parameters, Members::Every { nth })]
+            }
             Self::Idle => vec![forever("idle", Vec::new())],
         };
         Workload::new(self.name(), parameters.size, parameters.seed, stages)
@@ -137,6 +154,15 @@ impl Pattern {
 
 fn forever(name: &str, areas: Vec<Area>) -> Stage {
     Stage { name: name.into(), duration_ns: FOREVER_NS, areas }
+}
+
+fn scattered(name: &str, p: &Parameters, members: Members) -> Stage {
+    let arena = AddrRange::new(0, p.arena());
+    let mut areas = vec![Area::sparse(arena, 1.0 - p.background, Order::Scattered, members)];
+    if p.background > 0.0 {
+        areas.push(Area::new(arena, p.background, Order::Scattered));
+    }
+    forever(name, areas)
 }
 
 fn hotspot(p: &Parameters) -> Stage {

@@ -1,5 +1,6 @@
 //! The truth about a workload: per time slice, which ranges were touched how often.
 
+use super::members::Members;
 use super::{Area, Plan, Workload};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, normalize};
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,31 @@ pub struct Touched {
     /// Touches, spread evenly over the pages of the range: as often as the pattern goes through it in rounds, each page
     /// got this number divided by the pages, rounded down or up.
     pub touches: u64,
+    /// Only these pages of the range were touched; `None`: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<Members>,
+}
+
+impl Touched {
+    /// A range of which every page was touched.
+    pub const fn all(range: AddrRange, touches: u64) -> Self {
+        Self { start: range.start, end: range.end, touches, pages: None }
+    }
+
+    /// How many pages were touched.
+    fn count(&self) -> u64 {
+        let pages = self.end.saturating_sub(self.start) / PAGE_SIZE;
+        self.pages.map_or(pages, |members| members.count(pages))
+    }
+
+    /// Calls `visit` for the runs of pages that were touched, in order.
+    fn for_each_run(&self, mut visit: impl FnMut(AddrRange)) {
+        let Some(members) = self.pages else { return visit(AddrRange::new(self.start, self.end)) };
+        let pages = self.end.saturating_sub(self.start) / PAGE_SIZE;
+        for page in (0..members.count(pages)).map(|i| self.start + members.page(i, pages) * PAGE_SIZE) {
+            visit(AddrRange::new(page, page + PAGE_SIZE));
+        }
+    }
 }
 
 /// What was touched during some time.
@@ -59,6 +85,12 @@ pub struct Header {
 }
 
 impl Truth {
+    /// Whether single pages are told, so that ranges tell little.
+    pub fn is_scattered(&self) -> bool {
+        let touched = || self.slices.iter().flat_map(|s| &s.touched);
+        touched().any(|t| t.pages.is_some() || t.end - t.start == PAGE_SIZE)
+    }
+
     /// The hot pages of `[from_ns, to_ns)`: those that were touched at least `min_touches` times each (on average over
     /// the range that they were reported in). A slice that lies only partly in that time counts in proportion.
     pub fn hot(&self, from_ns: u64, to_ns: u64, min_touches: f64) -> Vec<AddrRange> {
@@ -73,9 +105,11 @@ pub fn hot(slices: &[Slice], from_ns: u64, to_ns: u64, min_touches: f64) -> Vec<
         let inside = s.end_ns.min(to_ns) - s.start_ns.max(from_ns);
         let part = inside as f64 / (s.end_ns - s.start_ns) as f64;
         for t in s.touched.iter().filter(|t| t.end > t.start) {
-            let per_page = part * t.touches as f64 / ((t.end - t.start) as f64 / PAGE_SIZE as f64);
-            changes.push((t.start, per_page));
-            changes.push((t.end, -per_page));
+            let per_page = part * t.touches as f64 / t.count() as f64;
+            t.for_each_run(|run| {
+                changes.push((run.start, per_page));
+                changes.push((run.end, -per_page));
+            });
         }
     }
     changes.sort_unstable_by_key(|c| c.0);
@@ -115,20 +149,29 @@ pub(super) fn binned(area: &Area, counts: &[u64], out: &mut Vec<Touched>) {
     let (start, pages) = (area.range().start, area.pages());
     for (bin, &touches) in counts.iter().enumerate().filter(|(_, c)| **c > 0) {
         let range = [bin as u64, bin as u64 + 1].map(|b| start + bin_start(b, pages) * PAGE_SIZE);
-        out.push(Touched { start: range[0], end: range[1], touches });
+        out.push(Touched::all(AddrRange::new(range[0], range[1]), touches));
+    }
+}
+
+/// Appends the account of an area of which `pages` were touched: sorted, each as often as it was.
+pub(super) fn single(area: &Area, pages: &[u64], out: &mut Vec<Touched>) {
+    for same in pages.chunk_by(|a, b| a == b) {
+        let start = area.range().start + same[0] * PAGE_SIZE;
+        out.push(Touched::all(AddrRange::new(start, start + PAGE_SIZE), same.len() as u64));
     }
 }
 
 /// Appends the account of the touches `from..to` (counted since the stage began) of an area that is gone through in
-/// rounds. In address order the very pages are told; scattered touches are told for the area as a whole.
+/// rounds. In address order the very pages are told; scattered touches are told for all of the area that is touched.
 pub(super) fn rounds(area: &Area, from: u64, to: u64, out: &mut Vec<Touched>) {
     let Plan::Round(sweep) = area.plan() else { return };
     let (range, pages) = (area.range(), area.pages());
     if to <= from {
         return;
     }
-    if !sweep.is_sequential() || (to - from).is_multiple_of(pages) {
-        out.push(Touched { start: range.start, end: range.end, touches: to - from });
+    let sparse = Some(area.members()).filter(|m| *m != Members::All);
+    if sparse.is_some() || !sweep.is_sequential() || (to - from).is_multiple_of(pages) {
+        out.push(Touched { pages: sparse, ..Touched::all(range, to - from) });
         return;
     }
     let whole = (to - from) / pages;
@@ -138,7 +181,7 @@ pub(super) fn rounds(area: &Area, from: u64, to: u64, out: &mut Vec<Touched>) {
     let mut part = |a: u64, b: u64, per_page: u64| {
         if a < b && per_page > 0 {
             let [start, end] = [a, b].map(|p| range.start + p * PAGE_SIZE);
-            out.push(Touched { start, end, touches: (b - a) * per_page });
+            out.push(Touched::all(AddrRange::new(start, end), (b - a) * per_page));
         }
     };
     part(0, wrapped, whole + 1);
@@ -199,7 +242,7 @@ fn expected_bins(area: &Area, touches: u64) -> Vec<u64> {
     } else {
         let placed = pages.min(PLACED);
         for rank in 0..placed {
-            share[bin_of(order.page_at(rank), pages) as usize] += ranks.probability(rank);
+            share[bin_of(area.page(order.page_at(rank)), pages) as usize] += ranks.probability(rank);
         }
         let tail = (1.0 - ranks.probability_below(placed)) / count as f64;
         share.iter_mut().for_each(|s| *s += tail);
@@ -220,10 +263,8 @@ mod tests {
 
     #[test]
     fn hot_means_touched_often_enough_in_the_window() {
-        let t = |pages: std::ops::Range<u64>, touches| Touched {
-            start: pages.start * PAGE_SIZE,
-            end: pages.end * PAGE_SIZE,
-            touches,
+        let t = |pages: std::ops::Range<u64>, touches| {
+            Touched::all(AddrRange::new(pages.start * PAGE_SIZE, pages.end * PAGE_SIZE), touches)
         };
         let slices = [slice(0, 100, vec![t(0..10, 20), t(50..60, 5)]), slice(100, 200, vec![t(5..15, 10)])];
         let pages = |r: Vec<AddrRange>| r.iter().map(|r| (r.start / PAGE_SIZE, r.end / PAGE_SIZE)).collect::<Vec<_>>();
@@ -246,7 +287,7 @@ mod tests {
             arena: AddrRange::new(4096, 8192),
             complete: true,
         };
-        let truth = Truth { header, slices: vec![slice(1, 2, vec![Touched { start: 4096, end: 8192, touches: 3 }])] };
+        let truth = Truth { header, slices: vec![slice(1, 2, vec![Touched::all(AddrRange::new(4096, 8192), 3)])] };
         let text = serde_json::to_string(&truth).unwrap();
         assert_eq!(serde_json::from_str::<Truth>(&text).unwrap(), truth);
     }

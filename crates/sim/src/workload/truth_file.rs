@@ -98,7 +98,7 @@ mod tests {
             start_ns: n,
             end_ns: n + 1,
             stage: "a \"b\"".into(),
-            touched: vec![Touched { start: 0, end: 4096, touches: n }],
+            touched: vec![Touched::all(AddrRange::new(0, 4096), n)],
         };
         for n in 0..3 {
             file.push(&slice(n)).unwrap();

@@ -1,17 +1,20 @@
-//! The cells of a heatmap: what was seen in a piece of time and address space, weighted by area.
+//! The cells of a heatmap: what was seen in a piece of time and address space, weighted by area; of pages, by those present.
 
 use super::axis::Axis;
 use super::space::Space;
-use isotherm_core::snapshot::{RegionInfo, Snapshot};
+use super::tables::{TABLE_BYTES, Unseen};
+use isotherm_core::addr::PAGE_SIZE;
+use isotherm_core::history::frame::PageFrame;
+use isotherm_core::snapshot::Snapshot;
 
 /// Sums over one cell. The weights are shares of the cell's area (time x address), so that 1 means all of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Cell {
     /// Area that was observed.
     pub seen: f32,
-    /// Access rate (fraction of one) times observed area.
+    /// Access rate (fraction of one) times observed area; of pages, the share that was accessed.
     pub rate: f32,
-    /// Age in seconds times observed area.
+    /// Age in seconds times observed area; pages have none.
     pub age_s: f32,
     /// Area that existed but was not seen: it could not be observed, or nobody had looked at it yet.
     pub blind: f32,
@@ -100,10 +103,38 @@ impl Grid {
             let from = end.saturating_sub(known_ns).max(free_from).min(start);
             let rows = (axis.row(space.offset(r.start)), axis.row(space.offset(r.end)));
             if rows.0 < rows.1 && from < end {
-                self.fill(rows, (self.col(from), self.col(end)), r, snapshot);
+                let share = if r.is_unseen() {
+                    Cell { blind: 1.0, ..Cell::default() }
+                } else {
+                    let age_s = r.age as f32 * snapshot.aggr_us as f32 / 1e6;
+                    Cell { seen: 1.0, rate: r.access_rate(snapshot.max_nr_accesses) as f32, age_s, blind: 0.0 }
+                };
+                self.fill(rows, (self.col(from), self.col(end)), &share);
             }
         }
         self.filled_to_ns = Some(end.max(free_from));
+    }
+
+    /// Adds a frame of pages; they come in order of time, and each piece of time counts once. What a page table tells is
+    /// spread evenly over the memory that is mapped below it.
+    pub fn add_pages(&mut self, space: &Space, axis: &Axis, frame: &PageFrame) {
+        let start = frame.since_ns.max(self.filled_to_ns.unwrap_or(frame.since_ns));
+        if start >= frame.time_ns {
+            return;
+        }
+        let cols = (self.col(start), self.col(frame.time_ns));
+        for t in frame.tables.iter().filter(|t| t.present > 0) {
+            let (from, to) = (space.offset(t.base), space.offset(t.base.saturating_add(TABLE_BYTES)));
+            let seen = (f64::from(t.present) * PAGE_SIZE as f64 / (to - from).max(1) as f64).min(1.0);
+            let rate = seen * f64::from(t.accessed) / f64::from(t.present);
+            let share = Cell { seen: seen as f32, rate: rate as f32, ..Cell::default() };
+            self.fill((axis.row(from), axis.row(to)), cols, &share);
+        }
+        for part in Unseen::of(frame) {
+            let rows = (axis.row(space.offset(part.range.start)), axis.row(space.offset(part.range.end)));
+            self.fill(rows, cols, &Cell { blind: part.density as f32, ..Cell::default() });
+        }
+        self.filled_to_ns = Some(frame.time_ns);
     }
 
     fn col(&self, ns: u64) -> f64 {
@@ -111,22 +142,17 @@ impl Grid {
         (ns - self.start_ns) as f64 / self.col_ns()
     }
 
-    fn fill(&mut self, rows: (f64, f64), cols: (f64, f64), r: &RegionInfo, s: &Snapshot) {
-        let rate = r.access_rate(s.max_nr_accesses) as f32;
-        let age_s = r.age as f32 * s.aggr_us as f32 / 1e6;
-        let blind = r.is_unseen();
+    /// Adds `share` over an area, which is as much as a whole cell gets.
+    fn fill(&mut self, rows: (f64, f64), cols: (f64, f64), share: &Cell) {
         for row in rows.0 as usize..(rows.1.ceil() as usize).min(self.rows) {
             let height = overlap(rows, row);
             for col in cols.0 as usize..(cols.1.ceil() as usize).min(self.cols) {
                 let area = (height * overlap(cols, col)) as f32;
                 let cell = &mut self.cells[row * self.cols + col];
-                if blind {
-                    cell.blind += area;
-                } else {
-                    cell.seen += area;
-                    cell.rate += area * rate;
-                    cell.age_s += area * age_s;
-                }
+                cell.seen += area * share.seen;
+                cell.rate += area * share.rate;
+                cell.age_s += area * share.age_s;
+                cell.blind += area * share.blind;
             }
         }
     }
@@ -150,7 +176,7 @@ mod tests {
     use super::*;
     use crate::heat::axis::Layout;
     use crate::heat::profile::Class;
-    use crate::testdata::{AGGR_NS, BASE_NS, region, seen, snapshot, unvisited};
+    use crate::testdata::{AGGR_NS, BASE_NS, page_frame, region, seen, snapshot, unvisited};
     use isotherm_core::addr::AddrRange;
     use proptest::prelude::*;
 
@@ -193,6 +219,29 @@ mod tests {
         assert_eq!(g.cell(1, 0).shown(), Shown::Rate(0.0));
         assert_eq!(g.cell(2, 0).shown(), Shown::Nothing);
         assert_eq!(g.cell(3, 0).shown(), Shown::Blind);
+    }
+
+    #[test]
+    fn scattered_heat_is_the_share_of_pages() {
+        let frame = page_frame(0, 0);
+        let ranges: Vec<AddrRange> = frame.mappings.iter().map(|m| m.range).collect();
+        let space = Space::new(ranges);
+        let total = space.total();
+        let axis = Axis::new(&space, &[(0, total, Class::Cold)], 83, Layout::Linear);
+        let mut g = Grid::new(axis.rows, 4, BASE_NS, BASE_NS + 4_000_000_000);
+        g.add_pages(&space, &axis, &frame);
+        g.add_pages(&space, &axis, &page_frame(0, 1));
+        g.add_pages(&space, &axis, &page_frame(0, 1));
+        let rate = |row: usize, col: usize| match g.cell(row, col).shown() {
+            Shown::Rate(rate) => (rate * 512.0).round() as i64,
+            Shown::Blind => -1,
+            Shown::Nothing => -2,
+        };
+        assert_eq!([0, 3, 4, 15].map(|row| rate(row, 0)), [512, 512, 0, 0], "the heap's first 4 MiB are hot");
+        assert_eq!([16, 40, 79].map(|row| rate(row, 1)), [10; 3], "10 of 512 pages, wherever one looks");
+        assert_eq!([0, 1, 2].map(|col| rate(80, col)), [0, 256, -2], "nothing is known of the third second");
+        assert_eq!(rate(82, 0), -1, "locked memory cannot be observed");
+        assert_eq!(g.cell(40, 1).seen, 1.0, "what is told twice counts once");
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! A heatmap for programs.
 
 use super::grid::Shown;
-use super::map::HeatMap;
+use super::map::{HeatMap, Measure};
 use crate::error::ViewError;
 use serde::Serialize;
 use std::io::Write;
@@ -15,8 +15,14 @@ struct HeatMapJson<'a> {
     start_ns: u64,
     end_ns: u64,
     cols: usize,
-    /// Shortest and longest sampling interval: what rates are a share of.
-    sample_us: [u64; 2],
+    /// What rates are a share of: `pages`, or `intervals` in which samples were taken.
+    rates_of: &'static str,
+    /// Of pages: those accessed within this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    within_ns: Option<u64>,
+    /// Of intervals: the shortest and the longest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sample_us: Option<[u64; 2]>,
     /// By address.
     rows: Vec<RowJson<'a>>,
     /// For each row, for each column: a fraction of one; null where nothing is mapped or nothing could be observed.
@@ -42,6 +48,10 @@ pub fn write(map: &HeatMap, out: &mut dyn Write) -> Result<(), ViewError> {
         Shown::Nothing | Shown::Blind => None,
     };
     let blind = |row: usize| shown(row).enumerate().filter(|(_, s)| *s == Shown::Blind).map(|(col, _)| col).collect();
+    let (rates_of, within_ns, sample_us) = match map.measure {
+        Measure::Pages(ns) => ("pages", Some(ns), None),
+        Measure::Intervals(shortest, longest) => ("intervals", None, Some([shortest, longest])),
+    };
     let json = HeatMapJson {
         target: map.target.info.target,
         pid: map.target.info.pid,
@@ -49,7 +59,9 @@ pub fn write(map: &HeatMap, out: &mut dyn Write) -> Result<(), ViewError> {
         start_ns: map.grid.start_ns,
         end_ns: map.grid.end_ns,
         cols: map.grid.cols,
-        sample_us: [map.sample_us.0, map.sample_us.1],
+        rates_of,
+        within_ns,
+        sample_us,
         rows: (0..map.grid.rows).map(|row| row_json(map, row)).collect(),
         rates: (0..map.grid.rows).map(|row| shown(row).map(rate).collect()).collect(),
         not_observable: (0..map.grid.rows).map(blind).collect(),

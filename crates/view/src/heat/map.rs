@@ -11,6 +11,8 @@ use crate::replay::Replay;
 use crate::units::{format_hz, hz};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::event::Event;
+use isotherm_core::history::frame::PageFrame;
+use isotherm_core::snapshot::Snapshot;
 use isotherm_core::units::format_time;
 
 /// What part of a record to draw, and how finely.
@@ -26,6 +28,12 @@ pub struct HeatOptions {
     pub address_range: Option<AddrRange>,
     /// How rows are shared out.
     pub layout: Layout,
+}
+
+/// What a heatmap is drawn from.
+enum Told<'a> {
+    Regions(&'a Snapshot),
+    Pages(&'a PageFrame),
 }
 
 /// A target's heatmap.
@@ -45,8 +53,17 @@ pub struct HeatMap {
     pub grid: Grid,
     /// Rates to colours.
     pub scale: RateScale,
-    /// Shortest and longest sampling interval, microseconds.
-    pub sample_us: (u64, u64),
+    /// What rates are a share of.
+    pub measure: Measure,
+}
+
+/// What rates are a share of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// Of a cell's pages: those accessed within about this time, ns.
+    Pages(u64),
+    /// Of sampling intervals, of which these are the shortest and the longest, microseconds: those in which a page was accessed.
+    Intervals(u64, u64),
 }
 
 impl HeatMap {
@@ -74,6 +91,8 @@ impl HeatMap {
 
         let mut builder = SpaceBuilder::default();
         let mut sample_us: Option<(u64, u64)> = None;
+        // Frames of pages, and the time that they cover.
+        let mut pages = (0u64, 0u64);
         events.replay(&mut |event| {
             match event {
                 Event::Mappings { target, mappings, .. } if *target == id => builder.add_mappings(mappings),
@@ -82,26 +101,54 @@ impl HeatMap {
                     let (low, high) = sample_us.unwrap_or((s.sample_us, s.sample_us));
                     sample_us = Some((low.min(s.sample_us), high.max(s.sample_us)));
                 }
+                Event::Pages(f) if f.target == id && in_time(f.since_ns, f.time_ns) && !f.tables.is_empty() => {
+                    builder.add_pages(&f.mappings);
+                    pages = (pages.0 + 1, pages.1.saturating_add(f.time_ns.saturating_sub(f.since_ns)));
+                }
                 _ => {}
             }
             Ok(())
         })?;
-        let Some(sample_us) = sample_us else { return Err(empty_time(overview)) };
+        let measure = match (pages.1.checked_div(pages.0), sample_us) {
+            (Some(mean_ns), _) => Measure::Pages(mean_ns),
+            (None, Some((shortest, longest))) => Measure::Intervals(shortest, longest),
+            (None, None) => return Err(empty_time(overview)),
+        };
         let (space, mappings) = builder.finish(options.address_range);
         if space.total() == 0 {
             return Err(ViewError::EmptyRange { what: "address range", have: "only addresses outside it".into() });
         }
         let names = named_parts(&space, &mappings);
+        let each = |sink: &mut dyn FnMut(Told<'_>)| {
+            events.replay(&mut |event| {
+                match (event, measure) {
+                    (Event::Snapshot(s), Measure::Intervals(..)) if s.target == id && in_time(s.start_ns, s.end_ns) => {
+                        sink(Told::Regions(s));
+                    }
+                    (Event::Pages(f), Measure::Pages(_)) if f.target == id && in_time(f.since_ns, f.time_ns) => {
+                        sink(Told::Pages(f));
+                    }
+                    _ => {}
+                }
+                Ok(())
+            })
+        };
 
         let mut profile = Profile::new(&space);
-        for_target(events, id, in_time, &mut |s| profile.add(&space, s))?;
+        each(&mut |told| match told {
+            Told::Regions(s) => profile.add(&space, s),
+            Told::Pages(f) => profile.add_pages(&space, f),
+        })?;
         let layout = if options.address_range.is_some() { Layout::Everything } else { options.layout };
         let axis = Axis::new(&space, &profile.runs(&space), options.rows, layout);
 
         let mut grid = Grid::new(axis.rows, options.cols, start_ns, end_ns);
-        for_target(events, id, in_time, &mut |s| grid.add(&space, &axis, s))?;
+        each(&mut |told| match told {
+            Told::Regions(s) => grid.add(&space, &axis, s),
+            Told::Pages(f) => grid.add_pages(&space, &axis, f),
+        })?;
         let scale = RateScale::fitting(grid.rates());
-        Ok(Self { target: target.clone(), base_ns: overview.start_ns, space, names, axis, grid, scale, sample_us })
+        Ok(Self { target: target.clone(), base_ns: overview.start_ns, space, names, axis, grid, scale, measure })
     }
 
     /// A time of CLOCK_MONOTONIC as seconds after the begin of the record.
@@ -109,21 +156,24 @@ impl HeatMap {
         ns.saturating_sub(self.base_ns) as f64 / 1e9
     }
 
-    /// What a rate means in accesses per second: `200 Hz`, `50 to 200 Hz` where the sampling interval changed.
-    pub fn hz_text(&self, rate: f64) -> String {
-        let (low, high) = (hz(rate, self.sample_us.1), hz(rate, self.sample_us.0));
-        if self.sample_us.0 == self.sample_us.1 {
-            format_hz(high)
-        } else {
-            format!("{} to {}", format_hz(low).trim_end_matches(" Hz"), format_hz(high))
-        }
+    /// What a rate means in accesses per second: `200 Hz`, `50 to 200 Hz` where the sampling interval changed. `None` for a
+    /// share of pages.
+    pub fn hz_text(&self, rate: f64) -> Option<String> {
+        let Measure::Intervals(shortest, longest) = self.measure else { return None };
+        let (low, high) = (format_hz(hz(rate, longest)), format_hz(hz(rate, shortest)));
+        Some(if shortest == longest { high } else { format!("{} to {high}", low.trim_end_matches(" Hz")) })
     }
 
-    /// What a rate is: `share of 5.00 ms intervals in which a page was accessed`.
+    /// What a rate is: `share of the pages accessed in 1.00 s`, `share of 5.00 ms intervals in which a page was accessed`.
     pub fn rate_text(&self) -> String {
-        let (low, high) = (format_time(self.sample_us.0 * 1000), format_time(self.sample_us.1 * 1000));
-        let interval = if low == high { low } else { format!("{low} to {high}") };
-        format!("share of {interval} intervals in which a page was accessed")
+        match self.measure {
+            Measure::Pages(ns) => format!("share of the pages accessed in {}", format_time(ns)),
+            Measure::Intervals(shortest, longest) => {
+                let (low, high) = (format_time(shortest * 1000), format_time(longest * 1000));
+                let interval = if low == high { low } else { format!("{low} to {high}") };
+                format!("share of {interval} intervals in which a page was accessed")
+            }
+        }
     }
 
     /// The name that most of a part of the space goes by.
@@ -138,23 +188,6 @@ impl HeatMap {
         let compressed = self.axis.stretches.iter().filter(|s| s.compressed).map(|s| s.to - s.from).sum();
         (compressed, self.axis.folds.iter().map(|f| f.absent).sum())
     }
-}
-
-fn for_target(
-    events: &(impl Replay + ?Sized),
-    target: u32,
-    in_time: impl Fn(u64, u64) -> bool,
-    sink: &mut dyn FnMut(&isotherm_core::snapshot::Snapshot),
-) -> Result<(), ViewError> {
-    events.replay(&mut |event| {
-        if let Event::Snapshot(s) = event
-            && s.target == target
-            && in_time(s.start_ns, s.end_ns)
-        {
-            sink(s);
-        }
-        Ok(())
-    })
 }
 
 fn time_range(overview: &Overview, options: &HeatOptions) -> Result<(u64, u64), ViewError> {

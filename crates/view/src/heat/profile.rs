@@ -1,7 +1,9 @@
 //! Where in a target's space anything was seen at all: what the address axis is laid out by.
 
 use super::space::Space;
+use super::tables::{TABLE_BYTES, Unseen};
 use isotherm_core::addr::PAGE_SIZE;
+use isotherm_core::history::frame::PageFrame;
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
 
 /// Most cells of a profile: 80 MiB each for 5 TiB.
@@ -49,6 +51,26 @@ impl Profile {
             if may_be_present(r) {
                 self.present.add(from as f64 / self.cell_bytes as f64, to as f64 / self.cell_bytes as f64);
             }
+        }
+    }
+
+    /// Adds a frame of pages.
+    pub fn add_pages(&mut self, space: &Space, frame: &PageFrame) {
+        let add = |sums: &mut RangeSums, start: u64, end: u64| {
+            let (from, to) = (space.offset(start), space.offset(end));
+            if from < to {
+                sums.add(from as f64 / self.cell_bytes as f64, to as f64 / self.cell_bytes as f64);
+            }
+        };
+        for t in frame.tables.iter().filter(|t| t.present > 0) {
+            let end = t.base.saturating_add(TABLE_BYTES);
+            add(&mut self.present, t.base, end);
+            if t.accessed > 0 {
+                add(&mut self.accessed, t.base, end);
+            }
+        }
+        for part in Unseen::of(frame) {
+            add(&mut self.present, part.range.start, part.range.end);
         }
     }
 

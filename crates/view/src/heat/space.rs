@@ -2,6 +2,7 @@
 
 use crate::names;
 use isotherm_core::addr::{AddrRange, normalize};
+use isotherm_core::history::frame::MappingPages;
 use isotherm_core::mapping::Mapping;
 use isotherm_core::snapshot::RegionInfo;
 
@@ -93,30 +94,22 @@ impl Space {
 /// Collects what was observed and what was mapped at any time of a record.
 #[derive(Debug, Default)]
 pub struct SpaceBuilder {
+    /// Regions.
     observed: Vec<AddrRange>,
+    /// Mappings that hold pages, where these are known.
+    with_pages: Vec<AddrRange>,
     mappings: Vec<Mapping>,
 }
 
 impl SpaceBuilder {
     /// Adds a snapshot's regions, sorted.
     pub fn add_regions(&mut self, regions: &[RegionInfo]) {
-        let mut runs: Vec<AddrRange> = Vec::new();
-        for r in regions.iter().filter(|r| !r.is_empty()) {
-            match runs.last_mut() {
-                Some(last) if last.end == r.start => last.end = r.end,
-                _ => runs.push(AddrRange::new(r.start, r.end)),
-            }
-        }
-        runs.retain(|run| !self.is_observed(run));
-        if !runs.is_empty() {
-            self.observed.append(&mut runs);
-            normalize(&mut self.observed);
-        }
+        add(&mut self.observed, regions.iter().map(|r| AddrRange { start: r.start, end: r.end }));
     }
 
-    fn is_observed(&self, run: &AddrRange) -> bool {
-        let i = self.observed.partition_point(|r| r.end <= run.start);
-        self.observed.get(i).is_some_and(|r| r.start <= run.start && run.end <= r.end)
+    /// Adds the mappings that hold pages, sorted.
+    pub fn add_pages(&mut self, mappings: &[MappingPages]) {
+        add(&mut self.with_pages, mappings.iter().map(|m| m.range));
     }
 
     /// Adds mappings, sorted. Where they overlap with earlier ones, the newer ones count.
@@ -143,9 +136,9 @@ impl SpaceBuilder {
     }
 
     /// The observed part of the mappings (all that was observed, if no mappings are known), inside `limit` if given,
-    /// and the mappings for their names.
+    /// and the mappings for their names. Where pages are known, only they were observed.
     pub fn finish(self, limit: Option<AddrRange>) -> (Space, Vec<Mapping>) {
-        let mut space = Space::new(self.observed);
+        let mut space = Space::new(if self.with_pages.is_empty() { self.observed } else { self.with_pages });
         if !self.mappings.is_empty() {
             let mut mapped: Vec<AddrRange> = self.mappings.iter().map(|m| m.range).collect();
             normalize(&mut mapped);
@@ -155,6 +148,25 @@ impl SpaceBuilder {
             space = space.intersection(&[limit]);
         }
         (space, self.mappings)
+    }
+}
+
+/// Adds ranges, sorted, to those that were there before.
+fn add(observed: &mut Vec<AddrRange>, ranges: impl Iterator<Item = AddrRange>) {
+    let mut runs: Vec<AddrRange> = Vec::new();
+    for r in ranges.filter(|r| r.start < r.end) {
+        match runs.last_mut() {
+            Some(last) if last.end == r.start => last.end = r.end,
+            _ => runs.push(r),
+        }
+    }
+    runs.retain(|run| {
+        let i = observed.partition_point(|r| r.end <= run.start);
+        !observed.get(i).is_some_and(|r| r.start <= run.start && run.end <= r.end)
+    });
+    if !runs.is_empty() {
+        observed.append(&mut runs);
+        normalize(observed);
     }
 }
 

@@ -1,7 +1,7 @@
 //! A heatmap as text: half-block cells in colour, or one character a cell without.
 
 use super::grid::Shown;
-use super::map::HeatMap;
+use super::map::{HeatMap, Measure};
 use super::palette::{self, Rgb};
 use crate::names;
 use crate::ticks::time_ticks;
@@ -202,8 +202,11 @@ fn legend(map: &HeatMap, plan: &Plan, out: &mut Screen) {
         }
     }
     out.reset();
-    let hz = format!("{} … {}", map.hz_text(bottom).trim_end_matches(" Hz"), map.hz_text(top));
-    let _ = writeln!(out.text, " {}  = {hz}, log scale", format_percent(top));
+    let hz = match (map.hz_text(bottom), map.hz_text(top)) {
+        (Some(low), Some(high)) => format!("  = {} … {high}", low.trim_end_matches(" Hz")),
+        _ => String::new(),
+    };
+    let _ = writeln!(out.text, " {}{hz}, log scale", format_percent(top));
     let meaning = format!("rate: {}", map.rate_text());
     let _ = writeln!(out.text, "{}", names::fit(&meaning, plan.width));
     if plan.colours == Colours::None {
@@ -216,7 +219,8 @@ fn legend(map: &HeatMap, plan: &Plan, out: &mut Screen) {
         out.reset();
         out.text.push_str(" not seen");
     }
-    out.text.push_str("  blank: not mapped  ≈ gap folded");
+    let blank = if matches!(map.measure, Measure::Pages(_)) { "no pages" } else { "not mapped" };
+    let _ = write!(out.text, "  blank: {blank}  ≈ gap folded");
     if map.hidden().0 > 0 {
         out.text.push_str("  ┊ compressed");
     }

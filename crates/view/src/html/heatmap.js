@@ -34,8 +34,9 @@ function duration(seconds) {
   return Math.floor(seconds / 3600) + " h " + String(Math.floor(seconds / 60) % 60).padStart(2, "0") + " m";
 }
 
-/** A rate in accesses per second, as a range where the sampling interval changed. */
+/** A rate in accesses per second, as a range where the sampling interval changed; nothing for a share of pages. */
 function hertz(rate, map) {
+  if (map.sample_us === null) return "";
   const [short, long] = map.sample_us.map(us => rate * 1e6 / us);
   return (short === long ? digits(short) : digits(long) + " to " + digits(short)) + " Hz";
 }

@@ -32,10 +32,21 @@ function threshold(ns) {
   return s % 60 === 0 && s >= 60 ? s / 60 + " min" : s + " s";
 }
 
+/** Bytes, with both ends where they differ by more than 5 %. */
+function between(x) {
+  const apart = x.least !== null && x.least !== undefined && (x.most - x.least) * 20 > x.bytes;
+  return size(x.bytes) + (apart ? " (" + size(x.least) + " to " + size(x.most) + ")" : "");
+}
+
 function cards() {
-  const { working_set: w, resident: r, idle, cost: c } = target;
+  const { working_set: w, resident: r, pages: p, idle, cost: c } = target;
+  const windows = w.windows.filter(x => x.bytes !== null).map(x => ["within " + threshold(x.within_ns), between(x)]);
   const all = [card("Working set, median", size(w.p50), r && r.last ? percent(w.p50 / r.last) + " of resident" : "",
-    [["p95", size(w.p95)], ["p99", size(w.p99)]])];
+    [["p95", size(w.p95)], ["p99", size(w.p99)], ...windows])];
+  const t = data.total;
+  if (t) all.unshift(card("All " + t.targets + " targets", size(t.idle.cold[0].bytes ?? 0), "cold for more than " + threshold(t.idle.cold[0].for_ns),
+    [["working set", size(t.working_set.p50)], ["present", t.pages ? size(t.pages.resident) : t.resident ? size(t.resident.last) : "–"],
+      ["shared pages", t.shared === "counted_once" ? "count once" : "count for each"]]));
   if (r) {
     const swap = r.swap ? [["swapped out", size(r.swap)]] : [];
     all.push(card("Resident memory", size(r.last), "at the end", [["highest", size(r.highest)], ["virtual", size(r.vsz)], ...swap]));
@@ -44,12 +55,14 @@ function cards() {
   const coldest = known.length ? known[0] : null;
   all.push(card(coldest ? "Cold for more than " + threshold(coldest.for_ns) : "Cold memory", coldest ? size(coldest.bytes) : "not known",
     coldest ? (idle.present_only ? "of present memory" : "of mapped memory") : "watched too briefly",
-    idle.cold.filter(x => x !== coldest).map(x => ["> " + threshold(x.for_ns), x.bytes === null ? "not known yet" : size(x.bytes)])));
-  if (idle.not_observable > 0) all.push(card("Not observable", size(idle.not_observable), "", [["", "neither hot nor cold: shared, locked or special pages"]]));
-  if (idle.not_visited > 0) all.push(card("Not looked at", size(idle.not_visited), "", [["", "yet: neither hot nor cold"]]));
+    idle.cold.filter(x => x !== coldest).map(x => ["> " + threshold(x.for_ns), x.bytes === null ? "not known yet" : between(x)])));
+  if (p) all.push(card("Present", size(p.resident), "in pages", [["accessed within " + threshold(p.within_ns), size(p.accessed)],
+    ["cold", size(p.cold)], ["not resolved", size(p.not_resolved)], ["not observable", size(p.not_observable)]]));
+  if (!p && idle.not_observable > 0) all.push(card("Not observable", size(idle.not_observable), "", [["", "neither hot nor cold: shared, locked or special pages"]]));
+  if (!p && idle.not_visited > 0) all.push(card("Not looked at", size(idle.not_visited), "", [["", "yet: neither hot nor cold"]]));
   if (c) {
-    const total = c.monitor + c.target, over = c.budget !== null && total > c.budget;
-    all.push(card("Cost of watching", percent(total), "of one core" + (over ? ", above the budget" : ""),
+    const over = target.above_budget;
+    all.push(card("Cost of watching", Number(((c.monitor + c.target) * 100).toFixed(2)) + " %", "of one core" + (over ? ", above the budget" : ""),
       [["budget", c.budget === null ? "none" : percent(c.budget)], ["monitor", percent(c.monitor)], ["target, est.", percent(c.target)]], over));
   }
   element("cards").replaceChildren(...all);
@@ -67,11 +80,9 @@ function legend() {
     tick.style.left = (1 - d / map.decades) * 100 + "%";
     ticks.append(tick);
   }
-  const [shortest, longest] = map.sample_us.map(us => duration(us / 1e6));
-  const interval = shortest === longest ? shortest : shortest + " to " + longest;
-  scale.append(make("div", "rate: share of " + interval + " intervals in which a page was accessed; log scale", "what"), ramp, ticks);
+  scale.append(make("div", (map.sample_us ? "rate: " : "") + map.rate_text + "; log scale", "what"), ramp, ticks);
   const states = make("div", undefined, "states");
-  for (const [name, code] of [["not accessed", COLD], ["not seen", BLIND], ["not mapped", NOTHING]]) {
+  for (const [name, code] of [["not accessed", COLD], ["not seen", BLIND], [map.sample_us ? "not mapped" : "no pages", NOTHING]]) {
     const item = make("span", name, code === BLIND ? "striped" : "");
     item.style.setProperty("--swatch", data.colours[code]);
     states.append(item);
@@ -81,13 +92,20 @@ function legend() {
 
 function tables() {
   const row = (cells, tag) => { const tr = make("tr"); cells.forEach(c => tr.append(make(tag, c))); return tr; };
-  const rows = target.mappings.slice(0, 15).map(m => m.bytes === 0 && m.not_observable + m.not_visited > 0
+  const used = target.pages;
+  const rows = target.mappings.slice(0, 15).map(m => used
+    ? row([m.name, size(m.bytes), size(m.resident), size(m.accessed), m.not_observable === m.resident ? "not observable" : size(m.cold)], "td")
+    : m.bytes === 0 && m.not_observable + m.not_visited > 0
     ? row([m.name, size(m.not_observable + m.not_visited), m.not_observable > 0 ? "not observable" : "not looked at yet", ""], "td")
     : row([m.name, size(m.bytes), size(m.accessed), m.accessed ? percent(m.rate) : "–"], "td"));
-  if (target.mappings.length > 15) rows.push(row(["and " + (target.mappings.length - 15) + " more", "", "", ""], "td"));
-  element("mappings").replaceChildren(row(["mapping", "size", "accessed", "at rate"], "th"), ...rows);
+  if (target.mappings.length > 15) rows.push(row(["and " + (target.mappings.length - 15) + " more"], "td"));
+  const within = used ? threshold(used.within_ns) : "";
+  const head = used ? ["mapping", "size", "resident", "used in " + within, "cold > " + within] : ["mapping", "size", "accessed", "at rate"];
+  element("mappings-title").textContent = used ? "Mappings, most cold memory first" : "Hottest mappings";
+  element("mappings").replaceChildren(row(head, "th"), ...rows);
   const list = [], c = target.confidence, cost = target.cost;
-  if (c) {
+  if (used) list.push(["Figures", "from pages, one by one; both ends are given where they differ by more than 5 %"]);
+  else if (c) {
     list.push(["Checks of a region in an interval", c.median_checks + " (median), " + c.low_checks + " (the least tenth)"],
       ["What one interval shows", "rates above " + percent(c.detectable_rate) + " with 95 % probability"]);
     if (c.unchecked >= 0.001) list.push(["Not looked at in an average interval", percent(c.unchecked) + " of the memory"]);
@@ -252,10 +270,10 @@ function explain(event) {
   const code = map.cells[index], stretch = stretchAt(map, row), age = ageOf(map.ageCodes[index], map);
   const start = addressAt(map, row), bytes = stretch ? stretch.bytes / (stretch.to_row - stretch.from_row) : 0;
   const rate = rateOf(code, map);
-  const state = code === NOTHING ? "not mapped" : code === BLIND ? "could not be observed"
-    : code === COLD ? "0 % (not accessed)" : percent(rate) + "  =  " + hertz(rate, map);
+  const state = code === NOTHING ? (map.sample_us ? "not mapped" : "no pages") : code === BLIND ? "could not be observed"
+    : code === COLD ? "0 % (not accessed)" : percent(rate) + (map.sample_us ? "  =  " + hertz(rate, map) : " of the pages");
   const lines = [["address", start === null ? "–" : start.toString(16) + "  (" + size(bytes) + " a row)"],
-    ["time", secondsAt(col).toFixed(2) + " s to " + secondsAt(col + 1).toFixed(2) + " s"], ["rate", state]];
+    ["time", secondsAt(col).toFixed(2) + " s to " + secondsAt(col + 1).toFixed(2) + " s"], [map.sample_us ? "rate" : "accessed", state]];
   if (age !== null) lines.push(["age", "the same for " + (age < 0.05 ? "less than an interval" : duration(age))]);
   const table = make("table");
   for (const [name, value] of lines) {

@@ -4,7 +4,7 @@ use super::axes::time_axis;
 use super::{BRIGHT, DIM, Frame, RULE, TEXT};
 use crate::draw::{Anchor, Canvas, Image, TextSize};
 use crate::heat::grid::Shown;
-use crate::heat::map::HeatMap;
+use crate::heat::map::{HeatMap, Measure};
 use crate::heat::palette::{self, BACKGROUND, BLIND, BLIND_STRIPE, COLD, Rgb};
 use crate::names;
 use crate::units::format_percent;
@@ -158,12 +158,17 @@ fn legend(canvas: &mut dyn Canvas, map: &HeatMap, frame: &Frame) {
         let tick = x + map.scale.position(rate) * width;
         canvas.line((tick, y + height), (tick, y + height + 4.0), RULE);
         canvas.text(tick, y + height + 16.0, &format_percent(rate), TextSize::Small, Anchor::Middle, TEXT);
-        canvas.text(tick, y + height + 31.0, &map.hz_text(rate), TextSize::Small, Anchor::Middle, DIM);
+        if let Some(hz) = map.hz_text(rate) {
+            canvas.text(tick, y + height + 31.0, &hz, TextSize::Small, Anchor::Middle, DIM);
+        }
     }
-    let text = format!("access rate: {}; log scale", map.rate_text());
+    let of_pages = matches!(map.measure, Measure::Pages(_));
+    let head = if of_pages { "" } else { "access rate: " };
+    let text = format!("{head}{}; log scale", map.rate_text());
     canvas.text(x, y - 8.0, &text, TextSize::Small, Anchor::Start, DIM);
+    let nothing = if of_pages { "no pages" } else { "not mapped" };
     let mut at = x + width + 56.0;
-    for (name, colour) in [("not accessed", COLD), ("not seen", BLIND), ("not mapped", BACKGROUND)] {
+    for (name, colour) in [("not accessed", COLD), ("not seen", BLIND), (nothing, BACKGROUND)] {
         canvas.rect(at - 1.0, y - 1.0, 20.0, 14.0, RULE);
         let pixels = (0..12 * 18).map(|i| match (i / 18, i % 18) {
             (r, c) if colour == BLIND && (r + c) % 6 < 2 => BLIND_STRIPE,

@@ -6,6 +6,7 @@ use crate::error::ViewError;
 use crate::exact;
 use crate::overview::Overview;
 use crate::replay::Replay;
+use crate::summary::working_set::Basis;
 use serde::Serialize;
 use std::io::Write;
 
@@ -53,6 +54,8 @@ struct SeriesReport<'a> {
     pid: Option<u32>,
     name: Option<&'a str>,
     measure: &'static str,
+    /// What it is drawn from; of pages it is what was accessed within a second.
+    basis: Basis,
     unit: &'static str,
     order: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,6 +105,7 @@ pub fn write_json(
             pid: info.and_then(|i| i.pid),
             name: info.map(|i| i.name.as_str()),
             measure,
+            basis: series.basis,
             unit,
             order: if table.order == Order::Time { "time" } else { "size" },
             min_rate,
@@ -135,7 +139,10 @@ fn write_table(
     if let Some(t) = overview.targets.iter().find(|t| Some(t.info.target) == series.target) {
         writeln!(out, "# {}", t.title())?;
     }
-    write!(out, "# {} snapshots", series.points.len())?;
+    match series.basis {
+        Basis::Pages => write!(out, "# memory accessed within 1 s, at {} moments", series.points.len())?,
+        Basis::Regions => write!(out, "# {} snapshots", series.points.len())?,
+    }
     match series.skipped {
         0 => writeln!(out)?,
         n => writeln!(out, ", the first {n} left out (--skip)")?,
@@ -176,7 +183,7 @@ fn rows(points: &[Point], table: &TableOptions) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testdata::small_record;
+    use crate::testdata::{paged_record, small_record};
 
     fn options() -> SeriesOptions {
         SeriesOptions { measure: Measure::WorkingSet { min_rate: 0.0 }, target: None, skip: Some(0) }
@@ -203,6 +210,23 @@ mod tests {
 100       8.000 MiB |***********************************************************|
 ";
         assert_eq!(text(&options(), &table), expected);
+    }
+
+    #[test]
+    fn of_pages() {
+        let mut out = Vec::new();
+        let table = TableOptions { percentiles: vec![50.0, 100.0], order: Order::Size };
+        write_text(&paged_record(1, 4), &options(), &table, &mut out).expect("writes to memory");
+        let expected = "\
+# target_id\t0
+# server --port 1 (pid 4242)
+# memory accessed within 1 s, at 4 moments
+# <percentile> <wss>
+# avr:\t5.750 MiB
+ 50       5.250 MiB |*************************************************          |
+100       6.250 MiB |***********************************************************|
+";
+        assert_eq!(String::from_utf8_lossy(&out), expected);
     }
 
     #[test]

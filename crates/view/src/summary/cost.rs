@@ -1,6 +1,7 @@
 //! What watching cost, and what it was allowed to.
 
-use isotherm_core::event::{Mode, MonitorStats, RunInfo};
+use crate::units::format_percent_exactly;
+use isotherm_core::event::{Event, Mode, MonitorStats, RunInfo};
 use serde::Serialize;
 
 /// The monitor's cost as shares of one core, and how it observed.
@@ -48,6 +49,41 @@ impl Cost {
     pub fn total(&self) -> f64 {
         self.monitor + self.target
     }
+
+    /// Whether both together are above the budget, as precisely as [`format_percent_exactly`] shows them: what reads the
+    /// same is the same.
+    pub fn is_above_budget(&self) -> bool {
+        let shown = format_percent_exactly;
+        self.budget.is_some_and(|b| self.total() > b && shown(self.total()) != shown(b))
+    }
+}
+
+/// Draws up the mean cost of a whole record.
+#[derive(Debug)]
+pub struct CostBuilder<'a> {
+    run: Option<&'a RunInfo>,
+    first: Option<MonitorStats>,
+    cost: Option<Cost>,
+}
+
+impl<'a> CostBuilder<'a> {
+    /// Of a run.
+    pub fn new(run: Option<&'a RunInfo>) -> Self {
+        Self { run, first: None, cost: None }
+    }
+
+    /// Takes an event.
+    pub fn add(&mut self, event: &Event) {
+        if let Event::Stats(stats) = event {
+            let first = self.first.get_or_insert(*stats);
+            self.cost = Cost::between(first, stats, self.run).or(self.cost);
+        }
+    }
+
+    /// `None` where the record does not tell.
+    pub fn finish(self) -> Option<Cost> {
+        self.cost
+    }
 }
 
 #[cfg(test)]
@@ -63,5 +99,16 @@ mod tests {
         assert_eq!(c.budget, Some(0.01));
         assert_eq!(c.checks_per_second, 50_000.0);
         assert_eq!(Cost::between(&a, &a, None), None);
+    }
+
+    #[test]
+    fn what_reads_like_the_budget_is_within_it() {
+        let (a, b) = (stats(1_000_000_000, 0, 0), stats(2_000_000_000, 1, 0));
+        let c = Cost::between(&a, &b, Some(&run_info())).expect("time has passed");
+        let above = |monitor| Cost { monitor, target: 0.0, ..c }.is_above_budget();
+        assert_eq!([0.0099, 0.01, 0.010_04, 0.0101, 0.0107].map(above), [false, false, false, true, true]);
+        assert!(!Cost { budget: None, monitor: 9.0, ..c }.is_above_budget());
+        assert_eq!(format_percent_exactly(0.0107), "1.07 %");
+        assert_eq!(format_percent_exactly(0.010_04), "1 %");
     }
 }

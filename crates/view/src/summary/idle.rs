@@ -1,11 +1,12 @@
 //! How long memory has gone without an access.
 
+use super::pages::Estimate;
 use crate::units::{NS_PER_S, age_ns};
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
 use serde::Serialize;
 
 /// For how long memory must be idle to be listed, ns.
-pub const THRESHOLDS_NS: [u64; 3] = [10 * NS_PER_S, 60 * NS_PER_S, 300 * NS_PER_S];
+pub const THRESHOLDS_NS: [u64; 4] = [10 * NS_PER_S, 60 * NS_PER_S, 300 * NS_PER_S, 1800 * NS_PER_S];
 
 /// Memory that has been idle for at least some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -14,20 +15,37 @@ pub struct Cold {
     pub for_ns: u64,
     /// Bytes; `None` where the target was not watched for that long.
     pub bytes: Option<u64>,
+    /// The least that may be true; `None` where only regions are known, which tell no ends.
+    pub least: Option<u64>,
+    /// The most.
+    pub most: Option<u64>,
 }
 
-/// What a snapshot's bytes are: accessed, idle, or not seen.
+impl Cold {
+    /// From what is known of pages.
+    pub fn new(for_ns: u64, known: Option<Estimate>) -> Self {
+        Self { for_ns, bytes: known.map(|e| e.bytes), least: known.map(|e| e.least), most: known.map(|e| e.most) }
+    }
+
+    /// The bytes with their ends, as text.
+    pub fn text(&self) -> Option<String> {
+        let bytes = self.bytes?;
+        Some(Estimate { bytes, least: self.least.unwrap_or(bytes), most: self.most.unwrap_or(bytes) }.text())
+    }
+}
+
+/// What bytes are: accessed, idle, or not seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Idle {
-    /// Accessed in the last aggregation interval.
+    /// Accessed: within ten seconds, where pages are known; else in the last aggregation interval.
     pub accessed: u64,
-    /// Not accessed in it; pages of accessed regions that were not themselves accessed included.
+    /// Not accessed then; pages of accessed regions that were not themselves accessed included.
     pub not_accessed: u64,
     /// Of these, for how long. Times overlap: what is cold for a minute is cold for ten seconds, too.
-    pub cold: [Cold; 3],
+    pub cold: [Cold; THRESHOLDS_NS.len()],
     /// Could not be observed: neither hot nor cold.
     pub not_observable: u64,
-    /// Nobody has looked at it yet: neither hot nor cold.
+    /// Nobody has looked at it yet, or knows when it was accessed: neither hot nor cold.
     pub not_visited: u64,
     /// Whether bytes count present pages only (estimated from the pages looked at). Otherwise the source does not tell
     /// which pages are present, and all mapped memory counts.
@@ -35,16 +53,24 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// From a snapshot of a target that has been watched for `watched_ns`.
-    pub fn of(snapshot: &Snapshot, watched_ns: u64) -> Self {
-        let mut idle = Self {
+    /// Of no memory.
+    pub fn nothing() -> Self {
+        Self {
             accessed: 0,
             not_accessed: 0,
-            cold: THRESHOLDS_NS.map(|for_ns| Cold { for_ns, bytes: (watched_ns >= for_ns).then_some(0) }),
+            cold: THRESHOLDS_NS.map(|for_ns| Cold::new(for_ns, None)),
             not_observable: 0,
             not_visited: 0,
-            present_only: snapshot.regions.iter().any(|r| r.evidence.is_some()),
-        };
+            present_only: false,
+        }
+    }
+
+    /// From a snapshot of a target that has been watched for `watched_ns`.
+    pub fn of(snapshot: &Snapshot, watched_ns: u64) -> Self {
+        let mut idle = Self { present_only: snapshot.regions.iter().any(|r| r.evidence.is_some()), ..Self::nothing() };
+        for cold in &mut idle.cold {
+            cold.bytes = (watched_ns >= cold.for_ns).then_some(0);
+        }
         for r in &snapshot.regions {
             if r.is_unvisited() {
                 idle.not_visited += r.len();
@@ -72,6 +98,19 @@ impl Idle {
             }
         }
         idle
+    }
+
+    /// Adds another target's. Where one of both was not watched for long enough, what is known of the other counts.
+    pub fn add(&mut self, other: &Self) {
+        let sum = |a: Option<u64>, b: Option<u64>| a.map_or(b, |a| Some(a + b.unwrap_or(0)));
+        self.accessed += other.accessed;
+        self.not_accessed += other.not_accessed;
+        for (a, b) in self.cold.iter_mut().zip(&other.cold) {
+            (a.bytes, a.least, a.most) = (sum(a.bytes, b.bytes), None, None);
+        }
+        self.not_observable += other.not_observable;
+        self.not_visited += other.not_visited;
+        self.present_only &= other.present_only;
     }
 }
 
@@ -111,9 +150,9 @@ mod tests {
         assert_eq!(idle.accessed, 3 * MIB);
         assert_eq!(idle.not_accessed, (7 + 5 + 10 + 8) * MIB);
         assert_eq!((idle.not_observable, idle.not_visited), (12 * MIB, 7 * MIB));
-        assert_eq!(idle.cold.map(|c| c.bytes), [Some(13 * MIB), Some(8 * MIB), Some(0)]);
+        assert_eq!(idle.cold.map(|c| c.bytes), [Some(13 * MIB), Some(8 * MIB), Some(0), None]);
         let short = Idle::of(&snapshot(0, 0, vec![region(0, MIB, 0, 5)]), NS_PER_S);
-        assert_eq!(short.cold.map(|c| c.bytes), [None; 3]);
+        assert_eq!(short.cold.map(|c| c.bytes), [None; 4]);
         assert!(!short.present_only);
     }
 }

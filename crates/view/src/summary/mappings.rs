@@ -51,10 +51,17 @@ struct Sums {
 #[derive(Debug, Default)]
 pub struct MappingHeatBuilder {
     by_name: HashMap<String, Sums>,
+    /// Whether anonymous memory without a name is told by its addresses.
+    apart: bool,
     time: f64,
 }
 
 impl MappingHeatBuilder {
+    /// Tells each anonymous mapping without a name from others.
+    pub fn by_mapping() -> Self {
+        Self { apart: true, ..Self::default() }
+    }
+
     /// Adds a snapshot with the mappings in force, sorted.
     pub fn add(&mut self, snapshot: &Snapshot, mappings: &[Mapping]) {
         let time = snapshot.end_ns.saturating_sub(snapshot.start_ns) as f64 / 1e9;
@@ -70,7 +77,8 @@ impl MappingHeatBuilder {
             for m in mappings[first..].iter().take_while(|m| m.range.start < r.end) {
                 let Some(common) = m.range.intersect(&range) else { continue };
                 unnamed -= common.len();
-                let sums = self.sums(names::full(m));
+                let name = if self.apart { names::row(m) } else { names::full(m).into() };
+                let sums = self.sums(&name);
                 sums.add(common.len(), time, r, max);
             }
             if unnamed > 0 && mappings.is_empty() {

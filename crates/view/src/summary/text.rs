@@ -1,34 +1,134 @@
-//! A summary for people.
+//! Summaries for people.
 
-use super::Summary;
+use super::cost::Cost;
 use super::idle::Idle;
+use super::mapping_pages::MappingUse;
+use super::mappings::MappingHeat;
+use super::pages::ResidentPages;
+use super::total::{Shared, Total};
+use super::working_set::{Basis, Window, WorkingSet};
+use super::{Mappings, Resident, Summaries, Summary};
 use crate::error::ViewError;
 use crate::names;
-use crate::units::format_percent;
-use isotherm_core::event::Mode;
+use crate::units::{format_percent, format_percent_exactly};
+use isotherm_core::event::{Mode, RunInfo};
 use isotherm_core::units::{format_size, format_time};
+use std::cmp::Reverse;
 use std::io::Write;
 
-/// Mappings listed.
-const MAPPINGS: usize = 10;
+/// Mappings listed where there is one target, and where there are several.
+const MAPPINGS: (usize, usize) = (10, 5);
+/// Targets shown with all their figures.
+const TARGETS: usize = 10;
 /// Width of a line's heading.
 const HEAD: usize = 16;
 
-/// Writes the page of one target.
-pub fn write(s: &Summary, out: &mut dyn Write) -> Result<(), ViewError> {
-    writeln!(out, "{}", s.target.title())?;
-    line(out, "recorded", &recorded(s))?;
-    writeln!(out)?;
-    line(out, "working set", &working_set(s))?;
-    line(out, "resident", &resident(s))?;
-    cold(&s.idle, out)?;
-    writeln!(out)?;
-    mappings(s, out)?;
-    writeln!(out)?;
-    for (head, text) in [("monitor's cost", cost(s)), ("confidence", confidence(s))] {
-        line(out, head, &text)?;
+/// Writes the total, then the targets that hold most cold memory; one target is its own total.
+pub fn write(all: &Summaries, out: &mut dyn Write) -> Result<(), ViewError> {
+    if let [one] = all.targets.as_slice() {
+        target(one, MAPPINGS.0, out)?;
+        writeln!(out)?;
+        line(out, "monitor's cost", &cost(one.cost))?;
+        return trust(one, out);
+    }
+    total(all, out)?;
+    let mut order: Vec<&Summary> = all.targets.iter().collect();
+    order.sort_by_key(|s| Reverse((coldest(&s.idle), s.resident.map_or(0, |r| r.last))));
+    let (shown, rest) = order.split_at(TARGETS.min(order.len()));
+    for s in shown {
+        writeln!(out)?;
+        target(s, MAPPINGS.1, out)?;
+        trust(s, out)?;
+    }
+    if !rest.is_empty() {
+        writeln!(out)?;
+        let sum = |f: fn(&Summary) -> u64| format_size(rest.iter().map(|s| f(s)).sum());
+        let text = format!(
+            "and {} more targets: {} cold > 10 s, {} in their working sets (p50), {} resident; --target N shows one",
+            rest.len(),
+            sum(|s| coldest(&s.idle)),
+            sum(|s| s.working_set.p50),
+            sum(|s| s.resident.map_or(0, |r| r.last))
+        );
+        writeln!(out, "{text}")?;
     }
     Ok(())
+}
+
+/// What is cold for the shortest time that is listed.
+fn coldest(idle: &Idle) -> u64 {
+    idle.cold[0].bytes.unwrap_or(0)
+}
+
+fn total(all: &Summaries, out: &mut dyn Write) -> Result<(), ViewError> {
+    let t = &all.total;
+    let gone = all.targets.len() - t.targets;
+    match gone {
+        0 => writeln!(out, "all {} targets together", t.targets)?,
+        n => writeln!(out, "the {} targets at the end together, without {n} that had ended", t.targets)?,
+    }
+    let start = all.targets.iter().map(|s| s.target.start_ns).min().unwrap_or(0);
+    let end = all.targets.iter().map(|s| s.target.end_ns).max().unwrap_or(0);
+    let run = all.targets.first().and_then(|s| s.run.as_ref());
+    line(
+        out,
+        "recorded",
+        &recorded(end.saturating_sub(start), all.targets.iter().map(|s| s.target.snapshots).sum(), run),
+    )?;
+    line(out, "shared pages", shared(t))?;
+    writeln!(out)?;
+    figures(&t.working_set, resident(&t.working_set, t.resident, t.targets > 1), &t.idle, t.pages, out)?;
+    writeln!(out)?;
+    line(out, "monitor's cost", &cost(t.cost))
+}
+
+fn shared(t: &Total) -> &'static str {
+    match t.shared {
+        Shared::CountedOnce => "count once, and are cold where none of the targets used them",
+        Shared::CountedForEachTarget => "count for each target: who maps the same pages is not known",
+    }
+}
+
+fn target(s: &Summary, most: usize, out: &mut dyn Write) -> Result<(), ViewError> {
+    writeln!(out, "{}", s.target.title())?;
+    let mut text = recorded(s.target.end_ns.saturating_sub(s.target.start_ns), s.target.snapshots, s.run.as_ref());
+    if let Some((time_ns, why)) = s.target.ended {
+        let what = match why {
+            isotherm_core::event::TargetEnd::Exited => "exited",
+            isotherm_core::event::TargetEnd::Replaced => "executed another program",
+        };
+        text += &format!("; it {what} after {}", format_time(time_ns.saturating_sub(s.target.start_ns)));
+    }
+    line(out, "recorded", &text)?;
+    writeln!(out)?;
+    figures(&s.working_set, resident(&s.working_set, s.resident, false), &s.idle, s.pages, out)?;
+    writeln!(out)?;
+    match &s.mappings {
+        Mappings::Regions(list) => hottest_mappings(list, most, out),
+        Mappings::Pages(list) => coldest_mappings(list, most, out),
+    }
+}
+
+fn figures(
+    w: &WorkingSet,
+    resident: String,
+    idle: &Idle,
+    pages: Option<ResidentPages>,
+    out: &mut dyn Write,
+) -> Result<(), ViewError> {
+    line(out, "working set", &working_set(w))?;
+    if w.basis == Basis::Pages {
+        let windows: Vec<String> = w.windows.iter().map(window).collect();
+        line(out, "  at the end", &windows.join(", "))?;
+    }
+    line(out, "resident", &resident)?;
+    match pages {
+        Some(p) => {
+            cold_pages(idle, out)?;
+            present(&p, out)
+        }
+        None => cold_regions(idle, out),
+    }
 }
 
 /// Words that stay on the line of the number before them.
@@ -69,37 +169,41 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-fn recorded(s: &Summary) -> String {
-    let mut text = format_time(s.target.end_ns.saturating_sub(s.target.start_ns));
-    text += &format!(", {} snapshots", s.target.snapshots);
-    if let Some(run) = &s.run {
+fn recorded(ns: u64, snapshots: u64, run: Option<&RunInfo>) -> String {
+    let mut text = format!("{}, {snapshots} snapshots", format_time(ns));
+    if let Some(run) = run {
         text += &format!(", source {}", run.source);
         if !run.algorithm.is_empty() {
             text += &format!(", algorithm {}", run.algorithm);
         }
     }
-    if let Some((time_ns, why)) = s.target.ended {
-        let what = match why {
-            isotherm_core::event::TargetEnd::Exited => "exited",
-            isotherm_core::event::TargetEnd::Replaced => "executed another program",
-        };
-        text += &format!("; it {what} after {}", format_time(time_ns.saturating_sub(s.target.start_ns)));
-    }
     text
 }
 
-fn working_set(s: &Summary) -> String {
-    let w = &s.working_set;
+fn working_set(w: &WorkingSet) -> String {
     let (p50, p95, p99) = (format_size(w.p50), format_size(w.p95), format_size(w.p99));
-    let mut text = format!("{p50} (p50), {p95} (p95), {p99} (p99): memory accessed in one aggregation interval");
+    let mut text = format!("{p50} (p50), {p95} (p95), {p99} (p99): memory accessed ");
+    text += match w.basis {
+        Basis::Pages => "within 1 s, over time",
+        Basis::Regions => "in one aggregation interval, estimated from regions",
+    };
     if w.skipped > 0 {
         text += &format!(", the first {} left out", w.skipped);
     }
     text
 }
 
-fn resident(s: &Summary) -> String {
-    let Some(r) = s.resident else { return "not recorded".to_owned() };
+fn window(w: &Window) -> String {
+    let within = threshold(w.within_ns);
+    match w.estimate() {
+        Some(e) => format!("{} within {within}", e.text()),
+        None => format!("not known within {within}"),
+    }
+}
+
+/// `several`: the sum over targets, each of which counts what it shares, so that nothing can be compared with it.
+fn resident(w: &WorkingSet, r: Option<Resident>, several: bool) -> String {
+    let Some(r) = r else { return "not recorded".to_owned() };
     let mut text = format!("{} of {} virtual", format_size(r.last), format_size(r.vsz));
     if r.highest > r.last {
         text += &format!(", at most {}", format_size(r.highest));
@@ -107,19 +211,47 @@ fn resident(s: &Summary) -> String {
     if let Some(swap) = r.swap.filter(|&b| b > 0) {
         text += &format!(", {} swapped out", format_size(swap));
     }
-    if r.last > 0 {
-        text +=
-            &format!("; the working set (p50) is {} of it", format_percent(s.working_set.p50 as f64 / r.last as f64));
-        if s.working_set.p50 > r.last {
+    if several {
+        text += "; each target counts what it shares";
+    } else if r.last > 0 {
+        text += &format!("; the working set (p50) is {} of it", format_percent(w.p50 as f64 / r.last as f64));
+        if w.p50 > r.last && w.basis == Basis::Regions {
             text += " (regions reach over pages that are not present)";
         }
     }
     text
 }
 
-fn cold(idle: &Idle, out: &mut dyn Write) -> Result<(), ViewError> {
-    let kind =
-        if idle.present_only { "present memory" } else { "mapped memory; the source does not tell what is present" };
+fn cold_pages(idle: &Idle, out: &mut dyn Write) -> Result<(), ViewError> {
+    for c in &idle.cold {
+        let text = c.text().unwrap_or_else(|| "not known: not watched for that long".to_owned());
+        line(out, &format!("cold > {}", threshold(c.for_ns)), &text)?;
+    }
+    Ok(())
+}
+
+/// Present memory without a rest.
+fn present(p: &ResidentPages, out: &mut dyn Write) -> Result<(), ViewError> {
+    let within = threshold(p.within_ns);
+    let parts = [
+        (p.accessed, format!("accessed within {within}")),
+        (p.cold, format!("cold > {within}")),
+        (p.not_resolved, "not resolved: accessed before the watch began, not known when".to_owned()),
+        (p.not_observable, "not observable: neither hot nor cold".to_owned()),
+    ];
+    writeln!(out, "{:HEAD$}{} in pages:", "present", format_size(p.resident))?;
+    for (bytes, what) in parts {
+        writeln!(out, "{:HEAD$}{:>10}  {what}", "", format_size(bytes))?;
+    }
+    Ok(())
+}
+
+fn cold_regions(idle: &Idle, out: &mut dyn Write) -> Result<(), ViewError> {
+    let kind = if idle.present_only {
+        "present memory, estimated from regions"
+    } else {
+        "mapped memory, estimated from regions; the source does not tell what is present"
+    };
     for (i, c) in idle.cold.iter().enumerate() {
         let head = format!("cold > {}", threshold(c.for_ns));
         let text = match c.bytes {
@@ -146,9 +278,9 @@ pub fn threshold(ns: u64) -> String {
     }
 }
 
-fn mappings(s: &Summary, out: &mut dyn Write) -> Result<(), ViewError> {
+fn hottest_mappings(list: &[MappingHeat], most: usize, out: &mut dyn Write) -> Result<(), ViewError> {
     writeln!(out, "{:<32} {:>11} {:>14} {:>10}", "hottest mappings", "size", "accessed", "at rate")?;
-    for m in s.mappings.iter().take(MAPPINGS) {
+    for m in list.iter().take(most) {
         let name = names::fit(names::short(&m.name), 30);
         if let Some((bytes, why)) = m.unseen() {
             writeln!(out, "  {name:<30} {:>11} {why:>25}", format_size(bytes))?;
@@ -157,23 +289,54 @@ fn mappings(s: &Summary, out: &mut dyn Write) -> Result<(), ViewError> {
         let rate = if m.accessed == 0 { "-".to_owned() } else { format_percent(m.rate) };
         writeln!(out, "  {name:<30} {:>11} {:>14} {rate:>10}", format_size(m.bytes), format_size(m.accessed))?;
     }
-    if s.mappings.len() > MAPPINGS {
-        writeln!(out, "  and {} more", s.mappings.len() - MAPPINGS)?;
+    if list.len() > most {
+        writeln!(out, "  and {} more", list.len() - most)?;
     }
     Ok(())
 }
 
-fn cost(s: &Summary) -> String {
-    let Some(c) = s.cost else { return "not recorded".to_owned() };
+fn coldest_mappings(list: &[MappingUse], most: usize, out: &mut dyn Write) -> Result<(), ViewError> {
+    let within = threshold(list.iter().map(|m| m.pages.within_ns).max().unwrap_or(0));
+    let (used, cold) = (format!("used in {within}"), format!("cold > {within}"));
+    let head = "mappings, most cold memory first";
+    writeln!(out, "{head:<32} {:>10} {:>10} {used:>12} {cold:>12}", "size", "resident")?;
+    let row = |name: &str, size: u64, p: &ResidentPages, out: &mut dyn Write| {
+        let (size, resident) = (format_size(size), format_size(p.resident));
+        if p.not_observable == p.resident {
+            return writeln!(out, "  {name:<30} {size:>10} {resident:>10} {:>25}", "not observable");
+        }
+        let (used, cold) = (format_size(p.accessed), format_size(p.cold));
+        writeln!(out, "  {name:<30} {size:>10} {resident:>10} {used:>12} {cold:>12}")
+    };
+    let (shown, rest) = list.split_at(most.min(list.len()));
+    for m in shown {
+        row(&names::fit(names::short(&m.name), 30), m.bytes, &m.pages, out)?;
+    }
+    if !rest.is_empty() {
+        let sum = |f: fn(&MappingUse) -> u64| rest.iter().map(f).sum();
+        let pages = ResidentPages {
+            resident: sum(|m| m.pages.resident),
+            accessed: sum(|m| m.pages.accessed),
+            cold: sum(|m| m.pages.cold),
+            not_observable: sum(|m| m.pages.not_observable),
+            ..ResidentPages::default()
+        };
+        row(&format!("and {} more", rest.len()), sum(|m| m.bytes), &pages, out)?;
+    }
+    Ok(())
+}
+
+fn cost(cost: Option<Cost>) -> String {
+    let Some(c) = cost else { return "not recorded".to_owned() };
     let mut text = format!(
         "{} of one core ({} the monitor, {} the targets, estimated)",
-        format_percent(c.total()),
+        format_percent_exactly(c.total()),
         format_percent(c.monitor),
         format_percent(c.target)
     );
     text += &match c.budget {
-        Some(budget) if c.total() <= budget => format!(", within the budget of {}", format_percent(budget)),
-        Some(budget) => format!(", ABOVE the budget of {}", format_percent(budget)),
+        Some(budget) if c.is_above_budget() => format!(", above the budget of {}", format_percent_exactly(budget)),
+        Some(budget) => format!(", within the budget of {}", format_percent_exactly(budget)),
         None => ", no budget set".to_owned(),
     };
     let mode = match c.mode {
@@ -182,6 +345,11 @@ fn cost(s: &Summary) -> String {
     };
     text += &format!("; {mode} every {}, {:.0} checks/s", format_time(c.sample_us * 1000), c.checks_per_second);
     text
+}
+
+/// How far to trust figures of regions; those of pages show their ends.
+fn trust(s: &Summary, out: &mut dyn Write) -> Result<(), ViewError> {
+    if s.working_set.basis == Basis::Regions { line(out, "confidence", &confidence(s)) } else { Ok(()) }
 }
 
 fn confidence(s: &Summary) -> String {
@@ -200,44 +368,4 @@ fn confidence(s: &Summary) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::overview::Overview;
-    use crate::testdata::small_record;
-
-    #[test]
-    fn one_page() {
-        let events = small_record(20);
-        let overview = Overview::read(&events).expect("has snapshots");
-        let summary = Summary::read(&events, &overview, &overview.targets[0]).expect("has snapshots");
-        let mut out = Vec::new();
-        write(&summary, &mut out).expect("writes to memory");
-        let expected = "\
-server --port 1 (pid 4242)
-recorded        2.00 s, 20 snapshots, source sim, algorithm isotherm
-
-working set     4.00 MiB (p50), 8.00 MiB (p95), 8.00 MiB (p99): memory accessed
-                in one aggregation interval, the first 2 left out
-resident        77.0 MiB of 83.0 MiB virtual; the working set (p50) is 5.2 % of
-                it
-cold > 10 s     not known: not watched for that long
-cold > 1 min    not known: not watched for that long
-cold > 5 min    not known: not watched for that long
-not observable  1.00 MiB: neither hot nor cold
-
-hottest mappings                        size       accessed    at rate
-  [heap]                            16.0 MiB       4.50 MiB      100 %
-  libdemo.so.1                      2.00 MiB       1.00 MiB        5 %
-  anon                              64.0 MiB            0 B          -
-  [anon:locked]                     1.00 MiB            not observable
-
-monitor's cost  0.5 % of one core (0.4 % the monitor, 0.1 % the targets,
-                estimated), within the budget of 1 %; sampling every 5.00 ms,
-                40000 checks/s
-confidence      20 checks a region and interval (median; the least tenth 20):
-                one interval shows what is accessed at a rate above 14 % with
-                95 % probability
-";
-        assert_eq!(String::from_utf8_lossy(&out), expected);
-    }
-}
+mod tests;

@@ -2,8 +2,9 @@
 
 use crate::error::ViewError;
 use crate::replay::{Replay, Sink};
-use crate::series::{Measure, Point};
+use crate::series::{Measure, Point, working_set_of};
 use isotherm_core::event::Event;
+use isotherm_core::history::frame::{MappingPages, PageAges, PageFrame};
 use isotherm_core::mapping::Mapping;
 use isotherm_core::snapshot::Snapshot;
 use std::collections::VecDeque;
@@ -15,7 +16,10 @@ const MAX_REGIONS: usize = 150_000;
 /// Most working-set sizes held; beyond, every second one is dropped.
 const MAX_POINTS: usize = 20_000;
 
-/// The recent snapshots and all working-set sizes of a target.
+/// Most page tables held (16 bytes each); beyond, the oldest frames of pages go first.
+const MAX_TABLES: usize = 300_000;
+
+/// The recent snapshots and pages and all working-set sizes of a target.
 #[derive(Debug, Default)]
 pub struct History {
     /// Mappings now, as an event, so that the heatmap can replay it.
@@ -23,7 +27,13 @@ pub struct History {
     /// Snapshot events only.
     snapshots: VecDeque<Event>,
     regions: usize,
+    /// Frames of pages only, without ages, which the heatmap does not need.
+    frames: VecDeque<Event>,
+    tables: usize,
+    /// The last one, with ages.
+    pages: Option<PageFrame>,
     points: Vec<Point>,
+    page_points: Vec<Point>,
 }
 
 impl History {
@@ -32,19 +42,37 @@ impl History {
         match event {
             Event::Mappings { .. } => self.mappings = Some(event.clone()),
             Event::Snapshot(s) => {
-                self.points.push(Point { time_ns: s.end_ns, value: Measure::WorkingSet { min_rate: 0.0 }.of(s) });
-                if self.points.len() > MAX_POINTS {
-                    let mut keep = false;
-                    self.points.retain(|_| {
-                        keep = !keep;
-                        keep
-                    });
-                }
+                let value = Measure::WorkingSet { min_rate: 0.0 }.of(s);
+                push(&mut self.points, Point { time_ns: s.end_ns, value });
                 self.regions += s.regions.len();
                 self.snapshots.push_back(event.clone());
                 self.drop_old(s.end_ns.saturating_sub(WINDOW_NS));
             }
+            Event::Pages(f) => {
+                if let Some(value) = working_set_of(&f.total()) {
+                    push(&mut self.page_points, Point { time_ns: f.time_ns, value });
+                }
+                let without_ages =
+                    |m: &MappingPages| MappingPages { range: m.range, ages: PageAges { idle: Vec::new(), ..m.ages } };
+                let frame = PageFrame { mappings: f.mappings.iter().map(without_ages).collect(), ..f.clone() };
+                self.tables += f.tables.len();
+                self.frames.push_back(Event::Pages(frame));
+                self.pages = Some(PageFrame { tables: Vec::new(), ..f.clone() });
+                self.drop_old_pages(f.time_ns.saturating_sub(WINDOW_NS));
+            }
             _ => {}
+        }
+    }
+
+    fn drop_old_pages(&mut self, before_ns: u64) {
+        while self.frames.len() > 1 {
+            match self.frames.front() {
+                Some(Event::Pages(f)) if f.time_ns < before_ns || self.tables > MAX_TABLES => {
+                    self.tables -= f.tables.len();
+                    self.frames.pop_front();
+                }
+                _ => return,
+            }
         }
     }
 
@@ -81,22 +109,40 @@ impl History {
         }
     }
 
-    /// Working-set sizes since the begin.
+    /// Working-set sizes since the begin: those that pages tell, if any.
     pub fn points(&self) -> &[Point] {
-        &self.points
+        if self.page_points.is_empty() { &self.points } else { &self.page_points }
+    }
+
+    /// What is known of its pages, without tables; `None` where only regions are.
+    pub fn pages(&self) -> Option<&PageFrame> {
+        self.pages.as_ref()
+    }
+}
+
+/// Adds a point; of too many every second one goes.
+fn push(points: &mut Vec<Point>, point: Point) {
+    points.push(point);
+    if points.len() > MAX_POINTS {
+        let mut keep = false;
+        points.retain(|_| {
+            keep = !keep;
+            keep
+        });
     }
 }
 
 impl Replay for History {
     fn replay(&self, sink: &mut Sink) -> Result<(), ViewError> {
-        self.mappings.iter().chain(&self.snapshots).try_for_each(sink)
+        self.mappings.iter().chain(&self.snapshots).chain(&self.frames).try_for_each(sink)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testdata::{MIB, region, small_record, snapshot};
+    use crate::testdata::{MIB, page_frame, region, small_record, snapshot};
+    use isotherm_core::history::frame::TablePages;
 
     #[test]
     fn memory_is_bounded() {
@@ -117,5 +163,19 @@ mod tests {
         h.add(&Event::Snapshot(snapshot(0, 3005, vec![])));
         assert_eq!(h.newest_first().count(), 6, "what ended within the last 300 s");
         assert_eq!(h.mappings().len(), 4);
+    }
+
+    #[test]
+    fn frames_of_pages_are_bounded_too() {
+        let mut h = History::default();
+        let mut frame = page_frame(0, 0);
+        frame.tables = (0..10_000).map(|i| TablePages { base: i << 21, present: 512, accessed: 1 }).collect();
+        for second in 0..100 {
+            frame.time_ns = second * 1_000_000_000;
+            h.add(&Event::Pages(frame.clone()));
+        }
+        assert_eq!(h.frames.len(), MAX_TABLES / 10_000);
+        assert_eq!(h.points().len(), 100);
+        assert!(h.pages().is_some_and(|f| f.tables.is_empty() && f.total().resident == 83 * 256));
     }
 }

@@ -7,11 +7,15 @@ use crate::overview::Overview;
 use crate::series::distribution::Distribution;
 use crate::summary::cost::Cost;
 use crate::summary::idle::Idle;
+use crate::summary::mapping_pages::{MappingUse, mapping_uses};
 use crate::summary::mappings::{MappingHeat, MappingHeatBuilder, cold_by_name};
+use crate::summary::pages::{EXPLAINED_NS, PageFigures};
 use crate::units::NS_PER_S;
 use isotherm_core::addr::AddrRange;
+use isotherm_core::event::TargetEnd;
+use isotherm_core::history::frame::{PageAges, PageFrame};
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// The table's figures are means over this time (or one aggregation interval, if that is longer).
 const NOW_NS: u64 = NS_PER_S;
@@ -68,6 +72,17 @@ pub struct Row {
     pub cold: u64,
 }
 
+/// All targets together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Total {
+    /// How many.
+    pub targets: usize,
+    /// Whether shared pages count once.
+    pub once: bool,
+    /// Their pages.
+    pub figures: PageFigures,
+}
+
 /// What one target looks like now.
 #[derive(Debug)]
 pub struct Model {
@@ -79,7 +94,7 @@ pub struct Model {
     pub watched_ns: u64,
     /// Whether the target has exited.
     pub exited: bool,
-    /// Working set of the last interval, bytes.
+    /// Working set of the last second (of the last interval, where only regions are known), bytes.
     pub working_set: u64,
     /// Its median and 95th percentile since the begin.
     pub percentiles: (u64, u64),
@@ -89,6 +104,8 @@ pub struct Model {
     pub rss: Option<u64>,
     /// Idle memory.
     pub idle: Idle,
+    /// All targets that live, if there are several.
+    pub total: Option<Total>,
     /// The monitor's cost of late.
     pub cost: Option<Cost>,
     /// Mappings in order.
@@ -120,6 +137,7 @@ impl Top {
         if self.paused && self.model.is_some() {
             return;
         }
+        self.turn_to_largest();
         let Some(t) = self.targets.get(self.current) else { return };
         let Some(last) = t.history.newest_first().next() else { return };
         let sizes = Distribution::of(t.history.points());
@@ -132,7 +150,11 @@ impl Top {
             percentiles: (sizes.percentile(50.0).unwrap_or(0), sizes.percentile(95.0).unwrap_or(0)),
             curve: t.history.points().iter().rev().take(CURVE).rev().map(|p| p.value).collect(),
             rss: t.footprint.map(|f| f.rss),
-            idle: Idle::of(last, t.overview.end_ns.saturating_sub(t.overview.start_ns)),
+            idle: match t.history.pages().and_then(|f| PageFigures::of(std::iter::once(&f.total()))) {
+                Some(figures) => figures.idle(),
+                None => Idle::of(last, t.overview.end_ns.saturating_sub(t.overview.start_ns)),
+            },
+            total: self.total(),
             cost: self.cost(),
             rows: table(t),
             heatmap: None,
@@ -145,25 +167,63 @@ impl Top {
         self.model = Some(model);
     }
 
+    fn total(&self) -> Option<Total> {
+        let live = |t: &&TargetState| !matches!(t.overview.ended, Some((_, TargetEnd::Exited)));
+        let pages: Vec<PageAges> =
+            self.targets.iter().filter(live).filter_map(|t| t.history.pages().map(PageFrame::total)).collect();
+        if pages.len() < 2 {
+            return None;
+        }
+        let (once, figures) = match &self.together {
+            Some(f) => (true, PageFigures::of(std::iter::once(&f.ages))),
+            None => (false, PageFigures::of(pages.iter())),
+        };
+        Some(Total { targets: pages.len(), once, figures: figures? })
+    }
+
     fn cost(&self) -> Option<Cost> {
         Cost::between(self.stats.front()?, self.stats.back()?, self.run.as_ref())
     }
 }
 
 fn table(t: &TargetState) -> Vec<Row> {
-    let mut heat = MappingHeatBuilder::default();
+    let mappings = t.history.mappings();
+    let mut heat =
+        if t.history.pages().is_some() { MappingHeatBuilder::by_mapping() } else { MappingHeatBuilder::default() };
     let newest = t.history.newest_first().next();
     let from = newest.map_or(0, |s| s.start_ns.min(s.end_ns.saturating_sub(NOW_NS)));
     for s in t.history.newest_first().take_while(|s| s.start_ns >= from) {
-        heat.add(s, t.history.mappings());
+        heat.add(s, mappings);
     }
-    let cold = newest.map(|s| cold_by_name(s, t.history.mappings(), 10 * NS_PER_S)).unwrap_or_default();
-    heat.finish().into_iter().map(|h| Row { cold: cold.get(&h.name).copied().unwrap_or(0), heat: h }).collect()
+    let heat = heat.finish();
+    if let Some(frame) = t.history.pages() {
+        let rates: HashMap<&str, f64> = heat.iter().map(|h| (h.name.as_str(), h.rate)).collect();
+        return mapping_uses(&frame.mappings, mappings, EXPLAINED_NS)
+            .into_iter()
+            .map(|u| row_of_pages(u, &rates))
+            .collect();
+    }
+    let cold = newest.map(|s| cold_by_name(s, mappings, 10 * NS_PER_S)).unwrap_or_default();
+    heat.into_iter().map(|h| Row { cold: cold.get(&h.name).copied().unwrap_or(0), heat: h }).collect()
+}
+
+/// Sizes are those of pages; how often they are accessed only regions tell.
+fn row_of_pages(u: MappingUse, rates: &HashMap<&str, f64>) -> Row {
+    let rate = rates.get(u.name.as_str()).copied().unwrap_or(0.0);
+    let blind = u.pages.not_observable == u.pages.resident;
+    let (bytes, not_observable) = if blind { (0, u.bytes) } else { (u.bytes, 0) };
+    let (accessed, cold) = (u.pages.accessed, u.pages.cold);
+    Row { cold, heat: MappingHeat { name: u.name, bytes, accessed, rate, not_observable, not_visited: 0 } }
 }
 
 fn heatmap(t: &TargetState, only: Option<&str>, rows: usize, cols: usize) -> Option<HeatMap> {
     let address_range = only.and_then(|name| {
-        let mut of_name = t.history.mappings().iter().filter(|m| crate::names::full(m) == name).map(|m| m.range);
+        let mut of_name = t
+            .history
+            .mappings()
+            .iter()
+            .filter(|m| crate::names::full(m) == name || crate::names::row(m) == name)
+            .map(|m| m.range);
         let first = of_name.next()?;
         Some(of_name.fold(first, |all, r| AddrRange::new(all.start.min(r.start), all.end.max(r.end))))
     });

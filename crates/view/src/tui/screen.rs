@@ -1,11 +1,12 @@
 //! The whole screen.
 
-use super::model::Model;
+use super::model::{Model, Total};
 use super::state::Top;
 use super::{heat, table};
 use crate::names;
+use crate::summary::idle::Cold;
 use crate::summary::text::threshold;
-use crate::units::format_percent;
+use crate::units::{format_percent, format_percent_exactly};
 use isotherm_core::event::Mode;
 use isotherm_core::units::{format_size, format_time};
 use ratatui::Frame;
@@ -40,16 +41,18 @@ struct Parts {
     footer: Rect,
 }
 
-fn divide(area: Rect) -> Parts {
+/// `several`: a line more tells of all targets together.
+fn divide(area: Rect, several: bool) -> Parts {
+    let header = HEADER + u16::from(several);
     let row =
         |y: u16, height: u16| Rect::new(area.x, area.y + y, area.width, height.min(area.height.saturating_sub(y)));
-    let free = area.height.saturating_sub(HEADER + 2);
+    let free = area.height.saturating_sub(header + 2);
     let heat = free / 2;
     let table = free - heat;
     Parts {
-        header: row(0, HEADER),
-        table: row(HEADER, table),
-        heat: row(HEADER + table + 1, heat),
+        header: row(0, header),
+        table: row(header, table),
+        heat: row(header + table + 1, heat),
         footer: row(area.height.saturating_sub(1), 1),
     }
 }
@@ -57,8 +60,12 @@ fn divide(area: Rect) -> Parts {
 impl Top {
     /// Rows and columns of cells that the heatmap has on a screen of `width` by `height` characters.
     pub fn heat_cells(&self, width: u16, height: u16) -> (usize, usize) {
-        let parts = divide(Rect::new(0, 0, width, height));
+        let parts = divide(Rect::new(0, 0, width, height), self.shows_total());
         heat::cells(parts.heat.width, parts.heat.height, self.colours)
+    }
+
+    fn shows_total(&self) -> bool {
+        self.model.as_ref().is_some_and(|m| m.total.is_some())
     }
 
     /// Draws everything.
@@ -70,7 +77,7 @@ impl Top {
             buffer.set_stringn(area.x, area.y, text, area.width.into(), Style::new());
             return;
         }
-        let parts = divide(area);
+        let parts = divide(area, self.shows_total());
         match &self.model {
             Some(model) => {
                 self.header(model, parts.header, buffer);
@@ -123,16 +130,19 @@ impl Top {
         curve(m, area, used, buffer);
         line(buffer, area, 2, "cold", &cold(m));
         line(buffer, area, 3, "watching", &Self::cost_line(m, width));
+        if let Some(total) = &m.total {
+            line(buffer, area, 4, "together", &together(total));
+        }
     }
 
     fn cost_line(m: &Model, width: usize) -> String {
         let Some(c) = m.cost else { return "costs are not known yet".to_owned() };
-        let budget = c.budget.map_or("no budget".to_owned(), |b| format!("budget {}", format_percent(b)));
-        let over = if c.budget.is_some_and(|b| c.total() > b) { " EXCEEDED" } else { "" };
+        let budget = c.budget.map_or("no budget".to_owned(), |b| format!("budget {}", format_percent_exactly(b)));
+        let over = if c.is_above_budget() { " EXCEEDED" } else { "" };
         let mode = if c.mode == Mode::Scan { "scan" } else { "sample" };
         let text = format!(
             "{} of a core, {budget}{over}; {mode} {}, {} regions",
-            format_percent(c.total()),
+            format_percent_exactly(c.total()),
             format_time(c.sample_us * 1000),
             c.nr_regions,
         );
@@ -159,17 +169,24 @@ fn line(buffer: &mut Buffer, area: Rect, y: u16, head: &str, text: &str) -> u16 
 }
 
 fn cold(m: &Model) -> String {
-    let mut parts: Vec<String> = m
-        .idle
-        .cold
-        .iter()
-        .map(|c| format!(">{} {}", threshold(c.for_ns), c.bytes.map_or("not yet".to_owned(), format_size)))
-        .collect();
+    let listed = m.idle.cold.iter().enumerate().filter(|(i, c)| *i < 3 || c.bytes.is_some());
+    let text = |c: &Cold| c.text().unwrap_or_else(|| "not yet".to_owned());
+    let mut parts: Vec<String> = listed.map(|(_, c)| format!(">{} {}", threshold(c.for_ns), text(c))).collect();
     let unseen = m.idle.not_observable + m.idle.not_visited;
     if unseen > 0 {
         parts.push(format!("not seen {}", format_size(unseen)));
     }
     parts.join("  ")
+}
+
+fn together(t: &Total) -> String {
+    let r = t.figures.resident();
+    let used = t.figures.windows()[0].estimate().map_or("not known".to_owned(), |e| e.text());
+    let idle = t.figures.idle();
+    let cold = idle.cold[0].text().unwrap_or_else(|| "not yet".to_owned());
+    let shared = if t.once { "shared once" } else { "shared for each" };
+    let (targets, resident) = (t.targets, format_size(r.resident));
+    format!("{targets} targets: working set {used} of {resident}  >10 s {cold}  {shared}")
 }
 
 /// The working set's last values, where there is room to the right of its figures.

@@ -6,6 +6,8 @@ use super::model::{Model, Order};
 use crate::heat::terminal::Colours;
 use crate::overview::TargetOverview;
 use isotherm_core::event::{Event, Footprint, MonitorStats, RunInfo, TargetEnd, TargetInfo};
+use isotherm_core::history::frame::TogetherFrame;
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 /// Stats over this time make the present cost, ns.
@@ -29,7 +31,11 @@ pub struct Top {
     pub(super) run: Option<RunInfo>,
     pub(super) targets: Vec<TargetState>,
     pub(super) stats: VecDeque<MonitorStats>,
+    /// All targets together, where pages that they share are known.
+    pub(super) together: Option<TogetherFrame>,
     pub(super) current: usize,
+    /// Whether the user has chosen something: then the view stays with its target.
+    pub(super) chosen: bool,
     pub(super) order: Order,
     pub(super) selected: usize,
     pub(super) zoomed: bool,
@@ -48,7 +54,9 @@ impl Top {
             run: None,
             targets: Vec::new(),
             stats: VecDeque::new(),
+            together: None,
             current: 0,
+            chosen: false,
             order: Order::Heat,
             selected: 0,
             zoomed: false,
@@ -83,7 +91,11 @@ impl Top {
                 }
             }
             Event::Footprint(f) => self.target(f.target).footprint = Some(*f),
+            Event::Pages(f) => self.target(f.target).history.add(event),
+            Event::Together(f) => self.together = Some(f.clone()),
             Event::End { time_ns, target, why } => {
+                // It is told anew where several are left.
+                self.together = None;
                 let t = self.target(*target);
                 match why {
                     TargetEnd::Exited => t.overview.ended = Some((*time_ns, *why)),
@@ -106,6 +118,23 @@ impl Top {
         &mut self.targets[at]
     }
 
+    /// Turns to the largest target until the user chooses one: a parent process often does nothing. It must be larger by a
+    /// quarter than the one shown, so that the view does not go back and forth.
+    pub(super) fn turn_to_largest(&mut self) {
+        let size = |t: &TargetState| match t.overview.ended {
+            Some((_, TargetEnd::Exited)) => 0,
+            _ => t.footprint.map_or(0, |f| f.rss),
+        };
+        let Some((largest, t)) = self.targets.iter().enumerate().max_by_key(|(i, t)| (size(t), Reverse(*i))) else {
+            return;
+        };
+        let shown = self.targets.get(self.current).map_or(0, size);
+        if !self.chosen && size(t) > shown + shown / 4 {
+            self.current = largest;
+            self.selected = 0;
+        }
+    }
+
     /// Nothing more will come; the last picture stays.
     pub fn ended(&mut self, why: &str) {
         self.ended = Some(why.to_owned());
@@ -126,7 +155,10 @@ impl Top {
             Command::Down => self.select(self.selected + 1),
             Command::NextTarget => self.switch(1),
             Command::PreviousTarget => self.switch(self.targets.len().saturating_sub(1)),
-            Command::Zoom => self.zoomed = !self.zoomed,
+            Command::Zoom => {
+                self.zoomed = !self.zoomed;
+                self.chosen = true;
+            }
             Command::Back if self.help => self.help = false,
             Command::Back => self.zoomed = false,
             Command::Help => self.help = !self.help,
@@ -137,11 +169,13 @@ impl Top {
     fn select(&mut self, row: usize) {
         let last = self.model.as_ref().map_or(0, |m| m.rows.len().saturating_sub(1));
         self.selected = row.min(last);
+        self.chosen = true;
     }
 
     fn switch(&mut self, by: usize) {
         if !self.targets.is_empty() {
             self.current = (self.current + by) % self.targets.len();
+            self.chosen = true;
             self.selected = 0;
             self.zoomed = false;
             self.model = None;

@@ -50,7 +50,7 @@ fn row_text(row: &Row, name_width: usize) -> String {
     if let Some((bytes, why)) = h.unseen() {
         return format!("{name:<name_width$} {:>10} {why:>33}", format_size(bytes));
     }
-    let rate = if h.accessed == 0 { "-".to_owned() } else { format_percent(h.rate) };
+    let rate = if h.accessed == 0 || h.rate == 0.0 { "-".to_owned() } else { format_percent(h.rate) };
     let cold = if row.cold == 0 { "-".to_owned() } else { format_size(row.cold) };
     format!(
         "{name:<name_width$} {:>10} {:>10} {rate:>9} {cold:>12}",

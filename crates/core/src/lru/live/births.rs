@@ -1,6 +1,7 @@
 //! When generations were created.
 
 use super::page::OLDEST;
+use crate::history::pages::PageHistory;
 use std::collections::VecDeque;
 
 /// Birth times of the last generations. Numbers only grow.
@@ -24,10 +25,10 @@ impl Births {
         (!times.is_empty() && sorted && enough).then(|| Self { max_seq, times: times.into() })
     }
 
-    /// Creates a generation.
+    /// Creates a generation; later than the one before at any rate, so that times tell them apart.
     pub fn create(&mut self, now_ns: u64) {
-        self.max_seq += 1;
-        self.times.push_back(now_ns);
+        self.max_seq = self.max_seq.saturating_add(1);
+        self.times.push_back(now_ns.max(self.of_age(0).saturating_add(1)));
         if self.times.len() > usize::from(OLDEST) + 1 {
             self.times.pop_front();
         }
@@ -51,6 +52,13 @@ impl Births {
     /// When the generation that is `age` below the youngest was created; the oldest known one for those below.
     pub fn of_age(&self, age: usize) -> u64 {
         self.times[self.times.len() - 1 - age.min(self.times.len() - 1)]
+    }
+
+    /// For each byte of `history`, the number of generations above that of its pages: those created after their last access. What
+    /// cannot be observed is young.
+    pub fn ages(&self, history: &PageHistory) -> [u8; 256] {
+        let since = |by: u64| self.times.len() - self.times.partition_point(|&born| born <= by);
+        std::array::from_fn(|c| history.accessed_by(c as u8).map_or(0, |by| since(by).min(usize::from(OLDEST)) as u8))
     }
 
     /// The birth times, the oldest first.

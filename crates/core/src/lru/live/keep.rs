@@ -1,10 +1,22 @@
 //! Generations as bytes, to be kept from one command to the next.
 
 use super::births::Births;
-use super::page::Page;
-use super::space::{Space, Table};
+use super::space::Space;
+use crate::addr::TABLE_SPAN;
+use crate::history::epoch::{ABSENT, Epoch, Epochs};
+use crate::history::pages::PageHistory;
+use crate::history::table::{PAGES, Table};
+use crate::mask::{NO_PAGES, PageMask, and_not};
+use crate::pages::PageSet;
+use std::collections::BTreeMap;
 
-const MAGIC: &[u8; 8] = b"ISOLRU1\n";
+const MAGIC: &[u8; 8] = b"ISOLRU2\n";
+/// An epoch of which nobody knows when it began.
+const NO_BEGIN: u64 = u64::MAX;
+/// What of a table follows its address.
+const HUGE: u64 = 1;
+const ALIKE: u64 = 2;
+const ANY_OUT: u64 = 4;
 
 /// An address space and its generations as bytes.
 pub fn write(births: &Births, space: &Space) -> Vec<u8> {
@@ -13,74 +25,97 @@ pub fn write(births: &Births, space: &Space) -> Vec<u8> {
     word(births.max_seq());
     word(births.len() as u64);
     births.times().for_each(&mut word);
-    for (&base, table) in &space.tables {
+    let history = &space.history;
+    word(history.walks());
+    word(history.now_ns());
+    word(history.epochs().list().len() as u64);
+    for epoch in history.epochs().list() {
+        word(epoch.after_ns.unwrap_or(NO_BEGIN));
+        word(epoch.by_ns);
+    }
+    for (base, table) in history.tables() {
+        let out = space.out.mask(base);
+        let flag = |on: bool, flag: u64| if on { flag } else { 0 };
         word(base);
-        word(u64::from(table.huge));
-        table.present.iter().chain(&table.out).copied().for_each(&mut word);
-        for four in table.pages.chunks(4) {
-            // A page has 24 bits; two make a word.
-            for two in four.chunks(2) {
-                word(two.iter().rev().fold(0, |n, p| n << 24 | u64::from(p.age) << 16 | u64::from(p.level)));
-            }
-        }
+        word(flag(table.huge, HUGE) | flag(table.alike().is_some(), ALIKE) | flag(out != NO_PAGES, ANY_OUT));
+        out.iter().filter(|_| out != NO_PAGES).copied().for_each(&mut word);
+        let eight = |first: usize| u64::from_le_bytes(std::array::from_fn(|i| table.code(first + i)));
+        (0..if table.alike().is_some() { 8 } else { PAGES }).step_by(8).map(eight).for_each(&mut word);
     }
     out
 }
 
 /// What [`write()`] wrote; `None` if it is something else.
 pub fn read(bytes: &[u8]) -> Option<(Births, Space)> {
-    let mut words =
-        bytes.strip_prefix(MAGIC)?.chunks_exact(8).map(|c| c.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b)));
-    if !bytes.len().is_multiple_of(8) {
+    let (words, rest) = bytes.strip_prefix(MAGIC)?.as_chunks::<8>();
+    let mut words = words.iter().map(|&word| u64::from_le_bytes(word));
+    if !rest.is_empty() {
         return None;
     }
     let max_seq = words.next()?;
-    let count = usize::try_from(words.next()?).ok().filter(|&n| n <= 256)?;
-    let times: Vec<u64> = words.by_ref().take(count).collect();
-    let births = (times.len() == count).then(|| Births::restore(max_seq, times)).flatten()?;
-    let mut space = Space::default();
+    let count = words.next()?;
+    let times = (0..count).map_while(|_| words.next()).collect::<Vec<u64>>();
+    let births = (times.len() as u64 == count).then(|| Births::restore(max_seq, times)).flatten()?;
+    let (walks, now_ns) = (words.next()?, words.next()?);
+    let mut epochs = Vec::new();
+    for _ in 0..words.next()? {
+        let after_ns = Some(words.next()?).filter(|&after| after != NO_BEGIN);
+        epochs.push(Epoch { after_ns, by_ns: words.next()? });
+    }
+    let epochs = Epochs::restore(epochs, now_ns)?;
+    let (mut tables, mut out) = (BTreeMap::new(), PageSet::default());
     while let Some(base) = words.next() {
-        if !base.is_multiple_of(crate::addr::TABLE_SPAN) {
-            return None;
-        }
-        let mut table = Table::new();
-        table.huge = words.next()? != 0;
-        for i in 0..16 {
-            let word = words.next()?;
-            if i < 8 { table.present[i] = word } else { table.out[i - 8] = word & !table.present[i - 8] }
-        }
-        for two in table.pages.chunks_mut(2) {
-            let word = words.next()?;
-            for (i, page) in two.iter_mut().enumerate() {
-                let bits = word >> (24 * i);
-                *page = Page { age: (bits >> 16) as u8, level: bits as u16 };
+        let flags =
+            words.next().filter(|_| base.is_multiple_of(TABLE_SPAN) && base.checked_add(TABLE_SPAN).is_some())?;
+        let mut gone: PageMask = NO_PAGES;
+        if flags & ANY_OUT != 0 {
+            for word in &mut gone {
+                *word = words.next()?;
             }
         }
-        space.tables.insert(base, table);
+        let mut codes = [0; PAGES];
+        let told = if flags & ALIKE != 0 { 8 } else { PAGES };
+        for eight in codes[..told].as_chunks_mut::<8>().0 {
+            *eight = words.next()?.to_le_bytes();
+        }
+        if flags & ALIKE != 0 {
+            codes = [codes[0]; PAGES];
+        }
+        let table = Table::of_codes(&codes, flags & HUGE != 0);
+        let absent = std::array::from_fn(|code| code == usize::from(ABSENT));
+        out.insert_mask(base, &and_not(&gone, &table.pages(&absent)));
+        tables.insert(base, table);
     }
+    let space = Space::restore(PageHistory::restore(epochs, walks, tables), out, &births);
     Some((births, space))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lru::live::odds::Odds;
     use crate::source::TableBits;
     use proptest::prelude::*;
 
     fn space() -> (Births, Space) {
-        let (mut births, mut space, mut odds) = (Births::new(5, 100), Space::default(), Odds::default());
+        let (mut births, mut space) = (Births::new(5, 100), Space::default());
         for walk in 0..4u64 {
-            space.begin_walk(&[], true);
+            births.create(200 + walk);
+            space.begin_walk(&births, 0);
             for base in [0, 7 << 21] {
                 let accessed = [walk; 8];
                 space.walk(
-                    &TableBits { base, leaf_shift: 12, present: [u64::MAX; 8], accessed, blind: [0; 8] },
-                    &mut odds,
+                    &TableBits {
+                        base,
+                        leaf_shift: 12,
+                        present: [u64::MAX; 8],
+                        accessed,
+                        cleared: accessed,
+                        blind: [0; 8],
+                    },
+                    None,
                 );
             }
-            space.end_walk(&[], &mut odds);
-            births.create(200 + walk);
+            space.end_walk(&births, None);
         }
         (births, space)
     }
@@ -109,10 +144,17 @@ mod tests {
             bytes[at] ^= value;
             let len = bytes.len();
             let _ = read(&bytes[..cut.min(len)]);
-            if let Some((births, space)) = read(&bytes) {
+            if let Some((mut births, mut space)) = read(&bytes) {
                 let mut out = [[0; 2]; 4];
                 space.sizes(&mut out);
                 births.age_idle_for(1, 1);
+                for now in 1000..1003 {
+                    births.create(now);
+                    space.begin_walk(&births, 0);
+                    space.walk(&TableBits { present: [u64::MAX; 8], ..TableBits::empty(0) }, None);
+                    space.end_walk(&births, None);
+                }
+                space.known();
             }
         }
     }

@@ -6,7 +6,8 @@ use super::plan::Plan;
 use super::space::{Space, Walked};
 use crate::addr::{AddrRange, total_len};
 use crate::lru::lruvec::MIN_GENS;
-use crate::source::{AccessSource, SourceError, TableBits, TargetId};
+use crate::source::{AccessSource, Clear, SourceError, TableBits, TargetId};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// The number of the first generation.
@@ -72,13 +73,30 @@ pub struct Memory {
     /// By target.
     pub spaces: BTreeMap<TargetId, Space>,
     births: Option<Births>,
-    odds: Odds,
+    /// What was learnt, where that is wanted.
+    odds: Option<Odds>,
+    most_level: u8,
 }
 
 impl Memory {
+    /// One that learns which pages come back: a byte a page more.
+    pub fn learning() -> Self {
+        Self { odds: Some(Odds::default()), ..Self::default() }
+    }
+
     /// With generations as they were kept.
     pub fn restore(births: Births) -> Self {
         Self { births: Some(births), ..Self::default() }
+    }
+
+    /// A process joins; nothing is known of it.
+    pub fn add(&mut self, target: TargetId) {
+        self.spaces.insert(target, Space::new(self.odds.is_some()));
+    }
+
+    /// How seldom walks may clear the bits of pages in constant use at most: one part in 2^level each time.
+    pub fn set_most_level(&mut self, level: u8) {
+        self.most_level = level;
     }
 
     /// When its generations were created; `None` before the first walk.
@@ -88,54 +106,39 @@ impl Memory {
 
     /// Walks the page tables of all its processes and creates a generation. Processes that have exited or run another
     /// program are forgotten; another error of one process is told after all others have been walked.
-    pub fn age(&mut self, source: &mut dyn AccessSource, force: bool, now_ns: u64) -> Result<Walked, SourceError> {
-        match &mut self.births {
-            Some(births) => births.create(now_ns),
-            none => *none = Some(Births::new(FIRST_SEQ, now_ns)),
-        }
+    pub fn age(&mut self, source: &mut dyn AccessSource, now_ns: u64) -> Result<Walked, SourceError> {
+        let births = match &mut self.births {
+            Some(births) => {
+                births.create(now_ns);
+                births
+            }
+            none => none.insert(Births::new(FIRST_SEQ, now_ns)),
+        };
         let (mut sum, mut failed) = (Walked::default(), None);
-        let targets: Vec<TargetId> = self.spaces.keys().copied().collect();
-        for target in targets {
-            match self.walk_one(source, target, force) {
+        self.spaces.retain(|&target, space| {
+            match walk(source, target, space, births, self.most_level, &mut self.odds) {
                 Ok(walked) => sum.add(&walked),
+                // Another program in the same process: its pages are new.
+                Err(SourceError::Replaced { .. }) => *space = Space::new(self.odds.is_some()),
+                Err(SourceError::Gone { .. }) => return false,
                 Err(e) => {
-                    self.spaces.remove(&target);
-                    match e {
-                        SourceError::Gone { .. } => {}
-                        // Another program in the same process: its pages are new.
-                        SourceError::Replaced { .. } => _ = self.spaces.insert(target, Space::default()),
-                        e => failed = Some(e),
-                    }
+                    failed = Some(e);
+                    return false;
                 }
             }
+            true
+        });
+        if let Some(odds) = &mut self.odds {
+            odds.carry_over();
         }
-        self.odds.carry_over();
         failed.map_or(Ok(sum), Err)
     }
 
-    fn walk_one(
-        &mut self,
-        source: &mut dyn AccessSource,
-        target: TargetId,
-        force: bool,
-    ) -> Result<Walked, SourceError> {
-        let Some(space) = self.spaces.get_mut(&target) else { return Ok(Walked::default()) };
-        let (mut mappings, mut populated) = (Vec::new(), Vec::new());
-        source.mappings(target, &mut mappings)?;
-        space.set_mappings(&mappings);
-        let mapped = space.mapped();
-        source.populated(target, &mapped, &mut populated)?;
-        let filtered = space.begin_walk(&populated, force);
-        let odds = &mut self.odds;
-        source.scan(target, filtered.as_deref().unwrap_or(&populated), true, &mut |bits| space.walk(bits, odds))?;
-        // What was populated once and is no more was passed over by `populated`, but looked for all the same.
-        Ok(space.end_walk(filtered.as_deref().unwrap_or(&mapped), odds))
-    }
-
-    /// A plan for at least `want` bytes, if there are so many, of pages at least `least_age` walks old.
+    /// A plan for at least `want` bytes, if there are so many, of pages at least `least_age` generations old.
     pub fn plan(&self, swappiness: u8, want: u64, least_age: u8) -> Plan {
         let turn = self.births.as_ref().map_or(0, Births::max_seq);
-        Plan::new(&self.spaces, &self.odds, swappiness, want, least_age, turn)
+        let odds = self.odds.clone().unwrap_or_default();
+        Plan::new(&self.spaces, &odds, swappiness, want, least_age, turn)
     }
 
     /// Evicts about `bytes` of what is next in the plan. Each page is looked at once more before it goes, and afterwards to see
@@ -154,7 +157,7 @@ impl Memory {
                 Err(SourceError::Gone { .. } | SourceError::Replaced { .. }) => {
                     // The next walk puts things right.
                     plan.forget(target);
-                    self.spaces.insert(target, Space::default());
+                    self.add(target);
                 }
                 Err(e) => return Err(e),
             }
@@ -216,7 +219,7 @@ impl Memory {
             });
             match looked {
                 Err(SourceError::Gone { .. }) => _ = self.spaces.remove(&target),
-                Err(SourceError::Replaced { .. }) => _ = self.spaces.insert(target, Space::default()),
+                Err(SourceError::Replaced { .. }) => self.add(target),
                 other => other?,
             }
         }
@@ -260,6 +263,27 @@ impl Memory {
     }
 }
 
+/// Walks the page tables of one process.
+fn walk(
+    source: &mut dyn AccessSource,
+    target: TargetId,
+    space: &mut Space,
+    births: &Births,
+    most_level: u8,
+    odds: &mut Option<Odds>,
+) -> Result<Walked, SourceError> {
+    let (mut mappings, mut populated) = (Vec::new(), Vec::new());
+    source.mappings(target, &mut mappings)?;
+    space.set_mappings(&mappings);
+    source.populated(target, &space.mapped(), &mut populated)?;
+    space.begin_walk(births, most_level);
+    let space = RefCell::new(space);
+    let mut choose = |bits: &TableBits| space.borrow().wanted(bits);
+    let clear = if most_level == 0 { Clear::All } else { Clear::Chosen(&mut choose) };
+    source.scan(target, &populated, clear, &mut |bits| space.borrow_mut().walk(bits, odds.as_mut()))?;
+    Ok(space.into_inner().end_walk(births, odds.as_mut()))
+}
+
 /// Reads `ranges` without clearing a bit.
 fn look(
     source: &mut dyn AccessSource,
@@ -268,7 +292,7 @@ fn look(
     ranges: &[AddrRange],
 ) -> Result<(), SourceError> {
     let mut tables: Vec<TableBits> = Vec::new();
-    source.scan(target, ranges, false, &mut |bits| tables.push(*bits))?;
+    source.scan(target, ranges, Clear::Nothing, &mut |bits| tables.push(*bits))?;
     space.look(ranges, &tables);
     Ok(())
 }

@@ -4,9 +4,10 @@
 //! [`AccessSource`](crate::source::AccessSource), and what is known of a page lies beside its place in the address space, so
 //! it outlasts the page's eviction: a page that comes back is known, however long it was out.
 //!
-//! * [`page`]: what is kept of a page (4 bytes).
+//! * [`page`]: how lately and how often a page was used, for the controller; [`levels`]: how often, of all pages (a byte each).
 //! * [`births`]: which generation was created when.
-//! * [`space`]: the pages of one address space, and their ageing.
+//! * [`space`]: the pages of one address space, their [history](crate::history) (a byte each) and ageing; [`backing`]: what follows
+//!   from mappings.
 //! * [`odds`]: the controller. It learns from pages that come back which ones are best evicted.
 //! * [`plan`]: who goes next, in an order that keeps neighbours together.
 //! * [`pace`]: how often to walk, and how much to evict.
@@ -17,8 +18,10 @@
 //!
 //! Pure: no clock, no operating system.
 
+pub mod backing;
 pub mod births;
 pub mod keep;
+pub mod levels;
 pub mod memory;
 pub mod odds;
 pub mod pace;
@@ -30,3 +33,5 @@ pub mod turns;
 
 #[cfg(test)]
 mod replay;
+#[cfg(test)]
+mod truth;

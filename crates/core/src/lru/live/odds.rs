@@ -35,11 +35,11 @@ impl Default for Odds {
 }
 
 impl Odds {
-    /// A walk has found a page of this group used, or not.
-    pub fn note(&mut self, kind: Kind, group: usize, used: bool) {
-        let (hits, seen) = &mut self.now[kind as usize][group];
-        *hits += u32::from(used);
-        *seen += 1;
+    /// A walk has found `used` of `seen` pages of this group used.
+    pub fn note(&mut self, kind: Kind, group: usize, used: u32, seen: u32) {
+        let (hits, all) = &mut self.now[kind as usize][group];
+        *hits = hits.saturating_add(used);
+        *all = all.saturating_add(seen);
     }
 
     /// A walk is complete.
@@ -107,10 +107,10 @@ pub struct Rank {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lru::live::page::Page;
+    use crate::lru::live::page;
 
     fn group(age: u8, level: f64) -> usize {
-        Page { age, level: (level * 65535.0) as u16 }.group()
+        page::group(age, (level.sqrt() * 255.0) as u8)
     }
 
     fn first(odds: &Odds, a: usize, b: usize) -> usize {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     fn learn(odds: &mut Odds, group: usize, used: u32, of: u32) {
-        (0..of).for_each(|i| odds.note(Kind::Anon, group, i < used));
+        odds.note(Kind::Anon, group, used, of);
     }
 
     #[test]

@@ -8,7 +8,8 @@ use super::page::GROUPS;
 use super::space::Space;
 use crate::addr::{AddrRange, PAGE_SIZE, normalize};
 use crate::lru::Kind;
-use crate::pages::{TableMask, push_runs};
+use crate::mask::{PageMask, iter};
+use crate::pages::push_runs;
 use crate::source::TargetId;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,7 +23,7 @@ const NOISE: f64 = 0.003;
 struct Piece {
     target: TargetId,
     base: u64,
-    mask: TableMask,
+    mask: PageMask,
     huge: bool,
 }
 
@@ -33,8 +34,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans for at least `want` bytes of `spaces`, if there are so many, of pages at least `least_age` walks old. `turn` chooses where the last band, of which only a part
-    /// will be needed, begins.
+    /// Plans for at least `want` bytes of `spaces`, if there are so many, of pages at least `least_age` generations
+    /// old. `turn` chooses where the last band, of which only a part will be needed, begins.
     pub fn new(
         spaces: &BTreeMap<TargetId, Space>,
         odds: &Odds,
@@ -80,21 +81,13 @@ impl Plan {
         Self { queue: pieces.into_iter().flatten().collect() }
     }
 
-    /// All pages that are at least `age` walks old, in order of address.
+    /// All pages that are at least `age` generations old, in order of address.
     pub fn of_age(spaces: &BTreeMap<TargetId, Space>, age: u64) -> Self {
-        let mut queue: VecDeque<Piece> = VecDeque::new();
-        for (&target, space) in spaces {
-            for (&base, table) in &space.tables {
-                let mut mask = table.evictable();
-                for i in (0..512).filter(|&i| u64::from(table.pages[i].age) < age) {
-                    mask[i / 64] &= !(1 << (i % 64));
-                }
-                if mask != [0; 8] {
-                    queue.push_back(Piece { target, base, mask, huge: table.huge });
-                }
-            }
-        }
-        Self { queue }
+        let Ok(age) = u8::try_from(age) else { return Self::default() };
+        let pieces = |(&target, space): (&TargetId, _)| {
+            Space::candidates(space, age).map(move |c| Piece { target, base: c.base, mask: c.pages, huge: c.huge })
+        };
+        Self { queue: spaces.iter().flat_map(pieces).collect() }
     }
 
     /// Nothing is left.
@@ -134,7 +127,7 @@ impl Plan {
 }
 
 /// Takes the first `count` pages out of `mask`; whether none is left in it.
-fn first_pages(mask: &mut TableMask, count: u64) -> (TableMask, bool) {
+fn first_pages(mask: &mut PageMask, count: u64) -> (PageMask, bool) {
     let (mut taken, mut left) = ([0; 8], count);
     for (taken, word) in taken.iter_mut().zip(mask.iter_mut()) {
         while left > 0 && *word != 0 {
@@ -154,20 +147,8 @@ fn each(
     mut page: impl FnMut(TargetId, (u64, bool), Kind, usize, usize),
 ) {
     for (&target, space) in spaces {
-        for (&base, table) in &space.tables {
-            let free = table.evictable();
-            for (w, word) in free.iter().enumerate() {
-                let mut rest = *word;
-                while rest != 0 {
-                    let i = w * 64 + rest.trailing_zeros() as usize;
-                    rest &= rest - 1;
-                    if table.pages[i].age < least_age {
-                        continue;
-                    }
-                    let kind = if table.file[w] >> (i % 64) & 1 == 1 { Kind::File } else { Kind::Anon };
-                    page(target, (base, table.huge), kind, table.pages[i].group(), i);
-                }
-            }
+        for c in space.candidates(least_age) {
+            iter(&c.pages).for_each(|i| page(target, (c.base, c.huge), c.kind(i), c.group(i), i));
         }
     }
 }

@@ -74,7 +74,13 @@ impl Algorithm for Damon {
         self.targets.remove(&target);
     }
 
-    fn prepare(&mut self, target: TargetId, _tick: u32, source: &mut dyn AccessSource) -> Result<(), SourceError> {
+    fn prepare(
+        &mut self,
+        target: TargetId,
+        _tick: u32,
+        _per_aggr: u32,
+        source: &mut dyn AccessSource,
+    ) -> Result<(), SourceError> {
         let Some(t) = self.targets.get_mut(&target) else { return Ok(()) };
         t.windows.clear();
         for r in &mut t.regions {

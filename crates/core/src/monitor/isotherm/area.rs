@@ -6,19 +6,20 @@ use super::cell::{Cell, Counts, sum};
 use super::likelihood;
 use super::place::{self, Wanted};
 use super::probe::{self, Probe};
-use super::scan::{self, TickBits};
+use super::rounds::Rounds;
+use super::scan::{self, Touched};
 use super::segment::{self, Limits};
-use crate::addr::{AddrRange, total_len};
+use crate::addr::{AddrRange, TABLE_SPAN, total_len};
 use crate::snapshot::{Evidence, RegionInfo};
-use crate::source::{AccessSource, SourceError, TargetId, Window};
+use crate::source::{AccessSource, Clear, SourceError, TargetId, Window};
 
 /// Log-likelihood ratio from which a region's new counts contradict its memory.
 const CHANGED: f32 = 4.0;
 /// The same where a region that was accessed shows no access at all any more.
 const FELL_SILENT: f32 = 3.0;
 
-/// Part of what clearing may cost that narrow windows may take.
-const NARROW_PART: f64 = 0.75;
+/// Part of what clearing may cost that the probes that come first may take.
+const FIRST_PART: f64 = 0.75;
 
 /// State of one target.
 #[derive(Debug, Default)]
@@ -29,7 +30,8 @@ pub(super) struct Area {
     windows: Vec<Window>,
     /// Indices of the probes that `windows` was made from.
     indices: Vec<u32>,
-    tick_bits: TickBits,
+    rounds: Rounds,
+    touched: Touched,
     cells: Vec<Cell>,
     /// Whether the bits of the whole target were cleared at the start of this interval.
     cleared: bool,
@@ -75,14 +77,10 @@ impl Area {
 
     /// Chooses the probes of the next interval; about `wanted` of them. Borders are pinned down to `resolution` bytes.
     pub fn place(&mut self, wanted: usize, resolution: u64, rng: &mut fastrand::Rng) {
-        if self.scanning {
-            self.probes.clear();
-            return;
-        }
         // Regions take about eight each and borders some more; what is left explores.
         let explore = wanted.saturating_sub(8 * self.regions.len()).max(wanted / 2).max(1) as u64;
         let hurry = self.probes.len() > wanted + wanted / 2;
-        let wanted = Wanted { spacing: self.total_len() / explore, resolution, hurry };
+        let wanted = Wanted { spacing: self.total_len() / explore, resolution, hurry, rates_only: self.scanning };
         self.probes = place::place(&self.probes, &self.regions, wanted, rng);
     }
 
@@ -95,43 +93,58 @@ impl Area {
         }
     }
 
-    /// Begins an aggregation interval: clears what has to be cleared. Of the probes that need it, as many are armed as
-    /// `allowance_ns` pays for, chosen evenly; the others rest for this interval.
+    /// Begins an aggregation interval: clears what has to be cleared, and chooses who takes part in which round. Of the probes
+    /// that have to be armed, as many are as `allowance_ns` pays for, chosen evenly; the others rest for this interval.
     pub fn begin(
         &mut self,
         target: TargetId,
         allowance_ns: f64,
+        rounds: Rounds,
         rng: &mut fastrand::Rng,
         source: &mut dyn AccessSource,
     ) -> Result<(), SourceError> {
-        if self.scanning {
+        self.rounds = rounds;
+        self.probes.iter_mut().for_each(Probe::begin);
+        if self.scanning && !self.cleared {
             // After the first time, the scan that ended the last interval has cleared everything.
-            if !self.cleared {
-                source.scan(target, &self.space, true, &mut |_| {})?;
-                self.cleared = true;
-            }
-            return Ok(());
+            source.scan(target, &self.space, Clear::All, &mut |_| {})?;
+            self.cleared = true;
         }
-        // Narrow windows pin borders down and measure rates: they come first, but leave something for exploring.
-        let price = |narrow: bool| -> f64 {
-            let wanted = self.probes.iter().filter(|p| p.needs_arm && p.is_narrow() == narrow);
+        // Some pin borders down and measure rates: they come first, but leave something for exploring.
+        let price = |first: bool| -> f64 {
+            let wanted = self.probes.iter().filter(|p| p.needs_arm && p.first == first);
             wanted.map(Probe::arm_price_ns).sum::<f64>().max(1.0)
         };
-        let (narrow_price, wide_price) = (price(true), price(false));
-        let narrow_share = (allowance_ns * NARROW_PART / narrow_price).min(1.0);
-        let wide_share = ((allowance_ns - narrow_share * narrow_price) / wide_price).min(1.0);
+        let allowance_ns = allowance_ns.max(0.0);
+        let (first_price, other_price) = (price(true), price(false));
+        let first_share = (allowance_ns * FIRST_PART / first_price).min(1.0);
+        let other_share = ((allowance_ns - first_share * first_price) / other_price).min(1.0);
         let mut credit = [rng.f64(), rng.f64()];
-        self.collect(|p| {
-            if !p.needs_arm {
-                return false;
+        let count = self.rounds.len();
+        let mut turn = rng.usize(0..count.max(1));
+        self.windows.clear();
+        self.indices.clear();
+        for (i, p) in self.probes.iter_mut().enumerate() {
+            if p.needs_arm {
+                let (credit, share) =
+                    if p.first { (&mut credit[0], first_share) } else { (&mut credit[1], other_share) };
+                *credit += share;
+                if *credit < 1.0 {
+                    continue;
+                }
+                *credit -= 1.0;
             }
-            let (credit, share) =
-                if p.is_narrow() { (&mut credit[0], narrow_share) } else { (&mut credit[1], wide_share) };
-            *credit += share;
-            let chosen = *credit >= 1.0;
-            *credit -= if chosen { 1.0 } else { 0.0 };
-            chosen
-        });
+            if p.timed && count > 0 {
+                // Probes in a leaf share its bit: what one clears, the others of a later round would miss.
+                turn = if p.huge { (p.start / TABLE_SPAN) as usize } else { turn + 1 };
+                p.round = Some((turn % count) as u8);
+            }
+            let waits = p.round.is_some() && (p.is_fast() || self.scanning);
+            if p.needs_arm && !waits && !self.scanning {
+                self.windows.push(p.window());
+                self.indices.push(i as u32);
+            }
+        }
         if self.windows.is_empty() {
             return Ok(());
         }
@@ -142,14 +155,45 @@ impl Area {
         Ok(())
     }
 
-    /// The look after the first sampling interval.
-    pub fn look_tick(&mut self, target: TargetId, source: &mut dyn AccessSource) -> Result<(), SourceError> {
-        if self.scanning {
-            self.tick_bits.clear();
-            let tick_bits = &mut self.tick_bits;
-            return source.scan(target, &self.space, false, &mut |bits| tick_bits.add(bits));
+    /// Begins the round of `tick`, if there is one: clears its pages.
+    pub fn begin_round(
+        &mut self,
+        target: TargetId,
+        tick: u32,
+        per_aggr: u32,
+        rng: &mut fastrand::Rng,
+        source: &mut dyn AccessSource,
+    ) -> Result<(), SourceError> {
+        let Some(round) = self.rounds.beginning(tick) else { return Ok(()) };
+        self.windows.clear();
+        self.indices.clear();
+        for (i, p) in self.probes.iter_mut().enumerate().filter(|(_, p)| p.round == Some(round)) {
+            self.windows.push(p.round_window(rng));
+            self.indices.push(i as u32);
         }
-        self.collect(Probe::wants_tick_look);
+        if self.windows.is_empty() {
+            return Ok(());
+        }
+        source.arm(target, &mut self.windows)?;
+        let left = (per_aggr - tick) as f32 / per_aggr as f32;
+        for (&i, w) in self.indices.iter().zip(&self.windows) {
+            self.probes[i as usize].round_began(&w.seen, left);
+            if self.scanning && w.seen.accessed > 0 {
+                self.touched.add(w.start);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the round that was begun a sampling interval before `tick`, if there is one: looks at its pages.
+    pub fn end_round(&mut self, target: TargetId, tick: u32, source: &mut dyn AccessSource) -> Result<(), SourceError> {
+        let Some(round) = self.rounds.ending(tick) else { return Ok(()) };
+        self.windows.clear();
+        self.indices.clear();
+        for (i, p) in self.probes.iter().enumerate().filter(|(_, p)| p.round == Some(round)) {
+            self.windows.push(p.part_window());
+            self.indices.push(i as u32);
+        }
         if self.windows.is_empty() {
             return Ok(());
         }
@@ -160,21 +204,20 @@ impl Area {
         Ok(())
     }
 
-    /// The look at the end of the aggregation interval. `only` if it is also the end of the first sampling interval.
-    pub fn look_aggr(
-        &mut self,
-        target: TargetId,
-        only: bool,
-        source: &mut dyn AccessSource,
-    ) -> Result<(), SourceError> {
+    /// The first tick after `tick` at which a round begins or ends.
+    pub fn next_stop(&self, tick: u32) -> Option<u32> {
+        self.rounds.next_stop(tick)
+    }
+
+    /// The look at the end of the aggregation interval.
+    pub fn look_aggr(&mut self, target: TargetId, source: &mut dyn AccessSource) -> Result<(), SourceError> {
         if self.scanning {
             let mut collector = scan::Collector::new(&self.space);
-            let tick_bits = &mut self.tick_bits;
-            source.scan(target, &self.space, true, &mut |bits| {
-                let tick = if only { bits.accessed } else { tick_bits.at(bits.base) };
-                collector.table(bits, Some(&tick));
-            })?;
-            self.cells = collector.finish();
+            self.touched.sort();
+            let touched = &self.touched;
+            source.scan(target, &self.space, Clear::All, &mut |bits| collector.table(&touched.complete(bits)))?;
+            self.cells = scan::with_rates(&collector.finish(), &self.probes);
+            self.touched.clear();
             return Ok(());
         }
         self.collect(|p| !p.needs_arm);
@@ -183,11 +226,7 @@ impl Area {
         }
         source.look(target, &mut self.windows)?;
         for (&i, w) in self.indices.iter().zip(&self.windows) {
-            let p = &mut self.probes[i as usize];
-            p.saw_aggr(&w.seen);
-            if only {
-                p.tick = p.aggr;
-            }
+            self.probes[i as usize].saw_aggr(&w.seen);
         }
         Ok(())
     }
@@ -220,6 +259,8 @@ impl Area {
         self.regions = age::carry_over(&self.regions, regions, limits.nr_threshold, limits.max_segments);
         for p in &mut self.probes {
             p.settle();
+            // A scan clears everything; its probes are free to move.
+            p.needs_arm |= self.scanning;
         }
     }
 
@@ -264,6 +305,8 @@ impl Area {
             self.cleared = false;
             self.probes.clear();
             self.cells.clear();
+            self.touched.clear();
+            self.rounds = Rounds::none();
         }
     }
 

@@ -35,9 +35,26 @@ pub(super) struct Cell {
     pub end: u64,
     /// Accessed within the aggregation interval.
     pub aggr: Counts,
-    /// Accessed within its first sampling interval.
+    /// Accessed within one sampling interval, as far as a round watched it.
     pub tick: Counts,
     pub evidence: Evidence,
+}
+
+impl Cell {
+    /// The part of it from `start` to `end`, with its share of what was counted.
+    pub fn part(&self, start: u64, end: u64) -> Self {
+        let share = (end - start) as f64 / (self.end - self.start).max(1) as f64;
+        let counts = |c: Counts| Counts { hits: c.hits * share as f32, seen: c.seen * share as f32 };
+        let pages = |n: u32| (f64::from(n) * share).round() as u32;
+        let e = self.evidence;
+        let evidence = Evidence {
+            checks: pages(e.checks),
+            pages: pages(e.pages),
+            present: pages(e.present),
+            blind: pages(e.blind),
+        };
+        Self { start, end, aggr: counts(self.aggr), tick: counts(self.tick), evidence }
+    }
 }
 
 /// Neighbouring cells that are taken to be accessed alike.
@@ -54,6 +71,8 @@ pub(super) struct Segment {
     aggr_hot_bytes: f32,
     tick_bytes: f32,
     tick_hot_bytes: f32,
+    /// The same weighted with how many rounds each cell's rate goes back to.
+    tick_round_bytes: f32,
 }
 
 /// A region of this share of touched pages counts as accessed, below it as idle.
@@ -62,6 +81,12 @@ const LEAST_RATE: f32 = 1.0 / 1024.0;
 const SPARSE_RATE: f32 = 1.0 / 64.0;
 /// How many.
 const SPARSE_HITS: f32 = 2.5;
+/// Rounds that each probe must have taken part in, or the rate at which a single one is enough: a hit in one of four rounds says
+/// as little of a rate as none does.
+const LEAST_ROUNDS: f32 = 2.0;
+const PLAIN_RATE: f32 = 0.5;
+/// Measured rates below this many accesses per aggregation interval count as one.
+const ONCE: f32 = 2.0;
 
 impl From<&Cell> for Segment {
     fn from(c: &Cell) -> Self {
@@ -79,6 +104,7 @@ impl From<&Cell> for Segment {
             aggr_hot_bytes,
             tick_bytes,
             tick_hot_bytes,
+            tick_round_bytes: tick_bytes * c.tick.seen,
         }
     }
 }
@@ -98,6 +124,7 @@ impl Segment {
         self.aggr_hot_bytes += next.aggr_hot_bytes;
         self.tick_bytes += next.tick_bytes;
         self.tick_hot_bytes += next.tick_hot_bytes;
+        self.tick_round_bytes += next.tick_round_bytes;
     }
 
     /// Share of the pages that were accessed within the aggregation interval.
@@ -109,15 +136,18 @@ impl Segment {
     /// where anything worth a mention was touched in the aggregation interval: "rarely" is not "never".
     pub fn nr_accesses(&self, max: u32) -> u32 {
         let aggr = self.aggr_rate();
-        let tick = if self.tick_bytes > 0.0 {
-            self.tick_hot_bytes / self.tick_bytes
-        } else {
-            // Nobody looked after the first sampling interval: what independent accesses would give.
-            1.0 - (1.0 - aggr).powf(1.0 / max.max(1) as f32)
-        };
-        let nr = (tick * max as f32).round() as u32;
         let accessed = aggr >= SPARSE_RATE || (aggr >= LEAST_RATE && self.aggr.hits >= SPARSE_HITS);
-        if accessed { nr.clamp(1, max) } else { 0 }
+        if !accessed {
+            return 0;
+        }
+        // Until enough rounds have watched, all that is known is that it was accessed at least once.
+        let tick = if self.tick_bytes > 0.0 { self.tick_hot_bytes / self.tick_bytes } else { 0.0 };
+        let tick =
+            if tick >= PLAIN_RATE || self.tick_round_bytes >= LEAST_ROUNDS * self.tick_bytes { tick } else { 0.0 };
+        let nr = tick.min(aggr) * max as f32;
+        // Rounding cannot go below 1, so that what chance adds to low rates would not be evened out.
+        let nr = if nr < ONCE { 1 } else { nr.round() as u32 };
+        nr.clamp(1, max)
     }
 
     /// Whether nothing in it could be observed.

@@ -6,8 +6,9 @@
 //! * puts new probes where borders are uncertain ([`place`]),
 //! * or, where the price fits the budget, reads every page's bit instead ([`scan`]).
 //!
-//! It looks twice per aggregation interval: after one sampling interval (the access rate, comparable with DAMON's) and at
-//! the end (touched at all). docs/algorithm.md explains the choices and shows what they gain.
+//! It looks at all probes at the end of each aggregation interval (touched at all), and at some of them after single sampling
+//! intervals at random times within it (the access rate, comparable with DAMON's; [`rounds`]). docs/algorithm.md explains the
+//! choices and shows what they gain.
 
 mod age;
 mod area;
@@ -15,6 +16,7 @@ mod cell;
 mod likelihood;
 mod place;
 mod probe;
+mod rounds;
 mod scan;
 mod segment;
 
@@ -25,6 +27,7 @@ use crate::monitor::algorithm::{Algorithm, Stretch, rescaled_age};
 use crate::snapshot::{Evidence, RegionInfo};
 use crate::source::{AccessSource, SourceError, TargetId};
 use area::Area;
+use rounds::Rounds;
 use segment::Limits;
 use std::collections::BTreeMap;
 
@@ -72,14 +75,24 @@ const AIM: f64 = 0.8;
 /// Borders are pinned down to this part of the mean size that resident memory allows a region.
 const PARTS_OF_A_REGION: u64 = 64;
 
-/// What a scan costs, in ns: reading a byte of mapped memory's entries (three looks over 0.18 ms a GiB), clearing an accessed page
-/// and the target's price for setting it again, and the first clearing of a byte (13 ms a GiB). Measured; see
-/// docs/algorithm.md.
-const SCAN_READ_NS_PER_BYTE: f64 = 2.0 * 180_000.0 / (1u64 << 30) as f64;
+/// What a call to the source takes at least, and reading a probe, in ns. Measured: 4 to 30 us for entering the kernel and finding
+/// the target.
+const CALL_NS: f64 = 10_000.0;
+const READ_NS: f64 = 200.0;
+/// Calls for a target and interval: arming, two rounds, the look at the end.
+const CALLS: f64 = 6.0;
+/// Part of the budget that the calls of rounds may take, and the most rounds.
+const ROUNDS_PART: f64 = 0.15;
+const MOST_ROUNDS: u32 = 4;
+/// Part of the budget that clearing for rates may take while every page is scanned.
+const RATES_PART: f64 = 0.15;
+
+/// What a scan costs, in ns: reading a byte of mapped memory's entries (0.18 ms a GiB), clearing an accessed page and the
+/// target's price for setting it again, and both for the first clearing of a byte (13 ms a GiB without the target's).
+/// Measured; see docs/algorithm.md.
+const SCAN_READ_NS_PER_BYTE: f64 = 180_000.0 / (1u64 << 30) as f64;
 const SCAN_CLEAR_NS_PER_BYTE: f64 = (55.0 + 300.0) / 4096.0;
-const SCAN_FIRST_NS_PER_BYTE: f64 = 13e6 / (1u64 << 30) as f64;
-/// The first clearing may use up the budget of this many aggregation intervals.
-const SCAN_FIRST_INTERVALS: f64 = 100.0;
+const SCAN_FIRST_NS_PER_BYTE: f64 = (13e6 + 79e6) / (1u64 << 30) as f64;
 /// Intervals to stay with probes after a scan proved too dear.
 const SCAN_COOLDOWN: u32 = 50;
 /// Intervals after the begin of a scan before its load counts.
@@ -94,8 +107,9 @@ pub(crate) struct Isotherm {
     /// What the user asked for; `None`: by cost.
     wanted_mode: Option<Mode>,
     mode: Mode,
-    /// What clearing may cost in an interval, monitor and targets together, ns.
-    arm_allowance_ns: f64,
+    /// What an interval may cost, and what may be spent now, savings included: monitor and targets together, ns.
+    budget_ns: f64,
+    allowance_ns: f64,
     /// Intervals until a scan may be tried again.
     cooldown: u32,
     /// Intervals for which the load still shows the first clearing of a scan.
@@ -109,12 +123,12 @@ pub(crate) struct Isotherm {
 }
 
 impl Isotherm {
-    /// `budget_ns` is what an aggregation interval may cost; `None`: unlimited.
-    pub fn new(mode: Option<Mode>, seed: u64, attrs: &MonitorAttrs, budget_ns: Option<f64>) -> Self {
+    pub fn new(mode: Option<Mode>, seed: u64, attrs: &MonitorAttrs) -> Self {
         Self {
             wanted_mode: mode,
             mode: mode.unwrap_or(Mode::Sample),
-            arm_allowance_ns: budget_ns.map_or(f64::INFINITY, |b| b * BURST),
+            budget_ns: f64::INFINITY,
+            allowance_ns: f64::INFINITY,
             cooldown: 0,
             settling: if mode == Some(Mode::Scan) { SETTLING } else { 0 },
             scan_dearer: 1.0,
@@ -145,6 +159,29 @@ impl Isotherm {
         }
     }
 
+    /// What clearing may cost in this interval: what is left after the looks, which cannot be put off.
+    fn arm_allowance_ns(&self) -> f64 {
+        if self.mode == Mode::Scan {
+            return (self.budget_ns * RATES_PART).min(self.allowance_ns);
+        }
+        let armed = self.areas.values().flat_map(|a| &a.probes).filter(|p| !p.needs_arm).count();
+        let looks = self.areas.len() as f64 * 2.0 * CALL_NS + armed as f64 * READ_NS;
+        (self.allowance_ns - looks).min(self.budget_ns * BURST)
+    }
+
+    /// Rounds for each target in this interval: as many as their calls fit.
+    fn rounds(&self) -> u32 {
+        if self.allowance_ns <= 0.0 {
+            return 0;
+        }
+        let each = self.areas.len().max(1) as f64 * 2.0 * CALL_NS;
+        match self.budget_ns * ROUNDS_PART / each {
+            n if n >= f64::from(MOST_ROUNDS) => MOST_ROUNDS,
+            n if n >= 2.0 => 2,
+            _ => 1,
+        }
+    }
+
     /// Whether scanning every page fits `budget_ns` per aggregation interval with room to spare.
     fn scan_fits(&self, budget_ns: f64) -> bool {
         let (mut resident, mut hot) = (0.0, 0.0);
@@ -155,7 +192,12 @@ impl Isotherm {
         }
         let each = resident * SCAN_READ_NS_PER_BYTE + hot * SCAN_CLEAR_NS_PER_BYTE;
         each * self.scan_dearer < budget_ns / 2.0
-            && resident * SCAN_FIRST_NS_PER_BYTE < budget_ns * SCAN_FIRST_INTERVALS
+    }
+
+    /// Whether enough is saved for clearing every page once.
+    fn scan_is_saved_for(&self) -> bool {
+        let resident: f64 = self.areas.values().map(|a| a.resident_and_hot().0).sum();
+        resident * SCAN_FIRST_NS_PER_BYTE < self.allowance_ns
     }
 }
 
@@ -172,19 +214,37 @@ impl Algorithm for Isotherm {
         self.areas.remove(&target);
     }
 
-    fn prepare(&mut self, target: TargetId, tick: u32, source: &mut dyn AccessSource) -> Result<(), SourceError> {
-        let total = self.total_len();
-        match self.areas.get_mut(&target) {
-            Some(area) if tick == 0 => {
-                let share = area.total_len() as f64 / total.max(1) as f64;
-                area.begin(target, self.arm_allowance_ns * share, &mut self.rng, source)
-            }
-            _ => Ok(()),
+    fn least_ns(&self) -> f64 {
+        self.areas.len() as f64 * CALLS * CALL_NS
+    }
+
+    fn allow(&mut self, allowance_ns: f64, budget_ns: f64) {
+        // A scan that the user asked for begins with a debt, its first clearing; its rates are not to wait until that is paid.
+        let least = if self.wanted_mode == Some(Mode::Scan) { budget_ns * RATES_PART } else { f64::NEG_INFINITY };
+        (self.allowance_ns, self.budget_ns) = (allowance_ns.max(least), budget_ns);
+    }
+
+    fn prepare(
+        &mut self,
+        target: TargetId,
+        tick: u32,
+        per_aggr: u32,
+        source: &mut dyn AccessSource,
+    ) -> Result<(), SourceError> {
+        if tick == 0 {
+            let (total, allowance_ns, rounds) = (self.total_len(), self.arm_allowance_ns(), self.rounds());
+            let Some(area) = self.areas.get_mut(&target) else { return Ok(()) };
+            let share = area.total_len() as f64 / total.max(1) as f64;
+            // Each target draws its own moments: the work of many spreads over the interval.
+            let rounds = Rounds::draw(rounds, per_aggr, &mut self.rng);
+            area.begin(target, allowance_ns * share, rounds, &mut self.rng, source)?;
         }
+        let Some(area) = self.areas.get_mut(&target) else { return Ok(()) };
+        area.begin_round(target, tick, per_aggr, &mut self.rng, source)
     }
 
     fn next_check(&self, tick: u32, per_aggr: u32) -> u32 {
-        if tick == 0 { 1 } else { per_aggr }
+        self.areas.values().filter_map(|a| a.next_stop(tick)).min().unwrap_or(per_aggr)
     }
 
     fn check(
@@ -195,7 +255,8 @@ impl Algorithm for Isotherm {
         source: &mut dyn AccessSource,
     ) -> Result<(), SourceError> {
         let Some(area) = self.areas.get_mut(&target) else { return Ok(()) };
-        if tick == per_aggr { area.look_aggr(target, per_aggr == 1, source) } else { area.look_tick(target, source) }
+        area.end_round(target, tick, source)?;
+        if tick == per_aggr { area.look_aggr(target, source) } else { Ok(()) }
     }
 
     fn aggregate(&mut self, attrs: &MonitorAttrs) {
@@ -241,7 +302,6 @@ impl Algorithm for Isotherm {
     }
 
     fn adapt(&mut self, load: f64, budget_ns: f64, attrs: &MonitorAttrs) -> Stretch {
-        self.arm_allowance_ns = budget_ns * BURST;
         self.cooldown = self.cooldown.saturating_sub(1);
         if self.mode == Mode::Scan {
             self.settling = self.settling.saturating_sub(1);
@@ -261,7 +321,7 @@ impl Algorithm for Isotherm {
             };
         }
         self.scan_dearer = 1.0 + (self.scan_dearer - 1.0) * DEARER_FADES;
-        if self.wanted_mode.is_none() && self.cooldown == 0 && self.scan_fits(budget_ns) {
+        if self.wanted_mode.is_none() && self.cooldown == 0 && self.scan_fits(budget_ns) && self.scan_is_saved_for() {
             self.settling = SETTLING;
             self.set_mode(Mode::Scan);
             return Stretch::Keep;

@@ -4,13 +4,13 @@
 //! that holds the border is cut in four each interval, so that borders converge geometrically.
 
 use super::Region;
-use super::probe::{NARROW_PAGES, Probe};
+use super::probe::Probe;
 use crate::addr::{AddrRange, PAGE_SIZE};
 
 /// Pages of a probe in cold memory: many pages are watched for the price of reading them.
 const COLD_PAGES: u16 = 16;
 /// In memory where a part of the pages is touched in an interval.
-const MIXED_PAGES: u16 = NARROW_PAGES;
+const MIXED_PAGES: u16 = 4;
 /// In hot memory: each page costs a clear every interval, and one tells as much as many.
 const HOT_PAGES: u16 = 1;
 /// Probes that even a small region gets, as far as it has room.
@@ -20,11 +20,16 @@ const PINS: usize = 2;
 /// One in this many crowded probes goes each interval: what they know of a border is needed again when a region's count
 /// was zero by chance.
 const THINNING: u32 = 8;
+/// Regions of which this share of the pages is touched in an interval have their rates measured: below it, `nr_accesses` is 1
+/// whatever the rate.
+const TIMED_RATE: f32 = 0.05;
 /// One in this many cold probes moves each interval, so that no page is passed over for ever.
 const COLD_MOVES: u32 = 16;
 
-fn window_pages(rate: f32) -> u16 {
-    match rate {
+fn window_pages(region: &Region) -> u16 {
+    match region.rate {
+        // Nobody has looked yet: many places tell more than many pages, and almost all bits are still to be cleared.
+        _ if region.evidence.pages == 0 => MIXED_PAGES,
         r if r >= 0.9 => HOT_PAGES,
         r if r >= 0.2 => MIXED_PAGES,
         _ => COLD_PAGES,
@@ -40,6 +45,8 @@ pub(super) struct Wanted {
     pub resolution: u64,
     /// There are too many probes: every crowded one goes at once.
     pub hurry: bool,
+    /// Scans tell what was touched: probes of one page only, and only where rates are measured.
+    pub rates_only: bool,
 }
 
 /// Chooses the probes of the next interval for `regions` (sorted, disjoint) from the present `probes` (sorted).
@@ -48,6 +55,9 @@ pub(super) fn place(probes: &[Probe], regions: &[Region], wanted: Wanted, rng: &
     let mut rest = probes;
     let mut border_behind: Option<AddrRange> = None;
     for (i, region) in regions.iter().enumerate() {
+        if wanted.rates_only && !is_timed(region) {
+            continue;
+        }
         let below = rest.partition_point(|p| p.start < region.start);
         rest = &rest[below..];
         let count = rest.partition_point(|p| p.start < region.end);
@@ -55,11 +65,16 @@ pub(super) fn place(probes: &[Probe], regions: &[Region], wanted: Wanted, rng: &
         rest = behind;
         let first_new = out.len();
         fill(mine, region, wanted, rng, &mut out);
+        let timed = is_timed(region);
+        out[first_new..].iter_mut().for_each(|p| (p.timed, p.first) = (timed, timed));
         if let Some(gap) = border_behind.take() {
+            // The gap holds the border only if the probes on both sides of it have been looked at.
+            let beside = first_new.saturating_sub(PINS)..(first_new + PINS).min(out.len());
+            out[beside].iter_mut().for_each(|p| p.first = true);
             let first = out.get(first_new).map_or(region.end, |p| p.start);
             let border = gap.end;
             let gap = AddrRange::new(gap.start, first);
-            if gap.len() > wanted.resolution {
+            if gap.len() > wanted.resolution && !wanted.rates_only {
                 refine(gap, border, &mut out, first_new);
             }
         }
@@ -78,10 +93,15 @@ fn differ(a: &Region, b: &Region) -> bool {
     a.nr != b.nr || (a.rate - b.rate).abs() > 0.1
 }
 
+/// Whether the region's rate is to be measured.
+fn is_timed(region: &Region) -> bool {
+    region.nr > 0 && region.rate >= TIMED_RATE
+}
+
 /// Keeps, thins, moves and adds probes inside one region.
 fn fill(mine: &[Probe], region: &Region, wanted: Wanted, rng: &mut fastrand::Rng, out: &mut Vec<Probe>) {
     let range = AddrRange::new(region.start, region.end);
-    let pages = window_pages(region.rate);
+    let pages = if wanted.rates_only { HOT_PAGES } else { window_pages(region) };
     let spacing = page_floor(wanted.spacing.min(range.len() / LEAST_PROBES)).max(u64::from(pages) * PAGE_SIZE);
     let half = page_floor(spacing / 2);
     let first_new = out.len();
@@ -182,7 +202,8 @@ fn refine(gap: AddrRange, border: u64, out: &mut Vec<Probe>, insert_at: usize) {
         if at >= gap.end || at < floor {
             continue;
         }
-        let p = Probe::at(at, size, AddrRange::new(floor, gap.end));
+        let mut p = Probe::at(at, size, AddrRange::new(floor, gap.end));
+        p.first = true;
         floor = p.end();
         added.push(p);
     }
@@ -212,7 +233,7 @@ mod tests {
             let mut probes = Vec::new();
             for round in 0..rounds {
                 let spacing = spacing_pages * PAGE_SIZE + 12_345;
-                let wanted = Wanted { spacing, resolution: rng.u64(0..100_000), hurry: rng.bool() };
+                let wanted = Wanted { spacing, resolution: rng.u64(0..100_000), hurry: rng.bool(), rates_only: false };
                 probes = place(&probes, &regions, wanted, &mut rng);
                 for p in &mut probes {
                     p.needs_arm = rng.bool();

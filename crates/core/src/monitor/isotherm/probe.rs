@@ -1,7 +1,8 @@
 //! Probes: windows of pages that stand for the memory around them.
 //!
 //! A probe is armed (its accessed bits cleared) once and stays armed until it fires, so watching cold memory costs reads
-//! only. Where it stands is remembered, and so is what it saw, with exponential forgetting.
+//! only. In memory that is accessed often, it also takes part in one of the [rounds](super::rounds) of each interval, which
+//! measure rates. Where it stands is remembered, and so is what it saw, with exponential forgetting.
 
 use super::cell::{Cell, Counts};
 use crate::addr::{AddrRange, PAGE_SIZE};
@@ -14,9 +15,10 @@ const KEEP: f32 = 0.75;
 const KEEP_FREQUENT: f32 = 0.25;
 /// What counts as frequent: this share of the pages.
 const FREQUENT: f32 = 0.2;
-
-/// Windows of at most this many pages are narrow.
-pub(super) const NARROW_PAGES: u16 = 4;
+/// The same for rates: all probes of a round share its moment, so it takes many rounds to average a periodic program out.
+const KEEP_RATE: f32 = 0.9;
+/// Pages that are found accessed after one sampling interval this often are certain to be within a few of them.
+const FAST: f32 = 0.5;
 
 /// A window with its memory.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +27,20 @@ pub(super) struct Probe {
     pub pages: u16,
     /// Its bits must be cleared before the next look.
     pub needs_arm: bool,
+    /// Whether its memory is accessed so often that the rate is to be measured.
+    pub timed: bool,
+    /// Whether it watches a border or often accessed memory: these are armed first.
+    pub first: bool,
+    /// The round of this interval that it takes part in.
+    pub round: Option<u8>,
+    /// What of its window that round watches: the first page and how many.
+    part: (u16, u16),
+    /// Of what the round watches, pages that were accessed before it began.
+    early: u16,
+    /// Share of this interval since it was armed, if that was in this interval.
+    watched: f32,
+    /// Its pages lie below a leaf whose one bit other probes may share.
+    pub huge: bool,
     /// Observations of earlier intervals, decayed.
     pub old_aggr: Counts,
     pub old_tick: Counts,
@@ -40,6 +56,13 @@ impl Probe {
             start,
             pages,
             needs_arm: true,
+            timed: false,
+            first: false,
+            round: None,
+            part: (0, pages),
+            early: 0,
+            watched: 1.0,
+            huge: false,
             old_aggr: Counts::default(),
             old_tick: Counts::default(),
             aggr: Counts::default(),
@@ -64,53 +87,84 @@ impl Probe {
         Window::new(self.start, self.pages)
     }
 
-    /// What arming it may cost the monitor and its target together, in ns: a call's share, and clearing and setting again each
-    /// page's bit.
+    /// What arming it may cost the monitor and its target together in an interval, in ns: a call's share, and clearing and
+    /// setting again each page's bit; a round clears one page more.
     pub fn arm_price_ns(&self) -> f64 {
-        1_000.0 + 400.0 * f64::from(self.pages)
+        let round = if self.timed && !self.is_fast() { 1_400.0 } else { 0.0 };
+        1_000.0 + 400.0 * f64::from(self.pages) + round
     }
 
-    /// Whether it is one of the few pages that watch a border or frequently accessed memory.
-    pub fn is_narrow(&self) -> bool {
-        self.pages <= NARROW_PAGES
+    /// Whether it may as well be armed only when its round begins, which saves clearing its bits twice.
+    pub fn is_fast(&self) -> bool {
+        self.timed && self.old_tick.rate().is_some_and(|r| r >= FAST)
     }
 
-    /// Whether the look after the first sampling interval can tell anything new.
-    pub fn wants_tick_look(&self) -> bool {
-        !self.needs_arm && (self.old_aggr.hits > 0.0 || self.old_aggr.seen == 0.0)
+    /// Begins an interval, before which it has not been seen since the last one ended.
+    pub fn begin(&mut self) {
+        self.round = None;
+        self.early = 0;
+        self.watched = 1.0;
     }
 
-    /// Takes the look after the first sampling interval in.
+    /// What its round watches: one page, so that the others keep what they say of the whole interval; all of it if it has
+    /// not been armed.
+    pub fn round_window(&mut self, rng: &mut fastrand::Rng) -> Window {
+        self.part = if self.needs_arm { (0, self.pages) } else { (rng.u16(0..self.pages), 1) };
+        self.part_window()
+    }
+
+    pub fn part_window(&self) -> Window {
+        Window::new(self.start + u64::from(self.part.0) * PAGE_SIZE, self.part.1)
+    }
+
+    /// Its round has begun, with `left` (0 to 1) of the interval ahead, and cleared what was seen.
+    pub fn round_began(&mut self, seen: &Seen, left: f32) {
+        if self.needs_arm {
+            self.needs_arm = false;
+            self.watched = left;
+        } else {
+            self.early = seen.accessed;
+        }
+    }
+
+    /// Takes the look at the end of its round in.
     pub fn saw_tick(&mut self, seen: &Seen) {
-        self.tick = counts(seen, self.pages);
-        self.evidence.checks += u32::from(self.pages);
+        self.tick = counts(seen, self.part.1);
+        self.evidence.checks += u32::from(self.part.1);
+        if seen.accessed > 0 {
+            // The look at the end of the interval will see that, too.
+            self.early = 0;
+        }
     }
 
     /// Takes the look at the end of the aggregation interval in.
     pub fn saw_aggr(&mut self, seen: &Seen) {
         self.aggr = counts(seen, self.pages);
+        self.aggr.hits = (self.aggr.hits + f32::from(self.early)).min(self.aggr.seen);
+        // Armed in the middle of the interval: having seen nothing says that much less.
+        self.aggr.seen = self.aggr.hits + (self.aggr.seen - self.aggr.hits) * self.watched;
         self.evidence.checks += u32::from(self.pages);
         self.evidence.pages = u32::from(self.pages);
         self.evidence.present = u32::from(seen.present);
         self.evidence.blind = u32::from(seen.blind);
         self.needs_arm = seen.accessed > 0 || seen.blind > 0;
+        self.huge = seen.leaf_shift > 12;
     }
 
     /// The interval's observations become memory.
     pub fn settle(&mut self) {
-        self.old_aggr.add(self.aggr);
-        self.old_tick.add(self.tick);
         // What it saw now is of no use to the next interval, how many pages could be observed is.
         self.evidence.checks = 0;
-        if self.aggr.seen <= 0.0 {
-            // It rested.
-            return;
+        if self.tick.seen > 0.0 {
+            self.old_tick.add(std::mem::take(&mut self.tick));
+            self.old_tick.decay(KEEP_RATE);
         }
-        let frequent = self.old_aggr.rate().is_some_and(|r| r >= FREQUENT);
-        self.old_aggr.decay(if frequent { KEEP_FREQUENT } else { KEEP });
-        self.old_tick.decay(KEEP);
-        self.aggr = Counts::default();
-        self.tick = Counts::default();
+        // Otherwise it rested.
+        if self.aggr.seen > 0.0 {
+            self.old_aggr.add(std::mem::take(&mut self.aggr));
+            let frequent = self.old_aggr.rate().is_some_and(|r| r >= FREQUENT);
+            self.old_aggr.decay(if frequent { KEEP_FREQUENT } else { KEEP });
+        }
     }
 
     /// Drops the memory: what it saw before no longer holds.

@@ -1,7 +1,9 @@
-//! Cells from exact bits: every mapped page of a target, table by table.
+//! Cells from exact bits: every mapped page of a target, table by table. Rates come from probes, as elsewhere.
 
 use super::cell::{Cell, Counts, sum};
-use crate::addr::{AddrRange, PAGE_SIZE};
+use super::probe::Probe;
+use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use crate::mask;
 use crate::snapshot::Evidence;
 use crate::source::TableBits;
 
@@ -25,38 +27,36 @@ impl<'a> Collector<'a> {
         Self { ranges, range: 0, at: ranges.first().map_or(0, |r| r.start), cells: Vec::new() }
     }
 
-    /// Adds a table. `tick` holds its accessed bits as they were after the first sampling interval.
-    pub fn table(&mut self, bits: &TableBits, tick: Option<&[u64; 8]>) {
+    /// Adds a table.
+    pub fn table(&mut self, bits: &TableBits) {
         if bits.leaf_shift > 12 {
             let hit = bits.accessed.iter().any(|&w| w != 0);
             let blind = bits.blind.iter().any(|&w| w != 0);
-            let hit_tick = tick.is_some_and(|t| t.iter().any(|&w| w != 0));
-            let state = PageState { hit, hit_tick, blind, present: true };
+            let state = PageState { hit, blind, present: true };
             let end = bits.base + (1u64 << bits.leaf_shift);
-            return self.stretch(bits.base, end, state, tick.is_some());
+            return self.stretch(bits.base, end, state);
         }
         for word in 0..8 {
-            self.word(bits, word, tick.map(|t| t[word]));
+            self.word(bits, word);
         }
     }
 
-    fn word(&mut self, bits: &TableBits, word: usize, tick: Option<u64>) {
+    fn word(&mut self, bits: &TableBits, word: usize) {
         let (present, accessed, blind) = (bits.present[word], bits.accessed[word], bits.blind[word]);
         let start = bits.base + word as u64 * 64 * PAGE_SIZE;
         let state = |i: usize| PageState {
             hit: accessed >> i & 1 == 1,
-            hit_tick: tick.unwrap_or(0) >> i & 1 == 1,
             blind: blind >> i & 1 == 1,
             present: present >> i & 1 == 1,
         };
         let changes = |w: u64| (w ^ (w >> 1)).count_ones() - u32::from(w >> 63 == 1);
-        if changes(accessed) + changes(blind) + changes(tick.unwrap_or(0)) <= 6 {
+        if changes(accessed) + changes(blind) <= 6 {
             let mut first = 0;
             for i in 1..=64 {
                 if i == 64 || !state(i).same_cell(state(first)) {
                     let (a, b) = (start + first as u64 * PAGE_SIZE, start + i as u64 * PAGE_SIZE);
                     let some = present >> first & (u64::MAX >> (64 - (i - first)));
-                    self.pages(a, b, state(first), some.count_ones(), tick.is_some());
+                    self.pages(a, b, state(first), some.count_ones());
                     first = i;
                 }
             }
@@ -72,44 +72,36 @@ impl<'a> Collector<'a> {
                     blind: count(blind) as u32,
                 };
                 let a = start + first as u64 * PAGE_SIZE;
-                let tick = tick.map_or(Counts::default(), |t| Counts { hits: count(t), seen });
-                self.push(
-                    a,
-                    a + COARSE_PAGES as u64 * PAGE_SIZE,
-                    Counts { hits: count(accessed), seen },
-                    tick,
-                    evidence,
-                );
+                let aggr = Counts { hits: count(accessed), seen };
+                self.push(a, a + COARSE_PAGES as u64 * PAGE_SIZE, aggr, evidence);
             }
         }
     }
 
-    fn stretch(&mut self, start: u64, end: u64, state: PageState, ticked: bool) {
+    fn stretch(&mut self, start: u64, end: u64, state: PageState) {
         let pages = ((end - start) / PAGE_SIZE) as u32;
-        self.pages(start, end, state, if state.present { pages } else { 0 }, ticked);
+        self.pages(start, end, state, if state.present { pages } else { 0 });
     }
 
     /// Pages that share one state, `present` of them present.
-    fn pages(&mut self, start: u64, end: u64, state: PageState, present: u32, ticked: bool) {
+    fn pages(&mut self, start: u64, end: u64, state: PageState, present: u32) {
         let pages = ((end - start) / PAGE_SIZE) as u32;
         let n = pages as f32;
         let seen = if state.blind { 0.0 } else { n };
         let aggr = Counts { hits: if state.hit { seen } else { 0.0 }, seen };
-        let tick =
-            if ticked { Counts { hits: if state.hit_tick { seen } else { 0.0 }, seen } } else { Counts::default() };
         let blind = if state.blind { pages } else { 0 };
-        self.push(start, end, aggr, tick, Evidence { checks: pages, pages, present, blind });
+        self.push(start, end, aggr, Evidence { checks: pages, pages, present, blind });
     }
 
     /// Appends a cell, cut to the monitored ranges, after filling up to it with memory that is not populated.
-    fn push(&mut self, start: u64, end: u64, aggr: Counts, tick: Counts, evidence: Evidence) {
+    fn push(&mut self, start: u64, end: u64, aggr: Counts, evidence: Evidence) {
         self.fill_to(start);
         while let Some(range) = self.ranges.get(self.range).copied() {
             let (a, b) = (start.max(self.at), end.min(range.end));
             if a < b {
                 let share = (b - a) as f32 / (end - start) as f32;
-                let part = |c: Counts| Counts { hits: c.hits * share, seen: c.seen * share };
-                self.append(Cell { start: a, end: b, aggr: part(aggr), tick: part(tick), evidence });
+                let aggr = Counts { hits: aggr.hits * share, seen: aggr.seen * share };
+                self.append(Cell { start: a, end: b, aggr, tick: Counts::default(), evidence });
                 self.at = b;
             }
             if end < range.end {
@@ -128,7 +120,7 @@ impl<'a> Collector<'a> {
                 let evidence =
                     Evidence { checks: 0, pages: pages.min(u64::from(u32::MAX)) as u32, present: 0, blind: 0 };
                 let none = Counts { hits: 0.0, seen: pages as f32 };
-                self.append(Cell { start: self.at, end, aggr: none, tick: none, evidence });
+                self.append(Cell { start: self.at, end, aggr: none, tick: Counts::default(), evidence });
                 self.at = end;
             }
             if to < range.end {
@@ -149,7 +141,6 @@ impl<'a> Collector<'a> {
         if let Some(last) = self.cells.last_mut()
             && last.end == cell.start
             && same(last.aggr, cell.aggr)
-            && same(last.tick, cell.tick)
         {
             join(last, &cell);
             return;
@@ -170,14 +161,13 @@ impl<'a> Collector<'a> {
 #[derive(Debug, Clone, Copy)]
 struct PageState {
     hit: bool,
-    hit_tick: bool,
     blind: bool,
     present: bool,
 }
 
 impl PageState {
     fn same_cell(self, other: Self) -> bool {
-        (self.hit, self.hit_tick, self.blind) == (other.hit, other.hit_tick, other.blind)
+        (self.hit, self.blind) == (other.hit, other.blind)
     }
 }
 
@@ -215,35 +205,74 @@ fn halve(cells: &mut Vec<Cell>) {
     *cells = out;
 }
 
-/// Accessed bits of the tables that had any after the first sampling interval, in address order.
+/// Pages whose accessed bits rounds of probes cleared since the last scan: what was seen of them then is added to what the next
+/// scan sees.
 #[derive(Debug, Default)]
-pub(super) struct TickBits {
-    tables: Vec<(u64, [u64; 8])>,
-    next: usize,
+pub(super) struct Touched {
+    pages: Vec<u64>,
 }
 
-impl TickBits {
+impl Touched {
+    /// Adds the page at `addr`.
+    pub fn add(&mut self, addr: u64) {
+        self.pages.push(addr);
+    }
+
+    /// Gets ready for [`complete`](Self::complete).
+    pub fn sort(&mut self) {
+        self.pages.sort_unstable();
+    }
+
+    /// `bits` with the pages that are known to have been accessed.
+    pub fn complete(&self, bits: &TableBits) -> TableBits {
+        let end = bits.base + TABLE_SPAN.max(1 << bits.leaf_shift);
+        let first = self.pages.partition_point(|&p| p < bits.base);
+        let mut all = *bits;
+        for &page in self.pages[first..].iter().take_while(|&&p| p < end) {
+            if bits.leaf_shift > 12 {
+                all.accessed = mask::and_not(&bits.present, &bits.blind);
+            } else {
+                mask::put(&mut all.accessed, ((page - bits.base) / PAGE_SIZE) as usize);
+            }
+        }
+        all.accessed = mask::and_not(&mask::and(&all.accessed, &bits.present), &bits.blind);
+        all
+    }
+
+    /// Forgets all.
     pub fn clear(&mut self) {
-        self.tables.clear();
-        self.next = 0;
+        self.pages.clear();
     }
+}
 
-    pub fn add(&mut self, bits: &TableBits) {
-        if bits.accessed.iter().any(|&w| w != 0) {
-            self.tables.push((bits.base, bits.accessed));
+/// Gives each of `cells` (sorted) the rates that `probes` (sorted) measured in it. A cell with several probes is cut halfway
+/// between them, so that memory that is all touched, but not equally often, can become two regions.
+pub(super) fn with_rates(cells: &[Cell], probes: &[Probe]) -> Vec<Cell> {
+    let mut out = Vec::with_capacity(cells.len() + probes.len());
+    let mut rest = probes;
+    for cell in cells {
+        rest = &rest[rest.partition_point(|p| p.start < cell.start)..];
+        let (inside, behind) = rest.split_at(rest.partition_point(|p| p.start < cell.end));
+        rest = behind;
+        let mut start = cell.start;
+        for (i, p) in inside.iter().enumerate() {
+            let end = match inside.get(i + 1) {
+                Some(next) => (p.end() + (next.start - p.end()) / 2) & !(PAGE_SIZE - 1),
+                None => cell.end,
+            };
+            let mut part = if inside.len() > 1 { cell.part(start, end) } else { *cell };
+            if part.aggr.seen > 0.0 {
+                part.tick = p.old_tick;
+                part.tick.add(p.tick);
+            }
+            out.push(part);
+            start = end;
+        }
+        if inside.is_empty() {
+            out.push(*cell);
         }
     }
-
-    /// The bits of the table at `base`; bases must be asked for in rising order.
-    pub fn at(&mut self, base: u64) -> [u64; 8] {
-        while self.tables.get(self.next).is_some_and(|t| t.0 < base) {
-            self.next += 1;
-        }
-        match self.tables.get(self.next) {
-            Some(t) if t.0 == base => t.1,
-            _ => [0; 8],
-        }
-    }
+    out
 }
 
 #[cfg(test)]
@@ -253,7 +282,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn table(base: u64, accessed: [u64; 8]) -> TableBits {
-        TableBits { base, leaf_shift: 12, present: [u64::MAX; 8], accessed, blind: [0; 8] }
+        TableBits { base, leaf_shift: 12, present: [u64::MAX; 8], accessed, cleared: accessed, blind: [0; 8] }
     }
 
     #[test]
@@ -262,7 +291,7 @@ mod tests {
         let mut c = Collector::new(&ranges);
         let mut accessed = [0; 8];
         accessed[1] = 0xff0;
-        c.table(&table(TABLE_SPAN, accessed), Some(&[0; 8]));
+        c.table(&table(TABLE_SPAN, accessed));
         let cells = c.finish();
         let got: Vec<_> = cells.iter().map(|c| (c.start / PAGE_SIZE, c.end / PAGE_SIZE, c.aggr.hits)).collect();
         assert_eq!(got, [(0, 580, 0.0), (580, 588, 8.0), (588, 1536, 0.0)]);
@@ -273,9 +302,38 @@ mod tests {
     fn a_huge_leaf_is_one_cell() {
         let ranges = [AddrRange::new(0, 2 * TABLE_SPAN)];
         let mut c = Collector::new(&ranges);
-        c.table(&TableBits { leaf_shift: 21, ..table(TABLE_SPAN, [u64::MAX; 8]) }, None);
+        c.table(&TableBits { leaf_shift: 21, ..table(TABLE_SPAN, [u64::MAX; 8]) });
         let got: Vec<_> = c.finish().iter().map(|c| (c.start, c.aggr.hits)).collect();
         assert_eq!(got, [(0, 0.0), (TABLE_SPAN, 512.0)]);
+    }
+
+    #[test]
+    fn rates_cut_cells_halfway_between_probes() {
+        let whole = Counts { hits: 100.0, seen: 100.0 };
+        let evidence = Evidence { checks: 100, pages: 100, present: 100, blind: 0 };
+        let cell = Cell { start: 0, end: 100 * PAGE_SIZE, aggr: whole, tick: Counts::default(), evidence };
+        let cold = Cell { start: cell.end, end: 2 * cell.end, aggr: Counts { hits: 0.0, seen: 100.0 }, ..cell };
+        let probe = |page: u64, hits| {
+            let mut p = Probe::new(page * PAGE_SIZE, 1);
+            p.old_tick = Counts { hits, seen: 4.0 };
+            p
+        };
+        let got = with_rates(&[cell, cold], &[probe(9, 4.0), probe(30, 1.0)]);
+        let got: Vec<_> = got.iter().map(|c| (c.end / PAGE_SIZE, c.tick.hits, c.aggr.hits, c.evidence.pages)).collect();
+        assert_eq!(got, [(20, 4.0, 20.0, 20), (100, 1.0, 80.0, 80), (200, 0.0, 0.0, 100)]);
+    }
+
+    #[test]
+    fn what_a_round_cleared_is_not_lost() {
+        let mut touched = Touched::default();
+        [TABLE_SPAN + 70 * PAGE_SIZE, 3, TABLE_SPAN + PAGE_SIZE].into_iter().for_each(|p| touched.add(p));
+        touched.sort();
+        let mut bits = table(TABLE_SPAN, [0; 8]);
+        bits.blind[0] = 2;
+        assert_eq!(touched.complete(&bits).accessed, [0, 1 << 6, 0, 0, 0, 0, 0, 0]);
+        bits.blind = [0; 8];
+        assert_eq!(touched.complete(&TableBits { leaf_shift: 21, ..bits }).accessed, [u64::MAX; 8]);
+        assert_eq!(touched.complete(&table(2 * TABLE_SPAN, [0; 8])).accessed, [0; 8]);
     }
 
     proptest! {
@@ -309,7 +367,7 @@ mod tests {
             }).collect();
             let mut c = Collector::new(&ranges);
             for t in &tables {
-                c.table(t, None);
+                c.table(t);
             }
             let cells = c.finish();
             let mut covered: Vec<AddrRange> = cells.iter().map(|c| AddrRange::new(c.start, c.end)).collect();

@@ -9,6 +9,7 @@ use isotherm_core::clock::{Clock, Wake};
 use isotherm_core::lru::live::memory::Memory;
 use isotherm_core::lru::live::space::Walked;
 use isotherm_core::source::{AccessSource, TargetId};
+use isotherm_core::units::nanos;
 use isotherm_linux::clock::{MonotonicClock, monotonic_ns};
 use isotherm_linux::lru::memcg::Memcgs;
 use isotherm_linux::lru::page_out::LivePageOut;
@@ -51,7 +52,7 @@ impl Live {
     /// Opens the targets for many walks: accessed bits are cleared in the cheapest way, after which pages that a processor goes on
     /// using through translations it has cached may look idle.
     pub fn for_many_walks(target: &LruTarget) -> anyhow::Result<Self> {
-        Self::with(target, PageTableSource::thrifty)
+        Self::with(target, PageTableSource::prefer_cheapest)
     }
 
     fn with(target: &LruTarget, how: fn(PageTableSource) -> PageTableSource) -> anyhow::Result<Self> {
@@ -123,11 +124,12 @@ impl Processes {
             let kept = self.store.load(member.pid);
             self.known &= kept.is_some();
             let mut memory = Memory::default();
-            if let Some((births, space)) = kept {
-                memory = Memory::restore(births);
-                memory.spaces.insert(target, space);
-            } else {
-                memory.spaces.insert(target, Default::default());
+            match kept {
+                Some((births, space)) => {
+                    memory = Memory::restore(births);
+                    memory.spaces.insert(target, space);
+                }
+                None => memory.add(target),
             }
             self.all.insert(target, (member, memory));
         }
@@ -138,9 +140,8 @@ impl Processes {
     pub fn age(&mut self) -> anyhow::Result<Walked> {
         self.poll()?;
         let mut sum = Walked::default();
-        let now = monotonic_ns();
         for (_, memory) in self.all.values_mut() {
-            sum.add(&memory.age(&mut self.live.source, true, now)?);
+            sum.add(&memory.age(&mut self.live.source, monotonic_ns())?);
         }
         self.all.retain(|_, (_, memory)| !memory.spaces.is_empty());
         Ok(sum)
@@ -148,13 +149,12 @@ impl Processes {
 
     /// Walks now and then every `interval` until `duration` has passed or a signal came. At least once.
     pub fn watch(&mut self, interval: Duration, duration: Duration) -> anyhow::Result<()> {
-        let ns = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
         let begin = monotonic_ns();
-        let end = begin.saturating_add(ns(duration));
+        let end = begin.saturating_add(nanos(duration));
         let mut next = begin;
         loop {
             self.age()?;
-            next = next.saturating_add(ns(interval));
+            next = next.saturating_add(nanos(interval));
             if next > end || self.live.wait(next) == Wake::Interrupted {
                 return Ok(());
             }

@@ -21,7 +21,8 @@ pub struct WssArgs {
     pictures: Pictures,
     #[command(flatten)]
     html: Html,
-    /// Count only regions accessed at least at this rate (share of sampling intervals)
+    /// Count only regions accessed at least at this rate (share of sampling intervals); without it, pages count where the
+    /// record tells of them
     #[arg(long, value_name = "P", default_value = "0%", value_parser = units::percent)]
     min_rate: f64,
 }
@@ -47,7 +48,7 @@ struct TableArgs {
     /// Along size (percentiles) or along time
     #[arg(long, value_enum, default_value = "size")]
     sort: Sort,
-    /// Leave out the first N snapshots of each target (default: a tenth of them, at most 20)
+    /// Leave out the first N moments of each target (default: none of pages; of regions a tenth, at most 20)
     #[arg(long, value_name = "N")]
     skip: Option<usize>,
 }

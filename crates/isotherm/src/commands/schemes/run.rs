@@ -17,6 +17,7 @@ use isotherm_core::engine::Progress;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_core::units::format_time;
+use isotherm_core::units::nanos;
 use isotherm_linux::action::LinuxActuator;
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::meter::LinuxMeter;
@@ -91,7 +92,7 @@ pub fn run(
         line: if args.quiet { StatusLine::default() } else { StatusLine::new() },
         stats: stats_file,
         next_stats_ns: monotonic_ns() + STATS_EVERY_NS,
-        end_ns: args.duration.map(|d| monotonic_ns().saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))),
+        end_ns: args.duration.map(|d| monotonic_ns().saturating_add(nanos(d))),
     };
     let result = run.watch(&mut session);
     run.line.clear();

@@ -3,6 +3,7 @@
 use crate::args::units;
 use crate::exit::Usage;
 use isotherm_core::units::format_size;
+use isotherm_core::units::nanos;
 use isotherm_sim::guests::experiments::{Fit, Memhogs, Return, comes_back, fit, memhogs};
 use isotherm_sim::guests::params::{Params, Way};
 use serde::Serialize;
@@ -89,7 +90,6 @@ const MOST_GUEST: u64 = 1 << 40;
 
 fn params(args: &Args) -> anyhow::Result<Params> {
     let default = Params::default();
-    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let params = Params {
         host_memory: args.host_memory,
         guest_memory: args.guest_memory,
@@ -99,10 +99,10 @@ fn params(args: &Args) -> anyhow::Result<Params> {
         memhog: args.memhog,
         guest_own: args.guest_own,
         host_own: args.host_own,
-        swap_out_ns: ns(args.swap_page),
-        swap_in_ns: ns(args.swap_page),
-        between_ns: ns(args.between),
-        look_ns: ns(args.look),
+        swap_out_ns: nanos(args.swap_page),
+        swap_in_ns: nanos(args.swap_page),
+        between_ns: nanos(args.between),
+        look_ns: nanos(args.look),
         ..default
     };
     let usage = |text: String| Err(Usage(text).into());

@@ -3,7 +3,7 @@
 use isotherm_core::addr::AddrRange;
 use isotherm_core::event::{Footprint, TargetInfo};
 use isotherm_core::mapping::Mapping;
-use isotherm_core::source::{AccessSource, Cost, SourceError, TableBits, TargetId, Window};
+use isotherm_core::source::{AccessSource, Clear, Cost, SourceError, TableBits, TargetId, Window};
 use isotherm_linux::clock::thread_cpu_ns;
 
 /// A source that counts the CPU time spent inside of another.
@@ -65,11 +65,21 @@ impl<S: AccessSource> AccessSource for Metered<S> {
         &mut self,
         target: TargetId,
         ranges: &[AddrRange],
-        clear: bool,
+        clear: Clear<'_>,
         sink: &mut dyn FnMut(&TableBits),
     ) -> Result<(), SourceError> {
         // What the monitor does with the bits is counted as simulating; it is little beside drawing them.
         self.timed(|s| s.scan(target, ranges, clear, sink))
+    }
+
+    fn frames(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        one_in: u32,
+        sink: &mut dyn FnMut(u64, u64),
+    ) -> Result<bool, SourceError> {
+        self.timed(|s| s.frames(target, ranges, one_in, sink))
     }
 
     fn cost(&self) -> Cost {

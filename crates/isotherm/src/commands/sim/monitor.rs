@@ -9,12 +9,15 @@ use isotherm_core::addr::AddrRange;
 use isotherm_core::clock::Clock;
 use isotherm_core::engine::{Engine, Progress};
 use isotherm_core::event::{Event, Mode, MonitorStats, Step, Subscriber, SubscriberError};
+use isotherm_core::history::pages::PageHistory;
 use isotherm_core::monitor::Monitor;
 use isotherm_core::source::AccessSource;
+use isotherm_core::units::nanos;
 use isotherm_core::units::{format_size, format_time};
 use isotherm_linux::clock::thread_cpu_ns;
 use isotherm_linux::signals::StopSignals;
 use isotherm_record::{Options, Writer};
+use isotherm_sim::accuracy::by_page::{self, Simulated};
 use isotherm_sim::accuracy::{Accuracy, HOT_TOUCHES, Score, steady_share};
 use isotherm_sim::experiment::ARENA_START;
 use isotherm_sim::machine::activity::Activity;
@@ -73,6 +76,10 @@ struct Figures {
     cpu_budget: Option<f64>,
     #[serde(flatten)]
     accuracy: Accuracy,
+    /// Whether each page was judged on its own; else ranges.
+    by_page: bool,
+    /// The page history, if it was what said which pages are hot.
+    history: Option<HistoryFigures>,
     /// Virtual time that the run took, s.
     seconds: f64,
     checks_per_second: f64,
@@ -90,10 +97,21 @@ struct Figures {
     aggr_us: u64,
 }
 
+/// What the page history took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct HistoryFigures {
+    walks: u64,
+    /// Time between the last two walks.
+    walk_ns: u64,
+    /// One page table in so many was watched.
+    one_in: u32,
+    memory_bytes: u64,
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let usage = |text: &str| anyhow::Error::from(Usage(text.into()));
-    let duration_ns = u64::try_from(args.duration.as_nanos()).unwrap_or(u64::MAX);
+    let duration_ns = nanos(args.duration);
     if duration_ns == 0 {
         return Err(usage("--duration is 0; give for example 30s"));
     }
@@ -111,17 +129,22 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let config = args.monitor.config("simulated".into(), 0)?;
     let arena = AddrRange::new(ARENA_START, ARENA_START + workload.size());
     let clock = SimClock::new(0);
-    let process = Process::running(1, arena.start, Activity::new(workload.clone(), rate))?.with_huge_leaves(args.huge);
+    let activity = Activity::new(workload.clone(), rate);
+    let process = Process::running(1, arena.start, activity.clone())?.with_huge_leaves(args.huge);
     let source = Metered::new(SimSource::new(clock.clone(), CostModel::default(), vec![process]));
     let mut monitor = Monitor::new(source, config.clone());
     let mut judge = Judge {
         workload: &workload,
+        truly: workload.is_scattered().then_some(Simulated { activity: &activity, arena_start: arena.start }),
+        judged: by_page::judged(arena, None),
         rate,
         hot_touches: args.hot_touches,
         arena,
         record: args.output.as_deref().map(|path| Writer::create(path, Options::default())).transpose()?,
         truth: args.truth.as_deref().map(|path| TruthFile::create(path, header(&workload, arena))).transpose()?,
         scores: Vec::new(),
+        walked: Vec::new(),
+        history: None,
         regions: 0,
         stats: Vec::new(),
         own_ns: 0,
@@ -132,6 +155,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     while (clock.now_ns() < duration_ns || judge.scores.len() < args.min_snapshots) && signals.received().is_none() {
         if monitor.run_interval(&mut driver, &mut judge)? != Progress::Aggregated {
             break;
+        }
+        if let Some(history) = monitor.page_history(0) {
+            judge.look_at(history);
         }
     }
     let computing_ns = (thread_cpu_ns() - cpu_before).saturating_sub(monitor.source().inside_ns() + judge.own_ns);
@@ -154,7 +180,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             AlgorithmName::Damon => "damon",
         },
         cpu_budget: config.cpu_budget,
-        accuracy: Accuracy::new(0, &judge.scores),
+        accuracy: Accuracy::new(0, if judge.walked.is_empty() { &judge.scores } else { &judge.walked }),
+        by_page: judge.truly.is_some(),
+        history: judge.history,
         seconds: elapsed_ns as f64 / 1e9,
         checks_per_second: cost.pages_read as f64 / (elapsed_ns as f64 / 1e9),
         monitor_share: share(cost.monitor_ns),
@@ -184,12 +212,19 @@ fn header(workload: &Workload, arena: AddrRange) -> Header {
 /// Compares snapshots with the truth as they come, and passes events on to the record.
 struct Judge<'a> {
     workload: &'a Workload,
+    /// What is touched page by page, where ranges tell little.
+    truly: Option<Simulated<'a>>,
+    /// Where regions are judged page by page.
+    judged: Vec<AddrRange>,
     rate: f64,
     hot_touches: f64,
     arena: AddrRange,
     record: Option<Writer>,
     truth: Option<TruthFile>,
     scores: Vec<Score>,
+    /// Those of the page history's walks.
+    walked: Vec<Score>,
+    history: Option<HistoryFigures>,
     regions: usize,
     stats: Vec<MonitorStats>,
     /// CPU time spent here, which is not the monitor's.
@@ -197,14 +232,39 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
+    /// Judges what the page history says after a walk, where single pages count.
+    fn look_at(&mut self, history: &PageHistory) {
+        if self.history.is_some_and(|h| h.walks == history.walks()) {
+            return;
+        }
+        let start = thread_cpu_ns();
+        self.history = Some(HistoryFigures {
+            walks: history.walks(),
+            walk_ns: history.walk_ns(),
+            one_in: history.one_in(),
+            memory_bytes: history.memory_bytes() as u64,
+        });
+        let judged = by_page::judged(self.arena, Some(history));
+        if let Some(truth) = &self.truly
+            && let Some(said) = by_page::by_history(history, &judged)
+        {
+            self.walked.push(by_page::score(&said.hot, &said.known, truth, said.time));
+        }
+        self.own_ns += thread_cpu_ns() - start;
+    }
+
     fn take(&mut self, event: &Event) -> Result<(), SubscriberError> {
         match event {
             Event::Snapshot(s) => {
-                let slices = predicted(self.workload, self.rate, self.arena.start, (s.start_ns, s.end_ns), u64::MAX);
-                self.scores.push(Score::new(s, self.arena, &slices, self.hot_touches));
+                let time = (s.start_ns, s.end_ns);
+                let slices = || predicted(self.workload, self.rate, self.arena.start, time, u64::MAX);
+                self.scores.push(match &self.truly {
+                    Some(truth) => by_page::score(&by_page::hot_by_regions(s), &self.judged, truth, time),
+                    None => Score::new(s, self.arena, &slices(), self.hot_touches),
+                });
                 self.regions = s.regions.len();
                 if let Some(truth) = &mut self.truth {
-                    slices.iter().try_for_each(|slice| truth.add(slice))?;
+                    slices().iter().try_for_each(|slice| truth.add(slice))?;
                 }
             }
             Event::Stats(stats) => self.stats.push(*stats),
@@ -267,5 +327,13 @@ fn print(f: &Figures, json: bool) -> anyhow::Result<()> {
         format_time(f.aggr_us * 1000)
     )?;
     writeln!(out, "regions            {}", f.regions)?;
+    if let Some(h) = &f.history {
+        let (every, memory) = (format_time(h.walk_ns), format_size(h.memory_bytes));
+        writeln!(
+            out,
+            "page history       {} walks, the last after {every}, 1 table in {}, {memory}",
+            h.walks, h.one_in
+        )?;
+    }
     Ok(())
 }

@@ -14,6 +14,7 @@ use crate::schemes::SchemeArgs;
 use anyhow::Context;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::units::format_time;
+use isotherm_core::units::nanos;
 use isotherm_linux::signals::StopSignals;
 use isotherm_sim::experiment::{Experiment, ExperimentError, Figures};
 use isotherm_sim::machine::CostModel;
@@ -102,7 +103,7 @@ impl Args {
 
     /// What is to be simulated.
     fn experiment(&self, workload: Workload, choice: &Choice, seed: u64) -> anyhow::Result<Experiment> {
-        let work_ns = u64::try_from(self.duration.as_nanos()).unwrap_or(u64::MAX);
+        let work_ns = nanos(self.duration);
         if work_ns == 0 {
             return Err(Usage("--duration is 0; give for example 60s".into()).into());
         }

@@ -19,7 +19,8 @@ pub struct ReclaimArgs {
     /// Page out what has not been used for this time
     #[arg(long, value_name = "T", default_value = "2m", value_parser = time)]
     min_age: u64,
-    /// Count as unused what is accessed at no more than this rate
+    /// With --algorithm damon: count as unused regions that are accessed at no more than this rate. Else pages are chosen one
+    /// by one, and only those not accessed at all
     #[arg(long, value_name = "P", default_value = "0%", value_parser = rate)]
     max_rate: u32,
     /// Page out no more than this, for example 128M/s or 1M/100ms ("none": unlimited)

@@ -10,17 +10,14 @@ use isotherm_core::scheme::pattern::{AccessPattern, Bounds, FULL_RATE_BP};
 use isotherm_core::scheme::{DEFAULT_DENSITY_BP, Scheme};
 
 const HUGE_PAGE: u64 = 2 << 20;
-/// How often pages that were unused for long enough are taken, however seldom the monitor scans, ns: only so much waits to be
-/// moved at a time.
-const PAGE_TURN_NS: u64 = 100_000_000;
 
 /// Memory is cold or hot by how often and since when it is accessed. Cold memory goes to swap or to a slower node and gets no
-/// huge pages any more; hot memory is backed with huge pages, and comes back to the fast node where one is named. With
-/// --mode scan cold memory is found page by page, else region by region.
+/// huge pages any more; hot memory is backed with huge pages, and comes back to the fast node where one is named.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Tiers")]
 pub struct TierArgs {
-    /// Memory is cold once it was accessed at no more than this rate...
+    /// Memory is cold once it was accessed at no more than this rate (pages are moved only if they were not accessed at all,
+    /// except with --algorithm damon)...
     #[arg(long, value_name = "P", default_value = "0%", value_parser = rate)]
     cold_rate: u32,
     /// ...for this time
@@ -51,9 +48,8 @@ pub struct TierArgs {
 }
 
 impl TierArgs {
-    /// The schemes that are asked for. `always`: the kernel makes huge pages without being asked. `by_page`: each page is cold
-    /// or not by itself, whatever the rest of its region does.
-    pub fn schemes(&self, always: bool, by_page: bool) -> Result<Vec<Scheme>, Usage> {
+    /// The schemes that are asked for. `always`: the kernel makes huge pages without being asked.
+    pub fn schemes(&self, always: bool) -> Result<Vec<Scheme>, Usage> {
         if self.hot_rate <= self.cold_rate {
             return Err(Usage("--hot-rate must be above --cold-rate: else the same memory would be both".into()));
         }
@@ -71,12 +67,7 @@ impl TierArgs {
             schemes.extend(huge_pages(huge(hot), huge(cold), DEFAULT_DENSITY_BP, always));
         }
         let down = if self.slow_node.is_some() { Action::MigrateCold } else { Action::PageOut };
-        // A page's own bit tells whether it was used at all, not how often: above 0 % regions have to do.
-        schemes.push(if by_page && self.cold_rate == 0 {
-            Scheme { confirm_ns: self.cold_age, apply_ns: PAGE_TURN_NS, ..self.moving(down, any) }
-        } else {
-            self.moving(down, cold)
-        });
+        schemes.push(self.moving(down, cold));
         if self.fast_node.is_some() {
             schemes.push(self.moving(Action::MigrateHot, hot));
         }
@@ -114,7 +105,7 @@ mod tests {
     }
 
     fn schemes(args: &[&str]) -> anyhow::Result<Vec<Scheme>> {
-        Ok(Cli::try_parse_from([&["x"], args].concat())?.tier.schemes(true, false)?)
+        Ok(Cli::try_parse_from([&["x"], args].concat())?.tier.schemes(true)?)
     }
 
     fn actions(args: &[&str]) -> Vec<Action> {
@@ -146,15 +137,16 @@ mod tests {
     }
 
     #[test]
-    fn by_page_each_page_must_be_unused_for_the_whole_time() {
-        let by_page = |args: &[&str]| {
-            let cli = Cli::try_parse_from([&["x", "--keep-pages", "--cold-age", "5s"], args].concat()).unwrap();
-            cli.tier.schemes(true, true).unwrap().remove(0)
-        };
-        let all = by_page(&[]);
-        assert_eq!((all.confirm_ns, all.pattern.rate_bp.max, all.pattern.age_us.min), (5_000_000_000, FULL_RATE_BP, 0));
-        let often = by_page(&["--cold-rate", "5%"]);
-        assert_eq!((often.pattern.rate_bp.max, often.pattern.age_us.min), (500, 5_000_000));
+    fn cold_memory_is_what_reclaim_calls_so() {
+        #[derive(Debug, Parser)]
+        struct Reclaim {
+            #[command(flatten)]
+            reclaim: super::super::ReclaimArgs,
+        }
+        let reclaim = Reclaim::try_parse_from(["x", "--min-age", "5s"]).unwrap().reclaim.schemes().unwrap().remove(0);
+        let tier = schemes(&["--keep-pages", "--cold-age", "5s"]).unwrap().remove(0);
+        assert_eq!((tier.action, tier.pattern), (reclaim.action, reclaim.pattern));
+        assert_eq!((tier.confirm_ns, tier.apply_ns), (reclaim.confirm_ns, reclaim.apply_ns));
     }
 
     #[test]

@@ -31,7 +31,7 @@ use crate::target::TargetTracker;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::event::{Footprint, TargetInfo};
 use isotherm_core::mapping::Mapping;
-use isotherm_core::source::{AccessSource, Cost, SourceError, TableBits, TargetId, Window};
+use isotherm_core::source::{AccessSource, Clear, Cost, SourceError, TableBits, TargetId, Window};
 use observer::{ObserveError, Observer, Space};
 use physical::{BITMAP, KernelFiles};
 use std::fs::File;
@@ -146,14 +146,14 @@ impl AccessSource for IdleSource {
         &mut self,
         target: TargetId,
         ranges: &[AddrRange],
-        clear: bool,
+        mut clear: Clear<'_>,
         sink: &mut dyn FnMut(&TableBits),
     ) -> Result<(), SourceError> {
-        self.with_pagemap(target, |observer, pagemap, space| observer.scan(pagemap, space, ranges, clear, sink))
+        self.with_pagemap(target, |observer, pagemap, space| observer.scan(pagemap, space, ranges, &mut clear, sink))
     }
 
     fn cost(&self) -> Cost {
-        self.targets.cost(self.observer.pages_read, self.observer.pages_marked)
+        self.targets.cost(self.observer.pages_read, self.observer.pages_marked, 0)
     }
 }
 

@@ -3,7 +3,8 @@
 use super::folios::{Frame, resolve};
 use super::physical::{PhysicalPages, flag, read_words};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
-use isotherm_core::source::{Seen, TableBits, Window};
+use isotherm_core::mask::{self, PageMask};
+use isotherm_core::source::{Clear, Seen, TableBits, Window};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
@@ -122,36 +123,35 @@ impl<P: PhysicalPages> Observer<P> {
         pagemap: &File,
         space: &mut Space,
         ranges: &[AddrRange],
-        mark: bool,
+        clear: &mut Clear<'_>,
         sink: &mut dyn FnMut(&TableBits),
     ) -> Result<(), ObserveError> {
         let mut chunk = Chunk::default();
         for piece in ranges.iter().flat_map(|&r| pieces(r)) {
             if chunk.number != piece.start / CHUNK {
-                self.hand_out(space, &mut chunk, mark, sink)?;
+                self.hand_out(space, &mut chunk, clear, sink)?;
                 chunk.number = piece.start / CHUNK;
             }
             chunk.add(pagemap, piece)?;
         }
-        self.hand_out(space, &mut chunk, mark, sink)
+        self.hand_out(space, &mut chunk, clear, sink)
     }
 
-    /// Looks at a chunk's pages, hands its tables out, and empties it.
+    /// Looks at a chunk's pages, marks those to be cleared, hands its tables out, and empties it.
     fn hand_out(
         &mut self,
         space: &mut Space,
         chunk: &mut Chunk,
-        mark: bool,
+        clear: &mut Clear<'_>,
         sink: &mut dyn FnMut(&TableBits),
     ) -> Result<(), ObserveError> {
         let Chunk { tables, frames, .. } = chunk;
-        self.look(space, frames, mark, |page| {
+        self.look(space, frames, false, |page| {
             let (table, bit) = (&mut tables[page.frame.at as usize / 512], page.frame.at as usize % 512);
-            let set = |words: &mut [u64; 8]| words[bit / 64] |= 1 << (bit % 64);
-            set(&mut table.present);
+            mask::put(&mut table.present, bit);
             match page.accessed {
-                None => set(&mut table.blind),
-                Some(true) => set(&mut table.accessed),
+                None => mask::put(&mut table.blind, bit),
+                Some(true) => mask::put(&mut table.accessed, bit),
                 Some(false) => {}
             }
             if page.frame.huge {
@@ -163,10 +163,44 @@ impl<P: PhysicalPages> Observer<P> {
             if table.leaf_shift == 21 && table.present != [u64::MAX; 8] {
                 table.leaf_shift = 12;
             }
-            sink(table);
         }
+        self.mark_chosen(space, tables, frames, clear)?;
+        tables.iter().for_each(sink);
         chunk.tables.clear();
         chunk.frames.clear();
+        Ok(())
+    }
+
+    /// Marks the folios of the pages that are to be cleared: all of a folio's pages are, then.
+    fn mark_chosen(
+        &mut self,
+        space: &mut Space,
+        tables: &mut [TableBits],
+        frames: &[Frame],
+        clear: &mut Clear<'_>,
+    ) -> Result<(), ObserveError> {
+        let chosen: Vec<PageMask> = tables.iter().map(|t| clear.choose(t)).collect();
+        let place = |frame: &Frame| (frame.at as usize / 512, frame.at as usize % 512);
+        let is_chosen = |frame: &&Frame| mask::has(&chosen[place(frame).0], place(frame).1);
+        let mut heads: Vec<u64> = frames.iter().filter(is_chosen).filter_map(|f| f.head).collect();
+        if heads.is_empty() {
+            return Ok(());
+        }
+        heads.sort_unstable();
+        heads.dedup();
+        let refused = self.mark_idle(&heads)?;
+        heads.iter().for_each(|head| _ = space.refused.remove(head));
+        for frame in frames {
+            let Some(head) = frame.head.filter(|h| heads.binary_search(h).is_ok()) else { continue };
+            let (table, bit) = (&mut tables[place(frame).0], place(frame).1);
+            if refused.contains(&head) {
+                mask::take(&mut table.accessed, bit);
+                mask::put(&mut table.blind, bit);
+            } else if mask::has(&table.accessed, bit) {
+                mask::put(&mut table.cleared, bit);
+            }
+        }
+        space.refused.extend(refused);
         Ok(())
     }
 
@@ -259,8 +293,7 @@ impl Chunk {
             let addr = piece.start + i as u64 * PAGE_SIZE;
             let base = addr / TABLE_SPAN * TABLE_SPAN;
             if self.tables.last().is_none_or(|t| t.base != base) {
-                let none = [0; 8];
-                self.tables.push(TableBits { base, leaf_shift: 12, present: none, accessed: none, blind: none });
+                self.tables.push(TableBits::empty(base));
             }
             let at = (self.tables.len() - 1) as u64 * 512 + (addr - base) / PAGE_SIZE;
             self.frames.push(Frame::new(pfn, at as u32));
@@ -368,7 +401,7 @@ mod tests {
         assert_eq!((all[0].seen.accessed, all[1].seen.accessed), (4, 0));
         let mut tables = Vec::new();
         let ranges = [AddrRange::new(0, 4 * PAGE_SIZE), AddrRange::new(SPAN, 2 * SPAN)];
-        o.scan(&map, &mut space, &ranges, true, &mut |t| tables.push(*t)).unwrap();
+        o.scan(&map, &mut space, &ranges, &mut Clear::All, &mut |t| tables.push(*t)).unwrap();
         assert_eq!((tables[0].base, tables[0].leaf_shift, tables[0].accessed[0]), (0, 12, 0xf));
         assert_eq!((tables[1].base, tables[1].leaf_shift, tables[1].accessed), (SPAN, 21, [0; 8]));
         assert_eq!(tables[1].present, [u64::MAX; 8]);
@@ -380,10 +413,11 @@ mod tests {
         let (map, mut o) = (pagemap(&frames), Observer::new(SimulatedPages::base(8192)));
         let mut space = Space::default();
         let ranges = [AddrRange::new(PAGE_SIZE, 5 * PAGE_SIZE), AddrRange::new(9 * PAGE_SIZE, 3 * SPAN + PAGE_SIZE)];
-        let mut scan = |o: &mut Observer<_>, mark| {
+        let mut scan = |o: &mut Observer<_>, mark: bool| {
             let mut seen = Vec::new();
             let mut accessed = 0;
-            o.scan(&map, &mut space, &ranges, mark, &mut |t| {
+            let mut clear = if mark { Clear::All } else { Clear::Nothing };
+            o.scan(&map, &mut space, &ranges, &mut clear, &mut |t| {
                 accessed += t.accessed.iter().map(|w| w.count_ones()).sum::<u32>();
                 seen.extend(
                     (0..512).filter(|i| t.present[i / 64] >> (i % 64) & 1 == 1).map(|i| t.base / 4096 + i as u64),

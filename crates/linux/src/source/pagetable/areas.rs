@@ -1,10 +1,11 @@
 //! The kernel's own list of areas (VMAs) of a process: only their borders, and which of them cannot be cleared.
 
-use super::pte::{self, PageMask};
 use crate::proc::ProcessDir;
 use crate::proc::maps::MapsLine;
-use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use isotherm_core::addr::{AddrRange, TABLE_SPAN};
 use isotherm_core::mapping::{Mapping, MappingKind};
+use isotherm_core::mask::{self, NO_PAGES, PageMask};
+use isotherm_core::pages::mask_of;
 use std::time::{Duration, Instant};
 
 /// How long the list is taken for current. Areas change while we look anyway; at worst a folio that was cut by a new
@@ -20,6 +21,8 @@ pub struct Areas {
     barred: Vec<AddrRange>,
     /// Those of them that not even `clear_refs` clears (hugetlb, special). Sorted.
     unreachable: Vec<AddrRange>,
+    /// Private anonymous memory. Sorted.
+    anon: Vec<AddrRange>,
     /// Areas for which the kernel refused to clear.
     refused: Vec<AddrRange>,
     buf: Vec<u8>,
@@ -33,6 +36,8 @@ impl Areas {
         let unreachable = mappings.iter().filter(|m| is_unreachable(m.kind)).map(|m| m.range);
         self.unreachable.clear();
         self.unreachable.extend(unreachable);
+        self.anon.clear();
+        self.anon.extend(mappings.iter().filter(|m| m.kind == MappingKind::Anon).map(|m| m.range));
         self.refused.clear();
         self.read_at = None;
     }
@@ -56,6 +61,15 @@ impl Areas {
         find(&self.list, addr)
     }
 
+    /// Whether the table at `base` lies in one area of private anonymous memory all of which can be cleared: large folios lie in it
+    /// as a whole. (Not where memory was moved to an address that is not a multiple of their size; those are split.) Call
+    /// [`refresh`](Self::refresh) before.
+    pub fn holds_anon_table(&self, base: u64) -> bool {
+        let end = base + TABLE_SPAN;
+        let in_one = |list: &[AddrRange]| find(list, base).is_some_and(|a| end <= a.end);
+        in_one(&self.anon) && in_one(&self.list) && !self.any_blind(base)
+    }
+
     /// Whether an area begins at `addr`, as far as the list was ever read. (Reading it takes long for processes with
     /// many areas, so nothing that must be right depends on this.)
     pub fn begins_at(&self, addr: u64) -> bool {
@@ -71,7 +85,7 @@ impl Areas {
 
     /// Pages of the 2 MiB span at `base` whose bits cannot be cleared because of where they lie.
     pub fn blind(&self, base: u64) -> PageMask {
-        pte::or(&pages_in(&self.barred, base), &pages_in(&self.refused, base))
+        mask::or(&pages_in(&self.barred, base), &pages_in(&self.refused, base))
     }
 
     /// Pages of the 2 MiB span at `base` that not even `clear_refs` clears, because of where they lie.
@@ -109,15 +123,11 @@ fn is_unreachable(kind: MappingKind) -> bool {
     matches!(kind, MappingKind::Hugetlb | MappingKind::Special)
 }
 
-/// Pages of the 2 MiB span at `base` that lie in one of the ranges (sorted).
-fn pages_in(ranges: &[AddrRange], base: u64) -> PageMask {
-    let span = AddrRange::new(base, base + TABLE_SPAN);
-    let page = |addr: u64| ((addr - base) / PAGE_SIZE) as usize;
+/// Pages of the 2 MiB span at `base` that lie in one of the ranges (sorted, disjoint).
+pub fn pages_in(ranges: &[AddrRange], base: u64) -> PageMask {
     let from = ranges.partition_point(|r| r.end <= base);
-    ranges[from..]
-        .iter()
-        .map_while(|r| r.intersect(&span))
-        .fold(pte::NO_PAGES, |mask, part| pte::or(&mask, &pte::span_mask(page(part.start), page(part.end))))
+    let inside = ranges[from..].iter().take_while(|r| r.start < base + TABLE_SPAN);
+    inside.fold(NO_PAGES, |mask, &r| mask::or(&mask, &mask_of(base, r)))
 }
 
 fn find(sorted: &[AddrRange], addr: u64) -> Option<AddrRange> {
@@ -128,6 +138,24 @@ fn find(sorted: &[AddrRange], addr: u64) -> Option<AddrRange> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_core::addr::PAGE_SIZE;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn masks_hold_exactly_the_pages_in_the_ranges(list in prop::collection::vec((0u64..1600, 1u64..300), 0..12)) {
+            let mut ranges: Vec<AddrRange> =
+                list.iter().map(|&(p, n)| AddrRange::new(p * PAGE_SIZE, (p + n) * PAGE_SIZE)).collect();
+            isotherm_core::addr::normalize(&mut ranges);
+            for table in 0..4 {
+                let m = pages_in(&ranges, table * TABLE_SPAN);
+                for i in 0..512 {
+                    let a = table * TABLE_SPAN + i as u64 * PAGE_SIZE;
+                    prop_assert_eq!(mask::has(&m, i), ranges.iter().any(|r| r.contains(a)));
+                }
+            }
+        }
+    }
 
     fn areas(list: &[(u64, u64)]) -> Areas {
         Areas { list: list.iter().map(|&(s, e)| AddrRange::new(s, e)).collect(), ..Areas::default() }
@@ -158,7 +186,7 @@ mod tests {
         assert_eq!((a.blind(0x20_0000)[7], a.blind(0x40_0000)[0]), (1 << 63, 1));
         assert!(a.any_blind(0) && a.any_blind(0x20_0000) && !a.any_blind(0x60_0000));
         a.update(&[]);
-        assert_eq!(a.blind(0), pte::NO_PAGES);
+        assert_eq!(a.blind(0), NO_PAGES);
         assert!(!a.any_blind(0));
         let parts = a.parts(AddrRange::new(0x2000, 0x9000));
         assert_eq!(parts, [AddrRange::new(0x2000, 0x3000), AddrRange::new(0x3000, 0x4000)]);

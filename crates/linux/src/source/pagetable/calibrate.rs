@@ -11,6 +11,7 @@ use super::pte;
 use super::walker::{Batch, Layout, Mapped, Span, Walker, WalkerError};
 use crate::mm::scratch::Scratch;
 use isotherm_core::addr::PAGE_SIZE;
+use isotherm_core::mask;
 use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
 
@@ -34,7 +35,7 @@ pub fn calibrate(walker: &mut Walker) -> Result<(), WalkerError> {
     })?;
     let pattern = std::hash::RandomState::new().build_hasher().finish();
     let pages = Scratch::new(PATTERN_PAGES).map_err(|e| fail(format!("cannot map test pages: {e}")))?;
-    pte::iter(&[pattern, 0, 0, 0, 0, 0, 0, 0]).for_each(|i| pages.touch(i));
+    mask::iter(&[pattern, 0, 0, 0, 0, 0, 0, 0]).for_each(|i| pages.touch(i));
     let span = [Span { start: pages.addr(0), pages: PATTERN_PAGES as u16 }];
 
     let link = walker.attach(std::process::id())?;

@@ -6,8 +6,9 @@
 //! whole tables.
 
 use super::plan;
-use super::pte::{self, PageMask};
+use super::pte;
 use isotherm_core::addr::PAGE_SIZE;
+use isotherm_core::mask::{self, NO_PAGES, PageMask};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -28,9 +29,8 @@ const NOPAGE: u64 = 1 << 20;
 const MAX_FOLIO: u64 = 512;
 /// One read costs as much as this many entries more in another.
 const READ_GAP: u64 = 8;
-/// Slots of the page cache (16 bytes each).
-const PAGE_SLOTS: usize = 1 << 16;
-/// Spans remembered; the cache is emptied beyond.
+/// Pages and spans remembered; either cache is emptied beyond.
+const MAX_PAGES: usize = 1 << 16;
 const MAX_SPANS: usize = 1 << 18;
 /// From this many pages on a window is remembered as a whole rather than page by page.
 const WHOLE_SPAN: usize = 32;
@@ -45,22 +45,22 @@ pub struct Frames {
 /// What is known to be free of large folios, for one address space.
 #[derive(Debug, Default)]
 pub struct SmallPages {
-    /// (page number + 1, frame), the place being chosen by page number.
-    pages: Vec<(u64, u64)>,
+    /// Frames by page number.
+    pages: HashMap<u64, u64>,
     /// Hash of all frames that a span maps, by number of its first page.
     spans: HashMap<u64, u64>,
 }
 
 impl SmallPages {
     fn knows_page(&self, page: u64, frame: u64) -> bool {
-        self.pages.get(slot(page)).is_some_and(|&p| p == (page + 1, frame))
+        self.pages.get(&page) == Some(&frame)
     }
 
     fn note_page(&mut self, page: u64, frame: u64) {
-        if self.pages.is_empty() {
-            self.pages = vec![(0, 0); PAGE_SLOTS];
+        if self.pages.len() >= MAX_PAGES {
+            self.pages.clear();
         }
-        self.pages[slot(page)] = (page + 1, frame);
+        self.pages.insert(page, frame);
     }
 }
 
@@ -71,11 +71,6 @@ pub struct Sizes {
     pub large: PageMask,
     /// Pages that are folios of their own.
     pub small: PageMask,
-}
-
-/// Place of a page in the cache; spreads the regular distances at which windows lie.
-const fn slot(page: u64) -> usize {
-    (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % PAGE_SLOTS
 }
 
 /// The large folio around a page, as far as one table maps it.
@@ -152,15 +147,15 @@ impl Frames {
         asked: &PageMask,
         wanted: impl Fn(u64) -> bool,
     ) -> io::Result<PageMask> {
-        let in_entries = pte::and(asked, &pte::span_mask(first, first + entries.len()));
+        let in_entries = mask::and(asked, &mask::span_mask(first, first + entries.len()));
         let mut pages: Vec<(u64, usize)> =
-            pte::iter(&in_entries).map(|i| (pte::frame(entries[i - first], self.phys_mask), i)).collect();
+            mask::iter(&in_entries).map(|i| (pte::frame(entries[i - first], self.phys_mask), i)).collect();
         pages.sort_unstable();
         let frames: Vec<u64> = pages.iter().map(|p| p.0).collect();
-        let mut out = pte::NO_PAGES;
+        let mut out = NO_PAGES;
         for (flags, &(_, page)) in self.flags(&frames)?.iter().zip(&pages) {
             if wanted(*flags) {
-                pte::put(&mut out, page);
+                mask::put(&mut out, page);
             }
         }
         Ok(out)
@@ -171,41 +166,43 @@ impl Frames {
         let first = start / PAGE_SIZE;
         let (present, _) = pte::window_masks(0, entries);
         let frame = |i: usize| (pte::frame(entries[i], self.phys_mask), i);
-        if entries.len() < WHOLE_SPAN {
-            let (mut unknown, mut small) = (Vec::new(), pte::NO_PAGES);
-            for (frame, page) in pte::iter(&present).map(frame) {
+        let narrow = entries.len() < WHOLE_SPAN;
+        if narrow || (mask::count(wanted) as usize) < WHOLE_SPAN {
+            let (mut unknown, mut small) = (Vec::new(), NO_PAGES);
+            let asked = if narrow { present } else { mask::and(&present, wanted) };
+            for (frame, page) in mask::iter(&asked).map(frame) {
                 if known.knows_page(first + page as u64, frame) {
-                    pte::put(&mut small, page);
-                } else if pte::has(wanted, page) {
+                    mask::put(&mut small, page);
+                } else if mask::has(wanted, page) {
                     unknown.push((frame, page));
                 }
             }
             unknown.sort_unstable();
             let large = self.judge(&unknown, |page, frame| {
                 known.note_page(first + page as u64, frame);
-                pte::put(&mut small, page);
+                mask::put(&mut small, page);
             })?;
             return Ok(Sizes { large, small });
         }
         let hash = self.frames_hash(entries, &present);
         if known.spans.get(&first) == Some(&hash) {
-            return Ok(Sizes { large: pte::NO_PAGES, small: present });
+            return Ok(Sizes { large: NO_PAGES, small: present });
         }
-        let mut all: Vec<(u64, usize)> = pte::iter(&present).map(frame).collect();
+        let mut all: Vec<(u64, usize)> = mask::iter(&present).map(frame).collect();
         all.sort_unstable();
         let large = self.judge(&all, |_, _| {})?;
-        if large == pte::NO_PAGES {
+        if large == NO_PAGES {
             if known.spans.len() >= MAX_SPANS {
                 known.spans.clear();
             }
             known.spans.insert(first, hash);
         }
-        Ok(Sizes { large, small: pte::and_not(&present, &large) })
+        Ok(Sizes { large, small: mask::and_not(&present, &large) })
     }
 
     /// Pages of `pages` (sorted pairs of frame and index) in large folios; the others are told to `note_small`.
     fn judge(&self, pages: &[(u64, usize)], mut note_small: impl FnMut(usize, u64)) -> io::Result<PageMask> {
-        let mut large = pte::NO_PAGES;
+        let mut large = NO_PAGES;
         if pages.is_empty() {
             return Ok(large);
         }
@@ -215,7 +212,7 @@ impl Frames {
         for &(frame, i) in pages {
             match frames.binary_search(&frame) {
                 Ok(at) if flags[at] & (HEAD | TAIL) == 0 => note_small(i, frame),
-                _ => pte::put(&mut large, i),
+                _ => mask::put(&mut large, i),
             }
         }
         Ok(large)
@@ -223,7 +220,7 @@ impl Frames {
 
     /// A hash over which frame is mapped where (FNV-1a on words).
     fn frames_hash(&self, entries: &[u64], present: &PageMask) -> u64 {
-        pte::iter(present).fold(0xcbf2_9ce4_8422_2325 ^ entries.len() as u64, |h, i| {
+        mask::iter(present).fold(0xcbf2_9ce4_8422_2325 ^ entries.len() as u64, |h, i| {
             let word = pte::frame(entries[i], self.phys_mask) << 9 | i as u64;
             (h ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23)
         })
@@ -339,11 +336,11 @@ mod tests {
         let (present, _) = pte::table_masks(&table);
         let ask =
             |table: &[u64], small: &mut SmallPages| frames.sizes(small, 0x20_0000, table, &present).unwrap().large;
-        assert_eq!(ask(&table, &mut small), pte::NO_PAGES);
+        assert_eq!(ask(&table, &mut small), NO_PAGES);
         // The frames become a folio; the same frames at the same addresses are not looked at again.
         let path = dir.path().join("proc/kpageflags");
         std::fs::write(&path, vec![0xffu8; 0x400 * 8]).unwrap();
-        assert_eq!(ask(&table, &mut small), pte::NO_PAGES);
+        assert_eq!(ask(&table, &mut small), NO_PAGES);
         let mut moved = table.clone();
         moved[3] = entry(0x300);
         assert_eq!(ask(&moved, &mut small), present);
@@ -356,8 +353,8 @@ mod tests {
         let file = File::options().write(true).open(&path).unwrap();
         file.write_all_at(&LRU.to_ne_bytes(), 0x11 * 8).unwrap();
         let entries = [entry(0x10), entry(0x11), entry(0x235), entry(0x12)];
-        let asked = pte::span_mask(100, 103);
-        assert_eq!(frames.on_lru(100, &entries, &asked).unwrap(), pte::span_mask(101, 103));
+        let asked = mask::span_mask(100, 103);
+        assert_eq!(frames.on_lru(100, &entries, &asked).unwrap(), mask::span_mask(101, 103));
     }
 
     #[test]

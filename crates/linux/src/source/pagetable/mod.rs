@@ -3,17 +3,22 @@
 //! * [`walker`] runs the programs of [`crate::bpf::walk`]; [`calibrate`] tells it where page tables are visible.
 //! * [`space`] is one watched process: it notices exit and exec, and knows what cannot be observed.
 //! * [`windows`] looks at and arms windows, [`scan`] reads everything; [`plan`], [`clear`], [`frames`] and [`sharing`] decide and do
-//!   the clearing without splitting folios and without taking shared pages for hot ones.
+//!   the clearing without splitting folios and without taking shared pages for hot ones; [`prices`] and [`beside`] keep its cost
+//!   low for both sides.
 //! * [`whole`] clears through `/proc/PID/clear_refs` instead, which reaches shared and locked pages too, but only the whole
 //!   process at once while its page faults wait.
 //! * [`selftest`] must pass before any of this is believed.
 
 pub mod areas;
+pub mod beside;
 pub mod calibrate;
 pub mod clear;
+pub mod clear_budget;
+mod frame_numbers;
 pub mod frames;
 pub mod plan;
 mod populated;
+pub mod prices;
 pub mod pte;
 pub mod scan;
 pub mod selftest;
@@ -32,7 +37,7 @@ use frames::Frames;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::event::{Footprint, TargetInfo};
 use isotherm_core::mapping::Mapping;
-use isotherm_core::source::{AccessSource, Cost, SourceError, TableBits, TargetId, Window};
+use isotherm_core::source::{AccessSource, Clear, Cost, SourceError, TableBits, TargetId, Window};
 use space::{Observer, Space, SpaceError};
 use std::io;
 use std::path::Path;
@@ -101,8 +106,8 @@ impl PageTableSource {
     /// Has scans clear all bits of a process at once (see [`whole`]) wherever that costs less than page by page. For whoever scans all of
     /// it now and then. Short stalls of its page faults (10 ms a GiB) are the price, and that no processor's cached translations are
     /// dropped: what is in constant use through them may look idle.
-    pub fn thrifty(mut self) -> Self {
-        self.observer.be_thrifty();
+    pub fn prefer_cheapest(mut self) -> Self {
+        self.observer.budget.prefer_cheapest();
         self
     }
 
@@ -152,6 +157,8 @@ fn ready_observer() -> Result<Observer, SourceUnavailable> {
     })?;
     observer.pages_read = 0;
     observer.pages_cleared = 0;
+    observer.pages_cleared_first = 0;
+    observer.disturbed_ns = 0;
     Ok(observer)
 }
 
@@ -209,13 +216,30 @@ impl AccessSource for PageTableSource {
         &mut self,
         target: TargetId,
         ranges: &[AddrRange],
-        clear: bool,
+        clear: Clear<'_>,
         sink: &mut dyn FnMut(&TableBits),
     ) -> Result<(), SourceError> {
         self.with_space(target, |observer, space, process| observer.scan(space, process, ranges, clear, sink))
     }
 
+    fn frames(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        one_in: u32,
+        sink: &mut dyn FnMut(u64, u64),
+    ) -> Result<bool, SourceError> {
+        self.with_space(target, |observer, space, process| {
+            observer.frame_numbers(space, process, ranges, one_in, sink).map(|()| true)
+        })
+    }
+
     fn cost(&self) -> Cost {
-        self.targets.cost(self.observer.pages_read, self.observer.pages_cleared)
+        let observer = &self.observer;
+        let set_again = observer.pages_cleared - observer.pages_cleared_first;
+        Cost {
+            pages_cleared: observer.pages_cleared,
+            ..self.targets.cost(observer.pages_read, set_again, observer.disturbed_ns)
+        }
     }
 }

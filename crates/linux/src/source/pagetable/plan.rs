@@ -1,45 +1,60 @@
 //! Turns sets of pages into ranges that are cheap to clear.
 
-use super::pte::{self, PageMask};
+use super::prices::Rates;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
+use isotherm_core::mask::{self, PageMask};
 
-/// Old pages that are cheaper to pass over than a range of their own: measured, a further range costs 0.35 us and an old page
-/// 0.037 us.
-pub const MAX_GAP: usize = 9;
-
-/// Appends the ranges that cover all pages of `wanted` in the 2 MiB span at `base`, joining two runs if there are at most
-/// [`MAX_GAP`] pages between them, all of them in `allowed`. Joins with the last range of `out` if that ends where the
-/// first begins and `border` does not lie there.
-pub fn cover(base: u64, wanted: &PageMask, allowed: &PageMask, border: impl Fn(u64) -> bool, out: &mut Vec<AddrRange>) {
-    let mut run: Option<(usize, usize)> = None;
-    let mut emit = |first: usize, end: usize| {
-        let r = AddrRange::new(base + first as u64 * PAGE_SIZE, base + end as u64 * PAGE_SIZE);
-        match out.last_mut() {
-            Some(last) if last.end == r.start && !border(r.start) => last.end = r.end,
-            _ => out.push(r),
-        }
-    };
-    for page in pte::iter(wanted) {
-        run = Some(match run {
-            Some((first, end))
-                if joins(end, page, allowed) && !(end..=page).any(|p| border(base + p as u64 * PAGE_SIZE)) =>
-            {
-                (first, page + 1)
-            }
-            Some((first, end)) => {
-                emit(first, end);
-                (page, page + 1)
-            }
-            None => (page, page + 1),
-        });
-    }
-    if let Some((first, end)) = run {
-        emit(first, end);
-    }
+/// Pages of one table that are to be cleared.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// The 2 MiB span.
+    pub base: u64,
+    /// The pages.
+    pub pages: PageMask,
+    /// Pages that may be covered, too.
+    pub allowed: PageMask,
+    /// Pages whose bit is set.
+    pub set: PageMask,
 }
 
-fn joins(end: usize, next: usize, allowed: &PageMask) -> bool {
-    next - end <= MAX_GAP && (end..next).all(|p| pte::has(allowed, p))
+impl Wanted {
+    /// Appends the ranges that cover all its pages, joining two runs if the pages between them are all allowed and cost no more than
+    /// a further range. Joins with the last range of `out` if that ends where the first begins and `border`
+    /// does not lie there.
+    pub fn cover(&self, rates: Rates, border: impl Fn(u64) -> bool, out: &mut Vec<AddrRange>) {
+        let address = |page: usize| self.base + page as u64 * PAGE_SIZE;
+        let mut emit = |first: usize, end: usize| {
+            let r = AddrRange::new(address(first), address(end));
+            match out.last_mut() {
+                Some(last) if last.end == r.start && !border(r.start) => last.end = r.end,
+                _ => out.push(r),
+            }
+        };
+        let mut run: Option<(usize, usize)> = None;
+        for page in mask::iter(&self.pages) {
+            run = Some(match run {
+                Some((first, end)) if self.joins(end, page, rates) && !(end..=page).any(|p| border(address(p))) => {
+                    (first, page + 1)
+                }
+                Some((first, end)) => {
+                    emit(first, end);
+                    (page, page + 1)
+                }
+                None => (page, page + 1),
+            });
+        }
+        if let Some((first, end)) = run {
+            emit(first, end);
+        }
+    }
+
+    fn joins(&self, end: usize, next: usize, rates: Rates) -> bool {
+        let mut left = rates.range;
+        (end..next).all(|page| {
+            left -= if mask::has(&self.set, page) { rates.young_page } else { rates.old_page };
+            left >= 0.0 && mask::has(&self.allowed, page)
+        })
+    }
 }
 
 /// Runs of numbers in a sorted list, two of them joined if at most `gap` numbers are missing between them, none longer than
@@ -59,9 +74,14 @@ pub fn runs(sorted: &[u64], gap: u64, max: u64) -> impl Iterator<Item = &[u64]> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use isotherm_core::mask::NO_PAGES;
     use proptest::prelude::*;
 
     const BASE: u64 = 0x7f00_0020_0000;
+
+    fn rates(range: f64) -> Rates {
+        Rates { range, old_page: 37.0, young_page: 357.0 }
+    }
 
     fn arb_mask() -> impl Strategy<Value = PageMask> {
         // Sparse, dense and mixed words.
@@ -70,20 +90,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cover_holds_wanted_and_nothing_forbidden(wanted in arb_mask(), allowed in arb_mask(), border in 0usize..512) {
+        fn cover_holds_wanted_and_nothing_forbidden(
+            wanted in arb_mask(), allowed in arb_mask(), set in arb_mask(), border in 0usize..512, price in 0.0..10_000.0
+        ) {
             let mut out = Vec::new();
             let cut = BASE + border as u64 * PAGE_SIZE;
-            cover(BASE, &wanted, &allowed, |a| a == cut, &mut out);
+            Wanted { base: BASE, pages: wanted, allowed, set }.cover(rates(price), |a| a == cut, &mut out);
             prop_assert!(isotherm_core::addr::is_sorted_disjoint(&out));
-            let mut covered = pte::NO_PAGES;
+            let mut covered = NO_PAGES;
             for r in &out {
                 prop_assert!(!(r.start < cut && cut < r.end));
                 for p in ((r.start - BASE) / PAGE_SIZE)..((r.end - BASE) / PAGE_SIZE) {
-                    pte::put(&mut covered, p as usize);
+                    mask::put(&mut covered, p as usize);
                 }
             }
-            prop_assert_eq!(pte::and_not(&wanted, &covered), pte::NO_PAGES);
-            prop_assert_eq!(pte::and_not(&pte::and_not(&covered, &wanted), &allowed), pte::NO_PAGES);
+            prop_assert_eq!(mask::and_not(&wanted, &covered), NO_PAGES);
+            prop_assert_eq!(mask::and_not(&mask::and_not(&covered, &wanted), &allowed), NO_PAGES);
         }
 
         #[test]
@@ -107,20 +129,27 @@ mod tests {
     fn whole_tables_become_one_range() {
         let mut out = Vec::new();
         for t in 0..4 {
-            cover(BASE + t * 512 * PAGE_SIZE, &[u64::MAX; 8], &pte::NO_PAGES, |_| false, &mut out);
+            let base = BASE + t * 512 * PAGE_SIZE;
+            let all = [u64::MAX; 8];
+            Wanted { base, pages: all, allowed: NO_PAGES, set: all }.cover(rates(230.0), |_| false, &mut out);
         }
         assert_eq!(out, [AddrRange::new(BASE, BASE + 4 * 512 * PAGE_SIZE)]);
     }
 
     #[test]
-    fn gaps_up_to_the_limit_are_bridged() {
-        let mut wanted = pte::NO_PAGES;
-        [0, 10, 21].iter().for_each(|&p| pte::put(&mut wanted, p));
-        let mut out = Vec::new();
-        cover(BASE, &wanted, &[u64::MAX; 8], |_| false, &mut out);
-        assert_eq!(
-            out,
-            [AddrRange::new(BASE, BASE + 11 * PAGE_SIZE), AddrRange::new(BASE + 21 * PAGE_SIZE, BASE + 22 * PAGE_SIZE)]
-        );
+    fn gaps_are_bridged_while_they_cost_less_than_a_range() {
+        let mut pages = NO_PAGES;
+        [0, 10, 21].iter().for_each(|&p| mask::put(&mut pages, p));
+        let mut set = pages;
+        let ends = |set, price: f64| {
+            let mut out = Vec::new();
+            Wanted { base: BASE, pages, allowed: [u64::MAX; 8], set }.cover(rates(price), |_| false, &mut out);
+            out.iter().map(|r| ((r.start - BASE) / PAGE_SIZE, (r.end - BASE) / PAGE_SIZE)).collect::<Vec<_>>()
+        };
+        assert_eq!(ends(set, 9.0 * 37.0), [(0, 11), (21, 22)]);
+        assert_eq!(ends(set, 4000.0), [(0, 22)]);
+        // Bits that are to stay set make a gap dear.
+        (11..21).for_each(|p| mask::put(&mut set, p));
+        assert_eq!(ends(set, 3000.0), [(0, 11), (21, 22)]);
     }
 }

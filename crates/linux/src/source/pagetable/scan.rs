@@ -4,13 +4,18 @@
 //! its bits are cleared, the tables in which something was cleared are copied again to find pages that cannot be, and
 //! only then the sink gets it.
 
-use super::plan;
-use super::pte::{self, PageMask};
+use super::areas::pages_in;
+use super::frames::Sizes;
+use super::plan::Wanted;
+use super::pte;
+use super::sharing;
 use super::space::{Observer, Space, SpaceError, span_base};
 use super::walker::{Mapped, Record, Span};
+use crate::clock::thread_cpu_ns;
 use crate::proc::Process;
-use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
-use isotherm_core::source::TableBits;
+use isotherm_core::addr::AddrRange;
+use isotherm_core::mask::{self, NO_PAGES, PageMask};
+use isotherm_core::source::{Clear, TableBits};
 use std::time::Instant;
 
 /// One table, or one huge entry.
@@ -24,42 +29,51 @@ pub(super) struct Found {
     pub(super) accessed: PageMask,
     /// Nothing can be said about it: unreadable, or an entry that clearing would split.
     pub(super) blind: bool,
-    /// Pages whose bits are cleared.
-    wanted: PageMask,
+    /// Pages that were chosen to be cleared.
+    chosen: PageMask,
+    /// Accessed pages in the ranges that were cleared.
+    pub(super) covered: PageMask,
 }
 
 impl Found {
     /// Pages present.
     pub(super) fn present_pages(&self) -> u64 {
-        pte::count(&self.present) as u64
+        mask::count(&self.present) as u64
     }
 
     /// Accessed bits: a huge entry has one.
     pub(super) fn accessed_bits(&self) -> u64 {
-        let pages = pte::count(&self.accessed) as u64;
+        let pages = mask::count(&self.accessed) as u64;
         if self.leaf_shift > 12 { pages.min(1) } else { pages }
     }
 
-    pub(super) fn bits(&self, known_blind: &PageMask) -> TableBits {
-        let blind = if self.blind { self.present } else { pte::and(&self.present, known_blind) };
+    /// What is told of it; `known_blind` and `covered` pages that `stuck` are not cleared.
+    pub(super) fn bits(&self, known_blind: &PageMask, stuck: &PageMask) -> TableBits {
+        let blind = if self.blind { self.present } else { mask::and(&self.present, known_blind) };
         TableBits {
             base: self.base,
             leaf_shift: self.leaf_shift,
             present: self.present,
-            accessed: pte::and_not(&self.accessed, &blind),
+            accessed: mask::and_not(&self.accessed, &blind),
+            cleared: mask::and_not(&mask::and_not(&self.covered, &blind), stuck),
             blind,
         }
     }
 }
 
-/// What a scan found, pages.
-#[derive(Debug, Default)]
+/// What a scan found.
+#[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Tally {
+    /// Pages.
     pub(super) present: u64,
-    /// Of these, found shared with other processes when they could not be cleared.
-    pub(super) shared: u64,
-    /// Of these, cleared page by page.
+    /// Accessed bits.
+    pub(super) accessed: u64,
+    /// Pages whose bit should have been cleared, and only `clear_refs` can.
+    pub(super) stuck: u64,
+    /// Bits cleared page by page.
     pub(super) cleared: u64,
+    /// Bits of tables in which none had been cleared before.
+    pub(super) first: u64,
 }
 
 impl Observer {
@@ -69,40 +83,63 @@ impl Observer {
         space: &mut Space,
         process: &Process,
         ranges: &[AddrRange],
-        clear: bool,
+        mut clear: Clear<'_>,
         sink: &mut dyn FnMut(&TableBits),
     ) -> Result<(), SpaceError> {
         let begin = Instant::now();
-        if clear && self.clears_whole(space, process, ranges, begin)? {
-            return self.scan_whole(space, process, ranges, begin, sink);
+        if clear.any()
+            && self.whole_is_due(space, process, begin)
+            && self.scan_whole(space, process, ranges, &mut clear, begin, sink)?
+        {
+            return Ok(());
         }
-        let since_whole = !clear && space.whole.is_on();
-        let mut tally = Tally::default();
+        let since_whole = space.whole.covers(begin);
+        let (mut tally, mut single_ns) = (Tally::default(), 0);
+        let mut left = Vec::new();
+        let samples = clear.any() && !since_whole && space.whole.is_sample_due(begin);
         self.each_piece(space, process, ranges, |this, space, ranges| {
             let mut found = this.found(ranges);
-            if clear {
+            if clear.any() {
                 let now = Instant::now();
-                let to_clear = this.plan_scan(space, process, &mut found, now)?;
-                if !to_clear.is_empty() {
-                    this.clear(space, process, &to_clear)?;
+                let plan = this.plan_scan(space, process, &mut found, &mut clear, since_whole, now)?;
+                if !plan.is_empty() {
+                    let before = thread_cpu_ns() + this.disturbed_ns;
+                    this.clear_planned(space, process, &plan, &mut found)?;
+                    single_ns += (thread_cpu_ns() + this.disturbed_ns).saturating_sub(before);
                     this.verify_scan(space, process, &found, now)?;
                 }
             }
             for f in &found {
-                let blind = if since_whole { space.uncleared(f.base) } else { space.blind(f.base) };
-                let bits = f.bits(&blind);
+                let single = space.blind(f.base);
+                let blind = if since_whole { space.uncleared(f.base) } else { single };
+                let bits = f.bits(&blind, &single);
+                let stuck = mask::and(if since_whole { &f.chosen } else { &f.accessed }, &single);
+                tally.stuck += u64::from(mask::count(&mask::and_not(&stuck, &space.uncleared(f.base))));
                 tally.present += f.present_pages();
-                tally.shared += pte::count(&pte::and(&f.present, &space.verdicts.shared(f.base))) as u64;
+                tally.accessed += f.accessed_bits();
                 this.pages_read += if f.leaf_shift > 12 { 1 } else { f.present_pages() };
-                let cleared = pte::count(&pte::and(&f.wanted, &bits.accessed)) as u64;
+                let cleared = u64::from(mask::count(&bits.cleared));
                 let cleared = if f.leaf_shift > 12 { cleared.min(1) } else { cleared };
-                this.pages_cleared += cleared;
                 tally.cleared += cleared;
+                tally.first += space.first_clears(f.base, cleared);
+                if samples {
+                    left.push((f.base, mask::and_not(&bits.accessed, &bits.cleared)));
+                }
                 sink(&bits);
             }
             Ok(())
         })?;
-        if clear { self.consider_whole(space, process, ranges, &tally, begin) } else { Ok(()) }
+        if samples {
+            // What was left set was not tried: whether it could be cleared must be asked.
+            let pagemap = space.pagemap.get_or_insert_with(|| process.dir().open("pagemap").ok()).as_ref();
+            tally.stuck = tally.stuck.max(sharing::estimate_shared(pagemap, &left));
+        }
+        self.pages_cleared += tally.cleared;
+        self.pages_cleared_first += tally.first;
+        if clear.any() {
+            space.whole.note_walk(tally, single_ns, begin);
+        }
+        Ok(())
     }
 
     /// Copies the tables below `ranges` piece by piece, and hands on the ranges that are not done before each piece.
@@ -136,12 +173,13 @@ impl Observer {
                 record,
                 base: span_base(r.addr),
                 leaf_shift: 12,
-                present: pte::NO_PAGES,
-                accessed: pte::NO_PAGES,
+                present: NO_PAGES,
+                accessed: NO_PAGES,
                 blind: false,
-                wanted: pte::NO_PAGES,
+                chosen: NO_PAGES,
+                covered: NO_PAGES,
             };
-            let inside = mask_of(ranges, none.base);
+            let inside = pages_in(ranges, none.base);
             match r.mapped {
                 Mapped::Nothing { .. } => none,
                 Mapped::Unreadable => Found { present: inside, blind: true, ..none },
@@ -150,65 +188,98 @@ impl Observer {
                     Found { base, leaf_shift: shift, present: [u64::MAX; 8], blind: true, ..none }
                 }
                 Mapped::Leaf { shift, entry } => {
-                    let accessed = if pte::is_leaf_accessed(entry) { inside } else { pte::NO_PAGES };
+                    let accessed = if pte::is_leaf_accessed(entry) { inside } else { NO_PAGES };
                     Found { leaf_shift: shift, present: inside, accessed, ..none }
                 }
                 Mapped::Table => {
                     let (present, accessed) = pte::table_masks(r.table);
-                    Found { present: pte::and(&present, &inside), accessed: pte::and(&accessed, &inside), ..none }
+                    Found { present: mask::and(&present, &inside), accessed: mask::and(&accessed, &inside), ..none }
                 }
             }
         };
-        let populated = |f: &Found| f.present != pte::NO_PAGES;
+        let populated = |f: &Found| f.present != NO_PAGES;
         self.walker().records().enumerate().map(one).filter(populated).collect()
     }
 
-    /// Decides what to clear, notes it in `found`, and returns the ranges.
+    /// Decides what to clear, table by table.
     fn plan_scan(
         &mut self,
         space: &mut Space,
         process: &Process,
         found: &mut [Found],
+        clear: &mut Clear<'_>,
+        since_whole: bool,
         now: Instant,
-    ) -> Result<Vec<AddrRange>, SpaceError> {
-        let mut ranges = Vec::new();
+    ) -> Result<Vec<Wanted>, SpaceError> {
+        let mut plan = Vec::new();
         let mut found = found.iter_mut().peekable();
         for (i, record) in self.walker().records().enumerate() {
             let Some(f) = found.next_if(|f| f.record == i) else { continue };
             let base = f.base;
-            f.wanted = if f.blind { pte::NO_PAGES } else { pte::and_not(&f.accessed, &space.fresh_blind(base, now)) };
-            if f.wanted == pte::NO_PAGES {
+            let known = space.blind(base);
+            let blind = if since_whole { space.uncleared(base) } else { known };
+            f.chosen = clear.choose(&f.bits(&blind, &NO_PAGES));
+            if f.blind {
                 continue;
             }
+            // What is not known to be blind any more is tried again.
+            let wanted = mask::or(&f.chosen, &mask::and(&f.accessed, &known));
+            let wanted = mask::and_not(&wanted, &space.fresh_blind(base, now));
+            if wanted == NO_PAGES {
+                continue;
+            }
+            let all = [u64::MAX; 8];
             if f.leaf_shift > 12 {
-                ranges.push(AddrRange::new(base, base + TABLE_SPAN));
+                plan.push(Wanted { base, pages: all, allowed: all, set: all });
                 continue;
             }
-            let large = self
-                .frames()
-                .sizes(&mut space.small, base, record.table, &f.wanted)
-                .map_err(|e| SpaceError::Failed(format!("cannot read /proc/kpageflags: {e}")))?
-                .large;
-            let in_large = pte::and(&f.wanted, &large);
-            let mut clear = pte::and_not(&f.wanted, &large);
-            if in_large != pte::NO_PAGES {
+            let others = mask::count(&mask::and_not(&f.accessed, &wanted));
+            let place = self.place(space, process, now);
+            if self.clears_folios && self.prices.prefers_table(place, mask::count(&wanted), others) {
                 space.areas.refresh(process.dir(), now);
-                let folios = self.whole_folios(space, base, record.table, &in_large, now)?;
-                clear = pte::or(&clear, &folios);
+                if space.areas.holds_anon_table(base) {
+                    // All of it at once: no folio is cut, so nobody need find out which there are (0.3 us a page).
+                    plan.push(Wanted { base, pages: all, allowed: all, set: all });
+                    continue;
+                }
             }
-            // Old small pages and holes may lie in a range; a large folio only if it is cleared as a whole.
-            let allowed = pte::and_not(&[u64::MAX; 8], &pte::and_not(&large, &clear));
-            plan::cover(base, &clear, &allowed, |a| space.areas.begins_at(a), &mut ranges);
+            let Sizes { large, small } = self
+                .frames()
+                .sizes(&mut space.small, base, record.table, &wanted)
+                .map_err(|e| SpaceError::Failed(format!("cannot read /proc/kpageflags: {e}")))?;
+            let in_large = mask::and(&wanted, &large);
+            let mut pages = mask::and_not(&wanted, &large);
+            if in_large != NO_PAGES {
+                space.areas.refresh(process.dir(), now);
+                pages = mask::or(&pages, &self.whole_folios(space, base, record.table, &in_large, now)?);
+            }
+            // Small pages and holes may lie in a range; a large folio only if it is cleared as a whole, and so what may be part of one.
+            let (present, _) = pte::table_masks(record.table);
+            let forbidden = mask::and_not(&mask::or(&present, &large), &mask::or(&small, &pages));
+            let forbidden = mask::or(&forbidden, &space.areas.blind(base));
+            plan.push(Wanted { base, pages, allowed: mask::and_not(&all, &forbidden), set: f.accessed });
         }
-        // Neighbouring huge entries and tables share a range where no area begins between them.
-        ranges.dedup_by(|b, a| {
-            let joins = a.end == b.start && !space.areas.begins_at(b.start);
-            if joins {
-                a.end = b.end;
-            }
-            joins
-        });
-        Ok(ranges)
+        Ok(plan)
+    }
+
+    /// Clears what was planned, and notes in `found` which accessed pages lay in the ranges.
+    fn clear_planned(
+        &mut self,
+        space: &mut Space,
+        process: &Process,
+        plan: &[Wanted],
+        found: &mut [Found],
+    ) -> Result<(), SpaceError> {
+        let ranges = self.clear(space, process, |space, rates| {
+            let mut ranges = Vec::new();
+            // Neighbouring huge entries and tables share a range where no area begins between them.
+            plan.iter().for_each(|wanted| wanted.cover(rates, |a| space.areas.begins_at(a), &mut ranges));
+            ranges
+        })?;
+        for f in found {
+            f.covered = mask::and(&pages_in(&ranges, f.base), &f.accessed);
+        }
+        Ok(())
     }
 
     /// Reads again where something was cleared, and finds out why a bit is still set.
@@ -219,7 +290,7 @@ impl Observer {
         found: &[Found],
         now: Instant,
     ) -> Result<(), SpaceError> {
-        let cleared: Vec<&Found> = found.iter().filter(|f| f.wanted != pte::NO_PAGES).collect();
+        let cleared: Vec<&Found> = found.iter().filter(|f| f.covered != NO_PAGES).collect();
         let pages = |f: &Found| if f.leaf_shift > 12 { 1 } else { 512 };
         let spans: Vec<Span> = cleared.iter().map(|f| Span { start: f.base, pages: pages(f) }).collect();
         let mut at = 0;
@@ -233,8 +304,8 @@ impl Observer {
                     }
                     Mapped::Table if view.entries.len() == 512 => {
                         let (_, accessed) = pte::table_masks(view.entries);
-                        let still_set = pte::and(&accessed, &f.wanted);
-                        if still_set != pte::NO_PAGES {
+                        let still_set = mask::and(&accessed, &f.covered);
+                        if still_set != NO_PAGES {
                             Self::judge(self.frames(), space, process, f.base, &still_set, (0, view.entries), now);
                         }
                     }
@@ -244,38 +315,5 @@ impl Observer {
             at += n;
         }
         Ok(())
-    }
-}
-
-/// Pages of the 2 MiB span at `base` that lie in `ranges` (sorted and disjoint).
-fn mask_of(ranges: &[AddrRange], base: u64) -> PageMask {
-    let span = AddrRange::new(base, base + TABLE_SPAN);
-    let page = |a: u64| ((a - base) / PAGE_SIZE) as usize;
-    let from = ranges.partition_point(|r| r.end <= base);
-    ranges[from..]
-        .iter()
-        .map_while(|r| r.intersect(&span))
-        .fold(pte::NO_PAGES, |m, r| pte::or(&m, &pte::span_mask(page(r.start), page(r.end))))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn masks_hold_exactly_the_pages_in_the_ranges(list in prop::collection::vec((0u64..1600, 1u64..300), 0..12)) {
-            let mut ranges: Vec<AddrRange> =
-                list.iter().map(|&(p, n)| AddrRange::new(p * PAGE_SIZE, (p + n) * PAGE_SIZE)).collect();
-            isotherm_core::addr::normalize(&mut ranges);
-            for table in 0..4 {
-                let m = mask_of(&ranges, table * TABLE_SPAN);
-                for i in 0..512 {
-                    let a = table * TABLE_SPAN + i as u64 * PAGE_SIZE;
-                    prop_assert_eq!(pte::has(&m, i), ranges.iter().any(|r| r.contains(a)));
-                }
-            }
-        }
     }
 }

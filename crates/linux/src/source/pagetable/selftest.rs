@@ -1,10 +1,10 @@
 //! Before anything is called cold: see that accesses are seen, and that their absence is seen too, on pages of our own.
 
-use super::pte;
 use super::space::{Observer, Space, SpaceError};
 use crate::mm::scratch::Scratch;
 use crate::proc::Process;
-use isotherm_core::source::Window;
+use isotherm_core::mask::{self, NO_PAGES};
+use isotherm_core::source::{Clear, Window};
 
 const PAGES: u16 = 64;
 /// Every third page is touched.
@@ -52,10 +52,12 @@ fn attempt(observer: &mut Observer, space: &mut Space, process: &Process) -> Res
     if wrong > 0 {
         return Ok(Some(format!("of {PAGES} pages, a third of them touched, {wrong} were told wrongly")));
     }
-    let mut seen = pte::NO_PAGES;
+    let mut seen = NO_PAGES;
     let range = [window[0].range()];
-    observer.scan(space, process, &range, false, &mut |t| seen = pte::or(&seen, &t.accessed)).map_err(explain)?;
+    observer
+        .scan(space, process, &range, Clear::Nothing, &mut |t| seen = mask::or(&seen, &t.accessed))
+        .map_err(explain)?;
     let want = (PAGES as usize).div_ceil(STRIDE) as u32;
-    let got = pte::count(&seen);
+    let got = mask::count(&seen);
     Ok((got != want).then(|| format!("a copy of the whole table shows {got} accessed pages instead of {want}")))
 }

@@ -6,8 +6,8 @@
 //! (bit 56 of `/proc/PID/pagemap`, 0.9 us a page, and kpageflags), and the answer is kept for a while: [`VERDICT_LIFE`].
 
 use super::plan;
-use super::pte::{self, PageMask};
 use isotherm_core::addr::{PAGE_SIZE, TABLE_SPAN};
+use isotherm_core::mask::{self, NO_PAGES, PageMask};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 /// How long an answer holds before the page is tried again. A page that becomes shared (the target forks) may be taken for a
 /// hot one for that long.
 pub const VERDICT_LIFE: Duration = Duration::from_secs(2);
+/// Pages that again and again cannot be cleared are tried ever more seldom, up to this.
+const LONGEST_LIFE: Duration = Duration::from_secs(32);
 /// Bits of a pagemap entry.
 const PM_PRESENT: u64 = 1 << 63;
 const PM_EXCLUSIVE: u64 = 1 << 56;
@@ -27,9 +29,10 @@ const READ_GAP: u64 = 16;
 struct Verdict {
     blind: PageMask,
     exclusive: PageMask,
-    /// Of `blind`: those that other processes map, too.
-    shared: PageMask,
     since: Instant,
+    /// When pages that cannot be cleared are tried again, and how long that takes the next time.
+    retry: Instant,
+    life: Duration,
 }
 
 /// What was found out about pages of one address space, by table.
@@ -41,7 +44,7 @@ pub struct Verdicts {
 impl Verdicts {
     /// Pages of the 2 MiB span at `base` that could not be cleared when that was last tried.
     pub fn blind(&self, base: u64) -> PageMask {
-        self.tables.get(&(base / TABLE_SPAN)).map_or(pte::NO_PAGES, |v| v.blind)
+        self.tables.get(&(base / TABLE_SPAN)).map_or(NO_PAGES, |v| v.blind)
     }
 
     /// Whether anything is known about the 2 MiB span at `base`.
@@ -51,43 +54,33 @@ impl Verdicts {
 
     /// The same as [`blind`](Self::blind), after forgetting what is too old: the pages not in it are to be tried (again).
     pub fn fresh_blind(&mut self, base: u64, now: Instant) -> PageMask {
-        let key = base / TABLE_SPAN;
-        match self.tables.get(&key) {
-            Some(v) if now.duration_since(v.since) < VERDICT_LIFE => v.blind,
-            Some(_) => {
-                self.tables.remove(&key);
-                pte::NO_PAGES
-            }
-            None => pte::NO_PAGES,
+        let Some(v) = self.tables.get_mut(&(base / TABLE_SPAN)) else { return NO_PAGES };
+        if now.duration_since(v.since) >= VERDICT_LIFE {
+            v.since = now;
+            v.exclusive = NO_PAGES;
         }
+        if now >= v.retry {
+            v.life = (v.life * 2).min(LONGEST_LIFE);
+            v.retry = now + v.life;
+            v.blind = NO_PAGES;
+        }
+        v.blind
     }
 
     fn exclusive(&self, base: u64) -> PageMask {
-        self.tables.get(&(base / TABLE_SPAN)).map_or(pte::NO_PAGES, |v| v.exclusive)
+        self.tables.get(&(base / TABLE_SPAN)).map_or(NO_PAGES, |v| v.exclusive)
     }
 
     /// Notes pages that cannot be cleared, and pages that only the target maps.
     pub fn note(&mut self, base: u64, blind: &PageMask, exclusive: &PageMask, now: Instant) {
-        if *blind == pte::NO_PAGES && *exclusive == pte::NO_PAGES {
+        if *blind == NO_PAGES && *exclusive == NO_PAGES {
             return;
         }
-        let none = pte::NO_PAGES;
-        let new = Verdict { blind: none, exclusive: none, shared: none, since: now };
+        let (none, life) = (NO_PAGES, VERDICT_LIFE);
+        let new = Verdict { blind: none, exclusive: none, since: now, retry: now + life, life };
         let v = self.tables.entry(base / TABLE_SPAN).or_insert(new);
-        v.blind = pte::or(&pte::and_not(&v.blind, exclusive), blind);
-        v.exclusive = pte::or(&pte::and_not(&v.exclusive, blind), exclusive);
-    }
-
-    /// Notes which of the pages that cannot be cleared are shared with other processes.
-    pub fn note_shared(&mut self, base: u64, shared: &PageMask) {
-        if let Some(v) = self.tables.get_mut(&(base / TABLE_SPAN)) {
-            v.shared = pte::or(&v.shared, shared);
-        }
-    }
-
-    /// Pages that cannot be cleared because other processes map them, too.
-    pub fn shared(&self, base: u64) -> PageMask {
-        self.tables.get(&(base / TABLE_SPAN)).map_or(pte::NO_PAGES, |v| pte::and(&v.shared, &v.blind))
+        v.blind = mask::or(&mask::and_not(&v.blind, exclusive), blind);
+        v.exclusive = mask::or(&mask::and_not(&v.exclusive, blind), exclusive);
     }
 
     /// Of pages that are still set after they were cleared, those that cannot be cleared. `clearable` is asked about those not asked about
@@ -99,24 +92,48 @@ impl Verdicts {
         now: Instant,
         clearable: impl FnOnce(&PageMask) -> PageMask,
     ) -> PageMask {
-        let unknown = pte::and_not(still_set, &pte::or(&self.exclusive(base), &self.blind(base)));
-        if unknown != pte::NO_PAGES {
+        let unknown = mask::and_not(still_set, &mask::or(&self.exclusive(base), &self.blind(base)));
+        if unknown != NO_PAGES {
             let clearable = clearable(&unknown);
-            self.note(base, &pte::and_not(&unknown, &clearable), &clearable, now);
+            self.note(base, &mask::and_not(&unknown, &clearable), &clearable, now);
         }
-        pte::and(still_set, &self.blind(base))
+        mask::and(still_set, &self.blind(base))
     }
 
     /// Drops verdicts that are so old that nothing looks at those pages any more.
     pub fn tidy(&mut self, now: Instant) {
-        self.tables.retain(|_, v| now.duration_since(v.since) < 30 * VERDICT_LIFE);
+        self.tables.retain(|_, v| now.duration_since(v.since) < 2 * LONGEST_LIFE);
     }
+}
+
+/// Tables at which [`estimate_shared`] looks, and pages of each.
+const SAMPLED_TABLES: usize = 32;
+const SAMPLED_PAGES: usize = 2;
+
+/// About how many of `pages` (by table) other processes map, too, from a sample of them; 0 where the kernel does not tell.
+pub fn estimate_shared(pagemap: Option<&File>, pages: &[(u64, PageMask)]) -> u64 {
+    let Some(pagemap) = pagemap else { return 0 };
+    let pages: Vec<_> = pages.iter().filter(|(_, pages)| *pages != NO_PAGES).collect();
+    // Each table stands for as many pages as it has, however few of them are looked at.
+    let (mut looked_at, mut shared) = (0.0, 0.0);
+    for (base, pages) in pages.iter().step_by(pages.len().div_ceil(SAMPLED_TABLES).max(1)) {
+        let mut some = NO_PAGES;
+        mask::iter(pages).take(SAMPLED_PAGES).for_each(|page| mask::put(&mut some, page));
+        if let Ok(exclusive) = exclusive_pages(pagemap, *base, &some) {
+            let weight = f64::from(mask::count(pages));
+            looked_at += weight;
+            shared +=
+                weight * f64::from(mask::count(&mask::and_not(&some, &exclusive))) / f64::from(mask::count(&some));
+        }
+    }
+    let all: f64 = pages.iter().map(|(_, pages)| f64::from(mask::count(pages))).sum();
+    if looked_at > 0.0 { (all * shared / looked_at).round() as u64 } else { 0 }
 }
 
 /// Which of the pages `asked` in the span at `base` only the pagemap's process maps.
 pub fn exclusive_pages(pagemap: &File, base: u64, asked: &PageMask) -> io::Result<PageMask> {
-    let mut exclusive = pte::NO_PAGES;
-    let pages: Vec<u64> = pte::iter(asked).map(|i| i as u64).collect();
+    let mut exclusive = NO_PAGES;
+    let pages: Vec<u64> = mask::iter(asked).map(|i| i as u64).collect();
     let mut buf = [0u8; 4096];
     for run in plan::runs(&pages, READ_GAP, 512) {
         let (first, last) = (run[0], run[run.len() - 1]);
@@ -127,7 +144,7 @@ pub fn exclusive_pages(pagemap: &File, base: u64, asked: &PageMask) -> io::Resul
             let entry = bytes[at..at + 8].iter().rev().fold(0u64, |e, &b| e << 8 | b as u64);
             // A page that has gone meanwhile is nobody's; the next look will show it as not present.
             if entry & PM_EXCLUSIVE != 0 || entry & PM_PRESENT == 0 {
-                pte::put(&mut exclusive, page as usize);
+                mask::put(&mut exclusive, page as usize);
             }
         }
     }
@@ -160,15 +177,31 @@ mod tests {
         assert_eq!(v.judge(0, &all, now, |_| unreachable!()), odd);
         assert_eq!(v.fresh_blind(0, now), odd);
         // And tried again later.
-        assert_eq!(v.fresh_blind(0, now + VERDICT_LIFE), pte::NO_PAGES);
-        assert_eq!(v.blind(0), pte::NO_PAGES);
+        assert_eq!(v.fresh_blind(0, now + VERDICT_LIFE), NO_PAGES);
+        assert_eq!(v.blind(0), NO_PAGES);
+        // But ever more seldom where the answer is the same.
+        let later = now + VERDICT_LIFE;
+        assert_eq!(v.judge(0, &all, later, |asked| exclusive_pages(&f, 0, asked).unwrap()), odd);
+        assert_eq!(v.fresh_blind(0, later + VERDICT_LIFE), odd);
+        assert_eq!(v.fresh_blind(0, later + 2 * VERDICT_LIFE), NO_PAGES);
+    }
+
+    #[test]
+    fn a_few_shared_pages_do_not_stand_for_many_of_the_targets_own() {
+        let f = pagemap(|i| i >= 10);
+        f.write_all_at(&(0..512).flat_map(|_| (PM_PRESENT | PM_EXCLUSIVE).to_le_bytes()).collect::<Vec<u8>>(), 4096)
+            .unwrap();
+        let few = mask::span_mask(0, 10);
+        assert_eq!(estimate_shared(Some(&f), &[(0, few), (TABLE_SPAN, [u64::MAX; 8])]), 10);
+        assert_eq!(estimate_shared(Some(&f), &[]), 0);
+        assert_eq!(estimate_shared(None, &[(0, few)]), 0);
     }
 
     #[test]
     fn without_an_answer_pages_are_not_called_hot() {
         let mut v = Verdicts::default();
         let one = [4, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(v.judge(TABLE_SPAN, &one, Instant::now(), |_| pte::NO_PAGES), one);
+        assert_eq!(v.judge(TABLE_SPAN, &one, Instant::now(), |_| NO_PAGES), one);
     }
 
     #[test]
@@ -176,10 +209,10 @@ mod tests {
         let mut v = Verdicts::default();
         let now = Instant::now();
         let one = [1, 0, 0, 0, 0, 0, 0, 0];
-        v.note(0, &one, &pte::NO_PAGES, now);
-        v.note(0, &pte::NO_PAGES, &one, now);
-        assert_eq!(v.blind(0), pte::NO_PAGES);
-        v.tidy(now + 30 * VERDICT_LIFE);
+        v.note(0, &one, &NO_PAGES, now);
+        v.note(0, &NO_PAGES, &one, now);
+        assert_eq!(v.blind(0), NO_PAGES);
+        v.tidy(now + 2 * LONGEST_LIFE);
         assert!(v.tables.is_empty());
     }
 }

@@ -1,17 +1,22 @@
 //! One watched address space, and reading it with all the care that live processes need.
 
 use super::areas::Areas;
+use super::beside::{self, Beside, Running};
 use super::clear::{self, ClearError};
+use super::clear_budget::ClearBudget;
 use super::frames::{Frames, SmallPages};
-use super::pte::{self, PageMask};
+use super::prices::{Place, Prices, Rates};
+use super::pte;
 use super::sharing::{self, Verdicts};
 use super::walker::{Batch, Mapped, Progress, SpaceId, Span, SpanView, TaskLink, Walker};
-use super::whole::{Purse, Whole};
+use super::whole::Whole;
 use crate::bpf::sys::BpfError;
-use crate::clock::kernel_release;
+use crate::clock::{kernel_release, thread_cpu_ns};
 use crate::proc::Process;
 pub use crate::source::watched::SpaceError;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use isotherm_core::mask::{self, NO_PAGES, PageMask};
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -26,21 +31,30 @@ impl From<BpfError> for SpaceError {
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// For how long a target is taken to be where it was seen.
+const PLACE_LASTS: Duration = Duration::from_secs(5);
+/// Fewer ranges are cleared sooner than it is found out where the target runs.
+const WORTH_LOOKING: usize = 16;
+
 /// What is kept about one process.
 #[derive(Debug)]
 pub struct Space {
     link: TaskLink,
     id: Option<SpaceId>,
     /// `None`: not tried yet; `Some(None)`: cannot be opened.
-    pagemap: Option<Option<File>>,
+    pub(super) pagemap: Option<Option<File>>,
     /// Pages that cannot be cleared, as found out.
     pub verdicts: Verdicts,
     /// Pages known not to be part of a large folio.
     pub small: SmallPages,
     /// The kernel's areas.
     pub areas: Areas,
-    /// Whether all bits are cleared at once.
+    /// Clearing all bits at once.
     pub whole: Whole,
+    /// Where it was when that was looked at last.
+    place: Option<(Place, Instant)>,
+    /// Numbers of the tables in which a scan has cleared bits.
+    cleared_tables: HashSet<u64>,
 }
 
 impl Space {
@@ -54,7 +68,15 @@ impl Space {
             small: SmallPages::default(),
             areas: Areas::default(),
             whole: Whole::default(),
+            place: None,
+            cleared_tables: HashSet::new(),
         })
+    }
+
+    /// Of the `cleared` bits of the table at `base`, those that nobody had cleared before: the processor set them when the memory was
+    /// populated, and need not set them again where it is not used.
+    pub fn first_clears(&mut self, base: u64, cleared: u64) -> u64 {
+        if cleared > 0 && self.cleared_tables.insert(base / TABLE_SPAN) { cleared } else { 0 }
     }
 
     /// Whether [`blind`](Self::blind) may hold a page.
@@ -64,12 +86,12 @@ impl Space {
 
     /// Pages of the 2 MiB span at `base` that cannot be observed as far as is known.
     pub fn blind(&self, base: u64) -> PageMask {
-        pte::or(&self.verdicts.blind(base), &self.areas.blind(base))
+        mask::or(&self.verdicts.blind(base), &self.areas.blind(base))
     }
 
     /// Pages of the 2 MiB span at `base` that clearing all bits at once does not reach.
     pub fn uncleared(&self, base: u64) -> PageMask {
-        pte::or(&self.whole.blind(base), &self.areas.unreachable(base))
+        mask::or(&self.whole.blind(base), &self.areas.unreachable(base))
     }
 
     /// Drops what is so old that nothing looks at those pages any more.
@@ -78,14 +100,9 @@ impl Space {
         self.whole.tidy(now);
     }
 
-    /// The process's pagemap; `None` where it cannot be opened.
-    pub fn pagemap(&mut self, process: &Process) -> Option<&File> {
-        self.pagemap.get_or_insert_with(|| process.dir().open("pagemap").ok()).as_ref()
-    }
-
     /// The same, leaving out what is to be tried again.
     pub fn fresh_blind(&mut self, base: u64, now: Instant) -> PageMask {
-        pte::or(&self.verdicts.fresh_blind(base, now), &self.areas.blind(base))
+        mask::or(&self.verdicts.fresh_blind(base, now), &self.areas.blind(base))
     }
 
     /// Takes note of the address space a batch was read from.
@@ -106,14 +123,19 @@ pub struct Observer {
     walker: Walker,
     frames: Frames,
     /// Whether the kernel clears large folios that base entries map without splitting them.
-    clears_folios: bool,
+    pub(super) clears_folios: bool,
     /// What clearing all bits of processes may cost.
-    pub(super) purse: Purse,
+    pub(super) budget: ClearBudget,
+    pub(super) prices: Prices,
     pub(super) buf: Vec<u8>,
     /// Bits read.
     pub pages_read: u64,
     /// Bits cleared.
     pub pages_cleared: u64,
+    /// Of these, bits that had never been cleared before.
+    pub pages_cleared_first: u64,
+    /// What targets lost while bits were cleared, ns: interrupts, and waiting for the processor that they shared with us.
+    pub disturbed_ns: u64,
 }
 
 impl Observer {
@@ -121,13 +143,24 @@ impl Observer {
     pub fn new(walker: Walker, mut frames: Frames) -> Self {
         frames.set_phys_mask(walker.layout().phys_mask);
         let clears_folios = kernel_release().is_ok_and(|r| clears_folios(&r));
-        let purse = Purse::new(None, Instant::now());
-        Self { walker, frames, clears_folios, purse, buf: Vec::new(), pages_read: 0, pages_cleared: 0 }
+        let budget = ClearBudget::new(None, Instant::now());
+        Self {
+            walker,
+            frames,
+            clears_folios,
+            budget,
+            prices: Prices::default(),
+            buf: Vec::new(),
+            pages_read: 0,
+            pages_cleared: 0,
+            pages_cleared_first: 0,
+            disturbed_ns: 0,
+        }
     }
 
     /// Limits what may be spent on clearing all bits of processes at once to a part of a CPU budget, a share of one core.
     pub fn set_cpu_budget(&mut self, budget: Option<f64>) {
-        self.purse = Purse::new(budget, Instant::now());
+        self.budget = ClearBudget::new(budget, Instant::now());
     }
 
     /// The programs.
@@ -195,8 +228,86 @@ impl Observer {
         Err(SpaceError::Gone)
     }
 
-    /// Clears the accessed bits in `ranges`; places that the kernel refuses become blind.
-    pub fn clear(&mut self, space: &mut Space, process: &Process, ranges: &[AddrRange]) -> Result<(), SpaceError> {
+    /// Where a target is likely to be found while its bits are cleared.
+    pub fn place(&self, space: &mut Space, process: &Process, now: Instant) -> Place {
+        if let Some((place, _)) = space.place.filter(|(_, since)| now.duration_since(*since) < PLACE_LASTS) {
+            return place;
+        }
+        let place = match Running::of(process.dir(), WORTH_LOOKING) {
+            Running::None => Place::Still,
+            // We move there if that pays.
+            Running::One(_) => Place::Beside,
+            Running::Several(_) => Place::Apart,
+        };
+        space.place = Some((place, now));
+        place
+    }
+
+    /// What clearing costs while the target does not run elsewhere.
+    pub fn rates(&self) -> Rates {
+        self.prices.rates(Place::Still, 0)
+    }
+
+    /// Clears the accessed bits in the ranges that `plan` finds best at given rates, in the way that costs both sides
+    /// least; places that the kernel refuses become blind. Returns the ranges.
+    pub fn clear(
+        &mut self,
+        space: &mut Space,
+        process: &Process,
+        plan: impl Fn(&Space, Rates) -> Vec<AddrRange>,
+    ) -> Result<Vec<AddrRange>, SpaceError> {
+        let fine = plan(space, self.rates());
+        let mut coarse = None;
+        let (mut place, mut processors, mut moved) = (Place::Apart, 1, None);
+        if fine.len() >= WORTH_LOOKING {
+            let running = Running::of(process.dir(), fine.len());
+            match running {
+                Running::None => place = Place::Still,
+                // It waits for us to leave.
+                Running::One(processor) if beside::here() == Some(processor) => place = Place::Beside,
+                Running::One(_) | Running::Several(_) => {
+                    // We are on one of them.
+                    let others = std::thread::available_parallelism().map_or(1, |n| n.get().saturating_sub(1).max(1));
+                    processors = if let Running::Several(n) = running { n.min(others) } else { 1 };
+                    let joined = plan(space, self.prices.rates(Place::Apart, processors));
+                    if let Running::One(processor) = running
+                        && self.prices.pays_to_move(&fine, &joined)
+                    {
+                        moved = Beside::move_to(processor);
+                    }
+                    if moved.is_some() { place = Place::Beside } else { coarse = Some(joined) }
+                }
+            }
+        }
+        if let Some(joined) = &coarse
+            && let Some(some) = self.prices.probe(&fine, joined)
+        {
+            self.clear_at(space, process, some, place, processors)?;
+        }
+        let ranges = coarse.unwrap_or(fine);
+        let result = self.clear_at(space, process, &ranges, place, processors);
+        drop(moved);
+        result.map(|()| ranges)
+    }
+
+    /// Clears `ranges`, and counts what that costs.
+    fn clear_at(
+        &mut self,
+        space: &mut Space,
+        process: &Process,
+        ranges: &[AddrRange],
+        place: Place,
+        processors: usize,
+    ) -> Result<(), SpaceError> {
+        let begin = thread_cpu_ns();
+        let result = self.clear_ranges(space, process, ranges);
+        let spent = thread_cpu_ns().saturating_sub(begin);
+        let interrupted = self.prices.learn(place, ranges, spent);
+        self.disturbed_ns += if place == Place::Beside { spent } else { interrupted * processors as u64 };
+        result
+    }
+
+    fn clear_ranges(&self, space: &mut Space, process: &Process, ranges: &[AddrRange]) -> Result<(), SpaceError> {
         let mut refused = Vec::new();
         let note = |range| {
             refused.push(range);
@@ -226,28 +337,21 @@ impl Observer {
         now: Instant,
     ) {
         let pagemap = space.pagemap.get_or_insert_with(|| process.dir().open("pagemap").ok()).as_ref();
-        let mut shared = pte::NO_PAGES;
         space.verdicts.judge(base, still_set, now, |asked| {
-            let exclusive = pagemap.and_then(|f| sharing::exclusive_pages(f, base, asked).ok());
-            let on_lru = frames.on_lru(first, entries, asked).unwrap_or(pte::NO_PAGES);
-            let clearable = pte::and(&exclusive.unwrap_or(pte::NO_PAGES), &on_lru);
-            shared = exclusive.map_or(pte::NO_PAGES, |e| pte::and_not(&pte::and(asked, &on_lru), &e));
-            clearable
+            let exclusive = pagemap.and_then(|f| sharing::exclusive_pages(f, base, asked).ok()).unwrap_or(NO_PAGES);
+            // Flags of scattered frames cost more: only where they can make a difference.
+            frames.on_lru(first, entries, &exclusive).unwrap_or(NO_PAGES)
         });
-        space.verdicts.note_shared(base, &shared);
     }
 
     /// [`judge`](Self::judge) for a huge entry of 2 MiB: the verdict on its first page holds for all.
     pub fn judge_leaf(frames: &Frames, space: &mut Space, process: &Process, base: u64, entry: u64, now: Instant) {
-        let all = pte::span_mask(0, 512);
-        Self::judge(frames, space, process, base, &pte::span_mask(0, 1), (0, &[pte::leaf_as_first_page(entry)]), now);
-        if pte::has(&space.verdicts.blind(base), 0) {
-            space.verdicts.note(base, &all, &pte::NO_PAGES, now);
-            if pte::has(&space.verdicts.shared(base), 0) {
-                space.verdicts.note_shared(base, &all);
-            }
+        let all = mask::span_mask(0, 512);
+        Self::judge(frames, space, process, base, &mask::span_mask(0, 1), (0, &[pte::leaf_as_first_page(entry)]), now);
+        if mask::has(&space.verdicts.blind(base), 0) {
+            space.verdicts.note(base, &all, &NO_PAGES, now);
         } else {
-            space.verdicts.note(base, &pte::NO_PAGES, &all, now);
+            space.verdicts.note(base, &NO_PAGES, &all, now);
         }
     }
 
@@ -263,26 +367,26 @@ impl Observer {
         now: Instant,
     ) -> Result<PageMask, SpaceError> {
         let mut finder = self.frames.folios(table);
-        let (mut clear, mut blind) = (pte::NO_PAGES, pte::NO_PAGES);
-        for page in pte::iter(wanted) {
-            if pte::has(&clear, page) || pte::has(&blind, page) {
+        let (mut clear, mut blind) = (NO_PAGES, NO_PAGES);
+        for page in mask::iter(wanted) {
+            if mask::has(&clear, page) || mask::has(&blind, page) {
                 continue;
             }
             let folio =
                 finder.around(page).map_err(|e| SpaceError::Failed(format!("cannot read /proc/kpageflags: {e}")))?;
             match folio {
                 // Split, or replaced by a small page, since the table was read.
-                None => pte::put(&mut clear, page),
+                None => mask::put(&mut clear, page),
                 Some(f) => {
                     let range =
                         AddrRange::new(base + f.pages.start as u64 * PAGE_SIZE, base + f.pages.end as u64 * PAGE_SIZE);
                     let inside = space.areas.around(range.start).is_some_and(|a| range.end <= a.end);
                     let into = if self.clears_folios && f.whole && inside { &mut clear } else { &mut blind };
-                    *into = pte::or(into, &pte::span_mask(f.pages.start, f.pages.end));
+                    *into = mask::or(into, &mask::span_mask(f.pages.start, f.pages.end));
                 }
             }
         }
-        space.verdicts.note(base, &blind, &pte::NO_PAGES, now);
+        space.verdicts.note(base, &blind, &NO_PAGES, now);
         Ok(clear)
     }
 }

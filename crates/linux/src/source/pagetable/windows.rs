@@ -4,12 +4,13 @@
 //! to a page that cannot be cleared, or that was accessed in these microseconds; `sharing` tells which. Reading costs about 0.1 us a
 //! window, a tenth of what clearing costs, so every arm is verified.
 
-use super::plan;
-use super::pte::{self, PageMask};
+use super::plan::Wanted;
+use super::pte;
 use super::space::{Observer, Space, SpaceError, page_index, span_base};
 use super::walker::{Mapped, Span, SpanView};
 use crate::proc::Process;
 use isotherm_core::addr::{self, AddrRange, TABLE_SPAN};
+use isotherm_core::mask::{self, NO_PAGES, PageMask};
 use isotherm_core::source::{Seen, Window};
 use std::time::Instant;
 
@@ -29,12 +30,12 @@ struct State {
 impl State {
     fn of(window: &Window, view: SpanView<'_>) -> Self {
         let first = page_index(window.start);
-        let span = pte::span_mask(first, first + window.pages as usize);
+        let span = mask::span_mask(first, first + window.pages as usize);
         let none = Self {
             base: span_base(window.start),
             span,
-            present: pte::NO_PAGES,
-            accessed: pte::NO_PAGES,
+            present: NO_PAGES,
+            accessed: NO_PAGES,
             leaf_shift: 12,
             blind: false,
         };
@@ -44,7 +45,7 @@ impl State {
             // There is no way to clear an entry of 1 GiB without splitting it.
             Mapped::Leaf { shift, .. } if shift > 21 => Self { present: span, leaf_shift: shift, blind: true, ..none },
             Mapped::Leaf { shift, entry } => {
-                let accessed = if pte::is_leaf_accessed(entry) { span } else { pte::NO_PAGES };
+                let accessed = if pte::is_leaf_accessed(entry) { span } else { NO_PAGES };
                 Self { present: span, accessed, leaf_shift: shift, ..none }
             }
             Mapped::Table => {
@@ -55,11 +56,11 @@ impl State {
     }
 
     fn seen(&self, known_blind: &PageMask) -> Seen {
-        let blind = if self.blind { self.present } else { pte::and(&self.present, known_blind) };
-        let count = |m: &PageMask| pte::count(m) as u16;
+        let blind = if self.blind { self.present } else { mask::and(&self.present, known_blind) };
+        let count = |m: &PageMask| mask::count(m) as u16;
         Seen {
             present: count(&self.present),
-            accessed: count(&pte::and_not(&self.accessed, &blind)),
+            accessed: count(&mask::and_not(&self.accessed, &blind)),
             blind: count(&blind),
             leaf_shift: self.leaf_shift,
         }
@@ -120,7 +121,7 @@ impl Observer {
             let blind = space.fresh_blind(state.base, now);
             window.seen = state.seen(&blind);
             if window.seen.accessed > 0 {
-                let wanted = pte::and_not(&state.accessed, &blind);
+                let wanted = mask::and_not(&state.accessed, &blind);
                 this.plan_window(space, window, &state, view, &wanted, &mut ranges, &mut large)?;
                 armed.push(Armed { window: index - 1, state });
             }
@@ -131,7 +132,7 @@ impl Observer {
         }
         self.plan_large(space, process, large, &mut ranges, now)?;
         addr::normalize(&mut ranges);
-        self.clear(space, process, &ranges)?;
+        self.clear(space, process, |_, _| ranges.clone())?;
         self.verify(space, process, windows, &armed, now)
     }
 
@@ -178,17 +179,18 @@ impl Observer {
         let first = page_index(window.start);
         let sizes = self
             .frames()
-            .sizes(&mut space.small, window.start, view.entries, &pte::shift_down(wanted, first))
+            .sizes(&mut space.small, window.start, view.entries, &mask::shift_down(wanted, first))
             .map_err(|e| SpaceError::Failed(format!("cannot read /proc/kpageflags: {e}")))?;
-        let in_large = pte::and(wanted, &pte::shift_up(&sizes.large, first));
-        if in_large != pte::NO_PAGES {
+        let in_large = mask::and(wanted, &mask::shift_up(&sizes.large, first));
+        if in_large != NO_PAGES {
             large.push((state.base, in_large));
         }
         // Between two pages, old small pages and holes may be passed over.
-        let small = pte::and_not(wanted, &in_large);
-        let vacant = pte::and_not(&state.span, &state.present);
-        let allowed = pte::or(&vacant, &pte::shift_up(&sizes.small, first));
-        plan::cover(state.base, &small, &allowed, |_| false, ranges);
+        let small = mask::and_not(wanted, &in_large);
+        let vacant = mask::and_not(&state.span, &state.present);
+        let allowed = mask::or(&vacant, &mask::shift_up(&sizes.small, first));
+        let wanted = Wanted { base: state.base, pages: small, allowed, set: state.accessed };
+        wanted.cover(self.rates(), |_| false, ranges);
         Ok(())
     }
 
@@ -208,7 +210,7 @@ impl Observer {
         large.dedup_by(|b, a| {
             let same = a.0 == b.0;
             if same {
-                a.1 = pte::or(&a.1, &b.1);
+                a.1 = mask::or(&a.1, &b.1);
             }
             same
         });
@@ -222,7 +224,8 @@ impl Observer {
                 // If it is no table any more, the pages have been joined or unmapped: nothing to clear.
                 if view.mapped == Mapped::Table {
                     let clear = self.whole_folios(space, *base, view.entries, wanted, now)?;
-                    plan::cover(*base, &clear, &pte::NO_PAGES, |a| space.areas.begins_at(a), ranges);
+                    let wanted = Wanted { base: *base, pages: clear, allowed: NO_PAGES, set: NO_PAGES };
+                    wanted.cover(self.rates(), |a| space.areas.begins_at(a), ranges);
                 }
             }
             at += n;
@@ -245,8 +248,8 @@ impl Observer {
             let after = State::of(window, view);
             let before = &armed[index].state;
             index += 1;
-            let still_set = pte::and(&after.accessed, &before.accessed);
-            if still_set == pte::NO_PAGES {
+            let still_set = mask::and(&after.accessed, &before.accessed);
+            if still_set == NO_PAGES {
                 return Ok(());
             }
             if let Mapped::Leaf { entry, .. } = view.mapped {

@@ -4,7 +4,8 @@ use super::{SimMemory, base_of, bytes_of};
 use crate::machine::hardware::Thp;
 use isotherm_core::actuator::{Destination, Request};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
-use isotherm_core::pages::{TableMask, mask_of};
+use isotherm_core::mask::PageMask;
+use isotherm_core::pages::mask_of;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::units::format_size;
 
@@ -111,17 +112,17 @@ impl SimMemory {
     }
 
     /// Pages of `range` that are out.
-    fn out_within(&self, base: u64, range: AddrRange) -> TableMask {
+    fn out_within(&self, base: u64, range: AddrRange) -> PageMask {
         let (out, asked) = (self.out.mask(base), mask_of(base, range));
         std::array::from_fn(|i| out[i] & asked[i])
     }
 
     /// Huge pages go whole or stay.
-    fn splits(&self, base: u64, mask: &TableMask) -> bool {
+    fn splits(&self, base: u64, mask: &PageMask) -> bool {
         self.is_huge(base) && *mask != [u64::MAX; 8]
     }
 
-    fn page_out(&mut self, base: u64, present: TableMask) -> Applied {
+    fn page_out(&mut self, base: u64, present: PageMask) -> Applied {
         if self.hardware.swap.is_none() {
             return Err("there is no swap".into());
         }
@@ -129,7 +130,7 @@ impl SimMemory {
             return Err("part of a huge page, which would have to be split".into());
         }
         let locked = self.locked.mask(base);
-        let going: TableMask = std::array::from_fn(|i| present[i] & !locked[i]);
+        let going: PageMask = std::array::from_fn(|i| present[i] & !locked[i]);
         let bytes = bytes_of(&going);
         if bytes > self.hardware.swap_size.saturating_sub(self.out_bytes) {
             return Err("swap is full".into());
@@ -151,7 +152,7 @@ impl SimMemory {
         Ok(TABLE_SPAN)
     }
 
-    fn migrate(&mut self, base: u64, present: TableMask, to: &[Destination]) -> Applied {
+    fn migrate(&mut self, base: u64, present: PageMask, to: &[Destination]) -> Applied {
         let Some((_, size)) = self.hardware.slow else { return Err("there is only one memory node".into()) };
         if let Some(stranger) = to.iter().find(|d| d.node > 1) {
             return Err(format!("there is no node {}; the simulated machine has 0 (fast) and 1 (slow)", stranger.node));
@@ -173,7 +174,7 @@ impl SimMemory {
                 mine
             })
         };
-        let mut masks: [TableMask; 2] = [[0; 8]; 2];
+        let mut masks: [PageMask; 2] = [[0; 8]; 2];
         let whole = self.is_huge(base);
         for bit in (0..512u64).filter(|bit| present[(bit / 64) as usize] >> (bit % 64) & 1 == 1) {
             let ticket = if whole { base / TABLE_SPAN } else { base / PAGE_SIZE + bit };

@@ -17,7 +17,8 @@ use super::activity::Activity;
 use super::hardware::{Hardware, Thp};
 use super::progress::Progress;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
-use isotherm_core::pages::{PageSet, TableMask};
+use isotherm_core::mask::PageMask;
+use isotherm_core::pages::PageSet;
 use reclaim::Reclaim;
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -249,7 +250,7 @@ impl SimMemory {
     }
 
     /// The pages of the 2 MiB at `base` that are not in memory.
-    pub fn absent(&self, base: u64) -> TableMask {
+    pub fn absent(&self, base: u64) -> PageMask {
         let (out, holes) = (self.out.mask(base), self.holes.mask(base));
         std::array::from_fn(|i| out[i] | holes[i])
     }
@@ -272,6 +273,6 @@ fn base_of(addr: u64) -> u64 {
     addr / TABLE_SPAN * TABLE_SPAN
 }
 
-fn bytes_of(mask: &TableMask) -> u64 {
+fn bytes_of(mask: &PageMask) -> u64 {
     mask.iter().map(|w| u64::from(w.count_ones())).sum::<u64>() * PAGE_SIZE
 }

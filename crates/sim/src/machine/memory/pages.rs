@@ -2,7 +2,8 @@
 
 use super::{SimMemory, bytes_of};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
-use isotherm_core::pages::{TableMask, mask_of, push_runs};
+use isotherm_core::mask::PageMask;
+use isotherm_core::pages::{mask_of, push_runs};
 use std::cmp::Reverse;
 use std::ops::Range;
 
@@ -24,14 +25,14 @@ impl SimMemory {
     }
 
     /// The pages of `range`, which lies within 2 MiB at `base`, that are in memory.
-    pub(super) fn present(&self, base: u64, range: AddrRange) -> TableMask {
+    pub(super) fn present(&self, base: u64, range: AddrRange) -> PageMask {
         let asked = range.intersect(&self.arena).map_or([0; 8], |r| mask_of(base, r));
         let absent = self.absent(base);
         std::array::from_fn(|i| asked[i] & !absent[i])
     }
 
     /// Swaps pages of the 2 MiB at `base` out, all of them present.
-    pub(super) fn leave(&mut self, base: u64, mask: &TableMask) {
+    pub(super) fn leave(&mut self, base: u64, mask: &PageMask) {
         let bytes = bytes_of(mask);
         self.set_huge(base, false);
         self.leave_slow_node(base, mask);
@@ -44,7 +45,7 @@ impl SimMemory {
     }
 
     /// Brings those of the pages that are out back; how many bytes.
-    pub(super) fn come_back(&mut self, base: u64, mask: &TableMask) -> u64 {
+    pub(super) fn come_back(&mut self, base: u64, mask: &PageMask) -> u64 {
         let bytes = self.out.remove_mask(base, mask);
         self.out_bytes -= bytes;
         self.counters.swap_in += bytes;
@@ -52,16 +53,16 @@ impl SimMemory {
     }
 
     /// Populates those of the pages that never were; how many bytes.
-    pub(super) fn populate(&mut self, base: u64, mask: &TableMask) -> u64 {
+    pub(super) fn populate(&mut self, base: u64, mask: &PageMask) -> u64 {
         let bytes = self.holes.remove_mask(base, mask);
         self.hole_bytes -= bytes;
         bytes
     }
 
     /// Moves pages that are present to the slow node; how many bytes were not there.
-    pub(super) fn join_slow_node(&mut self, base: u64, mask: &TableMask) -> u64 {
+    pub(super) fn join_slow_node(&mut self, base: u64, mask: &PageMask) -> u64 {
         let there = self.slow.mask(base);
-        let new: TableMask = std::array::from_fn(|i| mask[i] & !there[i]);
+        let new: PageMask = std::array::from_fn(|i| mask[i] & !there[i]);
         let bytes = bytes_of(&new);
         if bytes > 0 {
             self.slow.insert_mask(base, &new);
@@ -73,9 +74,9 @@ impl SimMemory {
     }
 
     /// Moves pages to the fast node; how many bytes were not there.
-    pub(super) fn leave_slow_node(&mut self, base: u64, mask: &TableMask) -> u64 {
+    pub(super) fn leave_slow_node(&mut self, base: u64, mask: &PageMask) -> u64 {
         let there = self.slow.mask(base);
-        let leaving: TableMask = std::array::from_fn(|i| mask[i] & there[i]);
+        let leaving: PageMask = std::array::from_fn(|i| mask[i] & there[i]);
         let bytes = bytes_of(&leaving);
         if bytes > 0 {
             self.slow.remove_mask(base, &leaving);
@@ -106,7 +107,7 @@ impl SimMemory {
     }
 
     /// The share of the touches that go to pages of the 2 MiB at `base`.
-    fn share_of(&self, base: u64, mask: &TableMask) -> f64 {
+    fn share_of(&self, base: u64, mask: &PageMask) -> f64 {
         let mut runs = Vec::new();
         push_runs(base, mask, &mut runs);
         runs.into_iter().map(|run| self.share_of_range(run)).sum()

@@ -8,7 +8,8 @@ use super::{SimMemory, bytes_of};
 use crate::machine::cleared::Cleared;
 use crate::machine::device::SCAN_NS;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
-use isotherm_core::pages::{PageSet, TableMask, mask_of, push_runs};
+use isotherm_core::mask::PageMask;
+use isotherm_core::pages::{PageSet, mask_of, push_runs};
 
 /// Pages reclaimed in one go (`SWAP_CLUSTER_MAX`).
 const BATCH: u64 = 32;
@@ -48,7 +49,7 @@ impl SimMemory {
     }
 
     /// Names pages as the next to go; their accessed bits are cleared.
-    pub(super) fn mark_cold(&mut self, base: u64, mask: &TableMask) {
+    pub(super) fn mark_cold(&mut self, base: u64, mask: &PageMask) {
         self.reclaim.cold.insert_mask(base, mask);
         let now = self.progress.next_work_ns();
         let mut runs = Vec::new();

@@ -1,6 +1,6 @@
 use super::*;
 use crate::heat::terminal::Colours;
-use crate::testdata::small_record;
+use crate::testdata::{paged_record, small_record, together};
 use crate::tui::Command;
 use isotherm_core::event::{Event, TargetEnd};
 use ratatui::Terminal;
@@ -116,4 +116,36 @@ fn switching_without_targets_does_nothing() {
         assert!(!t.command(c));
     }
     screen(&mut t, 80, 24);
+}
+
+#[test]
+fn pages_tell_working_set_cold_memory_and_the_total() {
+    let mut t = Top::new(Colours::None);
+    paged_record(2, 12).iter().for_each(|e| t.event(e));
+    let each = screen(&mut t, 90, 24);
+    for line in [
+        "working set 6.25 MiB, 8.1 % of 77.0 MiB resident   p50 5.25 MiB   p95 6.25 MiB",
+        "cold        >10 s 75.8 MiB  >1 min not yet  >5 min not yet  not seen 1.00 MiB",
+        "together    2 targets: working set 12.5 MiB of 166 MiB  >10 s 152 MiB  shared for each",
+        "7f0000000000-7f0004000000                64.0 MiB   1.25 MiB         -     62.8 MiB",
+    ] {
+        assert!(each.lines().any(|l| l.starts_with(line)), "{line}\n{each}");
+    }
+    t.event(&together(2, 11));
+    let once = screen(&mut t, 90, 24);
+    assert!(once.contains("2 targets: working set 6.25 MiB of 83.0 MiB  >10 s 75.8 MiB  shared once"), "{once}");
+}
+
+#[test]
+fn it_begins_with_the_largest_target() {
+    let mut t = Top::new(Colours::None);
+    for mut event in paged_record(3, 12) {
+        if let Event::Footprint(f) = &mut event {
+            f.rss = if f.target == 1 { 500 << 20 } else { 1 << 20 };
+        }
+        t.event(&event);
+    }
+    assert!(screen(&mut t, 80, 24).contains("(pid 4243)"), "the second one is largest");
+    t.command(Command::NextTarget);
+    assert!(screen(&mut t, 80, 24).contains("(pid 4244)"), "the choice of the user stays");
 }

@@ -10,16 +10,16 @@ use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::lru::live::memory::{Evicted, Memory};
 use isotherm_core::lru::live::pace::{WalkPace, Watermarks};
 use isotherm_core::lru::live::plan::Plan;
-use isotherm_core::lru::live::space::{Space, Walked};
+use isotherm_core::lru::live::space::Walked;
 use isotherm_core::lru::live::thrash::ThrashWatch;
 use isotherm_core::lru::live::turns::Turns;
 use isotherm_core::source::{AccessSource, TargetId};
 use isotherm_core::units::format_time;
+use isotherm_core::units::nanos;
 use isotherm_linux::clock::{monotonic_ns, thread_cpu_ns};
 use isotherm_linux::proc::ProcRoot;
 use isotherm_linux::proc::stat::Stat;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// Time to the second walk; later ones follow what walks find.
 const FIRST_INTERVAL_NS: u64 = 500_000_000;
@@ -31,6 +31,8 @@ const AT_EASE: f64 = 0.8;
 const FIRST_WALKS: u64 = 4;
 /// How long to wait after nothing could be done, ns.
 const REST_NS: u64 = 1_000_000_000;
+/// Of pages in constant use one part in 2^this is cleared by each walk at least; the rest is taken to be in use meanwhile.
+const MOST_LEVEL: u8 = 5;
 /// The plan is for so many times what is needed now.
 const AHEAD: u64 = 8;
 /// It is walked early if so large a part of memory was exchanged since the last walk.
@@ -48,6 +50,7 @@ pub struct Domain {
     members: BTreeMap<TargetId, (u32, usize, Option<u64>)>,
     turns: Turns,
     pace: WalkPace,
+    most_level: u8,
     thrash: ThrashWatch,
     reaction: Reaction,
     swappiness: u8,
@@ -61,12 +64,11 @@ pub struct Domain {
 impl Domain {
     /// A limit of `limit` bytes on what `gauge` measures.
     pub fn new(name: String, gauge: Gauge, limit: u64, prefixes: Vec<String>, args: &Args) -> Self {
-        let ns = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
         // Three walks within the time to live, so that it can be told whether something is older.
         let most = if args.min_ttl.is_zero() {
-            ns(args.max_interval)
+            nanos(args.max_interval)
         } else {
-            ns(args.max_interval).min(ns(args.min_ttl) / 3)
+            nanos(args.max_interval).min(nanos(args.min_ttl) / 3)
         };
         Self {
             sum: Line { domain: name.clone(), engine: "user", limit, ..Line::default() },
@@ -77,8 +79,9 @@ impl Domain {
             memories: Vec::new(),
             members: BTreeMap::new(),
             turns: Turns::new(1),
-            pace: WalkPace::new(FIRST_INTERVAL_NS, ns(SHORTEST_INTERVAL), most, args.cpu_budget.0),
-            thrash: ThrashWatch::new(ns(args.min_ttl)),
+            pace: WalkPace::new(FIRST_INTERVAL_NS, nanos(SHORTEST_INTERVAL), most, args.cpu_budget.0),
+            most_level: 0,
+            thrash: ThrashWatch::new(nanos(args.min_ttl)),
             reaction: Reaction::new(args.on_thrash, args.freeze_time),
             swappiness: args.swappiness,
             next_walk_ns: 0,
@@ -99,11 +102,11 @@ impl Domain {
     pub fn add(&mut self, target: TargetId, member: &Member, by_process: bool) {
         let name = if by_process { format!("pid {}", member.pid) } else { member.memcg.clone() };
         let at = self.memories.iter().position(|m| m.0 == name).unwrap_or_else(|| {
-            self.memories.push((name, Memory::default(), Plan::default(), 0));
+            self.memories.push((name, Memory::learning(), Plan::default(), 0));
             self.memories.len() - 1
         });
         self.turns.add(at as u32);
-        self.memories[at].1.spaces.insert(target, Space::default());
+        self.memories[at].1.add(target);
         self.members.insert(target, (member.pid, at, major_faults(member.pid)));
         self.gauge.add(member.pid);
     }
@@ -170,7 +173,8 @@ impl Domain {
         let now = monotonic_ns();
         let (mut walked, mut failed) = (Walked::default(), None);
         for (_, memory, plan, _) in &mut self.memories {
-            match memory.age(&mut live.source, false, now) {
+            memory.set_most_level(self.most_level);
+            match memory.age(&mut live.source, now) {
                 Ok(one) => walked.add(&one),
                 Err(e) => failed = Some(e),
             }
@@ -186,12 +190,14 @@ impl Domain {
         sum.target_ns += lost;
         sum.present = walked.present * PAGE_SIZE;
         sum.refaulted += walked.back * PAGE_SIZE;
-        sum.tables_read += walked.tables.0;
-        sum.tables_skipped += walked.tables.1;
+        sum.tables_read += walked.tables;
         sum.used_share = (walked.present > 0).then(|| walked.used as f64 / walked.present as f64);
         let interval = self.pace.interval_ns();
         sum.interval_ns = interval;
         sum.over_budget = self.pace.is_short_of_budget();
+        // What is in constant use is cleared ever more seldom, so that walks become cheap enough.
+        let level = if sum.over_budget { self.most_level + 1 } else { self.most_level.saturating_sub(1) };
+        self.most_level = level.min(MOST_LEVEL);
         let at_ease = (used as f64) < AT_EASE * self.marks.high as f64 || self.evicted_since_walk == 0;
         // Where nothing had to go, what is used need not be known so exactly.
         let at_ease = at_ease && self.thrash.ttl_ns() == 0 && self.sum.walks > FIRST_WALKS;

@@ -13,6 +13,7 @@ use isotherm_core::lru::live::pace::Watermarks;
 use isotherm_core::lru::live::turns::Turns;
 use isotherm_core::lru::lruvec::MIN_GENS;
 use isotherm_core::units::format_size;
+use isotherm_core::units::nanos;
 use isotherm_linux::clock::{MonotonicClock, monotonic_ns, thread_cpu_ns};
 use isotherm_linux::lru::kernel::KernelLru;
 use isotherm_linux::lru::memcg::{Memcg, Memcgs};
@@ -204,7 +205,7 @@ fn watch(
     stats: &mut Stats,
 ) -> anyhow::Result<()> {
     let begin = monotonic_ns();
-    let end = args.duration.map_or(u64::MAX, |d| begin.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)));
+    let end = args.duration.map_or(u64::MAX, |d| begin.saturating_add(nanos(d)));
     let mut next_stats = begin + STATS_NS;
     loop {
         let wait = domains.iter_mut().map(|d| d.turn(kernel, args)).min().unwrap_or(REST_NS);

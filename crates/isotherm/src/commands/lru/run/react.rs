@@ -3,6 +3,7 @@
 use super::OnThrash;
 use isotherm_core::source::TargetId;
 use isotherm_core::units::format_size;
+use isotherm_core::units::nanos;
 use isotherm_linux::lru::freeze::{Frozen, is_stopped, kill};
 use isotherm_linux::lru::page_out::LivePageOut;
 use isotherm_linux::roots::Roots;
@@ -32,7 +33,7 @@ pub struct Candidate {
 impl Reaction {
     /// Nothing has been done yet.
     pub fn new(what: OnThrash, freeze: Duration) -> Self {
-        let freeze_ns = u64::try_from(freeze.as_nanos()).unwrap_or(u64::MAX);
+        let freeze_ns = nanos(freeze);
         Self { what, frozen: Frozen::default(), thaw_at_ns: None, freeze_ns }
     }
 

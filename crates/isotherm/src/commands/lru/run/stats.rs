@@ -37,10 +37,8 @@ pub struct Line {
     pub interval_ns: u64,
     /// Whether walks are rarer than they should be, for the CPU budget.
     pub over_budget: bool,
-    /// Page tables read, and those that the filter let be passed over.
+    /// Page tables read.
     pub tables_read: u64,
-    /// See above.
-    pub tables_skipped: u64,
     /// CPU time for walks.
     pub walk_ns: u64,
     /// CPU time that the targets lost to them, estimated.

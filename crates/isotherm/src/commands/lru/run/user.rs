@@ -9,6 +9,7 @@ use crate::exit::{Unsupported, Usage};
 use isotherm_core::clock::Wake;
 use isotherm_core::source::{AccessSource, TargetId};
 use isotherm_core::units::format_size;
+use isotherm_core::units::nanos;
 use isotherm_linux::clock::{monotonic_ns, process_cpu_ns};
 use isotherm_linux::lru::memcg::Memcgs;
 use std::time::Duration;
@@ -88,7 +89,7 @@ fn domains(args: &Args, groups: &mut Memcgs) -> anyhow::Result<Vec<Domain>> {
 
 fn watch(args: &Args, live: &mut Live, domains: &mut [Domain], stats: &mut Stats) -> anyhow::Result<()> {
     let begin = monotonic_ns();
-    let end = args.duration.map(|d| begin.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)));
+    let end = args.duration.map(|d| begin.saturating_add(nanos(d)));
     let (mut next_poll, mut next_stats, mut checked) = (begin, begin + STATS_NS, false);
     loop {
         let now = monotonic_ns();

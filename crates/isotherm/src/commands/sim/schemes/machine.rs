@@ -4,6 +4,7 @@ use crate::args::units;
 use crate::args::workload::YesNo;
 use crate::exit::Usage;
 use clap::ValueEnum;
+use isotherm_core::units::nanos;
 use isotherm_sim::machine::device::{HUGE_GAIN, SlowTier, SwapDevice};
 use isotherm_sim::machine::{Hardware, Thp};
 use std::time::Duration;
@@ -85,8 +86,7 @@ impl MachineArgs {
         if !(0.0..0.99).contains(&huge_gain) {
             return Err(Usage("--huge-gain must be at least 0% and below 99%".into()));
         }
-        let ns = |t: Duration| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX);
-        let tier = SlowTier { extra_ns: ns(self.slow_extra) as f64, ..SlowTier::CXL };
+        let tier = SlowTier { extra_ns: nanos(self.slow_extra) as f64, ..SlowTier::CXL };
         Ok(Hardware {
             memory,
             swap: self.device()?,

@@ -1,0 +1,253 @@
+//! From pages' bytes to figures: how many pages have been idle for how long.
+
+use super::epoch::{ABSENT, BLIND, Epoch, Epochs, STANDING};
+use super::frame::{AGES_NS, IdlePages, MappingPages, PageAges, PageFrame, TablePages};
+use super::pages::PageHistory;
+use super::table::Table;
+use crate::addr::TABLE_SPAN;
+use crate::mapping::Mapping;
+use crate::pages::mask_of;
+use crate::source::TargetId;
+
+/// Where fewer pages than one in so many are known for long enough, they say nothing about the others; ...
+const KNOWN_PART: u64 = 32;
+/// ... nor do fewer than these.
+const KNOWN_LEAST: u64 = 512;
+
+/// How many pages have each byte, by how many of [`AGES_NS`] their table has been known for.
+#[derive(Debug, Clone)]
+pub struct CodeCounts {
+    watched_s: u64,
+    by_ages: [Option<Box<[u64; 256]>>; AGES_NS.len() + 1],
+}
+
+impl CodeCounts {
+    /// Nothing counted yet; to count pages of `history` as of its last walk.
+    pub fn new(history: &PageHistory) -> Self {
+        let watched_s = (history.now_ns() - history.begin_ns()) / 1_000_000_000;
+        Self { watched_s, by_ages: [const { None }; AGES_NS.len() + 1] }
+    }
+
+    /// Adds `pages` of `table` with the byte `code`.
+    pub fn add(&mut self, table: &Table, code: u8, pages: u64) {
+        let known_s = self.watched_s.saturating_sub(u64::from(table.known_from_s));
+        let ages = if table.known_from_s == 0 {
+            AGES_NS.len()
+        } else {
+            AGES_NS.partition_point(|&age| age <= known_s.saturating_mul(1_000_000_000))
+        };
+        self.by_ages[ages].get_or_insert_with(|| Box::new([0; 256]))[usize::from(code)] += pages;
+    }
+
+    /// How many have one of some bytes.
+    fn count(&self, wanted: impl Fn(u8) -> bool) -> u64 {
+        let each =
+            |counts: &[u64; 256]| (0..=255u8).zip(counts).filter(|(c, _)| wanted(*c)).map(|(_, n)| n).sum::<u64>();
+        self.by_ages.iter().flatten().map(|counts| each(counts)).sum()
+    }
+
+    /// Their ages at the last walk of `history`.
+    pub fn ages(&self, history: &PageHistory) -> PageAges {
+        let scale = u64::from(history.one_in());
+        let watched = history.now_ns() - history.begin_ns();
+        let idle = AGES_NS.iter().enumerate().take_while(|(_, age)| **age <= watched);
+        let known = |counts: &Option<Box<[u64; 256]>>| -> Vec<(Known, u64)> {
+            let counts = counts.iter().flat_map(|counts| (0..=255u8).zip(counts.iter()));
+            counts.filter(|(_, n)| **n > 0).filter_map(|(c, &n)| Some((Known::of(c, history.epochs())?, n))).collect()
+        };
+        let by_ages: Vec<Vec<(Known, u64)>> = self.by_ages.iter().map(known).collect();
+        PageAges {
+            resident: self.count(|c| c != ABSENT) * scale,
+            unobservable: self.count(|c| c == BLIND) * scale,
+            idle: idle.map(|(i, &age)| scaled(idle_for(history, &by_ages, i, age), scale)).collect(),
+        }
+    }
+}
+
+/// The pages idle for `age`, the `i`th of [`AGES_NS`].
+///
+/// Tables are cleared for the first time in an order that has nothing to do with their use ([`PageHistory::set_begun_in`]). So what
+/// is not known of a part of them yet is expected to be as in the others: a ratio estimate.
+fn idle_for(history: &PageHistory, by_ages: &[Vec<(Known, u64)>], i: usize, age: u64) -> IdlePages {
+    let (younger, known) = by_ages.split_at(i + 1);
+    let (mut sum, seen) = sum_idle(history, known, age);
+    let (mut rest, rest_seen) = sum_idle(history, younger, age);
+    if rest.unresolved > 0 && seen >= KNOWN_LEAST && seen * KNOWN_PART >= rest_seen {
+        let expected = (sum.pages as f64 * rest_seen as f64 / seen as f64).round() as u64;
+        (rest.pages, rest.unresolved) = (expected.clamp(rest.least, rest.most), 0);
+    }
+    sum.add(&rest);
+    sum
+}
+
+/// The pages idle for `age`, without an estimate of those that nothing is known of; and how many can be observed.
+fn sum_idle(history: &PageHistory, by_ages: &[Vec<(Known, u64)>], age: u64) -> (IdlePages, u64) {
+    let now = history.now_ns();
+    let (mut sum, mut expected, mut seen) = (IdlePages::default(), 0.0, 0);
+    for &(known, pages) in by_ages.iter().flatten() {
+        expected += pages as f64 * known.idle(now - age, (now, history.walk_again()), pages, &mut sum);
+        seen += if known == Known::Blind { 0 } else { pages };
+    }
+    sum.pages = sum.least + expected.round() as u64;
+    (sum, seen)
+}
+
+/// What is known of a present page's last access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing: it cannot be observed.
+    Blind,
+    /// Its bit was set when the watch began, and has not been cleared since.
+    Never,
+    /// After this moment; when, nobody knows, since its bit has not been cleared.
+    Standing(u64),
+    /// In this interval.
+    In(Epoch),
+}
+
+impl Known {
+    /// What the byte `code` says; `None`: the page is not present.
+    pub fn of(code: u8, epochs: &Epochs) -> Option<Self> {
+        match code {
+            ABSENT => None,
+            BLIND => Some(Self::Blind),
+            c if c == STANDING | Epochs::BEFORE => Some(Self::Never),
+            c if c & STANDING != 0 => Some(Self::Standing(epochs.of(c).by_ns)),
+            c => Some(Self::In(epochs.of(c))),
+        }
+    }
+
+    /// What is known of the last access to a page by either of two who map it.
+    pub fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Blind, _) | (_, Self::Blind) => Self::Blind,
+            (Self::Standing(a), Self::Standing(b)) => Self::Standing(a.max(b)),
+            (Self::Standing(a), Self::In(e)) | (Self::In(e), Self::Standing(a)) => {
+                Self::Standing(e.after_ns.map_or(a, |after| after.max(a)))
+            }
+            (Self::Standing(a), Self::Never) | (Self::Never, Self::Standing(a)) => Self::Standing(a),
+            (Self::Never, _) | (_, Self::Never) => Self::Never,
+            (Self::In(a), Self::In(b)) => {
+                Self::In(Epoch { after_ns: a.after_ns.max(b.after_ns), by_ns: a.by_ns.max(b.by_ns) })
+            }
+        }
+    }
+
+    /// The same of an access so much later, ns.
+    pub fn later(self, by_ns: u64) -> Self {
+        match self {
+            Self::Standing(after_ns) => Self::Standing(after_ns + by_ns),
+            Self::In(e) => Self::In(Epoch { after_ns: e.after_ns.map(|after| after + by_ns), by_ns: e.by_ns + by_ns }),
+            Self::Blind | Self::Never => self,
+        }
+    }
+
+    /// Adds what is certain of `pages` pages that are to have been idle since `limit_ns` to `sum`; the share of them that is to be
+    /// expected in addition. `walk`: when the last walk was, and of the pages that it found accessed, the share in constant use.
+    pub(super) fn idle(self, limit_ns: u64, walk: (u64, f64), pages: u64, sum: &mut IdlePages) -> f64 {
+        let (mut least, mut most, mut unresolved, mut expected) = (0, 0, 0, 0.0);
+        match self {
+            Self::Blind => {}
+            Self::Never => (most, unresolved) = (pages, pages),
+            // Its bit is set again: it was in constant use when it was last tried, and is taken to be still.
+            Self::Standing(after_ns) => most = if after_ns < limit_ns { pages } else { 0 },
+            Self::In(epoch) if epoch.by_ns <= limit_ns => (least, most) = (pages, pages),
+            Self::In(Epoch { after_ns: None, .. }) => (most, unresolved) = (pages, pages),
+            Self::In(Epoch { after_ns: Some(after), by_ns }) if after < limit_ns => {
+                most = pages;
+                expected = (limit_ns - after) as f64 / (by_ns - after) as f64;
+                // Pages found accessed by the last walk are likely to have been accessed all the time.
+                if by_ns == walk.0 {
+                    expected *= 1.0 - walk.1;
+                }
+            }
+            Self::In(_) => {}
+        }
+        sum.least += least;
+        sum.most += most;
+        sum.unresolved += unresolved;
+        expected
+    }
+}
+
+fn scaled(idle: IdlePages, by: u64) -> IdlePages {
+    IdlePages { pages: idle.pages * by, least: idle.least * by, most: idle.most * by, unresolved: idle.unresolved * by }
+}
+
+impl PageHistory {
+    /// Of the pages that the last walk found accessed, the share that the walk before had found accessed, too; 0 to 1.
+    pub fn walk_again(&self) -> f64 {
+        let learnt = self.learnt();
+        // What was set since before the watch says nothing of the time since the last walk.
+        let accessed = learnt.accessed.saturating_sub(learnt.unresolved + learnt.first);
+        if accessed == 0 { 0.0 } else { (learnt.again as f64 / accessed as f64).min(1.0) }
+    }
+
+    /// All pages together.
+    pub fn total(&self) -> PageAges {
+        let mut counts = CodeCounts::new(self);
+        self.tables().for_each(|(_, table)| table.count(|code, pages| counts.add(table, code, pages)));
+        counts.ages(self)
+    }
+
+    /// The figures at the last walk. `since_ns`: the frame before, if there was one.
+    pub fn frame(&self, target: TargetId, mappings: &[Mapping], since_ns: Option<u64>) -> PageFrame {
+        let since_ns = since_ns.unwrap_or_else(|| self.begin_ns());
+        PageFrame {
+            time_ns: self.now_ns(),
+            since_ns,
+            begin_ns: self.begin_ns(),
+            walk_ns: self.walk_ns(),
+            target,
+            one_in: self.one_in(),
+            mappings: self.by_mapping(mappings),
+            tables: self.by_table(since_ns),
+        }
+    }
+
+    fn by_mapping(&self, mappings: &[Mapping]) -> Vec<MappingPages> {
+        let mut out: Vec<MappingPages> = Vec::new();
+        let mut tables = self.tables().peekable();
+        // A mapping may end, and several may lie, inside one table.
+        let mut pending: Option<(u64, &Table)> = None;
+        for mapping in mappings {
+            let mut counts = CodeCounts::new(self);
+            let mut any = false;
+            while let Some((base, table)) = pending.take().or_else(|| tables.next()) {
+                if base >= mapping.range.end {
+                    pending = Some((base, table));
+                    break;
+                }
+                if base + TABLE_SPAN <= mapping.range.start {
+                    continue;
+                }
+                any = true;
+                table.count_in(&mask_of(base, mapping.range), |code, pages| counts.add(table, code, pages));
+                if base + TABLE_SPAN > mapping.range.end {
+                    pending = Some((base, table));
+                    break;
+                }
+            }
+            if any {
+                let ages = counts.ages(self);
+                if ages.resident > 0 {
+                    out.push(MappingPages { range: mapping.range, ages });
+                }
+            }
+        }
+        out
+    }
+
+    fn by_table(&self, since_ns: u64) -> Vec<TablePages> {
+        let accessed = self.accessed_codes(since_ns);
+        let one = |(base, table): (u64, &Table)| {
+            let mut pages = TablePages { base, present: 0, accessed: 0 };
+            table.count(|code, n| {
+                pages.present += if Epochs::is_epoch(code) { n as u16 } else { 0 };
+                pages.accessed += if accessed[usize::from(code)] { n as u16 } else { 0 };
+            });
+            pages
+        };
+        self.tables().map(one).filter(|t| t.present > 0).collect()
+    }
+}

@@ -1,0 +1,186 @@
+//! What the page history says about a target at one moment: the figures that records keep and reports show.
+
+use crate::addr::{AddrRange, PAGE_SIZE};
+use serde::{Deserialize, Serialize};
+
+/// Ages at which idle memory is counted, ns: the windows of working sets and the thresholds of cold memory.
+pub const AGES_NS: [u64; 16] = {
+    const S: u64 = 1_000_000_000;
+    [
+        S,
+        2 * S,
+        5 * S,
+        10 * S,
+        30 * S,
+        60 * S,
+        120 * S,
+        240 * S,
+        300 * S,
+        480 * S,
+        900 * S,
+        1800 * S,
+        3600 * S,
+        7200 * S,
+        14_400 * S,
+        28_800 * S,
+    ]
+};
+
+/// Pages that had not been accessed for some time.
+///
+/// A page's last access is known to lie between two moments; where the threshold lies between them, too, it may or may not
+/// count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdlePages {
+    /// The figure to show: what is known, and of the rest the share to be expected.
+    pub pages: u64,
+    /// Certainly idle for so long.
+    pub least: u64,
+    /// Not known to have been accessed since; includes `unresolved`.
+    pub most: u64,
+    /// Nothing can be expected of these: their bits were set when watching began, and nobody knows for how long. Not in
+    /// `pages`.
+    pub unresolved: u64,
+}
+
+impl IdlePages {
+    /// Adds those of another part of memory.
+    pub fn add(&mut self, other: &Self) {
+        self.pages += other.pages;
+        self.least += other.least;
+        self.most += other.most;
+        self.unresolved += other.unresolved;
+    }
+}
+
+/// How old the pages of one part of memory are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageAges {
+    /// Present pages.
+    pub resident: u64,
+    /// Of these, pages that cannot be observed: neither hot nor cold.
+    pub unobservable: u64,
+    /// For each of the first [`AGES_NS`] that the target has been watched for: the pages idle for at least that long.
+    pub idle: Vec<IdlePages>,
+}
+
+impl PageAges {
+    /// Adds another part of memory. Where one of both was not watched for so long as the other, nothing is known of its pages.
+    pub fn add(&mut self, other: &Self) {
+        let (ours, theirs) = (self.unknown(), other.unknown());
+        self.idle.resize(self.idle.len().max(other.idle.len()), ours);
+        for (i, idle) in self.idle.iter_mut().enumerate() {
+            idle.add(other.idle.get(i).unwrap_or(&theirs));
+        }
+        self.resident += other.resident;
+        self.unobservable += other.unobservable;
+    }
+
+    /// What is known of a time for which nobody watched.
+    fn unknown(&self) -> IdlePages {
+        let seen = self.resident.saturating_sub(self.unobservable);
+        IdlePages { most: seen, unresolved: seen, ..IdlePages::default() }
+    }
+
+    /// Pages idle for at least `age_ns`, one of [`AGES_NS`]; `None` if the target was not watched for so long.
+    pub fn idle_for(&self, age_ns: u64) -> Option<&IdlePages> {
+        self.idle.get(AGES_NS.iter().position(|&a| a == age_ns)?)
+    }
+
+    /// Pages accessed within the last `window_ns`, one of [`AGES_NS`], with the least and the largest number that may be true;
+    /// `None` if the target was not watched for so long.
+    pub fn accessed_within(&self, window_ns: u64) -> Option<Accessed> {
+        let idle = self.idle_for(window_ns)?;
+        let seen = self.resident.saturating_sub(self.unobservable);
+        Some(Accessed {
+            pages: seen.saturating_sub(idle.pages + idle.unresolved),
+            least: seen.saturating_sub(idle.most),
+            most: seen.saturating_sub(idle.least),
+        })
+    }
+}
+
+/// Pages accessed within some time; see [`PageAges::accessed_within`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accessed {
+    /// The figure to show.
+    pub pages: u64,
+    /// Certainly accessed.
+    pub least: u64,
+    /// All that may have been.
+    pub most: u64,
+}
+
+/// The pages of one mapping.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MappingPages {
+    /// Its addresses, as in the target's mappings in force; mappings without a present page are left out.
+    pub range: AddrRange,
+    /// How old they are.
+    pub ages: PageAges,
+}
+
+/// The pages below one last-level page table (2 MiB).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TablePages {
+    /// First address; a multiple of 2 MiB.
+    pub base: u64,
+    /// Present pages that could be observed.
+    pub present: u16,
+    /// Of these, accessed since the frame before.
+    pub accessed: u16,
+}
+
+/// A target's pages at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageFrame {
+    /// When, ns of CLOCK_MONOTONIC.
+    pub time_ns: u64,
+    /// The frame before; for the first one, the begin of the watch.
+    pub since_ns: u64,
+    /// When the target's pages were first looked at.
+    pub begin_ns: u64,
+    /// Time between the last two walks: nothing shorter can be told apart. 0 after the first.
+    pub walk_ns: u64,
+    /// Which target.
+    pub target: u32,
+    /// One in so many page tables was looked at, and counts for so many; 1: all.
+    pub one_in: u32,
+    /// By mapping, sorted.
+    pub mappings: Vec<MappingPages>,
+    /// By page table, sorted; tables without a present page that can be observed are left out.
+    pub tables: Vec<TablePages>,
+}
+
+impl PageFrame {
+    /// All mappings together.
+    pub fn total(&self) -> PageAges {
+        sum(self.mappings.iter().map(|m| &m.ages))
+    }
+}
+
+/// Several parts of memory together; nothing if there is none.
+pub fn sum<'a>(parts: impl Iterator<Item = &'a PageAges>) -> PageAges {
+    let mut parts = parts;
+    let mut total = parts.next().cloned().unwrap_or_default();
+    parts.for_each(|p| total.add(p));
+    total
+}
+
+/// All targets together: a page that several of them map counts once, and is idle only where none of them used it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TogetherFrame {
+    /// When, ns of CLOCK_MONOTONIC.
+    pub time_ns: u64,
+    /// Targets counted.
+    pub targets: u32,
+    /// One in so many frames was compared between the targets, to find pages that several of them map.
+    pub one_in: u32,
+    /// Their pages.
+    pub ages: PageAges,
+}
+
+/// Bytes of so many pages.
+pub const fn bytes(pages: u64) -> u64 {
+    pages * PAGE_SIZE
+}

@@ -1,0 +1,294 @@
+//! The page history of one address space.
+
+use super::epoch::{ABSENT, BLIND, Epochs, STANDING};
+use super::table::{Learnt, Table};
+use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
+use crate::mask::{self, NO_PAGES, PageMask};
+pub use crate::pages::pages_in;
+use crate::pages::{push_range, push_runs};
+use crate::source::TableBits;
+use std::collections::BTreeMap;
+
+/// A set of values that a page's byte may have.
+pub type Codes = [bool; 256];
+
+/// Which pages of an address space were last accessed when. A walk is [`begin_walk`](Self::begin_walk), then for every table that
+/// the source hands out [`wanted`](Self::wanted) (what to clear) and [`take`](Self::take), then [`end_walk`](Self::end_walk).
+///
+/// Takes at most a byte a page; tables whose pages are alike take one entry.
+#[derive(Debug, Clone)]
+pub struct PageHistory {
+    epochs: Epochs,
+    tables: BTreeMap<u64, Table>,
+    walks: u64,
+    learnt: Learnt,
+    most_level: u8,
+    /// One table in so many is watched, chosen by a hash of its address; a power of two.
+    one_in: u32,
+    /// Of these, pages that have never been cleared may be cleared in one in so many; a power of two.
+    begun_in: u32,
+    /// Of these pages, those that the present walk left as they are.
+    waiting: u64,
+}
+
+impl PageHistory {
+    /// Nothing is known; the first walk will be at `now_ns`.
+    pub fn new(now_ns: u64) -> Self {
+        let learnt = Learnt::default();
+        let (epochs, tables) = (Epochs::new(now_ns), BTreeMap::new());
+        Self { epochs, tables, walks: 0, learnt, most_level: 0, one_in: 1, begun_in: 1, waiting: 0 }
+    }
+
+    /// What was kept of an earlier one: epochs, the number of walks, and tables by address.
+    pub fn restore(epochs: Epochs, walks: u64, tables: BTreeMap<u64, Table>) -> Self {
+        Self { epochs, walks: walks.clamp(1, 1 << 62), tables, ..Self::new(0) }
+    }
+
+    /// When the watch began, ns.
+    pub fn begin_ns(&self) -> u64 {
+        self.epochs.begin_ns()
+    }
+
+    /// When the last walk was, ns.
+    pub const fn now_ns(&self) -> u64 {
+        self.epochs.now_ns()
+    }
+
+    /// Time between the last two walks, ns; 0 before the second.
+    pub const fn walk_ns(&self) -> u64 {
+        self.epochs.walk_ns()
+    }
+
+    /// Number of walks so far.
+    pub const fn walks(&self) -> u64 {
+        self.walks
+    }
+
+    /// One table in so many is watched.
+    pub const fn one_in(&self) -> u32 {
+        self.one_in
+    }
+
+    /// What the last walk learnt.
+    pub const fn learnt(&self) -> &Learnt {
+        &self.learnt
+    }
+
+    /// What the bytes of pages stand for.
+    pub const fn epochs(&self) -> &Epochs {
+        &self.epochs
+    }
+
+    /// The tables with a page that is present, by address.
+    pub fn tables(&self) -> impl Iterator<Item = (u64, &Table)> {
+        self.tables.iter().map(|(&base, table)| (base, table))
+    }
+
+    /// The table at `base`.
+    pub fn table(&self, base: u64) -> Option<&Table> {
+        self.tables.get(&base)
+    }
+
+    /// Memory that it takes, bytes; the map's own overhead is estimated.
+    pub fn memory_bytes(&self) -> usize {
+        let entry = (size_of::<u64>() + size_of::<Table>()) * 3 / 2;
+        size_of::<Self>() + self.tables.values().map(|t| entry + t.heap_bytes()).sum::<usize>()
+    }
+
+    /// How seldom pages that are accessed all the time may be cleared at most: one part in 2^level at each walk.
+    pub fn set_most_level(&mut self, level: u8) {
+        self.most_level = level;
+    }
+
+    /// Watches one table in `one_in` (a power of two) from the next walk on. What is known of others is forgotten.
+    pub fn set_one_in(&mut self, one_in: u32) {
+        self.one_in = one_in.max(1).next_power_of_two();
+        let one_in = self.one_in;
+        self.tables.retain(|&base, _| is_sampled(base, one_in));
+    }
+
+    /// Begins with one table in `begun_in` (a power of two) of those that are watched, and goes on to half of them and so on once all pages of
+    /// these have been cleared. What they show holds for the others, as far as these say nothing yet: a figure for all is known early.
+    pub fn set_begun_in(&mut self, begun_in: u32) {
+        self.begun_in = begun_in.max(1).next_power_of_two();
+    }
+
+    /// See [`set_begun_in`](Self::set_begun_in); 1: all tables have begun.
+    pub const fn begun_in(&self) -> u32 {
+        self.begun_in
+    }
+
+    /// Whether it is the turn of the table at `base` to have pages cleared that have never been.
+    pub const fn is_begun(&self, base: u64) -> bool {
+        ((hash(base) >> 40) / self.one_in as u64).is_multiple_of(self.begun_in as u64)
+    }
+
+    /// Begins a walk of `populated` (sorted, disjoint) at `now_ns`; returns the ranges to scan.
+    pub fn begin_walk(&mut self, populated: &[AddrRange], now_ns: u64) -> Vec<AddrRange> {
+        if !self.epochs.has_room() {
+            let mut used = [false; 256];
+            self.tables.values().for_each(|t| t.mark_used(&mut used));
+            let renumbered = self.epochs.join(&used);
+            self.tables.values_mut().for_each(|t| t.renumber(&renumbered));
+        }
+        self.epochs.begin_walk(now_ns);
+        self.walks += 1;
+        (self.learnt, self.waiting) = (Learnt::default(), 0);
+        if self.one_in == 1 {
+            return populated.to_vec();
+        }
+        let mut out = Vec::new();
+        for range in populated {
+            let bases = (range.start / TABLE_SPAN..range.end.div_ceil(TABLE_SPAN)).map(|i| i * TABLE_SPAN);
+            for base in bases.filter(|&base| is_sampled(base, self.one_in)) {
+                push_range(&mut out, AddrRange::new(base.max(range.start), (base + TABLE_SPAN).min(range.end)));
+            }
+        }
+        out
+    }
+
+    /// Of the pages that the walk finds accessed in a table, those that it should clear, and those that have never been cleared:
+    /// these may wait until that can be afforded.
+    pub fn wanted(&self, bits: &TableBits) -> (PageMask, PageMask) {
+        match self.tables.get(&bits.base) {
+            Some(table) => table.wanted(bits, &self.epochs, self.walks.wrapping_add(hash(bits.base) >> 32)),
+            // The first walk finds bits set that say nothing.
+            None if self.walks == 1 => (NO_PAGES, bits.accessed),
+            None => (bits.accessed, NO_PAGES),
+        }
+    }
+
+    /// Takes over what the walk saw and cleared of a table, or of an entry of 1 GiB.
+    pub fn take(&mut self, bits: &TableBits) -> Learnt {
+        let mut sum = Learnt::default();
+        // A walk's figures hold from its end on.
+        let next_s = (self.now_ns() - self.begin_ns()) / 1_000_000_000 + 1;
+        for i in 0..1u64 << bits.leaf_shift.saturating_sub(21).min(18) {
+            let bits = TableBits { base: bits.base + i * TABLE_SPAN, ..*bits };
+            let table = self.tables.entry(bits.base).or_default();
+            table.seen_by = self.walks as u16;
+            let learnt = table.take(&bits, &mut self.epochs, self.walks == 1, self.most_level);
+            if learnt.is_new() {
+                table.known_from_s = next_s.min(u64::from(u32::MAX)) as u32;
+            }
+            sum.add(&learnt);
+        }
+        if self.is_begun(bits.base) {
+            self.waiting += sum.unresolved;
+        }
+        self.learnt.add(&sum);
+        sum
+    }
+
+    /// The tables that the present walk has not come across.
+    pub fn unseen(&self) -> Vec<u64> {
+        let walk = self.walks as u16;
+        self.tables.iter().filter(|(_, t)| t.seen_by != walk).map(|(&base, _)| base).collect()
+    }
+
+    /// Ends a walk, at `now_ns`: tables that it did not come across have gone.
+    pub fn end_walk(&mut self, now_ns: u64) {
+        self.epochs.end_walk(now_ns);
+        // Single pages that cannot be cleared keep nobody waiting.
+        if self.waiting * 256 <= self.learnt.present {
+            self.begun_in = (self.begun_in / 2).max(1);
+        }
+        let walk = self.walks as u16;
+        self.tables.retain(|_, t| t.seen_by == walk && t.alike() != Some(ABSENT));
+    }
+
+    /// Notes that pages were found accessed, and their bits cleared, by somebody else than a walk.
+    pub fn note(&mut self, base: u64, accessed: &PageMask) {
+        if self.walks > 0
+            && let Some(table) = self.tables.get_mut(&base)
+        {
+            table.note(accessed, &mut self.epochs);
+        }
+    }
+
+    /// Pages that are not mapped any more are forgotten. `mapped`: sorted, disjoint.
+    pub fn keep_mapped(&mut self, mapped: &[AddrRange]) {
+        self.tables.retain(|&base, table| {
+            let mapped = pages_in(base, mapped);
+            table.keep(&mapped);
+            mapped != NO_PAGES
+        });
+    }
+
+    /// The moment by which pages with this byte had certainly been accessed last, ns on the source's clock; `u64::MAX` where their bit
+    /// is set, so that it may have been until now. `None`: not present, or cannot be observed.
+    pub fn accessed_by(&self, code: u8) -> Option<u64> {
+        let standing = code & STANDING != 0;
+        Epochs::is_epoch(code).then(|| if standing { u64::MAX } else { self.epochs.of(code).by_ns })
+    }
+
+    /// For each byte, whether `wanted` holds for [what](Self::accessed_by) is known of its pages' last access.
+    pub fn codes(&self, wanted: impl Fn(u64) -> bool) -> Codes {
+        std::array::from_fn(|c| self.accessed_by(c as u8).is_some_and(&wanted))
+    }
+
+    /// For each byte, whether its pages have certainly been idle since `limit_ns` (on the source's clock).
+    pub fn idle_codes(&self, limit_ns: u64) -> Codes {
+        self.codes(|by_ns| by_ns <= limit_ns)
+    }
+
+    /// For each byte, whether a walk after `since_ns` has found its pages accessed, or they have been in constant use until then.
+    pub fn accessed_codes(&self, since_ns: u64) -> [bool; 256] {
+        let accessed = |c: u8| {
+            let known = Epochs::is_epoch(c) && c != STANDING | Epochs::BEFORE;
+            let epoch = self.epochs.of(c);
+            // What was never cleared has said nothing yet.
+            known && (c & STANDING != 0 || epoch.by_ns > since_ns && epoch.after_ns.is_some())
+        };
+        std::array::from_fn(|c| accessed(c as u8))
+    }
+
+    /// Appends the pages of `ranges` (sorted, disjoint) that had certainly been idle for `age_ns` at the last walk; huge pages
+    /// only where all of them lie in the ranges. What was unmapped since is among them.
+    pub fn idle_pages(&self, ranges: &[AddrRange], age_ns: u64, out: &mut Vec<AddrRange>) {
+        let Some(limit) = self.now_ns().checked_sub(age_ns) else { return };
+        let idle = self.idle_codes(limit);
+        self.each_table_in(ranges, |base, table, asked| {
+            let pages = mask::and(&table.pages(&idle), asked);
+            if !table.huge || pages == [u64::MAX; 8] {
+                push_runs(base, &pages, out);
+            }
+        });
+    }
+
+    /// Bytes of `ranges` that are present, and of these, that cannot be observed.
+    pub fn present_bytes(&self, ranges: &[AddrRange]) -> (u64, u64) {
+        let blind: [bool; 256] = std::array::from_fn(|c| c == usize::from(BLIND));
+        let present: [bool; 256] = std::array::from_fn(|c| c != usize::from(ABSENT));
+        let (mut all, mut unseen) = (0, 0);
+        self.each_table_in(ranges, |_, table, asked| {
+            all += u64::from(mask::count(&mask::and(&table.pages(&present), asked)));
+            unseen += u64::from(mask::count(&mask::and(&table.pages(&blind), asked)));
+        });
+        (all * PAGE_SIZE, unseen * PAGE_SIZE)
+    }
+
+    /// Calls `f` for each known table that `ranges` (sorted, disjoint) reach, with the pages that lie in them.
+    pub fn each_table_in(&self, ranges: &[AddrRange], mut f: impl FnMut(u64, &Table, &PageMask)) {
+        let mut spans: Vec<AddrRange> = ranges
+            .iter()
+            .map(|r| AddrRange::new(r.start / TABLE_SPAN * TABLE_SPAN, r.end.next_multiple_of(TABLE_SPAN)))
+            .collect();
+        normalize(&mut spans);
+        for span in spans {
+            for (&base, table) in self.tables.range(span.start..span.end) {
+                f(base, table, &pages_in(base, ranges));
+            }
+        }
+    }
+}
+
+/// Spreads addresses evenly (Fibonacci hashing: the multiplier is 2^64 divided by the golden ratio).
+const fn hash(base: u64) -> u64 {
+    (base / TABLE_SPAN).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// Whether the table at `base` is one of those watched.
+const fn is_sampled(base: u64, one_in: u32) -> bool {
+    (hash(base) >> 40).is_multiple_of(one_in as u64)
+}

@@ -1,0 +1,379 @@
+//! An access source that keeps the page history of its targets.
+//!
+//! Regions and schemes clear bits between two walks, too; what they see while doing so is noted, so that no access is lost to
+//! them.
+
+use super::pages::PageHistory;
+use crate::addr::{AddrRange, TABLE_SPAN, normalize};
+use crate::clock::Clock;
+use crate::event::{Footprint, TargetInfo};
+use crate::mapping::Mapping;
+use crate::mask::{self, NO_PAGES, PageMask};
+use crate::pages::{mask_of, push_range, push_runs};
+use crate::source::{AccessSource, Clear, Cost, SourceError, TableBits, TargetId, Window};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// What a walk of one target may clear, in ns of its price as estimated by `price_ns`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Allowance {
+    /// In all.
+    pub ns: f64,
+    /// Of this, on pages that have never been cleared.
+    pub unresolved_ns: f64,
+}
+
+impl Allowance {
+    /// Everything may be cleared.
+    pub const UNLIMITED: Self = Self { ns: f64::INFINITY, unresolved_ns: f64::INFINITY };
+}
+
+/// What clearing costs a walk and its target together, ns, as estimated beforehand: a call's share for a run of pages; clearing a page
+/// (13 ms a GiB) and, where it is used again, setting its bit again. [`AccessSource::cost`] tells afterwards what it was.
+const RUN_NS: f64 = 500.0;
+/// See above.
+pub const CLEAR_NS: f64 = 50.0;
+const SET_AGAIN_NS: f64 = 300.0;
+
+/// What a slice of a walk is to cost at most, ns: whoever else has something to do meanwhile is not to be kept waiting.
+pub const SLICE_NS: u64 = 4_000_000;
+/// Bytes of address space that the first slice reads (where all of it is populated, that costs about so much).
+const FIRST_SLICE: u64 = 16 << 30;
+/// More than any process has; far from where addresses end.
+const LARGEST_SLICE: u64 = 1 << 57;
+/// With a sample of tables, which parts of memory are populated is asked for every so many walks.
+const POPULATED_EVERY: u64 = 16;
+
+/// How a slice of a walk went.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Slice {
+    /// Whether the walk is complete.
+    pub complete: bool,
+    /// Price of what was cleared and had been cleared before.
+    pub cleared_ns: f64,
+    /// Price of what was cleared for the first time.
+    pub first_ns: f64,
+    /// Price of what would have been cleared but for the allowance; what was never cleared not counted.
+    pub refused_ns: f64,
+}
+
+/// A walk that is under way.
+#[derive(Debug)]
+struct Pass {
+    /// What is left of it; sorted, disjoint.
+    ranges: VecDeque<AddrRange>,
+    /// Bytes of address space that the next slice reads.
+    slice: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Tracked<S> {
+    source: S,
+    histories: BTreeMap<TargetId, PageHistory>,
+    passes: HashMap<TargetId, Pass>,
+    populated: HashMap<TargetId, Vec<AddrRange>>,
+    /// Bytes of address space that a slice of each target reads.
+    slices: HashMap<TargetId, u64>,
+    shortest_age_ns: Option<u64>,
+    /// Begin of the aggregation interval.
+    interval_ns: u64,
+    /// Whether the targets were seen to share next to no page.
+    shares_little: bool,
+}
+
+impl<S: AccessSource> Tracked<S> {
+    /// Tracks what `source` watches.
+    pub fn new(source: S) -> Self {
+        Self {
+            source,
+            histories: BTreeMap::new(),
+            passes: HashMap::new(),
+            populated: HashMap::new(),
+            slices: HashMap::new(),
+            shortest_age_ns: None,
+            interval_ns: 0,
+            shares_little: false,
+        }
+    }
+
+    /// The source itself.
+    pub const fn source(&self) -> &S {
+        &self.source
+    }
+
+    pub(super) const fn shares_little(&self) -> bool {
+        self.shares_little
+    }
+
+    pub(super) const fn set_shares_little(&mut self, shares_little: bool) {
+        self.shares_little = shares_little;
+    }
+
+    /// The shortest age that somebody has asked about, ns.
+    pub const fn shortest_age_ns(&self) -> Option<u64> {
+        self.shortest_age_ns
+    }
+
+    /// A target's history to be changed, begun at `now_ns` where there is none.
+    pub fn history_mut(&mut self, target: TargetId, now_ns: u64) -> &mut PageHistory {
+        self.histories.entry(target).or_insert_with(|| PageHistory::new(now_ns))
+    }
+
+    /// The targets of which there is a history.
+    pub fn histories(&self) -> impl Iterator<Item = (TargetId, &PageHistory)> {
+        self.histories.iter().map(|(&target, history)| (target, history))
+    }
+
+    /// Walks on through the page tables of a target, whose mappings are `mapped` (sorted, disjoint), for a slice.
+    pub fn walk(
+        &mut self,
+        target: TargetId,
+        mapped: &[AddrRange],
+        allowance: Allowance,
+        clock: &mut dyn Clock,
+    ) -> Result<Slice, SourceError> {
+        let now_ns = clock.now_ns();
+        if !self.passes.contains_key(&target) {
+            let ranges = self.begin_pass(target, mapped, now_ns);
+            let ranges = self.fate(target, ranges)?;
+            let slice = self.slices.get(&target).copied().unwrap_or(FIRST_SLICE);
+            self.passes.insert(target, Pass { ranges: ranges.into(), slice });
+        }
+        let ranges = self.passes.get_mut(&target).map(take_slice).unwrap_or_default();
+        let history = self.histories.entry(target).or_insert_with(|| PageHistory::new(now_ns));
+        let history = RefCell::new(history);
+        let (mut slice, mut left) = (Slice::default(), allowance);
+        let mut choose = |bits: &TableBits| {
+            let (wanted, unresolved) = history.borrow().wanted(bits);
+            let unresolved = if history.borrow().is_begun(bits.base) { unresolved } else { NO_PAGES };
+            let mut chosen = NO_PAGES;
+            let price = price_ns(&wanted, bits.leaf_shift, SET_AGAIN_NS);
+            if price <= left.ns {
+                chosen = wanted;
+                left.ns -= price;
+                slice.cleared_ns += price;
+            } else {
+                slice.refused_ns += price;
+            }
+            // What was never cleared may be idle, and then is never set again.
+            let price = price_ns(&unresolved, bits.leaf_shift, 0.0);
+            if price > 0.0 && price <= left.unresolved_ns.min(left.ns) {
+                chosen = mask::or(&chosen, &unresolved);
+                left.unresolved_ns -= price;
+                left.ns -= price;
+                slice.first_ns += price;
+            }
+            chosen
+        };
+        let before_ns = self.source.cost().monitor_ns;
+        let scanned = self.source.scan(target, &ranges, Clear::Chosen(&mut choose), &mut |bits| {
+            history.borrow_mut().take(bits);
+        });
+        if let Some(pass) = self.passes.get_mut(&target) {
+            slice.complete = pass.ranges.is_empty();
+            // Large reservations cost little, where they are not populated.
+            pass.slice = match self.source.cost().monitor_ns - before_ns {
+                ns if ns > SLICE_NS => (pass.slice / 2).max(TABLE_SPAN),
+                ns if ns < SLICE_NS / 4 => (pass.slice * 4).min(LARGEST_SLICE),
+                _ => pass.slice,
+            };
+            self.slices.insert(target, pass.slice);
+        }
+        if scanned.is_ok() && slice.complete {
+            history.into_inner().end_walk(clock.now_ns());
+            self.passes.remove(&target);
+        }
+        self.fate(target, scanned)?;
+        Ok(slice)
+    }
+
+    /// The ranges that a new walk is to read.
+    fn begin_pass(
+        &mut self,
+        target: TargetId,
+        mapped: &[AddrRange],
+        now_ns: u64,
+    ) -> Result<Vec<AddrRange>, SourceError> {
+        let history = self.histories.entry(target).or_insert_with(|| PageHistory::new(now_ns));
+        if history.one_in() == 1 {
+            return Ok(history.begin_walk(mapped, now_ns));
+        }
+        let populated = self.populated.entry(target).or_default();
+        if populated.is_empty() || history.walks().is_multiple_of(POPULATED_EVERY) {
+            self.source.populated(target, mapped, populated)?;
+        }
+        Ok(history.begin_walk(populated, now_ns))
+    }
+
+    /// An aggregation interval begins: windows are armed and looked at in it.
+    pub const fn begin_interval(&mut self, now_ns: u64) {
+        self.interval_ns = now_ns;
+    }
+
+    /// Adds to `windows` the pages that a walk found accessed since the aggregation interval began, for it has cleared their bits.
+    fn add_walked(&self, target: TargetId, windows: &mut [Window]) {
+        let Some(history) = self.histories.get(&target).filter(|h| h.now_ns() > self.interval_ns) else { return };
+        let accessed = history.accessed_codes(self.interval_ns);
+        for window in windows.iter_mut().filter(|w| w.seen.accessed < w.seen.present) {
+            let base = window.start / TABLE_SPAN * TABLE_SPAN;
+            let Some(table) = history.table(base) else { continue };
+            let pages = mask::and(&table.pages(&accessed), &mask_of(base, window.range()));
+            let most = window.seen.present.saturating_sub(window.seen.blind);
+            window.seen.accessed = window.seen.accessed.max((mask::count(&pages) as u16).min(most));
+        }
+    }
+
+    /// Forgets a target that has ended or runs another program.
+    fn fate<T>(&mut self, target: TargetId, result: Result<T, SourceError>) -> Result<T, SourceError> {
+        if matches!(result, Err(SourceError::Gone { .. } | SourceError::Replaced { .. })) {
+            self.histories.remove(&target);
+            self.passes.remove(&target);
+            self.populated.remove(&target);
+            self.slices.remove(&target);
+        }
+        result
+    }
+
+    /// Looks, page by page, at what `windows` are about to clear: windows tell how many pages were accessed, not which.
+    fn look_first(&mut self, target: TargetId, windows: &[Window]) -> Result<(), SourceError> {
+        let Some(history) = self.histories.get_mut(&target) else { return Ok(()) };
+        let mut ranges: Vec<AddrRange> = windows.iter().map(Window::range).collect();
+        normalize(&mut ranges);
+        self.source.scan(target, &ranges, Clear::Nothing, &mut |bits| history.note(bits.base, &bits.accessed))
+    }
+}
+
+/// Takes the next slice off a pass.
+fn take_slice(pass: &mut Pass) -> Vec<AddrRange> {
+    let (mut out, mut left) = (Vec::new(), pass.slice);
+    while left > 0
+        && let Some(range) = pass.ranges.pop_front()
+    {
+        let end = range.end.min(range.start.saturating_add(left).next_multiple_of(TABLE_SPAN));
+        left = left.saturating_sub(end - range.start);
+        out.push(AddrRange::new(range.start, end));
+        if end < range.end {
+            pass.ranges.push_front(AddrRange::new(end, range.end));
+        }
+    }
+    out
+}
+
+/// The price of clearing `pages` of a table of which each costs `set_again_ns` more, ns.
+fn price_ns(pages: &PageMask, leaf_shift: u8, set_again_ns: f64) -> f64 {
+    if *pages == NO_PAGES {
+        return 0.0;
+    }
+    if leaf_shift > 12 {
+        return RUN_NS + CLEAR_NS + set_again_ns;
+    }
+    let carried = |w: usize| if w == 0 { 0 } else { pages[w - 1] >> 63 };
+    let runs: u32 = (0..8).map(|w| (pages[w] & !(pages[w] << 1 | carried(w))).count_ones()).sum();
+    f64::from(runs) * RUN_NS + f64::from(mask::count(pages)) * (CLEAR_NS + set_again_ns)
+}
+
+impl<S: AccessSource> AccessSource for Tracked<S> {
+    fn name(&self) -> &'static str {
+        self.source.name()
+    }
+
+    fn poll_targets(&mut self) -> Result<Vec<TargetInfo>, SourceError> {
+        self.source.poll_targets()
+    }
+
+    fn may_gain_targets(&self) -> bool {
+        self.source.may_gain_targets()
+    }
+
+    fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {
+        self.source.footprint(target, now_ns)
+    }
+
+    fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<(), SourceError> {
+        let result = self.source.mappings(target, out);
+        self.fate(target, result)
+    }
+
+    fn populated(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        out: &mut Vec<AddrRange>,
+    ) -> Result<(), SourceError> {
+        self.source.populated(target, ranges, out)
+    }
+
+    fn arm(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError> {
+        self.look_first(target, windows)?;
+        let result = self.source.arm(target, windows);
+        self.fate(target, result)
+    }
+
+    fn look(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError> {
+        self.source.look(target, windows)?;
+        self.add_walked(target, windows);
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        clear: Clear<'_>,
+        sink: &mut dyn FnMut(&TableBits),
+    ) -> Result<(), SourceError> {
+        let mut history = self.histories.get_mut(&target).filter(|_| clear.any());
+        let result = self.source.scan(target, ranges, clear, &mut |bits| {
+            if let Some(history) = &mut history {
+                history.note(bits.base, &bits.cleared);
+            }
+            sink(bits);
+        });
+        self.fate(target, result)
+    }
+
+    fn frames(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        one_in: u32,
+        sink: &mut dyn FnMut(u64, u64),
+    ) -> Result<bool, SourceError> {
+        let result = self.source.frames(target, ranges, one_in, sink);
+        self.fate(target, result)
+    }
+
+    fn cost(&self) -> Cost {
+        self.source.cost()
+    }
+
+    fn page_history(&self, target: TargetId) -> Option<&PageHistory> {
+        self.histories.get(&target)
+    }
+
+    fn ask_age(&mut self, age_ns: u64) {
+        self.shortest_age_ns = Some(self.shortest_age_ns.map_or(age_ns, |known| known.min(age_ns)));
+    }
+}
+
+/// The pages of `ranges` in which no access can be seen at the moment: of what has been idle, what really still is. Scans without
+/// clearing a bit.
+pub fn still_idle(
+    source: &mut dyn AccessSource,
+    target: TargetId,
+    idle: &[AddrRange],
+    out: &mut Vec<AddrRange>,
+) -> Result<(), SourceError> {
+    source.scan(target, idle, Clear::Nothing, &mut |bits| {
+        let free = mask::and_not(&mask::and_not(&bits.present, &bits.accessed), &bits.blind);
+        if bits.leaf_shift > 12 {
+            // Huge pages go whole or stay.
+            if free == [u64::MAX; 8] {
+                push_range(out, AddrRange::new(bits.base, bits.base + (1 << bits.leaf_shift)));
+            }
+        } else {
+            push_runs(bits.base, &free, out);
+        }
+    })
+}

@@ -1,0 +1,342 @@
+//! A turn of a scheme about idle memory: its victims are single pages, chosen by the page history; with DAMON's algorithm those of
+//! matching regions, else wherever they lie.
+//!
+//! Regions alone would be wrong about cold pages among hot ones. The history is exact to the page and to the time between two walks;
+//! what has been used since the last walk is seen by a last look at the accessed bits before anything is done.
+
+use super::action::{Action, Preference};
+use super::apply::{ALL_ADDRESSES, Go, LOOK_AT_ONCE, LOOK_PER_TURN, Turn, subject};
+use super::engine::{Runner, TargetView};
+use super::filter::{PageFacts, Verdict, page_passes, split};
+use super::victims::{Found, Search, portions};
+use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, total_len};
+use crate::history::pages::Codes;
+use crate::history::table::Table;
+use crate::history::tracked::still_idle;
+use crate::mapping::MappingKind;
+use crate::mask::{self, NO_PAGES, PageMask};
+use crate::pages::{PageSet, push_range};
+use crate::source::TargetId;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// What a scheme remembers of its targets' pages between two walks.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    asked: HashMap<TargetId, Asked>,
+    supply: Supply,
+    /// Only pages accessed by then are served in this quota window, those accessed before it first.
+    cut_ns: Option<u64>,
+}
+
+/// Each target's number of walks.
+type Walks = Vec<(TargetId, u64)>;
+
+/// What was looked at since the target's last walk: nothing new is known of that.
+#[derive(Debug)]
+struct Asked {
+    walks: u64,
+    pages: PageSet,
+    /// Pages with these bytes have all been looked at.
+    done: Codes,
+}
+
+/// Memory that could be taken, by when it was accessed last.
+#[derive(Debug, Default)]
+struct Supply {
+    walks: Walks,
+    bytes: BTreeMap<u64, u64>,
+    /// Of these, taken since.
+    taken: u64,
+}
+
+impl Pages {
+    /// The target has ended or runs another program.
+    pub fn forget(&mut self, target: TargetId) {
+        self.asked.remove(&target);
+    }
+
+    /// Forgets what was looked at before the last of so many walks of a target.
+    fn begin(&mut self, target: TargetId, walks: u64) -> &mut Asked {
+        let fresh = || Asked { walks, pages: PageSet::default(), done: [false; 256] };
+        let asked = self.asked.entry(target).or_insert_with(fresh);
+        if asked.walks != walks {
+            *asked = fresh();
+        }
+        asked
+    }
+}
+
+/// The addresses of a target by what filters on mappings say of them.
+#[derive(Default)]
+struct Parts {
+    /// Filters on pages have their say.
+    undecided: Vec<AddrRange>,
+    allowed: Vec<AddrRange>,
+    rejected: Vec<AddrRange>,
+}
+
+impl Runner {
+    /// Whether regions tell where the victims lie; `by_region`: the monitor's algorithm is DAMON's.
+    fn is_regional(&self, by_region: bool) -> bool {
+        by_region || self.scheme.pattern.rate_bp.min > 0 || !self.scheme.action.is_for_idle_pages()
+    }
+
+    /// For how long a page must have been idle before it is touched, ns; 0: that does not matter.
+    pub(super) fn idle_ns(&self, by_region: bool) -> u64 {
+        let age_ns = if self.is_regional(by_region) { 0 } else { self.scheme.pattern.age_us.min.saturating_mul(1000) };
+        age_ns.max(self.patience.stretch(self.scheme.confirm_ns))
+    }
+
+    /// Whether the action may not be done to anything below a table.
+    fn rejects(&self, table: &Table, per_page: bool) -> bool {
+        let leaf = if table.huge { TABLE_SPAN } else { PAGE_SIZE };
+        if per_page && !page_passes(&self.scheme.filters, PageFacts { young: false, leaf }) {
+            return true;
+        }
+        let least = u64::from(self.scheme.min_density_bp) * 512;
+        let mut present = 0;
+        if least > 0 {
+            table.count(|code, n| present += if code > 0 { n } else { 0 });
+        }
+        present * 10_000 < least
+    }
+
+    /// Pages below a table that are not to be asked for now: under way, treated lately, or looked at since the last walk.
+    fn leaves_out(&self, target: TargetId, base: u64) -> PageMask {
+        let in_flight = self.in_flight.get(&target).map_or(NO_PAGES, |p| p.mask(base));
+        let treated = self.treated.get(&target).map_or(NO_PAGES, |t| t.mask(base));
+        let asked = self.pages.asked.get(&target).map_or(NO_PAGES, |a| a.pages.mask(base));
+        mask::or(&mask::or(&in_flight, &treated), &asked)
+    }
+
+    fn parts(&self, t: &TargetView, ranges: &[AddrRange]) -> Parts {
+        let (mut parts, mut pieces) = (Parts::default(), Vec::new());
+        let per_page = self.scheme.filters.iter().any(|f| f.what.is_per_page());
+        for &range in ranges {
+            pieces.clear();
+            split(&self.scheme.filters, &subject(t), range, &mut pieces);
+            for piece in &pieces {
+                let into = match piece.verdict {
+                    Verdict::Reject => &mut parts.rejected,
+                    Verdict::Undecided if per_page => &mut parts.undecided,
+                    Verdict::Undecided | Verdict::Allow => &mut parts.allowed,
+                };
+                push_range(into, piece.range);
+            }
+        }
+        parts
+    }
+}
+
+impl Turn<'_, '_> {
+    /// Serves all targets; oldest pages first where the quota does not suffice for all.
+    pub(super) fn all_pages(&mut self, open: &BTreeSet<TargetId>) -> Go {
+        let (now, idle_ns) = (self.world.now_ns, self.runner.idle_ns(self.world.by_region));
+        self.tally.idle_ns = Some(idle_ns);
+        let latest = now.checked_sub(idle_ns);
+        let most_us = if self.is_regional() { u64::MAX } else { self.runner.scheme.pattern.age_us.max };
+        let earliest = now.saturating_sub(most_us.saturating_mul(1000));
+        let matches = |by_ns: u64| latest.is_some_and(|latest| by_ns <= latest) && by_ns >= earliest;
+        let cut = self.runner.pages.cut_ns.filter(|&cut| latest.is_some_and(|latest| cut <= latest));
+        self.tally.cut = cut.is_some();
+        let targets = self.world.targets;
+        let mut room = self.runner.quota.left().min(LOOK_PER_TURN);
+        let turns: &[bool] = if cut.is_some() { &[true, false] } else { &[true] };
+        for &first in turns {
+            let turn = |by_ns: u64| match cut {
+                Some(cut) if first => by_ns < cut,
+                Some(cut) => by_ns == cut,
+                None => true,
+            };
+            for id in open {
+                if self.target_pages(&targets[id], |by_ns| matches(by_ns) && turn(by_ns), &mut room) == Go::Stop {
+                    return Go::Stop;
+                }
+            }
+        }
+        Go::On
+    }
+
+    /// Serves the pages of a target by when they were accessed last.
+    fn target_pages(&mut self, t: &TargetView, ages: impl Fn(u64) -> bool, room: &mut u64) -> Go {
+        let target = t.live.target;
+        let source = self.world.source.as_deref();
+        let Some(history) = source.and_then(|s| s.page_history(target)) else { return Go::On };
+        self.tally.watched_ns = self.tally.watched_ns.max(self.world.now_ns.saturating_sub(history.begin_ns()));
+        let wanted = history.codes(ages);
+        if !wanted.contains(&true) {
+            if !self.tally.cut {
+                self.tally.in_use += history.learnt().present * PAGE_SIZE;
+            }
+            return Go::On;
+        }
+        let done = &self.runner.pages.begin(target, history.walks()).done;
+        if wanted.iter().zip(done).all(|(wanted, done)| !wanted || *done) {
+            self.tally.known += 1;
+            return Go::On;
+        }
+        let ranges = if self.is_regional() { self.matching(t, ALL_ADDRESSES) } else { mapped(t) };
+        let parts = self.runner.parts(t, &ranges);
+        let mut whole = true;
+        for (ranges, per_page) in [(&parts.undecided, true), (&parts.allowed, false)] {
+            let (victims, found) = self.search(t, ranges, &wanted, per_page, *room);
+            whole &= found.full_at.is_none() && !found.too_large;
+            *room -= found.taken;
+            for portion in portions(&victims, LOOK_AT_ONCE) {
+                if self.look_and_submit(t, &portion) == Go::Stop {
+                    return Go::Stop;
+                }
+            }
+        }
+        if let Some(asked) = self.runner.pages.asked.get_mut(&target).filter(|_| whole) {
+            asked.done.iter_mut().zip(wanted).for_each(|(done, wanted)| *done |= wanted);
+        }
+        self.rejected(t, &parts.rejected, &wanted);
+        if *room < PAGE_SIZE { Go::Stop } else { Go::On }
+    }
+
+    /// The pages of `ranges` that may be acted on, as far as the page history tells; at most `room` bytes.
+    fn search(
+        &mut self,
+        t: &TargetView,
+        ranges: &[AddrRange],
+        wanted: &Codes,
+        per_page: bool,
+        room: u64,
+    ) -> (Vec<AddrRange>, Found) {
+        let (target, mut victims) = (t.live.target, Vec::new());
+        let keep_ns = self.keep_treated_ns();
+        if let Some(treated) = self.runner.treated.get_mut(&target) {
+            treated.expire(self.world.now_ns, keep_ns);
+        }
+        let (runner, source) = (&*self.runner, self.world.source.as_deref());
+        let Some(history) = source.and_then(|s| s.page_history(target)) else { return (victims, Found::default()) };
+        let search = Search {
+            history,
+            wanted,
+            rejects: &|table| runner.rejects(table, per_page),
+            leaves_out: &|base| runner.leaves_out(target, base),
+        };
+        let size = runner.scheme.pattern.size;
+        let any_size = self.is_regional() || size.min <= PAGE_SIZE && size.max == u64::MAX;
+        let found = if any_size {
+            search.run(ranges, room, &mut victims)
+        } else {
+            search.run(&search.stretches(ranges, size), room, &mut victims)
+        };
+        if found.matched == 0 {
+            let (present, unseen) = history.present_bytes(ranges);
+            self.tally.in_use += present - unseen;
+        }
+        self.tally.idle += found.matched;
+        self.tally.too_large |= found.too_large;
+        self.tally.filtered += found.rejected;
+        if runner.treated.contains_key(&target) {
+            self.tally.treated += found.left_out;
+        }
+        self.tally.busy |= found.left_out > 0 && runner.in_flight.get(&target).is_some_and(|f| !f.is_empty());
+        self.runner.stats.sz_filtered += found.rejected;
+        (victims, found)
+    }
+
+    /// Counts what filters on mappings keep from being done.
+    fn rejected(&mut self, t: &TargetView, ranges: &[AddrRange], wanted: &Codes) {
+        let source = self.world.source.as_deref();
+        let Some(history) = source.and_then(|s| s.page_history(t.live.target)).filter(|_| !ranges.is_empty()) else {
+            return;
+        };
+        let search = Search { history, wanted, rejects: &|_| true, leaves_out: &|_| NO_PAGES };
+        let found = search.run(ranges, u64::MAX, &mut Vec::new());
+        self.tally.filtered += found.rejected;
+        self.runner.stats.sz_filtered += found.rejected;
+    }
+
+    /// Hands over those of `pages` that nobody has used since the last walk.
+    fn look_and_submit(&mut self, t: &TargetView, pages: &[AddrRange]) -> Go {
+        let target = t.live.target;
+        let Some(source) = self.world.source.as_deref_mut() else { return Go::On };
+        let mut free = Vec::new();
+        // A target that has just gone is the monitor's to notice.
+        if still_idle(source, target, pages, &mut free).is_err() {
+            return Go::On;
+        }
+        let spared = total_len(pages) - total_len(&free);
+        self.tally.in_use += spared;
+        self.runner.stats.sz_filtered += spared;
+        if !free.is_empty() && self.submit(t, free) == Go::Stop {
+            return Go::Stop;
+        }
+        self.runner.pages.supply.taken += total_len(pages);
+        let walks = self.world.source.as_deref().and_then(|s| s.page_history(target)).map_or(0, |h| h.walks());
+        let asked = self.runner.pages.begin(target, walks);
+        pages.iter().for_each(|&r| asked.pages.insert(r));
+        Go::On
+    }
+
+    /// When the youngest page that the quota of the window that begins suffices for was accessed last, if it does not for all.
+    pub(super) fn cut_pages(&mut self, open: &BTreeSet<TargetId>) {
+        let quota = self.runner.quota.effective();
+        let scheme = &self.runner.scheme;
+        // Where regions decide, their priority does, too.
+        let aged = scheme.action.preference() == Preference::Cold && scheme.quota.weights.age > 0;
+        let ordered = aged && !self.is_regional();
+        self.runner.pages.cut_ns = None;
+        let Some(source) = self.world.source.as_deref().filter(|_| ordered && quota < u64::MAX) else { return };
+        let walks = self.walks(open);
+        if walks != self.runner.pages.supply.walks {
+            let mut bytes = BTreeMap::new();
+            for (target, history) in open.iter().filter_map(|&id| Some((id, source.page_history(id)?))) {
+                // What was looked at before a walk counts again.
+                self.runner.pages.begin(target, history.walks());
+                let (runner, t) = (&*self.runner, &self.world.targets[&target]);
+                let parts = runner.parts(t, &mapped(t));
+                for (ranges, per_page) in [(&parts.undecided, true), (&parts.allowed, false)] {
+                    let rejects = |table: &Table| runner.rejects(table, per_page);
+                    let leaves_out = |base| runner.leaves_out(target, base);
+                    let search = Search { history, wanted: &[true; 256], rejects: &rejects, leaves_out: &leaves_out };
+                    search.ages(ranges, &mut bytes);
+                }
+            }
+            self.runner.pages.supply = Supply { walks, bytes, taken: 0 };
+        }
+        let supply = &self.runner.pages.supply;
+        let (mut sum, enough) = (0u64, quota.saturating_add(supply.taken));
+        let cut = supply.bytes.iter().find(|(_, bytes)| {
+            sum += **bytes;
+            sum >= enough
+        });
+        self.runner.pages.cut_ns = cut.map(|(&by_ns, _)| by_ns);
+    }
+
+    /// How often each target has been walked.
+    fn walks(&self, open: &BTreeSet<TargetId>) -> Walks {
+        let Some(source) = self.world.source.as_deref() else { return Vec::new() };
+        open.iter().filter_map(|&id| Some((id, source.page_history(id)?.walks()))).collect()
+    }
+
+    /// Whether the victims are idle pages; nobody keeps a history of pages where there is no source.
+    pub(super) fn by_page(&self) -> bool {
+        self.runner.idle_ns(self.world.by_region) > 0 && self.world.source.is_some()
+    }
+
+    fn is_regional(&self) -> bool {
+        self.runner.is_regional(self.world.by_region)
+    }
+
+    /// For how long what was treated is let be, ns.
+    pub(super) fn keep_treated_ns(&self) -> u64 {
+        // A dry run counts each byte once.
+        if self.world.dry_run {
+            return u64::MAX;
+        }
+        let scheme = &self.runner.scheme;
+        // What lasts is not done again in every turn, nor is what could not be collapsed or moved tried again.
+        let stays = scheme.action.lasts() || scheme.action == Action::MigrateCold;
+        let least_ns = if stays { super::apply::RETRY_NS } else { 0 };
+        scheme.pattern.age_us.min.saturating_mul(1000).max(least_ns)
+    }
+}
+
+fn mapped(t: &TargetView) -> Vec<AddrRange> {
+    t.mappings.iter().filter(|m| m.kind != MappingKind::Special).map(|m| m.range).collect()
+}

@@ -1,0 +1,263 @@
+//! A turn of a scheme whose victims are regions: memory by how often it is accessed, and everything where nobody keeps a page
+//! history.
+
+use super::action::Preference;
+use super::apply::{Go, LOOK_AT_ONCE, LOOK_PER_TURN, Turn, subject};
+use super::engine::TargetView;
+use super::filter::{Piece, Verdict, split};
+use super::look::{dense_blocks, passing_pages};
+use super::pattern::{age_us, rate_bp};
+use super::priority::{Histogram, score};
+use crate::addr::{AddrRange, total_len};
+use crate::pages::PageSet;
+use crate::snapshot::{RegionInfo, Snapshot};
+use crate::source::TargetId;
+use std::collections::BTreeSet;
+
+impl Turn<'_, '_> {
+    fn score(&self, region: &RegionInfo, snapshot: &Snapshot) -> u32 {
+        let scheme = &self.runner.scheme;
+        let rate = rate_bp(region, snapshot.max_nr_accesses);
+        let (preference, weights) = (scheme.action.preference(), scheme.quota.weights);
+        score(preference, weights, region.len(), rate, age_us(region, snapshot))
+    }
+
+    /// The lowest priority that the quota of the window that begins suffices for.
+    pub(super) fn cut_off(&self, open: &BTreeSet<TargetId>) -> u32 {
+        let quota = self.runner.quota.effective();
+        if quota == u64::MAX || self.runner.scheme.action.preference() == Preference::None {
+            return 0;
+        }
+        let mut histogram = Histogram::default();
+        let mut pieces = Vec::new();
+        for t in open.iter().filter_map(|id| self.world.targets.get(id)) {
+            let Some(snapshot) = &t.snapshot else { continue };
+            let subject = subject(t);
+            for region in &snapshot.regions {
+                if self.runner.scheme.pattern.check(region, snapshot).is_err() {
+                    continue;
+                }
+                pieces.clear();
+                split(&self.runner.scheme.filters, &subject, range_of(region), &mut pieces);
+                let passing = pieces.iter().filter(|p| p.verdict != Verdict::Reject).map(|p| p.range.len()).sum();
+                histogram.add(self.score(region, snapshot), present_of(region, passing));
+            }
+        }
+        histogram.cut_off(quota)
+    }
+
+    /// Serves regions in order of their addresses, from where the last window stopped.
+    pub(super) fn all_regions(&mut self, open: &BTreeSet<TargetId>) -> Go {
+        let targets = self.world.targets;
+        let from = self.runner.quota.resume.take();
+        let order: Vec<TargetId> = match from {
+            Some((target, _)) => open.range(target..).chain(open.range(..target)).copied().collect(),
+            None => open.iter().copied().collect(),
+        };
+        let start_at = |id: TargetId| from.filter(|f| f.0 == id).map_or(0, |f| f.1);
+        let mut go = Go::On;
+        for &id in &order {
+            go = self.target(&targets[&id], start_at(id), u64::MAX);
+            if go == Go::Stop {
+                break;
+            }
+        }
+        // The first target was begun in its middle: now its lower part.
+        if let Some((id, addr)) = from.filter(|f| f.1 > 0 && go == Go::On && open.contains(&f.0)) {
+            go = self.target(&targets[&id], 0, addr);
+        }
+        go
+    }
+
+    /// The parts of `within` in regions that match and rank high enough.
+    pub(super) fn matching(&mut self, t: &TargetView, within: AddrRange) -> Vec<AddrRange> {
+        let mut out = Vec::new();
+        let Some(snapshot) = &t.snapshot else { return out };
+        for region in &snapshot.regions {
+            let Some(part) = range_of(region).intersect(&within) else { continue };
+            if let Err(why) = self.runner.scheme.pattern.check(region, snapshot) {
+                self.tally.near.add(why, age_us(region, snapshot), &self.runner.scheme.pattern);
+                continue;
+            }
+            self.tally.near.regions += 1;
+            self.tally.matched += 1;
+            if self.score(region, snapshot) < self.runner.cut_off {
+                self.tally.below_cut_off += 1;
+            } else {
+                out.push(part);
+            }
+        }
+        out
+    }
+
+    fn target(&mut self, t: &TargetView, from: u64, to: u64) -> Go {
+        let subject = subject(t);
+        let (mut pieces, mut passing) = (Vec::new(), Vec::<Piece>::new());
+        // What is done block by block must not depend on where the monitor happens to cut a region in two.
+        let blocks = self.runner.scheme.min_density_bp > 0;
+        for part in self.matching(t, AddrRange::new(from, to)) {
+            pieces.clear();
+            split(&self.runner.scheme.filters, &subject, part, &mut pieces);
+            for piece in &pieces {
+                if piece.verdict == Verdict::Reject {
+                    self.tally.filtered += piece.range.len();
+                    self.runner.stats.sz_filtered += piece.range.len();
+                    continue;
+                }
+                let joins = |w: &Piece| w.verdict == piece.verdict && w.range.end == piece.range.start;
+                match passing.last_mut().filter(|w| blocks && joins(w)) {
+                    Some(last) => last.range.end = piece.range.end,
+                    None => passing.push(*piece),
+                }
+            }
+        }
+        let stopped = passing.into_iter().any(|piece| self.parts(t, piece) == Go::Stop);
+        if stopped { Go::Stop } else { Go::On }
+    }
+
+    /// The parts of a piece that were not treated lately.
+    fn parts(&mut self, t: &TargetView, piece: Piece) -> Go {
+        let mut parts = Vec::new();
+        self.untreated(t.live.target, piece.range, &mut parts);
+        self.tally.treated += piece.range.len() - total_len(&parts);
+        for range in parts {
+            if self.piece(t, Piece { range, verdict: piece.verdict }) == Go::Stop {
+                return Go::Stop;
+            }
+        }
+        Go::On
+    }
+
+    fn untreated(&mut self, target: TargetId, range: AddrRange, out: &mut Vec<AddrRange>) {
+        let keep_ns = self.keep_treated_ns();
+        match self.runner.treated.get_mut(&target) {
+            Some(treated) => {
+                treated.expire(self.world.now_ns, keep_ns);
+                treated.untreated(range, out);
+            }
+            None => out.push(range),
+        }
+    }
+
+    /// A part of a matching region that the filters on mappings let pass.
+    fn piece(&mut self, t: &TargetView, piece: Piece) -> Go {
+        let scheme = &self.runner.scheme;
+        let per_page = piece.verdict != Verdict::Allow && scheme.filters.iter().any(|f| f.what.is_per_page());
+        let looks = scheme.action.harms_hot_pages() || per_page || scheme.min_density_bp > 0;
+        if !looks || self.world.source.is_none() {
+            return self.whole(t, piece.range);
+        }
+        let mut at = piece.range.start;
+        while at < piece.range.end {
+            if self.runner.quota.is_full() || self.tally.looked >= LOOK_PER_TURN {
+                return self.stop(t, at);
+            }
+            let chunk = AddrRange::new(at, piece.range.end.min((at / LOOK_AT_ONCE + 1) * LOOK_AT_ONCE));
+            let mut pages = self.pages(t, chunk, per_page);
+            if let Some(in_flight) = self.runner.in_flight.get(&t.live.target).filter(|f| !f.is_empty()) {
+                let mut free = PageSet::of(&pages);
+                free.subtract(in_flight);
+                pages = free.ranges();
+            }
+            let left = self.runner.quota.left();
+            let (now, rest) = clip(&pages, left);
+            if !now.is_empty() && self.submit(t, now) == Go::Stop {
+                return self.stop(t, at);
+            }
+            if let Some(rest) = rest {
+                return self.stop(t, rest);
+            }
+            at = chunk.end;
+        }
+        Go::On
+    }
+
+    fn stop(&mut self, t: &TargetView, at: u64) -> Go {
+        self.runner.quota.resume = Some((t.live.target, at));
+        Go::Stop
+    }
+
+    /// Acts on all of a range, as far as the quota goes.
+    fn whole(&mut self, t: &TargetView, range: AddrRange) -> Go {
+        let (now, rest) = clip(&[range], self.runner.quota.left());
+        if now.is_empty() {
+            return self.stop(t, range.start);
+        }
+        if self.submit(t, now) == Go::Stop {
+            return self.stop(t, range.start);
+        }
+        match rest {
+            Some(rest) => self.stop(t, rest),
+            None => Go::On,
+        }
+    }
+
+    /// The pages of a chunk that may be acted on: present, observable, and passing the filters that look at pages.
+    fn pages(&mut self, t: &TargetView, chunk: AddrRange, per_page: bool) -> Vec<AddrRange> {
+        let target = t.live.target;
+        let Some(source) = self.world.source.as_deref_mut() else { return Vec::new() };
+        let scheme = &self.runner.scheme;
+        let mut pages = Vec::new();
+        let rejected = if scheme.min_density_bp > 0 {
+            dense_blocks(source, target, chunk, scheme.min_density_bp, &mut pages)
+        } else {
+            let filters: &[_] = if per_page { &scheme.filters } else { &[] };
+            passing_pages(source, target, &[chunk], filters, &mut pages).map(|present| {
+                self.tally.looked += present;
+                present - total_len(&pages).min(present)
+            })
+        };
+        // A target that has just gone is the monitor's to notice.
+        let Ok(rejected) = rejected else { return Vec::new() };
+        self.tally.filtered += rejected;
+        self.runner.stats.sz_filtered += rejected;
+        pages
+    }
+}
+
+/// How much of `bytes` of a region is in memory, as far as the monitor saw. What is out already must not take the place of
+/// what could go; DAMOS has it sink by setting its age to 0.
+fn present_of(region: &RegionInfo, bytes: u64) -> u64 {
+    match region.evidence {
+        Some(e) if e.pages > 0 => (u128::from(bytes) * u128::from(e.present) / u128::from(e.pages)) as u64,
+        _ => bytes,
+    }
+}
+
+fn range_of(region: &RegionInfo) -> AddrRange {
+    AddrRange::new(region.start, region.end)
+}
+
+/// The first `bytes` of `ranges`, and where the rest begins.
+fn clip(ranges: &[AddrRange], bytes: u64) -> (Vec<AddrRange>, Option<u64>) {
+    let mut left = bytes;
+    let mut out = Vec::new();
+    for r in ranges {
+        if left == 0 {
+            return (out, Some(r.start));
+        }
+        let take = r.len().min(left);
+        out.push(AddrRange::new(r.start, r.start + take));
+        left -= take;
+        if take < r.len() {
+            return (out, Some(r.start + take));
+        }
+    }
+    (out, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::Evidence;
+
+    #[test]
+    fn what_is_not_in_memory_takes_no_place_in_the_quota() {
+        let region = |evidence| RegionInfo { start: 0, end: 4096, nr_accesses: 0, age: 0, evidence, accessed: None };
+        let seen = |pages, present| region(Some(Evidence { checks: pages, pages, present, blind: 0 }));
+        assert_eq!(present_of(&seen(16, 0), 1 << 30), 0);
+        assert_eq!(present_of(&seen(16, 4), 1 << 30), 1 << 28);
+        assert_eq!(present_of(&seen(0, 0), 1 << 30), 1 << 30, "nobody looked: all of it counts");
+        assert_eq!(present_of(&region(None), 1 << 30), 1 << 30);
+    }
+}

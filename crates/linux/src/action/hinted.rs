@@ -1,0 +1,112 @@
+//! Pages that automatic NUMA balancing has marked (`/proc/sys/kernel/numa_balancing`): they are present, but the next access faults, so
+//! that the kernel learns which processor uses them.
+//!
+//! From 6.1 to 6.4 `move_pages(2)` takes such a page for one that is not there (`follow_page` in mm/gup.c finds nothing for an entry
+//! without access rights), and nobody else takes the mark off a page that is cold. Reading a byte of it from outside does.
+
+use crate::mm::advise::{MAX_RANGES, mark_cold};
+use crate::proc::{PidFd, ProcRoot};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE};
+use isotherm_core::pages::push_range;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+/// Bit 63 of an entry of /proc/PID/pagemap: the page is in memory.
+const PRESENT: u64 = 1 << 63;
+
+/// Takes the mark off those of `pages` (sorted addresses) that are in memory; gives their ranges: none where the target's pagemap or memory
+/// cannot be read. Reading sets their accessed bits: see [`forget_reading`].
+pub(super) fn take_marks_off(process: &PidFd, pages: &[u64]) -> Vec<AddrRange> {
+    let mut read = Vec::new();
+    let Ok(pagemap) = ProcRoot::default().process(process.pid()).open("pagemap") else { return read };
+    for some in present(&pagemap, pages).unwrap_or_default().chunks(MAX_RANGES) {
+        let mut at = 0;
+        while at < some.len() {
+            let Ok(done) = read_a_byte_of_each(process.pid(), &some[at..]) else { return read };
+            some[at..at + done].iter().for_each(|&page| push_range(&mut read, AddrRange::new(page, page + PAGE_SIZE)));
+            // The page that ended the call went away meanwhile.
+            at += done + 1;
+        }
+    }
+    read
+}
+
+/// Clears the accessed bits that [`take_marks_off`] has set, so that nobody takes its reading for an access of the program's.
+pub(super) fn forget_reading(process: &PidFd, ranges: &[AddrRange]) {
+    for some in ranges.chunks(MAX_RANGES) {
+        // Where it is refused, a page may look used once more than it was.
+        let _ = mark_cold(process.as_fd(), some);
+    }
+}
+
+fn present(pagemap: &File, pages: &[u64]) -> io::Result<Vec<u64>> {
+    let (Some(&first), Some(&last)) = (pages.first(), pages.last()) else { return Ok(Vec::new()) };
+    let count = (last - first) / PAGE_SIZE + 1;
+    let mut entries = vec![0; count as usize * 8];
+    pagemap.read_exact_at(&mut entries, first / PAGE_SIZE * 8)?;
+    let entry = |page: u64| {
+        let at = ((page - first) / PAGE_SIZE) as usize * 8;
+        u64::from_le_bytes(std::array::from_fn(|i| entries[at + i]))
+    };
+    Ok(pages.iter().copied().filter(|&page| entry(page) & PRESENT > 0).collect())
+}
+
+/// Reads the first byte of each page, in order; gives how many could be read before the first that could not.
+fn read_a_byte_of_each(pid: u32, pages: &[u64]) -> io::Result<usize> {
+    let mut bytes = vec![0u8; pages.len()];
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let remote: Vec<libc::iovec> =
+        pages.iter().map(|&page| libc::iovec { iov_base: page as *mut libc::c_void, iov_len: 1 }).collect();
+    // SAFETY: one live local buffer with a byte for each remote address; those are another process's and only named here.
+    let n = unsafe {
+        libc::process_vm_readv(pid as libc::pid_t, &local, 1, remote.as_ptr(), remote.len() as libc::c_ulong, 0)
+    };
+    match usize::try_from(n) {
+        Ok(n) => Ok(n),
+        Err(_) => match io::Error::last_os_error() {
+            e if e.raw_os_error() == Some(libc::EFAULT) => Ok(0),
+            e => Err(e),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_in_memory_is_read() {
+        const PAGES: usize = 8;
+        let len = PAGES * PAGE_SIZE as usize;
+        // SAFETY: new private anonymous memory, unmapped below.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(at, libc::MAP_FAILED);
+        let page = |i: usize| at as u64 + i as u64 * PAGE_SIZE;
+        for i in [1, 2, 5] {
+            // SAFETY: within the mapping.
+            unsafe { (page(i) as *mut u8).write_volatile(1) };
+        }
+        let own = PidFd::open(std::process::id()).unwrap();
+        let all: Vec<u64> = (0..PAGES).map(page).collect();
+        let read = take_marks_off(&own, &all);
+        let range = |from: usize, to: usize| AddrRange::new(page(from), page(to));
+        let pagemap = File::open("/proc/self/pagemap").unwrap();
+        let present = present(&pagemap, &all).unwrap();
+        // SAFETY: mapped above, not used any more.
+        unsafe { libc::munmap(at, len) };
+        assert_eq!(read, [range(1, 3), range(5, 6)]);
+        assert_eq!(present, [page(1), page(2), page(5)], "nothing was brought into memory by it");
+        assert_eq!(take_marks_off(&own, &[]), []);
+    }
+}

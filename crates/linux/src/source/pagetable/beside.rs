@@ -1,0 +1,143 @@
+//! Where a target runs, and moving the calling thread to its processor for a while.
+
+use crate::proc::ProcessDir;
+use crate::proc::stat::Stat;
+use std::marker::PhantomData;
+
+/// Ranges that are cleared in the time in which one thread's state is read.
+const RANGES_PER_THREAD: usize = 3;
+
+/// Which threads of a process run or want to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Running {
+    /// None.
+    None,
+    /// One, on this processor.
+    One(u32),
+    /// So many, or it was not worth finding out.
+    Several(usize),
+}
+
+impl Running {
+    /// Looks at a process; `ranges` are to be cleared, which limits how much looking is worth.
+    pub fn of(dir: &ProcessDir, ranges: usize) -> Self {
+        let Ok(leader) = Stat::read(dir) else { return Self::Several(1) };
+        if leader.threads <= 1 {
+            return Self::among([leader]);
+        }
+        let unknown =
+            Self::Several((leader.threads as usize).min(std::thread::available_parallelism().map_or(1, usize::from)));
+        if leader.threads as usize * RANGES_PER_THREAD > ranges {
+            return unknown;
+        }
+        let Ok(tasks) = std::fs::read_dir(dir.file("task")) else { return unknown };
+        let read = |task: std::fs::DirEntry| Stat::parse(&std::fs::read(task.path().join("stat")).ok()?);
+        Self::among(tasks.flatten().filter_map(read))
+    }
+
+    fn among(threads: impl IntoIterator<Item = Stat>) -> Self {
+        let mut running = threads.into_iter().filter(|t| t.state == 'R');
+        match (running.next().map(|t| t.processor), running.count()) {
+            (None, _) => Self::None,
+            (Some(Some(processor)), 0) => Self::One(processor),
+            (Some(_), more) => Self::Several(1 + more),
+        }
+    }
+}
+
+/// The processor that the calling thread is on.
+pub fn here() -> Option<u32> {
+    // SAFETY: no arguments.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// While it lives, the calling thread runs on one processor only; then again wherever it might before.
+#[derive(Debug)]
+pub struct Beside {
+    before: libc::cpu_set_t,
+    /// It belongs to the thread that made it.
+    thread: PhantomData<*const ()>,
+}
+
+impl Beside {
+    /// Moves the calling thread; `None` where that is not allowed.
+    pub fn move_to(processor: u32) -> Option<Self> {
+        if processor >= libc::CPU_SETSIZE as u32 {
+            return None;
+        }
+        // SAFETY: the sets are live values of the type that the calls expect, of which any bits are valid; the number set lies
+        // inside. Only the calling thread is concerned.
+        unsafe {
+            let mut before: libc::cpu_set_t = std::mem::zeroed();
+            let mut one: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(processor as usize, &mut one);
+            let size = size_of::<libc::cpu_set_t>();
+            let moved =
+                libc::sched_getaffinity(0, size, &mut before) == 0 && libc::sched_setaffinity(0, size, &one) == 0;
+            moved.then_some(Self { before, thread: PhantomData })
+        }
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // SAFETY: a live set; the type cannot leave the thread it was made on.
+        unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &self.before) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proc::ProcRoot;
+
+    fn allowed() -> String {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        status.lines().find(|l| l.starts_with("Cpus_allowed:")).unwrap().to_owned()
+    }
+
+    #[test]
+    fn the_thread_moves_and_may_run_where_it_might_before() {
+        let before = allowed();
+        let target = here().unwrap();
+        let guard = Beside::move_to(target).unwrap();
+        assert_eq!(here(), Some(target));
+        drop(guard);
+        assert_eq!(allowed(), before);
+        let panicked = std::panic::catch_unwind(|| {
+            let _guard = Beside::move_to(target).unwrap();
+            std::panic::resume_unwind(Box::new(()));
+        });
+        assert!(panicked.is_err());
+        assert_eq!(allowed(), before);
+        assert!(Beside::move_to(u32::MAX).is_none() && Beside::move_to(1023).is_none());
+        assert_eq!(allowed(), before);
+    }
+
+    #[test]
+    fn threads_that_run_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, state: char, threads: u32, processor: u32| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let line = format!(
+                "7 (a b) {state} 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 5 0 0 1 1 1 1 0 0 0 0 0 0 0 0 0 17 {processor} 0 0\n"
+            );
+            std::fs::write(path, line).unwrap();
+        };
+        let of = |ranges| Running::of(&ProcRoot::new(dir.path()).process(7), ranges);
+        write("7/stat", 'S', 1, 3);
+        assert_eq!(of(100), Running::None);
+        write("7/stat", 'R', 1, 3);
+        assert_eq!(of(100), Running::One(3));
+        write("7/stat", 'S', 2, 3);
+        write("7/task/7/stat", 'S', 2, 3);
+        write("7/task/8/stat", 'R', 2, 1);
+        assert_eq!(of(100), Running::One(1));
+        write("7/task/7/stat", 'R', 2, 0);
+        assert_eq!(of(100), Running::Several(2));
+        assert!(matches!(of(5), Running::Several(_)), "not worth looking");
+        std::fs::remove_file(dir.path().join("7/stat")).unwrap();
+        assert_eq!(of(100), Running::Several(1));
+    }
+}

@@ -1,0 +1,166 @@
+//! What clearing all bits of processes may cost: CPU time that grows with time, is saved for a while, and goes to the process
+//! that has waited longest.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// What it may use of the CPU budget, all targets together; the rest is for reading and for the processor's setting the bits again.
+const PART_OF_BUDGET: f64 = 0.3;
+/// Longest time for which page faults of a process may wait.
+pub const LONGEST_STALL: Duration = Duration::from_millis(30);
+/// What clearing a page costs until it has been measured, ns (13 ms a GiB).
+const EXPECTED_NS_PER_PAGE: f64 = 13e6 / (1u64 << 18) as f64;
+/// It must cost less than this part of clearing page by page to be preferred: what it clears it also reads again.
+const CLEARLY_CHEAPER: f64 = 0.7;
+/// Budget that was not used is saved up for so long at most.
+const SAVED: Duration = Duration::from_secs(30);
+/// Who has not asked for so long does not keep others waiting.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// CPU time for `clear_refs`.
+#[derive(Debug)]
+pub struct ClearBudget {
+    /// Share of a core; `None`: unlimited.
+    share: Option<f64>,
+    saved_ns: f64,
+    filled: Instant,
+    ns_per_page: f64,
+    /// Whether to use it wherever it is cheaper.
+    prefer_cheapest: bool,
+    /// Processes whose turn comes when enough has been saved, and when they asked last.
+    waiting: VecDeque<(u32, Instant)>,
+}
+
+impl ClearBudget {
+    /// A part of a CPU budget of `budget` of one core.
+    pub fn new(budget: Option<f64>, now: Instant) -> Self {
+        Self {
+            share: budget.map(|b| b * PART_OF_BUDGET),
+            saved_ns: 0.0,
+            filled: now,
+            ns_per_page: EXPECTED_NS_PER_PAGE,
+            prefer_cheapest: false,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Clears all bits of a process at once also where that is only cheaper: for whoever scans all of it, and seldom.
+    pub fn prefer_cheapest(&mut self) {
+        self.prefer_cheapest = true;
+    }
+
+    /// Whether it is to be used wherever it is cheaper.
+    pub fn prefers_cheapest(&self) -> bool {
+        self.prefer_cheapest
+    }
+
+    fn expected_ns(&self, pages: u64) -> f64 {
+        pages as f64 * self.ns_per_page
+    }
+
+    /// Whether clearing all of so many pages costs clearly less than `single_ns`.
+    pub fn saves(&self, pages: u64, single_ns: f64) -> bool {
+        self.expected_ns(pages) < CLEARLY_CHEAPER * single_ns
+    }
+
+    /// Whether process `who` may have its pages cleared now. If not, it waits for its turn, as long as it keeps asking.
+    pub fn grants(&mut self, who: u32, pages: u64, now: Instant) -> bool {
+        let price = self.expected_ns(pages);
+        if price > LONGEST_STALL.as_nanos() as f64 {
+            return false;
+        }
+        let Some(share) = self.share else { return true };
+        let since = now.saturating_duration_since(std::mem::replace(&mut self.filled, now));
+        let most = share * SAVED.as_nanos() as f64;
+        self.saved_ns = (self.saved_ns + share * since.as_nanos() as f64).min(most);
+        if price > most {
+            return false;
+        }
+        match self.waiting.iter_mut().find(|w| w.0 == who) {
+            Some(waiting) => waiting.1 = now,
+            None => self.waiting.push_back((who, now)),
+        }
+        while self.waiting.front().is_some_and(|w| now.duration_since(w.1) > PATIENCE) {
+            self.waiting.pop_front();
+        }
+        let granted = self.waiting.front().is_some_and(|w| w.0 == who) && price <= self.saved_ns;
+        if granted {
+            self.waiting.pop_front();
+        }
+        granted
+    }
+
+    /// Takes note of what clearing so many pages has cost.
+    pub fn spend(&mut self, pages: u64, spent_ns: u64) {
+        let ns = spent_ns as f64;
+        self.saved_ns -= ns;
+        if pages > 0 {
+            // One measurement may have been interrupted: it counts a quarter.
+            self.ns_per_page += (ns / pages as f64 - self.ns_per_page) / 4.0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 18;
+
+    #[test]
+    fn never_more_than_the_share_is_given() {
+        let begin = Instant::now();
+        let mut b = ClearBudget::new(Some(0.02), begin);
+        assert!(!b.grants(1, GIB, begin), "nothing has been saved yet");
+        let (mut now, mut spent) = (begin, Duration::ZERO);
+        for _ in 0..1000 {
+            now += Duration::from_millis(100);
+            if b.grants(1, GIB, now) {
+                b.spend(GIB, 13_000_000);
+                spent += Duration::from_millis(13);
+            }
+        }
+        let share = spent.as_secs_f64() / 100.0;
+        assert!((0.0058..=0.006).contains(&share), "its part of the budget: {share}");
+        // After a long pause only so much is saved.
+        b.grants(1, 10 * GIB, now + Duration::from_secs(86_400));
+        assert!(b.saved_ns <= 0.006 * SAVED.as_nanos() as f64 + 1.0);
+    }
+
+    #[test]
+    fn the_price_is_learnt_and_long_stalls_are_refused() {
+        let now = Instant::now();
+        let mut b = ClearBudget::new(None, now);
+        assert!(b.grants(1, 2 * GIB, now) && !b.grants(1, 3 * GIB, now), "13 ms a GiB, 30 ms at most");
+        assert!(b.saves(GIB, 20e6) && !b.saves(GIB, 15e6));
+        for _ in 0..50 {
+            b.spend(GIB, 40_000_000);
+        }
+        assert!(!b.grants(1, GIB, now));
+    }
+
+    #[test]
+    fn all_get_their_turn() {
+        let mut now = Instant::now();
+        let mut b = ClearBudget::new(Some(0.01), now);
+        let mut granted = [0; 9];
+        // Each costs 6.5 ms, and 3 ms a second are saved. Number 0 asks first in each round.
+        for _ in 0..180 {
+            now += Duration::from_secs(1);
+            for (who, times) in granted.iter_mut().enumerate() {
+                if b.grants(who as u32, GIB / 2, now) {
+                    b.spend(GIB / 2, 6_500_000);
+                    *times += 1;
+                }
+            }
+        }
+        assert!(granted.iter().all(|&n| (8..=11).contains(&n)), "{granted:?}");
+        // Who is gone is not waited for, and who never could be paid does not wait.
+        assert!(!b.grants(99, GIB / 2, now));
+        now += Duration::from_secs(11);
+        assert!(b.grants(0, GIB / 2, now));
+        let mut poor = ClearBudget::new(Some(1e-4), now);
+        assert!(!poor.grants(1, GIB, now) && !poor.grants(2, 1, now));
+        assert!(poor.grants(2, 1, now + Duration::from_secs(1)));
+    }
+}

@@ -1,0 +1,237 @@
+//! What the page history says: how much memory was accessed within some time, and how much has been idle for longer.
+
+use super::idle::{Cold, Idle, THRESHOLDS_NS};
+use super::working_set::{WINDOWS_NS, Window};
+use crate::units::NS_PER_S;
+use isotherm_core::history::frame::{PageAges, bytes};
+use isotherm_core::units::format_size;
+use serde::Serialize;
+
+/// Ages that summaries tell about, ns.
+const AGES: [u64; 5] = [NS_PER_S, EXPLAINED_NS, 60 * NS_PER_S, 300 * NS_PER_S, 1800 * NS_PER_S];
+/// The age by which resident memory is divided into accessed and cold.
+pub const EXPLAINED_NS: u64 = 10 * NS_PER_S;
+
+/// Bytes, and the ends between which they are known to lie.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// The figure to show.
+    pub bytes: u64,
+    /// The least that may be true.
+    pub least: u64,
+    /// The most.
+    pub most: u64,
+}
+
+impl Estimate {
+    fn of_pages(pages: u64, least: u64, most: u64) -> Self {
+        Self { bytes: bytes(pages), least: bytes(least), most: bytes(most) }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.least += other.least;
+        self.most += other.most;
+    }
+
+    /// `12.3 MiB`; with both ends where they differ by more than 5 % of the figure: `12.3 MiB (11.9 to 13.0)`.
+    pub fn text(&self) -> String {
+        let text = format_size(self.bytes);
+        if u128::from(self.most.saturating_sub(self.least)) * 20 <= u128::from(self.bytes) {
+            return text;
+        }
+        let (least, most) = (format_size(self.least), format_size(self.most));
+        let ((number, unit), (_, other)) = (split_unit(&least), split_unit(&most));
+        let same = unit == split_unit(&text).1 && other == unit;
+        if same {
+            format!("{text} ({number} to {})", split_unit(&most).0)
+        } else {
+            format!("{text} ({least} to {most})")
+        }
+    }
+}
+
+fn split_unit(size: &str) -> (&str, &str) {
+    size.split_once(' ').unwrap_or((size, ""))
+}
+
+/// Memory that can be observed, divided by whether it was accessed within some time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Split {
+    /// Accessed within it.
+    pub accessed: Estimate,
+    /// Idle for longer.
+    pub cold: Estimate,
+    /// Nobody knows: it had been accessed when the watch began, at an unknown time.
+    pub not_resolved: u64,
+}
+
+impl Split {
+    /// `None` where the target was not watched for so long.
+    pub fn at(ages: &PageAges, age_ns: u64) -> Option<Self> {
+        let (idle, accessed) = (ages.idle_for(age_ns)?, ages.accessed_within(age_ns)?);
+        Some(Self {
+            accessed: Estimate::of_pages(accessed.pages, accessed.least, accessed.most),
+            cold: Estimate::of_pages(idle.pages, idle.least, idle.most),
+            not_resolved: bytes(idle.unresolved),
+        })
+    }
+
+    /// For a sum over targets of which this one was not watched for so long: what it accessed since is certain, the rest
+    /// is not known.
+    fn of_younger(ages: &PageAges) -> Self {
+        let seen = bytes(ages.resident.saturating_sub(ages.unobservable));
+        let longest = AGES.iter().rev().find_map(|&age| Self::at(ages, age)).unwrap_or_default();
+        let accessed = Estimate { most: seen, ..longest.accessed };
+        let not_resolved = seen.saturating_sub(accessed.bytes);
+        Self { accessed, cold: Estimate { bytes: 0, least: 0, most: not_resolved }, not_resolved }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.accessed.add(&other.accessed);
+        self.cold.add(&other.cold);
+        self.not_resolved += other.not_resolved;
+    }
+}
+
+/// Present memory by what is known about it; the parts add up to `resident`. Bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct ResidentPages {
+    /// Present pages.
+    pub resident: u64,
+    /// The time that divides accessed and cold memory, ns: 10 s, or less where nothing was watched for that long.
+    pub within_ns: u64,
+    /// Accessed within this time.
+    pub accessed: u64,
+    /// Idle for longer.
+    pub cold: u64,
+    /// In use when the watch began; nobody knows when it was accessed last.
+    pub not_resolved: u64,
+    /// Cannot be observed: neither hot nor cold.
+    pub not_observable: u64,
+}
+
+/// All that a summary tells of one or several parts of memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PageFigures {
+    resident: u64,
+    not_observable: u64,
+    /// For each of [`AGES`] for which anything was watched.
+    splits: [Option<Split>; AGES.len()],
+}
+
+impl PageFigures {
+    /// Of several parts, each page of which counts for itself; of one, if there is only one. `None` if there is none of which
+    /// anything is known.
+    pub fn of<'a>(parts: impl Iterator<Item = &'a PageAges> + Clone) -> Option<Self> {
+        let mut all = Self::default();
+        for part in parts.clone() {
+            all.resident += bytes(part.resident);
+            all.not_observable += bytes(part.unobservable);
+        }
+        for (split, age) in all.splits.iter_mut().zip(AGES) {
+            if parts.clone().any(|p| p.idle_for(age).is_some()) {
+                let mut sum = Split::default();
+                parts.clone().for_each(|p| sum.add(&Split::at(p, age).unwrap_or_else(|| Split::of_younger(p))));
+                *split = Some(sum);
+            }
+        }
+        all.splits[0].is_some().then_some(all)
+    }
+
+    fn split(&self, age_ns: u64) -> Option<&Split> {
+        self.splits[AGES.iter().position(|&a| a == age_ns)?].as_ref()
+    }
+
+    /// Memory accessed within each of the windows.
+    pub fn windows(&self) -> [Window; WINDOWS_NS.len()] {
+        WINDOWS_NS.map(|within_ns| Window::new(within_ns, self.split(within_ns).map(|s| s.accessed)))
+    }
+
+    /// The same as for records of regions.
+    pub fn idle(&self) -> Idle {
+        let r = self.resident();
+        Idle {
+            accessed: r.accessed,
+            not_accessed: r.cold,
+            cold: THRESHOLDS_NS.map(|for_ns| Cold::new(for_ns, self.split(for_ns).map(|s| s.cold))),
+            not_observable: r.not_observable,
+            not_visited: r.not_resolved,
+            present_only: true,
+        }
+    }
+
+    /// Present memory without a rest.
+    pub fn resident(&self) -> ResidentPages {
+        self.divided(EXPLAINED_NS)
+    }
+
+    /// The same, divided at an age of one's own, or at the longest known below it.
+    pub fn divided(&self, within_ns: u64) -> ResidentPages {
+        let known = AGES.iter().zip(&self.splits).filter(|(age, _)| **age <= within_ns);
+        let (within_ns, split) = known.filter_map(|(&age, s)| s.map(|s| (age, s))).next_back().unwrap_or_default();
+        ResidentPages {
+            resident: self.resident,
+            within_ns,
+            accessed: split.accessed.bytes,
+            cold: split.cold.bytes,
+            not_resolved: split.not_resolved,
+            not_observable: self.not_observable,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testdata::{MIB, ages};
+
+    #[test]
+    fn ends_are_shown_where_they_differ() {
+        let e = |bytes, least, most| Estimate { bytes, least, most }.text();
+        assert_eq!(e(100 * MIB, 98 * MIB, 103 * MIB), "100 MiB");
+        assert_eq!(e(100 * MIB, 98 * MIB, 104 * MIB), "100 MiB (98.0 to 104)");
+        assert_eq!(e(MIB, MIB / 2, 2 * MIB), "1.00 MiB (512 KiB to 2.00 MiB)");
+        assert_eq!(e(0, 0, 0), "0 B");
+        assert_eq!(e(0, 0, MIB), "0 B (0 B to 1.00 MiB)");
+    }
+
+    #[test]
+    fn resident_memory_is_explained_without_a_rest() {
+        let mut a = ages(100, &[90, 88, 85, 80], 10);
+        for idle in &mut a.idle {
+            (idle.unresolved, idle.most) = (5, idle.most + 5);
+        }
+        let f = PageFigures::of(std::iter::once(&a)).expect("watched for 10 s");
+        let r = f.resident();
+        assert_eq!(
+            r,
+            ResidentPages {
+                resident: bytes(110),
+                within_ns: 10 * NS_PER_S,
+                accessed: bytes(15),
+                cold: bytes(80),
+                not_resolved: bytes(5),
+                not_observable: bytes(10)
+            }
+        );
+        assert_eq!(r.accessed + r.cold + r.not_resolved + r.not_observable, r.resident);
+        assert_eq!(f.windows().map(|w| w.bytes), [Some(bytes(5)), Some(bytes(15)), None, None]);
+        assert_eq!(
+            f.idle().cold.map(|c| (c.bytes, c.most)),
+            [(Some(bytes(80)), Some(bytes(85))), (None, None), (None, None), (None, None)]
+        );
+    }
+
+    #[test]
+    fn what_was_not_watched_for_so_long_is_not_cold_in_a_sum() {
+        let (old, young, new) = (ages(100, &[90, 88, 85, 80], 0), ages(50, &[40], 0), ages(7, &[], 0));
+        let parts = [old, young, new];
+        let f = PageFigures::of(parts.iter()).expect("one is known");
+        let r = f.resident();
+        assert_eq!((r.accessed, r.cold, r.not_resolved), (bytes(30), bytes(80), bytes(47)));
+        assert_eq!(r.accessed + r.cold + r.not_resolved, r.resident);
+        assert_eq!(f.idle().cold[0].most, Some(bytes(80 + 47)));
+        assert_eq!(PageFigures::of(parts[2..].iter()), None, "nothing is known of it");
+    }
+}

@@ -1,0 +1,114 @@
+"""Cold memory of redis: the kernel's own account by clear_refs and smaps, and what each command says.
+
+Two servers at once: one of which keys all over the memory are asked for, about which every command that finds cold memory
+is asked in turn; and one as `make demo` sets it up.
+"""
+
+import json
+import random
+import subprocess
+import tempfile
+import time
+
+from harness import MIB, Recorder, isotherm, start, stop, summaries, used_pages, wait_for, wait_for_all
+
+AGE = 10  # s without use that every command is asked about
+SECONDS = 25
+TOLERANCE = 0.05
+
+
+class Server:
+    """A redis of `keys` values of 1 KB, and a client that asks for some of them over and over, each every 0.3 s or so."""
+
+    def __init__(self, folder, name, keys, asked):
+        self.folder, self.keys, self.asked = f"{folder}/{name}", keys, asked
+        self.server = self.client = None
+
+    def cli(self, *arguments, text=None):
+        """Asks the server."""
+        command = ["redis-cli", "-s", self.folder + ".socket", *arguments]
+        return subprocess.run(command, input=text, capture_output=True, text=True).stdout
+
+    def start(self):
+        """Starts and fills it, and lets the client ask."""
+        socket = self.folder + ".socket"
+        self.server = start(
+            ["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )  # fmt: skip
+        wait_for("redis answers", lambda: self.cli("ping") == "PONG\n")
+        self.cli("--pipe", text="".join(f"SET key:{k} {'x' * 1000}\r\n" for k in range(self.keys)))
+        questions = self.folder + ".questions"
+        with open(questions, "w") as f:
+            f.writelines(f"GET key:{k}\n" for k in self.asked)
+        loop = 'while :; do cat "$1" || exit; sleep 0.2; done | redis-cli -s "$2" >/dev/null 2>&1'
+        self.client = start(["sh", "-c", loop, "sh", questions, socket], stderr=subprocess.DEVNULL)
+
+    @property
+    def pid(self):
+        """The server's process."""
+        return self.server.pid
+
+    def stop(self):
+        """Ends both."""
+        stop(self.client)
+        stop(self.server)
+
+
+def by_lru(pid):
+    """Cold memory as `lru report` has it: the generations that ended more than AGE ago."""
+    line = isotherm("lru", "report", "--pid", str(pid), "--duration", f"{AGE + 4}s", "--interval", "2s",
+                    "--generations", "20", "--engine", "user", "--json")  # fmt: skip
+    generations = json.loads(line)["generations"]
+    old = [g for g, younger in zip(generations, generations[1:]) if younger["age_ms"] >= AGE * 1000]
+    return sum(g["anon_bytes"] + g["file_bytes"] for g in old)
+
+
+def by_scheme(pid, *command):
+    """Cold memory as a scheme would page it out: what its last statistics say was tried."""
+    lines = isotherm(*command, "--pid", str(pid), "--dry-run", "--duration", f"{AGE + 8}s", "--quota", "none", "--json",
+                     "--no-control", "--quiet")  # fmt: skip
+    schemes = [json.loads(line) for line in lines.splitlines()]
+    return next(s["sz_tried"] for s in schemes if s["action"] == "pageout")
+
+
+def check(results):
+    """Runs both servers, and compares."""
+    keys = 150_000
+    some = random.Random(1).sample(range(keys), 5_000)
+    servers, recorders = [], []
+    with tempfile.TemporaryDirectory(prefix="isotherm-cold-") as folder:
+        try:
+            # As scripts/demo does, but for the change of the keys half way: ages near the threshold have no one truth.
+            servers += [Server(folder, "scattered", keys, some), Server(folder, "demo", 300_000, range(15_000))]
+            for server in servers:
+                server.start()
+            time.sleep(2)
+            recorders += [Recorder(s.folder + ".iso", SECONDS, "--pid", str(s.pid)) for s in servers]
+            wait_for_all(recorders)
+            said = [summaries(r.file)[0][s.pid].cold() for s, r in zip(servers, recorders)]
+            demo = used_pages(servers[1].pid, AGE)
+            servers[1].stop()
+            pid = servers[0].pid
+            tier = ("tier", "--mode", "scan", "--cold-age", f"{AGE}s", "--keep-pages")
+            commands = {
+                "record and report summary": said[0],
+                "lru report": by_lru(pid),
+                "reclaim --dry-run": by_scheme(pid, "reclaim", "--min-age", f"{AGE}s", "--quota-time", "none"),
+                "tier --dry-run --mode scan": by_scheme(pid, *tier),
+            }
+            scattered = used_pages(pid, AGE)
+        finally:
+            for recorder in recorders:
+                recorder.stop()
+            for server in servers:
+                server.stop()
+    results.scope = "redis as in make demo"
+    results.near(f"cold > {AGE} s", demo[0] - demo[1], said[1], TOLERANCE)
+    results.scope = "redis, 5000 scattered keys of 150000"
+    cold = scattered[0] - scattered[1]
+    for command, measured in commands.items():
+        results.near(f"cold > {AGE} s by {command}", cold, measured, TOLERANCE)
+    answers = [measured or 0 for measured in commands.values()]
+    apart = (max(answers) - min(answers)) / cold
+    results.check(apart <= TOLERANCE, f"the commands differ by {apart:.1%} of {cold / MIB:.1f} MiB (at most {TOLERANCE:.0%})")
