@@ -9,8 +9,9 @@ use super::{GuestError, Settings};
 use crate::protocol::{GuestStat, MemoryArea, MemoryKind, VERSION};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::hint::{BlockSize, Event};
+use isotherm_core::units::nanos;
 use isotherm_linux::clock::{kernel_release, monotonic_ns, process_cpu_ns};
-use isotherm_linux::guestmem::{AreaKind, Clearing, FlagSampler, Ledger, MemoryMap, StallAlarm, balloons};
+use isotherm_linux::guestmem::{AreaKind, FlagSampler, Ledger, MemoryMap, StallAlarm, balloons, clears_on_free};
 use isotherm_linux::ready::{self, Interest};
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
@@ -73,8 +74,7 @@ impl<'a> Agent<'a> {
     pub fn new(signals: &'a StopSignals, settings: Settings) -> Result<Self, GuestError> {
         let roots = Roots::system();
         let map = MemoryMap::read(&roots).map_err(GuestError::io("read the memory map"))?;
-        let clearing = Clearing::read(&roots);
-        if clearing.on_free && !settings.force {
+        if clears_on_free(&roots) && !settings.force {
             return Err(GuestError::ClearsOnFree);
         }
         let reporting = balloons(&roots).into_iter().find(|b| b.reports());
@@ -94,7 +94,7 @@ impl<'a> Agent<'a> {
         let size = BlockSize::huge();
         let flags = FlagSampler::open(&roots).map_err(GuestError::io("open /proc/kpageflags"))?;
         let watch = Watch::new(flags, size, &map, random()?);
-        let work = Work::new(&roots, &settings, &map, clearing, size, ledger, watch, watching)?;
+        let work = Work::new(&roots, &settings, &map, size, ledger, watch, watching)?;
         let agent = format!("isotherm {} on {}", env!("CARGO_PKG_VERSION"), kernel_release().unwrap_or_default());
         let hello = session::hello(size, areas(&map), guest_id(&roots), settings.key.clone(), agent);
         debug_assert_eq!(hello.version, VERSION);
@@ -303,7 +303,7 @@ impl<'a> Agent<'a> {
         if now < self.next_look_ns {
             return Ok(false);
         }
-        self.next_look_ns = now + u64::try_from(self.settings.interval.as_nanos()).unwrap_or(u64::MAX);
+        self.next_look_ns = now + nanos(self.settings.interval);
         self.work.look(now)?;
         Ok(true)
     }

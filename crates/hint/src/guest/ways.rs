@@ -6,10 +6,9 @@
 use super::GuestError;
 use isotherm_core::hint::{BlockSize, Choice, Config, Hinter};
 use isotherm_linux::guestmem::isolate::offline::Offline;
-use isotherm_linux::guestmem::isolate::reserve::Reserve;
 use isotherm_linux::guestmem::isolate::touch::Touch;
 use isotherm_linux::guestmem::isolate::{IsolateError, Isolator, Way};
-use isotherm_linux::guestmem::{Clearing, FreeLevel, MemoryMap};
+use isotherm_linux::guestmem::{FreeLevel, MemoryMap};
 use isotherm_linux::roots::Roots;
 use std::str::FromStr;
 use std::time::Duration;
@@ -25,7 +24,7 @@ const LEAST_TOTAL: u64 = 4;
 /// Huge pages that are never asked for: the last ones would make the kernel tidy up memory, or drop its page cache.
 const HUGE_MARGIN: u64 = 4;
 /// Blocks in a batch where they come one by one. Larger ones gain little and take the guest's memory for longer.
-const BATCH: usize = 16;
+const BATCH: usize = 8;
 /// How long a way that failed is not used, ns.
 const PENALTY_NS: u64 = 60_000 * MS;
 
@@ -44,7 +43,7 @@ impl FromStr for Wish {
     fn from_str(text: &str) -> Result<Self, String> {
         let way = Way::ALL.into_iter().find(|way| way.name() == text).map(Self::Only);
         let way = way.or_else(|| (text == "auto").then_some(Self::Auto));
-        way.ok_or_else(|| format!("'{text}' is no way to isolate memory; there are auto, offline, reserve and touch"))
+        way.ok_or_else(|| format!("'{text}' is no way to isolate memory; there are auto, offline and touch"))
     }
 }
 
@@ -53,8 +52,6 @@ impl FromStr for Wish {
 struct Entry {
     isolator: Box<dyn Isolator>,
     config: Config,
-    /// Whether memory is written to by isolating it.
-    writes: bool,
     not_before_ns: u64,
     /// Blocks that were still new after the last pass. They cannot be had in this way (they are what the reserve keeps, or free in
     /// part only), and are no reason for another pass.
@@ -70,38 +67,16 @@ pub struct Ways {
 }
 
 impl Ways {
-    /// Looks for those that `wish` allows. `reserve`: bytes of free memory that are left alone; `leftover`: a predecessor's isolation
-    /// is still there.
-    pub fn find(
-        wish: Wish,
-        roots: &Roots,
-        map: &MemoryMap,
-        clearing: Clearing,
-        size: BlockSize,
-        reserve: u64,
-        leftover: bool,
-    ) -> Result<Self, GuestError> {
+    /// Looks for those that `wish` allows. `reserve`: bytes of free memory that are left alone.
+    pub fn find(wish: Wish, roots: &Roots, size: BlockSize, reserve: u64) -> Result<Self, GuestError> {
         let mut refusals = Vec::new();
         let mut entries: Vec<Entry> = Vec::new();
-        for way in Way::ALL {
-            let wanted = match wish {
-                Wish::Only(only) => only == way,
-                // What is reserved cannot go back at any moment.
-                Wish::Auto => way != Way::Reserve,
-            };
-            if !wanted {
-                continue;
-            }
-            match isolator(way, roots, map, leftover) {
+        for way in Way::ALL.into_iter().filter(|way| wish == Wish::Auto || wish == Wish::Only(*way)) {
+            match isolator(way, roots) {
                 Ok((isolator, unit)) => {
-                    let writes = match way {
-                        Way::Offline => false,
-                        Way::Reserve => clearing.on_alloc,
-                        Way::Touch => true,
-                    };
-                    let config = config(way, unit, size, reserve, writes);
+                    let config = config(way, unit, size, reserve);
                     config.check().map_err(|e| GuestError::Config(e.to_string()))?;
-                    entries.push(Entry { isolator, config, writes, not_before_ns: 0, left: 0 });
+                    entries.push(Entry { isolator, config, not_before_ns: 0, left: 0 });
                 }
                 Err(e) => refusals.push(format!("{way}: {e}")),
             }
@@ -128,9 +103,9 @@ impl Ways {
         names.join(", then ")
     }
 
-    /// Whether isolating writes to memory in the way in use.
+    /// Whether isolating writes to memory in the way in use: huge pages are cleared.
     pub fn writes(&self) -> bool {
-        self.current().writes
+        !self.way().chooses()
     }
 
     /// The taker of the way in use.
@@ -176,15 +151,11 @@ impl Ways {
             let entry = &self.entries[i];
             // Clearing touches what the host had dropped already: not for little.
             let news = fresh.saturating_sub(entry.left);
-            let enough = !entry.writes || news * self.least_share() >= known;
+            let enough = entry.isolator.way().chooses() || news * self.least_share() >= known;
             fresh > 0 && entry.not_before_ns <= now_ns && (insist || enough && news >= entry.config.threshold)
         });
         if self.now > 0 {
-            let pause = match self.current().writes {
-                false => 1000 * MS,
-                true if self.stops_early() => 3000 * MS,
-                true => 10_000 * MS,
-            };
+            let pause = if self.stops_early() { 3000 * MS } else { 10_000 * MS };
             let entry = &mut self.entries[self.now];
             entry.not_before_ns = entry.not_before_ns.max(now_ns + pause);
         }
@@ -262,24 +233,18 @@ impl Ways {
     }
 }
 
-fn isolator(
-    way: Way,
-    roots: &Roots,
-    map: &MemoryMap,
-    leftover: bool,
-) -> Result<(Box<dyn Isolator>, u64), IsolateError> {
+fn isolator(way: Way, roots: &Roots) -> Result<(Box<dyn Isolator>, u64), IsolateError> {
     Ok(match way {
         Way::Offline => {
             let offline = Offline::new(roots, OFFLINE_LIMIT)?;
             let unit = offline.block_size() / BlockSize::huge().bytes();
             (Box::new(offline), unit)
         }
-        Way::Reserve => (Box::new(Reserve::new(roots, map, leftover)?), 1),
         Way::Touch => (Box::new(Touch::new(roots)?), 1),
     })
 }
 
-fn config(way: Way, unit: u64, size: BlockSize, reserve: u64, writes: bool) -> Config {
+fn config(way: Way, unit: u64, size: BlockSize, reserve: u64) -> Config {
     let base = Config { block: size, reserve, ..Config::default() };
     if way.chooses() {
         let batch = unit as usize;
@@ -300,7 +265,7 @@ fn config(way: Way, unit: u64, size: BlockSize, reserve: u64, writes: bool) -> C
         unit: 1,
         unit_worth: 1,
         // Clearing takes its time, in which nobody looks after the guest.
-        batch: if writes { BATCH / 2 } else { BATCH },
+        batch: BATCH,
         // All of a pass is kept until its end, or the kernel would give the same blocks again; the reserve is the limit.
         most_isolated: 1 << 24,
         threshold: 4,
@@ -318,17 +283,13 @@ mod tests {
     fn wishes() {
         assert_eq!("auto".parse(), Ok(Wish::Auto));
         assert_eq!("touch".parse(), Ok(Wish::Only(Way::Touch)));
-        assert!("thp".parse::<Wish>().unwrap_err().contains("offline"));
+        assert!(["thp", "reserve"].iter().all(|no| no.parse::<Wish>().unwrap_err().contains("offline and touch")));
     }
 
     #[test]
     fn every_configuration_makes_sense() {
-        for (way, unit) in
-            [(Way::Offline, 64), (Way::Offline, 1024), (Way::Offline, 1), (Way::Reserve, 1), (Way::Touch, 1)]
-        {
-            for writes in [false, true] {
-                config(way, unit, BlockSize::huge(), 1 << 24, writes).check().unwrap();
-            }
+        for (way, unit) in [(Way::Offline, 64), (Way::Offline, 1024), (Way::Offline, 1), (Way::Touch, 1)] {
+            config(way, unit, BlockSize::huge(), 1 << 24).check().unwrap();
         }
     }
 }

@@ -12,7 +12,7 @@ use isotherm_core::hint::{Block, BlockSize, Command, Event, Hinter, Isolation, R
 use isotherm_core::units::format_size;
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::guestmem::isolate::IsolateError;
-use isotherm_linux::guestmem::{Clearing, FreeLevel, Ledger, MemoryMap};
+use isotherm_linux::guestmem::{FreeLevel, Ledger, MemoryMap};
 use isotherm_linux::roots::Roots;
 
 const MS: u64 = 1_000_000;
@@ -88,7 +88,6 @@ impl Work {
         roots: &Roots,
         settings: &Settings,
         map: &MemoryMap,
-        clearing: Clearing,
         size: BlockSize,
         ledger: Ledger,
         watch: Watch,
@@ -96,7 +95,7 @@ impl Work {
     ) -> Result<Self, GuestError> {
         let level = FreeLevel::read(roots).map_err(GuestError::io("read how much memory is free"))?;
         let reserve = settings.reserve.unwrap_or_else(|| level.default_reserve(roots));
-        let ways = Ways::find(settings.wish, roots, map, clearing, size, reserve, !ledger.taken().is_empty())?;
+        let ways = Ways::find(settings.wish, roots, size, reserve)?;
         let mut hinter = Hinter::new(ways.first_config()).map_err(|e| GuestError::Config(e.to_string()))?;
         if !watching {
             map.ram().into_iter().for_each(|range| hinter.add_memory(range));
@@ -386,7 +385,7 @@ impl Work {
 
     /// The way in use does not work any more. Nothing is on its way.
     fn failed(&mut self, error: &IsolateError, now: u64) {
-        if matches!(error, IsolateError::Taken | IsolateError::Elsewhere) {
+        if matches!(error, IsolateError::Taken) {
             self.hinter.event(Event::Pressure, now);
             self.release_due = true;
             return;

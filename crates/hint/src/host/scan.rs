@@ -13,6 +13,7 @@ use super::layout::Piece;
 use super::memory::Memory;
 use super::status::ScanStatus;
 use isotherm_core::addr::AddrRange;
+use isotherm_core::units::nanos;
 use isotherm_linux::hostmem::hole;
 use isotherm_linux::hostmem::paused::Paused;
 use isotherm_linux::hostmem::ram_file::{self, RamFile};
@@ -230,8 +231,4 @@ impl Scan<'_> {
             all.longest_pause_ns = all.longest_pause_ns.max(done.longest_pause_ns);
         });
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,41 +1,18 @@
-//! Whether the kernel clears pages when it hands them out or takes them back.
+//! Whether the kernel clears pages when it takes them back.
 
 use crate::roots::Roots;
-use std::fmt;
 
-/// When the kernel writes zeros to pages of its own accord. A page that is written to is populated in the host again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Clearing {
-    /// On allocation (`init_on_alloc`): isolating a page by allocating it costs a clearing. Debian's default.
-    pub on_alloc: bool,
-    /// On freeing (`init_on_free`, or page poisoning): giving an isolated page back makes the host populate it again.
-    pub on_free: bool,
-}
-
-impl Clearing {
-    /// Tells it from the kernel's command line and configuration. Where neither says, clearing on allocation is assumed, which
-    /// costs time if it is wrong, and none on freeing.
-    pub fn read(roots: &Roots) -> Self {
-        let line = roots.read("/proc/cmdline").unwrap_or_default();
-        let release = roots.line("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let config = roots.read(format!("/boot/config-{release}")).ok();
-        let built_in = |option: &str| config.as_ref().map(|c| c.lines().any(|l| l == format!("{option}=y")));
-        let on_alloc = switch(&line, "init_on_alloc").or_else(|| built_in("CONFIG_INIT_ON_ALLOC_DEFAULT_ON"));
-        let on_free = switch(&line, "init_on_free").or_else(|| built_in("CONFIG_INIT_ON_FREE_DEFAULT_ON"));
-        let poisoned = switch(&line, "page_poison").unwrap_or(false);
-        Self { on_alloc: on_alloc.unwrap_or(true), on_free: on_free.unwrap_or(false) || poisoned }
-    }
-}
-
-impl fmt::Display for Clearing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match (self.on_alloc, self.on_free) {
-            (true, true) => "pages are cleared when allocated and when freed",
-            (true, false) => "pages are cleared when allocated",
-            (false, true) => "pages are cleared when freed",
-            (false, false) => "pages are not cleared",
-        })
-    }
+/// Whether the kernel writes zeros (or a pattern) to pages that are freed, by `init_on_free` or page poisoning: then giving an isolated page
+/// back makes the host populate it again. Told by the kernel's command line and configuration; where neither says, it does not.
+pub fn clears_on_free(roots: &Roots) -> bool {
+    let line = roots.read("/proc/cmdline").unwrap_or_default();
+    let release = roots.line("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let built_in = || {
+        let config = roots.read(format!("/boot/config-{release}")).ok()?;
+        Some(config.lines().any(|l| l == "CONFIG_INIT_ON_FREE_DEFAULT_ON=y"))
+    };
+    let on_free = switch(&line, "init_on_free").or_else(built_in).unwrap_or(false);
+    on_free || switch(&line, "page_poison").unwrap_or(false)
 }
 
 /// A switch of the kernel's command line. The last one counts; what stands behind `--` is init's.
@@ -57,27 +34,20 @@ mod tests {
     use super::*;
     use crate::test_tree::tree;
 
-    fn of(line: &str, config: &str) -> (bool, bool) {
+    fn of(line: &str, config: &str) -> bool {
         let files = [("proc/cmdline", line), ("proc/sys/kernel/osrelease", "6.1.0\n"), ("boot/config-6.1.0", config)];
-        let c = Clearing::read(&tree(&files).roots);
-        (c.on_alloc, c.on_free)
+        clears_on_free(&tree(&files).roots)
     }
 
     #[test]
     fn the_command_line_beats_the_configuration() {
         let debian = "CONFIG_INIT_ON_ALLOC_DEFAULT_ON=y\n# CONFIG_INIT_ON_FREE_DEFAULT_ON is not set\n";
-        assert_eq!(of("quiet\n", debian), (true, false));
-        assert_eq!(of("quiet init_on_alloc=0\n", debian), (false, false));
-        assert_eq!(of("init_on_alloc=0 init_on_alloc=on init_on_free=Y", ""), (true, true));
-        assert_eq!(of("init_on_alloc=off page_poison=1", ""), (false, true));
-        assert_eq!(of("quiet -- init_on_free=1", "# nothing\n"), (false, false));
-        assert_eq!(of("init_on_alloc=maybe", debian), (true, false));
-    }
-
-    #[test]
-    fn where_nothing_tells_the_dearer_is_assumed() {
-        let c = Clearing::read(&tree(&[]).roots);
-        assert!(c.on_alloc && !c.on_free);
-        assert_eq!(c.to_string(), "pages are cleared when allocated");
+        let hardened = "CONFIG_INIT_ON_FREE_DEFAULT_ON=y\n";
+        assert!(!of("quiet\n", debian) && of("quiet\n", hardened));
+        assert!(!of("quiet init_on_free=0\n", hardened) && of("init_on_free=0 init_on_free=on\n", hardened));
+        assert!(of("init_on_free=Y", "") && of("init_on_alloc=off page_poison=1", ""));
+        assert!(!of("quiet -- init_on_free=1", "# nothing\n"));
+        assert!(of("init_on_free=maybe", hardened) && !of("init_on_free=maybe", debian));
+        assert!(!clears_on_free(&tree(&[]).roots), "nothing tells");
     }
 }

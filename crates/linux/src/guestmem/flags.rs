@@ -15,17 +15,10 @@ pub struct Flags(u64);
 
 impl Flags {
     const BUDDY: u64 = 1 << 10;
-    const COMPOUND_HEAD: u64 = 1 << 15;
-    const HUGE: u64 = 1 << 17;
 
     /// Free, in the hands of the buddy allocator. Free pages in the lists of single CPUs are not.
     pub const fn free(self) -> bool {
         self.0 & Self::BUDDY != 0
-    }
-
-    /// The first frame of a page of the hugetlb pool, in use or not.
-    pub const fn pool_head(self) -> bool {
-        self.0 & (Self::HUGE | Self::COMPOUND_HEAD) == Self::HUGE | Self::COMPOUND_HEAD
     }
 }
 
@@ -59,17 +52,13 @@ mod tests {
 
     #[test]
     fn entries_are_found_by_address() {
-        let entries: Vec<u8> = [0u64, Flags::BUDDY, Flags::HUGE | Flags::COMPOUND_HEAD, Flags::HUGE]
-            .into_iter()
-            .flat_map(u64::to_ne_bytes)
-            .collect();
+        let entries: Vec<u8> = [0u64, Flags::BUDDY].into_iter().flat_map(u64::to_ne_bytes).collect();
         let t = tree(&[("proc/kpageflags", "")]);
         std::fs::write(t.roots.path("/proc/kpageflags"), entries).unwrap();
         let flags = FlagSampler::open(&t.roots).unwrap();
         let at = |page: u64| flags.at(page * PAGE_SIZE).unwrap();
         assert!(!at(0).unwrap().free() && at(1).unwrap().free());
-        assert!(at(2).unwrap().pool_head() && !at(3).unwrap().pool_head(), "the rest of a huge page is no head");
-        assert_eq!(at(4), None);
+        assert_eq!(at(2), None);
         assert_eq!(flags.at(u64::MAX).unwrap(), None);
     }
 }

@@ -67,16 +67,6 @@ impl MemoryMap {
     pub fn ram_bytes(&self) -> u64 {
         total_len(&self.ram())
     }
-
-    /// The RAM in whole blocks of `size` bytes, which begin at multiples of it.
-    pub fn whole_blocks(&self, size: u64) -> Vec<AddrRange> {
-        let whole = |r: &AddrRange| {
-            let start = r.start.div_ceil(size).checked_mul(size)?;
-            let cut = AddrRange::new(start, r.end / size * size);
-            (!cut.is_empty()).then_some(cut)
-        };
-        self.ram().iter().filter_map(whole).collect()
-    }
 }
 
 /// An area from a line such as `00100000-1ffdffff : System RAM`. Indented lines are parts of the one above.
@@ -128,9 +118,6 @@ feffc000-feffffff : Reserved
         let ram = map.ram();
         assert_eq!(ram[1], AddrRange::new(0x10_0000, 0x7ffd_f000));
         assert_eq!(ram[2], AddrRange::new(0x1_0000_0000, 0x1_8800_0000));
-        let blocks = map.whole_blocks(2 << 20);
-        assert_eq!(blocks[0], AddrRange::new(0x20_0000, 0x7fe0_0000), "what is not a whole block is left out");
-        assert_eq!(blocks.len(), 2);
         assert!(map.ram_bytes() > 4 << 30);
     }
 
@@ -141,6 +128,6 @@ feffc000-feffffff : Reserved
         let odd = "zz-1 : System RAM\n10-5 : System RAM\n1-ffffffffffffffff : System RAM\n\n1000-1fff : System RAM\n\
             1800-2fff : Reserved\n";
         assert_eq!(MemoryMap::parse(odd).areas.len(), 1, "what overlaps the one before is left out");
-        assert!(MemoryMap::parse("").whole_blocks(1 << 21).is_empty());
+        assert!(MemoryMap::parse("").ram().is_empty());
     }
 }

@@ -18,7 +18,7 @@ pub mod ports;
 pub mod stall;
 
 pub use balloon::{Balloon, balloons};
-pub use clearing::Clearing;
+pub use clearing::clears_on_free;
 pub use flags::FlagSampler;
 pub use ledger::{Ledger, LedgerError, Leftover};
 pub use level::FreeLevel;

@@ -24,8 +24,8 @@ pub struct Args {
     /// The secret that the host wants to hear from a guest that calls over a network
     #[arg(long, value_name = "FILE", requires = "connect", value_parser = secret)]
     key: Option<Key>,
-    /// How to isolate memory: memory blocks offline, huge pages reserved or touched; auto chooses
-    #[arg(long, value_name = "auto|offline|reserve|touch", default_value = "auto")]
+    /// How to isolate memory: memory blocks offline, or huge pages allocated and touched; auto chooses
+    #[arg(long, value_name = "auto|offline|touch", default_value = "auto")]
     isolate: Wish,
     /// Free memory to be left alone [default: a 32nd of all, at least 16M]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]

@@ -3,19 +3,17 @@
 //! | way | how | holds | limits |
 //! |---|---|---|---|
 //! | [`offline`] | memory blocks go offline | exclusively, nothing is cleared | 128 MiB or more at a time; blocks with unmovable pages refuse |
-//! | [`reserve`] | reserved in the pool of huge pages, not touched | while nobody else uses that pool, which is checked | clears where the kernel clears on allocation; returns little while a report is on its way |
-//! | [`touch`] | the same, touched | exclusively | always clears |
+//! | [`touch`] | huge pages on demand, touched | exclusively | always clears |
 //!
-//! All of them outlive the agent: memory that the kernel took back at its death could be in use by the time that a host handles a
+//! Both outlive the agent: memory that the kernel took back at its death could be in use by the time that a host handles a
 //! report of it. Blocks stay offline; huge pages belong to System V shared memory segments, which stay until they are removed. Once
-//! the host has answered, huge pages that were touched belong to a process that the kernel ends before any other when memory runs
+//! the host has answered, huge pages belong to a process that the kernel ends before any other when memory runs
 //! out.
 
 mod holder;
 pub mod offline;
 mod physical;
 pub mod pool;
-pub mod reserve;
 pub(super) mod segment;
 pub mod touch;
 
@@ -32,15 +30,13 @@ pub const HUGE_PAGE: u64 = 2 << 20;
 pub enum Way {
     /// Memory blocks go offline.
     Offline,
-    /// Huge pages reserved and not touched.
-    Reserve,
     /// Huge pages touched.
     Touch,
 }
 
 impl Way {
     /// All of them, cheapest first.
-    pub const ALL: [Self; 3] = [Self::Offline, Self::Reserve, Self::Touch];
+    pub const ALL: [Self; 2] = [Self::Offline, Self::Touch];
 
     /// Whether it takes the very memory that it is asked for.
     pub const fn chooses(self) -> bool {
@@ -51,7 +47,6 @@ impl Way {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Offline => "offline",
-            Self::Reserve => "reserve",
             Self::Touch => "touch",
         }
     }
@@ -75,9 +70,6 @@ pub enum IsolateError {
     /// Memory ran out, and the kernel took back what was held.
     #[error("the guest needed the memory that was held, and has it back")]
     Taken,
-    /// Some of what was taken is memory that is not known of.
-    #[error("some of what was taken lies in memory that has come since the memory map was read")]
-    Elsewhere,
     /// A file or system call failed.
     #[error("cannot {what}: {source}")]
     Io {

@@ -162,11 +162,10 @@ impl Isolator for Offline {
     }
 
     fn check(&mut self) -> Result<(), IsolateError> {
-        let online = self.held.iter().find(|n| state(&self.roots, **n).as_deref() != Some("offline"));
-        match online {
-            None => Ok(()),
-            Some(n) => Err(IsolateError::Foreign(format!("somebody put memory block {n} online while it was held"))),
-        }
+        let lost = self.held.iter().find(|n| state(&self.roots, **n).as_deref() != Some("offline"));
+        let Some(&n) = lost else { return Ok(()) };
+        let how = if has_gone(&self.roots, n) { "unplugged" } else { "put online" };
+        Err(IsolateError::Foreign(format!("memory block {n} was {how} by somebody while it was held")))
     }
 
     fn give_back(&mut self, ledger: &mut Ledger) -> Result<(), IsolateError> {
@@ -209,6 +208,11 @@ fn state(roots: &Roots, number: u64) -> Option<String> {
     roots.line(state_file(number))
 }
 
+/// Whether a block that was there has been unplugged.
+fn has_gone(roots: &Roots, number: u64) -> bool {
+    block_size(roots).is_some() && !roots.path(format!("{MEMORY}/memory{number}")).exists()
+}
+
 /// Whether an online block is in the zone for movable memory alone, out of which it can be unplugged.
 fn is_movable(roots: &Roots, number: u64) -> bool {
     // Of an online block this names the zone it is in.
@@ -228,17 +232,22 @@ fn put_offline(roots: &Roots, number: u64, limit: Duration) -> io::Result<()> {
 }
 
 /// Puts a block online again: into the zone for movable memory, or into the one that the kernel chooses by itself. That would not be
-/// the former for a block at its edge. One that is online is left as it is.
+/// the former for a block at its edge. One that is online is left as it is; of one that was unplugged nothing is left to do.
 pub(in crate::guestmem) fn put_online(roots: &Roots, number: u64, movable: bool) -> io::Result<()> {
     let word = if movable { "online_movable" } else { "online" };
+    let attempt = || match roots.read(state_file(number)) {
+        Ok(state) if state.trim().starts_with("online") => Ok(true),
+        Ok(_) => write_state(roots, number, word).map(|()| false),
+        Err(e) => Err(e),
+    };
     // Onlining does not wait for others; a signal can still come first.
     for _ in 0..100 {
-        if roots.read(state_file(number))?.trim().starts_with("online") {
-            return Ok(());
-        }
-        match write_state(roots, number, word) {
-            Err(e) if e.kind() != io::ErrorKind::Interrupted && e.raw_os_error() != Some(libc::EBUSY) => return Err(e),
-            _ => {}
+        match attempt() {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(_) if has_gone(roots, number) => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted || e.raw_os_error() == Some(libc::EBUSY) => {}
+            Err(e) => return Err(e),
         }
     }
     Err(io::Error::new(io::ErrorKind::TimedOut, "the kernel refuses again and again"))
@@ -314,6 +323,21 @@ mod tests {
         let held = offline.held[0];
         std::fs::write(t.roots.path(state_file(held)), "online\n").unwrap();
         assert!(matches!(offline.check().unwrap_err(), IsolateError::Foreign(_)));
+    }
+
+    #[test]
+    fn a_block_that_was_unplugged_while_it_was_held_is_not_waited_for() {
+        let t = machine();
+        let mut ledger = Ledger::open(&t.roots).unwrap();
+        let mut offline = Offline::new(&t.roots, Duration::from_secs(5)).unwrap();
+        let blocks = [AddrRange::new(0, 128 << 20), AddrRange::new(128 << 20, 256 << 20)];
+        assert_eq!(offline.take(&blocks, &mut ledger).unwrap(), blocks);
+        std::fs::remove_dir_all(t.roots.path(format!("{MEMORY}/memory1"))).unwrap();
+        let error = offline.check().unwrap_err();
+        assert!(matches!(&error, IsolateError::Foreign(why) if why.contains("1 was unplugged")), "{error}");
+        offline.give_back(&mut ledger).unwrap();
+        assert!(ledger.taken().is_empty() && offline.held() == 0);
+        assert_eq!(state(&t.roots, 0).as_deref(), Some("online_movable"));
     }
 
     #[test]

@@ -9,8 +9,6 @@ const OVERCOMMIT: &str = "nr_overcommit_hugepages";
 /// Numbers of huge pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
-    /// In the pool, used or not.
-    pub all: u64,
     /// Not used by anybody, promised or not.
     pub free: u64,
     /// Promised to mappings or segments and not used yet.
@@ -36,7 +34,6 @@ impl Pool {
     /// Its numbers. They are read one after the other.
     pub fn counts(&self) -> io::Result<Counts> {
         Ok(Counts {
-            all: self.number("nr_hugepages")?,
             free: self.number("free_hugepages")?,
             reserved: self.number("resv_hugepages")?,
             surplus: self.number("surplus_hugepages")?,
@@ -61,8 +58,8 @@ pub(super) mod tests {
     use super::*;
     use crate::test_tree::{Tree, tree};
 
-    pub(in crate::guestmem::isolate) fn pool(numbers: [u64; 5]) -> Tree {
-        let names = ["nr_hugepages", "free_hugepages", "resv_hugepages", "surplus_hugepages", OVERCOMMIT];
+    pub(in crate::guestmem::isolate) fn pool(numbers: [u64; 4]) -> Tree {
+        let names = ["free_hugepages", "resv_hugepages", "surplus_hugepages", OVERCOMMIT];
         let files: Vec<(String, String)> = names
             .iter()
             .zip(numbers)
@@ -73,10 +70,10 @@ pub(super) mod tests {
 
     #[test]
     fn numbers_are_read_and_written() {
-        let t = pool([5, 4, 3, 2, 1]);
+        let t = pool([4, 3, 2, 1]);
         let pool = Pool::new(&t.roots);
         let counts = pool.counts().unwrap();
-        assert_eq!(counts, Counts { all: 5, free: 4, reserved: 3, surplus: 2, overcommit: 1 });
+        assert_eq!(counts, Counts { free: 4, reserved: 3, surplus: 2, overcommit: 1 });
         pool.set_overcommit(9).unwrap();
         assert_eq!(pool.counts().unwrap().overcommit, 9);
         assert_eq!(Pool::new(&tree(&[]).roots).counts().unwrap_err().kind(), io::ErrorKind::NotFound);
