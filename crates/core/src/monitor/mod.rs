@@ -324,8 +324,7 @@ impl<S: AccessSource> Monitor<S> {
         let faults = walks.turn(&mut self.source, &self.targets, self.config.cpu_budget, clock, subscriber)?;
         // Walks pay for themselves; regions have what they leave.
         self.bill.take(&self.source.cost());
-        let source = &self.source;
-        self.budget.set_share(self.config.cpu_budget.map(|share| share * walks.left(source, share)));
+        self.budget.set_share(self.config.cpu_budget.map(|share| share * walks.left(share)));
         for fault in faults {
             self.fault(Err(fault), clock.now_ns(), subscriber)?;
         }

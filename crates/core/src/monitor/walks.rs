@@ -23,8 +23,10 @@ const PER_AGE: u64 = 4;
 const SHARE: f64 = 0.55;
 /// The same while much has never been cleared: until then regions say little either.
 pub(super) const SHARE_AT_FIRST: f64 = 0.75;
-/// "Much": this part of the pages.
+/// "Much": this part of the pages, unless it is cleared within [`FIRST_FIGURES_NS`] anyway.
 const MUCH: f64 = 0.05;
+/// Of pages that cannot be observed so large a part may soon be, since the source then clears all of a target at once.
+const BLIND_PART: f64 = 0.25;
 /// Part of the walks' budget that reading and reporting may take; the rest is for clearing.
 const READ_PART: f64 = 0.4;
 /// The same while much has never been cleared.
@@ -127,17 +129,19 @@ pub(super) struct Walks {
     /// When all targets together are reported next, and when pages that several of them map are looked for.
     together_ns: Option<u64>,
     frames_ns: u64,
+    /// Whether much was never cleared when the last turn began: then bits say little.
+    at_first: bool,
 }
 
 impl Walks {
     /// The part of the CPU budget that walks may take at present.
-    pub fn share<S: AccessSource>(&self, tracked: &Tracked<S>) -> f64 {
-        if is_at_first(tracked) { SHARE_AT_FIRST } else { SHARE }
+    fn share(&self) -> f64 {
+        if self.at_first { SHARE_AT_FIRST } else { SHARE }
     }
 
     /// The part of `budget` (a share of a core) that is left for regions: also what walks could take and do not need.
-    pub fn left<S: AccessSource>(&self, tracked: &Tracked<S>, budget: f64) -> f64 {
-        let share = self.share(tracked);
+    pub fn left(&self, budget: f64) -> f64 {
+        let share = self.share();
         let needed = self.rate.map_or(share, |rate| rate / budget);
         AIM * (1.0 - share + (share - needed).max(0.0) * GIVEN)
     }
@@ -163,8 +167,9 @@ impl Walks {
     ) -> Result<Vec<SourceError>, EngineError> {
         let begin_ns = clock.now_ns();
         self.follow(targets, begin_ns);
-        let share = budget.map(|b| b * AIM * self.share(tracked));
         self.expect(tracked, targets, begin_ns);
+        self.at_first = budget.is_some_and(|budget| self.is_at_first(tracked, budget));
+        let share = budget.map(|b| b * AIM * self.share());
         let read_ns: f64 = self.schedules.values().map(|s| s.read_ns).sum();
         let pages = self.schedules.values().map(|s| s.pages).sum();
         self.fill(share, read_ns, tracked.shortest_age_ns(), begin_ns);
@@ -267,6 +272,29 @@ impl Walks {
         }
     }
 
+    /// Whether much has never been cleared, so much that it would take long with the usual share of `budget`.
+    fn is_at_first<S: AccessSource>(&self, tracked: &Tracked<S>, budget: f64) -> bool {
+        let (mut unresolved, mut blind, mut present) = (0, 0, 0);
+        for (id, s) in &self.schedules {
+            match tracked.page_history(*id).filter(|h| h.walks() > 0) {
+                Some(history) => {
+                    unresolved += history.learnt().unresolved;
+                    blind += history.learnt().blind;
+                    present += history.learnt().present;
+                }
+                None => {
+                    unresolved += s.pages;
+                    present += s.pages;
+                }
+            }
+        }
+        if blind as f64 > BLIND_PART * present as f64 {
+            unresolved += blind;
+        }
+        let affordable = budget * AIM * SHARE * FIRST_FIGURES_NS / CLEAR_NS;
+        unresolved as f64 > (MUCH * present as f64).max(affordable)
+    }
+
     fn fill(&mut self, share: Option<f64>, read_ns: f64, asked_ns: Option<u64>, now_ns: u64) {
         let Some(filled_ns) = self.filled_ns else {
             // The first walks may begin at once, with what the next moments bring.
@@ -296,7 +324,7 @@ impl Walks {
     ) -> Result<bool, SourceError> {
         let id = target.info.target;
         let now_ns = clock.now_ns();
-        let at_first = is_at_first(tracked);
+        let at_first = self.at_first;
         let asked = tracked.shortest_age_ns();
         let wish_ns = wish_ns(asked);
         let Some(s) = self.schedules.get_mut(&id) else { return Ok(false) };
@@ -432,17 +460,6 @@ fn wish_ns(asked_ns: Option<u64>) -> u64 {
 fn spent<S: AccessSource>(tracked: &Tracked<S>) -> u64 {
     let cost = tracked.cost();
     cost.monitor_ns + cost.target_ns
-}
-
-/// Whether much has never been cleared: then bits say little.
-fn is_at_first<S: AccessSource>(tracked: &Tracked<S>) -> bool {
-    let (mut unresolved, mut present) = (0, 0);
-    for (_, history) in tracked.histories() {
-        // What cannot be observed yet may be, once the source has cleared all of it at once.
-        unresolved += history.learnt().unresolved + history.learnt().blind;
-        present += history.learnt().present;
-    }
-    present == 0 || unresolved as f64 > MUCH * present as f64
 }
 
 /// The addresses that can hold pages.

@@ -88,7 +88,7 @@ impl Observer {
     ) -> Result<(), SpaceError> {
         let begin = Instant::now();
         if clear.any()
-            && self.whole_is_due(space, process, begin)
+            && self.whole_is_due(space, process, ranges, begin)
             && self.scan_whole(space, process, ranges, &mut clear, begin, sink)?
         {
             return Ok(());

@@ -28,7 +28,7 @@ use super::walker::Mapped;
 use crate::clock::thread_cpu_ns;
 use crate::proc::Process;
 use crate::proc::status::Status;
-use isotherm_core::addr::{AddrRange, PAGE_SIZE};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, total_len};
 use isotherm_core::mask::{self, NO_PAGES, PageMask};
 use isotherm_core::source::{Clear, TableBits};
 use std::time::{Duration, Instant};
@@ -111,14 +111,14 @@ impl Whole {
         due
     }
 
-    /// Whether it is worth its price at `now`, whoever pays.
-    fn is_wanted(&self, budget: &ClearBudget, now: Instant) -> bool {
+    /// Whether it is worth its price at `now`, whoever pays, if `present` pages are to be walked.
+    fn is_wanted(&self, present: u64, budget: &ClearBudget, now: Instant) -> bool {
         let (Some(first), Some(last)) = (self.first_walk, self.last_walk) else { return false };
         let interval = now.duration_since(last);
         if interval < SHORTEST || self.rest_until.is_some_and(|t| now < t) {
             return false;
         }
-        let Tally { present, accessed, stuck, .. } = self.tally;
+        let Tally { accessed, stuck, .. } = self.tally;
         let many = stuck >= MANY || stuck > 0 && stuck * LARGE_PART >= present;
         let times = (present / (stuck * SMALL_PART).max(1)).clamp(1, 1000) as u32;
         let few = stuck > 0 && now.duration_since(self.cleared_at.unwrap_or(first)) >= SELDOM * times;
@@ -129,9 +129,23 @@ impl Whole {
 }
 
 impl Observer {
-    /// Whether a scan that is to clear is to be a [`scan_whole`](Self::scan_whole).
-    pub(super) fn whole_is_due(&mut self, space: &Space, process: &Process, now: Instant) -> bool {
-        space.whole.is_wanted(&self.budget, now) && self.budget.grants(process.pid(), space.whole.tally.present, now)
+    /// Whether a scan of `ranges` that is to clear is to be a [`scan_whole`](Self::scan_whole).
+    pub(super) fn whole_is_due(&mut self, space: &Space, process: &Process, ranges: &[AddrRange], now: Instant) -> bool {
+        // The last walk may have been one over hot pages only, of which much is the text of shared libraries: what it found needs
+        // the more to be measured against all that is resident. Asking for that costs more than this.
+        if !space.whole.is_wanted(space.whole.tally.present, &self.budget, now) {
+            return false;
+        }
+        let resident = self.resident(process);
+        space.whole.is_wanted(resident, &self.budget, now)
+            && total_len(ranges) / PAGE_SIZE >= (resident as f64 * ALL) as u64
+            && self.budget.grants(process.pid(), resident, now)
+    }
+
+    /// Pages that a process has resident; very many if that cannot be read.
+    fn resident(&mut self, process: &Process) -> u64 {
+        let status = Status::read(process.dir(), &mut self.buf).unwrap_or_default();
+        status.vm_rss.unwrap_or(u64::MAX).saturating_add(status.hugetlb.unwrap_or(0)) / PAGE_SIZE
     }
 
     /// Scans and clears all memory of a process; `false`, with nothing done, if `ranges` are not all of it or it is refused.
@@ -186,9 +200,7 @@ impl Observer {
 
     /// Whether `present` pages are all that a process has, or nearly.
     fn is_all(&mut self, process: &Process, present: u64) -> bool {
-        let status = Status::read(process.dir(), &mut self.buf).unwrap_or_default();
-        let resident = status.vm_rss.unwrap_or(u64::MAX).saturating_add(status.hugetlb.unwrap_or(0));
-        present as f64 >= ALL * (resident / PAGE_SIZE) as f64
+        present as f64 >= ALL * self.resident(process) as f64
     }
 
     /// Reads again, and finds out which of the pages that are still set cannot be cleared even so.
@@ -249,7 +261,7 @@ mod tests {
         let now = Instant::now() + 1000 * SECOND;
         let budget = ClearBudget::new(None, now);
         let tally = |present, stuck| Tally { present, stuck, ..Tally::default() };
-        let wanted = |tally, interval| walked(tally, interval, now).is_wanted(&budget, now);
+        let wanted = |tally: Tally, interval| walked(tally, interval, now).is_wanted(tally.present, &budget, now);
         assert!(wanted(tally(1 << 18, MANY), SECOND));
         assert!(wanted(tally(400, 100), SECOND), "a quarter of a small process");
         assert!(!wanted(tally(1 << 18, 0), 100 * SECOND) && !wanted(tally(1 << 18, 1000), SECOND));
@@ -258,10 +270,18 @@ mod tests {
         assert!(!wanted(tally(1 << 18, MANY), SHORTEST / 2));
         let mut w = walked(tally(1 << 16, 1000), 3 * SECOND, now);
         w.cleared_at = Some(now - SELDOM / 2);
-        assert!(!w.is_wanted(&budget, now) && w.is_wanted(&budget, now + SELDOM / 2));
+        assert!(!w.is_wanted(w.tally.present, &budget, now) && w.is_wanted(w.tally.present, &budget, now + SELDOM / 2));
         w.rest_until = Some(now + REST);
-        assert!(!w.is_wanted(&budget, now + SELDOM / 2));
-        assert!(!Whole::default().is_wanted(&budget, now));
+        assert!(!w.is_wanted(w.tally.present, &budget, now + SELDOM / 2));
+        assert!(!Whole::default().is_wanted(1, &budget, now));
+    }
+
+    #[test]
+    fn the_text_that_a_walk_over_hot_pages_found_is_little_of_a_large_process() {
+        let now = Instant::now() + 1000 * SECOND;
+        let budget = ClearBudget::new(None, now);
+        let w = walked(Tally { present: 1000, stuck: 900, ..Tally::default() }, SECOND, now);
+        assert!(w.is_wanted(1000, &budget, now) && !w.is_wanted(1 << 16, &budget, now));
     }
 
     #[test]
@@ -269,15 +289,15 @@ mod tests {
         let now = Instant::now() + 1000 * SECOND;
         let mut budget = ClearBudget::new(None, now);
         let tally = |accessed| Tally { present: 100_000, accessed, ..Tally::default() };
-        let wanted = |budget: &ClearBudget, tally, interval| walked(tally, interval, now).is_wanted(budget, now);
+        let wanted = |budget: &ClearBudget, tally: Tally, interval| walked(tally, interval, now).is_wanted(tally.present, budget, now);
         assert!(!wanted(&budget, tally(30_000), SECOND), "it does not flush translations");
         budget.prefer_cheapest();
         assert!(wanted(&budget, tally(30_000), SECOND / 4) && !wanted(&budget, tally(1000), SECOND));
         // Dear single pages: their target runs on another processor.
         let mut w = walked(tally(2000), SECOND, now);
-        assert!(!w.is_wanted(&budget, now));
+        assert!(!w.is_wanted(w.tally.present, &budget, now));
         w.note_walk(Tally { cleared: 2000, ..tally(2000) }, 2000 * 8000, now - SECOND);
-        assert!(w.is_wanted(&budget, now));
+        assert!(w.is_wanted(w.tally.present, &budget, now));
     }
 
     #[test]
