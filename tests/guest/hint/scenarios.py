@@ -176,6 +176,8 @@ def late_host(machine, check, mib, options=""):
             # Takes what is free while the report waits, and still has it when the host acts upon that.
             churners = start_churn(machine, 6, mib // 4)
             time.sleep(3)
+            segments = len(machine.sh("cat /proc/sysvipc/shm").splitlines()) - 1
+            check(segments > 0, f"a report is answered late, {turn}: what it is about is held, in {segments} segments")
             host.let_go()
             check_churn(machine, check, churners, f"a report is answered late, {turn}")
             hog(machine, mib)

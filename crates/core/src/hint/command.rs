@@ -15,7 +15,8 @@ pub enum Command {
         /// What is in it.
         blocks: Vec<Block>,
     },
-    /// Return these blocks to the allocator and say [`Event::Released`].
+    /// Return these blocks, which are all that is isolated, to the allocator and say [`Event::Released`]. No report of any of them is on
+    /// its way.
     Release(Vec<Block>),
     /// Nothing, until something happens or the time has come (ns), if there is one.
     Wait(Option<u64>),
@@ -66,10 +67,10 @@ pub enum Event {
     Void,
     /// The other side is a new one, or has lost its memory of us: what it had dropped may be in its memory again.
     Forgotten,
-    /// Somebody needs memory: return what can be returned, and leave it alone for a while.
+    /// Somebody needs memory: return everything as soon as nothing is on its way, and leave it alone for a while.
     Pressure,
     /// Begin a pass, however few blocks there are.
     Now,
-    /// Return everything, and begin nothing any more.
+    /// Return everything as soon as nothing is on its way, and begin nothing any more.
     Stop,
 }

@@ -32,7 +32,7 @@ pub struct Hinter {
     phase: Phase,
     /// Everything isolated: on its way, held, or being returned.
     isolated: BTreeSet<Block>,
-    /// Isolated and no longer needed; kept until the pass ends, or to be returned at once.
+    /// Isolated and no longer needed; returned once the pass has ended and nothing is on its way.
     held: Vec<Block>,
     /// Being returned.
     releasing: Option<Vec<Block>>,
@@ -222,7 +222,8 @@ impl Hinter {
             self.phase = Phase::Idle;
             self.in_pass = false;
         }
-        if self.must_return() {
+        // An isolator returns everything or nothing: not while some of it is reported, or about to be.
+        if self.phase == Phase::Idle && self.must_return() {
             return self.release();
         }
         match &mut self.phase {

@@ -8,7 +8,7 @@ use super::ways::Ways;
 use super::{GuestError, Settings};
 use crate::protocol::Limits;
 use isotherm_core::addr::AddrRange;
-use isotherm_core::hint::{Block, BlockSize, Command, Event, Hinter, Isolation, Rest};
+use isotherm_core::hint::{Block, BlockSize, Command, Event, Hinter, Isolation, Rest, joined};
 use isotherm_core::units::format_size;
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::guestmem::isolate::IsolateError;
@@ -250,6 +250,7 @@ impl Work {
                     // At once: the guest lacks that memory until the answer comes.
                     let _ = link.write(session.out());
                 }
+                // All that is isolated, and nothing is on its way.
                 Command::Release(_) => self.release_due = true,
                 Command::Wait(until) => {
                     if let Some(soon) = self.thin_if_late(now) {
@@ -370,7 +371,8 @@ impl Work {
     fn report(&mut self, batch: u64, blocks: &[Block], session: &mut Session, now: u64) {
         if batch != self.last_batch {
             // Before it is sent the first time, and not afterwards: what was sent cannot be taken back.
-            if let Err(e) = self.ways.isolator().check() {
+            let ranges = joined(blocks, self.size);
+            if let Err(e) = self.ways.isolator().check(&ranges) {
                 self.hinter.event(Event::Void, now);
                 self.failed(&e, now);
                 return;

@@ -18,7 +18,7 @@ pub(super) mod segment;
 pub mod touch;
 
 use super::{Ledger, MemoryMap};
-use isotherm_core::addr::AddrRange;
+use isotherm_core::addr::{AddrRange, normalize};
 use std::fmt;
 use std::io;
 
@@ -87,6 +87,16 @@ impl IsolateError {
     }
 }
 
+/// An error if not all of `reported` lies in what is `held`.
+fn check_held(reported: &[AddrRange], mut held: Vec<AddrRange>) -> Result<(), IsolateError> {
+    normalize(&mut held);
+    let inside = |r: &AddrRange| held.iter().any(|h| h.start <= r.start && r.end <= h.end);
+    match reported.iter().find(|r| !inside(r)) {
+        None => Ok(()),
+        Some(r) => Err(IsolateError::Foreign(format!("{:#x}-{:#x} is to be reported and not held", r.start, r.end))),
+    }
+}
+
 /// Takes free memory and gives it back.
 pub trait Isolator: fmt::Debug {
     /// How.
@@ -96,8 +106,8 @@ pub trait Isolator: fmt::Debug {
     /// Empty: nothing to be had at present. All of it is whole huge pages.
     fn take(&mut self, wanted: &[AddrRange], ledger: &mut Ledger) -> Result<Vec<AddrRange>, IsolateError>;
 
-    /// Whether all that is held still is nobody else's. To be asked right before a report.
-    fn check(&mut self) -> Result<(), IsolateError>;
+    /// Whether `reported` is held, and all that is held still is nobody else's. To be asked right before a report.
+    fn check(&mut self, reported: &[AddrRange]) -> Result<(), IsolateError>;
 
     /// Gives everything back that it holds. **No report of it may be on its way to a host any more.**
     fn give_back(&mut self, ledger: &mut Ledger) -> Result<(), IsolateError>;

@@ -4,7 +4,7 @@
 //! attempt is bounded, and a block that refused is left alone for a while, each time for longer. One that ran out of time may only
 //! have been on a busy host: it gets more time first.
 
-use super::{HUGE_PAGE, IsolateError, Isolator, Way};
+use super::{HUGE_PAGE, IsolateError, Isolator, Way, check_held};
 use crate::clock::monotonic_ns;
 use crate::guestmem::deadline::Deadline;
 use crate::guestmem::{Ledger, MemoryMap};
@@ -161,9 +161,12 @@ impl Isolator for Offline {
         Ok(taken)
     }
 
-    fn check(&mut self) -> Result<(), IsolateError> {
+    fn check(&mut self, reported: &[AddrRange]) -> Result<(), IsolateError> {
         let lost = self.held.iter().find(|n| state(&self.roots, **n).as_deref() != Some("offline"));
-        let Some(&n) = lost else { return Ok(()) };
+        let Some(&n) = lost else {
+            let held = self.blocks.iter().filter(|b| self.held.contains(&b.number));
+            return check_held(reported, held.map(|b| b.range).collect());
+        };
         let how = if has_gone(&self.roots, n) { "unplugged" } else { "put online" };
         Err(IsolateError::Foreign(format!("memory block {n} was {how} by somebody while it was held")))
     }
@@ -280,9 +283,12 @@ mod tests {
         let foreign = AddrRange::new(256 << 20, 384 << 20);
         assert_eq!(offline.take(&[foreign, second], &mut ledger).unwrap(), [second]);
         assert_eq!((offline.held(), ledger.taken().offline.clone()), (128 << 20, [1].into()));
-        assert!(offline.check().is_ok());
+        let part = AddrRange::new(second.start, second.start + HUGE_PAGE);
+        assert!(offline.check(&[second]).is_ok() && offline.check(&[part, part]).is_ok());
+        assert!(matches!(offline.check(&[part, foreign]).unwrap_err(), IsolateError::Foreign(_)), "it is not held");
         assert!(offline.take(&[second], &mut ledger).unwrap().is_empty(), "it is held already");
         offline.give_back(&mut ledger).unwrap();
+        assert!(offline.check(&[part]).is_err(), "not any more");
         assert_eq!(state(&t.roots, 1).as_deref(), Some("online"));
         assert!(ledger.taken().is_empty() && offline.held() == 0);
         assert_eq!(state(&t.roots, 2).as_deref(), Some("offline"), "still not ours");
@@ -322,7 +328,7 @@ mod tests {
         offline.take(&[AddrRange::new(0, 128 << 20)], &mut ledger).unwrap();
         let held = offline.held[0];
         std::fs::write(t.roots.path(state_file(held)), "online\n").unwrap();
-        assert!(matches!(offline.check().unwrap_err(), IsolateError::Foreign(_)));
+        assert!(matches!(offline.check(&[]).unwrap_err(), IsolateError::Foreign(_)));
     }
 
     #[test]
@@ -333,7 +339,7 @@ mod tests {
         let blocks = [AddrRange::new(0, 128 << 20), AddrRange::new(128 << 20, 256 << 20)];
         assert_eq!(offline.take(&blocks, &mut ledger).unwrap(), blocks);
         std::fs::remove_dir_all(t.roots.path(format!("{MEMORY}/memory1"))).unwrap();
-        let error = offline.check().unwrap_err();
+        let error = offline.check(&[]).unwrap_err();
         assert!(matches!(&error, IsolateError::Foreign(why) if why.contains("1 was unplugged")), "{error}");
         offline.give_back(&mut ledger).unwrap();
         assert!(ledger.taken().is_empty() && offline.held() == 0);

@@ -1,5 +1,5 @@
-//! Huge pages on demand (surplus pages of the pool), touched: allocated to a segment of ours, so that nobody else can get them, whoever uses the pool. The
-//! kernel clears each. Physical addresses come from `/proc/self/pagemap`.
+//! Huge pages on demand (surplus pages of the pool), touched: allocated to a segment of ours, so that nobody else can get them, whoever
+//! uses the pool. The kernel clears each. Physical addresses come from `/proc/self/pagemap`.
 //!
 //! A page of a segment stays where it is unless somebody moves it on purpose (a memory block that goes offline, a driver that
 //! wants contiguous memory, `move_pages`); addresses are looked at again before each report.
@@ -8,7 +8,7 @@ use super::holder::Holder;
 use super::physical::Pagemap;
 use super::pool::Pool;
 use super::segment::{Attached, Segment, or_fewer, put_back};
-use super::{HUGE_PAGE, IsolateError, Isolator, Way};
+use super::{HUGE_PAGE, IsolateError, Isolator, Way, check_held};
 use crate::guestmem::{Ledger, MemoryMap};
 use crate::roots::Roots;
 use isotherm_core::addr::AddrRange;
@@ -98,7 +98,10 @@ impl Isolator for Touch {
         or_fewer(wanted, |pages| self.allocate(pages, ledger))
     }
 
-    fn check(&mut self) -> Result<(), IsolateError> {
+    fn check(&mut self, reported: &[AddrRange]) -> Result<(), IsolateError> {
+        // What has settled was answered for.
+        let pages = self.held.iter().flat_map(|taken| &taken.at);
+        check_held(reported, pages.map(|&at| AddrRange::new(at, at + HUGE_PAGE)).collect())?;
         if self.holder.as_ref().is_some_and(|holder| !holder.is_alive()) {
             return Err(IsolateError::Taken);
         }

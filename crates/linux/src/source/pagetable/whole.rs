@@ -130,7 +130,13 @@ impl Whole {
 
 impl Observer {
     /// Whether a scan of `ranges` that is to clear is to be a [`scan_whole`](Self::scan_whole).
-    pub(super) fn whole_is_due(&mut self, space: &Space, process: &Process, ranges: &[AddrRange], now: Instant) -> bool {
+    pub(super) fn whole_is_due(
+        &mut self,
+        space: &Space,
+        process: &Process,
+        ranges: &[AddrRange],
+        now: Instant,
+    ) -> bool {
         // The last walk may have been one over hot pages only, of which much is the text of shared libraries: what it found needs
         // the more to be measured against all that is resident. Asking for that costs more than this.
         if !space.whole.is_wanted(space.whole.tally.present, &self.budget, now) {
@@ -289,7 +295,9 @@ mod tests {
         let now = Instant::now() + 1000 * SECOND;
         let mut budget = ClearBudget::new(None, now);
         let tally = |accessed| Tally { present: 100_000, accessed, ..Tally::default() };
-        let wanted = |budget: &ClearBudget, tally: Tally, interval| walked(tally, interval, now).is_wanted(tally.present, budget, now);
+        let wanted = |budget: &ClearBudget, tally: Tally, interval| {
+            walked(tally, interval, now).is_wanted(tally.present, budget, now)
+        };
         assert!(!wanted(&budget, tally(30_000), SECOND), "it does not flush translations");
         budget.prefer_cheapest();
         assert!(wanted(&budget, tally(30_000), SECOND / 4) && !wanted(&budget, tally(1000), SECOND));
