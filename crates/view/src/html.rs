@@ -8,7 +8,7 @@ use crate::heat::axis::Layout;
 use crate::heat::grid::{Cell, Shown};
 use crate::heat::map::{HeatMap, HeatOptions};
 use crate::heat::palette::{self, Rgb};
-use crate::overview::{Overview, TargetOverview};
+use crate::overview::Overview;
 use crate::replay::Replay;
 use crate::series::{self, Measure, SeriesOptions};
 use crate::summary::confidence::Confidence;
@@ -17,7 +17,7 @@ use crate::summary::idle::Idle;
 use crate::summary::pages::ResidentPages;
 use crate::summary::total::Shared;
 use crate::summary::working_set::WorkingSet;
-use crate::summary::{Mappings, Resident, Summaries, Summary};
+use crate::summary::{Mappings, Resident, Rest, Summaries, Summary};
 use isotherm_core::addr::AddrRange;
 use serde::Serialize;
 use std::io::Write;
@@ -57,6 +57,8 @@ struct PageData {
     colours: Vec<String>,
     /// All targets together; `None` if there is only one.
     total: Option<TotalData>,
+    /// Targets that are not shown one by one; `--target` shows one.
+    rest: Option<Rest>,
     targets: Vec<TargetData>,
 }
 
@@ -141,7 +143,10 @@ pub fn page(events: &impl Replay, options: &PageOptions) -> Result<String, ViewE
         many => format!("{} and {} more", many[0].title(), many.len() - 1),
     };
     let run = overview.run.as_ref();
-    let Summaries { targets: summaries, total } = Summaries::read(events, &overview, &targets)?;
+    let summaries = Summaries::read(events, &overview, &targets)?;
+    // A heatmap to zoom into takes its room: those that hold most cold memory have one.
+    let (shown, rest) = summaries.shown();
+    let total = &summaries.total;
     let data = PageData {
         wall_ms: run
             .map(|r| (overview.start_ns as i128 + i128::from(r.realtime_offset_ns)).div_euclid(1_000_000) as i64),
@@ -159,10 +164,10 @@ pub fn page(events: &impl Replay, options: &PageOptions) -> Result<String, ViewE
             idle: total.idle,
             shared: total.shared,
         }),
-        targets: targets
-            .iter()
-            .zip(summaries)
-            .map(|(t, summary)| target_data(events, &overview, t, summary, options))
+        rest,
+        targets: shown
+            .into_iter()
+            .map(|summary| target_data(events, &overview, summary.clone(), options))
             .collect::<Result<_, ViewError>>()?,
     };
     // Inside a script element only `</` and `<!--` could end or confuse it.
@@ -177,10 +182,10 @@ pub fn page(events: &impl Replay, options: &PageOptions) -> Result<String, ViewE
 fn target_data(
     events: &impl Replay,
     overview: &Overview,
-    target: &TargetOverview,
     summary: Summary,
     options: &PageOptions,
 ) -> Result<TargetData, ViewError> {
+    let target = &summary.target;
     let map = HeatMap::build(
         events,
         overview,
@@ -332,6 +337,16 @@ mod tests {
         assert_eq!(target["mappings"][0]["name"], "7f0000000000-7f0004000000");
         assert_eq!(target["wss"].as_array().map(Vec::len), Some(3));
         assert_eq!(target["above_budget"], false);
+    }
+
+    #[test]
+    fn of_many_targets_those_with_most_cold_memory_are_drawn() {
+        let v = json_of(&page(&paged_record(12, 12), &PageOptions::default()).expect("has snapshots"));
+        assert_eq!(v["targets"].as_array().map(Vec::len), Some(10));
+        assert_eq!((&v["total"]["targets"], &v["rest"]["targets"]), (&12.into(), &2.into()));
+        let cold = |v: &serde_json::Value| v["idle"]["cold"][0]["bytes"].as_u64();
+        let rest = v["rest"]["cold"].as_u64().expect("is told");
+        assert_eq!(cold(&v["total"]).expect("is told"), rest + 10 * cold(&v["targets"][0]).expect("is told"));
     }
 
     #[test]

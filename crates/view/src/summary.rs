@@ -24,6 +24,7 @@ use mapping_pages::MappingUse;
 use mappings::MappingHeat;
 use pages::ResidentPages;
 use serde::Serialize;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use target::{SummaryBuilder, TargetSummary};
 use total::{Total, TotalBuilder};
@@ -77,6 +78,33 @@ pub struct Summary {
     pub confidence: Option<Confidence>,
 }
 
+impl Summary {
+    /// What is cold for the shortest time that is listed, bytes; 0 where that is not known.
+    fn coldest(&self) -> u64 {
+        self.idle.cold[0].bytes.unwrap_or(0)
+    }
+
+    fn last_resident(&self) -> u64 {
+        self.resident.map_or(0, |r| r.last)
+    }
+}
+
+/// Of several targets at most so many are shown with all their figures.
+const SHOWN: usize = 10;
+
+/// Targets that are not shown one by one, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Rest {
+    /// How many.
+    pub targets: usize,
+    /// Cold for the shortest time that is listed.
+    pub cold: u64,
+    /// In their working sets (p50).
+    pub working_set: u64,
+    /// Resident at the end.
+    pub resident: u64,
+}
+
 /// Several targets' summaries and their total.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summaries {
@@ -87,6 +115,21 @@ pub struct Summaries {
 }
 
 impl Summaries {
+    /// The targets that hold most cold memory, that most first, and the others added up, if there are any.
+    pub fn shown(&self) -> (Vec<&Summary>, Option<Rest>) {
+        let mut order: Vec<&Summary> = self.targets.iter().collect();
+        order.sort_by_key(|s| Reverse((s.coldest(), s.last_resident())));
+        let rest = order.split_off(SHOWN.min(order.len()));
+        let sum = |f: fn(&Summary) -> u64| rest.iter().map(|s| f(s)).sum();
+        let rest = (!rest.is_empty()).then(|| Rest {
+            targets: rest.len(),
+            cold: sum(Summary::coldest),
+            working_set: sum(|s| s.working_set.p50),
+            resident: sum(Summary::last_resident),
+        });
+        (order, rest)
+    }
+
     /// Reads the events once, for some targets.
     pub fn read(
         events: &(impl Replay + ?Sized),

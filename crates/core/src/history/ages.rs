@@ -3,8 +3,8 @@
 use super::epoch::{ABSENT, BLIND, Epoch, Epochs, STANDING};
 use super::frame::{AGES_NS, IdlePages, MappingPages, PageAges, PageFrame, TablePages};
 use super::pages::PageHistory;
-use super::table::Table;
-use crate::addr::TABLE_SPAN;
+use super::table::{TENTH_NS, Table};
+use crate::addr::{AddrRange, TABLE_SPAN};
 use crate::mapping::Mapping;
 use crate::pages::mask_of;
 use crate::source::TargetId;
@@ -17,25 +17,21 @@ const KNOWN_LEAST: u64 = 512;
 /// How many pages have each byte, by how many of [`AGES_NS`] their table has been known for.
 #[derive(Debug, Clone)]
 pub struct CodeCounts {
-    watched_s: u64,
+    watched_ns: u64,
     by_ages: [Option<Box<[u64; 256]>>; AGES_NS.len() + 1],
 }
 
 impl CodeCounts {
     /// Nothing counted yet; to count pages of `history` as of its last walk.
     pub fn new(history: &PageHistory) -> Self {
-        let watched_s = (history.now_ns() - history.begin_ns()) / 1_000_000_000;
-        Self { watched_s, by_ages: [const { None }; AGES_NS.len() + 1] }
+        Self { watched_ns: history.now_ns() - history.begin_ns(), by_ages: [const { None }; AGES_NS.len() + 1] }
     }
 
     /// Adds `pages` of `table` with the byte `code`.
     pub fn add(&mut self, table: &Table, code: u8, pages: u64) {
-        let known_s = self.watched_s.saturating_sub(u64::from(table.known_from_s));
-        let ages = if table.known_from_s == 0 {
-            AGES_NS.len()
-        } else {
-            AGES_NS.partition_point(|&age| age <= known_s.saturating_mul(1_000_000_000))
-        };
+        let known_ns = self.watched_ns.saturating_sub(u64::from(table.known_from_ds) * TENTH_NS);
+        let ages =
+            if table.known_from_ds == 0 { AGES_NS.len() } else { AGES_NS.partition_point(|&age| age <= known_ns) };
         self.by_ages[ages].get_or_insert_with(|| Box::new([0; 256]))[usize::from(code)] += pages;
     }
 
@@ -187,6 +183,13 @@ impl PageHistory {
     pub fn total(&self) -> PageAges {
         let mut counts = CodeCounts::new(self);
         self.tables().for_each(|(_, table)| table.count(|code, pages| counts.add(table, code, pages)));
+        counts.ages(self)
+    }
+
+    /// The pages of `ranges` (sorted, disjoint) together.
+    pub fn ages_in(&self, ranges: &[AddrRange]) -> PageAges {
+        let mut counts = CodeCounts::new(self);
+        self.each_table_in(ranges, |_, table, inside| table.count_in(inside, |code, n| counts.add(table, code, n)));
         counts.ages(self)
     }
 

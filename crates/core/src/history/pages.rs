@@ -1,7 +1,7 @@
 //! The page history of one address space.
 
 use super::epoch::{ABSENT, BLIND, Epochs, STANDING};
-use super::table::{Learnt, Table};
+use super::table::{Learnt, TENTH_NS, Table};
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
 use crate::mask::{self, NO_PAGES, PageMask};
 pub use crate::pages::pages_in;
@@ -162,14 +162,14 @@ impl PageHistory {
     pub fn take(&mut self, bits: &TableBits) -> Learnt {
         let mut sum = Learnt::default();
         // A walk's figures hold from its end on.
-        let next_s = (self.now_ns() - self.begin_ns()) / 1_000_000_000 + 1;
+        let next_ds = (self.now_ns() - self.begin_ns()) / TENTH_NS + 1;
         for i in 0..1u64 << bits.leaf_shift.saturating_sub(21).min(18) {
             let bits = TableBits { base: bits.base + i * TABLE_SPAN, ..*bits };
             let table = self.tables.entry(bits.base).or_default();
             table.seen_by = self.walks as u16;
             let learnt = table.take(&bits, &mut self.epochs, self.walks == 1, self.most_level);
             if learnt.is_new() {
-                table.known_from_s = next_s.min(u64::from(u32::MAX)) as u32;
+                table.known_from_ds = next_ds.min(u64::from(u32::MAX)) as u32;
             }
             sum.add(&learnt);
         }

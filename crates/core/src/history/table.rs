@@ -9,6 +9,9 @@ pub const PAGES: usize = 512;
 /// The most that [`Table::level`] can be: at each walk one of its pages is cleared.
 pub const HIGHEST_LEVEL: u8 = 9;
 
+/// Unit of [`Table::known_from_ds`], ns: a second would be too coarse for ages of a second.
+pub const TENTH_NS: u64 = 100_000_000;
+
 /// The byte of a page whose bit was set when the watch began, and has not been cleared since.
 const NEVER: u8 = STANDING | Epochs::BEFORE;
 
@@ -31,8 +34,8 @@ pub struct Table {
     level: u8,
     /// Low bits of the number of the walk that last came across it.
     pub seen_by: u16,
-    /// From when on the last accesses to nearly all of its pages are known, seconds after the watch began.
-    pub known_from_s: u32,
+    /// From when on the last accesses to nearly all of its pages are known, in [`TENTH_NS`] after the watch began.
+    pub known_from_ds: u32,
 }
 
 /// What a walk learnt from a table, pages.
@@ -80,7 +83,7 @@ impl Learnt {
 
 impl Default for Table {
     fn default() -> Self {
-        Self { codes: Codes::Alike(ABSENT), huge: false, level: 0, seen_by: 0, known_from_s: 0 }
+        Self { codes: Codes::Alike(ABSENT), huge: false, level: 0, seen_by: 0, known_from_ds: 0 }
     }
 }
 

@@ -4,69 +4,113 @@
 //! targets is too large; where nothing is shared, nothing changes.
 
 use super::ages::Known;
-use super::frame::{AGES_NS, IdlePages, PageAges, TogetherFrame};
+use super::frame::{self, AGES_NS, IdlePages, PageAges, TogetherFrame};
 use super::tracked::Tracked;
-use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
+use crate::mapping::{Mapping, MappingKind};
 use crate::source::{AccessSource, SourceError, TargetId};
 use std::collections::HashMap;
 
-/// Pages in the sample, about.
+/// Pages in each sample, about.
 const SAMPLED: u64 = 1 << 13;
+/// With so large a part of the pages left when each counts once, nothing that matters is shared.
+const UNSHARED: f64 = 0.99;
+
+/// A target, and its mappings.
+pub type Mapped<'a> = (TargetId, &'a [Mapping]);
+
+/// Memory that is shared for different reasons, and to a different degree: each has a sample of its own, or the few pages of
+/// a library that all targets map, and that are in a small sample by chance, would stand for the private memory, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Files, shared memory, and hugetlb.
+    Backed,
+    /// All else: private, or shared since a fork.
+    Private,
+}
+
+impl Part {
+    /// Its ranges, sorted and disjoint.
+    fn ranges(self, mappings: &[Mapping]) -> Vec<AddrRange> {
+        let part = |kind| match kind {
+            MappingKind::File | MappingKind::Shmem | MappingKind::Hugetlb => Some(Self::Backed),
+            MappingKind::Anon => Some(Self::Private),
+            MappingKind::Special => None,
+        };
+        let mut ranges: Vec<AddrRange> =
+            mappings.iter().filter(|m| part(m.kind) == Some(self)).map(|m| m.range).collect();
+        normalize(&mut ranges);
+        ranges
+    }
+}
 
 impl<S: AccessSource> Tracked<S> {
-    /// The figures of `targets`, each with its mapped ranges (sorted, disjoint), together; `None` where the source cannot tell frames, or
-    /// a target was not walked twice yet.
-    pub fn together(&mut self, targets: &[(TargetId, Vec<AddrRange>)]) -> Result<Option<TogetherFrame>, SourceError> {
-        let Some(mut sum) = self.sum(targets.iter().map(|(target, _)| *target)) else { return Ok(None) };
-        let present: u64 = sum.ages.iter().map(|ages| ages.resident).sum();
-        let one_in = (present / SAMPLED).max(1).next_power_of_two().min(1 << 16) as u32;
+    /// The figures of `targets` together; `None` where the source cannot tell frames, or a target was not walked twice yet.
+    pub fn together(&mut self, targets: &[Mapped<'_>]) -> Result<Option<TogetherFrame>, SourceError> {
+        let Some(time_ns) = self.walked_twice(targets.iter().map(|(target, _)| *target)) else { return Ok(None) };
+        let (mut parts, mut resident, mut coarsest) = (Vec::new(), 0, 1);
+        for part in [Part::Backed, Part::Private] {
+            let Some(sum) = self.part(targets, part, time_ns)? else { return Ok(None) };
+            resident += sum.all.resident;
+            coarsest = coarsest.max(sum.one_in);
+            parts.push(sum.finish());
+        }
+        let ages = frame::sum(parts.iter());
+        self.set_shares_little(ages.resident as f64 >= UNSHARED * resident as f64);
+        Ok(Some(TogetherFrame { time_ns, targets: targets.len() as u32, one_in: coarsest, ages }))
+    }
+
+    /// A part of all targets' memory; `None` where the source cannot tell frames.
+    fn part(&mut self, targets: &[Mapped<'_>], part: Part, now_ns: u64) -> Result<Option<Sum>, SourceError> {
+        let targets: Vec<(TargetId, Vec<AddrRange>)> =
+            targets.iter().map(|(target, mappings)| (*target, part.ranges(mappings))).collect();
+        let ages: Vec<PageAges> =
+            targets.iter().filter_map(|(target, ranges)| Some(self.page_history(*target)?.ages_in(ranges))).collect();
+        let all = frame::sum(ages.iter());
+        let one_in = (all.resident / SAMPLED).max(1).next_power_of_two().min(1 << 16) as u32;
+        let mut sum = Sum { all, one_in, each: Sampled::default(), once: Sampled::default() };
         let mut frames: HashMap<u64, Known> = HashMap::new();
-        for (target, mapped) in targets {
+        for (target, ranges) in &targets {
             let mut pages: Vec<(u64, u64)> = Vec::new();
-            if !self.frames(*target, mapped, one_in, &mut |addr, frame| pages.push((addr, frame)))? {
+            if !self.frames(*target, ranges, one_in, &mut |addr, frame| pages.push((addr, frame)))? {
                 return Ok(None);
             }
             let Some(history) = self.page_history(*target) else { return Ok(None) };
             // Ages are those at the target's last walk, also where another target was walked later.
-            let later_ns = sum.time_ns - history.now_ns();
+            let later_ns = now_ns - history.now_ns();
             for (addr, frame) in pages {
                 let base = addr / TABLE_SPAN * TABLE_SPAN;
                 let code = history.table(base).map(|t| t.code(((addr - base) / PAGE_SIZE) as usize));
                 let Some(known) = code.and_then(|c| Known::of(c, history.epochs())) else { continue };
                 let known = known.later(later_ns);
-                sum.each.add(known, sum.time_ns);
+                sum.each.add(known, now_ns);
                 frames.entry(frame).and_modify(|f| *f = f.or(known)).or_insert(known);
             }
         }
-        frames.values().for_each(|&known| sum.once.add(known, sum.time_ns));
-        self.set_shares_little(sum.once.resident as f64 >= UNSHARED * sum.each.resident as f64);
-        Ok(Some(TogetherFrame { time_ns: sum.time_ns, targets: targets.len() as u32, one_in, ages: sum.finish() }))
+        frames.values().for_each(|&known| sum.once.add(known, now_ns));
+        Ok(Some(sum))
     }
 
     /// The same without looking at frames, where these have shown lately that the targets share next to nothing.
-    pub fn together_unshared(&self, targets: impl Iterator<Item = TargetId>) -> Option<TogetherFrame> {
-        let sum = self.sum(targets).filter(|_| self.shares_little())?;
-        Some(TogetherFrame { time_ns: sum.time_ns, targets: sum.ages.len() as u32, one_in: 1, ages: sum.finish() })
+    pub fn together_unshared(&self, targets: impl Iterator<Item = TargetId> + Clone) -> Option<TogetherFrame> {
+        let time_ns = self.walked_twice(targets.clone()).filter(|_| self.shares_little())?;
+        let ages: Vec<PageAges> = targets.filter_map(|t| Some(self.page_history(t)?.total())).collect();
+        Some(TogetherFrame { time_ns, targets: ages.len() as u32, one_in: 1, ages: frame::sum(ages.iter()) })
     }
 
-    /// What is known of each target; `None` if one was not walked twice yet.
-    fn sum(&self, targets: impl Iterator<Item = TargetId>) -> Option<Sum> {
-        let histories: Option<Vec<_>> = targets.map(|t| self.page_history(t).filter(|h| h.walks() > 1)).collect();
-        let histories = histories?;
-        let time_ns = histories.iter().map(|h| h.now_ns()).max()?;
-        Some(Sum { time_ns, ages: histories.iter().map(|h| h.total()).collect(), ..Sum::default() })
+    /// When the last walk of any of `targets` was; `None` if one was not walked twice yet.
+    fn walked_twice(&self, targets: impl Iterator<Item = TargetId>) -> Option<u64> {
+        let times: Option<Vec<u64>> =
+            targets.map(|t| self.page_history(t).filter(|h| h.walks() > 1).map(|h| h.now_ns())).collect();
+        times?.into_iter().max()
     }
 }
 
-/// With so large a part of the pages left when each counts once, nothing that matters is shared.
-const UNSHARED: f64 = 0.99;
-
-/// The targets' figures, and those of the sample with each page counted for each target, and once.
-#[derive(Debug, Default)]
+/// The sum over the targets, and of a sample of their pages, with each counted for each target, and once.
+#[derive(Debug)]
 struct Sum {
-    /// When the last walk of any of them was.
-    time_ns: u64,
-    ages: Vec<PageAges>,
+    all: PageAges,
+    one_in: u32,
     each: Sampled,
     once: Sampled,
 }
@@ -96,9 +140,9 @@ impl Sampled {
 }
 
 impl Sum {
-    /// The sums over the targets, each reduced by as much as the sample is when its pages count once.
+    /// The figures of all, each reduced by as much as the sample is when its pages count once.
     fn finish(self) -> PageAges {
-        let mut total = super::frame::sum(self.ages.iter());
+        let mut total = self.all;
         let reduced = |all: u64, each: u64, once: u64| match each {
             0 => all,
             each => (all as f64 * once as f64 / each as f64).round() as u64,
@@ -116,5 +160,114 @@ impl Sum {
             idle.most = reduced(idle.most, each.most, once.most).max(idle.pages + idle.unresolved);
         }
         total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::VirtualClock;
+    use crate::event::TargetInfo;
+    use crate::history::tracked::Allowance;
+    use crate::mask::{self, NO_PAGES};
+    use crate::source::{Clear, Cost, TableBits, Window, in_sample};
+
+    const TEXT: u64 = 1 << 30;
+    const PRIVATE: u64 = 2 << 30;
+    const PRIVATE_TABLES: u64 = 10;
+    /// Pages below a table.
+    const PAGES: u64 = 512;
+
+    /// Targets that map the same 2 MiB of text, and 20 MiB each of their own, of which they use every eighth page.
+    struct Group;
+
+    fn mappings() -> Vec<Mapping> {
+        let text = Mapping { kind: MappingKind::File, ..Mapping::anon(TEXT, TEXT + TABLE_SPAN) };
+        vec![text, Mapping::anon(PRIVATE, PRIVATE + PRIVATE_TABLES * TABLE_SPAN)]
+    }
+
+    impl AccessSource for Group {
+        fn name(&self) -> &'static str {
+            "group"
+        }
+
+        fn poll_targets(&mut self) -> Result<Vec<TargetInfo>, SourceError> {
+            Ok(Vec::new())
+        }
+
+        fn mappings(&mut self, _: TargetId, out: &mut Vec<Mapping>) -> Result<(), SourceError> {
+            *out = mappings();
+            Ok(())
+        }
+
+        fn arm(&mut self, _: TargetId, _: &mut [Window]) -> Result<(), SourceError> {
+            Ok(())
+        }
+
+        fn look(&mut self, _: TargetId, _: &mut [Window]) -> Result<(), SourceError> {
+            Ok(())
+        }
+
+        fn scan(
+            &mut self,
+            _: TargetId,
+            ranges: &[AddrRange],
+            mut clear: Clear<'_>,
+            sink: &mut dyn FnMut(&TableBits),
+        ) -> Result<(), SourceError> {
+            for base in ranges.iter().flat_map(|r| (r.start..r.end).step_by(TABLE_SPAN as usize)) {
+                let accessed = if base == TEXT { [u64::MAX; 8] } else { [0x0101_0101_0101_0101; 8] };
+                let present = [u64::MAX; 8];
+                let bits = TableBits { base, leaf_shift: 12, present, accessed, cleared: NO_PAGES, blind: NO_PAGES };
+                let cleared = mask::and(&clear.choose(&bits), &accessed);
+                sink(&TableBits { cleared, ..bits });
+            }
+            Ok(())
+        }
+
+        fn frames(
+            &mut self,
+            target: TargetId,
+            ranges: &[AddrRange],
+            one_in: u32,
+            sink: &mut dyn FnMut(u64, u64),
+        ) -> Result<bool, SourceError> {
+            for addr in ranges.iter().flat_map(|r| (r.start..r.end).step_by(PAGE_SIZE as usize)) {
+                let own = 1 << 20 | (u64::from(target) * PRIVATE_TABLES * PAGES);
+                let frame = if addr < PRIVATE { (addr - TEXT) / PAGE_SIZE } else { own + (addr - PRIVATE) / PAGE_SIZE };
+                if in_sample(frame, one_in) {
+                    sink(addr, frame);
+                }
+            }
+            Ok(true)
+        }
+
+        fn cost(&self) -> Cost {
+            Cost::default()
+        }
+    }
+
+    #[test]
+    fn a_text_that_all_of_many_targets_map_does_not_shake_their_total() {
+        const TARGETS: u64 = 150;
+        let mut tracked = Tracked::new(Group);
+        let (mappings, mut clock) = (mappings(), VirtualClock::default());
+        let ranges: Vec<AddrRange> = mappings.iter().map(|m| m.range).collect();
+        let targets: Vec<Mapped> = (0..TARGETS).map(|t| (t as TargetId, &mappings[..])).collect();
+        for _ in 0..3 {
+            assert!(tracked.together(&targets).unwrap().is_none(), "nobody was walked twice");
+            for (target, _) in &targets {
+                while !tracked.walk(*target, &ranges, Allowance::UNLIMITED, &mut clock).unwrap().complete {}
+            }
+            clock.advance_ns(11_000_000_000);
+            if tracked.page_history(0).is_some_and(|h| h.walks() > 1) {
+                break;
+            }
+        }
+        let frame = tracked.together(&targets).unwrap().unwrap();
+        assert!(frame.one_in > 1);
+        let private = TARGETS * PRIVATE_TABLES * PAGES;
+        assert_eq!(frame.ages.resident, private + PAGES);
+        assert_eq!(frame.ages.idle_for(10_000_000_000).unwrap().pages, private / 8 * 7);
     }
 }

@@ -8,6 +8,7 @@ use crate::engine::EngineError;
 use crate::event::{Event, Subscriber};
 use crate::history::frame::AGES_NS;
 use crate::history::table::{HIGHEST_LEVEL, PAGES};
+use crate::history::together::Mapped;
 use crate::history::tracked::{Allowance, CLEAR_NS, SLICE_NS, Tracked};
 use crate::mapping::MappingKind;
 use crate::source::{AccessSource, SourceError, TargetId};
@@ -66,6 +67,8 @@ const ENOUGH_NS: f64 = 300_000.0;
 const NEWEST: f64 = 0.3;
 /// Walks that would lie further apart are of a sample of the page tables, unless somebody asks about single pages, ns.
 const LONGEST_NS: f64 = 10e9;
+/// The second walk of a target comes at most so long after the first, ns: then it knows what was idle for 10 s.
+const SECOND_NS: f64 = 10.3e9;
 /// The largest sample step.
 const MOST_ONE_IN: u32 = 1 << 12;
 
@@ -74,6 +77,8 @@ const MOST_ONE_IN: u32 = 1 << 12;
 struct Schedule {
     /// When the next walk is due, ns.
     due_ns: u64,
+    /// When the present walk, or the last one, began.
+    begun_ns: u64,
     /// What reading costs, without clearing: the least of the last walks, ns; 0: not known.
     read_ns: f64,
     /// Pages that were resident before it was read for the first time.
@@ -226,7 +231,7 @@ impl Walks {
         let before_ns = spent(tracked);
         let samples = now_ns >= self.frames_ns;
         let frame = if samples {
-            let all: Vec<(TargetId, Vec<AddrRange>)> = targets.iter().map(|t| (t.info.target, mapped(t))).collect();
+            let all: Vec<Mapped> = targets.iter().map(|t| (t.info.target, &t.mappings[..])).collect();
             // A target that has just ended is noticed when it is walked.
             tracked.together(&all).unwrap_or(None)
         } else {
@@ -328,6 +333,9 @@ impl Walks {
         let asked = tracked.shortest_age_ns();
         let wish_ns = wish_ns(asked);
         let Some(s) = self.schedules.get_mut(&id) else { return Ok(false) };
+        if s.walk.spent_ns == 0.0 {
+            s.begun_ns = now_ns;
+        }
         let history = tracked.history_mut(id, now_ns);
         if asked.is_none() && history.walks() == 0 {
             // First walks cost more than others: by the number of pages alone.
@@ -373,10 +381,12 @@ impl Walks {
         let reading_ns = |m: Means| m.read_ns * (1.0 + (frames_ns / s.read_ns).min(FRAME_PART));
         let affordable_ns = means.map_or(0.0, |m| reading_ns(m) / (m.share * part));
         // The second walk is the first to tell ages: nobody waits long for it.
-        let longest_ns = if s.walks == 1 { LONGEST_NS } else { f64::INFINITY };
+        let longest_ns = if s.walks == 1 { SECOND_NS } else { f64::INFINITY };
         let interval_ns = wish_ns.max(affordable_ns.min(longest_ns) as u64);
-        // In step with the clock, so that windows of whole seconds hold whole walks.
-        s.due_ns = (s.due_ns + interval_ns).max(clock.now_ns() + interval_ns / 2);
+        // In step with the clock, so that windows of whole seconds hold whole walks; but the first ones of many targets come one after
+        // the other, and the second of each is to come so long after it.
+        let since_ns = if s.walks == 1 { s.begun_ns } else { s.due_ns };
+        s.due_ns = (since_ns + interval_ns).max(clock.now_ns() + interval_ns / 2);
         Ok(true)
     }
 

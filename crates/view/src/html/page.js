@@ -47,6 +47,8 @@ function cards() {
   if (t) all.unshift(card("All " + t.targets + " targets", size(t.idle.cold[0].bytes ?? 0), "cold for more than " + threshold(t.idle.cold[0].for_ns),
     [["working set", size(t.working_set.p50)], ["present", t.pages ? size(t.pages.resident) : t.resident ? size(t.resident.last) : "–"],
       ["shared pages", t.shared === "counted_once" ? "count once" : "count for each"]]));
+  if (data.rest) all.push(card("And " + data.rest.targets + " more targets", size(data.rest.cold), "cold",
+    [["working sets", size(data.rest.working_set)], ["resident", size(data.rest.resident)], ["", "--target N shows one"]]));
   if (r) {
     const swap = r.swap ? [["swapped out", size(r.swap)]] : [];
     all.push(card("Resident memory", size(r.last), "at the end", [["highest", size(r.highest)], ["virtual", size(r.vsz)], ...swap]));

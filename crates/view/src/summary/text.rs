@@ -7,19 +7,16 @@ use super::mappings::MappingHeat;
 use super::pages::ResidentPages;
 use super::total::{Shared, Total};
 use super::working_set::{Basis, Window, WorkingSet};
-use super::{Mappings, Resident, Summaries, Summary};
+use super::{Mappings, Resident, Rest, Summaries, Summary};
 use crate::error::ViewError;
 use crate::names;
 use crate::units::{format_percent, format_percent_exactly};
 use isotherm_core::event::{Mode, RunInfo};
 use isotherm_core::units::{format_size, format_time};
-use std::cmp::Reverse;
 use std::io::Write;
 
 /// Mappings listed where there is one target, and where there are several.
 const MAPPINGS: (usize, usize) = (10, 5);
-/// Targets shown with all their figures.
-const TARGETS: usize = 10;
 /// Width of a line's heading.
 const HEAD: usize = 16;
 
@@ -32,32 +29,20 @@ pub fn write(all: &Summaries, out: &mut dyn Write) -> Result<(), ViewError> {
         return trust(one, out);
     }
     total(all, out)?;
-    let mut order: Vec<&Summary> = all.targets.iter().collect();
-    order.sort_by_key(|s| Reverse((coldest(&s.idle), s.resident.map_or(0, |r| r.last))));
-    let (shown, rest) = order.split_at(TARGETS.min(order.len()));
+    let (shown, rest) = all.shown();
     for s in shown {
         writeln!(out)?;
         target(s, MAPPINGS.1, out)?;
         trust(s, out)?;
     }
-    if !rest.is_empty() {
-        writeln!(out)?;
-        let sum = |f: fn(&Summary) -> u64| format_size(rest.iter().map(|s| f(s)).sum());
-        let text = format!(
-            "and {} more targets: {} cold > 10 s, {} in their working sets (p50), {} resident; --target N shows one",
-            rest.len(),
-            sum(|s| coldest(&s.idle)),
-            sum(|s| s.working_set.p50),
-            sum(|s| s.resident.map_or(0, |r| r.last))
-        );
-        writeln!(out, "{text}")?;
+    if let Some(Rest { targets, cold, working_set, resident }) = rest {
+        let [cold, working_set, resident] = [cold, working_set, resident].map(format_size);
+        writeln!(
+            out,
+            "\nand {targets} more targets: {cold} cold > 10 s, {working_set} in their working sets (p50), {resident} resident; --target N shows one"
+        )?;
     }
     Ok(())
-}
-
-/// What is cold for the shortest time that is listed.
-fn coldest(idle: &Idle) -> u64 {
-    idle.cold[0].bytes.unwrap_or(0)
 }
 
 fn total(all: &Summaries, out: &mut dyn Write) -> Result<(), ViewError> {
