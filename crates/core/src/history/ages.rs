@@ -244,13 +244,17 @@ impl PageHistory {
     fn by_table(&self, since_ns: u64) -> Vec<TablePages> {
         let accessed = self.accessed_codes(since_ns);
         let one = |(base, table): (u64, &Table)| {
-            let mut pages = TablePages { base, present: 0, accessed: 0 };
-            table.count(|code, n| {
-                pages.present += if Epochs::is_epoch(code) { n as u16 } else { 0 };
-                pages.accessed += if accessed[usize::from(code)] { n as u16 } else { 0 };
+            let (mut pages, mut waits) = (TablePages { base, present: 0, accessed: 0 }, false);
+            table.count(|code, n| match code {
+                c if c == STANDING | Epochs::BEFORE => waits = true,
+                c if Epochs::is_epoch(c) => {
+                    pages.present += n as u16;
+                    pages.accessed += if accessed[usize::from(c)] { n as u16 } else { 0 };
+                }
+                _ => {}
             });
-            pages
+            (pages.present > 0 || waits).then_some(pages)
         };
-        self.tables().map(one).filter(|t| t.present > 0).collect()
+        self.tables().filter_map(one).collect()
     }
 }

@@ -125,7 +125,7 @@ pub struct MappingPages {
 pub struct TablePages {
     /// First address; a multiple of 2 MiB.
     pub base: u64,
-    /// Present pages that could be observed.
+    /// Present pages that could be observed, and were not just found with a bit from before the watch; 0: there are such pages only.
     pub present: u16,
     /// Of these, accessed since the frame before.
     pub accessed: u16,
@@ -148,7 +148,7 @@ pub struct PageFrame {
     pub one_in: u32,
     /// By mapping, sorted.
     pub mappings: Vec<MappingPages>,
-    /// By page table, sorted; tables without a present page that can be observed are left out.
+    /// By page table, sorted; tables of which no page is present, or none can be observed, are left out.
     pub tables: Vec<TablePages>,
 }
 

@@ -10,7 +10,7 @@ pub const TABLE_BYTES: u64 = 2 << 20;
 /// one that was looked at shows that one.
 const SAMPLED: f64 = 0.25;
 
-/// A part of a mapping of which no page table is told.
+/// A part of a mapping of which no page table is told, or nothing of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unseen {
     /// Its addresses.
@@ -20,10 +20,16 @@ pub struct Unseen {
 }
 
 impl Unseen {
-    /// The parts of a frame that hold memory which could not be observed, or was not looked at.
+    /// The parts of a frame that hold memory which could not be observed, was not looked at, or of which nothing is known yet.
     pub fn of(frame: &PageFrame) -> Vec<Self> {
         let mut parts = Vec::new();
         for m in &frame.mappings {
+            let begin = frame.tables.partition_point(|t| t.base.saturating_add(TABLE_BYTES) <= m.range.start);
+            let tables = || frame.tables[begin..].iter().take_while(|t| t.base < m.range.end);
+            for t in tables().filter(|t| t.present == 0) {
+                let all = AddrRange::new(t.base, t.base.saturating_add(TABLE_BYTES));
+                parts.extend(all.intersect(&m.range).map(|range| Self { range, density: 1.0 }));
+            }
             if m.ages.unobservable == 0 && frame.one_in <= 1 {
                 continue;
             }
@@ -35,8 +41,7 @@ impl Unseen {
                     parts.push(Self { range: AddrRange::new(start, end), density: 0.0 });
                 }
             };
-            let begin = frame.tables.partition_point(|t| t.base.saturating_add(TABLE_BYTES) <= m.range.start);
-            for t in frame.tables[begin..].iter().take_while(|t| t.base < m.range.end) {
+            for t in tables() {
                 add(at, t.base);
                 at = at.max(t.base.saturating_add(TABLE_BYTES));
             }
@@ -68,5 +73,16 @@ mod tests {
         let ranges: Vec<_> =
             Unseen::of(&frame).iter().map(|u| (u.range.start, u.range.len() / MIB, u.density)).collect();
         assert_eq!(ranges, [(base + 4 * MIB, 2, 0.125), (base + 62 * MIB, 2, 0.125), (locked.start, 1, 1.0)]);
+    }
+
+    #[test]
+    fn what_was_never_cleared_is_not_idle() {
+        let mut frame = page_frame(0, 0);
+        let before = Unseen::of(&frame);
+        let base = frame.mappings[1].range.start;
+        frame.tables.iter_mut().filter(|t| t.base == base + 4 * MIB).for_each(|t| (t.present, t.accessed) = (0, 0));
+        let new: Vec<Unseen> = Unseen::of(&frame).into_iter().filter(|u| !before.contains(u)).collect();
+        let range = AddrRange::new(base + 4 * MIB, base + 6 * MIB);
+        assert_eq!(new, [Unseen { range, density: 1.0 }]);
     }
 }
