@@ -1,6 +1,6 @@
 //! The figures of one run, from a real record or from a simulation, and medians over several runs.
 
-use crate::walks::Walks;
+use crate::walks::{HistoryFigures, Walks};
 use anyhow::Context;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::event::Mode;
@@ -35,17 +35,6 @@ pub struct Figures {
     /// What the page history took, if it said which pages are hot.
     #[serde(default)]
     pub history: Option<HistoryFigures>,
-}
-
-/// What a page history took.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct HistoryFigures {
-    /// Time between the last two walks.
-    pub walk_ns: u64,
-    /// One page table in so many was watched.
-    pub one_in: u32,
-    /// Its size.
-    pub memory_bytes: u64,
 }
 
 impl Figures {

@@ -3,7 +3,6 @@
 //!
 //! It is driven here and not read from a record, because records tell how many pages are hot, and not which.
 
-use crate::figures::HistoryFigures;
 use anyhow::{Context, bail};
 use isotherm_core::addr::{AddrRange, normalize};
 use isotherm_core::clock::Clock;
@@ -14,6 +13,18 @@ use isotherm_linux::source::pagetable::PageTableSource;
 use isotherm_linux::target::{TargetSpec, TargetTracker};
 use isotherm_sim::accuracy::HOLD;
 use isotherm_sim::accuracy::by_page::{self, ByHistory};
+use serde::{Deserialize, Serialize};
+
+/// What a page history took.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct HistoryFigures {
+    /// Time between the last two walks.
+    pub walk_ns: u64,
+    /// One page table in so many was watched.
+    pub one_in: u32,
+    /// Its size.
+    pub memory_bytes: u64,
+}
 
 /// What the walks of one run said, and took.
 #[derive(Debug)]

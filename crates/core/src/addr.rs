@@ -69,6 +69,21 @@ pub fn total_len(ranges: &[AddrRange]) -> u64 {
     ranges.iter().map(AddrRange::len).sum()
 }
 
+/// The parts of `of` that are not in `without`; all are sorted and disjoint.
+pub fn subtract(of: &[AddrRange], without: &[AddrRange]) -> Vec<AddrRange> {
+    let mut left = Vec::new();
+    for range in of {
+        let mut start = range.start;
+        let first = without.partition_point(|r| r.end <= range.start);
+        for gone in without[first..].iter().map_while(|r| r.intersect(range)) {
+            left.extend(Some(AddrRange::new(start, gone.start)).filter(|r| !r.is_empty()));
+            start = gone.end;
+        }
+        left.extend(Some(AddrRange::new(start, range.end)).filter(|r| !r.is_empty()));
+    }
+    left
+}
+
 /// Bytes that two sorted, disjoint lists have in common.
 pub fn overlap_len(a: &[AddrRange], b: &[AddrRange]) -> u64 {
     let (mut i, mut j, mut sum) = (0, 0, 0);
@@ -110,5 +125,13 @@ mod tests {
             let both = (0..230).filter(|&x| a.iter().any(|r| r.contains(x)) && b.iter().any(|r| r.contains(x))).count();
             prop_assert_eq!(overlap_len(&a, &b), both as u64);
         }
+    }
+
+    #[test]
+    fn what_is_left() {
+        let r = AddrRange::new;
+        assert_eq!(subtract(&[r(0, 10), r(20, 30)], &[r(5, 25)]), [r(0, 5), r(25, 30)]);
+        assert_eq!(subtract(&[r(0, 10)], &[r(2, 3), r(4, 5)]), [r(0, 2), r(3, 4), r(5, 10)]);
+        assert_eq!(subtract(&[r(0, 10)], &[r(0, 10)]), []);
     }
 }

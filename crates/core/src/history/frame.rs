@@ -174,7 +174,7 @@ pub struct TogetherFrame {
     pub time_ns: u64,
     /// Targets counted.
     pub targets: u32,
-    /// One in so many frames was compared between the targets, to find pages that several of them map.
+    /// One in so many frames was compared between the targets, in the coarser of the samples, to find pages that several of them map.
     pub one_in: u32,
     /// Their pages.
     pub ages: PageAges,

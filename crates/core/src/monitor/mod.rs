@@ -96,7 +96,6 @@ impl<S: AccessSource> Monitor<S> {
             retuned: None,
             algorithm,
             targets: Vec::new(),
-            // Without walks regions have all of it; with them, what they leave.
             // With walks, regions begin with what these leave at first.
             budget: Budget::new(match config.walks {
                 true => config.cpu_budget.map(|share| share * (1.0 - walks::SHARE_AT_FIRST)),

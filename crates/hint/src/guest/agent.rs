@@ -2,12 +2,11 @@
 
 use super::link::{Incoming, Link};
 use super::session::{self, Heard, Session};
-use super::status::{Status, own_rss};
+use super::status::{Status, note, own_rss};
 use super::watch::Watch;
 use super::work::Work;
 use super::{GuestError, Settings};
 use crate::protocol::{GuestStat, MemoryArea, MemoryKind, VERSION};
-use isotherm_core::addr::AddrRange;
 use isotherm_core::hint::{BlockSize, Event};
 use isotherm_core::units::nanos;
 use isotherm_linux::clock::{kernel_release, monotonic_ns, process_cpu_ns};
@@ -416,11 +415,6 @@ impl<'a> Agent<'a> {
     }
 }
 
-/// Tells people on stderr.
-pub(super) fn note(text: &str) {
-    eprintln!("isotherm: {text}");
-}
-
 fn areas(map: &MemoryMap) -> Vec<MemoryArea> {
     let kind = |kind| match kind {
         AreaKind::Ram => MemoryKind::Ram,
@@ -441,35 +435,4 @@ fn random() -> Result<u64, GuestError> {
     let read = std::fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes));
     read.map_err(GuestError::io("read /dev/urandom"))?;
     Ok(u64::from_ne_bytes(bytes))
-}
-
-/// The parts of `of` that are not in `without`; both sorted and disjoint.
-pub(super) fn subtract(of: &[AddrRange], without: &[AddrRange]) -> Vec<AddrRange> {
-    let mut left = Vec::new();
-    for range in of {
-        let mut start = range.start;
-        for cut in without.iter().filter(|cut| cut.intersect(range).is_some()) {
-            if cut.start > start {
-                left.push(AddrRange::new(start, cut.start));
-            }
-            start = start.max(cut.end);
-        }
-        if start < range.end {
-            left.push(AddrRange::new(start, range.end));
-        }
-    }
-    left
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_has_gone() {
-        let r = AddrRange::new;
-        assert_eq!(subtract(&[r(0, 10), r(20, 30)], &[r(5, 25)]), [r(0, 5), r(25, 30)]);
-        assert_eq!(subtract(&[r(0, 10)], &[r(2, 3), r(4, 5)]), [r(0, 2), r(3, 4), r(5, 10)]);
-        assert_eq!(subtract(&[r(0, 10)], &[r(0, 10)]), []);
-    }
 }

@@ -3,12 +3,17 @@
 use isotherm_core::hint::HintStats;
 use serde::Serialize;
 
+/// Tells people on stderr.
+pub(super) fn note(text: &str) {
+    eprintln!("isotherm: {text}");
+}
+
 /// How the agent is doing.
 #[derive(Debug, Clone, Serialize)]
 pub struct Status {
     /// Time since its start, ms.
     pub ms: u64,
-    /// How memory is isolated now: `offline`, `reserve`, `touch`; `watch` where the balloon does the work.
+    /// How memory is isolated now: `offline`, `touch`; `watch` where the balloon does the work.
     pub way: &'static str,
     /// Whether a host has welcomed it.
     pub host: bool,

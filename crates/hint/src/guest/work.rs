@@ -1,13 +1,13 @@
 //! Carries out what the algorithm decides, on the guest's own memory.
 
-use super::agent::{note, subtract};
 use super::link::Link;
 use super::session::Session;
+use super::status::note;
 use super::watch::Watch;
 use super::ways::Ways;
 use super::{GuestError, Settings};
 use crate::protocol::Limits;
-use isotherm_core::addr::AddrRange;
+use isotherm_core::addr::{AddrRange, subtract};
 use isotherm_core::hint::{Block, BlockSize, Command, Event, Hinter, Isolation, Rest, joined};
 use isotherm_core::units::format_size;
 use isotherm_linux::clock::monotonic_ns;

@@ -8,7 +8,7 @@ use super::Score;
 use crate::machine::activity::Activity;
 use crate::random::mix;
 use crate::workload::truth::{Slice, hot};
-use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize, overlap_len, total_len};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize, overlap_len, subtract, total_len};
 use isotherm_core::history::epoch::{ABSENT, BLIND, Epochs, STANDING};
 use isotherm_core::history::pages::PageHistory;
 use isotherm_core::pages::push_runs;
@@ -70,16 +70,13 @@ impl Told {
         }
         normalize(&mut touched);
         normalize(&mut border);
-        let mut unclear = Vec::new();
-        subtract(&border, &touched, &mut unclear);
+        let unclear = subtract(&border, &touched);
         Self { touched, unclear }
     }
 
     /// Of `judged`, what the workload's account is clear about.
     pub fn clear_part(&self, judged: &[AddrRange]) -> Vec<AddrRange> {
-        let mut out = Vec::new();
-        subtract(judged, &self.unclear, &mut out);
-        out
+        subtract(judged, &self.unclear)
     }
 }
 
@@ -87,19 +84,6 @@ impl TouchedPages for Told {
     fn touched(&self, range: AddrRange, _: u64, _: u64, out: &mut Vec<AddrRange>) {
         let first = self.touched.partition_point(|r| r.end <= range.start);
         out.extend(self.touched[first..].iter().map_while(|r| r.intersect(&range)));
-    }
-}
-
-/// Appends what is in `a` and not in `b`; all are sorted and disjoint.
-fn subtract(a: &[AddrRange], b: &[AddrRange], out: &mut Vec<AddrRange>) {
-    for range in a {
-        let mut start = range.start;
-        let first = b.partition_point(|r| r.end <= range.start);
-        for gone in b[first..].iter().map_while(|r| r.intersect(range)) {
-            out.extend(Some(AddrRange::new(start, gone.start)).filter(|r| !r.is_empty()));
-            start = gone.end;
-        }
-        out.extend(Some(AddrRange::new(start, range.end)).filter(|r| !r.is_empty()));
     }
 }
 

@@ -4,7 +4,7 @@ use super::gauge::Gauge;
 use super::rate::FillRate;
 use super::react::{Candidate, Reaction};
 use super::stats::{Line, MemoryLine};
-use super::{Args, user::SHORTEST_INTERVAL};
+use super::{Args, SHORTEST_INTERVAL};
 use crate::commands::lru::live::{Live, Member};
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::lru::live::memory::{Evicted, Memory};

@@ -17,6 +17,9 @@ use clap::ValueEnum;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Shortest time between two walks.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
+
 /// What is done when a working set does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnThrash {
@@ -86,7 +89,7 @@ impl Args {
             "--headroom must be between 0.1% and 50%"
         } else if self.duration.is_some_and(|d| d.is_zero()) {
             "--duration 0 does nothing; leave it out to run until Ctrl-C"
-        } else if self.max_interval < user::SHORTEST_INTERVAL {
+        } else if self.max_interval < SHORTEST_INTERVAL {
             "--max-interval must be at least 50ms"
         } else if self.on_thrash != OnThrash::Notify && self.min_ttl.is_zero() {
             "--on-thrash needs --min-ttl, which says what thrashing is"

@@ -12,10 +12,7 @@ use isotherm_core::units::format_size;
 use isotherm_core::units::nanos;
 use isotherm_linux::clock::{monotonic_ns, process_cpu_ns};
 use isotherm_linux::lru::memcg::Memcgs;
-use std::time::Duration;
 
-/// Shortest time between two walks.
-pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
 /// How often new processes are looked for, ns.
 const POLL_NS: u64 = 500_000_000;
 /// How often statistics are written, ns.
