@@ -1,10 +1,11 @@
 """Python with numpy: an array that is summed all the time, one that is summed once a second, one left alone."""
 
 import json
+import os
 import subprocess
 import tempfile
 
-from harness import MIB, mib, start, stop, summaries, watch
+from harness import MIB, isotherm, mib, start, stop, summaries, watch
 from ranges import length, subtract
 from record import ever_accessed
 
@@ -26,13 +27,22 @@ while True:
 """
 
 
+def _environment():
+    """Where the kernel's DAMON looks at physical memory, it takes the one bit of a huge page several times a second, and nobody
+    sees accesses that are a second apart: base pages then."""
+    if json.loads(isotherm("doctor", "--json"))["environment"]["damon"]["users"]:
+        print("     numpy: the kernel's DAMON is in use here, so the arrays are in base pages", flush=True)
+        return {**os.environ, "NUMPY_MADVISE_HUGEPAGE": "0"}
+    return None
+
+
 def check(results):
     """Runs it and checks what the record says about each array."""
     program = None
     with tempfile.TemporaryDirectory(prefix="isotherm-numpy-") as folder:
         try:
             # Debian's Python, for Debian's numpy.
-            program = start(["/usr/bin/python3", "-c", PROGRAM], stdout=subprocess.PIPE, text=True)
+            program = start(["/usr/bin/python3", "-c", PROGRAM], stdout=subprocess.PIPE, text=True, env=_environment())
             arrays = {name: [tuple(pages)] for name, pages in json.loads(program.stdout.readline()).items()}
             snapshots, summary = watch(folder, 16, "--pid", str(program.pid))
             single, _ = summaries(f"{folder}/record.iso")

@@ -112,7 +112,12 @@ fn facts(env: &Environment) -> Vec<(&'static str, String)> {
             match (env.damon.present, env.damon.users.is_empty()) {
                 (false, _) => "no control files".into(),
                 (true, true) => "free".into(),
-                (true, false) => format!("in use: {}", env.damon.describe_users()),
+                (true, false) => {
+                    format!(
+                        "in use: {}; it clears accessed bits, so huge pages may look idle",
+                        env.damon.describe_users()
+                    )
+                }
             },
         ),
         ("runs under", env.hypervisor.below.clone().unwrap_or_else(|| "no hypervisor seen".into())),
