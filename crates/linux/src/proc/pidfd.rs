@@ -46,9 +46,13 @@ impl PidFd {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let stats = || -> io::Result<Vec<String>> {
             let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid))?;
-            tasks.map(|task| std::fs::read(task?.path().join("stat")).map(text)).collect()
+            // A thread that has gone meanwhile has exited.
+            let read = |task: io::Result<std::fs::DirEntry>| match std::fs::read(task?.path().join("stat")) {
+                Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(None),
+                stat => stat.map(text).map(Some),
+            };
+            tasks.filter_map(|task| read(task).transpose()).collect()
         };
-        // A thread may have gone between the two steps; if it was the last one, so has the process.
         self.has_exited() || stats().is_ok_and(|stats| stats.iter().all(|stat| is_exiting(stat))) || self.has_exited()
     }
 
@@ -86,12 +90,17 @@ impl PidFd {
     }
 }
 
-/// Whether a thread is on its way out, by its line in /proc/PID/task/TID/stat (proc_pid_stat(5): the ninth field; PF_EXITING of
-/// the kernel's sched.h).
+/// Whether a thread is on its way out, by its line in /proc/PID/task/TID/stat (proc_pid_stat(5)): its flags, the ninth field, have
+/// PF_EXITING of the kernel's sched.h, or SIGKILL is among its own pending signals, the 31st: a group that is ended gets it thread by
+/// thread, and the main thread may be gone before the others have run.
 fn is_exiting(stat: &str) -> bool {
-    const PF_EXITING: u32 = 4;
-    let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(6)?.parse::<u32>().ok());
-    flags.is_some_and(|flags| flags & PF_EXITING != 0)
+    const PF_EXITING: u64 = 4;
+    const KILLED: u64 = 1 << (libc::SIGKILL - 1);
+    let Some((_, fields)) = stat.rsplit_once(')') else { return false };
+    let has = |field: usize, bit: u64| {
+        fields.split_whitespace().nth(field - 3).and_then(|f| f.parse::<u64>().ok()).is_some_and(|f| f & bit != 0)
+    };
+    has(9, PF_EXITING) || has(31, KILLED)
 }
 
 impl AsFd for PidFd {
@@ -119,6 +128,8 @@ mod tests {
         assert!(!PidFd::open(std::process::id()).unwrap().is_ending());
         assert!(is_exiting("12 (a) b) Z 1 12 12 0 -1 4194308 0 0"));
         assert!(!is_exiting("12 (a) b) S 1 12 12 0 -1 4194304 0 0"));
+        let pending = |signals: u64| format!("12 (a) S{} {signals} 0 0", " 0".repeat(27));
+        assert!(is_exiting(&pending(1 << 8)) && !is_exiting(&pending(1 << 14)));
         assert!(!is_exiting("") && !is_exiting("12 (a"));
     }
 }
