@@ -28,8 +28,8 @@ while True:
 
 
 def _environment():
-    """Where the kernel's DAMON looks at physical memory, it takes the one bit of a huge page several times a second, and nobody
-    sees accesses that are a second apart: base pages then."""
+    """Base pages where the kernel's DAMON is in use: on physical memory it clears the one bit of a huge page about twice a second,
+    and accesses that are a second apart are not seen."""
     if json.loads(isotherm("doctor", "--json"))["environment"]["damon"]["users"]:
         print("     numpy: the kernel's DAMON is in use here, so the arrays are in base pages", flush=True)
         return {**os.environ, "NUMPY_MADVISE_HUGEPAGE": "0"}

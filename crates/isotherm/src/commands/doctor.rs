@@ -114,7 +114,7 @@ fn facts(env: &Environment) -> Vec<(&'static str, String)> {
                 (true, true) => "free".into(),
                 (true, false) => {
                     format!(
-                        "in use: {}; it clears accessed bits, so huge pages may look idle",
+                        "in use: {}; while it is on, it clears accessed bits, and huge pages may look idle",
                         env.damon.describe_users()
                     )
                 }
