@@ -5,8 +5,8 @@ use super::table::{Learnt, TENTH_NS, Table};
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
 use crate::mask::{self, NO_PAGES, PageMask};
 pub use crate::pages::pages_in;
-use crate::pages::{push_range, push_runs};
-use crate::source::TableBits;
+use crate::pages::{mask_of, push_range, push_runs};
+use crate::source::{TableBits, Window};
 use std::collections::BTreeMap;
 
 /// A set of values that a page's byte may have.
@@ -203,6 +203,18 @@ impl PageHistory {
             && let Some(table) = self.tables.get_mut(&base)
         {
             table.note(accessed, &mut self.epochs);
+        }
+    }
+
+    /// The same for a window, as far as what was seen of it tells which of its pages these were.
+    pub fn note_window(&mut self, window: &Window) {
+        let (shift, range) = (window.seen.leaf_shift, window.range());
+        if shift > 12 && window.seen.accessed > 0 {
+            let leaf = range.start >> shift << shift;
+            (0..1u64 << (shift - 21)).for_each(|i| self.note(leaf + i * TABLE_SPAN, &[u64::MAX; 8]));
+        } else if window.seen.accessed == window.pages {
+            let base = range.start / TABLE_SPAN * TABLE_SPAN;
+            self.note(base, &mask_of(base, range));
         }
     }
 

@@ -235,10 +235,13 @@ impl<S: AccessSource> Tracked<S> {
         result
     }
 
-    /// Looks, page by page, at what `windows` are about to clear: windows tell how many pages were accessed, not which.
+    /// Looks, page by page, at what `windows` are about to clear: those of several pages tell how many were accessed, not which.
     fn look_first(&mut self, target: TargetId, windows: &[Window]) -> Result<(), SourceError> {
         let Some(history) = self.histories.get_mut(&target) else { return Ok(()) };
-        let mut ranges: Vec<AddrRange> = windows.iter().map(Window::range).collect();
+        let mut ranges: Vec<AddrRange> = windows.iter().filter(|w| w.pages > 1).map(Window::range).collect();
+        if ranges.is_empty() {
+            return Ok(());
+        }
         normalize(&mut ranges);
         self.source.scan(target, &ranges, Clear::Nothing, &mut |bits| history.note(bits.base, &bits.accessed))
     }
@@ -307,6 +310,9 @@ impl<S: AccessSource> AccessSource for Tracked<S> {
     fn arm(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError> {
         self.look_first(target, windows)?;
         let result = self.source.arm(target, windows);
+        if let Some(history) = self.histories.get_mut(&target).filter(|_| result.is_ok()) {
+            windows.iter().for_each(|w| history.note_window(w));
+        }
         self.fate(target, result)
     }
 

@@ -4,6 +4,8 @@
 /// by an eBPF iterator, clearing by `process_madvise(MADV_COLD)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CostModel {
+    /// What the first call after a sleep takes on top: waking up, and cold caches.
+    pub wake_up: f64,
     /// A read of any number of windows, however few: entering the kernel and finding the target.
     pub read_call: f64,
     /// A clear of any number of windows.
@@ -22,22 +24,27 @@ pub struct CostModel {
 
 impl Default for CostModel {
     fn default() -> Self {
-        Self {
-            read_call: 4_100.0,
-            clear_call: 1_000.0,
-            read_window: 100.0,
-            read_page: 180_000.0 / 262_144.0,
-            clear_young: [(1, 530.0), (16, 1_450.0), (64, 4_200.0), (512, 28_000.0)],
-            clear_old: [(1, 320.0), (16, 870.0), (64, 2_600.0), (512, 19_000.0)],
-            target_page: 300.0,
-        }
+        Self::MEASURED
     }
 }
 
 impl CostModel {
+    /// What the page-table source takes, call after call without a sleep.
+    pub const MEASURED: Self = Self {
+        wake_up: 0.0,
+        read_call: 4_100.0,
+        clear_call: 1_000.0,
+        read_window: 100.0,
+        read_page: 180_000.0 / 262_144.0,
+        clear_young: [(1, 530.0), (16, 1_450.0), (64, 4_200.0), (512, 28_000.0)],
+        clear_old: [(1, 320.0), (16, 870.0), (64, 2_600.0), (512, 19_000.0)],
+        target_page: 300.0,
+    };
+
     /// A machine on which watching costs nothing, for tests of exact times.
     pub fn free() -> Self {
         Self {
+            wake_up: 0.0,
             read_call: 0.0,
             clear_call: 0.0,
             read_window: 0.0,

@@ -28,6 +28,8 @@ pub struct SimSource {
     targets: Vec<Target>,
     monitor_ns: f64,
     charged_ns: u64,
+    /// When the last call ended.
+    called_ns: u64,
     target_ns: f64,
     pages_read: u64,
     pages_cleared: u64,
@@ -57,7 +59,17 @@ impl SimSource {
                 memory: None,
             })
             .collect();
-        Self { clock, model, targets, monitor_ns: 0.0, charged_ns: 0, target_ns: 0.0, pages_read: 0, pages_cleared: 0 }
+        Self {
+            clock,
+            model,
+            targets,
+            monitor_ns: 0.0,
+            charged_ns: 0,
+            called_ns: 0,
+            target_ns: 0.0,
+            pages_read: 0,
+            pages_cleared: 0,
+        }
     }
 
     /// The same, with pages of the first process that leave `memory` and come back. It must be that of the process's arena.
@@ -96,19 +108,26 @@ impl SimSource {
         }
     }
 
+    /// What calling costs now.
+    fn call(&self) -> f64 {
+        let woken = self.clock.now_ns() != self.called_ns;
+        self.model.read_call + if woken { self.model.wake_up } else { 0.0 }
+    }
+
     /// Moves the clock by what was spent since the last call.
     fn charge(&mut self) {
         let spent = self.monitor_ns as u64;
         self.clock.advance_ns(spent - self.charged_ns);
         self.charged_ns = spent;
+        self.called_ns = self.clock.now_ns();
     }
 
     fn read(&mut self, target: TargetId, windows: &mut [Window], clear: bool) -> Result<(), SourceError> {
         let now = self.clock.now_ns();
-        let model = self.model.clone();
+        let (model, call) = (self.model.clone(), self.call());
         let t = self.living(target)?;
         let at = t.moment(now);
-        let (mut monitor, mut pages_read, mut pages_cleared) = (model.read_call, 0, 0);
+        let (mut monitor, mut pages_read, mut pages_cleared) = (call, 0, 0);
         let (mut bits_cleared, mut set_again) = (0, 0);
         let mut any_clear = false;
         for w in windows {
@@ -367,10 +386,10 @@ impl AccessSource for SimSource {
         sink: &mut dyn FnMut(&TableBits),
     ) -> Result<(), SourceError> {
         let now = self.clock.now_ns();
-        let model = self.model.clone();
+        let (model, call) = (self.model.clone(), self.call());
         let t = self.living(target)?;
         let moment = t.moment(now);
-        let (mut monitor, mut set_again) = (model.read_call, 0);
+        let (mut monitor, mut set_again) = (call, 0);
         let (mut pages_read, mut pages_cleared) = (0u64, 0u64);
         let mut to_clear: Vec<Range<u64>> = Vec::new();
         let mut hand_out = |table: &mut TableBits, asked: &mut Vec<Range<u64>>| {

@@ -21,6 +21,15 @@ const FELL_SILENT: f32 = 3.0;
 /// Part of what clearing may cost that the probes that come first may take.
 const FIRST_PART: f64 = 0.75;
 
+/// Rounds follow each other in runs of so many.
+pub(super) const RUN: f64 = 4.0;
+/// Where a run comes in fewer intervals than this, the first one comes at once.
+const SOON: f64 = 16.0;
+/// Probes in a round, where runs come less often than every interval.
+const ROUND_PROBES: f64 = 8.0;
+/// At most so many times as many where the budget pays for more.
+const MORE_PROBES: f64 = 3.0;
+
 /// State of one target.
 #[derive(Debug, Default)]
 pub(super) struct Area {
@@ -31,6 +40,8 @@ pub(super) struct Area {
     /// Indices of the probes that `windows` was made from.
     indices: Vec<u32>,
     rounds: Rounds,
+    /// Rounds that are paid for and were not drawn yet; `None` before the first interval.
+    rounds_saved: Option<f64>,
     touched: Touched,
     cells: Vec<Cell>,
     /// Whether the bits of the whole target were cleared at the start of this interval.
@@ -79,7 +90,7 @@ impl Area {
     pub fn place(&mut self, wanted: usize, resolution: u64, rng: &mut fastrand::Rng) {
         // Regions take about eight each and borders some more; what is left explores.
         let explore = wanted.saturating_sub(8 * self.regions.len()).max(wanted / 2).max(1) as u64;
-        let hurry = self.probes.len() > wanted + wanted / 2;
+        let hurry = self.probes.len() > 3 * wanted.max(8 * self.regions.len()) / 2;
         let wanted = Wanted { spacing: self.total_len() / explore, resolution, hurry, rates_only: self.scanning };
         self.probes = place::place(&self.probes, &self.regions, wanted, rng);
     }
@@ -93,17 +104,58 @@ impl Area {
         }
     }
 
+    /// Draws the rounds of an interval that brings `new` (or a part of one): none until a run of them is paid for. Each target draws
+    /// its own moments, and many targets begin with different savings: their work spreads over the intervals.
+    fn draw_rounds(&mut self, new: f64, per_aggr: u32, rng: &mut fastrand::Rng) {
+        let first = || if new >= RUN / SOON { RUN } else { RUN * rng.f64() };
+        let saved = self.rounds_saved.unwrap_or_else(first) + new;
+        let drawn = if new > 0.0 && saved >= RUN && self.probes.iter().any(|p| p.timed) { RUN } else { 0.0 };
+        self.rounds_saved = Some((saved - drawn).min(RUN));
+        self.rounds = Rounds::draw(drawn as u32, per_aggr, rng);
+    }
+
+    /// Rounds in this interval.
+    pub fn nr_rounds(&self) -> usize {
+        self.rounds.len()
+    }
+
+    /// Chooses who takes part in the interval's rounds, evenly over the probes whose rates are measured, and of neighbours one that
+    /// has taken part before: it takes several rounds to know a rate. Clearing scattered pages of a program that runs is dear, and all
+    /// of a round share its moment, so there are few, but the more, the more `new_rounds` the interval brings.
+    fn choose_for_rounds(&mut self, new_rounds: f64, rng: &mut fastrand::Rng) {
+        let count = self.rounds.len();
+        if count == 0 {
+            return;
+        }
+        let timed: Vec<usize> = (0..self.probes.len()).filter(|&i| self.probes[i].timed).collect();
+        let wanted = ROUND_PROBES * (new_rounds / RUN).clamp(1.0, MORE_PROBES) * count as f64;
+        let groups = wanted.min(timed.len() as f64) as usize;
+        let mut turn = rng.usize(0..count);
+        for group in 0..groups {
+            let group = &timed[group * timed.len() / groups..(group + 1) * timed.len() / groups];
+            let knows = |i: &usize| self.probes[*i].old_tick.seen > 0.0;
+            let first = rng.usize(0..group.len());
+            let chosen = group[first..].iter().chain(&group[..first]).copied().find(knows).unwrap_or(group[first]);
+            let probe = &mut self.probes[chosen];
+            // Probes in a leaf share its bit: what one clears, the others of a later round would miss.
+            turn = if probe.huge { (probe.start / TABLE_SPAN) as usize } else { turn + 1 };
+            probe.round = Some((turn % count) as u8);
+        }
+    }
+
     /// Begins an aggregation interval: clears what has to be cleared, and chooses who takes part in which round. Of the probes
-    /// that have to be armed, as many are as `allowance_ns` pays for, chosen evenly; the others rest for this interval.
+    /// that have to be armed, as many are as `allowance_ns` pays for, chosen evenly; the others rest for this interval. It brings
+    /// `new_rounds` rounds, or a part of one. Returns what arming was estimated at, ns.
     pub fn begin(
         &mut self,
         target: TargetId,
         allowance_ns: f64,
-        rounds: Rounds,
+        new_rounds: f64,
+        per_aggr: u32,
         rng: &mut fastrand::Rng,
         source: &mut dyn AccessSource,
-    ) -> Result<(), SourceError> {
-        self.rounds = rounds;
+    ) -> Result<f64, SourceError> {
+        self.draw_rounds(new_rounds, per_aggr, rng);
         self.probes.iter_mut().for_each(Probe::begin);
         if self.scanning && !self.cleared {
             // After the first time, the scan that ended the last interval has cleared everything.
@@ -120,12 +172,16 @@ impl Area {
         let first_share = (allowance_ns * FIRST_PART / first_price).min(1.0);
         let other_share = ((allowance_ns - first_share * first_price) / other_price).min(1.0);
         let mut credit = [rng.f64(), rng.f64()];
-        let count = self.rounds.len();
-        let mut turn = rng.usize(0..count.max(1));
+        self.choose_for_rounds(new_rounds, rng);
         self.windows.clear();
         self.indices.clear();
+        let mut armed_ns = 0.0;
         for (i, p) in self.probes.iter_mut().enumerate() {
             if p.needs_arm {
+                if p.round.is_some() && (p.is_fast() || self.scanning) {
+                    // Its round arms it, which saves clearing its bits twice.
+                    continue;
+                }
                 let (credit, share) =
                     if p.first { (&mut credit[0], first_share) } else { (&mut credit[1], other_share) };
                 *credit += share;
@@ -134,25 +190,19 @@ impl Area {
                 }
                 *credit -= 1.0;
             }
-            if p.timed && count > 0 {
-                // Probes in a leaf share its bit: what one clears, the others of a later round would miss.
-                turn = if p.huge { (p.start / TABLE_SPAN) as usize } else { turn + 1 };
-                p.round = Some((turn % count) as u8);
-            }
-            let waits = p.round.is_some() && (p.is_fast() || self.scanning);
-            if p.needs_arm && !waits && !self.scanning {
+            if p.needs_arm && !self.scanning {
                 self.windows.push(p.window());
                 self.indices.push(i as u32);
+                armed_ns += p.arm_price_ns();
             }
         }
-        if self.windows.is_empty() {
-            return Ok(());
+        if !self.windows.is_empty() {
+            source.arm(target, &mut self.windows)?;
         }
-        source.arm(target, &mut self.windows)?;
         for &i in &self.indices {
             self.probes[i as usize].needs_arm = false;
         }
-        Ok(())
+        Ok(armed_ns)
     }
 
     /// Begins the round of `tick`, if there is one: clears its pages.

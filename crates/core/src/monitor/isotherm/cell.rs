@@ -85,8 +85,8 @@ const SPARSE_HITS: f32 = 2.5;
 /// as little of a rate as none does.
 const LEAST_ROUNDS: f32 = 2.0;
 const PLAIN_RATE: f32 = 0.5;
-/// Measured rates below this many accesses per aggregation interval count as one.
-const ONCE: f32 = 2.0;
+/// What it takes in any case: the four rounds of a run, a little faded.
+const LEAST_SEEN: f32 = 3.5;
 
 impl From<&Cell> for Segment {
     fn from(c: &Cell) -> Self {
@@ -110,10 +110,6 @@ impl From<&Cell> for Segment {
 }
 
 impl Segment {
-    pub fn len(&self) -> u64 {
-        self.end - self.start
-    }
-
     /// Takes `next`, the following neighbour, in.
     pub fn join(&mut self, next: &Self) {
         self.end = next.end;
@@ -125,6 +121,14 @@ impl Segment {
         self.tick_bytes += next.tick_bytes;
         self.tick_hot_bytes += next.tick_hot_bytes;
         self.tick_round_bytes += next.tick_round_bytes;
+    }
+
+    /// Takes over what rounds told of `whole`, which it is a part of.
+    pub fn take_rate(&mut self, whole: &Self) {
+        self.tick = whole.tick;
+        self.tick_bytes = whole.tick_bytes;
+        self.tick_hot_bytes = whole.tick_hot_bytes;
+        self.tick_round_bytes = whole.tick_round_bytes;
     }
 
     /// Share of the pages that were accessed within the aggregation interval.
@@ -142,11 +146,9 @@ impl Segment {
         }
         // Until enough rounds have watched, all that is known is that it was accessed at least once.
         let tick = if self.tick_bytes > 0.0 { self.tick_hot_bytes / self.tick_bytes } else { 0.0 };
-        let tick =
-            if tick >= PLAIN_RATE || self.tick_round_bytes >= LEAST_ROUNDS * self.tick_bytes { tick } else { 0.0 };
-        let nr = tick.min(aggr) * max as f32;
-        // Rounding cannot go below 1, so that what chance adds to low rates would not be evened out.
-        let nr = if nr < ONCE { 1 } else { nr.round() as u32 };
+        let plain = tick >= PLAIN_RATE || self.tick_round_bytes >= LEAST_ROUNDS * self.tick_bytes;
+        let tick = if plain && self.tick.seen >= LEAST_SEEN { tick } else { 0.0 };
+        let nr = (tick.min(aggr) * max as f32).round() as u32;
         nr.clamp(1, max)
     }
 

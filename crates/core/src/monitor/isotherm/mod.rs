@@ -15,6 +15,7 @@ mod area;
 mod cell;
 mod likelihood;
 mod place;
+mod prices;
 mod probe;
 mod rounds;
 mod scan;
@@ -27,7 +28,7 @@ use crate::monitor::algorithm::{Algorithm, Stretch, rescaled_age};
 use crate::snapshot::{Evidence, RegionInfo};
 use crate::source::{AccessSource, SourceError, TargetId};
 use area::Area;
-use rounds::Rounds;
+use prices::Prices;
 use segment::Limits;
 use std::collections::BTreeMap;
 
@@ -72,6 +73,10 @@ const BURST: f64 = 2.0;
 /// Share of the budget to aim at: room for the bursts of a start and of changes.
 const AIM: f64 = 0.8;
 
+/// A load, and the intervals that a debt takes to be paid back, from which there must be fewer probes at once.
+const OVERLOAD: f64 = 1.5;
+const INTERVALS_IN_DEBT: f64 = 3.0;
+
 /// Borders are pinned down to this part of the mean size that resident memory allows a region.
 const PARTS_OF_A_REGION: u64 = 64;
 
@@ -79,11 +84,12 @@ const PARTS_OF_A_REGION: u64 = 64;
 /// the target.
 const CALL_NS: f64 = 10_000.0;
 const READ_NS: f64 = 200.0;
+/// What a probe takes in an interval, where every other one must be armed, at least, ns.
+const PROBE_NS: f64 = 700.0;
 /// Calls for a target and interval: arming, two rounds, the look at the end.
 const CALLS: f64 = 6.0;
-/// Part of the budget that the calls of rounds may take, and the most rounds.
-const ROUNDS_PART: f64 = 0.15;
-const MOST_ROUNDS: u32 = 4;
+/// Part of the budget that rounds may take.
+const ROUNDS_PART: f64 = 0.35;
 /// Part of the budget that clearing for rates may take while every page is scanned.
 const RATES_PART: f64 = 0.15;
 
@@ -116,6 +122,9 @@ pub(crate) struct Isotherm {
     settling: u32,
     /// How much dearer than its estimate a scan proved here.
     scan_dearer: f64,
+    prices: Prices,
+    /// What the source had cost when the interval's probes were armed.
+    armed_at_ns: Option<u64>,
     rng: fastrand::Rng,
     areas: BTreeMap<TargetId, Area>,
     /// Probes wanted over all targets; the budget moves it.
@@ -132,6 +141,8 @@ impl Isotherm {
             cooldown: 0,
             settling: if mode == Some(Mode::Scan) { SETTLING } else { 0 },
             scan_dearer: 1.0,
+            prices: Prices::default(),
+            armed_at_ns: None,
             rng: fastrand::Rng::with_seed(seed),
             areas: BTreeMap::new(),
             probes: (attrs.max_regions as usize).max(FEWEST_PROBES),
@@ -169,17 +180,21 @@ impl Isotherm {
         (self.allowance_ns - looks).min(self.budget_ns * BURST)
     }
 
-    /// Rounds for each target in this interval: as many as their calls fit.
-    fn rounds(&self) -> u32 {
-        if self.allowance_ns <= 0.0 {
-            return 0;
+    /// What of this interval's allowance is left to rounds, ns: for the first ones of all a whole run, or rates would not be known for
+    /// seconds.
+    fn saved_for_rounds_ns(&self) -> f64 {
+        let run_ns = area::RUN * self.prices.round_ns;
+        let saved_ns = self.budget_ns.min(self.allowance_ns.max(0.0)) * ROUNDS_PART;
+        let saved_ns = saved_ns.min(run_ns * self.areas.len() as f64);
+        match self.prices.rounds_seen {
+            true => saved_ns,
+            false => saved_ns.max(run_ns.min(self.allowance_ns / 2.0)),
         }
-        let each = self.areas.len().max(1) as f64 * 2.0 * CALL_NS;
-        match self.budget_ns * ROUNDS_PART / each {
-            n if n >= f64::from(MOST_ROUNDS) => MOST_ROUNDS,
-            n if n >= 2.0 => 2,
-            _ => 1,
-        }
+    }
+
+    /// What part of a round each target may have in this interval; where that is less than one, it saves.
+    fn rounds_each(&self) -> f64 {
+        self.budget_ns * ROUNDS_PART / (self.prices.round_ns * self.areas.len().max(1) as f64)
     }
 
     /// Whether scanning every page fits `budget_ns` per aggregation interval with room to spare.
@@ -199,6 +214,12 @@ impl Isotherm {
         let resident: f64 = self.areas.values().map(|a| a.resident_and_hot().0).sum();
         resident * SCAN_FIRST_NS_PER_BYTE < self.allowance_ns
     }
+}
+
+/// What watching has cost the monitor and its targets so far.
+fn spent_ns(source: &dyn AccessSource) -> u64 {
+    let cost = source.cost();
+    cost.monitor_ns + cost.target_ns
 }
 
 impl Algorithm for Isotherm {
@@ -221,6 +242,11 @@ impl Algorithm for Isotherm {
     fn allow(&mut self, allowance_ns: f64, budget_ns: f64) {
         // A scan that the user asked for begins with a debt, its first clearing; its rates are not to wait until that is paid.
         let least = if self.wanted_mode == Some(Mode::Scan) { budget_ns * RATES_PART } else { f64::NEG_INFINITY };
+        if self.budget_ns.is_infinite() {
+            // The first time: more probes than can be paid for would only be in each other's way.
+            let affordable = (budget_ns / PROBE_NS).min(self.probes as f64) as usize;
+            self.probes = affordable.max(FEWEST_PROBES).min(self.probes);
+        }
         (self.allowance_ns, self.budget_ns) = (allowance_ns.max(least), budget_ns);
     }
 
@@ -232,12 +258,18 @@ impl Algorithm for Isotherm {
         source: &mut dyn AccessSource,
     ) -> Result<(), SourceError> {
         if tick == 0 {
-            let (total, allowance_ns, rounds) = (self.total_len(), self.arm_allowance_ns(), self.rounds());
+            let total = self.total_len().max(1);
+            // What rounds save for is not spent on arming.
+            let saved_ns = self.saved_for_rounds_ns();
+            let allowance_ns = (self.arm_allowance_ns() - saved_ns) / self.prices.arming;
+            let each = if self.allowance_ns > 0.0 { self.rounds_each() } else { 0.0 };
             let Some(area) = self.areas.get_mut(&target) else { return Ok(()) };
-            let share = area.total_len() as f64 / total.max(1) as f64;
-            // Each target draws its own moments: the work of many spreads over the interval.
-            let rounds = Rounds::draw(rounds, per_aggr, &mut self.rng);
-            area.begin(target, allowance_ns * share, rounds, &mut self.rng, source)?;
+            let share = area.total_len() as f64 / total as f64;
+            let before_ns = spent_ns(source);
+            let price_ns = area.begin(target, allowance_ns * share, each, per_aggr, &mut self.rng, source)?;
+            let armed_at_ns = spent_ns(source);
+            self.prices.learn_arming(price_ns, armed_at_ns - before_ns);
+            self.armed_at_ns = Some(armed_at_ns);
         }
         let Some(area) = self.areas.get_mut(&target) else { return Ok(()) };
         area.begin_round(target, tick, per_aggr, &mut self.rng, source)
@@ -254,6 +286,13 @@ impl Algorithm for Isotherm {
         per_aggr: u32,
         source: &mut dyn AccessSource,
     ) -> Result<(), SourceError> {
+        if tick == per_aggr
+            && let Some(armed_at_ns) = self.armed_at_ns.take()
+        {
+            // What was spent since the probes were armed went into the interval's rounds.
+            let rounds = self.areas.values().map(Area::nr_rounds).sum();
+            self.prices.learn_rounds(rounds, spent_ns(source).saturating_sub(armed_at_ns));
+        }
         let Some(area) = self.areas.get_mut(&target) else { return Ok(()) };
         area.end_round(target, tick, source)?;
         if tick == per_aggr { area.look_aggr(target, source) } else { Ok(()) }
@@ -328,10 +367,13 @@ impl Algorithm for Isotherm {
         }
         let most = attrs.max_regions as usize * PROBES_PER_REGION;
         let fewest = FEWEST_PROBES.max(attrs.min_regions as usize * 4).min(most);
-        let by = (AIM / load.max(0.01)).clamp(0.7, 1.15);
+        // Slowly: where rounds come every few intervals, the load goes up and down with them, and probes that come and go
+        // know no rates.
+        let in_debt = load > OVERLOAD || self.allowance_ns < -budget_ns * INTERVALS_IN_DEBT;
+        let by = if in_debt { 0.7 } else { (AIM / load.max(0.01)).clamp(0.95, 1.1) };
         let wanted = (self.probes as f64 * by) as usize;
         self.probes = wanted.clamp(fewest, most);
-        if wanted < fewest {
+        if wanted < fewest && (load > OVERLOAD || self.allowance_ns < 0.0) {
             Stretch::Longer(load.clamp(1.0, 2.0))
         } else if load < 0.9 {
             // Shorter intervals are worth more than more probes.

@@ -115,11 +115,15 @@ fn fill(mine: &[Probe], region: &Region, wanted: Wanted, rng: &mut fastrand::Rng
         // The outermost probes pin the borders down.
         let pins = i < PINS || i + PINS > last;
         let crowded = before.is_some_and(|b| p.start - b.end() < half);
-        if !pins && crowded && (wanted.hurry || rng.u32(0..THINNING) == 0) {
+        // One that knows a rate is not easily replaced.
+        let knows = p.old_tick.seen > 0.0;
+        let goes = if knows == wanted.hurry { rng.u32(0..THINNING) == 0 } else { wanted.hurry };
+        if !pins && crowded && goes {
             continue;
         }
         let wrong_size = p.pages > pages && p.needs_arm;
-        let moves = if p.needs_arm { !pins } else { !pins && rng.u32(0..COLD_MOVES) == 0 };
+        // One that was not looked at may as well stay: it may know a rate, which is gone where it goes for good.
+        let moves = !pins && if p.needs_arm { !p.rested } else { rng.u32(0..COLD_MOVES) == 0 };
         if moves || wrong_size {
             let next = mine.get(i + 1).map_or(range.end, |n| n.start);
             let (low, high) = if moves {

@@ -16,7 +16,7 @@ const KEEP_FREQUENT: f32 = 0.25;
 /// What counts as frequent: this share of the pages.
 const FREQUENT: f32 = 0.2;
 /// The same for rates: all probes of a round share its moment, so it takes many rounds to average a periodic program out.
-const KEEP_RATE: f32 = 0.9;
+const KEEP_RATE: f32 = 0.93;
 /// Pages that are found accessed after one sampling interval this often are certain to be within a few of them.
 const FAST: f32 = 0.5;
 
@@ -39,6 +39,8 @@ pub(super) struct Probe {
     early: u16,
     /// Share of this interval since it was armed, if that was in this interval.
     watched: f32,
+    /// Nobody looked at it in the last interval.
+    pub rested: bool,
     /// Its pages lie below a leaf whose one bit other probes may share.
     pub huge: bool,
     /// Observations of earlier intervals, decayed.
@@ -62,6 +64,7 @@ impl Probe {
             part: (0, pages),
             early: 0,
             watched: 1.0,
+            rested: false,
             huge: false,
             old_aggr: Counts::default(),
             old_tick: Counts::default(),
@@ -88,10 +91,9 @@ impl Probe {
     }
 
     /// What arming it may cost the monitor and its target together in an interval, in ns: a call's share, and clearing and
-    /// setting again each page's bit; a round clears one page more.
+    /// setting again each page's bit.
     pub fn arm_price_ns(&self) -> f64 {
-        let round = if self.timed && !self.is_fast() { 1_400.0 } else { 0.0 };
-        1_000.0 + 400.0 * f64::from(self.pages) + round
+        1_000.0 + 400.0 * f64::from(self.pages)
     }
 
     /// Whether it may as well be armed only when its round begins, which saves clearing its bits twice.
@@ -106,10 +108,9 @@ impl Probe {
         self.watched = 1.0;
     }
 
-    /// What its round watches: one page, so that the others keep what they say of the whole interval; all of it if it has
-    /// not been armed.
+    /// What its round watches: one page, so that the others keep what they say of the whole interval.
     pub fn round_window(&mut self, rng: &mut fastrand::Rng) -> Window {
-        self.part = if self.needs_arm { (0, self.pages) } else { (rng.u16(0..self.pages), 1) };
+        self.part = (rng.u16(0..self.pages), 1);
         self.part_window()
     }
 
@@ -119,11 +120,11 @@ impl Probe {
 
     /// Its round has begun, with `left` (0 to 1) of the interval ahead, and cleared what was seen.
     pub fn round_began(&mut self, seen: &Seen, left: f32) {
-        if self.needs_arm {
+        if !self.needs_arm {
+            self.early = seen.accessed;
+        } else if self.part.1 == self.pages {
             self.needs_arm = false;
             self.watched = left;
-        } else {
-            self.early = seen.accessed;
         }
     }
 
@@ -155,6 +156,7 @@ impl Probe {
     pub fn settle(&mut self) {
         // What it saw now is of no use to the next interval, how many pages could be observed is.
         self.evidence.checks = 0;
+        self.rested = self.tick.seen <= 0.0 && self.aggr.seen <= 0.0;
         if self.tick.seen > 0.0 {
             self.old_tick.add(std::mem::take(&mut self.tick));
             self.old_tick.decay(KEEP_RATE);

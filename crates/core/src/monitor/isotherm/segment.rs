@@ -29,7 +29,7 @@ pub(super) struct Limits {
 
 /// What joining two neighbours would deny; `None` if they must stay apart.
 fn price(a: &Segment, b: &Segment, limits: &Limits) -> Option<f32> {
-    if a.end != b.start || a.is_blind() != b.is_blind() || a.len() + b.len() > limits.size_limit {
+    if a.end != b.start || a.is_blind() != b.is_blind() || a.end - a.start + b.end - b.start > limits.size_limit {
         return None;
     }
     let (na, nb) = (a.nr_accesses(limits.max_nr), b.nr_accesses(limits.max_nr));
@@ -47,7 +47,7 @@ fn join_equal(cells: &[Cell], limits: &Limits) -> Vec<Segment> {
             Some(last)
                 if last.end == segment.start
                     && last.is_blind() == segment.is_blind()
-                    && last.len() + segment.len() <= limits.size_limit
+                    && segment.end - last.start <= limits.size_limit
                     && extreme(last).is_some()
                     && extreme(last) == extreme(&segment) =>
             {
@@ -89,15 +89,16 @@ fn round(segments: &mut Vec<Segment>, threshold: f32, limits: &Limits) -> bool {
     changed
 }
 
-/// Segments of `cells` (sorted, disjoint).
+/// Segments of `cells` (sorted, disjoint). Those that only the size limit keeps apart have the access rate of all of them together: it
+/// takes many rounds to know one.
 pub(super) fn draw(cells: &[Cell], limits: &Limits) -> Vec<Segment> {
     let mut segments = join_equal(cells, limits);
-    let mut limits = *limits;
-    let mut threshold = DIFFERENT + MANY_PAIRS * (segments.len() as f32).ln().max(0.0);
+    let first_threshold = DIFFERENT + MANY_PAIRS * (segments.len() as f32).ln().max(0.0);
+    let (mut threshold, mut limits) = (first_threshold, *limits);
     loop {
         while round(&mut segments, threshold, &limits) {}
         if segments.len() <= limits.max_segments || threshold > 1e12 {
-            return segments;
+            break;
         }
         threshold *= 2.0;
         if threshold > 1e6 {
@@ -105,6 +106,19 @@ pub(super) fn draw(cells: &[Cell], limits: &Limits) -> Vec<Segment> {
             limits.size_limit = u64::MAX;
         }
     }
+    let mut alike = segments.clone();
+    limits.size_limit = u64::MAX;
+    while round(&mut alike, first_threshold, &limits) {}
+    let mut alike = alike.iter().peekable();
+    for segment in &mut segments {
+        while alike.peek().is_some_and(|a| a.end <= segment.start) {
+            alike.next();
+        }
+        if let Some(whole) = alike.peek() {
+            segment.take_rate(whole);
+        }
+    }
+    segments
 }
 
 #[cfg(test)]
@@ -139,6 +153,23 @@ mod tests {
         assert_eq!((segments[0].nr_accesses(20), segments[1].nr_accesses(20)), (0, 1));
     }
 
+    #[test]
+    fn parts_of_a_large_segment_share_its_rate_and_keep_what_was_touched() {
+        // Alternating ticks: 25 % in all, too few in each part to know it.
+        let cells: Vec<Cell> = (0..64)
+            .map(|i| {
+                let mut cell = cell(i, i + 1, if i < 48 { 16.0 } else { 0.0 }, 16.0);
+                cell.tick = Counts { hits: if i % 4 == 0 { 2.0 } else { 0.0 }, seen: if i < 48 { 2.0 } else { 0.0 } };
+                cell
+            })
+            .collect();
+        let segments = draw(&cells, &Limits { size_limit: 4, ..LIMITS });
+        assert!(segments.len() >= 16 && segments.iter().all(|s| s.end - s.start <= 4), "{segments:?}");
+        for s in segments {
+            assert_eq!(s.nr_accesses(20), if s.end <= 48 { 5 } else { 0 }, "{s:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn segments_tile_the_cells_and_keep_their_counts(
@@ -155,7 +186,7 @@ mod tests {
             }).collect();
             let segments = draw(&cells, &Limits { max_segments, ..LIMITS });
             prop_assert!(segments.len() <= max_segments.max(gaps));
-            let len: u64 = segments.iter().map(Segment::len).sum();
+            let len: u64 = segments.iter().map(|s| s.end - s.start).sum();
             prop_assert_eq!(len, cells.iter().map(|c| c.end - c.start).sum::<u64>());
             prop_assert!(segments.windows(2).all(|w| w[0].end <= w[1].start));
             let hits: f32 = segments.iter().map(|s| s.aggr.hits).sum();
