@@ -141,6 +141,8 @@ struct Plan {
     /// another being the first.
     fresh: bool,
     simulated_seconds: u64,
+    /// The same where single pages are hot: walks of 100 GiB and more are 6 to 10 s apart, and several are judged.
+    scattered_seconds: u64,
     /// A simulation goes on until there are so many snapshots, ...
     snapshots: u32,
     /// ... or so many of a scan, whose intervals are long.
@@ -157,6 +159,7 @@ const QUICK: Plan = Plan {
     real_seconds: 3,
     fresh: false,
     simulated_seconds: 6,
+    scattered_seconds: 60,
     snapshots: 40,
     scans: 3,
     scan_runs: 1,
@@ -168,6 +171,7 @@ const FULL: Plan = Plan {
     real_seconds: 15,
     fresh: true,
     simulated_seconds: 40,
+    scattered_seconds: 120,
     snapshots: 100,
     scans: 6,
     scan_runs: 3,
@@ -231,7 +235,8 @@ fn simulated(
     plan: &Plan,
     budget: &str,
 ) -> anyhow::Result<Figures> {
-    let (duration, seed, rate) = (format!("{}s", plan.simulated_seconds), seed.to_string(), rate.to_string());
+    let seconds = if case.is_scattered() { plan.scattered_seconds } else { plan.simulated_seconds };
+    let (duration, seed, rate) = (format!("{seconds}s"), seed.to_string(), rate.to_string());
     let snapshots = if is_scan(monitor) { plan.scans } else { plan.snapshots }.to_string();
     let mut arguments = strings(&["sim", "monitor"]);
     arguments.extend(case.arguments());

@@ -39,6 +39,8 @@ pub struct Epochs {
     before_ns: u64,
     begun_ns: u64,
     now_ns: u64,
+    /// End of the walk before.
+    before_end_ns: u64,
     /// Numbers of the epochs that the present walk and the one before have begun.
     this_walk: [Option<u8>; 3],
     last_walk: [Option<u8>; 3],
@@ -67,6 +69,7 @@ impl Epochs {
             before_ns: begin_ns,
             begun_ns: begin_ns,
             now_ns: begin_ns,
+            before_end_ns: begin_ns,
             this_walk: [None; 3],
             last_walk: [None; 3],
             marks: [None; 2],
@@ -105,9 +108,21 @@ impl Epochs {
         self.begun_ns - self.before_ns
     }
 
+    /// Whether a walk is under way.
+    pub const fn is_walking(&self) -> bool {
+        self.walking
+    }
+
+    /// Begin and end of the walk before the last one, and of the last one, ns; `None` while a walk is under way, and before the second.
+    pub fn last_walks(&self) -> Option<[(u64, u64); 2]> {
+        let walks = [(self.before_ns, self.before_end_ns), (self.begun_ns, self.now_ns)];
+        (!self.is_walking() && self.walk_ns() > 0).then_some(walks)
+    }
+
     /// A walk begins at `now_ns`. There must be [room](Self::has_room).
     pub fn begin_walk(&mut self, now_ns: u64) {
         self.before_ns = self.begun_ns;
+        self.before_end_ns = self.now_ns;
         self.now_ns = now_ns.max(self.now_ns);
         self.begun_ns = self.now_ns;
         self.last_walk = std::mem::take(&mut self.this_walk);

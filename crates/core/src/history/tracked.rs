@@ -64,6 +64,8 @@ struct Pass {
     ranges: VecDeque<AddrRange>,
     /// Bytes of address space that the next slice reads.
     slice: u64,
+    /// The first table of which the allowance did not pay for all that should have been cleared.
+    refused: Option<u64>,
 }
 
 /// See the module.
@@ -73,8 +75,8 @@ pub struct Tracked<S> {
     histories: BTreeMap<TargetId, PageHistory>,
     passes: HashMap<TargetId, Pass>,
     populated: HashMap<TargetId, Vec<AddrRange>>,
-    /// Bytes of address space that a slice of each target reads.
-    slices: HashMap<TargetId, u64>,
+    /// Of each target's last slice: bytes of address space, and the first table that its walk refused to clear.
+    slices: HashMap<TargetId, (u64, Option<u64>)>,
     shortest_age_ns: Option<u64>,
     /// Begin of the aggregation interval.
     interval_ns: u64,
@@ -136,14 +138,19 @@ impl<S: AccessSource> Tracked<S> {
         let now_ns = clock.now_ns();
         if !self.passes.contains_key(&target) {
             let ranges = self.begin_pass(target, mapped, now_ns);
-            let ranges = self.fate(target, ranges)?;
-            let slice = self.slices.get(&target).copied().unwrap_or(FIRST_SLICE);
-            self.passes.insert(target, Pass { ranges: ranges.into(), slice });
+            let mut ranges = VecDeque::from(self.fate(target, ranges)?);
+            let (slice, refused) = self.slices.get(&target).copied().unwrap_or((FIRST_SLICE, None));
+            let blind = self.histories.get(&target).is_some_and(|h| h.learnt().blind > 0);
+            // Who went without comes first. But what the source can only clear as a whole, it clears in walks of one slice.
+            if let Some(refused) = refused.filter(|_| !blind) {
+                begin_at(&mut ranges, refused);
+            }
+            self.passes.insert(target, Pass { ranges, slice, refused: None });
         }
         let ranges = self.passes.get_mut(&target).map(take_slice).unwrap_or_default();
         let history = self.histories.entry(target).or_insert_with(|| PageHistory::new(now_ns));
         let history = RefCell::new(history);
-        let (mut slice, mut left) = (Slice::default(), allowance);
+        let (mut slice, mut left, mut refused) = (Slice::default(), allowance, None);
         let mut choose = |bits: &TableBits| {
             let (wanted, unresolved) = history.borrow().wanted(bits);
             let unresolved = if history.borrow().is_begun(bits.base) { unresolved } else { NO_PAGES };
@@ -155,6 +162,7 @@ impl<S: AccessSource> Tracked<S> {
                 slice.cleared_ns += price;
             } else {
                 slice.refused_ns += price;
+                refused.get_or_insert(bits.base);
             }
             // What was never cleared may be idle, and then is never set again.
             let price = price_ns(&unresolved, bits.leaf_shift, 0.0);
@@ -178,7 +186,8 @@ impl<S: AccessSource> Tracked<S> {
                 ns if ns < SLICE_NS / 4 => (pass.slice * 4).min(LARGEST_SLICE),
                 _ => pass.slice,
             };
-            self.slices.insert(target, pass.slice);
+            pass.refused = pass.refused.or(refused);
+            self.slices.insert(target, (pass.slice, pass.refused));
         }
         if scanned.is_ok() && slice.complete {
             history.into_inner().end_walk(clock.now_ns());
@@ -247,12 +256,25 @@ impl<S: AccessSource> Tracked<S> {
     }
 }
 
-/// Takes the next slice off a pass.
+/// Puts the part of `ranges` (sorted, disjoint) below `start` behind the rest.
+fn begin_at(ranges: &mut VecDeque<AddrRange>, start: u64) {
+    let below = ranges.partition_point(|r| r.end <= start);
+    ranges.rotate_left(below);
+    if let Some(first) = ranges.front_mut().filter(|r| r.start < start && start < r.end) {
+        let rest = AddrRange::new(first.start, start);
+        first.start = start;
+        ranges.push_back(rest);
+    }
+}
+
+/// Takes the next slice off a pass: sorted, disjoint.
 fn take_slice(pass: &mut Pass) -> Vec<AddrRange> {
-    let (mut out, mut left) = (Vec::new(), pass.slice);
+    let (mut out, mut left) = (Vec::<AddrRange>::new(), pass.slice);
     while left > 0
-        && let Some(range) = pass.ranges.pop_front()
+        && let Some(range) = pass.ranges.front().copied()
+        && out.last().is_none_or(|last| last.end <= range.start)
     {
+        pass.ranges.pop_front();
         let end = range.end.min(range.start.saturating_add(left).next_multiple_of(TABLE_SPAN));
         left = left.saturating_sub(end - range.start);
         out.push(AddrRange::new(range.start, end));
@@ -382,4 +404,31 @@ pub fn still_idle(
             push_runs(bits.base, &free, out);
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_begins_with_a_table_and_leaves_nothing_out() {
+        let table = |from: u64, to: u64| AddrRange::new(from * TABLE_SPAN, to * TABLE_SPAN);
+        let pass = |start: u64| {
+            let mut ranges = VecDeque::from([table(1, 4), table(8, 10)]);
+            begin_at(&mut ranges, start * TABLE_SPAN);
+            let mut pass = Pass { ranges, slice: LARGEST_SLICE, refused: None };
+            let mut slices = Vec::new();
+            while !pass.ranges.is_empty() {
+                slices.push(take_slice(&mut pass));
+            }
+            slices
+        };
+        let all = vec![table(1, 4), table(8, 10)];
+        for before in [0, 1, 10, 20] {
+            assert_eq!(pass(before), std::slice::from_ref(&all), "{before}");
+        }
+        assert_eq!(pass(2), [vec![table(2, 4), table(8, 10)], vec![table(1, 2)]]);
+        assert_eq!(pass(5), [vec![table(8, 10)], vec![table(1, 4)]]);
+        assert_eq!(pass(9), [vec![table(9, 10)], vec![table(1, 4), table(8, 9)]]);
+    }
 }

@@ -63,6 +63,8 @@ const DEARER: f64 = 1.3;
 const LEAST_READ: f64 = 0.2;
 /// Less than this cleared tells nothing of its price, ns.
 const ENOUGH_NS: f64 = 300_000.0;
+/// Walks are put so many times further apart, or closer together, at once.
+const STRETCH: f64 = 1.2;
 /// Weight of the newest measurement in averages.
 const NEWEST: f64 = 0.3;
 /// Walks that would lie further apart are of a sample of the page tables, unless somebody asks about single pages, ns.
@@ -96,6 +98,9 @@ struct Schedule {
     /// Sums over the slices of the present walk.
     walk: Spent,
     level: u8,
+    /// Walks are so many times as far apart as reading alone would ask for: what changes from walk to walk must be cleared, too, and leaving
+    /// it set would only put that off.
+    stretch: f64,
 }
 
 /// What there is for walks.
@@ -210,7 +215,8 @@ impl Walks {
         }
         self.together(tracked, targets, share, clock, subscriber)?;
         let debt_ns = (needed_ns - self.saved_ns).max(0.0);
-        self.ready_ns = share.map_or(0, |share| clock.now_ns() + (debt_ns / share.max(1e-6)).min(LONGEST_NS) as u64);
+        self.ready_ns =
+            share.map_or(0, |share| clock.now_ns() + (debt_ns / share.max(1e-6)).min(LONGEST_NS).ceil() as u64);
         Ok(faults)
     }
 
@@ -262,6 +268,7 @@ impl Walks {
             self.schedules.entry(t.info.target).or_insert_with(|| Schedule {
                 due_ns: now_ns,
                 dearer: DEARER,
+                stretch: 1.0,
                 ..Schedule::default()
             });
         }
@@ -316,7 +323,8 @@ impl Walks {
         }
         let Some(share) = share else { return };
         let interval_ns = (wish_ns(asked_ns) as f64).max(read_ns / (share * READ_PART_AT_FIRST));
-        self.saved_ns = (self.saved_ns + share * since).min(share * interval_ns * SAVED);
+        let stretch = self.schedules.values().map(|s| s.stretch).fold(1.0, f64::max);
+        self.saved_ns = (self.saved_ns + share * since).min(share * interval_ns * stretch * SAVED);
     }
 
     /// Walks a target for a slice; whether its walk is complete. `means`: `None` where there is no budget.
@@ -374,7 +382,7 @@ impl Walks {
             s.due_ns = now_ns;
             return Ok(false);
         }
-        s.learn(means, wish_ns);
+        s.learn(means, wish_ns, asked.map_or(LONGEST_NS, |age| age as f64));
         // Reading all targets may take its part of the budget, reporting included.
         let part = if at_first { READ_PART_AT_FIRST } else { READ_PART };
         let frames_ns = s.frame_ns * wish_ns as f64 / FRAME_NS as f64;
@@ -382,7 +390,8 @@ impl Walks {
         let affordable_ns = means.map_or(0.0, |m| reading_ns(m) / (m.share * part));
         // The second walk is the first to tell ages: nobody waits long for it.
         let longest_ns = if s.walks == 1 { SECOND_NS } else { f64::INFINITY };
-        let interval_ns = wish_ns.max(affordable_ns.min(longest_ns) as u64);
+        let stretched_ns = s.stretch * affordable_ns.max(wish_ns as f64);
+        let interval_ns = wish_ns.max(stretched_ns.min(longest_ns) as u64);
         // In step with the clock, so that windows of whole seconds hold whole walks; but the first ones of many targets come one after
         // the other, and the second of each is to come so long after it.
         let since_ns = if s.walks == 1 { s.begun_ns } else { s.due_ns };
@@ -432,8 +441,9 @@ impl Schedule {
         Allowance { ns: ns.max(begun_ns), unresolved_ns: (ns - self.demand_ns).max(begun_ns) }
     }
 
-    /// A walk is complete: learns its prices, and how much of what is used all the time is to be cleared by the next.
-    fn learn(&mut self, means: Option<Means>, wish_ns: u64) {
+    /// A walk is complete: learns its prices, and how much of what is used all the time is to be cleared by the next. They may be
+    /// `longest_ns` apart.
+    fn learn(&mut self, means: Option<Means>, wish_ns: u64, longest_ns: f64) {
         let walk = std::mem::take(&mut self.walk);
         let cleared_ns = walk.cleared_ns + walk.first_ns;
         // What reading costs: what is not for clearing, and never more than a walk in all.
@@ -447,17 +457,20 @@ impl Schedule {
         }
         self.demand_ns = walk.cleared_ns + walk.refused_ns;
         let Some(Means { share, read_ns, .. }) = means else {
-            self.level = 0;
+            (self.level, self.stretch) = (0, 1.0);
             return;
         };
         // Its part of what an interval brings beyond the price of reading.
         let interval_ns = (wish_ns as f64).max(read_ns / (share * READ_PART));
         let affordable_ns = (share * interval_ns - read_ns).max(0.0) * self.read_ns / read_ns;
         let load = self.demand_ns * self.dearer / affordable_ns.max(1.0);
-        if load > 0.8 {
-            self.level = (self.level + 1).min(HIGHEST_LEVEL);
-        } else if load < 0.3 {
-            self.level = self.level.saturating_sub(1);
+        let most = (longest_ns / interval_ns).max(1.0);
+        match load / self.stretch {
+            l if l > 0.8 && self.level < HIGHEST_LEVEL => self.level += 1,
+            l if l > 0.8 => self.stretch = (self.stretch * STRETCH).min(most),
+            l if l < 0.3 && self.stretch > 1.0 => self.stretch = (self.stretch / STRETCH).max(1.0),
+            l if l < 0.3 => self.level = self.level.saturating_sub(1),
+            _ => {}
         }
     }
 }

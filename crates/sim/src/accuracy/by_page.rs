@@ -111,17 +111,30 @@ pub struct ByHistory {
     pub hot: Vec<AddrRange>,
     /// The pages of the ranges of which it claims to know whether they are.
     pub known: Vec<AddrRange>,
-    /// Its last two walks.
+    /// What it talks about: from the end of its last walk but one to the begin of its last, ...
     pub time: (u64, u64),
+    /// ... and from the begin of the one to the end of the other: a walk takes its time, and looks at each page some time in it.
+    pub most: (u64, u64),
 }
 
-/// What `history` says of `judged` (sorted, disjoint): hot is what it does not know to have been idle since the walk before its last.
+impl ByHistory {
+    /// Of what it knows, the pages that were not touched during its walks only: whether it should have seen that, nobody can tell.
+    pub fn clear_part(&self, truth: &dyn TouchedPages) -> Vec<AddrRange> {
+        let (mut surely, mut perhaps) = (Vec::new(), Vec::new());
+        for range in &self.known {
+            truth.touched(*range, self.time.0, self.time.1, &mut surely);
+            truth.touched(*range, self.most.0, self.most.1, &mut perhaps);
+        }
+        subtract(&self.known, &subtract(&perhaps, &surely))
+    }
+}
+
+/// What `history` says of `judged` (sorted, disjoint): hot is what it does not know to have been idle since its last walk but one.
 /// Not known is what cannot be observed, and what was used before the watch began and may or may not have been used since.
-/// `None` before the second walk.
+/// `None` before the end of the second walk, and while one is under way.
 pub fn by_history(history: &PageHistory, judged: &[AddrRange]) -> Option<ByHistory> {
-    let to_ns = history.now_ns();
-    let from_ns = to_ns - Some(history.walk_ns()).filter(|ns| *ns > 0)?;
-    let (idle, epochs) = (history.idle_codes(from_ns), history.epochs());
+    let [before, last] = history.epochs().last_walks()?;
+    let (idle, epochs) = (history.idle_codes(before.1), history.epochs());
     let unknown: [bool; 256] = std::array::from_fn(|c| {
         let code = c as u8;
         code == BLIND
@@ -129,7 +142,7 @@ pub fn by_history(history: &PageHistory, judged: &[AddrRange]) -> Option<ByHisto
             || (Epochs::is_epoch(code) && code & STANDING == 0 && !idle[c] && epochs.of(code).after_ns.is_none())
     });
     let hot: [bool; 256] = std::array::from_fn(|c| c as u8 != ABSENT && !idle[c] && !unknown[c]);
-    let mut out = ByHistory { hot: Vec::new(), known: Vec::new(), time: (from_ns, to_ns) };
+    let mut out = ByHistory { hot: Vec::new(), known: Vec::new(), time: (before.1, last.0), most: (before.0, last.1) };
     history.each_table_in(judged, |base, table, asked| {
         push_runs(base, &mask::and(&table.pages(&hot), asked), &mut out.hot);
         push_runs(base, &mask::and_not(asked, &table.pages(&unknown)), &mut out.known);
@@ -242,7 +255,7 @@ mod tests {
         };
         assert_eq!(walk(10, 0b1111), None);
         let page = |p: u64| AddrRange::new(START + p * PAGE_SIZE, START + (p + 1) * PAGE_SIZE);
-        let expected = ByHistory { hot: vec![page(0), page(2)], known: vec![arena], time: (10, 20) };
+        let expected = ByHistory { hot: vec![page(0), page(2)], known: vec![arena], time: (10, 20), most: (10, 20) };
         assert_eq!(walk(20, 0b0101), Some(expected));
     }
 
@@ -267,7 +280,7 @@ mod tests {
         let history = source.page_history(0).unwrap();
         let said = by_history(history, &judged(arena, Some(history))).unwrap();
         let truth = Simulated { activity: &activity, arena_start: START };
-        let score = score(&said.hot, &said.known, &truth, said.time);
+        let score = score(&said.hot, &said.clear_part(&truth), &truth, said.time);
         assert!(score.hot > 0 && score.is_good(0.999), "{score:?}");
         assert_eq!(total_len(&said.known), MOST_TABLES * TABLE_SPAN);
     }

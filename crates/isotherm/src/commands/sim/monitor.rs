@@ -234,7 +234,8 @@ struct Judge<'a> {
 impl Judge<'_> {
     /// Judges what the page history says after a walk, where single pages count.
     fn look_at(&mut self, history: &PageHistory) {
-        if self.history.is_some_and(|h| h.walks == history.walks()) {
+        let judged_already = self.history.is_some_and(|h| h.walks == history.walks());
+        if judged_already || history.epochs().is_walking() {
             return;
         }
         let start = thread_cpu_ns();
@@ -248,7 +249,7 @@ impl Judge<'_> {
         if let Some(truth) = &self.truly
             && let Some(said) = by_page::by_history(history, &judged)
         {
-            self.walked.push(by_page::score(&said.hot, &said.known, truth, said.time));
+            self.walked.push(by_page::score(&said.hot, &said.clear_part(truth), truth, said.time));
         }
         self.own_ns += thread_cpu_ns() - start;
     }
