@@ -3,6 +3,7 @@
 use crate::feedback::{GOAL, next_input};
 use crate::meter::{Kind, LiveTarget, Meter, MeterError, Metric};
 use std::collections::VecDeque;
+use std::str::FromStr;
 
 /// What a goal is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +36,23 @@ pub enum Tuner {
     Consist,
     /// All at once until the goal is reached, then nothing.
     Temporal,
+}
+
+/// A name that no tuner has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a tuner; use consist or temporal")]
+pub struct UnknownTuner(String);
+
+impl FromStr for Tuner {
+    type Err = UnknownTuner;
+
+    fn from_str(name: &str) -> Result<Self, UnknownTuner> {
+        match name {
+            "consist" => Ok(Self::Consist),
+            "temporal" => Ok(Self::Temporal),
+            other => Err(UnknownTuner(other.to_owned())),
+        }
+    }
 }
 
 /// Why a goal is refused.

@@ -2,11 +2,9 @@
 
 use super::error::DecodeError;
 use super::frame::{self, MAGIC, MOST_FRAME};
+use super::limits::MOST_SKIPPED;
 use super::message::Message;
 use std::io::{self, Read};
-
-/// Bytes of garbage that a search passes over, at most.
-pub const MOST_SKIPPED: usize = 1 << 20;
 
 /// Takes bytes, hands out messages. Holds one frame of the greatest length at most, whatever comes.
 ///

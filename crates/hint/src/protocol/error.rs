@@ -1,7 +1,6 @@
 //! What can be wrong with bytes, and with messages to be sent.
 
-use super::decoder::MOST_SKIPPED;
-use super::frame::MOST_PAYLOAD;
+use super::limits::{MOST_PAYLOAD, MOST_SKIPPED};
 
 /// Bytes that are no message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -11,6 +11,7 @@
 //! | 12+n | 4 | CRC-32 of all bytes before |
 
 use super::error::DecodeError;
+use super::limits::MOST_PAYLOAD;
 
 /// How frames begin.
 pub const MAGIC: [u8; 4] = *b"IsoH";
@@ -20,8 +21,6 @@ pub const FORM: u8 = 1;
 pub const HEADER: usize = 12;
 /// Bytes of the checksum at the end.
 pub const TRAILER: usize = 4;
-/// Bytes of a payload, at most.
-pub const MOST_PAYLOAD: usize = 20 << 10;
 /// Bytes of a frame, at most.
 pub const MOST_FRAME: usize = HEADER + MOST_PAYLOAD + TRAILER;
 

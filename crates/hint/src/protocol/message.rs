@@ -2,17 +2,9 @@
 
 use super::error::{DecodeError, EncodeError};
 use super::frame;
+use super::limits::{MOST_AREAS, MOST_KEY, MOST_RANGES};
 use super::wire::{Reader, Writer};
 use isotherm_core::addr::{AddrRange, is_sorted_disjoint};
-
-/// Ranges in a report, at most.
-pub const MOST_RANGES: usize = 1024;
-/// Areas of a memory map, at most.
-pub const MOST_AREAS: usize = 512;
-/// Bytes of a key, at most.
-pub const MOST_KEY: usize = 64;
-/// Bytes of a text, at most.
-pub const MOST_TEXT: usize = 200;
 
 /// What a part of the guest-physical address space is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -64,15 +64,14 @@
 mod decoder;
 mod error;
 pub mod frame;
+mod limits;
 mod message;
 mod wire;
 
-pub use decoder::{Decoder, MOST_SKIPPED};
+pub use decoder::Decoder;
 pub use error::{DecodeError, EncodeError};
-pub use message::{
-    ErrorCode, GuestStat, Hello, Limits, MOST_AREAS, MOST_KEY, MOST_RANGES, MOST_TEXT, MemoryArea, MemoryKind, Message,
-    Verdict,
-};
+pub use limits::{MOST_AREAS, MOST_KEY, MOST_RANGES, MOST_SKIPPED, MOST_TEXT};
+pub use message::{ErrorCode, GuestStat, Hello, Limits, MemoryArea, MemoryKind, Message, Verdict};
 
 /// The version of the protocol that this code speaks. [`Hello`] names it; a host that does not speak it answers
 /// [`ErrorCode::Version`] with its own.

@@ -1,4 +1,5 @@
-use super::frame::{HEADER, MAGIC, MOST_FRAME, MOST_PAYLOAD};
+use super::frame::{HEADER, MAGIC, MOST_FRAME};
+use super::limits::MOST_PAYLOAD;
 use super::*;
 use isotherm_core::addr::AddrRange;
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! Numbers, texts and ranges in payloads.
 
 use super::error::{DecodeError, EncodeError};
-use super::message::MOST_TEXT;
+use super::limits::MOST_TEXT;
 use isotherm_core::addr::AddrRange;
 
 /// Reads a payload from its beginning to its end.

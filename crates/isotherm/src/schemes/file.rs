@@ -1,23 +1,14 @@
 //! One scheme file: reading it, and telling which kind it is.
 
 use super::fault::FileError;
-use super::settings::{MonitorSettings, TargetSettings};
+use super::parsed::Parsed;
 use super::{damo_file, line, toml_file};
 use crate::exit::Usage;
 use anyhow::Context;
 use isotherm_core::attrs::MonitorAttrs;
-use isotherm_core::scheme::Scheme;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-
-/// What one file holds.
-#[derive(Debug, Default)]
-pub struct Parsed {
-    pub schemes: Vec<Scheme>,
-    pub monitor: Option<MonitorSettings>,
-    pub target: Option<TargetSettings>,
-}
 
 /// More than any scheme file has; a device or a core dump given by mistake is not read to its end.
 const LONGEST_FILE: u64 = 1 << 20;

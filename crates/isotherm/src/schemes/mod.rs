@@ -6,6 +6,7 @@ mod file;
 pub mod goal_text;
 mod line;
 mod metric;
+mod parsed;
 pub mod preset;
 mod settings;
 mod toml_file;

@@ -1,7 +1,6 @@
 //! One `[[scheme.filter]]`.
 
-use super::scheme::optional;
-use super::tables::{Cell, FilterTable};
+use super::tables::{Cell, FilterTable, optional};
 use crate::schemes::fault::{FileError, Source};
 use crate::schemes::value::{self, End, Scalar, end_of};
 use isotherm_core::addr::AddrRange;

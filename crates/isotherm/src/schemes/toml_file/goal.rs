@@ -1,7 +1,6 @@
 //! One `[[scheme.goal]]`.
 
-use super::scheme::optional;
-use super::tables::{Cell, GoalTable};
+use super::tables::{Cell, GoalTable, optional};
 use crate::schemes::fault::{FileError, Source};
 use crate::schemes::metric::{MetricName, falls};
 use crate::schemes::value;

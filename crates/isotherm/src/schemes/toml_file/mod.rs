@@ -9,10 +9,8 @@ mod write;
 
 pub use write::to_toml;
 
-pub use scheme::tuner;
-
 use super::fault::{FileError, Source};
-use super::file::Parsed;
+use super::parsed::Parsed;
 use tables::FileTable;
 
 /// Reads a file's text. `name` is what errors call it.

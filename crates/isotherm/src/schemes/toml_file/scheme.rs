@@ -2,13 +2,15 @@
 
 use super::filter;
 use super::goal;
-use super::tables::{Brake, BrakeTable, Cell, PatternTable, QuotaTable, SchemeTable, WatermarksTable, WeightsTable};
+use super::tables::{
+    Brake, BrakeTable, Cell, PatternTable, QuotaTable, SchemeTable, WatermarksTable, WeightsTable, optional,
+};
 use crate::schemes::fault::{FileError, Source};
 use crate::schemes::value::{self, End, Scalar, end_of};
 use isotherm_core::actuator::Destination;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::brake::BrakeSpec;
-use isotherm_core::scheme::goal::Tuner;
+use isotherm_core::scheme::goal::{Tuner, UnknownTuner};
 use isotherm_core::scheme::pattern::{AccessPattern, Bounds};
 use isotherm_core::scheme::priority::Weights;
 use isotherm_core::scheme::quota::{QuotaError, QuotaSpec};
@@ -24,16 +26,6 @@ pub const DEFAULT_WATERMARKS: Watermarks = Watermarks {
     mid_bp: 4000,
     low_bp: 2000,
 };
-
-/// The value of a key that may be missing.
-pub fn optional<T>(
-    source: Source,
-    key: &str,
-    cell: Option<&Cell>,
-    read: impl Fn(&Scalar) -> Result<T, String>,
-) -> Result<Option<T>, FileError> {
-    cell.map(|c| read(c.get_ref()).map_err(|why| source.fault(&c.span(), key, why))).transpose()
-}
 
 /// Reads a scheme and checks it.
 pub fn read(source: Source, table: &Spanned<SchemeTable>) -> Result<Scheme, FileError> {
@@ -118,7 +110,7 @@ fn range<T: Copy + PartialOrd>(
 
 fn quota(source: Source, t: &QuotaTable) -> Result<QuotaSpec, FileError> {
     let default = QuotaSpec::default();
-    let tuner = optional(source, "scheme.quota.tuner", t.tuner.as_ref(), |v| tuner(&v.to_string()))?;
+    let tuner = optional(source, "scheme.quota.tuner", t.tuner.as_ref(), tuner)?;
     Ok(QuotaSpec {
         bytes: optional(source, "scheme.quota.bytes", t.bytes.as_ref(), value::size)?,
         time_ns: optional(source, "scheme.quota.time", t.time.as_ref(), value::time_ns)?,
@@ -130,13 +122,8 @@ fn quota(source: Source, t: &QuotaTable) -> Result<QuotaSpec, FileError> {
     })
 }
 
-/// A tuner by its name.
-pub fn tuner(name: &str) -> Result<Tuner, String> {
-    match name {
-        "consist" => Ok(Tuner::Consist),
-        "temporal" => Ok(Tuner::Temporal),
-        other => Err(format!("'{other}' is not a tuner; use consist or temporal")),
-    }
+fn tuner(name: &Scalar) -> Result<Tuner, String> {
+    name.to_string().parse().map_err(|e: UnknownTuner| e.to_string())
 }
 
 /// What is not named has no weight, unless nothing is named.

@@ -1,7 +1,6 @@
 //! The `[monitor]` and `[target]` tables.
 
-use super::scheme::optional;
-use super::tables::{Cell, MonitorTable, TargetTable};
+use super::tables::{Cell, MonitorTable, TargetTable, optional};
 use crate::args::monitor::{CpuBudget, cpu_budget};
 use crate::schemes::fault::{FileError, Source};
 use crate::schemes::settings::{MonitorSettings, TargetSettings};

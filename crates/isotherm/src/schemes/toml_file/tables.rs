@@ -1,5 +1,6 @@
 //! The tables and keys of a scheme file, as they are written.
 
+use crate::schemes::fault::{FileError, Source};
 use crate::schemes::value::Scalar;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -10,6 +11,16 @@ use toml::Spanned;
 
 /// A value with its place.
 pub type Cell = Spanned<Scalar>;
+
+/// The value of a key that may be missing.
+pub fn optional<T>(
+    source: Source,
+    key: &str,
+    cell: Option<&Cell>,
+    read: impl Fn(&Scalar) -> Result<T, String>,
+) -> Result<Option<T>, FileError> {
+    cell.map(|c| read(c.get_ref()).map_err(|why| source.fault(&c.span(), key, why))).transpose()
+}
 
 /// A whole file.
 #[derive(Debug, Deserialize)]
