@@ -2,7 +2,7 @@
 
 use crate::actuator::Outcome;
 use crate::scheme::action::Action;
-use crate::source::TargetId;
+use crate::target::TargetId;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 

@@ -5,6 +5,7 @@ use crate::history::frame::{PageFrame, TogetherFrame};
 use crate::mapping::Mapping;
 use crate::snapshot::Snapshot;
 use crate::source::AccessSource;
+use crate::target::{Footprint, TargetEnd, TargetInfo};
 use serde::{Deserialize, Serialize};
 
 /// How a run observes, as chosen by the user and in force at its start.
@@ -22,27 +23,6 @@ pub struct RunInfo {
     pub kernel: String,
     /// CLOCK_REALTIME minus CLOCK_MONOTONIC in ns at the start, to turn snapshot times into wall-clock times.
     pub realtime_offset_ns: i64,
-}
-
-/// A target's identity.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TargetInfo {
-    /// Index of the target.
-    pub target: u32,
-    /// Process, where the target is one.
-    pub pid: Option<u32>,
-    /// Command line, or the cgroup's path, or what else names it.
-    pub name: String,
-}
-
-/// Why a target ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TargetEnd {
-    /// The process exited.
-    Exited,
-    /// The process executed another program; it goes on as a new address space under the same index.
-    Replaced,
 }
 
 /// How the monitor observes at present.
@@ -78,21 +58,6 @@ pub struct MonitorStats {
     pub aggr_us: u64,
     /// Sampling steps that began late by more than a sampling interval.
     pub late_samples: u64,
-}
-
-/// Resident memory of a target as the kernel counts it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Footprint {
-    /// When, ns of CLOCK_MONOTONIC.
-    pub time_ns: u64,
-    /// Which target.
-    pub target: u32,
-    /// Virtual size, bytes.
-    pub vsz: u64,
-    /// Resident set, bytes.
-    pub rss: u64,
-    /// Swapped out, bytes; `None` where the kernel does not tell.
-    pub swap: Option<u64>,
 }
 
 /// Everything that a record holds, in the order it happened.

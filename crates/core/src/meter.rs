@@ -1,6 +1,6 @@
 //! The border to the figures that schemes are tuned by.
 
-use crate::source::TargetId;
+use crate::target::TargetId;
 use std::fmt;
 
 /// A figure that can be read.

@@ -6,10 +6,11 @@ use isotherm_core::addr::{AddrRange, PAGE_SIZE, is_sorted_disjoint, overlap_len,
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::clock::VirtualClock;
 use isotherm_core::engine::{Engine, Progress};
-use isotherm_core::event::{Collector, Event, Mode, Step, Subscriber, TargetEnd};
+use isotherm_core::event::{Collector, Event, Mode, Step, Subscriber};
 use isotherm_core::monitor::Monitor;
 use isotherm_core::monitor::config::{Algorithm, DamonRules, MonitorConfig};
 use isotherm_core::snapshot::Snapshot;
+use isotherm_core::target::TargetEnd;
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,7 +1,8 @@
 //! A status line on stderr while something long runs, and the figures for its closing words.
 
-use isotherm_core::event::{Event, MonitorStats, Subscriber, SubscriberError, TargetEnd};
+use isotherm_core::event::{Event, MonitorStats, Subscriber, SubscriberError};
 use isotherm_core::snapshot::Snapshot;
+use isotherm_core::target::TargetEnd;
 use isotherm_core::units::{format_size, format_time};
 use isotherm_view::series::working_set_of;
 use std::collections::BTreeMap;

@@ -110,7 +110,8 @@ fn try_to_create(path: &Path) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use isotherm_core::attrs::MonitorAttrs;
-    use isotherm_core::event::{RunInfo, TargetInfo};
+    use isotherm_core::event::RunInfo;
+    use isotherm_core::target::TargetInfo;
 
     fn run() -> Event {
         Event::Run(RunInfo {

@@ -3,8 +3,9 @@
 mod common;
 
 use common::{command, isotherm, run, snapshots, start, text};
-use isotherm_core::event::{Event, TargetInfo};
+use isotherm_core::event::Event;
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
+use isotherm_core::target::TargetInfo;
 use isotherm_record::{Options, Rotation, Writer};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -4,8 +4,9 @@
 //! touches exactly what it is told, or N of them. Prints microseconds of CPU time, medians of several rounds.
 
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
+use isotherm_core::bits::{TableBits, Window};
 use isotherm_core::mask::{NO_PAGES, span_mask};
-use isotherm_core::source::{AccessSource, Clear, TableBits, Window};
+use isotherm_core::source::{AccessSource, Clear};
 use isotherm_linux::arena::{Arena, HugePages};
 use isotherm_linux::clock::thread_cpu_ns;
 use isotherm_linux::source::pagetable::PageTableSource;

@@ -7,9 +7,10 @@ mod privileged {
     use isotherm_core::attrs::MonitorAttrs;
     use isotherm_core::clock::{Clock, VirtualClock, Wake};
     use isotherm_core::engine::{Engine, Progress};
-    use isotherm_core::event::{Collector, Event, TargetEnd};
+    use isotherm_core::event::{Collector, Event};
     use isotherm_core::mapping::MappingKind;
     use isotherm_core::snapshot::{RegionInfo, Snapshot};
+    use isotherm_core::target::TargetEnd;
     use isotherm_linux::arena::{Arena, HugePages};
     use isotherm_linux::clock::MonotonicClock;
     use isotherm_linux::proc::ProcRoot;

@@ -3,10 +3,11 @@
 use crate::error::{ReadError, Warning};
 use crate::input::{Input, read_events};
 use crate::kind::Format;
-use isotherm_core::event::{Event, Footprint, MonitorStats, RunInfo, TargetEnd, TargetInfo};
+use isotherm_core::event::{Event, MonitorStats, RunInfo};
 use isotherm_core::history::frame::{IdlePages, MappingPages, PageFrame, TablePages, TogetherFrame};
 use isotherm_core::mapping::Mapping;
 use isotherm_core::snapshot::Snapshot;
+use isotherm_core::target::{Footprint, TargetEnd, TargetInfo};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 

@@ -156,7 +156,7 @@ impl LaneReader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_core::event::Footprint;
+    use isotherm_core::target::Footprint;
 
     #[test]
     fn lanes_come_back_in_order() {

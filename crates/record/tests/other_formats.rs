@@ -4,8 +4,9 @@
 mod common;
 
 use common::{arb_snapshot, realistic};
-use isotherm_core::event::{Event, TargetInfo};
+use isotherm_core::event::Event;
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
+use isotherm_core::target::TargetInfo;
 use isotherm_record::fuzz::{self, Shared, read};
 use isotherm_record::{Format, ReadError, Warning, exporter};
 use proptest::prelude::*;

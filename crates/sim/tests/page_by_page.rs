@@ -1,9 +1,10 @@
 //! The simulated page table against a plain one that does every single touch.
 
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
+use isotherm_core::bits::{Seen, TableBits, Window};
 use isotherm_core::clock::Clock;
 use isotherm_core::mapping::Mapping;
-use isotherm_core::source::{AccessSource, Clear, Seen, SourceError, TableBits, Window};
+use isotherm_core::source::{AccessSource, Clear, SourceError};
 use isotherm_sim::machine::activity::Activity;
 use isotherm_sim::machine::{CostModel, Process, Region, SimClock, SimSource};
 use isotherm_sim::workload::patterns::{Parameters, Pattern};

@@ -329,7 +329,7 @@ fn totals(s: &Snapshot) -> Totals {
 mod tests {
     use super::*;
     use crate::testdata::{MIB, paged_record, region, seen, small_record, snapshot, unvisited};
-    use isotherm_core::event::TargetInfo;
+    use isotherm_core::target::TargetInfo;
 
     fn text(count: u64, options: &AccessOptions) -> String {
         let mut out = Vec::new();

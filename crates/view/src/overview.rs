@@ -3,7 +3,8 @@
 use crate::error::ViewError;
 use crate::names;
 use crate::replay::Replay;
-use isotherm_core::event::{Event, RunInfo, TargetEnd, TargetInfo};
+use isotherm_core::event::{Event, RunInfo};
+use isotherm_core::target::{TargetEnd, TargetInfo};
 
 /// A target and how much of it was recorded.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,12 +2,13 @@
 
 use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
-use isotherm_core::event::{Event, Footprint, Mode, MonitorStats, RunInfo, TargetInfo};
+use isotherm_core::event::{Event, Mode, MonitorStats, RunInfo};
 use isotherm_core::history::frame::{
     AGES_NS, IdlePages, MappingPages, PageAges, PageFrame, TablePages, TogetherFrame, sum,
 };
 use isotherm_core::mapping::{Mapping, MappingKind};
 use isotherm_core::snapshot::{Evidence, RegionInfo, Snapshot};
+use isotherm_core::target::{Footprint, TargetInfo};
 
 pub const MIB: u64 = 1 << 20;
 /// Begin of the first snapshot.

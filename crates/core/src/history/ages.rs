@@ -7,7 +7,7 @@ use super::table::{TENTH_NS, Table};
 use crate::addr::{AddrRange, TABLE_SPAN};
 use crate::mapping::Mapping;
 use crate::pages::mask_of;
-use crate::source::TargetId;
+use crate::target::TargetId;
 
 /// Where fewer pages than one in so many are known for long enough, they say nothing about the others; ...
 const KNOWN_PART: u64 = 32;

@@ -3,10 +3,10 @@
 use super::epoch::{ABSENT, BLIND, Epochs, STANDING};
 use super::table::{Learnt, TENTH_NS, Table};
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
+use crate::bits::{TableBits, Window};
 use crate::mask::{self, NO_PAGES, PageMask};
 pub use crate::pages::pages_in;
 use crate::pages::{mask_of, push_range, push_runs};
-use crate::source::{TableBits, Window};
 use std::collections::BTreeMap;
 
 /// A set of values that a page's byte may have.

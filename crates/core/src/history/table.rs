@@ -1,8 +1,8 @@
 //! The pages below one last-level page table, a byte each; tables whose pages are alike take one byte for all.
 
 use super::epoch::{ABSENT, BLIND, Epochs, STANDING};
+use crate::bits::TableBits;
 use crate::mask::{self, NO_PAGES, PageMask};
-use crate::source::TableBits;
 
 /// Pages below a table.
 pub const PAGES: usize = 512;

@@ -6,9 +6,9 @@ use super::frame::AGES_NS;
 use super::pages::PageHistory;
 use super::table::Table;
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use crate::bits::TableBits;
 use crate::mapping::Mapping;
 use crate::mask::{self, NO_PAGES, PageMask};
-use crate::source::TableBits;
 use proptest::prelude::*;
 
 const S: u64 = 1_000_000_000;

@@ -8,7 +8,8 @@ use super::frame::{self, AGES_NS, IdlePages, PageAges, TogetherFrame};
 use super::tracked::Tracked;
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
 use crate::mapping::{Mapping, MappingKind};
-use crate::source::{AccessSource, SourceError, TargetId};
+use crate::source::{AccessSource, SourceError};
+use crate::target::TargetId;
 use std::collections::HashMap;
 
 /// Pages in each sample, about.
@@ -166,11 +167,12 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bits::{TableBits, Window};
     use crate::clock::VirtualClock;
-    use crate::event::TargetInfo;
     use crate::history::tracked::Allowance;
     use crate::mask::{self, NO_PAGES};
-    use crate::source::{Clear, Cost, TableBits, Window, in_sample};
+    use crate::source::{Clear, Cost, in_sample};
+    use crate::target::TargetInfo;
 
     const TEXT: u64 = 1 << 30;
     const PRIVATE: u64 = 2 << 30;

@@ -5,12 +5,14 @@
 
 use super::pages::PageHistory;
 use crate::addr::{AddrRange, TABLE_SPAN, normalize};
+use crate::bits::{TableBits, Window};
 use crate::clock::Clock;
-use crate::event::{Footprint, TargetInfo};
 use crate::mapping::Mapping;
 use crate::mask::{self, NO_PAGES, PageMask};
 use crate::pages::{mask_of, push_range, push_runs};
-use crate::source::{AccessSource, Clear, Cost, SourceError, TableBits, TargetId, Window};
+use crate::source::{AccessSource, Clear, Cost, SourceError};
+use crate::target::TargetId;
+use crate::target::{Footprint, TargetInfo};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

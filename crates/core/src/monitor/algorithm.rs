@@ -4,7 +4,8 @@ use crate::addr::AddrRange;
 use crate::attrs::MonitorAttrs;
 use crate::event::Mode;
 use crate::snapshot::RegionInfo;
-use crate::source::{AccessSource, SourceError, TargetId};
+use crate::source::{AccessSource, SourceError};
+use crate::target::TargetId;
 
 /// What an algorithm wants of the intervals after it has heard its load.
 #[derive(Debug, Clone, Copy, PartialEq)]

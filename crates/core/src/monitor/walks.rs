@@ -11,7 +11,8 @@ use crate::history::table::{HIGHEST_LEVEL, PAGES};
 use crate::history::together::Mapped;
 use crate::history::tracked::{Allowance, CLEAR_NS, SLICE_NS, Tracked};
 use crate::mapping::MappingKind;
-use crate::source::{AccessSource, SourceError, TargetId};
+use crate::source::{AccessSource, SourceError};
+use crate::target::TargetId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Time between walks where nobody asks about shorter ages and the budget pays for it, ns: the shortest window of a working set.

@@ -10,7 +10,8 @@ use super::watermark::Gate;
 use crate::actuator::{Actuator, Request};
 use crate::addr::{AddrRange, PAGE_SIZE, total_len};
 use crate::meter::{LiveTarget, Meter};
-use crate::source::{AccessSource, TargetId};
+use crate::source::AccessSource;
+use crate::target::TargetId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Memory looked at page by page in one turn, at most: so that sampling stays on time.

@@ -16,7 +16,7 @@ use crate::history::tracked::still_idle;
 use crate::mapping::MappingKind;
 use crate::mask::{self, NO_PAGES, PageMask};
 use crate::pages::{PageSet, push_range};
-use crate::source::TargetId;
+use crate::target::TargetId;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What a scheme remembers of its targets' pages between two walks.

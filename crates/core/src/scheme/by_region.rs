@@ -11,7 +11,7 @@ use super::priority::{Histogram, score};
 use crate::addr::{AddrRange, total_len};
 use crate::pages::PageSet;
 use crate::snapshot::{RegionInfo, Snapshot};
-use crate::source::TargetId;
+use crate::target::TargetId;
 use std::collections::BTreeSet;
 
 impl Turn<'_, '_> {

@@ -2,7 +2,8 @@
 
 use crate::addr::AddrRange;
 use crate::pages::PageSet;
-use crate::source::{AccessSource, Clear, SourceError, TargetId};
+use crate::source::{AccessSource, Clear, SourceError};
+use crate::target::TargetId;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 

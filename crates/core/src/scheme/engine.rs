@@ -14,12 +14,14 @@ use super::treated::Treated;
 use super::watermark::{Gate, WatermarkMetric};
 use crate::action_log::ActionLog;
 use crate::actuator::{Actuator, Outcome};
-use crate::event::{Event, Step, Subscriber, SubscriberError, TargetEnd};
+use crate::event::{Event, Step, Subscriber, SubscriberError};
 use crate::mapping::Mapping;
 use crate::meter::{LiveTarget, Meter, MeterError, Metric};
 use crate::pages::PageSet;
 use crate::snapshot::Snapshot;
-use crate::source::{AccessSource, TargetId};
+use crate::source::AccessSource;
+use crate::target::TargetEnd;
+use crate::target::TargetId;
 use std::collections::{BTreeMap, HashMap};
 
 /// What the engine knows of a target.

@@ -6,7 +6,7 @@
 
 use crate::addr::AddrRange;
 use crate::mapping::{Mapping, MappingKind};
-use crate::source::TargetId;
+use crate::target::TargetId;
 use regex_lite::Regex;
 
 /// What a filter looks at.

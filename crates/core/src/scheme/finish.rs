@@ -5,7 +5,8 @@ use super::engine::Runner;
 use crate::actuator::Outcome;
 use crate::addr::{AddrRange, total_len};
 use crate::pages::PageSet;
-use crate::source::{AccessSource, Clear, TargetId};
+use crate::source::{AccessSource, Clear};
+use crate::target::TargetId;
 
 impl Runner {
     /// Takes in what became of a piece of work.

@@ -3,7 +3,8 @@
 use super::filter::{Filter, FilterType, PageFacts, page_passes};
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, total_len};
 use crate::pages::{mask_of, push_range, push_runs};
-use crate::source::{AccessSource, Clear, SourceError, TargetId};
+use crate::source::{AccessSource, Clear, SourceError};
+use crate::target::TargetId;
 
 /// Appends the present, observable pages of `ranges` that pass the filters on pages; how many bytes were present. A filter on
 /// young pages clears their bits, so that the next look tells of the time in between.

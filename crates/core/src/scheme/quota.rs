@@ -6,7 +6,7 @@ use super::goal::{Goal, GoalError, GoalState, Tuner, tune};
 use super::priority::Weights;
 use crate::addr::PAGE_SIZE;
 use crate::meter::{LiveTarget, Meter};
-use crate::source::TargetId;
+use crate::target::TargetId;
 
 /// What a scheme is assumed to manage per ms before it has been seen working: DAMOS's first estimate.
 const FIRST_THROUGHPUT: u64 = PAGE_SIZE * 1024;

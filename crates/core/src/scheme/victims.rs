@@ -158,7 +158,7 @@ fn bytes(pages: &PageMask) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::TableBits;
+    use crate::bits::TableBits;
     use proptest::prelude::*;
 
     const S: u64 = 1_000_000_000;

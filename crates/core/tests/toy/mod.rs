@@ -1,9 +1,11 @@
 //! A memory that a test can see through: every page of the hot ranges is accessed all the time, nothing else ever.
 
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
-use isotherm_core::event::TargetInfo;
+use isotherm_core::bits::{TableBits, Window};
 use isotherm_core::mapping::Mapping;
-use isotherm_core::source::{AccessSource, Clear, Cost, SourceError, TableBits, TargetId, Window};
+use isotherm_core::source::{AccessSource, Clear, Cost, SourceError};
+use isotherm_core::target::TargetId;
+use isotherm_core::target::TargetInfo;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::rc::Rc;

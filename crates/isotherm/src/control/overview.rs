@@ -1,7 +1,8 @@
 //! What the monitor's events tell of targets and costs, kept for whoever asks.
 
 use super::status::{MonitorStatus, TargetStatus};
-use isotherm_core::event::{Event, MonitorStats, TargetEnd, TargetInfo};
+use isotherm_core::event::{Event, MonitorStats};
+use isotherm_core::target::{TargetEnd, TargetInfo};
 use isotherm_view::series::working_set_of;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -118,9 +119,10 @@ impl Overview {
 mod tests {
     use super::*;
     use isotherm_core::addr::AddrRange;
-    use isotherm_core::event::{Footprint, Mode};
+    use isotherm_core::event::Mode;
     use isotherm_core::history::frame::{IdlePages, MappingPages, PageAges, PageFrame};
     use isotherm_core::snapshot::{RegionInfo, Snapshot};
+    use isotherm_core::target::Footprint;
 
     fn stats(second: u64, monitor_ms: u64) -> Event {
         Event::Stats(MonitorStats {

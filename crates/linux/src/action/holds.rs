@@ -2,7 +2,7 @@
 
 use crate::proc::PidFd;
 use isotherm_core::meter::LiveTarget;
-use isotherm_core::source::TargetId;
+use isotherm_core::target::TargetId;
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use isotherm_core::addr::AddrRange;
 use isotherm_core::lru::live::memory::{PageOut, PagedOut};
 use isotherm_core::meter::LiveTarget;
 use isotherm_core::scheme::action::Action;
-use isotherm_core::source::TargetId;
+use isotherm_core::target::TargetId;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -1,6 +1,7 @@
 //! Why a process cannot be read.
 
-use isotherm_core::source::{SourceError, TargetId};
+use isotherm_core::source::SourceError;
+use isotherm_core::target::TargetId;
 use std::io;
 use std::path::PathBuf;
 

@@ -4,9 +4,10 @@ use crate::clock::thread_cpu_ns;
 use crate::proc::Process;
 use crate::source::pagetable::RESET_NS;
 use crate::target::TargetTracker;
-use isotherm_core::event::{Footprint, TargetInfo};
 use isotherm_core::mapping::Mapping;
-use isotherm_core::source::{Cost, SourceError, TargetId};
+use isotherm_core::source::{Cost, SourceError};
+use isotherm_core::target::TargetId;
+use isotherm_core::target::{Footprint, TargetInfo};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 

@@ -9,8 +9,8 @@ use crate::proc::children::ChildFinder;
 use crate::proc::pidfd::share_memory;
 use crate::proc::stat::Stat;
 use crate::proc::{ProcRoot, Process, ProcessError};
-use isotherm_core::event::TargetInfo;
-use isotherm_core::source::TargetId;
+use isotherm_core::target::TargetId;
+use isotherm_core::target::TargetInfo;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 

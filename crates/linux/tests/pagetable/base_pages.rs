@@ -3,7 +3,8 @@
 use crate::common::servant::{PAGE, Servant, push_new_pages_to_lru};
 use crate::watching::{TABLE, hot, pages, scan, settle, told, watch, windows};
 use isotherm_core::addr::AddrRange;
-use isotherm_core::source::{AccessSource, Clear, TableBits, Window};
+use isotherm_core::bits::{TableBits, Window};
+use isotherm_core::source::{AccessSource, Clear};
 use isotherm_linux::source::pagetable::PageTableSource;
 
 #[test]

@@ -3,7 +3,8 @@
 use crate::common::servant::{PAGE, Servant, push_new_pages_to_lru};
 use crate::watching::{TABLE, pages, scan, settle, told, watch, windows};
 use isotherm_core::addr::AddrRange;
-use isotherm_core::source::{AccessSource, Window};
+use isotherm_core::bits::Window;
+use isotherm_core::source::AccessSource;
 
 #[test]
 fn root_pages_shared_after_fork_are_not_called_hot() {

@@ -3,7 +3,8 @@
 use crate::common::servant::{PAGE, Servant};
 use crate::watching::{TABLE, hot, pages, scan, settle, told, watch, windows};
 use isotherm_core::addr::AddrRange;
-use isotherm_core::source::{AccessSource, Window};
+use isotherm_core::bits::Window;
+use isotherm_core::source::AccessSource;
 
 fn vmstat(name: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/vmstat").unwrap();

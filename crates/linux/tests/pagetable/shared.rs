@@ -3,8 +3,9 @@
 use crate::common::servant::{PAGE, Servant, push_new_pages_to_lru};
 use crate::watching::{TABLE, pages, told, watch};
 use isotherm_core::addr::AddrRange;
+use isotherm_core::bits::TableBits;
 use isotherm_core::mapping::MappingKind;
-use isotherm_core::source::{AccessSource, Clear, TableBits};
+use isotherm_core::source::{AccessSource, Clear};
 use isotherm_linux::source::pagetable::PageTableSource;
 use isotherm_linux::target::{TargetSpec, TargetTracker};
 use std::cell::RefCell;

@@ -2,7 +2,8 @@
 
 use crate::common::servant::{PAGE, Servant, push_new_pages_to_lru};
 use isotherm_core::addr::AddrRange;
-use isotherm_core::source::{AccessSource, Clear, TableBits, Window};
+use isotherm_core::bits::{TableBits, Window};
+use isotherm_core::source::{AccessSource, Clear};
 use isotherm_linux::source::pagetable::PageTableSource;
 use isotherm_linux::target::{TargetSpec, TargetTracker};
 

@@ -8,8 +8,9 @@ use crate::error::WriteError;
 use crate::spool::Spool;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use isotherm_core::event::{Event, TargetInfo};
+use isotherm_core::event::Event;
 use isotherm_core::snapshot::Snapshot;
+use isotherm_core::target::TargetInfo;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 

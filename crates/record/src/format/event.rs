@@ -7,8 +7,9 @@ use super::varint::{Cursor, DecodeError, put, put_delta, put_text, unzigzag, zig
 use super::{MAX_MAPPINGS, MAX_NAME_BYTES};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
-use isotherm_core::event::{Event, Footprint, Mode, MonitorStats, RunInfo, TargetEnd, TargetInfo};
+use isotherm_core::event::{Event, Mode, MonitorStats, RunInfo};
 use isotherm_core::mapping::{Mapping, MappingKind};
+use isotherm_core::target::{Footprint, TargetEnd, TargetInfo};
 use std::collections::HashMap;
 
 const RUN: u64 = 1;

@@ -6,8 +6,9 @@ use super::{Notes, tidy};
 use crate::error::{ReadError, Warning};
 use crate::format::MAX_REGIONS;
 use crate::input::{Input, Sink};
-use isotherm_core::event::{Event, SubscriberError, TargetInfo};
+use isotherm_core::event::{Event, SubscriberError};
 use isotherm_core::snapshot::{Evidence, RegionInfo, Snapshot};
+use isotherm_core::target::TargetInfo;
 use std::collections::HashMap;
 
 /// Columns in the order in which we write them.

@@ -12,8 +12,8 @@ pub(crate) mod perf_script;
 pub(crate) mod timeline;
 
 use crate::error::{Warning, Warnings};
-use isotherm_core::event::TargetInfo;
 use isotherm_core::snapshot::RegionInfo;
+use isotherm_core::target::TargetInfo;
 use std::collections::{HashMap, HashSet};
 
 /// Samples in an aggregation interval where a format does not tell: DAMON's default.

@@ -182,7 +182,7 @@ fn sample(count: u64) -> impl Iterator<Item = u64> {
 mod tests {
     use super::*;
     use crate::workload::patterns::{Parameters, Pattern};
-    use isotherm_core::source::TableBits;
+    use isotherm_core::bits::TableBits;
 
     const START: u64 = 1 << 40;
 

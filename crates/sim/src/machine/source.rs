@@ -6,11 +6,13 @@ use super::cost::CostModel;
 use super::memory::SharedMemory;
 use super::process::{Process, Region};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use isotherm_core::bits::{Seen, TableBits, Window};
 use isotherm_core::clock::Clock;
-use isotherm_core::event::{Footprint, TargetInfo};
 use isotherm_core::mapping::Mapping;
 use isotherm_core::mask::{self, PageMask};
-use isotherm_core::source::{AccessSource, Clear, Cost, Seen, SourceError, TableBits, TargetId, Window, in_sample};
+use isotherm_core::source::{AccessSource, Clear, Cost, SourceError, in_sample};
+use isotherm_core::target::TargetId;
+use isotherm_core::target::{Footprint, TargetInfo};
 use std::ops::Range;
 
 const TABLE_PAGES: u64 = TABLE_SPAN / PAGE_SIZE;

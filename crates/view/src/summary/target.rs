@@ -11,10 +11,11 @@ use super::{Mappings, Resident, Summary};
 use crate::error::ViewError;
 use crate::overview::{Overview, TargetOverview};
 use crate::series::{Measure, working_set_of};
-use isotherm_core::event::{Event, Footprint, RunInfo};
+use isotherm_core::event::{Event, RunInfo};
 use isotherm_core::history::frame::{MappingPages, PageAges, sum};
 use isotherm_core::mapping::Mapping;
 use isotherm_core::snapshot::Snapshot;
+use isotherm_core::target::Footprint;
 
 /// A summary, and what a total needs beside it.
 #[derive(Debug)]

@@ -79,8 +79,8 @@ fn target(s: &Summary, most: usize, out: &mut dyn Write) -> Result<(), ViewError
     let mut text = recorded(s.target.end_ns.saturating_sub(s.target.start_ns), s.target.snapshots, s.run.as_ref());
     if let Some((time_ns, why)) = s.target.ended {
         let what = match why {
-            isotherm_core::event::TargetEnd::Exited => "exited",
-            isotherm_core::event::TargetEnd::Replaced => "executed another program",
+            isotherm_core::target::TargetEnd::Exited => "exited",
+            isotherm_core::target::TargetEnd::Replaced => "executed another program",
         };
         text += &format!("; it {what} after {}", format_time(time_ns.saturating_sub(s.target.start_ns)));
     }

@@ -9,8 +9,9 @@ use super::{Resident, target::TargetSummary};
 use crate::overview::Overview;
 use crate::series::{Measure, Point, SumBuilder, working_set_of};
 use crate::units::NS_PER_S;
-use isotherm_core::event::{Event, Footprint, TargetEnd};
+use isotherm_core::event::Event;
 use isotherm_core::history::frame::{PageAges, TogetherFrame};
+use isotherm_core::target::{Footprint, TargetEnd};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 

@@ -12,8 +12,8 @@ use crate::summary::mappings::{MappingHeat, MappingHeatBuilder, cold_by_name};
 use crate::summary::pages::{EXPLAINED_NS, PageFigures};
 use crate::units::NS_PER_S;
 use isotherm_core::addr::AddrRange;
-use isotherm_core::event::TargetEnd;
 use isotherm_core::history::frame::{PageAges, PageFrame};
+use isotherm_core::target::TargetEnd;
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 

@@ -5,8 +5,9 @@ use super::history::History;
 use super::model::{Model, Order};
 use crate::heat::terminal::Colours;
 use crate::overview::TargetOverview;
-use isotherm_core::event::{Event, Footprint, MonitorStats, RunInfo, TargetEnd, TargetInfo};
+use isotherm_core::event::{Event, MonitorStats, RunInfo};
 use isotherm_core::history::frame::TogetherFrame;
+use isotherm_core::target::{Footprint, TargetEnd, TargetInfo};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 

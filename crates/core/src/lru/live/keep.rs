@@ -93,7 +93,7 @@ pub fn read(bytes: &[u8]) -> Option<(Births, Space)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::TableBits;
+    use crate::bits::TableBits;
     use proptest::prelude::*;
 
     fn space() -> (Births, Space) {

@@ -5,8 +5,10 @@ use super::odds::Odds;
 use super::plan::Plan;
 use super::space::{Space, Walked};
 use crate::addr::{AddrRange, total_len};
+use crate::bits::TableBits;
 use crate::lru::lruvec::MIN_GENS;
-use crate::source::{AccessSource, Clear, SourceError, TableBits, TargetId};
+use crate::source::{AccessSource, Clear, SourceError};
+use crate::target::TargetId;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 

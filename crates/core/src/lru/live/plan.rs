@@ -10,7 +10,7 @@ use crate::addr::{AddrRange, PAGE_SIZE, normalize};
 use crate::lru::Kind;
 use crate::mask::{PageMask, iter};
 use crate::pages::push_runs;
-use crate::source::TargetId;
+use crate::target::TargetId;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Groups are about equal if one costs at most so much more than the other, ...

@@ -6,6 +6,7 @@ use super::levels::{Lesson, Levels};
 use super::odds::Odds;
 use super::page::group;
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use crate::bits::TableBits;
 use crate::history::epoch::{ABSENT, BLIND, STANDING};
 use crate::history::pages::PageHistory;
 use crate::history::table::Table;
@@ -13,7 +14,6 @@ use crate::lru::Kind;
 use crate::mapping::Mapping;
 use crate::mask::{NO_PAGES, PageMask, and, and_not, count, has, or};
 use crate::pages::{PageSet, pages_in, push_range, push_runs};
-use crate::source::TableBits;
 
 /// Walks after which a page that the kernel would not evict is tried again.
 const TRY_AGAIN: u64 = 16;

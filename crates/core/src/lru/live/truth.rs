@@ -5,10 +5,10 @@ use super::memory::Memory;
 use super::odds::Odds;
 use super::space::Space;
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use crate::bits::TableBits;
 use crate::history::pages::PageHistory;
 use crate::mapping::Mapping;
 use crate::mask::{self, NO_PAGES};
-use crate::source::TableBits;
 
 const S: u64 = 1_000_000_000;
 const TABLES: u64 = 2;

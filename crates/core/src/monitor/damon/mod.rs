@@ -7,11 +7,13 @@ mod split;
 
 use crate::addr::{AddrRange, PAGE_SIZE};
 use crate::attrs::MonitorAttrs;
+use crate::bits::Window;
 use crate::event::Mode;
 use crate::monitor::algorithm::{Algorithm, Stretch, rescaled_age};
 use crate::monitor::config::DamonRules;
 use crate::snapshot::{Evidence, RegionInfo};
-use crate::source::{AccessSource, SourceError, TargetId, Window};
+use crate::source::{AccessSource, SourceError};
+use crate::target::TargetId;
 use region::Region;
 use std::collections::BTreeMap;
 

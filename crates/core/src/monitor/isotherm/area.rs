@@ -10,8 +10,10 @@ use super::rounds::Rounds;
 use super::scan::{self, Touched};
 use super::segment::{self, Limits};
 use crate::addr::{AddrRange, TABLE_SPAN, total_len};
+use crate::bits::Window;
 use crate::snapshot::{Evidence, RegionInfo};
-use crate::source::{AccessSource, Clear, SourceError, TargetId, Window};
+use crate::source::{AccessSource, Clear, SourceError};
+use crate::target::TargetId;
 
 /// Log-likelihood ratio from which a region's new counts contradict its memory.
 const CHANGED: f32 = 4.0;

@@ -6,8 +6,8 @@
 
 use super::cell::{Cell, Counts};
 use crate::addr::{AddrRange, PAGE_SIZE};
+use crate::bits::{Seen, Window};
 use crate::snapshot::Evidence;
-use crate::source::{Seen, Window};
 
 /// How much of a probe's memory is left after one aggregation interval.
 const KEEP: f32 = 0.75;

@@ -3,9 +3,9 @@
 use super::cell::{Cell, Counts, sum};
 use super::probe::Probe;
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use crate::bits::TableBits;
 use crate::mask;
 use crate::snapshot::Evidence;
-use crate::source::TableBits;
 
 /// Cells above this number are joined in pairs, so that memory stays bounded on any target.
 const MOST_CELLS: usize = 1 << 16;

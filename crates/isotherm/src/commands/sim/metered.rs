@@ -1,9 +1,11 @@
 //! Tells how much host CPU time goes into simulating, so that the rest is known to be the monitor's own work.
 
 use isotherm_core::addr::AddrRange;
-use isotherm_core::event::{Footprint, TargetInfo};
+use isotherm_core::bits::{TableBits, Window};
 use isotherm_core::mapping::Mapping;
-use isotherm_core::source::{AccessSource, Clear, Cost, SourceError, TableBits, TargetId, Window};
+use isotherm_core::source::{AccessSource, Clear, Cost, SourceError};
+use isotherm_core::target::TargetId;
+use isotherm_core::target::{Footprint, TargetInfo};
 use isotherm_linux::clock::thread_cpu_ns;
 
 /// A source that counts the CPU time spent inside of another.

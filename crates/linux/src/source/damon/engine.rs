@@ -17,10 +17,12 @@ use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::clock::{Clock, Wake};
 use isotherm_core::engine::{Engine, EngineError, Progress, sleep_with_turns};
-use isotherm_core::event::{Event, Mode, MonitorStats, RunInfo, Step, Subscriber, TargetEnd, TargetInfo};
+use isotherm_core::event::{Event, Mode, MonitorStats, RunInfo, Step, Subscriber};
 use isotherm_core::mapping::Mapping;
 use isotherm_core::snapshot::Snapshot;
-use isotherm_core::source::{SourceError, TargetId};
+use isotherm_core::source::SourceError;
+use isotherm_core::target::TargetId;
+use isotherm_core::target::{TargetEnd, TargetInfo};
 use std::collections::VecDeque;
 
 const SECOND_NS: u64 = 1_000_000_000;

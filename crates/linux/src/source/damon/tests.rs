@@ -8,7 +8,8 @@ use crate::target::{TargetSpec, TargetTracker};
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::clock::{Clock, VirtualClock, Wake};
 use isotherm_core::engine::Progress;
-use isotherm_core::event::{Collector, Event, Subscriber, SubscriberError, TargetEnd};
+use isotherm_core::event::{Collector, Event, Subscriber, SubscriberError};
+use isotherm_core::target::TargetEnd;
 use std::process::{Child, Command};
 
 fn config() -> DamonConfig {

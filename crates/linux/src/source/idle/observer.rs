@@ -3,8 +3,9 @@
 use super::folios::{Frame, resolve};
 use super::physical::{PhysicalPages, flag, read_words};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use isotherm_core::bits::{Seen, TableBits, Window};
 use isotherm_core::mask::{self, PageMask};
-use isotherm_core::source::{Clear, Seen, TableBits, Window};
+use isotherm_core::source::Clear;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;

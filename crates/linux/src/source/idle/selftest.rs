@@ -4,7 +4,7 @@ use super::observer::{ObserveError, Observer, Space};
 use super::physical::PhysicalPages;
 use crate::arena::{Arena, HugePages};
 use isotherm_core::addr::PAGE_SIZE;
-use isotherm_core::source::Window;
+use isotherm_core::bits::Window;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io;

@@ -14,8 +14,9 @@ use super::walker::{Mapped, Record, Span};
 use crate::clock::thread_cpu_ns;
 use crate::proc::Process;
 use isotherm_core::addr::AddrRange;
+use isotherm_core::bits::TableBits;
 use isotherm_core::mask::{self, NO_PAGES, PageMask};
-use isotherm_core::source::{Clear, TableBits};
+use isotherm_core::source::Clear;
 use std::time::Instant;
 
 /// One table, or one huge entry.

@@ -3,8 +3,9 @@
 use super::space::{Observer, Space, SpaceError};
 use crate::mm::scratch::Scratch;
 use crate::proc::Process;
+use isotherm_core::bits::Window;
 use isotherm_core::mask::{self, NO_PAGES};
-use isotherm_core::source::{Clear, Window};
+use isotherm_core::source::Clear;
 
 const PAGES: u16 = 64;
 /// Every third page is touched.

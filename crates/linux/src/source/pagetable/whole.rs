@@ -29,8 +29,9 @@ use crate::clock::thread_cpu_ns;
 use crate::proc::Process;
 use crate::proc::status::Status;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, total_len};
+use isotherm_core::bits::TableBits;
 use isotherm_core::mask::{self, NO_PAGES, PageMask};
-use isotherm_core::source::{Clear, TableBits};
+use isotherm_core::source::Clear;
 use std::time::{Duration, Instant};
 
 /// Pages that need it (8 MiB) from which on it is done as often as the budget allows.

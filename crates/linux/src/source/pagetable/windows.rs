@@ -10,8 +10,8 @@ use super::space::{Observer, Space, SpaceError, page_index, span_base};
 use super::walker::{Mapped, Span, SpanView};
 use crate::proc::Process;
 use isotherm_core::addr::{self, AddrRange, TABLE_SPAN};
+use isotherm_core::bits::{Seen, Window};
 use isotherm_core::mask::{self, NO_PAGES, PageMask};
-use isotherm_core::source::{Seen, Window};
 use std::time::Instant;
 
 /// A window's pages as sets over the 512 pages of its table.

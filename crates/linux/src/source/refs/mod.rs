@@ -19,10 +19,12 @@ use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::clock::{Clock, Wake};
 use isotherm_core::engine::{Engine, EngineError, Progress, sleep_with_turns};
-use isotherm_core::event::{Event, Mode, MonitorStats, RunInfo, Step, Subscriber, TargetEnd};
+use isotherm_core::event::{Event, Mode, MonitorStats, RunInfo, Step, Subscriber};
 use isotherm_core::mapping::{Mapping, MappingKind};
 use isotherm_core::snapshot::Snapshot;
-use isotherm_core::source::{SourceError, TargetId};
+use isotherm_core::source::SourceError;
+use isotherm_core::target::TargetEnd;
+use isotherm_core::target::TargetId;
 
 const SOURCE: &str = "refs";
 

@@ -161,7 +161,7 @@ fn targets_that_ended_before_are_not_there_any_more() {
         _ => false,
     };
     events.retain(|e| !after(e));
-    events.push(Event::End { time_ns: at, target: 1, why: isotherm_core::event::TargetEnd::Exited });
+    events.push(Event::End { time_ns: at, target: 1, why: isotherm_core::target::TargetEnd::Exited });
     let overview = Overview::read(&events).expect("has snapshots");
     let all = Summaries::read(&events, &overview, &overview.select(None).expect("all")).expect("has snapshots");
     assert_eq!((all.total.targets, all.total.pages.map(|p| p.resident)), (1, Some(83 * MIB)));

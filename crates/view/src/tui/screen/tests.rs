@@ -2,7 +2,8 @@ use super::*;
 use crate::heat::terminal::Colours;
 use crate::testdata::{paged_record, small_record, together};
 use crate::tui::Command;
-use isotherm_core::event::{Event, TargetEnd};
+use isotherm_core::event::Event;
+use isotherm_core::target::TargetEnd;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 

@@ -1,7 +1,7 @@
 //! What is done when a working set does not fit: `--on-thrash`.
 
 use super::OnThrash;
-use isotherm_core::source::TargetId;
+use isotherm_core::target::TargetId;
 use isotherm_core::units::format_size;
 use isotherm_core::units::nanos;
 use isotherm_linux::lru::freeze::{Frozen, is_stopped, kill};
