@@ -41,6 +41,8 @@ const SET_AGAIN_NS: f64 = 300.0;
 pub const SLICE_NS: u64 = 4_000_000;
 /// Bytes of address space that the first slice reads (where all of it is populated, that costs about so much).
 const FIRST_SLICE: u64 = 16 << 30;
+/// Present pages from which on another slice of a walk costs next to nothing beside the rest.
+const LARGE: u64 = 1 << 18;
 /// More than any process has; far from where addresses end.
 const LARGEST_SLICE: u64 = 1 << 57;
 /// With a sample of tables, which parts of memory are populated is asked for every so many walks.
@@ -142,9 +144,10 @@ impl<S: AccessSource> Tracked<S> {
             let ranges = self.begin_pass(target, mapped, now_ns);
             let mut ranges = VecDeque::from(self.fate(target, ranges)?);
             let (slice, refused) = self.slices.get(&target).copied().unwrap_or((FIRST_SLICE, None));
-            let blind = self.histories.get(&target).is_some_and(|h| h.learnt().blind > 0);
-            // Who went without comes first. But what the source can only clear as a whole, it clears in walks of one slice.
-            if let Some(refused) = refused.filter(|_| !blind) {
+            // Who went without comes first. That takes a slice more: little for a large process; and what the source can only clear as a
+            // whole, it clears in walks of one slice.
+            let learnt = self.histories.get(&target).map(|h| *h.learnt()).unwrap_or_default();
+            if let Some(refused) = refused.filter(|_| learnt.blind == 0 && learnt.present >= LARGE) {
                 begin_at(&mut ranges, refused);
             }
             self.passes.insert(target, Pass { ranges, slice, refused: None });
