@@ -70,7 +70,7 @@ mod wire;
 
 pub use decoder::Decoder;
 pub use error::{DecodeError, EncodeError};
-pub use limits::{MOST_AREAS, MOST_KEY, MOST_RANGES, MOST_SKIPPED, MOST_TEXT};
+pub use limits::{MOST_AREAS, MOST_KEY, MOST_PAYLOAD, MOST_RANGES, MOST_SKIPPED, MOST_TEXT};
 pub use message::{ErrorCode, GuestStat, Hello, Limits, MemoryArea, MemoryKind, Message, Verdict};
 
 /// The version of the protocol that this code speaks. [`Hello`] names it; a host that does not speak it answers
