@@ -42,7 +42,7 @@ def monitors(binaries, options):
     only = ["{pid}"] if options.referenced == "target" else []
     record = [binaries["isotherm"], "record", "--pid", "{pid}", "--duration", "1h", "-o", "{record}"]
     unlimited = ["--cpu-budget", "100%"]
-    return {
+    chosen = {
         "alone": None,
         "isotherm (defaults)": record,
         "isotherm --mode sample": record + ["--mode", "sample", *unlimited],
@@ -50,6 +50,9 @@ def monitors(binaries, options):
         "page walk, 100 ms": [binaries["page_walk"], "{pid}", "100"],
         REFERENCED: [sys.executable, os.path.join(HERE, "referenced_bytes.py"), str(REFERENCED_S), *only],
     }
+    if options.defaults:
+        chosen = {name: chosen[name] for name in ("alone", "isotherm (defaults)")}
+    return chosen
 
 
 def cpu_seconds(pid):
@@ -195,6 +198,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=4.0, help="about how long one run takes")
     parser.add_argument("--json", metavar="FILE", help="also write every single run there")
     parser.add_argument("--only", choices=["plain", "pressure", "latency"], help="only one of the tables")
+    parser.add_argument("--defaults", action="store_true",
+                        help="only the rows 'alone' and 'isotherm (defaults)', which leaves time for more rounds")  # fmt: skip
     parser.add_argument("--keys", type=int, default=400_000, help="records of 1 KB in the redis whose latency is measured")
     parser.add_argument("--referenced", choices=["machine", "target"], default="machine",
                         help=f"whose accessed bits the row '{REFERENCED}' clears: those of every process, as cAdvisor does, or "
@@ -227,7 +232,7 @@ def main():
                 print("\npressure: left out, because this kernel has no zram to swap to")
         if options.only in (None, "latency"):
             commands = monitors(binaries, options)
-            chosen = {name: commands[name] for name in ("alone", "isotherm (defaults)", REFERENCED)}
+            chosen = {name: commands[name] for name in ("alone", "isotherm (defaults)", REFERENCED) if name in commands}
             runs = latency.measure(chosen, binaries, options, work)
             latency.show(runs, options)
             everything["latency"] = runs

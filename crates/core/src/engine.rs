@@ -77,3 +77,29 @@ pub trait Engine {
         None
     }
 }
+
+impl<E: Engine + ?Sized> Engine for Box<E> {
+    fn run_interval(
+        &mut self,
+        clock: &mut dyn Clock,
+        subscriber: &mut dyn Subscriber,
+    ) -> Result<Progress, EngineError> {
+        (**self).run_interval(clock, subscriber)
+    }
+
+    fn follow_targets(
+        &mut self,
+        clock: &mut dyn Clock,
+        subscriber: &mut dyn Subscriber,
+    ) -> Result<Progress, EngineError> {
+        (**self).follow_targets(clock, subscriber)
+    }
+
+    fn retune(&mut self, attrs: MonitorAttrs) -> bool {
+        (**self).retune(attrs)
+    }
+
+    fn page_source(&mut self) -> Option<&mut dyn AccessSource> {
+        (**self).page_source()
+    }
+}

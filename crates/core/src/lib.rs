@@ -12,6 +12,7 @@ pub mod addr;
 pub mod attrs;
 pub mod bits;
 pub mod clock;
+pub mod context;
 pub mod engine;
 pub mod event;
 pub mod feedback;

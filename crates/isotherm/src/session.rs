@@ -3,13 +3,13 @@
 use crate::args::monitor::{MonitorArgs, SourceName};
 use crate::args::target::{StartedCommand, TargetArgs};
 use crate::exit::{Unsupported, Usage};
-use anyhow::Context;
-use isotherm_core::attrs::MonitorAttrs;
-use isotherm_core::clock::{Clock, Wake};
+use anyhow::Context as _;
+use isotherm_core::context::{Context, Operator};
 use isotherm_core::engine::{Engine, Progress};
 use isotherm_core::event::{Event, Step, Subscriber, SubscriberError};
 use isotherm_core::monitor::Monitor;
 use isotherm_core::monitor::config::MonitorConfig;
+use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_core::source::AccessSource;
 use isotherm_core::units::nanos;
 use isotherm_linux::clock::{MonotonicClock, kernel_release, monotonic_ns, realtime_offset_ns};
@@ -22,9 +22,15 @@ use isotherm_linux::source::refs::{self, RefsEngine};
 use isotherm_linux::target::{Command, TargetSpec, TargetTracker};
 use std::time::Duration;
 
-/// An engine over the targets that the user named.
+/// How long, at the end, work that was handed over is waited for, ns.
+const LAST_WORK_NS: u64 = 5_000_000_000;
+
+/// A context over the targets that the user named.
+pub type LiveContext = Context<Box<dyn Engine>>;
+
+/// A context on this machine, with what is to be ended after it.
 pub struct Session {
-    engine: Box<dyn Engine>,
+    context: LiveContext,
     /// The command that is the target, where it is one.
     command: Option<StartedCommand>,
     signals: StopSignals,
@@ -54,12 +60,12 @@ impl Session {
             if target.is_given() {
                 return Err(Usage("--physical watches all memory: leave the target out".into()).into());
             }
-            let engine = Box::new(damon(DamonTargets::Physical, &config)?);
-            return Ok(Self { engine, command: None, signals });
+            let engine: Box<dyn Engine> = Box::new(damon(DamonTargets::Physical, &config)?);
+            return Ok(Self { context: Context::new(engine), command: None, signals });
         }
         let target = target.resolve()?;
         let engine = open_engine(monitor.source, target.spec, config)?;
-        Ok(Self { engine, command: target.command, signals })
+        Ok(Self { context: Context::new(engine), command: target.command, signals })
     }
 
     /// Opens a command that the caller has prepared, and will finish.
@@ -68,49 +74,47 @@ impl Session {
         let signals = StopSignals::catch().context("cannot catch signals")?;
         let spec = TargetSpec::Command { command, children: true };
         let engine = open_engine(monitor.source, spec, config)?;
-        Ok(Self { engine, command: None, signals })
+        Ok(Self { context: Context::new(engine), command: None, signals })
+    }
+
+    /// Acts on what is seen.
+    pub fn with_schemes(self, schemes: SchemeEngine) -> Self {
+        Self { context: self.context.with_schemes(schemes), ..self }
+    }
+
+    /// The schemes; `None`: it only watches.
+    pub const fn schemes(&mut self) -> Option<&mut SchemeEngine> {
+        self.context.schemes()
     }
 
     /// Runs until `duration` has passed, a signal comes, no target is left, or `go_on` says no (it is asked after each
-    /// aggregation interval).
-    pub fn run(
+    /// [turn](Context::turn)).
+    pub fn run<O: Operator>(
         &mut self,
         duration: Option<Duration>,
-        subscriber: &mut dyn Subscriber,
-        mut go_on: impl FnMut() -> bool,
+        operator: &mut O,
+        mut go_on: impl FnMut(&mut O, &mut LiveContext) -> anyhow::Result<bool>,
     ) -> anyhow::Result<Ended> {
         let mut clock = MonotonicClock::stopped_by(&self.signals);
-        let end_ns = duration.map(|d| monotonic_ns().saturating_add(nanos(d)));
+        let end_ns = duration.map_or(u64::MAX, |d| monotonic_ns().saturating_add(nanos(d)));
         loop {
-            match self.engine.run_interval(&mut clock, subscriber)? {
+            match self.context.turn(&mut clock, end_ns, operator)? {
                 Progress::Interrupted => return Ok(Ended::Interrupted),
                 Progress::TargetsGone => return Ok(Ended::TargetsGone),
                 Progress::Aggregated => {}
             }
-            if end_ns.is_some_and(|end| monotonic_ns() >= end) {
-                return Ok(Ended::Duration);
-            }
-            if !go_on() {
+            if !go_on(operator, &mut self.context)? {
                 return Ok(Ended::Stopped);
+            }
+            if monotonic_ns() >= end_ns {
+                return Ok(Ended::Duration);
             }
         }
     }
 
-    /// Runs one aggregation interval.
-    pub fn interval(&mut self, subscriber: &mut dyn Subscriber) -> anyhow::Result<Progress> {
-        let mut clock = MonotonicClock::stopped_by(&self.signals);
-        Ok(self.engine.run_interval(&mut clock, subscriber)?)
-    }
-
-    /// Follows the targets without looking at a page.
-    pub fn follow(&mut self, subscriber: &mut dyn Subscriber) -> anyhow::Result<Progress> {
-        let mut clock = MonotonicClock::stopped_by(&self.signals);
-        Ok(self.engine.follow_targets(&mut clock, subscriber)?)
-    }
-
-    /// Waits until `until_ns` or a signal.
-    pub fn wait(&self, until_ns: u64) -> Wake {
-        MonotonicClock::stopped_by(&self.signals).sleep_until_ns(until_ns)
+    /// Waits for work that was handed over, so that the last figures are whole.
+    pub fn settle(&mut self) {
+        self.context.settle(&mut MonotonicClock::new(), monotonic_ns().saturating_add(LAST_WORK_NS));
     }
 
     /// Lets SIGHUP ask for a reload instead of a stop.
@@ -118,19 +122,9 @@ impl Session {
         self.signals.reload_on_hangup().context("cannot catch SIGHUP")
     }
 
-    /// Takes other intervals and region limits; false where the source cannot change them while it runs.
-    pub fn retune(&mut self, attrs: MonitorAttrs) -> bool {
-        self.engine.retune(attrs)
-    }
-
-    /// The source, if it can be asked about single pages.
-    pub fn page_source(&mut self) -> Option<&mut dyn AccessSource> {
-        self.engine.page_source()
-    }
-
     /// Ends the command that we started, if there is one, and tells how it ended.
     pub fn finish(self) -> anyhow::Result<()> {
-        drop(self.engine);
+        drop(self.context);
         self.command.map_or(Ok(()), |c| c.finish())
     }
 }
@@ -217,3 +211,5 @@ impl Subscriber for Fan<'_> {
         self.0.iter().filter_map(|s| s.wanted_ns()).min()
     }
 }
+
+impl Operator for Fan<'_> {}

@@ -5,7 +5,8 @@ use crate::machine::process::ProcessError;
 use crate::machine::{CostModel, Hardware, Process, SimActuator, SimClock, SimMemory, SimMeter, SimSource};
 use crate::workload::Workload;
 use isotherm_core::clock::Clock;
-use isotherm_core::engine::{Engine, EngineError, Progress};
+use isotherm_core::context::Context;
+use isotherm_core::engine::{EngineError, Progress};
 use isotherm_core::monitor::Monitor;
 use isotherm_core::monitor::config::MonitorConfig;
 use isotherm_core::scheme::Scheme;
@@ -109,24 +110,18 @@ impl Experiment {
         let memory = SimMemory::new(activity.clone(), ARENA_START, self.work_ns, self.hardware.clone()).shared();
         let process = Process::running(1, ARENA_START, activity)?;
         let source = SimSource::new(clock.clone(), self.costs.clone(), vec![process]).with_memory(memory.clone());
-        let mut monitor = Monitor::new(source, self.monitor.clone());
+        let monitor = Monitor::new(source, self.monitor.clone());
         let actuator = Box::new(SimActuator::new(clock.clone(), memory.clone()));
         let meter = Box::new(SimMeter::new(clock.clone(), memory.clone()));
-        let mut engine = SchemeEngine::new(self.schemes.clone(), actuator, meter);
+        let mut context = Context::new(monitor).with_schemes(SchemeEngine::new(self.schemes.clone(), actuator, meter));
         let mut driver = clock.clone();
         let mut next_look = LOOK_EVERY_NS;
         loop {
-            let now = clock.now_ns();
             let progress = if self.schemes.is_empty() {
-                driver.sleep_until_ns(now.saturating_add(LOOK_EVERY_NS));
+                driver.sleep_until_ns(clock.now_ns().saturating_add(LOOK_EVERY_NS));
                 Progress::Aggregated
-            } else if engine.turn_gates(now) {
-                monitor.run_interval(&mut driver, &mut engine)?
             } else {
-                let progress = monitor.follow_targets(&mut driver, &mut engine)?;
-                let gate = engine.next_gate_ns().unwrap_or(u64::MAX);
-                driver.sleep_until_ns(gate.max(now + 1).min(now.saturating_add(LOOK_EVERY_NS)));
-                progress
+                context.turn(&mut driver, u64::MAX, &mut ())?
             };
             let now = clock.now_ns();
             memory.borrow_mut().advance(now);
@@ -138,15 +133,17 @@ impl Experiment {
             if now >= next_look || over {
                 next_look = now + LOOK_EVERY_NS;
                 if over {
-                    engine.collect(now, monitor.page_source());
+                    context.settle(&mut driver, now);
                 }
-                over |= !visitor(now, &mut engine)?;
+                if let Some(schemes) = context.schemes() {
+                    over |= !visitor(now, schemes)?;
+                }
             }
             if over {
                 break;
             }
         }
-        let cost = monitor.source().cost();
+        let cost = context.engine().source().cost();
         let memory = memory.borrow();
         Ok(figures(&memory, clock.now_ns(), self.work_ns, cost.monitor_ns))
     }

@@ -68,7 +68,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let mut session = Session::open(&args.target, &args.monitor)?;
     let mut record = RecordFile::create(&args.output, options)?;
     let mut progress = if args.quiet { Progress::default() } else { Progress::new() };
-    let result = session.run(args.duration, &mut Fan(vec![&mut record, &mut progress]), || true);
+    let result = session.run(args.duration, &mut Fan(vec![&mut record, &mut progress]), |_, _| Ok(true));
     progress.clear();
     // Whatever went wrong, what was seen so far is kept.
     let written = record.finish(result.is_ok());

@@ -8,6 +8,7 @@ use crate::output::{self, ColourWhen};
 use crate::session::{Ended, Session};
 use anyhow::Context;
 use crossterm::event::{self, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use isotherm_core::context::Operator;
 use isotherm_core::event::{Event, Subscriber, SubscriberError};
 use isotherm_linux::signals;
 use isotherm_view::tui::Command;
@@ -60,7 +61,7 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
         let _stop = StopAtEnd;
         show(terminal, view, &receiver, delay)
     });
-    let result = session.run(None, &mut Feed(&sender), || !screen.is_finished());
+    let result = session.run(None, &mut Feed(&sender), |_, _| Ok(!screen.is_finished()));
     let why = match &result {
         Ok(Ended::TargetsGone) => Some("every target has ended"),
         _ => None,
@@ -95,6 +96,8 @@ impl Subscriber for Feed<'_> {
         Ok(())
     }
 }
+
+impl Operator for Feed<'_> {}
 
 fn show(mut terminal: DefaultTerminal, mut view: Top, messages: &Receiver<Message>, delay: Duration) -> io::Result<()> {
     let mut next_refresh = Instant::now();

@@ -20,9 +20,8 @@ mod words;
 use crate::schemes::Tuning;
 use args::Bound;
 use isotherm_core::attrs::MonitorAttrs;
-use isotherm_core::event::{Event, Step, Subscriber, SubscriberError};
+use isotherm_core::event::Event;
 use isotherm_core::scheme::engine::SchemeEngine;
-use isotherm_core::source::AccessSource;
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::signals;
 use overview::Overview;
@@ -126,6 +125,11 @@ impl Control {
     /// When the loop is to come by next.
     pub const fn wanted_ns(&self) -> u64 {
         self.looked_ns + LOOK_EVERY_NS
+    }
+
+    /// Takes in what the status tells of the monitor and its targets.
+    pub fn event(&mut self, event: &Event) {
+        self.overview.event(event);
     }
 
     /// Fulfils what was asked for since the last time, so much of it at once that whoever asks without end does not keep the
@@ -266,40 +270,6 @@ fn no_scheme(scheme: usize, engine: &SchemeEngine) -> Refusal {
 /// Whether this process has a controlling terminal.
 fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
-}
-
-/// An engine with its control: goes where the engine would go.
-#[derive(Debug)]
-pub struct Controlled<'a> {
-    /// The engine.
-    pub engine: &'a mut SchemeEngine,
-    /// Its control.
-    pub control: &'a mut Control,
-}
-
-impl Subscriber for Controlled<'_> {
-    fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
-        self.control.overview.event(event);
-        self.engine.event(event)
-    }
-
-    fn step(&mut self, step: Step, now_ns: u64) {
-        self.engine.step(step, now_ns);
-        self.control.serve(self.engine, now_ns);
-    }
-
-    fn step_with(&mut self, step: Step, now_ns: u64, source: &mut dyn AccessSource) {
-        // A turn that only we wanted is not the engine's.
-        if step != Step::Wanted || self.engine.wanted_ns().is_some_and(|wanted| wanted <= now_ns) {
-            self.engine.step_with(step, now_ns, source);
-        }
-        self.control.serve(self.engine, now_ns);
-    }
-
-    fn wanted_ns(&self) -> Option<u64> {
-        let engine = self.engine.wanted_ns();
-        Some(engine.map_or(self.control.wanted_ns(), |e| e.min(self.control.wanted_ns())))
-    }
 }
 
 #[cfg(test)]

@@ -5,19 +5,19 @@ use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
 use crate::control::args::ControlArgs;
 use crate::control::request::{Readers, SENT_FILE};
-use crate::control::{Control, Controlled, Reload};
+use crate::control::{Control, Reload};
 use crate::progress::Progress as StatusLine;
 use crate::schemes::{Tuning, goal_text, to_toml};
-use crate::session::{Ended, Fan, Session};
+use crate::session::{LiveContext, Session};
 use anyhow::Context;
 use isotherm_core::actuator::DryRun;
 use isotherm_core::attrs::MonitorAttrs;
-use isotherm_core::clock::Wake;
-use isotherm_core::engine::Progress;
+use isotherm_core::context::Operator;
+use isotherm_core::engine::Engine;
+use isotherm_core::event::{Event, Subscriber, SubscriberError};
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_core::units::format_time;
-use isotherm_core::units::nanos;
 use isotherm_linux::action::LinuxActuator;
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::meter::LinuxMeter;
@@ -30,10 +30,6 @@ use std::time::Duration;
 
 /// How often statistics are written, ns.
 const STATS_EVERY_NS: u64 = 1_000_000_000;
-/// How long, at the end, work that was handed over is waited for.
-const LAST_WORK: Duration = Duration::from_secs(5);
-/// The longest rest while every scheme is switched off, so that targets that end are noticed.
-const LONGEST_REST_NS: u64 = 1_000_000_000;
 
 /// What these commands have in common.
 #[derive(Debug, Clone, clap::Args)]
@@ -78,7 +74,7 @@ pub fn run(
     // What can fail comes before a command is started.
     let engine = engine(schemes, args.dry_run)?;
     let bound = args.control.bind(args.quiet)?;
-    let mut session = Session::open(target, monitor)?;
+    let mut session = Session::open(target, monitor)?.with_schemes(engine);
     let mut control = Control::start(bound, readers(monitor.attrs()?), monitor.attrs()?)?;
     if let Some(reload) = reload {
         session.reload_on_hangup()?;
@@ -86,28 +82,25 @@ pub fn run(
     }
     control.dry_run(args.dry_run);
     control.quiet(args.quiet);
-    let mut run = Run {
-        engine,
-        control,
-        line: if args.quiet { StatusLine::default() } else { StatusLine::new() },
-        stats: stats_file,
-        next_stats_ns: monotonic_ns() + STATS_EVERY_NS,
-        end_ns: args.duration.map(|d| monotonic_ns().saturating_add(nanos(d))),
-    };
-    let result = run.watch(&mut session);
+    let line = if args.quiet { StatusLine::default() } else { StatusLine::new() };
+    let mut run = Run { control, line, stats: stats_file, next_stats_ns: monotonic_ns() + STATS_EVERY_NS };
+    let result = session.run(args.duration, &mut run, Run::after_turn);
     run.line.clear();
-    run.settle(&mut session);
+    session.settle();
     let now = monotonic_ns();
-    // The targets' last state is wanted even where the run failed.
-    let written = run.write_stats(now);
-    if args.json {
-        stats::write_lines(&mut std::io::stdout().lock(), &mut run.engine, now)?;
-    }
-    if !args.quiet {
-        for (index, status) in run.engine.status().iter().enumerate() {
-            eprintln!("{}", stats::words(index, status, args.dry_run));
+    let mut written = Ok(());
+    if let Some(schemes) = session.schemes() {
+        // The targets' last state is wanted even where the run failed.
+        written = run.write_stats(schemes, now);
+        if args.json {
+            stats::write_lines(&mut std::io::stdout().lock(), schemes, now)?;
         }
-        eprintln!("{} watched; cost: {}", format_time(run.line.elapsed_ns()), run.line.cost_words());
+        if !args.quiet {
+            for (index, status) in schemes.status().iter().enumerate() {
+                eprintln!("{}", stats::words(index, status, args.dry_run));
+            }
+            eprintln!("{} watched; cost: {}", format_time(run.line.elapsed_ns()), run.line.cost_words());
+        }
     }
     drop(run);
     let finished = session.finish();
@@ -143,89 +136,57 @@ fn open_stats(path: &PathBuf) -> anyhow::Result<Box<dyn Write>> {
     Ok(Box::new(BufWriter::new(file)))
 }
 
-/// A run in progress.
+/// What accompanies a run: requests from outside, the status line, statistics.
 struct Run {
-    engine: SchemeEngine,
     control: Control,
     line: StatusLine,
     stats: Option<Box<dyn Write>>,
     next_stats_ns: u64,
-    end_ns: Option<u64>,
+}
+
+impl Subscriber for Run {
+    fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
+        self.control.event(event);
+        self.line.event(event)
+    }
+
+    fn wanted_ns(&self) -> Option<u64> {
+        Some(self.control.wanted_ns())
+    }
+}
+
+impl Operator for Run {
+    fn between_steps(&mut self, schemes: &mut SchemeEngine, now_ns: u64) {
+        self.control.serve(schemes, now_ns);
+    }
 }
 
 impl Run {
-    fn watch(&mut self, session: &mut Session) -> anyhow::Result<Ended> {
-        loop {
-            let now = monotonic_ns();
-            let progress = if self.engine.turn_gates(now) {
-                let mut controlled = Controlled { engine: &mut self.engine, control: &mut self.control };
-                session.interval(&mut Fan(vec![&mut controlled, &mut self.line]))?
-            } else {
-                self.rest(session, now)?
-            };
-            if self.control.stop_asked() {
-                return Ok(Ended::Stopped);
-            }
-            match progress {
-                Progress::Interrupted => return Ok(Ended::Interrupted),
-                Progress::TargetsGone => return Ok(Ended::TargetsGone),
-                Progress::Aggregated => {}
-            }
-            if let Some(attrs) = self.control.take_attrs()
-                && !session.retune(attrs)
-            {
-                eprintln!("isotherm: this source keeps its intervals while it runs; start anew to change them");
-            }
-            let now = monotonic_ns();
-            // For engines that have no time for it within an interval.
-            self.control.serve(&mut self.engine, now);
-            if now >= self.next_stats_ns {
-                self.next_stats_ns = now + STATS_EVERY_NS;
-                self.write_stats(now)?;
-                self.line.note(stats::short(&mut self.engine));
-            }
-            if self.end_ns.is_some_and(|end| now >= end) {
-                return Ok(Ended::Duration);
-            }
+    /// Does what was asked for since the last turn; false where that is to stop.
+    fn after_turn(&mut self, context: &mut LiveContext) -> anyhow::Result<bool> {
+        if self.control.stop_asked() {
+            return Ok(false);
         }
+        if let Some(attrs) = self.control.take_attrs()
+            && !context.engine().retune(attrs)
+        {
+            eprintln!("isotherm: this source keeps its intervals while it runs; start anew to change them");
+        }
+        let now = monotonic_ns();
+        let Some(schemes) = context.schemes() else { return Ok(true) };
+        // For engines that have no time for it within an interval.
+        self.control.serve(schemes, now);
+        if now >= self.next_stats_ns {
+            self.next_stats_ns = now + STATS_EVERY_NS;
+            self.write_stats(schemes, now)?;
+            self.line.note(stats::short(schemes));
+        }
+        Ok(true)
     }
 
-    /// Follows the targets without looking at a page, until a watermark is due or there are other schemes.
-    fn rest(&mut self, session: &mut Session, now_ns: u64) -> anyhow::Result<Progress> {
-        let gate = self.engine.next_gate_ns().unwrap_or(u64::MAX);
-        let until = gate.min(now_ns + LONGEST_REST_NS).min(self.end_ns.unwrap_or(u64::MAX));
-        let mut controlled = Controlled { engine: &mut self.engine, control: &mut self.control };
-        let progress = session.follow(&mut Fan(vec![&mut controlled, &mut self.line]))?;
-        if progress != Progress::Aggregated {
-            return Ok(progress);
-        }
-        loop {
-            if session.wait(until.min(self.control.wanted_ns())) == Wake::Interrupted {
-                return Ok(Progress::Interrupted);
-            }
-            let now = monotonic_ns();
-            self.control.serve(&mut self.engine, now);
-            if now >= until || self.engine.next_gate_ns().is_none_or(|gate| gate <= now) {
-                return Ok(Progress::Aggregated);
-            }
-        }
-    }
-
-    /// Waits for work that was handed over, so that the last figures are whole.
-    fn settle(&mut self, session: &mut Session) {
-        let deadline = std::time::Instant::now() + LAST_WORK;
-        loop {
-            self.engine.collect(monotonic_ns(), session.page_source());
-            if !self.engine.has_pending() || std::time::Instant::now() >= deadline {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    fn write_stats(&mut self, now_ns: u64) -> anyhow::Result<()> {
+    fn write_stats(&mut self, schemes: &mut SchemeEngine, now_ns: u64) -> anyhow::Result<()> {
         match &mut self.stats {
-            Some(out) => stats::write_lines(out, &mut self.engine, now_ns).context("cannot write statistics"),
+            Some(out) => stats::write_lines(out, schemes, now_ns).context("cannot write statistics"),
             None => Ok(()),
         }
     }

@@ -2,13 +2,9 @@
 
 use crate::args::monitor::MonitorArgs;
 use crate::commands::schemes::run::engine;
-use crate::session::Session;
+use crate::session::{Ended, Session};
 use anyhow::{Context, bail};
-use isotherm_core::clock::Wake;
-use isotherm_core::engine::Progress;
 use isotherm_core::scheme::Scheme;
-use isotherm_core::scheme::engine::SchemeEngine;
-use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::proc::children::ChildFinder;
 use isotherm_linux::proc::status::Status;
 use isotherm_linux::proc::{PidFd, ProcRoot};
@@ -25,11 +21,6 @@ use std::time::{Duration, Instant};
 const SAMPLE: Duration = Duration::from_millis(50);
 /// How long what a command leaves behind may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// How long, at the end, work that was handed over is waited for.
-const LAST_WORK: Duration = Duration::from_secs(5);
-/// The longest rest while the schemes are switched off, so that the command's end is noticed.
-const LONGEST_REST_NS: u64 = 1_000_000_000;
 
 /// Figures of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,51 +51,26 @@ pub fn run(words: &[OsString], schemes: &[Scheme], monitor: &MonitorArgs, nth: u
         check_end(&command, words)?;
         return Ok(Measured { seconds, memory, applied: 0, idle: None });
     }
-    let mut engine = engine(schemes.to_vec(), false)?;
-    let mut session = Session::of_command(command.clone(), monitor)?;
+    let mut session = Session::of_command(command.clone(), monitor)?.with_schemes(engine(schemes.to_vec(), false)?);
     let sampler = Sampler::start(&command)?;
-    let idle = act(&mut session, &mut engine, nth, || sampler.is_finished())?;
+    let mut idle = None;
+    // What the command left behind is not waited for.
+    let ended = session.run(None, &mut (), |(), context| {
+        if sampler.is_finished() {
+            return Ok(false);
+        }
+        idle = context.schemes().and_then(|s| s.status().get(nth).and_then(|s| s.idle).map(ToString::to_string));
+        Ok(true)
+    })?;
+    if ended == Ended::Interrupted {
+        bail!("interrupted");
+    }
+    session.settle();
     let (seconds, memory) = sampler.finish()?;
     check_end(&command, words)?;
+    let applied = session.schemes().and_then(|s| s.status().get(nth).map(|s| s.stats.sz_applied)).unwrap_or(0);
     session.finish()?;
-    let status = engine.status();
-    let status = status.get(nth);
-    Ok(Measured { seconds, memory, applied: status.map_or(0, |s| s.stats.sz_applied), idle })
-}
-
-/// Applies the schemes until the command has ended; what it left behind is not waited for. Tells why scheme `nth` did nothing
-/// the last time that it could have.
-fn act(
-    session: &mut Session,
-    engine: &mut SchemeEngine,
-    nth: usize,
-    has_ended: impl Fn() -> bool,
-) -> anyhow::Result<Option<String>> {
-    let mut idle = None;
-    loop {
-        let now = monotonic_ns();
-        let progress = if engine.turn_gates(now) {
-            session.interval(engine)?
-        } else {
-            let until = engine.next_gate_ns().unwrap_or(u64::MAX).min(now + LONGEST_REST_NS);
-            match session.follow(engine)? {
-                Progress::Aggregated if session.wait(until) == Wake::Interrupted => Progress::Interrupted,
-                progress => progress,
-            }
-        };
-        match progress {
-            Progress::Aggregated if has_ended() => break,
-            Progress::Aggregated => idle = engine.status().get(nth).and_then(|s| s.idle).map(ToString::to_string),
-            Progress::Interrupted => bail!("interrupted"),
-            Progress::TargetsGone => break,
-        }
-    }
-    let deadline = Instant::now() + LAST_WORK;
-    while engine.has_pending() && Instant::now() < deadline {
-        engine.collect(monotonic_ns(), session.page_source());
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Ok(idle)
+    Ok(Measured { seconds, memory, applied, idle })
 }
 
 /// Figures of a command that failed would mean nothing.
