@@ -13,6 +13,7 @@ use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_core::source::AccessSource;
 use isotherm_core::units::nanos;
 use isotherm_linux::clock::{MonotonicClock, kernel_release, monotonic_ns, realtime_offset_ns};
+use isotherm_linux::priority::be_nice;
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
 use isotherm_linux::source::damon::{DamonConfig, DamonEngine, DamonError, DamonTargets};
@@ -64,11 +65,14 @@ impl Session {
             return Ok(Self { context: Context::new(engine), command: None, signals });
         }
         let target = target.resolve()?;
+        // After the command was forked: it is not to inherit that.
+        be_nice(monitor.nice).context("cannot lower the priority")?;
         let engine = open_engine(monitor.source, target.spec, config)?;
         Ok(Self { context: Context::new(engine), command: target.command, signals })
     }
 
-    /// Opens a command that the caller has prepared, and will finish.
+    /// Opens a command that the caller has prepared, and will finish. The priority stays as it is: commands that the caller starts
+    /// later would inherit a lower one.
     pub fn of_command(command: Command, monitor: &MonitorArgs) -> anyhow::Result<Self> {
         let config = monitor.config(kernel_release().unwrap_or_default(), realtime_offset_ns())?;
         let signals = StopSignals::catch().context("cannot catch signals")?;

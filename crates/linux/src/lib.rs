@@ -14,6 +14,7 @@ pub mod limits;
 pub mod lru;
 pub mod meter;
 pub mod mm;
+pub mod priority;
 pub mod probe;
 pub mod proc;
 pub mod ready;

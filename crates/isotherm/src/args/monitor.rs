@@ -96,6 +96,10 @@ pub struct MonitorArgs {
     /// unlimited)
     #[arg(long, value_name = "P", default_value = "1%", value_parser = cpu_budget)]
     pub cpu_budget: CpuBudget,
+    /// The monitor's nice value: it lets the programs it watches run first, and so does not delay their slowest requests. Kept as it is
+    /// where isotherm was started with another than 0
+    #[arg(long, value_name = "0-19", default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=19))]
+    pub nice: u8,
     /// How pages are chosen
     #[arg(long, value_enum, default_value = "auto")]
     pub mode: ModeName,
