@@ -1,9 +1,6 @@
-//! Where records come from: files and streams, their format told by content.
+//! Where records come from: files and streams.
 
-use crate::error::{ReadError, Warning};
-use crate::import;
-use crate::kind::{Format, PREFIX_LEN};
-use crate::reader::Reader;
+use crate::error::ReadError;
 use isotherm_core::event::{Event, SubscriberError};
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
@@ -11,17 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Bytes of a file that are looked at to tell its format.
+const PREFIX_LEN: usize = 64 << 10;
+
 /// Takes the events of a record; an error ends the reading.
 pub type Sink<'a> = dyn FnMut(Event) -> Result<(), SubscriberError> + 'a;
-
-/// What a reading came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
-    /// The format it was in.
-    pub format: Format,
-    /// What was noticed.
-    pub warnings: Vec<Warning>,
-}
 
 /// A record to be read.
 pub struct Input {
@@ -72,10 +63,9 @@ impl Input {
         Ok(Self { origin: origin.to_owned(), prefix, rest: Data::Stream(stream), len: None, used: Arc::default() })
     }
 
-    /// The format, told by content.
-    pub fn format(&self) -> Result<Format, ReadError> {
-        Format::of_content(&self.prefix)
-            .map_err(|looks_like| ReadError::Foreign { origin: self.origin.clone(), looks_like })
+    /// The first bytes, up to 64 KiB.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        &self.prefix
     }
 
     /// Length in bytes where it is known.
@@ -136,31 +126,6 @@ impl Input {
         let used = Arc::clone(&self.used);
         Ok(Self { origin: self.origin.clone(), prefix: Vec::new(), rest: Data::File(file), len: self.len, used })
     }
-}
-
-/// Hands all events of `input` to `sink`, in the order of time. `format` overrides what the content tells.
-///
-/// Memory is bounded whatever the content: a frame, a snapshot (1 Mi regions) and what is known of each target.
-pub fn read_events(input: Input, format: Option<Format>, sink: &mut Sink<'_>) -> Result<Outcome, ReadError> {
-    let format = match format {
-        Some(format) => format,
-        None => input.format()?,
-    };
-    let warnings = match format {
-        Format::Iso => {
-            let origin = input.origin().to_owned();
-            let mut reader = Reader::new(input.into_stream()?, &origin)?;
-            for event in reader.by_ref() {
-                sink(event?).map_err(ReadError::Sink)?;
-            }
-            reader.into_warnings()
-        }
-        Format::Json | Format::JsonCompressed => import::json::read(input, format == Format::JsonCompressed, sink)?,
-        Format::PerfScript => import::perf_script::read(input, sink)?,
-        Format::Csv => import::csv::read(input, sink)?,
-        Format::BinaryV0 | Format::BinaryV1 | Format::BinaryV2 => import::binary::read(input, format, sink)?,
-    };
-    Ok(Outcome { format, warnings })
 }
 
 /// Counts what is read.

@@ -10,6 +10,7 @@
 //! as a [`Warning`], and what lies before the damage is handed out.
 #![forbid(unsafe_code)]
 
+mod detect;
 mod error;
 mod export;
 mod format;
@@ -17,6 +18,7 @@ pub mod fuzz;
 mod import;
 mod input;
 mod kind;
+mod read_events;
 mod reader;
 mod record;
 mod rotation;
@@ -25,8 +27,9 @@ mod writer;
 
 pub use error::{ReadError, Warning, WriteError};
 pub use export::{Export, exporter};
-pub use input::{Input, Outcome, Sink, read_events};
+pub use input::{Input, Sink};
 pub use kind::Format;
+pub use read_events::{Outcome, read_events};
 pub use reader::Reader;
 pub use record::{LoadOptions, MappingsAt, Record, TargetEnded};
 pub use rotation::{Rotation, part_path, parts};

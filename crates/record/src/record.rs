@@ -1,8 +1,9 @@
 //! A whole record in memory.
 
 use crate::error::{ReadError, Warning};
-use crate::input::{Input, read_events};
+use crate::input::Input;
 use crate::kind::Format;
+use crate::read_events::read_events;
 use isotherm_core::event::{Event, MonitorStats, RunInfo};
 use isotherm_core::history::frame::{IdlePages, MappingPages, PageFrame, TablePages, TogetherFrame};
 use isotherm_core::mapping::Mapping;

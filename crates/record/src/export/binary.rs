@@ -2,7 +2,7 @@
 
 use super::{Export, Out};
 use crate::error::WriteError;
-use crate::kind::BINARY_MAGIC;
+use crate::import::binary::BINARY_MAGIC;
 use isotherm_core::event::Event;
 use isotherm_core::snapshot::Snapshot;
 use std::collections::BTreeMap;

@@ -9,10 +9,12 @@ use super::timeline::{Ended, Survey, Timeline};
 use crate::error::{ReadError, Warning};
 use crate::format::MAX_REGIONS;
 use crate::input::{Input, Sink};
-use crate::kind::{BINARY_MAGIC, Format};
+use crate::kind::Format;
 use isotherm_core::snapshot::RegionInfo;
 use std::io::{self, BufReader, Read};
 
+/// Magic of the records with a version.
+pub(crate) const BINARY_MAGIC: &[u8; 16] = b"damon_recfmt_ver";
 /// Bytes of a region.
 const REGION_LEN: usize = 20;
 /// Most targets that a record of one time is believed to have.

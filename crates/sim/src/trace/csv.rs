@@ -3,7 +3,7 @@
 //! over.
 
 use super::groups::MOST_GROUPS;
-use super::input::{Source, lines};
+use super::source::{Source, lines};
 use super::{Builder, Manner, Next, TraceError};
 use std::io::BufRead;
 

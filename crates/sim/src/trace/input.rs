@@ -1,5 +1,6 @@
 //! Opens traces: unpacks them, tells their format, hands them to its reader.
 
+use super::source::Source;
 use super::{Builder, Selection, Trace, TraceError, csv, lackey, oracle, record};
 use isotherm_record::{Format as RecordFormat, Input};
 use ruzstd::decoding::StreamingDecoder;
@@ -67,7 +68,7 @@ pub(super) fn from_reader(
     };
     let mut builder = Builder::new(selection, progress);
     let mut stream = BufReader::with_capacity(BUFFER, stream);
-    let source = Source { origin, io_error: &io_error };
+    let source = Source::new(origin, &io_error);
     match format {
         Format::Oracle => oracle::read(&mut stream, &source, &mut builder)?,
         Format::Csv => csv::read(&mut stream, &source, &mut builder)?,
@@ -89,52 +90,6 @@ fn peek(mut stream: Box<dyn Read>) -> io::Result<(Vec<u8>, Box<dyn Read>)> {
     (&mut stream).take(PREFIX as u64).read_to_end(&mut prefix)?;
     let all = Cursor::new(prefix.clone()).chain(stream);
     Ok((prefix, Box::new(all)))
-}
-
-/// What errors call a trace.
-pub(super) struct Source<'a> {
-    pub(super) origin: &'a str,
-    io_error: &'a dyn Fn(io::Error) -> TraceError,
-}
-
-impl Source<'_> {
-    pub(super) fn io(&self, error: io::Error) -> TraceError {
-        (self.io_error)(error)
-    }
-
-    pub(super) fn line(&self, line: u64, why: impl Into<String>) -> TraceError {
-        TraceError::Line { origin: self.origin.to_owned(), line, why: why.into() }
-    }
-
-    pub(super) fn byte(&self, offset: u64, why: impl Into<String>) -> TraceError {
-        TraceError::Byte { origin: self.origin.to_owned(), offset, why: why.into() }
-    }
-}
-
-/// Longest line of a text trace.
-const LONGEST_LINE: usize = 4096;
-
-/// Calls `each` with every line of a text and its number, from 1, without the end of the line, until it says `false`.
-pub(super) fn lines(
-    stream: &mut dyn BufRead,
-    source: &Source<'_>,
-    mut each: impl FnMut(u64, &[u8]) -> Result<bool, TraceError>,
-) -> Result<(), TraceError> {
-    let mut line = Vec::new();
-    for number in 1.. {
-        line.clear();
-        let mut limited = (&mut *stream).take(LONGEST_LINE as u64 + 1);
-        if limited.read_until(b'\n', &mut line).map_err(|e| source.io(e))? == 0 {
-            break;
-        }
-        if line.len() > LONGEST_LINE {
-            return Err(source.line(number, format!("longer than {LONGEST_LINE} bytes; is this a text?")));
-        }
-        if !each(number, line.trim_ascii_end())? {
-            break;
-        }
-    }
-    Ok(())
 }
 
 fn detect(prefix: &[u8]) -> Result<Format, &'static str> {

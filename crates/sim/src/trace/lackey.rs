@@ -2,7 +2,7 @@
 //! and both, with address and size in bytes; lines of valgrind itself begin with `==`. Instructions count as reads of a
 //! mapped file, the rest as anonymous memory, for lackey does not tell. Pages are 4 KiB; an access over an edge is two.
 
-use super::input::{Source, lines};
+use super::source::{Source, lines};
 use super::{Builder, Manner, Next, TraceError};
 use std::io::BufRead;
 

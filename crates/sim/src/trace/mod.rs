@@ -14,6 +14,7 @@ mod lackey;
 mod oracle;
 mod record;
 mod save;
+mod source;
 
 pub use error::TraceError;
 pub use generate::{Generator, generate};

@@ -2,7 +2,7 @@
 //! size (u32), position of the next request for it (i64; -1: none). Every object counts as one page, whatever its size; time
 //! and next request are not used.
 
-use super::input::Source;
+use super::source::Source;
 use super::{Builder, Manner, Next, TraceError};
 use std::io::BufRead;
 

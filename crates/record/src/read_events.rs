@@ -1,0 +1,41 @@
+//! Reads a record of any format.
+
+use crate::error::{ReadError, Warning};
+use crate::import;
+use crate::input::{Input, Sink};
+use crate::kind::Format;
+use crate::reader::Reader;
+
+/// What a reading came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The format it was in.
+    pub format: Format,
+    /// What was noticed.
+    pub warnings: Vec<Warning>,
+}
+
+/// Hands all events of `input` to `sink`, in the order of time. `format` overrides what the content tells.
+///
+/// Memory is bounded whatever the content: a frame, a snapshot (1 Mi regions) and what is known of each target.
+pub fn read_events(input: Input, format: Option<Format>, sink: &mut Sink<'_>) -> Result<Outcome, ReadError> {
+    let format = match format {
+        Some(format) => format,
+        None => input.format()?,
+    };
+    let warnings = match format {
+        Format::Iso => {
+            let origin = input.origin().to_owned();
+            let mut reader = Reader::new(input.into_stream()?, &origin)?;
+            for event in reader.by_ref() {
+                sink(event?).map_err(ReadError::Sink)?;
+            }
+            reader.into_warnings()
+        }
+        Format::Json | Format::JsonCompressed => import::json::read(input, format == Format::JsonCompressed, sink)?,
+        Format::PerfScript => import::perf_script::read(input, sink)?,
+        Format::Csv => import::csv::read(input, sink)?,
+        Format::BinaryV0 | Format::BinaryV1 | Format::BinaryV2 => import::binary::read(input, format, sink)?,
+    };
+    Ok(Outcome { format, warnings })
+}
