@@ -2,11 +2,10 @@
 //! (`by_page`) or by region (`by_region`).
 
 use super::action::Action;
-use super::engine::{Runner, TargetView};
-use super::filter::Subject;
 use super::idle::{IdleReason, obstacle};
+use super::runner::Runner;
 use super::tally::Tally;
-use super::watermark::Gate;
+use super::target_view::TargetView;
 use crate::actuator::{Actuator, Request};
 use crate::addr::{AddrRange, PAGE_SIZE, total_len};
 use crate::meter::{LiveTarget, Meter};
@@ -18,8 +17,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const LOOK_PER_TURN: u64 = 1 << 30;
 /// Memory looked at in one go.
 pub(super) const LOOK_AT_ONCE: u64 = 64 << 20;
-/// Until something that lasts is done again, ns: memory that is mapped anew at the same place has lost it.
-pub(super) const RETRY_NS: u64 = 10_000_000_000;
 /// With more than this handed over and not finished, nothing more is: proof that a page is cold does not keep for long.
 const MOST_PENDING: u64 = 128 << 20;
 
@@ -62,8 +59,8 @@ impl<'a, 'w> Turn<'a, 'w> {
 
     /// Goes through all targets; tells what held the scheme back, if anything did.
     pub fn run(mut self) -> Option<IdleReason> {
-        if self.runner.gate != Gate::Open {
-            return Some(self.runner.gate_reason());
+        if let Some(reason) = self.runner.watermarks.reason() {
+            return Some(reason);
         }
         if self.world.targets.is_empty() {
             return Some(IdleReason::NoTarget);
@@ -149,12 +146,11 @@ impl<'a, 'w> Turn<'a, 'w> {
             return Go::Stop;
         }
         // A dry run counts everything once. What goes page by page is seen to have gone once that is finished.
+        let left_out = self.runner.left_out.entry(target).or_default();
         if self.world.dry_run || (scheme.action != Action::Stat && !scheme.action.harms_hot_pages()) {
-            let treated = self.runner.treated.entry(target).or_default();
-            ranges.iter().for_each(|&r| treated.insert(r, now));
+            left_out.treat(&ranges, now);
         } else if scheme.action.harms_hot_pages() {
-            let in_flight = self.runner.in_flight.entry(target).or_default();
-            ranges.iter().for_each(|&r| in_flight.insert(r));
+            ranges.iter().for_each(|&r| left_out.in_flight.insert(r));
         }
         self.runner.quota.charge(bytes);
         self.runner.stats.nr_tried += 1;
@@ -173,8 +169,4 @@ impl<'a, 'w> Turn<'a, 'w> {
         }
         Some(self.tally.why_nothing(self.runner.quota.effective()))
     }
-}
-
-pub(super) fn subject(t: &TargetView) -> Subject<'_> {
-    Subject { target: t.live.target, cgroup: t.cgroup.as_deref(), mappings: &t.mappings }
 }

@@ -4,67 +4,21 @@
 //! Regions alone would be wrong about cold pages among hot ones. The history is exact to the page and to the time between two walks;
 //! what has been used since the last walk is seen by a last look at the accessed bits before anything is done.
 
-use super::action::{Action, Preference};
-use super::apply::{ALL_ADDRESSES, Go, LOOK_AT_ONCE, LOOK_PER_TURN, Turn, subject};
-use super::engine::{Runner, TargetView};
+use super::action::Preference;
+use super::apply::{ALL_ADDRESSES, Go, LOOK_AT_ONCE, LOOK_PER_TURN, Turn};
 use super::filter::{PageFacts, Verdict, page_passes, split};
+use super::runner::Runner;
+use super::supply::Walks;
+use super::target_view::TargetView;
 use super::victims::{Found, Search, portions};
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, total_len};
 use crate::history::pages::Codes;
 use crate::history::table::Table;
 use crate::history::tracked::still_idle;
-use crate::mapping::MappingKind;
-use crate::mask::{self, NO_PAGES, PageMask};
-use crate::pages::{PageSet, push_range};
+use crate::mask::NO_PAGES;
+use crate::pages::push_range;
 use crate::target::TargetId;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-
-/// What a scheme remembers of its targets' pages between two walks.
-#[derive(Debug, Default)]
-pub(super) struct Pages {
-    asked: HashMap<TargetId, Asked>,
-    supply: Supply,
-    /// Only pages accessed by then are served in this quota window, those accessed before it first.
-    cut_ns: Option<u64>,
-}
-
-/// Each target's number of walks.
-type Walks = Vec<(TargetId, u64)>;
-
-/// What was looked at since the target's last walk: nothing new is known of that.
-#[derive(Debug)]
-struct Asked {
-    walks: u64,
-    pages: PageSet,
-    /// Pages with these bytes have all been looked at.
-    done: Codes,
-}
-
-/// Memory that could be taken, by when it was accessed last.
-#[derive(Debug, Default)]
-struct Supply {
-    walks: Walks,
-    bytes: BTreeMap<u64, u64>,
-    /// Of these, taken since.
-    taken: u64,
-}
-
-impl Pages {
-    /// The target has ended or runs another program.
-    pub fn forget(&mut self, target: TargetId) {
-        self.asked.remove(&target);
-    }
-
-    /// Forgets what was looked at before the last of so many walks of a target.
-    fn begin(&mut self, target: TargetId, walks: u64) -> &mut Asked {
-        let fresh = || Asked { walks, pages: PageSet::default(), done: [false; 256] };
-        let asked = self.asked.entry(target).or_insert_with(fresh);
-        if asked.walks != walks {
-            *asked = fresh();
-        }
-        asked
-    }
-}
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The addresses of a target by what filters on mappings say of them.
 #[derive(Default)]
@@ -76,17 +30,6 @@ struct Parts {
 }
 
 impl Runner {
-    /// Whether regions tell where the victims lie; `by_region`: the monitor's algorithm is DAMON's.
-    fn is_regional(&self, by_region: bool) -> bool {
-        by_region || self.scheme.pattern.rate_bp.min > 0 || !self.scheme.action.is_for_idle_pages()
-    }
-
-    /// For how long a page must have been idle before it is touched, ns; 0: that does not matter.
-    pub(super) fn idle_ns(&self, by_region: bool) -> u64 {
-        let age_ns = if self.is_regional(by_region) { 0 } else { self.scheme.pattern.age_us.min.saturating_mul(1000) };
-        age_ns.max(self.patience.stretch(self.scheme.confirm_ns))
-    }
-
     /// Whether the action may not be done to anything below a table.
     fn rejects(&self, table: &Table, per_page: bool) -> bool {
         let leaf = if table.huge { TABLE_SPAN } else { PAGE_SIZE };
@@ -101,20 +44,12 @@ impl Runner {
         present * 10_000 < least
     }
 
-    /// Pages below a table that are not to be asked for now: under way, treated lately, or looked at since the last walk.
-    fn leaves_out(&self, target: TargetId, base: u64) -> PageMask {
-        let in_flight = self.in_flight.get(&target).map_or(NO_PAGES, |p| p.mask(base));
-        let treated = self.treated.get(&target).map_or(NO_PAGES, |t| t.mask(base));
-        let asked = self.pages.asked.get(&target).map_or(NO_PAGES, |a| a.pages.mask(base));
-        mask::or(&mask::or(&in_flight, &treated), &asked)
-    }
-
     fn parts(&self, t: &TargetView, ranges: &[AddrRange]) -> Parts {
         let (mut parts, mut pieces) = (Parts::default(), Vec::new());
         let per_page = self.scheme.filters.iter().any(|f| f.what.is_per_page());
         for &range in ranges {
             pieces.clear();
-            split(&self.scheme.filters, &subject(t), range, &mut pieces);
+            split(&self.scheme.filters, &t.subject(), range, &mut pieces);
             for piece in &pieces {
                 let into = match piece.verdict {
                     Verdict::Reject => &mut parts.rejected,
@@ -137,7 +72,7 @@ impl Turn<'_, '_> {
         let most_us = if self.is_regional() { u64::MAX } else { self.runner.scheme.pattern.age_us.max };
         let earliest = now.saturating_sub(most_us.saturating_mul(1000));
         let matches = |by_ns: u64| latest.is_some_and(|latest| by_ns <= latest) && by_ns >= earliest;
-        let cut = self.runner.pages.cut_ns.filter(|&cut| latest.is_some_and(|latest| cut <= latest));
+        let cut = self.runner.supply.cut_ns.filter(|&cut| latest.is_some_and(|latest| cut <= latest));
         self.tally.cut = cut.is_some();
         let targets = self.world.targets;
         let mut room = self.runner.quota.left().min(LOOK_PER_TURN);
@@ -170,12 +105,12 @@ impl Turn<'_, '_> {
             }
             return Go::On;
         }
-        let done = &self.runner.pages.begin(target, history.walks()).done;
+        let done = &self.runner.left_out.entry(target).or_default().after_walk(history.walks()).done;
         if wanted.iter().zip(done).all(|(wanted, done)| !wanted || *done) {
             self.tally.known += 1;
             return Go::On;
         }
-        let ranges = if self.is_regional() { self.matching(t, ALL_ADDRESSES) } else { mapped(t) };
+        let ranges = if self.is_regional() { self.matching(t, ALL_ADDRESSES) } else { t.mapped() };
         let parts = self.runner.parts(t, &ranges);
         let mut whole = true;
         for (ranges, per_page) in [(&parts.undecided, true), (&parts.allowed, false)] {
@@ -188,8 +123,8 @@ impl Turn<'_, '_> {
                 }
             }
         }
-        if let Some(asked) = self.runner.pages.asked.get_mut(&target).filter(|_| whole) {
-            asked.done.iter_mut().zip(wanted).for_each(|(done, wanted)| *done |= wanted);
+        if let Some(left_out) = self.runner.left_out.get_mut(&target).filter(|_| whole) {
+            left_out.asked.done.iter_mut().zip(wanted).for_each(|(done, wanted)| *done |= wanted);
         }
         self.rejected(t, &parts.rejected, &wanted);
         if *room < PAGE_SIZE { Go::Stop } else { Go::On }
@@ -205,9 +140,9 @@ impl Turn<'_, '_> {
         room: u64,
     ) -> (Vec<AddrRange>, Found) {
         let (target, mut victims) = (t.live.target, Vec::new());
-        let keep_ns = self.keep_treated_ns();
-        if let Some(treated) = self.runner.treated.get_mut(&target) {
-            treated.expire(self.world.now_ns, keep_ns);
+        let keep_ns = self.runner.keep_treated_ns(self.world.dry_run);
+        if let Some(left_out) = self.runner.left_out.get_mut(&target) {
+            left_out.treated.expire(self.world.now_ns, keep_ns);
         }
         let (runner, source) = (&*self.runner, self.world.source.as_deref());
         let Some(history) = source.and_then(|s| s.page_history(target)) else { return (victims, Found::default()) };
@@ -231,10 +166,10 @@ impl Turn<'_, '_> {
         self.tally.idle += found.matched;
         self.tally.too_large |= found.too_large;
         self.tally.filtered += found.rejected;
-        if runner.treated.contains_key(&target) {
-            self.tally.treated += found.left_out;
+        if let Some(left_out) = runner.left_out.get(&target).filter(|_| found.left_out > 0) {
+            self.tally.treated += if left_out.treated.is_empty() { 0 } else { found.left_out };
+            self.tally.busy |= !left_out.in_flight.is_empty();
         }
-        self.tally.busy |= found.left_out > 0 && runner.in_flight.get(&target).is_some_and(|f| !f.is_empty());
         self.runner.stats.sz_filtered += found.rejected;
         (victims, found)
     }
@@ -266,9 +201,9 @@ impl Turn<'_, '_> {
         if !free.is_empty() && self.submit(t, free) == Go::Stop {
             return Go::Stop;
         }
-        self.runner.pages.supply.taken += total_len(pages);
+        self.runner.supply.take(total_len(pages));
         let walks = self.world.source.as_deref().and_then(|s| s.page_history(target)).map_or(0, |h| h.walks());
-        let asked = self.runner.pages.begin(target, walks);
+        let asked = self.runner.left_out.entry(target).or_default().after_walk(walks);
         pages.iter().for_each(|&r| asked.pages.insert(r));
         Go::On
     }
@@ -280,16 +215,16 @@ impl Turn<'_, '_> {
         // Where regions decide, their priority does, too.
         let aged = scheme.action.preference() == Preference::Cold && scheme.quota.weights.age > 0;
         let ordered = aged && !self.is_regional();
-        self.runner.pages.cut_ns = None;
+        self.runner.supply.cut_ns = None;
         let Some(source) = self.world.source.as_deref().filter(|_| ordered && quota < u64::MAX) else { return };
         let walks = self.walks(open);
-        if walks != self.runner.pages.supply.walks {
+        if !self.runner.supply.is_of(&walks) {
             let mut bytes = BTreeMap::new();
             for (target, history) in open.iter().filter_map(|&id| Some((id, source.page_history(id)?))) {
                 // What was looked at before a walk counts again.
-                self.runner.pages.begin(target, history.walks());
+                self.runner.left_out.entry(target).or_default().after_walk(history.walks());
                 let (runner, t) = (&*self.runner, &self.world.targets[&target]);
-                let parts = runner.parts(t, &mapped(t));
+                let parts = runner.parts(t, &t.mapped());
                 for (ranges, per_page) in [(&parts.undecided, true), (&parts.allowed, false)] {
                     let rejects = |table: &Table| runner.rejects(table, per_page);
                     let leaves_out = |base| runner.leaves_out(target, base);
@@ -297,15 +232,9 @@ impl Turn<'_, '_> {
                     search.ages(ranges, &mut bytes);
                 }
             }
-            self.runner.pages.supply = Supply { walks, bytes, taken: 0 };
+            self.runner.supply.count(walks, bytes);
         }
-        let supply = &self.runner.pages.supply;
-        let (mut sum, enough) = (0u64, quota.saturating_add(supply.taken));
-        let cut = supply.bytes.iter().find(|(_, bytes)| {
-            sum += **bytes;
-            sum >= enough
-        });
-        self.runner.pages.cut_ns = cut.map(|(&by_ns, _)| by_ns);
+        self.runner.supply.cut(quota);
     }
 
     /// How often each target has been walked.
@@ -322,21 +251,4 @@ impl Turn<'_, '_> {
     fn is_regional(&self) -> bool {
         self.runner.is_regional(self.world.by_region)
     }
-
-    /// For how long what was treated is let be, ns.
-    pub(super) fn keep_treated_ns(&self) -> u64 {
-        // A dry run counts each byte once.
-        if self.world.dry_run {
-            return u64::MAX;
-        }
-        let scheme = &self.runner.scheme;
-        // What lasts is not done again in every turn, nor is what could not be collapsed or moved tried again.
-        let stays = scheme.action.lasts() || scheme.action == Action::MigrateCold;
-        let least_ns = if stays { super::apply::RETRY_NS } else { 0 };
-        scheme.pattern.age_us.min.saturating_mul(1000).max(least_ns)
-    }
-}
-
-fn mapped(t: &TargetView) -> Vec<AddrRange> {
-    t.mappings.iter().filter(|m| m.kind != MappingKind::Special).map(|m| m.range).collect()
 }

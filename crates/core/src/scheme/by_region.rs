@@ -2,12 +2,12 @@
 //! history.
 
 use super::action::Preference;
-use super::apply::{Go, LOOK_AT_ONCE, LOOK_PER_TURN, Turn, subject};
-use super::engine::TargetView;
+use super::apply::{Go, LOOK_AT_ONCE, LOOK_PER_TURN, Turn};
 use super::filter::{Piece, Verdict, split};
 use super::look::{dense_blocks, passing_pages};
 use super::pattern::{age_us, rate_bp};
 use super::priority::{Histogram, score};
+use super::target_view::TargetView;
 use crate::addr::{AddrRange, total_len};
 use crate::pages::PageSet;
 use crate::snapshot::{RegionInfo, Snapshot};
@@ -32,7 +32,7 @@ impl Turn<'_, '_> {
         let mut pieces = Vec::new();
         for t in open.iter().filter_map(|id| self.world.targets.get(id)) {
             let Some(snapshot) = &t.snapshot else { continue };
-            let subject = subject(t);
+            let subject = t.subject();
             for region in &snapshot.regions {
                 if self.runner.scheme.pattern.check(region, snapshot).is_err() {
                     continue;
@@ -91,7 +91,7 @@ impl Turn<'_, '_> {
     }
 
     fn target(&mut self, t: &TargetView, from: u64, to: u64) -> Go {
-        let subject = subject(t);
+        let subject = t.subject();
         let (mut pieces, mut passing) = (Vec::new(), Vec::<Piece>::new());
         // What is done block by block must not depend on where the monitor happens to cut a region in two.
         let blocks = self.runner.scheme.min_density_bp > 0;
@@ -129,11 +129,11 @@ impl Turn<'_, '_> {
     }
 
     fn untreated(&mut self, target: TargetId, range: AddrRange, out: &mut Vec<AddrRange>) {
-        let keep_ns = self.keep_treated_ns();
-        match self.runner.treated.get_mut(&target) {
-            Some(treated) => {
-                treated.expire(self.world.now_ns, keep_ns);
-                treated.untreated(range, out);
+        let keep_ns = self.runner.keep_treated_ns(self.world.dry_run);
+        match self.runner.left_out.get_mut(&target) {
+            Some(left_out) => {
+                left_out.treated.expire(self.world.now_ns, keep_ns);
+                left_out.treated.untreated(range, out);
             }
             None => out.push(range),
         }
@@ -154,9 +154,9 @@ impl Turn<'_, '_> {
             }
             let chunk = AddrRange::new(at, piece.range.end.min((at / LOOK_AT_ONCE + 1) * LOOK_AT_ONCE));
             let mut pages = self.pages(t, chunk, per_page);
-            if let Some(in_flight) = self.runner.in_flight.get(&t.live.target).filter(|f| !f.is_empty()) {
+            if let Some(left_out) = self.runner.left_out.get(&t.live.target).filter(|l| !l.in_flight.is_empty()) {
                 let mut free = PageSet::of(&pages);
-                free.subtract(in_flight);
+                free.subtract(&left_out.in_flight);
                 pages = free.ranges();
             }
             let left = self.runner.quota.left();

@@ -55,10 +55,10 @@ pub struct EffectTracker {
     looked_at_all_ns: u64,
 }
 
-/// The pages of `ranges` that are not present.
-fn absent(source: &mut dyn AccessSource, target: TargetId, ranges: &[AddrRange]) -> Result<PageSet, SourceError> {
-    let mut out = PageSet::of(ranges);
-    source.scan(target, ranges, Clear::Nothing, &mut |bits| {
+/// Those of `pages` that are not present.
+fn absent(source: &mut dyn AccessSource, target: TargetId, pages: &PageSet) -> Result<PageSet, SourceError> {
+    let mut out = pages.clone();
+    source.scan(target, &pages.ranges(), Clear::Nothing, &mut |bits| {
         if bits.leaf_shift > 12 {
             out.remove(AddrRange::new(bits.base, bits.base + (1 << bits.leaf_shift)));
         } else {
@@ -69,19 +69,18 @@ fn absent(source: &mut dyn AccessSource, target: TargetId, ranges: &[AddrRange])
 }
 
 impl EffectTracker {
-    /// Takes in that `ranges`, all of them present before, were paged out at `time_ns`; looks at what is really gone and
-    /// tells how many bytes that is.
+    /// Takes in that `pages`, all of them present before, were paged out at `time_ns`; looks which are really gone.
     pub fn paged_out(
         &mut self,
         source: &mut dyn AccessSource,
         target: TargetId,
-        ranges: &[AddrRange],
+        pages: &PageSet,
         time_ns: u64,
-    ) -> Result<u64, SourceError> {
-        let out = absent(source, target, ranges)?;
+    ) -> Result<PageSet, SourceError> {
+        let out = absent(source, target, pages)?;
         let bytes = out.len();
         if bytes == 0 {
-            return Ok(0);
+            return Ok(out);
         }
         self.effect.out += bytes;
         // What went again was counted as out before only if nobody saw it come back.
@@ -98,9 +97,9 @@ impl EffectTracker {
                 out.ranges().iter().for_each(|&r| last.out.insert(r));
                 last.bytes += last.out.len() - before;
             }
-            None => self.batches.push_back(Batch { target, time_ns, out, bytes, back: 0 }),
+            None => self.batches.push_back(Batch { target, time_ns, out: out.clone(), bytes, back: 0 }),
         }
-        Ok(bytes)
+        Ok(out)
     }
 
     /// Looks for what came back; about once a second, to be called more often. A target that has gone is forgotten.
@@ -111,7 +110,7 @@ impl EffectTracker {
         self.looked_ns = now_ns;
         let mut gone = Vec::new();
         for batch in &mut self.batches {
-            let Ok(still) = absent(source, batch.target, &batch.out.ranges()) else {
+            let Ok(still) = absent(source, batch.target, &batch.out) else {
                 gone.push(batch.target);
                 continue;
             };
@@ -127,7 +126,7 @@ impl EffectTracker {
         if now_ns >= self.looked_at_all_ns + LOOK_AT_ALL_EVERY_NS {
             self.looked_at_all_ns = now_ns;
             for (&target, set) in &mut self.old {
-                match absent(source, target, &set.ranges()) {
+                match absent(source, target, set) {
                     Ok(still) => *set = still,
                     Err(_) => gone.push(target),
                 }

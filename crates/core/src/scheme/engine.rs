@@ -2,129 +2,18 @@
 
 use super::Scheme;
 use super::apply::{Turn, World};
-use super::brake::Brake;
-use super::by_page::Pages;
-use super::effect::EffectTracker;
-use super::goal::Goal;
+use super::goal::{Goal, GoalMetric};
 use super::idle::IdleReason;
-use super::patience::Patience;
-use super::quota::Quota;
+use super::runner::Runner;
 use super::stats::SchemeStats;
-use super::treated::Treated;
-use super::watermark::{Gate, WatermarkMetric};
+use super::target_view::TargetView;
 use crate::action_log::ActionLog;
 use crate::actuator::{Actuator, Outcome};
 use crate::event::{Event, Step, Subscriber, SubscriberError};
-use crate::mapping::Mapping;
-use crate::meter::{LiveTarget, Meter, MeterError, Metric};
-use crate::pages::PageSet;
-use crate::snapshot::Snapshot;
+use crate::meter::{LiveTarget, Meter, Metric};
 use crate::source::AccessSource;
-use crate::target::TargetEnd;
-use crate::target::TargetId;
-use std::collections::{BTreeMap, HashMap};
-
-/// What the engine knows of a target.
-#[derive(Debug)]
-pub(super) struct TargetView {
-    pub live: LiveTarget,
-    pub cgroup: Option<String>,
-    pub mappings: Vec<Mapping>,
-    pub snapshot: Option<Snapshot>,
-}
-
-/// A scheme with its state.
-#[derive(Debug)]
-pub(super) struct Runner {
-    pub scheme: Scheme,
-    pub quota: Quota,
-    pub gate: Gate,
-    pub gate_value_bp: u32,
-    pub gate_error: Option<MeterError>,
-    pub gate_next_ns: u64,
-    pub brake: Option<Brake>,
-    pub effect: EffectTracker,
-    pub patience: Patience,
-    pub stats: SchemeStats,
-    pub treated: HashMap<TargetId, Treated>,
-    /// Pages handed to the actuator that are not finished: still present, but not to be asked for again.
-    pub in_flight: HashMap<TargetId, PageSet>,
-    /// What was looked at page by page.
-    pub pages: Pages,
-    /// When the next turn is due; `None`: at every aggregation interval.
-    pub next_apply_ns: Option<u64>,
-    /// The lowest priority that is served in this quota window.
-    pub cut_off: u32,
-    pub idle: Option<IdleReason>,
-    pub refused: Option<String>,
-    base: Option<Base>,
-}
-
-/// Counters as they were when the scheme began.
-#[derive(Debug, Clone, Copy)]
-struct Base {
-    major_faults: Option<u64>,
-    stall_us: Option<u64>,
-}
-
-impl Runner {
-    fn new(scheme: Scheme) -> Self {
-        let gate = if scheme.watermarks.is_some() { Gate::High } else { Gate::Open };
-        Self {
-            quota: Quota::new(scheme.quota.clone()),
-            gate,
-            gate_value_bp: 0,
-            gate_error: None,
-            gate_next_ns: 0,
-            brake: scheme.brake.map(Brake::new),
-            effect: EffectTracker::default(),
-            patience: Patience::default(),
-            stats: SchemeStats::default(),
-            treated: HashMap::new(),
-            in_flight: HashMap::new(),
-            pages: Pages::default(),
-            next_apply_ns: (scheme.apply_ns > 0).then_some(0),
-            cut_off: 0,
-            idle: Some(IdleReason::NoSnapshot),
-            refused: None,
-            base: None,
-            scheme,
-        }
-    }
-
-    /// Reads the watermark metric if its time has come.
-    fn turn_gate(&mut self, now_ns: u64, meter: &mut dyn Meter, targets: &[LiveTarget]) {
-        let Some(w) = self.scheme.watermarks.filter(|_| now_ns >= self.gate_next_ns) else { return };
-        self.gate_next_ns = now_ns + w.interval_us * 1000;
-        let metric = match w.metric {
-            WatermarkMetric::FreeMemRate => Metric::FreeMemRate,
-        };
-        match meter.read(&metric, targets) {
-            Ok(value) => {
-                self.gate_value_bp = value.min(u64::from(u32::MAX)) as u32;
-                self.gate = self.gate.next(&w, self.gate_value_bp);
-                self.gate_error = None;
-            }
-            Err(e) => {
-                self.gate = Gate::High;
-                self.gate_error = Some(e);
-            }
-        }
-        if self.gate != Gate::Open {
-            self.idle = Some(self.gate_reason());
-        }
-    }
-
-    /// Why the watermarks keep it off.
-    pub fn gate_reason(&self) -> IdleReason {
-        let value_bp = self.gate_value_bp;
-        match (&self.gate_error, self.scheme.watermarks) {
-            (Some(e), _) => IdleReason::Meter(e.to_string()),
-            (None, Some(w)) if self.gate == Gate::Low => IdleReason::WatermarkLow { value_bp, low_bp: w.low_bp },
-            (None, w) => IdleReason::WatermarkHigh { value_bp, mid_bp: w.map_or(0, |w| w.mid_bp) },
-        }
-    }
-}
+use crate::target::{TargetEnd, TargetId};
+use std::collections::BTreeMap;
 
 /// Applies schemes to what a monitor sees.
 pub struct SchemeEngine {
@@ -191,11 +80,7 @@ impl SchemeEngine {
             let mut fresh = Runner::new(scheme);
             if let Some(old) = old.get_mut(i).and_then(Option::take).filter(|o| o.scheme.action == fresh.scheme.action)
             {
-                if old.quota.spec == fresh.quota.spec {
-                    fresh.quota = old.quota;
-                }
-                (fresh.effect, fresh.stats, fresh.treated, fresh.base) = (old.effect, old.stats, old.treated, old.base);
-                (fresh.in_flight, fresh.patience) = (old.in_flight, old.patience);
+                fresh.learn_from(old);
             }
             self.runners.push(fresh);
         }
@@ -215,7 +100,7 @@ impl SchemeEngine {
     /// Takes in a value for the goals of a scheme that wait for one; how many took it.
     pub fn push_feedback(&mut self, scheme: usize, value: u64) -> usize {
         let Some(runner) = self.runners.get_mut(scheme) else { return 0 };
-        let waiting = runner.quota.goals.iter_mut().filter(|g| g.goal.metric == super::goal::GoalMetric::UserInput);
+        let waiting = runner.quota.goals.iter_mut().filter(|g| g.goal.metric == GoalMetric::UserInput);
         waiting.map(|g| g.push(value)).count()
     }
 
@@ -238,18 +123,7 @@ impl SchemeEngine {
         self.runners
             .iter_mut()
             .map(|r| {
-                let base = *r.base.get_or_insert(Base { major_faults: faults, stall_us: stall });
-                let mut stats = r.stats.clone();
-                stats.qt_exceeds = r.quota.exceeds;
-                stats.effective_quota =
-                    Some(r.quota.effective()).filter(|&q| q != u64::MAX && r.quota.spec.is_limited());
-                stats.effect = *r.effect.effect();
-                stats.brake_pulled = r.brake.as_ref().map_or(0, |b| b.pulled);
-                // A target that ended takes its count along; what was seen until then stays.
-                let since = faults.zip(base.major_faults).map(|(now, then)| now.saturating_sub(then));
-                r.stats.major_faults = r.stats.major_faults.max(since);
-                stats.major_faults = r.stats.major_faults;
-                stats.stall_us = stall.zip(base.stall_us).map(|(now, then)| now.saturating_sub(then));
+                let stats = r.stats(faults, stall);
                 SchemeStatus {
                     scheme: &r.scheme,
                     stats,
@@ -276,14 +150,16 @@ impl SchemeEngine {
     pub fn turn_gates(&mut self, now_ns: u64) -> bool {
         let live = self.live();
         for r in &mut self.runners {
-            r.turn_gate(now_ns, self.meter.as_mut(), &live);
+            if let Some(reason) = r.watermarks.turn(now_ns, self.meter.as_mut(), &live) {
+                r.idle = Some(reason);
+            }
         }
-        self.runners.iter().any(|r| r.gate == Gate::Open)
+        self.runners.iter().any(|r| r.watermarks.is_open())
     }
 
     /// When the watermarks are to be looked at next.
     pub fn next_gate_ns(&self) -> Option<u64> {
-        self.runners.iter().filter(|r| r.scheme.watermarks.is_some()).map(|r| r.gate_next_ns).min()
+        self.runners.iter().filter_map(|r| r.watermarks.next_ns()).min()
     }
 
     /// Takes in what the actuator has finished, and looks for what came back. Called by every turn; also to be called at the
@@ -314,14 +190,8 @@ impl SchemeEngine {
         let live = self.live();
         for index in 0..self.runners.len() {
             let runner = &mut self.runners[index];
-            match runner.next_apply_ns {
-                None if !aggregated => continue,
-                Some(next) if now_ns < next => continue,
-                _ => {}
-            }
-            if let Some(next) = &mut runner.next_apply_ns {
-                // A turn that came late is not made up for.
-                *next = (*next + runner.scheme.apply_ns).max(now_ns + runner.scheme.apply_ns / 2);
+            if !runner.is_due(now_ns, aggregated) {
+                continue;
             }
             let mut world = World {
                 targets: &self.targets,
@@ -335,15 +205,6 @@ impl SchemeEngine {
             };
             let idle = Turn::new(index, runner, &mut world).run();
             runner.idle = idle;
-        }
-    }
-
-    fn drop_target(&mut self, target: TargetId) {
-        for r in &mut self.runners {
-            r.effect.forget(target);
-            r.treated.remove(&target);
-            r.in_flight.remove(&target);
-            r.pages.forget(target);
         }
     }
 }
@@ -377,7 +238,7 @@ impl Subscriber for SchemeEngine {
                 self.runners.iter_mut().for_each(|r| r.stats.nr_snapshots += 1);
             }
             Event::End { target, why, .. } => {
-                self.drop_target(*target);
+                self.runners.iter_mut().for_each(|r| r.drop_target(*target));
                 match why {
                     TargetEnd::Exited => {
                         self.targets.remove(target);
@@ -416,6 +277,6 @@ impl Subscriber for SchemeEngine {
     }
 
     fn wanted_ns(&self) -> Option<u64> {
-        self.runners.iter().filter_map(|r| r.next_apply_ns).min()
+        self.runners.iter().filter_map(Runner::next_apply_ns).min()
     }
 }

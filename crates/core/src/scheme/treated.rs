@@ -54,6 +54,11 @@ impl Treated {
         self.ranges.retain(|_, &mut (_, time)| now_ns < time.saturating_add(keep_ns));
     }
 
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
     /// The pages below the table at `base` that were treated.
     pub fn mask(&self, base: u64) -> PageMask {
         let table = AddrRange::new(base, base + TABLE_SPAN);

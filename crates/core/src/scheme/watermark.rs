@@ -1,5 +1,8 @@
 //! Watermarks: a scheme works only while a metric says that it is needed.
 
+use super::idle::IdleReason;
+use crate::meter::{LiveTarget, Meter, MeterError, Metric};
+
 /// What watermarks look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatermarkMetric {
@@ -75,6 +78,66 @@ impl Gate {
         } else {
             self
         }
+    }
+}
+
+/// A scheme's watermarks with the state of their metric. Without watermarks it is always open.
+#[derive(Debug)]
+pub(super) struct WatermarkWatch {
+    watermarks: Option<Watermarks>,
+    gate: Gate,
+    value_bp: u32,
+    error: Option<MeterError>,
+    next_ns: u64,
+}
+
+impl WatermarkWatch {
+    /// Off until the metric was read, if there is one.
+    pub fn new(watermarks: Option<Watermarks>) -> Self {
+        let gate = if watermarks.is_some() { Gate::High } else { Gate::Open };
+        Self { watermarks, gate, value_bp: 0, error: None, next_ns: 0 }
+    }
+
+    /// Whether the scheme is on.
+    pub fn is_open(&self) -> bool {
+        self.gate == Gate::Open
+    }
+
+    /// When the metric is to be read next; `None`: never.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.watermarks.map(|_| self.next_ns)
+    }
+
+    /// Reads the metric if its time has come; tells why the scheme is off, if it was read and it is.
+    pub fn turn(&mut self, now_ns: u64, meter: &mut dyn Meter, targets: &[LiveTarget]) -> Option<IdleReason> {
+        let w = self.watermarks.filter(|_| now_ns >= self.next_ns)?;
+        self.next_ns = now_ns + w.interval_us * 1000;
+        let metric = match w.metric {
+            WatermarkMetric::FreeMemRate => Metric::FreeMemRate,
+        };
+        match meter.read(&metric, targets) {
+            Ok(value) => {
+                self.value_bp = value.min(u64::from(u32::MAX)) as u32;
+                self.gate = self.gate.next(&w, self.value_bp);
+                self.error = None;
+            }
+            Err(e) => {
+                self.gate = Gate::High;
+                self.error = Some(e);
+            }
+        }
+        self.reason()
+    }
+
+    /// Why the scheme is off; `None`: it is on.
+    pub fn reason(&self) -> Option<IdleReason> {
+        let value_bp = self.value_bp;
+        let w = self.watermarks.filter(|_| !self.is_open())?;
+        Some(match &self.error {
+            Some(e) => IdleReason::Meter(e.to_string()),
+            None if self.gate == Gate::Low => IdleReason::WatermarkLow { value_bp, low_bp: w.low_bp },
+            None => IdleReason::WatermarkHigh { value_bp, mid_bp: w.mid_bp },
+        })
     }
 }
 

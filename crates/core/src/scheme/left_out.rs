@@ -1,0 +1,54 @@
+//! Pages of a target that a scheme does not ask for now.
+
+use super::treated::Treated;
+use crate::addr::AddrRange;
+use crate::history::pages::Codes;
+use crate::mask::{self, PageMask};
+use crate::pages::PageSet;
+
+/// Why pages are left out for a while.
+#[derive(Debug, Default)]
+pub(super) struct LeftOut {
+    /// The action was applied to them lately, or in vain.
+    pub treated: Treated,
+    /// Handed to the actuator and not finished: still present, but not to be asked for again.
+    pub in_flight: PageSet,
+    /// Looked at since the target's last walk: nothing new is known of them.
+    pub asked: Asked,
+}
+
+/// What was looked at since a walk.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// Number of walks of the target by then.
+    walks: u64,
+    pub pages: PageSet,
+    /// Pages with these codes of the page history have all been looked at.
+    pub done: Codes,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self { walks: 0, pages: PageSet::default(), done: [false; 256] }
+    }
+}
+
+impl LeftOut {
+    /// Forgets what was looked at before the last of so many walks.
+    pub fn after_walk(&mut self, walks: u64) -> &mut Asked {
+        if self.asked.walks != walks {
+            self.asked = Asked { walks, ..Asked::default() };
+        }
+        &mut self.asked
+    }
+
+    /// The pages below the table at `base`.
+    pub fn mask(&self, base: u64) -> PageMask {
+        mask::or(&mask::or(&self.in_flight.mask(base), &self.treated.mask(base)), &self.asked.pages.mask(base))
+    }
+
+    /// Takes in that the action was applied to `ranges`, or that it is no use to try again.
+    pub fn treat(&mut self, ranges: &[AddrRange], now_ns: u64) {
+        ranges.iter().for_each(|&r| self.treated.insert(r, now_ns));
+    }
+}
