@@ -2,7 +2,7 @@
 
 use crate::folder_lock::FolderLock;
 use crate::proc::maps::MapsLine;
-use crate::proc::{ProcRoot, ProcessError};
+use crate::proc::{ProcRoot, ProcessDir, ProcessError};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -40,19 +40,19 @@ impl RamFile {
     }
 }
 
-/// The files of at least `least` bytes that process `pid` has mapped shared and writable and has a descriptor for, one a file,
-/// by descriptor. On a memory file system only: punching holes into others is not about memory.
+/// The files of at least `least` bytes that process `pid` has mapped shared and writable and has a writable descriptor for, one a
+/// file, by descriptor. On a memory file system only: punching holes into others is not about memory.
+///
+/// A file is taken for the mapped one by device and inode. Inode numbers alone repeat from one file system to the next, and the
+/// device in `maps` can be another than that of `stat` (btrfs), so that `map_files` is asked. A process that may only read a file must
+/// not have it emptied through us: its own descriptor has to be writable.
 pub fn of_process(pid: u32, least: u64) -> Result<Vec<RamFile>, ProcessError> {
     let dir = ProcRoot::default().process(pid);
     let mut maps = Vec::new();
     dir.read("maps", &mut maps)?;
-    // Inodes alone: the device of maps is the file system's, that of stat can be another (btrfs); it is compared below by stat.
-    let mapped: BTreeSet<u64> = maps
-        .split(|byte| *byte == b'\n')
-        .filter_map(MapsLine::parse)
-        .filter(|line| line.is_shared() && line.perms[1] == b'w' && line.inode != 0)
-        .map(|line| line.inode)
-        .collect();
+    let lines = maps.split(|byte| *byte == b'\n').filter_map(MapsLine::parse).filter(is_shared_and_writable);
+    let mapped: BTreeSet<(u64, u64)> =
+        lines.filter_map(|line| identity_of(&dir, &line).transpose()).collect::<Result<_, _>>()?;
     let mut fds: Vec<u32> = std::fs::read_dir(dir.file("fd"))
         .map_err(|e| dir.error("fd", e))?
         .flatten()
@@ -65,13 +65,12 @@ pub fn of_process(pid: u32, least: u64) -> Result<Vec<RamFile>, ProcessError> {
         // Descriptors come and go; one that is gone is none. Nothing is opened before it is known to be a plain file: opening
         // a device or a pipe does things.
         let (Ok(link), Ok(meta)) = (std::fs::read_link(&path), std::fs::metadata(&path)) else { continue };
-        let name = String::from_utf8_lossy(link.as_os_str().as_bytes()).trim_end_matches(" (deleted)").to_owned();
         let identity = (meta.dev(), meta.ino());
         if !meta.is_file()
             || meta.len() < least
-            || !mapped.contains(&meta.ino())
-            || !is_memory(&name)
+            || !mapped.contains(&identity)
             || found.iter().any(|file| file.identity == identity)
+            || !is_writable(&dir, fd)
         {
             continue;
         }
@@ -82,11 +81,37 @@ pub fn of_process(pid: u32, least: u64) -> Result<Vec<RamFile>, ProcessError> {
         };
         // What was opened is what was looked at, also if the number was given to another file in between.
         let opened = file.metadata().map_err(|e| dir.error(&format!("fd/{fd}"), e))?;
-        if (opened.dev(), opened.ino()) == identity {
+        if (opened.dev(), opened.ino()) == identity
+            && is_memory(&file).map_err(|e| dir.error(&format!("fd/{fd}"), e))?
+        {
+            let name = String::from_utf8_lossy(link.as_os_str().as_bytes()).trim_end_matches(" (deleted)").to_owned();
             found.push(RamFile { fd, name, size: opened.len(), identity, file });
         }
     }
     Ok(found)
+}
+
+fn is_shared_and_writable(line: &MapsLine<'_>) -> bool {
+    line.is_shared() && line.perms[1] == b'w' && line.inode != 0
+}
+
+/// Device and inode of what is mapped; `None` where it is mapped no longer.
+fn identity_of(dir: &ProcessDir, line: &MapsLine<'_>) -> Result<Option<(u64, u64)>, ProcessError> {
+    let name = format!("map_files/{:x}-{:x}", line.range.start, line.range.end);
+    match std::fs::metadata(dir.file(&name)) {
+        Ok(meta) => Ok(Some((meta.dev(), meta.ino()))),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(dir.error(&name, e)),
+    }
+}
+
+/// Whether the process itself may write through its descriptor; one that is gone it may not.
+fn is_writable(dir: &ProcessDir, fd: u32) -> bool {
+    let info = std::fs::read_to_string(dir.file(&format!("fdinfo/{fd}"))).unwrap_or_default();
+    let flags = info.lines().find_map(|line| i32::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok());
+    flags.is_some_and(|flags| {
+        flags & libc::O_PATH == 0 && [libc::O_WRONLY, libc::O_RDWR].contains(&(flags & libc::O_ACCMODE))
+    })
 }
 
 /// A device through which process `pid` has memory pinned for hardware, if it holds one open: what is dropped under it is still
@@ -116,23 +141,34 @@ pub fn other_writer(pid: u32, files: &[&RamFile]) -> Option<String> {
     }
     let mut maps = Vec::new();
     for other in root.pids().ok()?.into_iter().filter(|other| *other != pid) {
-        if root.process(other).read("maps", &mut maps).is_err() {
+        let dir = root.process(other);
+        if dir.read("maps", &mut maps).is_err() {
             continue;
         }
-        let writes = |line: MapsLine<'_>| {
-            let same = |f: &&RamFile| f.identity.1 == line.inode && line.name.starts_with(f.name.as_bytes());
-            line.is_shared() && line.perms[1] == b'w' && files.iter().any(same)
+        let is_ours = |line: &MapsLine<'_>| {
+            let of_file = |f: &&RamFile| f.identity.1 == line.inode;
+            files.iter().any(of_file)
+                && matches!(identity_of(&dir, line), Ok(Some(id)) if files.iter().any(|f| f.identity == id))
         };
-        if maps.split(|byte| *byte == b'\n').filter_map(MapsLine::parse).any(writes) {
+        let mut lines = maps.split(|byte| *byte == b'\n').filter_map(MapsLine::parse).filter(is_shared_and_writable);
+        if lines.any(|line| is_ours(&line)) {
             return Some(format!("process {other}"));
         }
     }
     None
 }
 
-/// Whether a file is memory by its name: a memfd, or on one of the usual mounts of tmpfs and hugetlbfs.
-fn is_memory(name: &str) -> bool {
-    ["/memfd:", "/dev/shm/", "/dev/hugepages", "/run/", "/anon_hugepage"].iter().any(|p| name.starts_with(p))
+/// Whether a file is on a file system that is memory: memfds, tmpfs, hugetlbfs.
+#[allow(clippy::unnecessary_cast, reason = "the types differ between C libraries")]
+fn is_memory(file: &File) -> io::Result<bool> {
+    let mut stat = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: `stat` is valid for the write.
+    if unsafe { libc::fstatfs(file.as_raw_fd(), stat.as_mut_ptr()) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, and filled it.
+    let kind = unsafe { stat.assume_init() }.f_type as i64;
+    Ok([libc::TMPFS_MAGIC as i64, libc::HUGETLBFS_MAGIC as i64].contains(&kind))
 }
 
 #[cfg(test)]
