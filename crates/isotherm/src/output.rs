@@ -4,6 +4,7 @@ use crate::new_file::NewFile;
 use anyhow::Context;
 use isotherm_view::error::ViewError;
 use isotherm_view::heat::terminal::Colours;
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -67,6 +68,15 @@ pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
         eprintln!("wrote {}", path.display());
     }
     Ok(())
+}
+
+/// Opens what `--stats` names: a file, or `-` for stdout.
+pub fn open_stats(path: &Path) -> anyhow::Result<Box<dyn Write>> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(io::stdout()));
+    }
+    let file = File::create(path).with_context(|| format!("cannot write statistics to {}", path.display()))?;
+    Ok(Box::new(BufWriter::new(file)))
 }
 
 /// The file for one of `count` pictures: with its name before the ending, unless it is the only one.

@@ -12,13 +12,12 @@ use std::io::Read;
 impl Input {
     /// The format, told by content.
     pub fn format(&self) -> Result<Format, ReadError> {
-        of_content(self.prefix())
-            .map_err(|looks_like| ReadError::Foreign { origin: self.origin().to_owned(), looks_like })
+        of_content(self.prefix(), &|looks_like| ReadError::Foreign { origin: self.origin().to_owned(), looks_like })
     }
 }
 
 /// The format of a file that begins with `prefix`, or what it looks like instead.
-fn of_content(prefix: &[u8]) -> Result<Format, String> {
+fn of_content(prefix: &[u8], foreign: &dyn Fn(String) -> ReadError) -> Result<Format, ReadError> {
     if prefix.starts_with(&MAGIC) || iso_frame_follows(prefix) {
         return Ok(Format::Iso);
     }
@@ -27,8 +26,10 @@ fn of_content(prefix: &[u8]) -> Result<Format, String> {
             Some(0) => Ok(Format::BinaryV0),
             Some(1) => Ok(Format::BinaryV1),
             Some(2) => Ok(Format::BinaryV2),
-            Some(v) => Err(format!("an old binary DAMON record of unknown version {v} (0, 1 and 2 are known)")),
-            None => Err("an old binary DAMON record cut off in its header".into()),
+            Some(v) => {
+                Err(foreign(format!("an old binary DAMON record of unknown version {v} (0, 1 and 2 are known)")))
+            }
+            None => Err(foreign("an old binary DAMON record cut off in its header".into())),
         };
     }
     // Before the short magics: it begins with a time, whose low bytes may look like any of them.
@@ -36,25 +37,25 @@ fn of_content(prefix: &[u8]) -> Result<Format, String> {
         return Ok(Format::BinaryV0);
     }
     if let Some(what) = known_foreigner(prefix) {
-        return Err(what.into());
+        return Err(foreign(what.into()));
     }
     if let Some(first) = first_unpacked(prefix) {
         return if matches!(first, b'[' | b'{') {
             Ok(Format::JsonCompressed)
         } else {
-            Err("zlib-compressed data that is not JSON".into())
+            Err(foreign("zlib-compressed data that is not JSON".into()))
         };
     }
     if let Some(format) = of_text(prefix) {
         return Ok(format);
     }
-    Err(match prefix {
+    Err(foreign(match prefix {
         [] => "it is empty".into(),
         _ if prefix.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace()) => {
             "a text without damon_aggregated events, and neither JSON nor CSV with our header".into()
         }
         _ => "unknown binary data".into(),
-    })
+    }))
 }
 
 /// Whether the bytes behind a damaged file header are a frame of ours.

@@ -73,15 +73,17 @@ impl fmt::Display for Format {
     }
 }
 
-impl FromStr for Format {
-    type Err = String;
+/// A name that no format has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a record format; choose one of {names}", names = Format::ALL.map(Format::name).join(", "))]
+pub struct UnknownFormat(pub String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
         let name = text.to_ascii_lowercase().replace('-', "_");
         let name = if name == "binary" { "binary_v2" } else { &name };
-        Self::ALL.into_iter().find(|f| f.name() == name).ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().map(|f| f.name()).collect();
-            format!("'{text}' is not a record format; choose one of {}", names.join(", "))
-        })
+        Self::ALL.into_iter().find(|f| f.name() == name).ok_or_else(|| UnknownFormat(text.to_owned()))
     }
 }

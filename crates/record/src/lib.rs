@@ -28,7 +28,7 @@ mod writer;
 pub use error::{ReadError, Warning, WriteError};
 pub use export::{Export, exporter};
 pub use input::{Input, Sink};
-pub use kind::Format;
+pub use kind::{Format, UnknownFormat};
 pub use read_events::{Outcome, read_events};
 pub use reader::Reader;
 pub use record::{LoadOptions, MappingsAt, Record, TargetEnded};

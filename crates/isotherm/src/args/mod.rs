@@ -2,6 +2,7 @@
 
 pub mod monitor;
 pub mod ranges;
+pub mod refused;
 pub mod target;
 pub mod units;
 pub mod workload;

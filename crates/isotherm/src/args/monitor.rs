@@ -1,5 +1,6 @@
 //! `MONITOR`: how to watch.
 
+use super::refused::Refused;
 use super::units;
 use crate::exit::Usage;
 use clap::ValueEnum;
@@ -8,6 +9,7 @@ use isotherm_core::event::Mode;
 use isotherm_core::monitor::config::{Algorithm, DamonRules, MonitorConfig};
 use isotherm_core::monitor::intervals::IntervalsGoal;
 use isotherm_core::space::SpaceRule;
+use isotherm_core::units::micros;
 use std::time::Duration;
 
 /// Where accesses are seen.
@@ -59,13 +61,13 @@ pub enum RulesName {
 pub struct CpuBudget(pub Option<f64>);
 
 /// Parses a CPU budget.
-pub fn cpu_budget(text: &str) -> Result<CpuBudget, String> {
+pub fn cpu_budget(text: &str) -> Result<CpuBudget, Refused> {
     if text == "none" {
         return Ok(CpuBudget(None));
     }
-    let share = units::percent(text).map_err(|e| e.to_string())?;
+    let share = units::percent(text)?;
     if !(0.0001..=64.0).contains(&share) {
-        return Err("give a share of one core from 0.01% to 6400%, or none".to_owned());
+        return Err(Refused::new(text, "is no budget; give a share of one core from 0.01% to 6400%, or none"));
     }
     Ok(CpuBudget(Some(share)))
 }
@@ -126,9 +128,8 @@ pub struct MonitorArgs {
 impl MonitorArgs {
     /// The attributes, checked.
     pub fn attrs(&self) -> Result<MonitorAttrs, Usage> {
-        let us = |t: Duration| u64::try_from(t.as_micros()).unwrap_or(u64::MAX);
-        let (sample_us, aggr_us) = (us(self.sample), us(self.aggr));
-        let update_us = self.update.map_or(aggr_us.max(1_000_000), us);
+        let (sample_us, aggr_us) = (micros(self.sample), micros(self.aggr));
+        let update_us = self.update.map_or(aggr_us.max(1_000_000), micros);
         let attrs = MonitorAttrs {
             sample_us,
             aggr_us,

@@ -1,5 +1,6 @@
 //! `PATTERN` and its parameters: a workload, real or simulated.
 
+use super::refused::Refused;
 use super::units;
 use crate::exit::Usage;
 use clap::ValueEnum;
@@ -73,13 +74,13 @@ pub struct WorkloadArgs {
 }
 
 /// Parses `0.1` or `10%` into a fraction of one.
-fn fraction(text: &str) -> Result<f64, String> {
+fn fraction(text: &str) -> Result<f64, Refused> {
     let number = |t: &str| t.trim().parse::<f64>().ok().filter(|v| v.is_finite());
     let value = match text.strip_suffix('%') {
         Some(percent) => number(percent).map(|p| p / 100.0),
         None => number(text),
     };
-    value.ok_or_else(|| format!("'{text}' is no fraction: write for example 0.1 or 10%"))
+    value.ok_or_else(|| Refused::new(text, "is no fraction: write for example 0.1 or 10%"))
 }
 
 impl WorkloadArgs {

@@ -31,6 +31,23 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
+impl FileError {
+    /// An error about a whole file.
+    pub fn of(file: &str, why: impl fmt::Display) -> Self {
+        Self { file: file.to_owned(), line: None, key: None, why: why.to_string() }
+    }
+
+    /// The same about a line of it.
+    pub fn at_line(self, line: Option<usize>) -> Self {
+        Self { line, ..self }
+    }
+
+    /// The same about a key in it.
+    pub fn at_key(self, key: &str) -> Self {
+        Self { key: Some(key.to_owned()), ..self }
+    }
+}
+
 /// A file being read.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
@@ -43,12 +60,7 @@ pub struct Source<'a> {
 impl Source<'_> {
     /// An error about a key whose value stands at `span`.
     pub fn fault(&self, span: &Range<usize>, key: &str, why: impl fmt::Display) -> FileError {
-        FileError {
-            file: self.name.to_owned(),
-            line: Some(self.line_of(span.start)),
-            key: Some(key.to_owned()),
-            why: why.to_string(),
-        }
+        FileError::of(self.name, why).at_line(Some(self.line_of(span.start))).at_key(key)
     }
 
     /// The line, from 1, that the byte at `offset` is in.

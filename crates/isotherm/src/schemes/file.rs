@@ -28,22 +28,21 @@ pub fn read_file(path: &Path) -> anyhow::Result<String> {
 
 /// Reads a file of any of the three kinds, told apart by what is in it.
 pub fn parse_file(name: &str, text: &str, attrs: &MonitorAttrs) -> Result<Parsed, FileError> {
-    match Kind::of(text) {
+    let parsed = match Kind::of(text) {
         Kind::Toml => toml_file::parse(name, text),
-        Kind::Json => Ok(Parsed { schemes: damo_file::parse(name, text, attrs)?, ..Parsed::default() }),
+        Kind::Json => damo_file::parse(name, text, attrs).map(|schemes| Parsed { schemes, ..Parsed::default() }),
         Kind::Lines => {
             let lines = text.lines().zip(1..).filter(|(line, _)| is_significant(line));
             let read = lines.map(|(line, number)| {
-                line::parse(line, attrs).map_err(|e| FileError {
-                    file: name.to_owned(),
-                    line: Some(number),
-                    key: None,
-                    why: e.to_string(),
-                })
+                line::parse(line, attrs).map_err(|e| FileError::of(name, e).at_line(Some(number)))
             });
-            Ok(Parsed { schemes: read.collect::<Result<_, _>>()?, ..Parsed::default() })
+            read.collect::<Result<_, _>>().map(|schemes| Parsed { schemes, ..Parsed::default() })
         }
+    }?;
+    if parsed.schemes.is_empty() {
+        return Err(FileError::of(name, "it holds no scheme; docs/schemes.md shows one"));
     }
+    Ok(parsed)
 }
 
 /// The kinds of scheme files.

@@ -2,6 +2,7 @@
 
 use super::metric::{MetricName, falls};
 use super::value::{self, Scalar};
+use crate::args::refused::Refused;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::goal::{Goal, GoalMetric};
 
@@ -23,8 +24,8 @@ pub struct GoalText {
 }
 
 /// Reads `METRIC[:NODE-OR-CGROUP]=TARGET`, with any metric of scheme files or a short name.
-pub fn parse(text: &str) -> Result<GoalText, String> {
-    let fail = |why: String| format!("goal '{text}': {why}");
+pub fn parse(text: &str) -> Result<GoalText, Refused> {
+    let fail = |why: String| Refused::new(text, format!("is no goal: {why}"));
     // A path may hold an equals sign; a target does not.
     let (what, target) =
         text.rsplit_once('=').ok_or_else(|| fail("write for example psi=0.5% or rss=2G".to_owned()))?;
@@ -37,11 +38,13 @@ pub fn parse(text: &str) -> Result<GoalText, String> {
         None => name.parse::<MetricName>().map_err(|e| fail(format!("{e}; or psi, stall, rss, free, swap-in")))?,
     };
     let (node, path) = match place {
-        Some(place) if name.wants_node() => (Some(value::count32(&Scalar::from(place)).map_err(fail)?), None),
+        Some(place) if name.wants_node() => {
+            (Some(value::count32(&Scalar::from(place)).map_err(|e| fail(e.to_string()))?), None)
+        }
         place => (None, place),
     };
     if let Some(why) = name.unwanted(node, path) {
-        return Err(fail(why));
+        return Err(fail(why.to_string()));
     }
     let needs = |_| {
         let place = if name.wants_node() { "0" } else { "/system.slice" };
@@ -49,7 +52,7 @@ pub fn parse(text: &str) -> Result<GoalText, String> {
     };
     let metric = name.metric(node, path).map_err(needs)?;
     let window_ns = name.default_window_ns();
-    let target = name.target(&Scalar::from(target), window_ns).map_err(fail)?;
+    let target = name.target(&Scalar::from(target), window_ns).map_err(|e| fail(e.to_string()))?;
     Ok(GoalText { metric, target, window_ns })
 }
 
@@ -99,7 +102,7 @@ mod tests {
             "node_mem_used:x=5%",
             "cgroup_mem_used=1G",
         ] {
-            let error = parse(text).unwrap_err();
+            let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(&format!("'{text}'")), "{error}");
         }
     }

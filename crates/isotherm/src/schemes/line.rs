@@ -8,6 +8,7 @@
 //! ```
 
 use super::value::{End, Scalar, end_of, share_bp, size, time_us};
+use crate::args::refused::Refused;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::pattern::{AccessPattern, Bounds, FULL_RATE_BP};
@@ -79,9 +80,9 @@ fn range<T: Copy + PartialOrd>(
     words: &[&str; 7],
     first: usize,
     all: Bounds<T>,
-    read: impl Fn(&Scalar) -> Result<T, String>,
+    read: impl Fn(&Scalar) -> Result<T, Refused>,
 ) -> Result<Bounds<T>, Fault> {
-    let end = |i: usize, end| end_of(&words[i].into(), end, all, &read).map_err(|why| (i + 1, why));
+    let end = |i: usize, end| end_of(&words[i].into(), end, all, &read).map_err(|why| (i + 1, why.to_string()));
     Ok(Bounds::new(end(first, End::Least)?, end(first + 1, End::Largest)?))
 }
 

@@ -1,6 +1,7 @@
 //! Metrics of goals: their names in files, the units of their targets, and which way an action moves them.
 
 use super::value::{self, Scalar};
+use crate::args::refused::Refused;
 use isotherm_core::meter::Metric;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::goal::{Goal, GoalMetric};
@@ -137,19 +138,20 @@ impl MetricName {
     }
 
     /// Why a node or a path makes no sense for it.
-    pub fn unwanted(self, node: Option<u32>, path: Option<&str>) -> Option<String> {
+    pub fn unwanted(self, node: Option<u32>, path: Option<&str>) -> Option<Refused> {
         if node.is_some() && !self.wants_node() {
-            return Some(format!("{self} is not about a memory node; leave it out"));
+            return Some(Refused::new(self, "is not about a memory node; leave that out"));
         }
-        (path.is_some() && !self.takes_path()).then(|| format!("{self} is not about a control group; leave it out"))
+        (path.is_some() && !self.takes_path())
+            .then(|| Refused::new(self, "is not about a control group; leave that out"))
     }
 
     /// The metric itself.
-    pub fn metric(self, node: Option<u32>, path: Option<&str>) -> Result<GoalMetric, String> {
-        let node = || node.ok_or_else(|| format!("{self} needs the number of a memory node: node = 0"));
+    pub fn metric(self, node: Option<u32>, path: Option<&str>) -> Result<GoalMetric, Refused> {
+        let node = || node.ok_or_else(|| Refused::new(self, "needs the number of a memory node: node = 0"));
         let group = || match path {
             Some(p) if !p.trim().is_empty() => Ok(p.to_owned()),
-            _ => Err(format!("{self} needs the path of a control group, for example path = \"/system.slice\"")),
+            _ => Err(Refused::new(self, "needs the path of a control group, for example path = \"/system.slice\"")),
         };
         let maybe_group = || path.map(str::to_owned);
         Ok(GoalMetric::Read(match self {
@@ -172,10 +174,10 @@ impl MetricName {
     }
 
     /// A target as it is written, in the unit that goals use.
-    pub fn target(self, written: &Scalar, window_ns: u64) -> Result<u64, String> {
+    pub fn target(self, written: &Scalar, window_ns: u64) -> Result<u64, Refused> {
         let per_second = |rate: u64| {
             let grown = (u128::from(rate) * u128::from(window_ns) + 500_000_000) / 1_000_000_000;
-            u64::try_from(grown).map_err(|_| format!("'{written}' is too large"))
+            u64::try_from(grown).map_err(|_| Refused::new(written, "is too large"))
         };
         let target = match self {
             Name::UserInput | Name::SomeMemPsiUs | Name::FullMemPsiUs => value::count(written),
@@ -188,7 +190,7 @@ impl MetricName {
             Name::TargetMajorFaults => value::count(written).and_then(per_second),
         }?;
         if target == 0 {
-            return Err("a goal of 0 cannot be tuned for; give a target above 0".into());
+            return Err(Refused::new(written, "is a goal of 0, which cannot be tuned for; give a target above 0"));
         }
         Ok(target)
     }
@@ -225,14 +227,14 @@ pub enum Written {
 }
 
 /// A share of the time within a window, as microseconds of stall.
-fn psi_us(written: &Scalar, window_ns: u64) -> Result<u64, String> {
+fn psi_us(written: &Scalar, window_ns: u64) -> Result<u64, Refused> {
     let share = value::share(written)?;
     if share > 1.0 {
-        return Err(format!("'{written}' is more than 100% of the time, which cannot be"));
+        return Err(Refused::new(written, "is more than 100% of the time, which cannot be"));
     }
     let us = (share * window_ns as f64 / 1e3).round() as u64;
     if us == 0 && share > 0.0 {
-        return Err(format!("'{written}' is less than a microsecond within the window; give more"));
+        return Err(Refused::new(written, "is less than a microsecond within the window; give more"));
     }
     Ok(us)
 }
@@ -244,13 +246,12 @@ impl fmt::Display for MetricName {
 }
 
 impl FromStr for MetricName {
-    type Err = String;
+    type Err = Refused;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|m| m.text() == text)
-            .ok_or_else(|| format!("'{text}' is not a metric; use one of {}", Self::ALL.map(Self::text).join(", ")))
+    fn from_str(text: &str) -> Result<Self, Refused> {
+        Self::ALL.into_iter().find(|m| m.text() == text).ok_or_else(|| {
+            Refused::new(text, format!("is not a metric; use one of {}", Self::ALL.map(Self::text).join(", ")))
+        })
     }
 }
 
@@ -277,7 +278,7 @@ mod tests {
         for name in MetricName::ALL {
             assert_eq!(name.to_string().parse(), Ok(name));
         }
-        assert!("psi".parse::<MetricName>().unwrap_err().contains("some_mem_psi"));
+        assert!("psi".parse::<MetricName>().unwrap_err().to_string().contains("some_mem_psi"));
     }
 
     #[test]

@@ -20,8 +20,9 @@ pub use toml_file::to_toml;
 
 use crate::exit::Usage;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use fault::FileError;
 use file::{parse_file, read_file};
-use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::attrs::{AttrsError, MonitorAttrs};
 use isotherm_core::scheme::Scheme;
 use std::path::{Path, PathBuf};
 
@@ -106,9 +107,6 @@ impl SchemeArgs {
             let name = path.display().to_string();
             let text = read_file(path)?;
             let parsed = parse_file(&name, &text, &attrs).map_err(|e| usage(e.to_string()))?;
-            if parsed.schemes.is_empty() {
-                return Err(usage(format!("{name} holds no scheme; docs/schemes.md shows one")));
-            }
             for (what, twice) in [
                 ("monitor", loaded.monitor.is_some() && parsed.monitor.is_some()),
                 ("target", loaded.target.is_some() && parsed.target.is_some()),
@@ -150,13 +148,11 @@ pub struct Tuning {
 
 impl Tuning {
     /// Reads the text of a file of any kind. `attrs` are those in force; the file's own come before them.
-    pub fn from_text(name: &str, text: &str, attrs: &MonitorAttrs) -> Result<Self, String> {
-        let parsed = parse_file(name, text, attrs).map_err(|e| e.to_string())?;
-        if parsed.schemes.is_empty() {
-            return Err(format!("{name} holds no scheme; docs/schemes.md shows one"));
-        }
+    pub fn from_text(name: &str, text: &str, attrs: &MonitorAttrs) -> Result<Self, FileError> {
+        let parsed = parse_file(name, text, attrs)?;
         let attrs = parsed.monitor.map(|m| m.over(attrs));
-        attrs.map_or(Ok(()), |a| a.validate()).map_err(|e| format!("{name}, [monitor]: {e}"))?;
+        let fault = |why: AttrsError| FileError::of(name, why).at_key("[monitor]");
+        attrs.map_or(Ok(()), |a| a.validate()).map_err(fault)?;
         Ok(Self { schemes: parsed.schemes, attrs })
     }
 }

@@ -4,6 +4,7 @@ use crate::args::monitor::{AlgorithmName, CpuBudget, ModeName, MonitorArgs, Rule
 use crate::args::target::TargetArgs;
 use clap::{Args, Command, FromArgMatches};
 use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::units::micros;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -54,12 +55,11 @@ impl MonitorSettings {
 
     /// `attrs` with all that is set here.
     pub fn over(&self, attrs: &MonitorAttrs) -> MonitorAttrs {
-        let us = |t: Duration| u64::try_from(t.as_micros()).unwrap_or(u64::MAX);
-        let aggr_us = self.aggr.map_or(attrs.aggr_us, us);
+        let aggr_us = self.aggr.map_or(attrs.aggr_us, micros);
         MonitorAttrs {
-            sample_us: self.sample.map_or(attrs.sample_us, us),
+            sample_us: self.sample.map_or(attrs.sample_us, micros),
             aggr_us,
-            update_us: self.update.map_or(attrs.update_us.max(aggr_us), us),
+            update_us: self.update.map_or(attrs.update_us.max(aggr_us), micros),
             min_regions: self.min_regions.unwrap_or(attrs.min_regions),
             max_regions: self.max_regions.unwrap_or(attrs.max_regions),
         }
@@ -67,12 +67,11 @@ impl MonitorSettings {
 
     /// The attributes that result from those of the command line.
     pub fn attrs(&self, given: &MonitorAttrs) -> MonitorAttrs {
-        let us = |t: Duration| u64::try_from(t.as_micros()).unwrap_or(u64::MAX);
         let default = MonitorAttrs::default();
         let mut attrs = *given;
-        fill(&mut attrs.sample_us, &default.sample_us, self.sample.map(us).as_ref());
-        fill(&mut attrs.aggr_us, &default.aggr_us, self.aggr.map(us).as_ref());
-        fill(&mut attrs.update_us, &default.update_us, self.update.map(us).as_ref());
+        fill(&mut attrs.sample_us, &default.sample_us, self.sample.map(micros).as_ref());
+        fill(&mut attrs.aggr_us, &default.aggr_us, self.aggr.map(micros).as_ref());
+        fill(&mut attrs.update_us, &default.update_us, self.update.map(micros).as_ref());
         fill(&mut attrs.min_regions, &default.min_regions, self.min_regions.as_ref());
         fill(&mut attrs.max_regions, &default.max_regions, self.max_regions.as_ref());
         if self.update.is_none() {

@@ -1,5 +1,6 @@
 //! Words and numbers of scheme lines and files, as the engine's units.
 
+use crate::args::refused::Refused;
 use isotherm_core::scheme::pattern::{Bounds, FULL_RATE_BP};
 use isotherm_core::units::{parse_percent, parse_size, parse_time_ns};
 use serde::Deserialize;
@@ -73,16 +74,16 @@ impl<'de> Deserialize<'de> for Scalar {
 }
 
 /// Bytes: `4K`, or a number.
-pub fn size(value: &Scalar) -> Result<u64, String> {
+pub fn size(value: &Scalar) -> Result<u64, Refused> {
     match value {
-        Scalar::Text(text) => parse_size(text).map_err(|e| e.to_string()),
+        Scalar::Text(text) => Ok(parse_size(text)?),
         Scalar::Int(n) => Ok(*n),
-        other => Err(format!("'{other}' is not a size; write for example \"512M\" or a number of bytes")),
+        other => Err(Refused::new(other, "is not a size; write for example \"512M\" or a number of bytes")),
     }
 }
 
 /// Bytes a second: `1M` or `1M/s`, or a number.
-pub fn size_per_second(value: &Scalar) -> Result<u64, String> {
+pub fn size_per_second(value: &Scalar) -> Result<u64, Refused> {
     match value {
         Scalar::Text(text) => size(&text.trim().strip_suffix("/s").unwrap_or(text).into()),
         other => size(other),
@@ -93,53 +94,61 @@ pub fn size_per_second(value: &Scalar) -> Result<u64, String> {
 pub const LONGEST_NS: u64 = 100 * 365 * 86_400_000_000_000;
 
 /// Nanoseconds: `5s`. A bare number has no unit, so only 0 will do.
-pub fn time_ns(value: &Scalar) -> Result<u64, String> {
-    let ns = parse_time_ns(&value.to_string()).map_err(|e| e.to_string())?;
-    if ns > LONGEST_NS { Err(format!("'{value}' is longer than 100 years")) } else { Ok(ns) }
+pub fn time_ns(value: &Scalar) -> Result<u64, Refused> {
+    let ns = parse_time_ns(&value.to_string())?;
+    if ns > LONGEST_NS { Err(Refused::new(value, "is longer than 100 years")) } else { Ok(ns) }
 }
 
 /// Microseconds, rounded down.
-pub fn time_us(value: &Scalar) -> Result<u64, String> {
+pub fn time_us(value: &Scalar) -> Result<u64, Refused> {
     Ok(time_ns(value)? / 1000)
 }
 
 /// A share, as a fraction of one: `5%`; a bare number is a percentage, too.
-pub fn share(value: &Scalar) -> Result<f64, String> {
+pub fn share(value: &Scalar) -> Result<f64, Refused> {
     let fraction = match value {
         Scalar::Bool(_) => None,
         other => parse_percent(&other.to_string()).ok(),
     };
     fraction
         .filter(|f| f.is_finite())
-        .ok_or_else(|| format!("'{value}' is not a rate; write a percentage, for example \"5%\""))
+        .ok_or_else(|| Refused::new(value, "is not a rate; write a percentage, for example \"5%\""))
 }
 
 /// A share of at most all, in basis points.
-pub fn share_bp(value: &Scalar) -> Result<u32, String> {
+pub fn share_bp(value: &Scalar) -> Result<u32, Refused> {
     let bp = share(value)? * f64::from(FULL_RATE_BP);
     if bp > f64::from(FULL_RATE_BP) {
-        return Err(format!("'{value}' is more than 100%, which cannot be"));
+        return Err(Refused::new(value, "is more than 100%, which cannot be"));
     }
     let rounded = bp.round();
     if rounded == 0.0 && bp > 0.0 {
-        return Err(format!("'{value}' is finer than 0.01%; write 0% or at least 0.01%"));
+        return Err(Refused::new(value, "is finer than 0.01%; write 0% or at least 0.01%"));
     }
     Ok(rounded as u32)
 }
 
 /// A whole number.
-pub fn count(value: &Scalar) -> Result<u64, String> {
+pub fn count(value: &Scalar) -> Result<u64, Refused> {
     match value {
         Scalar::Int(n) => Ok(*n),
-        Scalar::Text(text) => text.trim().parse().map_err(|_| format!("'{text}' is not a whole number")),
-        other => Err(format!("'{other}' is not a whole number from 0")),
+        Scalar::Text(text) => text.trim().parse().map_err(|_| Refused::new(text, "is not a whole number")),
+        other => Err(Refused::new(other, "is not a whole number from 0")),
     }
 }
 
 /// A whole number that fits 32 bits.
-pub fn count32(value: &Scalar) -> Result<u32, String> {
+pub fn count32(value: &Scalar) -> Result<u32, Refused> {
     let n = count(value)?;
-    u32::try_from(n).map_err(|_| format!("{n} is too large"))
+    u32::try_from(n).map_err(|_| Refused::new(n, "is too large"))
+}
+
+/// True or false.
+pub fn flag(value: &Scalar) -> Result<bool, Refused> {
+    match value {
+        Scalar::Bool(b) => Ok(*b),
+        other => Err(Refused::new(other, "is neither true nor false")),
+    }
 }
 
 /// Which end of a range a word stands at.
@@ -156,8 +165,8 @@ pub fn end_of<T: Copy>(
     value: &Scalar,
     end: End,
     all: Bounds<T>,
-    read: impl Fn(&Scalar) -> Result<T, String>,
-) -> Result<T, String> {
+    read: impl Fn(&Scalar) -> Result<T, Refused>,
+) -> Result<T, Refused> {
     match (value, end) {
         (Scalar::Text(t), _) if t.eq_ignore_ascii_case("min") => Ok(all.min),
         (Scalar::Text(t), _) if t.eq_ignore_ascii_case("max") => Ok(all.max),
@@ -186,13 +195,13 @@ mod tests {
     #[test]
     fn what_would_be_a_guess_is_refused() {
         assert!(time_ns(&Scalar::Int(5)).is_err(), "5 what?");
-        assert!(time_ns(&"36501d".into()).unwrap_err().contains("100 years"));
+        assert!(time_ns(&"36501d".into()).unwrap_err().to_string().contains("100 years"));
         assert!(size(&Scalar::Float(0.5)).is_err());
         assert!(size(&Scalar::Bool(true)).is_err());
         assert!(share(&Scalar::Bool(true)).is_err());
         assert!(share(&Scalar::Float(f64::NAN)).is_err());
-        assert!(share_bp(&"101%".into()).unwrap_err().contains("100%"));
-        assert!(share_bp(&"0.001%".into()).unwrap_err().contains("finer"));
+        assert!(share_bp(&"101%".into()).unwrap_err().to_string().contains("100%"));
+        assert!(share_bp(&"0.001%".into()).unwrap_err().to_string().contains("finer"));
         assert!(count(&Scalar::Float(-1.0)).is_err());
     }
 

@@ -102,23 +102,24 @@ impl Machine {
                 return Err(fail(format!("{key} is given twice")));
             }
             given.push(key);
-            machine.set(key, value).map_err(fail)?;
+            machine.set(key, value, &fail)?;
         }
         Ok(machine)
     }
 
-    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+    /// Sets what `key` names; `fail` makes an error of what is wrong.
+    fn set(&mut self, key: &str, value: &str, fail: &dyn Fn(String) -> MachineError) -> Result<(), MachineError> {
         let time = || {
             let ns = parse_time_ns(value).ok().filter(|&ns| ns <= LONGEST);
             ns.ok_or_else(|| {
-                format!("{key} must be a time such as 500ns, 3us or 0.1ms, at most a minute, not '{value}'")
+                fail(format!("{key} must be a time such as 500ns, 3us or 0.1ms, at most a minute, not '{value}'"))
             })
         };
         let whole = || {
             let number = value.parse().ok().filter(|n| (1..=MOST_TASKS).contains(n));
             let number =
-                number.ok_or_else(|| format!("{key} must be a number from 1 to {MOST_TASKS}, not '{value}'"))?;
-            Ok::<u32, String>(number as u32)
+                number.ok_or_else(|| fail(format!("{key} must be a number from 1 to {MOST_TASKS}, not '{value}'")))?;
+            Ok::<u32, MachineError>(number as u32)
         };
         match key {
             "tasks" => self.tasks = whole()?,
@@ -132,13 +133,15 @@ impl Machine {
             "channels" if self.channels.is_some() => self.channels = Some(whole()?),
             "ratio" if self.ratio.is_some() => {
                 let ratio = value.parse().ok().filter(|r: &f64| (1.01..=1000.0).contains(r));
-                self.ratio = Some(ratio.ok_or_else(|| format!("ratio must lie between 1.01 and 1000, not '{value}'"))?);
+                self.ratio =
+                    Some(ratio.ok_or_else(|| fail(format!("ratio must lie between 1.01 and 1000, not '{value}'")))?);
             }
             "headroom" => {
                 let share = parse_percent(value).ok().filter(|s| (0.0..=0.9).contains(s));
-                self.headroom = share.ok_or_else(|| format!("headroom must be a share up to 90%, not '{value}'"))?;
+                self.headroom =
+                    share.ok_or_else(|| fail(format!("headroom must be a share up to 90%, not '{value}'")))?;
             }
-            _ => return Err(format!("{} knows no '{key}'", self.name)),
+            _ => return Err(fail(format!("{} knows no '{key}'", self.name))),
         }
         Ok(())
     }

@@ -65,7 +65,7 @@ pub(super) fn read(stream: &mut dyn BufRead, source: &Source<'_>, builder: &mut 
             header = Some(named);
             return Ok(true);
         };
-        let Request { page, manner, group } = request(columns, line).map_err(|why| source.line(number, why))?;
+        let Request { page, manner, group } = request(columns, line, &|why| source.line(number, why))?;
         let next = match group {
             None => builder.add(page, manner)?,
             Some(name) => {
@@ -78,15 +78,20 @@ pub(super) fn read(stream: &mut dyn BufRead, source: &Source<'_>, builder: &mut 
     })
 }
 
-fn request<'a>(columns: &[Column], line: &'a [u8]) -> Result<Request<'a>, String> {
+/// Reads a line; `fail` makes an error of what is wrong with it.
+fn request<'a>(
+    columns: &[Column],
+    line: &'a [u8],
+    fail: &dyn Fn(String) -> TraceError,
+) -> Result<Request<'a>, TraceError> {
     let (mut page, mut write, mut fd, mut file, mut group) = (None, false, false, None, None);
     let mut fields = line.split(|&b| b == b',');
     for column in columns {
         let Some(field) = fields.next() else {
-            return Err(format!("fewer fields than the {} that the header names", columns.len()));
+            return Err(fail(format!("fewer fields than the {} that the header names", columns.len())));
         };
         let field = field.trim_ascii();
-        let wrong = |expected: &str| format!("'{}' is not {expected}", field.escape_ascii());
+        let wrong = |expected: &str| fail(format!("'{}' is not {expected}", field.escape_ascii()));
         match column {
             Column::Page => {
                 page = Some(number(field).ok_or_else(|| wrong("a page number (decimal, or 0x and hexadecimal)"))?);
@@ -114,17 +119,18 @@ fn request<'a>(columns: &[Column], line: &'a [u8]) -> Result<Request<'a>, String
         }
     }
     if fields.next().is_some() {
-        return Err(format!("more fields than the {} that the header names", columns.len()));
+        return Err(fail(format!("more fields than the {} that the header names", columns.len())));
     }
     if fd && file == Some(false) {
-        return Err("anonymous memory cannot be reached through a file descriptor (channel fd, type anon)".into());
+        let why = "anonymous memory cannot be reached through a file descriptor (channel fd, type anon)";
+        return Err(fail(why.into()));
     }
     let manner = match (fd, file) {
         (true, _) => Manner::FD,
         (false, Some(true)) => Manner::MAPPED.of_file(),
         (false, _) => Manner::MAPPED,
     };
-    Ok(Request { page: page.ok_or("no page")?, manner: manner.with_write(write), group })
+    Ok(Request { page: page.ok_or_else(|| fail("no page".into()))?, manner: manner.with_write(write), group })
 }
 
 fn number(field: &[u8]) -> Option<u64> {

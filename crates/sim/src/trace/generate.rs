@@ -49,89 +49,90 @@ const KNOWN: &str = "uniform, exponential, zipf, scan, loop, phases, ycsb-a to y
 impl Generator {
     /// Reads a description. Defaults: 1 Mi pages, 10 Mi requests, seed 1.
     pub fn parse(spec: &str) -> Result<Self, TraceError> {
-        let fail = |why: String| TraceError::Spec { spec: spec.to_owned(), why };
         let (name, rest) = spec.split_once(':').unwrap_or((spec, ""));
-        let mut keys = Keys { pairs: Vec::new() };
+        let mut keys = Keys { spec, pairs: Vec::new() };
         for pair in rest.split(',').filter(|p| !p.is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or_else(|| fail(format!("'{pair}' is not KEY=VALUE")))?;
+            let (key, value) = pair.split_once('=').ok_or_else(|| keys.wrong(format!("'{pair}' is not KEY=VALUE")))?;
             keys.pairs.push((key, value));
         }
-        let keys = &mut keys;
-        let mut parse = || -> Result<Self, String> {
-            let pages = keys.count("pages", 1 << 20)?;
-            let requests = keys.count("requests", 10 << 20)?;
-            let seed = keys.count("seed", 1)?;
-            if !(1..=u64::from(super::MOST_PAGES)).contains(&pages) {
-                return Err(format!("pages must lie between 1 and {}", super::MOST_PAGES));
-            }
-            if requests == 0 {
-                return Err("requests must be at least 1".into());
-            }
-            let kind = match name {
-                "uniform" => Kind::Uniform,
-                "exponential" => Kind::Exponential {
-                    fraction: keys.share("fraction", 6.0 / 7.0)?,
-                    percentile: keys.share("percentile", 0.95)?,
-                },
-                "zipf" => Kind::Zipf { theta: keys.theta()? },
-                "scan" => Kind::Scan {
-                    theta: keys.theta()?,
-                    every: keys.positive("every", (requests / 10).max(1))?,
-                    length: keys.positive("length", (pages / 10).max(1))?,
-                },
-                "loop" => Kind::Loop,
-                "phases" => Kind::Phases {
-                    set: keys.positive("set", (pages / 10).max(1))?.min(pages),
-                    period: keys.positive("period", (requests / 10).max(1))?,
-                },
-                _ => match name.strip_prefix("ycsb-").and_then(ycsb::Workload::parse) {
-                    Some(workload) => Kind::Ycsb(workload),
-                    None => return Err(format!("known are {KNOWN}")),
-                },
-            };
-            match keys.pairs.first() {
-                Some((key, _)) => Err(format!("{name} knows no '{key}' (or it is given twice)")),
-                None => Ok(Self { kind, pages, requests, seed }),
-            }
+        let pages = keys.count("pages", 1 << 20)?;
+        let requests = keys.count("requests", 10 << 20)?;
+        let seed = keys.count("seed", 1)?;
+        if !(1..=u64::from(super::MOST_PAGES)).contains(&pages) {
+            return Err(keys.wrong(format!("pages must lie between 1 and {}", super::MOST_PAGES)));
+        }
+        if requests == 0 {
+            return Err(keys.wrong("requests must be at least 1"));
+        }
+        let kind = match name {
+            "uniform" => Kind::Uniform,
+            "exponential" => Kind::Exponential {
+                fraction: keys.share("fraction", 6.0 / 7.0)?,
+                percentile: keys.share("percentile", 0.95)?,
+            },
+            "zipf" => Kind::Zipf { theta: keys.theta()? },
+            "scan" => Kind::Scan {
+                theta: keys.theta()?,
+                every: keys.positive("every", (requests / 10).max(1))?,
+                length: keys.positive("length", (pages / 10).max(1))?,
+            },
+            "loop" => Kind::Loop,
+            "phases" => Kind::Phases {
+                set: keys.positive("set", (pages / 10).max(1))?.min(pages),
+                period: keys.positive("period", (requests / 10).max(1))?,
+            },
+            _ => match name.strip_prefix("ycsb-").and_then(ycsb::Workload::parse) {
+                Some(workload) => Kind::Ycsb(workload),
+                None => return Err(keys.wrong(format!("known are {KNOWN}"))),
+            },
         };
-        parse().map_err(fail)
+        match keys.pairs.first() {
+            Some((key, _)) => Err(keys.wrong(format!("{name} knows no '{key}' (or it is given twice)"))),
+            None => Ok(Self { kind, pages, requests, seed }),
+        }
     }
 }
 
 /// What was given and not yet used.
 struct Keys<'a> {
+    spec: &'a str,
     pairs: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Keys<'a> {
+    fn wrong(&self, why: impl Into<String>) -> TraceError {
+        TraceError::Spec { spec: self.spec.to_owned(), why: why.into() }
+    }
+
     fn take(&mut self, key: &str) -> Option<&'a str> {
         let at = self.pairs.iter().position(|p| p.0 == key)?;
         Some(self.pairs.remove(at).1)
     }
 
-    fn count(&mut self, key: &str, default: u64) -> Result<u64, String> {
+    fn count(&mut self, key: &str, default: u64) -> Result<u64, TraceError> {
         let Some(text) = self.take(key) else { return Ok(default) };
-        parse_size(text).map_err(|_| format!("{key} must be a whole number such as 20000000 or 16M (M is 1024 * 1024)"))
+        parse_size(text)
+            .map_err(|_| self.wrong(format!("{key} must be a whole number such as 20000000 or 16M (M is 1024 * 1024)")))
     }
 
-    fn positive(&mut self, key: &str, default: u64) -> Result<u64, String> {
+    fn positive(&mut self, key: &str, default: u64) -> Result<u64, TraceError> {
         match self.count(key, default)? {
-            0 => Err(format!("{key} must be at least 1")),
+            0 => Err(self.wrong(format!("{key} must be at least 1"))),
             n => Ok(n),
         }
     }
 
-    fn theta(&mut self) -> Result<f64, String> {
+    fn theta(&mut self) -> Result<f64, TraceError> {
         let Some(text) = self.take("theta") else { return Ok(1.0) };
         let theta = text.parse().ok().filter(|t: &f64| t.is_finite() && (0.0..=100.0).contains(t));
-        theta.ok_or_else(|| format!("theta must be a number from 0 to 100, not '{text}'"))
+        theta.ok_or_else(|| self.wrong(format!("theta must be a number from 0 to 100, not '{text}'")))
     }
 
     /// A share above 0 and below 1.
-    fn share(&mut self, key: &str, default: f64) -> Result<f64, String> {
+    fn share(&mut self, key: &str, default: f64) -> Result<f64, TraceError> {
         let Some(text) = self.take(key) else { return Ok(default) };
         let share = text.parse().ok().filter(|s: &f64| *s > 0.0 && *s < 1.0);
-        share.ok_or_else(|| format!("{key} must be above 0 and below 1, not '{text}'"))
+        share.ok_or_else(|| self.wrong(format!("{key} must be above 0 and below 1, not '{text}'")))
     }
 }
 

@@ -6,6 +6,7 @@ use crate::args::target::TargetArgs;
 use crate::control::args::ControlArgs;
 use crate::control::request::{Readers, SENT_FILE};
 use crate::control::{Control, Reload};
+use crate::output::open_stats;
 use crate::progress::Progress as StatusLine;
 use crate::schemes::{Tuning, goal_text, to_toml};
 use crate::session::{LiveContext, Session};
@@ -22,8 +23,7 @@ use isotherm_linux::action::LinuxActuator;
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::meter::LinuxMeter;
 use isotherm_linux::roots::Roots;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +70,7 @@ pub fn run(
         std::io::stdout().write_all(to_toml(&schemes).as_bytes())?;
         return Ok(());
     }
-    let stats_file = args.stats.as_ref().map(open_stats).transpose()?;
+    let stats_file = args.stats.as_deref().map(open_stats).transpose()?;
     // What can fail comes before a command is started.
     let engine = engine(schemes, args.dry_run)?;
     let bound = args.control.bind(args.quiet)?;
@@ -123,17 +123,9 @@ pub fn engine(schemes: Vec<Scheme>, dry_run: bool) -> anyhow::Result<SchemeEngin
 /// How requests are read. Lines of numbers are in samples and intervals of `attrs`.
 fn readers(attrs: MonitorAttrs) -> Readers {
     Readers {
-        schemes: Arc::new(move |text| Tuning::from_text(SENT_FILE, text, &attrs)),
-        goal: |text, action| goal_text::parse(text).map(|goal| goal.of(action)),
+        schemes: Arc::new(move |text| Tuning::from_text(SENT_FILE, text, &attrs).map_err(|e| e.to_string())),
+        goal: |text, action| goal_text::parse(text).map(|goal| goal.of(action)).map_err(|e| e.to_string()),
     }
-}
-
-fn open_stats(path: &PathBuf) -> anyhow::Result<Box<dyn Write>> {
-    if path.as_os_str() == "-" {
-        return Ok(Box::new(std::io::stdout()));
-    }
-    let file = File::create(path).with_context(|| format!("cannot write statistics to {}", path.display()))?;
-    Ok(Box::new(BufWriter::new(file)))
 }
 
 /// What accompanies a run: requests from outside, the status line, statistics.

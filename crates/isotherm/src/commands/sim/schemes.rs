@@ -9,9 +9,8 @@ use crate::args::units;
 use crate::args::workload::WorkloadArgs;
 use crate::commands::schemes::stats;
 use crate::exit::Usage;
-use crate::output::{one_of, write_file};
+use crate::output::{one_of, open_stats, write_file};
 use crate::schemes::SchemeArgs;
-use anyhow::Context;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::units::format_time;
 use isotherm_core::units::nanos;
@@ -21,8 +20,6 @@ use isotherm_sim::machine::CostModel;
 use isotherm_sim::workload::Workload;
 use isotherm_view::picture::scheme_svg;
 use machine::MachineArgs;
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -129,14 +126,7 @@ fn run_one(args: &Args) -> anyhow::Result<()> {
     let choice = args.choice(String::new(), &args.schemes)?;
     let workload = args.workload(args.workload.pattern, args.monitor.seed)?;
     let experiment = args.experiment(workload, &choice, args.monitor.seed)?;
-    let mut stats_file: Option<Box<dyn Write>> = match &args.stats {
-        None => None,
-        Some(path) if path.as_os_str() == "-" => Some(Box::new(std::io::stdout())),
-        Some(path) => {
-            let file = File::create(path).with_context(|| format!("cannot write statistics to {}", path.display()))?;
-            Some(Box::new(BufWriter::new(file)))
-        }
-    };
+    let mut stats_file = args.stats.as_deref().map(open_stats).transpose()?;
     let signals = StopSignals::catch()?;
     let began = Instant::now();
     let alone = experiment.without_schemes().run(&mut |_, _| Ok(signals.received().is_none()))?;

@@ -19,12 +19,8 @@ use serde_json::Value;
 /// Reads a file's text. `name` is what errors call it. Samples and aggregation intervals are those of the file where it names
 /// them, else those of `attrs`.
 pub fn parse(name: &str, text: &str, attrs: &MonitorAttrs) -> Result<Vec<Scheme>, FileError> {
-    let value: Value = serde_json::from_str(text).map_err(|e| FileError {
-        file: name.to_owned(),
-        line: Some(e.line()),
-        key: None,
-        why: format!("not JSON: {e}"),
-    })?;
+    let value: Value = serde_json::from_str(text)
+        .map_err(|e| FileError::of(name, format!("not JSON: {e}")).at_line(Some(e.line())))?;
     let root = Node::root(name, &value);
     if value.is_array() {
         return schemes(&root, attrs, false);

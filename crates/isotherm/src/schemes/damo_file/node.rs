@@ -3,6 +3,7 @@
 use crate::schemes::fault::FileError;
 use crate::schemes::value::Scalar;
 use serde_json::Value;
+use std::fmt::Display;
 
 /// A value, and where it stands.
 #[derive(Debug, Clone)]
@@ -24,9 +25,9 @@ impl<'a> Node<'a> {
     }
 
     /// An error about this value.
-    pub fn fault(&self, why: impl std::fmt::Display) -> FileError {
-        let key = (!self.path.is_empty()).then(|| self.path.clone());
-        FileError { file: self.file.to_owned(), line: None, key, why: why.to_string() }
+    pub fn fault(&self, why: impl Display) -> FileError {
+        let error = FileError::of(self.file, why);
+        if self.path.is_empty() { error } else { error.at_key(&self.path) }
     }
 
     fn at(&self, key: &str, value: &'a Value) -> Self {
@@ -66,7 +67,7 @@ impl<'a> Node<'a> {
     }
 
     /// The value, read by `read`.
-    pub fn read<T>(&self, read: impl Fn(&Scalar) -> Result<T, String>) -> Result<T, FileError> {
+    pub fn read<T, E: Display>(&self, read: impl Fn(&Scalar) -> Result<T, E>) -> Result<T, FileError> {
         let scalar = match self.value {
             Value::String(text) => Scalar::Text(text.clone()),
             Value::Bool(b) => Scalar::Bool(*b),
@@ -77,7 +78,11 @@ impl<'a> Node<'a> {
     }
 
     /// The value of a key that may be missing.
-    pub fn optional<T>(&self, key: &str, read: impl Fn(&Scalar) -> Result<T, String>) -> Result<Option<T>, FileError> {
+    pub fn optional<T, E: Display>(
+        &self,
+        key: &str,
+        read: impl Fn(&Scalar) -> Result<T, E>,
+    ) -> Result<Option<T>, FileError> {
         self.get(key)?.map(|node| node.read(read)).transpose()
     }
 }

@@ -6,7 +6,7 @@ use crate::schemes::fault::FileError;
 use crate::schemes::metric::falls;
 use isotherm_core::meter::Metric;
 use isotherm_core::scheme::action::Action;
-use isotherm_core::scheme::goal::{Goal, GoalMetric, UnknownTuner};
+use isotherm_core::scheme::goal::{Goal, GoalMetric};
 use isotherm_core::scheme::priority::Weights;
 use isotherm_core::scheme::quota::QuotaSpec;
 
@@ -28,9 +28,7 @@ pub fn read(node: &Node, action: Action) -> Result<QuotaSpec, FileError> {
         reset_ns: reset_ns.unwrap_or(default.reset_ns),
         weights: node.get("weights")?.map(|w| weights(&w)).transpose()?.unwrap_or(default.weights),
         goals,
-        tuner: node
-            .optional("goal_tuner", |v| v.to_string().parse().map_err(|e: UnknownTuner| e.to_string()))?
-            .unwrap_or_default(),
+        tuner: node.optional("goal_tuner", |v| v.to_string().parse())?.unwrap_or_default(),
     };
     if !quota.is_limited() {
         // damo writes "max" then.

@@ -4,6 +4,7 @@ use super::filter;
 use super::node::Node;
 use super::quota;
 use super::words::{self, US};
+use crate::args::refused::Refused;
 use crate::schemes::fault::FileError;
 use crate::schemes::value::Scalar;
 use isotherm_core::actuator::Destination;
@@ -32,8 +33,7 @@ const KEYS: [&str; 11] = [
 pub fn read(node: &Node, attrs: &MonitorAttrs, physical: bool) -> Result<Scheme, FileError> {
     node.only(&KEYS)?;
     // Without an action, damo's schemes only count.
-    let action = |v: &Scalar| v.to_string().parse::<Action>().map_err(|e| e.to_string());
-    let action = node.optional("action", action)?.unwrap_or(Action::Stat);
+    let action = node.optional("action", |v| v.to_string().parse())?.unwrap_or(Action::Stat);
     let pattern = node.get("access_pattern")?.map(|p| pattern(&p, attrs)).transpose()?.unwrap_or_default();
     let mut scheme = Scheme::new(action, pattern);
     scheme.apply_ns = node.optional("apply_interval_us", |v| words::interval_ns(v, US))?.unwrap_or(0);
@@ -65,7 +65,7 @@ fn range<T: Copy + PartialOrd>(
     node: &Node,
     key: &str,
     all: Bounds<T>,
-    read: impl Fn(&Scalar) -> Result<T, String>,
+    read: impl Fn(&Scalar) -> Result<T, Refused>,
 ) -> Result<Bounds<T>, FileError> {
     let Some(node) = node.get(key)? else { return Ok(all) };
     node.only(&["min", "max"])?;
@@ -83,7 +83,7 @@ fn watermarks(node: &Node) -> Result<Option<Watermarks>, FileError> {
         None | Some("none") => return Ok(None),
         Some("free_mem_rate") => {}
         Some(other) => {
-            let why = format!("'{other}' is not a metric of watermarks; there are none and free_mem_rate");
+            let why = Refused::new(other, "is not a metric of watermarks; there are none and free_mem_rate");
             return Err(node.fault(why));
         }
     }

@@ -1,5 +1,6 @@
 //! Sizes, times and rates in damo's words.
 
+use crate::args::refused::Refused;
 use crate::schemes::value::{self, LONGEST_NS, Scalar};
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::scheme::pattern::FULL_RATE_BP;
@@ -33,41 +34,40 @@ fn bare(value: &Scalar) -> Option<u64> {
 }
 
 /// A text.
-pub fn text(value: &Scalar) -> Result<String, String> {
+pub fn text(value: &Scalar) -> Result<String, Refused> {
     match value {
         Scalar::Text(text) => Ok(text.clone()),
-        other => Err(format!("'{other}' must be a text")),
+        other => Err(Refused::new(other, "must be a text")),
     }
 }
 
 /// True or false.
-pub fn flag(value: &Scalar) -> Result<bool, String> {
+pub fn flag(value: &Scalar) -> Result<bool, Refused> {
     match value {
-        Scalar::Bool(b) => Ok(*b),
         Scalar::Text(text) if text == "true" => Ok(true),
         Scalar::Text(text) if text == "false" => Ok(false),
-        other => Err(format!("'{other}' is neither true nor false")),
+        other => value::flag(other),
     }
 }
 
 /// A whole number.
-pub fn count(value: &Scalar) -> Result<u64, String> {
-    bare(&plain(value)).ok_or_else(|| format!("'{value}' is not a whole number"))
+pub fn count(value: &Scalar) -> Result<u64, Refused> {
+    bare(&plain(value)).ok_or_else(|| Refused::new(value, "is not a whole number"))
 }
 
 /// A whole number that fits 32 bits.
-pub fn count32(value: &Scalar) -> Result<u32, String> {
-    count(value).and_then(|n| u32::try_from(n).map_err(|_| format!("'{value}' is too large")))
+pub fn count32(value: &Scalar) -> Result<u32, Refused> {
+    count(value).and_then(|n| u32::try_from(n).map_err(|_| Refused::new(value, "is too large")))
 }
 
 /// Bytes.
-pub fn size(value: &Scalar) -> Result<u64, String> {
+pub fn size(value: &Scalar) -> Result<u64, Refused> {
     let plain = plain(value);
     bare(&plain).map_or_else(|| value::size(&plain), Ok)
 }
 
 /// Nanoseconds, from `1 m 30 s` or from a bare number of `unit_ns`. `max` is `u64::MAX`.
-pub fn time_ns(value: &Scalar, unit_ns: u64) -> Result<u64, String> {
+pub fn time_ns(value: &Scalar, unit_ns: u64) -> Result<u64, Refused> {
     let plain = plain(value);
     if let Some(n) = bare(&plain) {
         return Ok(n.saturating_mul(unit_ns));
@@ -77,21 +77,21 @@ pub fn time_ns(value: &Scalar, unit_ns: u64) -> Result<u64, String> {
     let parts: Vec<String> = match words.as_slice() {
         [one] => vec![(*one).to_owned()],
         many if many.len() % 2 == 0 && !many.is_empty() => many.chunks(2).map(<[&str]>::concat).collect(),
-        _ => return Err(format!("'{value}' is not a time; write for example \"1 m 30 s\"")),
+        _ => return Err(Refused::new(value, "is not a time; write for example \"1 m 30 s\"")),
     };
     parts.iter().try_fold(0u64, |sum, part| {
-        let ns = parse_time_ns(part).map_err(|e| e.to_string())?;
+        let ns = parse_time_ns(part)?;
         Ok(sum.saturating_add(ns))
     })
 }
 
 /// Like [`time_ns`], but no more than what can be added to a clock's time.
-pub fn interval_ns(value: &Scalar, unit_ns: u64) -> Result<u64, String> {
+pub fn interval_ns(value: &Scalar, unit_ns: u64) -> Result<u64, Refused> {
     time_ns(value, unit_ns).map(|ns| ns.min(LONGEST_NS))
 }
 
 /// Basis points, from a percentage or from a bare number of parts in `whole`.
-pub fn share_bp(value: &Scalar, whole: f64) -> Result<u32, String> {
+pub fn share_bp(value: &Scalar, whole: f64) -> Result<u32, Refused> {
     let plain = plain(value);
     let number = match &plain {
         Scalar::Text(text) if text.ends_with('%') => return value::share_bp(&text.replace(' ', "").as_str().into()),
@@ -101,15 +101,15 @@ pub fn share_bp(value: &Scalar, whole: f64) -> Result<u32, String> {
         Scalar::Bool(_) => None,
     };
     let share = number.filter(|n| n.is_finite() && *n >= 0.0).map(|n| n / whole);
-    let share = share.ok_or_else(|| format!("'{value}' is not a share; write for example \"50 %\""))?;
+    let share = share.ok_or_else(|| Refused::new(value, "is not a share; write for example \"50 %\""))?;
     if share > 1.0 {
-        return Err(format!("'{value}' is more than all"));
+        return Err(Refused::new(value, "is more than all"));
     }
     Ok((share * f64::from(FULL_RATE_BP)).round() as u32)
 }
 
 /// An access rate in basis points: `5 %`, `3 samples`, or a bare percentage. More than all is all.
-pub fn rate_bp(value: &Scalar, attrs: &MonitorAttrs) -> Result<u32, String> {
+pub fn rate_bp(value: &Scalar, attrs: &MonitorAttrs) -> Result<u32, Refused> {
     let plain = plain(value);
     let full = u64::from(FULL_RATE_BP);
     let text = plain.to_string();
@@ -128,12 +128,12 @@ pub fn rate_bp(value: &Scalar, attrs: &MonitorAttrs) -> Result<u32, String> {
     let is_number = percent.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let number = percent.parse::<f64>().ok().filter(|_| is_number);
     let number =
-        number.ok_or_else(|| format!("'{value}' is not a rate; write for example \"5 %\" or \"3 samples\""))?;
+        number.ok_or_else(|| Refused::new(value, "is not a rate; write for example \"5 %\" or \"3 samples\""))?;
     if number >= 100.0 { Ok(FULL_RATE_BP) } else { value::share_bp(&Scalar::Float(number)) }
 }
 
 /// An age in microseconds: a time, or `30 aggr_intervals`.
-pub fn age_us(value: &Scalar, attrs: &MonitorAttrs) -> Result<u64, String> {
+pub fn age_us(value: &Scalar, attrs: &MonitorAttrs) -> Result<u64, Refused> {
     let text = plain(value).to_string();
     if let Some(intervals) = text.strip_suffix("aggr_intervals") {
         return Ok(count(&intervals.into())?.saturating_mul(attrs.aggr_us));

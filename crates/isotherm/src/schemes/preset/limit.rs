@@ -1,5 +1,6 @@
 //! Value parsers of the presets: limits per time, shares, times.
 
+use crate::args::refused::Refused;
 use crate::schemes::value::{self, Scalar};
 use isotherm_core::units::{parse_size, parse_time_ns};
 
@@ -17,38 +18,38 @@ pub struct Rate {
 }
 
 /// `128M/s`, `1M/100ms`, `128M` (per second) or `none`.
-pub fn limit(text: &str) -> Result<Limit, String> {
+pub fn limit(text: &str) -> Result<Limit, Refused> {
     if text == "none" {
         return Ok(Limit(None));
     }
     let (size, per) = text.split_once('/').unwrap_or((text, "s"));
-    let bytes = parse_size(size).map_err(|e| e.to_string())?;
+    let bytes = parse_size(size)?;
     let per = per.trim();
     let count = if per.starts_with(|c: char| c.is_ascii_digit()) { "" } else { "1" };
     let per_ns = value::time_ns(&Scalar::Text(format!("{count}{per}")))
-        .map_err(|_| format!("'{text}' is not a limit; write for example 128M/s, 1M/100ms or none"))?;
+        .map_err(|_| Refused::new(text, "is not a limit; write for example 128M/s, 1M/100ms or none"))?;
     Ok(Limit(Some(Rate { bytes, per_ns })))
 }
 
 /// A time that a quota allows, ns, or `none`.
-pub fn quota_time(text: &str) -> Result<Option<u64>, String> {
+pub fn quota_time(text: &str) -> Result<Option<u64>, Refused> {
     if text == "none" { Ok(None) } else { time(text).map(Some) }
 }
 
 /// A time, ns.
-pub fn time(text: &str) -> Result<u64, String> {
+pub fn time(text: &str) -> Result<u64, Refused> {
     // Its own error is shorter than that of a scheme file.
-    parse_time_ns(text).map_err(|e| e.to_string())?;
+    parse_time_ns(text)?;
     value::time_ns(&text.into())
 }
 
 /// A time, microseconds.
-pub fn time_us(text: &str) -> Result<u64, String> {
+pub fn time_us(text: &str) -> Result<u64, Refused> {
     time(text).map(|ns| ns / 1000)
 }
 
 /// An access rate, basis points.
-pub fn rate(text: &str) -> Result<u32, String> {
+pub fn rate(text: &str) -> Result<u32, Refused> {
     value::share_bp(&text.into())
 }
 

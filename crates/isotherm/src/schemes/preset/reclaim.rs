@@ -2,6 +2,7 @@
 
 use super::checked;
 use super::limit::{Limit, limit, quota_time, rate, time};
+use crate::args::refused::Refused;
 use crate::exit::Usage;
 use crate::schemes::goal_text::{self, GoalText};
 use crate::schemes::value;
@@ -52,14 +53,14 @@ pub struct ReclaimArgs {
 type OptionalTime = std::option::Option<u64>;
 
 /// `HIGH,MID,LOW`, shares of free memory, looked at every 5 s.
-fn watermarks(text: &str) -> Result<Watermarks, String> {
+fn watermarks(text: &str) -> Result<Watermarks, Refused> {
     let marks: Vec<u32> = text.split(',').map(|part| value::share_bp(&part.trim().into())).collect::<Result<_, _>>()?;
     let [high_bp, mid_bp, low_bp] = marks.as_slice() else {
-        return Err(format!("'{text}' is not three marks; write for example 50%,40%,20%"));
+        return Err(Refused::new(text, "is not three marks; write for example 50%,40%,20%"));
     };
     let (high_bp, mid_bp, low_bp) = (*high_bp, *mid_bp, *low_bp);
     let marks = Watermarks { metric: WatermarkMetric::FreeMemRate, interval_us: 5_000_000, high_bp, mid_bp, low_bp };
-    marks.validate().map_err(|e| e.to_string())?;
+    marks.validate().map_err(|e| Refused::new(text, format!("cannot be: {e}")))?;
     Ok(marks)
 }
 

@@ -1,6 +1,7 @@
 //! One `[[scheme.filter]]`.
 
 use super::tables::{Cell, FilterTable, optional};
+use crate::args::refused::Refused;
 use crate::schemes::fault::{FileError, Source};
 use crate::schemes::value::{self, End, Scalar, end_of};
 use isotherm_core::addr::AddrRange;
@@ -63,7 +64,7 @@ pub fn read(source: Source, table: &Spanned<FilterTable>) -> Result<Filter, File
         Some(cell) => match cell.get_ref() {
             Scalar::Bool(b) => *b,
             other => {
-                let why = format!("'{other}' is neither true nor false; only a filter of type mapping takes a text");
+                let why = Refused::new(other, "is neither true nor false; only a filter of type mapping takes a text");
                 return Err(source.fault(&cell.span(), "scheme.filter.matching", why));
             }
         },
@@ -98,7 +99,7 @@ fn expression(source: Source, cell: &Cell) -> Result<Regex, FileError> {
 }
 
 /// An address: a number, or a text in hexadecimal with 0x.
-pub fn address(value: &Scalar) -> Result<u64, String> {
+pub fn address(value: &Scalar) -> Result<u64, Refused> {
     let number = match value {
         Scalar::Int(n) => Some(*n),
         Scalar::Text(text) => match text.strip_prefix("0x") {
@@ -107,7 +108,7 @@ pub fn address(value: &Scalar) -> Result<u64, String> {
         },
         _ => None,
     };
-    number.ok_or_else(|| format!("'{value}' is not an address; write for example 0x7f0000000000"))
+    number.ok_or_else(|| Refused::new(value, "is not an address; write for example 0x7f0000000000"))
 }
 
 fn addresses(source: Source, table: &Spanned<FilterTable>) -> Result<FilterType, FileError> {

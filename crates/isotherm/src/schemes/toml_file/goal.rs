@@ -1,6 +1,7 @@
 //! One `[[scheme.goal]]`.
 
 use super::tables::{Cell, GoalTable, optional};
+use crate::args::refused::Refused;
 use crate::schemes::fault::{FileError, Source};
 use crate::schemes::metric::{MetricName, falls};
 use crate::schemes::value;
@@ -11,16 +12,16 @@ use toml::Spanned;
 /// Reads a goal of a scheme that does `action`.
 pub fn read(source: Source, action: Action, table: &Spanned<GoalTable>) -> Result<Goal, FileError> {
     let t = table.get_ref();
-    let fault = |span, key: &str, why: String| source.fault(&span, key, why);
+    let fault = |span, key: &str, why: Refused| source.fault(&span, key, why);
     let name: MetricName =
         t.metric.get_ref().parse().map_err(|why| fault(t.metric.span(), "scheme.goal.metric", why))?;
     let window = optional(source, "scheme.goal.window", t.window.as_ref(), value::time_ns)?;
     if let (Some(cell), false) = (&t.window, name.has_window()) {
-        let why = format!("{name} is not taken over a window; leave it out");
+        let why = Refused::new(name, "is not taken over a window; leave that out");
         return Err(fault(cell.span(), "scheme.goal.window", why));
     }
     if let (Some(cell), Some(0)) = (&t.window, window) {
-        let why = "a window of no time; write for example \"10s\"".to_owned();
+        let why = Refused::new(cell.get_ref(), "is a window of no time; write for example \"10s\"");
         return Err(fault(cell.span(), "scheme.goal.window", why));
     }
     let window_ns = window.unwrap_or(name.default_window_ns());

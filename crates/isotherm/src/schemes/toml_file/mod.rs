@@ -32,7 +32,7 @@ fn syntax(source: Source, error: &toml::de::Error) -> FileError {
         Some(written) => format!("{} (in '{written}')", error.message().trim()),
         None => error.message().trim().to_owned(),
     };
-    FileError { file: source.name.to_owned(), line, key: None, why }
+    FileError::of(source.name, why).at_line(line)
 }
 
 #[cfg(test)]

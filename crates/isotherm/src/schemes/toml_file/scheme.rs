@@ -5,12 +5,12 @@ use super::goal;
 use super::tables::{
     Brake, BrakeTable, Cell, PatternTable, QuotaTable, SchemeTable, WatermarksTable, WeightsTable, optional,
 };
+use crate::args::refused::Refused;
 use crate::schemes::fault::{FileError, Source};
 use crate::schemes::value::{self, End, Scalar, end_of};
 use isotherm_core::actuator::Destination;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::brake::BrakeSpec;
-use isotherm_core::scheme::goal::{Tuner, UnknownTuner};
 use isotherm_core::scheme::pattern::{AccessPattern, Bounds};
 use isotherm_core::scheme::priority::Weights;
 use isotherm_core::scheme::quota::{QuotaError, QuotaSpec};
@@ -92,7 +92,7 @@ fn range<T: Copy + PartialOrd>(
     key: &str,
     cells: Option<&Spanned<Vec<Cell>>>,
     all: Bounds<T>,
-    read: impl Fn(&Scalar) -> Result<T, String>,
+    read: impl Fn(&Scalar) -> Result<T, Refused>,
 ) -> Result<Bounds<T>, FileError> {
     let Some(cells) = cells else { return Ok(all) };
     let [least, largest] = cells.get_ref().as_slice() else {
@@ -110,7 +110,7 @@ fn range<T: Copy + PartialOrd>(
 
 fn quota(source: Source, t: &QuotaTable) -> Result<QuotaSpec, FileError> {
     let default = QuotaSpec::default();
-    let tuner = optional(source, "scheme.quota.tuner", t.tuner.as_ref(), tuner)?;
+    let tuner = optional(source, "scheme.quota.tuner", t.tuner.as_ref(), |name| name.to_string().parse())?;
     Ok(QuotaSpec {
         bytes: optional(source, "scheme.quota.bytes", t.bytes.as_ref(), value::size)?,
         time_ns: optional(source, "scheme.quota.time", t.time.as_ref(), value::time_ns)?,
@@ -120,10 +120,6 @@ fn quota(source: Source, t: &QuotaTable) -> Result<QuotaSpec, FileError> {
         goals: Vec::new(),
         tuner: tuner.unwrap_or_default(),
     })
-}
-
-fn tuner(name: &Scalar) -> Result<Tuner, String> {
-    name.to_string().parse().map_err(|e: UnknownTuner| e.to_string())
 }
 
 /// What is not named has no weight, unless nothing is named.
@@ -142,7 +138,7 @@ fn watermarks(source: Source, table: &Spanned<WatermarksTable>) -> Result<Waterm
     let (t, default) = (table.get_ref(), DEFAULT_WATERMARKS);
     optional(source, "scheme.watermarks.metric", t.metric.as_ref(), |v| match v {
         Scalar::Text(name) if name == "free_mem_rate" => Ok(()),
-        other => Err(format!("'{other}' is not a metric of watermarks; there is free_mem_rate")),
+        other => Err(Refused::new(other, "is not a metric of watermarks; there is free_mem_rate")),
     })?;
     let mark = |key: &str, cell: Option<&Cell>| optional(source, key, cell, value::share_bp);
     let read = Watermarks {
@@ -166,7 +162,7 @@ fn brake(source: Source, brake: &Brake) -> Result<Option<BrakeSpec>, FileError> 
     let limit = |v: &Scalar| match v {
         // 0.3 could be meant as 30 % or as 0.3 %.
         Scalar::Text(_) => value::share(v),
-        other => Err(format!("'{other}' could be a fraction or a percentage; write for example \"30%\"")),
+        other => Err(Refused::new(other, "could be a fraction or a percentage; write for example \"30%\"")),
     };
     let one = |key: &str, cell: Option<&Cell>| optional(source, key, cell, limit);
     Ok(Some(BrakeSpec {

@@ -2,6 +2,7 @@
 
 use super::tables::{Cell, MonitorTable, TargetTable, optional};
 use crate::args::monitor::{CpuBudget, cpu_budget};
+use crate::args::refused::Refused;
 use crate::schemes::fault::{FileError, Source};
 use crate::schemes::settings::{MonitorSettings, TargetSettings};
 use crate::schemes::value::{self, Scalar};
@@ -10,26 +11,19 @@ use isotherm_core::attrs::MonitorAttrs;
 use std::time::Duration;
 use toml::Spanned;
 
-fn name<T: ValueEnum>(value: &Scalar) -> Result<T, String> {
+fn name<T: ValueEnum>(value: &Scalar) -> Result<T, Refused> {
     T::from_str(&value.to_string(), false).map_err(|_| {
         let all: Vec<String> =
             T::value_variants().iter().filter_map(|v| v.to_possible_value()).map(|v| v.get_name().to_owned()).collect();
-        format!("'{value}' is not known here; use one of {}", all.join(", "))
+        Refused::new(value, format!("is not known here; use one of {}", all.join(", ")))
     })
 }
 
-fn duration(value: &Scalar) -> Result<Duration, String> {
+fn duration(value: &Scalar) -> Result<Duration, Refused> {
     value::time_ns(value).map(Duration::from_nanos)
 }
 
-fn flag(value: &Scalar) -> Result<bool, String> {
-    match value {
-        Scalar::Bool(b) => Ok(*b),
-        other => Err(format!("'{other}' is neither true nor false")),
-    }
-}
-
-fn budget(value: &Scalar) -> Result<CpuBudget, String> {
+fn budget(value: &Scalar) -> Result<CpuBudget, Refused> {
     cpu_budget(&value.to_string())
 }
 
@@ -40,7 +34,7 @@ pub fn monitor(source: Source, table: &Spanned<MonitorTable>) -> Result<MonitorS
         source: Source,
         key: &str,
         cell: &Option<Cell>,
-        read: impl Fn(&Scalar) -> Result<T, String>,
+        read: impl Fn(&Scalar) -> Result<T, Refused>,
     ) -> Result<Option<T>, FileError> {
         optional(source, &format!("monitor.{key}"), cell.as_ref(), read)
     }
@@ -55,8 +49,8 @@ pub fn monitor(source: Source, table: &Spanned<MonitorTable>) -> Result<MonitorS
         mode: get(source, "mode", &t.mode, name)?,
         algorithm: get(source, "algorithm", &t.algorithm, name)?,
         damon_rules: get(source, "damon_rules", &t.damon_rules, name)?,
-        tune_intervals: get(source, "tune_intervals", &t.tune_intervals, flag)?,
-        three_regions: get(source, "three_regions", &t.three_regions, flag)?,
+        tune_intervals: get(source, "tune_intervals", &t.tune_intervals, value::flag)?,
+        three_regions: get(source, "three_regions", &t.three_regions, value::flag)?,
         seed: get(source, "seed", &t.seed, value::count)?,
     };
     let attrs = settings.attrs(&MonitorAttrs::default());

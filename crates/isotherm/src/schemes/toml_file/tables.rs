@@ -13,11 +13,11 @@ use toml::Spanned;
 pub type Cell = Spanned<Scalar>;
 
 /// The value of a key that may be missing.
-pub fn optional<T>(
+pub fn optional<T, E: fmt::Display>(
     source: Source,
     key: &str,
     cell: Option<&Cell>,
-    read: impl Fn(&Scalar) -> Result<T, String>,
+    read: impl Fn(&Scalar) -> Result<T, E>,
 ) -> Result<Option<T>, FileError> {
     cell.map(|c| read(c.get_ref()).map_err(|why| source.fault(&c.span(), key, why))).transpose()
 }

@@ -17,7 +17,32 @@ const ADVICE_NS: u64 = 50;
 const SPARE: u64 = 64 << 20;
 const SPARE_PART: u64 = 20;
 
-type Applied = Result<u64, String>;
+/// Why a piece of memory was left as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("not possible")]
+    Impossible,
+    #[error("there is no swap")]
+    NoSwap,
+    #[error("swap is full")]
+    SwapFull,
+    #[error("part of a huge page, which would have to be split")]
+    Split,
+    #[error("no whole block of 2 MiB")]
+    NoBlock,
+    #[error("nothing is there")]
+    Empty,
+    #[error("there is only one memory node")]
+    OneNode,
+    #[error("there is no node {0}; the simulated machine has 0 (fast) and 1 (slow)")]
+    NoNode(u32),
+    #[error("all destinations have weight 0")]
+    NoWeight,
+    #[error("node 1 is full")]
+    NodeFull,
+}
+
+type Applied = Result<u64, Refusal>;
 
 impl SimMemory {
     /// Why `action` cannot be done at all just now.
@@ -78,7 +103,7 @@ impl SimMemory {
                 self.mark_cold(base, &present);
                 Ok(bytes_of(&present))
             }
-            Action::LruPrio => Err("not possible".into()),
+            Action::LruPrio => Err(Refusal::Impossible),
             Action::PageOut => self.page_out(base, present),
             Action::WillNeed => {
                 let out = self.out_within(base, range);
@@ -124,16 +149,16 @@ impl SimMemory {
 
     fn page_out(&mut self, base: u64, present: PageMask) -> Applied {
         if self.hardware.swap.is_none() {
-            return Err("there is no swap".into());
+            return Err(Refusal::NoSwap);
         }
         if self.splits(base, &present) {
-            return Err("part of a huge page, which would have to be split".into());
+            return Err(Refusal::Split);
         }
         let locked = self.locked.mask(base);
         let going: PageMask = std::array::from_fn(|i| present[i] & !locked[i]);
         let bytes = bytes_of(&going);
         if bytes > self.hardware.swap_size.saturating_sub(self.out_bytes) {
-            return Err("swap is full".into());
+            return Err(Refusal::SwapFull);
         }
         if bytes > 0 {
             self.leave(base, &going);
@@ -143,26 +168,26 @@ impl SimMemory {
 
     fn collapse(&mut self, base: u64, range: AddrRange) -> Applied {
         if range.len() < TABLE_SPAN || !self.holds_block(base) {
-            return Err("no whole block of 2 MiB".into());
+            return Err(Refusal::NoBlock);
         }
         if self.never_populated(base) {
-            return Err("nothing is there".into());
+            return Err(Refusal::Empty);
         }
         self.make_huge(base);
         Ok(TABLE_SPAN)
     }
 
     fn migrate(&mut self, base: u64, present: PageMask, to: &[Destination]) -> Applied {
-        let Some((_, size)) = self.hardware.slow else { return Err("there is only one memory node".into()) };
+        let Some((_, size)) = self.hardware.slow else { return Err(Refusal::OneNode) };
         if let Some(stranger) = to.iter().find(|d| d.node > 1) {
-            return Err(format!("there is no node {}; the simulated machine has 0 (fast) and 1 (slow)", stranger.node));
+            return Err(Refusal::NoNode(stranger.node));
         }
         if self.splits(base, &present) {
-            return Err("part of a huge page, which would have to be split".into());
+            return Err(Refusal::Split);
         }
         let total: u64 = to.iter().map(|d| u64::from(d.weight)).sum();
         if total == 0 {
-            return Err("all destinations have weight 0".into());
+            return Err(Refusal::NoWeight);
         }
         // Shares are dealt out by page number, as the kernel's weighted interleaving does.
         let node_of = |page: u64| {
@@ -184,7 +209,7 @@ impl SimMemory {
         }
         let back = self.leave_slow_node(base, &masks[0]);
         if bytes_of(&masks[1]) > size.saturating_sub(self.slow_bytes) {
-            return if back > 0 { Ok(back) } else { Err("node 1 is full".into()) };
+            return if back > 0 { Ok(back) } else { Err(Refusal::NodeFull) };
         }
         Ok(back + self.join_slow_node(base, &masks[1]))
     }

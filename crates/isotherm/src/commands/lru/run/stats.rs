@@ -1,9 +1,9 @@
 //! What `--stats` writes.
 
+use crate::output::open_stats;
 use anyhow::Context;
 use serde::Serialize;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 /// A limit's line. Sums since the start unless said otherwise; bytes and ns.
@@ -74,12 +74,7 @@ pub struct Stats(Option<Box<dyn Write>>);
 impl Stats {
     /// Opens the file.
     pub fn open(path: Option<&PathBuf>) -> anyhow::Result<Self> {
-        let Some(path) = path else { return Ok(Self(None)) };
-        if path.as_os_str() == "-" {
-            return Ok(Self(Some(Box::new(std::io::stdout()))));
-        }
-        let file = File::create(path).with_context(|| format!("cannot write statistics to {}", path.display()))?;
-        Ok(Self(Some(Box::new(BufWriter::new(file)))))
+        path.map(|path| open_stats(path)).transpose().map(Self)
     }
 
     /// Whether anybody wants lines.
