@@ -40,7 +40,7 @@ install: static ## install the static binary, the systemd unit and an example be
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/isotherm dist/example.toml docs/control.md
 
 .PHONY: test
-test: test-unit test-guest test-real test-root test-damo ## all tests that this machine and this user can run
+test: lint test-unit test-guest test-real test-root test-damo ## lint, then all tests that this machine and this user can run
 
 .PHONY: test-unit
 test-unit: ## unit, property and command-line tests; no privilege needed
