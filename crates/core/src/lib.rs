@@ -18,7 +18,8 @@ pub mod event;
 pub mod feedback;
 pub mod hint;
 pub mod history;
-pub mod lru;
+pub mod keeper;
+
 pub mod mapping;
 pub mod mask;
 pub mod meter;

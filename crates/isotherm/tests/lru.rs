@@ -125,7 +125,7 @@ fn root_a_report_tells_the_working_set_in_three_forms() {
     // What is known is shown again at once, in the kernel's form.
     let text = isotherm(["lru", "report", "--pid", &pid, "--kernel-text", "--engine", "user"]);
     text.expect(0, &[]);
-    let rows = isotherm_core::lru::text::parse(&text.stdout).unwrap();
+    let rows = isotherm_core::keeper::lru_gen::parse(&text.stdout).unwrap();
     assert_eq!(rows[0].nodes[0].1.last().unwrap().seq, *seqs.last().unwrap(), "no new generation");
     let table = isotherm(["lru", "report", "--pid", &pid, "--engine", "user"]);
     assert!(table.expect(0, &[]).stdout.contains("generation"), "{table:?}");

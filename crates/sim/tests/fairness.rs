@@ -1,7 +1,7 @@
 //! Who gives way when several groups fill a machine: Linux's LRU of memories against taking them in turn.
 
-use isotherm_core::lru::machine::{Bounds, Fairness};
 use isotherm_sim::policy::PolicyName;
+use isotherm_sim::policy::kernel_lru::machine::{Bounds, Fairness};
 use isotherm_sim::replay::{GroupFigures, Groups, Job, Replay};
 use isotherm_sim::trace::{Format, Selection, Trace, read};
 use std::fmt::Write;

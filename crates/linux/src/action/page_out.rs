@@ -8,7 +8,7 @@ use super::worker::Process;
 use crate::proc::PidFd;
 use crate::roots::Roots;
 use isotherm_core::addr::AddrRange;
-use isotherm_core::lru::live::memory::{PageOut, PagedOut};
+use isotherm_core::keeper::memory::{PageOut, PagedOut};
 use isotherm_core::meter::LiveTarget;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::target::TargetId;

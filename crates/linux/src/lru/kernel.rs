@@ -1,7 +1,7 @@
 //! The kernel's own generations: `/sys/kernel/debug/lru_gen` and the switches in `/sys/kernel/mm/lru_gen`.
 
 use crate::roots::Roots;
-use isotherm_core::lru::text::{KernelMemcg, parse};
+use isotherm_core::keeper::lru_gen::{KernelMemcg, parse};
 use std::io::{self, Write};
 
 /// Generations, and commands to create and evict them.

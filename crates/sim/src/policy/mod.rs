@@ -3,11 +3,12 @@
 //! All work on pages numbered densely from 0, so that what they know of a page lies in flat tables and an access neither
 //! hashes nor allocates. A page that is asked for always comes in (no policy here bypasses the cache), and `size` pages fit.
 //! Each is checked request by request against a slow model that follows its definition word by word. Linux's own policies are
-//! in `isotherm_core::lru`; they work in batches, on page tables, and look at how a page is reached.
+//! in [`kernel_lru`]; they work in batches, on page tables, and look at how a page is reached.
 
 pub mod arc;
 pub mod clock;
 pub mod fifo;
+pub mod kernel_lru;
 pub mod links;
 pub mod lirs;
 pub mod lru;

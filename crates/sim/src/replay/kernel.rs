@@ -3,11 +3,11 @@
 use super::watch::Watch;
 use super::{Count, Groups};
 use crate::policy::Work;
+use crate::policy::kernel_lru::classic::{Classic, ClassicConfig};
+use crate::policy::kernel_lru::machine::Machine;
+use crate::policy::kernel_lru::mglru::{MgConfig, MgLru};
+use crate::policy::kernel_lru::{Access, Channel, Hit, LruStats, PageKind};
 use crate::trace::{Manner, Trace};
-use isotherm_core::lru::classic::{Classic, ClassicConfig};
-use isotherm_core::lru::machine::Machine;
-use isotherm_core::lru::mglru::{MgConfig, MgLru};
-use isotherm_core::lru::{Access, Channel, Hit, Kind, LruStats};
 
 /// Pages that share a page table.
 const TABLE: u64 = 512;
@@ -39,7 +39,7 @@ pub(super) fn place(names: &[u64]) -> Vec<u32> {
 fn access(manner: Manner) -> Access {
     Access {
         channel: if manner.is_fd() { Channel::Fd } else { Channel::Mapped },
-        kind: if manner.is_file() { Kind::File } else { Kind::Anon },
+        kind: if manner.is_file() { PageKind::File } else { PageKind::Anon },
         write: manner.is_write(),
     }
 }

@@ -4,11 +4,11 @@ mod kernel;
 mod sampled;
 mod watch;
 
+use crate::policy::kernel_lru::machine::{Bounds, Fairness};
 use crate::policy::opt::{NextUse, optimum};
 use crate::policy::{Policy, PolicyName, Work, arc, clock, fifo, lirs, lru, s3fifo, sieve, two_q, wtinylfu};
 use crate::predict::{Machine, Model, Prediction};
 use crate::trace::Trace;
-use isotherm_core::lru::machine::{Bounds, Fairness};
 use serde::Serialize;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -9,7 +9,7 @@
 
 use super::watch::Watch;
 use super::{Figures, Future, Groups, Job, Replay};
-use isotherm_core::lru::machine::Bounds;
+use crate::policy::kernel_lru::machine::Bounds;
 
 const PARTS: u64 = 8;
 /// Student's t for 95 % and seven degrees of freedom.

@@ -1,8 +1,8 @@
 //! What one command knows of a process, kept for the next: so that `age` and `evict` work as the two commands of the kernel do.
 
-use isotherm_core::lru::live::births::Births;
-use isotherm_core::lru::live::keep;
-use isotherm_core::lru::live::space::Space;
+use isotherm_core::keeper::births::Births;
+use isotherm_core::keeper::keep;
+use isotherm_core::keeper::space::Space;
 use isotherm_linux::folder_lock::FolderLock;
 use isotherm_linux::proc::ProcRoot;
 use isotherm_linux::proc::stat::Stat;

@@ -3,8 +3,8 @@
 use super::engine::KernelTarget;
 use crate::exit::Usage;
 use isotherm_core::addr::PAGE_SIZE;
-use isotherm_core::lru::live::memory::Generation;
-use isotherm_core::lru::lruvec::MIN_GENS;
+use isotherm_core::keeper::MIN_GENS;
+use isotherm_core::keeper::memory::Generation;
 use isotherm_core::units::format_size;
 use isotherm_linux::roots::Roots;
 

@@ -5,8 +5,8 @@ use super::live::Processes;
 use super::target::LruTarget;
 use crate::args::units;
 use crate::exit::Usage;
-use isotherm_core::lru::live::memory::Generation;
-use isotherm_core::lru::text;
+use isotherm_core::keeper::lru_gen;
+use isotherm_core::keeper::memory::Generation;
 use isotherm_core::units::{format_size, format_time};
 use isotherm_linux::clock::monotonic_ns;
 use serde::Serialize;
@@ -186,11 +186,11 @@ fn kernel_text(rows: &[Row]) -> String {
     let mut out = String::new();
     for (number, (memcg, rows)) in (1u16..).zip(groups(rows)) {
         let id = rows.iter().map(|r| r.id).find(|&id| id != 0).and_then(|id| id.try_into().ok()).unwrap_or(number);
-        out += &text::memcg_line(id, memcg);
+        out += &lru_gen::memcg_line(id, memcg);
         let mut nodes: BTreeMap<u32, Vec<&Row>> = BTreeMap::new();
         rows.iter().for_each(|row| nodes.entry(row.node.unwrap_or(0)).or_default().push(row));
         for (node, rows) in nodes {
-            out += &text::live_generations(&together(rows.into_iter()), node);
+            out += &lru_gen::node_lines(&together(rows.into_iter()), node);
         }
     }
     out
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn the_kernels_form_adds_the_processes_of_a_group_up() {
         let rows = [row("/a", 7, &[(3, 1), (4, 2)]), row("/a", 8, &[(4, 10)]), row("/b", 9, &[(1, 1)])];
-        let read = text::parse(&kernel_text(&rows)).unwrap();
+        let read = lru_gen::parse(&kernel_text(&rows)).unwrap();
         assert_eq!((read.len(), &*read[0].path, &*read[1].path), (2, "/a", "/b"));
         let sizes: Vec<_> = read[0].nodes[0].1.iter().map(|g| (g.seq, g.anon_bytes >> 12)).collect();
         assert_eq!(sizes, [(3, 1), (4, 12)]);

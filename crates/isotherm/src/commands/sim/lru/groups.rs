@@ -2,7 +2,7 @@
 
 use super::Size;
 use crate::exit::Usage;
-use isotherm_core::lru::machine::{Bounds, Fairness};
+use isotherm_sim::policy::kernel_lru::machine::{Bounds, Fairness};
 use isotherm_sim::replay::Groups;
 use isotherm_sim::trace::Trace;
 

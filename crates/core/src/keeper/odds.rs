@@ -1,6 +1,6 @@
 //! The controller: how likely a page comes back, learnt from all pages whether they are in memory or out.
 //!
-//! As in the kernel's controller ([`crate::lru::controller`]) there is a proportional part (the share of a group's pages that were
+//! As in the kernel's controller there is a proportional part (the share of a group's pages that were
 //! used between the last two walks) and an integral part (a moving average in which each older walk weighs half), and
 //! no differential part. The kernel knows such shares of evicted pages only, by four tiers of accesses through file
 //! descriptors. Here every page is seen at every walk, evicted ones included (they are used when they come back), so groups can
@@ -8,7 +8,7 @@
 //! groups come back least; where frequency does, seldom used ones; in a loop, those that were used last.
 
 use super::page::{GROUPS, expected, older};
-use crate::lru::Kind;
+use super::page_kind::PageKind;
 
 /// Pages that must have been seen in a group until what was learnt counts as much as what is expected.
 const DOUBT: f64 = 64.0;
@@ -36,7 +36,7 @@ impl Default for Odds {
 
 impl Odds {
     /// A walk has found `used` of `seen` pages of this group used.
-    pub fn note(&mut self, kind: Kind, group: usize, used: u32, seen: u32) {
+    pub fn note(&mut self, kind: PageKind, group: usize, used: u32, seen: u32) {
         let (hits, all) = &mut self.now[kind as usize][group];
         *hits = hits.saturating_add(used);
         *all = all.saturating_add(seen);
@@ -52,7 +52,7 @@ impl Odds {
     }
 
     /// How likely a page of this group is used until the next walk.
-    pub fn of(&self, kind: Kind, group: usize) -> f64 {
+    pub fn of(&self, kind: PageKind, group: usize) -> f64 {
         let Count { used, seen } = self.learnt[kind as usize][group];
         // A few pages may only correct the expectation.
         (used + DOUBT * expected(group)) / (seen + DOUBT)
@@ -60,7 +60,7 @@ impl Odds {
 
     /// What losing a page of each group costs: the chance that it is used soon. A use after the next walk counts for less the
     /// later it comes; so of pages that are all unused until the next walk, those go that will not be needed for longest.
-    fn costs(&self, kind: Kind) -> Vec<f64> {
+    fn costs(&self, kind: PageKind) -> Vec<f64> {
         let mut costs = vec![0.0; GROUPS];
         for group in (0..GROUPS).rev() {
             let used = self.of(kind, group);
@@ -79,7 +79,7 @@ impl Odds {
     /// weighs the kinds: at 100 they are equal, at 0 anonymous memory stays, at 200 files do.
     pub fn order(&self, swappiness: u8) -> Vec<Rank> {
         let weight = [200.0 - f64::from(swappiness.min(200)), f64::from(swappiness.min(200))];
-        let kinds = [(Kind::Anon, 0), (Kind::File, 200)];
+        let kinds = [(PageKind::Anon, 0), (PageKind::File, 200)];
         let mut ranks: Vec<Rank> = kinds
             .into_iter()
             .filter(|&(_, never)| swappiness != never)
@@ -97,7 +97,7 @@ impl Odds {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rank {
     /// Anonymous memory or files.
-    pub kind: Kind,
+    pub kind: PageKind,
     /// Which group.
     pub group: usize,
     /// Chance to come back, weighed by kind.
@@ -107,18 +107,23 @@ pub struct Rank {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lru::live::page;
+    use crate::keeper::page;
 
     fn group(age: u8, level: f64) -> usize {
         page::group(age, (level.sqrt() * 255.0) as u8)
     }
 
     fn first(odds: &Odds, a: usize, b: usize) -> usize {
-        odds.order(100).iter().filter(|r| r.kind == Kind::Anon).map(|r| r.group).find(|g| [a, b].contains(g)).unwrap()
+        odds.order(100)
+            .iter()
+            .filter(|r| r.kind == PageKind::Anon)
+            .map(|r| r.group)
+            .find(|g| [a, b].contains(g))
+            .unwrap()
     }
 
     fn learn(odds: &mut Odds, group: usize, used: u32, of: u32) {
-        odds.note(Kind::Anon, group, used, of);
+        odds.note(PageKind::Anon, group, used, of);
     }
 
     #[test]
@@ -152,17 +157,17 @@ mod tests {
         let mut odds = Odds::default();
         learn(&mut odds, group(9, 0.0), 2, 2);
         odds.carry_over();
-        assert!(odds.of(Kind::Anon, group(9, 0.0)) < 0.1);
+        assert!(odds.of(PageKind::Anon, group(9, 0.0)) < 0.1);
     }
 
     #[test]
     fn swappiness_weighs_kinds_and_excludes_at_its_ends() {
         let odds = Odds::default();
         let kinds = |s| odds.order(s).iter().map(|r| r.kind).collect::<Vec<_>>();
-        assert!(kinds(0).iter().all(|&k| k == Kind::File));
-        assert!(kinds(200).iter().all(|&k| k == Kind::Anon));
+        assert!(kinds(0).iter().all(|&k| k == PageKind::File));
+        assert!(kinds(200).iter().all(|&k| k == PageKind::Anon));
         assert_eq!(kinds(100).len(), 2 * GROUPS);
-        assert_eq!(odds.order(60)[0].kind, Kind::File);
-        assert_eq!(odds.order(140)[0].kind, Kind::Anon);
+        assert_eq!(odds.order(60)[0].kind, PageKind::File);
+        assert_eq!(odds.order(140)[0].kind, PageKind::Anon);
     }
 }

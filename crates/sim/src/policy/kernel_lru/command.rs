@@ -169,7 +169,7 @@ impl Lruvec {
 mod tests {
     use super::super::invariants::check;
     use super::super::mglru::{MgConfig, MgLru};
-    use super::super::{Access, Kind};
+    use super::super::{Access, PageKind};
     use super::*;
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
     fn the_two_youngest_survive_the_command_to_evict() {
         for variant in [Variant::V6_12, Variant::V6_14] {
             let mut lru = MgLru::new(MgConfig { variant, batch: 8, ..MgConfig::new(1000) });
-            (0..600).for_each(|page| _ = lru.access(page, Access::mapped(Kind::Anon, true)));
+            (0..600).for_each(|page| _ = lru.access(page, Access::mapped(PageKind::Anon, true)));
             let (lruvec, pages, tables) = lru.parts_mut();
             for round in 0..2 {
                 (0..100).for_each(|page| tables.touch(page));

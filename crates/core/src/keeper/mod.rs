@@ -15,6 +15,7 @@
 //! * [`memory`]: the processes that share a limit, as one.
 //! * [`keep`]: generations as bytes, from one command to the next.
 //! * [`thrash`]: when evicting more would be thrashing.
+//! * [`memcg_lru`]: the LRU of memories, as the kernel has it; [`lru_gen`]: the text form of its control file.
 //!
 //! Pure: no clock, no operating system.
 
@@ -22,10 +23,13 @@ pub mod backing;
 pub mod births;
 pub mod keep;
 pub mod levels;
+pub mod lru_gen;
+pub mod memcg_lru;
 pub mod memory;
 pub mod odds;
 pub mod pace;
 pub mod page;
+mod page_kind;
 pub mod plan;
 pub mod space;
 pub mod thrash;
@@ -35,3 +39,8 @@ pub mod turns;
 mod replay;
 #[cfg(test)]
 mod truth;
+
+pub use page_kind::PageKind;
+
+/// The fewest generations: the two youngest are never evicted, so that everything gets a second chance.
+pub const MIN_GENS: u64 = 2;

@@ -6,7 +6,7 @@ use super::lruvec::{LISTS, Lruvec, index};
 use super::mglru::{MgConfig, MgLru};
 use super::pages::Pages;
 use super::tables::{Bits, PageTables, Place, Shape};
-use super::{Access, Kind, Switches, Variant};
+use super::{Access, PageKind, Switches, Variant};
 
 const BOTH: [Variant; 2] = [Variant::V6_12, Variant::V6_14];
 
@@ -90,7 +90,7 @@ fn nine(variant: Variant) -> (Lruvec, Pages, Toy) {
     let mut lruvec = Lruvec::new(0, 0, variant, 8, 0);
     let mut pages = Pages::new(LISTS, 9);
     for page in 0..9 {
-        lruvec.fault_in(&mut pages, page, Access::mapped(Kind::Anon, true), true);
+        lruvec.fault_in(&mut pages, page, Access::mapped(PageKind::Anon, true), true);
     }
     (lruvec, pages, Toy::default())
 }
@@ -196,7 +196,7 @@ fn empty_generations_are_left_behind_together() {
 #[test]
 fn a_kind_that_may_not_go_is_passed_over_with_its_pages() {
     let mut lru = MgLru::new(MgConfig { swappiness: 0, ..MgConfig::new(100) });
-    (0..3).for_each(|page| _ = lru.access(page, Access::mapped(Kind::Anon, true)));
+    (0..3).for_each(|page| _ = lru.access(page, Access::mapped(PageKind::Anon, true)));
     let (lruvec, pages, tables) = lru.parts_mut();
     let label = pages.flags(0).generation();
     for round in 0..5 {

@@ -1,7 +1,6 @@
 //! Generations in the text form of `/sys/kernel/debug/lru_gen`.
 
-use super::live::memory::Generation;
-use super::lruvec::Lruvec;
+use super::memory::Generation;
 use crate::addr::PAGE_SIZE;
 use std::fmt::Write;
 
@@ -10,26 +9,12 @@ pub fn memcg_line(id: u16, path: &str) -> String {
     format!("memcg {id:>5} {path}\n")
 }
 
-/// A memory's generations on one node at the time `now`, ns: number, age in ms, pages of anonymous memory and of files.
-pub fn generations(lruvec: &Lruvec, node: u32, now: u64) -> String {
-    let mut text = format!(" node {node:>5}\n");
-    for seq in lruvec.oldest(100)..=lruvec.max_seq() {
-        let age = lruvec.born(seq).map_or(0, |birth| now.saturating_sub(birth) / 1_000_000);
-        let (anon, file) = (lruvec.size(seq, 0), lruvec.size(seq, 1));
-        line(&mut text, seq, age, anon, file);
-    }
-    text
-}
-
-fn line(text: &mut String, seq: u64, age_ms: u64, anon_pages: u64, file_pages: u64) {
-    let _ = writeln!(text, " {seq:>10} {age_ms:>10} {anon_pages:>10}  {file_pages:>10} ");
-}
-
-/// Generations of live memory, the oldest first, in the same form.
-pub fn live_generations(generations: &[Generation], node: u32) -> String {
+/// A memory's generations on one node, the oldest first: number, age in ms, pages of anonymous memory and of files.
+pub fn node_lines(generations: &[Generation], node: u32) -> String {
     let mut text = format!(" node {node:>5}\n");
     for g in generations {
-        line(&mut text, g.seq, g.age_ms, g.anon_bytes / PAGE_SIZE, g.file_bytes / PAGE_SIZE);
+        let (anon, file) = (g.anon_bytes / PAGE_SIZE, g.file_bytes / PAGE_SIZE);
+        let _ = writeln!(text, " {:>10} {:>10} {anon:>10}  {file:>10} ", g.seq, g.age_ms);
     }
     text
 }
@@ -84,12 +69,11 @@ pub fn parse(text: &str) -> Result<Vec<KernelMemcg>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lru::Variant;
 
     #[test]
     fn the_form_is_the_kernels() {
-        let lruvec = Lruvec::new(3, 0, Variant::V6_14, 64, 1_000_000);
-        let text = memcg_line(3, "/a") + &generations(&lruvec, 0, 8_000_000);
+        let generations = [0, 1, 2, 3].map(|seq| Generation { seq, age_ms: 7, anon_bytes: 0, file_bytes: 0 });
+        let text = memcg_line(3, "/a") + &node_lines(&generations, 0);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "memcg     3 /a");
         assert_eq!(lines[1], " node     0");
@@ -102,8 +86,7 @@ mod tests {
     fn what_is_written_is_read_again() {
         let one = |seq| Generation { seq, age_ms: 70 - seq, anon_bytes: seq << 12, file_bytes: 5 << 12 };
         let generations = vec![one(4), one(5), one(6)];
-        let text =
-            memcg_line(3, "/a b/c") + &live_generations(&generations, 0) + &live_generations(&generations[1..], 1);
+        let text = memcg_line(3, "/a b/c") + &node_lines(&generations, 0) + &node_lines(&generations[1..], 1);
         let read = parse(&(memcg_line(1, "") + &text)).unwrap();
         assert_eq!(read[0], KernelMemcg { id: 1, path: String::new(), nodes: vec![] });
         let nodes = vec![(0, generations.clone()), (1, generations[1..].to_vec())];

@@ -53,13 +53,13 @@ pub fn check(min_ttl: u64, reclaimable: impl IntoIterator<Item = bool>) -> Ttl {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lru::mglru::{MgConfig, MgLru};
-    use crate::lru::{Access, Kind};
+    use crate::policy::kernel_lru::mglru::{MgConfig, MgLru};
+    use crate::policy::kernel_lru::{Access, PageKind};
 
     #[test]
     fn protected_small_and_young_memory_is_not_reclaimable() {
         let mut lru = MgLru::new(MgConfig::new(1000));
-        (0..500).for_each(|page| _ = lru.access(page, Access::mapped(Kind::Anon, true)));
+        (0..500).for_each(|page| _ = lru.access(page, Access::mapped(PageKind::Anon, true)));
         let can = |protection, swappiness, priority, min_ttl, now| {
             lru.lruvec().is_reclaimable(protection, swappiness, priority, min_ttl, now)
         };

@@ -5,9 +5,9 @@
 
 use super::odds::Odds;
 use super::page::GROUPS;
+use super::page_kind::PageKind;
 use super::space::Space;
 use crate::addr::{AddrRange, PAGE_SIZE, normalize};
-use crate::lru::Kind;
 use crate::mask::{PageMask, iter};
 use crate::pages::push_runs;
 use crate::target::TargetId;
@@ -144,7 +144,7 @@ fn first_pages(mask: &mut PageMask, count: u64) -> (PageMask, bool) {
 fn each(
     spaces: &BTreeMap<TargetId, Space>,
     least_age: u8,
-    mut page: impl FnMut(TargetId, (u64, bool), Kind, usize, usize),
+    mut page: impl FnMut(TargetId, (u64, bool), PageKind, usize, usize),
 ) {
     for (&target, space) in spaces {
         for c in space.candidates(least_age) {

@@ -1,5 +1,6 @@
 //! What is asked of a page cache, and what it answers: the words every policy shares.
 
+use isotherm_core::keeper::PageKind;
 use serde::{Deserialize, Serialize};
 
 /// How memory is reached.
@@ -12,49 +13,26 @@ pub enum Channel {
     Fd,
 }
 
-/// What a page holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Anonymous memory: its backing is swap.
-    Anon = 0,
-    /// A file's page.
-    File = 1,
-}
-
-impl Kind {
-    /// Both kinds, in the order of their numbers.
-    pub const ALL: [Self; 2] = [Self::Anon, Self::File];
-
-    /// The other kind.
-    pub const fn other(self) -> Self {
-        match self {
-            Self::Anon => Self::File,
-            Self::File => Self::Anon,
-        }
-    }
-}
-
 /// One access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
     /// How.
     pub channel: Channel,
     /// To what.
-    pub kind: Kind,
+    pub kind: PageKind,
     /// Whether it writes.
     pub write: bool,
 }
 
 impl Access {
     /// A load or store through a page table.
-    pub const fn mapped(kind: Kind, write: bool) -> Self {
+    pub const fn mapped(kind: PageKind, write: bool) -> Self {
         Self { channel: Channel::Mapped, kind, write }
     }
 
     /// A `read` or `write` of a file.
     pub const fn fd(write: bool) -> Self {
-        Self { channel: Channel::Fd, kind: Kind::File, write }
+        Self { channel: Channel::Fd, kind: PageKind::File, write }
     }
 }
 

@@ -4,7 +4,7 @@
 //! moving average over the generations evicted before, each weighing half of the next. There is no differential part.
 
 use super::tier::TIERS;
-use super::{Kind, Variant};
+use super::{PageKind, Variant};
 
 /// Where a tier, or a kind of memory, stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,15 +88,15 @@ impl Controller {
     }
 
     /// Which kind to evict (and up to 6.12: which of its tiers at most, compared with the other kind's lowest tier).
-    pub fn choose(&self, variant: Variant, swappiness: u8, min_seq: [u64; 2], floor: u64) -> (Kind, Option<usize>) {
+    pub fn choose(&self, variant: Variant, swappiness: u8, min_seq: [u64; 2], floor: u64) -> (PageKind, Option<usize>) {
         let gain = [u64::from(swappiness), 200_u64.saturating_sub(u64::from(swappiness))];
-        let pick = |positive| if positive { Kind::File } else { Kind::Anon };
+        let pick = |positive| if positive { PageKind::File } else { PageKind::Anon };
         match (variant, swappiness) {
-            (Variant::V6_12, 0) | (Variant::V6_14, 0 | 1) => (Kind::File, None),
-            (Variant::V6_14, 200..) => (Kind::Anon, None),
-            (Variant::V6_12, _) if min_seq[0] < min_seq[1] => (Kind::Anon, None),
-            (Variant::V6_12, 1) => (Kind::File, None),
-            (Variant::V6_12, 200..) => (Kind::Anon, None),
+            (Variant::V6_12, 0) | (Variant::V6_14, 0 | 1) => (PageKind::File, None),
+            (Variant::V6_14, 200..) => (PageKind::Anon, None),
+            (Variant::V6_12, _) if min_seq[0] < min_seq[1] => (PageKind::Anon, None),
+            (Variant::V6_12, 1) => (PageKind::File, None),
+            (Variant::V6_12, 200..) => (PageKind::Anon, None),
             (Variant::V6_12, _) => {
                 let kind = pick(positive(self.tier(0, 0, gain[0]), self.tier(1, 0, gain[1]), floor));
                 let (this, other) = (kind as usize, kind.other() as usize);
@@ -150,20 +150,20 @@ mod tests {
         for variant in [Variant::V6_12, Variant::V6_14] {
             let kind = |c: &Controller, swappiness| c.choose(variant, swappiness, [0, 0], 64).0;
             let equal = with((200, 1000), (200, 1000));
-            assert_eq!(kind(&equal, 60), Kind::File);
+            assert_eq!(kind(&equal, 60), PageKind::File);
             for swappiness in [100, 140, 199] {
-                assert_eq!(kind(&equal, swappiness), Kind::Anon);
+                assert_eq!(kind(&equal, swappiness), PageKind::Anon);
             }
             let quiet = with((200, 1000), (20, 1000));
             for swappiness in [0, 1, 60, 100, 199] {
-                assert_eq!(kind(&quiet, swappiness), Kind::File);
+                assert_eq!(kind(&quiet, swappiness), PageKind::File);
             }
             let busy = with((0, 0), (500, 1000));
             for swappiness in [60, 100, 200] {
-                assert_eq!(kind(&busy, swappiness), Kind::Anon);
+                assert_eq!(kind(&busy, swappiness), PageKind::Anon);
             }
             for swappiness in [0, 1] {
-                assert_eq!(kind(&busy, swappiness), Kind::File);
+                assert_eq!(kind(&busy, swappiness), PageKind::File);
             }
         }
     }
@@ -171,9 +171,9 @@ mod tests {
     #[test]
     fn up_to_6_12_the_older_kind_comes_first() {
         let c = with((200, 1000), (200, 1000));
-        assert_eq!(c.choose(Variant::V6_12, 1, [3, 4], 64).0, Kind::Anon);
-        assert_eq!(c.choose(Variant::V6_14, 1, [3, 4], 64).0, Kind::File);
-        assert_eq!(c.choose(Variant::V6_12, 0, [3, 4], 64).0, Kind::File);
+        assert_eq!(c.choose(Variant::V6_12, 1, [3, 4], 64).0, PageKind::Anon);
+        assert_eq!(c.choose(Variant::V6_14, 1, [3, 4], 64).0, PageKind::File);
+        assert_eq!(c.choose(Variant::V6_12, 0, [3, 4], 64).0, PageKind::File);
     }
 
     #[test]

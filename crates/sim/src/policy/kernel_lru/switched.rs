@@ -123,7 +123,7 @@ fn to_multi(from: &mut Classic, config: MgConfig) -> MgLru {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Kind;
+    use super::super::PageKind;
     use super::super::invariants::check;
     use super::*;
     use proptest::prelude::*;
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(|seq| multi.lruvec().size(seq, 1)), [6, 0, 4, 0]);
         lru.switch(Switches::from_bits(0));
         let Lru::Classic(classic) = lru.lru() else { panic!("it is off") };
-        assert_eq!(classic.sizes(Kind::File), (6, 4));
+        assert_eq!(classic.sizes(PageKind::File), (6, 4));
     }
 
     #[test]
@@ -159,14 +159,14 @@ mod tests {
             let mut lru = Switched::new(multi, ClassicConfig::scaled(20));
             if bits == 1 {
                 // They become active, and so make room for a refault to be near.
-                (100..105).for_each(|page| _ = lru.access(page, Access::mapped(Kind::Anon, true)));
+                (100..105).for_each(|page| _ = lru.access(page, Access::mapped(PageKind::Anon, true)));
             }
             (0..40).for_each(|page| _ = lru.access(page, Access::fd(false)));
             lru.switch(Switches::from_bits(1 - bits));
             assert_eq!(lru.access(0, Access::fd(false)), Hit::Refault);
             match lru.lru() {
                 Lru::Multi(lru) => assert_eq!(lru.detail().recent_refaults, 0),
-                Lru::Classic(lru) => assert_eq!(lru.sizes(Kind::File).1, 0),
+                Lru::Classic(lru) => assert_eq!(lru.sizes(PageKind::File).1, 0),
             }
         }
     }
@@ -180,8 +180,8 @@ mod tests {
             let mut lru = Switched::new(MgConfig { batch: 4, ..MgConfig::new(capacity) }, ClassicConfig::scaled(capacity));
             for (page, way, switch) in steps {
                 let how = match (page % 2, way) {
-                    (0, way) => Access::mapped(Kind::Anon, way == 0),
-                    (_, 0) => Access::mapped(Kind::File, false),
+                    (0, way) => Access::mapped(PageKind::Anon, way == 0),
+                    (_, 0) => Access::mapped(PageKind::File, false),
                     _ => Access::fd(way == 1),
                 };
                 lru.access(page, how);

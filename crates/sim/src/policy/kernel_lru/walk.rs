@@ -5,7 +5,7 @@ use super::flags::Flags;
 use super::lruvec::{Lruvec, index};
 use super::pages::Pages;
 use super::tables::{PageTables, Place, Shape, ones, suitable};
-use super::{Kind, Variant, tier};
+use super::{PageKind, Variant, tier};
 
 /// The entries to look at around `entry`: at most `width` of those that there are, as centred as the borders allow.
 /// None if there is nothing but the entry itself.
@@ -79,7 +79,7 @@ impl Lruvec {
             let mut from = 0;
             while let Some(table) = tables.next_table(space, from) {
                 from = table + 1;
-                let kind = tables.kind(table).map(|kind: Kind| kind as usize);
+                let kind = tables.kind(table).map(|kind: PageKind| kind as usize);
                 if kind.is_none_or(|kind| self.evictable(swappiness)[kind]) {
                     self.walk_table(pages, tables, table, force);
                 }

@@ -4,7 +4,7 @@
 //! more. A memory that had its turn waits until the others had theirs, so nobody is spared and nobody is bled dry.
 //! Taking the same number of bytes from each in turn would empty small ones first.
 
-use crate::lru::memcg_lru::{BINS, MemcgLru, Move};
+use super::memcg_lru::{BINS, MemcgLru, Move};
 
 /// The share of a memory that one turn takes: one in 2^PRIORITY.
 const PRIORITY: u32 = 6;

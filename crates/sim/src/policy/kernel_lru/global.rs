@@ -1,6 +1,6 @@
 //! Reclaim for the sake of the whole machine: whose turn it is, what becomes of them, and when it stops.
 
-use super::memcg_lru::{BINS, MemcgLru, Move, Segment};
+use isotherm_core::keeper::memcg_lru::{BINS, MemcgLru, Move, Segment};
 
 /// How a memory is protected at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -5,7 +5,7 @@ use super::lruvec::{MAX_GENS, MIN_GENS, index};
 use super::mglru::{MgConfig, MgLru};
 use super::pages::Pages;
 use super::tables::PageTables;
-use super::{Access, Hit, Kind, Lruvec, Switches, Variant};
+use super::{Access, Hit, Lruvec, PageKind, Switches, Variant};
 use proptest::prelude::*;
 
 /// The books of one memory against its lists.
@@ -45,8 +45,8 @@ fn variants() -> impl Strategy<Value = Variant> {
 fn how(page: u32, way: u8) -> Access {
     // A page is of one kind all its life.
     match (page % 3, way) {
-        (0, way) => Access::mapped(Kind::Anon, way.is_multiple_of(2)),
-        (_, 0 | 1) => Access::mapped(Kind::File, way == 0),
+        (0, way) => Access::mapped(PageKind::Anon, way.is_multiple_of(2)),
+        (_, 0 | 1) => Access::mapped(PageKind::File, way == 0),
         (_, way) => Access::fd(way == 2),
     }
 }
@@ -79,10 +79,10 @@ proptest! {
     #[test]
     fn a_kind_that_may_not_go_stays(variant in variants(), batch in 1_u32..32, seed: u64) {
         let mut lru = MgLru::new(MgConfig { variant, batch, swappiness: 0, ..MgConfig::new(500) });
-        (0..100).for_each(|page| _ = lru.access(page, Access::mapped(Kind::Anon, true)));
+        (0..100).for_each(|page| _ = lru.access(page, Access::mapped(PageKind::Anon, true)));
         let mut rng = fastrand::Rng::with_seed(seed);
         for _ in 0..3000 {
-            let how = if rng.bool() { Access::fd(false) } else { Access::mapped(Kind::File, false) };
+            let how = if rng.bool() { Access::fd(false) } else { Access::mapped(PageKind::File, false) };
             lru.access(rng.u32(1000..3000), how);
         }
         prop_assert!((0..100).all(|page| lru.holds(page)));
@@ -94,7 +94,7 @@ proptest! {
         let mut lru = MgLru::new(MgConfig { variant, batch, swappiness, ..MgConfig::new(4000) });
         let mut rng = fastrand::Rng::with_seed(seed);
         let hot: Vec<u32> = (0..20).map(|_| rng.u32(..3000)).collect();
-        let kind = |page: u32| if page.is_multiple_of(3) { Kind::Anon } else { Kind::File };
+        let kind = |page: u32| if page.is_multiple_of(3) { PageKind::Anon } else { PageKind::File };
         (0..3000).for_each(|page| _ = lru.access(page, Access::mapped(kind(page), true)));
         let (lruvec, pages, tables) = lru.parts_mut();
         for round in 0..12 {
@@ -129,7 +129,7 @@ fn it_begins_with_four_generations() {
 #[test]
 fn the_first_walk_reads_everything_the_next_what_was_worth_it() {
     let mut lru = MgLru::new(MgConfig::new(10_000));
-    let how = Access::mapped(Kind::Anon, true);
+    let how = Access::mapped(PageKind::Anon, true);
     // Two tables: of one every page is used, of the other only a few.
     (0..512).for_each(|page| _ = lru.access(page, how));
     (512..1024).step_by(64).for_each(|page| _ = lru.access(page, how));
@@ -152,7 +152,7 @@ fn the_first_walk_reads_everything_the_next_what_was_worth_it() {
 #[test]
 fn looking_around_puts_a_table_into_the_filter() {
     let mut lru = MgLru::new(MgConfig::new(10_000));
-    let how = Access::mapped(Kind::Anon, true);
+    let how = Access::mapped(PageKind::Anon, true);
     (0..64).for_each(|page| _ = lru.access(page, how));
     let (lruvec, pages, tables) = lru.parts_mut();
     assert!(lruvec.age(pages, tables, 60, false, 0));

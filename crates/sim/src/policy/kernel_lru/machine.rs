@@ -4,12 +4,12 @@ use super::dense::Dense;
 use super::flags::Flags;
 use super::global::{Memories, Protection, shrink_many};
 use super::lruvec::{LISTS, Lruvec};
-use super::memcg_lru::{MemcgLru, Move};
 use super::mglru::MgConfig;
 use super::min_ttl::{self, Ttl};
 use super::pages::Pages;
 use super::reclaim::{DEF_PRIORITY, Demand};
 use super::{Access, Channel, Hit, LruStats, tier};
+use isotherm_core::keeper::memcg_lru::{MemcgLru, Move};
 
 /// A memory's bounds, in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -299,7 +299,7 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lru::Kind;
+    use crate::policy::kernel_lru::PageKind;
 
     /// Four memories of equal size and equal use; how much each was evicted.
     fn evictions(fairness: Fairness) -> Vec<u64> {
@@ -309,7 +309,7 @@ mod tests {
         for _ in 0..300_000 {
             let memory = rng.u16(..4);
             let page = u32::from(memory) * 3000 + rng.u32(..3000);
-            machine.access(memory, page, Access::mapped(Kind::Anon, true)).unwrap();
+            machine.access(memory, page, Access::mapped(PageKind::Anon, true)).unwrap();
             assert!(machine.resident() <= 8000);
         }
         (0..4).map(|memory| machine.stats(memory).unwrap().evictions).collect()
@@ -359,14 +359,14 @@ mod tests {
         const S: u64 = 1_000_000_000;
         let mut machine = Machine::new(MgConfig::scaled(2000), &[Bounds::default(); 2], Fairness::MemcgLru, 1);
         for page in 0..1500 {
-            machine.access((page % 2) as u16, page, Access::mapped(Kind::Anon, true));
+            machine.access((page % 2) as u16, page, Access::mapped(PageKind::Anon, true));
         }
         machine.set_time(10 * S);
         assert_eq!(machine.check_ttl(S), Ttl::Reclaim, "ten seconds old");
         // Evict until only young generations are left.
         machine.reclaim(1000);
         for page in 0..6000 {
-            machine.access((page % 2) as u16, page, Access::mapped(Kind::Anon, true));
+            machine.access((page % 2) as u16, page, Access::mapped(PageKind::Anon, true));
         }
         assert_eq!(machine.check_ttl(S), Ttl::Thrashing);
         assert_eq!(machine.check_ttl(0), Ttl::Reclaim, "switched off");

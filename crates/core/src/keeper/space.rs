@@ -5,12 +5,12 @@ use super::births::Births;
 use super::levels::{Lesson, Levels};
 use super::odds::Odds;
 use super::page::group;
+use super::page_kind::PageKind;
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use crate::bits::TableBits;
 use crate::history::epoch::{ABSENT, BLIND, STANDING};
 use crate::history::pages::PageHistory;
 use crate::history::table::Table;
-use crate::lru::Kind;
 use crate::mapping::Mapping;
 use crate::mask::{NO_PAGES, PageMask, and, and_not, count, has, or};
 use crate::pages::{PageSet, pages_in, push_range, push_runs};
@@ -105,8 +105,8 @@ pub(super) struct Candidates<'a> {
 
 impl Candidates<'_> {
     /// What page `i` is.
-    pub fn kind(&self, i: usize) -> Kind {
-        if has(&self.file, i) { Kind::File } else { Kind::Anon }
+    pub fn kind(&self, i: usize) -> PageKind {
+        if has(&self.file, i) { PageKind::File } else { PageKind::Anon }
     }
 
     /// The group of page `i` for the controller.
@@ -343,7 +343,7 @@ impl Space {
         for (base, table) in self.history.tables() {
             let (present, used) = (self.in_memory(base), self.used.mask(base));
             let file = self.backings.of_table(base).file;
-            for (kind, pages) in [(Kind::Anon, and_not(&present, &file)), (Kind::File, and(&present, &file))] {
+            for (kind, pages) in [(PageKind::Anon, and_not(&present, &file)), (PageKind::File, and(&present, &file))] {
                 table.count_in(&and_not(&pages, &used), |code, pages| {
                     out[usize::from(self.ages[usize::from(code)]).min(last)][kind as usize] += pages * PAGE_SIZE;
                 });

@@ -2,9 +2,9 @@
 
 use super::odds::Odds;
 use super::page::{NEW, group, next_level, random};
+use super::page_kind::PageKind;
 use crate::addr::{AddrRange, PAGE_SIZE};
 use crate::history::table::{PAGES, Table};
-use crate::lru::Kind;
 use crate::mask::{NO_PAGES, PageMask, and, and_not, count, has, iter, or};
 use crate::pages::pages_in;
 use std::collections::BTreeMap;
@@ -88,12 +88,12 @@ impl TableLevels {
             let group = group(lesson.ages[usize::from(code)], *level);
             let mut note =
                 |kind, pages: &PageMask| odds.note(kind, group, count(&and(pages, &lesson.used)), count(pages));
-            note(Kind::Anon, &and_not(&telling, &lesson.file));
-            note(Kind::File, &and(&telling, &lesson.file));
+            note(PageKind::Anon, &and_not(&telling, &lesson.file));
+            note(PageKind::File, &and(&telling, &lesson.file));
             return;
         }
         for i in iter(&telling) {
-            let kind = if has(&lesson.file, i) { Kind::File } else { Kind::Anon };
+            let kind = if has(&lesson.file, i) { PageKind::File } else { PageKind::Anon };
             let group = group(lesson.ages[usize::from(before.code(i))], self.of(i));
             odds.note(kind, group, u32::from(has(&lesson.used, i)), 1);
         }

@@ -4,7 +4,7 @@ use super::flags::Flags;
 use super::lruvec::Lruvec;
 use super::pages::Pages;
 use super::shadow::Shadow;
-use super::{Access, Channel, Hit, Kind, tier};
+use super::{Access, Channel, Hit, PageKind, tier};
 
 impl Lruvec {
     /// Adds a page that is not in memory, at its first access. Its entry in the page tables is the caller's matter.
@@ -14,9 +14,9 @@ impl Lruvec {
         let mapped = access.channel == Channel::Mapped;
         let mut flags = Flags::default();
         flags.set_memcg(self.id);
-        flags.set(Flags::RESIDENT | if access.kind == Kind::File { Flags::FILE } else { 0 });
+        flags.set(Flags::RESIDENT | if access.kind == PageKind::File { Flags::FILE } else { 0 });
         if let Some(shadow) = shadow {
-            if access.kind == Kind::Anon {
+            if access.kind == PageKind::Anon {
                 flags.set(Flags::SWAPCACHE);
             }
             self.refault(&mut flags, shadow, mapped);

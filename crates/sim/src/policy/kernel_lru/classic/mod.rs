@@ -7,7 +7,7 @@ use super::dense::Dense;
 use super::flags::Flags;
 use super::pages::{List, Pages};
 use super::shadow::{Shadow, mask};
-use super::{Access, Channel, Hit, Kind, LruStats};
+use super::{Access, Channel, Hit, LruStats, PageKind};
 use balance::Costs;
 
 /// Inactive and active, for each kind.
@@ -157,9 +157,9 @@ impl Classic {
         let old = self.pages.flags(page);
         let shadow = old.has(Flags::SHADOW).then(|| Shadow::unpack(self.pages.shadow(page)));
         let mut flags = Flags::default();
-        flags.set(Flags::RESIDENT | if access.kind == Kind::File { Flags::FILE } else { 0 });
+        flags.set(Flags::RESIDENT | if access.kind == PageKind::File { Flags::FILE } else { 0 });
         if let Some(shadow) = shadow {
-            if access.kind == Kind::Anon {
+            if access.kind == PageKind::Anon {
                 flags.set(Flags::SWAPCACHE);
             }
             self.refault(&mut flags, shadow);
@@ -226,7 +226,7 @@ impl Classic {
     }
 
     /// Pages of a kind on the inactive and on the active list.
-    pub const fn sizes(&self, kind: Kind) -> (u64, u64) {
+    pub const fn sizes(&self, kind: PageKind) -> (u64, u64) {
         let at = kind as usize * 2;
         (self.sizes[at], self.sizes[at + 1])
     }

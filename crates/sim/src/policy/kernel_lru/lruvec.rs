@@ -5,9 +5,8 @@ use super::controller::Controller;
 use super::flags::Flags;
 use super::pages::{List, Pages};
 use super::{LruStats, Switches, Variant};
+pub use isotherm_core::keeper::MIN_GENS;
 
-/// The fewest generations: the two youngest are never evicted, so that everything gets a second chance.
-pub const MIN_GENS: u64 = 2;
 /// The most.
 pub const MAX_GENS: u64 = 4;
 /// Lists a memory needs: a generation and a kind each.

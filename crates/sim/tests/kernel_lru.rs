@@ -1,7 +1,7 @@
 //! The LRUs on their own, over generated accesses.
 
-use isotherm_core::lru::mglru::{MgConfig, MgLru};
-use isotherm_core::lru::{Access, Channel, Hit, Kind, LruStats, Variant};
+use isotherm_sim::policy::kernel_lru::mglru::{MgConfig, MgLru};
+use isotherm_sim::policy::kernel_lru::{Access, Channel, Hit, LruStats, PageKind, Variant};
 
 /// Draws pages by a power law.
 struct Zipf {
@@ -51,7 +51,7 @@ fn mglru(config: MgConfig, how: Access, pages: u32, requests: usize) -> (f64, Lr
 #[test]
 fn popular_pages_stay() {
     for variant in [Variant::V6_12, Variant::V6_14] {
-        for how in [Access::fd(false), Access::mapped(Kind::Anon, true), Access::mapped(Kind::File, false)] {
+        for how in [Access::fd(false), Access::mapped(PageKind::Anon, true), Access::mapped(PageKind::File, false)] {
             let config = MgConfig { variant, ..MgConfig::scaled(2000) };
             let (ratio, stats) = mglru(config, how, 20_000, 400_000);
             // What an LRU in the order of the last access comes to is between the two.

@@ -25,9 +25,9 @@ fn check(lru: &Classic) -> Result<(), TestCaseError> {
 fn two_reads_make_active() {
     let mut lru = small(10);
     lru.access(0, Access::fd(false));
-    assert_eq!(lru.sizes(Kind::File), (1, 0));
+    assert_eq!(lru.sizes(PageKind::File), (1, 0));
     lru.access(0, Access::fd(false));
-    assert_eq!(lru.sizes(Kind::File), (0, 1));
+    assert_eq!(lru.sizes(PageKind::File), (0, 1));
     assert_eq!(lru.age, 1, "an activation makes others older");
     lru.access(0, Access::fd(false));
     assert!(lru.pages.flags(0).has(Flags::REFERENCED));
@@ -37,13 +37,13 @@ fn two_reads_make_active() {
 #[test]
 fn a_mapped_page_is_found_accessed_once_and_then_made_active() {
     let mut lru = small(4);
-    let how = Access::mapped(Kind::Anon, true);
+    let how = Access::mapped(PageKind::Anon, true);
     (0..4).for_each(|page| _ = lru.access(page, how));
     assert_eq!(lru.shrink_inactive(0, 1), 0);
     assert!(lru.pages.flags(0).has(Flags::REFERENCED) && !lru.pages.flags(0).has(Flags::ACTIVE));
     lru.access(0, how);
     assert_eq!(lru.shrink_inactive(0, 4), 0, "three more are seen accessed, page 0 is made active");
-    assert_eq!(lru.sizes(Kind::Anon), (3, 1));
+    assert_eq!(lru.sizes(PageKind::Anon), (3, 1));
     assert_eq!(lru.shrink_inactive(0, 3), 3, "not accessed since");
 }
 
@@ -52,7 +52,7 @@ fn a_refault_within_reach_is_made_active() {
     let mut lru = small(4);
     (0..4).for_each(|page| _ = lru.access(page, Access::fd(false)));
     (0..2).for_each(|page| _ = lru.access(page, Access::fd(false)));
-    assert_eq!(lru.sizes(Kind::File), (2, 2));
+    assert_eq!(lru.sizes(PageKind::File), (2, 2));
     lru.access(4, Access::fd(false));
     assert!(!lru.holds(2));
     assert_eq!(lru.access(2, Access::fd(false)), Hit::Refault);
@@ -66,7 +66,7 @@ fn a_refault_within_reach_is_made_active() {
 #[test]
 fn without_swap_files_go_first() {
     let mut lru = Classic::new(ClassicConfig { swap: false, ..ClassicConfig::scaled(100) });
-    (0..90).for_each(|page| _ = lru.access(page, Access::mapped(Kind::Anon, true)));
+    (0..90).for_each(|page| _ = lru.access(page, Access::mapped(PageKind::Anon, true)));
     (100..1000).for_each(|page| _ = lru.access(page, Access::fd(false)));
     assert!((0..90).all(|page| lru.holds(page)));
 }
@@ -100,8 +100,8 @@ proptest! {
         for (at, (page, how)) in accesses.into_iter().enumerate() {
             // A page is of one kind all its life.
             let how = match (page % 2, how) {
-                (0, how) => Access::mapped(Kind::Anon, how % 2 == 0),
-                (_, 0 | 1) => Access::mapped(Kind::File, how == 0),
+                (0, how) => Access::mapped(PageKind::Anon, how % 2 == 0),
+                (_, 0 | 1) => Access::mapped(PageKind::File, how == 0),
                 (_, how) => Access::fd(how == 2),
             };
             let held = lru.holds(page);

@@ -51,7 +51,7 @@ pub trait PageTables {
     fn shape(&self, table: u32) -> Shape;
 
     /// Whether all of the table's pages are of one kind, and which.
-    fn kind(&self, _table: u32) -> Option<super::Kind> {
+    fn kind(&self, _table: u32) -> Option<super::PageKind> {
         None
     }
 

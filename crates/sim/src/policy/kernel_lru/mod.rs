@@ -1,13 +1,13 @@
-//! Which pages to evict: the multi-generational LRU, and the classic two-list LRU beside it.
+//! Linux's own policies: the multi-generational LRU, and the classic LRU of two lists beside it.
 //!
-//! Pure: no clock, no operating system, nothing random but the bins of the memcg LRU (whose seed is given).
+//! Pure: no clock, no operating system, nothing random but the bins of the LRU of memories (whose seed is given).
 //!
 //! ```
-//! use isotherm_core::lru::{Access, Hit, Kind, mglru::{MgConfig, MgLru}};
+//! use isotherm_sim::policy::kernel_lru::{Access, Hit, PageKind, mglru::{MgConfig, MgLru}};
 //!
 //! let mut lru = MgLru::new(MgConfig::new(100_000));
-//! assert_eq!(lru.access(7, Access::mapped(Kind::Anon, true)), Hit::Miss);
-//! assert_eq!(lru.access(7, Access::mapped(Kind::Anon, true)), Hit::Hit);
+//! assert_eq!(lru.access(7, Access::mapped(PageKind::Anon, true)), Hit::Miss);
+//! assert_eq!(lru.access(7, Access::mapped(PageKind::Anon, true)), Hit::Hit);
 //! ```
 //!
 //! docs/mglru.md tells what is implemented, where it differs from the kernel, and why.
@@ -23,10 +23,8 @@ mod evict;
 mod fault;
 pub mod flags;
 pub mod global;
-pub mod live;
 pub mod lruvec;
 pub mod machine;
-pub mod memcg_lru;
 pub mod mglru;
 pub mod min_ttl;
 pub mod pages;
@@ -38,7 +36,6 @@ mod sort;
 pub mod switched;
 mod switches;
 pub mod tables;
-pub mod text;
 pub mod tier;
 mod variant;
 mod walk;
@@ -48,8 +45,9 @@ mod invariants;
 #[cfg(test)]
 mod vectors;
 
-pub use access::{Access, Channel, Hit, Kind, LruStats};
+pub use access::{Access, Channel, Hit, LruStats};
 pub use evict::Round;
+pub use isotherm_core::keeper::PageKind;
 pub use lruvec::{Detail, Lruvec};
 pub use switches::{SwitchError, Switches};
 pub use variant::Variant;

@@ -1,12 +1,12 @@
 //! One memory: the processes that share a limit, their generations, and what was learnt about them.
 
+use super::MIN_GENS;
 use super::births::Births;
 use super::odds::Odds;
 use super::plan::Plan;
 use super::space::{Space, Walked};
 use crate::addr::{AddrRange, total_len};
 use crate::bits::TableBits;
-use crate::lru::lruvec::MIN_GENS;
 use crate::source::{AccessSource, Clear, SourceError};
 use crate::target::TargetId;
 use std::cell::RefCell;
