@@ -6,6 +6,7 @@ mod file;
 pub mod goal_text;
 mod line;
 mod metric;
+mod node;
 mod parsed;
 pub mod preset;
 mod settings;

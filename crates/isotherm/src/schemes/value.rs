@@ -3,8 +3,6 @@
 use crate::args::refused::Refused;
 use isotherm_core::scheme::pattern::{Bounds, FULL_RATE_BP};
 use isotherm_core::units::{parse_percent, parse_size, parse_time_ns};
-use serde::Deserialize;
-use serde::de::{Deserializer, Error, Visitor};
 use std::fmt;
 
 /// A single value of a file, before anything is known of its meaning.
@@ -37,39 +35,11 @@ impl From<&str> for Scalar {
     }
 }
 
-struct ScalarVisitor;
-
-impl Visitor<'_> for ScalarVisitor {
-    type Value = Scalar;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text, a number, true or false")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Scalar, E> {
-        Ok(text.into())
-    }
-
-    fn visit_bool<E: Error>(self, b: bool) -> Result<Scalar, E> {
-        Ok(Scalar::Bool(b))
-    }
-
-    fn visit_u64<E: Error>(self, n: u64) -> Result<Scalar, E> {
-        Ok(Scalar::Int(n))
-    }
-
-    fn visit_i64<E: Error>(self, n: i64) -> Result<Scalar, E> {
-        Ok(u64::try_from(n).map_or(Scalar::Float(n as f64), Scalar::Int))
-    }
-
-    fn visit_f64<E: Error>(self, x: f64) -> Result<Scalar, E> {
-        Ok(Scalar::Float(x))
-    }
-}
-
-impl<'de> Deserialize<'de> for Scalar {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ScalarVisitor)
+/// A text.
+pub fn text(value: &Scalar) -> Result<String, Refused> {
+    match value {
+        Scalar::Text(text) => Ok(text.clone()),
+        other => Err(Refused::new(other, "must be a text")),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Filters of damo's.
 
-use super::node::Node;
 use super::words;
 use crate::schemes::fault::FileError;
+use crate::schemes::node::Node;
+use crate::schemes::value;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::scheme::filter::{Filter, FilterType};
 
@@ -21,16 +22,16 @@ const KEYS: [&str; 9] = [
 /// Reads a filter; `physical`: of a context that watches physical addresses.
 pub fn read(node: &Node, physical: bool) -> Result<Filter, FileError> {
     node.only(&KEYS)?;
-    let kind = match node.optional("filter_type", words::text)? {
+    let kind = match node.optional("filter_type", value::text)? {
         Some(kind) => Some(kind),
-        None => node.optional("type", words::text)?,
+        None => node.optional("type", value::text)?,
     };
     let Some(kind) = kind else { return Err(node.fault("filter_type is missing")) };
     let need = |key: &str| node.get(key)?.ok_or_else(|| node.fault(format!("a filter of type {kind} needs {key}")));
     let what = match kind.as_str() {
         "anon" => FilterType::Anon,
         "young" => FilterType::Young,
-        "memcg" => FilterType::Cgroup(need("memcg_path")?.read(words::text)?),
+        "memcg" => FilterType::Cgroup(need("memcg_path")?.read(value::text)?),
         "target" => FilterType::Target(need("damon_target_idx")?.read(words::count32)?),
         "addr" if physical => {
             return Err(node.fault("it names physical addresses, but Isotherm's schemes act on those of processes"));

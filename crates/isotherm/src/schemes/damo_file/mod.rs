@@ -5,24 +5,22 @@
 //! unit that the key names. Zeros that stand for "not limited" there are limits that are not set here.
 
 mod filter;
-mod node;
 mod quota;
 mod scheme;
 mod words;
 
 use super::fault::FileError;
+use super::node::{Node, Tree};
+use super::value;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::scheme::Scheme;
-use node::Node;
-use serde_json::Value;
 
 /// Reads a file's text. `name` is what errors call it. Samples and aggregation intervals are those of the file where it names
 /// them, else those of `attrs`.
 pub fn parse(name: &str, text: &str, attrs: &MonitorAttrs) -> Result<Vec<Scheme>, FileError> {
-    let value: Value = serde_json::from_str(text)
-        .map_err(|e| FileError::of(name, format!("not JSON: {e}")).at_line(Some(e.line())))?;
-    let root = Node::root(name, &value);
-    if value.is_array() {
+    let tree = Tree::of_json(name, text)?;
+    let root = tree.root(name);
+    if root.is_list() {
         return schemes(&root, attrs, false);
     }
     if let Some(list) = root.get("schemes")? {
@@ -57,7 +55,7 @@ fn in_context(context: &Node, list: &Node, attrs: &MonitorAttrs) -> Result<Vec<S
         attrs.sample_us = us("sample_us")?.unwrap_or(attrs.sample_us).max(1);
         attrs.aggr_us = us("aggr_us")?.unwrap_or(attrs.aggr_us).max(1);
     }
-    let physical = context.optional("ops", words::text)?.is_some_and(|ops| ops == "paddr");
+    let physical = context.optional("ops", value::text)?.is_some_and(|ops| ops == "paddr");
     schemes(list, &attrs, physical)
 }
 

@@ -1,9 +1,10 @@
 //! Quotas and goals of damo's.
 
-use super::node::Node;
 use super::words::{self, MS, US};
 use crate::schemes::fault::FileError;
 use crate::schemes::metric::falls;
+use crate::schemes::node::Node;
+use crate::schemes::value;
 use isotherm_core::meter::Metric;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::goal::{Goal, GoalMetric};
@@ -18,15 +19,12 @@ pub fn read(node: &Node, action: Action) -> Result<QuotaSpec, FileError> {
     let time_ns = node.optional("time_ms", |v| words::interval_ns(v, MS))?.filter(|&ns| ns > 0);
     let bytes = node.optional("sz_bytes", words::size)?.filter(|&bytes| bytes > 0);
     let reset_ns = node.optional("reset_interval_ms", |v| words::interval_ns(v, MS))?.filter(|&ns| ns > 0);
-    let goals = match node.get("goals")? {
-        Some(list) => list.items()?.iter().map(|g| goal(g, action)).collect::<Result<_, _>>()?,
-        None => Vec::new(),
-    };
+    let goals = node.each("goals", |g| goal(g, action))?;
     let mut quota = QuotaSpec {
         bytes,
         time_ns,
         reset_ns: reset_ns.unwrap_or(default.reset_ns),
-        weights: node.get("weights")?.map(|w| weights(&w)).transpose()?.unwrap_or(default.weights),
+        weights: node.part("weights", weights)?.unwrap_or(default.weights),
         goals,
         tuner: node.optional("goal_tuner", |v| v.to_string().parse())?.unwrap_or_default(),
     };
@@ -46,7 +44,7 @@ fn weights(node: &Node) -> Result<Weights, FileError> {
 
 fn goal(node: &Node, action: Action) -> Result<Goal, FileError> {
     node.only(&["metric", "target_value", "current_value", "nid", "memcg_path"])?;
-    let name = node.optional("metric", words::text)?.unwrap_or_else(|| "user_input".to_owned());
+    let name = node.optional("metric", value::text)?.unwrap_or_else(|| "user_input".to_owned());
     let nid = || {
         let id = node.optional("nid", words::count32)?;
         id.ok_or_else(|| node.fault(format!("{name} needs nid, the number of a memory node")))

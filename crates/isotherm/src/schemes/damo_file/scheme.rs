@@ -1,12 +1,12 @@
 //! One scheme of damo's.
 
 use super::filter;
-use super::node::Node;
 use super::quota;
 use super::words::{self, US};
 use crate::args::refused::Refused;
 use crate::schemes::fault::FileError;
-use crate::schemes::value::Scalar;
+use crate::schemes::node::Node;
+use crate::schemes::value::{self, Scalar};
 use isotherm_core::actuator::Destination;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::scheme::Scheme;
@@ -34,18 +34,12 @@ pub fn read(node: &Node, attrs: &MonitorAttrs, physical: bool) -> Result<Scheme,
     node.only(&KEYS)?;
     // Without an action, damo's schemes only count.
     let action = node.optional("action", |v| v.to_string().parse())?.unwrap_or(Action::Stat);
-    let pattern = node.get("access_pattern")?.map(|p| pattern(&p, attrs)).transpose()?.unwrap_or_default();
+    let pattern = node.part("access_pattern", |p| pattern(p, attrs))?.unwrap_or_default();
     let mut scheme = Scheme::new(action, pattern);
     scheme.apply_ns = node.optional("apply_interval_us", |v| words::interval_ns(v, US))?.unwrap_or(0);
-    if let Some(quotas) = node.get("quotas")? {
-        scheme.quota = quota::read(&quotas, action)?;
-    }
-    if let Some(marks) = node.get("watermarks")? {
-        scheme.watermarks = watermarks(&marks)?;
-    }
-    if let Some(filters) = node.get("filters")? {
-        scheme.filters = filters.items()?.iter().map(|f| filter::read(f, physical)).collect::<Result<_, _>>()?;
-    }
+    scheme.quota = node.part("quotas", |q| quota::read(q, action))?.unwrap_or(scheme.quota);
+    scheme.watermarks = node.part("watermarks", watermarks)?.flatten();
+    scheme.filters = node.each("filters", |f| filter::read(f, physical))?;
     scheme.destinations = destinations(node)?;
     scheme.validate().map_err(|e| node.fault(e))?;
     Ok(scheme)
@@ -79,7 +73,7 @@ fn range<T: Copy + PartialOrd>(
 
 fn watermarks(node: &Node) -> Result<Option<Watermarks>, FileError> {
     node.only(&["metric", "interval_us", "high_permil", "mid_permil", "low_permil"])?;
-    match node.optional("metric", words::text)?.as_deref() {
+    match node.optional("metric", value::text)?.as_deref() {
         None | Some("none") => return Ok(None),
         Some("free_mem_rate") => {}
         Some(other) => {
@@ -100,16 +94,13 @@ fn watermarks(node: &Node) -> Result<Option<Watermarks>, FileError> {
 }
 
 fn destinations(node: &Node) -> Result<Vec<Destination>, FileError> {
-    let list = node.get("dests")?.map(|list| list.items()).transpose()?.unwrap_or_default();
-    if list.is_empty() {
-        let node = node.optional("target_nid", words::count32)?;
-        return Ok(node.map(|node| Destination { node, weight: 1 }).into_iter().collect());
+    let list = node.each("dests", |dest| {
+        let weight = dest.optional("weight", words::count32)?.unwrap_or(1);
+        Ok(Destination { node: dest.need("id")?.read(words::count32)?, weight })
+    })?;
+    if !list.is_empty() {
+        return Ok(list);
     }
-    list.iter()
-        .map(|dest| {
-            let id = dest.optional("id", words::count32)?;
-            let node = id.ok_or_else(|| dest.fault("the id of the node is missing"))?;
-            Ok(Destination { node, weight: dest.optional("weight", words::count32)?.unwrap_or(1) })
-        })
-        .collect()
+    let node = node.optional("target_nid", words::count32)?;
+    Ok(node.map(|node| Destination { node, weight: 1 }).into_iter().collect())
 }

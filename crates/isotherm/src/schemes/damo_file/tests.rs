@@ -201,8 +201,8 @@ proptest! {
         let places: Vec<usize> = FULL.match_indices(": ").map(|(i, _)| i + 2).collect();
         let at = places[nth % places.len()];
         let rest = &FULL[at..];
-        let len = serde_json::Deserializer::from_str(rest).into_iter::<Value>().next().map_or(0, |_| {
-            let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        let len = serde_json::Deserializer::from_str(rest).into_iter::<serde_json::Value>().next().map_or(0, |_| {
+            let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<serde_json::Value>();
             stream.next();
             stream.byte_offset()
         });

@@ -33,14 +33,6 @@ fn bare(value: &Scalar) -> Option<u64> {
     }
 }
 
-/// A text.
-pub fn text(value: &Scalar) -> Result<String, Refused> {
-    match value {
-        Scalar::Text(text) => Ok(text.clone()),
-        other => Err(Refused::new(other, "must be a text")),
-    }
-}
-
 /// True or false.
 pub fn flag(value: &Scalar) -> Result<bool, Refused> {
     match value {

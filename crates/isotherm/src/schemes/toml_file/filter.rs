@@ -1,15 +1,13 @@
 //! One `[[scheme.filter]]`.
 
-use super::tables::{Cell, FilterTable, optional};
 use crate::args::refused::Refused;
-use crate::schemes::fault::{FileError, Source};
+use crate::schemes::fault::FileError;
+use crate::schemes::node::Node;
 use crate::schemes::value::{self, End, Scalar, end_of};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::scheme::filter::{Filter, FilterType};
 use isotherm_core::scheme::pattern::Bounds;
 use regex_lite::Regex;
-use std::ops::Range;
-use toml::Spanned;
 
 /// The types with the keys that each takes.
 const TYPES: [(&str, &[&str]); 8] = [
@@ -23,83 +21,71 @@ const TYPES: [(&str, &[&str]); 8] = [
     ("hugepage_size", &["min", "max"]),
 ];
 
+const ALL: Bounds<u64> = Bounds { min: 0, max: u64::MAX };
+
 /// Reads a filter. As in DAMOS, it speaks of what matches and rejects, unless said otherwise.
-pub fn read(source: Source, table: &Spanned<FilterTable>) -> Result<Filter, FileError> {
-    let t = table.get_ref();
-    let kind = t.kind.get_ref().as_str();
+pub fn read(node: &Node) -> Result<Filter, FileError> {
+    node.only(&["type", "matching", "allow", "invert", "start", "end", "index", "path", "min", "max"])?;
+    let kind = node.need("type")?.read(value::text)?;
     let Some((_, keys)) = TYPES.iter().find(|(name, _)| *name == kind) else {
         let names = TYPES.map(|(name, _)| name).join(", ");
-        let why = format!("'{kind}' is not a filter; use one of {names}");
-        return Err(source.fault(&t.kind.span(), "scheme.filter.type", why));
+        return Err(node.fault_at("type", format!("'{kind}' is not a filter; use one of {names}")));
     };
-    if let Some((key, span)) = given(t).find(|(key, _)| !keys.contains(key)) {
-        let why = format!("a filter of type {kind} takes no {key}; leave it out");
-        return Err(source.fault(&span, &format!("scheme.filter.{key}"), why));
+    for key in TYPES.iter().flat_map(|(_, keys)| *keys).filter(|key| !keys.contains(key)) {
+        if let Some(node) = node.get(key)? {
+            return Err(node.fault(format!("a filter of type {kind} takes no {key}; leave it out")));
+        }
     }
     let missing = |key: &str, example: &str| {
-        source.fault(&table.span(), &format!("scheme.filter.{key}"), format!("it is missing; write {example}"))
+        let why = format!("it is missing; write {example}");
+        node.fault(why).at_key(&format!("{}.{key}", node.path()))
     };
-    let what = match kind {
+    let what = match kind.as_str() {
         "anon" => FilterType::Anon,
         "locked" => FilterType::Locked,
         "young" => FilterType::Young,
-        "addr" => addresses(source, table)?,
+        "addr" => addresses(node)?,
         "target" => {
-            let index = optional(source, "scheme.filter.index", t.index.as_ref(), value::count32)?;
+            let index = node.optional("index", value::count32)?;
             FilterType::Target(index.ok_or_else(|| missing("index", "the number of the target, from 0: index = 0"))?)
         }
         "mapping" => {
-            let name = t.matching.as_ref().ok_or_else(|| missing("matching", "an expression: matching = \"heap\""))?;
-            FilterType::Mapping(expression(source, name)?)
+            let name =
+                node.get("matching")?.ok_or_else(|| missing("matching", "an expression: matching = \"heap\""))?;
+            FilterType::Mapping(name.read(expression)?)
         }
-        "memcg" => match &t.path {
-            Some(path) if !path.get_ref().trim().is_empty() => FilterType::Cgroup(path.get_ref().clone()),
+        "memcg" => match node.optional("path", value::text)? {
+            Some(path) if !path.trim().is_empty() => FilterType::Cgroup(path),
             _ => return Err(missing("path", "the path of a control group: path = \"/system.slice\"")),
         },
-        _ => huge_pages(source, table)?,
+        _ => huge_pages(node)?,
     };
-    let matching = match &t.matching {
-        _ if kind == "mapping" => !t.invert.as_ref().is_some_and(|i| *i.get_ref()),
-        None => true,
-        Some(cell) => match cell.get_ref() {
-            Scalar::Bool(b) => *b,
-            other => {
-                let why = Refused::new(other, "is neither true nor false; only a filter of type mapping takes a text");
-                return Err(source.fault(&cell.span(), "scheme.filter.matching", why));
-            }
-        },
+    let matching = match kind.as_str() {
+        "mapping" => !node.optional("invert", value::flag)?.unwrap_or(false),
+        _ => node.optional("matching", matches)?.unwrap_or(true),
     };
-    Ok(Filter { what, matching, allow: t.allow.unwrap_or(false) })
+    Ok(Filter { what, matching, allow: node.optional("allow", value::flag)?.unwrap_or(false) })
 }
 
-/// The keys that only some types take, where they are given.
-fn given(t: &FilterTable) -> impl Iterator<Item = (&'static str, Range<usize>)> {
-    let cell = |c: &Option<Cell>| c.as_ref().map(Spanned::span);
-    [
-        ("start", cell(&t.start)),
-        ("end", cell(&t.end)),
-        ("index", cell(&t.index)),
-        ("min", cell(&t.min)),
-        ("max", cell(&t.max)),
-        ("path", t.path.as_ref().map(Spanned::span)),
-        ("invert", t.invert.as_ref().map(Spanned::span)),
-    ]
-    .into_iter()
-    .filter_map(|(key, span)| span.map(|s| (key, s)))
+fn matches(value: &Scalar) -> Result<bool, Refused> {
+    let why = "is neither true nor false; only a filter of type mapping takes a text";
+    value::flag(value).map_err(|_| Refused::new(value, why))
 }
 
-fn expression(source: Source, cell: &Cell) -> Result<Regex, FileError> {
-    let fault = |why| source.fault(&cell.span(), "scheme.filter.matching", why);
-    match cell.get_ref() {
-        Scalar::Text(text) => Regex::new(text).map_err(|e| fault(format!("'{text}' is not a regular expression: {e}"))),
-        other => Err(fault(format!(
-            "'{other}' is no text: for a mapping it holds a regular expression, for example \"heap\"; use invert to exclude"
-        ))),
+fn expression(value: &Scalar) -> Result<Regex, Refused> {
+    match value {
+        Scalar::Text(text) => {
+            Regex::new(text).map_err(|e| Refused::new(text, format!("is not a regular expression: {e}")))
+        }
+        other => Err(Refused::new(
+            other,
+            "is no text: for a mapping it holds a regular expression, for example \"heap\"; use invert to exclude",
+        )),
     }
 }
 
 /// An address: a number, or a text in hexadecimal with 0x.
-pub fn address(value: &Scalar) -> Result<u64, Refused> {
+fn address(value: &Scalar) -> Result<u64, Refused> {
     let number = match value {
         Scalar::Int(n) => Some(*n),
         Scalar::Text(text) => match text.strip_prefix("0x") {
@@ -111,28 +97,21 @@ pub fn address(value: &Scalar) -> Result<u64, Refused> {
     number.ok_or_else(|| Refused::new(value, "is not an address; write for example 0x7f0000000000"))
 }
 
-fn addresses(source: Source, table: &Spanned<FilterTable>) -> Result<FilterType, FileError> {
-    let t = table.get_ref();
-    let start = optional(source, "scheme.filter.start", t.start.as_ref(), address)?.unwrap_or(0);
-    let all = Bounds::new(0, u64::MAX);
-    let end = |v: &Scalar| end_of(v, End::Largest, all, address);
-    let end = optional(source, "scheme.filter.end", t.end.as_ref(), end)?.unwrap_or(u64::MAX);
+fn addresses(node: &Node) -> Result<FilterType, FileError> {
+    let start = node.optional("start", address)?.unwrap_or(0);
+    let end = node.optional("end", |v| end_of(v, End::Largest, ALL, address))?.unwrap_or(u64::MAX);
     if start >= end {
-        let why = format!("no address lies from {start:#x} to {end:#x}: start must be below end");
-        return Err(source.fault(&table.span(), "scheme.filter", why));
+        return Err(node.fault(format!("no address lies from {start:#x} to {end:#x}: start must be below end")));
     }
     Ok(FilterType::Addr(AddrRange::new(start, end)))
 }
 
-fn huge_pages(source: Source, table: &Spanned<FilterTable>) -> Result<FilterType, FileError> {
-    let t = table.get_ref();
-    let all = Bounds::new(0, u64::MAX);
-    let limit = |end| move |v: &Scalar| end_of(v, end, all, value::size);
-    let min = optional(source, "scheme.filter.min", t.min.as_ref(), limit(End::Least))?.unwrap_or(0);
-    let max = optional(source, "scheme.filter.max", t.max.as_ref(), limit(End::Largest))?.unwrap_or(u64::MAX);
+fn huge_pages(node: &Node) -> Result<FilterType, FileError> {
+    let limit = |end| move |v: &Scalar| end_of(v, end, ALL, value::size);
+    let min = node.optional("min", limit(End::Least))?.unwrap_or(0);
+    let max = node.optional("max", limit(End::Largest))?.unwrap_or(u64::MAX);
     if min > max {
-        let why = format!("the least size, {min}, is above the largest, {max}");
-        return Err(source.fault(&table.span(), "scheme.filter", why));
+        return Err(node.fault(format!("the least size, {min}, is above the largest, {max}")));
     }
     Ok(FilterType::HugepageSize { min, max })
 }

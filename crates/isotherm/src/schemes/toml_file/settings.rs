@@ -1,15 +1,15 @@
 //! The `[monitor]` and `[target]` tables.
 
-use super::tables::{Cell, MonitorTable, TargetTable, optional};
-use crate::args::monitor::{CpuBudget, cpu_budget};
+use crate::args::monitor::cpu_budget;
 use crate::args::refused::Refused;
-use crate::schemes::fault::{FileError, Source};
+use crate::schemes::fault::FileError;
+use crate::schemes::node::Node;
 use crate::schemes::settings::{MonitorSettings, TargetSettings};
 use crate::schemes::value::{self, Scalar};
 use clap::ValueEnum;
 use isotherm_core::attrs::MonitorAttrs;
+use std::path::PathBuf;
 use std::time::Duration;
-use toml::Spanned;
 
 fn name<T: ValueEnum>(value: &Scalar) -> Result<T, Refused> {
     T::from_str(&value.to_string(), false).map_err(|_| {
@@ -23,56 +23,55 @@ fn duration(value: &Scalar) -> Result<Duration, Refused> {
     value::time_ns(value).map(Duration::from_nanos)
 }
 
-fn budget(value: &Scalar) -> Result<CpuBudget, Refused> {
-    cpu_budget(&value.to_string())
-}
-
 /// Reads `[monitor]`.
-pub fn monitor(source: Source, table: &Spanned<MonitorTable>) -> Result<MonitorSettings, FileError> {
-    let t = table.get_ref();
-    fn get<T>(
-        source: Source,
-        key: &str,
-        cell: &Option<Cell>,
-        read: impl Fn(&Scalar) -> Result<T, Refused>,
-    ) -> Result<Option<T>, FileError> {
-        optional(source, &format!("monitor.{key}"), cell.as_ref(), read)
-    }
+pub fn monitor(node: &Node) -> Result<MonitorSettings, FileError> {
+    node.only(&[
+        "source",
+        "sample",
+        "aggr",
+        "update",
+        "min_regions",
+        "max_regions",
+        "cpu_budget",
+        "mode",
+        "algorithm",
+        "damon_rules",
+        "tune_intervals",
+        "three_regions",
+        "seed",
+    ])?;
     let settings = MonitorSettings {
-        source: get(source, "source", &t.source, name)?,
-        sample: get(source, "sample", &t.sample, duration)?,
-        aggr: get(source, "aggr", &t.aggr, duration)?,
-        update: get(source, "update", &t.update, duration)?,
-        min_regions: get(source, "min_regions", &t.min_regions, value::count32)?,
-        max_regions: get(source, "max_regions", &t.max_regions, value::count32)?,
-        cpu_budget: get(source, "cpu_budget", &t.cpu_budget, budget)?,
-        mode: get(source, "mode", &t.mode, name)?,
-        algorithm: get(source, "algorithm", &t.algorithm, name)?,
-        damon_rules: get(source, "damon_rules", &t.damon_rules, name)?,
-        tune_intervals: get(source, "tune_intervals", &t.tune_intervals, value::flag)?,
-        three_regions: get(source, "three_regions", &t.three_regions, value::flag)?,
-        seed: get(source, "seed", &t.seed, value::count)?,
+        source: node.optional("source", name)?,
+        sample: node.optional("sample", duration)?,
+        aggr: node.optional("aggr", duration)?,
+        update: node.optional("update", duration)?,
+        min_regions: node.optional("min_regions", value::count32)?,
+        max_regions: node.optional("max_regions", value::count32)?,
+        cpu_budget: node.optional("cpu_budget", |v| cpu_budget(&v.to_string()))?,
+        mode: node.optional("mode", name)?,
+        algorithm: node.optional("algorithm", name)?,
+        damon_rules: node.optional("damon_rules", name)?,
+        tune_intervals: node.optional("tune_intervals", value::flag)?,
+        three_regions: node.optional("three_regions", value::flag)?,
+        seed: node.optional("seed", value::count)?,
     };
-    let attrs = settings.attrs(&MonitorAttrs::default());
-    attrs.validate().map_err(|e| source.fault(&table.span(), "monitor", e))?;
+    settings.attrs(&MonitorAttrs::default()).validate().map_err(|e| node.fault(e))?;
     Ok(settings)
 }
 
 /// Reads `[target]`.
-pub fn target(source: Source, table: &Spanned<TargetTable>) -> Result<TargetSettings, FileError> {
-    let t = table.get_ref();
-    let pid = |cell: &Cell| match value::count32(cell.get_ref()) {
-        Ok(0) => Err(source.fault(&cell.span(), "target.pid", "0 names no process")),
-        Ok(pid) => Ok(pid),
-        Err(why) => Err(source.fault(&cell.span(), "target.pid", why)),
-    };
-    let pids: Vec<u32> = t.pid.iter().flatten().map(pid).collect::<Result<_, _>>()?;
-    let cgroup = t.cgroup.as_ref();
-    if let Some(empty) = cgroup.filter(|c| c.get_ref().as_os_str().is_empty()) {
-        return Err(source.fault(&empty.span(), "target.cgroup", "an empty path names no control group"));
+pub fn target(node: &Node) -> Result<TargetSettings, FileError> {
+    node.only(&["pid", "children", "cgroup"])?;
+    let pids = node.each("pid", |pid| match pid.read(value::count32)? {
+        0 => Err(pid.fault("0 names no process")),
+        pid => Ok(pid),
+    })?;
+    let cgroup = node.optional("cgroup", value::text)?.map(PathBuf::from);
+    if cgroup.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
+        return Err(node.fault_at("cgroup", "an empty path names no control group"));
     }
-    if let Some(both) = cgroup.filter(|_| !pids.is_empty()) {
-        return Err(source.fault(&both.span(), "target.cgroup", "both pid and cgroup are given; leave one out"));
+    if cgroup.is_some() && !pids.is_empty() {
+        return Err(node.fault_at("cgroup", "both pid and cgroup are given; leave one out"));
     }
-    Ok(TargetSettings { pids, children: t.children.unwrap_or(false), cgroup: cgroup.map(|c| c.get_ref().clone()) })
+    Ok(TargetSettings { pids, children: node.optional("children", value::flag)?.unwrap_or(false), cgroup })
 }
