@@ -2,7 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// Links followed at most, as by the kernel.
+const MOST_LINKS: usize = 40;
 
 /// A file that is written beside its place and takes its name when it is complete; dropped before that, it vanishes. What is
 /// no plain file (`/dev/stdout`, a pipe) is written to as it is.
@@ -15,14 +19,34 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Begins a file that will be `path`.
+    /// Begins a file that will be `path`. A link keeps pointing to the file that it names, and is refused where it is
+    /// [somebody else's](check_link).
     pub fn create(path: &Path) -> io::Result<Self> {
-        if path.metadata().is_ok_and(|m| !m.is_file()) {
-            let file = File::options().write(true).open(path)?;
-            return Ok(Self { file, path: path.to_owned(), temporary: None });
+        let mut place = path.to_owned();
+        for _ in 0..MOST_LINKS {
+            let kind = match place.symlink_metadata() {
+                Ok(meta) => meta.file_type(),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Self::beside(place),
+                Err(e) => return Err(e),
+            };
+            if kind.is_file() {
+                return Self::beside(place);
+            }
+            if kind.is_symlink() {
+                check_link(&place)?;
+            }
+            if place.metadata().is_ok_and(|m| !m.is_file()) {
+                let file = File::options().write(true).open(&place)?;
+                return Ok(Self { file, path: place, temporary: None });
+            }
+            let target = std::fs::read_link(&place)?;
+            place = place.parent().unwrap_or(Path::new("")).join(target);
         }
-        // A link keeps pointing to the file that it names.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        Err(io::Error::other("too many symbolic links"))
+    }
+
+    /// Takes the place of whatever is called so, be it a link that has just come there.
+    fn beside(path: PathBuf) -> io::Result<Self> {
         let temporary = neighbour(&path);
         let file = File::create_new(&temporary)?;
         Ok(Self { file, path, temporary: Some(temporary) })
@@ -63,9 +87,77 @@ impl Drop for NewFile {
     }
 }
 
+/// Refuses a link that somebody else has put into a folder that all may write to and where each owns what is theirs, like /tmp:
+/// the rule of the kernel's `fs.protected_symlinks`, which holds only where a link is opened, not where it is read.
+fn check_link(link: &Path) -> io::Result<()> {
+    const STICKY_AND_WRITABLE: u32 = 0o1002;
+    let folder = match link.parent() {
+        Some(folder) if folder != Path::new("") => folder.metadata()?,
+        _ => Path::new(".").metadata()?,
+    };
+    let owner = link.symlink_metadata()?.uid();
+    let we = Path::new("/proc/self").metadata()?.uid();
+    if folder.mode() & STICKY_AND_WRITABLE == STICKY_AND_WRITABLE && owner != we && owner != folder.uid() {
+        let text = "it is somebody else's symbolic link; remove it, or name another file";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    Ok(())
+}
+
 fn neighbour(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(format!(".{}.tmp", std::process::id()));
     path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+
+    #[test]
+    fn a_link_keeps_pointing_to_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        std::fs::write(&file, "old").unwrap();
+        symlink(&file, &link).unwrap();
+        let mut new = NewFile::create(&link).unwrap();
+        new.write_all(b"new").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"old", "until it is complete");
+        new.commit().unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"new");
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_or_to_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        symlink("missing", at("dangling")).unwrap();
+        NewFile::create(&at("dangling")).unwrap().commit().unwrap();
+        assert!(at("missing").is_file() && at("dangling").symlink_metadata().unwrap().is_symlink());
+        symlink("/dev/null", at("null")).unwrap();
+        NewFile::create(&at("null")).unwrap().write_all(b"nothing").unwrap();
+        symlink("round", at("round")).unwrap();
+        assert!(NewFile::create(&at("round")).is_err());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
+    }
+
+    #[test]
+    fn root_somebody_elses_link_in_a_sticky_folder_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("sticky/link"));
+        std::fs::create_dir(folder.path().join("sticky")).unwrap();
+        std::fs::set_permissions(folder.path().join("sticky"), PermissionsExt::from_mode(0o1777)).unwrap();
+        std::fs::write(&file, "old").unwrap();
+        symlink(&file, &link).unwrap();
+        if lchown(&link, Some(65_534), Some(65_534)).is_err() {
+            eprintln!("skipped: needs root");
+            return;
+        }
+        assert_eq!(NewFile::create(&link).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(std::fs::read(&file).unwrap(), b"old");
+        assert_eq!(std::fs::read_dir(folder.path().join("sticky")).unwrap().count(), 1, "nothing is left behind");
+    }
 }
