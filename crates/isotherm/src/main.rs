@@ -12,12 +12,15 @@ mod record_file;
 mod schemes;
 mod session;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
+
+/// The version and, where it was built from a checkout, the commit.
+const VERSION: &str = env!("ISOTHERM_VERSION");
 
 /// See which memory a process, container or virtual machine really uses.
 #[derive(Parser)]
-#[command(name = "isotherm", version, max_term_width = 120, arg_required_else_help = true)]
+#[command(name = "isotherm", version = VERSION, max_term_width = 120, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -40,6 +43,8 @@ enum Command {
     Ctl(commands::ctl::Args),
     Hint(commands::hint::Args),
     Sim(commands::sim::Args),
+    #[command(hide = true)]
+    Generate(commands::generate::Args),
 }
 
 fn main() -> ExitCode {
@@ -60,6 +65,7 @@ fn main() -> ExitCode {
         Command::Ctl(a) => commands::ctl::run(a),
         Command::Hint(a) => commands::hint::run(a),
         Command::Sim(a) => commands::sim::run(a),
+        Command::Generate(a) => commands::generate::run(a, Cli::command()),
     };
     exit::status(result)
 }

@@ -3,6 +3,7 @@
 pub mod convert;
 pub mod ctl;
 pub mod doctor;
+pub mod generate;
 pub mod hint;
 pub mod lru;
 mod preset;
