@@ -13,6 +13,7 @@ use std::collections::hash_map::RandomState;
 use std::fs::{File, OpenOptions};
 use std::hash::BuildHasher;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// How a record is written.
@@ -421,7 +422,8 @@ fn open_part(path: &Path) -> Result<File, WriteError> {
     keep_old(path)?;
     let is_special = std::fs::metadata(path).is_ok_and(|m| !m.is_file());
     let mut open = OpenOptions::new();
-    open.write(true);
+    // It holds command lines and where memory lies.
+    open.write(true).mode(0o600);
     if !is_special {
         // Appending lets a reader follow and makes cutting back to whole frames safe.
         open.append(true).create_new(true);

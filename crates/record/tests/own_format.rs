@@ -8,6 +8,7 @@ use isotherm_core::event::{Event, Step, Subscriber};
 use isotherm_record::fuzz;
 use isotherm_record::{Options, ReadError, Reader, Record, Rotation, Warning, WriteError, Writer, parts};
 use proptest::prelude::*;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 fn write_to(path: &Path, events: &[Event], options: Options) {
@@ -186,6 +187,18 @@ fn a_dropped_writer_leaves_a_readable_record() {
     let (back, warnings) = read(&std::fs::read(&path).unwrap());
     assert_eq!(back, events);
     assert!(matches!(warnings[..], [Warning::Truncated { .. }]));
+}
+
+#[test]
+fn only_its_owner_may_read_a_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.iso");
+    let options =
+        Options { rotation: Some(Rotation { max_bytes: Some(1), max_age_ns: None, keep: None }), ..small_frames() };
+    write_to(&path, &realistic(2, 40, 1), options);
+    let modes: Vec<u32> =
+        std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().metadata().unwrap().mode()).collect();
+    assert!(modes.len() > 1 && modes.iter().all(|mode| mode & 0o777 == 0o600), "{modes:o?}");
 }
 
 #[test]
