@@ -16,7 +16,7 @@ pub mod context;
 pub mod engine;
 pub mod event;
 pub mod feedback;
-pub mod hint;
+pub mod hinter;
 pub mod history;
 pub mod keeper;
 

@@ -1,16 +1,18 @@
 //! The loop: one thread, which waits for the host, the kernel's alarm, signals and the clock.
 
 use super::link::{Incoming, Link};
+use super::machine::Machine;
 use super::session::{self, Heard, Session};
-use super::status::{Status, note, own_rss};
-use super::watch::Watch;
-use super::work::Work;
+use super::status::{Status, own_rss};
 use super::{GuestError, Settings};
-use crate::protocol::{GuestStat, MemoryArea, MemoryKind, VERSION};
-use isotherm_core::hint::{BlockSize, Event};
-use isotherm_core::units::nanos;
+use crate::protocol::{GuestStat, MemoryArea, MemoryKind};
+use isotherm_core::hinter::{self, BLOCK_BYTES, Driver, Event, Guest, Isolator, Way};
+use isotherm_core::units::{format_size, nanos};
 use isotherm_linux::clock::{kernel_release, monotonic_ns, process_cpu_ns};
-use isotherm_linux::guestmem::{AreaKind, FlagSampler, Ledger, MemoryMap, StallAlarm, balloons, clears_on_free};
+use isotherm_linux::guestmem::{
+    AreaKind, FlagSampler, KernelIsolator, Ledger, MemoryMap, StallAlarm, balloons, clears_on_free, default_reserve,
+    free_memory,
+};
 use isotherm_linux::ready::{self, Interest};
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
@@ -45,11 +47,11 @@ pub enum Ended {
 pub struct Agent<'a> {
     signals: &'a StopSignals,
     settings: Settings,
-    roots: Roots,
     map: MemoryMap,
-    link: Link,
-    session: Session,
-    work: Work,
+    machine: Machine,
+    driver: Driver,
+    reserve: u64,
+    ways: Vec<Way>,
     alarm: Option<StallAlarm>,
     alarm_rang: bool,
     /// What a dead predecessor left is still isolated: a report of it may be on its way.
@@ -58,12 +60,9 @@ pub struct Agent<'a> {
     watching: bool,
     /// The port is open and nobody is on the other side.
     nobody: bool,
-    /// Told last, so that nothing is told twice in a row.
-    told: String,
     start_ns: u64,
     next_open_ns: u64,
     open_pause_ns: u64,
-    next_look_ns: u64,
     next_seldom_ns: u64,
     stop_by_ns: Option<u64>,
 }
@@ -85,54 +84,78 @@ impl<'a> Agent<'a> {
             ));
         }
         let ledger = Ledger::open(&roots)?;
-        let leftover = !ledger.taken().is_empty();
+        let leftover = !ledger.is_empty();
         let alarm = StallAlarm::new(&roots);
         if let Err(e) = &alarm {
             note(&format!("memory pressure is not told: {e}; the reserve alone protects this guest"));
         }
-        let size = BlockSize::huge();
         let flags = FlagSampler::open(&roots).map_err(GuestError::io("open /proc/kpageflags"))?;
-        let watch = Watch::new(flags, size, &map, random()?);
-        let work = Work::new(&roots, &settings, &map, size, ledger, watch, watching)?;
-        let agent = format!("isotherm {} on {}", env!("CARGO_PKG_VERSION"), kernel_release().unwrap_or_default());
-        let hello = session::hello(size, areas(&map), guest_id(&roots), settings.key.clone(), agent);
-        debug_assert_eq!(hello.version, VERSION);
+        let free = free_memory(&roots).map_err(GuestError::io("read how much memory is free"))?;
+        let reserve = settings.reserve.unwrap_or_else(|| default_reserve(free.total, &roots));
+        let mut isolator = KernelIsolator::new(&roots, ledger);
+        let ways = settings.wish.find(&mut isolator, reserve)?;
         let now = monotonic_ns();
-        Ok(Self {
+        let agent = format!("isotherm {} on {}", env!("CARGO_PKG_VERSION"), kernel_release().unwrap_or_default());
+        let hello = session::hello(areas(&map), guest_id(&roots), settings.key.clone(), agent);
+        let mut agent = Self {
             signals,
-            link: Link::new(settings.address.clone()),
+            ways: ways.iter().map(|config| config.way).collect(),
+            driver: Driver::new(
+                hinter::Settings {
+                    ways,
+                    reserve,
+                    look_ns: nanos(settings.interval),
+                    once: settings.once,
+                    seed: random()?,
+                },
+                free,
+                now,
+            ),
+            machine: Machine {
+                roots,
+                flags,
+                isolator,
+                link: Link::new(settings.address.clone()),
+                session: Session::new(hello),
+                most_ranges: 1,
+                shown: String::new(),
+            },
             settings,
-            roots,
             map,
-            session: Session::new(hello, size),
-            work,
+            reserve,
             alarm: alarm.ok(),
             alarm_rang: false,
             leftover,
             watching,
             nobody: false,
-            told: String::new(),
             start_ns: now,
             next_open_ns: 0,
             open_pause_ns: RETRY_NS,
-            next_look_ns: 0,
             next_seldom_ns: 0,
             stop_by_ns: None,
-        })
+        };
+        agent.set_memory();
+        Ok(agent)
     }
 
     /// What it is about to do, for people.
     pub fn introduction(&self) -> String {
         let left = if self.leftover { "; a predecessor left memory isolated, which waits for the host" } else { "" };
-        format!("{} to {}{left}", self.work.introduction(), self.settings.address)
+        let ways: Vec<&str> = self.ways.iter().map(|way| way.name()).collect();
+        format!(
+            "hinting by {}, keeping {} free, to {}{left}",
+            ways.join(", then "),
+            format_size(self.reserve),
+            self.settings.address
+        )
     }
 
     /// Runs until a signal comes, or one pass is done if that was asked for. `tell` is given the state at each interval.
     pub fn run(&mut self, mut tell: impl FnMut(&Status)) -> Result<Ended, GuestError> {
         let result = self.turn(&mut tell);
-        let put_back = self.work.put_back_if_safe(self.leftover);
-        self.session.bye("the agent ends");
-        let _ = self.link.write(self.session.out());
+        let put_back = self.put_back_if_safe();
+        self.machine.session.bye("the agent ends");
+        let _ = self.machine.link.write(self.machine.session.out());
         let ended = result?;
         put_back?;
         Ok(ended)
@@ -143,32 +166,32 @@ impl<'a> Agent<'a> {
             let now = monotonic_ns();
             if self.signals.received().is_some() && self.stop_by_ns.is_none() {
                 self.stop_by_ns = Some(now + STOP_PATIENCE_NS);
-                self.work.hinter.event(Event::Stop, now);
+                self.event(Event::Stop);
             }
             if self.alarm_rang || self.alarm.as_ref().is_some_and(StallAlarm::rang) {
                 self.alarm_rang = false;
-                self.work.pressure(now);
+                self.event(Event::Pressure);
             }
             self.keep_link(now)?;
             self.receive(now)?;
             let looked = self.look(now)?;
-            let until = self.work.act(&mut self.session, &mut self.link)?;
+            let until = self.driver.act(&mut self.machine)?;
             self.flush();
             if looked {
                 tell(&self.status());
             }
             let now = monotonic_ns();
             if let Some(by) = self.stop_by_ns
-                && (self.work.hinter.is_stopped() && !self.leftover || now >= by)
+                && (self.driver.passes().is_stopped() && !self.leftover || now >= by)
             {
                 return Ok(Ended::Stopped);
             }
             if self.settings.once {
-                if self.work.is_done() || self.watching {
+                if self.driver.is_done() || self.watching {
                     tell(&self.status());
                     return Ok(Ended::Done);
                 }
-                if !self.session.is_welcome() && now >= self.start_ns + ONCE_PATIENCE_NS {
+                if !self.machine.session.is_welcome() && now >= self.start_ns + ONCE_PATIENCE_NS {
                     return Err(GuestError::NoHost(self.settings.address.to_string(), ONCE_PATIENCE_NS / 1000 / MS));
                 }
             }
@@ -178,16 +201,17 @@ impl<'a> Agent<'a> {
 
     /// Opens the stream if it is closed.
     fn keep_link(&mut self, now: u64) -> Result<(), GuestError> {
-        if self.link.is_open() || now < self.next_open_ns {
+        if self.machine.link.is_open() || now < self.next_open_ns {
             return Ok(());
         }
-        match self.link.open() {
+        match self.machine.link.open() {
             Ok(()) => {
                 self.open_pause_ns = RETRY_NS;
-                self.session.begin(random()?, now);
+                self.machine.session.begin(random()?, now);
             }
             Err(e) => {
-                self.say_once(format!("cannot reach the host at {}: {e}; trying again", self.settings.address));
+                self.machine
+                    .trouble(format_args!("cannot reach the host at {}: {e}; trying again", self.settings.address));
                 self.next_open_ns = now + self.open_pause_ns;
                 self.open_pause_ns = (self.open_pause_ns * 2).min(LONGEST_RETRY_NS);
             }
@@ -197,22 +221,22 @@ impl<'a> Agent<'a> {
 
     /// Reads what has come and acts on it.
     fn receive(&mut self, now: u64) -> Result<(), GuestError> {
-        while self.link.is_open() {
-            let decoder = self.session.decoder();
-            let read = self.link.read(|mut stream: &mut dyn Read| decoder.fill(&mut stream));
+        while self.machine.link.is_open() {
+            let decoder = self.machine.session.decoder();
+            let read = self.machine.link.read(|mut stream: &mut dyn Read| decoder.fill(&mut stream));
             match read {
                 Ok(Incoming::Bytes(_)) => {
                     if std::mem::take(&mut self.nobody) {
-                        self.session.begin(random()?, now);
+                        self.machine.session.begin(random()?, now);
                     }
-                    self.session.heard_bytes(now);
-                    while let Some(heard) = self.session.hear(random()?, now) {
+                    self.machine.session.heard_bytes(now);
+                    while let Some(heard) = self.machine.session.hear(random()?, now) {
                         self.on_heard(heard, now)?;
                     }
                 }
                 Ok(Incoming::Nothing) => {
                     if std::mem::take(&mut self.nobody) {
-                        self.session.begin(random()?, now);
+                        self.machine.session.begin(random()?, now);
                     }
                     break;
                 }
@@ -222,7 +246,7 @@ impl<'a> Agent<'a> {
                 }
                 Err(e) => {
                     // Not the other side's doing: what is on its way may still arrive.
-                    self.say_once(format!("the connection to the host broke: {e}"));
+                    self.machine.trouble(format_args!("the connection to the host broke: {e}"));
                     self.cut(now);
                     break;
                 }
@@ -234,16 +258,16 @@ impl<'a> Agent<'a> {
     /// The other side has closed: nothing that was sent will be acted upon any more.
     fn on_end(&mut self, now: u64) -> Result<(), GuestError> {
         if !self.nobody {
-            self.work.hinter.event(Event::Void, now);
-            self.work.hinter.event(Event::Silent, now);
-            self.session.disconnected();
+            self.event(Event::Void);
+            self.event(Event::Silent);
+            self.machine.session.disconnected();
         }
-        if self.link.is_port() {
+        if self.machine.link.is_port() {
             // The one channel that there is: a predecessor's reports ended with it, too.
             self.nobody = true;
             self.barrier();
         } else {
-            self.link.close();
+            self.machine.link.close();
             self.next_open_ns = self.next_open_ns.max(now + self.open_pause_ns);
         }
         Ok(())
@@ -252,26 +276,24 @@ impl<'a> Agent<'a> {
     fn on_heard(&mut self, heard: Heard, now: u64) -> Result<(), GuestError> {
         match heard {
             Heard::Welcome { limits, new_host } => {
-                self.say_once(format!("reporting to {}", self.settings.address));
+                self.machine.trouble(format_args!("reporting to {}", self.settings.address));
                 self.barrier();
                 // What cannot be put back is not mixed with what is taken anew.
                 if !self.watching && !self.leftover {
-                    self.work.welcome(limits, new_host, self.settings.once, now);
+                    self.machine.most_ranges = usize::from(limits.ranges);
+                    self.driver.welcome(self.machine.most_ranges, new_host, now);
                 }
             }
-            Heard::Lost => self.work.hinter.event(Event::Silent, now),
-            Heard::Acked { batch, fates, wait_ns } => {
-                self.work.ways.isolator().acked();
-                self.work.hinter.event(Event::Acked { batch, fates, wait_ns }, now);
-            }
+            Heard::Lost => self.event(Event::Silent),
+            Heard::Acked { batch, fates, wait_ns } => self.event(Event::Acked { batch, fates, wait_ns }),
             Heard::Refused(code, text) => {
                 if self.settings.once {
                     return Err(GuestError::Refused(format!("{text} ({code:?})")));
                 }
-                self.say_once(format!("the host refuses: {text} ({code:?}); trying again now and then"));
+                self.machine.trouble(format_args!("the host refuses: {text} ({code:?}); trying again now and then"));
                 self.next_open_ns = now + REFUSED_RETRY_NS;
             }
-            Heard::Bye(reason) => self.say_once(format!("the host goes: {reason}")),
+            Heard::Bye(reason) => self.machine.trouble(format_args!("the host goes: {reason}")),
         }
         Ok(())
     }
@@ -281,13 +303,13 @@ impl<'a> Agent<'a> {
         if !self.leftover {
             return;
         }
-        match self.work.ledger.put_back() {
+        match self.machine.isolator.put_back() {
             Ok(()) => {
                 self.leftover = false;
-                self.work.ways.set_memory(&self.map);
+                self.machine.isolator.memory_changed();
                 note("what a predecessor had left isolated is back in use");
             }
-            Err(troubles) => self.say_once(troubles.join("; ")),
+            Err(e) => self.machine.trouble(format_args!("{e}")),
         }
     }
 
@@ -297,28 +319,23 @@ impl<'a> Agent<'a> {
             self.next_seldom_ns = now + SELDOM_NS;
             self.follow_map(now)?;
             let stat = self.stat();
-            self.session.stat(stat);
+            self.machine.session.stat(stat);
         }
-        if now < self.next_look_ns {
-            return Ok(false);
-        }
-        self.next_look_ns = now + nanos(self.settings.interval);
-        self.work.look(now)?;
-        Ok(true)
+        self.driver.look(&self.machine)
     }
 
     /// Memory may have come or gone.
     fn follow_map(&mut self, now: u64) -> Result<(), GuestError> {
-        let map = MemoryMap::read(&self.roots).map_err(GuestError::io("read the memory map"))?;
+        let map = MemoryMap::read(&self.machine.roots).map_err(GuestError::io("read the memory map"))?;
         if map == self.map {
             return Ok(());
         }
-        self.work.set_memory(&self.map, &map);
-        self.session.set_memory(areas(&map));
+        self.machine.session.set_memory(areas(&map));
         self.map = map;
-        if self.link.is_open() && !self.nobody {
-            self.work.hinter.event(Event::Silent, now);
-            self.session.begin(random()?, now);
+        self.set_memory();
+        if self.machine.link.is_open() && !self.nobody {
+            self.event(Event::Silent);
+            self.machine.session.begin(random()?, now);
         }
         Ok(())
     }
@@ -327,10 +344,10 @@ impl<'a> Agent<'a> {
         if self.nobody {
             return;
         }
-        if let Err(e) = self.link.write(self.session.out()) {
+        if let Err(e) = self.machine.link.write(self.machine.session.out()) {
             // Reading tells what is the matter.
-            self.say_once(format!("cannot write to the host: {e}"));
-            if !self.link.is_port() {
+            self.machine.trouble(format_args!("cannot write to the host: {e}"));
+            if !self.machine.link.is_port() {
                 self.cut(monotonic_ns());
             }
         }
@@ -338,21 +355,21 @@ impl<'a> Agent<'a> {
 
     /// Closes the stream from this side: what is on its way may still arrive.
     fn cut(&mut self, now: u64) {
-        self.work.hinter.event(Event::Silent, now);
-        self.session.disconnected();
-        self.link.close();
+        self.event(Event::Silent);
+        self.machine.session.disconnected();
+        self.machine.link.close();
         self.next_open_ns = now + self.open_pause_ns;
     }
 
     /// Waits for something to happen, until the next thing is due at the latest.
     fn sleep(&mut self, now: u64, until: Option<u64>) -> Result<(), GuestError> {
-        let mut due = self.next_look_ns.min(self.next_seldom_ns);
+        let mut due = self.driver.next_look_ns().min(self.next_seldom_ns);
         due = due.min(until.unwrap_or(u64::MAX)).min(self.stop_by_ns.unwrap_or(u64::MAX));
-        if !self.link.is_open() {
+        if !self.machine.link.is_open() {
             due = due.min(self.next_open_ns);
         } else if self.nobody {
             due = due.min(now + RETRY_NS);
-        } else if let Some(at) = self.session.tick(now) {
+        } else if let Some(at) = self.machine.session.tick(now) {
             due = due.min(at);
             self.flush();
         }
@@ -361,8 +378,8 @@ impl<'a> Agent<'a> {
         if self.stop_by_ns.is_none() {
             files.push((self.signals.as_fd(), Interest::Read));
         }
-        if let Some(fd) = self.link.fd().filter(|_| !self.nobody) {
-            let writes = self.session.has_out();
+        if let Some(fd) = self.machine.link.fd().filter(|_| !self.nobody) {
+            let writes = self.machine.session.has_out();
             files.push((fd, if writes { Interest::ReadWrite } else { Interest::Read }));
         }
         if let Some(alarm) = &self.alarm {
@@ -376,43 +393,64 @@ impl<'a> Agent<'a> {
     }
 
     fn stat(&self) -> GuestStat {
-        let stats = self.work.hinter.stats();
-        let block = self.work.hinter.config().block.bytes();
+        let stats = self.driver.passes().stats();
         GuestStat {
-            free: self.work.level.free,
-            isolated: self.work.ways.held(),
-            reported: stats.dropped * block,
+            free: self.driver.free().free,
+            isolated: self.machine.isolator.isolated(),
+            reported: stats.dropped * BLOCK_BYTES,
             passes: stats.passes,
             cpu_us: process_cpu_ns() / 1000,
         }
     }
 
     fn status(&self) -> Status {
-        let zones = self.work.hinter.zones();
+        let passes = self.driver.passes();
+        let (zones, free) = (passes.zones(), self.driver.free());
         Status {
             ms: (monotonic_ns() - self.start_ns) / MS,
-            way: if self.watching { "watch" } else { self.work.ways.way().name() },
-            host: self.session.is_welcome(),
-            free: self.work.level.free,
-            free_huge: self.work.level.free_huge,
+            way: if self.watching { "watch" } else { self.driver.way().name() },
+            host: self.machine.session.is_welcome(),
+            free: free.free,
+            free_huge: free.free_huge,
             fresh_blocks: zones.nr_free(),
             dropped_blocks: zones.nr_reported(),
-            isolated: self.work.ways.held(),
-            reserve: self.work.reserve,
-            rest: if self.watching { "the balloon does it".into() } else { self.work.hinter.rest().to_string() },
+            isolated: self.machine.isolator.isolated(),
+            reserve: self.reserve,
+            rest: if self.watching { "the balloon does it".into() } else { passes.rest().to_string() },
             rss: own_rss(),
             cpu_us: process_cpu_ns() / 1000,
-            longest_step_us: self.work.longest_step_ns / 1000,
-            counters: self.work.hinter.stats(),
+            longest_step_us: self.driver.longest_step_ns() / 1000,
+            counters: passes.stats(),
         }
     }
 
-    fn say_once(&mut self, text: String) {
-        if self.told != text {
-            note(&text);
-            self.told = text;
+    fn event(&mut self, event: Event) {
+        self.driver.event(event, &mut self.machine);
+    }
+
+    /// The memory map is another one.
+    fn set_memory(&mut self) {
+        self.machine.isolator.memory_changed();
+        if !self.watching {
+            self.driver.set_memory(self.map.ram());
         }
     }
+
+    /// At the end: gives back what no report can be on its way of.
+    fn put_back_if_safe(&mut self) -> Result<(), GuestError> {
+        if self.leftover {
+            return Err(GuestError::Unanswered("what a predecessor isolated".to_owned()));
+        }
+        if !self.driver.passes().on_the_way().is_empty() {
+            return Err(GuestError::Unanswered(format_size(self.machine.isolator.isolated())));
+        }
+        Ok(self.machine.isolator.put_back()?)
+    }
+}
+
+/// Shows people a line.
+fn note(text: &str) {
+    eprintln!("isotherm: {text}");
 }
 
 fn areas(map: &MemoryMap) -> Vec<MemoryArea> {

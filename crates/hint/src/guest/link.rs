@@ -91,11 +91,6 @@ impl Link {
         Self { address, stream: None }
     }
 
-    /// Where it leads.
-    pub const fn address(&self) -> &Address {
-        &self.address
-    }
-
     /// Whether it is a port, which stays open while the host comes and goes.
     pub const fn is_port(&self) -> bool {
         matches!(self.address, Address::NamedPort | Address::Port(_))

@@ -1,27 +1,27 @@
 //! The guest's side: finds free memory, isolates it, tells the host, gives it back to the guest.
 //!
-//! * [`agent`]: the loop;
-//! * [`watch`]: which blocks are free, from samples;
-//! * [`ways`]: how they are isolated;
-//! * `work`: carries out what the algorithm decides;
-//! * [`session`]: the protocol;
-//! * [`link`]: the stream of bytes;
-//! * [`status`]: what it tells of itself.
+//! What is isolated, reported and returned, and when, is decided by [`isotherm_core::hinter`]. Here are the machine and the host:
+//!
+//! * `agent`: the loop;
+//! * `machine`: the kernel's files, as the decisions reach them;
+//! * `wish`: which ways of isolating memory there are;
+//! * `session`: the protocol;
+//! * `link`: the stream of bytes;
+//! * `status`: what the agent tells of itself.
 
-pub mod agent;
-pub mod link;
-pub mod session;
-pub mod status;
-pub mod watch;
-pub mod ways;
-mod work;
+mod agent;
+mod link;
+mod machine;
+mod session;
+mod status;
+mod wish;
 
 pub use agent::{Agent, Ended};
 pub use link::{Address, AddressError};
 pub use status::Status;
-pub use ways::Wish;
+pub use wish::{Wish, WishError};
 
-use isotherm_linux::guestmem::LedgerError;
+use isotherm_linux::guestmem::{LedgerError, StillTaken};
 use std::io;
 use std::time::Duration;
 
@@ -59,12 +59,15 @@ pub enum GuestError {
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// Settings that make no sense together.
-    #[error("{0}")]
-    Config(String),
+    /// What is isolated has to stay so, because a report of it may be on its way.
+    #[error(
+        "{0} stays isolated, because the host has not answered the last report and may still act on it; start the agent again \
+         while the host is there, or reboot the guest"
+    )]
+    Unanswered(String),
     /// Not everything could be put back.
-    #[error("{0}")]
-    Left(String),
+    #[error(transparent)]
+    StillTaken(#[from] StillTaken),
     /// With `once`: no host.
     #[error("no host answered at {0} within {1} s")]
     NoHost(String, u64),

@@ -6,8 +6,8 @@
 use crate::protocol::{
     Decoder, ErrorCode, GuestStat, Hello, Limits, MemoryArea, Message, REPEAT_MS, STALL_MS, VERSION, Verdict,
 };
-use isotherm_core::addr::AddrRange;
-use isotherm_core::hint::{Block, BlockSize, Fate, joined};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE};
+use isotherm_core::hinter::{BLOCK_BYTES, Block, Fate, joined};
 use std::collections::BTreeSet;
 
 const MS: u64 = 1_000_000;
@@ -55,7 +55,6 @@ struct Sent {
 #[derive(Debug)]
 pub struct Session {
     hello: Hello,
-    size: BlockSize,
     decoder: Decoder,
     out: Vec<u8>,
     /// From the last `Welcome`; `None` until there is one.
@@ -72,10 +71,9 @@ pub struct Session {
 
 impl Session {
     /// One that has not said anything yet. `hello.session` is replaced by `random`, as on each new beginning.
-    pub fn new(hello: Hello, size: BlockSize) -> Self {
+    pub fn new(hello: Hello) -> Self {
         Self {
             hello,
-            size,
             decoder: Decoder::new(),
             out: Vec::new(),
             token: None,
@@ -106,11 +104,6 @@ impl Session {
     /// Another memory map; to be followed by [`begin`](Self::begin).
     pub fn set_memory(&mut self, memory: Vec<MemoryArea>) {
         self.hello.memory = memory;
-    }
-
-    /// How the guest introduces itself.
-    pub const fn hello(&self) -> &Hello {
-        &self.hello
     }
 
     /// Whether reports can be sent.
@@ -228,19 +221,19 @@ impl Session {
     /// be sent now: then nothing was.
     pub fn report(&mut self, batch: u64, blocks: &[Block], unit: u64, most: usize) -> bool {
         let Some(token) = self.token else { return false };
-        let mut ranges = joined(blocks, self.size);
+        let mut ranges = joined(blocks);
         if ranges.len() > most {
             let mut units: Vec<Block> = blocks.iter().map(|b| Block(b.0 / unit * unit)).collect();
             units.dedup();
             let all: Vec<Block> = units.iter().flat_map(|u| (u.0..u.0 + unit).map(Block)).collect();
-            ranges = joined(&all, self.size);
+            ranges = joined(&all);
         }
         if ranges.len() > most {
             return false;
         }
         let mut place = 0;
         let places = blocks.iter().map(|block| {
-            let start = self.size.range(*block).start;
+            let start = block.range().start;
             while !ranges[place].contains(start) {
                 place += 1;
             }
@@ -289,14 +282,14 @@ impl Session {
 }
 
 /// How the guest introduces itself.
-pub fn hello(size: BlockSize, memory: Vec<MemoryArea>, guest_id: [u8; 16], key: Vec<u8>, agent: String) -> Hello {
+pub fn hello(memory: Vec<MemoryArea>, guest_id: [u8; 16], key: Vec<u8>, agent: String) -> Hello {
     Hello {
         version: VERSION,
         session: 0,
         guest_id,
         key,
-        page_size: isotherm_core::addr::PAGE_SIZE as u32,
-        block_size: size.bytes(),
+        page_size: PAGE_SIZE as u32,
+        block_size: BLOCK_BYTES,
         memory,
         agent,
     }

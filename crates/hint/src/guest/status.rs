@@ -1,12 +1,7 @@
 //! What the agent tells of itself.
 
-use isotherm_core::hint::HintStats;
+use isotherm_core::hinter::HintStats;
 use serde::Serialize;
-
-/// Tells people on stderr.
-pub(super) fn note(text: &str) {
-    eprintln!("isotherm: {text}");
-}
 
 /// How the agent is doing.
 #[derive(Debug, Clone, Serialize)]
@@ -42,7 +37,7 @@ pub struct Status {
 }
 
 /// Resident memory of this process, bytes.
-pub fn own_rss() -> Option<u64> {
+pub(super) fn own_rss() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

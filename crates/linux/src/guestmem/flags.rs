@@ -9,18 +9,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Flags of a page frame (linux/kernel-page-flags.h).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Flags(u64);
-
-impl Flags {
-    const BUDDY: u64 = 1 << 10;
-
-    /// Free, in the hands of the buddy allocator. Free pages in the lists of single CPUs are not.
-    pub const fn free(self) -> bool {
-        self.0 & Self::BUDDY != 0
-    }
-}
+/// Free, in the hands of the buddy allocator (linux/kernel-page-flags.h). Free pages in the lists of single CPUs are not.
+const BUDDY: u64 = 1 << 10;
 
 /// Reads flags.
 #[derive(Debug)]
@@ -34,14 +24,11 @@ impl FlagSampler {
         Ok(Self { file: File::open(roots.path("/proc/kpageflags"))? })
     }
 
-    /// The flags of the frame at physical address `addr`; `None` behind the last frame.
-    pub fn at(&self, addr: u64) -> io::Result<Option<Flags>> {
+    /// Whether the frame at physical address `addr` is free; no frame is behind the last one.
+    pub fn is_free(&self, addr: u64) -> io::Result<bool> {
         let mut entry = [0u8; 8];
-        let Some(offset) = (addr / PAGE_SIZE).checked_mul(8) else { return Ok(None) };
-        match self.file.read_at(&mut entry, offset)? {
-            8 => Ok(Some(Flags(u64::from_ne_bytes(entry)))),
-            _ => Ok(None),
-        }
+        let Some(offset) = (addr / PAGE_SIZE).checked_mul(8) else { return Ok(false) };
+        Ok(self.file.read_at(&mut entry, offset)? == 8 && u64::from_ne_bytes(entry) & BUDDY != 0)
     }
 }
 
@@ -52,13 +39,12 @@ mod tests {
 
     #[test]
     fn entries_are_found_by_address() {
-        let entries: Vec<u8> = [0u64, Flags::BUDDY].into_iter().flat_map(u64::to_ne_bytes).collect();
+        let entries: Vec<u8> = [0u64, BUDDY].into_iter().flat_map(u64::to_ne_bytes).collect();
         let t = tree(&[("proc/kpageflags", "")]);
         std::fs::write(t.roots.path("/proc/kpageflags"), entries).unwrap();
         let flags = FlagSampler::open(&t.roots).unwrap();
-        let at = |page: u64| flags.at(page * PAGE_SIZE).unwrap();
-        assert!(!at(0).unwrap().free() && at(1).unwrap().free());
-        assert_eq!(at(2), None);
-        assert_eq!(flags.at(u64::MAX).unwrap(), None);
+        let is_free: Vec<bool> = (0..3).map(|page| flags.is_free(page * PAGE_SIZE).unwrap()).collect();
+        assert_eq!(is_free, [false, true, false]);
+        assert!(!flags.is_free(u64::MAX).unwrap());
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! It lives in `/run`, which a reboot empties as it undoes the changes. One agent at a time holds its lock.
 
-use super::isolate::segment;
 use crate::folder_lock::FolderLock;
 use crate::roots::Roots;
 use std::collections::BTreeSet;
@@ -12,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Where it is.
-pub const FOLDER: &str = "/run/isotherm/hint-guest";
+const FOLDER: &str = "/run/isotherm/hint-guest";
 const FILE: &str = "taken";
 const FIRST_LINE: &str = "isotherm hint guest 1";
 
@@ -36,15 +35,15 @@ pub enum LedgerError {
 
 /// What is taken or changed now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Leftover {
+pub(super) struct Leftover {
     /// Numbers of memory blocks that we have taken offline, or were about to.
-    pub offline: BTreeSet<u64>,
+    pub(super) offline: BTreeSet<u64>,
     /// Of these, the ones that were in the zone for movable memory alone, where they belong again.
-    pub movable: BTreeSet<u64>,
+    pub(super) movable: BTreeSet<u64>,
     /// The number of huge pages that may be allocated on demand, as it was before we changed it.
-    pub overcommit: Option<u64>,
+    pub(super) overcommit: Option<u64>,
     /// Whether shared memory segments of huge pages may be there.
-    pub segments: bool,
+    pub(super) segments: bool,
 }
 
 impl Leftover {
@@ -65,7 +64,7 @@ impl Leftover {
     }
 
     /// Whether there is nothing to put back.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
@@ -108,7 +107,6 @@ impl Leftover {
 /// The ledger; dropping it unlocks it, and leaves the file where something is still taken.
 #[derive(Debug)]
 pub struct Ledger {
-    roots: Roots,
     folder: PathBuf,
     now: Leftover,
     _lock: FolderLock,
@@ -132,17 +130,17 @@ impl Ledger {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Leftover::default(),
             Err(e) => return Err(failed("read", &folder.join(FILE))(e)),
         };
-        Ok(Self { roots: roots.clone(), folder, now, _lock: lock })
-    }
-
-    /// Where the kernel's files are that it is about.
-    pub fn roots(&self) -> &Roots {
-        &self.roots
+        Ok(Self { folder, now, _lock: lock })
     }
 
     /// What is taken or changed now.
-    pub fn taken(&self) -> &Leftover {
+    pub(super) fn taken(&self) -> &Leftover {
         &self.now
+    }
+
+    /// Whether nothing is taken, also not by a dead predecessor.
+    pub fn is_empty(&self) -> bool {
+        self.now.is_empty()
     }
 
     /// Changes what is written down. It is on file when this returns.
@@ -163,37 +161,6 @@ impl Ledger {
         }
         self.now = next;
         Ok(())
-    }
-
-    /// Puts back what is written down: everything that we or a dead predecessor took. **No report of it may be on its way to a
-    /// host any more.** What cannot be put back stays written down, and is told.
-    pub fn put_back(&mut self) -> Result<(), Vec<String>> {
-        let mut troubles = Vec::new();
-        for n in self.now.offline.clone() {
-            match super::isolate::offline::put_online(&self.roots, n, self.now.movable.contains(&n)) {
-                Ok(()) => troubles.extend(self.change(|l| l.block_is_back(n)).err().map(|e| self.unwritten(&e))),
-                Err(e) => troubles.push(format!("memory block {n} stays offline: {e}")),
-            }
-        }
-        if self.now.segments {
-            match segment::remove_all() {
-                Ok(_) => troubles.extend(self.change(|l| l.segments = false).err().map(|e| self.unwritten(&e))),
-                Err(e) => troubles.push(format!("segments of huge pages stay: {e}")),
-            }
-        }
-        if let Some(before) = self.now.overcommit
-            && !self.now.segments
-        {
-            match super::isolate::pool::Pool::new(&self.roots).set_overcommit(before) {
-                Ok(()) => troubles.extend(self.change(|l| l.overcommit = None).err().map(|e| self.unwritten(&e))),
-                Err(e) => troubles.push(format!("nr_overcommit_hugepages is not {before} again: {e}")),
-            }
-        }
-        if troubles.is_empty() { Ok(()) } else { Err(troubles) }
-    }
-
-    fn unwritten(&self, error: &io::Error) -> String {
-        format!("cannot write {}: {error}", self.folder.join(FILE).display())
     }
 }
 
@@ -233,18 +200,5 @@ mod tests {
         assert!(Leftover::parse("something else\noffline 5\n").is_empty());
         let odd = Leftover::parse(&format!("{FIRST_LINE}\noffline x\noffline 7\noverload 3\n\nsegments \n"));
         assert_eq!(odd, Leftover { offline: [7].into(), ..Leftover::default() });
-    }
-
-    #[test]
-    fn blocks_come_online_again_and_what_cannot_stays_written_down() {
-        let state = |n| format!("sys/devices/system/memory/memory{n}/state");
-        let t = tree(&[(&state(5), "offline\n"), (&state(7), "offline\n")]);
-        let mut ledger = Ledger::open(&t.roots).unwrap();
-        [5, 6, 7].into_iter().for_each(|n| ledger.change(|l| l.block_goes(n, n == 7)).unwrap());
-        let troubles = ledger.put_back().unwrap_err();
-        assert!(troubles[0].starts_with("memory block 6 stays offline"), "{troubles:?}");
-        assert_eq!(t.roots.line("/sys/devices/system/memory/memory5/state").as_deref(), Some("online"));
-        assert_eq!(t.roots.line(state(7)).as_deref(), Some("online_movable"), "in the zone it was in");
-        assert_eq!((&ledger.taken().offline, &ledger.taken().movable), (&[6].into(), &[].into()));
     }
 }

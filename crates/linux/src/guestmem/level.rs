@@ -2,6 +2,7 @@
 
 use crate::meter::{meminfo, vmstat};
 use crate::roots::Roots;
+use isotherm_core::hinter::FreeMemory;
 use std::io;
 
 /// Pages allocated since boot, over all zones.
@@ -10,50 +11,27 @@ const ALLOCATED: vmstat::PageCounter = vmstat::PageCounter {
     options: "CONFIG_VM_EVENT_COUNTERS",
 };
 
-/// Free memory at a moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FreeLevel {
-    /// All memory that the kernel manages, bytes (`MemTotal`).
-    pub total: u64,
-    /// Free bytes (`MemFree`).
-    pub free: u64,
-    /// Bytes that can be had without swapping (`MemAvailable`).
-    pub available: u64,
-    /// Bytes in free blocks of 2 MiB and more (`/proc/buddyinfo`). Free memory in smaller pieces is not among them, nor is the
-    /// zone for old devices, which the kernel hands out last.
-    pub free_huge: u64,
-    /// Pages allocated since boot, as a clock of allocation; `None` where the kernel does not count.
-    pub allocated_pages: Option<u64>,
+/// Reads how much memory is free. Free memory in smaller pieces than 2 MiB is not among the huge ones, nor is the zone for old
+/// devices, which the kernel hands out last.
+pub fn free_memory(roots: &Roots) -> io::Result<FreeMemory> {
+    let info = roots.read("/proc/meminfo")?;
+    let field = |name: &str| {
+        let missing = || io::Error::new(io::ErrorKind::InvalidData, format!("/proc/meminfo has no {name}"));
+        meminfo::kib(&info, name).and_then(|kib| kib.checked_mul(1024)).ok_or_else(missing)
+    };
+    Ok(FreeMemory {
+        total: field("MemTotal")?,
+        free: field("MemFree")?,
+        free_huge: free_huge(&roots.read("/proc/buddyinfo")?),
+        allocated_pages: roots.read(vmstat::FILE).ok().and_then(|text| vmstat::pages(&text, ALLOCATED)),
+    })
 }
 
-impl FreeLevel {
-    /// Reads it.
-    pub fn read(roots: &Roots) -> io::Result<Self> {
-        let info = roots.read("/proc/meminfo")?;
-        let field = |name: &str| {
-            let missing = || io::Error::new(io::ErrorKind::InvalidData, format!("/proc/meminfo has no {name}"));
-            meminfo::kib(&info, name).and_then(|kib| kib.checked_mul(1024)).ok_or_else(missing)
-        };
-        Ok(Self {
-            total: field("MemTotal")?,
-            free: field("MemFree")?,
-            available: field("MemAvailable")?,
-            free_huge: free_huge(&roots.read("/proc/buddyinfo")?),
-            allocated_pages: roots.read(vmstat::FILE).ok().and_then(|text| vmstat::pages(&text, ALLOCATED)),
-        })
-    }
-
-    /// What a guest keeps if nothing else is said: a 32nd of its memory, at least 16 MiB and twice what makes the kernel begin
-    /// to reclaim.
-    pub fn default_reserve(&self, roots: &Roots) -> u64 {
-        let watermark = high_watermarks(&roots.read("/proc/zoneinfo").unwrap_or_default()) << 12;
-        (self.total / 32).max(2 * watermark).max(16 << 20)
-    }
-
-    /// Bytes that may be taken while `reserve` is kept. Page cache does not count: taking it would cost the guest.
-    pub fn above(&self, reserve: u64) -> u64 {
-        self.free.saturating_sub(reserve)
-    }
+/// What a guest of `total` bytes keeps if nothing else is said: a 32nd of its memory, at least 16 MiB and twice what makes the
+/// kernel begin to reclaim.
+pub fn default_reserve(total: u64, roots: &Roots) -> u64 {
+    let watermark = high_watermarks(&roots.read("/proc/zoneinfo").unwrap_or_default()) << 12;
+    (total / 32).max(2 * watermark).max(16 << 20)
 }
 
 /// Sum of the zones' high watermarks, pages.
@@ -95,18 +73,17 @@ mod tests {
                 Node 0, zone    DMA32    100      0      0      0      0      0      0      0      0      3     95\n",
             ),
         ]);
-        let level = FreeLevel::read(&t.roots).unwrap();
+        let level = free_memory(&t.roots).unwrap();
         assert_eq!(high_watermarks(&t.roots.read("/proc/zoneinfo").unwrap()), 507);
         assert_eq!(level.free_huge, (3 << 21) + (95 << 22));
         assert_eq!((level.allocated_pages, level.free), (Some(104), 400_000 << 10));
-        assert_eq!(level.default_reserve(&t.roots), 16 << 20);
-        assert_eq!(FreeLevel { total: 8 << 30, ..level }.default_reserve(&t.roots), 256 << 20);
-        assert_eq!((level.above(400_000 << 10), level.above(0)), (0, 400_000 << 10));
+        assert_eq!(default_reserve(level.total, &t.roots), 16 << 20);
+        assert_eq!(default_reserve(8 << 30, &t.roots), 256 << 20);
     }
 
     #[test]
     fn a_missing_field_is_an_error() {
-        let t = tree(&[("proc/meminfo", "MemTotal: 480000 kB\nMemFree: 400000 kB\n")]);
-        assert!(FreeLevel::read(&t.roots).unwrap_err().to_string().contains("MemAvailable"));
+        let t = tree(&[("proc/meminfo", "MemTotal: 480000 kB\nMemAvailable: 400000 kB\n")]);
+        assert!(free_memory(&t.roots).unwrap_err().to_string().contains("MemFree"));
     }
 }

@@ -1,7 +1,7 @@
 //! Which physical addresses are memory: `/proc/iomem`.
 
 use crate::roots::Roots;
-use isotherm_core::addr::{AddrRange, normalize, total_len};
+use isotherm_core::addr::{AddrRange, normalize};
 use std::io;
 
 /// What a part of the physical address space is.
@@ -62,11 +62,6 @@ impl MemoryMap {
         normalize(&mut ranges);
         ranges
     }
-
-    /// Bytes of RAM.
-    pub fn ram_bytes(&self) -> u64 {
-        total_len(&self.ram())
-    }
 }
 
 /// An area from a line such as `00100000-1ffdffff : System RAM`. Indented lines are parts of the one above.
@@ -118,7 +113,7 @@ feffc000-feffffff : Reserved
         let ram = map.ram();
         assert_eq!(ram[1], AddrRange::new(0x10_0000, 0x7ffd_f000));
         assert_eq!(ram[2], AddrRange::new(0x1_0000_0000, 0x1_8800_0000));
-        assert!(map.ram_bytes() > 4 << 30);
+        assert!(isotherm_core::addr::total_len(&ram) > 4 << 30);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The tests of the page hinting patches, version 10, at their size: how many guests can be started one after the other before
 //! the host swaps, memhog in three guests in turn; and how soon memory comes back.
 
-use super::params::{Params, Way};
+use super::params::{Hints, Params};
 use super::world::World;
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ const MEMHOGS: usize = 3;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Fit {
     /// How the host learns of free memory.
-    pub way: Way,
+    pub way: Hints,
     /// Guests that were started and whose program ran before the host swapped.
     pub guests: usize,
     /// Whether that is the most that were to be tried.
@@ -39,7 +39,7 @@ pub struct Memhog {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Memhogs {
     /// How the host learns of free memory.
-    pub way: Way,
+    pub way: Hints,
     /// In the order of guests.
     pub runs: Vec<Memhog>,
 }
@@ -48,7 +48,7 @@ pub struct Memhogs {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Return {
     /// How the host learns of free memory.
-    pub way: Way,
+    pub way: Hints,
     /// What the guest had freed, bytes.
     pub freed: u64,
     /// What of that was back after so many seconds, bytes.
@@ -60,7 +60,7 @@ pub struct Return {
 }
 
 /// Starts guests until the host swaps.
-pub fn fit(params: Params, way: Way) -> Fit {
+pub fn fit(params: Params, way: Hints) -> Fit {
     let mut world = World::new(params, way);
     let mut guests = 0;
     while guests < params.most_guests {
@@ -82,7 +82,7 @@ pub fn fit(params: Params, way: Way) -> Fit {
 }
 
 /// Runs memhog in guests in turn.
-pub fn memhogs(params: Params, way: Way) -> Memhogs {
+pub fn memhogs(params: Params, way: Hints) -> Memhogs {
     let mut world = World::new(params, way);
     let guests: Vec<usize> = (0..MEMHOGS).map(|_| world.start(params.memhog_guest_memory)).collect();
     world.pass(params.between_ns);
@@ -102,7 +102,7 @@ pub fn memhogs(params: Params, way: Way) -> Memhogs {
 }
 
 /// Lets a guest free its memory and looks when it comes back.
-pub fn comes_back(params: Params, way: Way) -> Return {
+pub fn comes_back(params: Params, way: Hints) -> Return {
     let mut world = World::new(params, way);
     let guest = world.start(params.guest_memory);
     let idle = world.host.backed(guest);
@@ -146,21 +146,23 @@ mod tests {
             memhog_guest_memory: p.memhog_guest_memory / 16,
             memhog: p.memhog / 16,
             reserve: p.reserve / 16,
+            memory_block: p.memory_block / 16,
+            offline_ns: p.offline_ns / 16,
             ..p
         }
     }
 
     #[test]
     fn more_guests_fit_with_hints() {
-        let [none, ours, reporting] = Way::ALL.map(|way| fit(small(), way).guests);
+        let [none, ours, reporting] = Hints::ALL.map(|way| fit(small(), way).guests);
         assert!((2..=3).contains(&none), "{none}");
         assert!(ours >= 2 * none && reporting >= 2 * none, "{none} {ours} {reporting}");
     }
 
     #[test]
     fn the_third_memhog_does_not_wait_for_the_disk() {
-        let none = memhogs(small(), Way::None).runs;
-        let ours = memhogs(small(), Way::Isotherm).runs;
+        let none = memhogs(small(), Hints::None).runs;
+        let ours = memhogs(small(), Hints::Isotherm).runs;
         assert!(none[2].swap_out > 0 && none[2].seconds > 5.0 * none[0].seconds, "{none:?}");
         assert!(ours.iter().all(|run| run.swap_out == 0), "{ours:?}");
         assert!(ours[2].seconds < 1.1 * ours[0].seconds, "{ours:?}");
@@ -168,10 +170,10 @@ mod tests {
 
     #[test]
     fn memory_comes_back_within_seconds() {
-        let ours = comes_back(small(), Way::Isotherm);
+        let ours = comes_back(small(), Hints::Isotherm);
         assert!(ours.seconds_to_90.is_some_and(|s| s < 5.0), "{ours:?}");
         // Each block is isolated once: looking goes on, but it costs little.
         assert!(ours.guest_cpu < 1.0, "{ours:?}");
-        assert!(comes_back(small(), Way::None).seconds_to_90.is_none());
+        assert!(comes_back(small(), Hints::None).seconds_to_90.is_none());
     }
 }

@@ -1,14 +1,14 @@
-//! A guest: its allocator, its programs, and who tells its host what is free.
+//! A guest: its allocator, its programs, and what tells its host what is free.
 
+use super::agent::Agent;
 use super::buddy::Buddy;
-use super::hints::Agent;
 use super::host::Host;
-use super::params::{Params, Way};
+use super::params::{Hints, Params};
 use super::reporting::Reporting;
 
 /// What tells the host.
 #[derive(Debug)]
-pub enum Teller {
+enum Teller {
     /// Nothing.
     None,
     /// Isotherm's agent.
@@ -24,23 +24,33 @@ pub struct Guest {
     pub number: usize,
     /// Its free memory.
     pub buddy: Buddy,
-    /// Who tells its host.
-    pub teller: Teller,
+    /// What tells its host.
+    teller: Teller,
     /// CPU time in the guest that telling took, ns.
     pub cpu_ns: u64,
 }
 
 impl Guest {
     /// A guest of `memory` bytes is started; it has nothing of its own yet.
-    pub fn start(memory: u64, way: Way, params: &Params, host: &mut Host, now_ns: u64) -> Self {
+    pub fn start(memory: u64, way: Hints, params: &Params, host: &mut Host, now_ns: u64) -> Self {
         let pages = (memory / 4096) as u32 & !((1 << super::buddy::MAX_ORDER) - 1);
         let number = host.add(pages, params.vmm_own / 4096);
+        let buddy = Buddy::new(pages);
         let teller = match way {
-            Way::None => Teller::None,
-            Way::Isotherm => Teller::Agent(Box::new(Agent::new(pages, params, now_ns))),
-            Way::Reporting => Teller::Reporting(Reporting::new(pages, params, now_ns)),
+            Hints::None => Teller::None,
+            Hints::Isotherm => Teller::Agent(Box::new(Agent::new(&buddy, pages, params, now_ns))),
+            Hints::Reporting => Teller::Reporting(Reporting::new(pages, params, now_ns)),
         };
-        Self { number, buddy: Buddy::new(pages), teller, cpu_ns: 0 }
+        Self { number, buddy, teller, cpu_ns: 0 }
+    }
+
+    /// Gives out a page. If there is none, the kernel ends who holds memory that the host has answered for.
+    pub fn alloc(&mut self, host: &mut Host, now_ns: u64) -> Option<u32> {
+        self.buddy.alloc(0).or_else(|| {
+            let Teller::Agent(agent) = &mut self.teller else { return None };
+            agent.out_of_memory(&mut self.buddy, host, self.number, now_ns);
+            self.buddy.alloc(0)
+        })
     }
 
     /// When there is something to tell, at the latest.

@@ -41,8 +41,13 @@ pub struct Params {
     pub look_ns: u64,
     /// What a look costs for each block, ns (figure: 0.5 ms for 256 blocks).
     pub look_block_ns: u64,
-    /// Isolating and returning a block, ns (figure: 0.37 to 0.56 ms under emulation, where all is slow).
+    /// Isolating and returning a huge page that the host backs, ns (figure: 0.37 to 0.56 ms under emulation, where all is slow). One
+    /// that it has dropped is touched in addition.
     pub isolate_ns: u64,
+    /// Size of a memory block, bytes (x86-64; 2 GiB on machines with 64 GiB and more).
+    pub memory_block: u64,
+    /// Taking a free memory block offline and online again, ns (assumed: some milliseconds).
+    pub offline_ns: u64,
     /// From a report to its answer, ns, without dropping (assumed: a socket and a port).
     pub answer_ns: u64,
     /// Dropping a block, in the host, ns (assumed: 512 pages).
@@ -72,6 +77,8 @@ impl Default for Params {
             look_ns: 1000 * MS,
             look_block_ns: 2 * US,
             isolate_ns: 400 * US,
+            memory_block: 128 * MIB,
+            offline_ns: 10 * MS,
             answer_ns: 200 * US,
             drop_ns: 100 * US,
             reserve: 64 * MIB,
@@ -83,7 +90,7 @@ impl Default for Params {
 /// How the host learns of free memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum Hints {
     /// Not at all.
     None,
     /// Isotherm's agent.
@@ -92,7 +99,7 @@ pub enum Way {
     Reporting,
 }
 
-impl Way {
+impl Hints {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::None, Self::Isotherm, Self::Reporting];
 

@@ -3,7 +3,7 @@
 use super::buddy::{Buddy, HINT_ORDER, MAX_ORDER};
 use super::host::Host;
 use super::params::Params;
-use isotherm_core::hint::Bitmap;
+use isotherm_core::hinter::Bitmap;
 
 /// Blocks in a report: PAGE_REPORTING_CAPACITY.
 const CAPACITY: u32 = 32;
@@ -43,7 +43,7 @@ impl Reporting {
             return 0;
         }
         self.next_ns = now_ns + self.every_ns;
-        for block in buddy.news().0 {
+        for block in buddy.take_used() {
             self.reported.put(u64::from(block), false);
         }
         let mut cost_ns = 0;

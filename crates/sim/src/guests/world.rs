@@ -2,7 +2,7 @@
 
 use super::guest::Guest;
 use super::host::Host;
-use super::params::{Params, Way};
+use super::params::{Hints, Params};
 
 /// Pages that a program touches before others have their turn.
 const STEP: usize = 256;
@@ -17,7 +17,7 @@ pub struct World {
     /// Its guests, in the order in which they came.
     pub guests: Vec<Guest>,
     /// How the host learns of free memory.
-    pub way: Way,
+    pub way: Hints,
     /// Now.
     pub now_ns: u64,
 }
@@ -33,7 +33,7 @@ pub struct Ran {
 
 impl World {
     /// A host without guests.
-    pub fn new(params: Params, way: Way) -> Self {
+    pub fn new(params: Params, way: Hints) -> Self {
         Self { params, host: Host::new(&params), guests: Vec::new(), way, now_ns: 0 }
     }
 
@@ -62,7 +62,7 @@ impl World {
             let mut cost_ns = 0;
             let left = (pages - held.len() as u64).min(STEP as u64);
             for _ in 0..left {
-                let Some(page) = self.guests[guest].buddy.alloc(0) else { return held };
+                let Some(page) = self.guests[guest].alloc(&mut self.host, self.now_ns) else { return held };
                 cost_ns += self.params.touch_ns + self.host.touch(guest, page);
                 held.push(page);
             }
@@ -103,20 +103,21 @@ mod tests {
             vmm_own: 0,
             guest_own: 20 * MIB,
             reserve: 8 * MIB,
+            memory_block: 8 * MIB,
             ..Params::default()
         }
     }
 
     #[test]
     fn freed_memory_stays_with_the_guest_unless_somebody_tells() {
-        for way in Way::ALL {
+        for way in Hints::ALL {
             let mut world = World::new(small(), way);
             let guest = world.start(256 * MIB);
             world.run(guest, 200 * MIB);
             world.pass(60_000_000_000);
             let backed = world.host.backed(guest) * 4096;
             match way {
-                Way::None => assert_eq!(backed, 220 * MIB),
+                Hints::None => assert_eq!(backed, 220 * MIB),
                 _ => assert!((20 * MIB..26 * MIB).contains(&backed), "{way:?}: {} MiB", backed / MIB),
             }
             assert_eq!(world.host.stats().swap_outs, 0);
@@ -125,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_full_host_swaps_what_was_not_touched_longest() {
-        let mut world = World::new(small(), Way::None);
+        let mut world = World::new(small(), Hints::None);
         let first = world.start(256 * MIB);
         world.run(first, 200 * MIB);
         let second = world.start(256 * MIB);
@@ -141,7 +142,7 @@ mod tests {
 
     #[test]
     fn memory_in_use_is_never_dropped() {
-        let mut world = World::new(small(), Way::Isotherm);
+        let mut world = World::new(small(), Hints::Isotherm);
         let guest = world.start(256 * MIB);
         for round in 0..20 {
             world.run(guest, (50 + 7 * round) * MIB);

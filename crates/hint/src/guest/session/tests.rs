@@ -6,7 +6,7 @@ const LIMITS: Limits = Limits { ranges: 64, batches: 1, bytes_per_second: 0 };
 
 fn session() -> Session {
     let memory = vec![MemoryArea { range: AddrRange::new(0, 1 << 30), kind: MemoryKind::Ram }];
-    Session::new(hello(BlockSize::huge(), memory, [0; 16], Vec::new(), "test".into()), BlockSize::huge())
+    Session::new(hello(memory, [0; 16], Vec::new(), "test".into()))
 }
 
 /// What it says, and forgets.
@@ -39,7 +39,7 @@ fn welcomed() -> Session {
     let mut s = session();
     s.begin(1, 0);
     hear(&mut s, &Message::Greet { version: VERSION, host: 3 });
-    let random = s.hello().session;
+    let random = s.hello.session;
     assert_eq!(hear(&mut s, &welcome(random, 5)), Some(Heard::Welcome { limits: LIMITS, new_host: true }));
     said(&mut s);
     s
@@ -94,7 +94,7 @@ fn too_many_ranges_become_whole_units() {
 #[test]
 fn a_welcome_that_comes_again_voids_nothing() {
     let mut s = welcomed();
-    let session = s.hello().session;
+    let session = s.hello.session;
     assert!(s.report(1, &[Block(1)], 1, 64));
     assert_eq!(hear(&mut s, &welcome(session, 5)), None, "the same");
     assert!(matches!(hear(&mut s, &welcome(session, 6)), Some(Heard::Welcome { new_host: false, .. })), "another");

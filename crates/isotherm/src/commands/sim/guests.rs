@@ -5,7 +5,7 @@ use crate::exit::Usage;
 use isotherm_core::units::format_size;
 use isotherm_core::units::nanos;
 use isotherm_sim::guests::experiments::{Fit, Memhogs, Return, comes_back, fit, memhogs};
-use isotherm_sim::guests::params::{Params, Way};
+use isotherm_sim::guests::params::{Hints, Params};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::Write;
@@ -70,9 +70,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let params = params(&args)?;
     let figures = Figures {
         params,
-        fit: Way::ALL.map(|way| fit(params, way)).into(),
-        memhog: Way::ALL.map(|way| memhogs(params, way)).into(),
-        comes_back: Way::ALL.map(|way| comes_back(params, way)).into(),
+        fit: Hints::ALL.map(|way| fit(params, way)).into(),
+        memhog: Hints::ALL.map(|way| memhogs(params, way)).into(),
+        comes_back: Hints::ALL.map(|way| comes_back(params, way)).into(),
     };
     let mut out = std::io::stdout().lock();
     if args.json {

@@ -1,6 +1,6 @@
-//! Ways to take free memory so that nobody can use it until we give it back, without a module.
+//! Ways to isolate free memory so that nobody can use it until we return it, without a module.
 //!
-//! | way | how | holds | limits |
+//! | way | how | isolates | limits |
 //! |---|---|---|---|
 //! | [`offline`] | memory blocks go offline | exclusively, nothing is cleared | 128 MiB or more at a time; blocks with unmovable pages refuse |
 //! | [`touch`] | huge pages on demand, touched | exclusively | always clears |
@@ -11,81 +11,26 @@
 //! out.
 
 mod holder;
-pub mod offline;
+pub(super) mod offline;
 mod physical;
-pub mod pool;
+mod pool;
 pub(super) mod segment;
-pub mod touch;
+mod touch;
 
-use super::{Ledger, MemoryMap};
+use self::offline::Offline;
+use self::touch::Touch;
+use super::ledger::Ledger;
+use super::put_back::{StillTaken, put_back};
+use crate::roots::Roots;
 use isotherm_core::addr::{AddrRange, normalize};
-use std::fmt;
-use std::io;
+use isotherm_core::hinter::{BLOCK_BYTES, IsolateError, Isolator, Way};
+use std::time::Duration;
 
-/// Size of what is reported at least: a huge page.
-pub const HUGE_PAGE: u64 = 2 << 20;
-
-/// A way to isolate memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Way {
-    /// Memory blocks go offline.
-    Offline,
-    /// Huge pages touched.
-    Touch,
-}
-
-impl Way {
-    /// All of them, cheapest first.
-    pub const ALL: [Self; 2] = [Self::Offline, Self::Touch];
-
-    /// Whether it takes the very memory that it is asked for.
-    pub const fn chooses(self) -> bool {
-        matches!(self, Self::Offline)
-    }
-
-    /// Its name in commands.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Offline => "offline",
-            Self::Touch => "touch",
-        }
-    }
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// Why nothing was taken, or what was taken is no longer ours.
-#[derive(Debug, thiserror::Error)]
-pub enum IsolateError {
-    /// The guest's kernel has no such way, or it is in use by others.
-    #[error("{0}")]
-    Unsupported(String),
-    /// Somebody else uses what we thought ours. Nothing of it may be reported.
-    #[error("{0}; nothing that is held may be reported")]
-    Foreign(String),
-    /// Memory ran out, and the kernel took back what was held.
-    #[error("the guest needed the memory that was held, and has it back")]
-    Taken,
-    /// A file or system call failed.
-    #[error("cannot {what}: {source}")]
-    Io {
-        /// What was to be done.
-        what: String,
-        /// Why not.
-        source: io::Error,
-    },
-}
-
-impl IsolateError {
-    pub(super) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
-        let what = what.into();
-        move |source| Self::Io { what, source }
-    }
-}
+/// Size of a huge page, the least that is isolated.
+const HUGE_PAGE: u64 = BLOCK_BYTES;
+/// An attempt to take a memory block offline takes this long, at most, if none has run out of time. Meanwhile nobody gets what is
+/// free in it.
+const OFFLINE_LIMIT: Duration = Duration::from_millis(500);
 
 /// An error if not all of `reported` lies in what is `held`.
 fn check_held(reported: &[AddrRange], mut held: Vec<AddrRange>) -> Result<(), IsolateError> {
@@ -93,35 +38,84 @@ fn check_held(reported: &[AddrRange], mut held: Vec<AddrRange>) -> Result<(), Is
     let inside = |r: &AddrRange| held.iter().any(|h| h.start <= r.start && r.end <= h.end);
     match reported.iter().find(|r| !inside(r)) {
         None => Ok(()),
-        Some(r) => Err(IsolateError::Foreign(format!("{:#x}-{:#x} is to be reported and not held", r.start, r.end))),
+        Some(r) => {
+            Err(IsolateError::Foreign(format!("{:#x}-{:#x} is to be reported and not isolated", r.start, r.end)))
+        }
     }
 }
 
-/// Takes free memory and gives it back.
-pub trait Isolator: fmt::Debug {
-    /// How.
-    fn way(&self) -> Way;
+/// The ways that this guest has, and the ledger of what is isolated.
+#[derive(Debug)]
+pub struct KernelIsolator {
+    roots: Roots,
+    ledger: Ledger,
+    offline: Option<Offline>,
+    touch: Option<Touch>,
+}
 
-    /// Takes as much as `wanted` has, or less: just that where the way can choose ([`Way::chooses`]), else what the kernel gives.
-    /// Empty: nothing to be had at present. All of it is whole huge pages.
-    fn take(&mut self, wanted: &[AddrRange], ledger: &mut Ledger) -> Result<Vec<AddrRange>, IsolateError>;
+impl KernelIsolator {
+    /// One that has no ways yet. What a predecessor left is in the ledger.
+    pub fn new(roots: &Roots, ledger: Ledger) -> Self {
+        Self { roots: roots.clone(), ledger, offline: None, touch: None }
+    }
 
-    /// Whether `reported` is held, and all that is held still is nobody else's. To be asked right before a report.
-    fn check(&mut self, reported: &[AddrRange]) -> Result<(), IsolateError>;
+    /// Makes ready for a way, if the guest has it. How much memory is isolated at a time, bytes.
+    pub fn add(&mut self, way: Way) -> Result<u64, IsolateError> {
+        match way {
+            Way::Offline => Ok(self.offline.insert(Offline::new(&self.roots, OFFLINE_LIMIT)?).block_size()),
+            Way::Touch => Touch::new(&self.roots).map(|touch| {
+                self.touch = Some(touch);
+                HUGE_PAGE
+            }),
+        }
+    }
 
-    /// Gives everything back that it holds. **No report of it may be on its way to a host any more.**
-    fn give_back(&mut self, ledger: &mut Ledger) -> Result<(), IsolateError>;
+    /// Memory has come or gone, or others have returned what they had isolated.
+    pub fn memory_changed(&mut self) {
+        if let Some(offline) = &mut self.offline {
+            offline.look_again();
+        }
+    }
 
-    /// The host has answered for everything that is held: no report of it is on its way. It may go back from here on if the
-    /// guest needs it.
-    fn acked(&mut self);
+    /// Puts back everything that is written down, also what a predecessor left. **No report of it may be on its way to a host any
+    /// more.**
+    pub fn put_back(&mut self) -> Result<(), StillTaken> {
+        put_back(&mut self.ledger, &self.roots)
+    }
+}
 
-    /// Gives back at once what the host has answered for, where that cannot touch what is reported and not answered, which stays.
-    fn thin(&mut self);
+impl Isolator for KernelIsolator {
+    fn isolate(&mut self, way: Way, wanted: &[AddrRange]) -> Result<Vec<AddrRange>, IsolateError> {
+        match (way, &mut self.offline, &mut self.touch) {
+            (Way::Offline, Some(offline), _) => offline.take(wanted, &mut self.ledger),
+            (Way::Touch, _, Some(touch)) => touch.take(wanted, &mut self.ledger),
+            _ => Err(IsolateError::Unsupported(format!("{way} was not made ready"))),
+        }
+    }
 
-    /// Bytes held now.
-    fn held(&self) -> u64;
+    fn check(&mut self, reported: &[AddrRange]) -> Result<(), IsolateError> {
+        match (&mut self.offline, &self.touch) {
+            (Some(offline), _) if offline.held() > 0 => offline.check(reported),
+            (_, Some(touch)) => touch.check(reported),
+            _ => check_held(reported, Vec::new()),
+        }
+    }
 
-    /// Memory has come or gone, or others have given back what they held.
-    fn set_memory(&mut self, map: &MemoryMap);
+    fn release(&mut self) -> Result<(), IsolateError> {
+        self.offline.as_mut().map_or(Ok(()), |offline| offline.give_back(&mut self.ledger))?;
+        self.touch.as_mut().map_or(Ok(()), |touch| touch.give_back(&mut self.ledger, &self.roots))
+    }
+
+    // Of memory blocks there is never more isolated than what is reported: they are returned batch by batch.
+    fn acked(&mut self) {
+        self.touch.iter_mut().for_each(Touch::acked);
+    }
+
+    fn release_answered(&mut self) {
+        self.touch.iter_mut().for_each(Touch::release_answered);
+    }
+
+    fn isolated(&self) -> u64 {
+        self.offline.as_ref().map_or(0, Offline::held) + self.touch.as_ref().map_or(0, Touch::held)
+    }
 }

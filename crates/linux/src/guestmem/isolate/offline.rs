@@ -4,12 +4,13 @@
 //! attempt is bounded, and a block that refused is left alone for a while, each time for longer. One that ran out of time may only
 //! have been on a busy host: it gets more time first.
 
-use super::{HUGE_PAGE, IsolateError, Isolator, Way, check_held};
+use super::{HUGE_PAGE, check_held};
 use crate::clock::monotonic_ns;
 use crate::guestmem::deadline::Deadline;
-use crate::guestmem::{Ledger, MemoryMap};
+use crate::guestmem::ledger::Ledger;
 use crate::roots::Roots;
 use isotherm_core::addr::AddrRange;
+use isotherm_core::hinter::IsolateError;
 use isotherm_core::units::format_size;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -59,7 +60,7 @@ impl Block {
 
 /// Takes memory blocks offline.
 #[derive(Debug)]
-pub struct Offline {
+pub(super) struct Offline {
     roots: Roots,
     block_size: u64,
     blocks: Vec<Block>,
@@ -69,7 +70,7 @@ pub struct Offline {
 
 impl Offline {
     /// Looks at which blocks there are. An attempt takes `limit` at most, and up to four times that where it was too short.
-    pub fn new(roots: &Roots, limit: Duration) -> Result<Self, IsolateError> {
+    pub(super) fn new(roots: &Roots, limit: Duration) -> Result<Self, IsolateError> {
         let block_size = block_size(roots).ok_or_else(|| {
             let why = format!("{MEMORY}/block_size_bytes is missing: the kernel lacks CONFIG_MEMORY_HOTREMOVE");
             IsolateError::Unsupported(why)
@@ -84,7 +85,7 @@ impl Offline {
     }
 
     /// Reads again which blocks there are.
-    fn look_again(&mut self) {
+    pub(super) fn look_again(&mut self) {
         let names = self.roots.names(MEMORY);
         let numbers = names.iter().filter_map(|n| n.strip_prefix("memory")?.parse::<u64>().ok());
         let mut blocks = Vec::new();
@@ -99,15 +100,8 @@ impl Offline {
         self.blocks = blocks;
     }
 
-    /// Where the blocks are that may be tried now.
-    pub fn willing(&self) -> impl Iterator<Item = AddrRange> {
-        let now = monotonic_ns();
-        let willing = move |b: &&Block| b.rest_until_ns <= now && !self.held.contains(&b.number);
-        self.blocks.iter().filter(willing).map(|b| b.range)
-    }
-
     /// Size of a block, bytes.
-    pub const fn block_size(&self) -> u64 {
+    pub(super) const fn block_size(&self) -> u64 {
         self.block_size
     }
 
@@ -136,14 +130,9 @@ impl Offline {
             }
         }
     }
-}
 
-impl Isolator for Offline {
-    fn way(&self) -> Way {
-        Way::Offline
-    }
-
-    fn take(&mut self, wanted: &[AddrRange], ledger: &mut Ledger) -> Result<Vec<AddrRange>, IsolateError> {
+    /// Takes those of the memory blocks in `wanted` offline that can be had; which. Each is a block as a whole.
+    pub(super) fn take(&mut self, wanted: &[AddrRange], ledger: &mut Ledger) -> Result<Vec<AddrRange>, IsolateError> {
         let mut taken = Vec::new();
         for range in wanted {
             // It may have been put online since the last look: memory that was plugged in.
@@ -161,7 +150,8 @@ impl Isolator for Offline {
         Ok(taken)
     }
 
-    fn check(&mut self, reported: &[AddrRange]) -> Result<(), IsolateError> {
+    /// Whether `reported` is held, and all that is held still is offline.
+    pub(super) fn check(&self, reported: &[AddrRange]) -> Result<(), IsolateError> {
         let lost = self.held.iter().find(|n| state(&self.roots, **n).as_deref() != Some("offline"));
         let Some(&n) = lost else {
             let held = self.blocks.iter().filter(|b| self.held.contains(&b.number));
@@ -171,7 +161,8 @@ impl Isolator for Offline {
         Err(IsolateError::Foreign(format!("memory block {n} was {how} by somebody while it was held")))
     }
 
-    fn give_back(&mut self, ledger: &mut Ledger) -> Result<(), IsolateError> {
+    /// Puts everything online that is held.
+    pub(super) fn give_back(&mut self, ledger: &mut Ledger) -> Result<(), IsolateError> {
         while let Some(&number) = self.held.last() {
             let movable = ledger.taken().movable.contains(&number);
             put_online(&self.roots, number, movable)
@@ -183,22 +174,14 @@ impl Isolator for Offline {
         Ok(())
     }
 
-    // There is never more than what is reported: blocks are given back one by one.
-    fn acked(&mut self) {}
-
-    fn thin(&mut self) {}
-
-    fn held(&self) -> u64 {
+    /// Bytes held now.
+    pub(super) fn held(&self) -> u64 {
         self.held.len() as u64 * self.block_size
-    }
-
-    fn set_memory(&mut self, _map: &MemoryMap) {
-        self.look_again();
     }
 }
 
 /// Size of a memory block, bytes; `None` without memory hotplug.
-pub fn block_size(roots: &Roots) -> Option<u64> {
+fn block_size(roots: &Roots) -> Option<u64> {
     let text = roots.line(format!("{MEMORY}/block_size_bytes"))?;
     u64::from_str_radix(&text, 16).ok().filter(|n| n.is_power_of_two() && *n >= HUGE_PAGE)
 }
@@ -278,7 +261,7 @@ mod tests {
         let t = machine();
         let mut ledger = Ledger::open(&t.roots).unwrap();
         let mut offline = Offline::new(&t.roots, Duration::from_secs(5)).unwrap();
-        assert_eq!(offline.willing().count(), 2, "what somebody else took offline is not ours");
+        assert_eq!(offline.blocks.len(), 2, "what somebody else took offline is not ours");
         let second = AddrRange::new(128 << 20, 256 << 20);
         let foreign = AddrRange::new(256 << 20, 384 << 20);
         assert_eq!(offline.take(&[foreign, second], &mut ledger).unwrap(), [second]);

@@ -8,31 +8,31 @@ const OVERCOMMIT: &str = "nr_overcommit_hugepages";
 
 /// Numbers of huge pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
+pub(super) struct Counts {
     /// Not used by anybody, promised or not.
-    pub free: u64,
+    pub(super) free: u64,
     /// Promised to mappings or segments and not used yet.
-    pub reserved: u64,
+    pub(super) reserved: u64,
     /// Beyond what the administrator asked for: allocated on demand.
-    pub surplus: u64,
+    pub(super) surplus: u64,
     /// Beyond it, at most.
-    pub overcommit: u64,
+    pub(super) overcommit: u64,
 }
 
 /// The pool.
 #[derive(Debug, Clone)]
-pub struct Pool {
+pub(super) struct Pool {
     roots: Roots,
 }
 
 impl Pool {
     /// That below `roots`.
-    pub fn new(roots: &Roots) -> Self {
+    pub(super) fn new(roots: &Roots) -> Self {
         Self { roots: roots.clone() }
     }
 
     /// Its numbers. They are read one after the other.
-    pub fn counts(&self) -> io::Result<Counts> {
+    pub(super) fn counts(&self) -> io::Result<Counts> {
         Ok(Counts {
             free: self.number("free_hugepages")?,
             reserved: self.number("resv_hugepages")?,
@@ -42,7 +42,7 @@ impl Pool {
     }
 
     /// Allows as many huge pages on demand.
-    pub fn set_overcommit(&self, pages: u64) -> io::Result<()> {
+    pub(super) fn set_overcommit(&self, pages: u64) -> io::Result<()> {
         std::fs::write(self.roots.path(format!("{FOLDER}/{OVERCOMMIT}")), format!("{pages}\n"))
     }
 

@@ -1,9 +1,10 @@
 //! System V shared memory segments of huge pages. They outlive their maker, which no mapping of memory does.
 
+use super::HUGE_PAGE;
 use super::pool::Pool;
-use super::{HUGE_PAGE, IsolateError};
 use crate::guestmem::ledger::{Ledger, Leftover};
-use isotherm_core::addr::{AddrRange, total_len};
+use crate::roots::Roots;
+use isotherm_core::hinter::IsolateError;
 use std::io;
 
 /// Keys of our segments: this one and those that follow.
@@ -21,7 +22,7 @@ pub(super) struct Segment {
 impl Segment {
     /// Makes one of `pages` huge pages, which are reserved, and neither allocated to it nor touched. Fails with ENOMEM if that
     /// many cannot be had; then nothing has changed.
-    pub(super) fn reserve(pages: u64) -> io::Result<Self> {
+    pub(super) fn create(pages: u64) -> io::Result<Self> {
         let too_large = || io::Error::from(io::ErrorKind::InvalidInput);
         let bytes = usize::try_from(pages.checked_mul(HUGE_PAGE).ok_or_else(too_large)?).map_err(|_| too_large())?;
         // Bits 26 and up hold the page size's logarithm.
@@ -98,30 +99,15 @@ impl Drop for Attached {
     }
 }
 
-/// As many huge pages as `wanted` has room for, or half as many, and so on: all or nothing is the kernel's rule, so near the end
-/// less is taken at a time. `take`: takes so many; `None`: that many are not to be had.
-pub(super) fn or_fewer(
-    wanted: &[AddrRange],
-    mut take: impl FnMut(u64) -> Result<Option<Vec<AddrRange>>, IsolateError>,
-) -> Result<Vec<AddrRange>, IsolateError> {
-    let mut pages = total_len(wanted) / HUGE_PAGE;
-    while pages > 0 {
-        if let Some(ranges) = take(pages)? {
-            return Ok(ranges);
-        }
-        pages /= 2;
-    }
-    Ok(Vec::new())
-}
-
 /// Removes whatever segments are left, also one that was made and is in no list, and sets the pool as the ledger has it.
-pub(super) fn put_back(pool: &Pool, ledger: &mut Ledger) -> Result<(), IsolateError> {
-    if !ledger.taken().segments {
+pub(in crate::guestmem) fn put_back(ledger: &mut Ledger, roots: &Roots) -> Result<(), IsolateError> {
+    if !ledger.taken().segments && ledger.taken().overcommit.is_none() {
         return Ok(());
     }
     remove_all().map_err(IsolateError::io("remove shared memory segments of huge pages"))?;
     if let Some(before) = ledger.taken().overcommit {
-        pool.set_overcommit(before).map_err(IsolateError::io("set nr_overcommit_hugepages back"))?;
+        let failed = IsolateError::io(format!("set nr_overcommit_hugepages to {before} again"));
+        Pool::new(roots).set_overcommit(before).map_err(failed)?;
     }
     let note = IsolateError::io("write down that no huge pages are held");
     let nothing = |l: &mut Leftover| {
@@ -131,18 +117,16 @@ pub(super) fn put_back(pool: &Pool, ledger: &mut Ledger) -> Result<(), IsolateEr
     ledger.change(nothing).map_err(note)
 }
 
-/// Removes every segment of ours, also those of a dead predecessor; how many there were.
-pub(in crate::guestmem) fn remove_all() -> io::Result<usize> {
-    let mut removed = 0;
+/// Removes every segment of ours, also those of a dead predecessor.
+fn remove_all() -> io::Result<()> {
     for i in 0..MOST {
         // SAFETY: shmget with size 0 and no flags only looks up a key.
         let id = unsafe { libc::shmget(KEYS + i, 0, 0) };
         if id >= 0 && made_by_us(id)? {
             remove(id)?;
-            removed += 1;
         }
     }
-    Ok(removed)
+    Ok(())
 }
 
 /// Whether our user made it: anybody may make a segment with any key.

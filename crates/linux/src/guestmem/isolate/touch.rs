@@ -7,16 +7,17 @@
 use super::holder::Holder;
 use super::physical::Pagemap;
 use super::pool::Pool;
-use super::segment::{Attached, Segment, or_fewer, put_back};
-use super::{HUGE_PAGE, IsolateError, Isolator, Way, check_held};
-use crate::guestmem::{Ledger, MemoryMap};
+use super::segment::{Attached, Segment, put_back};
+use super::{HUGE_PAGE, check_held};
+use crate::guestmem::ledger::Ledger;
 use crate::roots::Roots;
-use isotherm_core::addr::AddrRange;
+use isotherm_core::addr::{AddrRange, total_len};
+use isotherm_core::hinter::IsolateError;
 use std::io;
 
 /// Allocates huge pages.
 #[derive(Debug)]
-pub struct Touch {
+pub(super) struct Touch {
     pool: Pool,
     pagemap: Pagemap,
     /// Of which a report may be on its way.
@@ -38,7 +39,7 @@ struct Taken {
 
 impl Touch {
     /// Makes sure that there are huge pages, and that none of an administrator's would be used up.
-    pub fn new(roots: &Roots) -> Result<Self, IsolateError> {
+    pub(super) fn new(roots: &Roots) -> Result<Self, IsolateError> {
         let pool = Pool::new(roots);
         let counts = pool.counts().map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => {
@@ -67,7 +68,7 @@ impl Touch {
             .map_err(note)?;
         let allowed = counts.overcommit.max(counts.surplus + pages);
         self.pool.set_overcommit(allowed).map_err(IsolateError::io("allow huge pages on demand"))?;
-        let segment = match Segment::reserve(pages) {
+        let segment = match Segment::create(pages) {
             Ok(segment) => segment,
             Err(e) if matches!(e.raw_os_error(), Some(libc::ENOMEM | libc::ENOSPC | libc::EINTR)) => return Ok(None),
             Err(e) => return Err(IsolateError::io("reserve huge pages in a shared memory segment")(e)),
@@ -77,7 +78,7 @@ impl Touch {
         }
         if self.holder.as_mut().is_none_or(|holder| holder.attach(segment.id()).is_err()) {
             let _ = segment.remove();
-            self.thin();
+            self.release_answered();
             return Err(IsolateError::Taken);
         }
         let mut attached = segment.attach().map_err(IsolateError::io("map a shared memory segment of huge pages"))?;
@@ -87,18 +88,22 @@ impl Touch {
         self.held.push(Taken { attached, segment, at });
         Ok(Some(ranges))
     }
-}
 
-impl Isolator for Touch {
-    fn way(&self) -> Way {
-        Way::Touch
+    /// As many huge pages as `wanted` has room for, or half as many, and so on: all or nothing is the kernel's rule, so near the end
+    /// less is taken at a time.
+    pub(super) fn take(&mut self, wanted: &[AddrRange], ledger: &mut Ledger) -> Result<Vec<AddrRange>, IsolateError> {
+        let mut pages = total_len(wanted) / HUGE_PAGE;
+        while pages > 0 {
+            if let Some(ranges) = self.allocate(pages, ledger)? {
+                return Ok(ranges);
+            }
+            pages /= 2;
+        }
+        Ok(Vec::new())
     }
 
-    fn take(&mut self, wanted: &[AddrRange], ledger: &mut Ledger) -> Result<Vec<AddrRange>, IsolateError> {
-        or_fewer(wanted, |pages| self.allocate(pages, ledger))
-    }
-
-    fn check(&mut self, reported: &[AddrRange]) -> Result<(), IsolateError> {
+    /// Whether `reported` is held, and each page that is held still is where it was.
+    pub(super) fn check(&self, reported: &[AddrRange]) -> Result<(), IsolateError> {
         // What has settled was answered for.
         let pages = self.held.iter().flat_map(|taken| &taken.at);
         check_held(reported, pages.map(|&at| AddrRange::new(at, at + HUGE_PAGE)).collect())?;
@@ -115,17 +120,19 @@ impl Isolator for Touch {
         Ok(())
     }
 
-    fn give_back(&mut self, ledger: &mut Ledger) -> Result<(), IsolateError> {
+    /// Gives everything back that is held.
+    pub(super) fn give_back(&mut self, ledger: &mut Ledger, roots: &Roots) -> Result<(), IsolateError> {
         while let Some(Taken { attached, segment, .. }) = self.held.pop() {
             drop(attached);
             segment.remove().map_err(IsolateError::io("remove a shared memory segment of huge pages"))?;
         }
         self.holder = None;
         self.settled = 0;
-        put_back(&self.pool, ledger)
+        put_back(ledger, roots)
     }
 
-    fn acked(&mut self) {
+    /// The host has answered for all that is held: from here on the holder alone has it.
+    pub(super) fn acked(&mut self) {
         for Taken { attached, segment, .. } in self.held.drain(..) {
             // If it was ended while the answer was waited for, they are free now.
             self.settled += if self.holder.is_some() { segment.pages() } else { 0 };
@@ -135,16 +142,16 @@ impl Isolator for Touch {
         }
     }
 
-    fn thin(&mut self) {
+    /// Ends the holder, with which goes what it alone has.
+    pub(super) fn release_answered(&mut self) {
         self.holder = None;
         self.settled = 0;
     }
 
-    fn held(&self) -> u64 {
+    /// Bytes held now.
+    pub(super) fn held(&self) -> u64 {
         (self.held.iter().map(|t| t.segment.pages()).sum::<u64>() + self.settled) * HUGE_PAGE
     }
-
-    fn set_memory(&mut self, _map: &MemoryMap) {}
 }
 
 fn spare(pages: u64) -> IsolateError {

@@ -1,9 +1,10 @@
-//! The state machine.
+//! Passes over free memory: which blocks are isolated, reported and returned next.
 
-use super::block::Block;
+use super::block::{BLOCK_BYTES, Block, blocks_inside, blocks_touched};
 use super::command::{Command, Event, Fate, Isolation};
-use super::config::{Choice, Config, ConfigError};
+use super::config::Config;
 use super::stats::{HintStats, Rest};
+use super::way::Way;
 use super::zones::Zones;
 use crate::addr::AddrRange;
 use std::collections::BTreeSet;
@@ -23,10 +24,14 @@ enum Phase {
 
 /// When to look again at something that nobody tells us about, at the latest, ns.
 const LOOK_AGAIN_NS: u64 = 100_000_000;
+/// When to send a batch again that was not acknowledged, ns.
+const RESEND_NS: u64 = 2_000_000_000;
+/// How long to leave memory alone after pressure, ns; doubled each time, up to the second.
+const BACKOFF_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
 
 /// Decides what to report, and when.
 #[derive(Debug, Clone)]
-pub struct Hinter {
+pub struct Passes {
     config: Config,
     zones: Zones,
     phase: Phase,
@@ -57,11 +62,11 @@ pub struct Hinter {
     stats: HintStats,
 }
 
-impl Hinter {
+impl Passes {
     /// One that knows of no memory and no other side yet.
-    pub fn new(config: Config) -> Result<Self, ConfigError> {
-        config.check()?;
-        Ok(Self {
+    pub fn new(config: Config) -> Self {
+        debug_assert!(config.is_consistent(), "{config:?}");
+        Self {
             config,
             zones: Zones::default(),
             phase: Phase::Idle,
@@ -83,18 +88,18 @@ impl Hinter {
             forgive_at_ns: None,
             rest: Rest::NoPeer,
             stats: HintStats::default(),
-        })
+        }
     }
 
     /// Memory is there: the blocks that lie in it as a whole.
     pub fn add_memory(&mut self, range: AddrRange) {
-        let (first, end) = self.config.block.inside(range);
+        let (first, end) = blocks_inside(range);
         self.zones.add(first, end);
     }
 
     /// Memory goes: every block that it touches. What is isolated of it stays so until it is returned in the usual way.
     pub fn remove_memory(&mut self, range: AddrRange) {
-        let (first, end) = self.config.block.touched(range);
+        let (first, end) = blocks_touched(range);
         self.zones.remove(first, end);
     }
 
@@ -152,15 +157,13 @@ impl Hinter {
     }
 
     /// Other limits, which hold for what is begun from now on. What one way to isolate could not have, another may.
-    pub fn reconfigure(&mut self, config: Config) -> Result<(), ConfigError> {
-        config.check()?;
-        if config.choice != self.config.choice {
+    pub fn reconfigure(&mut self, config: Config) {
+        debug_assert!(config.is_consistent(), "{config:?}");
+        if config.way != self.config.way {
             self.zones.forgive();
             self.forgive_at_ns = None;
         }
-        // The size of blocks is what all bits are about.
-        self.config = Config { block: self.config.block, ..config };
-        Ok(())
+        self.config = config;
     }
 
     /// Something happened.
@@ -190,7 +193,7 @@ impl Hinter {
             }
             Event::Pressure => {
                 self.stats.pressures += 1;
-                let (least, most) = self.config.backoff_ns;
+                let (least, most) = BACKOFF_NS;
                 // Doubled if the last one is not long over.
                 let again = now_ns < self.calm_at_ns.saturating_add(self.backoff_ns);
                 self.backoff_ns = if again { self.backoff_ns.saturating_mul(2).max(least).min(most) } else { least };
@@ -236,7 +239,7 @@ impl Hinter {
                 return Command::Report { batch: self.batch, blocks };
             }
             Phase::OnTheWay { blocks, sent_ns } if self.peer => {
-                let due = sent_ns.saturating_add(self.config.resend_ns);
+                let due = sent_ns.saturating_add(RESEND_NS);
                 if now_ns < due {
                     return self.wait(Rest::NoAnswer, Some(due));
                 }
@@ -271,11 +274,11 @@ impl Hinter {
             return Vec::new();
         }
         let room = self.config.batch.min(self.config.most_isolated.saturating_sub(self.isolated.len())) as u64;
-        let spare = free.saturating_sub(self.config.reserve) / self.config.block.bytes();
+        let spare = free.saturating_sub(self.config.reserve) / BLOCK_BYTES;
         let units = (room.min(spare) / self.config.unit) as usize;
         if units == 0 {
             self.end_pass(now_ns, if spare < self.config.unit { Rest::Reserve } else { Rest::Gap });
-            if self.config.choice == Choice::Number && !self.held.is_empty() {
+            if self.config.way == Way::Touch && !self.held.is_empty() {
                 // The same blocks would come again.
                 self.not_before_ns = now_ns.saturating_add(self.config.retry_ns);
             }
@@ -344,7 +347,7 @@ impl Hinter {
 
     /// Whether something has to go back before anything else is done.
     fn must_return(&self) -> bool {
-        !self.held.is_empty() && (self.config.choice == Choice::Blocks || !self.in_pass)
+        !self.held.is_empty() && (self.config.way == Way::Offline || !self.in_pass)
     }
 
     /// When to look again, if nothing happens before.
@@ -388,7 +391,7 @@ impl Hinter {
         };
         let wanted = std::mem::take(wanted);
         self.phase = Phase::Idle;
-        self.exhausted = self.config.choice == Choice::Number && isolation.blocks.len() < wanted.len();
+        self.exhausted = self.config.way == Way::Touch && isolation.blocks.len() < wanted.len();
         let mut report = Vec::new();
         for block in isolation.blocks {
             if !self.isolated.insert(block) {
@@ -408,9 +411,9 @@ impl Hinter {
                 report.push(block);
             }
         }
-        let missing: Vec<Block> = match self.config.choice {
-            Choice::Blocks => wanted.into_iter().filter(|block| !self.isolated.contains(block)).collect(),
-            Choice::Number => Vec::new(),
+        let missing: Vec<Block> = match self.config.way {
+            Way::Offline => wanted.into_iter().filter(|block| !self.isolated.contains(block)).collect(),
+            Way::Touch => Vec::new(),
         };
         if !missing.is_empty() {
             self.stats.not_had += missing.len() as u64;

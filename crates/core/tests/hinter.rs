@@ -2,9 +2,7 @@
 //! answers late, twice, or not at all, and a connection that comes and goes.
 
 use isotherm_core::addr::AddrRange;
-use isotherm_core::hint::{
-    Block, BlockSize, Choice, Command, Config, Event, Fate, Hinter, Isolation, Isolator, Reporter, Rest, drive, joined,
-};
+use isotherm_core::hinter::{BLOCK_BYTES, Block, Command, Config, Event, Fate, Isolation, Passes, Rest, Way, joined};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -27,7 +25,7 @@ struct Memory {
 #[derive(Debug)]
 struct Guest {
     blocks: BTreeMap<Block, Memory>,
-    choice: Choice,
+    way: Way,
     unit: u64,
     clears: bool,
     /// Where an isolator that is told only a number begins to look.
@@ -41,11 +39,11 @@ impl Guest {
     }
 }
 
-impl Isolator for Guest {
+impl Guest {
     fn isolate(&mut self, wanted: &[Block]) -> Isolation {
         let mut blocks = vec![];
-        match self.choice {
-            Choice::Blocks => {
+        match self.way {
+            Way::Offline => {
                 for first in wanted {
                     let unit: Vec<Block> = (first.0..first.0 + self.unit).map(Block).collect();
                     let can = unit.iter().all(|b| {
@@ -56,7 +54,7 @@ impl Isolator for Guest {
                     }
                 }
             }
-            Choice::Number => {
+            Way::Touch => {
                 let free = self.blocks.iter().filter(|(_, m)| !m.used && !m.isolated).map(|(b, _)| *b);
                 let (before, after): (Vec<_>, Vec<_>) = free.partition(|b| b.0 < self.next);
                 blocks = after.into_iter().chain(before).take(wanted.len()).collect();
@@ -83,8 +81,8 @@ impl Isolator for Guest {
         }
     }
 
-    fn free_bytes(&mut self) -> u64 {
-        self.free() * BlockSize::huge().bytes()
+    fn free_bytes(&self) -> u64 {
+        self.free() * BLOCK_BYTES
     }
 }
 
@@ -97,15 +95,11 @@ struct Host {
     last: u64,
 }
 
-impl Reporter for Host {
+impl Host {
     fn report(&mut self, batch: u64, blocks: &[Block]) {
         if self.up {
             self.reports.push_back((batch, blocks.to_vec()));
         }
-    }
-
-    fn poll(&mut self) -> Option<Event> {
-        None
     }
 }
 
@@ -154,7 +148,7 @@ fn arb_op() -> impl Strategy<Value = Op> {
 }
 
 struct World {
-    hinter: Hinter,
+    passes: Passes,
     /// What was reported last.
     sent: (u64, Vec<Block>),
     guest: Guest,
@@ -164,18 +158,18 @@ struct World {
 
 impl World {
     fn new(config: Config, clears: bool) -> Self {
-        let mut hinter = Hinter::new(config).unwrap();
-        hinter.add_memory(AddrRange::new(0, BLOCKS * config.block.bytes()));
+        let mut passes = Passes::new(config);
+        passes.add_memory(AddrRange::new(0, BLOCKS * BLOCK_BYTES));
         let guest = Guest {
             blocks: (0..BLOCKS).map(|b| (Block(b), Memory::default())).collect(),
-            choice: config.choice,
+            way: config.way,
             unit: config.unit,
             clears,
             next: 0,
             refuses: BTreeSet::new(),
         };
-        let mut world = Self { hinter, sent: (0, vec![]), guest, host: Host::default(), now: 0 };
-        (0..BLOCKS).for_each(|b| world.hinter.freed(Block(b), 0));
+        let mut world = Self { passes, sent: (0, vec![]), guest, host: Host::default(), now: 0 };
+        (0..BLOCKS).for_each(|b| world.passes.freed(Block(b), 0));
         world.reconnect();
         world
     }
@@ -185,7 +179,7 @@ impl World {
         self.host.reports.clear();
         self.host.answers.clear();
         (self.host.up, self.host.last) = (true, 0);
-        self.hinter.event(Event::Ready, self.now);
+        self.passes.event(Event::Ready, self.now);
         self.check();
     }
 
@@ -211,24 +205,24 @@ impl World {
     /// An answer arrives.
     fn hear(&mut self, answer: Event) {
         let Event::Acked { batch, fates, .. } = &answer else { panic!("{answer:?}") };
-        if *batch == self.sent.0 && !self.hinter.on_the_way().is_empty() {
+        if *batch == self.sent.0 && !self.passes.on_the_way().is_empty() {
             for (block, _) in self.sent.1.iter().zip(fates).filter(|(_, fate)| **fate == Fate::Dropped) {
                 self.guest.blocks.get_mut(block).unwrap().known = true;
             }
         }
-        self.hinter.event(answer, self.now);
+        self.passes.event(answer, self.now);
     }
 
     fn step(&mut self) -> Option<u64> {
-        let reserve = self.hinter.config().reserve;
+        let reserve = self.passes.config().reserve;
         loop {
             let free = self.guest.free_bytes();
-            match self.hinter.command(self.now, free) {
+            match self.passes.command(self.now, free) {
                 Command::Isolate(wanted) => {
                     let unit = self.guest.unit;
-                    assert!(free - wanted.len() as u64 * unit * BlockSize::huge().bytes() >= reserve);
+                    assert!(free - wanted.len() as u64 * unit * BLOCK_BYTES >= reserve);
                     let isolation = self.guest.isolate(&wanted);
-                    self.hinter.event(Event::Isolated(isolation), self.now);
+                    self.passes.event(Event::Isolated(isolation), self.now);
                 }
                 Command::Report { batch, blocks } => {
                     let again: Vec<_> = blocks.iter().filter(|b| self.guest.blocks[b].known).collect();
@@ -238,7 +232,7 @@ impl World {
                 }
                 Command::Release(blocks) => {
                     self.guest.release(&blocks);
-                    self.hinter.event(Event::Released, self.now);
+                    self.passes.event(Event::Released, self.now);
                 }
                 Command::Wait(until) => return until,
             }
@@ -247,11 +241,11 @@ impl World {
     }
 
     fn check(&self) {
-        let config = self.hinter.config();
+        let config = self.passes.config();
         let isolated: BTreeSet<Block> = self.guest.blocks.iter().filter(|(_, m)| m.isolated).map(|(b, _)| *b).collect();
-        assert_eq!(&isolated, self.hinter.isolated(), "both sides know what is isolated");
+        assert_eq!(&isolated, self.passes.isolated(), "both sides know what is isolated");
         assert!(isolated.len() <= config.most_isolated);
-        let way = self.hinter.on_the_way();
+        let way = self.passes.on_the_way();
         assert!(way.len() <= config.batch && way.iter().all(|b| isolated.contains(b)));
         for (block, m) in &self.guest.blocks {
             assert!(!m.used || m.host == m.data, "{block:?} is corrupt");
@@ -264,7 +258,7 @@ impl World {
                 let m = self.guest.blocks.get_mut(&Block(b)).unwrap();
                 if !m.isolated {
                     *m = Memory { used: true, data, host: data, known: false, ..*m };
-                    self.hinter.used(Block(b));
+                    self.passes.used(Block(b));
                 }
             }
             Op::UseAllBut(left) => {
@@ -276,7 +270,7 @@ impl World {
                 let m = self.guest.blocks.get_mut(&Block(b)).unwrap();
                 m.used = false;
                 // Seen free as well while isolated: that must change nothing.
-                self.hinter.freed(Block(b), self.now);
+                self.passes.freed(Block(b), self.now);
             }
             Op::Refuse(b) => {
                 if !self.guest.refuses.remove(&Block(b)) {
@@ -300,11 +294,11 @@ impl World {
             Op::Disconnect => {
                 // Silence only: the host still acts on what it has.
                 self.host.up = false;
-                self.hinter.event(Event::Silent, self.now);
+                self.passes.event(Event::Silent, self.now);
             }
             Op::Reconnect => self.reconnect(),
-            Op::Pressure => self.hinter.event(Event::Pressure, self.now),
-            Op::Now => self.hinter.event(Event::Now, self.now),
+            Op::Pressure => self.passes.event(Event::Pressure, self.now),
+            Op::Now => self.passes.event(Event::Now, self.now),
         }
         self.check();
     }
@@ -317,7 +311,7 @@ impl World {
             if self.host.reports.is_empty() {
                 match until {
                     // What is further away is a pause, not work.
-                    Some(until) if until < self.now + 9000 * MS && self.hinter.rest() != Rest::Reserve => {
+                    Some(until) if until < self.now + 9000 * MS && self.passes.rest() != Rest::Reserve => {
                         self.now = self.now.max(until);
                     }
                     _ => return,
@@ -331,20 +325,23 @@ impl World {
             }
             self.check();
         }
-        panic!("it never comes to rest: {:?}", self.hinter);
+        panic!("it never comes to rest: {:?}", self.passes);
     }
 }
 
 fn config(number: bool, unit: u64, reserve: u64) -> Config {
     let batch = if unit > 1 { unit as usize } else { 4 };
     Config {
-        choice: if number { Choice::Number } else { Choice::Blocks },
+        way: if number { Way::Touch } else { Way::Offline },
         unit: if number { 1 } else { unit },
         batch,
         most_isolated: if number { BLOCKS as usize } else { batch },
         threshold: 4,
-        reserve: reserve * BlockSize::huge().bytes(),
-        ..Config::default()
+        reserve: reserve * BLOCK_BYTES,
+        unit_worth: 1,
+        linger_ns: Some(5000 * MS),
+        gap_ns: 100 * MS,
+        retry_ns: 10_000 * MS,
     }
 }
 
@@ -360,20 +357,20 @@ proptest! {
         for op in ops {
             world.run(op);
         }
-        world.hinter.event(Event::Stop, world.now);
+        world.passes.event(Event::Stop, world.now);
         // Without any answer, what is on its way stays isolated, whatever the time, and nothing else is begun.
-        let way = world.hinter.on_the_way().to_vec();
-        let before = world.hinter.isolated().clone();
+        let way = world.passes.on_the_way().to_vec();
+        let before = world.passes.isolated().clone();
         for _ in 0..3 {
             world.now += 3_600_000 * MS;
             world.step();
         }
-        prop_assert_eq!(&way, world.hinter.on_the_way());
+        prop_assert_eq!(&way, world.passes.on_the_way());
         let expected = if way.is_empty() { BTreeSet::new() } else { before };
-        prop_assert_eq!(&expected, world.hinter.isolated());
+        prop_assert_eq!(&expected, world.passes.isolated());
         world.reconnect();
         world.step();
-        prop_assert!(world.hinter.is_stopped());
+        prop_assert!(world.passes.is_stopped());
         prop_assert!(world.guest.blocks.values().all(|m| !m.isolated));
     }
 
@@ -391,14 +388,14 @@ proptest! {
         world.now += 100_000 * MS;
         world.settle();
         if unit == 1 {
-            let left = world.hinter.zones().nr_free();
-            prop_assert!(left == 0 || world.guest.free() < reserve + 1, "{} left: {:?}", left, world.hinter.rest());
+            let left = world.passes.zones().nr_free();
+            prop_assert!(left == 0 || world.guest.free() < reserve + 1, "{} left: {:?}", left, world.passes.rest());
         }
-        let before = world.hinter.stats();
+        let before = world.passes.stats();
         world.now += 100_000 * MS;
         world.settle();
         // Units with something in use are tried again and again.
-        prop_assert!(unit > 1 || before == world.hinter.stats(), "nothing new, so nothing is done");
+        prop_assert!(unit > 1 || before == world.passes.stats(), "nothing new, so nothing is done");
     }
 }
 
@@ -406,38 +403,37 @@ proptest! {
 fn an_answer_ends_a_batch_and_the_pass_goes_on() {
     let mut world = World::new(config(false, 1, 0), false);
     world.settle();
-    let stats = world.hinter.stats();
+    let stats = world.passes.stats();
     assert_eq!((stats.passes, stats.batches, stats.dropped, stats.released), (1, 16, BLOCKS, BLOCKS));
-    assert_eq!(world.hinter.zones().nr_reported(), BLOCKS);
+    assert_eq!(world.passes.zones().nr_reported(), BLOCKS);
     // Used and freed again: reported again.
     for b in 0..5 {
         world.run(Op::Use(b, 7));
         world.run(Op::Free(b));
     }
     world.settle();
-    assert_eq!(world.hinter.stats().dropped, BLOCKS + 5);
+    assert_eq!(world.passes.stats().dropped, BLOCKS + 5);
     // A host that starts anew has all of it again.
-    world.hinter.event(Event::Forgotten, world.now);
+    world.passes.event(Event::Forgotten, world.now);
     world.guest.blocks.values_mut().for_each(|m| m.known = false);
     world.settle();
-    assert_eq!(world.hinter.stats().dropped, 2 * BLOCKS + 5);
+    assert_eq!(world.passes.stats().dropped, 2 * BLOCKS + 5);
 }
 
 #[test]
 fn memory_comes_and_goes() {
     let mut world = World::new(config(false, 1, 0), false);
-    let size = BlockSize::huge();
     world.step();
-    let way = world.hinter.on_the_way().to_vec();
-    world.hinter.remove_memory(joined(&way[..1], size)[0]);
-    assert!(world.hinter.isolated().contains(&way[0]), "what is on its way stays isolated");
+    let way = world.passes.on_the_way().to_vec();
+    world.passes.remove_memory(joined(&way[..1])[0]);
+    assert!(world.passes.isolated().contains(&way[0]), "what is on its way stays isolated");
     world.settle();
-    assert_eq!(world.hinter.zones().nr_reported(), BLOCKS - 1);
-    world.hinter.add_memory(size.range(way[0]));
-    world.hinter.freed(way[0], world.now);
-    world.hinter.event(Event::Now, world.now);
+    assert_eq!(world.passes.zones().nr_reported(), BLOCKS - 1);
+    world.passes.add_memory(way[0].range());
+    world.passes.freed(way[0], world.now);
+    world.passes.event(Event::Now, world.now);
     world.settle();
-    assert_eq!((world.hinter.zones().nr_reported(), world.hinter.zones().iter().count()), (BLOCKS, 1));
+    assert_eq!((world.passes.zones().nr_reported(), world.passes.zones().iter().count()), (BLOCKS, 1));
 }
 
 #[test]
@@ -448,10 +444,10 @@ fn few_blocks_wait_for_more_but_not_for_ever() {
     world.run(Op::Free(1));
     world.now += 1000 * MS;
     let until = world.step();
-    assert_eq!((until.is_some(), world.hinter.on_the_way().len()), (true, 0));
+    assert_eq!((until.is_some(), world.passes.on_the_way().len()), (true, 0));
     world.now = until.unwrap();
     world.step();
-    assert_eq!(world.hinter.on_the_way(), [Block(1)]);
+    assert_eq!(world.passes.on_the_way(), [Block(1)]);
 }
 
 #[test]
@@ -460,36 +456,17 @@ fn pressure_returns_memory_and_the_pause_grows() {
     world.step();
     world.act(Fate::Dropped);
     let answer = world.host.answers.pop_front().unwrap();
-    world.hinter.event(answer, world.now);
+    world.passes.event(answer, world.now);
     world.step();
-    assert!(world.hinter.isolated().len() > 4, "the first blocks are kept");
-    world.hinter.event(Event::Pressure, world.now);
+    assert!(world.passes.isolated().len() > 4, "the first blocks are kept");
+    world.passes.event(Event::Pressure, world.now);
     world.step();
-    assert_eq!(world.hinter.isolated().len(), 8, "nothing is returned while something is on its way");
+    assert_eq!(world.passes.isolated().len(), 8, "nothing is returned while something is on its way");
     world.act(Fate::Dropped);
     let answer = world.host.answers.pop_front().unwrap();
-    world.hinter.event(answer, world.now);
+    world.passes.event(answer, world.now);
     let first = world.step().unwrap() - world.now;
-    assert!(world.hinter.isolated().is_empty());
-    world.hinter.event(Event::Pressure, world.now);
+    assert!(world.passes.isolated().is_empty());
+    world.passes.event(Event::Pressure, world.now);
     assert_eq!(world.step().unwrap() - world.now, 2 * first);
-}
-
-/// The loop of [`drive`], with a host that answers at once.
-#[test]
-fn the_driver_carries_it_out() {
-    struct Prompt(VecDeque<Event>);
-    impl Reporter for Prompt {
-        fn report(&mut self, batch: u64, blocks: &[Block]) {
-            self.0.push_back(Event::Acked { batch, fates: vec![Fate::Dropped; blocks.len()], wait_ns: 0 });
-        }
-        fn poll(&mut self) -> Option<Event> {
-            self.0.pop_front()
-        }
-    }
-    let World { mut hinter, mut guest, .. } = World::new(config(false, 1, 0), false);
-    let mut host = Prompt(VecDeque::new());
-    while drive::step(&mut hinter, &mut guest, &mut host, 0).is_some() {}
-    assert_eq!(hinter.stats().dropped, BLOCKS);
-    assert_eq!(guest.free(), BLOCKS);
 }

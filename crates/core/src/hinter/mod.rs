@@ -1,0 +1,43 @@
+//! Free page hinting: which free memory to report, when, and how much of it at a time.
+//!
+//! The memory is looked at in blocks of one order of pages. Each zone keeps a bit a block: set when the block becomes free,
+//! cleared when the host has dropped it; a block is not reported again until it was used in between. Once enough bits are set a
+//! pass begins. It takes a few blocks at a time away from the allocator (isolates them), reports them, waits for the acknowledgement
+//! and returns them.
+//!
+//! [`Passes`] decides that and does nothing itself: it hands out [`Command`]s and is told what became of them in [`Event`]s. The
+//! [`Driver`] carries them out on a [`Guest`]: it decides which [`Way`] of isolating is used, looks at samples of free memory, and
+//! returns memory for the sake of others. A guest is the kernel's own means and a connection to a host, or a simulated allocator;
+//! time is the guest's.
+//!
+//! What always holds, whatever the world does (tests/hinter.rs):
+//! * a reported block stays isolated until it was acknowledged or the report is known to be void, never less because time passed;
+//! * no more blocks are on their way, and no more isolated, than the [`Config`] says;
+//! * no block is isolated if free memory would fall below the reserve by it;
+//! * whatever was isolated is returned, also after a stop, pressure, lost and repeated answers.
+
+mod bitmap;
+mod block;
+mod command;
+mod config;
+mod driver;
+mod guest;
+mod passes;
+mod refresh;
+mod sampler;
+mod stats;
+mod way;
+mod ways;
+mod zone;
+mod zones;
+
+pub use bitmap::Bitmap;
+pub use block::{BLOCK_BYTES, Block, joined};
+pub use command::{Command, Event, Fate, Isolation};
+pub use config::Config;
+pub use driver::{Driver, Settings};
+pub use guest::{FreeMemory, Guest, IsolateError, Isolator};
+pub use passes::Passes;
+pub use stats::{HintStats, Rest};
+pub use way::Way;
+pub use zones::Zones;
