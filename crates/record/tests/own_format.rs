@@ -198,7 +198,7 @@ fn only_its_owner_may_read_a_record() {
     write_to(&path, &realistic(2, 40, 1), options);
     let modes: Vec<u32> =
         std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().metadata().unwrap().mode()).collect();
-    assert!(modes.len() > 1 && modes.iter().all(|mode| mode & 0o777 == 0o600), "{modes:o?}");
+    assert!(modes.len() > 1 && modes.iter().all(|mode| mode & 0o777 == 0o600), "{modes:?}");
 }
 
 #[test]
