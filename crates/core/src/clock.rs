@@ -17,6 +17,12 @@ pub trait Clock {
     fn sleep_until_ns(&mut self, deadline_ns: u64) -> Wake;
 }
 
+/// A clock that also tells what work costs.
+pub trait CpuClock: Clock {
+    /// CPU time that the calling thread has used, ns.
+    fn cpu_ns(&self) -> u64;
+}
+
 /// A clock that only moves when told to, or when somebody sleeps on it.
 #[derive(Debug, Clone, Default)]
 pub struct VirtualClock {

@@ -1,7 +1,7 @@
 //! The system's clocks.
 
 use crate::signals::StopSignals;
-use isotherm_core::clock::{Clock, Wake};
+use isotherm_core::clock::{Clock, CpuClock, Wake};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -48,6 +48,12 @@ impl Clock for MonotonicClock<'_> {
             // leaves the signal mask alone.
             unsafe { libc::ppoll(&mut poll, 1, &timeout, std::ptr::null()) };
         }
+    }
+}
+
+impl CpuClock for MonotonicClock<'_> {
+    fn cpu_ns(&self) -> u64 {
+        thread_cpu_ns()
     }
 }
 

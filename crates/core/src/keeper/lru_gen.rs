@@ -1,5 +1,6 @@
 //! Generations in the text form of `/sys/kernel/debug/lru_gen`.
 
+use super::kernel::KernelMemory;
 use super::memory::Generation;
 use crate::addr::PAGE_SIZE;
 use std::fmt::Write;
@@ -19,6 +20,12 @@ pub fn node_lines(generations: &[Generation], node: u32) -> String {
     text
 }
 
+/// Whether the control group at `path` is that at `group`, or below it.
+pub fn is_below(path: &str, group: &str) -> bool {
+    let (path, group) = (path.trim_end_matches('/'), group.trim_end_matches('/'));
+    path.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// A memory as the kernel shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelMemcg {
@@ -28,6 +35,14 @@ pub struct KernelMemcg {
     pub path: String,
     /// Its generations on each node, the oldest first.
     pub nodes: Vec<(u32, Vec<Generation>)>,
+}
+
+impl KernelMemcg {
+    /// Node by node.
+    pub fn into_memories(self) -> impl Iterator<Item = KernelMemory> {
+        let Self { id, path, nodes } = self;
+        nodes.into_iter().map(move |(node, generations)| KernelMemory { id, path: path.clone(), node, generations })
+    }
 }
 
 /// Reads the text form. What cannot be understood is told with its line; lines of `lru_gen_full` that have no counterpart here

@@ -9,6 +9,7 @@ use crate::addr::{AddrRange, total_len};
 use crate::bits::TableBits;
 use crate::source::{AccessSource, Clear, SourceError};
 use crate::target::TargetId;
+use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -34,7 +35,7 @@ pub struct PagedOut {
 }
 
 /// A generation's size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Generation {
     /// Its number.
     pub seq: u64,
@@ -44,6 +45,13 @@ pub struct Generation {
     pub anon_bytes: u64,
     /// Memory of files, bytes.
     pub file_bytes: u64,
+}
+
+impl Generation {
+    /// All of it.
+    pub const fn bytes(&self) -> u64 {
+        self.anon_bytes + self.file_bytes
+    }
 }
 
 /// What an eviction did.

@@ -13,6 +13,8 @@
 //! * [`pace`]: how often to walk, and how much to evict.
 //! * [`turns`]: whose turn it is among several memories.
 //! * [`memory`]: the processes that share a limit, as one.
+//! * [`limit`]: one limit, kept by walks: when to walk, whom to evict, when it is thrashing; [`kernel`]: with the kernel's own
+//!   generations; [`fill_rate`]: how fast memory is filled; [`figures`]: what became of a limit.
 //! * [`keep`]: generations as bytes, from one command to the next.
 //! * [`thrash`]: when evicting more would be thrashing.
 //! * [`memcg_lru`]: the LRU of memories, as the kernel has it; [`lru_gen`]: the text form of its control file.
@@ -21,8 +23,12 @@
 
 pub mod backing;
 pub mod births;
+pub mod figures;
+pub mod fill_rate;
 pub mod keep;
+pub mod kernel;
 pub mod levels;
+pub mod limit;
 pub mod lru_gen;
 pub mod memcg_lru;
 pub mod memory;
@@ -39,6 +45,8 @@ pub mod turns;
 mod replay;
 #[cfg(test)]
 mod truth;
+#[cfg(test)]
+mod virtual_time;
 
 pub use page_kind::PageKind;
 

@@ -29,10 +29,10 @@ struct Kernel {
 }
 
 #[derive(Clone, Default)]
-struct Toy(Rc<RefCell<Kernel>>);
+pub(super) struct Toy(Rc<RefCell<Kernel>>);
 
 impl Toy {
-    fn new(processes: u32, pages: u64) -> Self {
+    pub(super) fn new(processes: u32, pages: u64) -> Self {
         let kernel = Kernel {
             pages,
             present: (0..processes).map(|t| (t, vec![false; pages as usize])).collect(),
@@ -43,14 +43,24 @@ impl Toy {
     }
 
     /// Whether it missed.
-    fn access(&self, target: TargetId, page: u64) -> bool {
+    pub(super) fn access(&self, target: TargetId, page: u64) -> bool {
         let mut k = self.0.borrow_mut();
         k.accessed.get_mut(&target).unwrap()[page as usize] = true;
         !std::mem::replace(&mut k.present.get_mut(&target).unwrap()[page as usize], true)
     }
 
-    fn resident(&self) -> u64 {
+    pub(super) fn resident(&self) -> u64 {
         self.0.borrow().present.values().flatten().filter(|p| **p).count() as u64
+    }
+
+    /// From now on these pages cannot be evicted.
+    pub(super) fn pin(&self, pages: std::ops::Range<u64>) {
+        self.0.borrow_mut().pinned = pages.collect();
+    }
+
+    /// The process ends.
+    pub(super) fn end(&self, target: TargetId) {
+        self.0.borrow_mut().gone.push(target);
     }
 }
 

@@ -1,7 +1,8 @@
 //! The kernel's own generations: `/sys/kernel/debug/lru_gen` and the switches in `/sys/kernel/mm/lru_gen`.
 
 use crate::roots::Roots;
-use isotherm_core::keeper::lru_gen::{KernelMemcg, parse};
+use isotherm_core::keeper::kernel::KernelMemory;
+use isotherm_core::keeper::lru_gen::{KernelMemcg, is_below, parse};
 use std::io::{self, Write};
 
 /// Generations, and commands to create and evict them.
@@ -55,28 +56,25 @@ impl KernelLru {
     /// The memory of the control group at `path` and those below it. A group that has been removed stays in the list for as long
     /// as memory is charged to it, with its old path, but without a number by which it could be addressed: it is left out.
     pub fn of_group(&self, path: &str) -> Result<Vec<KernelMemcg>, String> {
-        let path = path.trim_end_matches('/');
-        let inside =
-            |p: &str| p == path || path.is_empty() || p.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
         // Without the memory controller the only number is 0, and the path empty.
         let lives = |m: &KernelMemcg| m.id != 0 || m.path.is_empty();
         let found: Vec<KernelMemcg> =
-            self.read()?.into_iter().filter(|m| inside(m.path.trim_end_matches('/')) && lives(m)).collect();
+            self.read()?.into_iter().filter(|m| is_below(&m.path, path) && lives(m)).collect();
         if found.is_empty() {
             return Err(format!("{FILE} knows no control group '{path}'; it lists those that control memory"));
         }
         Ok(found)
     }
 
-    /// Creates the generation after `max_seq`, of anonymous memory, too, whether there is swap or not.
-    pub fn age(&self, memcg: u32, node: u32, max_seq: u64) -> Result<(), String> {
+    /// Creates a generation, of anonymous memory, too, whether there is swap or not.
+    pub fn age(&self, memory: &KernelMemory) -> Result<(), String> {
         // Up to 6.12 any number but 0 means that; later it is a swappiness.
-        self.command(&format!("+ {memcg} {node} {max_seq} 100 1"))
+        self.command(&format!("+ {} {} {} 100 1", memory.id, memory.node, memory.max_seq()))
     }
 
     /// Evicts generations up to `min_seq`, at most `pages` pages.
-    pub fn evict(&self, memcg: u32, node: u32, min_seq: u64, swappiness: u8, pages: u64) -> Result<(), String> {
-        self.command(&format!("- {memcg} {node} {min_seq} {swappiness} {pages}"))
+    pub fn evict(&self, memory: &KernelMemory, min_seq: u64, swappiness: u8, pages: u64) -> Result<(), String> {
+        self.command(&format!("- {} {} {min_seq} {swappiness} {pages}", memory.id, memory.node))
     }
 
     /// Sets for how long a working set is kept, and tells what was set before.
@@ -145,9 +143,10 @@ mod tests {
         let t = tree(&[(&ENABLED[1..], "0x0001\n"), (&FILE[1..], TEXT), (&MIN_TTL[1..], "0\n")]);
         let lru = KernelLru::open(&t.roots).unwrap();
         // A command overwrites the beginning of what is only a file here.
-        lru.age(7, 0, 6).unwrap();
+        let app = lru.of_group("/app").unwrap().remove(0).into_memories().next().unwrap();
+        lru.age(&app).unwrap();
         assert!(std::fs::read_to_string(t.roots.path(FILE)).unwrap().starts_with("+ 7 0 6 100 1"));
-        lru.evict(7, 0, 5, 60, 1000).unwrap();
+        lru.evict(&app, 5, 60, 1000).unwrap();
         assert!(std::fs::read_to_string(t.roots.path(FILE)).unwrap().starts_with("- 7 0 5 60 1000"));
         assert_eq!(lru.set_min_ttl(1000), Ok(0));
         assert_eq!(lru.set_min_ttl(0), Ok(1000));

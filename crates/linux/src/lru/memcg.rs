@@ -4,7 +4,7 @@ use crate::meter::{CGROUP_LIMIT, CGROUP_USED, LinuxMeter, parse_cgroup_limit};
 use crate::probe::CgroupSetup;
 use crate::roots::Roots;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Where the memory of processes is counted.
 #[derive(Debug)]
@@ -18,6 +18,7 @@ pub struct Memcgs {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memcg {
     folder: PathBuf,
+    mount: PathBuf,
     v2: bool,
     roots: Roots,
 }
@@ -49,19 +50,15 @@ impl Memcgs {
     pub fn open(&mut self, path: &str) -> Result<Memcg, String> {
         let found = self.meter.memory_folder(path);
         let (folder, v2) = found.map_err(|e| format!("{}; {}", e.reason, e.remedy))?;
-        Ok(Memcg { folder, v2, roots: self.roots.clone() })
-    }
-
-    /// The mount of the hierarchy that controls memory.
-    pub fn mount(&self) -> Option<&Path> {
-        self.setup.memory_mount().map(|(mount, _)| mount)
+        let mount = self.setup.memory_mount().map(|(mount, _)| mount.to_path_buf()).unwrap_or_default();
+        Ok(Memcg { folder, mount, v2, roots: self.roots.clone() })
     }
 }
 
 impl Memcg {
-    /// Its folder.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// Its path below the mount, as [`path_of`](Memcgs::path_of) tells it.
+    pub fn path(&self) -> String {
+        format!("/{}", self.folder.strip_prefix(&self.mount).unwrap_or(&self.folder).display())
     }
 
     /// Whether it is still there.
@@ -141,7 +138,7 @@ mod tests {
         let b = groups.open("/a/b").unwrap();
         assert_eq!((b.used().unwrap(), b.unmapped_cache().unwrap(), b.exists()), (4096, 8192, true));
         let limit = b.limit().unwrap().unwrap();
-        assert_eq!((limit.bytes, limit.group.folder()), (1 << 20, Path::new("/sys/fs/cgroup/memory/a")));
+        assert_eq!((limit.bytes, &*limit.group.path()), (1 << 20, "/a"));
         let root = groups.open("/").unwrap();
         assert_eq!(root.limit().unwrap(), None);
         assert!(groups.open("/none").unwrap_err().contains("no control group '/none'"));

@@ -3,6 +3,7 @@
 use super::target::LruTarget;
 use crate::exit::{Unsupported, Usage};
 use clap::ValueEnum;
+use isotherm_core::keeper::kernel::KernelMemory;
 use isotherm_linux::lru::kernel::KernelLru;
 use isotherm_linux::lru::memcg::Memcgs;
 use isotherm_linux::roots::Roots;
@@ -27,6 +28,21 @@ pub struct KernelTarget {
     pub paths: Vec<String>,
 }
 
+impl KernelTarget {
+    /// The memories of the groups and of those below them, each once.
+    pub fn memories(&self) -> anyhow::Result<Vec<KernelMemory>> {
+        let mut out: Vec<KernelMemory> = Vec::new();
+        for path in &self.paths {
+            for memcg in self.lru.of_group(path).map_err(anyhow::Error::msg)? {
+                if out.iter().all(|memory| memory.id != memcg.id) {
+                    out.extend(memcg.into_memories().filter(|memory| !memory.generations.is_empty()));
+                }
+            }
+        }
+        Ok(out)
+    }
+}
+
 impl EngineName {
     /// The kernel's engine, if it is to be used for this target.
     pub fn kernel(self, target: &LruTarget) -> anyhow::Result<Option<KernelTarget>> {
@@ -48,9 +64,7 @@ impl EngineName {
         let mut paths = Vec::new();
         for path in &target.cgroups {
             let group = groups.open(&path.to_string_lossy()).map_err(anyhow::Error::msg)?;
-            let mount = groups.mount().map(std::path::Path::to_path_buf).unwrap_or_default();
-            let inside = group.folder().strip_prefix(&mount).unwrap_or(group.folder());
-            paths.push(format!("/{}", inside.display()));
+            paths.push(group.path());
         }
         for &pid in &target.pids {
             let path = groups.path_of(pid);

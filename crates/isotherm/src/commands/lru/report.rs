@@ -5,6 +5,7 @@ use super::live::Processes;
 use super::target::LruTarget;
 use crate::args::units;
 use crate::exit::Usage;
+use isotherm_core::keeper::kernel::KernelMemory;
 use isotherm_core::keeper::lru_gen;
 use isotherm_core::keeper::memory::Generation;
 use isotherm_core::units::{format_size, format_time};
@@ -55,22 +56,7 @@ struct Row {
     node: Option<u32>,
     #[serde(skip)]
     id: u32,
-    generations: Vec<Shown>,
-}
-
-/// A generation.
-#[derive(Debug, Serialize)]
-struct Shown {
-    seq: u64,
-    age_ms: u64,
-    anon_bytes: u64,
-    file_bytes: u64,
-}
-
-impl From<&Generation> for Shown {
-    fn from(g: &Generation) -> Self {
-        Self { seq: g.seq, age_ms: g.age_ms, anon_bytes: g.anon_bytes, file_bytes: g.file_bytes }
-    }
+    generations: Vec<Generation>,
 }
 
 /// Runs the command.
@@ -100,25 +86,15 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 }
 
 fn of_kernel(kernel: &KernelTarget) -> anyhow::Result<Vec<Row>> {
-    let mut rows: Vec<Row> = Vec::new();
-    for path in &kernel.paths {
-        for memcg in kernel.lru.of_group(path).map_err(anyhow::Error::msg)? {
-            if rows.iter().any(|r| r.id == memcg.id) {
-                continue;
-            }
-            for (node, generations) in &memcg.nodes {
-                rows.push(Row {
-                    memcg: memcg.path.clone(),
-                    pid: None,
-                    name: String::new(),
-                    node: Some(*node),
-                    id: memcg.id,
-                    generations: generations.iter().map(Shown::from).collect(),
-                });
-            }
-        }
-    }
-    Ok(rows)
+    let row = |KernelMemory { id, path, node, generations }| Row {
+        memcg: path,
+        pid: None,
+        name: String::new(),
+        node: Some(node),
+        id,
+        generations,
+    };
+    Ok(kernel.memories()?.into_iter().map(row).collect())
 }
 
 fn of_processes(args: &Args) -> anyhow::Result<Vec<Row>> {
@@ -139,7 +115,7 @@ fn of_processes(args: &Args) -> anyhow::Result<Vec<Row>> {
             name: member.name.clone(),
             node: None,
             id: 0,
-            generations: memory.generations(None, args.generations as usize, now).iter().map(Shown::from).collect(),
+            generations: memory.generations(None, args.generations as usize, now),
         })
         .collect();
     rows.sort_by(|a, b| (&a.memcg, a.pid).cmp(&(&b.memcg, b.pid)));
@@ -162,12 +138,7 @@ fn together<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<Generation> {
                     s.anon_bytes += g.anon_bytes;
                     s.file_bytes += g.file_bytes;
                 }
-                None => sum.push(Generation {
-                    seq: g.seq,
-                    age_ms: g.age_ms,
-                    anon_bytes: g.anon_bytes,
-                    file_bytes: g.file_bytes,
-                }),
+                None => sum.push(*g),
             }
         }
     }
@@ -207,33 +178,32 @@ fn table(rows: &[Row]) -> String {
             };
             let memcg = if memcg.is_empty() { "(no control group)" } else { memcg };
             out += &format!("{memcg}: {}\n", who.trim_end());
-            lines(&mut out, row.generations.iter().map(|g| (g.seq, g.age_ms, g.anon_bytes, g.file_bytes)));
+            lines(&mut out, &row.generations);
         }
         if rows.len() > 1 && rows[0].pid.is_some() {
             out += &format!("{memcg}: all {} processes (shared pages count for each)\n", rows.len());
-            let sum = together(rows.into_iter());
-            lines(&mut out, sum.iter().map(|g| (g.seq, g.age_ms, g.anon_bytes, g.file_bytes)));
+            lines(&mut out, &together(rows.into_iter()));
         }
     }
     out
 }
 
-fn lines(out: &mut String, generations: impl Iterator<Item = (u64, u64, u64, u64)>) {
-    let all: Vec<_> = generations.collect();
+fn lines(out: &mut String, generations: &[Generation]) {
     *out += &format!(
         "  {:>10} {:>10} {:>10} {:>10} {:>12}\n",
         "generation", "created", "anonymous", "files", "this or younger"
     );
-    let mut younger: u64 = all.iter().map(|g| g.2 + g.3).sum();
-    for (seq, age_ms, anon, file) in all {
-        let ago = format!("{} ago", format_time(age_ms.saturating_mul(1_000_000)));
+    let mut younger: u64 = generations.iter().map(Generation::bytes).sum();
+    for g in generations {
+        let ago = format!("{} ago", format_time(g.age_ms.saturating_mul(1_000_000)));
         *out += &format!(
-            "  {seq:>10} {ago:>10} {:>10} {:>10} {:>12}\n",
-            format_size(anon),
-            format_size(file),
+            "  {:>10} {ago:>10} {:>10} {:>10} {:>12}\n",
+            g.seq,
+            format_size(g.anon_bytes),
+            format_size(g.file_bytes),
             format_size(younger)
         );
-        younger -= anon + file;
+        younger -= g.bytes();
     }
 }
 
@@ -242,7 +212,7 @@ mod tests {
     use super::*;
 
     fn row(memcg: &str, pid: u32, sizes: &[(u64, u64)]) -> Row {
-        let one = |&(seq, pages): &(u64, u64)| Shown { seq, age_ms: 5, anon_bytes: pages << 12, file_bytes: 0 };
+        let one = |&(seq, pages): &(u64, u64)| Generation { seq, age_ms: 5, anon_bytes: pages << 12, file_bytes: 0 };
         let generations = sizes.iter().map(one).collect();
         Row { memcg: memcg.into(), pid: Some(pid), name: "x".into(), node: None, id: 0, generations }
     }

@@ -1,24 +1,31 @@
 //! `isotherm lru run`.
 
-mod domain;
 mod gauge;
 mod kernel;
-mod rate;
 mod react;
-mod stats;
 mod user;
 
 use super::engine::EngineName;
 use super::target::LruTarget;
 use crate::args::monitor::{CpuBudget, cpu_budget};
 use crate::args::units;
-use crate::exit::Usage;
+use crate::exit::{Unsupported, Usage};
+use crate::output::open_stats;
+use anyhow::Context;
 use clap::ValueEnum;
+use isotherm_core::clock::Wake;
+use isotherm_core::keeper::figures::LimitFigures;
+use isotherm_core::keeper::limit::SHORTEST_INTERVAL_NS;
+use isotherm_core::units::nanos;
+use isotherm_linux::clock::monotonic_ns;
+use isotherm_linux::lru::memcg::{Memcg, Memcgs};
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Shortest time between two walks.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(50);
+/// How often statistics are written, ns.
+const STATS_NS: u64 = 1_000_000_000;
+const NO_LIMIT: &str = "processes have no limit of their own: give --limit SIZE, or --cgroup PATH";
 
 /// What is done when a working set does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -82,14 +89,14 @@ pub struct Args {
 impl Args {
     fn check(&self) -> Result<(), Usage> {
         let wrong = if self.engine != EngineName::Kernel && self.limit.is_none() && self.target.cgroups.is_empty() {
-            "processes have no limit of their own: give --limit SIZE, or --cgroup PATH"
+            NO_LIMIT
         } else if self.limit == Some(0) {
             "--limit 0 leaves no memory; give a size"
         } else if !(0.001..=0.5).contains(&self.headroom) {
             "--headroom must be between 0.1% and 50%"
         } else if self.duration.is_some_and(|d| d.is_zero()) {
             "--duration 0 does nothing; leave it out to run until Ctrl-C"
-        } else if self.max_interval < SHORTEST_INTERVAL {
+        } else if nanos(self.max_interval) < SHORTEST_INTERVAL_NS {
             "--max-interval must be at least 50ms"
         } else if self.on_thrash != OnThrash::Notify && self.min_ttl.is_zero() {
             "--on-thrash needs --min-ttl, which says what thrashing is"
@@ -100,11 +107,101 @@ impl Args {
     }
 }
 
+/// A limit, and the control groups that it is on.
+struct Limit {
+    paths: Vec<String>,
+    /// The groups, or the one above that has the limit.
+    groups: Vec<Memcg>,
+    bytes: u64,
+}
+
+impl Limit {
+    /// One limit of `all` bytes on the groups at these paths together; without it, those that they have.
+    fn of(paths: &[String], groups: &mut Memcgs, all: Option<u64>) -> anyhow::Result<Vec<Self>> {
+        let mut open = |path: &String| {
+            groups.open(path).map_err(|e| Unsupported(format!("the memory of {path} is not told: {e}")))
+        };
+        let found = paths.iter().map(&mut open).collect::<Result<Vec<_>, _>>()?;
+        if let Some(bytes) = all {
+            return Ok(vec![Self { paths: found.iter().map(Memcg::path).collect(), groups: found, bytes }]);
+        }
+        let own = |group: Memcg| {
+            let path = group.path();
+            let limit = group.limit().with_context(|| format!("the limit of {path} cannot be read"))?;
+            let limit =
+                limit.ok_or_else(|| Usage(format!("{path} has no memory limit: give --limit SIZE, or set one")))?;
+            Ok(Self { paths: vec![path], groups: vec![limit.group], bytes: limit.bytes })
+        };
+        found.into_iter().map(own).collect()
+    }
+}
+
+/// Who keeps the generations, and memory below its limits.
+trait Engine {
+    /// Does what is due; when the next turn is, ns. `None`: nothing is left to care for.
+    fn turn(&mut self) -> anyhow::Result<Option<u64>>;
+    /// Waits until `until_ns` or a signal.
+    fn wait(&self, until_ns: u64) -> Wake;
+    /// The figures of each limit.
+    fn figures(&self) -> Vec<LimitFigures>;
+    /// What is said of a limit at the end.
+    fn summary(&self, figures: &LimitFigures) -> String;
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     args.check()?;
+    let open_stats = || args.stats.as_deref().map(open_stats).transpose();
     match args.engine.kernel(&args.target)? {
-        Some(kernel) => kernel::run(&kernel, &args),
-        None => user::run(&args),
+        Some(target) => {
+            let mut engine = kernel::KernelEngine::open(&target, &args)?;
+            keep(&mut engine, &args, &mut open_stats()?)
+        }
+        None => {
+            // What can fail comes before a command is started.
+            let mut stats = open_stats()?;
+            let mut engine = user::UserEngine::open(&args)?;
+            let kept = keep(&mut engine, &args, &mut stats);
+            // Stopped processes go on before anything else can fail.
+            let finished = engine.finish();
+            kept.and(finished)
+        }
     }
+}
+
+/// Keeps memory below the limits until the time is over, a signal comes, or nothing is left.
+fn keep(engine: &mut impl Engine, args: &Args, stats: &mut Option<Box<dyn Write>>) -> anyhow::Result<()> {
+    let mut result = watch(engine, args, stats);
+    for figures in engine.figures() {
+        result = result.and(write_stats(stats, &figures));
+        if !args.quiet {
+            eprintln!("{}: {}", figures.domain, engine.summary(&figures));
+        }
+    }
+    result
+}
+
+fn watch(engine: &mut impl Engine, args: &Args, stats: &mut Option<Box<dyn Write>>) -> anyhow::Result<()> {
+    let begin = monotonic_ns();
+    let end = args.duration.map_or(u64::MAX, |d| begin.saturating_add(nanos(d)));
+    let mut next_stats = begin + STATS_NS;
+    while let Some(wake) = engine.turn()? {
+        let now = monotonic_ns();
+        if now >= next_stats {
+            next_stats = now + STATS_NS;
+            if stats.is_some() {
+                engine.figures().iter().try_for_each(|figures| write_stats(stats, figures))?;
+            }
+        }
+        if now >= end || engine.wait(wake.min(end).min(next_stats)) == Wake::Interrupted {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn write_stats(stats: &mut Option<Box<dyn Write>>, figures: &LimitFigures) -> anyhow::Result<()> {
+    let Some(out) = stats else { return Ok(()) };
+    let text = serde_json::to_string(figures)?;
+    writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot write statistics")
 }

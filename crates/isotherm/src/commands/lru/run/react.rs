@@ -1,81 +1,65 @@
-//! What is done when a working set does not fit: `--on-thrash`.
+//! Carries out what `--on-thrash` says.
 
 use super::OnThrash;
-use isotherm_core::target::TargetId;
+use isotherm_core::keeper::limit::Candidate;
 use isotherm_core::units::format_size;
-use isotherm_core::units::nanos;
 use isotherm_linux::lru::freeze::{Frozen, is_stopped, kill};
 use isotherm_linux::lru::page_out::LivePageOut;
 use isotherm_linux::roots::Roots;
 use std::process::Command;
 use std::time::Duration;
 
-/// Carries it out.
+/// Acts on processes when a working set does not fit.
 #[derive(Debug)]
 pub struct Reaction {
     what: OnThrash,
+    freeze_time: Duration,
     frozen: Frozen,
-    thaw_at_ns: Option<u64>,
-    freeze_ns: u64,
-}
-
-/// A process that could give way.
-#[derive(Debug, Clone, Copy)]
-pub struct Candidate {
-    /// Its target.
-    pub target: TargetId,
-    /// Its id.
-    pub pid: u32,
-    /// What it has in memory, bytes.
-    pub bytes: u64,
 }
 
 impl Reaction {
     /// Nothing has been done yet.
-    pub fn new(what: OnThrash, freeze: Duration) -> Self {
-        let freeze_ns = nanos(freeze);
-        Self { what, frozen: Frozen::default(), thaw_at_ns: None, freeze_ns }
+    pub fn new(what: OnThrash, freeze_time: Duration) -> Self {
+        Self { what, freeze_time, frozen: Frozen::default() }
     }
 
-    /// Reacts: `who` are processes that could give way. Says on stderr what was done.
-    pub fn react(&mut self, domain: &str, ttl: &str, who: &[Candidate], out: &mut LivePageOut, now_ns: u64) {
-        let plight = format!("{domain} is thrashing: its working set of the last {ttl} does not fit below its limit");
-        let mut who: Vec<Candidate> = who.iter().copied().filter(|c| !is_spared(c.pid)).collect();
-        who.sort_by_key(|c| std::cmp::Reverse(c.bytes));
+    /// Makes the first of `who` give way that may: says on stderr what was done. Whether a process was stopped.
+    pub fn react(&mut self, plight: &str, who: &[Candidate], out: &mut LivePageOut) -> bool {
         let stopped = self.frozen.pids();
-        let Some(victim) = who.iter().find(|c| !stopped.contains(&c.pid) && !is_stopped(c.pid)) else {
+        let may = |c: &&Candidate| !is_spared(c.pid) && !stopped.contains(&c.pid) && !is_stopped(c.pid);
+        let Some(victim) = who.iter().find(may) else {
             eprintln!("isotherm: {plight}");
-            return;
+            return false;
         };
         let name = format!("pid {} ({} in memory)", victim.pid, format_size(victim.bytes));
         let done = match self.what {
             OnThrash::Notify => Ok("raise the limit or end a program".to_owned()),
-            OnThrash::Freeze => out.process(victim.target).and_then(|process| {
-                let mut guard = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
-                self.frozen.freeze(&process, guard.args(["lru", "guard"])).map_err(|e| e.to_string())?;
-                self.thaw_at_ns = Some(now_ns.saturating_add(self.freeze_ns));
-                let seconds = self.freeze_ns as f64 / 1e9;
-                Ok(format!("stopped {name} for {seconds} s; if isotherm is killed, its guard lets it go on"))
+            OnThrash::Freeze => self.freeze(victim, out).map(|()| {
+                let seconds = self.freeze_time.as_secs_f64();
+                format!("stopped {name} for {seconds} s; if isotherm is killed, its guard lets it go on")
             }),
             OnThrash::Kill => out
                 .process(victim.target)
-                .and_then(|p| kill(&p).map_err(|e| e.to_string()))
+                .map_err(anyhow::Error::msg)
+                .and_then(|process| Ok(kill(&process)?))
                 .map(|()| format!("killed {name}")),
         };
-        match done {
+        match &done {
             Ok(done) => eprintln!("isotherm: {plight}; {done}"),
             Err(why) => eprintln!("isotherm: {plight}; {name} could not be made to give way: {why}"),
         }
+        done.is_ok() && self.what == OnThrash::Freeze
     }
 
-    /// Lets stopped processes go on when their time is over; whether it did.
-    pub fn thaw_in_time(&mut self, now_ns: u64) -> bool {
-        let due = self.thaw_at_ns.is_some_and(|at| now_ns >= at);
-        if due {
-            self.frozen.thaw();
-            self.thaw_at_ns = None;
-        }
-        due
+    fn freeze(&mut self, victim: &Candidate, out: &mut LivePageOut) -> anyhow::Result<()> {
+        let process = out.process(victim.target).map_err(anyhow::Error::msg)?;
+        let mut guard = Command::new(std::env::current_exe()?);
+        Ok(self.frozen.freeze(&process, guard.args(["lru", "guard"]))?)
+    }
+
+    /// Lets stopped processes go on.
+    pub fn thaw(&mut self) {
+        self.frozen.thaw();
     }
 
     /// Processes that are stopped now.

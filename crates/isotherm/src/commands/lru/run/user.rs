@@ -1,144 +1,186 @@
-//! The loop of `lru run` with generations of our own.
+//! `lru run` with generations of our own.
 
-use super::Args;
-use super::domain::Domain;
-use super::gauge::Gauge;
-use super::stats::Stats;
+use super::gauge::{Gauge, sum};
+use super::react::Reaction;
+use super::{Args, Engine, Limit, NO_LIMIT};
 use crate::commands::lru::live::Live;
 use crate::exit::{Unsupported, Usage};
 use isotherm_core::clock::Wake;
+use isotherm_core::keeper::figures::LimitFigures;
+use isotherm_core::keeper::limit::{LimitConfig, LimitKeeper, System};
 use isotherm_core::source::AccessSource;
 use isotherm_core::target::TargetId;
-use isotherm_core::units::format_size;
-use isotherm_core::units::nanos;
-use isotherm_linux::clock::{monotonic_ns, process_cpu_ns};
-use isotherm_linux::lru::memcg::Memcgs;
+use isotherm_core::units::{format_size, format_time, nanos};
+use isotherm_linux::clock::{MonotonicClock, monotonic_ns, process_cpu_ns};
+use isotherm_linux::proc::ProcRoot;
+use isotherm_linux::proc::stat::Stat;
+use std::collections::BTreeMap;
 
 /// How often new processes are looked for, ns.
 const POLL_NS: u64 = 500_000_000;
-/// How often statistics are written, ns.
-const STATS_NS: u64 = 1_000_000_000;
 
-/// Runs it.
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    // What can fail comes before a command is started.
-    let mut stats = Stats::open(args.stats.as_ref())?;
-    let mut live = Live::for_many_walks(&args.target)?;
-    let mut domains = domains(args, &mut live.groups)?;
-    let result = watch(args, &mut live, &mut domains, &mut stats);
-    let mut written = Ok(());
-    for domain in &mut domains {
-        let line = domain.line();
-        written = written.and(stats.write(&line));
-        if !args.quiet {
-            let refaults = line.refaulted as f64 / line.evicted.max(1) as f64 * 100.0;
-            eprintln!(
-                "{}: {} evicted, {refaults:.0} % came back; {} walks; CPU: {:.2} s for walks, {:.2} s for evictions",
-                line.domain,
-                format_size(line.evicted),
-                line.walks,
-                (line.walk_ns + line.target_ns) as f64 / 1e9,
-                line.evict_ns as f64 / 1e9
-            );
-        }
-    }
-    // Stopped processes go on before anything else can fail.
-    drop(domains);
-    let finished = live.finish();
-    result?;
-    written?;
-    finished
+/// The targets and their limits.
+pub struct UserEngine<'a> {
+    args: &'a Args,
+    live: Live,
+    limits: Vec<Kept>,
+    begin_ns: u64,
+    next_poll_ns: u64,
+    /// Something can be evicted of a target.
+    checked: bool,
 }
 
-/// The limits: one on all targets together, or those that the control groups have.
-fn domains(args: &Args, groups: &mut Memcgs) -> anyhow::Result<Vec<Domain>> {
-    let target = &args.target;
-    if target.cgroups.is_empty() {
-        let Some(limit) = args.limit else {
-            return Err(
-                Usage("processes have no limit of their own: give --limit SIZE, or --cgroup PATH".into()).into()
-            );
-        };
-        let gauge = Gauge::Processes(Default::default());
-        return Ok(vec![Domain::new("all targets".into(), gauge, limit, Vec::new(), args)]);
-    }
-    let mount = groups.mount().map(std::path::Path::to_path_buf).unwrap_or_default();
-    let mut found = Vec::new();
-    for path in &target.cgroups {
-        let group = groups.open(&path.to_string_lossy());
-        let group = group.map_err(|e| Unsupported(format!("the memory of {} is not told: {e}", path.display())))?;
-        let inside = group.folder().strip_prefix(&mount).unwrap_or(group.folder());
-        found.push((format!("/{}", inside.display()), group));
-    }
-    if let Some(limit) = args.limit {
-        let (names, groups): (Vec<String>, Vec<_>) = found.into_iter().unzip();
-        return Ok(vec![Domain::new(names.join(", "), Gauge::of_groups(groups), limit, names, args)]);
-    }
-    let mut domains = Vec::new();
-    for (name, group) in found {
-        let limit = group.limit().map_err(|e| anyhow::anyhow!("the limit of {name} cannot be read: {e}"))?;
-        let Some(limit) = limit else {
-            return Err(Usage(format!("{name} has no memory limit: give --limit SIZE, or set one")).into());
-        };
-        domains.push(Domain::new(name.clone(), Gauge::of_groups(vec![limit.group]), limit.bytes, vec![name], args));
-    }
-    Ok(domains)
+/// A limit, and what the system knows of it.
+struct Kept {
+    keeper: LimitKeeper,
+    gauge: Gauge,
+    reaction: Reaction,
+    /// Major faults of each process when it came, by pid.
+    faults: BTreeMap<u32, u64>,
 }
 
-fn watch(args: &Args, live: &mut Live, domains: &mut [Domain], stats: &mut Stats) -> anyhow::Result<()> {
-    let begin = monotonic_ns();
-    let end = args.duration.map(|d| begin.saturating_add(nanos(d)));
-    let (mut next_poll, mut next_stats, mut checked) = (begin, begin + STATS_NS, false);
-    loop {
+impl Kept {
+    fn new(name: String, groups: Vec<String>, gauge: Gauge, limit: u64, args: &Args) -> Self {
+        let config = LimitConfig {
+            limit,
+            headroom: args.headroom,
+            swappiness: args.swappiness,
+            min_ttl_ns: nanos(args.min_ttl),
+            max_interval_ns: nanos(args.max_interval),
+            cpu_budget: args.cpu_budget.0,
+        };
+        Self {
+            keeper: LimitKeeper::new(name, groups, config),
+            gauge,
+            reaction: Reaction::new(args.on_thrash, args.freeze_time),
+            faults: BTreeMap::new(),
+        }
+    }
+
+    /// Does what is due; when the next turn is, ns.
+    fn turn(&mut self, live: &mut Live, args: &Args) -> u64 {
         let now = monotonic_ns();
-        if now >= next_poll {
-            next_poll = now + POLL_NS;
-            let new = live.poll()?;
-            let targets: Vec<TargetId> = new.iter().map(|(target, _)| *target).collect();
-            for (target, member) in new {
-                if let Some(at) = domains.iter().position(|d| d.takes(&member.memcg)) {
-                    domains[at].add(target, &member, args.target.cgroups.is_empty());
+        if self.keeper.is_thaw_due(now) {
+            self.reaction.thaw();
+        }
+        let used = self.gauge.used(self.keeper.pids(), now);
+        let mut system = System { source: &mut live.source, out: &mut live.out, clock: &MonotonicClock::new() };
+        let turn = self.keeper.turn(&mut system, used);
+        if let Some(who) = turn.thrashing {
+            let (name, ttl) = (self.keeper.name(), format_time(nanos(args.min_ttl)));
+            let plight = format!("{name} is thrashing: its working set of the last {ttl} does not fit below its limit");
+            if self.reaction.react(&plight, &who, &mut live.out) {
+                self.keeper.stopped_until(now.saturating_add(nanos(args.freeze_time)));
+            }
+        }
+        turn.wake_ns
+    }
+
+    fn figures(&self) -> LimitFigures {
+        let since = |pid| Some(major_faults(pid)?.saturating_sub(*self.faults.get(&pid)?));
+        LimitFigures {
+            major_faults: sum(self.keeper.pids().filter_map(since)),
+            frozen: self.reaction.frozen(),
+            ..self.keeper.figures(monotonic_ns())
+        }
+    }
+}
+
+impl<'a> UserEngine<'a> {
+    /// Opens the targets; a command is started with the first turn.
+    pub fn open(args: &'a Args) -> anyhow::Result<Self> {
+        let mut live = Live::for_many_walks(&args.target)?;
+        let mut limits = Vec::new();
+        if args.target.cgroups.is_empty() {
+            let limit = args.limit.ok_or_else(|| Usage(NO_LIMIT.into()))?;
+            limits.push(Kept::new("all targets".into(), Vec::new(), Gauge::new(Vec::new()), limit, args));
+        } else {
+            let paths: Vec<_> = args.target.cgroups.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+            for Limit { paths, groups, bytes } in Limit::of(&paths, &mut live.groups, args.limit)? {
+                limits.push(Kept::new(paths.join(", "), paths, Gauge::new(groups), bytes, args));
+            }
+        }
+        let now = monotonic_ns();
+        Ok(Self { args, live, limits, begin_ns: now, next_poll_ns: now, checked: false })
+    }
+
+    /// Lets stopped processes go on, and ends a command that we started.
+    pub fn finish(self) -> anyhow::Result<()> {
+        drop(self.limits);
+        self.live.finish()
+    }
+
+    /// Takes in processes that have come.
+    fn poll(&mut self) -> anyhow::Result<()> {
+        let new = self.live.poll()?;
+        if !self.checked && !new.is_empty() {
+            self.checked = true;
+            refuse(&mut self.live, new.iter().map(|(target, _)| *target))?;
+        }
+        for (target, member) in new {
+            if let Some(limit) = self.limits.iter_mut().find(|limit| limit.keeper.takes(&member.memcg)) {
+                let by_process = self.args.target.cgroups.is_empty();
+                let memory = if by_process { format!("pid {}", member.pid) } else { member.memcg };
+                limit.keeper.add(target, member.pid, memory);
+                if let Some(faults) = major_faults(member.pid) {
+                    limit.faults.insert(member.pid, faults);
                 }
             }
-            if !checked && !targets.is_empty() {
-                checked = true;
-                refuse(live, &targets)?;
-            }
-            if domains.iter().all(|d| d.len() == 0) && !live.source.may_gain_targets() {
-                return Ok(());
-            }
         }
-        let mut wake = next_poll;
-        for domain in &mut *domains {
-            wake = wake.min(domain.turn(live));
-        }
+        Ok(())
+    }
+}
+
+impl Engine for UserEngine<'_> {
+    fn turn(&mut self) -> anyhow::Result<Option<u64>> {
         let now = monotonic_ns();
-        if now >= next_stats {
-            next_stats = now + STATS_NS;
-            if stats.wanted() {
-                for domain in &mut *domains {
-                    stats.write(&domain.line())?;
-                }
+        if now >= self.next_poll_ns {
+            self.next_poll_ns = now + POLL_NS;
+            self.poll()?;
+            if self.limits.iter().all(|limit| limit.keeper.pids().next().is_none())
+                && !self.live.source.may_gain_targets()
+            {
+                return Ok(None);
             }
         }
-        if end.is_some_and(|end| now >= end) {
-            return Ok(());
+        let turns = self.limits.iter_mut().map(|limit| limit.turn(&mut self.live, self.args));
+        Ok(Some(turns.fold(self.next_poll_ns, u64::min)))
+    }
+
+    fn wait(&self, until_ns: u64) -> Wake {
+        let wake = self.live.wait(until_ns);
+        if wake == Wake::Interrupted && !self.args.quiet {
+            let share = process_cpu_ns() as f64 / (monotonic_ns() - self.begin_ns) as f64 * 100.0;
+            eprintln!("interrupted; {share:.1} % of one core used");
         }
-        if live.wait(wake.min(end.unwrap_or(u64::MAX)).min(next_stats)) == Wake::Interrupted {
-            if !args.quiet {
-                let share = process_cpu_ns() as f64 / (monotonic_ns() - begin) as f64 * 100.0;
-                eprintln!("interrupted; {share:.1} % of one core used");
-            }
-            return Ok(());
-        }
+        wake
+    }
+
+    fn figures(&self) -> Vec<LimitFigures> {
+        self.limits.iter().map(Kept::figures).collect()
+    }
+
+    fn summary(&self, figures: &LimitFigures) -> String {
+        let refaults = figures.refaulted as f64 / figures.evicted.max(1) as f64 * 100.0;
+        format!(
+            "{} evicted, {refaults:.0} % came back; {} walks; CPU: {:.2} s for walks, {:.2} s for evictions",
+            format_size(figures.evicted),
+            figures.walks,
+            (figures.walk_ns + figures.target_ns) as f64 / 1e9,
+            figures.evict_ns as f64 / 1e9
+        )
     }
 }
 
 /// Where nothing may be evicted of any of the first targets, there is no point in beginning.
-fn refuse(live: &mut Live, targets: &[TargetId]) -> anyhow::Result<()> {
-    let obstacles: Option<Vec<String>> = targets.iter().map(|&t| live.out.obstacle(t)).collect();
+fn refuse(live: &mut Live, targets: impl Iterator<Item = TargetId>) -> anyhow::Result<()> {
+    let obstacles: Option<Vec<String>> = targets.map(|target| live.out.obstacle(target)).collect();
     match obstacles.and_then(|all| all.into_iter().next()) {
         Some(why) => Err(Unsupported(format!("nothing can be evicted: {why}")).into()),
         None => Ok(()),
     }
+}
+
+fn major_faults(pid: u32) -> Option<u64> {
+    Stat::read(&ProcRoot::default().process(pid)).ok().map(|s| s.major_faults)
 }

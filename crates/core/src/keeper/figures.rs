@@ -1,14 +1,10 @@
-//! What `--stats` writes.
+//! What became of a limit: a line of `--stats`.
 
-use crate::output::open_stats;
-use anyhow::Context;
 use serde::Serialize;
-use std::io::Write;
-use std::path::PathBuf;
 
-/// A limit's line. Sums since the start unless said otherwise; bytes and ns.
+/// A limit's figures. Sums since the start unless said otherwise; bytes and ns.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Line {
+pub struct LimitFigures {
     /// ns on CLOCK_MONOTONIC.
     pub time_ns: u64,
     /// What has the limit.
@@ -52,40 +48,18 @@ pub struct Line {
     /// Processes that are stopped now.
     pub frozen: Vec<u32>,
     /// Evicted from each memory.
-    pub memories: Vec<MemoryLine>,
+    pub memories: Vec<MemoryFigures>,
     /// Why nothing is done although there is need.
     pub idle_reason: Option<String>,
 }
 
 /// One memory (a control group, or a process) below a limit.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct MemoryLine {
+pub struct MemoryFigures {
     /// Its name.
     pub memcg: String,
     /// Left memory since the start.
     pub evicted: u64,
     /// May be evicted now.
     pub evictable: u64,
-}
-
-/// Where lines go.
-pub struct Stats(Option<Box<dyn Write>>);
-
-impl Stats {
-    /// Opens the file.
-    pub fn open(path: Option<&PathBuf>) -> anyhow::Result<Self> {
-        path.map(|path| open_stats(path)).transpose().map(Self)
-    }
-
-    /// Whether anybody wants lines.
-    pub const fn wanted(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// Writes a line.
-    pub fn write(&mut self, line: &Line) -> anyhow::Result<()> {
-        let Some(out) = &mut self.0 else { return Ok(()) };
-        let text = serde_json::to_string(line)?;
-        writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot write statistics")
-    }
 }
