@@ -38,7 +38,7 @@ pub fn status(result: anyhow::Result<()>) -> ExitCode {
     if broken_pipe {
         return ExitCode::SUCCESS;
     }
-    eprintln!("isotherm: {error:#}");
+    tracing::error!("{error:#}");
     if error.chain().any(|e| e.is::<Usage>()) {
         ExitCode::from(2)
     } else if error.chain().any(|e| e.is::<Unsupported>()) {

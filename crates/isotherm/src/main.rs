@@ -1,6 +1,9 @@
 //! The `isotherm` command: parses arguments, calls one file of `commands/` each, turns errors into exit statuses.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod stderr;
+
 mod args;
 mod commands;
 mod control;
@@ -22,6 +25,12 @@ const VERSION: &str = env!("ISOTHERM_VERSION");
 #[derive(Parser)]
 #[command(name = "isotherm", version = VERSION, max_term_width = 120, arg_required_else_help = true)]
 struct Cli {
+    /// Say more about what is done and why
+    #[arg(short, long, global = true, help_heading = "Messages")]
+    verbose: bool,
+    /// Say nothing but warnings and errors
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Messages")]
+    quiet: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -49,6 +58,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    stderr::start_log(cli.verbose, cli.quiet);
+    tracing::debug!("version {VERSION}");
     let result = match cli.command {
         Command::Doctor(a) => commands::doctor::run(a),
         Command::Record(a) => commands::record::run(a),

@@ -65,7 +65,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     });
     result.with_context(|| format!("cannot write {}", path.display()))?;
     if !special {
-        eprintln!("wrote {}", path.display());
+        say!("wrote {}", path.display());
     }
     Ok(())
 }

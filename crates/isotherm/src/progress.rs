@@ -6,7 +6,7 @@ use isotherm_core::target::TargetEnd;
 use isotherm_core::units::{format_size, format_time};
 use isotherm_view::series::working_set_of;
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 /// How often the line is drawn anew, ns of event time.
 const EVERY_NS: u64 = 500_000_000;
@@ -81,15 +81,14 @@ impl Progress {
             if self.note.is_empty() { "" } else { "  " },
             self.note
         );
-        eprint!("\r\x1b[K{line}");
-        let _ = std::io::stderr().flush();
+        crate::stderr::status_line(&line);
         self.drawn = true;
     }
 
     /// Takes the line away.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.drawn) {
-            eprint!("\r\x1b[K");
+            crate::stderr::status_line("");
         }
     }
 

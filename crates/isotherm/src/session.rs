@@ -147,8 +147,8 @@ fn open_engine(source: SourceName, spec: TargetSpec, config: MonitorConfig) -> a
         SourceName::Auto => match PageTableSource::probe() {
             Ok(()) => page_table(spec, config),
             Err(why) => {
-                eprintln!(
-                    "isotherm: page tables cannot be read ({}); falling back to refs, which sees whole mappings only",
+                tracing::warn!(
+                    "page tables cannot be read ({}); falling back to refs, which sees whole mappings only",
                     why.reason
                 );
                 refs_engine(spec, &config)
@@ -160,7 +160,7 @@ fn open_engine(source: SourceName, spec: TargetSpec, config: MonitorConfig) -> a
 /// Opens the targets; those that come later and cannot be watched are told on stderr.
 fn tracker(spec: TargetSpec) -> anyhow::Result<TargetTracker> {
     let mut tracker = TargetTracker::new(spec)?;
-    tracker.on_skip(|skipped| eprintln!("isotherm: not watching pid {}: {}", skipped.pid, skipped.why));
+    tracker.on_skip(|skipped| tracing::warn!("not watching pid {}: {}", skipped.pid, skipped.why));
     Ok(tracker)
 }
 

@@ -450,7 +450,7 @@ impl<'a> Agent<'a> {
 
 /// Shows people a line.
 fn note(text: &str) {
-    eprintln!("isotherm: {text}");
+    tracing::info!("{text}");
 }
 
 fn areas(map: &MemoryMap) -> Vec<MemoryArea> {

@@ -52,7 +52,7 @@ impl Guest for Machine {
     fn trouble(&mut self, what: fmt::Arguments<'_>) {
         let what = what.to_string();
         if self.shown != what {
-            eprintln!("isotherm: {what}");
+            tracing::info!("{what}");
             self.shown = what;
         }
     }

@@ -83,14 +83,14 @@ impl StartedCommand {
     pub fn finish(&self) -> anyhow::Result<()> {
         self.command.try_end()?;
         if self.command.is_running() {
-            eprintln!("isotherm: ending '{}' (pid {}), which still runs", self.program, self.command.pid());
+            tracing::info!("ending '{}' (pid {}), which still runs", self.program, self.command.pid());
         }
         self.tell(self.command.finish(GRACE)?)
     }
 
     fn tell(&self, end: Option<CommandEnd>) -> anyhow::Result<()> {
         if let Some(text) = end.and_then(|end| describe(&self.program, end)) {
-            eprintln!("isotherm: {text}");
+            tracing::warn!("{text}");
         }
         Ok(())
     }

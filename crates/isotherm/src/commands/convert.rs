@@ -6,7 +6,7 @@ use anyhow::Context;
 use isotherm_core::event::{Event, SubscriberError};
 use isotherm_linux::signals::StopSignals;
 use isotherm_record::{Export, Format, Input, ReadError, Warning, exporter, parts, read_events};
-use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufWriter, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -171,7 +171,7 @@ fn convert(
 
 fn warn(origin: &str, warnings: &[Warning]) {
     for warning in warnings {
-        eprintln!("isotherm: {origin}: {warning}");
+        tracing::warn!("{origin}: {warning}");
     }
 }
 
@@ -229,22 +229,21 @@ impl Status {
         self.next = Instant::now() + EVERY;
         let used = self.used.load(Ordering::Relaxed);
         let share = self.len.filter(|&l| l > 0).map(|l| format!("{:.0} %  ", used as f64 * 100.0 / l as f64));
-        eprint!("\r\x1b[K{}{} snapshots", share.unwrap_or_default(), self.snapshots);
-        let _ = std::io::stderr().flush();
+        crate::stderr::status_line(&format!("{}{} snapshots", share.unwrap_or_default(), self.snapshots));
         self.drawn = true;
     }
 
     fn clear(&mut self) {
         if std::mem::take(&mut self.drawn) {
-            eprint!("\r\x1b[K");
+            crate::stderr::status_line("");
         }
     }
 
     fn done(&mut self) {
         if self.snapshots == 0 {
-            eprintln!("isotherm: the record holds no snapshots");
+            tracing::warn!("the record holds no snapshots");
         } else {
-            eprintln!("converted {} snapshots", self.snapshots);
+            say!("converted {} snapshots", self.snapshots);
         }
     }
 }

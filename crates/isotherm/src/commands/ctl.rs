@@ -180,7 +180,7 @@ fn good(response: Response) -> anyhow::Result<Vec<u8>> {
 
 fn done(response: Response) -> anyhow::Result<()> {
     let answer: serde_json::Value = serde_json::from_slice(&good(response)?)?;
-    eprintln!("{}", answer["done"].as_str().unwrap_or("done"));
+    say!("{}", answer["done"].as_str().unwrap_or("done"));
     Ok(())
 }
 
@@ -213,6 +213,6 @@ fn stop(socket: &Path) -> anyhow::Result<()> {
     if let Some(process) = process {
         process.wait_exit(EXIT_TIME);
     }
-    eprintln!("stopped");
+    say!("stopped");
     Ok(())
 }

@@ -82,14 +82,14 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             Ended::Interrupted => "interrupted; ",
             Ended::TargetsGone => "every target has ended; ",
         };
-        eprintln!(
+        say!(
             "{why}recorded {} in {} snapshots, {} to {}",
             format_time(progress.elapsed_ns()),
             progress.snapshots(),
             format_size(written.bytes),
             args.output.display()
         );
-        eprintln!("cost: {}", progress.cost_words());
+        say!("cost: {}", progress.cost_words());
     }
     Ok(())
 }

@@ -73,13 +73,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     })?;
     let range = arena.range();
     let pid = std::process::id();
-    eprintln!(
-        "pid {pid}, {} at {:#x}-{:#x}, pattern {}",
-        format_size(range.len()),
-        range.start,
-        range.end,
-        workload.name()
-    );
+    say!("pid {pid}, {} at {:#x}-{:#x}, pattern {}", format_size(range.len()), range.start, range.end, workload.name());
     let header = Header {
         version: 1,
         pattern: workload.name().into(),
@@ -166,7 +160,7 @@ impl Run<'_> {
         if let Some(truth) = self.truth {
             truth.finish()?;
         }
-        eprintln!("{} touches in {}", self.touches, format_time(slice_start));
+        say!("{} touches in {}", self.touches, format_time(slice_start));
         Ok(())
     }
 

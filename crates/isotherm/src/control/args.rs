@@ -62,7 +62,7 @@ impl ControlArgs {
             None => Err("XDG_RUNTIME_DIR is not set, so there is no place for it".to_owned()),
         };
         if let (Err(why), false) = (&bound, quiet) {
-            eprintln!("isotherm: no control socket: {why}; `isotherm ctl` needs --socket PATH here");
+            tracing::warn!("no control socket: {why}; `isotherm ctl` needs --socket PATH here");
         }
         Ok(bound.ok())
     }
@@ -74,7 +74,7 @@ pub fn bind_metrics(addr: SocketAddr, quiet: bool) -> anyhow::Result<TcpListener
         .with_context(|| format!("cannot serve metrics at {addr}; give another --metrics ADDR:PORT"))?;
     if !quiet {
         // The port that the kernel chose, where it was left to it.
-        eprintln!("isotherm: metrics at http://{}/metrics", listener.local_addr().unwrap_or(addr));
+        tracing::info!("metrics at http://{}/metrics", listener.local_addr().unwrap_or(addr));
     }
     Ok(listener)
 }

@@ -29,7 +29,6 @@ use request::{Answer, ReadGoal, Readers, Refusal, Request};
 use server::ControlServer;
 use status::{SchemeStatus, Status};
 use std::fs::File;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 
 /// How long a request may wait for the loop to look, ns.
@@ -108,7 +107,7 @@ impl Control {
 
     fn say(&self, text: &str) {
         if !self.quiet {
-            tell(text);
+            tracing::info!("{text}");
         }
     }
 
@@ -246,17 +245,11 @@ impl Control {
                 self.say(&format!("reloaded: {text}"));
             }
             Err(e) => {
-                tell(&format!("not reloaded, the old schemes stay in force: {e:#}"));
+                tracing::warn!("not reloaded, the old schemes stay in force: {e:#}");
                 self.reload_error = Some(format!("{e:#}"));
             }
         }
     }
-}
-
-/// A line on stderr, in the place of a status line if there is one.
-fn tell(text: &str) {
-    let clear = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
-    eprintln!("{clear}isotherm: {text}");
 }
 
 fn no_scheme(scheme: usize, engine: &SchemeEngine) -> Refusal {

@@ -62,7 +62,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         GuestError::NoWay(_) | GuestError::ClearsOnFree => Unsupported(e.to_string()).into(),
         e => anyhow::Error::new(e),
     })?;
-    eprintln!("isotherm: {}", agent.introduction());
+    tracing::info!("{}", agent.introduction());
     let stats = args.stats;
     agent.run(|status| {
         if stats {

@@ -220,13 +220,13 @@ impl Told {
             }
             match (before.0, now.0) {
                 (false, true) => {
-                    eprintln!("isotherm: {} is here: {}", guest.name, guest.agent.as_deref().unwrap_or_default());
+                    tracing::info!("{} is here: {}", guest.name, guest.agent.as_deref().unwrap_or_default());
                 }
-                (true, false) => eprintln!("isotherm: {} has gone", guest.name),
+                (true, false) => tracing::info!("{} has gone", guest.name),
                 _ => {}
             }
             if let Some(problem) = now.1.filter(|now| before.1.as_ref() != Some(now)) {
-                eprintln!("isotherm: {}: {problem}", guest.name);
+                tracing::warn!("{}: {problem}", guest.name);
             }
         }
     }
@@ -234,8 +234,8 @@ impl Told {
     fn sum(&self, guests: &[GuestStatus]) {
         use isotherm_core::units::format_size;
         for guest in guests.iter().filter(|guest| !self.quiet && guest.dropped > 0) {
-            eprintln!(
-                "isotherm: {}: dropped {}, which gave {} back",
+            tracing::warn!(
+                "{}: dropped {}, which gave {} back",
                 guest.name,
                 format_size(guest.dropped),
                 format_size(guest.returned)

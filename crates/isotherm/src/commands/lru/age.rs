@@ -30,7 +30,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let walked = processes.age()?;
     if !args.quiet {
         let size = |pages: u64| format_size(pages * PAGE_SIZE);
-        eprintln!(
+        say!(
             "{} in memory, of which {} were used since the last walk, {} came back, {} are new",
             size(walked.present),
             size(walked.used),

@@ -65,7 +65,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let evicted = result?;
     finished?;
     if !args.quiet {
-        eprintln!(
+        say!(
             "{} evicted of {} chosen; {} were spared, because they had been used meanwhile",
             format_size(evicted.out),
             format_size(evicted.planned),
@@ -75,7 +75,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     match evicted.error {
         Some(error) if evicted.out == 0 => Err(anyhow::anyhow!(error)),
         Some(error) => {
-            eprintln!("isotherm: a part was refused: {error}");
+            tracing::warn!("a part was refused: {error}");
             Ok(())
         }
         None => Ok(()),

@@ -41,7 +41,7 @@ impl Store {
         match lock {
             Ok(lock) => Self { folder: Some(folder), _lock: Some(lock), told: false },
             Err(e) => {
-                eprintln!("isotherm: generations cannot be kept for later commands in {}: {e}", folder.display());
+                tracing::warn!("generations cannot be kept for later commands in {}: {e}", folder.display());
                 Self { folder: None, _lock: None, told: true }
             }
         }
@@ -63,7 +63,7 @@ impl Store {
             && !std::mem::replace(&mut self.told, true)
         {
             let _ = std::fs::remove_file(&temporary);
-            eprintln!("isotherm: generations cannot be kept for later commands in {}: {e}", path.display());
+            tracing::warn!("generations cannot be kept for later commands in {}: {e}", path.display());
         }
     }
 }

@@ -43,6 +43,6 @@ pub fn evict(kernel: &KernelTarget, min_gen: Option<u64>, bytes: Option<u64>, sw
         ))
         .into());
     }
-    eprintln!("about {} evicted by the kernel", format_size(before.saturating_sub(after)));
+    say!("about {} evicted by the kernel", format_size(before.saturating_sub(after)));
     Ok(())
 }

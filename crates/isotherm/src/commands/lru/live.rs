@@ -60,7 +60,7 @@ impl Live {
         let signals = StopSignals::catch().context("cannot catch signals")?;
         let (spec, command) = target.resolve()?;
         let mut tracker = TargetTracker::new(spec)?;
-        tracker.on_skip(|skipped| eprintln!("isotherm: not watching pid {}: {}", skipped.pid, skipped.why));
+        tracker.on_skip(|skipped| tracing::warn!("not watching pid {}: {}", skipped.pid, skipped.why));
         let source = PageTableSource::new(tracker)
             .map_err(|e| Unsupported(format!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?;
         let source = how(source);

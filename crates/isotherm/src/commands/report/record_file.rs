@@ -50,7 +50,7 @@ impl RecordFile {
             events.push(event);
             Ok(())
         })?;
-        outcome.warnings.iter().for_each(|w| eprintln!("isotherm: {w}"));
+        outcome.warnings.iter().for_each(|w| tracing::warn!("{w}"));
         Ok(Self { events: Events::Memory(events), warned: Cell::new(true) })
     }
 }
@@ -63,7 +63,7 @@ impl Replay for RecordFile {
                 for part in parts {
                     let warnings = replay_file(part, sink)?;
                     if !self.warned.get() {
-                        warnings.iter().for_each(|w| eprintln!("isotherm: {}: {w}", part.display()));
+                        warnings.iter().for_each(|w| tracing::warn!("{}: {w}", part.display()));
                     }
                 }
                 self.warned.set(true);

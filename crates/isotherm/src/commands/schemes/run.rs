@@ -97,9 +97,9 @@ pub fn run(
         }
         if !args.quiet {
             for (index, status) in schemes.status().iter().enumerate() {
-                eprintln!("{}", stats::words(index, status, args.dry_run));
+                say!("{}", stats::words(index, status, args.dry_run));
             }
-            eprintln!("{} watched; cost: {}", format_time(run.line.elapsed_ns()), run.line.cost_words());
+            say!("{} watched; cost: {}", format_time(run.line.elapsed_ns()), run.line.cost_words());
         }
     }
     drop(run);
@@ -162,7 +162,7 @@ impl Run {
         if let Some(attrs) = self.control.take_attrs()
             && !context.engine().retune(attrs)
         {
-            eprintln!("isotherm: this source keeps its intervals while it runs; start anew to change them");
+            tracing::warn!("this source keeps its intervals while it runs; start anew to change them");
         }
         let now = monotonic_ns();
         let Some(schemes) = context.schemes() else { return Ok(true) };

@@ -143,7 +143,7 @@ fn run_one(args: &Args) -> anyhow::Result<()> {
         Ok(signals.received().is_none())
     });
     let figures = told(figures, args)?;
-    eprintln!("{}", speed(figures.runtime_s, began.elapsed()));
+    say!("{}", speed(figures.runtime_s, began.elapsed()));
     if let Some(path) = &args.svg {
         let histories = isotherm_view::schemes::read(course.as_slice())?;
         for h in &histories {

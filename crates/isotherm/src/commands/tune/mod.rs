@@ -112,7 +112,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             args.max_slowdown * 100.0
         )
     })?;
-    eprintln!("the best: {}", best.parameters.words());
+    say!("the best: {}", best.parameters.words());
     write_file(&args.output, to_toml(&with(&best.parameters)).as_bytes())
 }
 
@@ -135,7 +135,7 @@ impl Runs {
         let mut done = 0;
         let mut tell = |what: &str, m: &Measured| {
             done += 1;
-            eprintln!("run {done} of {total}, {what}: {:.2} s, {}", m.seconds, format_size(m.memory as u64));
+            say!("run {done} of {total}, {what}: {:.2} s, {}", m.seconds, format_size(m.memory as u64));
         };
         for _ in 0..args.repeats {
             let measured = measure::run(&args.command, &[], monitor, args.nth)?;

@@ -268,8 +268,8 @@ impl<F: ControlFiles> Drop for Session<F> {
     fn drop(&mut self) {
         if let Err(e) = self.stop() {
             // Nobody is left to hand the error to, and it must not be lost: the kernel goes on watching.
-            eprintln!(
-                "isotherm: the kernel's DAMON could not be put back: {e}; \
+            tracing::error!(
+                "the kernel's DAMON could not be put back: {e}; \
                  run: echo off >{KDAMONDS}/0/state; echo 0 >{KDAMONDS}/nr_kdamonds"
             );
         }

@@ -22,7 +22,7 @@ struct MinTtl(KernelLru, u64);
 impl Drop for MinTtl {
     fn drop(&mut self) {
         if let Err(e) = self.0.set_min_ttl(self.1) {
-            eprintln!("isotherm: {e}; it was {}", self.1);
+            tracing::warn!("{e}; it was {}", self.1);
         }
     }
 }

@@ -175,7 +175,7 @@ fn keep(engine: &mut impl Engine, args: &Args, stats: &mut Option<Box<dyn Write>
     for figures in engine.figures() {
         result = result.and(write_stats(stats, &figures));
         if !args.quiet {
-            eprintln!("{}: {}", figures.domain, engine.summary(&figures));
+            say!("{}: {}", figures.domain, engine.summary(&figures));
         }
     }
     result

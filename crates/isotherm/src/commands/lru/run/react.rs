@@ -28,7 +28,7 @@ impl Reaction {
         let stopped = self.frozen.pids();
         let may = |c: &&Candidate| !is_spared(c.pid) && !stopped.contains(&c.pid) && !is_stopped(c.pid);
         let Some(victim) = who.iter().find(may) else {
-            eprintln!("isotherm: {plight}");
+            tracing::warn!("{plight}");
             return false;
         };
         let name = format!("pid {} ({} in memory)", victim.pid, format_size(victim.bytes));
@@ -45,8 +45,8 @@ impl Reaction {
                 .map(|()| format!("killed {name}")),
         };
         match &done {
-            Ok(done) => eprintln!("isotherm: {plight}; {done}"),
-            Err(why) => eprintln!("isotherm: {plight}; {name} could not be made to give way: {why}"),
+            Ok(done) => tracing::warn!("{plight}; {done}"),
+            Err(why) => tracing::warn!("{plight}; {name} could not be made to give way: {why}"),
         }
         done.is_ok() && self.what == OnThrash::Freeze
     }

@@ -151,7 +151,7 @@ impl Engine for UserEngine<'_> {
         let wake = self.live.wait(until_ns);
         if wake == Wake::Interrupted && !self.args.quiet {
             let share = process_cpu_ns() as f64 / (monotonic_ns() - self.begin_ns) as f64 * 100.0;
-            eprintln!("interrupted; {share:.1} % of one core used");
+            say!("interrupted; {share:.1} % of one core used");
         }
         wake
     }

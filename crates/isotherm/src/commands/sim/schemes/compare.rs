@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let began = Instant::now();
     let results = run_all(&jobs)?;
-    eprintln!("{}", speed(results.iter().map(|f| f.runtime_s).sum(), began.elapsed()));
+    say!("{}", speed(results.iter().map(|f| f.runtime_s).sum(), began.elapsed()));
     let figures = |case: usize, choice: Option<usize>| {
         let found = jobs.iter().position(|j| j.case == case && j.choice == choice);
         found.map(|i| &results[i]).expect("every case was run with every choice")
