@@ -15,13 +15,8 @@ impl Bitmap {
     }
 
     /// How many bits there are.
-    pub const fn len(&self) -> u64 {
+    pub(super) const fn len(&self) -> u64 {
         self.len
-    }
-
-    /// Whether it has no bits at all.
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// How many are set.
@@ -54,8 +49,18 @@ impl Bitmap {
         self.count = 0;
     }
 
+    /// The set bits from `from` on.
+    pub fn set_from(&self, from: u64) -> impl Iterator<Item = u64> + '_ {
+        let mut at = self.next_set(from);
+        std::iter::from_fn(move || {
+            let found = at?;
+            at = self.next_set(found + 1);
+            Some(found)
+        })
+    }
+
     /// The first set bit at `from` or later.
-    pub fn next_set(&self, from: u64) -> Option<u64> {
+    fn next_set(&self, from: u64) -> Option<u64> {
         if from >= self.len {
             return None;
         }
@@ -70,33 +75,10 @@ impl Bitmap {
         None
     }
 
-    /// The set bits from `from` on.
-    pub fn set_from(&self, from: u64) -> impl Iterator<Item = u64> + '_ {
-        let mut at = self.next_set(from);
-        std::iter::from_fn(move || {
-            let found = at?;
-            at = self.next_set(found + 1);
-            Some(found)
-        })
-    }
-
-    /// The part `[from, to)` as a bitmap of its own.
-    pub fn part(&self, from: u64, to: u64) -> Self {
-        let mut part = Self::new(to.min(self.len).saturating_sub(from));
-        for at in self.set_from(from).take_while(|at| *at < to) {
-            part.put(at - from, true);
-        }
-        part
-    }
-
-    /// Makes it longer by all of `more`.
-    pub fn append(&mut self, more: &Self) {
-        let old = self.len;
-        self.len += more.len;
+    /// Makes it at least `len` bits long; the new ones are not set.
+    pub(super) fn grow(&mut self, len: u64) {
+        self.len = self.len.max(len);
         self.words.resize(self.len.div_ceil(64) as usize, 0);
-        for at in more.set_from(0) {
-            self.put(old + at, true);
-        }
     }
 }
 
@@ -107,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_list_of_bits(ops in prop::collection::vec((0u64..200, any::<bool>()), 0..300), len in 0u64..200, cut in 0u64..200) {
+        fn it_is_a_list_of_bits(ops in prop::collection::vec((0u64..200, any::<bool>()), 0..300), len in 0u64..200, more in 0u64..300) {
             let (mut map, mut model) = (Bitmap::new(len), vec![false; len as usize]);
             for (at, value) in ops {
                 let changed = model.get_mut(at as usize).is_some_and(|bit| std::mem::replace(bit, value) != value);
@@ -117,11 +99,10 @@ mod tests {
             prop_assert_eq!(map.count(), set.len() as u64);
             prop_assert_eq!(map.set_from(0).collect::<Vec<_>>(), set);
             prop_assert!((0..220).all(|at| map.get(at) == model.get(at as usize).copied().unwrap_or(false)));
-            let cut = cut.min(len);
-            let (mut front, back) = (map.part(0, cut), map.part(cut, len));
-            prop_assert_eq!(front.count() + back.count(), map.count());
-            front.append(&back);
-            prop_assert_eq!(&front, &map);
+            let count = map.count();
+            map.grow(more);
+            prop_assert_eq!((map.count(), map.len(), map.set_from(len).count()), (count, len.max(more), 0));
+            prop_assert_eq!(map.put(more, true), more < len.max(more) && model.get(more as usize) != Some(&true));
             map.clear();
             prop_assert_eq!((map.count(), map.next_set(0)), (0, None));
         }

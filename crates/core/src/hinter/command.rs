@@ -15,9 +15,8 @@ pub enum Command {
         /// What is in it.
         blocks: Vec<Block>,
     },
-    /// Return these blocks, which are all that is isolated, to the allocator and say [`Event::Released`]. No report of any of them is on
-    /// its way.
-    Release(Vec<Block>),
+    /// Return all that is isolated to the allocator and say [`Event::Released`]. No report of any of it is on its way.
+    Release,
     /// Nothing, until something happens or the time has come (ns), if there is one.
     Wait(Option<u64>),
 }

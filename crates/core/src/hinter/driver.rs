@@ -169,7 +169,7 @@ impl Driver {
         if self.sampler.is_due(&self.free, now) {
             self.sampler.look(&mut self.passes, self.free, guest)?;
             self.looked = true;
-            self.ways.looked(self.passes.zones().nr_free());
+            self.ways.looked(self.passes.blocks().nr_free());
             self.passes.reconfigure(self.ways.config());
         }
         let clears = self.way() == Way::Touch;
@@ -192,7 +192,7 @@ impl Driver {
                 Command::Isolate(blocks) => self.isolate(&blocks, guest),
                 Command::Report { batch, blocks } => self.report(batch, &blocks, guest),
                 // All that is isolated, and nothing is on its way.
-                Command::Release(_) => self.release_due = true,
+                Command::Release => self.release_due = true,
                 Command::Wait(until) => {
                     if let Some(soon) = self.release_if_late(guest) {
                         return Ok(Some(until.map_or(soon, |until| until.min(soon))));
@@ -254,7 +254,7 @@ impl Driver {
         }
         let first = self.ways.is_first();
         let insist = self.settings.once && self.looked;
-        let switched = self.ways.go_on(self.passes.zones(), insist, now);
+        let switched = self.ways.go_on(self.passes.blocks(), insist, now);
         if switched {
             self.passes.reconfigure(self.ways.config());
         }
@@ -275,7 +275,7 @@ impl Driver {
         let way = self.way();
         let wanted = self.ranges(wanted, guest);
         // The more there is to be had, the longer it is looked for.
-        let patience = STALE_BATCHES + self.passes.zones().nr_free() / (2 * self.passes.config().batch as u64);
+        let patience = STALE_BATCHES + self.passes.blocks().nr_free() / (2 * self.passes.config().batch as u64);
         let fruitless = self.ways.follows_offline() && self.stale_batches >= patience;
         let usable = !wanted.is_empty() && self.ways.is_usable(begin) && !fruitless;
         let isolated = if usable { guest.isolator().isolate(way, &wanted) } else { Ok(Vec::new()) };
@@ -287,7 +287,7 @@ impl Driver {
             Vec::new()
         });
         let blocks: Vec<Block> = isolated.into_iter().flat_map(Block::inside).collect();
-        let stale = !blocks.is_empty() && blocks.iter().all(|block| self.passes.zones().is_reported(*block));
+        let stale = !blocks.is_empty() && blocks.iter().all(|block| self.passes.blocks().is_reported(*block));
         self.stale_batches = if stale { self.stale_batches + 1 } else { 0 };
         self.passes.event(Event::Isolated(Isolation { blocks, written: way == Way::Touch }), end);
     }
@@ -344,7 +344,7 @@ impl Driver {
         }
         self.release_due = false;
         self.passes.event(Event::Released, begin);
-        let (left, dropped) = (self.passes.zones().nr_free(), self.passes.zones().nr_reported());
+        let (left, dropped) = (self.passes.blocks().nr_free(), self.passes.blocks().nr_reported());
         self.ways.pass_ended(left);
         self.passes.reconfigure(self.ways.config());
         if self.ways.follows_offline() {

@@ -1,6 +1,6 @@
 //! Free page hinting: which free memory to report, when, and how much of it at a time.
 //!
-//! The memory is looked at in blocks of one order of pages. Each zone keeps a bit a block: set when the block becomes free,
+//! The memory is looked at in blocks of 2 MiB. The [`BlockMap`] keeps a bit for each: set when the block becomes free,
 //! cleared when the host has dropped it; a block is not reported again until it was used in between. Once enough bits are set a
 //! pass begins. It takes a few blocks at a time away from the allocator (isolates them), reports them, waits for the acknowledgement
 //! and returns them.
@@ -18,6 +18,7 @@
 
 mod bitmap;
 mod block;
+mod block_map;
 mod command;
 mod config;
 mod driver;
@@ -28,11 +29,10 @@ mod sampler;
 mod stats;
 mod way;
 mod ways;
-mod zone;
-mod zones;
 
 pub use bitmap::Bitmap;
 pub use block::{BLOCK_BYTES, Block, joined};
+pub use block_map::BlockMap;
 pub use command::{Command, Event, Fate, Isolation};
 pub use config::Config;
 pub use driver::{Driver, Settings};
@@ -40,4 +40,3 @@ pub use guest::{FreeMemory, Guest, IsolateError, Isolator};
 pub use passes::Passes;
 pub use stats::{HintStats, Rest};
 pub use way::Way;
-pub use zones::Zones;

@@ -1,11 +1,11 @@
 //! Passes over free memory: which blocks are isolated, reported and returned next.
 
 use super::block::{BLOCK_BYTES, Block, blocks_inside, blocks_touched};
+use super::block_map::BlockMap;
 use super::command::{Command, Event, Fate, Isolation};
 use super::config::Config;
 use super::stats::{HintStats, Rest};
 use super::way::Way;
-use super::zones::Zones;
 use crate::addr::AddrRange;
 use std::collections::BTreeSet;
 
@@ -33,14 +33,12 @@ const BACKOFF_NS: (u64, u64) = (1_000_000_000, 60_000_000_000);
 #[derive(Debug, Clone)]
 pub struct Passes {
     config: Config,
-    zones: Zones,
+    blocks: BlockMap,
     phase: Phase,
-    /// Everything isolated: on its way, held, or being returned.
+    /// Everything isolated: on its way, no longer needed, or being returned.
     isolated: BTreeSet<Block>,
-    /// Isolated and no longer needed; returned once the pass has ended and nothing is on its way.
-    held: Vec<Block>,
-    /// Being returned.
-    releasing: Option<Vec<Block>>,
+    /// All that is isolated is being returned.
+    releasing: bool,
     /// The isolator has given less than it was asked for.
     exhausted: bool,
     in_pass: bool,
@@ -68,11 +66,10 @@ impl Passes {
         debug_assert!(config.is_consistent(), "{config:?}");
         Self {
             config,
-            zones: Zones::default(),
+            blocks: BlockMap::default(),
             phase: Phase::Idle,
             isolated: BTreeSet::new(),
-            held: Vec::new(),
-            releasing: None,
+            releasing: false,
             exhausted: false,
             in_pass: false,
             now_asked: false,
@@ -94,18 +91,18 @@ impl Passes {
     /// Memory is there: the blocks that lie in it as a whole.
     pub fn add_memory(&mut self, range: AddrRange) {
         let (first, end) = blocks_inside(range);
-        self.zones.add(first, end);
+        self.blocks.add(first, end);
     }
 
     /// Memory goes: every block that it touches. What is isolated of it stays so until it is returned in the usual way.
     pub fn remove_memory(&mut self, range: AddrRange) {
         let (first, end) = blocks_touched(range);
-        self.zones.remove(first, end);
+        self.blocks.remove(first, end);
     }
 
     /// A block is free.
     pub fn freed(&mut self, block: Block, now_ns: u64) {
-        if !self.isolated.contains(&block) && self.zones.freed(block) {
+        if !self.isolated.contains(&block) && self.blocks.freed(block) {
             self.waiting_since_ns.get_or_insert(now_ns);
         }
     }
@@ -114,13 +111,13 @@ impl Passes {
     pub fn used(&mut self, block: Block) {
         // Of one that we hold ourselves this says nothing.
         if !self.isolated.contains(&block) {
-            self.zones.used(block);
+            self.blocks.used(block);
         }
     }
 
     /// What is known of memory.
-    pub const fn zones(&self) -> &Zones {
-        &self.zones
+    pub const fn blocks(&self) -> &BlockMap {
+        &self.blocks
     }
 
     /// What is isolated, and nobody else's to touch.
@@ -160,7 +157,7 @@ impl Passes {
     pub fn reconfigure(&mut self, config: Config) {
         debug_assert!(config.is_consistent(), "{config:?}");
         if config.way != self.config.way {
-            self.zones.forgive();
+            self.blocks.forgive();
             self.forgive_at_ns = None;
         }
         self.config = config;
@@ -172,9 +169,9 @@ impl Passes {
             Event::Isolated(isolation) => self.on_isolated(isolation, now_ns),
             Event::Acked { batch, fates, wait_ns } => self.on_acked(batch, &fates, wait_ns, now_ns),
             Event::Released => {
-                for block in self.releasing.take().unwrap_or_default() {
-                    self.isolated.remove(&block);
-                    self.stats.released += 1;
+                if std::mem::take(&mut self.releasing) {
+                    self.stats.released += self.isolated.len() as u64;
+                    self.isolated.clear();
                 }
             }
             Event::Ready => {
@@ -188,7 +185,7 @@ impl Passes {
             }
             Event::Void => self.void(),
             Event::Forgotten => {
-                self.zones.forget_reported();
+                self.blocks.forget_reported();
                 self.begin_waiting(now_ns);
             }
             Event::Pressure => {
@@ -211,17 +208,16 @@ impl Passes {
     /// What to do now. `free`: bytes of free memory, those isolated not counted.
     pub fn command(&mut self, now_ns: u64, free: u64) -> Command {
         if self.forgive_at_ns.is_some_and(|at| at <= now_ns) {
-            self.zones.forgive();
+            self.blocks.forgive();
             self.forgive_at_ns = None;
             self.begin_waiting(now_ns);
         }
-        if self.releasing.is_some() || matches!(self.phase, Phase::Isolating(_)) {
+        if self.releasing || matches!(self.phase, Phase::Isolating(_)) {
             return self.wait(Rest::Busy, None);
         }
         let may_send = self.peer && !self.stopping && now_ns >= self.calm_at_ns;
-        if let (Phase::Ready(blocks), false) = (&mut self.phase, may_send) {
+        if matches!(self.phase, Phase::Ready(_)) && !may_send {
             // Never sent: they can go back.
-            self.held.append(blocks);
             self.phase = Phase::Idle;
             self.in_pass = false;
         }
@@ -278,16 +274,16 @@ impl Passes {
         let units = (room.min(spare) / self.config.unit) as usize;
         if units == 0 {
             self.end_pass(now_ns, if spare < self.config.unit { Rest::Reserve } else { Rest::Gap });
-            if self.config.way == Way::Touch && !self.held.is_empty() {
+            if self.config.way == Way::Touch && !self.isolated.is_empty() {
                 // The same blocks would come again.
                 self.not_before_ns = now_ns.saturating_add(self.config.retry_ns);
             }
             return Vec::new();
         }
         let found = if self.config.unit == 1 {
-            self.zones.candidates(self.cursor, units)
+            self.blocks.candidates(self.cursor, units)
         } else {
-            self.zones.units(self.config.unit, self.config.unit_worth, units)
+            self.blocks.units(self.config.unit, self.config.unit_worth, units)
         };
         if found.is_empty() {
             self.end_pass(now_ns, Rest::NothingNew);
@@ -324,7 +320,7 @@ impl Passes {
     }
 
     fn is_due(&self, now_ns: u64) -> bool {
-        self.zones.nr_free() >= self.config.threshold.max(1) || self.lingered_ns().is_some_and(|at| at <= now_ns)
+        self.blocks.nr_free() >= self.config.threshold.max(1) || self.lingered_ns().is_some_and(|at| at <= now_ns)
     }
 
     /// When few blocks start a pass as well.
@@ -333,7 +329,7 @@ impl Passes {
     }
 
     fn begin_waiting(&mut self, now_ns: u64) {
-        if self.zones.nr_free() > 0 {
+        if self.blocks.nr_free() > 0 {
             self.waiting_since_ns.get_or_insert(now_ns);
         }
     }
@@ -347,7 +343,7 @@ impl Passes {
 
     /// Whether something has to go back before anything else is done.
     fn must_return(&self) -> bool {
-        !self.held.is_empty() && (self.config.way == Way::Offline || !self.in_pass)
+        !self.isolated.is_empty() && (self.config.way == Way::Offline || !self.in_pass)
     }
 
     /// When to look again, if nothing happens before.
@@ -357,7 +353,7 @@ impl Passes {
             Rest::PutOff => Some(self.put_off_until_ns),
             Rest::Gap => Some(self.not_before_ns),
             Rest::Reserve => Some(self.not_before_ns.max(now_ns.saturating_add(LOOK_AGAIN_NS))),
-            Rest::NothingNew if self.zones.nr_free() == 0 => None,
+            Rest::NothingNew if self.blocks.nr_free() == 0 => None,
             Rest::NothingNew => {
                 [self.lingered_ns(), self.forgive_at_ns].into_iter().flatten().filter(|at| *at > now_ns).min()
             }
@@ -373,20 +369,15 @@ impl Passes {
     }
 
     fn release(&mut self) -> Command {
-        let blocks = std::mem::take(&mut self.held);
-        self.releasing = Some(blocks.clone());
-        Command::Release(blocks)
+        self.releasing = true;
+        Command::Release
     }
 
     fn on_isolated(&mut self, isolation: Isolation, now_ns: u64) {
         let Phase::Isolating(wanted) = &mut self.phase else {
             // Nobody asked for them, but they must go back.
             self.stats.odd += isolation.blocks.len() as u64;
-            for block in isolation.blocks {
-                if self.isolated.insert(block) {
-                    self.held.push(block);
-                }
-            }
+            self.isolated.extend(isolation.blocks);
             return;
         };
         let wanted = std::mem::take(wanted);
@@ -400,14 +391,11 @@ impl Passes {
             }
             self.stats.isolated += 1;
             if isolation.written {
-                self.zones.used(block);
+                self.blocks.used(block);
             }
-            if !self.zones.contains(block) {
+            if !self.blocks.contains(block) {
                 self.stats.odd += 1;
-                self.held.push(block);
-            } else if self.zones.is_reported(block) {
-                self.held.push(block);
-            } else {
+            } else if !self.blocks.is_reported(block) {
                 report.push(block);
             }
         }
@@ -427,7 +415,7 @@ impl Passes {
     fn refuse(&mut self, blocks: &[Block], now_ns: u64) {
         for block in blocks {
             // A unit is refused as a whole.
-            (block.0..block.0 + self.config.unit).for_each(|b| self.zones.refused(Block(b)));
+            (block.0..block.0 + self.config.unit).for_each(|b| self.blocks.refused(Block(b)));
         }
         self.forgive_at_ns.get_or_insert(now_ns.saturating_add(self.config.retry_ns));
     }
@@ -449,25 +437,24 @@ impl Passes {
             match fate {
                 Fate::Dropped => {
                     self.stats.dropped += 1;
-                    self.zones.dropped(*block);
+                    self.blocks.dropped(*block);
                 }
                 Fate::Refused => {
                     self.stats.refused += 1;
                     refused = true;
-                    self.zones.refused(*block);
+                    self.blocks.refused(*block);
                 }
                 Fate::NotNow => {
                     self.stats.put_off += 1;
                     self.put_off_until_ns = self.put_off_until_ns.max(now_ns.saturating_add(LOOK_AGAIN_NS));
                     // It may have been one of those that only came along.
-                    self.zones.freed(*block);
+                    self.blocks.freed(*block);
                 }
             }
         }
         if refused {
             self.refuse(&[], now_ns);
         }
-        self.held.extend(blocks);
     }
 
     /// What is on its way will not be acted upon: it counts as not reported, and goes back.
@@ -476,9 +463,8 @@ impl Passes {
             let blocks = std::mem::take(blocks);
             self.stats.void += blocks.len() as u64;
             for block in &blocks {
-                self.zones.freed(*block);
+                self.blocks.freed(*block);
             }
-            self.held.extend(blocks);
             self.phase = Phase::Idle;
             self.in_pass = false;
         }

@@ -60,7 +60,7 @@ impl Sampler {
     /// Looks at every block and tells `passes`.
     pub(super) fn look<G: Guest>(&mut self, passes: &mut Passes, free: FreeMemory, guest: &G) -> Result<(), G::Error> {
         let begin = guest.now_ns();
-        let blocks: Vec<Block> = passes.zones().iter().flat_map(|zone| (zone.first()..zone.end()).map(Block)).collect();
+        let blocks: Vec<Block> = passes.blocks().iter().collect();
         if self.used_page.len() != blocks.len() {
             self.used_page = vec![0; blocks.len()];
         }
@@ -124,20 +124,20 @@ mod tests {
         let mut looks = 0;
         while {
             sampler.look(&mut passes, free(0, 0), &guest).unwrap();
-            passes.zones().is_free(Block(1))
+            passes.blocks().is_free(Block(1))
         } {
             looks += 1;
             assert!(looks < 100_000, "it is never found");
         }
         for _ in 0..50 {
             sampler.look(&mut passes, free(0, 0), &guest).unwrap();
-            assert!(!passes.zones().is_free(Block(1)), "once found it does not come and go");
+            assert!(!passes.blocks().is_free(Block(1)), "once found it does not come and go");
         }
-        let is_free: Vec<bool> = (0..BLOCKS).map(|b| passes.zones().is_free(Block(b))).collect();
+        let is_free: Vec<bool> = (0..BLOCKS).map(|b| passes.blocks().is_free(Block(b))).collect();
         assert_eq!(is_free, [false, false, true, true]);
         guest.used_pages.clear();
         sampler.look(&mut passes, free(0, 0), &guest).unwrap();
-        assert_eq!(passes.zones().nr_free(), BLOCKS);
+        assert_eq!(passes.blocks().nr_free(), BLOCKS);
         assert_eq!(likely_free(AddrRange::new(2 << 20, 6 << 20), &guest).unwrap(), 4 << 20);
     }
 

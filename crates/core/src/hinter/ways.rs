@@ -4,10 +4,10 @@
 //! for the most part) is isolated as huge pages afterwards.
 
 use super::block::BLOCK_BYTES;
+use super::block_map::BlockMap;
 use super::config::Config;
 use super::guest::FreeMemory;
 use super::way::Way;
-use super::zones::Zones;
 
 const MS: u64 = 1_000_000;
 /// A memory block is taken offline only while so many of its size are free.
@@ -85,8 +85,8 @@ impl Ways {
 
     /// The way in use has nothing more to do: goes on to the next for which there is something, or back to the first. True if
     /// another one is in use now. Nothing may be isolated.
-    pub(super) fn go_on(&mut self, zones: &Zones, insist: bool, now_ns: u64) -> bool {
-        let (fresh, known) = (zones.nr_free(), zones.nr_free() + zones.nr_reported());
+    pub(super) fn go_on(&mut self, blocks: &BlockMap, insist: bool, now_ns: u64) -> bool {
+        let (fresh, known) = (blocks.nr_free(), blocks.nr_free() + blocks.nr_reported());
         let before = self.now;
         let next = (self.now + 1..self.entries.len()).find(|&i| {
             let entry = &self.entries[i];

@@ -10,8 +10,8 @@ use isotherm_core::hinter::{self, BLOCK_BYTES, Driver, Event, Guest, Isolator, W
 use isotherm_core::units::{format_size, nanos};
 use isotherm_linux::clock::{kernel_release, monotonic_ns, process_cpu_ns};
 use isotherm_linux::guestmem::{
-    AreaKind, FlagSampler, KernelIsolator, Ledger, MemoryMap, StallAlarm, balloons, clears_on_free, default_reserve,
-    free_memory,
+    AreaKind, FlagSampler, KernelIsolator, Ledger, MemoryMap, StallAlarm, clears_on_free, default_reserve, free_memory,
+    reporting_balloons,
 };
 use isotherm_linux::ready::{self, Interest};
 use isotherm_linux::roots::Roots;
@@ -75,12 +75,11 @@ impl<'a> Agent<'a> {
         if clears_on_free(&roots) && !settings.force {
             return Err(GuestError::ClearsOnFree);
         }
-        let reporting = balloons(&roots).into_iter().find(|b| b.reports());
+        let reporting = reporting_balloons(&roots).into_iter().next();
         let watching = reporting.is_some() && !settings.force;
         if let Some(balloon) = reporting.filter(|_| watching) {
             note(&format!(
-                "the balloon {} reports free pages already; only watching (--force hints all the same)",
-                balloon.name
+                "the balloon {balloon} reports free pages already; only watching (--force hints all the same)"
             ));
         }
         let ledger = Ledger::open(&roots)?;
@@ -224,24 +223,19 @@ impl<'a> Agent<'a> {
         while self.machine.link.is_open() {
             let decoder = self.machine.session.decoder();
             let read = self.machine.link.read(|mut stream: &mut dyn Read| decoder.fill(&mut stream));
+            if matches!(read, Ok(Incoming::Bytes(_) | Incoming::Nothing)) && std::mem::take(&mut self.nobody) {
+                self.machine.session.begin(random()?, now);
+            }
             match read {
                 Ok(Incoming::Bytes(_)) => {
-                    if std::mem::take(&mut self.nobody) {
-                        self.machine.session.begin(random()?, now);
-                    }
                     self.machine.session.heard_bytes(now);
                     while let Some(heard) = self.machine.session.hear(random()?, now) {
                         self.on_heard(heard, now)?;
                     }
                 }
-                Ok(Incoming::Nothing) => {
-                    if std::mem::take(&mut self.nobody) {
-                        self.machine.session.begin(random()?, now);
-                    }
-                    break;
-                }
+                Ok(Incoming::Nothing) => break,
                 Ok(Incoming::Ended) => {
-                    self.on_end(now)?;
+                    self.on_end(now);
                     break;
                 }
                 Err(e) => {
@@ -256,7 +250,7 @@ impl<'a> Agent<'a> {
     }
 
     /// The other side has closed: nothing that was sent will be acted upon any more.
-    fn on_end(&mut self, now: u64) -> Result<(), GuestError> {
+    fn on_end(&mut self, now: u64) {
         if !self.nobody {
             self.event(Event::Void);
             self.event(Event::Silent);
@@ -270,7 +264,6 @@ impl<'a> Agent<'a> {
             self.machine.link.close();
             self.next_open_ns = self.next_open_ns.max(now + self.open_pause_ns);
         }
-        Ok(())
     }
 
     fn on_heard(&mut self, heard: Heard, now: u64) -> Result<(), GuestError> {
@@ -405,15 +398,15 @@ impl<'a> Agent<'a> {
 
     fn status(&self) -> Status {
         let passes = self.driver.passes();
-        let (zones, free) = (passes.zones(), self.driver.free());
+        let (blocks, free) = (passes.blocks(), self.driver.free());
         Status {
             ms: (monotonic_ns() - self.start_ns) / MS,
             way: if self.watching { "watch" } else { self.driver.way().name() },
             host: self.machine.session.is_welcome(),
             free: free.free,
             free_huge: free.free_huge,
-            fresh_blocks: zones.nr_free(),
-            dropped_blocks: zones.nr_reported(),
+            fresh_blocks: blocks.nr_free(),
+            dropped_blocks: blocks.nr_reported(),
             isolated: self.machine.isolator.isolated(),
             reserve: self.reserve,
             rest: if self.watching { "the balloon does it".into() } else { passes.rest().to_string() },

@@ -7,37 +7,18 @@ const BALLOON: &str = "0x0005";
 /// Bit of free page reporting among a balloon's features (linux/virtio_balloon.h).
 const REPORTING: usize = 5;
 
-/// A virtio balloon.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Balloon {
-    /// Its name, such as `virtio0`.
-    pub name: String,
-    /// Whether a driver uses it.
-    pub driven: bool,
-    /// Whether guest and host have agreed on free page reporting.
-    pub reporting: bool,
-}
-
-impl Balloon {
-    /// Whether it reports free pages now.
-    pub fn reports(&self) -> bool {
-        self.driven && self.reporting
-    }
-}
-
-/// The balloons of this machine.
-pub fn balloons(roots: &Roots) -> Vec<Balloon> {
+/// The names of this machine's virtio balloons, such as `virtio0`, that report free pages: a driver uses them, and guest and host
+/// have agreed on it.
+pub fn reporting_balloons(roots: &Roots) -> Vec<String> {
     const DEVICES: &str = "/sys/bus/virtio/devices";
-    let is_balloon = |name: &String| roots.line(format!("{DEVICES}/{name}/device")).as_deref() == Some(BALLOON);
-    let found = roots.names(DEVICES).into_iter().filter(is_balloon);
-    found
-        .map(|name| {
+    let line = |name: &str, file: &str| roots.line(format!("{DEVICES}/{name}/{file}"));
+    let reports = |name: &String| {
+        line(name, "device").as_deref() == Some(BALLOON)
+            && roots.exists(format!("{DEVICES}/{name}/driver"))
             // One character a feature, the first for bit 0.
-            let features = roots.line(format!("{DEVICES}/{name}/features")).unwrap_or_default();
-            let reporting = features.as_bytes().get(REPORTING) == Some(&b'1');
-            Balloon { driven: roots.exists(format!("{DEVICES}/{name}/driver")), reporting, name }
-        })
-        .collect()
+            && line(name, "features").is_some_and(|features| features.as_bytes().get(REPORTING) == Some(&b'1'))
+    };
+    roots.names(DEVICES).into_iter().filter(reports).collect()
 }
 
 #[cfg(test)]
@@ -59,9 +40,7 @@ mod tests {
             ("sys/bus/virtio/devices/virtio3/features", "0000\n"),
             ("sys/bus/virtio/devices/virtio3/driver/bind", ""),
         ]);
-        let found = balloons(&t.roots);
-        let reporting: Vec<_> = found.iter().map(|b| (b.name.as_str(), b.reports())).collect();
-        assert_eq!(reporting, [("virtio1", true), ("virtio2", false), ("virtio3", false)]);
-        assert!(balloons(&tree(&[]).roots).is_empty());
+        assert_eq!(reporting_balloons(&t.roots), ["virtio1"]);
+        assert!(reporting_balloons(&tree(&[]).roots).is_empty());
     }
 }

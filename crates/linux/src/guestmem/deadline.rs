@@ -11,18 +11,9 @@ const AGAIN: Duration = Duration::from_millis(100);
 ///
 /// It takes SIGALRM for itself; a program that uses that for something else must not use this. It stays with the thread that
 /// made it.
-#[derive(Debug)]
 pub(super) struct Deadline {
     timer: libc::timer_t,
-    previous: Previous,
-}
-
-struct Previous(libc::sigaction);
-
-impl std::fmt::Debug for Previous {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("sigaction")
-    }
+    previous: libc::sigaction,
 }
 
 extern "C" fn nothing(_: i32) {}
@@ -43,7 +34,7 @@ impl Deadline {
             }
             old.assume_init()
         };
-        let mut deadline = Self { timer: std::ptr::null_mut(), previous: Previous(old) };
+        let mut deadline = Self { timer: std::ptr::null_mut(), previous: old };
         // SAFETY: sigevent is plain data for which all zeros is valid; the fields that count are set below.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -70,7 +61,7 @@ impl Deadline {
 
     fn restore(&mut self) {
         // SAFETY: the action is what the kernel gave us for this signal.
-        unsafe { libc::sigaction(libc::SIGALRM, &self.previous.0, std::ptr::null_mut()) };
+        unsafe { libc::sigaction(libc::SIGALRM, &self.previous, std::ptr::null_mut()) };
     }
 }
 

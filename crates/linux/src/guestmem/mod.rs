@@ -18,7 +18,7 @@ pub mod ports;
 mod put_back;
 mod stall;
 
-pub use balloon::{Balloon, balloons};
+pub use balloon::reporting_balloons;
 pub use clearing::clears_on_free;
 pub use flags::FlagSampler;
 pub use isolate::KernelIsolator;

@@ -8,7 +8,7 @@ use super::reporting::Reporting;
 
 /// What tells the host.
 #[derive(Debug)]
-enum Teller {
+enum HintSource {
     /// Nothing.
     None,
     /// Isotherm's agent.
@@ -25,8 +25,8 @@ pub struct Guest {
     /// Its free memory.
     pub buddy: Buddy,
     /// What tells its host.
-    teller: Teller,
-    /// CPU time in the guest that telling took, ns.
+    hints: HintSource,
+    /// CPU time in the guest that hints took, ns.
     pub cpu_ns: u64,
 }
 
@@ -36,38 +36,38 @@ impl Guest {
         let pages = (memory / 4096) as u32 & !((1 << super::buddy::MAX_ORDER) - 1);
         let number = host.add(pages, params.vmm_own / 4096);
         let buddy = Buddy::new(pages);
-        let teller = match way {
-            Hints::None => Teller::None,
-            Hints::Isotherm => Teller::Agent(Box::new(Agent::new(&buddy, pages, params, now_ns))),
-            Hints::Reporting => Teller::Reporting(Reporting::new(pages, params, now_ns)),
+        let hints = match way {
+            Hints::None => HintSource::None,
+            Hints::Isotherm => HintSource::Agent(Box::new(Agent::new(&buddy, pages, params, now_ns))),
+            Hints::Reporting => HintSource::Reporting(Reporting::new(pages, params, now_ns)),
         };
-        Self { number, buddy, teller, cpu_ns: 0 }
+        Self { number, buddy, hints, cpu_ns: 0 }
     }
 
     /// Gives out a page. If there is none, the kernel ends who holds memory that the host has answered for.
     pub fn alloc(&mut self, host: &mut Host, now_ns: u64) -> Option<u32> {
         self.buddy.alloc(0).or_else(|| {
-            let Teller::Agent(agent) = &mut self.teller else { return None };
+            let HintSource::Agent(agent) = &mut self.hints else { return None };
             agent.out_of_memory(&mut self.buddy, host, self.number, now_ns);
             self.buddy.alloc(0)
         })
     }
 
-    /// When there is something to tell, at the latest.
+    /// When something is due.
     pub fn wanted_ns(&self) -> Option<u64> {
-        match &self.teller {
-            Teller::None => None,
-            Teller::Agent(agent) => Some(agent.wanted_ns()),
-            Teller::Reporting(reporting) => Some(reporting.wanted_ns()),
+        match &self.hints {
+            HintSource::None => None,
+            HintSource::Agent(agent) => Some(agent.wanted_ns()),
+            HintSource::Reporting(reporting) => Some(reporting.wanted_ns()),
         }
     }
 
-    /// Tells what is to be told by now.
-    pub fn tell(&mut self, host: &mut Host, now_ns: u64) {
-        self.cpu_ns += match &mut self.teller {
-            Teller::None => 0,
-            Teller::Agent(agent) => agent.run(&mut self.buddy, host, self.number, now_ns),
-            Teller::Reporting(reporting) => reporting.run(&mut self.buddy, host, self.number, now_ns),
+    /// Does what is due by now.
+    pub fn hint(&mut self, host: &mut Host, now_ns: u64) {
+        self.cpu_ns += match &mut self.hints {
+            HintSource::None => 0,
+            HintSource::Agent(agent) => agent.run(&mut self.buddy, host, self.number, now_ns),
+            HintSource::Reporting(reporting) => reporting.run(&mut self.buddy, host, self.number, now_ns),
         };
     }
 }

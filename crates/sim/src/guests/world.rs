@@ -71,7 +71,7 @@ impl World {
         held
     }
 
-    /// Time passes, in which hints are told.
+    /// Time passes, in which hints are given.
     pub fn pass(&mut self, time_ns: u64) {
         let end_ns = self.now_ns + time_ns;
         while let Some((at, guest)) = self
@@ -84,7 +84,7 @@ impl World {
         {
             self.now_ns = self.now_ns.max(at);
             let now_ns = self.now_ns;
-            self.guests[guest].tell(&mut self.host, now_ns);
+            self.guests[guest].hint(&mut self.host, now_ns);
         }
         self.now_ns = end_ns;
     }
