@@ -172,10 +172,10 @@ pub fn page(events: &impl Replay, options: &PageOptions) -> Result<String, ViewE
     };
     // Inside a script element only `</` and `<!--` could end or confuse it.
     let json = serde_json::to_string(&data)?.replace('<', "\\u003c");
-    Ok(include_str!("html/page.html")
+    Ok(include_str!("page.html")
         .replace("{{title}}", &escape(&title))
-        .replace("{{style}}", include_str!("html/style.css"))
-        .replace("{{script}}", concat!(include_str!("html/heatmap.js"), include_str!("html/page.js")))
+        .replace("{{style}}", include_str!("style.css"))
+        .replace("{{script}}", concat!(include_str!("heatmap.js"), include_str!("page.js")))
         .replace("{{data}}", &json))
 }
 
