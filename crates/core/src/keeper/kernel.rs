@@ -3,9 +3,9 @@
 use super::MIN_GENS;
 use super::figures::LimitFigures;
 use super::fill_rate::FillRate;
+use super::memcg_lru::MemcgLru;
 use super::memory::Generation;
 use super::pace::Watermarks;
-use super::turns::Turns;
 use crate::addr::PAGE_SIZE;
 use crate::clock::CpuClock;
 use std::fmt::Display;
@@ -73,7 +73,7 @@ pub trait KernelGenerations {
 pub struct KernelKeeper {
     marks: Watermarks,
     swappiness: u8,
-    turns: Turns,
+    turns: MemcgLru,
     rate: FillRate,
     rest_until_ns: u64,
     /// Generations are not created before, ns.
@@ -87,7 +87,7 @@ impl KernelKeeper {
         Self {
             marks: Watermarks::new(limit, headroom),
             swappiness,
-            turns: Turns::new(1),
+            turns: MemcgLru::new(1),
             rate: FillRate::default(),
             rest_until_ns: 0,
             next_age_ns: 0,
@@ -95,7 +95,7 @@ impl KernelKeeper {
         }
     }
 
-    /// Does what is due; when the next turn is, ns. What fails is told in the figures.
+    /// Does what is due; when the next turn is, ns. What fails is reported in the figures.
     pub fn turn<K: KernelGenerations>(&mut self, kernel: &mut K, clock: &dyn CpuClock) -> u64 {
         let now = clock.now_ns();
         self.sum.used = kernel.used();

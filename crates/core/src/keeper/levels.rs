@@ -1,8 +1,8 @@
 //! How often each page is used: learnt by walks, a byte a page; tables whose pages are alike take one byte for all.
 
-use super::odds::Odds;
 use super::page::{NEW, group, next_level, random};
 use super::page_kind::PageKind;
+use super::reuse::ReuseModel;
 use crate::addr::{AddrRange, PAGE_SIZE};
 use crate::history::table::{PAGES, Table};
 use crate::mask::{NO_PAGES, PageMask, and, and_not, count, has, iter, or};
@@ -26,7 +26,7 @@ enum TableLevels {
 
 /// What a walk tells about the pages of one table.
 #[derive(Debug)]
-pub struct Lesson<'a> {
+pub struct TableWalk<'a> {
     /// Where the table is.
     pub base: u64,
     /// Number of the walk.
@@ -53,11 +53,11 @@ impl Levels {
         self.0.get(&base).map_or(NEW, |levels| levels.of(i))
     }
 
-    /// Takes over what a walk tells of a table, and counts for `odds` which pages were used.
-    pub fn learn(&mut self, lesson: &Lesson<'_>, odds: &mut Odds) {
-        let levels = self.0.entry(lesson.base).or_insert(TableLevels::Alike(NEW));
-        levels.count(lesson, odds);
-        levels.update(lesson);
+    /// Takes over what a walk tells of a table, and counts for `reuse` which pages were used.
+    pub fn learn(&mut self, walked: &TableWalk<'_>, reuse: &mut ReuseModel) {
+        let levels = self.0.entry(walked.base).or_insert(TableLevels::Alike(NEW));
+        levels.count(walked, reuse);
+        levels.update(walked);
     }
 
     /// Forgets tables without a page in `ranges` (sorted, disjoint).
@@ -81,36 +81,36 @@ impl TableLevels {
     }
 
     /// Counts the pages that were used and those that were not, by the groups that they belonged to.
-    fn count(&self, lesson: &Lesson<'_>, odds: &mut Odds) {
-        let Some(before) = lesson.before else { return };
-        let telling = and_not(&lesson.known, &lesson.silent);
+    fn count(&self, walked: &TableWalk<'_>, reuse: &mut ReuseModel) {
+        let Some(before) = walked.before else { return };
+        let telling = and_not(&walked.known, &walked.silent);
         if let (Self::Alike(level), Some(code)) = (self, before.alike()) {
-            let group = group(lesson.ages[usize::from(code)], *level);
+            let group = group(walked.ages[usize::from(code)], *level);
             let mut note =
-                |kind, pages: &PageMask| odds.note(kind, group, count(&and(pages, &lesson.used)), count(pages));
-            note(PageKind::Anon, &and_not(&telling, &lesson.file));
-            note(PageKind::File, &and(&telling, &lesson.file));
+                |kind, pages: &PageMask| reuse.note(kind, group, count(&and(pages, &walked.used)), count(pages));
+            note(PageKind::Anon, &and_not(&telling, &walked.file));
+            note(PageKind::File, &and(&telling, &walked.file));
             return;
         }
         for i in iter(&telling) {
-            let kind = if has(&lesson.file, i) { PageKind::File } else { PageKind::Anon };
-            let group = group(lesson.ages[usize::from(before.code(i))], self.of(i));
-            odds.note(kind, group, u32::from(has(&lesson.used, i)), 1);
+            let kind = if has(&walked.file, i) { PageKind::File } else { PageKind::Anon };
+            let group = group(walked.ages[usize::from(before.code(i))], self.of(i));
+            reuse.note(kind, group, u32::from(has(&walked.used, i)), 1);
         }
     }
 
-    fn update(&mut self, lesson: &Lesson<'_>) {
-        let page = lesson.base / PAGE_SIZE;
+    fn update(&mut self, walked: &TableWalk<'_>) {
+        let page = walked.base / PAGE_SIZE;
         if let Self::Alike(level) = self {
-            let used = and(&lesson.used, &lesson.known);
+            let used = and(&walked.used, &walked.known);
             // Pages of which nothing is known have no level yet; they get one when they come.
-            let alike = used == NO_PAGES || used == lesson.known;
-            let next = next_level(*level, used != NO_PAGES, random(page, lesson.walk));
-            if alike && (lesson.fresh == NO_PAGES || next == NEW) {
+            let alike = used == NO_PAGES || used == walked.known;
+            let next = next_level(*level, used != NO_PAGES, random(page, walked.walk));
+            if alike && (walked.fresh == NO_PAGES || next == NEW) {
                 *level = next;
                 return;
             }
-            if lesson.known == NO_PAGES {
+            if walked.known == NO_PAGES {
                 *level = NEW;
                 return;
             }
@@ -119,11 +119,11 @@ impl TableLevels {
             Self::Alike(level) => Box::new([level; PAGES]),
             Self::Each(levels) => levels,
         };
-        iter(&lesson.fresh).for_each(|i| levels[i] = NEW);
-        for i in iter(&lesson.known) {
-            levels[i] = next_level(levels[i], has(&lesson.used, i), random(page + i as u64, lesson.walk));
+        iter(&walked.fresh).for_each(|i| levels[i] = NEW);
+        for i in iter(&walked.known) {
+            levels[i] = next_level(levels[i], has(&walked.used, i), random(page + i as u64, walked.walk));
         }
-        let seen = or(&lesson.known, &lesson.fresh);
+        let seen = or(&walked.known, &walked.fresh);
         let first = iter(&seen).next().map_or(NEW, |i| levels[i]);
         let alike =
             if seen == ALL { levels.iter().all(|&l| l == first) } else { iter(&seen).all(|i| levels[i] == first) };
@@ -135,30 +135,30 @@ impl TableLevels {
 mod tests {
     use super::*;
 
-    fn lesson(walk: u64, known: PageMask, fresh: PageMask, used: PageMask) -> Lesson<'static> {
-        Lesson { base: 0, walk, before: None, ages: &[0; 256], known, fresh, used, silent: NO_PAGES, file: NO_PAGES }
+    fn walked(walk: u64, known: PageMask, fresh: PageMask, used: PageMask) -> TableWalk<'static> {
+        TableWalk { base: 0, walk, before: None, ages: &[0; 256], known, fresh, used, silent: NO_PAGES, file: NO_PAGES }
     }
 
     #[test]
     fn tables_whose_pages_are_used_alike_take_one_byte_and_come_back_to_it() {
-        let (mut levels, mut odds) = (Levels::default(), Odds::default());
-        levels.learn(&lesson(1, NO_PAGES, ALL, ALL), &mut odds);
-        (2..50).for_each(|walk| levels.learn(&lesson(walk, ALL, NO_PAGES, ALL), &mut odds));
+        let (mut levels, mut reuse) = (Levels::default(), ReuseModel::default());
+        levels.learn(&walked(1, NO_PAGES, ALL, ALL), &mut reuse);
+        (2..50).for_each(|walk| levels.learn(&walked(walk, ALL, NO_PAGES, ALL), &mut reuse));
         let small = levels.memory_bytes();
         assert!(small < 64 && levels.of(0, 0) > 200 && levels.of(0, 0) == levels.of(0, 511));
-        (50..60).for_each(|walk| levels.learn(&lesson(walk, ALL, NO_PAGES, [0xff; 8]), &mut odds));
+        (50..60).for_each(|walk| levels.learn(&walked(walk, ALL, NO_PAGES, [0xff; 8]), &mut reuse));
         assert!(levels.memory_bytes() > 512 && levels.of(0, 0) > levels.of(0, 8));
-        (60..900).for_each(|walk| levels.learn(&lesson(walk, ALL, NO_PAGES, NO_PAGES), &mut odds));
+        (60..900).for_each(|walk| levels.learn(&walked(walk, ALL, NO_PAGES, NO_PAGES), &mut reuse));
         assert_eq!((levels.memory_bytes(), levels.of(0, 0)), (small, 0));
     }
 
     #[test]
     fn pages_that_come_are_new_whatever_was_known_of_their_neighbours() {
-        let (mut levels, mut odds) = (Levels::default(), Odds::default());
+        let (mut levels, mut reuse) = (Levels::default(), ReuseModel::default());
         let (some, rest) = ([0xff; 8], [!0xff; 8]);
-        levels.learn(&lesson(1, NO_PAGES, some, some), &mut odds);
-        (2..50).for_each(|walk| levels.learn(&lesson(walk, some, NO_PAGES, some), &mut odds));
-        levels.learn(&lesson(50, some, rest, some), &mut odds);
+        levels.learn(&walked(1, NO_PAGES, some, some), &mut reuse);
+        (2..50).for_each(|walk| levels.learn(&walked(walk, some, NO_PAGES, some), &mut reuse));
+        levels.learn(&walked(50, some, rest, some), &mut reuse);
         assert_eq!((levels.of(0, 8), levels.of(TABLE_AT, 3)), (NEW, NEW));
         assert!(levels.of(0, 0) > 200);
     }

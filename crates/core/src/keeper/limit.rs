@@ -1,14 +1,14 @@
 //! One limit, kept by walking page tables: when to walk, what to evict, and when the working set does not fit.
 
+use super::address_space::Walked;
 use super::figures::{LimitFigures, MemoryFigures};
 use super::fill_rate::FillRate;
 use super::lru_gen::is_below;
+use super::memcg_lru::MemcgLru;
 use super::memory::{Evicted, Memory, PageOut};
 use super::pace::{WalkPace, Watermarks};
 use super::plan::Plan;
-use super::space::Walked;
 use super::thrash::ThrashWatch;
-use super::turns::Turns;
 use crate::addr::PAGE_SIZE;
 use crate::clock::CpuClock;
 use crate::source::AccessSource;
@@ -115,7 +115,7 @@ pub struct LimitKeeper {
     groups: Vec<String>,
     memories: Vec<Kept>,
     members: BTreeMap<TargetId, Member>,
-    turns: Turns,
+    turns: MemcgLru,
     pace: WalkPace,
     most_level: u8,
     thrash: ThrashWatch,
@@ -130,7 +130,7 @@ pub struct LimitKeeper {
 impl LimitKeeper {
     /// Nobody is below the limit yet. `groups`: only processes of control groups at or below these paths will be; empty: all.
     pub fn new(name: String, groups: Vec<String>, config: LimitConfig) -> Self {
-        // Three walks within the time to live, so that it can be told whether something is older.
+        // Three walks within the time to live, so that it is known whether something is older.
         let most = match config.min_ttl_ns {
             0 => config.max_interval_ns,
             ttl => config.max_interval_ns.min(ttl / 3),
@@ -141,7 +141,7 @@ impl LimitKeeper {
             groups,
             memories: Vec::new(),
             members: BTreeMap::new(),
-            turns: Turns::new(1),
+            turns: MemcgLru::new(1),
             pace: WalkPace::new(FIRST_INTERVAL_NS, SHORTEST_INTERVAL_NS, most, config.cpu_budget),
             most_level: 0,
             thrash: ThrashWatch::new(config.min_ttl_ns),
@@ -194,7 +194,7 @@ impl LimitKeeper {
         due
     }
 
-    /// Does what is due with `used` bytes in use (`None`: nothing is left to measure). What fails is told in the figures: it must
+    /// Does what is due with `used` bytes in use (`None`: nothing is left to measure). What fails is reported in the figures: it must
     /// not end the care for the rest.
     pub fn turn(&mut self, system: &mut System<'_>, used: Option<u64>) -> Turn {
         let now = system.clock.now_ns();

@@ -45,7 +45,7 @@ impl KernelMemcg {
     }
 }
 
-/// Reads the text form. What cannot be understood is told with its line; lines of `lru_gen_full` that have no counterpart here
+/// Reads the text form. What cannot be understood is reported with its line; lines of `lru_gen_full` that have no counterpart here
 /// are passed over.
 pub fn parse(text: &str) -> Result<Vec<KernelMemcg>, String> {
     let mut memcgs: Vec<KernelMemcg> = Vec::new();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_full_form_is_read_and_nonsense_is_told() {
+    fn the_full_form_is_read_and_nonsense_is_refused() {
         let full = "memcg     1 /\n node     0\n          0       1234          7x         0 \n\
             \x20           0          0r         3e          0p          0           0           0 \n";
         assert_eq!(parse(full).unwrap()[0].nodes[0].1.len(), 1);

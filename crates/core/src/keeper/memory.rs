@@ -1,10 +1,10 @@
 //! One memory: the processes that share a limit, their generations, and what was learnt about them.
 
 use super::MIN_GENS;
-use super::births::Births;
-use super::odds::Odds;
+use super::address_space::{AddressSpace, Walked};
+use super::creation_times::CreationTimes;
 use super::plan::Plan;
-use super::space::{Space, Walked};
+use super::reuse::ReuseModel;
 use crate::addr::{AddrRange, total_len};
 use crate::bits::TableBits;
 use crate::source::{AccessSource, Clear, SourceError};
@@ -81,27 +81,27 @@ impl Evicted {
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     /// By target.
-    pub spaces: BTreeMap<TargetId, Space>,
-    births: Option<Births>,
+    pub spaces: BTreeMap<TargetId, AddressSpace>,
+    created: Option<CreationTimes>,
     /// What was learnt, where that is wanted.
-    odds: Option<Odds>,
+    reuse: Option<ReuseModel>,
     most_level: u8,
 }
 
 impl Memory {
     /// One that learns which pages come back: a byte a page more.
     pub fn learning() -> Self {
-        Self { odds: Some(Odds::default()), ..Self::default() }
+        Self { reuse: Some(ReuseModel::default()), ..Self::default() }
     }
 
     /// With generations as they were kept.
-    pub fn restore(births: Births) -> Self {
-        Self { births: Some(births), ..Self::default() }
+    pub fn restore(created: CreationTimes) -> Self {
+        Self { created: Some(created), ..Self::default() }
     }
 
     /// A process joins; nothing is known of it.
     pub fn add(&mut self, target: TargetId) {
-        self.spaces.insert(target, Space::new(self.odds.is_some()));
+        self.spaces.insert(target, AddressSpace::new(self.reuse.is_some()));
     }
 
     /// How seldom walks may clear the bits of pages in constant use at most: one part in 2^level each time.
@@ -110,26 +110,26 @@ impl Memory {
     }
 
     /// When its generations were created; `None` before the first walk.
-    pub const fn births(&self) -> Option<&Births> {
-        self.births.as_ref()
+    pub const fn created(&self) -> Option<&CreationTimes> {
+        self.created.as_ref()
     }
 
     /// Walks the page tables of all its processes and creates a generation. Processes that have exited or run another
-    /// program are forgotten; another error of one process is told after all others have been walked.
+    /// program are forgotten; another error of one process is returned after all others have been walked.
     pub fn age(&mut self, source: &mut dyn AccessSource, now_ns: u64) -> Result<Walked, SourceError> {
-        let births = match &mut self.births {
-            Some(births) => {
-                births.create(now_ns);
-                births
+        let created = match &mut self.created {
+            Some(created) => {
+                created.create(now_ns);
+                created
             }
-            none => none.insert(Births::new(FIRST_SEQ, now_ns)),
+            none => none.insert(CreationTimes::new(FIRST_SEQ, now_ns)),
         };
         let (mut sum, mut failed) = (Walked::default(), None);
         self.spaces.retain(|&target, space| {
-            match walk(source, target, space, births, self.most_level, &mut self.odds) {
+            match walk(source, target, space, created, self.most_level, &mut self.reuse) {
                 Ok(walked) => sum.add(&walked),
                 // Another program in the same process: its pages are new.
-                Err(SourceError::Replaced { .. }) => *space = Space::new(self.odds.is_some()),
+                Err(SourceError::Replaced { .. }) => *space = AddressSpace::new(self.reuse.is_some()),
                 Err(SourceError::Gone { .. }) => return false,
                 Err(e) => {
                     failed = Some(e);
@@ -138,17 +138,17 @@ impl Memory {
             }
             true
         });
-        if let Some(odds) = &mut self.odds {
-            odds.carry_over();
+        if let Some(reuse) = &mut self.reuse {
+            reuse.carry_over();
         }
         failed.map_or(Ok(sum), Err)
     }
 
     /// A plan for at least `want` bytes, if there are so many, of pages at least `least_age` generations old.
     pub fn plan(&self, swappiness: u8, want: u64, least_age: u8) -> Plan {
-        let turn = self.births.as_ref().map_or(0, Births::max_seq);
-        let odds = self.odds.clone().unwrap_or_default();
-        Plan::new(&self.spaces, &odds, swappiness, want, least_age, turn)
+        let turn = self.created.as_ref().map_or(0, CreationTimes::max_seq);
+        let reuse = self.reuse.clone().unwrap_or_default();
+        Plan::new(&self.spaces, &reuse, swappiness, want, least_age, turn)
     }
 
     /// Evicts about `bytes` of what is next in the plan. Each page is looked at once more before it goes, and afterwards to see
@@ -197,7 +197,7 @@ impl Memory {
         Ok(Evicted { planned, spared, out: space.evicted(&cold), error: done.error })
     }
 
-    /// Evicts all pages of generations up to `seq`, or `bytes` of them: the kernel's command. Errors of single ranges are told.
+    /// Evicts all pages of generations up to `seq`, or `bytes` of them: the kernel's command. Errors of single ranges are reported.
     pub fn evict_generations(
         &mut self,
         source: &mut dyn AccessSource,
@@ -206,8 +206,8 @@ impl Memory {
         bytes: u64,
     ) -> Result<Evicted, SourceError> {
         let mut sum = Evicted::default();
-        let Some(births) = &self.births else { return Ok(sum) };
-        let Some(age) = births.max_seq().checked_sub(seq) else { return Ok(sum) };
+        let Some(created) = &self.created else { return Ok(sum) };
+        let Some(age) = created.max_seq().checked_sub(seq) else { return Ok(sum) };
         let mut plan = Plan::of_age(&self.spaces, age);
         while !plan.is_empty() && sum.out < bytes {
             let step = (bytes - sum.out).min(STEP);
@@ -238,14 +238,14 @@ impl Memory {
 
     /// Its generations, at most `most`, the oldest first; those below are counted with the oldest. Empty before the first walk.
     pub fn generations(&self, target: Option<TargetId>, most: usize, now_ns: u64) -> Vec<Generation> {
-        let Some(births) = &self.births else { return Vec::new() };
-        let count = births.len().min(most.max(1));
+        let Some(created) = &self.created else { return Vec::new() };
+        let count = created.len().min(most.max(1));
         let mut sizes = vec![[0; 2]; count];
         let chosen = |id: TargetId| target.is_none_or(|t| t == id);
         self.spaces.iter().filter(|(id, _)| chosen(**id)).for_each(|(_, space)| space.sizes(&mut sizes));
         let one = |(age, size): (usize, &[u64; 2])| Generation {
-            seq: births.max_seq() - age as u64,
-            age_ms: now_ns.saturating_sub(births.of_age(age)) / 1_000_000,
+            seq: created.max_seq() - age as u64,
+            age_ms: now_ns.saturating_sub(created.of_age(age)) / 1_000_000,
             anon_bytes: size[0],
             file_bytes: size[1],
         };
@@ -255,7 +255,7 @@ impl Memory {
     /// Bytes that may be evicted, and of them those that have not been used for `ttl_ns`; `None` for these if we have not watched
     /// for so long.
     pub fn evictable(&self, ttl_ns: u64, now_ns: u64) -> (u64, Option<u64>) {
-        let age = self.births.as_ref().and_then(|b| b.age_idle_for(ttl_ns, now_ns));
+        let age = self.created.as_ref().and_then(|b| b.age_idle_for(ttl_ns, now_ns));
         let sum = self.spaces.values().map(|s| s.evictable_bytes(age)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         (sum.0, age.map(|_| sum.1))
     }
@@ -269,7 +269,7 @@ impl Memory {
 
     /// Bytes that are out.
     pub fn out_bytes(&self) -> u64 {
-        self.spaces.values().map(Space::out_bytes).sum()
+        self.spaces.values().map(AddressSpace::out_bytes).sum()
     }
 }
 
@@ -277,28 +277,28 @@ impl Memory {
 fn walk(
     source: &mut dyn AccessSource,
     target: TargetId,
-    space: &mut Space,
-    births: &Births,
+    space: &mut AddressSpace,
+    created: &CreationTimes,
     most_level: u8,
-    odds: &mut Option<Odds>,
+    reuse: &mut Option<ReuseModel>,
 ) -> Result<Walked, SourceError> {
     let (mut mappings, mut populated) = (Vec::new(), Vec::new());
     source.mappings(target, &mut mappings)?;
     space.set_mappings(&mappings);
     source.populated(target, &space.mapped(), &mut populated)?;
-    space.begin_walk(births, most_level);
+    space.begin_walk(created, most_level);
     let space = RefCell::new(space);
     let mut choose = |bits: &TableBits| space.borrow().wanted(bits);
     let clear = if most_level == 0 { Clear::All } else { Clear::Chosen(&mut choose) };
-    source.scan(target, &populated, clear, &mut |bits| space.borrow_mut().walk(bits, odds.as_mut()))?;
-    Ok(space.into_inner().end_walk(births, odds.as_mut()))
+    source.scan(target, &populated, clear, &mut |bits| space.borrow_mut().walk(bits, reuse.as_mut()))?;
+    Ok(space.into_inner().end_walk(created, reuse.as_mut()))
 }
 
 /// Reads `ranges` without clearing a bit.
 fn look(
     source: &mut dyn AccessSource,
     target: TargetId,
-    space: &mut Space,
+    space: &mut AddressSpace,
     ranges: &[AddrRange],
 ) -> Result<(), SourceError> {
     let mut tables: Vec<TableBits> = Vec::new();

@@ -5,41 +5,40 @@
 //! it outlasts the page's eviction: a page that comes back is known, however long it was out.
 //!
 //! * [`page`]: how lately and how often a page was used, for the controller; [`levels`]: how often, of all pages (a byte each).
-//! * [`births`]: which generation was created when.
-//! * [`space`]: the pages of one address space, their [history](crate::history) (a byte each) and ageing; [`backing`]: what follows
+//! * [`creation_times`]: which generation was created when.
+//! * [`address_space`]: the pages of one address space, their [history](crate::history) (a byte each) and ageing; [`backing`]: what follows
 //!   from mappings.
-//! * [`odds`]: the controller. It learns from pages that come back which ones are best evicted.
+//! * [`reuse`]: the controller. It learns from pages that come back which ones are best evicted.
 //! * [`plan`]: who goes next, in an order that keeps neighbours together.
 //! * [`pace`]: how often to walk, and how much to evict.
-//! * [`turns`]: whose turn it is among several memories.
 //! * [`memory`]: the processes that share a limit, as one.
 //! * [`limit`]: one limit, kept by walks: when to walk, whom to evict, when it is thrashing; [`kernel`]: with the kernel's own
 //!   generations; [`fill_rate`]: how fast memory is filled; [`figures`]: what became of a limit.
-//! * [`keep`]: generations as bytes, from one command to the next.
+//! * [`stored`]: generations as bytes, from one command to the next.
 //! * [`thrash`]: when evicting more would be thrashing.
-//! * [`memcg_lru`]: the LRU of memories, as the kernel has it; [`lru_gen`]: the text form of its control file.
+//! * [`memcg_lru`]: the LRU of memories, as the kernel has it, which says how several memories share a need; [`lru_gen`]: the text form of its control file.
 //!
 //! Pure: no clock, no operating system.
 
+pub mod address_space;
 pub mod backing;
-pub mod births;
+pub mod creation_times;
+mod fair_share;
 pub mod figures;
 pub mod fill_rate;
-pub mod keep;
 pub mod kernel;
 pub mod levels;
 pub mod limit;
 pub mod lru_gen;
 pub mod memcg_lru;
 pub mod memory;
-pub mod odds;
 pub mod pace;
 pub mod page;
 mod page_kind;
 pub mod plan;
-pub mod space;
+pub mod reuse;
+pub mod stored;
 pub mod thrash;
-pub mod turns;
 
 #[cfg(test)]
 mod replay;

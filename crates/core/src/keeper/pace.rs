@@ -1,6 +1,6 @@
 //! How often to walk, and how much to evict.
 
-use super::space::Walked;
+use super::address_space::Walked;
 
 /// Share of pages in memory that a walk is to find used. With more, busy pages cannot be told from busier ones; with fewer,
 /// walks say nothing new.

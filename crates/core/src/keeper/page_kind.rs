@@ -1,10 +1,7 @@
 //! What a page holds.
 
-use serde::{Deserialize, Serialize};
-
 /// What a page holds; the two kinds are reclaimed at different costs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PageKind {
     /// Anonymous memory: its backing is swap.
     Anon = 0,

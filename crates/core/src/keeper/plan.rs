@@ -3,10 +3,10 @@
 //! Groups whose pages are about equally likely to come back form a band, and within a band pages go in order of address: what
 //! lies together goes together, in few calls and long ranges.
 
-use super::odds::Odds;
+use super::address_space::AddressSpace;
 use super::page::GROUPS;
 use super::page_kind::PageKind;
-use super::space::Space;
+use super::reuse::ReuseModel;
 use crate::addr::{AddrRange, PAGE_SIZE, normalize};
 use crate::mask::{PageMask, iter};
 use crate::pages::push_runs;
@@ -20,7 +20,7 @@ const NOISE: f64 = 0.003;
 
 /// Pages of one table that go together.
 #[derive(Debug, Clone, Copy)]
-struct Piece {
+struct TablePages {
     target: TargetId,
     base: u64,
     mask: PageMask,
@@ -30,15 +30,15 @@ struct Piece {
 /// Pages in the order in which they are to be evicted.
 #[derive(Debug, Default)]
 pub struct Plan {
-    queue: VecDeque<Piece>,
+    queue: VecDeque<TablePages>,
 }
 
 impl Plan {
     /// Plans for at least `want` bytes of `spaces`, if there are so many, of pages at least `least_age` generations
     /// old. `turn` chooses where the last band, of which only a part will be needed, begins.
     pub fn new(
-        spaces: &BTreeMap<TargetId, Space>,
-        odds: &Odds,
+        spaces: &BTreeMap<TargetId, AddressSpace>,
+        reuse: &ReuseModel,
         swappiness: u8,
         want: u64,
         least_age: u8,
@@ -48,7 +48,7 @@ impl Plan {
         each(spaces, least_age, |_, _, kind, group, _| sizes[kind as usize][group] += 1);
         let mut band_of = [[None::<u16>; GROUPS]; 2];
         let (mut bands, mut pages, mut first_cost) = (0u16, 0, f64::NEG_INFINITY);
-        for rank in odds.order(swappiness) {
+        for rank in reuse.order(swappiness) {
             let size = sizes[rank.kind as usize][rank.group];
             if size == 0 {
                 continue;
@@ -63,31 +63,36 @@ impl Plan {
             band_of[rank.kind as usize][rank.group] = Some(bands - 1);
             pages += size;
         }
-        let mut pieces: Vec<Vec<Piece>> = vec![Vec::new(); usize::from(bands)];
+        let mut runs_of_tables: Vec<Vec<TablePages>> = vec![Vec::new(); usize::from(bands)];
         each(spaces, least_age, |target, (base, huge), kind, group, page| {
             let Some(band) = band_of[kind as usize][group] else { return };
-            let band = &mut pieces[usize::from(band)];
+            let band = &mut runs_of_tables[usize::from(band)];
             if band.last().is_none_or(|p| p.target != target || p.base != base) {
-                band.push(Piece { target, base, mask: [0; 8], huge });
+                band.push(TablePages { target, base, mask: [0; 8], huge });
             }
-            if let Some(piece) = band.last_mut() {
-                piece.mask[page / 64] |= 1 << (page % 64);
+            if let Some(pages_of_table) = band.last_mut() {
+                pages_of_table.mask[page / 64] |= 1 << (page % 64);
             }
         });
-        if let Some(last) = pieces.last_mut().filter(|band| !band.is_empty()) {
+        if let Some(last) = runs_of_tables.last_mut().filter(|band| !band.is_empty()) {
             let by = (turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % last.len();
             last.rotate_left(by);
         }
-        Self { queue: pieces.into_iter().flatten().collect() }
+        Self { queue: runs_of_tables.into_iter().flatten().collect() }
     }
 
     /// All pages that are at least `age` generations old, in order of address.
-    pub fn of_age(spaces: &BTreeMap<TargetId, Space>, age: u64) -> Self {
+    pub fn of_age(spaces: &BTreeMap<TargetId, AddressSpace>, age: u64) -> Self {
         let Ok(age) = u8::try_from(age) else { return Self::default() };
-        let pieces = |(&target, space): (&TargetId, _)| {
-            Space::candidates(space, age).map(move |c| Piece { target, base: c.base, mask: c.pages, huge: c.huge })
+        let runs_of_tables = |(&target, space): (&TargetId, _)| {
+            AddressSpace::candidates(space, age).map(move |c| TablePages {
+                target,
+                base: c.base,
+                mask: c.pages,
+                huge: c.huge,
+            })
         };
-        Self { queue: spaces.iter().flat_map(pieces).collect() }
+        Self { queue: spaces.iter().flat_map(runs_of_tables).collect() }
     }
 
     /// Nothing is left.
@@ -100,13 +105,17 @@ impl Plan {
         let mut by_target: BTreeMap<TargetId, Vec<AddrRange>> = BTreeMap::new();
         let mut left = bytes.div_ceil(PAGE_SIZE);
         while left > 0
-            && let Some(piece) = self.queue.front_mut()
+            && let Some(pages_of_table) = self.queue.front_mut()
         {
-            let (taken, done) = if piece.huge { (piece.mask, true) } else { first_pages(&mut piece.mask, left) };
+            let (taken, done) = if pages_of_table.huge {
+                (pages_of_table.mask, true)
+            } else {
+                first_pages(&mut pages_of_table.mask, left)
+            };
             left = left.saturating_sub(taken.iter().map(|w| u64::from(w.count_ones())).sum());
             let mut runs = Vec::new();
-            push_runs(piece.base, &taken, &mut runs);
-            by_target.entry(piece.target).or_default().append(&mut runs);
+            push_runs(pages_of_table.base, &taken, &mut runs);
+            by_target.entry(pages_of_table.target).or_default().append(&mut runs);
             if done {
                 self.queue.pop_front();
             }
@@ -142,7 +151,7 @@ fn first_pages(mask: &mut PageMask, count: u64) -> (PageMask, bool) {
 
 /// Calls `page` for each page that may be evicted, in order of address.
 fn each(
-    spaces: &BTreeMap<TargetId, Space>,
+    spaces: &BTreeMap<TargetId, AddressSpace>,
     least_age: u8,
     mut page: impl FnMut(TargetId, (u64, bool), PageKind, usize, usize),
 ) {

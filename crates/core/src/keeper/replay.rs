@@ -1,9 +1,9 @@
 //! The live engine against a process that is made up: page tables with real accessed bits, a limit, and LRU beside it.
 
+use super::address_space::AddressSpace;
+use super::memcg_lru::MemcgLru;
 use super::memory::{Memory, PageOut, PagedOut};
 use super::plan::Plan;
-use super::space::Space;
-use super::turns::Turns;
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use crate::bits::{TableBits, Window};
 use crate::mapping::{Mapping, MappingKind};
@@ -359,13 +359,13 @@ fn a_process_that_ends_during_a_walk_is_forgotten() {
 
 #[test]
 fn files_and_locked_memory_are_told_apart() {
-    let mut space = Space::default();
+    let mut space = AddressSpace::default();
     let mut file = Mapping::anon(PAGE_SIZE, 3 * PAGE_SIZE);
     file.kind = MappingKind::File;
     let mut locked = Mapping::anon(3 * PAGE_SIZE, 4 * PAGE_SIZE);
     locked.locked = true;
     space.set_mappings(&[Mapping::anon(0, PAGE_SIZE), file, locked]);
-    space.begin_walk(&super::births::Births::new(0, 1), 0);
+    space.begin_walk(&super::creation_times::CreationTimes::new(0, 1), 0);
     space.walk(
         &TableBits {
             base: 0,
@@ -390,13 +390,13 @@ fn files_and_locked_memory_are_told_apart() {
 
 #[test]
 fn ranges_reach_over_what_is_out_but_not_over_what_is_in_use_or_another_mapping() {
-    let mut space = Space::default();
+    let mut space = AddressSpace::default();
     space.set_mappings(&[Mapping::anon(0, 100 * PAGE_SIZE), {
         let mut file = Mapping::anon(100 * PAGE_SIZE, 200 * PAGE_SIZE);
         file.kind = MappingKind::File;
         file
     }]);
-    space.begin_walk(&super::births::Births::new(0, 1), 0);
+    space.begin_walk(&super::creation_times::CreationTimes::new(0, 1), 0);
     // Pages 0, 4, 6, 99 and 100 are in memory.
     let present = [1 | 1 << 4 | 1 << 6, 1 << 35 | 1 << 36, 0, 0, 0, 0, 0, 0];
     space.walk(&TableBits { base: 0, leaf_shift: 12, present, accessed: [0; 8], cleared: [0; 8], blind: [0; 8] }, None);
@@ -412,7 +412,7 @@ fn ranges_reach_over_what_is_out_but_not_over_what_is_in_use_or_another_mapping(
 fn two(fair: bool) -> (u64, [u64; 2]) {
     let mut toy = Toy::new(2, 8192);
     let mut memories = [memory([0]), memory([1])];
-    let (mut turns, mut rng) = (Turns::new(1), fastrand::Rng::with_seed(3));
+    let (mut turns, mut rng) = (MemcgLru::new(1), fastrand::Rng::with_seed(3));
     (0..2).for_each(|id| turns.add(id));
     (0..8192).for_each(|page| _ = toy.access(0, page));
     let mut misses = 0;

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_takes_certainty_and_is_told_once() {
+    fn it_takes_certainty_and_is_reported_once() {
         let mut w = ThrashWatch::new(1_000_000_000);
         assert!(!w.judge(100, Some(50), 1) && !w.judge(100, Some(0), 2));
         assert!(w.judge(100, Some(99), 3));

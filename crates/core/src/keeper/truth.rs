@@ -1,9 +1,9 @@
 //! Generations against what really happened to each page, and what they take.
 
-use super::births::Births;
+use super::address_space::AddressSpace;
+use super::creation_times::CreationTimes;
 use super::memory::Memory;
-use super::odds::Odds;
-use super::space::Space;
+use super::reuse::ReuseModel;
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use crate::bits::TableBits;
 use crate::history::pages::PageHistory;
@@ -26,8 +26,8 @@ struct Page {
 struct World {
     rng: fastrand::Rng,
     pages: Vec<Page>,
-    births: Births,
-    space: Space,
+    created: CreationTimes,
+    space: AddressSpace,
     /// What `record` would know, which walks at the same times.
     recorded: PageHistory,
     now_ns: u64,
@@ -36,12 +36,12 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let now_ns = 100 * S;
-        let mut space = Space::default();
+        let mut space = AddressSpace::default();
         space.set_mappings(&[Mapping::anon(0, TABLES * TABLE_SPAN)]);
         let mut world = Self {
             rng: fastrand::Rng::with_seed(seed),
             pages: vec![Page { accessed_ns: now_ns, bit: true, present: true }; PAGES],
-            births: Births::new(0, now_ns),
+            created: CreationTimes::new(0, now_ns),
             space,
             recorded: PageHistory::new(now_ns),
             now_ns,
@@ -70,13 +70,13 @@ impl World {
     }
 
     fn walk(&mut self) {
-        self.space.begin_walk(&self.births, 0);
+        self.space.begin_walk(&self.created, 0);
         self.recorded.begin_walk(&[], self.now_ns);
         for bits in self.tables(true) {
             self.space.walk(&bits, None);
             self.recorded.take(&bits);
         }
-        self.space.end_walk(&self.births, None);
+        self.space.end_walk(&self.created, None);
         self.recorded.end_walk(self.now_ns);
     }
 
@@ -96,7 +96,7 @@ impl World {
     fn older(&self, age: usize) -> (u64, u64) {
         let mut sizes = vec![[0; 2]; age + 1];
         self.space.sizes(&mut sizes);
-        let old = |p: &&Page| p.present && p.accessed_ns <= self.births.of_age(age);
+        let old = |p: &&Page| p.present && p.accessed_ns <= self.created.of_age(age);
         (sizes[age][0] / PAGE_SIZE, self.pages.iter().filter(old).count() as u64)
     }
 }
@@ -107,7 +107,7 @@ fn a_generation_holds_what_was_last_used_before_the_next_was_created() {
     for walk in 1..60 {
         let ns = world.rng.u64(S / 2..2 * S);
         world.pass(ns);
-        world.births.create(world.now_ns);
+        world.created.create(world.now_ns);
         world.walk();
         for age in 0..walk.min(50) {
             let (found, truth) = world.older(age);
@@ -116,7 +116,7 @@ fn a_generation_holds_what_was_last_used_before_the_next_was_created() {
         // What `report summary` calls cold is the same.
         let idle = world.recorded.total();
         let Some(idle) = idle.idle_for(10 * S) else { continue };
-        let age = world.births.age_idle_for(10 * S, world.now_ns).expect("it is watched for long enough");
+        let age = world.created.age_idle_for(10 * S, world.now_ns).expect("it is watched for long enough");
         assert_eq!(world.older(age.into()).0, idle.least);
     }
 }
@@ -126,7 +126,7 @@ fn over_many_walks_nothing_is_taken_for_older_than_it_is() {
     let mut world = World::new(2);
     for walk in 1..600usize {
         world.pass(S);
-        world.births.create(world.now_ns);
+        world.created.create(world.now_ns);
         world.walk();
         for age in (0..walk.min(240)).step_by(13) {
             let (found, truth) = world.older(age);
@@ -140,11 +140,11 @@ fn what_a_look_finds_used_is_young() {
     let mut world = World::new(3);
     for _ in 0..5 {
         world.pass(S);
-        world.births.create(world.now_ns);
+        world.created.create(world.now_ns);
         world.walk();
     }
     let before = world.older(2).0;
-    let limit = world.births.of_age(2);
+    let limit = world.created.of_age(2);
     let cold = world.pages.iter_mut().filter(|p| p.present && p.accessed_ns <= limit);
     cold.take(100).for_each(|p| p.bit = true);
     let tables = world.tables(false);
@@ -154,10 +154,11 @@ fn what_a_look_finds_used_is_young() {
 
 /// Bytes a page after `walks` walks over 256 tables, of which page `i` is found used by walk `w` if `used(i, w)`; every `out`th page is out.
 fn bytes_a_page(learns: bool, walks: u64, used: impl Fn(usize, u64) -> bool, out: usize) -> f64 {
-    let (mut space, mut births, mut odds) = (Space::new(learns), Births::new(0, S), Odds::default());
+    let (mut space, mut created, mut reuse) =
+        (AddressSpace::new(learns), CreationTimes::new(0, S), ReuseModel::default());
     for walk in 1..=walks {
-        births.create(walk * S);
-        space.begin_walk(&births, 0);
+        created.create(walk * S);
+        space.begin_walk(&created, 0);
         for table in 0..256u64 {
             let mut bits = TableBits { present: [u64::MAX; 8], ..TableBits::empty(table * TABLE_SPAN) };
             for i in 0..512 {
@@ -169,9 +170,9 @@ fn bytes_a_page(learns: bool, walks: u64, used: impl Fn(usize, u64) -> bool, out
                 }
             }
             bits.cleared = bits.accessed;
-            space.walk(&bits, Some(&mut odds));
+            space.walk(&bits, Some(&mut reuse));
         }
-        space.end_walk(&births, Some(&mut odds));
+        space.end_walk(&created, Some(&mut reuse));
     }
     let bytes = space.memory_bytes() as f64 / (256.0 * 512.0);
     println!("learns {learns}, out {out}: {bytes:.3} bytes a page");
@@ -191,5 +192,5 @@ fn what_generations_take() {
     assert!(bytes_a_page(false, 20, mixed, never) < 1.1);
     assert!(bytes_a_page(true, 20, mixed, never) < 2.2);
     assert!(bytes_a_page(true, 20, mixed, 10) < 2.4);
-    assert!(size_of::<Memory>() + size_of::<Space>() < 1024);
+    assert!(size_of::<Memory>() + size_of::<AddressSpace>() < 1024);
 }

@@ -105,22 +105,13 @@ impl PolicyName {
         Self::Opt,
     ];
 
+    /// The names on the command line, in the order of [`ALL`](Self::ALL).
+    const NAMES: [&str; Self::ALL.len()] =
+        ["lru", "fifo", "clock", "2q", "arc", "lirs", "s3fifo", "sieve", "wtinylfu", "classic", "mglru", "opt"];
+
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Lru => "lru",
-            Self::Fifo => "fifo",
-            Self::Clock => "clock",
-            Self::TwoQ => "2q",
-            Self::Arc => "arc",
-            Self::Lirs => "lirs",
-            Self::S3Fifo => "s3fifo",
-            Self::Sieve => "sieve",
-            Self::WTinyLfu => "wtinylfu",
-            Self::Classic => "classic",
-            Self::MgLru => "mglru",
-            Self::Opt => "opt",
-        }
+        Self::NAMES[self as usize]
     }
 
     /// The policy of that name.

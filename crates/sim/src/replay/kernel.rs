@@ -1,12 +1,12 @@
 //! Linux's own policies: they care for how a page is reached, and for where it lies in a page table.
 
 use super::watch::Watch;
-use super::{Count, Groups};
+use super::{AHEAD, Count, Groups};
 use crate::policy::Work;
 use crate::policy::kernel_lru::classic::{Classic, ClassicConfig};
 use crate::policy::kernel_lru::machine::Machine;
 use crate::policy::kernel_lru::mglru::{MgConfig, MgLru};
-use crate::policy::kernel_lru::{Access, Channel, Hit, LruStats, PageKind};
+use crate::policy::kernel_lru::{Access, Channel, Hit, LruStats, Lruvec, PageKind};
 use crate::trace::{Manner, Trace};
 
 /// Pages that share a page table.
@@ -44,7 +44,7 @@ fn access(manner: Manner) -> Access {
     }
 }
 
-fn work(stats: LruStats, rmap_walks: u64) -> Work {
+fn work((stats, rmap_walks): (LruStats, u64)) -> Work {
     Work {
         rmap_walks: Some(rmap_walks),
         pages_scanned: Some(stats.pages_scanned),
@@ -55,14 +55,6 @@ fn work(stats: LruStats, rmap_walks: u64) -> Work {
     }
 }
 
-fn count(stats: LruStats, rmap_walks: u64) -> Count {
-    let work = work(stats, rmap_walks);
-    Count { misses: stats.misses, evictions: stats.evictions, refaults: stats.refaults, work }
-}
-
-/// Requests that are looked at ahead, for the processor's sake.
-const AHEAD: usize = 16;
-
 /// What takes requests.
 trait Takes {
     /// Reads what the next requests will need; see [`crate::policy::Policy::warm`].
@@ -71,6 +63,9 @@ trait Takes {
     }
 
     fn take(&mut self, at: usize, place: u32, how: Access) -> bool;
+
+    /// What it did so far, and pages looked up in page tables one by one.
+    fn did(&self) -> (LruStats, u64);
 }
 
 impl Takes for MgLru {
@@ -81,11 +76,20 @@ impl Takes for MgLru {
     fn take(&mut self, _at: usize, place: u32, how: Access) -> bool {
         self.access(place, how) == Hit::Hit
     }
+
+    fn did(&self) -> (LruStats, u64) {
+        (self.stats(), self.detail().rmap_walks)
+    }
 }
 
 impl Takes for Classic {
     fn take(&mut self, _at: usize, place: u32, how: Access) -> bool {
         self.access(place, how) == Hit::Hit
+    }
+
+    /// It reads no entry but those of pages that it looks up.
+    fn did(&self) -> (LruStats, u64) {
+        (self.stats(), self.stats().ptes_read)
     }
 }
 
@@ -95,13 +99,26 @@ struct Memories<'a> {
     trace: &'a Trace,
 }
 
+impl Memories<'_> {
+    fn all(&self) -> impl Iterator<Item = (usize, &Lruvec)> {
+        (0..self.trace.groups().names().len()).filter_map(|group| Some((group, self.machine.lruvec(group as u16)?)))
+    }
+}
+
 impl Takes for Memories<'_> {
     fn take(&mut self, at: usize, place: u32, how: Access) -> bool {
         self.machine.access(self.trace.groups().of(at).into(), place, how) == Some(Hit::Hit)
     }
+
+    fn did(&self) -> (LruStats, u64) {
+        self.all().fold(Default::default(), |(mut sum, rmap_walks): (LruStats, u64), (_, lruvec)| {
+            sum.add(&lruvec.stats());
+            (sum, rmap_walks + lruvec.detail().rmap_walks)
+        })
+    }
 }
 
-/// `each` is told the position of every request and whether it was a hit.
+/// `each` is given the position of every request and whether it was a hit.
 fn run<T: Takes>(policy: &mut T, trace: &Trace, places: &[u32], mut each: impl FnMut(usize, bool, &T)) {
     let mut ahead = [0; AHEAD];
     let mut at = 0;
@@ -119,6 +136,16 @@ fn run<T: Takes>(policy: &mut T, trace: &Trace, places: &[u32], mut each: impl F
     }
 }
 
+fn replay<T: Takes>(policy: &mut T, trace: &Trace, places: &[u32], watch: Option<&mut Watch<'_>>) -> Count {
+    match watch {
+        None => run(policy, trace, places, |_, _, _| {}),
+        Some(watch) => run(policy, trace, places, |at, hit, policy| watch.see(at, hit, || work(policy.did()))),
+    }
+    let (stats, rmap_walks) = policy.did();
+    let work = work((stats, rmap_walks));
+    Count { misses: stats.misses, evictions: stats.evictions, refaults: stats.refaults, work }
+}
+
 fn highest(places: &[u32]) -> u32 {
     places.iter().max().map_or(0, |p| p + 1)
 }
@@ -126,13 +153,7 @@ fn highest(places: &[u32]) -> u32 {
 /// The multi-generational LRU.
 pub(super) fn mglru(trace: &Trace, places: &[u32], size: u32, watch: Option<&mut Watch<'_>>) -> Count {
     let mut lru = MgLru::new(MgConfig { pages: highest(places), ..MgConfig::scaled(size) });
-    match watch {
-        None => run(&mut lru, trace, places, |_, _, _| {}),
-        Some(watch) => run(&mut lru, trace, places, |at, hit, lru| {
-            watch.see(at, hit, || work(lru.stats(), lru.detail().rmap_walks));
-        }),
-    }
-    count(lru.stats(), lru.detail().rmap_walks)
+    replay(&mut lru, trace, places, watch)
 }
 
 /// The seed of the bins that memories are put into.
@@ -144,61 +165,26 @@ pub(super) fn mglru_of_groups(
     places: &[u32],
     size: u32,
     groups: &Groups,
-    watch: Option<&mut Watch<'_>>,
+    mut watch: Option<&mut Watch<'_>>,
 ) -> Count {
     let config = MgConfig { pages: highest(places), ..MgConfig::scaled(size) };
     let names = trace.groups().names();
     let bounds: Vec<_> = (0..names.len()).map(|g| groups.bounds.get(g).copied().unwrap_or_default()).collect();
-    let mut machine = Memories { machine: Machine::new(config, &bounds, groups.fairness, SEED), trace };
-    let memories = 0..names.len() as u16;
-    let sum = |Memories { machine, .. }: &Memories<'_>| {
-        let (mut sum, mut rmap_walks) = (LruStats::default(), 0);
-        for one in memories.clone().filter_map(|memory| machine.stats(memory)) {
-            sum.misses += one.misses;
-            sum.evictions += one.evictions;
-            sum.refaults += one.refaults;
-            sum.pages_scanned += one.pages_scanned;
-            sum.ptes_read += one.ptes_read;
-            sum.tables_skipped += one.tables_skipped;
-            sum.list_moves += one.list_moves;
-            sum.agings += one.agings;
-        }
-        for one in memories.clone().filter_map(|memory| machine.lruvec(memory)) {
-            rmap_walks += one.detail().rmap_walks;
-        }
-        (sum, rmap_walks)
-    };
-    let mut watch = watch;
-    run(&mut machine, trace, places, |at, hit, machine| {
-        if let Some(watch) = &mut watch {
-            watch.see(at, hit, || {
-                let (stats, rmap_walks) = sum(machine);
-                work(stats, rmap_walks)
-            });
-        }
-    });
+    let mut memories = Memories { machine: Machine::new(config, &bounds, groups.fairness, SEED), trace };
+    let count = replay(&mut memories, trace, places, watch.as_deref_mut());
     if let Some(watch) = watch {
-        let machine = &machine.machine;
-        for memory in memories.clone() {
-            let evictions = machine.stats(memory).map_or(0, |stats| stats.evictions);
-            let resident = machine.lruvec(memory).map_or(0, |lruvec| lruvec.total());
-            watch.tell(memory.into(), evictions, resident, machine.low_events(memory).unwrap_or(0));
+        for (group, lruvec) in memories.all() {
+            let low_events = memories.machine.low_events(group as u16).unwrap_or(0);
+            watch.tell(group, lruvec.stats().evictions, lruvec.total(), low_events);
         }
     }
-    let (stats, rmap_walks) = sum(&machine);
-    count(stats, rmap_walks)
+    count
 }
 
-/// The active and inactive lists. They read no entry but those of pages that they look up.
+/// The active and inactive lists.
 pub(super) fn classic(trace: &Trace, places: &[u32], size: u32, watch: Option<&mut Watch<'_>>) -> Count {
     let mut lru = Classic::new(ClassicConfig { pages: highest(places), ..ClassicConfig::scaled(size) });
-    match watch {
-        None => run(&mut lru, trace, places, |_, _, _| {}),
-        Some(watch) => run(&mut lru, trace, places, |at, hit, lru| {
-            watch.see(at, hit, || work(lru.stats(), lru.stats().ptes_read));
-        }),
-    }
-    count(lru.stats(), lru.stats().ptes_read)
+    replay(&mut lru, trace, places, watch)
 }
 
 #[cfg(test)]

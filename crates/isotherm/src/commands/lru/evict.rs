@@ -6,7 +6,7 @@ use super::target::LruTarget;
 use crate::args::units;
 use crate::exit::{Unsupported, Usage};
 use isotherm_core::keeper::MIN_GENS;
-use isotherm_core::keeper::births::Births;
+use isotherm_core::keeper::creation_times::CreationTimes;
 use isotherm_core::keeper::memory::{Evicted, Memory};
 use isotherm_core::keeper::plan::Plan;
 use isotherm_core::units::format_size;
@@ -98,7 +98,8 @@ fn refuse_obstacles(processes: &mut Processes) -> anyhow::Result<()> {
 fn evict(processes: &mut Processes, args: &Args) -> anyhow::Result<Evicted> {
     let mut sum = Evicted::default();
     if let Some(seq) = args.min_gen {
-        let max_seq = processes.all.values().filter_map(|(_, m)| m.births().map(Births::max_seq)).max().unwrap_or(0);
+        let max_seq =
+            processes.all.values().filter_map(|(_, m)| m.created().map(CreationTimes::max_seq)).max().unwrap_or(0);
         if seq.saturating_add(MIN_GENS) > max_seq {
             return Err(Usage(format!(
                 "generation {seq} is one of the two youngest (up to {max_seq}), which are never evicted; create one with \
@@ -117,9 +118,9 @@ fn evict(processes: &mut Processes, args: &Args) -> anyhow::Result<Evicted> {
     }
     // All processes as one memory: the coldest pages of all go first.
     let mut whole = Memory::default();
-    let mut births = BTreeMap::new();
+    let mut created = BTreeMap::new();
     for (&target, (_, memory)) in &mut processes.all {
-        births.insert(target, memory.births().cloned());
+        created.insert(target, memory.created().cloned());
         whole.spaces.append(&mut memory.spaces);
     }
     let wanted = args.bytes.unwrap_or(0);

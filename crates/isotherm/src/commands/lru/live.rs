@@ -1,13 +1,13 @@
 //! Processes with their generations, kept by walking page tables.
 
-use super::keep::Store;
+use super::store::Store;
 use super::target::LruTarget;
 use crate::args::target::StartedCommand;
 use crate::exit::Unsupported;
 use anyhow::Context;
 use isotherm_core::clock::{Clock, Wake};
+use isotherm_core::keeper::address_space::Walked;
 use isotherm_core::keeper::memory::Memory;
-use isotherm_core::keeper::space::Walked;
 use isotherm_core::source::AccessSource;
 use isotherm_core::target::TargetId;
 use isotherm_core::units::nanos;
@@ -126,8 +126,8 @@ impl Processes {
             self.known &= kept.is_some();
             let mut memory = Memory::default();
             match kept {
-                Some((births, space)) => {
-                    memory = Memory::restore(births);
+                Some((created, space)) => {
+                    memory = Memory::restore(created);
                     memory.spaces.insert(target, space);
                 }
                 None => memory.add(target),
@@ -174,8 +174,8 @@ impl Processes {
     /// Keeps what is known for the next command, and ends a command that we started.
     pub fn finish(mut self) -> anyhow::Result<()> {
         for (member, memory) in self.all.values() {
-            if let (Some(births), Some(space)) = (memory.births(), memory.spaces.values().next()) {
-                self.store.save(member.pid, births, space);
+            if let (Some(created), Some(space)) = (memory.created(), memory.spaces.values().next()) {
+                self.store.save(member.pid, created, space);
             }
         }
         self.live.finish()

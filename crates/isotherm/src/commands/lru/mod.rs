@@ -3,11 +3,11 @@
 mod age;
 mod engine;
 mod evict;
-mod keep;
 mod kernel;
 mod live;
 mod report;
 mod run;
+mod store;
 mod target;
 
 use clap::Subcommand;

@@ -1,11 +1,9 @@
 //! What is asked of a page cache, and what it answers: the words every policy shares.
 
 use isotherm_core::keeper::PageKind;
-use serde::{Deserialize, Serialize};
 
 /// How memory is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Channel {
     /// Through a page table: the hardware sets an accessed bit, nobody is told.
     Mapped,
@@ -48,7 +46,7 @@ pub enum Hit {
 }
 
 /// What a policy did since it was made. All only grow.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LruStats {
     /// Accesses.
     pub requests: u64,
@@ -68,4 +66,19 @@ pub struct LruStats {
     pub list_moves: u64,
     /// Generations created; for the classic LRU: times the active list was shrunk.
     pub agings: u64,
+}
+
+impl LruStats {
+    /// Adds what another memory's policy did.
+    pub fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.misses += other.misses;
+        self.refaults += other.refaults;
+        self.evictions += other.evictions;
+        self.pages_scanned += other.pages_scanned;
+        self.ptes_read += other.ptes_read;
+        self.tables_skipped += other.tables_skipped;
+        self.list_moves += other.list_moves;
+        self.agings += other.agings;
+    }
 }

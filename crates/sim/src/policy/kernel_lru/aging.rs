@@ -55,7 +55,7 @@ impl Lruvec {
                 self.retire_oldest(pages, kind, swappiness);
             }
         }
-        self.birth[index(self.max_seq + 1)] = now;
+        self.timestamps[index(self.max_seq + 1)] = now;
         self.max_seq += 1;
         self.stats.agings += 1;
         true

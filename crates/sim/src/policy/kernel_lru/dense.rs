@@ -1,6 +1,6 @@
 //! Simulated page tables: one address space in which page n has address n.
 
-use super::tables::{Bits, ENTRIES, PageTables, Place, Shape};
+use super::tables::{Bits, ENTRIES, EntryAt, PageTables, Shape};
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Table {
@@ -107,18 +107,18 @@ impl PageTables for Dense {
         taken
     }
 
-    fn put_back(&mut self, place: Place) {
+    fn put_back(&mut self, place: EntryAt) {
         let table = &mut self.tables[place.table as usize];
         table.young[(place.entry / 64) as usize] |= 1 << (place.entry % 64);
     }
 
-    fn page(&self, place: Place) -> Option<u32> {
+    fn page(&self, place: EntryAt) -> Option<u32> {
         let page = place.table * ENTRIES + place.entry;
         self.is_mapped(page).then_some(page)
     }
 
-    fn place(&self, page: u32, nth: u32) -> Option<Place> {
-        (nth == 0 && self.is_mapped(page)).then_some(Place { table: page / ENTRIES, entry: page % ENTRIES })
+    fn place(&self, page: u32, nth: u32) -> Option<EntryAt> {
+        (nth == 0 && self.is_mapped(page)).then_some(EntryAt { table: page / ENTRIES, entry: page % ENTRIES })
     }
 
     fn unmap(&mut self, page: u32) {

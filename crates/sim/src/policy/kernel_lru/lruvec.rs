@@ -63,7 +63,7 @@ pub struct Lruvec {
     pub(super) switches: Switches,
     pub(super) max_seq: u64,
     pub(super) min_seq: [u64; 2],
-    pub(super) birth: [u64; MAX_GENS as usize],
+    pub(super) timestamps: [u64; MAX_GENS as usize],
     pub(super) sizes: [[u64; 2]; MAX_GENS as usize],
     pub(super) controller: Controller,
     pub(super) walk: WalkState,
@@ -73,7 +73,7 @@ pub struct Lruvec {
 }
 
 impl Lruvec {
-    /// An empty memory: number `id`, its lists from `base` on, born at `now`.
+    /// An empty memory: number `id`, its lists from `base` on, created at `now`.
     pub fn new(id: u16, base: List, variant: Variant, batch: u32, now: u64) -> Self {
         let batch = batch.clamp(1, super::tables::ENTRIES);
         Self {
@@ -84,7 +84,7 @@ impl Lruvec {
             switches: Switches::default(),
             max_seq: MIN_GENS + 1,
             min_seq: [0; 2],
-            birth: [now; MAX_GENS as usize],
+            timestamps: [now; MAX_GENS as usize],
             sizes: [[0; 2]; MAX_GENS as usize],
             controller: Controller::default(),
             walk: WalkState { seq: MIN_GENS, filters: [None, None] },
@@ -120,13 +120,18 @@ impl Lruvec {
     }
 
     /// When a generation was created; none for one that does not exist any more.
-    pub fn born(&self, seq: u64) -> Option<u64> {
-        (seq <= self.max_seq && seq + MAX_GENS > self.max_seq).then(|| self.birth[index(seq)])
+    pub fn timestamp(&self, seq: u64) -> Option<u64> {
+        (seq <= self.max_seq && seq + MAX_GENS > self.max_seq).then(|| self.timestamps[index(seq)])
     }
 
     /// All pages on the lists.
     pub fn total(&self) -> u64 {
         self.sizes.iter().flatten().sum()
+    }
+
+    /// What was done to it.
+    pub const fn stats(&self) -> LruStats {
+        self.stats
     }
 
     /// What the mechanism did.

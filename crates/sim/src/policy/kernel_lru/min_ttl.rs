@@ -17,10 +17,10 @@ pub enum Ttl {
 
 impl Lruvec {
     /// When the oldest generation that may be evicted was created.
-    pub fn oldest_birth(&self, swappiness: u8) -> Option<u64> {
+    pub fn oldest_timestamp(&self, swappiness: u8) -> Option<u64> {
         match self.variant {
-            Variant::V6_12 => self.born(self.min_seq[1]),
-            Variant::V6_14 => self.born(self.oldest(swappiness)),
+            Variant::V6_12 => self.timestamp(self.min_seq[1]),
+            Variant::V6_14 => self.timestamp(self.oldest(swappiness)),
         }
     }
 
@@ -41,7 +41,7 @@ impl Lruvec {
             .sum();
         protection != Protection::Min
             && size >> priority > 0
-            && self.oldest_birth(swappiness).is_some_and(|birth| now.saturating_sub(birth) > min_ttl)
+            && self.oldest_timestamp(swappiness).is_some_and(|created| now.saturating_sub(created) > min_ttl)
     }
 }
 

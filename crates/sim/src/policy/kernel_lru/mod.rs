@@ -28,7 +28,7 @@ pub mod machine;
 pub mod mglru;
 pub mod min_ttl;
 pub mod pages;
-mod place;
+mod placement;
 pub mod reclaim;
 mod refault;
 pub mod shadow;

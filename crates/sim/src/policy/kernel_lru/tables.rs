@@ -10,7 +10,7 @@ pub type Bits = [u64; ENTRIES as usize / 64];
 
 /// Where an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct EntryAt {
     /// The table.
     pub table: u32,
     /// The entry, below [`ENTRIES`].
@@ -75,13 +75,13 @@ pub trait PageTables {
     fn take_young(&mut self, table: u32, from: u32, to: u32) -> Bits;
 
     /// Sets an accessed bit again that was taken too early.
-    fn put_back(&mut self, place: Place);
+    fn put_back(&mut self, place: EntryAt);
 
     /// The page behind an entry.
-    fn page(&self, place: Place) -> Option<u32>;
+    fn page(&self, place: EntryAt) -> Option<u32>;
 
     /// The n-th place where the page is mapped, from 0.
-    fn place(&self, page: u32, nth: u32) -> Option<Place>;
+    fn place(&self, page: u32, nth: u32) -> Option<EntryAt>;
 
     /// Removes all entries of a page: it is being evicted.
     fn unmap(&mut self, page: u32);

@@ -5,7 +5,7 @@ use super::flags::Flags;
 use super::lruvec::{LISTS, Lruvec, index};
 use super::mglru::{MgConfig, MgLru};
 use super::pages::Pages;
-use super::tables::{Bits, PageTables, Place, Shape};
+use super::tables::{Bits, EntryAt, PageTables, Shape};
 use super::{Access, PageKind, Switches, Variant};
 
 const BOTH: [Variant; 2] = [Variant::V6_12, Variant::V6_14];
@@ -62,22 +62,22 @@ impl PageTables for Toy {
         bits
     }
 
-    fn put_back(&mut self, place: Place) {
+    fn put_back(&mut self, place: EntryAt) {
         self.young[place.table as usize][0] |= 1 << place.entry;
     }
 
-    fn page(&self, place: Place) -> Option<u32> {
+    fn page(&self, place: EntryAt) -> Option<u32> {
         match place {
-            Place { table: 0, entry } => Some(entry),
-            Place { table: 1, entry: 5 } => Some(0),
+            EntryAt { table: 0, entry } => Some(entry),
+            EntryAt { table: 1, entry: 5 } => Some(0),
             _ => None,
         }
     }
 
-    fn place(&self, page: u32, nth: u32) -> Option<Place> {
+    fn place(&self, page: u32, nth: u32) -> Option<EntryAt> {
         match (page, nth) {
-            (0..8, 0) => Some(Place { table: 0, entry: page }),
-            (0, 1) => Some(Place { table: 1, entry: 5 }),
+            (0..8, 0) => Some(EntryAt { table: 0, entry: page }),
+            (0, 1) => Some(EntryAt { table: 1, entry: 5 }),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@ use super::bloom::Bloom;
 use super::flags::Flags;
 use super::lruvec::{Lruvec, index};
 use super::pages::Pages;
-use super::tables::{PageTables, Place, Shape, ones, suitable};
+use super::tables::{EntryAt, PageTables, Shape, ones, suitable};
 use super::{PageKind, Variant, tier};
 
 /// The entries to look at around `entry`: at most `width` of those that there are, as centred as the borders allow.
@@ -118,7 +118,7 @@ impl Lruvec {
             self.detail.tables_read += 1;
             let mut count = 0;
             for entry in ones(&young) {
-                let Some(page) = tables.page(Place { table, entry }) else { continue };
+                let Some(page) = tables.page(EntryAt { table, entry }) else { continue };
                 count += 1;
                 self.detail.promoted_by_walk += u64::from(self.promote(pages, page));
             }
@@ -149,7 +149,7 @@ impl Lruvec {
         accessed
     }
 
-    fn look_around<T: PageTables>(&mut self, pages: &mut Pages, tables: &mut T, at: Place) {
+    fn look_around<T: PageTables>(&mut self, pages: &mut Pages, tables: &mut T, at: EntryAt) {
         let Shape::Table(entries) = tables.shape(at.table) else { return };
         let Some((from, to)) = window(at.entry, entries, self.batch) else { return };
         if !tables.lock(at.table) {
@@ -159,7 +159,7 @@ impl Lruvec {
         self.stats.ptes_read += u64::from(to - from - 1);
         let mut count = 1;
         for entry in ones(&young) {
-            let place = Place { entry, ..at };
+            let place = EntryAt { entry, ..at };
             let Some(page) = tables.page(place) else { continue };
             let flags = pages.flags(page);
             if flags.memcg() != self.id {

@@ -33,7 +33,7 @@ impl Gauge {
         let unmapped = match self.cache {
             Some((bytes, when)) if now_ns < when + CACHE_LIFE_NS => bytes,
             _ => {
-                // Where it is not told, nothing is taken off.
+                // Where it is not known, nothing is taken off.
                 let bytes = self.groups.iter().filter_map(|g| g.unmapped_cache().ok()).sum();
                 self.cache = Some((bytes, now_ns));
                 bytes

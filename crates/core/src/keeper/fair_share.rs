@@ -1,4 +1,4 @@
-//! Whose turn it is among several memories that share a limit: the LRU of memories ([`MemcgLru`]), as the kernel has it.
+//! Sharing a need among several memories by the LRU of memories ([`MemcgLru`]), as the kernel does.
 //!
 //! Each turn takes a share of a memory's size (the kernel's "total >> priority"), not the same from each: a large one gives
 //! more. A memory that had its turn waits until the others had theirs, so nobody is spared and nobody is bled dry.
@@ -12,37 +12,11 @@ const PRIORITY: u32 = 6;
 /// passes over small ones instead, until the need is large.
 const LEAST: u64 = 4096;
 
-/// The order of turns.
-#[derive(Debug, Clone)]
-pub struct Turns {
-    lru: MemcgLru,
-}
-
-impl Turns {
-    /// Nobody yet. The seed decides over the bins.
-    pub fn new(seed: u64) -> Self {
-        Self { lru: MemcgLru::new(seed) }
-    }
-
-    /// A memory joins, unless it has.
-    pub fn add(&mut self, id: u32) {
-        self.lru.add(id);
-    }
-
-    /// A memory has gone.
-    pub fn remove(&mut self, id: u32) {
-        self.lru.remove(id);
-    }
-
+impl MemcgLru {
     /// Who is next, if there is anybody.
-    pub fn whose(&mut self) -> Option<u32> {
-        let first = self.lru.random_bin();
-        (0..BINS).find_map(|i| self.lru.bin((first + i) % BINS).next())
-    }
-
-    /// It had its turn, or had nothing to give.
-    pub fn done(&mut self, id: u32) {
-        self.lru.apply(id, Move::Young);
+    fn next_up(&mut self) -> Option<u32> {
+        let first = self.random_bin();
+        (0..BINS).find_map(|i| self.bin((first + i) % BINS).next())
     }
 
     /// Distributes `need` bytes over memories with `evictable(id)` bytes each: who gives how much. Less than `need` in all where
@@ -50,16 +24,16 @@ impl Turns {
     pub fn distribute(&mut self, need: u64, evictable: impl Fn(u32) -> u64) -> Vec<(u32, u64)> {
         let mut given: Vec<(u32, u64)> = Vec::new();
         let (mut left, mut empty) = (need, Vec::new());
-        let (old, young) = self.lru.counts();
+        let (old, young) = self.counts();
         while left > 0
             && empty.len() < (old + young) as usize
-            && let Some(id) = self.whose()
+            && let Some(id) = self.next_up()
         {
             let size = evictable(id);
             let before = given.iter().position(|g| g.0 == id);
             let already = before.map_or(0, |at| given[at].1);
             let part = (size >> PRIORITY).max(LEAST).min(size.saturating_sub(already)).min(left);
-            self.done(id);
+            self.apply(id, Move::Young);
             left -= part;
             match before {
                 _ if part == 0 => {
@@ -85,7 +59,7 @@ mod tests {
     #[test]
     fn large_memories_give_more_and_small_ones_are_not_emptied() {
         let sizes = [800 * MIB, 100 * MIB];
-        let mut turns = Turns::new(1);
+        let mut turns = MemcgLru::new(1);
         (0..2).for_each(|id| turns.add(id));
         let given = turns.distribute(90 * MIB, |id| sizes[id as usize]);
         let of = |id| given.iter().find(|g| g.0 == id).map_or(0, |g| g.1);
@@ -97,17 +71,17 @@ mod tests {
 
     #[test]
     fn a_memory_without_anything_to_give_holds_nobody_up() {
-        let mut turns = Turns::new(1);
+        let mut turns = MemcgLru::new(1);
         (0..3).for_each(|id| turns.add(id));
         let given = turns.distribute(10 * MIB, |id| if id == 1 { 100 * MIB } else { 0 });
         assert_eq!(given, [(1, 10 * MIB)]);
         assert_eq!(turns.distribute(MIB, |_| 0), []);
-        assert_eq!(Turns::new(1).distribute(MIB, |_| MIB), []);
+        assert_eq!(MemcgLru::new(1).distribute(MIB, |_| MIB), []);
     }
 
     #[test]
     fn turns_go_round_over_many_small_requests() {
-        let mut turns = Turns::new(3);
+        let mut turns = MemcgLru::new(3);
         (0..4).for_each(|id| turns.add(id));
         let mut sum = [0u64; 4];
         for _ in 0..400 {
@@ -119,7 +93,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_more_than_asked_or_there(sizes in prop::collection::vec(0u64..50, 1..9), need in 0u64..300) {
-            let mut turns = Turns::new(7);
+            let mut turns = MemcgLru::new(7);
             (0..sizes.len() as u32).for_each(|id| turns.add(id));
             let given = turns.distribute(need * MIB, |id| sizes[id as usize] * MIB);
             prop_assert!(given.iter().all(|&(id, n)| n <= sizes[id as usize] * MIB));

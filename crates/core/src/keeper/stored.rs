@@ -1,7 +1,7 @@
 //! Generations as bytes, to be kept from one command to the next.
 
-use super::births::Births;
-use super::space::Space;
+use super::address_space::AddressSpace;
+use super::creation_times::CreationTimes;
 use crate::addr::TABLE_SPAN;
 use crate::history::epoch::{ABSENT, Epoch, Epochs};
 use crate::history::pages::PageHistory;
@@ -19,12 +19,12 @@ const ALIKE: u64 = 2;
 const ANY_OUT: u64 = 4;
 
 /// An address space and its generations as bytes.
-pub fn write(births: &Births, space: &Space) -> Vec<u8> {
+pub fn write(created: &CreationTimes, space: &AddressSpace) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     let mut word = |n: u64| out.extend_from_slice(&n.to_le_bytes());
-    word(births.max_seq());
-    word(births.len() as u64);
-    births.times().for_each(&mut word);
+    word(created.max_seq());
+    word(created.len() as u64);
+    created.times().for_each(&mut word);
     let history = &space.history;
     word(history.walks());
     word(history.now_ns());
@@ -46,7 +46,7 @@ pub fn write(births: &Births, space: &Space) -> Vec<u8> {
 }
 
 /// What [`write()`] wrote; `None` if it is something else.
-pub fn read(bytes: &[u8]) -> Option<(Births, Space)> {
+pub fn read(bytes: &[u8]) -> Option<(CreationTimes, AddressSpace)> {
     let (words, rest) = bytes.strip_prefix(MAGIC)?.as_chunks::<8>();
     let mut words = words.iter().map(|&word| u64::from_le_bytes(word));
     if !rest.is_empty() {
@@ -55,7 +55,7 @@ pub fn read(bytes: &[u8]) -> Option<(Births, Space)> {
     let max_seq = words.next()?;
     let count = words.next()?;
     let times = (0..count).map_while(|_| words.next()).collect::<Vec<u64>>();
-    let births = (times.len() as u64 == count).then(|| Births::restore(max_seq, times)).flatten()?;
+    let created = (times.len() as u64 == count).then(|| CreationTimes::restore(max_seq, times)).flatten()?;
     let (walks, now_ns) = (words.next()?, words.next()?);
     let mut epochs = Vec::new();
     for _ in 0..words.next()? {
@@ -74,8 +74,8 @@ pub fn read(bytes: &[u8]) -> Option<(Births, Space)> {
             }
         }
         let mut codes = [0; PAGES];
-        let told = if flags & ALIKE != 0 { 8 } else { PAGES };
-        for eight in codes[..told].as_chunks_mut::<8>().0 {
+        let written = if flags & ALIKE != 0 { 8 } else { PAGES };
+        for eight in codes[..written].as_chunks_mut::<8>().0 {
             *eight = words.next()?.to_le_bytes();
         }
         if flags & ALIKE != 0 {
@@ -86,8 +86,8 @@ pub fn read(bytes: &[u8]) -> Option<(Births, Space)> {
         out.insert_mask(base, &and_not(&gone, &table.pages(&absent)));
         tables.insert(base, table);
     }
-    let space = Space::restore(PageHistory::restore(epochs, walks, tables), out, &births);
-    Some((births, space))
+    let space = AddressSpace::restore(PageHistory::restore(epochs, walks, tables), out, &created);
+    Some((created, space))
 }
 
 #[cfg(test)]
@@ -96,11 +96,11 @@ mod tests {
     use crate::bits::TableBits;
     use proptest::prelude::*;
 
-    fn space() -> (Births, Space) {
-        let (mut births, mut space) = (Births::new(5, 100), Space::default());
+    fn space() -> (CreationTimes, AddressSpace) {
+        let (mut created, mut space) = (CreationTimes::new(5, 100), AddressSpace::default());
         for walk in 0..4u64 {
-            births.create(200 + walk);
-            space.begin_walk(&births, 0);
+            created.create(200 + walk);
+            space.begin_walk(&created, 0);
             for base in [0, 7 << 21] {
                 let accessed = [walk; 8];
                 space.walk(
@@ -115,19 +115,19 @@ mod tests {
                     None,
                 );
             }
-            space.end_walk(&births, None);
+            space.end_walk(&created, None);
         }
-        (births, space)
+        (created, space)
     }
 
     #[test]
     fn what_was_kept_is_there_again() {
-        let (births, space) = space();
-        let bytes = write(&births, &space);
+        let (created, space) = space();
+        let bytes = write(&created, &space);
         let (again, other) = read(&bytes).unwrap();
-        assert_eq!(again.times().collect::<Vec<_>>(), births.times().collect::<Vec<_>>());
+        assert_eq!(again.times().collect::<Vec<_>>(), created.times().collect::<Vec<_>>());
         assert_eq!(write(&again, &other), bytes);
-        let sizes = |s: &Space| {
+        let sizes = |s: &AddressSpace| {
             let mut out = [[0; 2]; 6];
             s.sizes(&mut out);
             out
@@ -138,21 +138,21 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_broken_is_refused_or_harmless(cut in 0usize..9000, flip in 0usize..9000, value in any::<u8>()) {
-            let (births, space) = space();
-            let mut bytes = write(&births, &space);
+            let (created, space) = space();
+            let mut bytes = write(&created, &space);
             let at = flip % bytes.len();
             bytes[at] ^= value;
             let len = bytes.len();
             let _ = read(&bytes[..cut.min(len)]);
-            if let Some((mut births, mut space)) = read(&bytes) {
+            if let Some((mut created, mut space)) = read(&bytes) {
                 let mut out = [[0; 2]; 4];
                 space.sizes(&mut out);
-                births.age_idle_for(1, 1);
+                created.age_idle_for(1, 1);
                 for now in 1000..1003 {
-                    births.create(now);
-                    space.begin_walk(&births, 0);
+                    created.create(now);
+                    space.begin_walk(&created, 0);
                     space.walk(&TableBits { present: [u64::MAX; 8], ..TableBits::empty(0) }, None);
-                    space.end_walk(&births, None);
+                    space.end_walk(&created, None);
                 }
                 space.known();
             }

@@ -23,18 +23,18 @@ struct Count {
 
 /// Shares of pages used between two walks, per kind and group.
 #[derive(Debug, Clone)]
-pub struct Odds {
+pub struct ReuseModel {
     learnt: Box<[[Count; GROUPS]; 2]>,
     now: Box<[[(u32, u32); GROUPS]; 2]>,
 }
 
-impl Default for Odds {
+impl Default for ReuseModel {
     fn default() -> Self {
         Self { learnt: Box::new([[Count::default(); GROUPS]; 2]), now: Box::new([[(0, 0); GROUPS]; 2]) }
     }
 }
 
-impl Odds {
+impl ReuseModel {
     /// A walk has found `used` of `seen` pages of this group used.
     pub fn note(&mut self, kind: PageKind, group: usize, used: u32, seen: u32) {
         let (hits, all) = &mut self.now[kind as usize][group];
@@ -113,8 +113,9 @@ mod tests {
         page::group(age, (level.sqrt() * 255.0) as u8)
     }
 
-    fn first(odds: &Odds, a: usize, b: usize) -> usize {
-        odds.order(100)
+    fn first(reuse: &ReuseModel, a: usize, b: usize) -> usize {
+        reuse
+            .order(100)
             .iter()
             .filter(|r| r.kind == PageKind::Anon)
             .map(|r| r.group)
@@ -122,52 +123,52 @@ mod tests {
             .unwrap()
     }
 
-    fn learn(odds: &mut Odds, group: usize, used: u32, of: u32) {
-        odds.note(PageKind::Anon, group, used, of);
+    fn learn(reuse: &mut ReuseModel, group: usize, used: u32, of: u32) {
+        reuse.note(PageKind::Anon, group, used, of);
     }
 
     #[test]
     fn before_anything_is_learnt_old_and_seldom_used_pages_go_first() {
-        let odds = Odds::default();
-        assert_eq!(first(&odds, group(0, 0.1), group(5, 0.1)), group(5, 0.1));
-        assert_eq!(first(&odds, group(5, 0.5), group(5, 0.1)), group(5, 0.1));
+        let reuse = ReuseModel::default();
+        assert_eq!(first(&reuse, group(0, 0.1), group(5, 0.1)), group(5, 0.1));
+        assert_eq!(first(&reuse, group(5, 0.5), group(5, 0.1)), group(5, 0.1));
     }
 
     #[test]
     fn what_comes_back_is_protected_whatever_it_looks_like() {
         let (old, young) = (group(9, 0.0), group(0, 0.06));
-        let mut odds = Odds::default();
+        let mut reuse = ReuseModel::default();
         for _ in 0..5 {
-            learn(&mut odds, old, 900, 1000);
-            learn(&mut odds, young, 10, 1000);
-            odds.carry_over();
+            learn(&mut reuse, old, 900, 1000);
+            learn(&mut reuse, young, 10, 1000);
+            reuse.carry_over();
         }
-        assert_eq!(first(&odds, old, young), young, "a loop: the least recently used comes next");
+        assert_eq!(first(&reuse, old, young), young, "a loop: the least recently used comes next");
         // And the other way round as soon as that changes.
         for _ in 0..3 {
-            learn(&mut odds, old, 0, 1000);
-            learn(&mut odds, young, 500, 1000);
-            odds.carry_over();
+            learn(&mut reuse, old, 0, 1000);
+            learn(&mut reuse, young, 500, 1000);
+            reuse.carry_over();
         }
-        assert_eq!(first(&odds, old, young), old);
+        assert_eq!(first(&reuse, old, young), old);
     }
 
     #[test]
     fn few_pages_prove_little() {
-        let mut odds = Odds::default();
-        learn(&mut odds, group(9, 0.0), 2, 2);
-        odds.carry_over();
-        assert!(odds.of(PageKind::Anon, group(9, 0.0)) < 0.1);
+        let mut reuse = ReuseModel::default();
+        learn(&mut reuse, group(9, 0.0), 2, 2);
+        reuse.carry_over();
+        assert!(reuse.of(PageKind::Anon, group(9, 0.0)) < 0.1);
     }
 
     #[test]
     fn swappiness_weighs_kinds_and_excludes_at_its_ends() {
-        let odds = Odds::default();
-        let kinds = |s| odds.order(s).iter().map(|r| r.kind).collect::<Vec<_>>();
+        let reuse = ReuseModel::default();
+        let kinds = |s| reuse.order(s).iter().map(|r| r.kind).collect::<Vec<_>>();
         assert!(kinds(0).iter().all(|&k| k == PageKind::File));
         assert!(kinds(200).iter().all(|&k| k == PageKind::Anon));
         assert_eq!(kinds(100).len(), 2 * GROUPS);
-        assert_eq!(odds.order(60)[0].kind, PageKind::File);
-        assert_eq!(odds.order(140)[0].kind, PageKind::Anon);
+        assert_eq!(reuse.order(60)[0].kind, PageKind::File);
+        assert_eq!(reuse.order(140)[0].kind, PageKind::Anon);
     }
 }

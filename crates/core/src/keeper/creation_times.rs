@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 
 /// Birth times of the last generations. Numbers only grow.
 #[derive(Debug, Clone)]
-pub struct Births {
+pub struct CreationTimes {
     max_seq: u64,
     /// The oldest first; the last one is that of `max_seq`.
     times: VecDeque<u64>,
 }
 
-impl Births {
+impl CreationTimes {
     /// One generation, number `seq`, created at `now_ns`: everything that is there when we begin.
     pub fn new(seq: u64, now_ns: u64) -> Self {
         Self { max_seq: seq, times: VecDeque::from([now_ns]) }
@@ -80,17 +80,17 @@ mod tests {
 
     #[test]
     fn births_are_kept_for_as_long_as_ages_are_told_apart() {
-        let mut births = Births::new(3, 0);
-        (1..=1000).for_each(|t| births.create(t * 10));
-        assert_eq!((births.max_seq(), births.len()), (1003, usize::from(OLDEST) + 1));
-        assert_eq!((births.of_age(0), births.of_age(2), births.of_age(9999)), (10_000, 9_980, 7_500));
-        assert_eq!(births.age_idle_for(25, 10_001), Some(3));
-        assert_eq!(births.age_idle_for(0, 10_001), Some(0));
-        assert_eq!(births.age_idle_for(100_000, 10_001), None);
-        let again = Births::restore(births.max_seq(), births.times().collect()).unwrap();
-        assert_eq!(again.of_age(250), births.of_age(250));
-        assert!(Births::restore(3, vec![]).is_none());
-        assert!(Births::restore(0, vec![1, 2]).is_none(), "more generations than numbers");
-        assert!(Births::restore(9, vec![2, 1]).is_none());
+        let mut created = CreationTimes::new(3, 0);
+        (1..=1000).for_each(|t| created.create(t * 10));
+        assert_eq!((created.max_seq(), created.len()), (1003, usize::from(OLDEST) + 1));
+        assert_eq!((created.of_age(0), created.of_age(2), created.of_age(9999)), (10_000, 9_980, 7_500));
+        assert_eq!(created.age_idle_for(25, 10_001), Some(3));
+        assert_eq!(created.age_idle_for(0, 10_001), Some(0));
+        assert_eq!(created.age_idle_for(100_000, 10_001), None);
+        let again = CreationTimes::restore(created.max_seq(), created.times().collect()).unwrap();
+        assert_eq!(again.of_age(250), created.of_age(250));
+        assert!(CreationTimes::restore(3, vec![]).is_none());
+        assert!(CreationTimes::restore(0, vec![1, 2]).is_none(), "more generations than numbers");
+        assert!(CreationTimes::restore(9, vec![2, 1]).is_none());
     }
 }

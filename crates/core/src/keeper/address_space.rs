@@ -1,11 +1,11 @@
 //! The pages of one address space.
 
 use super::backing::{Backed, Backings};
-use super::births::Births;
-use super::levels::{Lesson, Levels};
-use super::odds::Odds;
+use super::creation_times::CreationTimes;
+use super::levels::{Levels, TableWalk};
 use super::page::group;
 use super::page_kind::PageKind;
+use super::reuse::ReuseModel;
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use crate::bits::TableBits;
 use crate::history::epoch::{ABSENT, BLIND, STANDING};
@@ -67,7 +67,7 @@ impl Walked {
 /// A page's last access is what the page history knows. For the history, a page that went out of memory is still there, and is accessed
 /// when it comes back: so its age goes on, and what comes back teaches.
 #[derive(Debug, Clone)]
-pub struct Space {
+pub struct AddressSpace {
     pub(super) history: PageHistory,
     /// Generations above that of a page, by its byte in the history, at the last walk.
     ages: [u8; 256],
@@ -83,7 +83,7 @@ pub struct Space {
     sum: Walked,
 }
 
-impl Default for Space {
+impl Default for AddressSpace {
     fn default() -> Self {
         Self::new(false)
     }
@@ -100,7 +100,7 @@ pub(super) struct Candidates<'a> {
     pub pages: PageMask,
     file: PageMask,
     table: &'a Table,
-    space: &'a Space,
+    space: &'a AddressSpace,
 }
 
 impl Candidates<'_> {
@@ -116,7 +116,7 @@ impl Candidates<'_> {
     }
 }
 
-impl Space {
+impl AddressSpace {
     /// Nothing is known yet. `learns`: whether to learn how often pages are used.
     pub fn new(learns: bool) -> Self {
         Self {
@@ -132,8 +132,8 @@ impl Space {
     }
 
     /// What was kept of an earlier one.
-    pub(super) fn restore(history: PageHistory, out: PageSet, births: &Births) -> Self {
-        Self { ages: births.ages(&history), history, out, ..Self::new(false) }
+    pub(super) fn restore(history: PageHistory, out: PageSet, created: &CreationTimes) -> Self {
+        Self { ages: created.ages(&history), history, out, ..Self::new(false) }
     }
 
     /// The mappings now. What is known of memory that is mapped no more is forgotten.
@@ -170,15 +170,15 @@ impl Space {
     }
 
     /// Begins a walk, at the creation of the youngest generation. `most_level`: see [`PageHistory::set_most_level`].
-    pub fn begin_walk(&mut self, births: &Births, most_level: u8) {
-        let now = births.of_age(0);
+    pub fn begin_walk(&mut self, created: &CreationTimes, most_level: u8) {
+        let now = created.of_age(0);
         if self.history.walks() == 0 {
             self.history = PageHistory::new(now);
         }
         self.history.set_most_level(most_level);
         self.history.begin_walk(&[], now);
         // The new generation is above what was found used by the walk before.
-        self.ages = births.ages(&self.history).map(|age| age.saturating_sub(1));
+        self.ages = created.ages(&self.history).map(|age| age.saturating_sub(1));
         self.sum = Walked::default();
     }
 
@@ -189,7 +189,7 @@ impl Space {
     }
 
     /// Takes over what a walk saw of a table.
-    pub fn walk(&mut self, bits: &TableBits, odds: Option<&mut Odds>) {
+    pub fn walk(&mut self, bits: &TableBits, reuse: Option<&mut ReuseModel>) {
         if bits.leaf_shift > 21 {
             // Memory of files that have pages of 1 GiB: never evicted.
             return;
@@ -204,11 +204,11 @@ impl Space {
         // What was used, and is out or is not set now, will be set again by its next use.
         let cleared = or(&bits.cleared, &and_not(&accessed, &bits.accessed));
         let fresh = and_not(&bits.present, &known);
-        if let (Some(levels), Some(odds)) = (&mut self.levels, odds) {
+        if let (Some(levels), Some(reuse)) = (&mut self.levels, reuse) {
             let left_set = and_not(&accessed, &cleared);
             let teaches =
                 before.map_or(NO_PAGES, |t| and_not(&t.pages(&OBSERVED), &and(&t.pages(&LEFT_SET), &left_set)));
-            let lesson = Lesson {
+            let walked = TableWalk {
                 base,
                 walk: self.history.walks(),
                 before,
@@ -219,7 +219,7 @@ impl Space {
                 silent: or(&bits.blind, &and_not(&ALL, &teaches)),
                 file: self.backings.of_table(base).file,
             };
-            levels.learn(&lesson, odds);
+            levels.learn(&walked, reuse);
         }
         let pages = |mask: &PageMask| u64::from(count(mask));
         self.sum.present += pages(&bits.present);
@@ -233,18 +233,18 @@ impl Space {
     }
 
     /// Ends a walk: what it did not come across is not in memory.
-    pub fn end_walk(&mut self, births: &Births, mut odds: Option<&mut Odds>) -> Walked {
+    pub fn end_walk(&mut self, created: &CreationTimes, mut reuse: Option<&mut ReuseModel>) -> Walked {
         let read = self.sum.tables;
         for base in self.history.unseen() {
-            self.walk(&TableBits::empty(base), odds.as_deref_mut());
+            self.walk(&TableBits::empty(base), reuse.as_deref_mut());
         }
         self.sum.tables = read;
-        self.history.end_walk(births.of_age(0));
+        self.history.end_walk(created.of_age(0));
         self.used.clear();
         if self.history.walks().is_multiple_of(TRY_AGAIN) {
             self.stuck.clear();
         }
-        self.ages = births.ages(&self.history);
+        self.ages = created.ages(&self.history);
         self.sum
     }
 

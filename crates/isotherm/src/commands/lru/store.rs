@@ -1,8 +1,8 @@
 //! What one command knows of a process, kept for the next: so that `age` and `evict` work as the two commands of the kernel do.
 
-use isotherm_core::keeper::births::Births;
-use isotherm_core::keeper::keep;
-use isotherm_core::keeper::space::Space;
+use isotherm_core::keeper::address_space::AddressSpace;
+use isotherm_core::keeper::creation_times::CreationTimes;
+use isotherm_core::keeper::stored;
 use isotherm_linux::folder_lock::FolderLock;
 use isotherm_linux::proc::ProcRoot;
 use isotherm_linux::proc::stat::Stat;
@@ -27,7 +27,7 @@ pub struct Store {
     folder: Option<PathBuf>,
     /// Two commands at once would clear each other's bits.
     _lock: Option<FolderLock>,
-    told: bool,
+    warned: bool,
 }
 
 impl Store {
@@ -39,28 +39,28 @@ impl Store {
             FolderLock::take(&folder, PATIENCE)
         });
         match lock {
-            Ok(lock) => Self { folder: Some(folder), _lock: Some(lock), told: false },
+            Ok(lock) => Self { folder: Some(folder), _lock: Some(lock), warned: false },
             Err(e) => {
                 tracing::warn!("generations cannot be kept for later commands in {}: {e}", folder.display());
-                Self { folder: None, _lock: None, told: true }
+                Self { folder: None, _lock: None, warned: true }
             }
         }
     }
 
     /// What was kept of a process.
-    pub fn load(&self, pid: u32) -> Option<(Births, Space)> {
-        keep::read(&std::fs::read(self.folder.as_ref()?.join(name_of(pid)?)).ok()?)
+    pub fn load(&self, pid: u32) -> Option<(CreationTimes, AddressSpace)> {
+        stored::read(&std::fs::read(self.folder.as_ref()?.join(name_of(pid)?)).ok()?)
     }
 
-    /// Keeps it. A failure is told once and matters to later commands only.
-    pub fn save(&mut self, pid: u32, births: &Births, space: &Space) {
+    /// Keeps it. A failure is reported once and matters to later commands only.
+    pub fn save(&mut self, pid: u32, created: &CreationTimes, space: &AddressSpace) {
         let (Some(folder), Some(name)) = (&self.folder, name_of(pid)) else { return };
         let path = folder.join(&name);
         let temporary = folder.join(format!(".{name}.tmp"));
         let saved =
-            std::fs::write(&temporary, keep::write(births, space)).and_then(|()| std::fs::rename(&temporary, &path));
+            std::fs::write(&temporary, stored::write(created, space)).and_then(|()| std::fs::rename(&temporary, &path));
         if let Err(e) = saved
-            && !std::mem::replace(&mut self.told, true)
+            && !std::mem::replace(&mut self.warned, true)
         {
             let _ = std::fs::remove_file(&temporary);
             tracing::warn!("generations cannot be kept for later commands in {}: {e}", path.display());
