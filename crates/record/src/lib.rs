@@ -2,7 +2,7 @@
 //!
 //! * [`Writer`] and [`Reader`]: Isotherm's own format (`.iso`), append-only, compressed, checksummed. Its bytes are
 //!   described in `docs/format.md`.
-//! * [`read_events`]: the events of a record of every supported format, which is told by its content.
+//! * [`read_events()`]: the events of a record of every supported format, which is told by its content.
 //! * [`exporter`]: writes records for other tools.
 //! * [`Record`]: a whole record in memory, for views; loads every supported format.
 //!

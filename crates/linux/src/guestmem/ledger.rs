@@ -113,7 +113,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Opens it below `roots`, and makes it if it is missing. What a predecessor left is in [`taken`](Self::taken).
+    /// Opens it below `roots`, and makes it if it is missing. It begins with what a predecessor left.
     pub fn open(roots: &Roots) -> Result<Self, LedgerError> {
         let folder = roots.path(FOLDER);
         let failed = |what, path: &Path| {
