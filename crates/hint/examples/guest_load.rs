@@ -14,7 +14,7 @@
 
 use isotherm_core::addr::AddrRange;
 use isotherm_hint::protocol::{Decoder, Hello, MemoryArea, MemoryKind, Message, VERSION};
-use isotherm_linux::guestmem::{AreaKind, MemoryMap};
+use isotherm_linux::guestmem::MemoryMap;
 use isotherm_linux::roots::Roots;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, Read, Write};
@@ -224,9 +224,7 @@ fn hostile(device: &str, seconds: u64) -> Result<String, String> {
         }
     });
     // What is so, for a start: only a guest that is welcome can do harm.
-    let areas = MemoryMap::read(&Roots::system()).map_err(|e| e.to_string())?.areas;
-    let kind = |kind| if kind == AreaKind::Ram { MemoryKind::Ram } else { MemoryKind::Reserved };
-    let memory: Vec<MemoryArea> = areas.iter().map(|a| MemoryArea { range: a.range, kind: kind(a.kind) }).collect();
+    let memory = MemoryMap::read(&Roots::system()).map_err(|e| e.to_string())?.areas;
     let hello = Hello {
         version: VERSION,
         session: 1,

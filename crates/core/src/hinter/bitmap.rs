@@ -60,7 +60,7 @@ impl Bitmap {
     }
 
     /// The first set bit at `from` or later.
-    fn next_set(&self, from: u64) -> Option<u64> {
+    pub(super) fn next_set(&self, from: u64) -> Option<u64> {
         if from >= self.len {
             return None;
         }

@@ -35,9 +35,9 @@ impl BlockMap {
         }
     }
 
-    /// All blocks, by address.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Block> {
-        self.present.set_from(0).map(Block)
+    /// The first block at `from` or later.
+    pub(super) fn next(&self, from: u64) -> Option<Block> {
+        self.present.next_set(from).map(Block)
     }
 
     /// Number of blocks.

@@ -26,7 +26,7 @@ pub enum Command {
 pub struct Isolation {
     /// The blocks, all of them: with units those of whole units.
     pub blocks: Vec<Block>,
-    /// Whether isolating wrote to them (a kernel that clears pages when it gives them out): then those that the other side had
+    /// Whether isolating wrote to them (a kernel that clears pages when it gives them out): then those that the host had
     /// dropped before are in its memory again.
     pub written: bool,
 }
@@ -34,9 +34,9 @@ pub struct Isolation {
 /// What became of a reported block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// The other side has its memory back.
+    /// The host has its memory back.
     Dropped,
-    /// The other side does not want it, or could not.
+    /// The host does not want it, or could not.
     Refused,
     /// Later.
     NotNow,
@@ -47,24 +47,24 @@ pub enum Fate {
 pub enum Event {
     /// To [`Command::Isolate`]; whatever of it is missing could not be had.
     Isolated(Isolation),
-    /// An answer of the other side. One to another batch than that on its way means nothing.
+    /// An answer of the host. One to another batch than that on its way means nothing.
     Acked {
         /// Of which batch.
         batch: u64,
         /// One for each block, in their order.
         fates: Vec<Fate>,
-        /// How long the other side wants to be left alone, ns.
+        /// How long the host wants to be left alone, ns.
         wait_ns: u64,
     },
     /// To [`Command::Release`].
     Released,
-    /// The other side is there and may be sent to; whatever was on its way counts as void, as for [`Event::Void`].
+    /// The host is there and may be sent to; whatever was on its way counts as void, as for [`Event::Void`].
     Ready,
     /// Nothing can be sent. What is on its way may or may not arrive.
     Silent,
     /// Whatever is on its way will not be acted upon any more: nothing else allows to return it.
     Void,
-    /// The other side is a new one, or has lost its memory of us: what it had dropped may be in its memory again.
+    /// The host is a new one, or has lost its memory of us: what it had dropped may be in its memory again.
     Forgotten,
     /// Somebody needs memory: return everything as soon as nothing is on its way, and leave it alone for a while.
     Pressure,

@@ -43,7 +43,7 @@ pub struct Passes {
     exhausted: bool,
     in_pass: bool,
     now_asked: bool,
-    peer: bool,
+    host: bool,
     stopping: bool,
     /// The last batch's number.
     batch: u64,
@@ -61,7 +61,7 @@ pub struct Passes {
 }
 
 impl Passes {
-    /// One that knows of no memory and no other side yet.
+    /// One that knows of no memory and no host yet.
     pub fn new(config: Config) -> Self {
         debug_assert!(config.is_consistent(), "{config:?}");
         Self {
@@ -73,7 +73,7 @@ impl Passes {
             exhausted: false,
             in_pass: false,
             now_asked: false,
-            peer: false,
+            host: false,
             stopping: false,
             batch: 0,
             cursor: 0,
@@ -83,7 +83,7 @@ impl Passes {
             calm_at_ns: 0,
             backoff_ns: 0,
             forgive_at_ns: None,
-            rest: Rest::NoPeer,
+            rest: Rest::NoHost,
             stats: HintStats::default(),
         }
     }
@@ -176,11 +176,11 @@ impl Passes {
             }
             Event::Ready => {
                 self.void();
-                self.peer = true;
+                self.host = true;
                 self.put_off_until_ns = 0;
             }
             Event::Silent => {
-                self.peer = false;
+                self.host = false;
                 self.in_pass = false;
             }
             Event::Void => self.void(),
@@ -215,7 +215,7 @@ impl Passes {
         if self.releasing || matches!(self.phase, Phase::Isolating(_)) {
             return self.wait(Rest::Busy, None);
         }
-        let may_send = self.peer && !self.stopping && now_ns >= self.calm_at_ns;
+        let may_send = self.host && !self.stopping && now_ns >= self.calm_at_ns;
         if matches!(self.phase, Phase::Ready(_)) && !may_send {
             // Never sent: they can go back.
             self.phase = Phase::Idle;
@@ -234,7 +234,7 @@ impl Passes {
                 self.phase = Phase::OnTheWay { blocks: blocks.clone(), sent_ns: now_ns };
                 return Command::Report { batch: self.batch, blocks };
             }
-            Phase::OnTheWay { blocks, sent_ns } if self.peer => {
+            Phase::OnTheWay { blocks, sent_ns } if self.host => {
                 let due = sent_ns.saturating_add(RESEND_NS);
                 if now_ns < due {
                     return self.wait(Rest::NoAnswer, Some(due));
@@ -302,8 +302,8 @@ impl Passes {
     fn hindrance(&self, now_ns: u64) -> Option<Rest> {
         if self.stopping {
             Some(Rest::Stopped)
-        } else if !self.peer {
-            Some(Rest::NoPeer)
+        } else if !self.host {
+            Some(Rest::NoHost)
         } else if now_ns < self.calm_at_ns {
             Some(Rest::Pressure)
         } else if now_ns < self.put_off_until_ns {
@@ -357,7 +357,7 @@ impl Passes {
             Rest::NothingNew => {
                 [self.lingered_ns(), self.forgive_at_ns].into_iter().flatten().filter(|at| *at > now_ns).min()
             }
-            Rest::NoPeer | Rest::NoAnswer | Rest::Busy | Rest::Stopped => None,
+            Rest::NoHost | Rest::NoAnswer | Rest::Busy | Rest::Stopped => None,
         };
         // Of something that is due there is no more to wait for than a moment.
         at.map(|at| at.max(now_ns + 1))

@@ -60,12 +60,12 @@ impl Sampler {
     /// Looks at every block and tells `passes`.
     pub(super) fn look<G: Guest>(&mut self, passes: &mut Passes, free: FreeMemory, guest: &G) -> Result<(), G::Error> {
         let begin = guest.now_ns();
-        let blocks: Vec<Block> = passes.blocks().iter().collect();
-        if self.used_page.len() != blocks.len() {
-            self.used_page = vec![0; blocks.len()];
-        }
+        self.used_page.resize(passes.blocks().len() as usize, 0);
         let elsewhere = self.random.u16(0..(BLOCK_BYTES / PAGE_SIZE) as u16);
-        for (block, used_page) in blocks.into_iter().zip(&mut self.used_page) {
+        let mut next = passes.blocks().next(0);
+        for used_page in &mut self.used_page {
+            let Some(block) = next else { break };
+            next = passes.blocks().next(block.0 + 1);
             // The first page is the most likely to be in use in a block that is used in part.
             let mut in_use = None;
             for page in [*used_page, 0, elsewhere] {

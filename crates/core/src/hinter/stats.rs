@@ -20,11 +20,11 @@ pub struct HintStats {
     pub resent: u64,
     /// Reported.
     pub reported: u64,
-    /// Dropped by the other side.
+    /// Dropped by the host.
     pub dropped: u64,
-    /// Refused by the other side.
+    /// Refused by the host.
     pub refused: u64,
-    /// Put off by the other side.
+    /// Put off by the host.
     pub put_off: u64,
     /// On their way when that became void.
     pub void: u64,
@@ -44,10 +44,10 @@ pub enum Rest {
     /// Free memory is down to the reserve, or to what the way in use must leave.
     Reserve,
     /// Nobody to report to.
-    NoPeer,
+    NoHost,
     /// A report is on its way.
     NoAnswer,
-    /// The other side asked to be left alone.
+    /// The host asked to be left alone.
     PutOff,
     /// Somebody needed memory lately.
     Pressure,
@@ -64,7 +64,7 @@ impl fmt::Display for Rest {
         f.write_str(match self {
             Self::NothingNew => "too little memory became free since the last pass",
             Self::Reserve => "the rest of free memory is left to programs",
-            Self::NoPeer => "no host to report to",
+            Self::NoHost => "no host to report to",
             Self::NoAnswer => "a report waits for the host's answer",
             Self::PutOff => "the host asked for a pause",
             Self::Pressure => "somebody needed memory lately",

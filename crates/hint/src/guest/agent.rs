@@ -5,12 +5,12 @@ use super::machine::Machine;
 use super::session::{self, Heard, Session};
 use super::status::{Status, own_rss};
 use super::{GuestError, Settings};
-use crate::protocol::{GuestStat, MemoryArea, MemoryKind};
+use crate::protocol::GuestStat;
 use isotherm_core::hinter::{self, BLOCK_BYTES, Driver, Event, Guest, Isolator, Way};
 use isotherm_core::units::{format_size, nanos};
 use isotherm_linux::clock::{kernel_release, monotonic_ns, process_cpu_ns};
 use isotherm_linux::guestmem::{
-    AreaKind, FlagSampler, KernelIsolator, Ledger, MemoryMap, StallAlarm, clears_on_free, default_reserve, free_memory,
+    FlagSampler, KernelIsolator, Ledger, MemoryMap, StallAlarm, clears_on_free, default_reserve, free_memory,
     reporting_balloons,
 };
 use isotherm_linux::ready::{self, Interest};
@@ -78,15 +78,15 @@ impl<'a> Agent<'a> {
         let reporting = reporting_balloons(&roots).into_iter().next();
         let watching = reporting.is_some() && !settings.force;
         if let Some(balloon) = reporting.filter(|_| watching) {
-            note(&format!(
+            tracing::info!(
                 "the balloon {balloon} reports free pages already; only watching (--force hints all the same)"
-            ));
+            );
         }
         let ledger = Ledger::open(&roots)?;
         let leftover = !ledger.is_empty();
         let alarm = StallAlarm::new(&roots);
         if let Err(e) = &alarm {
-            note(&format!("memory pressure is not told: {e}; the reserve alone protects this guest"));
+            tracing::info!("memory pressure is not told: {e}; the reserve alone protects this guest");
         }
         let flags = FlagSampler::open(&roots).map_err(GuestError::io("open /proc/kpageflags"))?;
         let free = free_memory(&roots).map_err(GuestError::io("read how much memory is free"))?;
@@ -95,7 +95,7 @@ impl<'a> Agent<'a> {
         let ways = settings.wish.find(&mut isolator, reserve)?;
         let now = monotonic_ns();
         let agent = format!("isotherm {} on {}", env!("CARGO_PKG_VERSION"), kernel_release().unwrap_or_default());
-        let hello = session::hello(areas(&map), guest_id(&roots), settings.key.clone(), agent);
+        let hello = session::hello(map.areas.clone(), guest_id(&roots), settings.key.clone(), agent);
         let mut agent = Self {
             signals,
             ways: ways.iter().map(|config| config.way).collect(),
@@ -300,7 +300,7 @@ impl<'a> Agent<'a> {
             Ok(()) => {
                 self.leftover = false;
                 self.machine.isolator.memory_changed();
-                note("what a predecessor had left isolated is back in use");
+                tracing::info!("what a predecessor had left isolated is back in use");
             }
             Err(e) => self.machine.trouble(format_args!("{e}")),
         }
@@ -323,7 +323,7 @@ impl<'a> Agent<'a> {
         if map == self.map {
             return Ok(());
         }
-        self.machine.session.set_memory(areas(&map));
+        self.machine.session.set_memory(map.areas.clone());
         self.map = map;
         self.set_memory();
         if self.machine.link.is_open() && !self.nobody {
@@ -439,19 +439,6 @@ impl<'a> Agent<'a> {
         }
         Ok(self.machine.isolator.put_back()?)
     }
-}
-
-/// Shows people a line.
-fn note(text: &str) {
-    tracing::info!("{text}");
-}
-
-fn areas(map: &MemoryMap) -> Vec<MemoryArea> {
-    let kind = |kind| match kind {
-        AreaKind::Ram => MemoryKind::Ram,
-        AreaKind::Reserved => MemoryKind::Reserved,
-    };
-    map.areas.iter().map(|a| MemoryArea { range: a.range, kind: kind(a.kind) }).collect()
 }
 
 /// Who this guest is, for people: its machine-id, or else a number of this boot.

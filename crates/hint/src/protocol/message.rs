@@ -5,25 +5,7 @@ use super::frame;
 use super::limits::{MOST_AREAS, MOST_KEY, MOST_RANGES};
 use super::wire::{Reader, Writer};
 use isotherm_core::addr::{AddrRange, is_sorted_disjoint};
-
-/// What a part of the guest-physical address space is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MemoryKind {
-    /// `System RAM` of /proc/iomem.
-    Ram,
-    /// What the firmware keeps for itself: `Reserved`, `ACPI Tables`, `ACPI Non-volatile Storage`. Its ends tell the host where
-    /// RAM ends that the guest does not get to see.
-    Reserved,
-}
-
-/// A part of the guest-physical address space: a line of /proc/iomem that is not indented.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MemoryArea {
-    /// Where it is, bytes.
-    pub range: AddrRange,
-    /// What it is.
-    pub kind: MemoryKind,
-}
+use isotherm_core::hinter::{MemoryArea, MemoryKind};
 
 /// How a guest introduces itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -70,8 +70,9 @@ mod wire;
 
 pub use decoder::Decoder;
 pub use error::{DecodeError, EncodeError};
+pub use isotherm_core::hinter::{MemoryArea, MemoryKind};
 pub use limits::{MOST_AREAS, MOST_KEY, MOST_PAYLOAD, MOST_RANGES, MOST_SKIPPED, MOST_TEXT};
-pub use message::{ErrorCode, GuestStat, Hello, Limits, MemoryArea, MemoryKind, Message, Verdict};
+pub use message::{ErrorCode, GuestStat, Hello, Limits, Message, Verdict};
 
 /// The version of the protocol that this code speaks. [`Hello`] names it; a host that does not speak it answers
 /// [`ErrorCode::Version`] with its own.

@@ -2,31 +2,14 @@
 
 use crate::roots::Roots;
 use isotherm_core::addr::{AddrRange, normalize};
+use isotherm_core::hinter::{MemoryArea, MemoryKind};
 use std::io;
-
-/// What a part of the physical address space is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AreaKind {
-    /// `System RAM`.
-    Ram,
-    /// Memory that the firmware keeps: `Reserved`, `ACPI Tables`, `ACPI Non-volatile Storage`.
-    Reserved,
-}
-
-/// A part of the physical address space.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Area {
-    /// Where.
-    pub range: AddrRange,
-    /// What.
-    pub kind: AreaKind,
-}
 
 /// The areas, by address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemoryMap {
     /// RAM and what the firmware keeps, by address, without overlaps.
-    pub areas: Vec<Area>,
+    pub areas: Vec<MemoryArea>,
 }
 
 impl MemoryMap {
@@ -41,7 +24,7 @@ impl MemoryMap {
     }
 
     fn parse(text: &str) -> Self {
-        let mut areas: Vec<Area> = text.lines().filter_map(area).collect();
+        let mut areas: Vec<MemoryArea> = text.lines().filter_map(area).collect();
         areas.sort_unstable_by_key(|a| a.range);
         // Lines that are not indented never overlap; a kernel that thinks otherwise must not confuse a host.
         let mut end = 0;
@@ -57,7 +40,7 @@ impl MemoryMap {
 
     /// The RAM, by address; what touches is joined.
     pub fn ram(&self) -> Vec<AddrRange> {
-        let ram = self.areas.iter().filter(|a| a.kind == AreaKind::Ram);
+        let ram = self.areas.iter().filter(|a| a.kind == MemoryKind::Ram);
         let mut ranges: Vec<AddrRange> = ram.map(|a| a.range).collect();
         normalize(&mut ranges);
         ranges
@@ -65,23 +48,23 @@ impl MemoryMap {
 }
 
 /// An area from a line such as `00100000-1ffdffff : System RAM`. Indented lines are parts of the one above.
-fn area(line: &str) -> Option<Area> {
+fn area(line: &str) -> Option<MemoryArea> {
     if line.starts_with(' ') {
         return None;
     }
     let (range, name) = line.split_once(" : ")?;
     let kind = match name.trim() {
-        "System RAM" => AreaKind::Ram,
+        "System RAM" => MemoryKind::Ram,
         // Hot-added memory is `System RAM (virtio_mem)` and the like.
-        other if other.starts_with("System RAM (") => AreaKind::Ram,
-        "Reserved" | "ACPI Tables" | "ACPI Non-volatile Storage" => AreaKind::Reserved,
+        other if other.starts_with("System RAM (") => MemoryKind::Ram,
+        "Reserved" | "ACPI Tables" | "ACPI Non-volatile Storage" => MemoryKind::Reserved,
         _ => return None,
     };
     let (first, last) = range.split_once('-')?;
     let start = u64::from_str_radix(first, 16).ok()?;
     let end = u64::from_str_radix(last, 16).ok()?.checked_add(1)?;
     // What an unprivileged reader sees.
-    (start < end && end != 1).then_some(Area { range: AddrRange { start, end }, kind })
+    (start < end && end != 1).then_some(MemoryArea { range: AddrRange { start, end }, kind })
 }
 
 #[cfg(test)]
