@@ -4,4 +4,5 @@ pub mod damon;
 pub mod idle;
 pub mod pagetable;
 pub mod refs;
+mod reset;
 mod watched;

@@ -2,7 +2,7 @@
 
 use crate::clock::thread_cpu_ns;
 use crate::proc::Process;
-use crate::source::pagetable::RESET_NS;
+use crate::source::reset::RESET_NS;
 use crate::target::TargetTracker;
 use isotherm_core::mapping::Mapping;
 use isotherm_core::source::{Cost, SourceError};

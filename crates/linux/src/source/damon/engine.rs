@@ -11,7 +11,7 @@ use crate::clock::thread_cpu_ns;
 use crate::proc::ProcessError;
 use crate::proc::stat::Stat;
 use crate::roots::Roots;
-use crate::source::pagetable::RESET_NS;
+use crate::source::reset::RESET_NS;
 use crate::target::TargetTracker;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;

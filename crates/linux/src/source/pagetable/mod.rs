@@ -5,7 +5,7 @@
 //! * [`windows`] looks at and arms windows, [`scan`] reads everything; [`plan`], [`clear`], [`frames`] and [`sharing`] decide and do
 //!   the clearing without splitting folios and without taking shared pages for hot ones; [`prices`] and [`beside`] keep its cost
 //!   low for both sides.
-//! * [`whole`] clears through `/proc/PID/clear_refs` instead, which reaches shared and locked pages too, but only the whole
+//! * [`whole`] and `scan_whole` clear through `/proc/PID/clear_refs` instead, which reaches shared and locked pages too, but only the whole
 //!   process at once while its page faults wait.
 //! * [`selftest`] must pass before any of this is believed.
 
@@ -16,15 +16,20 @@ pub mod clear;
 pub mod clear_budget;
 mod frame_numbers;
 pub mod frames;
+mod memory_end;
 pub mod plan;
 mod populated;
 pub mod prices;
 pub mod pte;
 pub mod scan;
+mod scan_whole;
 pub mod selftest;
 pub mod sharing;
 pub mod space;
+mod tally;
 pub mod walker;
+#[cfg(test)]
+mod walker_tests;
 pub mod whole;
 pub mod windows;
 
@@ -45,10 +50,6 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 use walker::{Walker, WalkerError};
-
-/// What setting an accessed bit again costs the target, ns: the processor's walk plus its write to the table. Measured 15 to 335 ns a
-/// page in a virtual machine with shadow page tables; the upper end is charged.
-pub const RESET_NS: u64 = 300;
 
 /// Why the source cannot be used here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -5,7 +5,7 @@
 //! better then, or to run in the target's place for that time. Pages between two that are to be cleared are passed over for
 //! less than what a further range costs.
 
-use super::RESET_NS;
+use crate::source::reset::RESET_NS;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, total_len};
 
 /// Where the target is while its bits are cleared.

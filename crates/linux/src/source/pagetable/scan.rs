@@ -10,6 +10,7 @@ use super::plan::Wanted;
 use super::pte;
 use super::sharing;
 use super::space::{Observer, Space, SpaceError, span_base};
+use super::tally::Tally;
 use super::walker::{Mapped, Record, Span};
 use crate::clock::thread_cpu_ns;
 use crate::proc::Process;
@@ -60,21 +61,6 @@ impl Found {
             blind,
         }
     }
-}
-
-/// What a scan found.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Tally {
-    /// Pages.
-    pub(super) present: u64,
-    /// Accessed bits.
-    pub(super) accessed: u64,
-    /// Pages whose bit should have been cleared, and only `clear_refs` can.
-    pub(super) stuck: u64,
-    /// Bits cleared page by page.
-    pub(super) cleared: u64,
-    /// Bits of tables in which none had been cleared before.
-    pub(super) first: u64,
 }
 
 impl Observer {

@@ -1,6 +1,6 @@
 //! Reads other processes' page tables: loads the two walk programs, and runs them for windows and for whole ranges.
 
-use super::calibrate;
+use super::memory_end::max_phys;
 use crate::bpf::btf::{self, Btf, BtfError};
 use crate::bpf::sys::{self, BpfError, ProgramImage, SharedArray};
 use crate::bpf::walk::{
@@ -150,7 +150,7 @@ impl Walker {
         Self::load_style(LoopStyle::Helper).or_else(|_| Self::load_style(LoopStyle::Bounded))
     }
 
-    fn load_style(style: LoopStyle) -> Result<Self, WalkerError> {
+    pub(super) fn load_style(style: LoopStyle) -> Result<Self, WalkerError> {
         sys::lift_memlock_limit();
         let btf = Btf::kernel()?;
         let offsets = KernelOffsets {
@@ -188,7 +188,7 @@ impl Walker {
 
     /// Looks again how much memory there is; whether it has become more. (Memory can be plugged in while the system runs.)
     pub fn refresh_max_phys(&mut self) -> bool {
-        match calibrate::max_phys(Path::new("/")) {
+        match max_phys(Path::new("/")) {
             Some(max) if max > self.layout.max_phys => {
                 self.layout.max_phys = max;
                 true
@@ -320,88 +320,4 @@ pub struct Progress {
 /// Whether this process is in the initial pid namespace, whose inode number is fixed in the kernel's interface.
 fn in_root_pid_namespace() -> bool {
     std::fs::read_link("/proc/self/ns/pid").is_ok_and(|l| l.as_os_str() == "pid:[4026531836]")
-}
-
-#[cfg(test)]
-mod privileged {
-    use super::*;
-    use crate::mm::scratch::Scratch;
-
-    fn entries(walker: &mut Walker, pages: &Scratch) -> Vec<(Mapped, Vec<u64>)> {
-        let link = walker.attach(std::process::id()).unwrap();
-        let spans: Vec<Span> =
-            (0..600).map(|i| Span { start: pages.addr(i % 64), pages: 1 + (i % 8) as u16 }).collect();
-        let (mut at, mut out) = (0, Vec::new());
-        while at < spans.len() {
-            let (n, batch) = walker.read_spans(&link, &spans[at..]).unwrap();
-            assert!(matches!(batch, Batch::Done(_)), "{batch:?}");
-            out.extend((0..n).map(|i| (walker.span(i).mapped, walker.span(i).entries.to_vec())));
-            at += n;
-        }
-        out
-    }
-
-    #[test]
-    fn root_both_loop_styles_read_the_same() {
-        let pages = Scratch::new(80).unwrap();
-        (0..80).step_by(3).for_each(|i| pages.touch(i));
-        let mut results = Vec::new();
-        for style in [LoopStyle::Helper, LoopStyle::Bounded] {
-            let mut walker = match Walker::load_style(style) {
-                Ok(w) => w,
-                // Before Linux 5.17 there is nothing to compare.
-                Err(_) if style == LoopStyle::Helper => continue,
-                Err(e) => panic!("{e}"),
-            };
-            calibrate::calibrate(&mut walker).unwrap();
-            let seen = entries(&mut walker, &pages);
-            assert!(seen.iter().all(|s| s.0 == Mapped::Table));
-            assert!(seen.iter().any(|s| s.1[0] != 0) && seen.iter().any(|s| s.1[0] == 0));
-            let link = walker.attach(std::process::id()).unwrap();
-            let range = AddrRange::new(pages.addr(0), pages.addr(80));
-            let (progress, _) = walker.copy_tables(&link, &[range], 0).unwrap();
-            assert_eq!(progress.ranges_done, 1);
-            let tables: Vec<Vec<u64>> = walker.records().map(|r| r.table[..80].to_vec()).collect();
-            assert_eq!(tables.len(), 1);
-            // Other tests in this process try out clear_refs, which clears the accessed bits of these pages as well.
-            let lasting = |entries: &[u64]| entries.iter().map(|e| e & !(1 << 5)).collect::<Vec<u64>>();
-            let seen: Vec<_> = seen.iter().map(|(mapped, entries)| (*mapped, lasting(entries))).collect();
-            let tables: Vec<_> = tables.iter().map(|t| lasting(t)).collect();
-            results.push((seen, tables));
-        }
-        results.dedup();
-        assert_eq!(results.len(), 1);
-    }
-
-    #[test]
-    fn root_windows_never_reach_beyond_their_table() {
-        let mut walker = Walker::load().unwrap();
-        calibrate::calibrate(&mut walker).unwrap();
-        let pages = Scratch::new(512).unwrap();
-        (0..512).for_each(|i| pages.touch(i));
-        let link = walker.attach(std::process::id()).unwrap();
-        walker.read_spans(&link, &[Span { start: pages.addr(500), pages: 512 }]).unwrap();
-        assert_eq!(walker.span(0).entries.len(), 12);
-    }
-
-    #[test]
-    fn root_unpopulated_memory_is_passed_over() {
-        let mut walker = Walker::load().unwrap();
-        calibrate::calibrate(&mut walker).unwrap();
-        let link = walker.attach(std::process::id()).unwrap();
-        // The lower half of the lower half holds nothing in a position-independent program.
-        let range = AddrRange::new(1 << 40, 1 << 46);
-        let (progress, batch) = walker.copy_tables(&link, &[range], 0).unwrap();
-        assert!(matches!(batch, Batch::Done(_)));
-        assert_eq!(progress.ranges_done, 1);
-    }
-
-    #[test]
-    fn root_a_process_that_is_not_there_is_told() {
-        let mut walker = Walker::load().unwrap();
-        // Above the largest pid there is.
-        let link = walker.attach((1 << 22) + 1).unwrap();
-        let (_, batch) = walker.read_spans(&link, &[Span { start: 0, pages: 1 }]).unwrap();
-        assert_eq!(batch, Batch::NoSpace);
-    }
 }

@@ -13,6 +13,7 @@ pub use probe::{ProbeError, probe};
 
 use crate::clock::{kernel_release, realtime_offset_ns, thread_cpu_ns};
 use crate::proc::{Process, ProcessError};
+use crate::source::reset::RESET_NS;
 use crate::target::TargetTracker;
 use areas::{Area, Held, join_above, regions};
 use isotherm_core::addr::PAGE_SIZE;
@@ -33,10 +34,6 @@ pub const SHORTEST_NS: u64 = 100_000_000;
 
 /// Longest sleep in one piece: ends and new processes are noticed at least this often.
 const NAP_NS: u64 = 1_000_000_000;
-
-/// What a target loses for each accessed bit that the hardware must set again, ns; measured with a program that touches
-/// 4 KiB pages in a row.
-const RESET_NS: u64 = 300;
 
 /// Expected cost of one clear and one read, ns per resident byte (20 ms per GiB), until the first has been measured.
 const EXPECTED_NS_PER_BYTE: f64 = 20e6 / (1u64 << 30) as f64;
