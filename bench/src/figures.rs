@@ -68,7 +68,8 @@ impl Figures {
         serde_json::from_str(json).context("isotherm sim monitor printed something else than expected")
     }
 
-    /// Joins a record of a workload's process with the truth about it; a range is truly hot from `hot_touches` touches per page on.
+    /// Joins a record of a workload's process with the truth about it; a range is truly hot from `hot_touches` touches
+    /// per page on.
     pub fn of_record(record: &Record, truth: &Truth, hot_touches: f64) -> anyhow::Result<Self> {
         let first = record.snapshots.first().context("the record holds no snapshot")?;
         let arena: AddrRange = truth.header.arena;

@@ -11,8 +11,8 @@ pub struct MonitorChoice {
     pub budgeted: bool,
 }
 
-/// All that are compared. `damon` keeps its default intervals, whatever they cost; `damon+tuned` stretches them to fit the
-/// budget.
+/// All that are compared. `damon` keeps its default intervals, whatever they cost; `damon+tuned` stretches them to fit
+/// the budget.
 pub const MONITORS: [MonitorChoice; 4] = [
     MonitorChoice { name: "scan", options: &["--algorithm", "isotherm", "--mode", "scan"], budgeted: true },
     MonitorChoice { name: "damon", options: &["--algorithm", "damon"], budgeted: false },

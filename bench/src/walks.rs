@@ -1,5 +1,5 @@
-//! The page history on real memory, judged page by page: all page tables of a process are walked every now and then, as seldom
-//! as the budget asks for.
+//! The page history on real memory, judged page by page: all page tables of a process are walked every now and then, as
+//! seldom as the budget asks for.
 //!
 //! It is driven here and not read from a record, because records tell how many pages are hot, and not which.
 
@@ -44,8 +44,8 @@ pub struct Walks {
 /// Least time between two walks.
 const SHORTEST_NS: u64 = 1_000_000_000;
 
-/// Walks the page tables of process `pid` for `seconds`, at a cost of `budget` (a share of one core), but often enough to be judged. Of
-/// what it finds, `arena` counts.
+/// Walks the page tables of process `pid` for `seconds`, at a cost of `budget` (a share of one core), but often enough
+/// to be judged. Of what it finds, `arena` counts.
 pub fn walk(pid: u32, arena: AddrRange, budget: f64, seconds: u64) -> anyhow::Result<Walks> {
     let tracker = TargetTracker::new(TargetSpec::Pids { pids: vec![pid], children: false })?;
     let source = PageTableSource::new(tracker);

@@ -1,7 +1,7 @@
 //! What the benchmarks' programs share.
 //!
-//! Each program sets up its memory, prints `ready`, waits for a line on stdin, does a fixed amount of work, checks its own
-//! data, and prints `ELAPSED_NS ok`. Wrong data ends it with status 1.
+//! Each program sets up its memory, prints `ready`, waits for a line on stdin, does a fixed amount of work, checks its
+//! own data, and prints `ELAPSED_NS ok`. Wrong data ends it with status 1.
 #![forbid(unsafe_code)]
 
 pub mod random;

@@ -1,10 +1,10 @@
-//! `make bench-wss`: the working-set test of the kernel's own DAMON selftests. Two areas are touched in turn; the working set
-//! is one of them at any time.
+//! `make bench-wss`: the working-set test of the kernel's own DAMON selftests. Two areas are touched in turn; the
+//! working set is one of them at any time.
 //!
-//! The estimate is what a snapshot calls accessed at all, within the workload's memory: what the process touches besides
-//! has no truth to compare with. Upstream counts memory of the whole process that was accessed at a rate of at least 25 %
-//! for at least 200 ms; that is shown, too, but tells more about how much CPU time the workload got than about the
-//! monitor when the machine is busy.
+//! The estimate is what a snapshot calls accessed at all, within the workload's memory: what the process touches
+//! besides has no truth to compare with. Upstream counts memory of the whole process that was accessed at a rate of at
+//! least 25 % for at least 200 ms; that is shown, too, but tells more about how much CPU time the workload got than
+//! about the monitor when the machine is busy.
 
 use anyhow::Context;
 use clap::Parser;

@@ -56,8 +56,8 @@ pub trait Actuator {
     /// Bytes handed over and not yet finished, of scheme `scheme`.
     fn pending(&self, scheme: usize) -> u64;
 
-    /// Why `action` must not or cannot be done to `target` just now (no swap, a critical process, an action that the kernel
-    /// lacks), with a remedy. `None`: go on. Called often; cheap.
+    /// Why `action` must not or cannot be done to `target` just now (no swap, a critical process, an action that the
+    /// kernel lacks), with a remedy. `None`: go on. Called often; cheap.
     fn obstacle(&mut self, action: Action, target: LiveTarget) -> Option<String>;
 }
 

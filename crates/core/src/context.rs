@@ -1,5 +1,5 @@
-//! The one loop: a monitor over its targets and the schemes that act on what it sees. Commands and simulations run it alike,
-//! each with its own clock.
+//! The one loop: a monitor over its targets and the schemes that act on what it sees. Commands and simulations run it
+//! alike, each with its own clock.
 
 use crate::clock::{Clock, Wake};
 use crate::engine::{Engine, EngineError, Progress};
@@ -14,8 +14,8 @@ const SETTLE_EVERY_NS: u64 = 5_000_000;
 
 /// Sees what a context does, and may step in between.
 pub trait Operator: Subscriber {
-    /// After every step of the loop, and in rests whenever the time [wanted](Subscriber::wanted_ns) has come: schemes may be
-    /// replaced here.
+    /// After every step of the loop, and in rests whenever the time [wanted](Subscriber::wanted_ns) has come: schemes
+    /// may be replaced here.
     fn between_steps(&mut self, schemes: &mut SchemeEngine, now_ns: u64) {
         let _ = (schemes, now_ns);
     }
@@ -53,8 +53,8 @@ impl<E: Engine> Context<E> {
         self.schemes.as_mut()
     }
 
-    /// One aggregation interval; or, while the watermarks keep every scheme off, a rest in which no page is looked at: until a
-    /// watermark is due, there are other schemes, or `until_ns`.
+    /// One aggregation interval; or, while the watermarks keep every scheme off, a rest in which no page is looked at:
+    /// until a watermark is due, there are other schemes, or `until_ns`.
     pub fn turn(
         &mut self,
         clock: &mut dyn Clock,

@@ -1,5 +1,5 @@
-//! Anything that watches targets and yields snapshots: our own monitor over an access source, the kernel's DAMON, or the
-//! coarse `refs` fallback. Commands drive them all in the same way.
+//! Anything that watches targets and yields snapshots: our own monitor over an access source, the kernel's DAMON, or
+//! the coarse `refs` fallback. Commands drive them all in the same way.
 
 use crate::attrs::MonitorAttrs;
 use crate::clock::{Clock, Wake};
@@ -65,8 +65,8 @@ pub trait Engine {
         Ok(Progress::Aggregated)
     }
 
-    /// Takes other intervals and region limits, valid ones, from the end of the next aggregation interval on. What was seen is
-    /// kept. False where an engine cannot change them while it runs.
+    /// Takes other intervals and region limits, valid ones, from the end of the next aggregation interval on. What was
+    /// seen is kept. False where an engine cannot change them while it runs.
     fn retune(&mut self, attrs: MonitorAttrs) -> bool {
         let _ = attrs;
         false

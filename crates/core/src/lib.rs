@@ -1,9 +1,9 @@
 //! The deciding part of Isotherm: regions, the monitor's algorithms, schemes, feedback.
 //!
-//! Nothing here calls the operating system, reads a clock of its own, starts a thread or needs `unsafe`.
-//! The world is reached through four traits: [`AccessSource`](source::AccessSource) (which memory exists, which of it
-//! was accessed), [`Actuator`](actuator::Actuator), [`Meter`](meter::Meter) and [`Clock`](clock::Clock). What the monitor finds leaves as [`Event`](event::Event)s, handed to a
-//! [`Subscriber`](event::Subscriber).
+//! Nothing here calls the operating system, reads a clock of its own, starts a thread or needs `unsafe`. The world is
+//! reached through four traits: [`AccessSource`](source::AccessSource) (which memory exists, which of it was accessed),
+//! [`Actuator`](actuator::Actuator), [`Meter`](meter::Meter) and [`Clock`](clock::Clock). What the monitor finds leaves
+//! as [`Event`](event::Event)s, handed to a [`Subscriber`](event::Subscriber).
 #![forbid(unsafe_code)]
 
 pub mod action_log;

@@ -32,9 +32,9 @@ pub enum Metric {
     Refault,
     /// Major faults of all targets since they began.
     TargetMajorFaults,
-    /// Microseconds that all targets waited for memory to come back from swap, since they began: major faults times what one
-    /// costs here. The kernel's pressure figures leave out pages that were not active when they went, so swapping in from
-    /// compressed memory may cost a program half of its speed without showing there.
+    /// Microseconds that all targets waited for memory to come back from swap, since they began: major faults times
+    /// what one costs here. The kernel's pressure figures leave out pages that were not active when they went, so
+    /// swapping in from compressed memory may cost a program half of its speed without showing there.
     TargetStall,
 }
 

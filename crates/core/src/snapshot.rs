@@ -29,15 +29,15 @@ pub struct RegionInfo {
     pub start: u64,
     /// First address after the region.
     pub end: u64,
-    /// Accesses seen, 0 to the snapshot's `max_nr_accesses`; as a share of it: the probability that a page of the region
-    /// is found accessed in a sampling interval.
+    /// Accesses seen, 0 to the snapshot's `max_nr_accesses`; as a share of it: the probability that a page of the
+    /// region is found accessed in a sampling interval.
     pub nr_accesses: u32,
     /// Aggregation intervals for which the access rate stayed about the same.
     pub age: u32,
     /// How well this is founded. `None` where the source (an imported record, the kernel's DAMON) does not tell.
     pub evidence: Option<Evidence>,
-    /// Bytes of the region that were accessed at all within the aggregation interval, as estimated from the share of the
-    /// pages looked at. `None` where the source or the algorithm tells only rates.
+    /// Bytes of the region that were accessed at all within the aggregation interval, as estimated from the share of
+    /// the pages looked at. `None` where the source or the algorithm tells only rates.
     pub accessed: Option<u64>,
 }
 
@@ -52,9 +52,9 @@ impl RegionInfo {
         self.end == self.start
     }
 
-    /// Bytes that belong to the working set of the interval: what was accessed of the region, or all of an accessed region
-    /// where nobody tells how much. A region seldom is a little accessed everywhere; often it is a cold one with some hot
-    /// pages strewn in, and counting all of it would exaggerate many times over.
+    /// Bytes that belong to the working set of the interval: what was accessed of the region, or all of an accessed
+    /// region where nobody tells how much. A region seldom is a little accessed everywhere; often it is a cold one with
+    /// some hot pages strewn in, and counting all of it would exaggerate many times over.
     pub fn working_set(&self) -> u64 {
         match (self.nr_accesses, self.accessed) {
             (0, _) => 0,
@@ -63,9 +63,9 @@ impl RegionInfo {
         }
     }
 
-    /// The probability that a page of the region is found accessed in a sampling interval, 0 to 1; `max_nr_accesses` is the
-    /// snapshot's. `nr_accesses` is at least 1 where anything was accessed, so on sparsely accessed memory it exaggerates;
-    /// no more pages than were accessed in the whole interval can be found accessed in a part of it.
+    /// The probability that a page of the region is found accessed in a sampling interval, 0 to 1; `max_nr_accesses` is
+    /// the snapshot's. `nr_accesses` is at least 1 where anything was accessed, so on sparsely accessed memory it
+    /// exaggerates; no more pages than were accessed in the whole interval can be found accessed in a part of it.
     pub fn access_rate(&self, max_nr_accesses: u32) -> f64 {
         let counted = f64::from(self.nr_accesses) / f64::from(max_nr_accesses.max(1));
         let touched = self.accessed.map_or(1.0, |bytes| bytes as f64 / self.len().max(1) as f64);
@@ -77,8 +77,8 @@ impl RegionInfo {
         self.evidence.is_some_and(|e| e.is_blind())
     }
 
-    /// Whether nobody has looked at the region yet (a monitor that has just begun to watch it): no access was seen because none
-    /// could be. Records whose source tells no evidence never say so.
+    /// Whether nobody has looked at the region yet (a monitor that has just begun to watch it): no access was seen
+    /// because none could be. Records whose source tells no evidence never say so.
     pub fn is_unvisited(&self) -> bool {
         self.nr_accesses == 0 && self.accessed.is_none() && self.evidence.is_some_and(|e| e.pages == 0)
     }

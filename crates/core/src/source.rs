@@ -7,8 +7,8 @@ use crate::mapping::Mapping;
 use crate::mask::{NO_PAGES, PageMask};
 use crate::target::{Footprint, TargetId, TargetInfo};
 
-/// Which of the accessed bits that it finds set a scan clears. Bits of neighbours in the same leaf or folio may be cleared,
-/// too; [`TableBits::cleared`] tells.
+/// Which of the accessed bits that it finds set a scan clears. Bits of neighbours in the same leaf or folio may be
+/// cleared, too; [`TableBits::cleared`] tells.
 pub enum Clear<'a> {
     /// None: a scan that changes nothing.
     Nothing,
@@ -44,8 +44,8 @@ impl Clear<'_> {
     }
 }
 
-/// Whether a page frame belongs to a sample of one in `one_in` frames (all of them for 0 and 1), by a hash of its number: a smaller
-/// sample is part of every larger one.
+/// Whether a page frame belongs to a sample of one in `one_in` frames (all of them for 0 and 1), by a hash of its
+/// number: a smaller sample is part of every larger one.
 pub const fn in_sample(frame: u64, one_in: u32) -> bool {
     // The golden ratio spreads neighbouring and evenly spaced numbers evenly.
     let hash = frame.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -57,8 +57,8 @@ pub const fn in_sample(frame: u64, one_in: u32) -> bool {
 pub struct Cost {
     /// CPU time of the monitor itself, in ns (measured on a real system, modelled in a simulation).
     pub monitor_ns: u64,
-    /// Time the target loses, in ns: the hardware must set cleared bits again (estimated), clearing interrupts the processors
-    /// that run it, or takes its processor for a while (measured; the CPU time itself is in `monitor_ns`).
+    /// Time the target loses, in ns: the hardware must set cleared bits again (estimated), clearing interrupts the
+    /// processors that run it, or takes its processor for a while (measured; the CPU time itself is in `monitor_ns`).
     pub target_ns: u64,
     /// Page observations (bits read).
     pub pages_read: u64,
@@ -92,8 +92,8 @@ pub enum SourceError {
 
 /// Something that can tell which pages of its targets were accessed.
 ///
-/// The loop is: [`arm`](Self::arm) some windows, let time pass, [`look`](Self::look) at them. A page that was not accessed
-/// stays armed, so it can be looked at again for the price of a read.
+/// The loop is: [`arm`](Self::arm) some windows, let time pass, [`look`](Self::look) at them. A page that was not
+/// accessed stays armed, so it can be looked at again for the price of a read.
 pub trait AccessSource {
     /// Short name: `pagetable`, `idle`, `sim`.
     fn name(&self) -> &'static str;
@@ -116,9 +116,9 @@ pub trait AccessSource {
     /// Replaces `out` by the target's mappings now: sorted, disjoint.
     fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<(), SourceError>;
 
-    /// Replaces `out` by the parts of `ranges` (sorted, disjoint) below which page tables exist at all: coarse (2 MiB or more),
-    /// sorted, disjoint, and cheap, since whole subtrees that were never populated are passed over. A source that cannot
-    /// tell returns `ranges`.
+    /// Replaces `out` by the parts of `ranges` (sorted, disjoint) below which page tables exist at all: coarse (2 MiB
+    /// or more), sorted, disjoint, and cheap, since whole subtrees that were never populated are passed over. A source
+    /// that cannot tell returns `ranges`.
     fn populated(
         &mut self,
         target: TargetId,
@@ -131,8 +131,8 @@ pub trait AccessSource {
         Ok(())
     }
 
-    /// Reads each window (`seen` tells the state found *before* clearing), then clears the accessed bits that are set, so
-    /// that from now on a set bit means an access. Bits of neighbours in the same leaf or folio may be cleared too.
+    /// Reads each window (`seen` tells the state found *before* clearing), then clears the accessed bits that are set,
+    /// so that from now on a set bit means an access. Bits of neighbours in the same leaf or folio may be cleared too.
     fn arm(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError>;
 
     /// Reads each window and changes nothing.
@@ -148,9 +148,9 @@ pub trait AccessSource {
         sink: &mut dyn FnMut(&TableBits),
     ) -> Result<(), SourceError>;
 
-    /// Hands the present base pages of `ranges` (sorted, disjoint, page aligned) whose frame is
-    /// [`in_sample`], each with the number of its frame, to `sink` in address order. The sample is of frames, not of
-    /// addresses, so memory that several targets share is sampled in all of them or in none. Below a huge leaf each base page counts.
+    /// Hands the present base pages of `ranges` (sorted, disjoint, page aligned) whose frame is [`in_sample`], each
+    /// with the number of its frame, to `sink` in address order. The sample is of frames, not of addresses, so memory
+    /// that several targets share is sampled in all of them or in none. Below a huge leaf each base page counts.
     /// `false` where the source cannot tell frames.
     fn frames(
         &mut self,
@@ -172,7 +172,8 @@ pub trait AccessSource {
         None
     }
 
-    /// Tells whoever keeps the page history that ages from `age_ns` on are asked about: walks must not lie further apart.
+    /// Tells whoever keeps the page history that ages from `age_ns` on are asked about: walks must not lie further
+    /// apart.
     fn ask_age(&mut self, age_ns: u64) {
         let _ = age_ns;
     }

@@ -31,8 +31,8 @@ pub fn monitored_ranges(mappings: &[Mapping], rule: SpaceRule, max_ranges: usize
     ranges
 }
 
-/// Closes the holes in `ranges` that are narrower than `least_hole`, then the narrowest ones until at most `max_ranges` are
-/// left. Holes between mappings (where `mapped`, sorted, has one, too) are never closed by the first rule.
+/// Closes the holes in `ranges` that are narrower than `least_hole`, then the narrowest ones until at most `max_ranges`
+/// are left. Holes between mappings (where `mapped`, sorted, has one, too) are never closed by the first rule.
 pub fn close_narrow_holes(ranges: &mut Vec<AddrRange>, mapped: &[AddrRange], least_hole: u64, max_ranges: usize) {
     let mut out: Vec<AddrRange> = Vec::with_capacity(ranges.len());
     let mut m = 0;

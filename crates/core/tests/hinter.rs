@@ -1,5 +1,5 @@
-//! What holds for hinting whatever the world does: a small guest whose memory is written to and freed at random, a host that
-//! answers late, twice, or not at all, and a connection that comes and goes.
+//! What holds for hinting whatever the world does: a small guest whose memory is written to and freed at random, a host
+//! that answers late, twice, or not at all, and a connection that comes and goes.
 
 use isotherm_core::addr::AddrRange;
 use isotherm_core::hinter::{BLOCK_BYTES, Block, Command, Config, Event, Fate, Isolation, Passes, Rest, Way, joined};

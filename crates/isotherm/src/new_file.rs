@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// Links followed at most, as by the kernel.
 const MOST_LINKS: usize = 40;
 
-/// A file that is written beside its place and takes its name when it is complete; dropped before that, it vanishes. What is
-/// no plain file (`/dev/stdout`, a pipe) is written to as it is.
+/// A file that is written beside its place and takes its name when it is complete; dropped before that, it vanishes.
+/// What is no plain file (`/dev/stdout`, a pipe) is written to as it is.
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
@@ -87,8 +87,9 @@ impl Drop for NewFile {
     }
 }
 
-/// Refuses a link that somebody else has put into a folder that all may write to and where each owns what is theirs, like /tmp:
-/// the rule of the kernel's `fs.protected_symlinks`, which holds only where a link is opened, not where it is read.
+/// Refuses a link that somebody else has put into a folder that all may write to and where each owns what is theirs,
+/// like /tmp: the rule of the kernel's `fs.protected_symlinks`, which holds only where a link is opened, not where it
+/// is read.
 fn check_link(link: &Path) -> io::Result<()> {
     const STICKY_AND_WRITABLE: u32 = 0o1002;
     let folder = match link.parent() {

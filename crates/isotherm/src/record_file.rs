@@ -6,8 +6,8 @@ use isotherm_record::{Options, Summary, WriteError, Writer};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Writes a record. Until the first target is there, a file of that name is left as it is: where the command that was to be
-/// watched cannot be executed, no empty record takes its place.
+/// Writes a record. Until the first target is there, a file of that name is left as it is: where the command that was
+/// to be watched cannot be executed, no empty record takes its place.
 #[derive(Debug)]
 pub struct RecordFile(State);
 
@@ -39,7 +39,8 @@ impl RecordFile {
         Ok(Self(State::Waiting { path: path.to_owned(), options, events: Vec::new() }))
     }
 
-    /// Ends the record. One that has not begun is not made, unless `complete`: nothing went wrong, there was just no target.
+    /// Ends the record. One that has not begun is not made, unless `complete`: nothing went wrong, there was just no
+    /// target.
     pub fn finish(mut self, complete: bool) -> Result<Summary, WriteError> {
         if complete {
             self.begin()?;

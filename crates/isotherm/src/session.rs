@@ -71,8 +71,8 @@ impl Session {
         Ok(Self { context: Context::new(engine), command: target.command, signals })
     }
 
-    /// Opens a command that the caller has prepared, and will finish. The priority stays as it is: commands that the caller starts
-    /// later would inherit a lower one.
+    /// Opens a command that the caller has prepared, and will finish. The priority stays as it is: commands that the
+    /// caller starts later would inherit a lower one.
     pub fn of_command(command: Command, monitor: &MonitorArgs) -> anyhow::Result<Self> {
         let config = monitor.config(kernel_release().unwrap_or_default(), realtime_offset_ns())?;
         let signals = StopSignals::catch().context("cannot catch signals")?;
@@ -133,8 +133,8 @@ impl Session {
     }
 }
 
-/// The engine that `source` stands for. Auto takes the first source that passes its self-test, and says so where that is not
-/// the best one.
+/// The engine that `source` stands for. Auto takes the first source that passes its self-test, and says so where that
+/// is not the best one.
 fn open_engine(source: SourceName, spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
     match source {
         SourceName::Pagetable => page_table(spec, config),

@@ -1,5 +1,5 @@
-//! What goes to stderr: logs, a command's answer in words, and status lines. Nobody may be left to read it: then all of it is
-//! dropped, and the exit status stays what it is.
+//! What goes to stderr: logs, a command's answer in words, and status lines. Nobody may be left to read it: then all of
+//! it is dropped, and the exit status stays what it is.
 
 use std::fmt::{self, Arguments};
 use std::io::{self, IsTerminal, Write};

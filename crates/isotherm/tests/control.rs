@@ -345,7 +345,8 @@ fn root_other_intervals_are_taken_while_it_runs_and_waits_at_watermarks_answer()
     wait_until("the intervals changed", || aggr() >= Some(400_000));
     assert!(scene.status("a")["schemes"][0]["nr_snapshots"].as_u64().unwrap() >= before, "counters are kept");
 
-    // A watermark that no machine meets keeps everything asleep; it still answers, tells why, and wakes for other schemes.
+    // A watermark that no machine meets keeps everything asleep; it still answers, tells why, and wakes for other
+    // schemes.
     let asleep = "[[scheme]]\naction = \"stat\"\n[scheme.watermarks]\nmetric = \"free_mem_rate\"\nhigh = \"0.02%\"\nmid = \"0.01%\"\nlow = \"0%\"\ninterval = \"1h\"\n";
     scene.ctl("a", &["tune", "-c", text(&scene.write("c.toml", asleep))]).expect(0, &[]);
     wait_until("it sleeps", || {

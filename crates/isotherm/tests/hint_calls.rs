@@ -1,5 +1,5 @@
-//! VMMs that connect to `isotherm hint host` by themselves. This process is one: it must hold no other memory of that kind, so
-//! nothing else is in this file.
+//! VMMs that connect to `isotherm hint host` by themselves. This process is one: it must hold no other memory of that
+//! kind, so nothing else is in this file.
 
 mod common;
 mod hint;

@@ -1,4 +1,5 @@
-//! `isotherm hint host` with processes that hold memory as a VMM does, and agents that behave or do not. No privilege needed.
+//! `isotherm hint host` with processes that hold memory as a VMM does, and agents that behave or do not. No privilege
+//! needed.
 
 mod common;
 mod hint;
@@ -157,7 +158,8 @@ fn a_memory_map_that_does_not_fit_is_refused() {
     assert_eq!(vmm.resident(), RAM);
 }
 
-/// A VMM's answers on its QMP socket, to one conversation after the other. `mapped`: where it has a guest's address, if it tells.
+/// A VMM's answers on its QMP socket, to one conversation after the other. `mapped`: where it has a guest's address, if
+/// it tells.
 fn play_qmp(listener: &UnixListener, tree: &str, backends: &[&str], mapped: impl Fn(u64) -> Option<u64>) {
     let monitor = |command: &str| match command.strip_prefix("gpa2hva 0x") {
         None => tree.to_owned(),

@@ -245,7 +245,8 @@ fn root_a_groups_own_limit_is_kept_ahead_of_the_kernel() {
     let (Some(_swap), Some(group)) = (ZramSwap::new(512 * MIB), group("own")) else { return };
     let target = workload("96M", "25%");
     group.add(target.pid());
-    // The group is charged for what comes from now on: it begins below its limit, so that no reclaim of the kernel's is needed.
+    // The group is charged for what comes from now on: it begins below its limit, so that no reclaim of the kernel's is
+    // needed.
     std::fs::write(group.0.join("memory.limit_in_bytes"), (64 * MIB).to_string()).unwrap();
     let path = group.0.to_str().unwrap();
     let done = isotherm(["lru", "run", "--cgroup", path, "--duration", "3s", "--engine", "user", "--stats", "-"]);

@@ -19,8 +19,8 @@ const HEAP: u64 = 0x5500_0000_0000;
 const BLOB: u64 = 0x7f00_0000_0000;
 const KINDS: [&str; 6] = ["raw", "access", "heatmap", "wss", "regions", "summary"];
 
-/// `targets` targets, each watched for `intervals`: a 64 MiB heap of which a window of 8 MiB is hot, moving up every ten
-/// intervals; 32 MiB that cannot be observed; and 16 GiB of which no page was ever present.
+/// `targets` targets, each watched for `intervals`: a 64 MiB heap of which a window of 8 MiB is hot, moving up every
+/// ten intervals; 32 MiB that cannot be observed; and 16 GiB of which no page was ever present.
 fn record(path: &Path, targets: u32, intervals: u64) {
     let mut writer = Writer::create(path, Options::default()).unwrap();
     let run = RunInfo {

@@ -22,7 +22,8 @@ fn write(path: &Path, pages: impl Iterator<Item = u64>) {
     std::fs::write(path, format!("page\n{lines}")).expect("writes");
 }
 
-/// A trace whose counts are known: LRU, FIFO and CLOCK miss every request of a loop that does not fit, the optimum does not.
+/// A trace whose counts are known: LRU, FIFO and CLOCK miss every request of a loop that does not fit, the optimum does
+/// not.
 #[test]
 fn counts_of_a_loop() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
 //! What the page table source costs: time per window armed or looked at, and per GiB scanned.
 //!
-//! `cargo run --release -p isotherm-linux --example pagetable_cost [MIB [huge|many N]]` (as root). Watches a child of its own that
-//! touches exactly what it is told, or N of them. Prints microseconds of CPU time, medians of several rounds.
+//! `cargo run --release -p isotherm-linux --example pagetable_cost [MIB [huge|many N]]` (as root). Watches a child of
+//! its own that touches exactly what it is told, or N of them. Prints microseconds of CPU time, medians of several
+//! rounds.
 
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
 use isotherm_core::bits::{TableBits, Window};
@@ -32,9 +33,9 @@ fn main() -> Outcome<()> {
     }
 }
 
-/// Touches pages as told by lines `FIRST COUNT STRIDE` (in pages) on stdin. After a line `busy THREADS` it goes on touching the last
-/// ones, with another thread that only runs where there are to be two, until another line comes; then tells how often it went
-/// round in a second.
+/// Touches pages as told by lines `FIRST COUNT STRIDE` (in pages) on stdin. After a line `busy THREADS` it goes on
+/// touching the last ones, with another thread that only runs where there are to be two, until another line comes; then
+/// tells how often it went round in a second.
 fn child(mib: u64, huge: bool) -> Outcome<()> {
     let mut arena = Arena::new(mib << 20, if huge { HugePages::Yes } else { HugePages::No })?;
     println!("{}", arena.range().start);

@@ -156,16 +156,17 @@ impl Arena {
         let limit = self.pages();
         for &page in pages {
             assert!(page < limit, "page {page} of an arena of {limit} pages");
-            // SAFETY: `page` is below the number of pages, so the byte lies in the mapping, which is readable and lives as
-            // long as `self`.
+            // SAFETY: `page` is below the number of pages, so the byte lies in the mapping, which is readable and lives
+            // as long as `self`.
             unsafe { self.base.as_ptr().add((page * PAGE_SIZE) as usize).read_volatile() };
         }
     }
 
-    /// Makes every CPU forget its translations of these addresses, so that the next access walks the page table. The pages
-    /// stay as they are.
+    /// Makes every CPU forget its translations of these addresses, so that the next access walks the page table. The
+    /// pages stay as they are.
     pub fn flush_translations(&mut self) -> io::Result<()> {
-        // Taking away a right is what makes the kernel flush; giving it back needs no memory, as the mapping is changed whole.
+        // Taking away a right is what makes the kernel flush; giving it back needs no memory, as the mapping is changed
+        // whole.
         for rights in [libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE] {
             // SAFETY: the range is exactly the mapping that `self` owns, and nobody can access it during this call.
             if unsafe { libc::mprotect(self.base.as_ptr().cast(), self.size, rights) } != 0 {

@@ -14,8 +14,8 @@ const ASK_EVERY: Duration = Duration::from_millis(5);
 pub struct FolderLock(#[allow(dead_code, reason = "open for as long as the lock is held")] File);
 
 impl FolderLock {
-    /// Locks `folder`, which must exist and be readable. Fails with [`io::ErrorKind::WouldBlock`] if somebody else holds it for
-    /// all of `patience`.
+    /// Locks `folder`, which must exist and be readable. Fails with [`io::ErrorKind::WouldBlock`] if somebody else
+    /// holds it for all of `patience`.
     pub fn take(folder: &Path, patience: Duration) -> io::Result<Self> {
         let file = File::open(folder)?;
         let deadline = Instant::now() + patience;

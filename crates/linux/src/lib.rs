@@ -1,7 +1,7 @@
 //! The Linux side of Isotherm: access sources, actions, processes and targets, clocks and signals, meters.
 //!
-//! This is the only crate with `unsafe` code; every block says why it is sound. Readers of `/proc` and of control groups
-//! take a root folder, so that parsing is tested on captured trees without privilege.
+//! This is the only crate with `unsafe` code; every block says why it is sound. Readers of `/proc` and of control
+//! groups take a root folder, so that parsing is tested on captured trees without privilege.
 
 pub mod action;
 pub mod arena;

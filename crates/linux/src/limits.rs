@@ -1,6 +1,7 @@
 //! Limits of this process.
 
-/// Raises the limit of open files to the most that this user may have. Whether it was raised: not if it was there already.
+/// Raises the limit of open files to the most that this user may have. Whether it was raised: not if it was there
+/// already.
 ///
 /// Called only when the limit is met, so that programs we start usually inherit the limit they expect.
 pub fn raise_open_files() -> bool {

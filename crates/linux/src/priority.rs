@@ -2,10 +2,11 @@
 
 use std::io;
 
-/// Gives the calling thread, and the threads that it starts from now on, a nice value (0 to 19: the higher, the more it lets
-/// others go first), unless it has another than 0 already: then somebody chose it.
+/// Gives the calling thread, and the threads that it starts from now on, a nice value (0 to 19: the higher, the more it
+/// lets others go first), unless it has another than 0 already: then somebody chose it.
 pub fn be_nice(value: u8) -> io::Result<()> {
-    // SAFETY: takes no pointers; 0 stands for the calling thread. Cannot fail for the caller itself, so that -1 is a value.
+    // SAFETY: takes no pointers; 0 stands for the calling thread. Cannot fail for the caller itself, so that -1 is a
+    // value.
     let now = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
     if now != 0 || value == 0 {
         return Ok(());

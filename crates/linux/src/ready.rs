@@ -15,8 +15,8 @@ pub enum Interest {
     Alarm,
 }
 
-/// Waits until one of `files` is ready, `limit` has passed, or a signal came; which of them are ready. An error of a file counts
-/// as ready, as the next call on it tells.
+/// Waits until one of `files` is ready, `limit` has passed, or a signal came; which of them are ready. An error of a
+/// file counts as ready, as the next call on it tells.
 pub fn wait(files: &[(BorrowedFd<'_>, Interest)], limit: Option<Duration>) -> io::Result<Vec<bool>> {
     let mut polls: Vec<libc::pollfd> = files
         .iter()
@@ -34,8 +34,8 @@ pub fn wait(files: &[(BorrowedFd<'_>, Interest)], limit: Option<Duration>) -> io
         tv_nsec: limit.subsec_nanos() as libc::c_long,
     });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: `polls` is as long as is said, its descriptors are borrowed over the call; `timeout` is null or a timespec that
-    // lives as long; a null mask leaves the signal mask alone.
+    // SAFETY: `polls` is as long as is said, its descriptors are borrowed over the call; `timeout` is null or a
+    // timespec that lives as long; a null mask leaves the signal mask alone.
     let ready = unsafe { libc::ppoll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, timeout, std::ptr::null()) };
     if ready < 0 {
         let error = io::Error::last_os_error();

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 /// Signals that end a run in good order: Ctrl-C, `kill`, a closed terminal.
 const STOP_SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// Readable once a stop signal has come. It lives as long as the process: a handler that runs in another thread while the guard
-/// is dropped must not write to a descriptor that has been closed and given to somebody else.
+/// Readable once a stop signal has come. It lives as long as the process: a handler that runs in another thread while
+/// the guard is dropped must not write to a descriptor that has been closed and given to somebody else.
 static EVENT: OnceLock<OwnedFd> = OnceLock::new();
 /// Its number for the handler, which may not touch a lock.
 static EVENT_FD: AtomicI32 = AtomicI32::new(-1);
@@ -101,8 +101,8 @@ fn install(signal: i32) -> io::Result<Previous> {
     // Blocking reads and writes elsewhere need not know about us; the clock waits for the event instead.
     new.sa_flags = libc::SA_RESTART;
     let mut old = std::mem::MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: `new` is initialised, and its handler does async-signal-safe things only; the old action is written to `old`,
-    // valid for that.
+    // SAFETY: `new` is initialised, and its handler does async-signal-safe things only; the old action is written to
+    // `old`, valid for that.
     unsafe {
         if libc::sigaction(signal, &new, old.as_mut_ptr()) != 0 {
             return Err(io::Error::last_os_error());
@@ -147,8 +147,8 @@ extern "C" fn on_signal(signal: i32) {
     }
     RECEIVED.store(signal, Ordering::SeqCst);
     let one = 1u64.to_ne_bytes();
-    // SAFETY: errno's address is valid in every thread; write gets eight valid bytes and a descriptor that is never closed.
-    // Both are async-signal-safe, and errno is put back for the code that was interrupted.
+    // SAFETY: errno's address is valid in every thread; write gets eight valid bytes and a descriptor that is never
+    // closed. Both are async-signal-safe, and errno is put back for the code that was interrupted.
     unsafe {
         let errno = libc::__errno_location();
         let saved = *errno;

@@ -46,7 +46,8 @@ mod privileged {
         shell.0.kill().unwrap();
         drop((tracker, shell));
 
-        // A command that ends by itself, one that is ended with what it forked, one never started, and one that cannot be.
+        // A command that ends by itself, one that is ended with what it forked, one never started, and one that cannot
+        // be.
         command("exit 3").finish(Duration::ZERO).unwrap();
         let ending = command("exit 3");
         ending.start().unwrap();

@@ -280,8 +280,8 @@ mod privileged {
     fn root_a_process_that_executes_a_set_user_id_program_goes_out_of_reach() {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let program = dir.path().join("sleep");
-        // Copied by a process of its own: a child that another test forks meanwhile would keep our descriptor for writing open,
-        // and nothing that is open for writing can be executed.
+        // Copied by a process of its own: a child that another test forks meanwhile would keep our descriptor for
+        // writing open, and nothing that is open for writing can be executed.
         assert!(std::process::Command::new("cp").arg("/bin/sleep").arg(&program).status().unwrap().success());
         for (path, mode) in [(dir.path(), 0o755), (&program, 0o4755)] {
             std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();

@@ -18,7 +18,8 @@ fn raise(signal: i32) {
     unsafe { libc::kill(libc::getpid(), signal) };
 }
 
-/// The same to this thread, so that the signal has been handled when it returns; the kernel may hand the other to any thread.
+/// The same to this thread, so that the signal has been handled when it returns; the kernel may hand the other to any
+/// thread.
 fn raise_here(signal: i32) {
     // SAFETY: sends a signal to this thread, which catches it.
     unsafe { libc::raise(signal) };

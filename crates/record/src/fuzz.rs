@@ -1,4 +1,5 @@
-//! Bodies for fuzzers and damage tests: each takes bytes from anywhere and panics if a promise of the readers is broken.
+//! Bodies for fuzzers and damage tests: each takes bytes from anywhere and panics if a promise of the readers is
+//! broken.
 
 use crate::{Format, Input, Options, Outcome, ReadError, Reader, Writer, read_events};
 use isotherm_core::event::Event;
@@ -34,8 +35,8 @@ pub fn every_format(bytes: &[u8]) {
     }
 }
 
-/// Reads `bytes` as frames behind a valid file header and behind a valid frame header, so that damage reaches the decoder
-/// and is not stopped by a checksum.
+/// Reads `bytes` as frames behind a valid file header and behind a valid frame header, so that damage reaches the
+/// decoder and is not stopped by a checksum.
 pub fn payload(bytes: &[u8]) {
     check(&read(&framed(bytes), Some(Format::Iso)).events);
 }

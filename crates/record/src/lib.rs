@@ -6,8 +6,8 @@
 //! * [`exporter`]: writes records for other tools.
 //! * [`Record`]: a whole record in memory, for views; loads every supported format.
 //!
-//! Everything read is treated as hostile: lengths never lead to allocations beyond the documented limits, damage is told
-//! as a [`Warning`], and what lies before the damage is handed out.
+//! Everything read is treated as hostile: lengths never lead to allocations beyond the documented limits, damage is
+//! told as a [`Warning`], and what lies before the damage is handed out.
 #![forbid(unsafe_code)]
 
 mod detect;

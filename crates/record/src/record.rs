@@ -37,8 +37,8 @@ pub struct TargetEnded {
 /// How much of a record to hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// Most memory for snapshots, in bytes: 40 a region and 96 a snapshot. Beyond, every second snapshot of each target is
-    /// dropped, as often as needed; [`Warning::Thinned`] tells.
+    /// Most memory for snapshots, in bytes: 40 a region and 96 a snapshot. Beyond, every second snapshot of each target
+    /// is dropped, as often as needed; [`Warning::Thinned`] tells.
     pub snapshot_bytes: usize,
     /// Most memory for mappings, in bytes: 64 each and their names. Beyond, later changes are not kept;
     /// [`Warning::DroppedMappings`] tells.

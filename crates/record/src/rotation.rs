@@ -1,7 +1,7 @@
 //! Records in several parts.
 //!
-//! Parts are named `FILE`, `FILE.1`, `FILE.2`, … in the order of time; no part is renamed or changed once the next one is
-//! begun. Each is a whole record of its own: it begins with the run, the targets and their mappings.
+//! Parts are named `FILE`, `FILE.1`, `FILE.2`, … in the order of time; no part is renamed or changed once the next one
+//! is begun. Each is a whole record of its own: it begins with the run, the targets and their mappings.
 
 use crate::format::HEADER_LEN;
 use crate::format::frame::FileHeader;
@@ -26,8 +26,8 @@ pub fn part_path(path: &Path, part: u32) -> PathBuf {
     if part == 0 { path.to_owned() } else { with_suffix(path, &format!(".{part}")) }
 }
 
-/// The parts of the record at `path` that exist, in the order of time. Files of other records beside it do not count, even
-/// if they are named like parts. Where only some parts are kept, the first ones may be gone.
+/// The parts of the record at `path` that exist, in the order of time. Files of other records beside it do not count,
+/// even if they are named like parts. Where only some parts are kept, the first ones may be gone.
 pub fn parts(path: &Path) -> Vec<PathBuf> {
     let mut numbers: Vec<u32> = numbered(path);
     if path.exists() {

@@ -119,11 +119,12 @@ enum Output {
     Stream { name: String, out: Box<dyn Write + Send> },
 }
 
-/// Writes a record: events in, frames out. Memory is bounded by one frame, the targets' last snapshots and their mappings.
+/// Writes a record: events in, frames out. Memory is bounded by one frame, the targets' last snapshots and their
+/// mappings.
 ///
 /// A frame is handed to the operating system as soon as it is complete, so a killed process loses at most what
-/// [`Options::frame_ns`] and [`Options::frame_bytes`] allow. Dropping the writer writes what is pending but no end mark,
-/// as a kill does; [`finish`](Self::finish) writes both.
+/// [`Options::frame_ns`] and [`Options::frame_bytes`] allow. Dropping the writer writes what is pending but no end
+/// mark, as a kill does; [`finish`](Self::finish) writes both.
 pub struct Writer {
     output: Output,
     options: Options,

@@ -1,4 +1,5 @@
-//! Reads a trace (or makes one up) and prints how fast it was read and how fast each policy runs over it, one at a time.
+//! Reads a trace (or makes one up) and prints how fast it was read and how fast each policy runs over it, one at a
+//! time.
 //!
 //! `cargo run --release -p isotherm-sim --example policy_speed -- zipf:pages=1M,requests=20M,theta=1 1000 100000`
 

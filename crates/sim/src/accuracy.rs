@@ -1,8 +1,9 @@
 //! How true a monitor's picture is: its snapshots against the truth about the workload.
 //!
-//! *Truly hot* in a snapshot's time are the ranges whose pages the workload touched at least [`HOT_TOUCHES`] times each on
-//! average ([`truth::hot`](crate::workload::truth::hot)); the caller may choose another number. *Reported hot* are the regions with `nr_accesses >= 1`. Only
-//! addresses of the arena count: what a process does besides its workload has no truth to compare with.
+//! *Truly hot* in a snapshot's time are the ranges whose pages the workload touched at least [`HOT_TOUCHES`] times each
+//! on average ([`truth::hot`](crate::workload::truth::hot)); the caller may choose another number. *Reported hot* are
+//! the regions with `nr_accesses >= 1`. Only addresses of the arena count: what a process does besides its workload has
+//! no truth to compare with.
 
 pub mod by_page;
 
@@ -12,8 +13,8 @@ use isotherm_core::event::MonitorStats;
 use isotherm_core::snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
 
-/// Touches per page and aggregation interval from which a range is truly hot: one in a thousand. A generator's hot set of
-/// 512 GiB cannot be touched as a whole within 100 ms by any machine; what is asked is whether the set is found.
+/// Touches per page and aggregation interval from which a range is truly hot: one in a thousand. A generator's hot set
+/// of 512 GiB cannot be touched as a whole within 100 ms by any machine; what is asked is whether the set is found.
 pub const HOT_TOUCHES: f64 = 0.001;
 
 /// One snapshot against the truth.
@@ -30,8 +31,8 @@ pub struct Score {
 }
 
 impl Score {
-    /// Compares `snapshot` with the truth that `slices` tell (they must cover its time). A range is truly hot from `hot_touches`
-    /// touches per page on.
+    /// Compares `snapshot` with the truth that `slices` tell (they must cover its time). A range is truly hot from
+    /// `hot_touches` touches per page on.
     pub fn new(snapshot: &Snapshot, arena: AddrRange, slices: &[Slice], hot_touches: f64) -> Self {
         let truth = hot(slices, snapshot.start_ns, snapshot.end_ns, hot_touches);
         let reported: Vec<AddrRange> = snapshot
@@ -108,8 +109,9 @@ impl Accuracy {
     }
 }
 
-/// What watching costs, monitor and target together, as a share of one core in the second half of a run, when what a start
-/// takes (the first clearing of everything, say) is over. `None`: `stats` (in order of time) do not reach over it.
+/// What watching costs, monitor and target together, as a share of one core in the second half of a run, when what a
+/// start takes (the first clearing of everything, say) is over. `None`: `stats` (in order of time) do not reach over
+/// it.
 pub fn steady_share(stats: &[MonitorStats]) -> Option<f64> {
     let (first, last) = (stats.first()?, stats.last()?);
     let middle = first.time_ns + (last.time_ns - first.time_ns) / 2;

@@ -1,5 +1,5 @@
-//! Simulation: workloads as plain data, the same for real and for simulated memory, and a machine with a page table that
-//! a monitor can watch in virtual time.
+//! Simulation: workloads as plain data, the same for real and for simulated memory, and a machine with a page table
+//! that a monitor can watch in virtual time.
 //!
 //! [`workload`] says which pages are touched when; [`machine`] answers a monitor's questions about them without any
 //! memory being there, so that terabytes can be watched on a laptop, exactly and repeatably. [`accuracy`] compares what

@@ -1,5 +1,5 @@
-//! Which pages schemes about idle memory act on, judged page by page by what the simulated programs touch. In a dry run nothing
-//! goes, so that what is asked for can be compared with the truth.
+//! Which pages schemes about idle memory act on, judged page by page by what the simulated programs touch. In a dry run
+//! nothing goes, so that what is asked for can be compared with the truth.
 
 use isotherm_core::actuator::{Actuator, Outcome, Request};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, total_len};

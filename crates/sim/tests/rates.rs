@@ -1,4 +1,5 @@
-//! Access rates of programs that touch their memory at intervals: neither beats nor bias, whatever the period and its phase.
+//! Access rates of programs that touch their memory at intervals: neither beats nor bias, whatever the period and its
+//! phase.
 
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
 use isotherm_core::engine::Engine;
@@ -15,8 +16,8 @@ const MS: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;
 const ARENA: u64 = 1 << 40;
 const SIZE: u64 = 32 * MIB;
-/// What was measured after a sleep, with cold caches (30 us for waking up, 50 to 130 for a call), and while the target runs on another
-/// processor, which must be interrupted for each range.
+/// What was measured after a sleep, with cold caches (30 us for waking up, 50 to 130 for a call), and while the target
+/// runs on another processor, which must be interrupted for each range.
 const BESIDE_OTHERS: CostModel = CostModel {
     wake_up: 110_000.0,
     read_call: 15_000.0,
@@ -25,7 +26,8 @@ const BESIDE_OTHERS: CostModel = CostModel {
     ..CostModel::MEASURED
 };
 
-/// Intervals before the first one that counts. By default rounds come every few intervals: rates take some seconds to be known.
+/// Intervals before the first one that counts. By default rounds come every few intervals: rates take some seconds to
+/// be known.
 const WARM_UP: usize = 10;
 const WARM_UP_BY_DEFAULT: usize = 50;
 const INTERVALS: usize = 600;

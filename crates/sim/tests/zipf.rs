@@ -1,5 +1,5 @@
-//! Working sets of a program whose accesses have a long tail: many pages, each accessed now and then, and more of them than the budget
-//! pays for clearing within a second.
+//! Working sets of a program whose accesses have a long tail: many pages, each accessed now and then, and more of them
+//! than the budget pays for clearing within a second.
 
 use isotherm_core::clock::Clock;
 use isotherm_core::engine::Engine;
@@ -28,7 +28,8 @@ impl Subscriber for Latest {
     }
 }
 
-/// Bytes of `pages` pages that are accessed at least once in `seconds`, of a Zipf distribution with exponent `theta`, on average.
+/// Bytes of `pages` pages that are accessed at least once in `seconds`, of a Zipf distribution with exponent `theta`,
+/// on average.
 fn expected(pages: u64, theta: f64, touches_per_second: f64, seconds: f64) -> f64 {
     let weights: Vec<f64> = (1..=pages).map(|rank| (rank as f64).powf(-theta)).collect();
     let touches = touches_per_second * seconds / weights.iter().sum::<f64>();

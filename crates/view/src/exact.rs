@@ -16,7 +16,8 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// Nanoseconds: `0 ns`, `100 ms`, `1.500 s`, `1 h 2 m 3.500 s`. Decimals are cut, not rounded, so that no unit overflows.
+/// Nanoseconds: `0 ns`, `100 ms`, `1.500 s`, `1 h 2 m 3.500 s`. Decimals are cut, not rounded, so that no unit
+/// overflows.
 pub fn time(ns: u64) -> String {
     let cut = |unit_ns: u64, name: &str| match ns % unit_ns {
         0 => format!("{} {name}", ns / unit_ns),

@@ -1,8 +1,8 @@
 //! What a record or a live run shows: tables, distributions, heatmaps and pages for people, JSON for programs.
 //!
-//! Every report reads [`Event`](isotherm_core::event::Event)s through [`Replay`](replay::Replay), in a few passes and with memory
-//! that does not grow with the number of regions in a record. Nothing here opens files or asks for the terminal's
-//! size: callers hand in events, a width and a colour mode, and get text or bytes.
+//! Every report reads [`Event`](isotherm_core::event::Event)s through [`Replay`](replay::Replay), in a few passes and
+//! with memory that does not grow with the number of regions in a record. Nothing here opens files or asks for the
+//! terminal's size: callers hand in events, a width and a colour mode, and get text or bytes.
 #![forbid(unsafe_code)]
 
 pub mod access;

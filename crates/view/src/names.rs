@@ -16,8 +16,8 @@ pub fn full(mapping: &Mapping) -> &str {
     }
 }
 
-/// What a mapping's row in a table goes by: its name in full; the addresses of anonymous memory that has none, since nothing
-/// else tells it from other such.
+/// What a mapping's row in a table goes by: its name in full; the addresses of anonymous memory that has none, since
+/// nothing else tells it from other such.
 pub fn row(mapping: &Mapping) -> Cow<'_, str> {
     match (mapping.name.as_str(), mapping.kind) {
         ("", MappingKind::Anon) => addresses(&mapping.range).into(),

@@ -1,8 +1,9 @@
 //! A YCSB-like client for redis: `ycsb_client SOCKET RECORDS DISTRIBUTION [SEED]`.
 //!
-//! Stores RECORDS records of 1000 bytes, prints `ready`, and then does what each line on its input says: `run SECONDS` asks for
-//! records for so long, one at a time, 80 % reads and 20 % updates, and prints operations, seconds and latencies as a JSON line. Every
-//! value read must be the last one written. The end of the input ends it. The same SEED asks for the same records.
+//! Stores RECORDS records of 1000 bytes, prints `ready`, and then does what each line on its input says: `run SECONDS`
+//! asks for records for so long, one at a time, 80 % reads and 20 % updates, and prints operations, seconds and
+//! latencies as a JSON line. Every value read must be the last one written. The end of the input ends it. The same SEED
+//! asks for the same records.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, ensure};

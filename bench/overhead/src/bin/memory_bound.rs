@@ -1,9 +1,9 @@
 //! A target for the overhead benchmark: a fixed amount of memory-bound work that times itself.
 //!
-//! `memory_bound SIZE_MIB HOT_MIB HOT_PERCENT ACCESSES`: fills an arena, prints `ready`, waits for a line on stdin, does
-//! ACCESSES random read-modify-writes of 8 bytes (HOT_PERCENT of them in the first HOT_MIB, the rest all over the
-//! arena), each depending on the one before, so that memory latency is all that counts; then prints
-//! `ELAPSED_NS MAJOR_FAULTS`.
+//! `memory_bound SIZE_MIB HOT_MIB HOT_PERCENT ACCESSES`: fills an arena, prints `ready`, waits for a line on stdin,
+//! does ACCESSES random read-modify-writes of 8 bytes (HOT_PERCENT of them in the first HOT_MIB, the rest all over the
+//! arena), each depending on the one before, so that memory latency is all that counts; then prints `ELAPSED_NS
+//! MAJOR_FAULTS`.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, bail};
@@ -42,7 +42,8 @@ fn work(arena: &mut [u64], hot_words: u64, hot_percent: u64, accesses: u64) {
     let words = arena.len() as u64;
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..accesses {
-        // xorshift64 (Marsaglia 2003). Low bits choose the area and high bits the word, so that one does not tell the other.
+        // xorshift64 (Marsaglia 2003). Low bits choose the area and high bits the word, so that one does not tell the
+        // other.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;

@@ -1,7 +1,7 @@
 //! The straightforward monitor that the overhead benchmark compares with: `page_walk PID INTERVAL_MS`.
 //!
-//! Each interval it lets the kernel clear the accessed bit of every page (`clear_refs`), waits, and lets the kernel walk
-//! every page again to count the accessed ones (`Referenced` in `smaps`), until the process ends or it is stopped.
+//! Each interval it lets the kernel clear the accessed bit of every page (`clear_refs`), waits, and lets the kernel
+//! walk every page again to count the accessed ones (`Referenced` in `smaps`), until the process ends or it is stopped.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, bail};

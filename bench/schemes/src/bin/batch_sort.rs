@@ -1,9 +1,9 @@
 //! A batch job: `batch_sort BATCHES BATCH_MIB KEYS`.
 //!
 //! All batches of 16-byte records are in memory from the start and stay there. Each in turn is sorted by KEYS different
-//! keys with a merge sort between two work areas. So the work areas and one batch are hot, all the other batches are cold,
-//! and a cold batch is needed again when its turn comes. Each order is checked against the records, and at the end every
-//! batch against the sum taken when it was made.
+//! keys with a merge sort between two work areas. So the work areas and one batch are hot, all the other batches are
+//! cold, and a cold batch is needed again when its turn comes. Each order is checked against the records, and at the
+//! end every batch against the sum taken when it was made.
 #![forbid(unsafe_code)]
 
 use isotherm_bench_schemes::random::{Random, mix};

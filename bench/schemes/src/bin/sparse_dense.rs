@@ -1,8 +1,8 @@
 //! Memory that huge pages help and memory that they bloat: `sparse_dense SPARSE_MIB DENSE_MIB ACCESSES`.
 //!
-//! Of the sparse area, one page in 2 MiB is used, now and then: with huge pages all of it gets memory. The dense area is read
-//! and written at random places, each access depending on the one before: with huge pages that is faster. Every write can be
-//! recomputed, which is the check.
+//! Of the sparse area, one page in 2 MiB is used, now and then: with huge pages all of it gets memory. The dense area
+//! is read and written at random places, each access depending on the one before: with huge pages that is faster. Every
+//! write can be recomputed, which is the check.
 #![forbid(unsafe_code)]
 
 use isotherm_bench_schemes::random::{Random, mix};

@@ -1,9 +1,9 @@
 //! A stencil kernel: `stencil SIDE TABLE_MIB STEPS`.
 //!
-//! Two grids of SIDE x SIDE 64-bit cells (a torus) are computed from each other in turn: a cell becomes the sum of its four
-//! neighbours, modulo 2^64. A large table, filled at the start, is asked for a few values every 100 steps. Whatever the
-//! cells are, the sum over the grid is multiplied by four in each step, and the values taken from the table add to it: that is
-//! the check, together with the table's own sum.
+//! Two grids of SIDE x SIDE 64-bit cells (a torus) are computed from each other in turn: a cell becomes the sum of its
+//! four neighbours, modulo 2^64. A large table, filled at the start, is asked for a few values every 100 steps.
+//! Whatever the cells are, the sum over the grid is multiplied by four in each step, and the values taken from the
+//! table add to it: that is the check, together with the table's own sum.
 #![forbid(unsafe_code)]
 
 use isotherm_bench_schemes::random::{Random, mix};

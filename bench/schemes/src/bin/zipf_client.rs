@@ -1,8 +1,9 @@
 //! A YCSB-like client for redis: `zipf_client SOCKET RECORDS REQUESTS WORK_US`.
 //!
-//! Stores RECORDS records of about 1000 bytes of words, then asks for REQUESTS of them, one at a time, with YCSB's scrambled
-//! Zipfian distribution and the mix of its workload B: 95 % reads, 5 % updates. Every value read is compared with the last one
-//! written. Between two requests it computes for WORK_US microseconds, as a program that uses the data would.
+//! Stores RECORDS records of about 1000 bytes of words, then asks for REQUESTS of them, one at a time, with YCSB's
+//! scrambled Zipfian distribution and the mix of its workload B: 95 % reads, 5 % updates. Every value read is compared
+//! with the last one written. Between two requests it computes for WORK_US microseconds, as a program that uses the
+//! data would.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, ensure};

@@ -116,13 +116,15 @@ impl BlockMap {
         self.reported.clear();
     }
 
-    /// Blocks that are to be reported and may be tried, from block `from` on and then around, each once, at most `most`.
+    /// Blocks that are to be reported and may be tried, from block `from` on and then around, each once, at most
+    /// `most`.
     pub(super) fn candidates(&self, from: u64, most: usize) -> Vec<Block> {
         let around = self.candidates_from(0).take_while(|block| *block < from);
         self.candidates_from(from).chain(around).take(most).map(Block).collect()
     }
 
-    /// Groups of `unit` blocks, aligned and whole, with at least `worth` candidates: those with the most first, at most `most`.
+    /// Groups of `unit` blocks, aligned and whole, with at least `worth` candidates: those with the most first, at most
+    /// `most`.
     pub(super) fn units(&self, unit: u64, worth: u64, most: usize) -> Vec<Block> {
         let mut units: Vec<(u64, u64)> = Vec::new();
         for first in self.candidates_from(0).map(|block| block / unit * unit) {

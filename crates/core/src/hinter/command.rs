@@ -5,8 +5,8 @@ use super::block::Block;
 /// What is to be done now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Isolate these blocks, or as many others where the isolator is told only how many, and say [`Event::Isolated`]. With units:
-    /// these are their first blocks. Never more than asked for.
+    /// Isolate these blocks, or as many others where the isolator is told only how many, and say [`Event::Isolated`].
+    /// With units: these are their first blocks. Never more than asked for.
     Isolate(Vec<Block>),
     /// Report these blocks. The same batch is asked for again after a while without an answer.
     Report {
@@ -26,8 +26,8 @@ pub enum Command {
 pub struct Isolation {
     /// The blocks, all of them: with units those of whole units.
     pub blocks: Vec<Block>,
-    /// Whether isolating wrote to them (a kernel that clears pages when it gives them out): then those that the host had
-    /// dropped before are in its memory again.
+    /// Whether isolating wrote to them (a kernel that clears pages when it gives them out): then those that the host
+    /// had dropped before are in its memory again.
     pub written: bool,
 }
 

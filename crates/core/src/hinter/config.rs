@@ -4,8 +4,8 @@ use super::block::BLOCK_BYTES;
 use super::way::Way;
 
 const MS: u64 = 1_000_000;
-/// Blocks in a batch where they come one by one. Clearing takes its time, in which nobody looks after the guest; larger batches
-/// gain little.
+/// Blocks in a batch where they come one by one. Clearing takes its time, in which nobody looks after the guest; larger
+/// batches gain little.
 const TOUCH_BATCH: usize = 8;
 
 /// The limits of a pass.

@@ -1,5 +1,5 @@
-//! Carries out what [`Passes`] decides, on a guest: in which way memory is isolated, when to try again, and when to return it
-//! for the sake of others.
+//! Carries out what [`Passes`] decides, on a guest: in which way memory is isolated, when to try again, and when to
+//! return it for the sake of others.
 
 use super::block::{BLOCK_BYTES, Block, joined};
 use super::command::{Command, Event, Isolation};
@@ -22,8 +22,8 @@ const FREE_PART: (u64, u64) = (3, 4);
 const LOOK_NS: u64 = 20 * MS;
 /// An answer that takes longer than this is waited for with nothing isolated but what it is about, ns.
 const LATE_NS: u64 = 100 * MS;
-/// So many batches of nothing but what the host had dropped already end a pass that clears memory, and some more where there is
-/// much to be had.
+/// So many batches of nothing but what the host had dropped already end a pass that clears memory, and some more where
+/// there is much to be had.
 const STALE_BATCHES: u64 = 2;
 
 /// How a guest is to be hinted.
@@ -146,7 +146,8 @@ impl Driver {
         }
     }
 
-    /// Something happened: other events than those with methods of their own, which are the outcome of [`act`](Self::act).
+    /// Something happened: other events than those with methods of their own, which are the outcome of
+    /// [`act`](Self::act).
     pub fn event<G: Guest>(&mut self, event: Event, guest: &mut G) {
         match &event {
             Event::Acked { .. } => guest.isolator().acked(),
@@ -157,7 +158,8 @@ impl Driver {
         self.passes.event(event, guest.now_ns());
     }
 
-    /// Looks at free memory if it is time; whether it was. It is looked at closely only if that is likely to show something new.
+    /// Looks at free memory if it is time; whether it was. It is looked at closely only if that is likely to show
+    /// something new.
     pub fn look<G: Guest>(&mut self, guest: &G) -> Result<bool, G::Error> {
         let now = guest.now_ns();
         if now < self.next_look_ns {
@@ -220,16 +222,16 @@ impl Driver {
         }
     }
 
-    /// Free memory as the passes are to see it, bytes. A pass that clears leaves a 16th of what was free at its beginning, if
-    /// that is more than the reserve.
+    /// Free memory as the passes are to see it, bytes. A pass that clears leaves a 16th of what was free at its
+    /// beginning, if that is more than the reserve.
     fn spare(&self) -> u64 {
         let kept =
             if self.way() == Way::Touch { (self.pass_free / 16).saturating_sub(self.settings.reserve) } else { 0 };
         self.ways.free(&self.free).saturating_sub(kept)
     }
 
-    /// Of a host that does not answer soon no more stays isolated than what waits for its answer. When to look again, if that
-    /// is to come.
+    /// Of a host that does not answer soon no more stays isolated than what waits for its answer. When to look again,
+    /// if that is to come.
     fn release_if_late<G: Guest>(&mut self, guest: &mut G) -> Option<u64> {
         if self.passes.on_the_way().is_empty() {
             return None;

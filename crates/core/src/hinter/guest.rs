@@ -1,4 +1,5 @@
-//! The guest that the decisions are made for, as they reach it: its clock, its free memory, ways to isolate it, and its host.
+//! The guest that the decisions are made for, as they reach it: its clock, its free memory, ways to isolate it, and its
+//! host.
 
 use super::block::Block;
 use super::way::Way;
@@ -56,24 +57,26 @@ impl IsolateError {
     }
 }
 
-/// Isolates free memory and returns it. What it isolates, nobody else may have, not even after its own death, for as long as a
-/// report may be acted upon.
+/// Isolates free memory and returns it. What it isolates, nobody else may have, not even after its own death, for as
+/// long as a report may be acted upon.
 pub trait Isolator {
-    /// Isolates as much as `wanted` has, or less: with [`Way::Offline`] just that, else what the kernel gives. Empty: nothing to be
-    /// had at present. All of it is whole blocks. Called for another way only while nothing is isolated.
+    /// Isolates as much as `wanted` has, or less: with [`Way::Offline`] just that, else what the kernel gives. Empty:
+    /// nothing to be had at present. All of it is whole blocks. Called for another way only while nothing is isolated.
     fn isolate(&mut self, way: Way, wanted: &[AddrRange]) -> Result<Vec<AddrRange>, IsolateError>;
 
-    /// Whether `reported` is isolated, and all that is isolated still is nobody else's. To be asked right before a report.
+    /// Whether `reported` is isolated, and all that is isolated still is nobody else's. To be asked right before a
+    /// report.
     fn check(&mut self, reported: &[AddrRange]) -> Result<(), IsolateError>;
 
     /// Returns everything that is isolated. **No report of it may be on its way to a host any more.**
     fn release(&mut self) -> Result<(), IsolateError>;
 
-    /// The host has answered for everything that is isolated: no report of it is on its way. It may be returned from here on if
-    /// the guest needs it.
+    /// The host has answered for everything that is isolated: no report of it is on its way. It may be returned from
+    /// here on if the guest needs it.
     fn acked(&mut self);
 
-    /// Returns at once what the host has answered for, where that cannot touch what is reported and not answered, which stays.
+    /// Returns at once what the host has answered for, where that cannot touch what is reported and not answered, which
+    /// stays.
     fn release_answered(&mut self);
 
     /// Bytes isolated now.
@@ -99,7 +102,8 @@ pub trait Guest {
     /// What isolates its memory.
     fn isolator(&mut self) -> &mut Self::Isolator;
 
-    /// Sends a batch to the host, or hands it over to be sent. With units of `unit` blocks, all of each block's unit is isolated.
+    /// Sends a batch to the host, or hands it over to be sent. With units of `unit` blocks, all of each block's unit is
+    /// isolated.
     fn report(&mut self, batch: u64, blocks: &[Block], unit: u64);
 
     /// Something is in the way that people should know of.

@@ -7,8 +7,8 @@ use crate::addr::AddrRange;
 pub enum MemoryKind {
     /// `System RAM` of /proc/iomem.
     Ram,
-    /// What the firmware keeps for itself: `Reserved`, `ACPI Tables`, `ACPI Non-volatile Storage`. Its ends tell the host where
-    /// RAM ends that the guest does not get to see.
+    /// What the firmware keeps for itself: `Reserved`, `ACPI Tables`, `ACPI Non-volatile Storage`. Its ends tell the
+    /// host where RAM ends that the guest does not get to see.
     Reserved,
 }
 

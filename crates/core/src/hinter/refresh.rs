@@ -1,11 +1,11 @@
 //! When all free memory counts as new again, although it was reported.
 //!
-//! Samples miss memory that was used and freed between two looks: everything counts as new after a minute, if much was allocated
-//! meanwhile, and never so often that it costs more than a hundredth of the time.
+//! Samples miss memory that was used and freed between two looks: everything counts as new after a minute, if much was
+//! allocated meanwhile, and never so often that it costs more than a hundredth of the time.
 //!
-//! It counts as new sooner where the kernel gave what the host had dropped already, and much is left: memory blocks that go
-//! offline and come back are handed out last, so that the next pass meets what is left. That waits until the guest itself allocates
-//! little, and a tenth of the time at most goes into it.
+//! It counts as new sooner where the kernel gave what the host had dropped already, and much is left: memory blocks
+//! that go offline and come back are handed out last, so that the next pass meets what is left. That waits until the
+//! guest itself allocates little, and a tenth of the time at most goes into it.
 
 use super::guest::FreeMemory;
 use crate::addr::PAGE_SIZE;

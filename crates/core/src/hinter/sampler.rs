@@ -1,12 +1,12 @@
 //! Which blocks are free, from samples of their pages.
 //!
-//! A block is looked at in two places: at its first page and at another one, which changes from look to look. A page found in
-//! use is looked at first the next time, so that a block that is used in part does not seem to come and go. A sample may be
-//! wrong in both directions; what is isolated is what the kernel gave, whatever was thought of it.
+//! A block is looked at in two places: at its first page and at another one, which changes from look to look. A page
+//! found in use is looked at first the next time, so that a block that is used in part does not seem to come and go. A
+//! sample may be wrong in both directions; what is isolated is what the kernel gave, whatever was thought of it.
 //!
-//! A look is skipped while nothing was allocated or freed in large pieces, and looks are spaced so that they cost at most a
-//! hundredth of the time. One that was interrupted by others takes long and costs no more; what a look costs is taken to grow
-//! slowly, or one such look would leave the agent blind for seconds.
+//! A look is skipped while nothing was allocated or freed in large pieces, and looks are spaced so that they cost at
+//! most a hundredth of the time. One that was interrupted by others takes long and costs no more; what a look costs is
+//! taken to grow slowly, or one such look would leave the agent blind for seconds.
 
 use super::block::{BLOCK_BYTES, Block};
 use super::guest::{FreeMemory, Guest};
@@ -18,7 +18,8 @@ use fastrand::Rng;
 const SHARE: u64 = 100;
 /// By such a part, at most, a look is taken to cost more than the one before.
 const GROWTH: u64 = 4;
-/// Pages that must have been allocated since the last look to make it worthwhile although the amount of free memory is the same.
+/// Pages that must have been allocated since the last look to make it worthwhile although the amount of free memory is
+/// the same.
 pub(super) const NEWS_PAGES: u64 = 2 * 512;
 /// No longer than this without a look, ns.
 const LONGEST_NS: u64 = 30_000_000_000;

@@ -5,11 +5,11 @@ use std::fmt;
 /// How memory is isolated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Way {
-    /// Memory blocks go offline: the very blocks that were asked for, a unit of them at a time, and nothing is cleared. They are
-    /// returned batch by batch.
+    /// Memory blocks go offline: the very blocks that were asked for, a unit of them at a time, and nothing is cleared.
+    /// They are returned batch by batch.
     Offline,
-    /// Huge pages are allocated and touched: the kernel chooses which, and clears them. What is returned is given out again at
-    /// once, so that everything isolated in a pass is kept until the pass is over.
+    /// Huge pages are allocated and touched: the kernel chooses which, and clears them. What is returned is given out
+    /// again at once, so that everything isolated in a pass is kept until the pass is over.
     Touch,
 }
 

@@ -1,7 +1,7 @@
 //! Which of a guest's ways of isolating memory is used now.
 //!
-//! With several, memory blocks go offline first, and what these cannot give (blocks with memory that cannot be moved, blocks in use
-//! for the most part) is isolated as huge pages afterwards.
+//! With several, memory blocks go offline first, and what these cannot give (blocks with memory that cannot be moved,
+//! blocks in use for the most part) is isolated as huge pages afterwards.
 
 use super::block::BLOCK_BYTES;
 use super::block_map::BlockMap;
@@ -12,7 +12,8 @@ use super::way::Way;
 const MS: u64 = 1_000_000;
 /// A memory block is taken offline only while so many of its size are free.
 const LEAST_FREE: u64 = 3;
-/// And only if all memory is so many times its size: a program that asks for more than there is without it is refused in that moment.
+/// And only if all memory is so many times its size: a program that asks for more than there is without it is refused
+/// in that moment.
 const LEAST_TOTAL: u64 = 4;
 /// Huge pages that are never asked for: the last ones would make the kernel tidy up memory, or drop its page cache.
 const HUGE_MARGIN: u64 = 4;
@@ -24,8 +25,8 @@ const PENALTY_NS: u64 = 60_000 * MS;
 struct Entry {
     config: Config,
     not_before_ns: u64,
-    /// Blocks that were still new after the last pass. They cannot be had in this way (they are what the reserve keeps, or free in
-    /// part only), and are no reason for another pass.
+    /// Blocks that were still new after the last pass. They cannot be had in this way (they are what the reserve keeps,
+    /// or free in part only), and are no reason for another pass.
     left: u64,
 }
 
@@ -83,15 +84,15 @@ impl Ways {
         self.current().not_before_ns <= now_ns
     }
 
-    /// The way in use has nothing more to do: goes on to the next for which there is something, or back to the first. True if
-    /// another one is in use now. Nothing may be isolated.
+    /// The way in use has nothing more to do: goes on to the next for which there is something, or back to the first.
+    /// True if another one is in use now. Nothing may be isolated.
     pub(super) fn go_on(&mut self, blocks: &BlockMap, insist: bool, now_ns: u64) -> bool {
         let (fresh, known) = (blocks.nr_free(), blocks.nr_free() + blocks.nr_reported());
         let before = self.now;
         let next = (self.now + 1..self.entries.len()).find(|&i| {
             let entry = &self.entries[i];
-            // Clearing touches what the host had dropped already: not for little. What was offline comes last when the kernel
-            // hands memory out, so that after it little is cleared in vain.
+            // Clearing touches what the host had dropped already: not for little. What was offline comes last when the
+            // kernel hands memory out, so that after it little is cleared in vain.
             let news = fresh.saturating_sub(entry.left);
             let least_share = if self.begins_offline() { 64 } else { 4 };
             let enough = entry.config.way == Way::Offline || news * least_share >= known;
@@ -116,8 +117,8 @@ impl Ways {
         self.entries.iter_mut().for_each(|entry| entry.left = entry.left.min(fresh));
     }
 
-    /// Whether huge pages are touched now that are what memory blocks going offline have left. Then the pass is to stop as soon as it
-    /// gets what the host had dropped already.
+    /// Whether huge pages are touched now that are what memory blocks going offline have left. Then the pass is to stop
+    /// as soon as it gets what the host had dropped already.
     pub(super) fn follows_offline(&self) -> bool {
         self.way() == Way::Touch && self.begins_offline()
     }

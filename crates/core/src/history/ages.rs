@@ -62,8 +62,9 @@ impl CodeCounts {
 
 /// The pages idle for `age`, the `i`th of [`AGES_NS`].
 ///
-/// Tables are cleared for the first time in an order that has nothing to do with their use ([`PageHistory::set_begun_in`]). So what
-/// is not known of a part of them yet is expected to be as in the others: a ratio estimate.
+/// Tables are cleared for the first time in an order that has nothing to do with their use
+/// ([`PageHistory::set_begun_in`]). So what is not known of a part of them yet is expected to be as in the others: a
+/// ratio estimate.
 fn idle_for(history: &PageHistory, by_ages: &[Vec<(Known, u64)>], i: usize, age: u64) -> IdlePages {
     let (younger, known) = by_ages.split_at(i + 1);
     let (mut sum, seen) = sum_idle(history, known, age);
@@ -138,8 +139,9 @@ impl Known {
         }
     }
 
-    /// Adds what is certain of `pages` pages that are to have been idle since `limit_ns` to `sum`; the share of them that is to be
-    /// expected in addition. `walk`: when the last walk was, and of the pages that it found accessed, the share in constant use.
+    /// Adds what is certain of `pages` pages that are to have been idle since `limit_ns` to `sum`; the share of them
+    /// that is to be expected in addition. `walk`: when the last walk was, and of the pages that it found accessed, the
+    /// share in constant use.
     pub(super) fn idle(self, limit_ns: u64, walk: (u64, f64), pages: u64, sum: &mut IdlePages) -> f64 {
         let (mut least, mut most, mut unresolved, mut expected) = (0, 0, 0, 0.0);
         match self {

@@ -1,9 +1,9 @@
 //! Between which two moments a page was last accessed, as one byte.
 //!
-//! A walk finds a set bit: the page was accessed after its bit was last known to be clear, and by the time of this walk.
-//! All pages of which a walk learns the same share an *epoch*; a page keeps its epoch's number. There are fewer numbers than
-//! walks, so epochs that lie close together, measured by their age, are joined from time to time: figures about the last
-//! minute stay exact to a walk, those about an hour ago to some minutes.
+//! A walk finds a set bit: the page was accessed after its bit was last known to be clear, and by the time of this
+//! walk. All pages of which a walk learns the same share an *epoch*; a page keeps its epoch's number. There are fewer
+//! numbers than walks, so epochs that lie close together, measured by their age, are joined from time to time: figures
+//! about the last minute stay exact to a walk, those about an hour ago to some minutes.
 
 /// What a page's byte says besides an epoch: it is not present.
 pub const ABSENT: u8 = 0;
@@ -34,8 +34,8 @@ pub struct Epoch {
 #[derive(Debug, Clone)]
 pub struct Epochs {
     list: Vec<Epoch>,
-    /// Begin of the walk before the present one, and begin and end of the present one. A walk of much memory takes its time; each
-    /// page was looked at some time in it.
+    /// Begin of the walk before the present one, and begin and end of the present one. A walk of much memory takes its
+    /// time; each page was looked at some time in it.
     before_ns: u64,
     begun_ns: u64,
     now_ns: u64,
@@ -77,7 +77,8 @@ impl Epochs {
         }
     }
 
-    /// Epochs that were kept ([`list`](Self::list)) when the last walk was at `now_ns`; `None` if they cannot have been.
+    /// Epochs that were kept ([`list`](Self::list)) when the last walk was at `now_ns`; `None` if they cannot have
+    /// been.
     pub fn restore(list: Vec<Epoch>, now_ns: u64) -> Option<Self> {
         let can_be = |e: &Epoch| e.by_ns <= now_ns && e.after_ns.is_none_or(|after| after <= e.by_ns);
         let fits = (1..=MOST).contains(&list.len()) && list.iter().all(can_be);
@@ -89,8 +90,8 @@ impl Epochs {
         &self.list
     }
 
-    /// The number of the epoch before the watch: what was clear when it began. With [`STANDING`]: bits that were set then, and have
-    /// never been cleared.
+    /// The number of the epoch before the watch: what was clear when it began. With [`STANDING`]: bits that were set
+    /// then, and have never been cleared.
     pub const BEFORE: u8 = FIRST;
 
     /// When the watch began.
@@ -113,7 +114,8 @@ impl Epochs {
         self.walking
     }
 
-    /// Begin and end of the walk before the last one, and of the last one, ns; `None` while a walk is under way, and before the second.
+    /// Begin and end of the walk before the last one, and of the last one, ns; `None` while a walk is under way, and
+    /// before the second.
     pub fn last_walks(&self) -> Option<[(u64, u64); 2]> {
         let walks = [(self.before_ns, self.before_end_ns), (self.begun_ns, self.now_ns)];
         (!self.is_walking() && self.walk_ns() > 0).then_some(walks)
@@ -196,8 +198,8 @@ impl Epochs {
         self.left_set(code, self.before_ns)
     }
 
-    /// The byte of a page with `code` that was accessed since the last walk (or the one before, while one is under way), and whose bit
-    /// somebody else has cleared.
+    /// The byte of a page with `code` that was accessed since the last walk (or the one before, while one is under
+    /// way), and whose bit somebody else has cleared.
     pub fn noted(&mut self, code: u8) -> u8 {
         self.left_set(code, if self.walking { self.before_ns } else { self.begun_ns })
     }
@@ -216,8 +218,8 @@ impl Epochs {
         STANDING | mark
     }
 
-    /// The number of the group whose end a standing page of epoch `n`, joined into group `own`, may be given: it was accessed after
-    /// the end of its epoch, so an end that is later would promise too much.
+    /// The number of the group whose end a standing page of epoch `n`, joined into group `own`, may be given: it was
+    /// accessed after the end of its epoch, so an end that is later would promise too much.
     fn not_later(&self, groups: &[(Epoch, Vec<u8>)], n: u8, own: usize) -> u8 {
         let end = self.of(n).by_ns;
         let candidates = groups.iter().enumerate().filter(|(_, (e, _))| e.by_ns <= end);
@@ -240,8 +242,8 @@ impl Epochs {
         (self.list.len() - 1) as u8 + FIRST
     }
 
-    /// Joins epochs that lie close together, and gives up the numbers of those not `used` (by number) any more. Every byte `c` of the
-    /// address space must become `renumbered[c]` of what this returns.
+    /// Joins epochs that lie close together, and gives up the numbers of those not `used` (by number) any more. Every
+    /// byte `c` of the address space must become `renumbered[c]` of what this returns.
     pub fn join(&mut self, used: &[bool; 256]) -> [u8; 256] {
         let keep = |number: u8| {
             number == Self::BEFORE

@@ -28,8 +28,8 @@ pub const AGES_NS: [u64; 16] = {
 
 /// Pages that had not been accessed for some time.
 ///
-/// A page's last access is known to lie between two moments; where the threshold lies between them, too, it may or may not
-/// count.
+/// A page's last access is known to lie between two moments; where the threshold lies between them, too, it may or may
+/// not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdlePages {
     /// The figure to show: what is known, and of the rest the share to be expected.
@@ -65,7 +65,8 @@ pub struct PageAges {
 }
 
 impl PageAges {
-    /// Adds another part of memory. Where one of both was not watched for so long as the other, nothing is known of its pages.
+    /// Adds another part of memory. Where one of both was not watched for so long as the other, nothing is known of its
+    /// pages.
     pub fn add(&mut self, other: &Self) {
         let (ours, theirs) = (self.unknown(), other.unknown());
         self.idle.resize(self.idle.len().max(other.idle.len()), ours);
@@ -87,8 +88,8 @@ impl PageAges {
         self.idle.get(AGES_NS.iter().position(|&a| a == age_ns)?)
     }
 
-    /// Pages accessed within the last `window_ns`, one of [`AGES_NS`], with the least and the largest number that may be true;
-    /// `None` if the target was not watched for so long.
+    /// Pages accessed within the last `window_ns`, one of [`AGES_NS`], with the least and the largest number that may
+    /// be true; `None` if the target was not watched for so long.
     pub fn accessed_within(&self, window_ns: u64) -> Option<Accessed> {
         let idle = self.idle_for(window_ns)?;
         let seen = self.resident.saturating_sub(self.unobservable);
@@ -125,7 +126,8 @@ pub struct MappingPages {
 pub struct TablePages {
     /// First address; a multiple of 2 MiB.
     pub base: u64,
-    /// Present pages that could be observed, and were not just found with a bit from before the watch; 0: there are such pages only.
+    /// Present pages that could be observed, and were not just found with a bit from before the watch; 0: there are
+    /// such pages only.
     pub present: u16,
     /// Of these, accessed since the frame before.
     pub accessed: u16,
@@ -174,7 +176,8 @@ pub struct TogetherFrame {
     pub time_ns: u64,
     /// Targets counted.
     pub targets: u32,
-    /// One in so many frames was compared between the targets, in the coarser of the samples, to find pages that several of them map.
+    /// One in so many frames was compared between the targets, in the coarser of the samples, to find pages that
+    /// several of them map.
     pub one_in: u32,
     /// Their pages.
     pub ages: PageAges,

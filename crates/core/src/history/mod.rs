@@ -1,7 +1,8 @@
-//! The page history: for each present page, between which two moments it was last accessed. Every figure and every decision that
-//! says "cold", "idle", "working set" or "age" comes from it.
+//! The page history: for each present page, between which two moments it was last accessed. Every figure and every
+//! decision that says "cold", "idle", "working set" or "age" comes from it.
 //!
-//! * [`epoch`]: such an interval as one byte; [`table`]: the pages below one page table; [`pages`]: those of an address space.
+//! * [`epoch`]: such an interval as one byte; [`table`]: the pages below one page table; [`pages`]: those of an address
+//!   space.
 //! * [`tracked`]: an access source with the histories of its targets, which it walks.
 //! * [`together`]: several targets, whose common pages count once.
 //! * [`ages`]: figures from them; [`frame`]: the figures, as they are recorded.

@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 /// A set of values that a page's byte may have.
 pub type Codes = [bool; 256];
 
-/// Which pages of an address space were last accessed when. A walk is [`begin_walk`](Self::begin_walk), then for every table that
-/// the source hands out [`wanted`](Self::wanted) (what to clear) and [`take`](Self::take), then [`end_walk`](Self::end_walk).
+/// Which pages of an address space were last accessed when. A walk is [`begin_walk`](Self::begin_walk), then for every
+/// table that the source hands out [`wanted`](Self::wanted) (what to clear) and [`take`](Self::take), then
+/// [`end_walk`](Self::end_walk).
 ///
 /// Takes at most a byte a page; tables whose pages are alike take one entry.
 #[derive(Debug, Clone)]
@@ -107,8 +108,9 @@ impl PageHistory {
         self.tables.retain(|&base, _| is_sampled(base, one_in));
     }
 
-    /// Begins with one table in `begun_in` (a power of two) of those that are watched, and goes on to half of them and so on once all pages of
-    /// these have been cleared. What they show holds for the others, as far as these say nothing yet: a figure for all is known early.
+    /// Begins with one table in `begun_in` (a power of two) of those that are watched, and goes on to half of them and
+    /// so on once all pages of these have been cleared. What they show holds for the others, as far as these say
+    /// nothing yet: a figure for all is known early.
     pub fn set_begun_in(&mut self, begun_in: u32) {
         self.begun_in = begun_in.max(1).next_power_of_two();
     }
@@ -147,8 +149,8 @@ impl PageHistory {
         out
     }
 
-    /// Of the pages that the walk finds accessed in a table, those that it should clear, and those that have never been cleared:
-    /// these may wait until that can be afforded.
+    /// Of the pages that the walk finds accessed in a table, those that it should clear, and those that have never been
+    /// cleared: these may wait until that can be afforded.
     pub fn wanted(&self, bits: &TableBits) -> (PageMask, PageMask) {
         match self.tables.get(&bits.base) {
             Some(table) => table.wanted(bits, &self.epochs, self.walks.wrapping_add(hash(bits.base) >> 32)),
@@ -227,8 +229,8 @@ impl PageHistory {
         });
     }
 
-    /// The moment by which pages with this byte had certainly been accessed last, ns on the source's clock; `u64::MAX` where their bit
-    /// is set, so that it may have been until now. `None`: not present, or cannot be observed.
+    /// The moment by which pages with this byte had certainly been accessed last, ns on the source's clock; `u64::MAX`
+    /// where their bit is set, so that it may have been until now. `None`: not present, or cannot be observed.
     pub fn accessed_by(&self, code: u8) -> Option<u64> {
         let standing = code & STANDING != 0;
         Epochs::is_epoch(code).then(|| if standing { u64::MAX } else { self.epochs.of(code).by_ns })
@@ -244,7 +246,8 @@ impl PageHistory {
         self.codes(|by_ns| by_ns <= limit_ns)
     }
 
-    /// For each byte, whether a walk after `since_ns` has found its pages accessed, or they have been in constant use until then.
+    /// For each byte, whether a walk after `since_ns` has found its pages accessed, or they have been in constant use
+    /// until then.
     pub fn accessed_codes(&self, since_ns: u64) -> [bool; 256] {
         let accessed = |c: u8| {
             let known = Epochs::is_epoch(c) && c != STANDING | Epochs::BEFORE;
@@ -255,8 +258,8 @@ impl PageHistory {
         std::array::from_fn(|c| accessed(c as u8))
     }
 
-    /// Appends the pages of `ranges` (sorted, disjoint) that had certainly been idle for `age_ns` at the last walk; huge pages
-    /// only where all of them lie in the ranges. What was unmapped since is among them.
+    /// Appends the pages of `ranges` (sorted, disjoint) that had certainly been idle for `age_ns` at the last walk;
+    /// huge pages only where all of them lie in the ranges. What was unmapped since is among them.
     pub fn idle_pages(&self, ranges: &[AddrRange], age_ns: u64, out: &mut Vec<AddrRange>) {
         let Some(limit) = self.now_ns().checked_sub(age_ns) else { return };
         let idle = self.idle_codes(limit);

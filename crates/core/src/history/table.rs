@@ -165,8 +165,8 @@ impl Table {
         mask::span_mask(part * size, (part + 1) * size)
     }
 
-    /// Of the pages that a walk finds accessed, those that it should clear now (what changed, and the part of those in constant use
-    /// whose turn it is), and those that have never been cleared.
+    /// Of the pages that a walk finds accessed, those that it should clear now (what changed, and the part of those in
+    /// constant use whose turn it is), and those that have never been cleared.
     pub fn wanted(&self, bits: &TableBits, epochs: &Epochs, turn: u64) -> (PageMask, PageMask) {
         let is_steady = |c: u8| c != NEVER && (c & STANDING != 0 || epochs.is_of_last_walk(c));
         if let Codes::Alike(code) = self.codes {
@@ -189,8 +189,8 @@ impl Table {
         (wanted, unresolved)
     }
 
-    /// Takes over what a walk saw and cleared. `most_level`: how seldom pages that are accessed all the time may be cleared at
-    /// most. `first`: nobody has watched this address space before.
+    /// Takes over what a walk saw and cleared. `most_level`: how seldom pages that are accessed all the time may be
+    /// cleared at most. `first`: nobody has watched this address space before.
     pub fn take(&mut self, bits: &TableBits, epochs: &mut Epochs, first: bool, most_level: u8) -> Learnt {
         self.huge = bits.leaf_shift > 12;
         let mut learnt = Learnt {
@@ -426,8 +426,8 @@ impl Seen {
     }
 }
 
-/// Bit `i` of the result: whether code `i` of 64 is wanted. In two steps, both of which compilers make vector code of: a byte of 0 or 1 for
-/// each, then eight of these to eight bits by a multiplication that moves each to its place.
+/// Bit `i` of the result: whether code `i` of 64 is wanted. In two steps, both of which compilers make vector code of:
+/// a byte of 0 or 1 for each, then eight of these to eight bits by a multiplication that moves each to its place.
 fn bit_mask(codes: &[u8], wanted: impl Fn(u8) -> bool) -> u64 {
     let mut bytes = [0u8; 64];
     bytes.iter_mut().zip(codes).for_each(|(byte, &c)| *byte = u8::from(wanted(c)));

@@ -28,14 +28,15 @@ struct Truth {
 /// What happens between two walks.
 #[derive(Debug, Clone)]
 enum Step {
-    /// Every so many pages from the first on are accessed so long after the last walk, of 100 parts of the time to the next.
+    /// Every so many pages from the first on are accessed so long after the last walk, of 100 parts of the time to the
+    /// next.
     Access { first: usize, every: usize, at: u64 },
     /// Pages go, or come back.
     Unmap { first: usize, len: usize },
     /// Somebody else clears bits and tells.
     Note { first: usize, len: usize },
-    /// Somebody else clears bits that the history has left set, and does not tell. (With other bits an access would be lost, which
-    /// nobody could know.)
+    /// Somebody else clears bits that the history has left set, and does not tell. (With other bits an access would be
+    /// lost, which nobody could know.)
     Steal { first: usize, len: usize },
     /// Pages cannot be observed from now on, or can again.
     Blind { first: usize, len: usize, on: bool },
@@ -112,7 +113,8 @@ impl World {
         }
     }
 
-    /// A walk that clears of what it wants to clear only what `allowed` says, and of the unresolved what `resolve` says.
+    /// A walk that clears of what it wants to clear only what `allowed` says, and of the unresolved what `resolve`
+    /// says.
     fn walk(&mut self, now_ns: u64, allowed: &PageMask, resolve: &PageMask) {
         self.slow_walk(now_ns, 0, allowed, resolve);
     }
@@ -242,7 +244,8 @@ proptest! {
     }
 }
 
-/// `walks` walks a second apart over one table whose pages `hot` are accessed all the time; how many bits were cleared by each.
+/// `walks` walks a second apart over one table whose pages `hot` are accessed all the time; how many bits were cleared
+/// by each.
 fn cleared_by(world: &mut World, hot: &[usize], walks: u64) -> Vec<u64> {
     (0..walks)
         .map(|_| {
@@ -382,7 +385,8 @@ fn memory_stays_within_its_bounds() {
     assert!(history.memory_bytes() as u64 <= pages, "more than a byte a page");
 }
 
-/// A tenth of the pages, at random, are used all the time; at each walk an eighth of the tables more may be cleared for the first time.
+/// A tenth of the pages, at random, are used all the time; at each walk an eighth of the tables more may be cleared for
+/// the first time.
 #[test]
 fn what_was_not_cleared_yet_is_expected_to_be_as_the_rest() {
     const TABLES: u64 = 400;

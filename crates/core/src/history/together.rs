@@ -1,7 +1,8 @@
-//! Several targets together: a page that more than one of them maps counts once, and is idle only where none of them used it.
+//! Several targets together: a page that more than one of them maps counts once, and is idle only where none of them
+//! used it.
 //!
-//! Which pages are the same is told by their frames, of which a sample is looked at. It tells by what part the sum over the
-//! targets is too large; where nothing is shared, nothing changes.
+//! Which pages are the same is told by their frames, of which a sample is looked at. It tells by what part the sum over
+//! the targets is too large; where nothing is shared, nothing changes.
 
 use super::ages::Known;
 use super::frame::{self, AGES_NS, IdlePages, PageAges, TogetherFrame};
@@ -20,8 +21,9 @@ const UNSHARED: f64 = 0.99;
 /// A target, and its mappings.
 pub type Mapped<'a> = (TargetId, &'a [Mapping]);
 
-/// Memory that is shared for different reasons, and to a different degree: each has a sample of its own, or the few pages of
-/// a library that all targets map, and that are in a small sample by chance, would stand for the private memory, too.
+/// Memory that is shared for different reasons, and to a different degree: each has a sample of its own, or the few
+/// pages of a library that all targets map, and that are in a small sample by chance, would stand for the private
+/// memory, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// Files, shared memory, and hugetlb.
@@ -46,7 +48,8 @@ impl Part {
 }
 
 impl<S: AccessSource> Tracked<S> {
-    /// The figures of `targets` together; `None` where the source cannot tell frames, or a target was not walked twice yet.
+    /// The figures of `targets` together; `None` where the source cannot tell frames, or a target was not walked twice
+    /// yet.
     pub fn together(&mut self, targets: &[Mapped<'_>]) -> Result<Option<TogetherFrame>, SourceError> {
         let Some(time_ns) = self.walked_twice(targets.iter().map(|(target, _)| *target)) else { return Ok(None) };
         let (mut parts, mut resident, mut coarsest) = (Vec::new(), 0, 1);

@@ -1,7 +1,7 @@
 //! An access source that keeps the page history of its targets.
 //!
-//! Regions and schemes clear bits between two walks, too; what they see while doing so is noted, so that no access is lost to
-//! them.
+//! Regions and schemes clear bits between two walks, too; what they see while doing so is noted, so that no access is
+//! lost to them.
 
 use super::pages::PageHistory;
 use crate::addr::{AddrRange, TABLE_SPAN, normalize};
@@ -30,8 +30,9 @@ impl Allowance {
     pub const UNLIMITED: Self = Self { ns: f64::INFINITY, unresolved_ns: f64::INFINITY };
 }
 
-/// What clearing costs a walk and its target together, ns, as estimated beforehand: a call's share for a run of pages; clearing a page
-/// (13 ms a GiB) and, where it is used again, setting its bit again. [`AccessSource::cost`] tells afterwards what it was.
+/// What clearing costs a walk and its target together, ns, as estimated beforehand: a call's share for a run of pages;
+/// clearing a page (13 ms a GiB) and, where it is used again, setting its bit again. [`AccessSource::cost`] tells
+/// afterwards what it was.
 const RUN_NS: f64 = 500.0;
 /// See above.
 pub const CLEAR_NS: f64 = 50.0;
@@ -144,8 +145,8 @@ impl<S: AccessSource> Tracked<S> {
             let ranges = self.begin_pass(target, mapped, now_ns);
             let mut ranges = VecDeque::from(self.fate(target, ranges)?);
             let (slice, refused) = self.slices.get(&target).copied().unwrap_or((FIRST_SLICE, None));
-            // Who went without comes first. That takes a slice more: little for a large process; and what the source can only clear as a
-            // whole, it clears in walks of one slice.
+            // Who went without comes first. That takes a slice more: little for a large process; and what the source
+            // can only clear as a whole, it clears in walks of one slice.
             let learnt = self.histories.get(&target).map(|h| *h.learnt()).unwrap_or_default();
             if let Some(refused) = refused.filter(|_| learnt.blind == 0 && learnt.present >= LARGE) {
                 begin_at(&mut ranges, refused);
@@ -225,7 +226,8 @@ impl<S: AccessSource> Tracked<S> {
         self.interval_ns = now_ns;
     }
 
-    /// Adds to `windows` the pages that a walk found accessed since the aggregation interval began, for it has cleared their bits.
+    /// Adds to `windows` the pages that a walk found accessed since the aggregation interval began, for it has cleared
+    /// their bits.
     fn add_walked(&self, target: TargetId, windows: &mut [Window]) {
         let Some(history) = self.histories.get(&target).filter(|h| h.now_ns() > self.interval_ns) else { return };
         let accessed = history.accessed_codes(self.interval_ns);
@@ -249,7 +251,8 @@ impl<S: AccessSource> Tracked<S> {
         result
     }
 
-    /// Looks, page by page, at what `windows` are about to clear: those of several pages tell how many were accessed, not which.
+    /// Looks, page by page, at what `windows` are about to clear: those of several pages tell how many were accessed,
+    /// not which.
     fn look_first(&mut self, target: TargetId, windows: &[Window]) -> Result<(), SourceError> {
         let Some(history) = self.histories.get_mut(&target) else { return Ok(()) };
         let mut ranges: Vec<AddrRange> = windows.iter().filter(|w| w.pages > 1).map(Window::range).collect();
@@ -390,8 +393,8 @@ impl<S: AccessSource> AccessSource for Tracked<S> {
     }
 }
 
-/// The pages of `ranges` in which no access can be seen at the moment: of what has been idle, what really still is. Scans without
-/// clearing a bit.
+/// The pages of `ranges` in which no access can be seen at the moment: of what has been idle, what really still is.
+/// Scans without clearing a bit.
 pub fn still_idle(
     source: &mut dyn AccessSource,
     target: TargetId,

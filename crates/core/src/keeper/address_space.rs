@@ -20,7 +20,8 @@ const TRY_AGAIN: u64 = 16;
 /// Pages out of memory that a range to be evicted may reach over.
 const LONGEST_GAP: u64 = 32 * PAGE_SIZE;
 const ALL: PageMask = [u64::MAX; 8];
-/// Bytes of the history by what they say of a page: it has been in memory; its last access is known; its bit was left set.
+/// Bytes of the history by what they say of a page: it has been in memory; its last access is known; its bit was left
+/// set.
 const KNOWN: [bool; 256] = bytes_from(ABSENT + 1);
 const OBSERVED: [bool; 256] = bytes_from(BLIND + 1);
 const LEFT_SET: [bool; 256] = bytes_from(STANDING);
@@ -61,11 +62,11 @@ impl Walked {
     }
 }
 
-/// One address space. A walk is: [`begin_walk`](Self::begin_walk), [`walk`](Self::walk) for every table that the source hands
-/// out, [`end_walk`](Self::end_walk).
+/// One address space. A walk is: [`begin_walk`](Self::begin_walk), [`walk`](Self::walk) for every table that the source
+/// hands out, [`end_walk`](Self::end_walk).
 ///
-/// A page's last access is what the page history knows. For the history, a page that went out of memory is still there, and is accessed
-/// when it comes back: so its age goes on, and what comes back teaches.
+/// A page's last access is what the page history knows. For the history, a page that went out of memory is still there,
+/// and is accessed when it comes back: so its age goes on, and what comes back teaches.
 #[derive(Debug, Clone)]
 pub struct AddressSpace {
     pub(super) history: PageHistory,
@@ -248,8 +249,8 @@ impl AddressSpace {
         self.sum
     }
 
-    /// Takes over what is in memory and what has been used, read without clearing, in `ranges` (sorted, disjoint): `tables` is what
-    /// the source handed out for them.
+    /// Takes over what is in memory and what has been used, read without clearing, in `ranges` (sorted, disjoint):
+    /// `tables` is what the source handed out for them.
     pub fn look(&mut self, ranges: &[AddrRange], tables: &[TableBits]) {
         for base in bases(ranges) {
             // Ranges without any page are not handed out at all.
@@ -305,8 +306,8 @@ impl AddressSpace {
         out
     }
 
-    /// `cold` (sorted, disjoint) joined over pages that are not in memory, where both sides lie in one mapping: evicting those
-    /// changes nothing, and few long ranges cost the kernel less than many short ones.
+    /// `cold` (sorted, disjoint) joined over pages that are not in memory, where both sides lie in one mapping:
+    /// evicting those changes nothing, and few long ranges cost the kernel less than many short ones.
     pub fn joined(&self, cold: &[AddrRange]) -> Vec<AddrRange> {
         let mut out: Vec<AddrRange> = Vec::with_capacity(cold.len());
         for &range in cold {
@@ -325,8 +326,8 @@ impl AddressSpace {
             && bases(&[gap]).into_iter().all(|base| and(&self.in_memory(base), &pages_in(base, &[gap])) == NO_PAGES)
     }
 
-    /// After an eviction of `ranges` (sorted, disjoint), once looked at: how many bytes of them are out. What is not, is not tried
-    /// again for a while, unless it was used.
+    /// After an eviction of `ranges` (sorted, disjoint), once looked at: how many bytes of them are out. What is not,
+    /// is not tried again for a while, unless it was used.
     pub fn evicted(&mut self, ranges: &[AddrRange]) -> u64 {
         let mut pages = 0;
         for base in bases(ranges) {

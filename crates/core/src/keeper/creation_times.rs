@@ -18,7 +18,8 @@ impl CreationTimes {
         Self { max_seq: seq, times: VecDeque::from([now_ns]) }
     }
 
-    /// What was kept of earlier times: the birth times of generations up to `max_seq`, the oldest first. `None` if there are none.
+    /// What was kept of earlier times: the birth times of generations up to `max_seq`, the oldest first. `None` if
+    /// there are none.
     pub fn restore(max_seq: u64, times: Vec<u64>) -> Option<Self> {
         let sorted = times.is_sorted();
         let enough = (max_seq as usize).saturating_add(1) >= times.len();
@@ -54,8 +55,8 @@ impl CreationTimes {
         self.times[self.times.len() - 1 - age.min(self.times.len() - 1)]
     }
 
-    /// For each byte of `history`, the number of generations above that of its pages: those created after their last access. What
-    /// cannot be observed is young.
+    /// For each byte of `history`, the number of generations above that of its pages: those created after their last
+    /// access. What cannot be observed is young.
     pub fn ages(&self, history: &PageHistory) -> [u8; 256] {
         let since = |by: u64| self.times.len() - self.times.partition_point(|&born| born <= by);
         std::array::from_fn(|c| history.accessed_by(c as u8).map_or(0, |by| since(by).min(usize::from(OLDEST)) as u8))

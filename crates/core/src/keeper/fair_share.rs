@@ -1,15 +1,15 @@
 //! Sharing a need among several memories by the LRU of memories ([`MemcgLru`]), as the kernel does.
 //!
-//! Each turn takes a share of a memory's size (the kernel's "total >> priority"), not the same from each: a large one gives
-//! more. A memory that had its turn waits until the others had theirs, so nobody is spared and nobody is bled dry.
-//! Taking the same number of bytes from each in turn would empty small ones first.
+//! Each turn takes a share of a memory's size (the kernel's "total >> priority"), not the same from each: a large one
+//! gives more. A memory that had its turn waits until the others had theirs, so nobody is spared and nobody is bled
+//! dry. Taking the same number of bytes from each in turn would empty small ones first.
 
 use super::memcg_lru::{BINS, MemcgLru, Move};
 
 /// The share of a memory that one turn takes: one in 2^PRIORITY.
 const PRIORITY: u32 = 6;
-/// No turn takes less. The kernel's batch of 64 pages would take the same from large and small memories where little is needed; it
-/// passes over small ones instead, until the need is large.
+/// No turn takes less. The kernel's batch of 64 pages would take the same from large and small memories where little is
+/// needed; it passes over small ones instead, until the need is large.
 const LEAST: u64 = 4096;
 
 impl MemcgLru {
@@ -19,8 +19,8 @@ impl MemcgLru {
         (0..BINS).find_map(|i| self.bin((first + i) % BINS).next())
     }
 
-    /// Distributes `need` bytes over memories with `evictable(id)` bytes each: who gives how much. Less than `need` in all where
-    /// they have no more.
+    /// Distributes `need` bytes over memories with `evictable(id)` bytes each: who gives how much. Less than `need` in
+    /// all where they have no more.
     pub fn distribute(&mut self, need: u64, evictable: impl Fn(u32) -> u64) -> Vec<(u32, u64)> {
         let mut given: Vec<(u32, u64)> = Vec::new();
         let (mut left, mut empty) = (need, Vec::new());

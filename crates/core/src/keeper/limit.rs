@@ -29,7 +29,8 @@ const AT_EASE: f64 = 0.8;
 const FIRST_WALKS: u64 = 4;
 /// How long to wait after nothing could be done, ns.
 const REST_NS: u64 = 1_000_000_000;
-/// Of pages in constant use one part in 2^this is cleared by each walk at least; the rest is taken to be in use meanwhile.
+/// Of pages in constant use one part in 2^this is cleared by each walk at least; the rest is taken to be in use
+/// meanwhile.
 const MOST_LEVEL: u8 = 5;
 /// The plan is for so many times what is needed now.
 const AHEAD: u64 = 8;
@@ -128,7 +129,8 @@ pub struct LimitKeeper {
 }
 
 impl LimitKeeper {
-    /// Nobody is below the limit yet. `groups`: only processes of control groups at or below these paths will be; empty: all.
+    /// Nobody is below the limit yet. `groups`: only processes of control groups at or below these paths will be;
+    /// empty: all.
     pub fn new(name: String, groups: Vec<String>, config: LimitConfig) -> Self {
         // Three walks within the time to live, so that it is known whether something is older.
         let most = match config.min_ttl_ns {
@@ -194,8 +196,8 @@ impl LimitKeeper {
         due
     }
 
-    /// Does what is due with `used` bytes in use (`None`: nothing is left to measure). What fails is reported in the figures: it must
-    /// not end the care for the rest.
+    /// Does what is due with `used` bytes in use (`None`: nothing is left to measure). What fails is reported in the
+    /// figures: it must not end the care for the rest.
     pub fn turn(&mut self, system: &mut System<'_>, used: Option<u64>) -> Turn {
         let now = system.clock.now_ns();
         self.sum.used = used.or(self.sum.used);

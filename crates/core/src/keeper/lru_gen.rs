@@ -45,8 +45,8 @@ impl KernelMemcg {
     }
 }
 
-/// Reads the text form. What cannot be understood is reported with its line; lines of `lru_gen_full` that have no counterpart here
-/// are passed over.
+/// Reads the text form. What cannot be understood is reported with its line; lines of `lru_gen_full` that have no
+/// counterpart here are passed over.
 pub fn parse(text: &str) -> Result<Vec<KernelMemcg>, String> {
     let mut memcgs: Vec<KernelMemcg> = Vec::new();
     for (number, line) in text.lines().enumerate() {

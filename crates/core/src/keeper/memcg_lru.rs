@@ -1,8 +1,9 @@
 //! The LRU of memories: whose turn it is to be reclaimed when the whole machine is short.
 //!
-//! Two generations of memories (three places, so that a reader that is late cannot take the oldest for the youngest), each
-//! of eight bins. Which bin a memory is put into is drawn at random, and reclaim begins at a random bin, so that several
-//! reclaimers at once seldom meet. Reclaim goes through the old generation; what it is done with joins the young one.
+//! Two generations of memories (three places, so that a reader that is late cannot take the oldest for the youngest),
+//! each of eight bins. Which bin a memory is put into is drawn at random, and reclaim begins at a random bin, so that
+//! several reclaimers at once seldom meet. Reclaim goes through the old generation; what it is done with joins the
+//! young one.
 
 /// Places for generations.
 const GENS: usize = 3;

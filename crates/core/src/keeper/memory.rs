@@ -20,8 +20,8 @@ const STEP: u64 = 16 << 20;
 
 /// Pages out memory of live processes.
 pub trait PageOut {
-    /// Asks for `ranges` (sorted, disjoint) of a target to be evicted; for how many bytes the request was taken. Refusals
-    /// of single ranges do not stop the others.
+    /// Asks for `ranges` (sorted, disjoint) of a target to be evicted; for how many bytes the request was taken.
+    /// Refusals of single ranges do not stop the others.
     fn page_out(&mut self, target: TargetId, ranges: &[AddrRange]) -> PagedOut;
 }
 
@@ -151,8 +151,8 @@ impl Memory {
         Plan::new(&self.spaces, &reuse, swappiness, want, least_age, turn)
     }
 
-    /// Evicts about `bytes` of what is next in the plan. Each page is looked at once more before it goes, and afterwards to see
-    /// whether it went.
+    /// Evicts about `bytes` of what is next in the plan. Each page is looked at once more before it goes, and
+    /// afterwards to see whether it went.
     pub fn evict(
         &mut self,
         source: &mut dyn AccessSource,
@@ -197,7 +197,8 @@ impl Memory {
         Ok(Evicted { planned, spared, out: space.evicted(&cold), error: done.error })
     }
 
-    /// Evicts all pages of generations up to `seq`, or `bytes` of them: the kernel's command. Errors of single ranges are reported.
+    /// Evicts all pages of generations up to `seq`, or `bytes` of them: the kernel's command. Errors of single ranges
+    /// are reported.
     pub fn evict_generations(
         &mut self,
         source: &mut dyn AccessSource,
@@ -236,7 +237,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Its generations, at most `most`, the oldest first; those below are counted with the oldest. Empty before the first walk.
+    /// Its generations, at most `most`, the oldest first; those below are counted with the oldest. Empty before the
+    /// first walk.
     pub fn generations(&self, target: Option<TargetId>, most: usize, now_ns: u64) -> Vec<Generation> {
         let Some(created) = &self.created else { return Vec::new() };
         let count = created.len().min(most.max(1));
@@ -252,15 +254,16 @@ impl Memory {
         sizes.iter().enumerate().rev().map(one).collect()
     }
 
-    /// Bytes that may be evicted, and of them those that have not been used for `ttl_ns`; `None` for these if we have not watched
-    /// for so long.
+    /// Bytes that may be evicted, and of them those that have not been used for `ttl_ns`; `None` for these if we have
+    /// not watched for so long.
     pub fn evictable(&self, ttl_ns: u64, now_ns: u64) -> (u64, Option<u64>) {
         let age = self.created.as_ref().and_then(|b| b.age_idle_for(ttl_ns, now_ns));
         let sum = self.spaces.values().map(|s| s.evictable_bytes(age)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         (sum.0, age.map(|_| sum.1))
     }
 
-    /// Bytes that may be evicted and are in none of the two youngest generations; all that may be evicted where that is nothing.
+    /// Bytes that may be evicted and are in none of the two youngest generations; all that may be evicted where that is
+    /// nothing.
     pub fn old_bytes(&self) -> u64 {
         let sum = self.spaces.values().map(|s| s.evictable_bytes(Some(MIN_GENS as u8)));
         let (all, old) = sum.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));

@@ -2,8 +2,8 @@
 
 use super::address_space::Walked;
 
-/// Share of pages in memory that a walk is to find used. With more, busy pages cannot be told from busier ones; with fewer,
-/// walks say nothing new.
+/// Share of pages in memory that a walk is to find used. With more, busy pages cannot be told from busier ones; with
+/// fewer, walks say nothing new.
 const USED_WISH: f64 = 0.3;
 /// What a walk's result may change the time to the next by.
 const STEP: f64 = 1.5;
@@ -35,7 +35,8 @@ impl WalkPace {
         let cost = cost_ns as f64;
         self.cost_ns = if self.cost_ns == 0.0 { cost } else { (self.cost_ns + cost) / 2.0 };
         if walked.present > 0 {
-            // Pages that came or came back were used as well, but between walks as short as can be nothing else may be new.
+            // Pages that came or came back were used as well, but between walks as short as can be nothing else may be
+            // new.
             let used = walked.used as f64 / walked.present as f64;
             self.interval_ns *= (USED_WISH / used.max(0.001)).clamp(1.0 / STEP, STEP);
         }
@@ -82,7 +83,8 @@ impl Watermarks {
         if used > self.high { used - self.low } else { 0 }
     }
 
-    /// When to look again, ns: before the room is half used up at the rate (bytes a second) at which memory is filled now.
+    /// When to look again, ns: before the room is half used up at the rate (bytes a second) at which memory is filled
+    /// now.
     pub fn look_again_ns(&self, used: u64, rate: f64) -> u64 {
         const SHORTEST: f64 = 2e6;
         const LONGEST: f64 = 100e6;

@@ -13,15 +13,16 @@ const MEMORY: u32 = 32;
 /// The level of a page that every walk finds used.
 const MOST: u32 = u8::MAX as u32;
 
-/// The level of a page seen for the first time: it has just been used once, and whether that happens often is not known.
+/// The level of a page seen for the first time: it has just been used once, and whether that happens often is not
+/// known.
 pub const NEW: u8 = (MOST * MOST / MEMORY).isqrt() as u8;
 
-/// What a level becomes with a walk that found the page unused, or used: one of two neighbouring levels, the upper one with this
-/// chance, of 65536.
+/// What a level becomes with a walk that found the page unused, or used: one of two neighbouring levels, the upper one
+/// with this chance, of 65536.
 ///
-/// A level is the square root of the share of walks that found the page used, younger walks weighing more, of 255: it is the
-/// seldom used pages that must be told apart. Steps smaller than a level are taken at random, so that the share is right on
-/// average; cut off, it would never fall below some level, or never rise to the top.
+/// A level is the square root of the share of walks that found the page used, younger walks weighing more, of 255: it
+/// is the seldom used pages that must be told apart. Steps smaller than a level are taken at random, so that the share
+/// is right on average; cut off, it would never fall below some level, or never rise to the top.
 static NEXT: [[(u8, u32); 256]; 2] = [next_levels(false), next_levels(true)];
 
 const fn next_levels(used: bool) -> [(u8, u32); 256] {
@@ -52,13 +53,14 @@ pub const fn random(page: u64, walk: u64) -> u16 {
     ((mixed ^ mixed >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 48) as u16
 }
 
-/// The group to which a page belongs for the controller, by its age (the number of generations above its own) and its level.
+/// The group to which a page belongs for the controller, by its age (the number of generations above its own) and its
+/// level.
 pub fn group(age: u8, level: u8) -> usize {
     usize::from(age).min(AGES - 1) * LEVELS + usize::from(level) * LEVELS / 256
 }
 
-/// The group to which an unused page of `group` belongs after one more walk, as long as it is about as frequent; none after the
-/// oldest.
+/// The group to which an unused page of `group` belongs after one more walk, as long as it is about as frequent; none
+/// after the oldest.
 pub const fn older(group: usize) -> Option<usize> {
     if group / LEVELS + 1 < AGES { Some(group + LEVELS) } else { None }
 }

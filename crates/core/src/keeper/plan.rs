@@ -1,7 +1,7 @@
 //! Who goes next.
 //!
-//! Groups whose pages are about equally likely to come back form a band, and within a band pages go in order of address: what
-//! lies together goes together, in few calls and long ranges.
+//! Groups whose pages are about equally likely to come back form a band, and within a band pages go in order of
+//! address: what lies together goes together, in few calls and long ranges.
 
 use super::address_space::AddressSpace;
 use super::page::GROUPS;
@@ -100,7 +100,8 @@ impl Plan {
         self.queue.is_empty()
     }
 
-    /// Takes about `bytes` from the front: at least those (if there are), and at most a table more where it is a huge page's.
+    /// Takes about `bytes` from the front: at least those (if there are), and at most a table more where it is a huge
+    /// page's.
     pub fn take(&mut self, bytes: u64) -> Vec<(TargetId, Vec<AddrRange>)> {
         let mut by_target: BTreeMap<TargetId, Vec<AddrRange>> = BTreeMap::new();
         let mut left = bytes.div_ceil(PAGE_SIZE);

@@ -1,11 +1,11 @@
 //! The controller: how likely a page comes back, learnt from all pages whether they are in memory or out.
 //!
-//! As in the kernel's controller there is a proportional part (the share of a group's pages that were
-//! used between the last two walks) and an integral part (a moving average in which each older walk weighs half), and
-//! no differential part. The kernel knows such shares of evicted pages only, by four tiers of accesses through file
-//! descriptors. Here every page is seen at every walk, evicted ones included (they are used when they come back), so groups can
-//! be finer: by age *and* by frequency. Which of both counts is not laid down: where recency tells the future, old
-//! groups come back least; where frequency does, seldom used ones; in a loop, those that were used last.
+//! As in the kernel's controller there is a proportional part (the share of a group's pages that were used between the
+//! last two walks) and an integral part (a moving average in which each older walk weighs half), and no differential
+//! part. The kernel knows such shares of evicted pages only, by four tiers of accesses through file descriptors. Here
+//! every page is seen at every walk, evicted ones included (they are used when they come back), so groups can be finer:
+//! by age *and* by frequency. Which of both counts is not laid down: where recency tells the future, old groups come
+//! back least; where frequency does, seldom used ones; in a loop, those that were used last.
 
 use super::page::{GROUPS, expected, older};
 use super::page_kind::PageKind;
@@ -58,8 +58,9 @@ impl ReuseModel {
         (used + DOUBT * expected(group)) / (seen + DOUBT)
     }
 
-    /// What losing a page of each group costs: the chance that it is used soon. A use after the next walk counts for less the
-    /// later it comes; so of pages that are all unused until the next walk, those go that will not be needed for longest.
+    /// What losing a page of each group costs: the chance that it is used soon. A use after the next walk counts for
+    /// less the later it comes; so of pages that are all unused until the next walk, those go that will not be needed
+    /// for longest.
     fn costs(&self, kind: PageKind) -> Vec<f64> {
         let mut costs = vec![0.0; GROUPS];
         for group in (0..GROUPS).rev() {
@@ -70,13 +71,13 @@ impl ReuseModel {
                 None => used / (1.0 - (1.0 - used) * PATIENCE),
             };
         }
-        // As the chance between two walks that would come to the same if it stayed: small differences between pages in steady
-        // use would be lost otherwise.
+        // As the chance between two walks that would come to the same if it stayed: small differences between pages in
+        // steady use would be lost otherwise.
         costs.iter().map(|cost| cost * (1.0 - PATIENCE) / (1.0 - PATIENCE * cost)).collect()
     }
 
-    /// All groups of both kinds, least likely to come back first, and with what a page of each costs to lose. `swappiness` (0 to 200)
-    /// weighs the kinds: at 100 they are equal, at 0 anonymous memory stays, at 200 files do.
+    /// All groups of both kinds, least likely to come back first, and with what a page of each costs to lose.
+    /// `swappiness` (0 to 200) weighs the kinds: at 100 they are equal, at 0 anonymous memory stays, at 200 files do.
     pub fn order(&self, swappiness: u8) -> Vec<Rank> {
         let weight = [200.0 - f64::from(swappiness.min(200)), f64::from(swappiness.min(200))];
         let kinds = [(PageKind::Anon, 0), (PageKind::File, 200)];

@@ -1,7 +1,8 @@
 //! Thrashing prevention: a working set that was used within a given time and does not fit.
 //!
 //! As in the kernel (`min_ttl_ms`) this is a verdict, not a rule of eviction: what to do about it is somebody else's
-//! decision. Here it is drawn from pages: there is need to evict, and of what could go too little has been idle for as long.
+//! decision. Here it is drawn from pages: there is need to evict, and of what could go too little has been idle for as
+//! long.
 
 /// The verdict holds only if it was the same so many times in a row.
 const TIMES: u32 = 3;
@@ -25,8 +26,8 @@ impl ThrashWatch {
         self.ttl_ns
     }
 
-    /// After a walk: `need` bytes are to be evicted until the next, `idle` bytes could go without touching the working set (`None`: we do
-    /// not watch for long enough to tell). True once, when thrashing begins to be certain.
+    /// After a walk: `need` bytes are to be evicted until the next, `idle` bytes could go without touching the working
+    /// set (`None`: we do not watch for long enough to tell). True once, when thrashing begins to be certain.
     pub fn judge(&mut self, need: u64, idle: Option<u64>, now_ns: u64) -> bool {
         let thrashing = self.ttl_ns > 0 && need > 0 && idle.is_some_and(|idle| idle < need);
         if !thrashing {

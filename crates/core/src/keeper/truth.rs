@@ -91,8 +91,8 @@ impl World {
         }
     }
 
-    /// Pages that are in generations at least `age` below the youngest; those that are in memory and had not been accessed since
-    /// that was created.
+    /// Pages that are in generations at least `age` below the youngest; those that are in memory and had not been
+    /// accessed since that was created.
     fn older(&self, age: usize) -> (u64, u64) {
         let mut sizes = vec![[0; 2]; age + 1];
         self.space.sizes(&mut sizes);
@@ -152,7 +152,8 @@ fn what_a_look_finds_used_is_young() {
     assert_eq!(world.older(2).0, before - 100);
 }
 
-/// Bytes a page after `walks` walks over 256 tables, of which page `i` is found used by walk `w` if `used(i, w)`; every `out`th page is out.
+/// Bytes a page after `walks` walks over 256 tables, of which page `i` is found used by walk `w` if `used(i, w)`; every
+/// `out`th page is out.
 fn bytes_a_page(learns: bool, walks: u64, used: impl Fn(usize, u64) -> bool, out: usize) -> f64 {
     let (mut space, mut created, mut reuse) =
         (AddressSpace::new(learns), CreationTimes::new(0, S), ReuseModel::default());

@@ -26,8 +26,8 @@ pub(crate) trait Algorithm {
     /// The target is gone.
     fn drop_target(&mut self, target: TargetId);
 
-    /// What an aggregation interval costs at least, ns: where the budget does not pay for it, intervals are longer from the
-    /// start.
+    /// What an aggregation interval costs at least, ns: where the budget does not pay for it, intervals are longer from
+    /// the start.
     fn least_ns(&self) -> f64 {
         0.0
     }

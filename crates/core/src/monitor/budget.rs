@@ -1,8 +1,9 @@
 //! Keeping the cost of monitoring below the share of a core that the user stated, from the first second on.
 //!
 //! A [`Budget`] is a token bucket: what may be spent grows with time. Who wants to spend asks for its
-//! [`allowance_ns`](Budget::allowance_ns), and tells with [`spend`](Budget::spend) what it took. Several that work on one source
-//! get a [`part`](Budget::part) each; a [`Bill`] tells what the source has cost since the last of them was charged.
+//! [`allowance_ns`](Budget::allowance_ns), and tells with [`spend`](Budget::spend) what it took. Several that work on
+//! one source get a [`part`](Budget::part) each; a [`Bill`] tells what the source has cost since the last of them was
+//! charged.
 
 use crate::source::Cost;
 
@@ -36,7 +37,8 @@ impl Budget {
         Self { share, saved_ns: 0.0, start_ns: None, filled_ns: 0, recent_ns: 0, asked_ns: None, load: 0.0 }
     }
 
-    /// A budget of its own of `part` (0 to 1) of this one's share, with nothing spent. Whoever hands out parts keeps the rest.
+    /// A budget of its own of `part` (0 to 1) of this one's share, with nothing spent. Whoever hands out parts keeps
+    /// the rest.
     pub fn part(&self, part: f64) -> Self {
         Self::new(self.share.map(|share| share * part))
     }
@@ -51,8 +53,8 @@ impl Budget {
         self.share = share;
     }
 
-    /// What may be spent at `now_ns`, in ns of CPU time: below 0 where too much was; without end where there is no budget. Time
-    /// counts from the first call.
+    /// What may be spent at `now_ns`, in ns of CPU time: below 0 where too much was; without end where there is no
+    /// budget. Time counts from the first call.
     pub fn allowance_ns(&mut self, now_ns: u64) -> f64 {
         let Some(share) = self.share else { return f64::INFINITY };
         let start = *self.start_ns.get_or_insert(now_ns);
@@ -74,8 +76,8 @@ impl Budget {
         self.load /= by;
     }
 
-    /// The smoothed load, with what was spent since this was last asked: 1 means the budget is just used up. `None` where
-    /// there is no budget, or nothing to compare with yet.
+    /// The smoothed load, with what was spent since this was last asked: 1 means the budget is just used up. `None`
+    /// where there is no budget, or nothing to compare with yet.
     pub fn load(&mut self, now_ns: u64) -> Option<f64> {
         let share = self.share?;
         let spent = std::mem::take(&mut self.recent_ns);
@@ -98,7 +100,8 @@ pub struct Bill {
 }
 
 impl Bill {
-    /// What watching has cost, monitor and targets together, since the last call; the first time, since the source was made.
+    /// What watching has cost, monitor and targets together, since the last call; the first time, since the source was
+    /// made.
     pub fn take(&mut self, cost: &Cost) -> u64 {
         let all = cost.monitor_ns + cost.target_ns;
         all.saturating_sub(std::mem::replace(&mut self.charged_ns, all))

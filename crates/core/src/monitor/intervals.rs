@@ -1,7 +1,7 @@
 //! Auto-tuning of the intervals by the amount of access that is seen.
 //!
-//! Source of the formulas: DAMON's intervals auto-tuning (kernel 6.15+). Too little access seen: longer intervals, at most
-//! doubled; too much: shorter, at most halved. The ratio of aggregation to sampling stays.
+//! Source of the formulas: DAMON's intervals auto-tuning (kernel 6.15+). Too little access seen: longer intervals, at
+//! most doubled; too much: shorter, at most halved. The ratio of aggregation to sampling stays.
 
 use crate::attrs::MonitorAttrs;
 use crate::feedback::next_input;

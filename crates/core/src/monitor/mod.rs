@@ -1,6 +1,7 @@
 //! The monitor: one loop that drives an algorithm over an access source and hands out what it finds.
 //!
-//! Intervals are counted in passed sampling intervals, as in DAMON: a late thread stretches time, it never skips a check.
+//! Intervals are counted in passed sampling intervals, as in DAMON: a late thread stretches time, it never skips a
+//! check.
 
 mod algorithm;
 pub mod budget;
@@ -332,8 +333,9 @@ impl<S: AccessSource> Monitor<S> {
         Ok(())
     }
 
-    /// Sleeps until `deadline`, giving `subscriber` the turns that it wants meanwhile. Walks wait for the end of the aggregation
-    /// interval, or they would clear bits that regions are about to look at; only in long intervals they do not.
+    /// Sleeps until `deadline`, giving `subscriber` the turns that it wants meanwhile. Walks wait for the end of the
+    /// aggregation interval, or they would clear bits that regions are about to look at; only in long intervals they do
+    /// not.
     fn sleep(
         &mut self,
         deadline: u64,

@@ -1,4 +1,5 @@
-//! When the page history walks which target, and what it may clear: as often as asked for, as far as its share of the budget goes.
+//! When the page history walks which target, and what it may clear: as often as asked for, as far as its share of the
+//! budget goes.
 
 use super::Target;
 use super::emit;
@@ -15,7 +16,8 @@ use crate::source::{AccessSource, SourceError};
 use crate::target::TargetId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Time between walks where nobody asks about shorter ages and the budget pays for it, ns: the shortest window of a working set.
+/// Time between walks where nobody asks about shorter ages and the budget pays for it, ns: the shortest window of a
+/// working set.
 const WISH_NS: u64 = 1_000_000_000;
 /// And the shortest time between walks, however young the memory that somebody asks about, ns.
 const SHORTEST_NS: u64 = 50_000_000;
@@ -33,7 +35,8 @@ const BLIND_PART: f64 = 0.25;
 const READ_PART: f64 = 0.4;
 /// The same while much has never been cleared.
 const READ_PART_AT_FIRST: f64 = 0.5;
-/// Within about this time there are to be figures for all memory: what cannot be cleared in it waits, and is estimated from the rest, ns; ...
+/// Within about this time there are to be figures for all memory: what cannot be cleared in it waits, and is estimated
+/// from the rest, ns; ...
 const FIRST_FIGURES_NS: f64 = 4e9;
 /// ... of which there are to be so many page tables in each target.
 const FIRST_TABLES: u64 = 4;
@@ -99,8 +102,8 @@ struct Schedule {
     /// Sums over the slices of the present walk.
     walk: Spent,
     level: u8,
-    /// Walks are so many times as far apart as reading alone would ask for: what changes from walk to walk must be cleared, too, and leaving
-    /// it set would only put that off.
+    /// Walks are so many times as far apart as reading alone would ask for: what changes from walk to walk must be
+    /// cleared, too, and leaving it set would only put that off.
     stretch: f64,
 }
 
@@ -166,8 +169,8 @@ impl Walks {
         self.schedules.remove(&target);
     }
 
-    /// Walks the targets whose time has come, the longest due first, and hands out what it found. `budget`: share of a core for the
-    /// whole monitor. Returns errors that concern one target.
+    /// Walks the targets whose time has come, the longest due first, and hands out what it found. `budget`: share of a
+    /// core for the whole monitor. Returns errors that concern one target.
     pub fn turn<S: AccessSource>(
         &mut self,
         tracked: &mut Tracked<S>,
@@ -393,8 +396,8 @@ impl Walks {
         let longest_ns = if s.walks == 1 { SECOND_NS } else { f64::INFINITY };
         let stretched_ns = s.stretch * affordable_ns.max(wish_ns as f64);
         let interval_ns = wish_ns.max(stretched_ns.min(longest_ns) as u64);
-        // In step with the clock, so that windows of whole seconds hold whole walks; but the first ones of many targets come one after
-        // the other, and the second of each is to come so long after it.
+        // In step with the clock, so that windows of whole seconds hold whole walks; but the first ones of many targets
+        // come one after the other, and the second of each is to come so long after it.
         let since_ns = if s.walks == 1 { s.begun_ns } else { s.due_ns };
         s.due_ns = (since_ns + interval_ns).max(clock.now_ns() + interval_ns / 2);
         Ok(true)
@@ -442,8 +445,8 @@ impl Schedule {
         Allowance { ns: ns.max(begun_ns), unresolved_ns: (ns - self.demand_ns).max(begun_ns) }
     }
 
-    /// A walk is complete: learns its prices, and how much of what is used all the time is to be cleared by the next. They may be
-    /// `longest_ns` apart.
+    /// A walk is complete: learns its prices, and how much of what is used all the time is to be cleared by the next.
+    /// They may be `longest_ns` apart.
     fn learn(&mut self, means: Option<Means>, wish_ns: u64, longest_ns: f64) {
         let walk = std::mem::take(&mut self.walk);
         let cleared_ns = walk.cleared_ns + walk.first_ns;

@@ -108,8 +108,8 @@ impl Action {
 
     /// Which regions are served first.
     ///
-    /// DAMOS scores `pageout`, `lru_*` and `migrate_*`; the actions that it does not know or serves evenly follow the same
-    /// sense here only where it is beyond doubt.
+    /// DAMOS scores `pageout`, `lru_*` and `migrate_*`; the actions that it does not know or serves evenly follow the
+    /// same sense here only where it is beyond doubt.
     pub const fn preference(self) -> Preference {
         match self {
             Self::LruPrio | Self::MigrateHot | Self::Lock => Preference::Hot,
@@ -118,13 +118,15 @@ impl Action {
         }
     }
 
-    /// Whether it changes how memory is from now on, so that doing it again at once would change nothing but cost the target.
+    /// Whether it changes how memory is from now on, so that doing it again at once would change nothing but cost the
+    /// target.
     pub const fn lasts(self) -> bool {
         matches!(self, Self::HugePage | Self::NoHugePage | Self::Collapse | Self::Lock | Self::Unlock)
     }
 
-    /// Whether it is for memory that nobody uses: single pages that have been idle, wherever they lie, if the scheme asks for memory
-    /// that is not accessed. Not so `nohugepage`: that is said of mappings, and single pages would cut them into pieces.
+    /// Whether it is for memory that nobody uses: single pages that have been idle, wherever they lie, if the scheme
+    /// asks for memory that is not accessed. Not so `nohugepage`: that is said of mappings, and single pages would cut
+    /// them into pieces.
     pub const fn is_for_idle_pages(self) -> bool {
         matches!(self, Self::Cold | Self::PageOut | Self::LruDeprio | Self::MigrateCold)
     }

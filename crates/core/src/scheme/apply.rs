@@ -1,5 +1,5 @@
-//! One turn of one scheme: whether it may act at all, and how work gets to the actuator. What is acted on is decided by page
-//! (`by_page`) or by region (`by_region`).
+//! One turn of one scheme: whether it may act at all, and how work gets to the actuator. What is acted on is decided by
+//! page (`by_page`) or by region (`by_region`).
 
 use super::action::Action;
 use super::idle::{IdleReason, obstacle};

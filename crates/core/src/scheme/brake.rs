@@ -1,5 +1,5 @@
-//! The emergency brake: a scheme whose victims come back too soon, or under which pressure gets too high, is stopped for a
-//! while, each time for longer.
+//! The emergency brake: a scheme whose victims come back too soon, or under which pressure gets too high, is stopped
+//! for a while, each time for longer.
 
 use crate::meter::{LiveTarget, Meter, Metric};
 use crate::scheme::effect::Effect;

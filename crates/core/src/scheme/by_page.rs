@@ -1,8 +1,9 @@
-//! A turn of a scheme about idle memory: its victims are single pages, chosen by the page history; with DAMON's algorithm those of
-//! matching regions, else wherever they lie.
+//! A turn of a scheme about idle memory: its victims are single pages, chosen by the page history; with DAMON's
+//! algorithm those of matching regions, else wherever they lie.
 //!
-//! Regions alone would be wrong about cold pages among hot ones. The history is exact to the page and to the time between two walks;
-//! what has been used since the last walk is seen by a last look at the accessed bits before anything is done.
+//! Regions alone would be wrong about cold pages among hot ones. The history is exact to the page and to the time
+//! between two walks; what has been used since the last walk is seen by a last look at the accessed bits before
+//! anything is done.
 
 use super::action::Preference;
 use super::apply::{ALL_ADDRESSES, Go, LOOK_AT_ONCE, LOOK_PER_TURN, Turn};
@@ -208,7 +209,8 @@ impl Turn<'_, '_> {
         Go::On
     }
 
-    /// When the youngest page that the quota of the window that begins suffices for was accessed last, if it does not for all.
+    /// When the youngest page that the quota of the window that begins suffices for was accessed last, if it does not
+    /// for all.
     pub(super) fn cut_pages(&mut self, open: &BTreeSet<TargetId>) {
         let quota = self.runner.quota.effective();
         let scheme = &self.runner.scheme;

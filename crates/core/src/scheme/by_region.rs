@@ -1,5 +1,5 @@
-//! A turn of a scheme whose victims are regions: memory by how often it is accessed, and everything where nobody keeps a page
-//! history.
+//! A turn of a scheme whose victims are regions: memory by how often it is accessed, and everything where nobody keeps
+//! a page history.
 
 use super::action::Preference;
 use super::apply::{Go, LOOK_AT_ONCE, LOOK_PER_TURN, Turn};
@@ -215,8 +215,8 @@ impl Turn<'_, '_> {
     }
 }
 
-/// How much of `bytes` of a region is in memory, as far as the monitor saw. What is out already must not take the place of
-/// what could go; DAMOS has it sink by setting its age to 0.
+/// How much of `bytes` of a region is in memory, as far as the monitor saw. What is out already must not take the place
+/// of what could go; DAMOS has it sink by setting its age to 0.
 fn present_of(region: &RegionInfo, bytes: u64) -> u64 {
     match region.evidence {
         Some(e) if e.pages > 0 => (u128::from(bytes) * u128::from(e.present) / u128::from(e.pages)) as u64,

@@ -146,7 +146,8 @@ impl SchemeEngine {
         self.targets.values().map(|t| t.live).collect()
     }
 
-    /// Looks at the watermarks whose time has come; whether any scheme is on. While none is, nothing needs to be sampled.
+    /// Looks at the watermarks whose time has come; whether any scheme is on. While none is, nothing needs to be
+    /// sampled.
     pub fn turn_gates(&mut self, now_ns: u64) -> bool {
         let live = self.live();
         for r in &mut self.runners {
@@ -162,8 +163,8 @@ impl SchemeEngine {
         self.runners.iter().filter_map(|r| r.watermarks.next_ns()).min()
     }
 
-    /// Takes in what the actuator has finished, and looks for what came back. Called by every turn; also to be called at the
-    /// end, so that nothing done is missing from the figures.
+    /// Takes in what the actuator has finished, and looks for what came back. Called by every turn; also to be called
+    /// at the end, so that nothing done is missing from the figures.
     pub fn collect(&mut self, now_ns: u64, mut source: Option<&mut dyn AccessSource>) {
         self.actuator.collect(&mut self.outcomes);
         for outcome in self.outcomes.drain(..) {

@@ -1,8 +1,8 @@
 //! Filters: which of the matching memory a scheme may act on.
 //!
-//! As in DAMOS: the first filter that matches decides; where none does, the opposite of the last one's verdict holds. Filters
-//! that speak of addresses, targets and mappings come first and split regions; those that must look at single pages come
-//! after, and an explicit allowance by the first kind passes them by.
+//! As in DAMOS: the first filter that matches decides; where none does, the opposite of the last one's verdict holds.
+//! Filters that speak of addresses, targets and mappings come first and split regions; those that must look at single
+//! pages come after, and an explicit allowance by the first kind passes them by.
 
 use crate::addr::AddrRange;
 use crate::mapping::{Mapping, MappingKind};

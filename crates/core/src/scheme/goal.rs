@@ -23,8 +23,8 @@ pub struct Goal {
     pub target: u64,
     /// Over which time a counter's growth is taken, ns. 0: the quota's reset interval, as in DAMOS.
     pub window_ns: u64,
-    /// Whether more of the scheme makes the value fall (resident memory under pageout): then being above the target asks
-    /// for more. As in DAMOS, false for pressure: being below asks for more.
+    /// Whether more of the scheme makes the value fall (resident memory under pageout): then being above the target
+    /// asks for more. As in DAMOS, false for pressure: being below asks for more.
     pub falls: bool,
 }
 

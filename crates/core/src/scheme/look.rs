@@ -6,8 +6,8 @@ use crate::pages::{mask_of, push_range, push_runs};
 use crate::source::{AccessSource, Clear, SourceError};
 use crate::target::TargetId;
 
-/// Appends the present, observable pages of `ranges` that pass the filters on pages; how many bytes were present. A filter on
-/// young pages clears their bits, so that the next look tells of the time in between.
+/// Appends the present, observable pages of `ranges` that pass the filters on pages; how many bytes were present. A
+/// filter on young pages clears their bits, so that the next look tells of the time in between.
 pub(super) fn passing_pages(
     source: &mut dyn AccessSource,
     target: TargetId,
@@ -44,8 +44,8 @@ pub(super) fn passing_pages(
     Ok(present)
 }
 
-/// Appends the 2 MiB blocks in `range` that are mapped by base pages of which at least `min_bp` basis points are present: there a
-/// huge page wastes no more than the rest. How many bytes are present in blocks that are sparser.
+/// Appends the 2 MiB blocks in `range` that are mapped by base pages of which at least `min_bp` basis points are
+/// present: there a huge page wastes no more than the rest. How many bytes are present in blocks that are sparser.
 pub(super) fn dense_blocks(
     source: &mut dyn AccessSource,
     target: TargetId,

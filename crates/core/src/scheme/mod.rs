@@ -1,14 +1,14 @@
 //! Schemes: what to do to memory of a certain access pattern, how much of it, and tuned to what.
 //!
-//! A [`SchemeEngine`](engine::SchemeEngine) subscribes to a monitor: it sees its snapshots and gets its turn between samples.
-//! At each apply interval a scheme goes through
+//! A [`SchemeEngine`](engine::SchemeEngine) subscribes to a monitor: it sees its snapshots and gets its turn between
+//! samples. At each apply interval a scheme goes through
 //!
 //! ```text
 //! watermarks ─▶ brake ─▶ quota (tuned by goals) ─▶ pattern ─▶ filters ─▶ priority ─▶ proof page by page ─▶ actuator
 //! ```
 //!
-//! and whichever of them stops it is what [`IdleReason`](idle::IdleReason) tells. Rules and formulas are DAMOS's where it has
-//! them; docs/schemes.md lists where they differ and why.
+//! and whichever of them stops it is what [`IdleReason`](idle::IdleReason) tells. Rules and formulas are DAMOS's where
+//! it has them; docs/schemes.md lists where they differ and why.
 
 pub mod action;
 mod apply;
@@ -58,12 +58,12 @@ pub struct Scheme {
     pub watermarks: Option<Watermarks>,
     /// What is spared.
     pub filters: Vec<Filter>,
-    /// For how long a page must be seen unused, by its own accessed bit, before an action that would hurt hot pages touches
-    /// it; ns. 0: the region's figures suffice, as in DAMOS. A scheme with goals stretches it while much of what went comes
-    /// back.
+    /// For how long a page must be seen unused, by its own accessed bit, before an action that would hurt hot pages
+    /// touches it; ns. 0: the region's figures suffice, as in DAMOS. A scheme with goals stretches it while much of
+    /// what went comes back.
     pub confirm_ns: u64,
-    /// Only for 2 MiB blocks of which at least this share of pages is present, in basis points: so that huge pages waste no
-    /// memory. 0: wherever the pattern matches, as in DAMOS.
+    /// Only for 2 MiB blocks of which at least this share of pages is present, in basis points: so that huge pages
+    /// waste no memory. 0: wherever the pattern matches, as in DAMOS.
     pub min_density_bp: u32,
     /// When it is stopped because it does harm. `None`: never.
     pub brake: Option<BrakeSpec>,

@@ -1,8 +1,9 @@
-//! How long pages are watched before they go, where a scheme tunes itself: longer while too much of what went comes back.
+//! How long pages are watched before they go, where a scheme tunes itself: longer while too much of what went comes
+//! back.
 //!
-//! A goal for pressure or stalls sets how much goes; that alone would let the same wrong pages go again and again, only fewer
-//! at a time. Waiting longer picks others: pages whose own interval of use is longer than the wait never go at all. (The same
-//! idea as the cold-age threshold that Google's far memory picks for each job by its promotion rate.)
+//! A goal for pressure or stalls sets how much goes; that alone would let the same wrong pages go again and again, only
+//! fewer at a time. Waiting longer picks others: pages whose own interval of use is longer than the wait never go at
+//! all. (The same idea as the cold-age threshold that Google's far memory picks for each job by its promotion rate.)
 
 /// After a change so much time must pass before it is judged again, ns: what went since then needs time to come back.
 const SETTLE_NS: u64 = 10_000_000_000;

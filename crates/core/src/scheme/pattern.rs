@@ -85,8 +85,8 @@ impl AccessPattern {
         Ok(())
     }
 
-    /// Whether `region` of `snapshot` matches, and if not, why. What could not be observed has no rate: it matches only a
-    /// pattern that does not ask for one.
+    /// Whether `region` of `snapshot` matches, and if not, why. What could not be observed has no rate: it matches only
+    /// a pattern that does not ask for one.
     pub fn check(&self, region: &RegionInfo, snapshot: &Snapshot) -> Result<(), Mismatch> {
         let any_rate = self.rate_bp.min == 0 && self.rate_bp.max >= FULL_RATE_BP;
         let unseen = region.evidence.is_some_and(|e| e.pages == 0 || e.is_blind());

@@ -1,7 +1,7 @@
 //! Which of the matching regions are served when the quota does not suffice for all.
 //!
-//! Source of the formulas: DAMOS (kernel `mm/damon/ops-common.c`); see docs/schemes.md. DAMOS documents a weight for the
-//! size but does not use it; here it counts: the larger, the sooner.
+//! Source of the formulas: DAMOS (kernel `mm/damon/ops-common.c`); see docs/schemes.md. DAMOS documents a weight for
+//! the size but does not use it; here it counts: the larger, the sooner.
 
 use super::action::Preference;
 use super::pattern::FULL_RATE_BP;
@@ -73,8 +73,8 @@ impl Histogram {
         *slot = slot.saturating_add(bytes);
     }
 
-    /// The lowest score that is served when `quota` bytes may be: cumulated from the top, the score at which the quota is
-    /// reached; 0 where all of it fits.
+    /// The lowest score that is served when `quota` bytes may be: cumulated from the top, the score at which the quota
+    /// is reached; 0 where all of it fits.
     pub fn cut_off(&self, quota: u64) -> u32 {
         let mut sum = 0u64;
         for score in (0..=MAX_SCORE).rev() {

@@ -11,7 +11,8 @@ use crate::target::TargetId;
 /// What a scheme is assumed to manage per ms before it has been seen working: DAMOS's first estimate.
 const FIRST_THROUGHPUT: u64 = PAGE_SIZE * 1024;
 
-/// Where tuning begins, bytes per reset interval. DAMOS begins at one byte and needs half a minute of doubling to get anywhere.
+/// Where tuning begins, bytes per reset interval. DAMOS begins at one byte and needs half a minute of doubling to get
+/// anywhere.
 const FIRST_TUNED: u64 = 1 << 20;
 
 /// The limits of a scheme.
@@ -167,9 +168,9 @@ impl Quota {
         effective
     }
 
-    /// Follows the goals. DAMOS does so at every reset interval with what was measured in it. A value over a longer window
-    /// still holds a burst long after the quota was lowered for it, so it lowers the quota once in a window only; and where
-    /// less than [`FIRST_TUNED`] is left, the way up begins there.
+    /// Follows the goals. DAMOS does so at every reset interval with what was measured in it. A value over a longer
+    /// window still holds a burst long after the quota was lowered for it, so it lowers the quota once in a window
+    /// only; and where less than [`FIRST_TUNED`] is left, the way up begins there.
     fn tune(&mut self, now_ns: u64) {
         let next = tune(self.spec.tuner, self.tuned_bp, &self.goals, u64::MAX);
         if self.spec.tuner == Tuner::Temporal || next == self.tuned_bp {

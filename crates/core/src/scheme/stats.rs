@@ -28,8 +28,8 @@ pub struct SchemeStats {
     pub action_ns: u64,
     /// Major faults of the targets since the scheme was installed; `null` where nobody counts them.
     pub major_faults: Option<u64>,
-    /// Time that some task waited for memory since then, microseconds (PSI of the whole machine); `null` where the kernel
-    /// does not tell.
+    /// Time that some task waited for memory since then, microseconds (PSI of the whole machine); `null` where the
+    /// kernel does not tell.
     pub stall_us: Option<u64>,
     /// What paging out has brought.
     #[serde(flatten)]

@@ -1,4 +1,5 @@
-//! What came of the regions and pages in one turn of a scheme, in bytes, and what that says about a turn in which nothing was done.
+//! What came of the regions and pages in one turn of a scheme, in bytes, and what that says about a turn in which
+//! nothing was done.
 
 use super::idle::{IdleReason, Near};
 
@@ -38,8 +39,8 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Why nothing was handed to the actuator: the first condition on the way that held everything back. `quota`: bytes in an
-    /// interval.
+    /// Why nothing was handed to the actuator: the first condition on the way that held everything back. `quota`: bytes
+    /// in an interval.
     pub fn why_nothing(&self, quota: u64) -> IdleReason {
         if self.busy {
             return IdleReason::Busy;

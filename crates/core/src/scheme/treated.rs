@@ -1,5 +1,5 @@
-//! What a scheme has treated lately. DAMOS resets a region's age once an action was applied to it; here the age belongs to the
-//! monitor, so each scheme keeps what it treated and lets it be for the pattern's least age.
+//! What a scheme has treated lately. DAMOS resets a region's age once an action was applied to it; here the age belongs
+//! to the monitor, so each scheme keeps what it treated and lets it be for the pattern's least age.
 
 use crate::addr::{AddrRange, TABLE_SPAN};
 use crate::mask::{self, NO_PAGES, PageMask};

@@ -39,8 +39,8 @@ pub(super) struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Appends the pages of `ranges` (sorted, disjoint) that are asked for, lowest addresses first, at most `room` bytes. Huge pages
-    /// are taken whole or not at all.
+    /// Appends the pages of `ranges` (sorted, disjoint) that are asked for, lowest addresses first, at most `room`
+    /// bytes. Huge pages are taken whole or not at all.
     pub fn run(&self, ranges: &[AddrRange], room: u64, out: &mut Vec<AddrRange>) -> Found {
         let mut found = Found::default();
         self.history.each_table_in(ranges, |base, table, asked| {

@@ -149,7 +149,8 @@ impl<'a> Agent<'a> {
         )
     }
 
-    /// Runs until a signal comes, or one pass is done if that was asked for. `tell` is given the state at each interval.
+    /// Runs until a signal comes, or one pass is done if that was asked for. `tell` is given the state at each
+    /// interval.
     pub fn run(&mut self, mut tell: impl FnMut(&Status)) -> Result<Ended, GuestError> {
         let result = self.turn(&mut tell);
         let put_back = self.put_back_if_safe();

@@ -1,6 +1,7 @@
 //! The guest's side: finds free memory, isolates it, tells the host, gives it back to the guest.
 //!
-//! What is isolated, reported and returned, and when, is decided by [`isotherm_core::hinter`]. Here are the machine and the host:
+//! What is isolated, reported and returned, and when, is decided by [`isotherm_core::hinter`]. Here are the machine and
+//! the host:
 //!
 //! * `agent`: the loop;
 //! * `machine`: the kernel's files, as the decisions reach them;

@@ -1,7 +1,7 @@
 //! The guest's side of the protocol: bytes in, bytes out, no files and no clock of its own.
 //!
-//! It says `Hello` until it is welcomed, turns batches of blocks into reports and answers into fates. What an answer means for
-//! what is isolated is told as [`Heard`]; the rules are those of [`crate::protocol`].
+//! It says `Hello` until it is welcomed, turns batches of blocks into reports and answers into fates. What an answer
+//! means for what is isolated is told as [`Heard`]; the rules are those of [`crate::protocol`].
 
 use crate::protocol::{
     Decoder, ErrorCode, GuestStat, Hello, Limits, MemoryArea, Message, REPEAT_MS, STALL_MS, VERSION, Verdict,
@@ -93,7 +93,8 @@ impl Session {
         self.token = None;
     }
 
-    /// A new connection, or a new memory map: nothing can be reported until the next `Welcome`. `random` is never the same.
+    /// A new connection, or a new memory map: nothing can be reported until the next `Welcome`. `random` is never the
+    /// same.
     pub fn begin(&mut self, random: u64, now_ns: u64) {
         self.token = None;
         self.old_tokens.clear();
@@ -216,9 +217,9 @@ impl Session {
         }
     }
 
-    /// Reports a batch, in at most `most` ranges; the same batch may be reported again. Blocks belong to units of `unit` blocks
-    /// that are isolated as a whole: where the blocks alone would be too many ranges, the units are reported. False if nothing can
-    /// be sent now: then nothing was.
+    /// Reports a batch, in at most `most` ranges; the same batch may be reported again. Blocks belong to units of
+    /// `unit` blocks that are isolated as a whole: where the blocks alone would be too many ranges, the units are
+    /// reported. False if nothing can be sent now: then nothing was.
     pub fn report(&mut self, batch: u64, blocks: &[Block], unit: u64, most: usize) -> bool {
         let Some(token) = self.token else { return false };
         let mut ranges = joined(blocks);

@@ -29,8 +29,8 @@ impl FromStr for Wish {
 }
 
 impl Wish {
-    /// Makes `isolator` ready for the ways that are allowed and that the guest has; the limits of a pass in each. `reserve`: bytes
-    /// of free memory that are left alone.
+    /// Makes `isolator` ready for the ways that are allowed and that the guest has; the limits of a pass in each.
+    /// `reserve`: bytes of free memory that are left alone.
     pub(super) fn find(self, isolator: &mut KernelIsolator, reserve: u64) -> Result<Vec<Config>, GuestError> {
         let mut refusals = Vec::new();
         let mut configs = Vec::new();

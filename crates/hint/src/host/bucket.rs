@@ -15,8 +15,8 @@ impl Bucket {
         Self { per_second, size, level: size, filled_ns: now_ns }
     }
 
-    /// Draws `amount` if it is there, all or nothing. More than the bucket's size at a time is let through when it is full, and
-    /// empties it.
+    /// Draws `amount` if it is there, all or nothing. More than the bucket's size at a time is let through when it is
+    /// full, and empties it.
     pub fn take(&mut self, amount: u64, now_ns: u64) -> bool {
         if self.per_second == 0 {
             return true;

@@ -1,4 +1,5 @@
-//! Lets a paused process go on if we die: a shell that waits for the end of our pipe to it, which the kernel closes however we end.
+//! Lets a paused process go on if we die: a shell that waits for the end of our pipe to it, which the kernel closes
+//! however we end.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;

@@ -42,7 +42,8 @@ pub struct Guest {
     state: Mutex<State>,
 }
 
-/// What changes. The lock on it is held while memory is dropped: a new connection is welcome only when the old one is through.
+/// What changes. The lock on it is held while memory is dropped: a new connection is welcome only when the old one is
+/// through.
 #[derive(Debug)]
 struct State {
     /// Which connection may report: the last that was welcome.
@@ -88,8 +89,8 @@ impl Guest {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A guest introduces itself over `connection`, which becomes the only one that is listened to. Waits until what another
-    /// one has reported is dealt with.
+    /// A guest introduces itself over `connection`, which becomes the only one that is listened to. Waits until what
+    /// another one has reported is dealt with.
     pub fn hello(&self, session: &mut Session, hello: &Hello, connection: u64, token: u64) -> Outcome {
         let mut state = self.state();
         let outcome = session.hello(hello, token, &self.memory);

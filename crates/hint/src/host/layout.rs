@@ -1,10 +1,11 @@
 //! Which part of which file is which guest-physical address.
 //!
-//! The VMM knows ([`mtree`](super::mtree)). Without it, the guest's own memory map is taken for it if it leaves no doubt: a PC's
-//! memory is one file, whose first part lies at address 0 and whose second, if there is one, at 4 GiB. Where the first part
-//! ends follows from two facts that have to agree: the size of the file less the length of the second part, and an end in the
-//! memory map with nothing but memory and firmware below it. A wrong end would have the guest lose memory in use, so that anything
-//! but agreement is refused. (QEMU's q35 with 4 GiB splits at 2 GiB, the older pc at 3 GiB.)
+//! The VMM knows ([`mtree`](super::mtree)). Without it, the guest's own memory map is taken for it if it leaves no
+//! doubt: a PC's memory is one file, whose first part lies at address 0 and whose second, if there is one, at 4 GiB.
+//! Where the first part ends follows from two facts that have to agree: the size of the file less the length of the
+//! second part, and an end in the memory map with nothing but memory and firmware below it. A wrong end would have the
+//! guest lose memory in use, so that anything but agreement is refused. (QEMU's q35 with 4 GiB splits at 2 GiB, the
+//! older pc at 3 GiB.)
 
 use crate::protocol::{MemoryArea, MemoryKind};
 use isotherm_core::addr::AddrRange;

@@ -76,8 +76,8 @@ pub trait Memory {
 
 /// The memory of a VMM's guest. Nobody else who asks for the lock drops any of it as long as this lives.
 ///
-/// Files come and go when memory is plugged and unplugged. A file keeps its number, and no other gets it: whoever found a number
-/// before never reaches another file by it.
+/// Files come and go when memory is plugged and unplugged. A file keeps its number, and no other gets it: whoever found
+/// a number before never reaches another file by it.
 #[derive(Debug)]
 pub struct GuestMemory {
     pid: u32,
@@ -107,7 +107,8 @@ impl GuestMemory {
         }
     }
 
-    /// Takes files that have come, and lets go of those that are gone: as long as they are held open here, they keep their memory.
+    /// Takes files that have come, and lets go of those that are gone: as long as they are held open here, they keep
+    /// their memory.
     pub fn look_again(&self) -> Result<(), MemoryError> {
         let pid = self.pid;
         let now = ram_file::of_process(pid, LEAST)?;
@@ -128,7 +129,8 @@ impl GuestMemory {
         Ok(())
     }
 
-    /// Lets go of all files, once the VMM has ended: whoever holds them open keeps the whole guest's memory from being freed.
+    /// Lets go of all files, once the VMM has ended: whoever holds them open keeps the whole guest's memory from being
+    /// freed.
     pub fn let_go(&self) {
         self.files.write().unwrap_or_else(PoisonError::into_inner).iter_mut().for_each(|place| *place = None);
     }

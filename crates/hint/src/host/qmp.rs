@@ -39,8 +39,8 @@ pub enum QmpError {
     Map(#[from] LayoutError),
 }
 
-/// What QEMU says of its memory: the parts of `info mtree -f` that are a backend's, where it has them mapped (`gpa2hva`), and the
-/// backends.
+/// What QEMU says of its memory: the parts of `info mtree -f` that are a backend's, where it has them mapped
+/// (`gpa2hva`), and the backends.
 pub fn memory_map(path: &Path) -> Result<(Vec<Region>, Vec<Backend>), QmpError> {
     let mut talk = Talk::begin(path)?;
     let tree = talk.monitor("info mtree -f")?;

@@ -3,8 +3,8 @@
 use crate::protocol::Verdict;
 use isotherm_core::addr::{AddrRange, overlap_len, total_len};
 
-/// A verdict on each range, [`Verdict::Dropped`] for those that nothing speaks against. `memory` is what may be dropped, sorted and
-/// disjoint; `block` a power of two.
+/// A verdict on each range, [`Verdict::Dropped`] for those that nothing speaks against. `memory` is what may be
+/// dropped, sorted and disjoint; `block` a power of two.
 pub fn judge(ranges: &[AddrRange], block: u64, memory: &[AddrRange]) -> Vec<Verdict> {
     // Accepted so far, sorted: overlaps are found without comparing each with each.
     let mut accepted: Vec<AddrRange> = Vec::with_capacity(ranges.len());

@@ -1,11 +1,11 @@
-//! Zeros in a guest without an agent: a kernel that clears pages when they are freed (`init_on_free=1`) leaves whole blocks of
-//! them, which a hole stands for as well.
+//! Zeros in a guest without an agent: a kernel that clears pages when they are freed (`init_on_free=1`) leaves whole
+//! blocks of them, which a hole stands for as well.
 //!
-//! The guest runs while blocks are looked at; those that seem to be zero are looked at again, and dropped, while it is paused.
-//! A pause is ended when its time is up, and the next one begins after the guest has run for a while.
+//! The guest runs while blocks are looked at; those that seem to be zero are looked at again, and dropped, while it is
+//! paused. A pause is ended when its time is up, and the next one begins after the guest has run for a while.
 //!
-//! What else writes to the memory is not paused: the kernel's vhost threads, devices that were passed through, other processes that
-//! share it (vhost-user). Guests with any of these are refused.
+//! What else writes to the memory is not paused: the kernel's vhost threads, devices that were passed through, other
+//! processes that share it (vhost-user). Guests with any of these are refused.
 
 use super::guard::Guard;
 use super::guest::Guest;

@@ -170,7 +170,8 @@ impl Host {
 
     /// How every guest stands.
     pub fn status(&self) -> Vec<GuestStatus> {
-        // The guests' own locks are taken without that of the slots, so that one that is busy keeps nobody else waiting.
+        // The guests' own locks are taken without that of the slots, so that one that is busy keeps nobody else
+        // waiting.
         let slots: Vec<_> = {
             let slots = self.shared.slots();
             slots
@@ -393,7 +394,8 @@ impl Drop for Call {
 
 /// Looks for zeros in the guests that have no agent, again and again.
 fn scan_all(shared: &Shared, config: &ScanConfig) {
-    // While a guest is paused, nobody should take the processor from whoever lets it go on. Not everybody may ask for that.
+    // While a guest is paused, nobody should take the processor from whoever lets it go on. Not everybody may ask for
+    // that.
     let _ = urgency::hurry();
     while !shared.stopping() {
         let numbers: Vec<(usize, Option<u32>)> = shared.slots().iter().map(|(n, slot)| (*n, slot.spec.pid)).collect();

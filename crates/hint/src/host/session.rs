@@ -1,4 +1,5 @@
-//! What a guest's messages do. No input or output, no clock: whatever comes in any order is answered or ends the connection.
+//! What a guest's messages do. No input or output, no clock: whatever comes in any order is answered or ends the
+//! connection.
 
 use super::bucket::Bucket;
 use super::layout::Layout;
@@ -14,7 +15,8 @@ use isotherm_core::units::format_size;
 const MOST_STRIKES: u32 = 16;
 /// Bytes of a guest's memory that may be missing in the VMM's files before it is worth a word: the firmware's corners.
 const MOST_MISSING: u64 = 16 << 20;
-/// Messages that are passed over until a connection is closed: some are left over from before, without end they are not.
+/// Messages that are passed over until a connection is closed: some are left over from before, without end they are
+/// not.
 const MOST_IGNORED: u32 = 10_000;
 
 /// How a connection ends from our side.
@@ -108,8 +110,8 @@ impl Session {
         self.open.is_some()
     }
 
-    /// A guest introduces itself. `token`: random, never used before. Whoever calls this has made sure that nothing reported over
-    /// another connection is or will be acted upon any more.
+    /// A guest introduces itself. `token`: random, never used before. Whoever calls this has made sure that nothing
+    /// reported over another connection is or will be acted upon any more.
     pub fn hello(&mut self, hello: &Hello, token: u64, memory: &dyn Memory) -> Outcome {
         if hello.version != VERSION {
             let why = format!("this host speaks version {VERSION}, the guest {}", hello.version);

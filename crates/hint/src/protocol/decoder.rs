@@ -8,9 +8,9 @@ use std::io::{self, Read};
 
 /// Takes bytes, hands out messages. Holds one frame of the greatest length at most, whatever comes.
 ///
-/// It begins by searching: bytes that belong to no whole frame are passed over, up to [`MOST_SKIPPED`] in a row. Once the greeting
-/// is over its user calls [`strict`](Self::strict); from then on anything but a frame is an error, after which nothing more is
-/// handed out.
+/// It begins by searching: bytes that belong to no whole frame are passed over, up to [`MOST_SKIPPED`] in a row. Once
+/// the greeting is over its user calls [`strict`](Self::strict); from then on anything but a frame is an error, after
+/// which nothing more is handed out.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
@@ -42,8 +42,8 @@ impl Decoder {
         !self.buffer.is_empty()
     }
 
-    /// Says that no byte has come for a while. In a search, what looks like the beginning of a frame is then taken for a remainder
-    /// of something lost, and what came after it is looked at: call [`message`](Self::message) again.
+    /// Says that no byte has come for a while. In a search, what looks like the beginning of a frame is then taken for
+    /// a remainder of something lost, and what came after it is looked at: call [`message`](Self::message) again.
     pub fn stalled(&mut self) {
         if !self.strict && !self.buffer.is_empty() {
             let garbage = garbage(&self.buffer);

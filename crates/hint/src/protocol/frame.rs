@@ -24,7 +24,8 @@ pub const TRAILER: usize = 4;
 /// Bytes of a frame, at most.
 pub const MOST_FRAME: usize = HEADER + MOST_PAYLOAD + TRAILER;
 
-/// Kind and payload length, if a valid header is at the beginning of `bytes`; `None` while there are too few bytes to tell.
+/// Kind and payload length, if a valid header is at the beginning of `bytes`; `None` while there are too few bytes to
+/// tell.
 pub(super) fn header(bytes: &[u8]) -> Result<Option<(u8, usize)>, DecodeError> {
     // What is there already is looked at, so that garbage shorter than a header is told at once.
     let some = bytes.len().min(MAGIC.len());

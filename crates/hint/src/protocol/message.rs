@@ -12,11 +12,13 @@ use isotherm_core::hinter::{MemoryArea, MemoryKind};
 pub struct Hello {
     /// [`VERSION`](super::VERSION) of the sender.
     pub version: u16,
-    /// A random number, another one at each start and after each change of the memory map. Repetitions of a `Hello` keep it.
+    /// A random number, another one at each start and after each change of the memory map. Repetitions of a `Hello`
+    /// keep it.
     pub session: u64,
     /// Who it is, for people: its machine-id, say. Proves nothing.
     pub guest_id: [u8; 16],
-    /// What the host was told to expect of this guest, where the connection itself does not tell guests apart (TCP); else empty.
+    /// What the host was told to expect of this guest, where the connection itself does not tell guests apart (TCP);
+    /// else empty.
     pub key: Vec<u8>,
     /// Size of a page, bytes.
     pub page_size: u32,

@@ -1,8 +1,8 @@
 //! What a guest agent and its host say to each other.
 //!
-//! Messages travel in [frames](frame) over any stream of bytes: virtio-serial, vsock, a Unix socket, TCP. A stream may begin
-//! in the middle of a frame (a virtio-serial port keeps what was on its way when one side was restarted), so each side first
-//! searches for a frame, and takes garbage for an offence only once the greeting is over ([`Decoder`]).
+//! Messages travel in [frames](frame) over any stream of bytes: virtio-serial, vsock, a Unix socket, TCP. A stream may
+//! begin in the middle of a frame (a virtio-serial port keeps what was on its way when one side was restarted), so each
+//! side first searches for a frame, and takes garbage for an offence only once the greeting is over ([`Decoder`]).
 //!
 //! # Order of messages
 //!
@@ -21,14 +21,15 @@
 //!
 //! # What the host owes
 //!
-//! * It acts on a [`Report`](Message::Report) only if that carries the token of the last [`Welcome`](Message::Welcome) sent
-//!   on the same connection. A report that waited somewhere while the host was restarted is passed over in silence.
+//! * It acts on a [`Report`](Message::Report) only if that carries the token of the last [`Welcome`](Message::Welcome)
+//!   sent on the same connection. A report that waited somewhere while the host was restarted is passed over in
+//!   silence.
 //! * Batch numbers grow within a session. It acts on each at most once: one that comes again is answered with the same
-//!   [`Ack`](Message::Ack) if it was the last, and passed over otherwise. (To act twice would drop memory that the guest uses
-//!   again by then.)
+//!   [`Ack`](Message::Ack) if it was the last, and passed over otherwise. (To act twice would drop memory that the
+//!   guest uses again by then.)
 //! * It handles a connection's messages in the order in which they come, and sends `Ack` after the memory was dropped.
-//! * **A `Welcome` is a promise**: whatever was reported before the `Hello` that it answers has been dealt with or never will
-//!   be, by this host process or another, over this connection or another.
+//! * **A `Welcome` is a promise**: whatever was reported before the `Hello` that it answers has been dealt with or
+//!   never will be, by this host process or another, over this connection or another.
 //! * **Closing a connection is the same promise** for what was reported over it.
 //!
 //! # What the guest owes
@@ -36,15 +37,16 @@
 //! * It never reports memory that is not isolated, and keeps it isolated until one of these happens:
 //!   1. the `Ack` of the batch, whatever its verdicts;
 //!   2. the `Welcome` of a `Hello` that was sent later than the report;
-//!   3. the end of the connection as seen from the other side: end of file, or hang-up on a virtio-serial port. An error of
-//!      one's own (a time-out, a reset by something on the way) is no such end.
+//!   3. the end of the connection as seen from the other side: end of file, or hang-up on a virtio-serial port. An
+//!      error of one's own (a time-out, a reset by something on the way) is no such end.
 //!
-//!   **Never because time has passed**: a host that was stopped for a minute goes on where it was, and would drop memory that
-//!   is in use again. What is neither acknowledged nor known to be void stays isolated, and no more is reported meanwhile.
-//! * The same holds for what a dead predecessor left isolated. An isolation that ends with the agent's process is unsound
-//!   while a report is on its way.
-//! * At most [`Limits::batches`] batches are on their way at a time. After a new `Welcome`, batches without `Ack` count as not
-//!   reported.
+//!   **Never because time has passed**: a host that was stopped for a minute goes on where it was, and would drop
+//!   memory that is in use again. What is neither acknowledged nor known to be void stays isolated, and no more is
+//!   reported meanwhile.
+//! * The same holds for what a dead predecessor left isolated. An isolation that ends with the agent's process is
+//!   unsound while a report is on its way.
+//! * At most [`Limits::batches`] batches are on their way at a time. After a new `Welcome`, batches without `Ack` count
+//!   as not reported.
 //! * After a change of the memory map (hotplug) it says `Hello` again, with a new session.
 //!
 //! # Lost, doubled and late messages
@@ -81,8 +83,8 @@ pub const VERSION: u16 = 1;
 /// Between repetitions of [`Message::Greet`] and [`Message::Hello`] until the other side answers, ms.
 pub const REPEAT_MS: u64 = 1000;
 
-/// After how long without a byte a side that still searches calls [`Decoder::stalled`], ms. Less than [`REPEAT_MS`], so that
-/// half a frame left over from before never hides the greeting for long.
+/// After how long without a byte a side that still searches calls [`Decoder::stalled`], ms. Less than [`REPEAT_MS`], so
+/// that half a frame left over from before never hides the greeting for long.
 pub const STALL_MS: u64 = 300;
 
 /// The name of the virtio-serial port.

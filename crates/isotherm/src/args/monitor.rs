@@ -94,12 +94,12 @@ pub struct MonitorArgs {
     /// Largest number of regions
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub max_regions: u32,
-    /// Share of one core that monitoring may cost, the targets' losses counted; intervals are stretched to keep it ("none":
-    /// unlimited)
+    /// Share of one core that monitoring may cost, the targets' losses counted; intervals are stretched to keep it
+    /// ("none": unlimited)
     #[arg(long, value_name = "P", default_value = "1%", value_parser = cpu_budget)]
     pub cpu_budget: CpuBudget,
-    /// The monitor's nice value: it lets the programs it watches run first, and so does not delay their slowest requests. Kept as it is
-    /// where isotherm was started with another than 0
+    /// The monitor's nice value: it lets the programs it watches run first, and so does not delay their slowest
+    /// requests. Kept as it is where isotherm was started with another than 0
     #[arg(long, value_name = "0-19", default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=19))]
     pub nice: u8,
     /// How pages are chosen
@@ -111,7 +111,8 @@ pub struct MonitorArgs {
     /// With --algorithm damon: which version of its rules
     #[arg(long, value_enum, default_value = "mainline")]
     pub damon_rules: RulesName,
-    /// Let the intervals follow the amount of access seen (DAMON's auto-tuning: aim at 4 % every 3 aggregations, 5ms to 10s)
+    /// Let the intervals follow the amount of access seen (DAMON's auto-tuning: aim at 4 % every 3 aggregations, 5ms to
+    /// 10s)
     #[arg(long)]
     pub tune_intervals: bool,
     /// Monitor DAMON's three regions (the whole span without its two widest gaps) instead of the real mappings

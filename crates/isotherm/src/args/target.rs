@@ -79,7 +79,8 @@ pub struct StartedCommand {
 }
 
 impl StartedCommand {
-    /// Ends the command if it still runs, collects it, and tells on stderr how it ended. To be called once watching is over.
+    /// Ends the command if it still runs, collects it, and tells on stderr how it ended. To be called once watching is
+    /// over.
     pub fn finish(&self) -> anyhow::Result<()> {
         self.command.try_end()?;
         if self.command.is_running() {

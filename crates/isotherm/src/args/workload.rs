@@ -56,7 +56,8 @@ pub struct WorkloadArgs {
     /// and every: 0.02]
     #[arg(long, value_name = "FRACTION", value_parser = fraction)]
     pub hot: Option<f64>,
-    /// Part of the touches that hotspot gives to the cold rest, random and every to all memory: a fraction or a percentage
+    /// Part of the touches that hotspot gives to the cold rest, random and every to all memory: a fraction or a
+    /// percentage
     #[arg(long, value_name = "FRACTION", value_parser = fraction, default_value = "0")]
     pub background: f64,
     /// Exponent of zipf; 0 makes all pages alike

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 /// Talk to a running isotherm.
 ///
-/// `isotherm schemes` and its kin listen on a socket. Where one alone runs it is found; otherwise --pid or --socket says which
-/// is meant.
+/// `isotherm schemes` and its kin listen on a socket. Where one alone runs it is found; otherwise --pid or --socket
+/// says which is meant.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The one that listens here
@@ -42,8 +42,8 @@ enum What {
         #[arg(long)]
         json: bool,
     },
-    /// Replace its schemes; what the monitor has seen is kept, and what a scheme in the same place with the same action has
-    /// learnt
+    /// Replace its schemes; what the monitor has seen is kept, and what a scheme in the same place with the same action
+    /// has learnt
     Tune {
         /// The file with the schemes
         #[arg(short = 'c', long = "config", value_name = "FILE")]

@@ -11,7 +11,8 @@ use std::io::{IsTerminal, Write as _};
 /// Show what works on this machine, and why the rest does not
 ///
 /// Lists every access source, action and meter with yes or no, the reason and the remedy. Actions are tried on a child
-/// process of isotherm's own, sources on its own memory; nothing else is touched. `yes` means that this machine allows it.
+/// process of isotherm's own, sources on its own memory; nothing else is touched. `yes` means that this machine allows
+/// it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON on stdout

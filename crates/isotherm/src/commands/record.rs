@@ -15,9 +15,9 @@ use std::time::Duration;
 
 /// Record which memory a target uses.
 ///
-/// Watches processes, a control group or a command until --duration has passed, Ctrl-C is pressed, or no target is left, and
-/// writes what it sees to a file that `isotherm report` shows. A file that is already there is kept as FILE.old. Whatever
-/// ends the recording, the file is valid up to the last second.
+/// Watches processes, a control group or a command until --duration has passed, Ctrl-C is pressed, or no target is
+/// left, and writes what it sees to a file that `isotherm report` shows. A file that is already there is kept as
+/// FILE.old. Whatever ends the recording, the file is valid up to the last second.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -6,8 +6,9 @@ use isotherm_linux::roots::Roots;
 
 /// Back memory with huge pages where it is used, and only there.
 ///
-/// Memory in use becomes huge pages: faster for what has much of it. What has not been used for a while gets none, and blocks
-/// of which little is populated are left alone, so that memory is not wasted. Thresholds are those of DAMON's "ethp".
+/// Memory in use becomes huge pages: faster for what has much of it. What has not been used for a while gets none, and
+/// blocks of which little is populated are left alone, so that memory is not wasted. Thresholds are those of DAMON's
+/// "ethp".
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

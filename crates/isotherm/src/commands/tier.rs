@@ -6,9 +6,9 @@ use isotherm_linux::roots::Roots;
 
 /// Keep cold memory in swap or on a slower node, and hot memory in huge pages or on a faster node.
 ///
-/// Memory is cold or hot by how often and since when it is accessed. Cold memory goes to swap, or with --slow-node to that
-/// node, and gets no huge pages any more; hot memory becomes huge pages, and with --fast-node comes back to that node.
-/// Each page is cold by itself, whatever the memory around it does.
+/// Memory is cold or hot by how often and since when it is accessed. Cold memory goes to swap, or with --slow-node to
+/// that node, and gets no huge pages any more; hot memory becomes huge pages, and with --fast-node comes back to that
+/// node. Each page is cold by itself, whatever the memory around it does.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Control")]
 pub struct ControlArgs {
-    /// Listen for `isotherm ctl` here [default: PID.sock in $RUNTIME_DIRECTORY, /run/isotherm or $XDG_RUNTIME_DIR/isotherm]
+    /// Listen for `isotherm ctl` here [default: PID.sock in $RUNTIME_DIRECTORY, /run/isotherm or
+    /// $XDG_RUNTIME_DIR/isotherm]
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// Do not listen for `isotherm ctl`
@@ -40,8 +41,8 @@ pub struct Bound {
 }
 
 impl ControlArgs {
-    /// Binds what was asked for. A socket that was not asked for is done without where that cannot be helped, and that is said
-    /// unless `quiet`.
+    /// Binds what was asked for. A socket that was not asked for is done without where that cannot be helped, and that
+    /// is said unless `quiet`.
     pub fn bind(&self, quiet: bool) -> anyhow::Result<Bound> {
         let metrics = self.metrics.map(|addr| bind_metrics(addr, quiet)).transpose()?;
         Ok(Bound { socket: self.bind_socket(quiet)?, metrics })

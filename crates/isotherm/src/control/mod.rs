@@ -1,7 +1,7 @@
 //! Talking to a running instance: HTTP and JSON on a Unix socket, OpenMetrics, and SIGHUP.
 //!
-//! [`Control`] sits beside the engine in its thread. It sees what the monitor tells, and whenever the loop comes by it fulfils
-//! what was asked for in the meantime.
+//! [`Control`] sits beside the engine in its thread. It sees what the monitor tells, and whenever the loop comes by it
+//! fulfils what was asked for in the meantime.
 
 pub mod args;
 pub mod client;
@@ -131,8 +131,8 @@ impl Control {
         self.overview.event(event);
     }
 
-    /// Fulfils what was asked for since the last time, so much of it at once that whoever asks without end does not keep the
-    /// loop. Cheap where nothing was.
+    /// Fulfils what was asked for since the last time, so much of it at once that whoever asks without end does not
+    /// keep the loop. Cheap where nothing was.
     pub fn serve(&mut self, engine: &mut SchemeEngine, now_ns: u64) {
         self.looked_ns = now_ns;
         if self.reload.is_some() && signals::take_reload() {
@@ -232,8 +232,8 @@ impl Control {
     fn reload(&mut self, engine: &mut SchemeEngine) {
         let Some(reload) = &self.reload else { return };
         if self.terminal && !has_terminal() {
-            // The terminal we were started from is gone: that is what this signal says then, and nobody is left to press
-            // Ctrl-C.
+            // The terminal we were started from is gone: that is what this signal says then, and nobody is left to
+            // press Ctrl-C.
             self.stop = true;
             signals::request_stop();
             return;

@@ -1,7 +1,8 @@
 //! The server: threads that turn connections into requests, and a queue that the engine empties when it has time.
 //!
 //! Nothing that a client does or fails to do makes the engine wait: requests are read, and texts in them parsed, in the
-//! connection's own thread; the engine hands its answer over and goes on. Connections, their bytes and their time are bounded.
+//! connection's own thread; the engine hands its answer over and goes on. Connections, their bytes and their time are
+//! bounded.
 
 use super::http::{HttpError, HttpResponse, Timed, UntilDeadline, read_request};
 use super::request::{Answer, Door, Readers, Refusal, Request, Route, respond, route};
@@ -107,8 +108,8 @@ impl Drop for ControlServer {
         // The file first: whoever comes now is told that nobody is there.
         self.socket = None;
         for (listener, thread) in self.listeners.drain(..) {
-            // Ends accept, in the other thread too; it is the same socket. Of a TCP listener as well: the call does not ask
-            // what kind of socket it is.
+            // Ends accept, in the other thread too; it is the same socket. Of a TCP listener as well: the call does not
+            // ask what kind of socket it is.
             let _ = UnixStream::from(listener).shutdown(Shutdown::Both);
             let _ = thread.join();
         }

@@ -1,7 +1,7 @@
 //! The control socket's file: where it is, and how it comes and goes.
 //!
-//! It appears under its name with its rights already set, replaces one that nobody listens on, and never one that somebody
-//! does. Whoever changes it holds the lock of its folder, so that of two that start at once one loses.
+//! It appears under its name with its rights already set, replaces one that nobody listens on, and never one that
+//! somebody does. Whoever changes it holds the lock of its folder, so that of two that start at once one loses.
 
 use isotherm_linux::folder_lock::FolderLock;
 use std::fs::{DirBuilder, Permissions};
@@ -61,7 +61,8 @@ impl BoundSocket {
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
         let path = std::path::absolute(path).map_err(failed("find the folder of", path))?;
         let folder = path.parent().unwrap_or(Path::new("/"));
-        // A folder of our own keeps everybody away until the rights are set: bind makes the file with those of the umask.
+        // A folder of our own keeps everybody away until the rights are set: bind makes the file with those of the
+        // umask.
         let nursery = folder.join(format!(".i{}", std::process::id()));
         let newborn = nursery.join("s");
         if newborn.as_os_str().len().max(path.as_os_str().len()) > LONGEST_PATH {
@@ -111,8 +112,8 @@ fn clear_way(path: &Path) -> Result<(), SocketError> {
 
 impl Drop for BoundSocket {
     fn drop(&mut self) {
-        // Without the lock somebody could put theirs in its place between the look and the removal; that it cannot be had
-        // within seconds is no reason to leave the file behind.
+        // Without the lock somebody could put theirs in its place between the look and the removal; that it cannot be
+        // had within seconds is no reason to leave the file behind.
         let _lock = self.path.parent().and_then(|folder| FolderLock::take(folder, PATIENCE).ok());
         if self.path.symlink_metadata().is_ok_and(|m| (m.dev(), m.ino()) == self.identity) {
             let _ = std::fs::remove_file(&self.path);
@@ -165,7 +166,8 @@ impl Places {
     }
 }
 
-/// Listens at this process's place in `folder`, which is made if it is missing, and clears away what dead ones have left.
+/// Listens at this process's place in `folder`, which is made if it is missing, and clears away what dead ones have
+/// left.
 pub fn bind_in(folder: &Path) -> Result<BoundSocket, SocketError> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(failed("create", folder)(e)),

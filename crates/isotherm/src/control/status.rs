@@ -79,7 +79,8 @@ pub struct TargetStatus {
     pub rss: Option<u64>,
     /// Swapped out, bytes.
     pub swap: Option<u64>,
-    /// In use, bytes: accessed within the last second, or seen in use in the last snapshot where only regions are known.
+    /// In use, bytes: accessed within the last second, or seen in use in the last snapshot where only regions are
+    /// known.
     pub accessed: Option<u64>,
 }
 

@@ -86,8 +86,8 @@ fn range<T: Copy + PartialOrd>(
     Ok(Bounds::new(end(first, End::Least)?, end(first + 1, End::Largest)?))
 }
 
-/// The form of DAMON's debugfs file. In its first version a largest value of 0 meant no limit; only for rates from 0 to 0 the
-/// later reading is followed, no access at all: the earlier one would act on memory in use.
+/// The form of DAMON's debugfs file. In its first version a largest value of 0 meant no limit; only for rates from 0 to
+/// 0 the later reading is followed, no access at all: the earlier one would act on memory in use.
 fn by_numbers(words: &[&str; 7], attrs: &MonitorAttrs) -> Result<(AccessPattern, Action), Fault> {
     let mut n = [0u64; 7];
     for (i, word) in words.iter().enumerate() {

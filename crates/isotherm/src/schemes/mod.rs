@@ -96,8 +96,8 @@ impl SchemeArgs {
         Ok(Tuning { schemes: loaded.schemes, attrs: Some(attrs) })
     }
 
-    /// Reads everything. Lines of numbers are in samples and intervals of `attrs`, unless a file sets those. What makes no
-    /// sense is a usage error.
+    /// Reads everything. Lines of numbers are in samples and intervals of `attrs`, unless a file sets those. What makes
+    /// no sense is a usage error.
     pub fn load(&self, attrs: &MonitorAttrs) -> anyhow::Result<Loaded> {
         let usage = |e: String| anyhow::Error::from(Usage(e));
         let mut texts = Vec::new();

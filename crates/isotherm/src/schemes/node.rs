@@ -203,8 +203,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Refuses keys that are not among `known`: what they ask for would silently not be done. In damo's files, which name
-    /// every key, those that ask for nothing are passed over.
+    /// Refuses keys that are not among `known`: what they ask for would silently not be done. In damo's files, which
+    /// name every key, those that ask for nothing are passed over.
     pub fn only(&self, known: &[&str]) -> Result<(), FileError> {
         let asks = |node: &Self| match (self.notation, node.scalar()) {
             (Notation::Toml, _) => true,

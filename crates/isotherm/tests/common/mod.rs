@@ -21,7 +21,8 @@ pub struct Done {
 }
 
 impl Done {
-    /// Checks the exit status, that stderr holds every one of `words` (case does not matter), and that nothing panicked.
+    /// Checks the exit status, that stderr holds every one of `words` (case does not matter), and that nothing
+    /// panicked.
     #[track_caller]
     pub fn expect(&self, status: i32, words: &[&str]) -> &Self {
         self.expect_no_panic();

@@ -20,7 +20,8 @@ const QUEUE: usize = 64;
 
 /// Acts on live processes, in a thread of its own.
 ///
-/// Dropping it ends the thread after at most one more system call (about 20 ms); requests that still wait are forgotten.
+/// Dropping it ends the thread after at most one more system call (about 20 ms); requests that still wait are
+/// forgotten.
 #[derive(Debug)]
 pub struct LinuxActuator {
     jobs: Option<SyncSender<Job>>,

@@ -1,8 +1,9 @@
-//! Pages that automatic NUMA balancing has marked (`/proc/sys/kernel/numa_balancing`): they are present, but the next access faults, so
-//! that the kernel learns which processor uses them.
+//! Pages that automatic NUMA balancing has marked (`/proc/sys/kernel/numa_balancing`): they are present, but the next
+//! access faults, so that the kernel learns which processor uses them.
 //!
-//! From 6.1 to 6.4 `move_pages(2)` takes such a page for one that is not there (`follow_page` in mm/gup.c finds nothing for an entry
-//! without access rights), and nobody else takes the mark off a page that is cold. Reading a byte of it from outside does.
+//! From 6.1 to 6.4 `move_pages(2)` takes such a page for one that is not there (`follow_page` in mm/gup.c finds nothing
+//! for an entry without access rights), and nobody else takes the mark off a page that is cold. Reading a byte of it
+//! from outside does.
 
 use crate::mm::advise::{MAX_RANGES, mark_cold};
 use crate::proc::{PidFd, ProcRoot};
@@ -16,8 +17,8 @@ use std::os::unix::fs::FileExt;
 /// Bit 63 of an entry of /proc/PID/pagemap: the page is in memory.
 const PRESENT: u64 = 1 << 63;
 
-/// Takes the mark off those of `pages` (sorted addresses) that are in memory; gives their ranges: none where the target's pagemap or memory
-/// cannot be read. Reading sets their accessed bits: see [`forget_reading`].
+/// Takes the mark off those of `pages` (sorted addresses) that are in memory; gives their ranges: none where the
+/// target's pagemap or memory cannot be read. Reading sets their accessed bits: see [`forget_reading`].
 pub(super) fn take_marks_off(process: &PidFd, pages: &[u64]) -> Vec<AddrRange> {
     let mut read = Vec::new();
     let Ok(pagemap) = ProcRoot::default().process(process.pid()).open("pagemap") else { return read };
@@ -33,7 +34,8 @@ pub(super) fn take_marks_off(process: &PidFd, pages: &[u64]) -> Vec<AddrRange> {
     read
 }
 
-/// Clears the accessed bits that [`take_marks_off`] has set, so that nobody takes its reading for an access of the program's.
+/// Clears the accessed bits that [`take_marks_off`] has set, so that nobody takes its reading for an access of the
+/// program's.
 pub(super) fn forget_reading(process: &PidFd, ranges: &[AddrRange]) {
     for some in ranges.chunks(MAX_RANGES) {
         // Where it is refused, a page may look used once more than it was.
@@ -59,7 +61,8 @@ fn read_a_byte_of_each(pid: u32, pages: &[u64]) -> io::Result<usize> {
     let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let remote: Vec<libc::iovec> =
         pages.iter().map(|&page| libc::iovec { iov_base: page as *mut libc::c_void, iov_len: 1 }).collect();
-    // SAFETY: one live local buffer with a byte for each remote address; those are another process's and only named here.
+    // SAFETY: one live local buffer with a byte for each remote address; those are another process's and only named
+    // here.
     let n = unsafe {
         libc::process_vm_readv(pid as libc::pid_t, &local, 1, remote.as_ptr(), remote.len() as libc::c_ulong, 0)
     };

@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// Entries at which those of ended processes are looked for.
 const MANY: usize = 64;
 
-/// A pidfd per target. One that has ended keeps its entry without a descriptor, so that its pid is not mistaken for a target when
-/// another process gets it.
+/// A pidfd per target. One that has ended keeps its entry without a descriptor, so that its pid is not mistaken for a
+/// target when another process gets it.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
     held: HashMap<(TargetId, u32), Option<Arc<PidFd>>>,

@@ -137,15 +137,16 @@ impl Batch {
         moved
     }
 
-    /// Moves them; gives how many lie where they should afterwards. Pages that are not there, or that other processes map,
-    /// stay.
+    /// Moves them; gives how many lie where they should afterwards. Pages that are not there, or that other processes
+    /// map, stay.
     fn move_all(&mut self, pid: u32) -> io::Result<u64> {
         const UNTRIED: libc::c_int = libc::c_int::MIN;
         let mut from = 0;
         for _ in 0..TRIES {
             self.status.clear();
             self.status.resize(self.pages.len(), UNTRIED);
-            // A run of pages for one node that did not go wholly ends the call, and tells nothing of its pages or those behind.
+            // A run of pages for one node that did not go wholly ends the call, and tells nothing of its pages or those
+            // behind.
             if move_pages(pid, &self.pages[from..], Some(&self.nodes[from..]), &mut self.status[from..])? == 0 {
                 break;
             }
@@ -159,7 +160,8 @@ impl Batch {
                 break;
             }
         }
-        // Only what is seen afterwards counts: of a huge page that moved, the call says that most of its parts were busy.
+        // Only what is seen afterwards counts: of a huge page that moved, the call says that most of its parts were
+        // busy.
         self.status.clear();
         self.status.resize(self.pages.len(), UNTRIED);
         move_pages(pid, &self.pages, None, &mut self.status)?;
@@ -171,8 +173,8 @@ impl Batch {
 fn move_pages(pid: u32, pages: &[u64], nodes: Option<&[libc::c_int]>, status: &mut [libc::c_int]) -> io::Result<u64> {
     assert!(pages.len() == status.len() && nodes.is_none_or(|n| n.len() == pages.len()));
     let nodes = nodes.map_or(std::ptr::null(), <[_]>::as_ptr);
-    // SAFETY: addresses, nodes and statuses are arrays of the length that is passed; the addresses are the target's and not
-    // dereferenced here.
+    // SAFETY: addresses, nodes and statuses are arrays of the length that is passed; the addresses are the target's and
+    // not dereferenced here.
     let r = unsafe {
         libc::syscall(
             libc::SYS_move_pages,

@@ -1,7 +1,8 @@
 //! Acting on the memory of live processes.
 //!
-//! [`LinuxActuator`] takes requests; a thread of its own carries them out, so that sampling stays on time. Each target is held
-//! by a pidfd from the first time that it is named: a pid that is given to another process later is never acted on.
+//! [`LinuxActuator`] takes requests; a thread of its own carries them out, so that sampling stays on time. Each target
+//! is held by a pidfd from the first time that it is named: a pid that is given to another process later is never acted
+//! on.
 
 mod actuator;
 mod advice;

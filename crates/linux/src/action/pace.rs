@@ -29,7 +29,8 @@ impl Pace {
         self.limit
     }
 
-    /// Learns from a call that did `bytes` in `took`. A slow one shrinks the next at once; fast ones let it grow by doubling.
+    /// Learns from a call that did `bytes` in `took`. A slow one shrinks the next at once; fast ones let it grow by
+    /// doubling.
     pub fn learn(&mut self, bytes: u64, took: Duration) {
         if bytes < LEAST && took < WISH {
             // Small calls are mostly overhead and tell nothing of large ones.

@@ -16,10 +16,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Pages out ranges of live processes with `process_madvise(MADV_PAGEOUT)`: up to 1024 ranges in one call, calls of about 20 ms.
+/// Pages out ranges of live processes with `process_madvise(MADV_PAGEOUT)`: up to 1024 ranges in one call, calls of
+/// about 20 ms.
 ///
-/// Unlike the actions of schemes it does not look for huge pages that a range would split: whoever chose the ranges has read the page
-/// table and asks for huge pages as a whole.
+/// Unlike the actions of schemes it does not look for huge pages that a range would split: whoever chose the ranges has
+/// read the page table and asks for huge pages as a whole.
 #[derive(Debug)]
 pub struct LivePageOut {
     pids: HashMap<TargetId, u32>,
@@ -48,8 +49,8 @@ impl LivePageOut {
         let _ = self.process(target);
     }
 
-    /// Why nothing of a target must be paged out: no swap, swap nearly full, a process that is to be left alone. The answer is kept for
-    /// a second.
+    /// Why nothing of a target must be paged out: no swap, swap nearly full, a process that is to be left alone. The
+    /// answer is kept for a second.
     pub fn obstacle(&mut self, target: TargetId) -> Option<String> {
         match self.pids.get(&target) {
             Some(&pid) => self.obstacles.find(Action::PageOut, pid),

@@ -105,8 +105,8 @@ impl Attr {
     }
 }
 
-/// Lifts the limit on locked memory that kernels before 5.11 charge BPF memory to. Failure is not an error: newer kernels
-/// do not need it, and older ones will say EPERM at the next step.
+/// Lifts the limit on locked memory that kernels before 5.11 charge BPF memory to. Failure is not an error: newer
+/// kernels do not need it, and older ones will say EPERM at the next step.
 pub fn lift_memlock_limit() {
     let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: reads one initialised struct.
@@ -134,7 +134,8 @@ impl SharedArray {
         let mut attr = Attr::new().u32(0, MAP_TYPE_ARRAY).u32(4, 4).u32(8, bytes as u32).u32(12, 1).u32(16, F_MMAPABLE);
         // SAFETY: MAP_CREATE takes no addresses.
         let fd = unsafe { attr.call(MAP_CREATE) }.map_err(fail)?;
-        // SAFETY: a new shared mapping of a descriptor we own; the kernel rounds the map up to whole pages as mmap does.
+        // SAFETY: a new shared mapping of a descriptor we own; the kernel rounds the map up to whole pages as mmap
+        // does.
         let p = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -159,7 +160,8 @@ impl SharedArray {
 
     /// Its contents.
     pub fn words(&self) -> &[u64] {
-        // SAFETY: `base` maps `words` words, aligned to a page, until drop; nothing writes to them while `self` is borrowed.
+        // SAFETY: `base` maps `words` words, aligned to a page, until drop; nothing writes to them while `self` is
+        // borrowed.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
     }
 

@@ -178,7 +178,8 @@ fn read_word(a: &mut Asm, off: u32, fail: Label) {
     a.jump_if(Cond::Ne, R0, 0, fail);
 }
 
-/// Picks the task, notes whose address space it has, runs the steps, and checks that the address space is still the same.
+/// Picks the task, notes whose address space it has, runs the steps, and checks that the address space is still the
+/// same.
 fn main_function(a: &mut Asm, style: LoopStyle, k: KernelOffsets, maps: MapFds, step: Label) {
     let (out, any) = (a.label(), a.label());
     // R6 = task, R7 = control map; the context is { meta, task }.
@@ -257,8 +258,8 @@ struct Ends {
     bound: Label,
 }
 
-/// Walks from the top to the last-level table. In: R6 = control map, R8 = address. Out: R1 = entry, and R9 = kernel address of the
-/// last-level table if it falls through.
+/// Walks from the top to the last-level table. In: R6 = control map, R8 = address. Out: R1 = entry, and R9 = kernel
+/// address of the last-level table if it falls through.
 fn walk(a: &mut Asm) -> Ends {
     let (fault, bound, four) = (a.label(), a.label(), a.label());
     let mut ends = Ends { none: Vec::new(), leaf: Vec::new(), fault, bound };
@@ -359,8 +360,8 @@ fn window_step(a: &mut Asm, maps: MapFds) {
     a.exit();
 }
 
-/// `int step(u64)` of the copy program: looks at the cursor's address, copies or notes what is there, and moves the cursor
-/// behind it; returns 1 when everything is done or the maps are full.
+/// `int step(u64)` of the copy program: looks at the cursor's address, copies or notes what is there, and moves the
+/// cursor behind it; returns 1 when everything is done or the maps are full.
 fn copy_step(a: &mut Asm, maps: MapFds) {
     let (done, in_range, started, record, next) = (a.label(), a.label(), a.label(), a.label(), a.label());
     a.map_value(R6, maps.ctrl, 0);

@@ -7,8 +7,8 @@ const BALLOON: &str = "0x0005";
 /// Bit of free page reporting among a balloon's features (linux/virtio_balloon.h).
 const REPORTING: usize = 5;
 
-/// The names of this machine's virtio balloons, such as `virtio0`, that report free pages: a driver uses them, and guest and host
-/// have agreed on it.
+/// The names of this machine's virtio balloons, such as `virtio0`, that report free pages: a driver uses them, and
+/// guest and host have agreed on it.
 pub fn reporting_balloons(roots: &Roots) -> Vec<String> {
     const DEVICES: &str = "/sys/bus/virtio/devices";
     let line = |name: &str, file: &str| roots.line(format!("{DEVICES}/{name}/{file}"));

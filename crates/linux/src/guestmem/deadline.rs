@@ -6,11 +6,11 @@ use std::time::Duration;
 /// How often the signal comes once the time is up. The first may come just before the call begins, and would be lost.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Interrupts the system calls of the calling thread from a moment on, until it is dropped. Calls that the kernel can interrupt
-/// fail with [`io::ErrorKind::Interrupted`] then; use those of the standard library that do not try again.
+/// Interrupts the system calls of the calling thread from a moment on, until it is dropped. Calls that the kernel can
+/// interrupt fail with [`io::ErrorKind::Interrupted`] then; use those of the standard library that do not try again.
 ///
-/// It takes SIGALRM for itself; a program that uses that for something else must not use this. It stays with the thread that
-/// made it.
+/// It takes SIGALRM for itself; a program that uses that for something else must not use this. It stays with the thread
+/// that made it.
 pub(super) struct Deadline {
     timer: libc::timer_t,
     previous: libc::sigaction,
@@ -21,8 +21,8 @@ extern "C" fn nothing(_: i32) {}
 impl Deadline {
     /// Interrupts after `limit`.
     pub(super) fn after(limit: Duration) -> io::Result<Self> {
-        // SAFETY: sigaction is plain data for which all zeros is a valid value: no flags (so that calls are not restarted) and
-        // an empty mask.
+        // SAFETY: sigaction is plain data for which all zeros is a valid value: no flags (so that calls are not
+        // restarted) and an empty mask.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         let handler: extern "C" fn(i32) = nothing;
         action.sa_sigaction = handler as libc::sighandler_t;

@@ -1,7 +1,7 @@
 //! What single page frames are used for: `/proc/kpageflags`, one entry of 8 bytes a frame.
 //!
-//! A reading costs about the same for 1 entry as for 100: frames are looked at one by one where they were chosen, never all
-//! of them (30 ms for 512 MiB under emulation, against 0.5 ms for one of each 2 MiB).
+//! A reading costs about the same for 1 entry as for 100: frames are looked at one by one where they were chosen, never
+//! all of them (30 ms for 512 MiB under emulation, against 0.5 ms for one of each 2 MiB).
 
 use crate::roots::Roots;
 use isotherm_core::addr::PAGE_SIZE;
@@ -9,7 +9,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Free, in the hands of the buddy allocator (linux/kernel-page-flags.h). Free pages in the lists of single CPUs are not.
+/// Free, in the hands of the buddy allocator (linux/kernel-page-flags.h). Free pages in the lists of single CPUs are
+/// not.
 const BUDDY: u64 = 1 << 10;
 
 /// Reads flags.

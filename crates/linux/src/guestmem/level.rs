@@ -11,8 +11,8 @@ const ALLOCATED: vmstat::PageCounter = vmstat::PageCounter {
     options: "CONFIG_VM_EVENT_COUNTERS",
 };
 
-/// Reads how much memory is free. Free memory in smaller pieces than 2 MiB is not among the huge ones, nor is the zone for old
-/// devices, which the kernel hands out last.
+/// Reads how much memory is free. Free memory in smaller pieces than 2 MiB is not among the huge ones, nor is the zone
+/// for old devices, which the kernel hands out last.
 pub fn free_memory(roots: &Roots) -> io::Result<FreeMemory> {
     let info = roots.read("/proc/meminfo")?;
     let field = |name: &str| {
@@ -27,8 +27,8 @@ pub fn free_memory(roots: &Roots) -> io::Result<FreeMemory> {
     })
 }
 
-/// What a guest of `total` bytes keeps if nothing else is said: a 32nd of its memory, at least 16 MiB and twice what makes the
-/// kernel begin to reclaim.
+/// What a guest of `total` bytes keeps if nothing else is said: a 32nd of its memory, at least 16 MiB and twice what
+/// makes the kernel begin to reclaim.
 pub fn default_reserve(total: u64, roots: &Roots) -> u64 {
     let watermark = high_watermarks(&roots.read("/proc/zoneinfo").unwrap_or_default()) << 12;
     (total / 32).max(2 * watermark).max(16 << 20)

@@ -1,10 +1,10 @@
-//! The memory of the (virtual) machine that we run in: which of it is free, and how to make sure that nobody takes it while a
-//! host drops it.
+//! The memory of the (virtual) machine that we run in: which of it is free, and how to make sure that nobody takes it
+//! while a host drops it.
 //!
-//! [`MemoryMap`], [`FlagSampler`] and [`free_memory`] see, the [`KernelIsolator`] isolates. What is isolated stays so although we
-//! die (`kill -9`): a report may be on its way to a host, and memory that went back to the kernel with our death would be dropped
-//! while somebody else uses it. The [`Ledger`] tells the next start what to give back, and when that may be done is for its
-//! user to say.
+//! [`MemoryMap`], [`FlagSampler`] and [`free_memory`] see, the [`KernelIsolator`] isolates. What is isolated stays so
+//! although we die (`kill -9`): a report may be on its way to a host, and memory that went back to the kernel with our
+//! death would be dropped while somebody else uses it. The [`Ledger`] tells the next start what to give back, and when
+//! that may be done is for its user to say.
 
 mod balloon;
 mod clearing;

@@ -18,8 +18,8 @@ impl fmt::Display for StillTaken {
     }
 }
 
-/// Puts back everything that this agent or a dead predecessor took. **No report of it may be on its way to a host any more.**
-/// What cannot be put back stays written down.
+/// Puts back everything that this agent or a dead predecessor took. **No report of it may be on its way to a host any
+/// more.** What cannot be put back stays written down.
 pub fn put_back(ledger: &mut Ledger, roots: &Roots) -> Result<(), StillTaken> {
     let mut troubles = Vec::new();
     for n in ledger.taken().offline.clone() {

@@ -15,8 +15,8 @@ pub struct Paused<'a> {
 }
 
 impl<'a> Paused<'a> {
-    /// Stops `process` and waits until every thread of it stands still, at most `patience`. `None`: it was stopped before, by
-    /// somebody else, and is left so.
+    /// Stops `process` and waits until every thread of it stands still, at most `patience`. `None`: it was stopped
+    /// before, by somebody else, and is left so.
     pub fn stop(process: &'a PidFd, patience: Duration) -> io::Result<Option<Self>> {
         if states(process.pid())?.contains(&'T') {
             return Ok(None);
@@ -26,7 +26,8 @@ impl<'a> Paused<'a> {
         // From here on every way out lets it go on.
         let paused = Self { process, since };
         loop {
-            // A thread deep in the kernel still writes to memory there; it counts as running until it has come to the signal.
+            // A thread deep in the kernel still writes to memory there; it counts as running until it has come to the
+            // signal.
             if states(process.pid())?.iter().all(|state| matches!(state, 'T' | 't' | 'Z' | 'X')) {
                 return Ok(Some(paused));
             }

@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The process that connected, or that listened when we connected. The kernel notes it then, and the process cannot change it; but
-/// by now it may be gone, and its number another's.
+/// The process that connected, or that listened when we connected. The kernel notes it then, and the process cannot
+/// change it; but by now it may be gone, and its number another's.
 pub fn pid(socket: &impl AsFd) -> io::Result<u32> {
     let mut cred = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;

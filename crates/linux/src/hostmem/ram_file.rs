@@ -33,19 +33,19 @@ impl RamFile {
         Ok(self.file.metadata()?.blocks() * 512)
     }
 
-    /// Keeps others from dropping parts of it at the same time, for as long as the lock lives. Only those who ask for this lock
-    /// notice.
+    /// Keeps others from dropping parts of it at the same time, for as long as the lock lives. Only those who ask for
+    /// this lock notice.
     pub fn lock(&self) -> io::Result<FolderLock> {
         FolderLock::take(&PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd())), Duration::ZERO)
     }
 }
 
-/// The files of at least `least` bytes that process `pid` has mapped shared and writable and has a writable descriptor for, one a
-/// file, by descriptor. On a memory file system only: punching holes into others is not about memory.
+/// The files of at least `least` bytes that process `pid` has mapped shared and writable and has a writable descriptor
+/// for, one a file, by descriptor. On a memory file system only: punching holes into others is not about memory.
 ///
-/// A file is taken for the mapped one by device and inode. Inode numbers alone repeat from one file system to the next, and the
-/// device in `maps` can be another than that of `stat` (btrfs), so that `map_files` is asked. A process that may only read a file must
-/// not have it emptied through us: its own descriptor has to be writable.
+/// A file is taken for the mapped one by device and inode. Inode numbers alone repeat from one file system to the next,
+/// and the device in `maps` can be another than that of `stat` (btrfs), so that `map_files` is asked. A process that
+/// may only read a file must not have it emptied through us: its own descriptor has to be writable.
 pub fn of_process(pid: u32, least: u64) -> Result<Vec<RamFile>, ProcessError> {
     let dir = ProcRoot::default().process(pid);
     let mut maps = Vec::new();
@@ -62,8 +62,8 @@ pub fn of_process(pid: u32, least: u64) -> Result<Vec<RamFile>, ProcessError> {
     let mut found: Vec<RamFile> = Vec::new();
     for fd in fds {
         let path = dir.file("fd").join(fd.to_string());
-        // Descriptors come and go; one that is gone is none. Nothing is opened before it is known to be a plain file: opening
-        // a device or a pipe does things.
+        // Descriptors come and go; one that is gone is none. Nothing is opened before it is known to be a plain file:
+        // opening a device or a pipe does things.
         let (Ok(link), Ok(meta)) = (std::fs::read_link(&path), std::fs::metadata(&path)) else { continue };
         let identity = (meta.dev(), meta.ino());
         if !meta.is_file()
@@ -114,8 +114,8 @@ fn is_writable(dir: &ProcessDir, fd: u32) -> bool {
     })
 }
 
-/// A device through which process `pid` has memory pinned for hardware, if it holds one open: what is dropped under it is still
-/// what the hardware reads and writes, while the guest gets new memory.
+/// A device through which process `pid` has memory pinned for hardware, if it holds one open: what is dropped under it
+/// is still what the hardware reads and writes, while the guest gets new memory.
 pub fn pinning_device(pid: u32) -> Result<Option<String>, ProcessError> {
     let dir = ProcRoot::default().process(pid);
     let entries = std::fs::read_dir(dir.file("fd")).map_err(|e| dir.error("fd", e))?;
@@ -128,8 +128,9 @@ fn pins(link: &str) -> bool {
     link.starts_with("/dev/vfio/") || link == "/dev/iommu" || link.starts_with("/dev/vhost-vdpa")
 }
 
-/// What else than process `pid` writes to its files, if anything: devices that were passed through to it, the kernel's vhost threads,
-/// another process that has mapped one of them (vhost-user). Processes that cannot be looked at are passed over.
+/// What else than process `pid` writes to its files, if anything: devices that were passed through to it, the kernel's
+/// vhost threads, another process that has mapped one of them (vhost-user). Processes that cannot be looked at are
+/// passed over.
 pub fn other_writer(pid: u32, files: &[&RamFile]) -> Option<String> {
     let root = ProcRoot::default();
     let links = std::fs::read_dir(root.process(pid).file("fd"))

@@ -14,7 +14,8 @@ pub struct SharedMemory {
     len: usize,
 }
 
-// SAFETY: the mapping belongs to the value and is only read and written through `&mut self`, or by the kernel through the file.
+// SAFETY: the mapping belongs to the value and is only read and written through `&mut self`, or by the kernel through
+// the file.
 unsafe impl Send for SharedMemory {}
 
 impl SharedMemory {

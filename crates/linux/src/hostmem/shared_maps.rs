@@ -37,8 +37,8 @@ impl SharedMaps {
         Self(mapped.collect())
     }
 
-    /// Where in `file` the `len` bytes are that the process sees at `addr`; `None` unless all of them are that file's, one after
-    /// another.
+    /// Where in `file` the `len` bytes are that the process sees at `addr`; `None` unless all of them are that file's,
+    /// one after another.
     pub fn offset_of(&self, file: &RamFile, addr: u64, len: u64) -> Option<u64> {
         self.find(file.identity.1, &file.name, addr, len)
     }

@@ -1,7 +1,7 @@
 //! Stopping processes for a while, in a way that they always go on again.
 //!
-//! SIGSTOP works for any process, in any control group. Whoever stopped them lets them go when its [`Frozen`] is dropped, which
-//! SIGINT, SIGTERM and errors lead to. Against SIGKILL there is a guard: a small process of our own that
+//! SIGSTOP works for any process, in any control group. Whoever stopped them lets them go when its [`Frozen`] is
+//! dropped, which SIGINT, SIGTERM and errors lead to. Against SIGKILL there is a guard: a small process of our own that
 //! waits for our end and lets go whom we still had stopped.
 
 use crate::proc::stat::Stat;
@@ -74,8 +74,8 @@ fn start_of(pid: u32) -> Option<u64> {
     Stat::read(&ProcRoot::default().process(pid)).ok().map(|s| s.start_ticks)
 }
 
-/// The guard's work: reads lines `PID START` until the end of its input, which comes when whoever wrote them ends, and then lets those
-/// processes go on, if they are still the same.
+/// The guard's work: reads lines `PID START` until the end of its input, which comes when whoever wrote them ends, and
+/// then lets those processes go on, if they are still the same.
 pub fn guard(mut input: impl Read) -> io::Result<()> {
     let mut text = String::new();
     // Signals of the terminal and of service managers go to all of a group: the guard must not fall to the first.

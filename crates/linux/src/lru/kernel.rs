@@ -53,8 +53,9 @@ impl KernelLru {
         parse(&text).map_err(|e| format!("{FILE}: {e}"))
     }
 
-    /// The memory of the control group at `path` and those below it. A group that has been removed stays in the list for as long
-    /// as memory is charged to it, with its old path, but without a number by which it could be addressed: it is left out.
+    /// The memory of the control group at `path` and those below it. A group that has been removed stays in the list
+    /// for as long as memory is charged to it, with its old path, but without a number by which it could be addressed:
+    /// it is left out.
     pub fn of_group(&self, path: &str) -> Result<Vec<KernelMemcg>, String> {
         // Without the memory controller the only number is 0, and the path empty.
         let lives = |m: &KernelMemcg| m.id != 0 || m.path.is_empty();

@@ -46,7 +46,8 @@ impl Memcgs {
         Some(path.strip_suffix(" (deleted)").unwrap_or(path).to_owned())
     }
 
-    /// The group at a path as [`path_of`](Self::path_of) tells it, or as users write it. The error has reason and remedy.
+    /// The group at a path as [`path_of`](Self::path_of) tells it, or as users write it. The error has reason and
+    /// remedy.
     pub fn open(&mut self, path: &str) -> Result<Memcg, String> {
         let found = self.meter.memory_folder(path);
         let (folder, v2) = found.map_err(|e| format!("{}; {}", e.reason, e.remedy))?;
@@ -72,7 +73,8 @@ impl Memcg {
         text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a number"))
     }
 
-    /// Bytes of files in it that no process maps: what the kernel can drop without our help, and what page tables do not show.
+    /// Bytes of files in it that no process maps: what the kernel can drop without our help, and what page tables do
+    /// not show.
     pub fn unmapped_cache(&self) -> io::Result<u64> {
         let text = self.roots.read(self.folder.join("memory.stat"))?;
         let names = if self.v2 {

@@ -61,7 +61,8 @@ impl Group {
         number(files, &path).map_err(|e| self.trouble(&path, &e))
     }
 
-    /// Bytes left below the limit of the group or of one above it, whichever leaves least. `None`: none of them has a limit.
+    /// Bytes left below the limit of the group or of one above it, whichever leaves least. `None`: none of them has a
+    /// limit.
     pub(super) fn left(&self, files: &mut Files) -> Result<Option<u64>, Trouble> {
         let mut least: Option<u64> = None;
         for folder in self.folder.ancestors().take_while(|f| f.starts_with(&self.mount)) {
@@ -125,8 +126,8 @@ fn list(mount: &Path) -> String {
     format!("`find {} -type d` lists the groups", mount.display())
 }
 
-/// The group's folder below `mount`. `path` may be a path below a mount, with or without a leading slash, or have the mount in
-/// front; the mount of another hierarchy will do, so that one name serves for all of a group's figures.
+/// The group's folder below `mount`. `path` may be a path below a mount, with or without a leading slash, or have the
+/// mount in front; the mount of another hierarchy will do, so that one name serves for all of a group's figures.
 fn find(setup: &CgroupSetup, files: &Files, mount: &Path, path: &str) -> Option<PathBuf> {
     let path = Path::new(path);
     let inside = path.strip_prefix("/").unwrap_or(path);

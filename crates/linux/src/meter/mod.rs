@@ -25,8 +25,8 @@ pub(crate) use cgroup::{
     LIMIT as CGROUP_LIMIT, REMEDY as CGROUP_REMEDY, USED as CGROUP_USED, parse_limit as parse_cgroup_limit,
 };
 
-/// Reads metrics from the running system, or from a captured tree. Files of the system stay open from one reading to the next;
-/// those of targets do not, as there may be thousands.
+/// Reads metrics from the running system, or from a captured tree. Files of the system stay open from one reading to
+/// the next; those of targets do not, as there may be thousands.
 #[derive(Debug)]
 pub struct LinuxMeter {
     files: Files,
@@ -38,7 +38,8 @@ pub struct LinuxMeter {
 }
 
 impl LinuxMeter {
-    /// A meter of the system below `roots`. Where control groups are mounted is looked up now, the rest when it is read.
+    /// A meter of the system below `roots`. Where control groups are mounted is looked up now, the rest when it is
+    /// read.
     pub fn new(roots: Roots) -> Self {
         let cgroups = CgroupSetup::read(&roots);
         Self {
@@ -81,7 +82,8 @@ impl LinuxMeter {
         })
     }
 
-    /// A figure from a file of the whole system or of a node; `None` from `parse` means that the kernel does not tell it.
+    /// A figure from a file of the whole system or of a node; `None` from `parse` means that the kernel does not tell
+    /// it.
     fn figure(
         &mut self,
         metric: &Metric,

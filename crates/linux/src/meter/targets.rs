@@ -25,7 +25,8 @@ pub(super) fn total_major_faults(root: &ProcRoot, targets: &[LiveTarget], buf: &
     sum(root, targets, buf, major_faults)
 }
 
-/// Adds up over the targets. One that has gone counts nothing; but where nobody is left, nothing is known, which is not zero.
+/// Adds up over the targets. One that has gone counts nothing; but where nobody is left, nothing is known, which is not
+/// zero.
 fn sum(
     root: &ProcRoot,
     targets: &[LiveTarget],

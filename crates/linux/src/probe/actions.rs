@@ -1,5 +1,5 @@
-//! What the kernel lets one process do to the memory of another. Each kind of advice is tried on a child of our own, and
-//! where its effect can be seen, that is looked at, too.
+//! What the kernel lets one process do to the memory of another. Each kind of advice is tried on a child of our own,
+//! and where its effect can be seen, that is looked at, too.
 
 use super::subject::Subject;
 use super::{Environment, Finding};

@@ -46,8 +46,8 @@ pub struct SwapArea {
 pub struct Hypervisor {
     /// The hypervisor that this system runs on; `None`: none was seen.
     pub below: Option<String>,
-    /// Processes here that hold a KVM guest. What their guests access through second-stage page tables does not show in the
-    /// process's own page table.
+    /// Processes here that hold a KVM guest. What their guests access through second-stage page tables does not show in
+    /// the process's own page table.
     pub guests: Vec<u32>,
 }
 

@@ -1,8 +1,8 @@
 //! What this machine allows: every access source, action and meter, tried out rather than looked up where that is
 //! possible without leaving a trace.
 //!
-//! One file per group. Each gives a [`Finding`]: usable or not, the reason, and what the user can do about it. Tests run
-//! the readers on captured file trees through [`Roots`].
+//! One file per group. Each gives a [`Finding`]: usable or not, the reason, and what the user can do about it. Tests
+//! run the readers on captured file trees through [`Roots`].
 
 mod actions;
 mod cgroup;

@@ -4,8 +4,8 @@ use super::{Environment, Finding, Lockdown};
 use crate::roots::Roots;
 use crate::source::{idle::IdleSource, pagetable::PageTableSource, refs};
 
-/// Asks each source whether it works here. `pagetable` and `refs` watch pages of this process while it touches some and leaves
-/// others alone.
+/// Asks each source whether it works here. `pagetable` and `refs` watch pages of this process while it touches some and
+/// leaves others alone.
 pub fn probe_sources(roots: &Roots, env: &Environment) -> Vec<Finding> {
     vec![pagetable(env), idle(roots), damon(env), refs()]
 }

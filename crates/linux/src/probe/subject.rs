@@ -73,7 +73,8 @@ impl Subject {
             // SAFETY: the area lies inside our own reservation.
             check(unsafe { libc::mprotect(area.start as *mut libc::c_void, area.len() as usize, rw) })?;
         }
-        // SAFETY: small pages are asked for inside our own reservation; a kernel without huge pages refuses, which is fine.
+        // SAFETY: small pages are asked for inside our own reservation; a kernel without huge pages refuses, which is
+        // fine.
         unsafe { libc::madvise(small.start as *mut libc::c_void, SMALL as usize, libc::MADV_NOHUGEPAGE) };
         let (ready_reader, ready_writer) = pipe()?;
         let (leash_reader, leash) = pipe()?;
@@ -82,8 +83,8 @@ impl Subject {
         // functions, as a child of a process with threads must.
         let pid = check(unsafe { libc::fork() })?;
         if pid == 0 {
-            // SAFETY: all addresses are in areas mapped writable above, which the child has inherited; the descriptors are
-            // open; _exit runs no destructors.
+            // SAFETY: all addresses are in areas mapped writable above, which the child has inherited; the descriptors
+            // are open; _exit runs no destructors.
             unsafe {
                 libc::close(leash.as_raw_fd());
                 for area in [small, huge] {

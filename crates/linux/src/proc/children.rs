@@ -7,13 +7,13 @@ use std::io;
 
 /// Finds children by polling.
 ///
-/// `/proc/PID/task/*/children` gives them directly, but needs CONFIG_PROC_CHILDREN, which many kernels lack. Without it every
-/// process's parent must be looked at; to keep that cheap nothing is read while no pid was given out since the last
-/// call, and a process is looked at only when it is new. (A pid could be reused between two calls only if
-/// all pids of the system were handed out in that time.)
+/// `/proc/PID/task/*/children` gives them directly, but needs CONFIG_PROC_CHILDREN, which many kernels lack. Without it
+/// every process's parent must be looked at; to keep that cheap nothing is read while no pid was given out since the
+/// last call, and a process is looked at only when it is new. (A pid could be reused between two calls only if all pids
+/// of the system were handed out in that time.)
 ///
-/// A process whose parent has exited before the call has been adopted by another and is not found: a control group is the
-/// better target for programs that daemonise.
+/// A process whose parent has exited before the call has been adopted by another and is not found: a control group is
+/// the better target for programs that daemonise.
 #[derive(Debug)]
 pub struct ChildFinder {
     root: ProcRoot,
@@ -28,8 +28,8 @@ impl ChildFinder {
         Self { root, last_pid: None, seen: HashSet::new(), parents: HashSet::new() }
     }
 
-    /// Pairs of (child, parent) for all children of `parents` and their descendants. Descendants found before may or may not
-    /// come again.
+    /// Pairs of (child, parent) for all children of `parents` and their descendants. Descendants found before may or
+    /// may not come again.
     pub fn poll(&mut self, parents: &[u32]) -> io::Result<Vec<(u32, u32)>> {
         let last_pid = self.root.last_pid();
         let new_parents = parents.iter().any(|p| !self.parents.contains(p));

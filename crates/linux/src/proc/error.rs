@@ -56,7 +56,8 @@ pub enum ProcessError {
         /// Its pid.
         pid: u32,
     },
-    /// The process has executed another program since it was last read. Told once; later reads speak of the new program.
+    /// The process has executed another program since it was last read. Told once; later reads speak of the new
+    /// program.
     #[error("pid {pid} executed another program")]
     Replaced {
         /// Its pid.

@@ -54,8 +54,8 @@ impl<'a> MapsLine<'a> {
         self.perms[3] == b's'
     }
 
-    /// What backs it, as far as a line of maps tells. hugetlb memory on the kernel's internal mounts (memfd, SysV) looks
-    /// like shared memory here; only `VmFlags` in smaps tells.
+    /// What backs it, as far as a line of maps tells. hugetlb memory on the kernel's internal mounts (memfd, SysV)
+    /// looks like shared memory here; only `VmFlags` in smaps tells.
     pub fn kind(&self, filesystems: &Filesystems) -> MappingKind {
         let name = self.name;
         let shmem = |prefix: &[u8]| name.starts_with(prefix);
@@ -110,8 +110,8 @@ fn hex(text: &[u8], end: u8) -> Option<(u64, &[u8])> {
     None
 }
 
-/// Addresses of every line of process `pid`'s maps, in order. The process may be another one with its pid: whoever holds a
-/// [`PidFd`](super::PidFd) checks it afterwards.
+/// Addresses of every line of process `pid`'s maps, in order. The process may be another one with its pid: whoever
+/// holds a [`PidFd`](super::PidFd) checks it afterwards.
 pub fn mapped_ranges(pid: u32) -> Result<Vec<AddrRange>, ProcessError> {
     const FILE: &str = "maps";
     let dir = ProcRoot::default().process(pid);
@@ -123,15 +123,15 @@ pub fn mapped_ranges(pid: u32) -> Result<Vec<AddrRange>, ProcessError> {
 
 /// The name as text: the kernel's `\012` becomes a newline again, bytes that are not UTF-8 are replaced.
 ///
-/// The kernel does not mark a backslash of the name itself, so a file whose name really holds the four characters `\012`
-/// cannot be told apart.
+/// The kernel does not mark a backslash of the name itself, so a file whose name really holds the four characters
+/// `\012` cannot be told apart.
 pub fn display_name(name: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(name);
     if text.contains("\\012") { Cow::Owned(text.replace("\\012", "\n")) } else { text }
 }
 
-/// Draws up a list of mappings from lines in address order, joining adjacent lines that agree in kind, sharing, locking and
-/// name.
+/// Draws up a list of mappings from lines in address order, joining adjacent lines that agree in kind, sharing, locking
+/// and name.
 #[derive(Debug)]
 pub struct MappingList<'a> {
     out: &'a mut Vec<Mapping>,

@@ -12,8 +12,8 @@ pub struct PidFd {
 }
 
 impl PidFd {
-    /// Opens process `pid`. Fails with ESRCH where there is none, and with EINVAL (or ENOENT, on newer kernels) for the id
-    /// of a thread that does not lead its process.
+    /// Opens process `pid`. Fails with ESRCH where there is none, and with EINVAL (or ENOENT, on newer kernels) for the
+    /// id of a thread that does not lead its process.
     pub fn open(pid: u32) -> io::Result<Self> {
         let Ok(raw_pid) = libc::pid_t::try_from(pid) else { return Err(io::Error::from_raw_os_error(libc::ESRCH)) };
         if raw_pid == 0 {
@@ -39,8 +39,8 @@ impl PidFd {
         self.wait_exit(Duration::ZERO)
     }
 
-    /// Whether the process has exited, or all its threads are about to: its memory may be gone already, and what is seen of it
-    /// then says nothing about it.
+    /// Whether the process has exited, or all its threads are about to: its memory may be gone already, and what is
+    /// seen of it then says nothing about it.
     pub fn is_ending(&self) -> bool {
         // A name need not be UTF-8.
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -90,9 +90,9 @@ impl PidFd {
     }
 }
 
-/// Whether a thread is on its way out, by its line in /proc/PID/task/TID/stat (proc_pid_stat(5)): its flags, the ninth field, have
-/// PF_EXITING of the kernel's sched.h, or SIGKILL is among its own pending signals, the 31st: a group that is ended gets it thread by
-/// thread, and the main thread may be gone before the others have run.
+/// Whether a thread is on its way out, by its line in /proc/PID/task/TID/stat (proc_pid_stat(5)): its flags, the ninth
+/// field, have PF_EXITING of the kernel's sched.h, or SIGKILL is among its own pending signals, the 31st: a group that
+/// is ended gets it thread by thread, and the main thread may be gone before the others have run.
 fn is_exiting(stat: &str) -> bool {
     const PF_EXITING: u64 = 4;
     const KILLED: u64 = 1 << (libc::SIGKILL - 1);
@@ -109,8 +109,8 @@ impl AsFd for PidFd {
     }
 }
 
-/// Whether two processes share one address space at present (vfork before exec, or clone with CLONE_VM). `None` where the
-/// kernel does not tell (no CONFIG_KCMP, no permission, one of them gone).
+/// Whether two processes share one address space at present (vfork before exec, or clone with CLONE_VM). `None` where
+/// the kernel does not tell (no CONFIG_KCMP, no permission, one of them gone).
 pub fn share_memory(a: u32, b: u32) -> Option<bool> {
     const KCMP_VM: i32 = 1;
     let (a, b) = (libc::pid_t::try_from(a).ok()?, libc::pid_t::try_from(b).ok()?);

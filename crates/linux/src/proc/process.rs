@@ -23,14 +23,15 @@ const NAME_LIMIT: usize = 200;
 
 /// A process, held by a pidfd: a pid that is given to another process later is never mistaken for it.
 ///
-/// Two descriptors stay open: the pidfd, and `/proc/PID/maps`. The latter is bound to the address space it was opened for
-/// and reads as empty once that is gone, which tells an exec reliably and for free.
+/// Two descriptors stay open: the pidfd, and `/proc/PID/maps`. The latter is bound to the address space it was opened
+/// for and reads as empty once that is gone, which tells an exec reliably and for free.
 #[derive(Debug)]
 pub struct Process {
     dir: ProcessDir,
     pidfd: PidFd,
     maps: File,
-    /// Changes at exec; needed where `maps` is not enough because another process keeps the old address space alive (vfork).
+    /// Changes at exec; needed where `maps` is not enough because another process keeps the old address space alive
+    /// (vfork).
     image: (u64, u64),
     filesystems: Filesystems,
     vm_flags: VmFlags,
@@ -111,8 +112,8 @@ impl Process {
         !self.pidfd.has_exited()
     }
 
-    /// Replaces `out` by its mappings, sorted and disjoint; adjacent lines of maps that agree in all that a [`Mapping`] holds
-    /// are one.
+    /// Replaces `out` by its mappings, sorted and disjoint; adjacent lines of maps that agree in all that a [`Mapping`]
+    /// holds are one.
     ///
     /// After an exec this fails once with [`ProcessError::Replaced`]; the next call tells the new program's mappings.
     /// The kernel hands out the list in pieces: a mapping that changes meanwhile may show in its old or new extent.
@@ -141,7 +142,8 @@ impl Process {
         Ok(())
     }
 
-    /// Calls `area` for every kernel area (VMA) with its resident and referenced bytes. Costs about 10 ms per resident GiB.
+    /// Calls `area` for every kernel area (VMA) with its resident and referenced bytes. Costs about 10 ms per resident
+    /// GiB.
     pub fn smaps(&mut self, mut area: impl FnMut(MapsLine<'_>, MappingKind, Figures)) -> Result<(), ProcessError> {
         let filesystems = &self.filesystems;
         let mut seen = false;
@@ -160,8 +162,8 @@ impl Process {
         if seen { Ok(()) } else { Err(ProcessError::Exited { pid: self.pid() }) }
     }
 
-    /// Clears the accessed bits and referenced flags of all its pages (`clear_refs`). Costs about 10 ms per resident GiB, during
-    /// which its page faults wait.
+    /// Clears the accessed bits and referenced flags of all its pages (`clear_refs`). Costs about 10 ms per resident
+    /// GiB, during which its page faults wait.
     ///
     /// The kernel does not flush translations that a CPU holds: an access through one of those sets no bit until it is
     /// evicted. Pages in steady use were seen to stay unmarked for up to 5 ms after the clear.
@@ -208,8 +210,8 @@ impl Process {
         Stat::read(&self.dir).map(|s| format!("[{}]", s.comm)).unwrap_or_default()
     }
 
-    /// Fails with [`ProcessError::Exited`] if it has. To be called *after* reading a file of `/proc/PID`: it proves that
-    /// the pid was not another process's then.
+    /// Fails with [`ProcessError::Exited`] if it has. To be called *after* reading a file of `/proc/PID`: it proves
+    /// that the pid was not another process's then.
     pub fn check_alive(&self) -> Result<(), ProcessError> {
         if self.is_alive() { Ok(()) } else { Err(ProcessError::Exited { pid: self.pid() }) }
     }

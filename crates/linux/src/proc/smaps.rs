@@ -1,7 +1,7 @@
 //! `/proc/PID/smaps`: resident and referenced bytes and the flags of each area.
 //!
-//! Reading it makes the kernel walk every page table entry: about 10 ms per resident GiB, in the reader's time, so it is
-//! read only where nothing cheaper tells.
+//! Reading it makes the kernel walk every page table entry: about 10 ms per resident GiB, in the reader's time, so it
+//! is read only where nothing cheaper tells.
 
 use super::dir::ProcessDir;
 use super::error::ProcessError;

@@ -25,8 +25,8 @@ pub struct Stat {
     pub processor: Option<u32>,
     /// Start time in clock ticks since boot; with the pid it names a process uniquely.
     pub start_ticks: u64,
-    /// Address of the program's code and of its first stack frame: exec changes them (both are random unless address space
-    /// randomisation is off). 0 where the reader may not see them.
+    /// Address of the program's code and of its first stack frame: exec changes them (both are random unless address
+    /// space randomisation is off). 0 where the reader may not see them.
     pub image: (u64, u64),
 }
 

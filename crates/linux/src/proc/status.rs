@@ -3,8 +3,8 @@
 use super::dir::ProcessDir;
 use super::error::ProcessError;
 
-/// The lines of `/proc/PID/status` that Isotherm uses. Sizes in bytes; `None` where the kernel does not print the line (an
-/// exiting process and a kernel thread have no memory lines).
+/// The lines of `/proc/PID/status` that Isotherm uses. Sizes in bytes; `None` where the kernel does not print the line
+/// (an exiting process and a kernel thread have no memory lines).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
     /// Thread group leader: the process's pid.

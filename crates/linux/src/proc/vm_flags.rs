@@ -1,8 +1,8 @@
 //! Which areas are locked, hugetlb or PFN-mapped, at the least cost.
 //!
-//! Only smaps tells, and it costs about 10 ms per resident GiB. `VmLck` and `HugetlbPages` in `status` are nearly free and say
-//! whether there is anything to find: while they are zero smaps is never read, and while they and the extent of the locked
-//! ranges known from the last read stay the same, that read stays valid.
+//! Only smaps tells, and it costs about 10 ms per resident GiB. `VmLck` and `HugetlbPages` in `status` are nearly free
+//! and say whether there is anything to find: while they are zero smaps is never read, and while they and the extent of
+//! the locked ranges known from the last read stay the same, that read stays valid.
 
 use super::dir::ProcessDir;
 use super::error::ProcessError;
@@ -11,7 +11,8 @@ use super::status::Status;
 use isotherm_core::addr::AddrRange;
 use std::time::{Duration, Instant};
 
-/// A new read of smaps waits until this many times its last duration has passed, which keeps it near 0.25 % of one core.
+/// A new read of smaps waits until this many times its last duration has passed, which keeps it near 0.25 % of one
+/// core.
 const REST: u32 = 400;
 
 /// What is known about areas with special flags.

@@ -46,8 +46,8 @@ impl<S> Targets<S> {
         self.tracker.process(target).ok()?.footprint(target, now_ns)
     }
 
-    /// Runs `work` on a target's memory, and gives its errors the form the monitor expects. What is kept about an address space
-    /// goes with it. `source` is what all targets share; `open` begins to keep something.
+    /// Runs `work` on a target's memory, and gives its errors the form the monitor expects. What is kept about an
+    /// address space goes with it. `source` is what all targets share; `open` begins to keep something.
     pub(super) fn with<C, T>(
         &mut self,
         target: TargetId,

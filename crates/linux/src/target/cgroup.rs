@@ -18,9 +18,9 @@ impl Cgroup {
         Self::find_below(&mount_points(&String::from_utf8_lossy(&mounts)), path)
     }
 
-    /// Finds the folder below the given mount points, the first of them first. `path` may be a full path, a path below one
-    /// of them (with or without a leading slash), or below the folder that holds them. Where several hierarchies have such a
-    /// group, the first that has a process in it is taken.
+    /// Finds the folder below the given mount points, the first of them first. `path` may be a full path, a path below
+    /// one of them (with or without a leading slash), or below the folder that holds them. Where several hierarchies
+    /// have such a group, the first that has a process in it is taken.
     pub fn find_below(mounts: &[PathBuf], path: &Path) -> Result<Self, TargetError> {
         let inside = path.strip_prefix("/").unwrap_or(path);
         let mut tried: Vec<PathBuf> = Vec::new();
@@ -87,8 +87,8 @@ fn is_removed(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
 }
 
-/// Mount points of the control group hierarchies in a mount table: v2 first, then v1 with the controllers that tell most about
-/// memory first.
+/// Mount points of the control group hierarchies in a mount table: v2 first, then v1 with the controllers that tell
+/// most about memory first.
 fn mount_points(table: &str) -> Vec<PathBuf> {
     let mut found: Vec<(usize, PathBuf)> = Vec::new();
     for line in table.lines() {

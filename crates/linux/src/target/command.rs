@@ -149,8 +149,8 @@ impl Command {
         })
     }
 
-    /// Ends it, if it still runs: SIGTERM to it and to the processes that it forked, after `grace` SIGKILL. Collects it and
-    /// tells how it ended; `None` if it has never been executed.
+    /// Ends it, if it still runs: SIGTERM to it and to the processes that it forked, after `grace` SIGKILL. Collects it
+    /// and tells how it ended; `None` if it has never been executed.
     pub fn finish(&self, grace: Duration) -> io::Result<Option<CommandEnd>> {
         self.lock().finish(grace)
     }

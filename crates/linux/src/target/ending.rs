@@ -10,9 +10,9 @@ const STOP_LIMIT: Duration = Duration::from_millis(100);
 
 /// Ends process `leader` and its descendants: SIGTERM, and SIGKILL for those that still run after `grace`.
 ///
-/// For each round the family is stopped first, member by member until no new one turns up, so that none can fork out of sight
-/// between the look and the signal. A process whose parent had exited before is not found; one that forks and exits on
-/// SIGTERM can leave such a child behind.
+/// For each round the family is stopped first, member by member until no new one turns up, so that none can fork out of
+/// sight between the look and the signal. A process whose parent had exited before is not found; one that forks and
+/// exits on SIGTERM can leave such a child behind.
 pub fn end_family(leader: PidFd, grace: Duration) {
     let mut family = vec![leader];
     stop(&mut family);

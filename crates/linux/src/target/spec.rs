@@ -13,8 +13,8 @@ pub enum TargetSpec {
         /// Whether processes that they fork are targets, too.
         children: bool,
     },
-    /// All processes of this control group and of those nested in it, now and later: a path as `/proc/PID/cgroup` shows it, a
-    /// path below `/sys/fs/cgroup`, or the full path of a folder.
+    /// All processes of this control group and of those nested in it, now and later: a path as `/proc/PID/cgroup` shows
+    /// it, a path below `/sys/fs/cgroup`, or the full path of a folder.
     Cgroup(PathBuf),
     /// The same of several control groups.
     Cgroups(Vec<PathBuf>),

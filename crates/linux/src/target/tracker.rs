@@ -23,8 +23,8 @@ pub struct Skipped {
     pub why: ProcessError,
 }
 
-/// Follows what a [`TargetSpec`] asks for by polling: new processes get the next free [`TargetId`], which is never given
-/// twice.
+/// Follows what a [`TargetSpec`] asks for by polling: new processes get the next free [`TargetId`], which is never
+/// given twice.
 ///
 /// Limits of polling: a process that comes and goes between two polls is not seen, and neither is one whose
 /// parent exited before the poll (see [`ChildFinder`]). Our own process is watched only if its pid is given,
@@ -84,8 +84,8 @@ impl Membership {
 }
 
 impl TargetTracker {
-    /// Opens the processes, or finds the control group. A pid that cannot be watched is an error here; a control group may
-    /// be empty.
+    /// Opens the processes, or finds the control group. A pid that cannot be watched is an error here; a control group
+    /// may be empty.
     pub fn new(spec: TargetSpec) -> Result<Self, TargetError> {
         let mut unannounced: Vec<Process> = Vec::new();
         let membership = match spec {
@@ -114,8 +114,8 @@ impl TargetTracker {
         })
     }
 
-    /// Targets that have come since the last call; ended ones are closed. The first call starts a command and fails if it
-    /// cannot be executed.
+    /// Targets that have come since the last call; ended ones are closed. The first call starts a command and fails if
+    /// it cannot be executed.
     pub fn poll(&mut self) -> Result<Vec<TargetInfo>, TargetError> {
         let mut new = Vec::new();
         for process in std::mem::take(&mut self.unannounced) {

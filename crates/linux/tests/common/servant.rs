@@ -1,5 +1,5 @@
-//! A child process that does as it is told: system calls and memory accesses, one at a time, so that a test knows exactly
-//! which pages were touched when.
+//! A child process that does as it is told: system calls and memory accesses, one at a time, so that a test knows
+//! exactly which pages were touched when.
 
 use std::io::{Error, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,11 +9,11 @@ const FORK: u64 = TOUCH + 1;
 const LEADERLESS: u64 = TOUCH + 2;
 pub const PAGE: u64 = 4096;
 
-/// Makes the kernel put pages that were mapped lately on its LRU lists: until then they cannot be observed. They wait in
-/// lists of up to 31 for each CPU, which overflow when more pages are needed there.
+/// Makes the kernel put pages that were mapped lately on its LRU lists: until then they cannot be observed. They wait
+/// in lists of up to 31 for each CPU, which overflow when more pages are needed there.
 pub fn push_new_pages_to_lru() {
-    // SAFETY: plain system calls on live structures; touches only the mapping made here, which is unmapped again. The calling
-    // thread may run everywhere again in the end.
+    // SAFETY: plain system calls on live structures; touches only the mapping made here, which is unmapped again. The
+    // calling thread may run everywhere again in the end.
     unsafe {
         let mut all: libc::cpu_set_t = std::mem::zeroed();
         libc::sched_getaffinity(0, size_of_val(&all), &mut all);

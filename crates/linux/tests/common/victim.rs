@@ -1,5 +1,5 @@
-//! A process that checks itself all the time: its data, its registers, its system calls. It is this test program, started
-//! again, and runs before `main` on the stack that the kernel made.
+//! A process that checks itself all the time: its data, its registers, its system calls. It is this test program,
+//! started again, and runs before `main` on the stack that the kernel made.
 
 use std::arch::asm;
 use std::fs::File;
@@ -218,7 +218,8 @@ impl Work {
     }
 }
 
-/// 1: registers; 2 to 8: system calls, see `turn`; 9: joined a thread that never ends; from 1000 on: the page that did not hold what was written to it.
+/// 1: registers; 2 to 8: system calls, see `turn`; 9: joined a thread that never ends; from 1000 on: the page that did
+/// not hold what was written to it.
 fn fail(word: &AtomicU64, number: u64) -> ! {
     word.store(number, Ordering::Relaxed);
     std::process::abort()
@@ -283,7 +284,8 @@ unsafe fn turn(kind: Kind, timer: i32, round: u64) -> Option<u64> {
                 match libc::nanosleep(&time, &mut left) {
                     0 if begin.elapsed() < Duration::from_micros(3900) => Some(2),
                     0 => None,
-                    // Allowed after the helper's death: what was left is told. The kernel adds the timer's slack (50 us).
+                    // Allowed after the helper's death: what was left is told. The kernel adds the timer's slack (50
+                    // us).
                     _ if *libc::__errno_location() == libc::EINTR => (left.tv_nsec > 4_100_000).then_some(3),
                     _ => Some(4),
                 }
@@ -313,7 +315,8 @@ unsafe fn turn(kind: Kind, timer: i32, round: u64) -> Option<u64> {
     }
 }
 
-/// Loads all registers that a program may use with known values, lets time pass, and looks whether they are still there.
+/// Loads all registers that a program may use with known values, lets time pass, and looks whether they are still
+/// there.
 unsafe fn registers_stay(round: u64) -> bool {
     let seed = round.wrapping_mul(0x5851_f42d_4c95_7f2d) | 1;
     let mut sum: u64;

@@ -29,8 +29,8 @@ pub fn settle(source: &mut PageTableSource, w: &mut [Window]) {
     assert!(set.is_empty(), "an idle process shows {} accesses: {:?}", set.len(), set[0]);
 }
 
-/// Repeats `attempt`, which gives what was seen and what is true, until both agree. What is seen must be true always; but
-/// something may be missing now and then, where another agent of this machine (the kernel's own DAMON on physical
+/// Repeats `attempt`, which gives what was seen and what is true, until both agree. What is seen must be true always;
+/// but something may be missing now and then, where another agent of this machine (the kernel's own DAMON on physical
 /// memory, or reclaim) clears accessed bits, too.
 pub fn told<T: Ord + std::fmt::Debug>(mut attempt: impl FnMut() -> (Vec<T>, Vec<T>)) {
     let mut missing = Vec::new();

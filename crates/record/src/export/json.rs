@@ -1,7 +1,7 @@
 //! damo's JSON, plain or compressed: a list of records, one per target and set of intervals.
 //!
-//! Two keys are added that damo passes over: a record's `pid` and `name`, and a snapshot's `max_nr_accesses` where it is
-//! not the number of sampling intervals in an aggregation.
+//! Two keys are added that damo passes over: a record's `pid` and `name`, and a snapshot's `max_nr_accesses` where it
+//! is not the number of sampling intervals in an aggregation.
 
 use super::{Export, Out};
 use crate::error::WriteError;

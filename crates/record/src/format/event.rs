@@ -1,5 +1,5 @@
-//! Events as bytes: kind, length of the body, body. The length lets a reader pass over kinds and trailing fields that it
-//! does not know.
+//! Events as bytes: kind, length of the body, body. The length lets a reader pass over kinds and trailing fields that
+//! it does not know.
 
 use super::pages;
 use super::snapshot::{self, Memory};
@@ -133,7 +133,8 @@ pub(crate) fn encode(out: &mut Vec<u8>, state: &mut FrameState, event: &Event) -
     Ok(())
 }
 
-/// Reads the next event. `Ok(None)`: it is of a kind, or uses a word, that this version does not know; it was passed over.
+/// Reads the next event. `Ok(None)`: it is of a kind, or uses a word, that this version does not know; it was passed
+/// over.
 pub(crate) fn decode(input: &mut Cursor<'_>, state: &mut FrameState) -> Result<Option<Event>, DecodeError> {
     let kind = input.number()?;
     let len = input.count(input.remaining())?;
@@ -248,7 +249,8 @@ fn decode_run(input: &mut Cursor<'_>) -> Result<RunInfo, DecodeError> {
     Ok(RunInfo { source, algorithm, attrs, cpu_budget: limited.then_some(budget), kernel, realtime_offset_ns })
 }
 
-/// Names first, each once, then one entry per mapping: distance to the end of the one before, length, kind, flags, name.
+/// Names first, each once, then one entry per mapping: distance to the end of the one before, length, kind, flags,
+/// name.
 fn encode_mappings(out: &mut Vec<u8>, mappings: &[Mapping]) -> Result<(), DecodeError> {
     let name_bytes: usize = mappings.iter().map(|m| m.name.len()).sum();
     if mappings.len() > MAX_MAPPINGS || name_bytes > MAX_NAME_BYTES {

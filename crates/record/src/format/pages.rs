@@ -1,7 +1,7 @@
 //! What the page history says of a target, and of all targets together, as bytes.
 //!
-//! Ages are numbers that fall from one threshold to the next, so they are stored as differences, and thresholds alike as
-//! their number. Page tables next to one another of which the same is told are one run.
+//! Ages are numbers that fall from one threshold to the next, so they are stored as differences, and thresholds alike
+//! as their number. Page tables next to one another of which the same is told are one run.
 
 use super::varint::{Cursor, DecodeError, put, put_delta, unzigzag, zigzag};
 use super::{MAX_MAPPINGS, MAX_TABLES, MAX_THRESHOLDS};
@@ -22,8 +22,8 @@ const LONG: u64 = 1;
 const PRESENT: u64 = 1 << 1;
 const RUN_FLAGS: u32 = 2;
 
-/// Appends the body of an event about a target's pages. Fails if it is beyond the format's limits, or mappings or tables
-/// are not in order.
+/// Appends the body of an event about a target's pages. Fails if it is beyond the format's limits, or mappings or
+/// tables are not in order.
 pub(crate) fn encode(out: &mut Vec<u8>, base_ns: u64, f: &PageFrame) -> Result<(), DecodeError> {
     put_delta(out, f.time_ns, base_ns);
     put(out, u64::from(f.target));

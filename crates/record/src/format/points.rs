@@ -1,8 +1,8 @@
 //! Region boundaries as points, and the difference of two lists of points.
 //!
-//! Sorted, disjoint regions are the same as a sorted list of points, each telling whether the memory from it to the next
-//! point is covered. Neighbours that touch share a point. Between two snapshots most points stay: a merge takes one away,
-//! a split adds one.
+//! Sorted, disjoint regions are the same as a sorted list of points, each telling whether the memory from it to the
+//! next point is covered. Neighbours that touch share a point. Between two snapshots most points stay: a merge takes
+//! one away, a split adds one.
 
 use super::varint::{Cursor, DecodeError, put};
 use super::{MAX_REGIONS, PAGE_SHIFT};

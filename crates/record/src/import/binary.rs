@@ -1,8 +1,8 @@
 //! Old binary records: versions 0, 1 and 2.
 //!
-//! Little endian and packed. An optional head of 16 bytes `damon_recfmt_ver` and an i32 version (without it: version 0).
-//! Then, over and over: i64 seconds, i64 nanoseconds, u32 number of targets; per target its id (version 1: i32 pid, else
-//! u64) and u32 number of regions; per region u64 start, u64 end, u32 accesses. Ages are not stored.
+//! Little endian and packed. An optional head of 16 bytes `damon_recfmt_ver` and an i32 version (without it: version
+//! 0). Then, over and over: i64 seconds, i64 nanoseconds, u32 number of targets; per target its id (version 1: i32 pid,
+//! else u64) and u32 number of regions; per region u64 start, u64 end, u32 accesses. Ages are not stored.
 
 use super::Notes;
 use super::timeline::{Ended, Survey, Timeline};
@@ -162,8 +162,8 @@ fn region(b: &[u8; REGION_LEN]) -> Option<RegionInfo> {
     (start <= end).then_some(RegionInfo { start, end, nr_accesses, age: 0, evidence: None, accessed: None })
 }
 
-/// Whether `prefix` can be the begin of a record without a head: a sensible time, few targets, and a first region that is
-/// one.
+/// Whether `prefix` can be the begin of a record without a head: a sensible time, few targets, and a first region that
+/// is one.
 pub(crate) fn looks_plausible(prefix: &[u8]) -> bool {
     let field = |at: usize, len: usize| prefix.get(at..at + len);
     let number = |at: usize| field(at, 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes);

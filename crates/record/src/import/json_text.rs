@@ -1,4 +1,5 @@
-//! Numbers as damo writes them into JSON: plain, or as text with commas and units ("4,096", "3 s 100 ms", "12.000 MiB").
+//! Numbers as damo writes them into JSON: plain, or as text with commas and units ("4,096", "3 s 100 ms", "12.000
+//! MiB").
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use std::fmt;
@@ -8,7 +9,8 @@ use std::io::{self, Read};
 const TIMES: [(&str, f64); 7] =
     [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9), ("d", 86400e9)];
 
-/// A number. Times with a unit are in ns; whether a text had a unit is kept, since a bare number takes the field's unit.
+/// A number. Times with a unit are in ns; whether a text had a unit is kept, since a bare number takes the field's
+/// unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Number {
     /// A whole number.

@@ -1,7 +1,7 @@
 //! Text of `perf script` or `trace-cmd report` with `damon_aggregated` events, a line per region.
 //!
-//! Both layouts of the event are read: `target_id=N nr_regions=N START-END: NR AGE`, and the first one, which had `pid=N`
-//! and no age. A line's time stands before the event's name; a snapshot's time is its first line's.
+//! Both layouts of the event are read: `target_id=N nr_regions=N START-END: NR AGE`, and the first one, which had
+//! `pid=N` and no age. A line's time stands before the event's name; a snapshot's time is its first line's.
 
 use super::Notes;
 use super::lines::{Line, Lines};

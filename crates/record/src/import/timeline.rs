@@ -93,8 +93,8 @@ impl Timeline {
     }
 }
 
-/// Sampling and aggregation interval (us) and the largest possible count, where only the time between snapshots is known:
-/// DAMON's usual 20 samples an aggregation, more only if more were counted.
+/// Sampling and aggregation interval (us) and the largest possible count, where only the time between snapshots is
+/// known: DAMON's usual 20 samples an aggregation, more only if more were counted.
 pub(crate) fn intervals(mean_ns: u64, sample_us: Option<u64>, regions: &[RegionInfo]) -> (u64, u64, u32) {
     let counted = regions.iter().map(|r| r.nr_accesses).max().unwrap_or(0);
     let aggr_us = (mean_ns / 1000).max(1);

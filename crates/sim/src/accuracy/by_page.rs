@@ -1,8 +1,8 @@
 //! How true a monitor's picture is where single pages are hot: judged page by page.
 //!
-//! Ranges cannot tell scattered pages: a region that holds one hot page in fifty is neither hot nor cold. Here each page that a
-//! monitor calls hot is compared with what the workload really touched in the time that the monitor talks about. Terabytes are
-//! judged by a sample of their page tables, chosen by hash.
+//! Ranges cannot tell scattered pages: a region that holds one hot page in fifty is neither hot nor cold. Here each
+//! page that a monitor calls hot is compared with what the workload really touched in the time that the monitor talks
+//! about. Terabytes are judged by a sample of their page tables, chosen by hash.
 
 use super::Score;
 use crate::machine::activity::Activity;
@@ -87,8 +87,9 @@ impl TouchedPages for Told {
     }
 }
 
-/// The judgement: `hot` are the pages that the monitor calls accessed during `[from_ns, to_ns)`, as sorted, disjoint ranges; of all
-/// addresses, only those in `judged` (sorted, disjoint) count, which should be those that the monitor claims to know.
+/// The judgement: `hot` are the pages that the monitor calls accessed during `[from_ns, to_ns)`, as sorted, disjoint
+/// ranges; of all addresses, only those in `judged` (sorted, disjoint) count, which should be those that the monitor
+/// claims to know.
 pub fn score(hot: &[AddrRange], judged: &[AddrRange], truth: &dyn TouchedPages, (from_ns, to_ns): (u64, u64)) -> Score {
     let mut sum = Score { end_ns: to_ns, hot: 0, reported: 0, common: 0 };
     let mut touched = Vec::new();
@@ -113,12 +114,14 @@ pub struct ByHistory {
     pub known: Vec<AddrRange>,
     /// What it talks about: from the end of its last walk but one to the begin of its last, ...
     pub time: (u64, u64),
-    /// ... and from the begin of the one to the end of the other: a walk takes its time, and looks at each page some time in it.
+    /// ... and from the begin of the one to the end of the other: a walk takes its time, and looks at each page some
+    /// time in it.
     pub most: (u64, u64),
 }
 
 impl ByHistory {
-    /// Of what it knows, the pages that were not touched during its walks only: whether it should have seen that, nobody can tell.
+    /// Of what it knows, the pages that were not touched during its walks only: whether it should have seen that,
+    /// nobody can tell.
     pub fn clear_part(&self, truth: &dyn TouchedPages) -> Vec<AddrRange> {
         let (mut surely, mut perhaps) = (Vec::new(), Vec::new());
         for range in &self.known {
@@ -129,9 +132,9 @@ impl ByHistory {
     }
 }
 
-/// What `history` says of `judged` (sorted, disjoint): hot is what it does not know to have been idle since its last walk but one.
-/// Not known is what cannot be observed, and what was used before the watch began and may or may not have been used since.
-/// `None` before the end of the second walk, and while one is under way.
+/// What `history` says of `judged` (sorted, disjoint): hot is what it does not know to have been idle since its last
+/// walk but one. Not known is what cannot be observed, and what was used before the watch began and may or may not have
+/// been used since. `None` before the end of the second walk, and while one is under way.
 pub fn by_history(history: &PageHistory, judged: &[AddrRange]) -> Option<ByHistory> {
     let [before, last] = history.epochs().last_walks()?;
     let (idle, epochs) = (history.idle_codes(before.1), history.epochs());

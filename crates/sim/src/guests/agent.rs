@@ -1,7 +1,7 @@
 //! Isotherm's agent in a simulated guest: the same [`Driver`] as in a real one, with the same ways of isolating memory.
 //!
-//! Memory blocks go offline only where they are free as a whole; nothing is moved out of them. Huge pages are cleared, which
-//! makes the host back them again.
+//! Memory blocks go offline only where they are free as a whole; nothing is moved out of them. Huge pages are cleared,
+//! which makes the host back them again.
 
 use super::buddy::{Buddy, HINT_ORDER};
 use super::host::Host;

@@ -1,5 +1,5 @@
-//! A buddy allocator as Linux has it: free memory in blocks of powers of two, split when less is needed, joined with their buddies
-//! when both are free. The last freed is the first given out.
+//! A buddy allocator as Linux has it: free memory in blocks of powers of two, split when less is needed, joined with
+//! their buddies when both are free. The last freed is the first given out.
 
 use isotherm_core::hinter::{Bitmap, FreeMemory};
 

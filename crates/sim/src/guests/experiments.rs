@@ -1,5 +1,5 @@
-//! The tests of the page hinting patches, version 10, at their size: how many guests can be started one after the other before
-//! the host swaps, memhog in three guests in turn; and how soon memory comes back.
+//! The tests of the page hinting patches, version 10, at their size: how many guests can be started one after the other
+//! before the host swaps, memhog in three guests in turn; and how soon memory comes back.
 
 use super::params::{Hints, Params};
 use super::world::World;

@@ -7,8 +7,8 @@ const GIB: u64 = 1 << 30;
 const US: u64 = 1000;
 const MS: u64 = 1_000_000;
 
-/// What is simulated. Those with "figure" come from measurements under QEMU (docs/hint.md), those with "reference" from the tests in
-/// the cover letter of the page hinting patches, version 10, whose machine had 15 GB.
+/// What is simulated. Those with "figure" come from measurements under QEMU (docs/hint.md), those with "reference" from
+/// the tests in the cover letter of the page hinting patches, version 10, whose machine had 15 GB.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Params {
     /// Memory of the host, bytes (reference).
@@ -41,8 +41,8 @@ pub struct Params {
     pub look_ns: u64,
     /// What a look costs for each block, ns (figure: 0.5 ms for 256 blocks).
     pub look_block_ns: u64,
-    /// Isolating and returning a huge page that the host backs, ns (figure: 0.37 to 0.56 ms under emulation, where all is slow). One
-    /// that it has dropped is touched in addition.
+    /// Isolating and returning a huge page that the host backs, ns (figure: 0.37 to 0.56 ms under emulation, where all
+    /// is slow). One that it has dropped is touched in addition.
     pub isolate_ns: u64,
     /// Size of a memory block, bytes (x86-64; 2 GiB on machines with 64 GiB and more).
     pub memory_block: u64,

@@ -11,8 +11,8 @@ use std::ops::Range;
 /// A workload that runs at some rate, prepared for questions about single pages.
 ///
 /// Areas that are gone through in rounds give exact answers. Random draws (Zipf) are independent Poisson processes per
-/// page, so that a page of rate r is touched within t with a probability of 1 - exp(-r t); which moments those are follows
-/// from seed and page alone, so that the answers to overlapping questions fit together.
+/// page, so that a page of rate r is touched within t with a probability of 1 - exp(-r t); which moments those are
+/// follows from seed and page alone, so that the answers to overlapping questions fit together.
 #[derive(Debug, Clone)]
 pub struct Activity {
     workload: Workload,
@@ -103,8 +103,8 @@ impl Activity {
         })
     }
 
-    /// Calls `visit` for runs of pages, in order and disjoint, that cover just those of `pages` that were touched during
-    /// `[from_ns, to_ns)`.
+    /// Calls `visit` for runs of pages, in order and disjoint, that cover just those of `pages` that were touched
+    /// during `[from_ns, to_ns)`.
     pub fn for_each_touched(&self, pages: Range<u64>, from_ns: u64, to_ns: u64, mut visit: impl FnMut(Range<u64>)) {
         for (segment, common) in self.overlapping(pages) {
             let whole = |t: &Toucher| t.members == Members::All && self.all_touched_by(t, from_ns, to_ns);
@@ -296,8 +296,8 @@ fn poisson_cells(per_ns: f64, from: u64, to: u64) -> impl Iterator<Item = (u64, 
     cells.map(move |cell| (cell, cell_ns))
 }
 
-/// The moments of the events in a cell. Their number and they themselves are drawn from `seed` and the cell's number, so any
-/// question about the process can be answered without keeping it.
+/// The moments of the events in a cell. Their number and they themselves are drawn from `seed` and the cell's number,
+/// so any question about the process can be answered without keeping it.
 fn poisson_moments(seed: u64, cell: u64, cell_ns: f64) -> impl Iterator<Item = f64> {
     /// Distribution function of a Poisson variate of mean 1.
     const AT_MOST: [f64; 7] =

@@ -9,8 +9,9 @@ const TABLE_PAGES: u64 = TABLE_SPAN / PAGE_SIZE;
 
 /// Maps page numbers to the time at which their accessed bit was last cleared; pages that never were are absent.
 ///
-/// Tables whose pages share a time are held in runs, so it takes memory for what was looked at and not for what exists. Where
-/// single pages of a table were cleared, the table has a mask for each of its times: terabytes with a hot page in fifty fit.
+/// Tables whose pages share a time are held in runs, so it takes memory for what was looked at and not for what exists.
+/// Where single pages of a table were cleared, the table has a mask for each of its times: terabytes with a hot page in
+/// fifty fit.
 #[derive(Debug, Clone, Default)]
 pub struct Cleared {
     /// First table of a run -> end table, time in ns. Does not count for tables that are in `mixed`.

@@ -12,7 +12,8 @@ pub struct CostModel {
     pub clear_call: f64,
     /// Reading one window.
     pub read_window: f64,
-    /// Each page of a window beyond the first, and each page of a scan: copying entries and picking the bits out of them.
+    /// Each page of a window beyond the first, and each page of a scan: copying entries and picking the bits out of
+    /// them.
     pub read_page: f64,
     /// Clearing a window of so many pages that were all accessed; in between lies a straight line.
     pub clear_young: [(u64, f64); 4],

@@ -1,10 +1,11 @@
 //! Where memory can go, and what that costs: swap devices and a slower tier, as plain data.
 //!
-//! Every figure can be replaced; the defaults say where they come from. They are orders of magnitude of common hardware, not
-//! of yours: `isotherm doctor` and the meter `target_stall` measure what a fault costs on a machine at hand.
+//! Every figure can be replaced; the defaults say where they come from. They are orders of magnitude of common
+//! hardware, not of yours: `isotherm doctor` and the meter `target_stall` measure what a fault costs on a machine at
+//! hand.
 
-/// Trap, page allocation and mapping around whatever a device does, ns: a first touch of a page, measured (3.6 to 4.3 us in a
-/// nested virtual machine, Linux 6.18; on bare metal commonly below 1 us).
+/// Trap, page allocation and mapping around whatever a device does, ns: a first touch of a page, measured (3.6 to 4.3
+/// us in a nested virtual machine, Linux 6.18; on bare metal commonly below 1 us).
 pub const FAULT_NS: u64 = 4_000;
 
 /// Reclaiming a page besides writing it: taking it from its list, unmapping and freeing it, ns; an estimate.
@@ -27,9 +28,9 @@ pub struct SwapDevice {
 }
 
 impl SwapDevice {
-    /// zram with lzo-rle, the kernel's default. Reading and writing measured on the same machine, in random order: 8.6 to 10.3 us
-    /// for a touch of a page that is away, 8.5 to 10 us for `MADV_PAGEOUT`; pages touched in order, half of each zeros, come back
-    /// in 2.1 us in all. The pages of the measurement shrank to a third; 2 to 4 are common.
+    /// zram with lzo-rle, the kernel's default. Reading and writing measured on the same machine, in random order: 8.6
+    /// to 10.3 us for a touch of a page that is away, 8.5 to 10 us for `MADV_PAGEOUT`; pages touched in order, half of
+    /// each zeros, come back in 2.1 us in all. The pages of the measurement shrank to a third; 2 to 4 are common.
     pub const ZRAM: Self = Self { name: "zram", read_ns: 6_000, write_ns: 8_000, ratio: Some(3.0) };
     /// zram with lz4: differs from lzo-rle as in fio's figures for memory of a desktop (the widely quoted table of
     /// u/VenditatioDelendaEst, page cluster 0): 1.7 instead of 2.2 us to read, 2.63 instead of 2.74 as ratio.
@@ -74,16 +75,17 @@ pub struct SlowTier {
 
 impl SlowTier {
     /// Memory behind CXL: real devices answer after 140 to 410 ns, where memory of the own socket takes about 100 ns
-    /// (arXiv 2409.14317); 250 ns are in the middle. Moving is an estimate: copying 4 KiB at 10 GB/s takes 0.4 us, the rest is
-    /// unmapping, flushing TLBs and mapping.
+    /// (arXiv 2409.14317); 250 ns are in the middle. Moving is an estimate: copying 4 KiB at 10 GB/s takes 0.4 us, the
+    /// rest is unmapping, flushing TLBs and mapping.
     pub const CXL: Self = Self { extra_ns: 150.0, move_ns: 3_000 };
 }
 
-/// Part of the time of a touch that goes if the page lies in a huge page: with dependent accesses all over 512 MiB runtime fell
-/// from 28.7 s to 20.6 s (`make bench-thp`, Linux 6.18).
+/// Part of the time of a touch that goes if the page lies in a huge page: with dependent accesses all over 512 MiB
+/// runtime fell from 28.7 s to 20.6 s (`make bench-thp`, Linux 6.18).
 pub const HUGE_GAIN: f64 = 0.28;
 
-/// Making one huge page: allocating and clearing 2 MiB and copying what is there, ns. 2 MiB at about 10 GB/s, twice; assumed.
+/// Making one huge page: allocating and clearing 2 MiB and copying what is there, ns. 2 MiB at about 10 GB/s, twice;
+/// assumed.
 pub const COLLAPSE_NS: u64 = 400_000;
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! ([`activity`]) and from when the bit was last cleared ([`cleared`]), so only memory that was
 //! looked at takes memory: terabytes fit. Looking costs virtual time by a measured model ([`cost`]).
 //!
-//! Where schemes are to act on it, a process has a [`memory`]: pages leave and come back, and the program waits for them.
-//! [`SimActuator`] and [`SimMeter`] are what a scheme engine needs beside the source.
+//! Where schemes are to act on it, a process has a [`memory`]: pages leave and come back, and the program waits for
+//! them. [`SimActuator`] and [`SimMeter`] are what a scheme engine needs beside the source.
 
 pub mod activity;
 pub mod cleared;

@@ -114,7 +114,8 @@ impl Process {
         })
     }
 
-    /// A process with one anonymous mapping at `arena_start` (page aligned), on which `activity` is at work from time 0.
+    /// A process with one anonymous mapping at `arena_start` (page aligned), on which `activity` is at work from time
+    /// 0.
     pub fn running(pid: u32, arena_start: u64, activity: Activity) -> Result<Self, ProcessError> {
         let end = arena_start.saturating_add(activity.workload().size());
         let name = activity.workload().name().to_owned();

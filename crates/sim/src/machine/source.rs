@@ -21,8 +21,8 @@ const FRAME_BITS: u32 = 57 - 12;
 
 /// Page tables of simulated processes.
 ///
-/// All bits of populated pages are set at first, as on a real machine, where populating a page touches it. Each call sees
-/// the machine as it is when the call begins, and moves the clock by the monitor's cost when it ends.
+/// All bits of populated pages are set at first, as on a real machine, where populating a page touches it. Each call
+/// sees the machine as it is when the call begins, and moves the clock by the monitor's cost when it ends.
 #[derive(Debug)]
 pub struct SimSource {
     clock: SimClock,
@@ -74,7 +74,8 @@ impl SimSource {
         }
     }
 
-    /// The same, with pages of the first process that leave `memory` and come back. It must be that of the process's arena.
+    /// The same, with pages of the first process that leave `memory` and come back. It must be that of the process's
+    /// arena.
     pub fn with_memory(mut self, memory: SharedMemory) -> Self {
         if let Some(target) = self.targets.first_mut() {
             target.memory = Some(memory);
@@ -101,8 +102,9 @@ impl SimSource {
         Ok(t)
     }
 
-    /// Bits were cleared that the hardware must set again: as far as an observer can tell (`cleared`), and those of them that
-    /// it really had set again since they were cleared before, which is what a simulated program loses time for.
+    /// Bits were cleared that the hardware must set again: as far as an observer can tell (`cleared`), and those of
+    /// them that it really had set again since they were cleared before, which is what a simulated program loses time
+    /// for.
     fn lose(&mut self, target: TargetId, cleared: u64, set_again: u64) {
         self.target_ns += cleared as f64 * self.model.target_page;
         if let Some(memory) = self.targets.get(target as usize).and_then(|t| t.memory.as_ref()) {
@@ -243,8 +245,8 @@ impl Target {
         (seen, leaf)
     }
 
-    /// Sets the bits of the populated pages `run` of `region`, as far as they are in memory; `first` is the first page of
-    /// their table.
+    /// Sets the bits of the populated pages `run` of `region`, as far as they are in memory; `first` is the first page
+    /// of their table.
     fn read_run(
         &self,
         region: &Region,

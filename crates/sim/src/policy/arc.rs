@@ -1,5 +1,5 @@
-//! ARC (Megiddo and Modha, FAST'03), as figure 4 of the paper has it: `t1` holds pages seen once, `t2` pages seen again,
-//! `b1` and `b2` the names of what left them; hits among the names move the target size of `t1`. 9 bytes a page.
+//! ARC (Megiddo and Modha, FAST'03), as figure 4 of the paper has it: `t1` holds pages seen once, `t2` pages seen
+//! again, `b1` and `b2` the names of what left them; hits among the names move the target size of `t1`. 9 bytes a page.
 
 use super::links::{Links, List};
 use super::{Policy, Work};

@@ -1,6 +1,6 @@
-//! CLOCK: a ring and a bit for each page. The hand passes over pages that were used since it last came, clearing their bit;
-//! a newcomer takes the place of the first that was not, just behind the hand, with its bit clear. That is FIFO with
-//! reinsertion. 1 byte a page and 4 a page of the cache.
+//! CLOCK: a ring and a bit for each page. The hand passes over pages that were used since it last came, clearing their
+//! bit; a newcomer takes the place of the first that was not, just behind the hand, with its bit clear. That is FIFO
+//! with reinsertion. 1 byte a page and 4 a page of the cache.
 
 use super::{Policy, Work};
 

@@ -1,8 +1,9 @@
-//! LIRS (Jiang and Zhang, SIGMETRICS'02). Most of the cache holds pages used twice within a short span (LIR), one hundredth
-//! holds the others (resident HIR) in a queue; a stack orders pages by their last use and reaches down to the coldest LIR
-//! page. A page asked for while it is in the stack becomes LIR, and the LIR page at the bottom has to step down.
-//! Names of pages that are gone stay in the stack, at most as many as fit in the cache (the paper sets no limit, but without one
-//! skewed loads miss 2 to 3 % more); the one that has been gone for longest is forgotten first. 17 bytes a page.
+//! LIRS (Jiang and Zhang, SIGMETRICS'02). Most of the cache holds pages used twice within a short span (LIR), one
+//! hundredth holds the others (resident HIR) in a queue; a stack orders pages by their last use and reaches down to the
+//! coldest LIR page. A page asked for while it is in the stack becomes LIR, and the LIR page at the bottom has to step
+//! down. Names of pages that are gone stay in the stack, at most as many as fit in the cache (the paper sets no limit,
+//! but without one skewed loads miss 2 to 3 % more); the one that has been gone for longest is forgotten first. 17
+//! bytes a page.
 
 use super::links::{Links, List};
 use super::{Policy, Work, share};

@@ -1,9 +1,9 @@
 //! Page replacement policies: which page leaves when there is no room for another.
 //!
-//! All work on pages numbered densely from 0, so that what they know of a page lies in flat tables and an access neither
-//! hashes nor allocates. A page that is asked for always comes in (no policy here bypasses the cache), and `size` pages fit.
-//! Each is checked request by request against a slow model that follows its definition word by word. Linux's own policies are
-//! in [`kernel_lru`]; they work in batches, on page tables, and look at how a page is reached.
+//! All work on pages numbered densely from 0, so that what they know of a page lies in flat tables and an access
+//! neither hashes nor allocates. A page that is asked for always comes in (no policy here bypasses the cache), and
+//! `size` pages fit. Each is checked request by request against a slow model that follows its definition word by word.
+//! Linux's own policies are in [`kernel_lru`]; they work in batches, on page tables, and look at how a page is reached.
 
 pub mod arc;
 pub mod clock;
@@ -42,7 +42,8 @@ pub struct Work {
 
 /// A policy that decides request by request.
 pub trait Policy {
-    /// A request for `page`; whether it was there. `page` must be below the number of pages that the policy was made for.
+    /// A request for `page`; whether it was there. `page` must be below the number of pages that the policy was made
+    /// for.
     fn access(&mut self, page: u32) -> bool;
 
     /// Reads what the next requests will need, so that the processor fetches all of it at once instead of one after the

@@ -281,8 +281,8 @@ pub fn wtinylfu(trace: &[u32], size: usize) -> Vec<bool> {
     trace.iter().map(&mut access).collect()
 }
 
-/// Counts as libCacheSim keeps them: ten of 14.4 counters per page of the main part, all of them raised, the least believed. With
-/// many more pages than that, counters are shared and the counts too high.
+/// Counts as libCacheSim keeps them: ten of 14.4 counters per page of the main part, all of them raised, the least
+/// believed. With many more pages than that, counters are shared and the counts too high.
 struct Sketch(Vec<u32>);
 
 fn hash(page: u32) -> u64 {
@@ -307,10 +307,10 @@ impl Sketch {
     }
 }
 
-/// W-TinyLFU by the rules of libCacheSim. The window grows into what the main part does not use yet. Counted are misses, hits in
-/// the main part, and what leaves the window, whichever way it goes; hits in the window are not. Counts have no upper end and
-/// are halved after 32 hits in the main part per page of it. As long as there is room, what comes to a full probation segment
-/// goes to the protected one.
+/// W-TinyLFU by the rules of libCacheSim. The window grows into what the main part does not use yet. Counted are
+/// misses, hits in the main part, and what leaves the window, whichever way it goes; hits in the window are not. Counts
+/// have no upper end and are halved after 32 hits in the main part per page of it. As long as there is room, what comes
+/// to a full probation segment goes to the protected one.
 pub fn wtinylfu_of_libcachesim(trace: &[u32], size: usize) -> Vec<bool> {
     let most_main = size - size / 100;
     let (most_probation, most_protected) = (most_main / 5, most_main * 4 / 5);

@@ -1,8 +1,9 @@
-//! The optimum (Belady, 1966) without bypass: the page that is asked for again last of all goes. It needs the whole trace.
+//! The optimum (Belady, 1966) without bypass: the page that is asked for again last of all goes. It needs the whole
+//! trace.
 //!
-//! A page that is there is known by the position of its next request alone: the set of these positions, a bit per request,
-//! is the whole state. The request at position `i` is a hit if `i` is in the set; what goes is its largest element. 4 bytes a
-//! request for the positions, shared by all sizes, and 1/8 byte a request for the set.
+//! A page that is there is known by the position of its next request alone: the set of these positions, a bit per
+//! request, is the whole state. The request at position `i` is a hit if `i` is in the set; what goes is its largest
+//! element. 4 bytes a request for the positions, shared by all sizes, and 1/8 byte a request for the set.
 
 /// Never asked for again.
 const NEVER: u32 = u32::MAX;

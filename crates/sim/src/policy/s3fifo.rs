@@ -1,7 +1,7 @@
-//! S3-FIFO (Yang et al., SOSP'23): newcomers go to a small queue of a tenth of the cache; what is used twice there moves on
-//! to the main queue, the rest leaves its name in a ghost queue of nine tenths of the cache's length; what is asked for while
-//! its name is there goes straight to the main queue. The main queue reinserts what was used since, up to three times.
-//! 9 bytes a page and 8 a page of the cache.
+//! S3-FIFO (Yang et al., SOSP'23): newcomers go to a small queue of a tenth of the cache; what is used twice there
+//! moves on to the main queue, the rest leaves its name in a ghost queue of nine tenths of the cache's length; what is
+//! asked for while its name is there goes straight to the main queue. The main queue reinserts what was used since, up
+//! to three times. 9 bytes a page and 8 a page of the cache.
 
 use super::links::{Links, List};
 use super::{Policy, Work, share};

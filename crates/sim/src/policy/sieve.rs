@@ -1,6 +1,6 @@
-//! SIEVE (Zhang et al., NSDI'24): newcomers go to the front, a hand walks from the back to the front, clears the bit of pages
-//! that were used and evicts the first that was not; unlike CLOCK's, what it spares keeps its place, and the hand stays
-//! where it evicted. 9 bytes a page.
+//! SIEVE (Zhang et al., NSDI'24): newcomers go to the front, a hand walks from the back to the front, clears the bit of
+//! pages that were used and evicts the first that was not; unlike CLOCK's, what it spares keeps its place, and the hand
+//! stays where it evicted. 9 bytes a page.
 
 use super::links::{Links, List};
 use super::{Policy, Work};

@@ -89,8 +89,8 @@ fn nothing_beats_the_optimum() {
     }
 }
 
-/// Loops and scans of the LIRS set of traces, which can be written down: page numbers of 0..1011 in 500 rounds, and so on.
-/// Misses of FIFO, LRU, CLOCK and the optimum as other simulators count them.
+/// Loops and scans of the LIRS set of traces, which can be written down: page numbers of 0..1011 in 500 rounds, and so
+/// on. Misses of FIFO, LRU, CLOCK and the optimum as other simulators count them.
 #[test]
 fn known_counts() {
     let looped: Vec<u32> = (0..505_500u32).map(|i| i % 1011).collect();
@@ -143,8 +143,8 @@ fn near_libcachesim() {
     }
 }
 
-/// W-TinyLFU is farther away, because libCacheSim counts otherwise. With its rules and a sketch like its own, its counts come
-/// out; ours, without the sketch's errors, are lower.
+/// W-TinyLFU is farther away, because libCacheSim counts otherwise. With its rules and a sketch like its own, its
+/// counts come out; ours, without the sketch's errors, are lower.
 #[test]
 fn what_sets_wtinylfu_apart_from_libcachesim() {
     let trace = skewed();

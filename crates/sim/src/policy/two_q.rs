@@ -1,6 +1,6 @@
-//! 2Q, full version (Johnson and Shasha, VLDB'94): newcomers pass through a FIFO, `a1in`, that may grow to a quarter of the
-//! cache before it gives pages up; the names of what left it are kept in `a1out`, as many as half the cache; what is asked
-//! for while its name is there goes to `am`, an LRU. Hits in `a1in` change nothing. 9 bytes a page.
+//! 2Q, full version (Johnson and Shasha, VLDB'94): newcomers pass through a FIFO, `a1in`, that may grow to a quarter of
+//! the cache before it gives pages up; the names of what left it are kept in `a1out`, as many as half the cache; what
+//! is asked for while its name is there goes to `am`, an LRU. Hits in `a1in` change nothing. 9 bytes a page.
 
 use super::links::{Links, List};
 use super::{Policy, Work, share};

@@ -1,9 +1,11 @@
-//! W-TinyLFU (Einziger et al., ACM TOS 2017): newcomers go to a window, an LRU of one hundredth of the cache; what leaves it
-//! must have been asked for more often than the page that the main part would give up, or it goes itself. The main part
-//! is an LRU in two segments: what is used again moves from probation to the protected one, which gets four fifths.
+//! W-TinyLFU (Einziger et al., ACM TOS 2017): newcomers go to a window, an LRU of one hundredth of the cache; what
+//! leaves it must have been asked for more often than the page that the main part would give up, or it goes itself. The
+//! main part is an LRU in two segments: what is used again moves from probation to the protected one, which gets four
+//! fifths.
 //!
-//! Popularity is counted to 15 for each page and halved after every 10 requests per page of the cache. The counts are exact,
-//! where the paper and its implementations keep a sketch: pages are numbered, so there is a place for each. 13 bytes a page.
+//! Popularity is counted to 15 for each page and halved after every 10 requests per page of the cache. The counts are
+//! exact, where the paper and its implementations keep a sketch: pages are numbered, so there is a place for each. 13
+//! bytes a page.
 
 use super::links::{Links, List};
 use super::{Policy, Work, share};
@@ -21,7 +23,8 @@ const MOST: u32 = (1 << COUNT_BITS) - 1;
 pub struct WTinyLfu {
     state: Vec<u8>,
     links: Links,
-    /// Count, and above it the number of halvings that it has gone through; the missing ones are made up for when it is read.
+    /// Count, and above it the number of halvings that it has gone through; the missing ones are made up for when it is
+    /// read.
     counts: Vec<u32>,
     halvings: u32,
     until_halving: u64,

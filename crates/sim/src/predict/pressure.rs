@@ -1,4 +1,5 @@
-//! How long tasks waited for memory: `some` of them, and all at once (`full`), as the kernel's pressure figures have it.
+//! How long tasks waited for memory: `some` of them, and all at once (`full`), as the kernel's pressure figures have
+//! it.
 
 /// Waits of tasks, told in the order in which they begin.
 #[derive(Debug, Clone)]

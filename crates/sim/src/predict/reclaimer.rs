@@ -1,7 +1,7 @@
 //! Free pages: taken by misses, given by background reclaim ahead of need, or by the task that needs one.
 //!
-//! Background reclaim works like kswapd: it wakes when half of what it keeps free is gone, works on its own, page by page, and
-//! sleeps when all of it is there again. Only when nothing is free does a task reclaim itself.
+//! Background reclaim works like kswapd: it wakes when half of what it keeps free is gone, works on its own, page by
+//! page, and sleeps when all of it is there again. Only when nothing is free does a task reclaim itself.
 
 /// Times in ps.
 #[derive(Debug, Clone)]

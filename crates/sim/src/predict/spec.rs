@@ -146,9 +146,9 @@ impl Machine {
         Ok(())
     }
 
-    /// How `size` pages of memory are divided, if `pages` different pages are used of which `anon` are anonymous. What is
-    /// put away into memory takes its place there; all that is not resident is taken to have been put away. `None`: it does
-    /// not fit.
+    /// How `size` pages of memory are divided, if `pages` different pages are used of which `anon` are anonymous. What
+    /// is put away into memory takes its place there; all that is not resident is taken to have been put away. `None`:
+    /// it does not fit.
     pub fn resident(&self, size: u32, pages: u32, anon: u32) -> Option<Room> {
         let memory = f64::from(size);
         let fits = match self.ratio {

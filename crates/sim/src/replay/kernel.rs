@@ -14,9 +14,9 @@ const TABLE: u64 = 512;
 /// Places for each page that leaving holes in page tables may cost at most.
 const HOLES: u64 = 4;
 
-/// Gives every page a place so that pages of one table stay together and in order: holes within tables stay, tables in which
-/// nothing lies are left out. Where names are so scattered that this would waste space (hashes, sparse blocks), pages lie in the
-/// order of their names without holes.
+/// Gives every page a place so that pages of one table stay together and in order: holes within tables stay, tables in
+/// which nothing lies are left out. Where names are so scattered that this would waste space (hashes, sparse blocks),
+/// pages lie in the order of their names without holes.
 pub(super) fn place(names: &[u64]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..names.len() as u32).collect();
     order.sort_unstable_by_key(|&page| names[page as usize]);

@@ -238,8 +238,8 @@ impl Replay {
         figures
     }
 
-    /// Runs jobs on as many threads as the machine has cores. `done` is told each result as it comes; all come in the order
-    /// of the jobs.
+    /// Runs jobs on as many threads as the machine has cores. `done` is told each result as it comes; all come in the
+    /// order of the jobs.
     pub fn run_all(&self, jobs: &[Job], done: &(dyn Fn(&Figures) + Sync)) -> Vec<Figures> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
         let next = AtomicUsize::new(0);

@@ -1,11 +1,12 @@
 //! Estimates from a sample of the pages (SHARDS: Waldspurger et al., FAST'15).
 //!
-//! The requests for a share R of the pages, chosen by hash, behave in a cache of R times the size like all requests in the
-//! whole one. A page more or less among the hottest makes the sample's number of requests differ from R times the whole; those
-//! requests are nearly all hits, so misses are divided by the number that is expected (the paper's adjustment).
+//! The requests for a share R of the pages, chosen by hash, behave in a cache of R times the size like all requests in
+//! the whole one. A page more or less among the hottest makes the sample's number of requests differ from R times the
+//! whole; those requests are nearly all hits, so misses are divided by the number that is expected (the paper's
+//! adjustment).
 //!
-//! The error is found by dividing the sample into eight parts, by hash again, and simulating each in a cache of an eighth:
-//! from how much these differ follows the spread of their mean, and twice that or so is the 95 % interval.
+//! The error is found by dividing the sample into eight parts, by hash again, and simulating each in a cache of an
+//! eighth: from how much these differ follows the spread of their mean, and twice that or so is the 95 % interval.
 
 use super::watch::Watch;
 use super::{Figures, Future, Groups, Job, Replay};

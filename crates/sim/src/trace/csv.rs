@@ -1,6 +1,6 @@
 //! Comma-separated values: a header line names the columns, in any order. `page` (decimal, or hexadecimal with 0x) is
-//! required; `op` (r, w), `channel` (map, fd), `type` (anon, file) and `group` (a name) are optional; other columns are passed
-//! over.
+//! required; `op` (r, w), `channel` (map, fd), `type` (anon, file) and `group` (a name) are optional; other columns are
+//! passed over.
 
 use super::groups::MOST_GROUPS;
 use super::source::{Source, lines};

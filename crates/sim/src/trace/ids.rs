@@ -20,8 +20,8 @@ struct Slot {
     number: u32,
 }
 
-/// Numbers in order of appearance: open addressing, at most two thirds full, 12 to 24 bytes a page while reading, and 8 for
-/// its name.
+/// Numbers in order of appearance: open addressing, at most two thirds full, 12 to 24 bytes a page while reading, and 8
+/// for its name.
 #[derive(Debug)]
 pub struct Ids {
     slots: Vec<Slot>,
@@ -45,8 +45,8 @@ impl Ids {
         (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
-    /// Reads what looking these names up will need, so that the processor fetches all of it at once instead of one after the
-    /// other. The result only keeps the compiler from leaving it out.
+    /// Reads what looking these names up will need, so that the processor fetches all of it at once instead of one
+    /// after the other. The result only keeps the compiler from leaving it out.
     #[inline]
     pub fn warm(&self, names: impl Iterator<Item = u64> + Clone) -> u64 {
         let mask = self.slots.len() - 1;

@@ -1,6 +1,7 @@
-//! What `valgrind --tool=lackey --trace-mem=yes` prints: `I  04001000,3` for instructions, ` L`, ` S` and ` M` for loads, stores
-//! and both, with address and size in bytes; lines of valgrind itself begin with `==`. Instructions count as reads of a
-//! mapped file, the rest as anonymous memory, for lackey does not tell. Pages are 4 KiB; an access over an edge is two.
+//! What `valgrind --tool=lackey --trace-mem=yes` prints: `I  04001000,3` for instructions, ` L`, ` S` and ` M` for
+//! loads, stores and both, with address and size in bytes; lines of valgrind itself begin with `==`. Instructions count
+//! as reads of a mapped file, the rest as anonymous memory, for lackey does not tell. Pages are 4 KiB; an access over
+//! an edge is two.
 
 use super::source::{Source, lines};
 use super::{Builder, Manner, Next, TraceError};

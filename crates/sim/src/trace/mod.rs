@@ -1,8 +1,8 @@
 //! Traces of requests for pages: read from files, or made up.
 //!
-//! Whatever the source, a trace in memory is a list of dense page numbers, 4 bytes a request, and where requests differ in more
-//! than the page, a byte each for that. Names of pages in the source (addresses, block numbers, hashes) are looked up once,
-//! while reading, so that policies need no hashing.
+//! Whatever the source, a trace in memory is a list of dense page numbers, 4 bytes a request, and where requests differ
+//! in more than the page, a byte each for that. Names of pages in the source (addresses, block numbers, hashes) are
+//! looked up once, while reading, so that policies need no hashing.
 
 mod csv;
 mod error;
@@ -133,8 +133,8 @@ impl Trace {
         self.sample_rate
     }
 
-    /// The requests for one of `of` parts into which a hash divides the pages, numbered anew. What is kept of the source
-    /// stays the same: it is for comparing parts with each other.
+    /// The requests for one of `of` parts into which a hash divides the pages, numbered anew. What is kept of the
+    /// source stays the same: it is for comparing parts with each other.
     #[must_use]
     pub fn part(&self, number: u64, of: u64) -> Self {
         const ELSEWHERE: u32 = u32::MAX;

@@ -1,6 +1,6 @@
-//! libCacheSim's oracleGeneral: records of 24 bytes without a header, little-endian: time in seconds (u32), object (u64), its
-//! size (u32), position of the next request for it (i64; -1: none). Every object counts as one page, whatever its size; time
-//! and next request are not used.
+//! libCacheSim's oracleGeneral: records of 24 bytes without a header, little-endian: time in seconds (u32), object
+//! (u64), its size (u32), position of the next request for it (i64; -1: none). Every object counts as one page,
+//! whatever its size; time and next request are not used.
 
 use super::source::Source;
 use super::{Builder, Manner, Next, TraceError};

@@ -1,9 +1,10 @@
 //! Records of a monitor, turned into requests.
 //!
-//! A record tells rates, not requests. Each aggregation interval becomes [`ROUNDS`] rounds through its regions in order of
-//! address. Where the record tells how many bytes of a region were accessed, that share of its pages takes part, always the
-//! same pages (a hash of the address chooses); each of them is asked for in a round with the probability with which a page of
-//! the region was found accessed. What could not be observed is left out. Pages are 4 KiB and anonymous: a record does not tell.
+//! A record tells rates, not requests. Each aggregation interval becomes [`ROUNDS`] rounds through its regions in order
+//! of address. Where the record tells how many bytes of a region were accessed, that share of its pages takes part,
+//! always the same pages (a hash of the address chooses); each of them is asked for in a round with the probability
+//! with which a page of the region was found accessed. What could not be observed is left out. Pages are 4 KiB and
+//! anonymous: a record does not tell.
 
 use super::{Builder, Manner, Next, TraceError, ids};
 use isotherm_core::event::Event;

@@ -4,8 +4,8 @@ use crate::random::mix;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// A choice of pages. It is computed and never listed, so that it may be one of terabytes; the same choice is always the same
-/// pages.
+/// A choice of pages. It is computed and never listed, so that it may be one of terabytes; the same choice is always
+/// the same pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "kind")]
 pub enum Members {

@@ -10,8 +10,8 @@ use isotherm_core::units::{format_size, format_time};
 pub struct Parameters {
     /// Bytes of the arena, rounded down to whole pages.
     pub size: u64,
-    /// Hot share of the arena, above 0 and at most 1. `None`: 0.1, for `alternate` 0.5 (two areas fill the arena), for `random`
-    /// and `every` 0.02.
+    /// Hot share of the arena, above 0 and at most 1. `None`: 0.1, for `alternate` 0.5 (two areas fill the arena), for
+    /// `random` and `every` 0.02.
     pub hot: Option<f64>,
     /// Share of the touches that go to the cold rest, 0 to below 1 (`hotspot`), or to all memory (`random`, `every`).
     pub background: f64,

@@ -1,4 +1,5 @@
-//! The cells of a heatmap: what was seen in a piece of time and address space, weighted by area; of pages, by those present.
+//! The cells of a heatmap: what was seen in a piece of time and address space, weighted by area; of pages, by those
+//! present.
 
 use super::axis::Axis;
 use super::space::Space;
@@ -92,8 +93,8 @@ impl Grid {
 
     /// Adds a snapshot; they come in order of time, and each piece of time counts once.
     ///
-    /// Time between two snapshots (some sources look only now and then) is filled as far as a region's age says that its
-    /// rate was the same then.
+    /// Time between two snapshots (some sources look only now and then) is filled as far as a region's age says that
+    /// its rate was the same then.
     pub fn add(&mut self, space: &Space, axis: &Axis, snapshot: &Snapshot) {
         let end = snapshot.end_ns;
         let free_from = self.filled_to_ns.unwrap_or(snapshot.start_ns);
@@ -115,8 +116,8 @@ impl Grid {
         self.filled_to_ns = Some(end.max(free_from));
     }
 
-    /// Adds a frame of pages; they come in order of time, and each piece of time counts once. What a page table tells is
-    /// spread evenly over the memory that is mapped below it.
+    /// Adds a frame of pages; they come in order of time, and each piece of time counts once. What a page table tells
+    /// is spread evenly over the memory that is mapped below it.
     pub fn add_pages(&mut self, space: &Space, axis: &Axis, frame: &PageFrame) {
         let start = frame.since_ns.max(self.filled_to_ns.unwrap_or(frame.since_ns));
         if start >= frame.time_ns {

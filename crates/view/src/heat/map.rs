@@ -62,7 +62,8 @@ pub struct HeatMap {
 pub enum Measure {
     /// Of a cell's pages: those accessed within about this time, ns.
     Pages(u64),
-    /// Of sampling intervals, of which these are the shortest and the longest, microseconds: those in which a page was accessed.
+    /// Of sampling intervals, of which these are the shortest and the longest, microseconds: those in which a page was
+    /// accessed.
     Intervals(u64, u64),
 }
 
@@ -77,8 +78,8 @@ impl HeatMap {
         Self::between(events, overview, target, options, time_range(overview, options)?)
     }
 
-    /// Like [`build`](Self::build), over `[start, end)` in ns of CLOCK_MONOTONIC, also where the record has not begun or
-    /// has ended; the options' time range is not looked at.
+    /// Like [`build`](Self::build), over `[start, end)` in ns of CLOCK_MONOTONIC, also where the record has not begun
+    /// or has ended; the options' time range is not looked at.
     pub fn between(
         events: &(impl Replay + ?Sized),
         overview: &Overview,
@@ -156,15 +157,16 @@ impl HeatMap {
         ns.saturating_sub(self.base_ns) as f64 / 1e9
     }
 
-    /// What a rate means in accesses per second: `200 Hz`, `50 to 200 Hz` where the sampling interval changed. `None` for a
-    /// share of pages.
+    /// What a rate means in accesses per second: `200 Hz`, `50 to 200 Hz` where the sampling interval changed. `None`
+    /// for a share of pages.
     pub fn hz_text(&self, rate: f64) -> Option<String> {
         let Measure::Intervals(shortest, longest) = self.measure else { return None };
         let (low, high) = (format_hz(hz(rate, longest)), format_hz(hz(rate, shortest)));
         Some(if shortest == longest { high } else { format!("{} to {high}", low.trim_end_matches(" Hz")) })
     }
 
-    /// What a rate is: `share of the pages accessed in 1.00 s`, `share of 5.00 ms intervals in which a page was accessed`.
+    /// What a rate is: `share of the pages accessed in 1.00 s`, `share of 5.00 ms intervals in which a page was
+    /// accessed`.
     pub fn rate_text(&self) -> String {
         match self.measure {
             Measure::Pages(ns) => format!("share of the pages accessed in {}", format_time(ns)),

@@ -1,7 +1,7 @@
 //! Colours of rates: a perceptually even path from indigo over magenta and orange to pale yellow.
 //!
-//! The path is given in OKLCH (B. Ottosson, "A perceptual color space for image processing", 2020) with lightness rising
-//! in even steps, so that equal steps of the scale look equal, and so that the order survives a grey print.
+//! The path is given in OKLCH (B. Ottosson, "A perceptual color space for image processing", 2020) with lightness
+//! rising in even steps, so that equal steps of the scale look equal, and so that the order survives a grey print.
 
 use std::sync::LazyLock;
 

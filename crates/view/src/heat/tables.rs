@@ -6,8 +6,8 @@ use isotherm_core::history::frame::PageFrame;
 /// Bytes below a last-level page table.
 pub const TABLE_BYTES: u64 = 2 << 20;
 
-/// How much less a part that was not looked at weighs than one that was, where page tables are sampled: a cell that holds
-/// one that was looked at shows that one.
+/// How much less a part that was not looked at weighs than one that was, where page tables are sampled: a cell that
+/// holds one that was looked at shows that one.
 const SAMPLED: f64 = 0.25;
 
 /// A part of a mapping of which no page table is told, or nothing of it.
@@ -20,7 +20,8 @@ pub struct Unseen {
 }
 
 impl Unseen {
-    /// The parts of a frame that hold memory which could not be observed, was not looked at, or of which nothing is known yet.
+    /// The parts of a frame that hold memory which could not be observed, was not looked at, or of which nothing is
+    /// known yet.
     pub fn of(frame: &PageFrame) -> Vec<Self> {
         let mut parts = Vec::new();
         for m in &frame.mappings {

@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, HashSet};
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Measure {
-    /// Where the record tells of pages and `min_rate` is 0: memory accessed within the last second. Else bytes of regions whose
-    /// access rate is above zero and at least `min_rate` (a fraction of one).
+    /// Where the record tells of pages and `min_rate` is 0: memory accessed within the last second. Else bytes of
+    /// regions whose access rate is above zero and at least `min_rate` (a fraction of one).
     WorkingSet {
         /// Lowest rate that counts.
         min_rate: f64,
@@ -83,8 +83,8 @@ pub struct SeriesOptions {
     pub measure: Measure,
     /// Only this target.
     pub target: Option<u32>,
-    /// Snapshots of each target to leave out at the begin, while regions still adapt. `None`: a tenth, at most 20; of pages,
-    /// which are known from the begin, none.
+    /// Snapshots of each target to leave out at the begin, while regions still adapt. `None`: a tenth, at most 20; of
+    /// pages, which are known from the begin, none.
     pub skip: Option<usize>,
 }
 
@@ -95,8 +95,8 @@ struct Points {
     pages: Vec<Point>,
 }
 
-/// Reads the series of every target; behind those of several targets comes their sum, in which shared pages count once if
-/// the record tells which are.
+/// Reads the series of every target; behind those of several targets comes their sum, in which shared pages count once
+/// if the record tells which are.
 pub fn read(events: &dyn Replay, options: &SeriesOptions) -> Result<Vec<Series>, ViewError> {
     let mut by_target: BTreeMap<u32, Points> = BTreeMap::new();
     let (mut regions, mut pages, mut together) = (SumBuilder::default(), SumBuilder::default(), Vec::new());
@@ -143,7 +143,8 @@ pub fn read(events: &dyn Replay, options: &SeriesOptions) -> Result<Vec<Series>,
     Ok(all)
 }
 
-/// How many of `len` snapshots to leave out at the begin, while regions still adapt: a tenth, at most 20 (damo's figure).
+/// How many of `len` snapshots to leave out at the begin, while regions still adapt: a tenth, at most 20 (damo's
+/// figure).
 pub fn default_skip(len: usize) -> usize {
     (len / 10).min(20)
 }

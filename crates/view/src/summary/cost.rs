@@ -50,8 +50,8 @@ impl Cost {
         self.monitor + self.target
     }
 
-    /// Whether both together are above the budget, as precisely as [`format_percent_exactly`] shows them: what reads the
-    /// same is the same.
+    /// Whether both together are above the budget, as precisely as [`format_percent_exactly`] shows them: what reads
+    /// the same is the same.
     pub fn is_above_budget(&self) -> bool {
         let shown = format_percent_exactly;
         self.budget.is_some_and(|b| self.total() > b && shown(self.total()) != shown(b))

@@ -77,8 +77,8 @@ impl Split {
         })
     }
 
-    /// For a sum over targets of which this one was not watched for so long: what it accessed since is certain, the rest
-    /// is not known.
+    /// For a sum over targets of which this one was not watched for so long: what it accessed since is certain, the
+    /// rest is not known.
     fn of_younger(ages: &PageAges) -> Self {
         let seen = bytes(ages.resident.saturating_sub(ages.unobservable));
         let longest = AGES.iter().rev().find_map(|&age| Self::at(ages, age)).unwrap_or_default();
@@ -121,8 +121,8 @@ pub struct PageFigures {
 }
 
 impl PageFigures {
-    /// Of several parts, each page of which counts for itself; of one, if there is only one. `None` if there is none of which
-    /// anything is known.
+    /// Of several parts, each page of which counts for itself; of one, if there is only one. `None` if there is none of
+    /// which anything is known.
     pub fn of<'a>(parts: impl Iterator<Item = &'a PageAges> + Clone) -> Option<Self> {
         let mut all = Self::default();
         for part in parts.clone() {

@@ -18,8 +18,8 @@ use std::collections::{HashMap, HashSet};
 /// A target that ended earlier than this before the end of the record is not part of what was there at its end, ns.
 const LATE_NS: u64 = 2 * NS_PER_S;
 
-/// What was last known of all targets together counts unless it is older than this at the end of the record, ns: it is found out more
-/// seldom than what is known of each.
+/// What was last known of all targets together counts unless it is older than this at the end of the record, ns: it is
+/// found out more seldom than what is known of each.
 const TOGETHER_NS: u64 = 20 * NS_PER_S;
 
 /// How often a page counts that several targets map.

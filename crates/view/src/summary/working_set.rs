@@ -47,8 +47,8 @@ impl Window {
 /// The working set's size, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct WorkingSet {
-    /// Half of the time it was at most this: of pages, what was accessed within a second; of regions, within an aggregation
-    /// interval.
+    /// Half of the time it was at most this: of pages, what was accessed within a second; of regions, within an
+    /// aggregation interval.
     pub p50: u64,
     /// 95 % of the time.
     pub p95: u64,

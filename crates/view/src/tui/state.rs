@@ -119,8 +119,8 @@ impl Top {
         &mut self.targets[at]
     }
 
-    /// Turns to the largest target until the user chooses one: a parent process often does nothing. It must be larger by a
-    /// quarter than the one shown, so that the view does not go back and forth.
+    /// Turns to the largest target until the user chooses one: a parent process often does nothing. It must be larger
+    /// by a quarter than the one shown, so that the view does not go back and forth.
     pub(super) fn turn_to_largest(&mut self) {
         let size = |t: &TargetState| match t.overview.ended {
             Some((_, TargetEnd::Exited)) => 0,

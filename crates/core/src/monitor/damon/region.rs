@@ -48,8 +48,8 @@ impl Region {
     }
 }
 
-/// Lets `regions` follow `space`: regions outside vanish, those at the border of a range are clipped or stretched to it,
-/// and what no region covers gets a new one.
+/// Lets `regions` follow `space`: regions outside vanish, those at the border of a range are clipped or stretched to
+/// it, and what no region covers gets a new one.
 pub(super) fn follow_space(regions: &mut Vec<Region>, space: &[AddrRange]) {
     let old = std::mem::take(regions);
     let mut next = 0;

@@ -19,9 +19,9 @@ struct Piece {
 /// Gives each new region its age from the old ones below it. A piece goes on aging where the access count changed by at
 /// most `threshold` and did not begin or cease to be zero (DAMON's rule); elsewhere it starts at 0.
 ///
-/// A region whose pieces have clearly different ages is cut at them, so that memory that has just cooled down is not averaged
-/// into memory that was cold for hours, as long as no more than `max_regions` come out. Otherwise the region's age is the
-/// size-weighted mean.
+/// A region whose pieces have clearly different ages is cut at them, so that memory that has just cooled down is not
+/// averaged into memory that was cold for hours, as long as no more than `max_regions` come out. Otherwise the region's
+/// age is the size-weighted mean.
 pub(super) fn carry_over(old: &[Region], new: Vec<Region>, threshold: u32, max_regions: usize) -> Vec<Region> {
     let mut spare = max_regions.saturating_sub(new.len());
     let mut out = Vec::with_capacity(new.len());

@@ -106,8 +106,9 @@ impl Area {
         }
     }
 
-    /// Draws the rounds of an interval that brings `new` (or a part of one): none until a run of them is paid for. Each target draws
-    /// its own moments, and many targets begin with different savings: their work spreads over the intervals.
+    /// Draws the rounds of an interval that brings `new` (or a part of one): none until a run of them is paid for. Each
+    /// target draws its own moments, and many targets begin with different savings: their work spreads over the
+    /// intervals.
     fn draw_rounds(&mut self, new: f64, per_aggr: u32, rng: &mut fastrand::Rng) {
         let first = || if new >= RUN / SOON { RUN } else { RUN * rng.f64() };
         let saved = self.rounds_saved.unwrap_or_else(first) + new;
@@ -121,9 +122,10 @@ impl Area {
         self.rounds.len()
     }
 
-    /// Chooses who takes part in the interval's rounds, evenly over the probes whose rates are measured, and of neighbours one that
-    /// has taken part before: it takes several rounds to know a rate. Clearing scattered pages of a program that runs is dear, and all
-    /// of a round share its moment, so there are few, but the more, the more `new_rounds` the interval brings.
+    /// Chooses who takes part in the interval's rounds, evenly over the probes whose rates are measured, and of
+    /// neighbours one that has taken part before: it takes several rounds to know a rate. Clearing scattered pages of a
+    /// program that runs is dear, and all of a round share its moment, so there are few, but the more, the more
+    /// `new_rounds` the interval brings.
     fn choose_for_rounds(&mut self, new_rounds: f64, rng: &mut fastrand::Rng) {
         let count = self.rounds.len();
         if count == 0 {
@@ -145,9 +147,9 @@ impl Area {
         }
     }
 
-    /// Begins an aggregation interval: clears what has to be cleared, and chooses who takes part in which round. Of the probes
-    /// that have to be armed, as many are as `allowance_ns` pays for, chosen evenly; the others rest for this interval. It brings
-    /// `new_rounds` rounds, or a part of one. Returns what arming was estimated at, ns.
+    /// Begins an aggregation interval: clears what has to be cleared, and chooses who takes part in which round. Of the
+    /// probes that have to be armed, as many are as `allowance_ns` pays for, chosen evenly; the others rest for this
+    /// interval. It brings `new_rounds` rounds, or a part of one. Returns what arming was estimated at, ns.
     pub fn begin(
         &mut self,
         target: TargetId,

@@ -81,8 +81,8 @@ const LEAST_RATE: f32 = 1.0 / 1024.0;
 const SPARSE_RATE: f32 = 1.0 / 64.0;
 /// How many.
 const SPARSE_HITS: f32 = 2.5;
-/// Rounds that each probe must have taken part in, or the rate at which a single one is enough: a hit in one of four rounds says
-/// as little of a rate as none does.
+/// Rounds that each probe must have taken part in, or the rate at which a single one is enough: a hit in one of four
+/// rounds says as little of a rate as none does.
 const LEAST_ROUNDS: f32 = 2.0;
 const PLAIN_RATE: f32 = 0.5;
 /// What it takes in any case: the four rounds of a run, a little faded.
@@ -136,8 +136,8 @@ impl Segment {
         if self.aggr_bytes > 0.0 { self.aggr_hot_bytes / self.aggr_bytes } else { 0.0 }
     }
 
-    /// `nr_accesses`: the probability that a page is found accessed after one sampling interval, times `max`. At least 1
-    /// where anything worth a mention was touched in the aggregation interval: "rarely" is not "never".
+    /// `nr_accesses`: the probability that a page is found accessed after one sampling interval, times `max`. At least
+    /// 1 where anything worth a mention was touched in the aggregation interval: "rarely" is not "never".
     pub fn nr_accesses(&self, max: u32) -> u32 {
         let aggr = self.aggr_rate();
         let accessed = aggr >= SPARSE_RATE || (aggr >= LEAST_RATE && self.aggr.hits >= SPARSE_HITS);

@@ -8,8 +8,8 @@ fn log_likelihood(c: Counts) -> f32 {
     if c.seen <= 0.0 { 0.0 } else { part(c.hits) + part(c.seen - c.hits) }
 }
 
-/// Log-likelihood ratio (natural logarithm) of "two rates" over "one rate" for binomial counts. 0: no difference at all.
-/// Twice this value is the G statistic.
+/// Log-likelihood ratio (natural logarithm) of "two rates" over "one rate" for binomial counts. 0: no difference at
+/// all. Twice this value is the G statistic.
 pub(super) fn ratio(a: Counts, b: Counts) -> f32 {
     if a.seen <= 0.0 || b.seen <= 0.0 || (a.hits <= 0.0 && b.hits <= 0.0) || (a.hits >= a.seen && b.hits >= b.seen) {
         return 0.0;

@@ -6,9 +6,9 @@
 //! * puts new probes where borders are uncertain ([`place`]),
 //! * or, where the price fits the budget, reads every page's bit instead ([`scan`]).
 //!
-//! It looks at all probes at the end of each aggregation interval (touched at all), and at some of them after single sampling
-//! intervals at random times within it (the access rate, comparable with DAMON's; [`rounds`]). docs/algorithm.md explains the
-//! choices and shows what they gain.
+//! It looks at all probes at the end of each aggregation interval (touched at all), and at some of them after single
+//! sampling intervals at random times within it (the access rate, comparable with DAMON's; [`rounds`]).
+//! docs/algorithm.md explains the choices and shows what they gain.
 
 mod age;
 mod area;
@@ -68,8 +68,8 @@ impl Region {
 const FEWEST_PROBES: usize = 64;
 const PROBES_PER_REGION: usize = 3;
 
-/// Clearing in one interval may cost so many times its budget: a start, or a target that wakes up, must not cost a second's
-/// budget at once.
+/// Clearing in one interval may cost so many times its budget: a start, or a target that wakes up, must not cost a
+/// second's budget at once.
 const BURST: f64 = 2.0;
 /// Share of the budget to aim at: room for the bursts of a start and of changes.
 const AIM: f64 = 0.8;
@@ -81,8 +81,8 @@ const INTERVALS_IN_DEBT: f64 = 3.0;
 /// Borders are pinned down to this part of the mean size that resident memory allows a region.
 const PARTS_OF_A_REGION: u64 = 64;
 
-/// What a call to the source takes at least, and reading a probe, in ns. Measured: 4 to 30 us for entering the kernel and finding
-/// the target.
+/// What a call to the source takes at least, and reading a probe, in ns. Measured: 4 to 30 us for entering the kernel
+/// and finding the target.
 const CALL_NS: f64 = 10_000.0;
 const READ_NS: f64 = 200.0;
 /// What a probe takes in an interval, where every other one must be armed, at least, ns.
@@ -94,9 +94,9 @@ const ROUNDS_PART: f64 = 0.35;
 /// Part of the budget that clearing for rates may take while every page is scanned.
 const RATES_PART: f64 = 0.15;
 
-/// What a scan costs, in ns: reading a byte of mapped memory's entries (0.18 ms a GiB), clearing an accessed page and the
-/// target's price for setting it again, and both for the first clearing of a byte (13 ms a GiB without the target's).
-/// Measured; see docs/algorithm.md.
+/// What a scan costs, in ns: reading a byte of mapped memory's entries (0.18 ms a GiB), clearing an accessed page and
+/// the target's price for setting it again, and both for the first clearing of a byte (13 ms a GiB without the
+/// target's). Measured; see docs/algorithm.md.
 const SCAN_READ_NS_PER_BYTE: f64 = 180_000.0 / (1u64 << 30) as f64;
 const SCAN_CLEAR_NS_PER_BYTE: f64 = (55.0 + 300.0) / 4096.0;
 const SCAN_FIRST_NS_PER_BYTE: f64 = (13e6 + 79e6) / (1u64 << 30) as f64;
@@ -181,8 +181,8 @@ impl Isotherm {
         (self.allowance_ns - looks).min(self.budget_ns * BURST)
     }
 
-    /// What of this interval's allowance is left to rounds, ns: for the first ones of all a whole run, or rates would not be known for
-    /// seconds.
+    /// What of this interval's allowance is left to rounds, ns: for the first ones of all a whole run, or rates would
+    /// not be known for seconds.
     fn saved_for_rounds_ns(&self) -> f64 {
         let run_ns = area::RUN * self.prices.round_ns;
         let saved_ns = self.budget_ns.min(self.allowance_ns.max(0.0)) * ROUNDS_PART;
@@ -241,7 +241,8 @@ impl Algorithm for Isotherm {
     }
 
     fn allow(&mut self, allowance_ns: f64, budget_ns: f64) {
-        // A scan that the user asked for begins with a debt, its first clearing; its rates are not to wait until that is paid.
+        // A scan that the user asked for begins with a debt, its first clearing; its rates are not to wait until that
+        // is paid.
         let least = if self.wanted_mode == Some(Mode::Scan) { budget_ns * RATES_PART } else { f64::NEG_INFINITY };
         if self.budget_ns.is_infinite() {
             // The first time: more probes than can be paid for would only be in each other's way.
@@ -368,8 +369,8 @@ impl Algorithm for Isotherm {
         }
         let most = attrs.max_regions as usize * PROBES_PER_REGION;
         let fewest = FEWEST_PROBES.max(attrs.min_regions as usize * 4).min(most);
-        // Slowly: where rounds come every few intervals, the load goes up and down with them, and probes that come and go
-        // know no rates.
+        // Slowly: where rounds come every few intervals, the load goes up and down with them, and probes that come and
+        // go know no rates.
         let in_debt = load > OVERLOAD || self.allowance_ns < -budget_ns * INTERVALS_IN_DEBT;
         let by = if in_debt { 0.7 } else { (AIM / load.max(0.01)).clamp(0.95, 1.1) };
         let wanted = (self.probes as f64 * by) as usize;

@@ -20,8 +20,8 @@ const PINS: usize = 2;
 /// One in this many crowded probes goes each interval: what they know of a border is needed again when a region's count
 /// was zero by chance.
 const THINNING: u32 = 8;
-/// Regions of which this share of the pages is touched in an interval have their rates measured: below it, `nr_accesses` is 1
-/// whatever the rate.
+/// Regions of which this share of the pages is touched in an interval have their rates measured: below it,
+/// `nr_accesses` is 1 whatever the rate.
 const TIMED_RATE: f32 = 0.05;
 /// One in this many cold probes moves each interval, so that no page is passed over for ever.
 const COLD_MOVES: u32 = 16;
@@ -189,8 +189,8 @@ fn fill_gaps(
     }
 }
 
-/// Adds up to three probes to the gap around a border, at the border and halfway to the probes on both sides. They go in
-/// before the probes from `insert_at` on.
+/// Adds up to three probes to the gap around a border, at the border and halfway to the probes on both sides. They go
+/// in before the probes from `insert_at` on.
 fn refine(gap: AddrRange, border: u64, out: &mut Vec<Probe>, insert_at: usize) {
     let pages = gap.len() / PAGE_SIZE;
     if pages == 0 {

@@ -1,7 +1,9 @@
-//! What looking costs here, learnt from what it has cost: the price of a call or of clearing a page is several times as high where a
-//! sleep has emptied the caches, and where the target runs on another processor, which has to be interrupted.
+//! What looking costs here, learnt from what it has cost: the price of a call or of clearing a page is several times as
+//! high where a sleep has emptied the caches, and where the target runs on another processor, which has to be
+//! interrupted.
 
-/// A price that was measured once counts for so much of the one that is learnt, and is believed to be at most so many times it.
+/// A price that was measured once counts for so much of the one that is learnt, and is believed to be at most so many
+/// times it.
 const NEWEST: f64 = 0.5;
 const MOST_AT_ONCE: f64 = 4.0;
 /// Arming never costs less than this part of its estimate, nor more than so many times it.

@@ -1,8 +1,8 @@
 //! Probes: windows of pages that stand for the memory around them.
 //!
-//! A probe is armed (its accessed bits cleared) once and stays armed until it fires, so watching cold memory costs reads
-//! only. In memory that is accessed often, it also takes part in one of the [rounds](super::rounds) of each interval, which
-//! measure rates. Where it stands is remembered, and so is what it saw, with exponential forgetting.
+//! A probe is armed (its accessed bits cleared) once and stays armed until it fires, so watching cold memory costs
+//! reads only. In memory that is accessed often, it also takes part in one of the [rounds](super::rounds) of each
+//! interval, which measure rates. Where it stands is remembered, and so is what it saw, with exponential forgetting.
 
 use super::cell::{Cell, Counts};
 use crate::addr::{AddrRange, PAGE_SIZE};
@@ -11,11 +11,13 @@ use crate::snapshot::Evidence;
 
 /// How much of a probe's memory is left after one aggregation interval.
 const KEEP: f32 = 0.75;
-/// The same for "touched in the interval" where that is frequent: few observations tell enough, and change shows sooner.
+/// The same for "touched in the interval" where that is frequent: few observations tell enough, and change shows
+/// sooner.
 const KEEP_FREQUENT: f32 = 0.25;
 /// What counts as frequent: this share of the pages.
 const FREQUENT: f32 = 0.2;
-/// The same for rates: all probes of a round share its moment, so it takes many rounds to average a periodic program out.
+/// The same for rates: all probes of a round share its moment, so it takes many rounds to average a periodic program
+/// out.
 const KEEP_RATE: f32 = 0.93;
 /// Pages that are found accessed after one sampling interval this often are certain to be within a few of them.
 const FAST: f32 = 0.5;
@@ -74,7 +76,8 @@ impl Probe {
         }
     }
 
-    /// A probe whose window holds `addr`, aligned to its own size (so it lies inside one page table) and cut to `range`.
+    /// A probe whose window holds `addr`, aligned to its own size (so it lies inside one page table) and cut to
+    /// `range`.
     pub fn at(addr: u64, pages: u16, range: AddrRange) -> Self {
         let size = u64::from(pages.next_power_of_two()) * PAGE_SIZE;
         let start = (addr & !(size - 1)).max(range.start);
@@ -90,8 +93,8 @@ impl Probe {
         Window::new(self.start, self.pages)
     }
 
-    /// What arming it may cost the monitor and its target together in an interval, in ns: a call's share, and clearing and
-    /// setting again each page's bit.
+    /// What arming it may cost the monitor and its target together in an interval, in ns: a call's share, and clearing
+    /// and setting again each page's bit.
     pub fn arm_price_ns(&self) -> f64 {
         1_000.0 + 400.0 * f64::from(self.pages)
     }
@@ -185,8 +188,8 @@ fn counts(seen: &Seen, pages: u16) -> Counts {
     Counts { hits: f32::from(seen.accessed), seen: f32::from(pages.saturating_sub(seen.blind)) }
 }
 
-/// Turns the probes inside `range` (sorted) into cells that tile it: each probe stands for the memory up to halfway to its
-/// neighbours.
+/// Turns the probes inside `range` (sorted) into cells that tile it: each probe stands for the memory up to halfway to
+/// its neighbours.
 pub(super) fn cells(probes: &[Probe], range: AddrRange, out: &mut Vec<Cell>) {
     let mut start = range.start;
     for (i, p) in probes.iter().enumerate() {

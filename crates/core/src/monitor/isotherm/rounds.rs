@@ -1,13 +1,13 @@
 //! When within an aggregation interval rates are measured.
 //!
-//! A rate is the probability that a page is found accessed after one sampling interval. If it were always measured in the same
-//! sampling interval of each aggregation interval, a program that is periodic would be seen in beats: as never accessed
-//! while its accesses fall beside that moment, as always accessed while they fall into it. So the moments are drawn anew each
-//! time. They follow each other: a run of four sampling intervals holds one whole period, or a half, of many programs, so that it tells
-//! more than four moments apart, and of waking up it takes five times instead of eight.
+//! A rate is the probability that a page is found accessed after one sampling interval. If it were always measured in
+//! the same sampling interval of each aggregation interval, a program that is periodic would be seen in beats: as never
+//! accessed while its accesses fall beside that moment, as always accessed while they fall into it. So the moments are
+//! drawn anew each time. They follow each other: a run of four sampling intervals holds one whole period, or a half, of
+//! many programs, so that it tells more than four moments apart, and of waking up it takes five times instead of eight.
 
-/// The sampling intervals of one aggregation interval in which a round of probes is watched. Round `i` is cleared at the begin of
-/// sampling interval `ticks[i]` and looked at at its end.
+/// The sampling intervals of one aggregation interval in which a round of probes is watched. Round `i` is cleared at
+/// the begin of sampling interval `ticks[i]` and looked at at its end.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Rounds {
     /// Distinct, each below the number of sampling intervals.

@@ -205,8 +205,8 @@ fn halve(cells: &mut Vec<Cell>) {
     *cells = out;
 }
 
-/// Pages whose accessed bits rounds of probes cleared since the last scan: what was seen of them then is added to what the next
-/// scan sees.
+/// Pages whose accessed bits rounds of probes cleared since the last scan: what was seen of them then is added to what
+/// the next scan sees.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
     pages: Vec<u64>,
@@ -245,8 +245,8 @@ impl Touched {
     }
 }
 
-/// Gives each of `cells` (sorted) the rates that `probes` (sorted) measured in it. A cell with several probes is cut halfway
-/// between them, so that memory that is all touched, but not equally often, can become two regions.
+/// Gives each of `cells` (sorted) the rates that `probes` (sorted) measured in it. A cell with several probes is cut
+/// halfway between them, so that memory that is all touched, but not equally often, can become two regions.
 pub(super) fn with_rates(cells: &[Cell], probes: &[Probe]) -> Vec<Cell> {
     let mut out = Vec::with_capacity(cells.len() + probes.len());
     let mut rest = probes;

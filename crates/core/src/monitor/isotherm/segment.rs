@@ -6,8 +6,8 @@
 use super::cell::{Cell, Segment};
 use super::likelihood;
 
-/// Log-likelihood ratio from which two neighbours count as different, for a single pair: odds of about 50 to 1. The logarithm of
-/// the number of pairs comes on top, since among many pairs some differ by chance.
+/// Log-likelihood ratio from which two neighbours count as different, for a single pair: odds of about 50 to 1. The
+/// logarithm of the number of pairs comes on top, since among many pairs some differ by chance.
 const DIFFERENT: f32 = 4.0;
 /// How much of the logarithm counts: neighbours share cells, so the pairs are not independent.
 const MANY_PAIRS: f32 = 0.7;
@@ -89,8 +89,8 @@ fn round(segments: &mut Vec<Segment>, threshold: f32, limits: &Limits) -> bool {
     changed
 }
 
-/// Segments of `cells` (sorted, disjoint). Those that only the size limit keeps apart have the access rate of all of them together: it
-/// takes many rounds to know one.
+/// Segments of `cells` (sorted, disjoint). Those that only the size limit keeps apart have the access rate of all of
+/// them together: it takes many rounds to know one.
 pub(super) fn draw(cells: &[Cell], limits: &Limits) -> Vec<Segment> {
     let mut segments = join_equal(cells, limits);
     let first_threshold = DIFFERENT + MANY_PAIRS * (segments.len() as f32).ln().max(0.0);

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// Run in a virtual machine: tell the host which memory is free.
 ///
-/// Free memory is isolated, so that nobody can use it, reported, and given back to the guest once the host has dropped it. Memory
-/// is never isolated below the reserve, and given back as soon as a task of the guest waits for memory.
+/// Free memory is isolated, so that nobody can use it, reported, and given back to the guest once the host has dropped
+/// it. Memory is never isolated below the reserve, and given back as soon as a task of the guest waits for memory.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Virtio-serial port that leads to the host [default: the port named isotherm.hint]

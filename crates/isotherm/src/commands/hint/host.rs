@@ -32,8 +32,8 @@ pub use spec::secret;
 
 /// Take the free memory of virtual machines back
 ///
-/// Guests' agents (`isotherm hint guest`) report what is free; the host side gives that part of the VMM's shared memory back to the
-/// machine by punching holes into it. It needs no change to QEMU, only memory that is shared:
+/// Guests' agents (`isotherm hint guest`) report what is free; the host side gives that part of the VMM's shared memory
+/// back to the machine by punching holes into it. It needs no change to QEMU, only memory that is shared:
 ///
 ///   qemu-system-x86_64 -object memory-backend-memfd,id=m,size=4G,share=on -machine memory-backend=m
 ///     -device virtio-serial-pci -chardev socket,id=h,path=/run/vm1.hint,server=on,wait=off
@@ -42,8 +42,8 @@ pub use spec::secret;
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
-    /// A guest (repeatable): socket=PATH where its VMM listens, [pid=N] of its VMM, [qmp=PATH] where the VMM tells its memory map,
-    /// [name=X], [cid=N] its vsock number and [key=FILE] its secret if it calls, separated by commas
+    /// A guest (repeatable): socket=PATH where its VMM listens, [pid=N] of its VMM, [qmp=PATH] where the VMM tells its
+    /// memory map, [name=X], [cid=N] its vsock number and [key=FILE] its secret if it calls, separated by commas
     #[arg(long = "guest", value_name = "KEY=VALUE,…", value_parser = spec::guest)]
     guests: Vec<GuestSpec>,
     /// Let guests call (repeatable): unix:PATH for VMMs that connect to us, vsock or vsock:PORT, tcp:ADDR:PORT

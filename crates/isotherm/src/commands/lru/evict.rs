@@ -15,8 +15,9 @@ use std::time::Duration;
 
 /// Evict whole generations, or an amount of the coldest memory.
 ///
-/// The second of the two commands of the kernel's control file. The two youngest generations are never evicted. It works on what
-/// `lru age` and `lru report` kept; without that it first watches for --duration. What was used since is spared.
+/// The second of the two commands of the kernel's control file. The two youngest generations are never evicted. It
+/// works on what `lru age` and `lru report` kept; without that it first watches for --duration. What was used since is
+/// spared.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

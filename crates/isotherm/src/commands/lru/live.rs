@@ -50,8 +50,8 @@ impl Live {
         Self::with(target, |source| source)
     }
 
-    /// Opens the targets for many walks: accessed bits are cleared in the cheapest way, after which pages that a processor goes on
-    /// using through translations it has cached may look idle.
+    /// Opens the targets for many walks: accessed bits are cleared in the cheapest way, after which pages that a
+    /// processor goes on using through translations it has cached may look idle.
     pub fn for_many_walks(target: &LruTarget) -> anyhow::Result<Self> {
         Self::with(target, PageTableSource::prefer_cheapest)
     }

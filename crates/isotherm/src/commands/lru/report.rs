@@ -17,9 +17,10 @@ use std::time::Duration;
 
 /// Show generations: how much memory was last used how long ago.
 ///
-/// The youngest generation holds what was used since it was created; the sizes of the younger ones are an estimate of the working
-/// set. Page tables are walked for --duration, a generation each --interval; what `lru age` or an earlier report kept is shown
-/// at once where no --duration is given. With --engine kernel the kernel's own generations are shown.
+/// The youngest generation holds what was used since it was created; the sizes of the younger ones are an estimate of
+/// the working set. Page tables are walked for --duration, a generation each --interval; what `lru age` or an earlier
+/// report kept is shown at once where no --duration is given. With --engine kernel the kernel's own generations are
+/// shown.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

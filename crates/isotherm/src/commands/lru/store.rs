@@ -1,4 +1,5 @@
-//! What one command knows of a process, kept for the next: so that `age` and `evict` work as the two commands of the kernel do.
+//! What one command knows of a process, kept for the next: so that `age` and `evict` work as the two commands of the
+//! kernel do.
 
 use isotherm_core::keeper::address_space::AddressSpace;
 use isotherm_core::keeper::creation_times::CreationTimes;
@@ -19,9 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder with a file for each process.
 ///
-/// The file's name holds the process's start time and the address of its code, so that neither another process with the same id nor
-/// another program in the same process finds it. Somebody else who clears accessed bits meanwhile makes pages look older than they are,
-/// as he does with every observer.
+/// The file's name holds the process's start time and the address of its code, so that neither another process with the
+/// same id nor another program in the same process finds it. Somebody else who clears accessed bits meanwhile makes
+/// pages look older than they are, as he does with every observer.
 #[derive(Debug)]
 pub struct Store {
     folder: Option<PathBuf>,

@@ -21,8 +21,8 @@ pub struct WssArgs {
     pictures: Pictures,
     #[command(flatten)]
     html: Html,
-    /// Count only regions accessed at least at this rate (share of sampling intervals); without it, pages count where the
-    /// record tells of them
+    /// Count only regions accessed at least at this rate (share of sampling intervals); without it, pages count where
+    /// the record tells of them
     #[arg(long, value_name = "P", default_value = "0%", value_parser = units::percent)]
     min_rate: f64,
 }

@@ -11,11 +11,11 @@ use run::RunArgs;
 
 /// Act on memory by how it is accessed.
 ///
-/// Watches a target and applies schemes to it: what access pattern (size, access rate, age), what to do (pageout, collapse,
-/// migrate_cold, ...), within which quota, tuned to which goal. Before anything is paged out, each page is watched on its own
-/// for a while; a scheme whose victims come back too soon is stopped. Runs until --duration has passed, Ctrl-C is pressed, or
-/// no target is left; memory that was paged out comes back when it is used. Meanwhile `isotherm ctl` shows how it stands, and
-/// changes or ends it; SIGHUP reads the files of -c anew.
+/// Watches a target and applies schemes to it: what access pattern (size, access rate, age), what to do (pageout,
+/// collapse, migrate_cold, ...), within which quota, tuned to which goal. Before anything is paged out, each page is
+/// watched on its own for a while; a scheme whose victims come back too soon is stopped. Runs until --duration has
+/// passed, Ctrl-C is pressed, or no target is left; memory that was paged out comes back when it is used. Meanwhile
+/// `isotherm ctl` shows how it stands, and changes or ends it; SIGHUP reads the files of -c anew.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

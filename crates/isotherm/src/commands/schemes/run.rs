@@ -57,8 +57,8 @@ pub struct RunArgs {
     pub control: ControlArgs,
 }
 
-/// Watches the target and applies `schemes` until the end of the duration, a signal, somebody's `isotherm ctl stop`, or the
-/// last target's end. `reload`: what SIGHUP reads anew; without it, SIGHUP stops.
+/// Watches the target and applies `schemes` until the end of the duration, a signal, somebody's `isotherm ctl stop`, or
+/// the last target's end. `reload`: what SIGHUP reads anew; without it, SIGHUP stops.
 pub fn run(
     target: &TargetArgs,
     monitor: &MonitorArgs,

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 /// Simulate guests on a host: without hints, with Isotherm's, and with the balloon's free page reporting
 ///
-/// Three tests: how many guests can be started one after the other, each running a program that allocates, touches and exits,
-/// before the host swaps; memhog in three guests in turn; how soon freed memory is back. Allocators are simulated page by page, and
-/// the hints are decided by the same code as in real guests. Times are modelled: docs/hint.md names where each cost comes from.
+/// Three tests: how many guests can be started one after the other, each running a program that allocates, touches and
+/// exits, before the host swaps; memhog in three guests in turn; how soon freed memory is back. Allocators are
+/// simulated page by page, and the hints are decided by the same code as in real guests. Times are modelled:
+/// docs/hint.md names where each cost comes from.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Memory of the host
@@ -85,7 +86,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The largest guest, bytes: page numbers fit into 32 bits with room to spare, and so does what the simulation keeps of each.
+/// The largest guest, bytes: page numbers fit into 32 bits with room to spare, and so does what the simulation keeps of
+/// each.
 const MOST_GUEST: u64 = 1 << 40;
 
 fn params(args: &Args) -> anyhow::Result<Params> {

@@ -6,7 +6,8 @@ use isotherm_core::units::format_time;
 
 /// Where ages begin for a scheme that names none, microseconds.
 const FIRST_AGE_US: u64 = 4_000_000;
-/// The rate that is tried beside 0 for a scheme that only takes what is not accessed at all: that of DAMON's evaluation.
+/// The rate that is tried beside 0 for a scheme that only takes what is not accessed at all: that of DAMON's
+/// evaluation.
 const LOW_RATE_BP: u32 = 500;
 
 /// What is tried.
@@ -50,8 +51,8 @@ impl Parameters {
     }
 }
 
-/// A quarter of the least age to four times of it, each with the rate and with half of or without it. Lists that are given
-/// replace that. Sorted, each once.
+/// A quarter of the least age to four times of it, each with the rate and with half of or without it. Lists that are
+/// given replace that. Sorted, each once.
 pub fn around(scheme: &Scheme, ages_us: &[u64], rates_bp: &[u32]) -> Vec<Parameters> {
     let own = Parameters::of(scheme);
     let age = if own.min_age_us > 0 { own.min_age_us } else { FIRST_AGE_US };

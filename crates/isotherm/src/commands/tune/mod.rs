@@ -21,10 +21,10 @@ use std::path::PathBuf;
 
 /// Find the parameters of a scheme that suit a command best, by running it.
 ///
-/// Runs the command alone and under the scheme with several least ages and access rates, several times each, in turns, so that
-/// a change of the machine's load meets all alike. Prints what each costs and saves compared with the command alone in the same
-/// round, and writes the scheme that needs the least memory among those within --max-slowdown. The command must do the same
-/// work each time, end by itself, and succeed; what it prints is thrown away.
+/// Runs the command alone and under the scheme with several least ages and access rates, several times each, in turns,
+/// so that a change of the machine's load meets all alike. Prints what each costs and saves compared with the command
+/// alone in the same round, and writes the scheme that needs the least memory among those within --max-slowdown. The
+/// command must do the same work each time, end by itself, and succeed; what it prints is thrown away.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -32,8 +32,8 @@ pub struct Args {
     /// Least ages to try, for example 2s,5s,10s [default: a quarter of the scheme's to four times of it]
     #[arg(long, value_name = "T,...", value_delimiter = ',', value_parser = time_us, help_heading = "Tuning")]
     ages: Vec<u64>,
-    /// Access rates to try, for example 0%,5%: the highest ones, or the least ones of a scheme that asks for a least rate
-    /// [default: 0% and the scheme's]
+    /// Access rates to try, for example 0%,5%: the highest ones, or the least ones of a scheme that asks for a least
+    /// rate [default: 0% and the scheme's]
     #[arg(long, value_name = "P,...", value_delimiter = ',', value_parser = rate, help_heading = "Tuning")]
     rates: Vec<u32>,
     /// Which scheme is tuned, if there are several; the others stay as they are

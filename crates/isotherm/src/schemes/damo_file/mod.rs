@@ -1,8 +1,8 @@
-//! Schemes in a JSON file of damo: `{"kdamonds": [{"contexts": [{"schemes": [...]}]}]}`, `{"schemes": [...]}`, or a list of
-//! schemes alone.
+//! Schemes in a JSON file of damo: `{"kdamonds": [{"contexts": [{"schemes": [...]}]}]}`, `{"schemes": [...]}`, or a
+//! list of schemes alone.
 //!
-//! Sizes, times and rates are read in damo's own words (`4.000 KiB`, `1 m 30 s`, `5 %`, `1,000`) and as bare numbers in the
-//! unit that the key names. Zeros that stand for "not limited" there are limits that are not set here.
+//! Sizes, times and rates are read in damo's own words (`4.000 KiB`, `1 m 30 s`, `5 %`, `1,000`) and as bare numbers in
+//! the unit that the key names. Zeros that stand for "not limited" there are limits that are not set here.
 
 mod filter;
 mod quota;
@@ -15,8 +15,8 @@ use super::value;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::scheme::Scheme;
 
-/// Reads a file's text. `name` is what errors call it. Samples and aggregation intervals are those of the file where it names
-/// them, else those of `attrs`.
+/// Reads a file's text. `name` is what errors call it. Samples and aggregation intervals are those of the file where it
+/// names them, else those of `attrs`.
 pub fn parse(name: &str, text: &str, attrs: &MonitorAttrs) -> Result<Vec<Scheme>, FileError> {
     let tree = Tree::of_json(name, text)?;
     let root = tree.root(name);

@@ -18,9 +18,9 @@ use isotherm_linux::roots::Roots;
 
 /// Schemes that make huge pages of `hot` memory of which at least `min_density_bp` is populated.
 ///
-/// Where the kernel makes huge pages without being asked (`always`), memory that is `cold` is kept from getting any. That ban
-/// must be lifted before memory that is hot again can be collapsed; the advice does so. Elsewhere nothing is advised: advice
-/// would let the kernel fill sparse blocks, too.
+/// Where the kernel makes huge pages without being asked (`always`), memory that is `cold` is kept from getting any.
+/// That ban must be lifted before memory that is hot again can be collapsed; the advice does so. Elsewhere nothing is
+/// advised: advice would let the kernel fill sparse blocks, too.
 fn huge_pages(hot: AccessPattern, cold: AccessPattern, min_density_bp: u32, always: bool) -> Vec<Scheme> {
     let mut collapse = Scheme::new(Action::Collapse, hot);
     collapse.min_density_bp = min_density_bp;

@@ -20,8 +20,8 @@ pub struct ReclaimArgs {
     /// Page out what has not been used for this time
     #[arg(long, value_name = "T", default_value = "2m", value_parser = time)]
     min_age: u64,
-    /// With --algorithm damon: count as unused regions that are accessed at no more than this rate. Else pages are chosen one
-    /// by one, and only those not accessed at all
+    /// With --algorithm damon: count as unused regions that are accessed at no more than this rate. Else pages are
+    /// chosen one by one, and only those not accessed at all
     #[arg(long, value_name = "P", default_value = "0%", value_parser = rate)]
     max_rate: u32,
     /// Page out no more than this, for example 128M/s or 1M/100ms ("none": unlimited)
@@ -30,14 +30,14 @@ pub struct ReclaimArgs {
     /// Spend no more time on it than this within the quota's interval ("none": unlimited)
     #[arg(long, value_name = "T", default_value = "10ms", value_parser = quota_time)]
     quota_time: OptionalTime,
-    /// Tune the amount for this: psi=0.5% (some task of the machine waits for memory during that share of 10 s), stall=0.5%
-    /// (the targets do, by their faults), rss=2G (resident memory of all targets), free=20% (of the machine's memory),
-    /// swap-in=1M/s. Repeatable; the least aggressive rules
+    /// Tune the amount for this: psi=0.5% (some task of the machine waits for memory during that share of 10 s),
+    /// stall=0.5% (the targets do, by their faults), rss=2G (resident memory of all targets), free=20% (of the
+    /// machine's memory), swap-in=1M/s. Repeatable; the least aggressive rules
     #[arg(long = "goal", value_name = "NAME=TARGET", value_parser = goal_text::parse)]
     goals: Vec<GoalText>,
-    /// Work only while the machine's free memory is below MID (then until it is above HIGH) and not below LOW, where the
-    /// kernel's own reclaim must have its way. Without this flag, reclaim works whatever is free: whoever names a target
-    /// wants it smaller
+    /// Work only while the machine's free memory is below MID (then until it is above HIGH) and not below LOW, where
+    /// the kernel's own reclaim must have its way. Without this flag, reclaim works whatever is free: whoever names a
+    /// target wants it smaller
     #[arg(
         long,
         value_name = "HIGH,MID,LOW",

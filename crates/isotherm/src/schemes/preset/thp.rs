@@ -24,8 +24,8 @@ pub struct ThpArgs {
     /// Make huge pages only of blocks of which at least this share is populated
     #[arg(long, value_name = "P", default_value = "50%", value_parser = rate, conflicts_with = "advise")]
     min_density: u32,
-    /// Advise the kernel to use huge pages in its own time, as ethp does, instead of making them at once: then what is sparse
-    /// grows, too
+    /// Advise the kernel to use huge pages in its own time, as ethp does, instead of making them at once: then what is
+    /// sparse grows, too
     #[arg(long)]
     advise: bool,
 }

@@ -11,13 +11,14 @@ use isotherm_core::scheme::{DEFAULT_DENSITY_BP, Scheme};
 
 const HUGE_PAGE: u64 = 2 << 20;
 
-/// Memory is cold or hot by how often and since when it is accessed. Cold memory goes to swap or to a slower node and gets no
-/// huge pages any more; hot memory is backed with huge pages, and comes back to the fast node where one is named.
+/// Memory is cold or hot by how often and since when it is accessed. Cold memory goes to swap or to a slower node and
+/// gets no huge pages any more; hot memory is backed with huge pages, and comes back to the fast node where one is
+/// named.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Tiers")]
 pub struct TierArgs {
-    /// Memory is cold once it was accessed at no more than this rate (pages are moved only if they were not accessed at all,
-    /// except with --algorithm damon)...
+    /// Memory is cold once it was accessed at no more than this rate (pages are moved only if they were not accessed at
+    /// all, except with --algorithm damon)...
     #[arg(long, value_name = "P", default_value = "0%", value_parser = rate)]
     cold_rate: u32,
     /// ...for this time

@@ -1,6 +1,7 @@
 //! The parachute: a signal frame that puts all registers of a thread back when `rt_sigreturn` takes it.
 //!
-//! Layout: struct rt_sigframe and ucontext in the kernel's arch/x86/include (uapi) asm/{sigframe,sigcontext,ucontext}.h.
+//! Layout: struct rt_sigframe and ucontext in the kernel's arch/x86/include (uapi)
+//! asm/{sigframe,sigcontext,ucontext}.h.
 
 use std::arch::x86_64::__cpuid_count;
 
@@ -41,8 +42,8 @@ pub(super) struct State<'a> {
     pub xstate: &'a [u8],
 }
 
-/// Writes the frame for a thread in `state` to `out`. Gives its address in the target (the injected call's stack pointer) and its
-/// length; `None` if the state is of a form that is not known.
+/// Writes the frame for a thread in `state` to `out`. Gives its address in the target (the injected call's stack
+/// pointer) and its length; `None` if the state is of a form that is not known.
 pub(super) fn build(state: &State<'_>, restore: u64, out: &mut [u8; FRAME_MOST]) -> Option<(u64, usize)> {
     let (features, size) = extent(state.xstate)?;
     let total = HEAD + size + 4;
@@ -100,8 +101,8 @@ pub(super) fn build(state: &State<'_>, restore: u64, out: &mut [u8; FRAME_MOST])
     Some((base, total))
 }
 
-/// Where the thread would go on and with what in rax, were it let go without us: an interrupted system call is done again,
-/// as the kernel does it. One that waits for a time that is stored in the kernel (nanosleep, poll) cannot be, as
+/// Where the thread would go on and with what in rax, were it let go without us: an interrupted system call is done
+/// again, as the kernel does it. One that waits for a time that is stored in the kernel (nanosleep, poll) cannot be, as
 /// `rt_sigreturn` forgets that: it ends with EINTR.
 fn resumed(regs: &libc::user_regs_struct) -> (u64, u64) {
     if (regs.orig_rax as i64) < 0 {

@@ -69,7 +69,8 @@ pub(super) fn is_restore(code: &[u8]) -> bool {
     code.starts_with(&RESTORE_LONG) || code.starts_with(&RESTORE_SHORT)
 }
 
-/// Calls `found` with every address (and the bytes from there) that might be of interest, until it says that it has all.
+/// Calls `found` with every address (and the bytes from there) that might be of interest, until it says that it has
+/// all.
 fn scan(dir: &ProcessDir, code: &[AddrRange], mut found: impl FnMut(u64, &[u8]) -> bool) -> std::io::Result<()> {
     let mem = File::open(dir.file("mem"))?;
     let mut buf = vec![0; CHUNK + RESTORE_LONG.len()];

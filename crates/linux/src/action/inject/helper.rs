@@ -34,8 +34,8 @@ pub(super) fn fork(plan: &Plan<'_>, shared: &Shared, hook: Hook<'_>) -> io::Resu
     // Not even in the first moment may a signal meant for Isotherm (Ctrl-C) reach the helper.
     let mut all = std::mem::MaybeUninit::uninit();
     let mut old = std::mem::MaybeUninit::uninit();
-    // SAFETY: both sets are written before they are read. The child only makes system calls, reads what it has inherited, writes
-    // to the shared mapping and to the buffers, and leaves by _exit.
+    // SAFETY: both sets are written before they are read. The child only makes system calls, reads what it has
+    // inherited, writes to the shared mapping and to the buffers, and leaves by _exit.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
@@ -43,7 +43,8 @@ pub(super) fn fork(plan: &Plan<'_>, shared: &Shared, hook: Hook<'_>) -> io::Resu
         if pid == 0 {
             // A session of its own: signals to Isotherm's process group do not reach it.
             libc::setsid();
-            // The target waits for it: on a busy machine it must not lose its turn. Refused to some, which only takes longer.
+            // The target waits for it: on a busy machine it must not lose its turn. Refused to some, which only takes
+            // longer.
             libc::setpriority(libc::PRIO_PROCESS, 0, -20);
             work(plan, shared, &mut buffers, hook, parent);
             libc::_exit(0);

@@ -138,8 +138,8 @@ impl Injector {
     }
 }
 
-/// Waits for the helper's end; passes an order to stop on. A helper that does not leave soon then (its call waits for the target's
-/// locks) is left to itself: it needs nobody to finish.
+/// Waits for the helper's end; passes an order to stop on. A helper that does not leave soon then (its call waits for
+/// the target's locks) is left to itself: it needs nobody to finish.
 fn supervise(helper: libc::pid_t, shared: &Shared, stop: &AtomicBool) {
     if let Ok(handle) = PidFd::open(helper as u32) {
         while !handle.wait_exit(Duration::from_millis(5)) {

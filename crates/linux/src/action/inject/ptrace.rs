@@ -1,5 +1,5 @@
-//! The ptrace requests that injection uses. Raw system calls without allocation: the helper is a forked child of a process
-//! with threads.
+//! The ptrace requests that injection uses. Raw system calls without allocation: the helper is a forked child of a
+//! process with threads.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -166,16 +166,16 @@ impl Tracee {
         Ok(info[1] == AUDIT_ARCH_X86_64)
     }
 
-    /// Whether `ip` is in a restartable sequence that the thread has announced. Leaving it for other code would make the kernel
-    /// forget it. Kernels before 5.13 do not tell where to look; `false` then.
+    /// Whether `ip` is in a restartable sequence that the thread has announced. Leaving it for other code would make
+    /// the kernel forget it. Kernels before 5.13 do not tell where to look; `false` then.
     pub fn in_rseq(self, ip: u64) -> bool {
         let mut c = RseqConfiguration::default();
         let size = size_of_val(&c);
         if self.request(GET_RSEQ_CONFIGURATION, size, &raw mut c as usize).is_err() || c.pointer == 0 {
             return false;
         }
-        // struct rseq: cpu_id_start, cpu_id (4 bytes each), pointer to struct rseq_cs: version, flags (4 bytes each), start_ip,
-        // post_commit_offset, abort_ip.
+        // struct rseq: cpu_id_start, cpu_id (4 bytes each), pointer to struct rseq_cs: version, flags (4 bytes each),
+        // start_ip, post_commit_offset, abort_ip.
         let mut word = [0u8; 8];
         let mut sequence = [0u8; 32];
         if !self.read(c.pointer + 8, &mut word) {
@@ -213,8 +213,8 @@ impl Tracee {
     pub fn write(self, addr: u64, bytes: &[u8]) -> bool {
         let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let remote = libc::iovec { iov_base: addr as *mut libc::c_void, iov_len: bytes.len() };
-        // SAFETY: one live local buffer that is only read; the remote address is another process's. What is written there is
-        // the business of `thread.rs`.
+        // SAFETY: one live local buffer that is only read; the remote address is another process's. What is written
+        // there is the business of `thread.rs`.
         let n = unsafe { libc::process_vm_writev(self.0, &local, 1, &remote, 1, 0) };
         n == bytes.len() as isize
     }

@@ -39,7 +39,8 @@ impl Shared {
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: the mapping is at least this long, aligned to a page, zeroed (valid for atomics), and lives as long as self.
+        // SAFETY: the mapping is at least this long, aligned to a page, zeroed (valid for atomics), and lives as long
+        // as self.
         unsafe { self.mapping.as_ref() }
     }
 

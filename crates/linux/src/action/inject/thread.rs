@@ -42,8 +42,8 @@ pub(super) struct Stopped<'a> {
 pub(super) type Hook<'a> = &'a dyn Fn();
 
 impl<'a> Stopped<'a> {
-    /// Stops main thread `pid` and looks whether it may be used. On refusal it has been let go, but for [`Refusal::NoStop`]: then
-    /// only our own end lets it go.
+    /// Stops main thread `pid` and looks whether it may be used. On refusal it has been let go, but for
+    /// [`Refusal::NoStop`]: then only our own end lets it go.
     pub fn seize(
         pid: libc::pid_t,
         gadgets: Gadgets,
@@ -101,8 +101,8 @@ impl<'a> Stopped<'a> {
         if !in_call && tracee.in_rseq(regs.rip) {
             return Err(Refusal::CriticalSection);
         }
-        // Below the stack pointer of the stack that the kernel made nothing lives but signal frames. Of a stack that the program made
-        // that cannot be said. (The stack may have grown since its lower end was read.)
+        // Below the stack pointer of the stack that the kernel made nothing lives but signal frames. Of a stack that
+        // the program made that cannot be said. (The stack may have grown since its lower end was read.)
         let floor = gadgets.stack.start.saturating_sub(64 << 20);
         if regs.rsp <= floor || regs.rsp > gadgets.stack.end {
             return Err(Refusal::NotOnStack);
@@ -136,8 +136,8 @@ impl<'a> Stopped<'a> {
         self.begin.elapsed()
     }
 
-    /// Makes it do a system call; gives the result. After an error it has been let go already, or cannot be: then only our own
-    /// end does that.
+    /// Makes it do a system call; gives the result. After an error it has been let go already, or cannot be: then only
+    /// our own end does that.
     pub fn call(&mut self, number: u64, args: [u64; 3]) -> Result<i64, Refusal> {
         let mut regs = self.regs;
         // The parachute: the instruction behind the call returns to the frame, which puts everything back.
@@ -182,8 +182,9 @@ impl<'a> Stopped<'a> {
     /// Gives everything back and lets the thread go. Tells how long it was stopped.
     pub fn release(mut self) -> Duration {
         if self.changed {
-            // From the exit of a system call the kernel returns to the program directly. It only looks at whether an interrupted
-            // call is to be done again on the way out of a stop like the first one: so there the registers are put back.
+            // From the exit of a system call the kernel returns to the program directly. It only looks at whether an
+            // interrupted call is to be done again on the way out of a stop like the first one: so there the registers
+            // are put back.
             let asked = self.tracee.interrupt().and_then(|()| self.tracee.cont());
             let signal = match asked.map(|()| self.tracee.wait()) {
                 Ok(Stop::Interrupted | Stop::Group) => 0,

@@ -1,9 +1,9 @@
 //! A process that holds what the host has answered for already: the first that the kernel ends when memory runs out.
 //!
-//! In a pass more and more of the guest's free memory is held, or the kernel would hand out the same pages again. If the guest
-//! needs it within milliseconds, neither the agent nor an alarm is fast enough; the kernel's own last resort is. The holder is
-//! its first choice (`oom_score_adj` of 1000), and what it has attached returns with its end. That is sound for memory of which no
-//! report is on its way; what is reported and not answered belongs to nobody, and stays.
+//! In a pass more and more of the guest's free memory is held, or the kernel would hand out the same pages again. If
+//! the guest needs it within milliseconds, neither the agent nor an alarm is fast enough; the kernel's own last resort
+//! is. The holder is its first choice (`oom_score_adj` of 1000), and what it has attached returns with its end. That is
+//! sound for memory of which no report is on its way; what is reported and not answered belongs to nobody, and stays.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -24,8 +24,8 @@ impl Holder {
         let (orders_out, orders_in) = io::pipe()?;
         let (answers_out, answers_in) = io::pipe()?;
         let (reader, writer) = (orders_out.as_raw_fd(), answers_in.as_raw_fd());
-        // SAFETY: fork takes nothing. The child has the one thread that called it, does nothing but system calls on its stack and
-        // descriptors of its own, and never returns.
+        // SAFETY: fork takes nothing. The child has the one thread that called it, does nothing but system calls on its
+        // stack and descriptors of its own, and never returns.
         let pid = unsafe { libc::fork() };
         if pid < 0 {
             return Err(io::Error::last_os_error());
@@ -53,7 +53,8 @@ impl Holder {
     pub(super) fn is_alive(&self) -> bool {
         let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
         let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        // SAFETY: our own child, which is not waited for elsewhere; `info` has room for what is written. Nothing is reaped.
+        // SAFETY: our own child, which is not waited for elsewhere; `info` has room for what is written. Nothing is
+        // reaped.
         let result = unsafe { libc::waitid(libc::P_PID, self.pid as libc::id_t, info.as_mut_ptr(), flags) };
         // SAFETY: zeroed above, or written by the kernel; si_pid is 0 where no child has ended.
         result == 0 && unsafe { info.assume_init().si_pid() } == 0
@@ -79,8 +80,8 @@ fn hold(reader: RawFd, writer: RawFd) -> ! {
         // SAFETY: this process is nobody else's, and nothing in it uses these descriptors.
         unsafe { libc::close(fd) };
     }
-    // SAFETY: constant strings with their terminating zero, and a descriptor that was just opened or is negative, which write
-    // refuses.
+    // SAFETY: constant strings with their terminating zero, and a descriptor that was just opened or is negative, which
+    // write refuses.
     unsafe {
         let fd = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY);
         libc::write(fd, c"1000".as_ptr().cast(), 4);

@@ -5,10 +5,10 @@
 //! | [`offline`] | memory blocks go offline | exclusively, nothing is cleared | 128 MiB or more at a time; blocks with unmovable pages refuse |
 //! | [`touch`] | huge pages on demand, touched | exclusively | always clears |
 //!
-//! Both outlive the agent: memory that the kernel took back at its death could be in use by the time that a host handles a
-//! report of it. Blocks stay offline; huge pages belong to System V shared memory segments, which stay until they are removed. Once
-//! the host has answered, huge pages belong to a process that the kernel ends before any other when memory runs
-//! out.
+//! Both outlive the agent: memory that the kernel took back at its death could be in use by the time that a host
+//! handles a report of it. Blocks stay offline; huge pages belong to System V shared memory segments, which stay until
+//! they are removed. Once the host has answered, huge pages belong to a process that the kernel ends before any other
+//! when memory runs out.
 
 mod holder;
 pub(super) mod offline;
@@ -28,8 +28,8 @@ use std::time::Duration;
 
 /// Size of a huge page, the least that is isolated.
 const HUGE_PAGE: u64 = BLOCK_BYTES;
-/// An attempt to take a memory block offline takes this long, at most, if none has run out of time. Meanwhile nobody gets what is
-/// free in it.
+/// An attempt to take a memory block offline takes this long, at most, if none has run out of time. Meanwhile nobody
+/// gets what is free in it.
 const OFFLINE_LIMIT: Duration = Duration::from_millis(500);
 
 /// An error if not all of `reported` lies in what is `held`.
@@ -77,8 +77,8 @@ impl KernelIsolator {
         }
     }
 
-    /// Puts back everything that is written down, also what a predecessor left. **No report of it may be on its way to a host any
-    /// more.**
+    /// Puts back everything that is written down, also what a predecessor left. **No report of it may be on its way to
+    /// a host any more.**
     pub fn put_back(&mut self) -> Result<(), StillTaken> {
         put_back(&mut self.ledger, &self.roots)
     }

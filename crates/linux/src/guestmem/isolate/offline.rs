@@ -1,8 +1,8 @@
 //! Memory blocks (128 MiB, or more on large machines) taken offline: exclusive, contiguous, nothing is cleared.
 //!
-//! The kernel moves what is used out of a block first. That can fail (pages that cannot be moved) or go on for ever; each
-//! attempt is bounded, and a block that refused is left alone for a while, each time for longer. One that ran out of time may only
-//! have been on a busy host: it gets more time first.
+//! The kernel moves what is used out of a block first. That can fail (pages that cannot be moved) or go on for ever;
+//! each attempt is bounded, and a block that refused is left alone for a while, each time for longer. One that ran out
+//! of time may only have been on a busy host: it gets more time first.
 
 use super::{HUGE_PAGE, check_held};
 use crate::clock::monotonic_ns;
@@ -69,7 +69,8 @@ pub(super) struct Offline {
 }
 
 impl Offline {
-    /// Looks at which blocks there are. An attempt takes `limit` at most, and up to four times that where it was too short.
+    /// Looks at which blocks there are. An attempt takes `limit` at most, and up to four times that where it was too
+    /// short.
     pub(super) fn new(roots: &Roots, limit: Duration) -> Result<Self, IsolateError> {
         let block_size = block_size(roots).ok_or_else(|| {
             let why = format!("{MEMORY}/block_size_bytes is missing: the kernel lacks CONFIG_MEMORY_HOTREMOVE");
@@ -217,8 +218,9 @@ fn put_offline(roots: &Roots, number: u64, limit: Duration) -> io::Result<()> {
     write_state(roots, number, "offline")
 }
 
-/// Puts a block online again: into the zone for movable memory, or into the one that the kernel chooses by itself. That would not be
-/// the former for a block at its edge. One that is online is left as it is; of one that was unplugged nothing is left to do.
+/// Puts a block online again: into the zone for movable memory, or into the one that the kernel chooses by itself. That
+/// would not be the former for a block at its edge. One that is online is left as it is; of one that was unplugged
+/// nothing is left to do.
 pub(in crate::guestmem) fn put_online(roots: &Roots, number: u64, movable: bool) -> io::Result<()> {
     let word = if movable { "online_movable" } else { "online" };
     let attempt = || match roots.read(state_file(number)) {

@@ -20,8 +20,8 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Makes one of `pages` huge pages, which are reserved, and neither allocated to it nor touched. Fails with ENOMEM if that
-    /// many cannot be had; then nothing has changed.
+    /// Makes one of `pages` huge pages, which are reserved, and neither allocated to it nor touched. Fails with ENOMEM
+    /// if that many cannot be had; then nothing has changed.
     pub(super) fn create(pages: u64) -> io::Result<Self> {
         let too_large = || io::Error::from(io::ErrorKind::InvalidInput);
         let bytes = usize::try_from(pages.checked_mul(HUGE_PAGE).ok_or_else(too_large)?).map_err(|_| too_large())?;
@@ -79,8 +79,8 @@ impl Attached {
     /// Writes to each huge page, so that it is allocated to the segment.
     pub(super) fn touch(&mut self) {
         for i in 0..self.pages {
-            // SAFETY: inside the mapping, which is writable and reached through `&mut self` only. A page was reserved for each
-            // address, so that the access cannot fail for want of memory.
+            // SAFETY: inside the mapping, which is writable and reached through `&mut self` only. A page was reserved
+            // for each address, so that the access cannot fail for want of memory.
             unsafe { self.at.add((i * HUGE_PAGE) as usize).write_volatile(1) };
         }
     }
@@ -99,7 +99,8 @@ impl Drop for Attached {
     }
 }
 
-/// Removes whatever segments are left, also one that was made and is in no list, and sets the pool as the ledger has it.
+/// Removes whatever segments are left, also one that was made and is in no list, and sets the pool as the ledger has
+/// it.
 pub(in crate::guestmem) fn put_back(ledger: &mut Ledger, roots: &Roots) -> Result<(), IsolateError> {
     if !ledger.taken().segments && ledger.taken().overcommit.is_none() {
         return Ok(());

@@ -1,8 +1,8 @@
-//! Huge pages on demand (surplus pages of the pool), touched: allocated to a segment of ours, so that nobody else can get them, whoever
-//! uses the pool. The kernel clears each. Physical addresses come from `/proc/self/pagemap`.
+//! Huge pages on demand (surplus pages of the pool), touched: allocated to a segment of ours, so that nobody else can
+//! get them, whoever uses the pool. The kernel clears each. Physical addresses come from `/proc/self/pagemap`.
 //!
-//! A page of a segment stays where it is unless somebody moves it on purpose (a memory block that goes offline, a driver that
-//! wants contiguous memory, `move_pages`); addresses are looked at again before each report.
+//! A page of a segment stays where it is unless somebody moves it on purpose (a memory block that goes offline, a
+//! driver that wants contiguous memory, `move_pages`); addresses are looked at again before each report.
 
 use super::holder::Holder;
 use super::physical::Pagemap;
@@ -89,8 +89,8 @@ impl Touch {
         Ok(Some(ranges))
     }
 
-    /// As many huge pages as `wanted` has room for, or half as many, and so on: all or nothing is the kernel's rule, so near the end
-    /// less is taken at a time.
+    /// As many huge pages as `wanted` has room for, or half as many, and so on: all or nothing is the kernel's rule, so
+    /// near the end less is taken at a time.
     pub(super) fn take(&mut self, wanted: &[AddrRange], ledger: &mut Ledger) -> Result<Vec<AddrRange>, IsolateError> {
         let mut pages = total_len(wanted) / HUGE_PAGE;
         while pages > 0 {

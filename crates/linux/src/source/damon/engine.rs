@@ -43,10 +43,10 @@ pub enum DamonTargets {
 pub struct DamonConfig {
     /// Intervals and region limits. The limits hold over all targets together.
     pub attrs: MonitorAttrs,
-    /// Share of one core that reading the kernel's regions from its files may cost. Where every aggregation interval would cost
-    /// more, some are not read; what happened in them still shows in the regions' ages. `None`: read every one. Reading from
-    /// the tracepoint is cheap enough to leave none out. The kernel thread's own time is counted in the statistics, but only
-    /// the intervals and region limits change it.
+    /// Share of one core that reading the kernel's regions from its files may cost. Where every aggregation interval
+    /// would cost more, some are not read; what happened in them still shows in the regions' ages. `None`: read every
+    /// one. Reading from the tracepoint is cheap enough to leave none out. The kernel thread's own time is counted in
+    /// the statistics, but only the intervals and region limits change it.
     pub cpu_budget: Option<f64>,
     /// Kernel release, for the record.
     pub kernel: String,
@@ -56,17 +56,17 @@ pub struct DamonConfig {
 
 /// The kernel's DAMON at work. Dropping this puts everything back.
 ///
-/// A snapshot is what DAMON had at the end of one aggregation interval. It comes from DAMON's tracepoint where perf events can be had,
-/// else from its sysfs files. When targets come or execute another program, DAMON is set up afresh and the ages of all
-/// regions begin anew.
+/// A snapshot is what DAMON had at the end of one aggregation interval. It comes from DAMON's tracepoint where perf
+/// events can be had, else from its sysfs files. When targets come or execute another program, DAMON is set up afresh
+/// and the ages of all regions begin anew.
 #[derive(Debug)]
 pub struct DamonEngine {
     inner: Inner<Sysfs>,
 }
 
 impl DamonEngine {
-    /// Makes sure that the kernel has DAMON, that the attributes make sense, and that nobody uses it; sets nothing up before the first
-    /// interval.
+    /// Makes sure that the kernel has DAMON, that the attributes make sense, and that nobody uses it; sets nothing up
+    /// before the first interval.
     pub fn new(roots: Roots, targets: DamonTargets, config: DamonConfig) -> Result<Self, DamonError> {
         Inner::new(Sysfs(roots), targets, config).map(|inner| Self { inner })
     }
@@ -343,8 +343,8 @@ impl<F: ControlFiles> Inner<F> {
         }
     }
 
-    /// Looks for programs that were executed since the last look: the kernel shows the old program's regions, all idle, until
-    /// its next update.
+    /// Looks for programs that were executed since the last look: the kernel shows the old program's regions, all idle,
+    /// until its next update.
     fn find_exec(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
         let DamonTargets::Processes(tracker) = &mut self.targets else { return Ok(()) };
         let mut changed = Vec::new();

@@ -38,8 +38,8 @@ pub(super) fn absolute(roots: &Roots, path: &str) -> PathBuf {
     roots.path(KDAMONDS).join(path)
 }
 
-/// Keeps two Isotherms from using DAMON at once. The kernel has no such lock for others, who are recognised by what they
-/// have set up.
+/// Keeps two Isotherms from using DAMON at once. The kernel has no such lock for others, who are recognised by what
+/// they have set up.
 #[derive(Debug)]
 pub(super) struct Lock {
     _dir: File,

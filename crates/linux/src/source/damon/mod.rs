@@ -1,8 +1,8 @@
 //! The kernel's own DAMON, through its sysfs files: the kernel draws the regions, everything else stays the same.
 //!
-//! It is used only while nobody else does, and put back as it was when the engine is dropped: also on an error, a panic, or
-//! after SIGINT and SIGTERM (which the caller turns into [`Wake::Interrupted`](isotherm_core::clock::Wake)). SIGKILL leaves
-//! it switched on; the next run then refuses and says who holds it.
+//! It is used only while nobody else does, and put back as it was when the engine is dropped: also on an error, a
+//! panic, or after SIGINT and SIGTERM (which the caller turns into [`Wake::Interrupted`](isotherm_core::clock::Wake)).
+//! SIGKILL leaves it switched on; the next run then refuses and says who holds it.
 //!
 //! What it needs: Linux 6.2 with `CONFIG_DAMON_SYSFS`, `CONFIG_DAMON_VADDR` for processes and `CONFIG_DAMON_PADDR` for
 //! physical memory; 6.6 for several processes at once. The files are described in the kernel's

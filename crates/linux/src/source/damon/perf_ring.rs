@@ -104,8 +104,8 @@ impl PerfRing {
     }
 
     fn counter(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: both counters lie aligned in the first page, which is mapped as long as `self` lives; the kernel and we
-        // access them atomically only.
+        // SAFETY: both counters lie aligned in the first page, which is mapped as long as `self` lives; the kernel and
+        // we access them atomically only.
         unsafe { AtomicU64::from_ptr(self.map.add(offset).cast()) }
     }
 
@@ -113,8 +113,8 @@ impl PerfRing {
     fn copy(&self, at: u64, out: &mut [u8]) {
         for (i, byte) in out.iter_mut().enumerate() {
             let place = (at as usize).wrapping_add(i) & (self.size - 1);
-            // SAFETY: the place is inside the data behind the first page. The kernel does not write between tail and head,
-            // and `at` lies there; volatile, because the memory is shared with it.
+            // SAFETY: the place is inside the data behind the first page. The kernel does not write between tail and
+            // head, and `at` lies there; volatile, because the memory is shared with it.
             *byte = unsafe { self.map.add(PAGE + place).read_volatile() };
         }
     }
@@ -175,8 +175,8 @@ mod privileged {
         let mut begin = monotonic_ns();
         let mut ring = PerfRing::open(id, tid, 0).unwrap();
         let mut times = Vec::new();
-        // More records than the buffer holds at once, so that they wrap around its end. A sleep whose time is over before it begins
-        // gives none.
+        // More records than the buffer holds at once, so that they wrap around its end. A sleep whose time is over
+        // before it begins gives none.
         let deadline = monotonic_ns() + 60_000_000_000;
         while times.len() < 2000 && monotonic_ns() < deadline {
             std::thread::sleep(std::time::Duration::from_micros(10));

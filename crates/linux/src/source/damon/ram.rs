@@ -3,8 +3,8 @@
 use crate::roots::Roots;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, normalize};
 
-/// All ranges of `System RAM` in `/proc/iomem`, cut to whole pages. Empty where we may not see addresses (they read as 0
-/// then).
+/// All ranges of `System RAM` in `/proc/iomem`, cut to whole pages. Empty where we may not see addresses (they read as
+/// 0 then).
 pub(super) fn system_ram(roots: &Roots) -> Vec<AddrRange> {
     let mut ranges: Vec<AddrRange> = roots.read("/proc/iomem").unwrap_or_default().lines().filter_map(parse).collect();
     normalize(&mut ranges);

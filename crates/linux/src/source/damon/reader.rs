@@ -1,7 +1,7 @@
 //! Two ways to get the kernel's regions: its tracepoint, and its files.
 //!
-//! The tracepoint tells every aggregation interval, with its exact end, for about a microsecond a region. The files need
-//! three or four opened ones a region and a request that waits for the end of an interval. Where perf events or
+//! The tracepoint tells every aggregation interval, with its exact end, for about a microsecond a region. The files
+//! need three or four opened ones a region and a request that waits for the end of an interval. Where perf events or
 //! tracefs are missing, or the tracepoint stays silent, the files serve.
 
 use super::error::DamonError;
@@ -154,8 +154,9 @@ impl Files {
         Ok(Asked::Ready)
     }
 
-    /// How long to wait after an interval's end before asking again. The request itself waits for the end of an interval, so
-    /// most of one is slept away before, where a signal can end the sleep; and as many are left out as the budget demands.
+    /// How long to wait after an interval's end before asking again. The request itself waits for the end of an
+    /// interval, so most of one is slept away before, where a signal can end the sleep; and as many are left out as the
+    /// budget demands.
     fn pause_ns(&self, cpu_budget: Option<f64>) -> u64 {
         /// Kernels up to 6.13 answer at the first multiple of this after the request.
         const ANSWER_GRID_NS: u64 = 100_000_000;
@@ -165,8 +166,8 @@ impl Files {
             _ => 0,
         };
         let skipped = (affordable / aggr.max(1)).min(1000) * aggr;
-        // A little more than one grid step before the end, which comes late rather than early: then the answer comes right
-        // behind it. A fifth of the interval is kept for the kernel to take notice of the request.
+        // A little more than one grid step before the end, which comes late rather than early: then the answer comes
+        // right behind it. A fifth of the interval is kept for the kernel to take notice of the request.
         skipped + (aggr.saturating_sub(ANSWER_GRID_NS) + aggr / 10).min(aggr / 5 * 4)
     }
 }

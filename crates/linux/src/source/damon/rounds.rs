@@ -22,8 +22,8 @@ pub(super) struct Collect {
 }
 
 impl Collect {
-    /// Takes the next region; gives a target's regions when they are complete. What does not fit together, because records
-    /// were lost in between, is dropped.
+    /// Takes the next region; gives a target's regions when they are complete. What does not fit together, because
+    /// records were lost in between, is dropped.
     pub(super) fn add(&mut self, time_ns: u64, region: Traced) -> Option<Whole> {
         let coming = (region.target, region.nr_regions);
         let follows = self.regions.last().is_none_or(|last| last.end <= region.start);

@@ -55,7 +55,8 @@ impl Watched {
         }
     }
 
-    /// Number of targets, and of schemes: each target has one of its own, because a tried region does not tell its target.
+    /// Number of targets, and of schemes: each target has one of its own, because a tried region does not tell its
+    /// target.
     pub(super) fn targets(&self) -> usize {
         match self {
             Self::Processes(pids) => pids.len(),
@@ -150,8 +151,8 @@ impl<F: ControlFiles> Session<F> {
         absolute(self.files.roots(), &format!("{CONTEXT}/schemes/{index}/tried_regions"))
     }
 
-    /// Has the kernel write down its regions at the end of the current aggregation interval, and waits for that. (Kernels up to
-    /// 6.13 look every 100 ms only whether it is done.)
+    /// Has the kernel write down its regions at the end of the current aggregation interval, and waits for that.
+    /// (Kernels up to 6.13 look every 100 ms only whether it is done.)
     pub(super) fn ask_for_regions(&mut self) -> Result<Asked, DamonError> {
         match self.write("0/state", "update_schemes_tried_regions") {
             Ok(()) => Ok(Asked::Ready),
@@ -252,8 +253,8 @@ impl<F: ControlFiles> Session<F> {
     }
 }
 
-/// Repeats what fails because DAMON is busy, for up to a second: somebody else reads one of its files just now, or its thread is
-/// about to end.
+/// Repeats what fails because DAMON is busy, for up to a second: somebody else reads one of its files just now, or its
+/// thread is about to end.
 fn while_busy<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 0..200 {
         match attempt() {

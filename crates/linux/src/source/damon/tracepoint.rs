@@ -55,7 +55,8 @@ pub(super) struct Traced {
 }
 
 impl Aggregated {
-    /// Reads the tracepoint's files, from the mounted tracefs or one that is mounted for us alone and gone when this returns.
+    /// Reads the tracepoint's files, from the mounted tracefs or one that is mounted for us alone and gone when this
+    /// returns.
     pub(super) fn find(roots: &Roots) -> io::Result<Self> {
         let (id, format) = (read_event(roots, EVENT, "id")?, read_event(roots, EVENT, "format")?);
         Self::parse(&id, &format).ok_or_else(|| io::Error::other("the tracepoint damon_aggregated has an unknown form"))

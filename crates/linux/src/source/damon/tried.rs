@@ -1,8 +1,9 @@
 //! Reads the regions that a scheme tried: four small files a region.
 //!
-//! Opening a file of sysfs costs more than everything else together, so each one that need not be opened counts: `end` is
-//! read only where a region may not reach to the next one. The kernel tells the sum of all sizes (since 6.6), so it shows
-//! when all gaps are found; the widest spans are tried first, since gaps between mappings are by far wider than regions.
+//! Opening a file of sysfs costs more than everything else together, so each one that need not be opened counts: `end`
+//! is read only where a region may not reach to the next one. The kernel tells the sum of all sizes (since 6.6), so it
+//! shows when all gaps are found; the widest spans are tried first, since gaps between mappings are by far wider than
+//! regions.
 
 use isotherm_core::snapshot::RegionInfo;
 use std::ffi::CStr;

@@ -28,8 +28,8 @@ impl Frame {
     }
 }
 
-/// Sorts `frames` by number and fills in their folios. The kernel may split or free a folio right after: then its frames look
-/// accessed or cannot be observed, never idle.
+/// Sorts `frames` by number and fills in their folios. The kernel may split or free a folio right after: then its
+/// frames look accessed or cannot be observed, never idle.
 pub(super) fn resolve(pages: &impl PhysicalPages, frames: &mut [Frame]) -> io::Result<()> {
     frames.sort_unstable_by_key(|f| f.pfn);
     let mut block = Block::default();

@@ -1,19 +1,19 @@
 //! Idle page tracking: the kernel's bitmap of idle page frames.
 //!
-//! A page's frame number comes from `/proc/PID/pagemap`; its bit in `/sys/kernel/mm/page_idle/bitmap` is set to mark the page
-//! idle, and the kernel drops the mark once it finds, by a reverse lookup in all page tables that map the page, that
-//! somebody has accessed it. So this sees what no reading of one process's page table can: accesses by KVM guests to their
-//! memory, and pages that several processes share (any of them counts). It does not take pages from the kernel's active
-//! lists, for the mark keeps reclaim informed.
+//! A page's frame number comes from `/proc/PID/pagemap`; its bit in `/sys/kernel/mm/page_idle/bitmap` is set to mark
+//! the page idle, and the kernel drops the mark once it finds, by a reverse lookup in all page tables that map the
+//! page, that somebody has accessed it. So this sees what no reading of one process's page table can: accesses by KVM
+//! guests to their memory, and pages that several processes share (any of them counts). It does not take pages from the
+//! kernel's active lists, for the mark keeps reclaim informed.
 //!
-//! Limits: only pages on reclaim lists (not hugetlb, not device memory, and not for a moment after a page appears: those are told
-//! as not observable); one mark per folio, so pages of a large folio look alike; translations are not flushed, so memory
-//! that lives in a processor's TLB can look idle; another agent that clears accessed bits (the kernel's DAMON on
-//! physical memory, another user of the bitmap) takes accesses away from us.
+//! Limits: only pages on reclaim lists (not hugetlb, not device memory, and not for a moment after a page appears:
+//! those are told as not observable); one mark per folio, so pages of a large folio look alike; translations are not
+//! flushed, so memory that lives in a processor's TLB can look idle; another agent that clears accessed bits (the
+//! kernel's DAMON on physical memory, another user of the bitmap) takes accesses away from us.
 //!
 //! It needs `CONFIG_IDLE_PAGE_TRACKING`, which few distributions set, and root. It has been tested on simulated pages
-//! and captured files only, not yet on a live kernel: none at hand has the option. The self-test must pass on the kernel at
-//! hand before anything is reported.
+//! and captured files only, not yet on a live kernel: none at hand has the option. The self-test must pass on the
+//! kernel at hand before anything is reported.
 
 mod folios;
 mod observer;

@@ -117,8 +117,8 @@ impl<P: PhysicalPages> Observer<P> {
         result
     }
 
-    /// Looks at every present page below `ranges` and hands out one entry per table; with `mark`, pages found accessed are
-    /// marked idle.
+    /// Looks at every present page below `ranges` and hands out one entry per table; with `mark`, pages found accessed
+    /// are marked idle.
     pub(super) fn scan(
         &mut self,
         pagemap: &File,
@@ -259,7 +259,8 @@ impl<P: PhysicalPages> Observer<P> {
             run.iter().for_each(|h| words[(h / 64 - first) as usize] |= 1 << (h % 64));
             self.pages.mark_idle(first, &words)?;
         }
-        // The mark itself is looked up, not the page tables: a page that is used all the time keeps it until the next look.
+        // The mark itself is looked up, not the page tables: a page that is used all the time keeps it until the next
+        // look.
         let mut refused = HashSet::new();
         let mut flags = [0];
         for &head in heads {
@@ -314,8 +315,8 @@ fn pieces(range: AddrRange) -> impl Iterator<Item = AddrRange> {
     })
 }
 
-/// `heads` (sorted) in runs whose words of the bitmap are neighbours: words in between would look up pages that nobody asked
-/// about.
+/// `heads` (sorted) in runs whose words of the bitmap are neighbours: words in between would look up pages that nobody
+/// asked about.
 fn word_runs(heads: &[u64]) -> impl Iterator<Item = &[u64]> {
     heads.chunk_by(|a, b| b / 64 - a / 64 <= 1)
 }

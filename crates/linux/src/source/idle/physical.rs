@@ -37,8 +37,8 @@ pub(super) trait PhysicalPages {
     /// end read as 0.
     fn read_idle(&self, first: u64, out: &mut [u64]) -> io::Result<()>;
 
-    /// Marks pages idle: those whose bits are set in the words from `first` on. Bits that are 0 change nothing, and neither do
-    /// pages that cannot be marked.
+    /// Marks pages idle: those whose bits are set in the words from `first` on. Bits that are 0 change nothing, and
+    /// neither do pages that cannot be marked.
     fn mark_idle(&self, first: u64, words: &[u64]) -> io::Result<()>;
 }
 

@@ -36,8 +36,8 @@ pub(super) fn run(observer: &mut Observer<impl PhysicalPages>) -> Result<(), Str
     Err(last)
 }
 
-/// Looks at [`PAGES`] pages from address `start` on. `Some` says what was seen wrongly. Pages that cannot be observed count for
-/// nothing, but most must be observable.
+/// Looks at [`PAGES`] pages from address `start` on. `Some` says what was seen wrongly. Pages that cannot be observed
+/// count for nothing, but most must be observable.
 fn attempt(
     observer: &mut Observer<impl PhysicalPages>,
     pagemap: &File,

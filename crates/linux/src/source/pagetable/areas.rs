@@ -61,9 +61,9 @@ impl Areas {
         find(&self.list, addr)
     }
 
-    /// Whether the table at `base` lies in one area of private anonymous memory all of which can be cleared: large folios lie in it
-    /// as a whole. (Not where memory was moved to an address that is not a multiple of their size; those are split.) Call
-    /// [`refresh`](Self::refresh) before.
+    /// Whether the table at `base` lies in one area of private anonymous memory all of which can be cleared: large
+    /// folios lie in it as a whole. (Not where memory was moved to an address that is not a multiple of their size;
+    /// those are split.) Call [`refresh`](Self::refresh) before.
     pub fn holds_anon_table(&self, base: u64) -> bool {
         let end = base + TABLE_SPAN;
         let in_one = |list: &[AddrRange]| find(list, base).is_some_and(|a| end <= a.end);
@@ -104,8 +104,8 @@ impl Areas {
         self.list[from..].iter().map_while(|a| a.intersect(&range)).collect()
     }
 
-    /// Notes that the kernel refused `range`. Nothing in the area around it, which this returns, is tried again until the next
-    /// [`update`](Self::update).
+    /// Notes that the kernel refused `range`. Nothing in the area around it, which this returns, is tried again until
+    /// the next [`update`](Self::update).
     pub fn refuse(&mut self, range: AddrRange) -> AddrRange {
         // If the list is not current, only the range itself is known to be bad.
         let bad = self.around(range.start).filter(|a| range.end <= a.end).unwrap_or(range);

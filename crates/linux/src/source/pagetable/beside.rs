@@ -65,8 +65,8 @@ impl Beside {
         if processor >= libc::CPU_SETSIZE as u32 {
             return None;
         }
-        // SAFETY: the sets are live values of the type that the calls expect, of which any bits are valid; the number set lies
-        // inside. Only the calling thread is concerned.
+        // SAFETY: the sets are live values of the type that the calls expect, of which any bits are valid; the number
+        // set lies inside. Only the calling thread is concerned.
         unsafe {
             let mut before: libc::cpu_set_t = std::mem::zeroed();
             let mut one: libc::cpu_set_t = std::mem::zeroed();

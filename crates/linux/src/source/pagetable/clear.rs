@@ -15,8 +15,8 @@ pub enum ClearError {
 }
 
 /// Clears the accessed bits in all of `ranges`. A range that the kernel refuses (locked, hugetlb and device memory) is
-/// handed to `refuse`, which tells the whole area in which nothing more is to be tried; ranges that are no longer mapped
-/// are passed over.
+/// handed to `refuse`, which tells the whole area in which nothing more is to be tried; ranges that are no longer
+/// mapped are passed over.
 pub fn clear(
     pidfd: BorrowedFd<'_>,
     ranges: &[AddrRange],

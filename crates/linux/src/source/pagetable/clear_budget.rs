@@ -1,10 +1,11 @@
-//! What clearing all bits of processes may cost: CPU time that grows with time, is saved for a while, and goes to the process
-//! that has waited longest.
+//! What clearing all bits of processes may cost: CPU time that grows with time, is saved for a while, and goes to the
+//! process that has waited longest.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// What it may use of the CPU budget, all targets together; the rest is for reading and for the processor's setting the bits again.
+/// What it may use of the CPU budget, all targets together; the rest is for reading and for the processor's setting the
+/// bits again.
 const PART_OF_BUDGET: f64 = 0.3;
 /// Longest time for which page faults of a process may wait.
 pub const LONGEST_STALL: Duration = Duration::from_millis(30);

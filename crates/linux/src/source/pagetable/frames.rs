@@ -2,8 +2,8 @@
 //!
 //! Clearing part of a large folio splits it, so before pages are cleared the folio of each must be known. A page that
 //! was found not to be part of one stays so as long as the same frame is mapped at the same address: a folio is made of
-//! fresh pages. So results are kept, by address and frame for single pages, and by a hash of all frames for wide windows and
-//! whole tables.
+//! fresh pages. So results are kept, by address and frame for single pages, and by a hash of all frames for wide
+//! windows and whole tables.
 
 use super::plan;
 use super::pte;
@@ -126,14 +126,14 @@ impl Frames {
         Ok(out)
     }
 
-    /// Which of the pages `asked` the kernel keeps on its LRU lists, or are part of a large folio (which are put there at once).
-    /// `first` is the number of the page of `entries[0]`.
+    /// Which of the pages `asked` the kernel keeps on its LRU lists, or are part of a large folio (which are put there
+    /// at once). `first` is the number of the page of `entries[0]`.
     pub fn on_lru(&self, first: usize, entries: &[u64], asked: &PageMask) -> io::Result<PageMask> {
         self.pages_with(first, entries, asked, |flags| flags & (LRU | HEAD | TAIL) != 0)
     }
 
-    /// Which of the pages `asked` are ordinary memory, whose bit `clear_refs` clears whoever else maps it. Parameters as for
-    /// [`on_lru`](Self::on_lru).
+    /// Which of the pages `asked` are ordinary memory, whose bit `clear_refs` clears whoever else maps it. Parameters
+    /// as for [`on_lru`](Self::on_lru).
     pub fn clearable(&self, first: usize, entries: &[u64], asked: &PageMask) -> io::Result<PageMask> {
         self.pages_with(first, entries, asked, |flags| {
             flags & (LRU | HEAD | TAIL) != 0 && flags & (HUGE | ZERO_PAGE | NOPAGE) == 0
@@ -161,7 +161,8 @@ impl Frames {
         Ok(out)
     }
 
-    /// Which pages are part of a large folio, at least of the pages `wanted`. Bit `i` is the page of `entries[i]`, at `start` + i pages.
+    /// Which pages are part of a large folio, at least of the pages `wanted`. Bit `i` is the page of `entries[i]`, at
+    /// `start` + i pages.
     pub fn sizes(&self, known: &mut SmallPages, start: u64, entries: &[u64], wanted: &PageMask) -> io::Result<Sizes> {
         let first = start / PAGE_SIZE;
         let (present, _) = pte::window_masks(0, entries);

@@ -2,11 +2,11 @@
 //!
 //! * [`walker`] runs the programs of [`crate::bpf::walk`]; [`calibrate`] tells it where page tables are visible.
 //! * [`space`] is one watched process: it notices exit and exec, and knows what cannot be observed.
-//! * [`windows`] looks at and arms windows, [`scan`] reads everything; [`plan`], [`clear`], [`frames`] and [`sharing`] decide and do
-//!   the clearing without splitting folios and without taking shared pages for hot ones; [`prices`] and [`beside`] keep its cost
-//!   low for both sides.
-//! * [`whole`] and `scan_whole` clear through `/proc/PID/clear_refs` instead, which reaches shared and locked pages too, but only the whole
-//!   process at once while its page faults wait.
+//! * [`windows`] looks at and arms windows, [`scan`] reads everything; [`plan`], [`clear`], [`frames`] and [`sharing`]
+//!   decide and do the clearing without splitting folios and without taking shared pages for hot ones; [`prices`] and
+//!   [`beside`] keep its cost low for both sides.
+//! * [`whole`] and `scan_whole` clear through `/proc/PID/clear_refs` instead, which reaches shared and locked pages
+//!   too, but only the whole process at once while its page faults wait.
 //! * [`selftest`] must pass before any of this is believed.
 
 pub mod areas;
@@ -106,9 +106,9 @@ impl PageTableSource {
         self
     }
 
-    /// Has scans clear all bits of a process at once (see [`whole`]) wherever that costs less than page by page. For whoever scans all of
-    /// it now and then. Short stalls of its page faults (10 ms a GiB) are the price, and that no processor's cached translations are
-    /// dropped: what is in constant use through them may look idle.
+    /// Has scans clear all bits of a process at once (see [`whole`]) wherever that costs less than page by page. For
+    /// whoever scans all of it now and then. Short stalls of its page faults (10 ms a GiB) are the price, and that no
+    /// processor's cached translations are dropped: what is in constant use through them may look idle.
     pub fn prefer_cheapest(mut self) -> Self {
         self.observer.budget.prefer_cheapest();
         self
@@ -165,8 +165,8 @@ fn ready_observer() -> Result<Observer, SourceUnavailable> {
     Ok(observer)
 }
 
-/// Whether this process has CAP_SYS_NICE; yes if that cannot be told, for then clearing will tell. The self-test cannot, because
-/// a process may always advise on its own memory.
+/// Whether this process has CAP_SYS_NICE; yes if that cannot be told, for then clearing will tell. The self-test
+/// cannot, because a process may always advise on its own memory.
 fn has_sys_nice() -> bool {
     const CAP_SYS_NICE: u32 = 23;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

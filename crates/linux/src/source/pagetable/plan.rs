@@ -18,9 +18,9 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Appends the ranges that cover all its pages, joining two runs if the pages between them are all allowed and cost no more than
-    /// a further range. Joins with the last range of `out` if that ends where the first begins and `border`
-    /// does not lie there.
+    /// Appends the ranges that cover all its pages, joining two runs if the pages between them are all allowed and cost
+    /// no more than a further range. Joins with the last range of `out` if that ends where the first begins and
+    /// `border` does not lie there.
     pub fn cover(&self, rates: Rates, border: impl Fn(u64) -> bool, out: &mut Vec<AddrRange>) {
         let address = |page: usize| self.base + page as u64 * PAGE_SIZE;
         let mut emit = |first: usize, end: usize| {
@@ -57,8 +57,9 @@ impl Wanted {
     }
 }
 
-/// Runs of numbers in a sorted list, two of them joined if at most `gap` numbers are missing between them, none longer than
-/// `max`: pairs of (index of the first, number of the list's members), the run itself reaching from the first to the last member.
+/// Runs of numbers in a sorted list, two of them joined if at most `gap` numbers are missing between them, none longer
+/// than `max`: pairs of (index of the first, number of the list's members), the run itself reaching from the first to
+/// the last member.
 pub fn runs(sorted: &[u64], gap: u64, max: u64) -> impl Iterator<Item = &[u64]> {
     let mut rest = sorted;
     std::iter::from_fn(move || {

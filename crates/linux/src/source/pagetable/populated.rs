@@ -1,7 +1,7 @@
 //! Which parts of large reservations have page tables at all.
 //!
-//! One entry is read per span of 512 GiB; where something is below it, one per 1 GiB; where something is below that, one per
-//! 2 MiB. A reservation of terabytes with little in it thus costs a few hundred reads.
+//! One entry is read per span of 512 GiB; where something is below it, one per 1 GiB; where something is below that,
+//! one per 2 MiB. A reservation of terabytes with little in it thus costs a few hundred reads.
 
 use super::space::{Observer, Space, SpaceError};
 use super::walker::{Mapped, Span};

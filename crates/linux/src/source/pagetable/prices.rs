@@ -1,9 +1,9 @@
 //! What clearing accessed bits costs both sides, learnt from the calls, and which way is the cheapest.
 //!
-//! The kernel ends each range of a `process_madvise` call with a flush of the translations that processors hold. Where the target runs
-//! on another processor that is an interrupt, for which the caller waits and which the target pays for, too. So few wide ranges are
-//! better then, or to run in the target's place for that time. Pages between two that are to be cleared are passed over for
-//! less than what a further range costs.
+//! The kernel ends each range of a `process_madvise` call with a flush of the translations that processors hold. Where
+//! the target runs on another processor that is an interrupt, for which the caller waits and which the target pays for,
+//! too. So few wide ranges are better then, or to run in the target's place for that time. Pages between two that are
+//! to be cleared are passed over for less than what a further range costs.
 
 use crate::source::reset::RESET_NS;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, total_len};
@@ -26,11 +26,13 @@ const EXPECTED_NS: [f64; 3] = [230.0, 230.0, 4000.0];
 const EXPECTED_PAGE_NS: f64 = 37.0;
 /// What a page whose bit is cleared takes beyond that, ns.
 const YOUNG_EXTRA_NS: f64 = 20.0;
-/// Moving to another processor and back, ns: two visits of the kernel's migration thread, and finding out where the target runs.
+/// Moving to another processor and back, ns: two visits of the kernel's migration thread, and finding out where the
+/// target runs.
 const MOVE_NS: f64 = 60_000.0;
 /// What a measurement counts beside the average before it; it may have been interrupted.
 const WEIGHT: f64 = 0.25;
-/// What it costs to find out whether a page is part of a large folio, ns, shared by the walks in which the answer holds.
+/// What it costs to find out whether a page is part of a large folio, ns, shared by the walks in which the answer
+/// holds.
 const ASK_NS: f64 = 150.0;
 /// Pages below a table.
 const TABLE_PAGES: f64 = 512.0;
@@ -42,8 +44,8 @@ const NARROW: usize = 4;
 /// Fewer pages tell too little of the price of one, and so do ranges of fewer pages each.
 const ENOUGH_PAGES: usize = 2048;
 const WIDE: usize = 64;
-/// Where ranges are joined because one is dear, one call in so many first clears a part of them on their own, to see whether it still
-/// is; and the part, one in so many.
+/// Where ranges are joined because one is dear, one call in so many first clears a part of them on their own, to see
+/// whether it still is; and the part, one in so many.
 const PROBE_EVERY: u32 = 4;
 const PROBE_PART: usize = 16;
 
@@ -86,7 +88,8 @@ impl Prices {
         Rates { range, old_page: times * self.page_ns, young_page }
     }
 
-    /// Whether all of a table of anonymous memory is cleared for less than `pages` of its pages, where `others` have their bit set, too.
+    /// Whether all of a table of anonymous memory is cleared for less than `pages` of its pages, where `others` have
+    /// their bit set, too.
     pub fn prefers_table(&self, place: Place, pages: u32, others: u32) -> bool {
         let rates = self.rates(place, 1);
         let others_ns = f64::from(others) * (rates.young_page - rates.old_page);
@@ -98,13 +101,14 @@ impl Prices {
         rates.range * ranges.len() as f64 + rates.old_page * pages(ranges) as f64
     }
 
-    /// Whether moving to the processor of a target that runs as one thread, and clearing `fine` ranges there, costs both sides less
-    /// than clearing `coarse` ones from here.
+    /// Whether moving to the processor of a target that runs as one thread, and clearing `fine` ranges there, costs
+    /// both sides less than clearing `coarse` ones from here.
     pub fn pays_to_move(&self, fine: &[AddrRange], coarse: &[AddrRange]) -> bool {
         MOVE_NS + self.cost(Place::Beside, fine) < self.cost(Place::Apart, coarse)
     }
 
-    /// Of the ranges `fine`, which are to be cleared as the `joined` ones, those that are to be cleared on their own before.
+    /// Of the ranges `fine`, which are to be cleared as the `joined` ones, those that are to be cleared on their own
+    /// before.
     pub fn probe<'a>(&mut self, fine: &'a [AddrRange], joined: &[AddrRange]) -> Option<&'a [AddrRange]> {
         let part = fine.len() / PROBE_PART;
         if part < ENOUGH_RANGES || joined.len() * 2 > fine.len() {
@@ -114,8 +118,8 @@ impl Prices {
         self.joined.is_multiple_of(PROBE_EVERY).then(|| &fine[..part])
     }
 
-    /// Takes note that clearing `ranges` took `cpu_ns` of our time, and tells how much of that was waiting for other processors: as long
-    /// as each of these was interrupted.
+    /// Takes note that clearing `ranges` took `cpu_ns` of our time, and tells how much of that was waiting for other
+    /// processors: as long as each of these was interrupted.
     pub fn learn(&mut self, place: Place, ranges: &[AddrRange], cpu_ns: u64) -> u64 {
         let (count, pages) = (ranges.len(), pages(ranges));
         let flushes = (cpu_ns as f64 - self.page_ns * pages as f64).max(0.0);

@@ -21,20 +21,23 @@ pub const fn is_accessed(entry: u64) -> bool {
     is_present(entry) && entry & ACCESSED != 0
 }
 
-/// Whether the hardware has set the accessed bit of a huge entry (one with bit 7, which the kernel keeps while it changes
-/// the entry, although it takes bit 0 away for that time).
+/// Whether the hardware has set the accessed bit of a huge entry (one with bit 7, which the kernel keeps while it
+/// changes the entry, although it takes bit 0 away for that time).
 pub const fn is_leaf_accessed(entry: u64) -> bool {
     entry & ACCESSED != 0
 }
 
-/// The last-level entry that would map the first page of a huge entry: bit 12 of the latter is a memory type, not address.
+/// The last-level entry that would map the first page of a huge entry: bit 12 of the latter is a memory type, not
+/// address.
 pub const fn leaf_as_first_page(entry: u64) -> u64 {
     if entry & PRESENT == 0 { entry | 1 << 12 } else { entry & !(1 << 12) }
 }
 
-/// Page frame number in a last-level entry. `phys_mask` drops bits that are not part of the address here (memory encryption).
+/// Page frame number in a last-level entry. `phys_mask` drops bits that are not part of the address here (memory
+/// encryption).
 pub const fn frame(entry: u64, phys_mask: u64) -> u64 {
-    // Where the hardware must not follow it, the kernel keeps the address inverted, so that no processor speculates on it (L1TF).
+    // Where the hardware must not follow it, the kernel keeps the address inverted, so that no processor speculates on
+    // it (L1TF).
     let address = if entry & PRESENT == 0 { !entry } else { entry };
     (address & FRAME & phys_mask) / PAGE_SIZE
 }
@@ -49,10 +52,11 @@ pub fn counts(entries: &[u64]) -> (u16, u16) {
     entries.iter().fold((0, 0), |(p, a), &e| (p + is_present(e) as u16, a + is_accessed(e) as u16))
 }
 
-/// Bits of a whole last-level table: which entries are present, and which of those accessed. Missing entries count as empty.
+/// Bits of a whole last-level table: which entries are present, and which of those accessed. Missing entries count as
+/// empty.
 ///
-/// Every entry of the target goes through here in a scan, so it works on 16 entries at a time with instructions that every
-/// x86-64 processor has.
+/// Every entry of the target goes through here in a scan, so it works on 16 entries at a time with instructions that
+/// every x86-64 processor has.
 pub fn table_masks(table: &[u64]) -> (PageMask, PageMask) {
     let (mut present, mut accessed) = (NO_PAGES, NO_PAGES);
     let mut put16 = |group: usize, entries: &[u64; 16]| {

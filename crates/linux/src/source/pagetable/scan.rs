@@ -1,8 +1,8 @@
 //! Reading (and clearing) everything below some ranges.
 //!
-//! Works in pieces of 64 tables (128 MiB of base pages), so memory stays bounded however large the target is. A piece is copied,
-//! its bits are cleared, the tables in which something was cleared are copied again to find pages that cannot be, and
-//! only then the sink gets it.
+//! Works in pieces of 64 tables (128 MiB of base pages), so memory stays bounded however large the target is. A piece
+//! is copied, its bits are cleared, the tables in which something was cleared are copied again to find pages that
+//! cannot be, and only then the sink gets it.
 
 use super::areas::pages_in;
 use super::frames::Sizes;
@@ -240,7 +240,8 @@ impl Observer {
                 space.areas.refresh(process.dir(), now);
                 pages = mask::or(&pages, &self.whole_folios(space, base, record.table, &in_large, now)?);
             }
-            // Small pages and holes may lie in a range; a large folio only if it is cleared as a whole, and so what may be part of one.
+            // Small pages and holes may lie in a range; a large folio only if it is cleared as a whole, and so what may
+            // be part of one.
             let (present, _) = pte::table_masks(record.table);
             let forbidden = mask::and_not(&mask::or(&present, &large), &mask::or(&small, &pages));
             let forbidden = mask::or(&forbidden, &space.areas.blind(base));

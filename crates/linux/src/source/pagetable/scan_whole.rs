@@ -26,8 +26,8 @@ impl Observer {
         ranges: &[AddrRange],
         now: Instant,
     ) -> bool {
-        // The last walk may have been one over hot pages only, of which much is the text of shared libraries: what it found needs
-        // the more to be measured against all that is resident. Asking for that costs more than this.
+        // The last walk may have been one over hot pages only, of which much is the text of shared libraries: what it
+        // found needs the more to be measured against all that is resident. Asking for that costs more than this.
         if !space.whole.is_wanted(space.whole.tally.present, &self.budget, now) {
             return false;
         }
@@ -43,7 +43,8 @@ impl Observer {
         status.vm_rss.unwrap_or(u64::MAX).saturating_add(status.hugetlb.unwrap_or(0)) / PAGE_SIZE
     }
 
-    /// Scans and clears all memory of a process; `false`, with nothing done, if `ranges` are not all of it or it is refused.
+    /// Scans and clears all memory of a process; `false`, with nothing done, if `ranges` are not all of it or it is
+    /// refused.
     pub(super) fn scan_whole(
         &mut self,
         space: &mut Space,

@@ -10,7 +10,8 @@ use isotherm_core::source::Clear;
 const PAGES: u16 = 64;
 /// Every third page is touched.
 const STRIDE: usize = 3;
-/// Pages that were mapped a moment ago may wait in a per-CPU list, where the kernel does not clear them. Each attempt uses new ones.
+/// Pages that were mapped a moment ago may wait in a per-CPU list, where the kernel does not clear them. Each attempt
+/// uses new ones.
 const ATTEMPTS: u32 = 5;
 
 /// Touches pages of our own and leaves others alone; fails with the reason if the source does not tell them apart.

@@ -1,9 +1,10 @@
-//! Which pages cannot be observed because the kernel leaves their accessed bits alone: those that other processes map, too, and
-//! those that wait in a per-CPU list to be put on the LRU lists (at most 31 for each CPU, but for as long as nobody else there
-//! needs new pages).
+//! Which pages cannot be observed because the kernel leaves their accessed bits alone: those that other processes map,
+//! too, and those that wait in a per-CPU list to be put on the LRU lists (at most 31 for each CPU, but for as long as
+//! nobody else there needs new pages).
 //!
-//! A bit that is set right after it was cleared means either that, or an access in between. Only then the kernel is asked
-//! (bit 56 of `/proc/PID/pagemap`, 0.9 us a page, and kpageflags), and the answer is kept for a while: [`VERDICT_LIFE`].
+//! A bit that is set right after it was cleared means either that, or an access in between. Only then the kernel is
+//! asked (bit 56 of `/proc/PID/pagemap`, 0.9 us a page, and kpageflags), and the answer is kept for a while:
+//! [`VERDICT_LIFE`].
 
 use super::plan;
 use isotherm_core::addr::{PAGE_SIZE, TABLE_SPAN};
@@ -14,8 +15,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// How long an answer holds before the page is tried again. A page that becomes shared (the target forks) may be taken for a
-/// hot one for that long.
+/// How long an answer holds before the page is tried again. A page that becomes shared (the target forks) may be taken
+/// for a hot one for that long.
 pub const VERDICT_LIFE: Duration = Duration::from_secs(2);
 /// Pages that again and again cannot be cleared are tried ever more seldom, up to this.
 const LONGEST_LIFE: Duration = Duration::from_secs(32);
@@ -52,7 +53,8 @@ impl Verdicts {
         !self.tables.is_empty() && self.tables.contains_key(&(base / TABLE_SPAN))
     }
 
-    /// The same as [`blind`](Self::blind), after forgetting what is too old: the pages not in it are to be tried (again).
+    /// The same as [`blind`](Self::blind), after forgetting what is too old: the pages not in it are to be tried
+    /// (again).
     pub fn fresh_blind(&mut self, base: u64, now: Instant) -> PageMask {
         let Some(v) = self.tables.get_mut(&(base / TABLE_SPAN)) else { return NO_PAGES };
         if now.duration_since(v.since) >= VERDICT_LIFE {
@@ -83,8 +85,9 @@ impl Verdicts {
         v.exclusive = mask::or(&mask::and_not(&v.exclusive, blind), exclusive);
     }
 
-    /// Of pages that are still set after they were cleared, those that cannot be cleared. `clearable` is asked about those not asked about
-    /// lately. What it does not vouch for counts as not observable, for it must not pass for hot by mistake.
+    /// Of pages that are still set after they were cleared, those that cannot be cleared. `clearable` is asked about
+    /// those not asked about lately. What it does not vouch for counts as not observable, for it must not pass for hot
+    /// by mistake.
     pub fn judge(
         &mut self,
         base: u64,
@@ -110,7 +113,8 @@ impl Verdicts {
 const SAMPLED_TABLES: usize = 32;
 const SAMPLED_PAGES: usize = 2;
 
-/// About how many of `pages` (by table) other processes map, too, from a sample of them; 0 where the kernel does not tell.
+/// About how many of `pages` (by table) other processes map, too, from a sample of them; 0 where the kernel does not
+/// tell.
 pub fn estimate_shared(pagemap: Option<&File>, pages: &[(u64, PageMask)]) -> u64 {
     let Some(pagemap) = pagemap else { return 0 };
     let pages: Vec<_> = pages.iter().filter(|(_, pages)| *pages != NO_PAGES).collect();

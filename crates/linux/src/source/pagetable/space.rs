@@ -73,8 +73,8 @@ impl Space {
         })
     }
 
-    /// Of the `cleared` bits of the table at `base`, those that nobody had cleared before: the processor set them when the memory was
-    /// populated, and need not set them again where it is not used.
+    /// Of the `cleared` bits of the table at `base`, those that nobody had cleared before: the processor set them when
+    /// the memory was populated, and need not set them again where it is not used.
     pub fn first_clears(&mut self, base: u64, cleared: u64) -> u64 {
         if cleared > 0 && self.cleared_tables.insert(base / TABLE_SPAN) { cleared } else { 0 }
     }
@@ -134,7 +134,8 @@ pub struct Observer {
     pub pages_cleared: u64,
     /// Of these, bits that had never been cleared before.
     pub pages_cleared_first: u64,
-    /// What targets lost while bits were cleared, ns: interrupts, and waiting for the processor that they shared with us.
+    /// What targets lost while bits were cleared, ns: interrupts, and waiting for the processor that they shared with
+    /// us.
     pub disturbed_ns: u64,
 }
 
@@ -158,7 +159,8 @@ impl Observer {
         }
     }
 
-    /// Limits what may be spent on clearing all bits of processes at once to a part of a CPU budget, a share of one core.
+    /// Limits what may be spent on clearing all bits of processes at once to a part of a CPU budget, a share of one
+    /// core.
     pub fn set_cpu_budget(&mut self, budget: Option<f64>) {
         self.budget = ClearBudget::new(budget, Instant::now());
     }
@@ -325,8 +327,8 @@ impl Observer {
             .map_err(|e| clear_error(process, e))
     }
 
-    /// Finds out which of the pages `still_set` after clearing cannot be cleared, and remembers it. `entries` are those of the last
-    /// read, the first of them for page number `first`.
+    /// Finds out which of the pages `still_set` after clearing cannot be cleared, and remembers it. `entries` are those
+    /// of the last read, the first of them for page number `first`.
     pub fn judge(
         frames: &Frames,
         space: &mut Space,
@@ -356,8 +358,8 @@ impl Observer {
     }
 
     /// Ranges that clear the pages `wanted` of the whole table at `base`, all of them in large folios: such a folio is
-    /// cleared if the table maps all of it inside one area; otherwise, and on older kernels always, clearing would split it,
-    /// and its pages become blind. Returns the pages to clear.
+    /// cleared if the table maps all of it inside one area; otherwise, and on older kernels always, clearing would
+    /// split it, and its pages become blind. Returns the pages to clear.
     pub fn whole_folios(
         &self,
         space: &mut Space,

@@ -186,7 +186,8 @@ impl Walker {
         self.layout
     }
 
-    /// Looks again how much memory there is; whether it has become more. (Memory can be plugged in while the system runs.)
+    /// Looks again how much memory there is; whether it has become more. (Memory can be plugged in while the system
+    /// runs.)
     pub fn refresh_max_phys(&mut self) -> bool {
         match max_phys(Path::new("/")) {
             Some(max) if max > self.layout.max_phys => {

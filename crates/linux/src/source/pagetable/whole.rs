@@ -1,23 +1,28 @@
-//! Clearing all bits of a process at once, through `/proc/PID/clear_refs`: what reaches pages that several processes map.
+//! Clearing all bits of a process at once, through `/proc/PID/clear_refs`: what reaches pages that several processes
+//! map.
 //!
-//! MADV_COLD leaves pages alone that other processes map, too, so they cannot be observed one by one. `clear_refs` clears the bits
-//! in *this* process's page table whoever else maps the page; what is seen then is this process's own use of it. Locked pages, and
-//! those that wait for the LRU lists, are reached as well. It has its price: all present pages are walked (about 10 ms a GiB) while
-//! page faults of the process wait. So a walk over all memory of a process does it
+//! MADV_COLD leaves pages alone that other processes map, too, so they cannot be observed one by one. `clear_refs`
+//! clears the bits in *this* process's page table whoever else maps the page; what is seen then is this process's own
+//! use of it. Locked pages, and those that wait for the LRU lists, are reached as well. It has its price: all present
+//! pages are walked (about 10 ms a GiB) while page faults of the process wait. So a walk over all memory of a process
+//! does it
 //!
-//! * where the pages that need it are many (`MANY`, or `LARGE_PART` of what is present): as often as the budget pays for it, all
-//!   targets in turn; where they are few, say the text of a library: every `SELDOM`, and the less often the fewer they are;
-//! * where that is asked for, also where it is only cheaper than clearing the used pages one by one. Not by default: see the limits;
+//! * where the pages that need it are many (`MANY`, or `LARGE_PART` of what is present): as often as the budget pays
+//!   for it, all targets in turn; where they are few, say the text of a library: every `SELDOM`, and the less often the
+//!   fewer they are;
+//! * where that is asked for, also where it is only cheaper than clearing the used pages one by one. Not by default:
+//!   see the limits;
 //! * only within the [budget](super::clear_budget), and while page faults wait no longer than its bound.
 //!
-//! In between, the bits of such pages go back to the last time: a page may show as accessed without being cleared. Not observable
-//! they are before the first time, when the last is more than `STALE` ago, and where even this does not reach them.
+//! In between, the bits of such pages go back to the last time: a page may show as accessed without being cleared. Not
+//! observable they are before the first time, when the last is more than `STALE` ago, and where even this does not
+//! reach them.
 //!
-//! Limits: accesses in the milliseconds between the reading and the clearing of a page are lost; the kernel does not flush
-//! translations that a CPU holds, so a page in steady use may stay unmarked for some milliseconds (up to 5 were seen); hence
-//! `SHORTEST`. Under emulation, whose translation cache is far larger, whole seconds were seen, in which all memory looked idle;
-//! memory in huge pages, of which a processor can hold GiB in its translation cache, may do the same. Nothing that works on every
-//! kernel drops those translations from outside.
+//! Limits: accesses in the milliseconds between the reading and the clearing of a page are lost; the kernel does not
+//! flush translations that a CPU holds, so a page in steady use may stay unmarked for some milliseconds (up to 5 were
+//! seen); hence `SHORTEST`. Under emulation, whose translation cache is far larger, whole seconds were seen, in which
+//! all memory looked idle; memory in huge pages, of which a processor can hold GiB in its translation cache, may do the
+//! same. Nothing that works on every kernel drops those translations from outside.
 
 use super::clear_budget::ClearBudget;
 use super::sharing::Verdicts;
@@ -29,15 +34,16 @@ use std::time::{Duration, Instant};
 const MANY: u64 = 2048;
 /// The same for small processes, as a part of the present pages: one in so many.
 const LARGE_PART: u64 = 4;
-/// How often it is done for the sake of few pages: one in so many of those that are present, or, of fewer, as much less often.
+/// How often it is done for the sake of few pages: one in so many of those that are present, or, of fewer, as much less
+/// often.
 const SELDOM: Duration = Duration::from_secs(30);
 const SMALL_PART: u64 = 64;
 /// Shortest time between two scans.
 const SHORTEST: Duration = Duration::from_millis(90);
 /// After this time the last clearing says nothing useful about pages that nothing else clears.
 const STALE: Duration = Duration::from_secs(300);
-/// What clearing a page on its own costs until it has been measured, ns: one advice for it, and finding out whether it is part of a
-/// large folio.
+/// What clearing a page on its own costs until it has been measured, ns: one advice for it, and finding out whether it
+/// is part of a large folio.
 const SINGLE_NS: f64 = 600.0;
 /// Fewer pages do not tell what one costs.
 const ENOUGH_PAGES: u64 = 512;

@@ -1,8 +1,8 @@
 //! Looking at windows and arming them.
 //!
-//! Arming reads all windows, clears the bits that are set, and reads those windows again: a bit that is still set belongs
-//! to a page that cannot be cleared, or that was accessed in these microseconds; `sharing` tells which. Reading costs about 0.1 us a
-//! window, a tenth of what clearing costs, so every arm is verified.
+//! Arming reads all windows, clears the bits that are set, and reads those windows again: a bit that is still set
+//! belongs to a page that cannot be cleared, or that was accessed in these microseconds; `sharing` tells which. Reading
+//! costs about 0.1 us a window, a tenth of what clearing costs, so every arm is verified.
 
 use super::plan::Wanted;
 use super::pte;
@@ -67,8 +67,8 @@ impl State {
     }
 }
 
-/// What a window shows if every page of it can be observed; `None` where that is not so. The usual case, and several times cheaper
-/// than a [`State`].
+/// What a window shows if every page of it can be observed; `None` where that is not so. The usual case, and several
+/// times cheaper than a [`State`].
 fn seen_of_observable(window: &Window, view: SpanView<'_>) -> Option<Seen> {
     let (present, accessed, leaf_shift) = match view.mapped {
         Mapped::Nothing { .. } => (0, 0, 12),
@@ -159,7 +159,8 @@ impl Observer {
         Ok(())
     }
 
-    /// Adds the ranges that clear the pages `wanted` of one window. Pages in large folios go to `large` instead, by table.
+    /// Adds the ranges that clear the pages `wanted` of one window. Pages in large folios go to `large` instead, by
+    /// table.
     #[allow(clippy::too_many_arguments, reason = "two outputs of one decision")]
     fn plan_window(
         &self,

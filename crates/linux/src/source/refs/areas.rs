@@ -56,8 +56,8 @@ pub fn nr_accesses(area: &Area, max: u32) -> u32 {
 
 /// Regions of the interval `start_ns`..`end_ns`, and what to hold for the next. `held` are those of the last.
 ///
-/// Age follows DAMON's rule: it grows while the rate changes by no more than a tenth of the scale and neither comes to nor
-/// leaves zero. It is held as a time, because the length of intervals may change.
+/// Age follows DAMON's rule: it grows while the rate changes by no more than a tenth of the scale and neither comes to
+/// nor leaves zero. It is held as a time, because the length of intervals may change.
 pub fn regions(
     areas: &[Area],
     held: &mut Vec<Held>,

@@ -1,10 +1,11 @@
 //! `refs`: accesses per mapping by `clear_refs` and `smaps`, the fallback that needs no privilege.
 //!
-//! Once per aggregation interval all accessed bits of a target are cleared and, at its end, the kernel's own count of referenced
-//! bytes is read for each mapping. One mapping is the smallest unit: a hot page in a large mapping shows only as a small share.
-//! Limits: hugetlb memory and the memory of KVM guests are told as not observable; pages of files count as referenced when
-//! another process uses them, too (the kernel adds the page's own flag, which that process's reads and exit set); translations that a CPU still holds hide accesses for some
-//! milliseconds after the clear, so intervals are never below [`SHORTEST_NS`].
+//! Once per aggregation interval all accessed bits of a target are cleared and, at its end, the kernel's own count of
+//! referenced bytes is read for each mapping. One mapping is the smallest unit: a hot page in a large mapping shows
+//! only as a small share. Limits: hugetlb memory and the memory of KVM guests are told as not observable; pages of
+//! files count as referenced when another process uses them, too (the kernel adds the page's own flag, which that
+//! process's reads and exit set); translations that a CPU still holds hide accesses for some milliseconds after the
+//! clear, so intervals are never below [`SHORTEST_NS`].
 
 mod areas;
 mod probe;
@@ -84,8 +85,8 @@ impl Cost {
 }
 
 impl RefsEngine {
-    /// An engine over the targets of `tracker`. `cpu_budget` is the share of one core that monitoring and the targets' losses
-    /// together may cost; the aggregation interval is stretched to keep it.
+    /// An engine over the targets of `tracker`. `cpu_budget` is the share of one core that monitoring and the targets'
+    /// losses together may cost; the aggregation interval is stretched to keep it.
     pub fn new(tracker: TargetTracker, attrs: MonitorAttrs, cpu_budget: Option<f64>) -> Self {
         Self {
             tracker,

@@ -1,8 +1,8 @@
 //! The memory of a simulated process over time: what is in memory, what is out, what comes back and what that costs.
 //!
-//! When a page leaves memory, the workload tells when it will be touched next; those moments, in time of work, wait in a
-//! heap. So the program runs from one event to the next, whatever lies between, and a page that is never touched again
-//! costs nothing. Time of work stands still while the program waits, which is how stalls make it slower.
+//! When a page leaves memory, the workload tells when it will be touched next; those moments, in time of work, wait in
+//! a heap. So the program runs from one event to the next, whatever lies between, and a page that is never touched
+//! again costs nothing. Time of work stands still while the program waits, which is how stalls make it slower.
 
 mod act;
 mod events;

@@ -1,8 +1,9 @@
-//! What the kernel does by itself when main memory runs short: a clock with a second chance, in the background where it can
-//! keep up, else while the program waits.
+//! What the kernel does by itself when main memory runs short: a clock with a second chance, in the background where it
+//! can keep up, else while the program waits.
 //!
-//! This stands for the kernel's lists, so that a program may be larger than the machine. It is not their exact algorithm
-//! (`isotherm sim lru` has that), and its looks at accessed bits do not disturb the monitor's, as they would on a real machine.
+//! This stands for the kernel's lists, so that a program may be larger than the machine. It is not their exact
+//! algorithm (`isotherm sim lru` has that), and its looks at accessed bits do not disturb the monitor's, as they would
+//! on a real machine.
 
 use super::{SimMemory, bytes_of};
 use crate::machine::cleared::Cleared;
@@ -36,8 +37,8 @@ impl Reclaim {
     }
 }
 
-/// Free memory, bytes, below which a program must reclaim itself; as the kernel's `min_free_kbytes`. A quarter more wakes the
-/// background, half more lets it sleep.
+/// Free memory, bytes, below which a program must reclaim itself; as the kernel's `min_free_kbytes`. A quarter more
+/// wakes the background, half more lets it sleep.
 fn least_free(memory: u64) -> u64 {
     ((4.0 * (memory as f64 / 1024.0).sqrt()) as u64 * 1024).min(memory / 20)
 }
@@ -122,7 +123,8 @@ impl SimMemory {
         gone
     }
 
-    /// Takes a page of the arena, or the huge page that it lies in, unless it was touched since the last look; pages taken.
+    /// Takes a page of the arena, or the huge page that it lies in, unless it was touched since the last look; pages
+    /// taken.
     fn try_page(&mut self, page: u64) -> u64 {
         let addr = self.arena.start + page * PAGE_SIZE;
         let base = super::base_of(addr);

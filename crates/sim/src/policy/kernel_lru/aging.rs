@@ -61,7 +61,8 @@ impl Lruvec {
         true
     }
 
-    /// Walks the page tables and creates a generation. With `force` all tables are read. False if that was done already.
+    /// Walks the page tables and creates a generation. With `force` all tables are read. False if that was done
+    /// already.
     pub fn age<T: PageTables>(
         &mut self,
         pages: &mut Pages,

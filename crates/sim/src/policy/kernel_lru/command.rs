@@ -108,7 +108,8 @@ impl FromStr for Command {
     }
 }
 
-/// The commands of one write, separated by newline, comma or semicolon. An error takes the place of the command that has it.
+/// The commands of one write, separated by newline, comma or semicolon. An error takes the place of the command that
+/// has it.
 pub fn commands(text: &str) -> impl Iterator<Item = Result<Command, CommandError>> + '_ {
     text.split(['\n', ',', ';']).filter(|part| !part.trim().is_empty()).map(str::parse)
 }

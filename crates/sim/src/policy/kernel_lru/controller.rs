@@ -17,7 +17,8 @@ pub struct Position {
     pub gain: u64,
 }
 
-/// Whether `pv` may be evicted rather than `sp` (the set point): it comes back no more often than that one, or too seldom to tell.
+/// Whether `pv` may be evicted rather than `sp` (the set point): it comes back no more often than that one, or too
+/// seldom to tell.
 pub fn positive(sp: Position, pv: Position, floor: u64) -> bool {
     let left = u128::from(pv.refaulted) * u128::from(sp.total + floor) * u128::from(sp.gain);
     let right = u128::from(sp.refaulted + 1) * u128::from(pv.total) * u128::from(pv.gain);

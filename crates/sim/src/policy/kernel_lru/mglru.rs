@@ -105,8 +105,8 @@ impl MgLru {
         self.miss(page, access)
     }
 
-    /// Reads what accesses to these pages will need, so that a processor fetches all of it at once instead of one after the
-    /// other. Changes nothing; the result only keeps the compiler from leaving it out.
+    /// Reads what accesses to these pages will need, so that a processor fetches all of it at once instead of one after
+    /// the other. Changes nothing; the result only keeps the compiler from leaving it out.
     #[inline]
     pub fn warm(&self, pages: &[u32]) -> u32 {
         let len = self.pages.len();
@@ -137,8 +137,8 @@ impl MgLru {
             self.resident -= reclaimed as u32;
             rounds += 1;
             if rounds == 16 && self.resident >= self.config.capacity {
-                // The kernel would kill someone here. What no rule lets go (all of it anonymous, and swap forbidden) must
-                // still give way.
+                // The kernel would kill someone here. What no rule lets go (all of it anonymous, and swap forbidden)
+                // must still give way.
                 while self.resident >= self.config.capacity && self.lruvec.force(&mut self.pages, &mut self.tables) {
                     self.resident -= 1;
                 }

@@ -24,8 +24,8 @@ impl Lruvec {
         }
     }
 
-    /// Whether a memory may be reclaimed: it is not protected, large enough for this priority to find something, and its
-    /// oldest generation is older than `min_ttl`.
+    /// Whether a memory may be reclaimed: it is not protected, large enough for this priority to find something, and
+    /// its oldest generation is older than `min_ttl`.
     pub fn is_reclaimable(
         &self,
         protection: Protection,

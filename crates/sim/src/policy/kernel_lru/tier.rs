@@ -1,6 +1,7 @@
 //! Tiers: how often a page was reached through file descriptors, on a logarithmic scale.
 //!
-//! An access flips bits of the page and moves nothing. Eviction looks at the tier and at what the controller says of it.
+//! An access flips bits of the page and moves nothing. Eviction looks at the tier and at what the controller says of
+//! it.
 
 use super::Variant;
 use super::flags::Flags;
@@ -77,8 +78,8 @@ pub fn forget(variant: Variant, flags: &mut Flags) {
     }
 }
 
-/// The rule of the first touch through a page table (6.14 on): the first one is remembered and nothing more. True from the
-/// second one on.
+/// The rule of the first touch through a page table (6.14 on): the first one is remembered and nothing more. True from
+/// the second one on.
 pub fn proven(flags: &mut Flags) -> bool {
     flags.set_counter(0);
     if !flags.has(Flags::REFERENCED) && !flags.has(Flags::WORKINGSET) {

@@ -163,8 +163,8 @@ fn without_walks_only_the_number_advances() {
     assert_eq!(toy.young[0][0], 0xff);
 }
 
-/// Where the oldest generations get to if nothing holds them, from (0, 0) with files in generation `file`, anonymous memory
-/// in `anon` (none: nowhere).
+/// Where the oldest generations get to if nothing holds them, from (0, 0) with files in generation `file`, anonymous
+/// memory in `anon` (none: nowhere).
 fn advanced(variant: Variant, anon: Option<u64>, file: Option<u64>) -> [u64; 2] {
     let mut lruvec = Lruvec::new(0, 0, variant, 8, 0);
     let mut pages = Pages::new(LISTS, 2);

@@ -1,8 +1,9 @@
 //! The core workloads of the Yahoo! Cloud Serving Benchmark (Cooper et al., SoCC'10), a page per record.
 //!
-//! A: half reads, half updates; B: 95 % reads; C: reads alone; D: 95 % reads of the latest records, 5 % inserts; E: 95 % scans of
-//! up to 100 records, 5 % inserts; F: half reads, half read-modify-writes (two requests). Records are chosen by a Zipf
-//! distribution (theta 0.99) and spread over the pages. Inserts wrap around: pages are as many as were asked for.
+//! A: half reads, half updates; B: 95 % reads; C: reads alone; D: 95 % reads of the latest records, 5 % inserts; E: 95
+//! % scans of up to 100 records, 5 % inserts; F: half reads, half read-modify-writes (two requests). Records are chosen
+//! by a Zipf distribution (theta 0.99) and spread over the pages. Inserts wrap around: pages are as many as were asked
+//! for.
 
 use super::super::TraceError;
 use crate::workload::zipf::Zipf;

@@ -47,8 +47,8 @@ impl Answers<'_> {
         }
     }
 
-    /// Serves metrics until the door is shut, one at a time: whoever reaches the port may ask, and keeps nobody else waiting for
-    /// long, and those at the socket not at all.
+    /// Serves metrics until the door is shut, one at a time: whoever reaches the port may ask, and keeps nobody else
+    /// waiting for long, and those at the socket not at all.
     pub fn at_port(&self, listener: &TcpListener, ending: &AtomicBool) {
         while !ending.load(Ordering::SeqCst) {
             let Ok((stream, _)) = listener.accept() else {

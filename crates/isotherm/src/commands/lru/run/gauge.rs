@@ -10,8 +10,8 @@ const CACHE_LIFE_NS: u64 = 250_000_000;
 /// What is measured.
 #[derive(Debug)]
 pub struct Gauge {
-    /// What is charged to these control groups, without files that no process maps: those the kernel drops by itself. None: the
-    /// processes' resident memory.
+    /// What is charged to these control groups, without files that no process maps: those the kernel drops by itself.
+    /// None: the processes' resident memory.
     groups: Vec<Memcg>,
     /// Bytes of such files, and when they were read.
     cache: Option<(u64, u64)>,

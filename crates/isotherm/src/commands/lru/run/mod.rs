@@ -40,9 +40,9 @@ pub enum OnThrash {
 
 /// Keep processes or control groups below a limit by evicting what is used least, before the kernel has to.
 ///
-/// Page tables are walked to see what is used; the pages least likely to come back go, a little ahead of the need, so that
-/// programs do not wait for reclaim. Pages that come back teach which ones to spare. Needs swap, for example zram. Runs
-/// until --duration has passed, Ctrl-C is pressed, or no target is left.
+/// Page tables are walked to see what is used; the pages least likely to come back go, a little ahead of the need, so
+/// that programs do not wait for reclaim. Pages that come back teach which ones to spare. Needs swap, for example zram.
+/// Runs until --duration has passed, Ctrl-C is pressed, or no target is left.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -65,8 +65,8 @@ pub struct Args {
     /// What anonymous memory is worth against files: 0 (only files go) to 200 (only anonymous memory goes)
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u8).range(..=200))]
     swappiness: u8,
-    /// Share of one core that walks may cost, the targets' losses counted ("none": unlimited); eviction itself, which the
-    /// targets would have to do otherwise, is not counted
+    /// Share of one core that walks may cost, the targets' losses counted ("none": unlimited); eviction itself, which
+    /// the targets would have to do otherwise, is not counted
     #[arg(long, value_name = "P", default_value = "3%", value_parser = cpu_budget)]
     cpu_budget: CpuBudget,
     /// Longest time between two walks

@@ -21,23 +21,23 @@ use std::time::Instant;
 
 /// Compare page replacement policies on a trace of requests, for many sizes at once, on all cores.
 ///
-/// A trace is a file (--trace) or made up (--generate). Every request counts, also the first for a page, which every policy
-/// misses. The same trace gives the same figures.
+/// A trace is a file (--trace) or made up (--generate). Every request counts, also the first for a page, which every
+/// policy misses. The same trace gives the same figures.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A trace: CSV with a column `page`, libCacheSim's oracleGeneral, output of valgrind's lackey, or a record; each may
-    /// be packed with zstd
+    /// A trace: CSV with a column `page`, libCacheSim's oracleGeneral, output of valgrind's lackey, or a record; each
+    /// may be packed with zstd
     #[arg(long, value_name = "FILE", required_unless_present = "generate", conflicts_with = "generate")]
     trace: Option<PathBuf>,
-    /// Make a trace up: uniform, exponential, zipf, scan, loop, phases, ycsb-a to ycsb-f, with settings behind a colon, for
-    /// example zipf:pages=1M,requests=20M,theta=0.9,seed=1
+    /// Make a trace up: uniform, exponential, zipf, scan, loop, phases, ycsb-a to ycsb-f, with settings behind a colon,
+    /// for example zipf:pages=1M,requests=20M,theta=0.9,seed=1
     #[arg(long, value_name = "SPEC")]
     generate: Option<String>,
     /// Format of the trace
     #[arg(long, value_name = "F", default_value = "auto", conflicts_with = "generate")]
     format: FormatName,
-    /// Policies, separated by commas: lru, fifo, clock, 2q, arc, lirs, s3fifo, sieve, wtinylfu, classic and mglru (those of
-    /// Linux), opt (knows the future) [default: all; with --group, mglru]
+    /// Policies, separated by commas: lru, fifo, clock, 2q, arc, lirs, s3fifo, sieve, wtinylfu, classic and mglru
+    /// (those of Linux), opt (knows the future) [default: all; with --group, mglru]
     #[arg(long, value_name = "P,...", value_delimiter = ',', value_parser = policy)]
     policy: Vec<PolicyName>,
     /// Sizes in pages (K and M are 1024 and 1024 * 1024), or as a share of all pages in the trace, such as 10%
@@ -52,15 +52,15 @@ pub struct Args {
     /// Take all requests to be made this way, whatever the trace says
     #[arg(long, value_name = "C")]
     channel: Option<ChannelName>,
-    /// Bounds of a group that the trace names, in pages or as a share of all pages, such as web:max=10%,low=1000; keys are
-    /// min, low, soft and max, as in a control group. Only mglru knows groups
+    /// Bounds of a group that the trace names, in pages or as a share of all pages, such as web:max=10%,low=1000; keys
+    /// are min, low, soft and max, as in a control group. Only mglru knows groups
     #[arg(long, value_name = "NAME:KEY=N,...", value_parser = groups::group)]
     group: Vec<GroupSpec>,
     /// Who gives way when the groups together fill the memory
     #[arg(long, value_name = "F", default_value = "memcg-lru")]
     fairness: FairnessName,
-    /// Predict throughput and pressure on a machine with swap on zram, zram-lz4, zram-zstd or ssd, or with a slower tier of
-    /// memory (tier); with settings behind a colon, for example zram:ratio=2.5,tasks=8,work=20us
+    /// Predict throughput and pressure on a machine with swap on zram, zram-lz4, zram-zstd or ssd, or with a slower
+    /// tier of memory (tier); with settings behind a colon, for example zram:ratio=2.5,tasks=8,work=20us
     #[arg(long, value_name = "SPEC", value_parser = Machine::parse)]
     machine: Option<Machine>,
     /// Write the trace, as libCacheSim's oracleGeneral

@@ -10,8 +10,8 @@ fn count(n: Option<u64>) -> String {
     n.map_or(String::new(), |n| n.to_string())
 }
 
-/// Writes the figures; columns that are empty throughout are left out. What a machine makes of them, and those of groups,
-/// follow as tables of their own.
+/// Writes the figures; columns that are empty throughout are left out. What a machine makes of them, and those of
+/// groups, follow as tables of their own.
 pub fn write(out: &mut dyn Write, results: &[Figures]) -> io::Result<()> {
     let columns: [Column; 11] = [
         ("policy", results.iter().map(|f| f.policy.to_owned()).collect()),

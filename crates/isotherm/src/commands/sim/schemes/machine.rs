@@ -39,7 +39,8 @@ pub enum ThpName {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Machine")]
 pub struct MachineArgs {
-    /// Main memory; where that is less than the workload needs, the kernel reclaims [default: twice the workload's size]
+    /// Main memory; where that is less than the workload needs, the kernel reclaims [default: twice the workload's
+    /// size]
     #[arg(long, value_name = "S", value_parser = units::size)]
     memory: Option<u64>,
     /// Where pages are swapped out to

@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 
 /// Try schemes on a simulated machine: memory saved, slowdown, pressure, in virtual time.
 ///
-/// Monitor and scheme engine are those of `isotherm schemes`; the program, its memory, swap, a slower node and the kernel's
-/// huge pages are simulated, with costs that docs/sim-schemes.md lists. The program does a fixed amount of work, once left
-/// alone and once under the schemes. The same seed gives the same run.
+/// Monitor and scheme engine are those of `isotherm schemes`; the program, its memory, swap, a slower node and the
+/// kernel's huge pages are simulated, with costs that docs/sim-schemes.md lists. The program does a fixed amount of
+/// work, once left alone and once under the schemes. The same seed gives the same run.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -220,8 +220,8 @@ impl Classic {
     }
 }
 
-/// Enough was evicted: of the kind with less left nothing more is scanned, of the other as much as keeps the proportion.
-/// False if nothing is left of one of them.
+/// Enough was evicted: of the kind with less left nothing more is scanned, of the other as much as keeps the
+/// proportion. False if nothing is left of one of them.
 fn keep_proportion(left: &mut [u64; 4], targets: &[u64; 4]) -> bool {
     let sum = |lists: &[u64; 4], kind: usize| lists[kind * 2] + lists[kind * 2 + 1];
     if sum(left, 0) == 0 || sum(left, 1) == 0 {
