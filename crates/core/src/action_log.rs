@@ -6,7 +6,6 @@ use crate::target::TargetId;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Entries kept.
 const MOST: usize = 256;
 
 /// One piece of work, as it went.

@@ -5,6 +5,7 @@
 //! [`Actuator`](actuator::Actuator), [`Meter`](meter::Meter) and [`Clock`](clock::Clock). What the monitor finds leaves
 //! as [`Event`](event::Event)s, handed to a [`Subscriber`](event::Subscriber).
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub mod action_log;
 pub mod actuator;

@@ -196,7 +196,6 @@ impl World {
         self.host.answers.push_back(Event::Acked { batch, fates, wait_ns: 0 });
     }
 
-    /// An answer arrives.
     fn hear(&mut self, answer: Event) {
         let Event::Acked { batch, fates, .. } = &answer else { panic!("{answer:?}") };
         if *batch == self.sent.0 && !self.passes.on_the_way().is_empty() {

@@ -11,7 +11,6 @@ use std::io::IsTerminal;
 /// How often the line is drawn anew, ns of event time.
 const EVERY_NS: u64 = 500_000_000;
 
-/// Follows a run.
 #[derive(Debug, Default)]
 pub struct Progress {
     terminal: bool,
@@ -42,7 +41,6 @@ impl Progress {
         self.note = text;
     }
 
-    /// Snapshots seen.
     pub const fn snapshots(&self) -> u64 {
         self.snapshots
     }

@@ -70,7 +70,6 @@ fn wait_for_memory(target: Running, size: &str) -> Running {
     target
 }
 
-/// That program.
 fn workload(size: &str, hot: &str) -> Running {
     wait_for_memory(start(&mut hotspot(size, hot)), size)
 }

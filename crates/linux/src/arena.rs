@@ -24,10 +24,8 @@ pub enum ArenaError {
         /// Bytes that /proc/meminfo calls available.
         available: u64,
     },
-    /// The kernel refused.
     #[error("cannot {what} {} of memory: {source}", format_size(*.size))]
     Refused {
-        /// What was tried.
         what: &'static str,
         /// Bytes.
         size: u64,
@@ -120,7 +118,6 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Its addresses.
     pub fn range(&self) -> AddrRange {
         let start = self.base.as_ptr() as u64;
         AddrRange::new(start, start + self.size as u64)

@@ -12,7 +12,6 @@ pub struct Roots {
 }
 
 impl Roots {
-    /// The running system.
     pub fn system() -> Self {
         Self { base: PathBuf::from("/") }
     }
@@ -33,7 +32,6 @@ impl Roots {
         self.base.join(p.strip_prefix("/").unwrap_or(p))
     }
 
-    /// A file's text.
     pub fn read(&self, absolute: impl AsRef<Path>) -> io::Result<String> {
         std::fs::read(self.path(absolute)).map(|b| String::from_utf8_lossy(&b).into_owned())
     }

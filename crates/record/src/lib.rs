@@ -9,6 +9,7 @@
 //! Everything read is treated as hostile: lengths never lead to allocations beyond the documented limits, damage is
 //! told as a [`Warning`], and what lies before the damage is handed out.
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod detect;
 mod error;

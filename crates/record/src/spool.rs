@@ -37,7 +37,6 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// Number of lanes.
     pub(crate) fn lanes(&self) -> usize {
         self.lanes.len()
     }

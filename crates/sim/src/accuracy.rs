@@ -78,7 +78,6 @@ pub const HOLD: usize = 3;
 /// A run's scores in a few figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Accuracy {
-    /// Snapshots compared.
     pub intervals: usize,
     /// Mean over the second half of the run. `None`: nothing was reported in it.
     pub precision: Option<f64>,

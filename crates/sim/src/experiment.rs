@@ -30,9 +30,7 @@ pub struct Experiment {
     pub work_ns: u64,
     /// When the run is given up, ns: a program that thrashes may never be done.
     pub limit_ns: u64,
-    /// The machine.
     pub hardware: Hardware,
-    /// What watching costs.
     pub costs: CostModel,
     /// How it is watched.
     pub monitor: MonitorConfig,
@@ -52,7 +50,6 @@ pub enum ExperimentError {
          --swap-size"
     )]
     OutOfMemory(f64),
-    /// The monitor failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// Whoever looked in failed, for example because the disk is full.
@@ -91,7 +88,6 @@ pub struct Figures {
     pub swap_in: u64,
     /// Share of the time that the program waited for memory.
     pub some_psi: f64,
-    /// Cost of watching.
     pub monitor_share: f64,
     /// What the program lost to being watched.
     pub target_share: f64,
@@ -153,7 +149,6 @@ impl Experiment {
         Self { schemes: Vec::new(), ..self.clone() }
     }
 
-    /// Runs that.
     pub fn alone(&self) -> Result<Figures, ExperimentError> {
         self.without_schemes().run(&mut |_, _| Ok(true))
     }

@@ -24,7 +24,6 @@ fn trace(request: Draw<'_>, selection: Selection) -> Trace {
     read(&path, Format::Csv, selection, &mut |_| {}).expect("reads")
 }
 
-/// Figures by group.
 fn run(fairness: Fairness, size: u32, request: Draw<'_>) -> Vec<GroupFigures> {
     let replay = Replay::new(trace(request, Selection::default())).with_groups(Groups { bounds: Vec::new(), fairness });
     let figures = replay.run(Job { policy: PolicyName::MgLru, size });

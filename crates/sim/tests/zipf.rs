@@ -15,7 +15,6 @@ const S: u64 = 1_000_000_000;
 const GIB: u64 = 1 << 30;
 const ARENA: u64 = 1 << 40;
 
-/// The latest figures.
 #[derive(Default)]
 struct Latest(Option<PageFrame>);
 

@@ -21,7 +21,6 @@ pub enum ViewError {
     BadStatistics {
         /// Line, from 1.
         line: usize,
-        /// What is wrong.
         why: String,
     },
     /// Statistics without a line.
@@ -32,7 +31,6 @@ pub enum ViewError {
     NoTarget {
         /// What was asked for.
         target: u32,
-        /// What there is.
         have: Vec<u32>,
     },
     /// A range that holds nothing to show.
@@ -40,7 +38,6 @@ pub enum ViewError {
     EmptyRange {
         /// `time range` or `address range`.
         what: &'static str,
-        /// What there is.
         have: String,
     },
     /// A picture could not be encoded.

@@ -11,7 +11,6 @@ use isotherm_core::target::{TargetEnd, TargetInfo};
 pub struct TargetOverview {
     /// Index, process and name.
     pub info: TargetInfo,
-    /// Number of snapshots.
     pub snapshots: u64,
     /// Begin of the first snapshot, ns.
     pub start_ns: u64,

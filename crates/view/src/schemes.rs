@@ -31,7 +31,6 @@ struct Line {
     stall_us: Option<u64>,
 }
 
-/// A goal's course.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoalHistory {
     /// Values by time, in the unit of the goal.
@@ -40,12 +39,9 @@ pub struct GoalHistory {
     pub target: u64,
 }
 
-/// A scheme's course.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemeHistory {
-    /// Its index.
     pub scheme: usize,
-    /// What it does.
     pub action: String,
     /// First and last time, ns.
     pub span_ns: (u64, u64),
@@ -59,13 +55,11 @@ pub struct SchemeHistory {
     pub applied_rate: Vec<Point>,
     /// Time that some task waited for memory, microseconds per second.
     pub waiting: Vec<Point>,
-    /// Its goals.
     pub goals: Vec<GoalHistory>,
     /// Bytes tried, applied, paged out and come back within 10 s, at the end.
     pub totals: (u64, u64, u64, u64),
     /// How many lines it was idle for each reason; the most frequent first.
     pub idle: Vec<(String, usize)>,
-    /// Lines.
     pub lines: usize,
 }
 

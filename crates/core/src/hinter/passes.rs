@@ -9,7 +9,6 @@ use super::way::Way;
 use crate::addr::AddrRange;
 use std::collections::BTreeSet;
 
-/// What goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Phase {
     /// Nothing.

@@ -24,7 +24,6 @@ pub(super) const NEWS_PAGES: u64 = 2 * 512;
 /// No longer than this without a look, ns.
 const LONGEST_NS: u64 = 30_000_000_000;
 
-/// Looks at blocks.
 #[derive(Debug)]
 pub(super) struct Sampler {
     /// For each block, in the order of addresses: the page in it that was in use last, or 0.

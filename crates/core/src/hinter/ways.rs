@@ -38,7 +38,6 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// At least one.
     pub(super) fn new(configs: &[Config]) -> Self {
         assert!(!configs.is_empty(), "a guest without a way to isolate memory");
         Self { entries: configs.iter().map(|&config| Entry { config, not_before_ns: 0, left: 0 }).collect(), now: 0 }

@@ -61,7 +61,7 @@ pub trait KernelGenerations {
     /// The memories as they are now.
     fn memories(&mut self) -> Result<Vec<KernelMemory>, Self::Error>;
 
-    /// Creates a generation.
+    /// Creates a generation (the command `+` of the control file).
     fn age(&mut self, memory: &KernelMemory) -> Result<(), Self::Error>;
 
     /// Evicts generations up to `seq`, at most `pages` pages.

@@ -5,7 +5,6 @@
 //! several reclaimers at once seldom meet. Reclaim goes through the old generation; what it is done with joins the
 //! young one.
 
-/// Places for generations.
 const GENS: usize = 3;
 /// Bins of each.
 pub const BINS: usize = 8;

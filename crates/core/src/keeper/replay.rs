@@ -58,7 +58,6 @@ impl Toy {
         self.0.borrow_mut().pinned = pages.collect();
     }
 
-    /// The process ends.
     pub(super) fn end(&self, target: TargetId) {
         self.0.borrow_mut().gone.push(target);
     }

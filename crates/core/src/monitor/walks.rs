@@ -78,7 +78,6 @@ const SECOND_NS: f64 = 10.3e9;
 /// The largest sample step.
 const MOST_ONE_IN: u32 = 1 << 12;
 
-/// A target's walks.
 #[derive(Debug, Default)]
 struct Schedule {
     /// When the next walk is due, ns.

@@ -42,7 +42,6 @@ pub enum Ended {
     Done,
 }
 
-/// The agent.
 #[derive(Debug)]
 pub struct Agent<'a> {
     signals: &'a StopSignals,

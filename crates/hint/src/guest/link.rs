@@ -24,11 +24,9 @@ pub enum Address {
     NamedPort,
     /// A virtio-serial port's device.
     Port(PathBuf),
-    /// A vsock address.
     Vsock(u32, u32),
     /// A host name or address, and a port.
     Tcp(String),
-    /// A socket's path.
     Unix(PathBuf),
 }
 
@@ -67,18 +65,15 @@ impl FromStr for Address {
     }
 }
 
-/// What reading gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Incoming {
     /// So many bytes.
     Bytes(usize),
-    /// Nothing yet.
     Nothing,
     /// The other side has closed. By the protocol nothing that was sent will be acted upon any more.
     Ended,
 }
 
-/// The stream.
 #[derive(Debug)]
 pub struct Link {
     address: Address,
@@ -101,18 +96,15 @@ impl Link {
         self.stream.is_some()
     }
 
-    /// Opens it.
     pub fn open(&mut self) -> io::Result<()> {
         self.stream = Some(open(&self.address)?);
         Ok(())
     }
 
-    /// Closes it.
     pub fn close(&mut self) {
         self.stream = None;
     }
 
-    /// To be polled.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.stream.as_ref().map(AsFd::as_fd)
     }

@@ -57,7 +57,6 @@ pub enum GuestError {
          host's memory again at once; boot without that, or let the host look for zeros: isotherm hint host --scan-zero"
     )]
     ClearsOnFree,
-    /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// What is isolated has to stay so, because a report of it may be on its way.

@@ -19,7 +19,6 @@ const MOST_WAITING: usize = 64 << 10;
 pub enum Heard {
     /// It is there, and whatever was reported before is done with.
     Welcome {
-        /// What it allows.
         limits: Limits,
         /// Whether it is another host than before, or the first.
         new_host: bool,
@@ -28,7 +27,6 @@ pub enum Heard {
     Lost,
     /// What became of a batch.
     Acked {
-        /// Its number.
         batch: u64,
         /// One for each block.
         fates: Vec<Fate>,
@@ -37,7 +35,6 @@ pub enum Heard {
     },
     /// It refuses us, and why.
     Refused(ErrorCode, String),
-    /// It goes.
     Bye(String),
 }
 

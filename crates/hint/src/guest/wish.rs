@@ -10,7 +10,6 @@ use std::str::FromStr;
 pub enum Wish {
     /// All that work, the cheapest first.
     Auto,
-    /// This one.
     Only(Way),
 }
 

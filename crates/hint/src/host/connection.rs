@@ -40,7 +40,6 @@ pub enum End {
 }
 
 impl End {
-    /// For people.
     pub fn reason(&self) -> Option<String> {
         match self {
             Self::Stopped | Self::Gone => None,

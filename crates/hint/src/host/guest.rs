@@ -24,7 +24,6 @@ pub enum GuestError {
     /// Its VMM is not there.
     #[error("there is no process {pid}: {source}")]
     Process {
-        /// The process.
         pid: u32,
         /// How that was found out.
         source: io::Error,
@@ -34,7 +33,6 @@ pub enum GuestError {
     Memory(#[from] MemoryError),
 }
 
-/// A running guest.
 #[derive(Debug)]
 pub struct Guest {
     process: PidFd,
@@ -75,12 +73,10 @@ impl Guest {
         Ok(Self { process, memory, state: Mutex::new(state) })
     }
 
-    /// Its VMM.
     pub const fn process(&self) -> &PidFd {
         &self.process
     }
 
-    /// Its memory.
     pub const fn memory(&self) -> &GuestMemory {
         &self.memory
     }

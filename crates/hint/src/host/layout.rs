@@ -123,7 +123,6 @@ impl Layout {
         self
     }
 
-    /// The parts.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
     }

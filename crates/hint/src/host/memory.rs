@@ -22,7 +22,6 @@ pub enum MemoryError {
     /// The process cannot be looked at.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// It has none.
     #[error(
         "process {0} has no shared memory of 16 MiB or more that it holds open; start QEMU with -object memory-backend-memfd,id=m,size=SIZE,share=on -machine memory-backend=m"
     )]
@@ -32,7 +31,6 @@ pub enum MemoryError {
         "process {pid} has {count} shared files that could be the guest's memory; give the VMM's QMP socket (qmp=PATH)"
     )]
     Many {
-        /// The process.
         pid: u32,
         /// How many.
         count: usize,
@@ -41,19 +39,12 @@ pub enum MemoryError {
     #[error(
         "process {pid} has {device} open, and so its memory pinned for a device: what is dropped would be missed there; pass no device through, or do without hints"
     )]
-    Pinned {
-        /// The process.
-        pid: u32,
-        /// The device.
-        device: String,
-    },
+    Pinned { pid: u32, device: String },
     /// Another one is at it.
     #[error("somebody else drops memory of process {0} already; end the other isotherm first")]
     Locked(u32),
-    /// Another failure.
     #[error("cannot lock the memory of process {pid}: {source}")]
     Lock {
-        /// The process.
         pid: u32,
         /// How it failed.
         source: io::Error,
@@ -88,7 +79,6 @@ pub struct GuestMemory {
 /// A file, and the right to drop parts of it.
 #[derive(Debug)]
 pub struct Held {
-    /// The file.
     pub file: RamFile,
     _lock: FolderLock,
 }
@@ -140,7 +130,6 @@ impl GuestMemory {
         refuse_pinned(self.pid)
     }
 
-    /// The process.
     pub const fn pid(&self) -> u32 {
         self.pid
     }

@@ -73,7 +73,6 @@ fn region(line: &str) -> Option<Result<Option<Region>, LayoutError>> {
 /// A memory backend of the VMM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backend {
-    /// Its id.
     pub id: String,
     /// Bytes.
     pub size: u64,

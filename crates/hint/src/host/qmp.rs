@@ -21,19 +21,13 @@ pub enum QmpError {
     /// No conversation.
     #[error("cannot talk to the VMM at {}: {source}", path.display())]
     Io {
-        /// The socket.
         path: PathBuf,
         /// How it failed.
         source: io::Error,
     },
     /// It answers something else.
     #[error("the VMM at {} does not answer as QEMU does: {what}", path.display())]
-    Odd {
-        /// The socket.
-        path: PathBuf,
-        /// What it said.
-        what: String,
-    },
+    Odd { path: PathBuf, what: String },
     /// Its memory map is not understood.
     #[error(transparent)]
     Map(#[from] LayoutError),

@@ -51,7 +51,6 @@ pub enum ScanError {
         "process {pid} was not scanned to the end for zeros: again and again its threads did not all stop within {pause:?}; is the machine very busy, or --pause too short?"
     )]
     Restless {
-        /// The VMM.
         pid: u32,
         /// What was waited for it.
         pause: Duration,
@@ -59,7 +58,6 @@ pub enum ScanError {
     /// Reading, dropping or pausing failed.
     #[error("cannot scan process {pid} for zeros: {source}")]
     Io {
-        /// The VMM.
         pid: u32,
         /// How it failed.
         source: io::Error,

@@ -47,7 +47,6 @@ pub struct GuestSpec {
 /// How to serve.
 #[derive(Debug, Clone, Default)]
 pub struct HostConfig {
-    /// The guests.
     pub guests: Vec<GuestSpec>,
     /// Bytes a second that are dropped of a guest, on average; 0: as many as come.
     pub bytes_per_second: u64,
@@ -55,7 +54,6 @@ pub struct HostConfig {
     pub scan: Option<ScanConfig>,
 }
 
-/// Where guests call.
 #[derive(Debug)]
 pub enum Door {
     /// VMMs connect to a socket; the kernel tells which process it is.
@@ -131,7 +129,6 @@ pub struct Host {
 }
 
 impl Host {
-    /// Begins to serve.
     pub fn start(config: HostConfig, doors: Vec<Door>) -> io::Result<Self> {
         let slot = |spec: &GuestSpec| Slot { spec: spec.clone(), guest: None, problem: None };
         let slots = config.guests.iter().map(slot).enumerate().collect();

@@ -24,12 +24,10 @@ const MOST_IGNORED: u32 = 10_000;
 pub struct Closing {
     /// Why.
     pub code: ErrorCode,
-    /// In words.
     pub why: String,
 }
 
 impl Closing {
-    /// An end.
     pub fn new(code: ErrorCode, why: impl Into<String>) -> Self {
         Self { code, why: why.into() }
     }
@@ -44,7 +42,6 @@ impl From<DecodeError> for Closing {
 /// What a message led to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// What to answer.
     pub answer: Option<Message>,
     /// The end, after the answer.
     pub closing: Option<Closing>,
@@ -54,7 +51,6 @@ pub struct Outcome {
     pub dropped: u64,
     /// Ranges not acted upon, put off ones not counted.
     pub refused: u64,
-    /// Ranges put off.
     pub put_off: u64,
     /// How dropping failed, if it did, or what cannot be dropped.
     pub failure: Option<String>,
@@ -72,7 +68,6 @@ impl Outcome {
     }
 }
 
-/// After the greeting.
 #[derive(Debug)]
 struct Open {
     token: u64,
@@ -84,7 +79,6 @@ struct Open {
     last: Option<(u64, Message)>,
 }
 
-/// A connection's state.
 #[derive(Debug)]
 pub struct Session {
     limits: Limits,
@@ -142,7 +136,6 @@ impl Session {
         Outcome { failure, ..Outcome::answer(welcome) }
     }
 
-    /// Any other message.
     pub fn message(&mut self, message: Message, bucket: &mut Bucket, now_ns: u64, memory: &dyn Memory) -> Outcome {
         match message {
             Message::Report { token, batch, ranges } => self.report(token, batch, &ranges, bucket, now_ns, memory),

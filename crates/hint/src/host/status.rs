@@ -5,19 +5,15 @@ use serde::{Deserialize, Serialize};
 /// Of the whole host side.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HostStatus {
-    /// Version of Isotherm.
     pub version: String,
-    /// The process.
     pub pid: u32,
     /// How long it has run, ns.
     pub uptime_ns: u64,
-    /// Where guests call.
     pub listening: Vec<String>,
     /// The guests, those named on the command line first.
     pub guests: Vec<GuestStatus>,
 }
 
-/// Of a guest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestStatus {
     /// What it is called.
@@ -38,13 +34,9 @@ pub struct GuestStatus {
     pub returned: u64,
     /// Bytes dropped a second, over the last ten seconds.
     pub rate: u64,
-    /// Reports acted upon.
     pub reports: u64,
-    /// Ranges refused.
     pub refused: u64,
-    /// Ranges put off.
     pub put_off: u64,
-    /// Connections welcomed.
     pub welcomes: u64,
     /// Connections that we closed for what they said.
     pub closed: u64,
@@ -61,7 +53,6 @@ pub struct GuestStatus {
 /// Of scans for zeros.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanStatus {
-    /// Scans so far.
     pub scans: u64,
     /// Bytes read, in all of them.
     pub read: u64,

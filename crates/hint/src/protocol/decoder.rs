@@ -20,7 +20,6 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// One that searches.
     pub fn new() -> Self {
         Self::default()
     }

@@ -43,7 +43,6 @@ pub enum EncodeError {
     /// More of something than the other side would take.
     #[error("{count} {what} in a message; at most {most} can be sent")]
     TooMany {
-        /// Of what.
         what: &'static str,
         /// How many there are.
         count: usize,

@@ -51,7 +51,6 @@ pub(super) fn header(bytes: &[u8]) -> Result<Option<(u8, usize)>, DecodeError> {
 pub(super) struct Frame<'a> {
     /// Kind of the message.
     pub(super) kind: u8,
-    /// Its content.
     pub(super) payload: &'a [u8],
     /// Bytes of the frame, all of it.
     pub(super) len: usize,

@@ -101,7 +101,6 @@ impl ErrorCode {
     pub const ALL: [Self; 6] = [Self::Malformed, Self::Version, Self::Memory, Self::Denied, Self::Abuse, Self::Failed];
 }
 
-/// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     /// Host: here I am; say hello.
@@ -119,7 +118,6 @@ pub enum Message {
         session: u64,
         /// To be repeated in every report; random, never the same again.
         token: u64,
-        /// What is allowed.
         limits: Limits,
     },
     /// Guest: these ranges are free and isolated.
@@ -133,9 +131,7 @@ pub enum Message {
     },
     /// Host: this is what I did.
     Ack {
-        /// Of the report.
         token: u64,
-        /// Of the report.
         batch: u64,
         /// How long not to send another report, ms.
         wait_ms: u32,

@@ -87,7 +87,6 @@ const fn printable(byte: u8) -> bool {
     matches!(byte, b' '..=b'~')
 }
 
-/// Writes a payload.
 #[derive(Debug, Default)]
 pub(super) struct Writer(pub(super) Vec<u8>);
 

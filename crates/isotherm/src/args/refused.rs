@@ -7,7 +7,6 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{written}' {why}")]
 pub struct Refused {
-    /// What was written.
     written: String,
     /// What is wrong with it, and what would be right.
     why: String,

@@ -8,7 +8,6 @@ pub fn size(text: &str) -> Result<u64, UnitError> {
     parse_size(text)
 }
 
-/// A time.
 pub fn time(text: &str) -> Result<Duration, UnitError> {
     parse_time_ns(text).map(Duration::from_nanos)
 }

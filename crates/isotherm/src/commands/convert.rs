@@ -36,7 +36,6 @@ pub struct Args {
     to: Option<Format>,
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let Some(to) = args.to.or_else(|| Format::of_extension(&args.output)) else {
         let names: Vec<&str> = Format::ALL.iter().map(|f| f.name()).collect();

@@ -73,7 +73,6 @@ const STOP_TIME: Duration = Duration::from_secs(60);
 /// How long it may take from the end of the socket to that of the process, which may have a command to end first.
 const EXIT_TIME: Duration = Duration::from_secs(10);
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     // Before anybody is looked for: a file that cannot be read is no reason to ask who runs.
     let file = match &args.what {

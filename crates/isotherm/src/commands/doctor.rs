@@ -20,7 +20,6 @@ pub struct Args {
     json: bool,
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let survey = survey(&Roots::system());
     let text = if args.json {

@@ -22,7 +22,6 @@ enum What {
     Status(status::Args),
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.what {
         What::Guest(args) => guest::run(args),

@@ -17,7 +17,6 @@ pub struct PresetArgs {
 }
 
 impl PresetArgs {
-    /// Runs the schemes.
     pub fn go(self, schemes: Vec<Scheme>) -> anyhow::Result<()> {
         run::run(&self.target, &self.monitor, schemes, &self.run, None)
     }

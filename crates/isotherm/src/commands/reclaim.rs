@@ -16,7 +16,6 @@ pub struct Args {
     common: PresetArgs,
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let schemes = args.reclaim.schemes()?;
     args.common.go(schemes)

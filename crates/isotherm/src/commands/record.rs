@@ -59,7 +59,6 @@ impl Args {
     }
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     if args.duration.is_some_and(|d| d.is_zero()) {
         return Err(Usage("--duration 0 records nothing; leave it out to record until Ctrl-C".into()).into());

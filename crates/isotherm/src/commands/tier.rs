@@ -17,7 +17,6 @@ pub struct Args {
     common: PresetArgs,
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let schemes = args.tier.schemes(huge_pages_always(&Roots::system()))?;
     args.common.go(schemes)

@@ -45,7 +45,6 @@ enum Message {
     Over(Option<&'static str>),
 }
 
-/// Runs the command.
 pub fn run(mut args: Args) -> anyhow::Result<()> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Usage("isotherm top needs a terminal; without one use isotherm record and report".into()).into());

@@ -51,7 +51,6 @@ const MAX_SLICES: u64 = 1000;
 /// Sleep while a rate limit holds touches back.
 const NAP_NS: u64 = 1_000_000;
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let duration_ns = nanos(args.duration);
     if duration_ns == 0 {

@@ -26,20 +26,12 @@ pub enum ClientError {
     Silent(PathBuf),
     /// What came is no answer.
     #[error("no whole answer came from {}: {why}", path.display())]
-    Broken {
-        /// From where.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
+    Broken { path: PathBuf, why: String },
 }
 
-/// An answer.
 #[derive(Debug)]
 pub struct Response {
-    /// HTTP status.
     pub status: u16,
-    /// The body.
     pub body: Vec<u8>,
 }
 

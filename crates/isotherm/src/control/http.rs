@@ -57,7 +57,6 @@ impl<S: Timed> UntilDeadline<S> {
         self.deadline = Instant::now() + limit;
     }
 
-    /// The stream.
     pub const fn get(&self) -> &S {
         &self.stream
     }
@@ -217,16 +216,13 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
     Ok(Some(Head { method, path, len, body_len, expects_continue }))
 }
 
-/// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpResponse {
-    /// Status code.
     pub status: u16,
     /// Type of the body.
     pub content_type: &'static str,
     /// For 405: what is allowed.
     pub allow: Option<&'static str>,
-    /// The body.
     pub body: Vec<u8>,
 }
 

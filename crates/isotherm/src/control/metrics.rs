@@ -6,7 +6,6 @@ use super::openmetrics::{END, Family, Kind, Labels, Value, seconds};
 use super::status::Status;
 use isotherm_core::scheme::stats::{DESCRIPTIONS, Description, Unit};
 
-/// All of it.
 pub fn write(status: &Status) -> String {
     let mut text = String::with_capacity(16 << 10);
     let out = &mut text;

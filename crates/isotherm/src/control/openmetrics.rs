@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 /// The type of such text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// The last line.
 pub const END: &str = "# EOF\n";
 
 /// How a metric behaves.
@@ -12,7 +11,6 @@ pub const END: &str = "# EOF\n";
 pub enum Kind {
     /// Only grows; its samples end with `_total`.
     Counter,
-    /// Rises and falls.
     Gauge,
     /// Tells something by its labels.
     Info,
@@ -39,9 +37,7 @@ impl Kind {
 /// A value as it is written.
 #[derive(Debug, Clone, Copy)]
 pub enum Value {
-    /// Counted.
     Whole(u64),
-    /// Measured.
     Real(f64),
 }
 
@@ -77,7 +73,6 @@ impl<'a> Family<'a> {
         Self { text, name: format!("isotherm{name}{separator}{unit}"), unit, help, kind, begun: false }
     }
 
-    /// A sample.
     pub fn add(&mut self, labels: &Labels<'_>, value: impl Into<Value>) -> &mut Self {
         if !self.begun {
             self.begun = true;

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Over which time costs are told, ns.
 const COST_WINDOW_NS: u64 = 60_000_000_000;
 
-/// Follows a run.
 #[derive(Debug, Default)]
 pub struct Overview {
     source: String,

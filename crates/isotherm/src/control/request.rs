@@ -18,18 +18,12 @@ pub enum Request {
     Tune(Tuning),
     /// Other goals for one scheme.
     Goals {
-        /// Its index.
         scheme: usize,
         /// The goals as `metric=target`, to be read for the scheme's action; empty: none any more.
         goals: Vec<String>,
     },
     /// A value for the `user_input` goals of a scheme.
-    Feedback {
-        /// Its index.
-        scheme: usize,
-        /// The value.
-        value: u64,
-    },
+    Feedback { scheme: usize, value: u64 },
     /// End in good order.
     Stop,
 }
@@ -46,14 +40,12 @@ pub enum Answer {
 /// Why a request is not fulfilled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// HTTP status.
     pub status: u16,
     /// The reason, and what to do.
     pub text: String,
 }
 
 impl Refusal {
-    /// A refusal.
     pub fn new(status: u16, text: impl Into<String>) -> Self {
         Self { status, text: text.into() }
     }
@@ -103,7 +95,6 @@ pub enum Route {
     Ask(Request),
     /// Ask for the status; answer with metrics.
     Metrics,
-    /// Answer this.
     Answer(HttpResponse),
 }
 

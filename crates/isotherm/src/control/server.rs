@@ -29,7 +29,6 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Bytes of a refused request that are read and thrown away, so that the refusal arrives.
 const MOST_LEFTOVER: u64 = 4 << 20;
 
-/// Answers one request.
 #[derive(Debug)]
 pub struct Responder(SyncSender<Result<Answer, Refusal>>);
 

@@ -21,7 +21,6 @@ const SYSTEM_FOLDER: &str = "/run/isotherm";
 /// Why there is no control socket.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// Somebody listens there.
     #[error("another isotherm listens at {}; give --socket PATH to use a second one", .0.display())]
     InUse(PathBuf),
     /// Something else is there.
@@ -35,7 +34,6 @@ pub enum SocketError {
     Io {
         /// What was to be done.
         action: &'static str,
-        /// With what.
         path: PathBuf,
         /// How it failed.
         source: io::Error,
@@ -49,7 +47,6 @@ fn failed<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) ->
 /// A bound socket; its file goes when this is dropped.
 #[derive(Debug)]
 pub struct BoundSocket {
-    /// What listens.
     pub listener: UnixListener,
     path: PathBuf,
     /// Device and inode, so that only our own file is removed.
@@ -81,7 +78,6 @@ impl BoundSocket {
         Ok(Self { listener, path, identity })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -10,12 +10,9 @@ use isotherm_core::scheme::stats::SchemeStats;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Everything.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Status {
-    /// Isotherm's version.
     pub version: String,
-    /// Its process.
     pub pid: u32,
     /// Where it listens; `null`: only for metrics.
     pub socket: Option<PathBuf>,
@@ -66,10 +63,8 @@ pub struct MonitorStatus {
     pub target_share: Option<f64>,
 }
 
-/// A target.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TargetStatus {
-    /// Its index.
     pub target: u32,
     /// Its process, where it is one.
     pub pid: Option<u32>,
@@ -84,14 +79,10 @@ pub struct TargetStatus {
     pub accessed: Option<u64>,
 }
 
-/// A scheme.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SchemeStatus {
-    /// Its index.
     pub scheme: usize,
-    /// What it does.
     pub action: String,
-    /// To which memory.
     pub pattern: PatternStatus,
     /// How often it has its turn, ns; 0: at every aggregation interval.
     pub apply_ns: u64,
@@ -101,7 +92,6 @@ pub struct SchemeStatus {
     pub quota_ns: Option<u64>,
     /// The reset interval, ns.
     pub quota_reset_ns: u64,
-    /// Its counters.
     #[serde(flatten)]
     pub stats: SchemeStats,
     /// Why it does nothing; `null` while it acts.
@@ -123,7 +113,6 @@ pub struct PatternStatus {
     pub words: String,
 }
 
-/// A goal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GoalStatus {
     /// What is looked at.

@@ -37,7 +37,6 @@ fn percent(bp: u32) -> String {
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// The metric's name.
 pub fn metric(metric: &GoalMetric) -> String {
     match metric {
         GoalMetric::UserInput => "user_input".to_owned(),

@@ -5,7 +5,6 @@ use std::fmt;
 /// Why a scheme file is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileError {
-    /// The file.
     file: String,
     /// The line, from 1, where it is known.
     line: Option<usize>,

@@ -23,15 +23,12 @@ pub enum LineError {
     /// Too few or too many columns.
     #[error("scheme '{line}' has {found} columns instead of 7 ({columns}); write for example '{EXAMPLE}'", columns = COLUMNS.join(", "))]
     Columns {
-        /// What was written.
         line: String,
         /// How many.
         found: usize,
     },
-    /// A column.
     #[error("scheme '{line}', column {number} ({name}): {why}; write for example '{EXAMPLE}'", name = COLUMNS[number - 1])]
     Column {
-        /// What was written.
         line: String,
         /// Which column, from 1.
         number: usize,
@@ -40,12 +37,7 @@ pub enum LineError {
     },
     /// Each column is fine, but not all together.
     #[error("scheme '{line}': {why}")]
-    Scheme {
-        /// What was written.
-        line: String,
-        /// What is wrong.
-        why: SchemeError,
-    },
+    Scheme { line: String, why: SchemeError },
 }
 
 /// Reads a line. Numbers alone are in samples and intervals of `attrs`.

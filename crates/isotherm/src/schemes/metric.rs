@@ -146,7 +146,6 @@ impl MetricName {
             .then(|| Refused::new(self, "is not about a control group; leave that out"))
     }
 
-    /// The metric itself.
     pub fn metric(self, node: Option<u32>, path: Option<&str>) -> Result<GoalMetric, Refused> {
         let node = || node.ok_or_else(|| Refused::new(self, "needs the number of a memory node: node = 0"));
         let group = || match path {
@@ -218,7 +217,6 @@ impl MetricName {
 /// A target with the unit that it is written in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Written {
-    /// A number.
     Number(u64),
     /// Bytes.
     Size(u64),

@@ -8,13 +8,10 @@ use std::fmt;
 /// A single value of a file, before anything is known of its meaning.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scalar {
-    /// Text.
     Text(String),
     /// A whole number that is not negative.
     Int(u64),
-    /// Another number.
     Float(f64),
-    /// True or false.
     Bool(bool),
 }
 
@@ -35,7 +32,6 @@ impl From<&str> for Scalar {
     }
 }
 
-/// A text.
 pub fn text(value: &Scalar) -> Result<String, Refused> {
     match value {
         Scalar::Text(text) => Ok(text.clone()),
@@ -98,7 +94,6 @@ pub fn share_bp(value: &Scalar) -> Result<u32, Refused> {
     Ok(rounded as u32)
 }
 
-/// A whole number.
 pub fn count(value: &Scalar) -> Result<u64, Refused> {
     match value {
         Scalar::Int(n) => Ok(*n),
@@ -113,7 +108,6 @@ pub fn count32(value: &Scalar) -> Result<u32, Refused> {
     u32::try_from(n).map_err(|_| Refused::new(n, "is too large"))
 }
 
-/// True or false.
 pub fn flag(value: &Scalar) -> Result<bool, Refused> {
     match value {
         Scalar::Bool(b) => Ok(*b),
@@ -124,9 +118,7 @@ pub fn flag(value: &Scalar) -> Result<bool, Refused> {
 /// Which end of a range a word stands at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The lower.
     Least,
-    /// The upper.
     Largest,
 }
 

@@ -83,7 +83,6 @@ impl Drop for Running {
     }
 }
 
-/// Starts a command.
 #[track_caller]
 pub fn start(command: &mut Command) -> Running {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -51,7 +51,6 @@ impl Vmm {
         self.child.id()
     }
 
-    /// The guest writes.
     pub fn fill(&mut self, at: u64, len: u64, byte: u8) {
         writeln!(self.stdin, "fill {at} {len} {byte}").unwrap();
         self.answer();

@@ -58,7 +58,6 @@ impl LivePageOut {
         }
     }
 
-    /// The target's process.
     pub fn process(&mut self, target: TargetId) -> Result<Arc<PidFd>, String> {
         let pid = self.pids.get(&target).copied();
         self.holds.get(LiveTarget { target, pid })

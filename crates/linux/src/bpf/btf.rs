@@ -20,7 +20,6 @@ pub enum BtfError {
     /// The file is missing or unreadable.
     #[error("cannot read {path}: {source}; the kernel must be built with CONFIG_DEBUG_INFO_BTF=y")]
     Read {
-        /// Which file.
         path: PathBuf,
         /// Why.
         source: std::io::Error,

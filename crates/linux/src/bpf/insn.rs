@@ -67,13 +67,11 @@ pub enum Cond {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Insn {
-    /// Operation.
     pub op: u8,
     /// Destination register in the low, source in the high four bits.
     pub regs: u8,
     /// Jump distance or memory offset.
     pub off: i16,
-    /// Constant.
     pub imm: i32,
 }
 
@@ -121,7 +119,6 @@ pub struct Asm {
 }
 
 impl Asm {
-    /// An empty program.
     pub fn new() -> Self {
         Self::default()
     }
@@ -236,7 +233,6 @@ impl Asm {
         self.push(OP_EXIT, 0, 0, 0, 0);
     }
 
-    /// Resolves the labels.
     pub fn finish(mut self) -> Result<Vec<Insn>, AsmError> {
         for &(at, label, field) in &self.uses {
             let target = self.labels[label.0].ok_or(AsmError::Unbound(at))?;

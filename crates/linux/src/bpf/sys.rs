@@ -27,7 +27,6 @@ pub enum BpfError {
     /// A map could not be made or mapped.
     #[error("cannot create a BPF map of {bytes} bytes: {source}{}", hint(.source))]
     Map {
-        /// Its size.
         bytes: usize,
         /// Why.
         source: io::Error,
@@ -35,7 +34,6 @@ pub enum BpfError {
     /// The kernel refused a program.
     #[error("the kernel refused the BPF program {program}: {source}{}{log}", hint(.source))]
     Load {
-        /// Which program.
         program: &'static str,
         /// Why.
         source: io::Error,
@@ -158,7 +156,6 @@ impl SharedArray {
         self.fd.as_raw_fd()
     }
 
-    /// Its contents.
     pub fn words(&self) -> &[u64] {
         // SAFETY: `base` maps `words` words, aligned to a page, until drop; nothing writes to them while `self` is
         // borrowed.
@@ -184,7 +181,6 @@ impl Drop for SharedArray {
 pub struct ProgramImage<'a> {
     /// Name, at most 15 letters, digits or underscores.
     pub name: &'static str,
-    /// Instructions.
     pub insns: &'a [Insn],
     /// Type id of `bpf_iter_task` in the kernel's BTF.
     pub attach_btf_id: u32,

@@ -50,7 +50,6 @@ pub mod ctrl {
     pub const SLOT_WORDS: usize = 4;
     /// First word of the ranges, two words each: start, end.
     pub const RANGES: usize = SLOTS + super::MAX_SLOTS * SLOT_WORDS;
-    /// Words in all.
     pub const WORDS: usize = RANGES + super::MAX_RANGES * 2;
 }
 
@@ -80,7 +79,6 @@ pub const KIND_NONE: u64 = 1;
 pub const KIND_LEAF: u64 = 2;
 /// A last-level table was copied.
 pub const KIND_TABLE: u64 = 3;
-/// A read failed.
 pub const KIND_FAULT: u64 = 4;
 /// An entry pointed above all memory.
 pub const KIND_BOUND: u64 = 5;
@@ -126,10 +124,8 @@ pub enum Which {
     Copy,
 }
 
-/// A built program.
 #[derive(Debug)]
 pub struct Built {
-    /// Instructions.
     pub insns: Vec<Insn>,
     /// First instruction of the step function.
     pub step_at: u32,
@@ -138,9 +134,7 @@ pub struct Built {
 /// Descriptors of the two maps.
 #[derive(Debug, Clone, Copy)]
 pub struct MapFds {
-    /// The control map.
     pub ctrl: i32,
-    /// The data map.
     pub data: i32,
 }
 

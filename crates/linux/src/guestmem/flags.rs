@@ -13,7 +13,6 @@ use std::os::unix::fs::FileExt;
 /// not.
 const BUDDY: u64 = 1 << 10;
 
-/// Reads flags.
 #[derive(Debug)]
 pub struct FlagSampler {
     file: File,

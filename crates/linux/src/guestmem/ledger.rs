@@ -10,7 +10,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where it is.
 const FOLDER: &str = "/run/isotherm/hint-guest";
 const FILE: &str = "taken";
 const FIRST_LINE: &str = "isotherm hint guest 1";
@@ -18,7 +17,6 @@ const FIRST_LINE: &str = "isotherm hint guest 1";
 /// Why the ledger cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// Another agent runs.
     #[error("another isotherm hint guest runs here (it holds the lock of {}); end it first", .0.display())]
     Busy(PathBuf),
     /// A file operation failed.
@@ -26,7 +24,6 @@ pub enum LedgerError {
     Io {
         /// What was to be done.
         what: &'static str,
-        /// With which file.
         path: PathBuf,
         /// Why not.
         source: io::Error,

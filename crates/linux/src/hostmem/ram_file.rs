@@ -12,7 +12,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Such a file.
 #[derive(Debug)]
 pub struct RamFile {
     /// Number of the descriptor in the process.
@@ -21,7 +20,6 @@ pub struct RamFile {
     pub name: String,
     /// Bytes.
     pub size: u64,
-    /// Device and inode.
     pub identity: (u64, u64),
     /// The same file, opened for reading and writing.
     pub file: File,

@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// A listening socket.
 #[derive(Debug)]
 pub struct VsockListener(OwnedFd);
 

@@ -100,7 +100,6 @@ fn ignore_signals() {
     }
 }
 
-/// Kills a process.
 pub fn kill(process: &PidFd) -> io::Result<()> {
     process.send_signal(libc::SIGKILL)
 }

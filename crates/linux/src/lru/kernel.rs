@@ -7,7 +7,6 @@ use std::io::{self, Write};
 
 /// Generations, and commands to create and evict them.
 pub const FILE: &str = "/sys/kernel/debug/lru_gen";
-/// The switch.
 pub const ENABLED: &str = "/sys/kernel/mm/lru_gen/enabled";
 /// The time for which a working set is kept, of the whole machine.
 pub const MIN_TTL: &str = "/sys/kernel/mm/lru_gen/min_ttl_ms";
@@ -47,7 +46,6 @@ impl KernelLru {
         Ok(Self { roots: roots.clone() })
     }
 
-    /// All memories.
     pub fn read(&self) -> Result<Vec<KernelMemcg>, String> {
         let text = self.roots.read(FILE).map_err(|e| format!("cannot read {FILE}: {e}"))?;
         parse(&text).map_err(|e| format!("{FILE}: {e}"))

@@ -17,7 +17,6 @@ pub(crate) struct Fact {
 
 /// Bytes in use.
 pub(crate) const USED: Fact = Fact { v2: "memory.current", v1: "memory.usage_in_bytes" };
-/// The hard limit.
 pub(crate) const LIMIT: Fact = Fact { v2: "memory.max", v1: "memory.limit_in_bytes" };
 
 impl Fact {

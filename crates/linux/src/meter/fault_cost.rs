@@ -5,7 +5,6 @@ use crate::mm::swap_trip::round_trip;
 
 /// Pages that are sent and brought back: well below a millisecond of work where swap is compressed memory.
 const PAGES: usize = 64;
-/// Fewer say nothing.
 const LEAST: usize = 8;
 
 /// The median time of a major fault, ns.

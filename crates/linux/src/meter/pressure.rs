@@ -9,10 +9,8 @@ pub(crate) const REMEDY: &str = "use a kernel with CONFIG_PSI=y; where it is off
 /// The file for the whole machine.
 pub(crate) const FILE: &str = "/proc/pressure/memory";
 
-/// Whose waiting counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// Some task waits.
     Some,
     /// All tasks that are not idle wait.
     Full,

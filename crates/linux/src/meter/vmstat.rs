@@ -1,6 +1,5 @@
 //! `/proc/vmstat`: events since boot.
 
-/// The file.
 pub(crate) const FILE: &str = "/proc/vmstat";
 
 /// What a counter of pages is called, and which kernel has it.

@@ -33,7 +33,6 @@ impl fmt::Display for Lockdown {
 /// A swap device or file in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwapArea {
-    /// Device or file.
     pub name: String,
     /// Size in bytes.
     pub size: u64,
@@ -54,29 +53,23 @@ pub struct Hypervisor {
 /// What was read. `None` means that the kernel does not tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Environment {
-    /// Kernel release.
     pub kernel: String,
     /// Levels of the page table in use: 4 or 5.
     pub page_table_levels: Option<u8>,
     /// Size of the kernel's type information (BTF), bytes.
     pub btf_bytes: Option<u64>,
-    /// Lockdown mode.
     pub lockdown: Lockdown,
-    /// Our effective capabilities.
     pub capabilities: Option<u64>,
-    /// Control groups.
     pub cgroup: CgroupSetup,
     /// Whether pressure is measured for memory; the text says why not.
     pub psi: Result<(), String>,
     /// Transparent huge pages: `always`, `madvise` or `never`.
     pub thp: Option<String>,
-    /// Swap in use.
     pub swap: Vec<SwapArea>,
     /// Bits of the multi-generational LRU's switch; 0: built in and off.
     pub mglru: Option<u32>,
     /// State of the kernel's DAMON.
     pub damon: KernelDamon,
-    /// Hypervisor and guests.
     pub hypervisor: Hypervisor,
     /// Whether idle page tracking is built in.
     pub idle_page_tracking: bool,

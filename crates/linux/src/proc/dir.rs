@@ -21,7 +21,6 @@ impl ProcRoot {
         Self(path.into())
     }
 
-    /// The folder.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -57,7 +56,6 @@ pub struct ProcessDir {
 }
 
 impl ProcessDir {
-    /// The process.
     pub const fn pid(&self) -> u32 {
         self.pid
     }

@@ -19,7 +19,6 @@ pub enum ProcessError {
     Zombie {
         /// The pid asked for.
         pid: u32,
-        /// Its command name.
         name: String,
     },
     /// A kernel thread: it has no memory of its own.
@@ -27,7 +26,6 @@ pub enum ProcessError {
     KernelThread {
         /// The pid asked for.
         pid: u32,
-        /// The thread's name.
         name: String,
     },
     /// The id of a thread that does not lead its process.
@@ -52,37 +50,20 @@ pub enum ProcessError {
     },
     /// The process has exited since it was opened.
     #[error("pid {pid} has exited")]
-    Exited {
-        /// Its pid.
-        pid: u32,
-    },
+    Exited { pid: u32 },
     /// The process has executed another program since it was last read. Told once; later reads speak of the new
     /// program.
     #[error("pid {pid} executed another program")]
-    Replaced {
-        /// Its pid.
-        pid: u32,
-    },
+    Replaced { pid: u32 },
     /// The process has executed a program that this user may not look into (a set-user-id program, say).
     #[error("pid {pid} executed a program whose memory may not be read; run as root to go on watching it")]
-    OutOfReach {
-        /// Its pid.
-        pid: u32,
-    },
+    OutOfReach { pid: u32 },
     /// A file could not be read for another reason.
     #[error("cannot read {} of pid {pid}: {source}{}", path.display(), remedy(source))]
-    Io {
-        /// Its pid.
-        pid: u32,
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Io { pid: u32, path: PathBuf, source: io::Error },
     /// A file did not have the expected form.
     #[error("{} does not look as proc(5) describes it: {what}; please report this with your kernel's version", path.display())]
     Malformed {
-        /// The file.
         path: PathBuf,
         /// What was wrong, with the text found.
         what: String,

@@ -7,7 +7,6 @@ use super::dir::ProcessDir;
 pub enum MemoryFs {
     /// tmpfs and ramfs: shared memory that can be swapped (tmpfs) or not.
     Tmpfs,
-    /// hugetlbfs.
     Hugetlbfs,
 }
 

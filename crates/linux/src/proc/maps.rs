@@ -11,7 +11,6 @@ use std::borrow::Cow;
 /// One line of `/proc/PID/maps` (or a header line of `smaps`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MapsLine<'a> {
-    /// Addresses.
     pub range: AddrRange,
     /// `rwxp` or `rwxs`, a dash for what is not allowed.
     pub perms: [u8; 4],

@@ -92,7 +92,6 @@ impl Process {
         })
     }
 
-    /// Its id.
     pub const fn pid(&self) -> u32 {
         self.dir.pid()
     }
@@ -102,7 +101,6 @@ impl Process {
         &self.pidfd
     }
 
-    /// Its files.
     pub const fn dir(&self) -> &ProcessDir {
         &self.dir
     }

@@ -13,11 +13,9 @@ use isotherm_core::addr::AddrRange;
 /// Figures of one area (one kernel VMA). Sizes in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Resident.
     pub rss: u64,
     /// Resident with the accessed bit (or the page's referenced flag) set.
     pub referenced: u64,
-    /// Swapped out.
     pub swap: u64,
     /// Resident hugetlb memory, which the kernel leaves out of `rss` and of `referenced`.
     pub hugetlb: u64,
@@ -83,7 +81,6 @@ pub fn for_each_area(
 /// Why the text of an smaps file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SmapsError {
-    /// Reading failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
     /// A header line of unknown form.
@@ -102,9 +99,7 @@ pub fn read(dir: &ProcessDir, buf: &mut Vec<u8>, area: impl FnMut(MapsLine<'_>, 
 /// The flags of the areas that differ from plain memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlaggedRange {
-    /// Addresses.
     pub range: AddrRange,
-    /// Locked by mlock.
     pub locked: bool,
     /// hugetlb pages.
     pub huge_tlb: bool,

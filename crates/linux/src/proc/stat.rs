@@ -13,13 +13,11 @@ pub struct Stat {
     pub comm: String,
     /// One letter: `R`, `S`, `D`, `Z` (zombie), `X` (dead), ...
     pub state: char,
-    /// Parent process.
     pub ppid: u32,
     /// Whether it is a kernel thread.
     pub kernel_thread: bool,
     /// Page faults that had to wait for a device, of all its threads, those that have ended included.
     pub major_faults: u64,
-    /// Its threads.
     pub threads: u32,
     /// Processor that the thread ran on last.
     pub processor: Option<u32>,

@@ -11,9 +11,7 @@ pub struct Status {
     pub tgid: Option<u32>,
     /// Virtual size.
     pub vm_size: Option<u64>,
-    /// Resident set.
     pub vm_rss: Option<u64>,
-    /// Swapped out.
     pub vm_swap: Option<u64>,
     /// Address space that is locked in memory (mlock): the sizes of the mappings, resident or not.
     pub vm_locked: Option<u64>,

@@ -41,7 +41,6 @@ impl Cgroup {
         }
     }
 
-    /// Its folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

@@ -20,7 +20,6 @@ use std::time::Duration;
 /// How a command came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandEnd {
-    /// Its exit status.
     pub status: ExitStatus,
     /// Whether it was still running and we ended it.
     pub terminated: bool,

@@ -16,33 +16,19 @@ pub enum TargetError {
     /// No control group has this path.
     #[error("no control group '{}': looked for {}; `cat /proc/PID/cgroup` shows where a process is", path.display(), list(tried))]
     NoCgroup {
-        /// As given.
         path: PathBuf,
         /// Folders that were looked for.
         tried: Vec<PathBuf>,
     },
     /// A file that lists processes cannot be read.
     #[error("cannot read {}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// The command does not exist.
     #[error("cannot run '{program}': no such program{}", if program.contains('/') { "" } else { " in PATH" })]
-    NoSuchProgram {
-        /// Its first word.
-        program: String,
-    },
+    NoSuchProgram { program: String },
     /// The command exists but cannot be executed.
     #[error("cannot run '{program}': {source}")]
-    CannotRun {
-        /// Its first word.
-        program: String,
-        /// The system's error.
-        source: io::Error,
-    },
+    CannotRun { program: String, source: io::Error },
 }
 
 fn list(paths: &[PathBuf]) -> String {

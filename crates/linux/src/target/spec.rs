@@ -6,9 +6,7 @@ use std::path::PathBuf;
 /// What the user asked to watch.
 #[derive(Debug, Clone)]
 pub enum TargetSpec {
-    /// These processes.
     Pids {
-        /// Their ids.
         pids: Vec<u32>,
         /// Whether processes that they fork are targets, too.
         children: bool,
@@ -20,7 +18,6 @@ pub enum TargetSpec {
     Cgroups(Vec<PathBuf>),
     /// A command that is ready to start; it starts at the first poll.
     Command {
-        /// The command.
         command: Command,
         /// Whether processes that it forks are targets, too.
         children: bool,

@@ -17,7 +17,6 @@ use std::path::PathBuf;
 /// A process that belongs to the targets but cannot be watched.
 #[derive(Debug)]
 pub struct Skipped {
-    /// Its pid.
     pub pid: u32,
     /// Why.
     pub why: ProcessError,

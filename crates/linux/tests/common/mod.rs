@@ -68,7 +68,6 @@ pub struct Forked {
     from: PipeReader,
 }
 
-/// The child's end.
 #[derive(Debug)]
 pub struct Steps {
     from: PipeReader,

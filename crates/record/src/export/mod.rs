@@ -15,7 +15,7 @@ use std::io::{self, Write};
 
 /// Takes events in the order of time and writes a record.
 pub trait Export {
-    /// Adds an event.
+    /// Writes one event, in the order of the record.
     fn write(&mut self, event: &Event) -> Result<(), WriteError>;
     /// Writes what is left. Without this the record is not complete.
     fn finish(self: Box<Self>) -> Result<(), WriteError>;

@@ -45,7 +45,6 @@ impl Kind {
     }
 }
 
-/// A frame's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     pub(crate) kind: Kind,
@@ -174,7 +173,6 @@ impl std::fmt::Debug for Packer {
     }
 }
 
-/// A file's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileHeader {
     pub(crate) version: u16,

@@ -8,7 +8,6 @@ use super::varint::{Cursor, DecodeError, put};
 use super::{MAX_REGIONS, PAGE_SHIFT};
 use isotherm_core::snapshot::RegionInfo;
 
-/// A boundary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Point {
     pub(crate) addr: u64,

@@ -13,7 +13,6 @@ pub(crate) struct Lines<R> {
     number: u64,
 }
 
-/// A line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
     /// Its text, without the line end. Bytes that are no UTF-8 are replaced.

@@ -26,9 +26,7 @@ pub trait TouchedPages {
 /// A workload on simulated memory that begins at an address.
 #[derive(Debug)]
 pub struct Simulated<'a> {
-    /// What it does.
     pub activity: &'a Activity,
-    /// Where.
     pub arena_start: u64,
 }
 

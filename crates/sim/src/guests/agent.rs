@@ -30,7 +30,6 @@ pub struct Agent {
     busy_until_ns: u64,
 }
 
-/// What is isolated.
 #[derive(Debug, Default)]
 struct Isolated {
     blocks: Vec<Block>,

@@ -6,7 +6,6 @@ use super::world::World;
 use serde::Serialize;
 
 const SECOND: u64 = 1_000_000_000;
-/// Guests with memhog.
 const MEMHOGS: usize = 3;
 
 /// How many guests fit.

@@ -9,20 +9,16 @@ use super::reporting::Reporting;
 /// What tells the host.
 #[derive(Debug)]
 enum HintSource {
-    /// Nothing.
     None,
-    /// Isotherm's agent.
     Agent(Box<Agent>),
     /// The kernel's own reporting.
     Reporting(Reporting),
 }
 
-/// A running guest.
 #[derive(Debug)]
 pub struct Guest {
     /// Its number on the host.
     pub number: usize,
-    /// Its free memory.
     pub buddy: Buddy,
     /// What tells its host.
     hints: HintSource,

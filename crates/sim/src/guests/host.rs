@@ -27,7 +27,6 @@ struct Backing {
 pub struct HostStats {
     /// Backed in memory now.
     pub resident: u64,
-    /// In swap now.
     pub swapped: u64,
     /// Written to swap, in all.
     pub swap_outs: u64,
@@ -35,7 +34,6 @@ pub struct HostStats {
     pub swap_ins: u64,
 }
 
-/// A host.
 #[derive(Debug, Clone)]
 pub struct Host {
     /// Pages for guests and VMMs.
@@ -48,7 +46,6 @@ pub struct Host {
 }
 
 impl Host {
-    /// One without guests.
     pub fn new(params: &Params) -> Self {
         Self {
             room: params.host_memory.saturating_sub(params.host_own) / 4096,
@@ -68,7 +65,6 @@ impl Host {
         self.guests.len() - 1
     }
 
-    /// Counters.
     pub const fn stats(&self) -> HostStats {
         self.stats
     }

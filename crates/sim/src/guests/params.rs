@@ -93,17 +93,14 @@ impl Default for Params {
 pub enum Hints {
     /// Not at all.
     None,
-    /// Isotherm's agent.
     Isotherm,
     /// Free page reporting of the guest's kernel through a balloon device.
     Reporting,
 }
 
 impl Hints {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::None, Self::Isotherm, Self::Reporting];
 
-    /// For people.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "without hints",

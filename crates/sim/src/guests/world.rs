@@ -7,18 +7,14 @@ use super::params::{Hints, Params};
 /// Pages that a program touches before others have their turn.
 const STEP: usize = 256;
 
-/// All of it.
 #[derive(Debug)]
 pub struct World {
-    /// Sizes and costs.
     pub params: Params,
-    /// The host.
     pub host: Host,
     /// Its guests, in the order in which they came.
     pub guests: Vec<Guest>,
     /// How the host learns of free memory.
     pub way: Hints,
-    /// Now.
     pub now_ns: u64,
 }
 

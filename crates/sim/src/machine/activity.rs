@@ -76,7 +76,6 @@ impl Activity {
         Self { workload, rate, cycle_ns: starts_ns, segments }
     }
 
-    /// The workload.
     pub const fn workload(&self) -> &Workload {
         &self.workload
     }

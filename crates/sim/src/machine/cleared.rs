@@ -144,7 +144,6 @@ impl Cleared {
         }
     }
 
-    /// Forgets everything.
     pub fn forget(&mut self) {
         self.runs.clear();
         self.mixed.clear();

@@ -10,7 +10,6 @@ pub struct CostModel {
     pub read_call: f64,
     /// A clear of any number of windows.
     pub clear_call: f64,
-    /// Reading one window.
     pub read_window: f64,
     /// Each page of a window beyond the first, and each page of a scan: copying entries and picking the bits out of
     /// them.

@@ -54,7 +54,6 @@ pub enum ProcessError {
     Overlap(AddrRange, AddrRange),
 }
 
-/// A simulated process.
 #[derive(Debug, Clone)]
 pub struct Process {
     pub(super) pid: u32,

@@ -64,13 +64,11 @@ impl Progress {
         (self.at, self.work) = (wall, done);
     }
 
-    /// Waits for memory.
     pub fn wait(&mut self, ns: u64) {
         self.lose(ns as f64);
         self.waited += ns as f64;
     }
 
-    /// Loses time otherwise.
     pub fn lose(&mut self, ns: f64) {
         self.at += ns;
     }

@@ -10,7 +10,6 @@ const T2: u8 = 1;
 const B1: u8 = 2;
 const B2: u8 = 3;
 
-/// The policy.
 #[derive(Debug)]
 pub struct Arc {
     state: Vec<u8>,
@@ -54,7 +53,6 @@ impl Arc {
         }
     }
 
-    /// The paper's REPLACE.
     fn replace(&mut self, in_b2: bool) {
         let t1 = f64::from(self.len[T1 as usize]);
         let from_t1 = t1 > 0.0 && (t1 > self.target || (in_b2 && t1 == self.target));

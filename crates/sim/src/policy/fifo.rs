@@ -2,7 +2,6 @@
 
 use super::{Policy, Work};
 
-/// The policy.
 #[derive(Debug)]
 pub struct Fifo {
     present: Vec<bool>,

@@ -8,9 +8,7 @@ pub const MAX_PAGES: u32 = u32::MAX - 16;
 
 #[derive(Debug, Clone, Copy)]
 struct Node {
-    /// Towards the front.
     prev: u32,
-    /// Towards the back.
     next: u32,
 }
 

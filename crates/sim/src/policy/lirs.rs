@@ -19,7 +19,6 @@ const LIR: u8 = 1;
 const HIR: u8 = 2;
 const NAME: u8 = 3;
 
-/// The policy.
 #[derive(Debug)]
 pub struct Lirs {
     state: Vec<u8>,

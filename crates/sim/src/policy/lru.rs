@@ -5,7 +5,6 @@ use super::{Policy, Work};
 
 const LIST: List = List(0);
 
-/// The policy.
 #[derive(Debug)]
 pub struct Lru {
     links: Links,

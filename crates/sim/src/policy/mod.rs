@@ -71,7 +71,6 @@ pub enum PolicyName {
     Clock,
     /// A FIFO for newcomers, a ghost list, and an LRU for what comes again.
     TwoQ,
-    /// Adaptive replacement cache.
     Arc,
     /// Low inter-reference recency set.
     Lirs,
@@ -83,14 +82,12 @@ pub enum PolicyName {
     WTinyLfu,
     /// Linux's active and inactive lists with refault distances.
     Classic,
-    /// Linux's multi-generational LRU.
     MgLru,
     /// Belady's optimum without bypass: what is needed last goes first. Knows the future.
     Opt,
 }
 
 impl PolicyName {
-    /// All policies.
     pub const ALL: [Self; 12] = [
         Self::Lru,
         Self::Fifo,

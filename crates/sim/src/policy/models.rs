@@ -33,7 +33,6 @@ pub fn fifo(trace: &[u32], size: usize) -> Vec<bool> {
     trace.iter().map(&mut access).collect()
 }
 
-/// FIFO with reinsertion.
 pub fn clock(trace: &[u32], size: usize) -> Vec<bool> {
     let mut list: Vec<(u32, bool)> = Vec::new();
     let mut access = |&page: &u32| {

@@ -20,7 +20,6 @@ const MOST_USES: u8 = 3 * ONE_USE;
 /// Uses in the small queue from which a page moves on.
 const PROMOTE: u8 = 2 * ONE_USE;
 
-/// The policy.
 #[derive(Debug)]
 pub struct S3Fifo {
     state: Vec<u8>,

@@ -10,7 +10,6 @@ const ABSENT: u8 = 0;
 const UNUSED: u8 = 1;
 const USED: u8 = 2;
 
-/// The policy.
 #[derive(Debug)]
 pub struct Sieve {
     state: Vec<u8>,

@@ -14,7 +14,6 @@ const IN_A1IN: u8 = 1;
 const IN_A1OUT: u8 = 2;
 const IN_AM: u8 = 3;
 
-/// The policy.
 #[derive(Debug)]
 pub struct TwoQ {
     state: Vec<u8>,

@@ -18,7 +18,6 @@ const ABSENT: u8 = 3;
 const COUNT_BITS: u32 = 4;
 const MOST: u32 = (1 << COUNT_BITS) - 1;
 
-/// The policy.
 #[derive(Debug)]
 pub struct WTinyLfu {
     state: Vec<u8>,

@@ -25,7 +25,6 @@ use serde::Serialize;
 /// What a machine makes of a policy at a size.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
-    /// The machine's name.
     pub name: &'static str,
     /// Even with everything packed, the pages do not fit; nothing else is predicted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

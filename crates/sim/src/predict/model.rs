@@ -12,14 +12,12 @@ use std::collections::BinaryHeap;
 /// ps in a ns.
 const NS: u64 = 1000;
 
-/// Throughput and pressure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Outcome {
     /// Pages that the policy had; the others are kept free or hold what was packed.
     pub resident: u32,
     /// How long it all took, s.
     pub run_seconds: f64,
-    /// Throughput.
     pub requests_per_second: f64,
     /// Share of the time in which at least one task waited for memory.
     pub some: f64,
@@ -75,7 +73,6 @@ pub struct Request {
 }
 
 impl Model {
-    /// Nothing happened yet.
     pub fn new(machine: &Machine, room: Room) -> Self {
         let headroom = u64::from(room.headroom);
         Self {

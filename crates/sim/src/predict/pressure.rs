@@ -40,7 +40,6 @@ impl Pressure {
         self.full
     }
 
-    /// All waits together.
     pub const fn waited(&self) -> u64 {
         self.waited
     }

@@ -3,7 +3,6 @@
 //! Background reclaim works like kswapd: it wakes when half of what it keeps free is gone, works on its own, page by
 //! page, and sleeps when all of it is there again. Only when nothing is free does a task reclaim itself.
 
-/// Times in ps.
 #[derive(Debug, Clone)]
 pub struct Reclaimer {
     free: u64,

@@ -53,7 +53,6 @@ pub struct Room {
 
 /// Reads that an NVMe drive does at once: 490,000 a second of 85 us each (data sheet of Intel's P4500, 2 TB).
 const CHANNELS: u32 = 40;
-/// Most tasks.
 const MOST_TASKS: u64 = 4096;
 /// Longest time for anything, ns: a minute.
 const LONGEST: u64 = 60_000_000_000;
@@ -84,7 +83,6 @@ impl Machine {
         Self { name: "tier", read, write, channels: None, ..Self::swapping(SwapDevice::SSD) }
     }
 
-    /// Reads a description.
     pub fn parse(spec: &str) -> Result<Self, MachineError> {
         let fail = |why: String| MachineError { spec: spec.to_owned(), why };
         let (name, rest) = spec.split_once(':').unwrap_or((spec, ""));

@@ -55,7 +55,6 @@ fn work((stats, rmap_walks): (LruStats, u64)) -> Work {
     }
 }
 
-/// What takes requests.
 trait Takes {
     /// Reads what the next requests will need; see [`crate::policy::Policy::warm`].
     fn warm(&self, _places: &[u32]) -> u32 {
@@ -150,7 +149,6 @@ fn highest(places: &[u32]) -> u32 {
     places.iter().max().map_or(0, |p| p + 1)
 }
 
-/// The multi-generational LRU.
 pub(super) fn mglru(trace: &Trace, places: &[u32], size: u32, watch: Option<&mut Watch<'_>>) -> Count {
     let mut lru = MgLru::new(MgConfig { pages: highest(places), ..MgConfig::scaled(size) });
     replay(&mut lru, trace, places, watch)

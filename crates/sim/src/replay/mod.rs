@@ -29,7 +29,6 @@ pub struct Groups {
 /// A policy with so many pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Job {
-    /// Which policy.
     pub policy: PolicyName,
     /// Pages that fit, at least one.
     pub size: u32,
@@ -38,11 +37,9 @@ pub struct Job {
 /// What a job came to. Of a sampled trace, everything but the size is an estimate for the whole.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figures {
-    /// The policy's name.
     pub policy: &'static str,
     /// Pages that fit.
     pub size: u32,
-    /// Requests.
     pub requests: u64,
     /// Requests for pages that were not there.
     pub misses: u64,
@@ -210,7 +207,6 @@ impl Replay {
         Self { machine: Some(machine), anon, ..self }
     }
 
-    /// The trace.
     pub const fn trace(&self) -> &Trace {
         &self.whole.trace
     }
@@ -221,7 +217,6 @@ impl Replay {
         (kept / self.trace().sample_rate().unwrap_or(1.0)).round() as u64
     }
 
-    /// Runs one job.
     pub fn run(&self, job: Job) -> Figures {
         // What serves all sizes is no part of any job's time.
         match job.policy {

@@ -8,7 +8,6 @@ use serde::Serialize;
 /// What requests on behalf of a group came to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GroupFigures {
-    /// Its name.
     pub group: String,
     /// Requests on its behalf.
     pub requests: u64,

@@ -21,7 +21,6 @@ enum Column {
 /// Longest name of a group, bytes.
 const LONGEST_GROUP: usize = 255;
 
-/// A line.
 struct Request<'a> {
     page: u64,
     manner: Manner,

@@ -10,23 +10,16 @@ pub enum TraceError {
     /// It cannot be read.
     #[error("cannot read {origin}: {error}")]
     Io {
-        /// The file.
         origin: String,
         /// What the system says.
         error: io::Error,
     },
     /// Compressed data that does not unpack.
     #[error("cannot unpack {origin} (zstd): {why}")]
-    Packed {
-        /// The file.
-        origin: String,
-        /// What is wrong.
-        why: String,
-    },
+    Packed { origin: String, why: String },
     /// Nobody knows what it is.
     #[error("{origin} is no trace of a known kind: {why}")]
     Unknown {
-        /// The file.
         origin: String,
         /// What it looks like.
         why: String,
@@ -34,7 +27,6 @@ pub enum TraceError {
     /// A line of text is wrong.
     #[error("{origin}, line {line}: {why}")]
     Line {
-        /// The file.
         origin: String,
         /// The line, from 1.
         line: u64,
@@ -44,11 +36,9 @@ pub enum TraceError {
     /// A binary record is wrong.
     #[error("{origin}, byte {offset}: {why}")]
     Byte {
-        /// The file.
         origin: String,
         /// Where, after unpacking.
         offset: u64,
-        /// What is wrong.
         why: String,
     },
     /// Isotherm's reader of records refuses it.
@@ -63,7 +53,6 @@ pub enum TraceError {
     /// A generator's description is wrong.
     #[error("'{spec}' describes no trace: {why}")]
     Spec {
-        /// What was given.
         spec: String,
         /// What is wrong, and what was expected.
         why: String,

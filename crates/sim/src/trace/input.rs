@@ -15,7 +15,6 @@ pub enum Format {
     Auto,
     /// Comma-separated values with a header line.
     Csv,
-    /// libCacheSim's oracleGeneral.
     Oracle,
     /// `valgrind --tool=lackey --trace-mem=yes`.
     Lackey,

@@ -75,7 +75,6 @@ impl Generator {
         g
     }
 
-    /// The workload.
     pub const fn workload(&self) -> &Workload {
         &self.workload
     }

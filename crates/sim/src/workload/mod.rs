@@ -42,7 +42,6 @@ pub enum Plan {
     Round(Sweep),
     /// Independent draws: `order` maps ranks to pages.
     Draw {
-        /// Distribution of ranks.
         ranks: Zipf,
         /// The page of a rank.
         order: Sweep,
@@ -131,7 +130,6 @@ impl Stage {
 /// Why a workload makes no sense.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
-    /// Nothing to touch.
     #[error("the arena holds no whole page; give --size of at least 4K")]
     NoPages,
     /// A part that does not fit.
@@ -139,34 +137,24 @@ pub enum WorkloadError {
         "stage '{stage}': the area {start:#x}-{end:#x} is empty, not page aligned, or outside the arena of {size} bytes"
     )]
     BadArea {
-        /// Which stage.
         stage: String,
-        /// First offset.
         start: u64,
-        /// End offset.
         end: u64,
         /// Arena size in bytes.
         size: u64,
     },
     /// A weight that is no share.
     #[error("stage '{stage}': a weight must be a number above 0")]
-    BadWeight {
-        /// Which stage.
-        stage: String,
-    },
+    BadWeight { stage: String },
     /// A stage that takes no time.
     #[error("stage '{stage}': its duration is 0; give at least 1ms")]
-    NoDuration {
-        /// Which stage.
-        stage: String,
-    },
+    NoDuration { stage: String },
     /// No stage at all.
     #[error("the workload has no stage; describe at least one")]
     NoStage,
     /// A parameter out of its bounds.
     #[error("{what}: {why}")]
     BadParameter {
-        /// Which parameter.
         what: &'static str,
         /// What is wrong and what would be right.
         why: String,
@@ -178,7 +166,6 @@ pub enum WorkloadError {
 pub struct Current<'a> {
     /// Which stage of the workload.
     pub index: usize,
-    /// The stage.
     pub stage: &'a Stage,
     /// When it began, ns since the workload's start.
     pub start_ns: u64,
@@ -224,7 +211,6 @@ impl Workload {
         Ok(Self { name: name.into(), size, seed, stages, cycle_ns })
     }
 
-    /// The pattern's name.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -99,14 +99,11 @@ pub enum Pattern {
     Scan,
     /// Single pages, one at a random place in each of as many runs of memory, always the same.
     Random,
-    /// Every nth page.
     Every,
-    /// Nothing is touched.
     Idle,
 }
 
 impl Pattern {
-    /// All patterns.
     pub const ALL: [Self; 8] =
         [Self::Hotspot, Self::Stairs, Self::Alternate, Self::Zipf, Self::Scan, Self::Random, Self::Every, Self::Idle];
 

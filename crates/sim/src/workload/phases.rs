@@ -39,19 +39,13 @@ pub enum PhasesError {
     Unit(#[from] UnitError),
     /// A phase names a region that is not there.
     #[error("phase '{phase}' touches '{region}', but no region has that name")]
-    UnknownRegion {
-        /// The phase.
-        phase: String,
-        /// The name.
-        region: String,
-    },
+    UnknownRegion { phase: String, region: String },
     /// Two regions of one name.
     #[error("two regions are called '{0}'")]
     SameName(String),
     /// A key that needs another.
     #[error("phase '{phase}': {why}")]
     BadTouch {
-        /// The phase.
         phase: String,
         /// What is wrong and what would be right.
         why: &'static str,

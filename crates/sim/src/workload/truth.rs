@@ -70,15 +70,12 @@ pub struct Truth {
 pub struct Header {
     /// Always 1.
     pub version: u32,
-    /// The pattern's name.
     pub pattern: String,
-    /// Its seed.
     pub seed: u64,
     /// The process; `None` if simulated.
     pub pid: Option<u32>,
     /// Clock of the times: `CLOCK_MONOTONIC` or `virtual`.
     pub clock: String,
-    /// The arena's addresses.
     pub arena: AddrRange,
     /// Whether the run ended in good order, so that `slices` tells everything.
     pub complete: bool,

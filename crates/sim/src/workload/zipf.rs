@@ -29,7 +29,6 @@ impl Zipf {
         z
     }
 
-    /// Number of ranks.
     pub const fn len(&self) -> u64 {
         self.n
     }

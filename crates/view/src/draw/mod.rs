@@ -9,25 +9,18 @@ pub mod svg;
 
 use crate::heat::palette::Rgb;
 
-/// Sizes of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextSize {
-    /// Ticks and notes.
     Small,
-    /// Labels.
     Normal,
-    /// The heading.
     Title,
 }
 
 /// Which point of a text its position means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
-    /// Its begin.
     Start,
-    /// Its middle.
     Middle,
-    /// Its end.
     End,
 }
 
@@ -36,7 +29,6 @@ pub enum Anchor {
 pub struct Image {
     /// Pixels in a row.
     pub width: usize,
-    /// Rows.
     pub height: usize,
     /// `width * height` colours.
     pub pixels: Vec<Rgb>,
@@ -44,7 +36,6 @@ pub struct Image {
 
 /// Something to draw on. Positions are pixels from the upper left corner.
 pub trait Canvas {
-    /// Fills a rectangle.
     fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, colour: Rgb);
     /// A line one pixel wide.
     fn line(&mut self, from: (f64, f64), to: (f64, f64), colour: Rgb);

@@ -21,7 +21,6 @@ impl Svg {
         svg
     }
 
-    /// The whole document.
     pub fn finish(self) -> String {
         let (w, h) = (self.width, self.height);
         format!(

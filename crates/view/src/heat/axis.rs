@@ -58,14 +58,12 @@ pub enum Layout {
     Everything,
 }
 
-/// An address axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     /// Stretches by address; their rows follow one another without holes.
     pub stretches: Vec<Stretch>,
     /// Folds by row; at most one for each row boundary.
     pub folds: Vec<Fold>,
-    /// Number of rows.
     pub rows: usize,
 }
 

@@ -23,7 +23,6 @@ struct HeatMapJson<'a> {
     /// Of intervals: the shortest and the longest.
     #[serde(skip_serializing_if = "Option::is_none")]
     sample_us: Option<[u64; 2]>,
-    /// By address.
     rows: Vec<RowJson<'a>>,
     /// For each row, for each column: a fraction of one; null where nothing is mapped or nothing could be observed.
     rates: Vec<Vec<Option<f64>>>,

@@ -20,7 +20,6 @@ use isotherm_core::units::format_time;
 pub struct HeatOptions {
     /// Rows of addresses, at most.
     pub rows: usize,
-    /// Columns of time.
     pub cols: usize,
     /// Begin and end, ns after the begin of the record.
     pub time_range: Option<(u64, u64)>,
@@ -36,22 +35,17 @@ enum Told<'a> {
     Pages(&'a PageFrame),
 }
 
-/// A target's heatmap.
 #[derive(Debug, Clone)]
 pub struct HeatMap {
     /// Whose memory it is.
     pub target: TargetOverview,
     /// Begin of the record, ns: time zero of the axis.
     pub base_ns: u64,
-    /// The addresses.
     pub space: Space,
     /// Names along the space.
     pub names: Vec<NamedPart>,
-    /// Addresses to rows.
     pub axis: Axis,
-    /// The cells.
     pub grid: Grid,
-    /// Rates to colours.
     pub scale: RateScale,
     /// What rates are a share of.
     pub measure: Measure,

@@ -31,14 +31,12 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// An empty profile.
     pub fn new(space: &Space) -> Self {
         let cell_bytes = space.total().div_ceil(MAX_CELLS).next_multiple_of(PAGE_SIZE).max(PAGE_SIZE);
         let cells = space.total().div_ceil(cell_bytes) as usize;
         Self { cell_bytes, cells, accessed: RangeSums::new(cells), present: RangeSums::new(cells) }
     }
 
-    /// Adds a snapshot.
     pub fn add(&mut self, space: &Space, snapshot: &Snapshot) {
         for r in &snapshot.regions {
             let (from, to) = (space.offset(r.start), space.offset(r.end));

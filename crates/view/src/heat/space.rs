@@ -173,7 +173,6 @@ fn add(observed: &mut Vec<AddrRange>, ranges: impl Iterator<Item = AddrRange>) {
 /// A part of the space that one name stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedPart {
-    /// First offset.
     pub from: u64,
     /// Offset after the last.
     pub to: u64,

@@ -13,7 +13,6 @@ const SAMPLED: f64 = 0.25;
 /// A part of a mapping of which no page table is told, or nothing of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unseen {
-    /// Its addresses.
     pub range: AddrRange,
     /// The share of it that is present and not seen.
     pub density: f64,

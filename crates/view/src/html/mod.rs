@@ -134,7 +134,6 @@ struct StretchData {
     ranges: Vec<(u64, u64)>,
 }
 
-/// Makes the page.
 pub fn page(events: &impl Replay, options: &PageOptions) -> Result<String, ViewError> {
     let overview = Overview::read(events)?;
     let targets = overview.select(options.target)?;

@@ -25,7 +25,6 @@ const COLOURS: [Rgb; 12] = [
     Rgb(0x8f, 0x9a, 0x3f),
 ];
 
-/// One curve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     /// Its name in the legend.

@@ -9,41 +9,28 @@ pub mod tradeoff;
 
 use crate::heat::palette::Rgb;
 
-/// Headings.
 pub const BRIGHT: Rgb = Rgb(0xf2, 0xf3, 0xf5);
-/// Labels.
 pub const TEXT: Rgb = Rgb(0xc4, 0xc8, 0xd0);
-/// Notes and ticks.
 pub const DIM: Rgb = Rgb(0x8b, 0x91, 0x9e);
-/// Lines of axes.
 pub const RULE: Rgb = Rgb(0x4a, 0x50, 0x5e);
-/// Lines behind curves.
 pub const GRID: Rgb = Rgb(0x22, 0x26, 0x30);
-/// Curves.
 pub const CURVE: Rgb = Rgb(0xf0, 0x8a, 0x5d);
-/// Below curves.
 pub const CURVE_FILL: Rgb = Rgb(0x4a, 0x2c, 0x33);
 
 /// A rectangle of a picture, in pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Frame {
-    /// Left edge.
     pub x: f64,
-    /// Upper edge.
     pub y: f64,
-    /// Width.
     pub width: f64,
-    /// Height.
     pub height: f64,
 }
 
 impl Frame {
-    /// Right edge.
     pub fn right(&self) -> f64 {
         self.x + self.width
     }
 
-    /// Lower edge.
     pub fn bottom(&self) -> f64 {
         self.y + self.height
     }

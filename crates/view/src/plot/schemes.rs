@@ -50,7 +50,6 @@ pub fn size(h: &SchemeHistory) -> (f64, f64) {
     (WIDTH, TOP + panels(h).len().max(1) as f64 * (PANEL + GAP) + BOTTOM)
 }
 
-/// Draws it.
 pub fn draw(canvas: &mut dyn Canvas, h: &SchemeHistory) {
     canvas.text(24.0, 30.0, &h.title(), TextSize::Title, Anchor::Start, BRIGHT);
     let base = h.span_ns.0;

@@ -16,7 +16,6 @@ pub const SIZE: (f64, f64) = (960.0, 360.0);
 pub struct SeriesPicture<'a> {
     /// Heading: what is measured.
     pub title: &'a str,
-    /// Whose it is.
     pub subtitle: &'a str,
     /// Time zero, ns.
     pub base_ns: u64,

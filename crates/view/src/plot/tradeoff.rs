@@ -9,20 +9,15 @@ pub const SIZE: (f64, f64) = (960.0, 540.0);
 /// A set of parameters with what it costs and needs, each compared with a run without it (1).
 #[derive(Debug, Clone, PartialEq)]
 pub struct TradeoffPoint {
-    /// Runtime.
     pub runtime: f64,
-    /// Memory.
     pub memory: f64,
-    /// Its name.
     pub label: String,
     /// Whether it was chosen.
     pub best: bool,
 }
 
-/// What is drawn.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tradeoff {
-    /// Heading.
     pub title: String,
     /// The points.
     pub points: Vec<TradeoffPoint>,
@@ -46,7 +41,6 @@ fn ratio_ticks(span: (f64, f64)) -> Vec<f64> {
     (first..=last).map(|i| i as f64 * step).collect()
 }
 
-/// Draws it.
 pub fn draw(canvas: &mut dyn Canvas, t: &Tradeoff) {
     let frame = Frame { x: 86.0, y: 56.0, width: SIZE.0 - 130.0, height: SIZE.1 - 120.0 };
     let across = span(t.points.iter().map(|p| p.runtime).chain(t.limit));

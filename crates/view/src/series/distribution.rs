@@ -36,7 +36,6 @@ impl Distribution {
         Some(sum.checked_div(self.sorted.len() as u128)? as u64)
     }
 
-    /// The largest value.
     pub fn max(&self) -> Option<u64> {
         self.sorted.last().copied()
     }

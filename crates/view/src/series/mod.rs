@@ -12,7 +12,6 @@ use isotherm_core::history::frame::{PageAges, bytes};
 use isotherm_core::snapshot::Snapshot;
 use std::collections::{BTreeMap, HashSet};
 
-/// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Measure {
     /// Where the record tells of pages and `min_rate` is 0: memory accessed within the last second. Else bytes of
@@ -54,7 +53,6 @@ pub fn working_set_of(ages: &PageAges) -> Option<u64> {
     ages.accessed_within(NS_PER_S).map(|accessed| bytes(accessed.pages))
 }
 
-/// One measured point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Point {
     /// End of the aggregation interval, ns.
@@ -79,7 +77,6 @@ pub struct Series {
 /// What to measure, of what, and from when.
 #[derive(Debug, Clone, Copy)]
 pub struct SeriesOptions {
-    /// The figure.
     pub measure: Measure,
     /// Only this target.
     pub target: Option<u32>,

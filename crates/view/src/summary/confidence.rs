@@ -20,7 +20,6 @@ pub struct Confidence {
     pub detectable_rate: f64,
 }
 
-/// Adds up snapshots.
 #[derive(Debug, Default)]
 pub struct ConfidenceBuilder {
     /// Regions by number of checks.

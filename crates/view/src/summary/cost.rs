@@ -45,7 +45,6 @@ impl Cost {
         })
     }
 
-    /// Both together.
     pub fn total(&self) -> f64 {
         self.monitor + self.target
     }
@@ -67,12 +66,10 @@ pub struct CostBuilder<'a> {
 }
 
 impl<'a> CostBuilder<'a> {
-    /// Of a run.
     pub fn new(run: Option<&'a RunInfo>) -> Self {
         Self { run, first: None, cost: None }
     }
 
-    /// Takes an event.
     pub fn add(&mut self, event: &Event) {
         if let Event::Stats(stats) = event {
             let first = self.first.get_or_insert(*stats);

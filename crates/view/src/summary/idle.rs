@@ -17,7 +17,6 @@ pub struct Cold {
     pub bytes: Option<u64>,
     /// The least that may be true; `None` where only regions are known, which tell no ends.
     pub least: Option<u64>,
-    /// The most.
     pub most: Option<u64>,
 }
 

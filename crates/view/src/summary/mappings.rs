@@ -47,7 +47,6 @@ struct Sums {
     unvisited: f64,
 }
 
-/// Adds up snapshots.
 #[derive(Debug, Default)]
 pub struct MappingHeatBuilder {
     by_name: HashMap<String, Sums>,

@@ -35,7 +35,6 @@ use working_set::WorkingSet;
 pub struct Resident {
     /// Resident set at the end, bytes.
     pub last: u64,
-    /// Its highest value.
     pub highest: u64,
     /// Virtual size at the end.
     pub vsz: u64,
@@ -53,16 +52,13 @@ pub enum Mappings {
     Pages(Vec<MappingUse>),
 }
 
-/// A target's summary.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
-    /// Whose it is.
     pub target: TargetOverview,
     /// How it was recorded.
     pub run: Option<RunInfo>,
     /// Begin of the record, ns.
     pub base_ns: u64,
-    /// Working set.
     pub working_set: WorkingSet,
     /// Idle memory at the end.
     pub idle: Idle,
@@ -70,7 +66,6 @@ pub struct Summary {
     pub pages: Option<ResidentPages>,
     /// Resident memory; `None` where nobody counted it.
     pub resident: Option<Resident>,
-    /// Its mappings.
     pub mappings: Mappings,
     /// The monitor's cost over all targets; `None` where the record does not tell.
     pub cost: Option<Cost>,
@@ -108,7 +103,6 @@ pub struct Rest {
 /// Several targets' summaries and their total.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summaries {
-    /// By target.
     pub targets: Vec<Summary>,
     /// All of them together.
     pub total: Total,

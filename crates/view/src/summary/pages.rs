@@ -19,7 +19,6 @@ pub struct Estimate {
     pub bytes: u64,
     /// The least that may be true.
     pub least: u64,
-    /// The most.
     pub most: u64,
 }
 
@@ -58,9 +57,7 @@ fn split_unit(size: &str) -> (&str, &str) {
 /// Memory that can be observed, divided by whether it was accessed within some time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Split {
-    /// Accessed within it.
     pub accessed: Estimate,
-    /// Idle for longer.
     pub cold: Estimate,
     /// Nobody knows: it had been accessed when the watch began, at an unknown time.
     pub not_resolved: u64,
@@ -103,7 +100,6 @@ pub struct ResidentPages {
     pub within_ns: u64,
     /// Accessed within this time.
     pub accessed: u64,
-    /// Idle for longer.
     pub cold: u64,
     /// In use when the watch began; nobody knows when it was accessed last.
     pub not_resolved: u64,

@@ -20,7 +20,6 @@ use isotherm_core::target::Footprint;
 /// A summary, and what a total needs beside it.
 #[derive(Debug)]
 pub struct TargetSummary {
-    /// The summary.
     pub summary: Summary,
     /// Its pages at the end; `None` where only regions are known. They may be too young for figures of their own.
     pub ages: Option<PageAges>,

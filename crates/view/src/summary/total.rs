@@ -35,11 +35,9 @@ pub enum Shared {
 /// What all targets hold at the end of the record; those that ended before are left out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Total {
-    /// Targets counted.
     pub targets: usize,
     /// Working set: percentiles over time, windows at the end.
     pub working_set: WorkingSet,
-    /// Idle memory.
     pub idle: Idle,
     /// Present memory without a rest; `None` where only regions are known.
     pub pages: Option<ResidentPages>,
@@ -47,7 +45,6 @@ pub struct Total {
     pub resident: Option<Resident>,
     /// How often shared pages count, in everything but `resident`.
     pub shared: Shared,
-    /// The monitor's cost.
     pub cost: Option<Cost>,
 }
 
@@ -74,7 +71,6 @@ impl TotalBuilder {
         Self { all: overview.targets.len() == wanted.len(), wanted, ..Self::default() }
     }
 
-    /// Takes an event.
     pub fn add(&mut self, event: &Event) {
         match event {
             Event::Snapshot(s) if self.wanted.contains(&s.target) => {

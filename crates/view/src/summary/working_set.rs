@@ -27,7 +27,6 @@ pub struct Window {
     pub bytes: Option<u64>,
     /// The least that may be true.
     pub least: Option<u64>,
-    /// The most.
     pub most: Option<u64>,
 }
 

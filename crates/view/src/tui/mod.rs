@@ -13,19 +13,14 @@ mod table;
 /// What a key asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
-    /// Leave.
     Quit,
     /// Hold the picture, or let it go on.
     Pause,
     /// The next order of the table.
     Sort,
-    /// One mapping up.
     Up,
-    /// One mapping down.
     Down,
-    /// The next target.
     NextTarget,
-    /// The target before.
     PreviousTarget,
     /// The heatmap of the chosen mapping only, or of everything again.
     Zoom,

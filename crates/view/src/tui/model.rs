@@ -29,13 +29,11 @@ const CURVE: usize = 60;
 pub enum Order {
     /// By bytes times rate.
     Heat,
-    /// By size.
     Size,
     /// By accessed bytes.
     Accessed,
     /// By cold bytes.
     Cold,
-    /// By name.
     Name,
 }
 
@@ -63,7 +61,6 @@ impl Order {
     }
 }
 
-/// A mapping's row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     /// Its figures over the last second.
@@ -72,7 +69,6 @@ pub struct Row {
     pub cold: u64,
 }
 
-/// All targets together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Total {
     /// How many.
@@ -98,17 +94,14 @@ pub struct Model {
     pub working_set: u64,
     /// Its median and 95th percentile since the begin.
     pub percentiles: (u64, u64),
-    /// Its last values.
     pub curve: VecDeque<u64>,
     /// Resident memory, where it is known.
     pub rss: Option<u64>,
-    /// Idle memory.
     pub idle: Idle,
     /// All targets that live, if there are several.
     pub total: Option<Total>,
     /// The monitor's cost of late.
     pub cost: Option<Cost>,
-    /// Mappings in order.
     pub rows: Vec<Row>,
     /// The heatmap; `None` while there is nothing to draw.
     pub heatmap: Option<HeatMap>,
@@ -117,7 +110,6 @@ pub struct Model {
 }
 
 impl Model {
-    /// Orders the rows.
     pub fn sort(&mut self, order: Order) {
         let heat = |r: &Row| (r.heat.accessed as f64 * r.heat.rate) as u64;
         self.rows.sort_by(|a, b| a.heat.name.cmp(&b.heat.name));

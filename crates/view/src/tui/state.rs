@@ -19,13 +19,10 @@ const COST_WINDOW_NS: u64 = 10_000_000_000;
 pub struct TargetState {
     /// Whose it is, and since when.
     pub overview: TargetOverview,
-    /// Its recent past.
     pub history: History,
-    /// Its resident memory.
     pub footprint: Option<Footprint>,
 }
 
-/// The live view.
 #[derive(Debug)]
 pub struct Top {
     pub(super) colours: Colours,

@@ -44,7 +44,6 @@ pub struct Args {
     force: bool,
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let signals = StopSignals::catch().context("cannot catch signals")?;
     let address = args.connect.or(args.port.map(Address::Port)).unwrap_or(Address::NamedPort);

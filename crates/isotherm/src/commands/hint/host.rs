@@ -81,7 +81,6 @@ const TICK: Duration = Duration::from_millis(50);
 /// How long a question and its answer may take.
 const ASK_TIME: Duration = Duration::from_secs(2);
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     check(&args)?;
     let signals = StopSignals::catch().context("cannot catch signals")?;

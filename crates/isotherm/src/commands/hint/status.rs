@@ -25,7 +25,6 @@ pub struct Args {
     json: bool,
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let socket = find(&args)?;
     let response = call(&socket, "GET", "/status", b"").map_err(|e| match e {

@@ -21,7 +21,6 @@ pub struct Args {
     quiet: bool,
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     if let Some(kernel) = args.engine.kernel(&args.target)? {
         return super::kernel::age(&kernel);

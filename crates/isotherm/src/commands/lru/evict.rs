@@ -45,7 +45,6 @@ pub struct Args {
     quiet: bool,
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     if args.bytes == Some(0) {
         return Err(Usage("--bytes 0 evicts nothing; leave it out, or give a size".into()).into());

@@ -23,9 +23,7 @@ use std::time::Duration;
 
 /// What is watched, and what acts on it.
 pub struct Live {
-    /// Sees accesses.
     pub source: PageTableSource,
-    /// Evicts.
     pub out: LivePageOut,
     /// Where memory is counted.
     pub groups: Memcgs,
@@ -33,19 +31,15 @@ pub struct Live {
     command: Option<StartedCommand>,
 }
 
-/// A process.
 #[derive(Debug)]
 pub struct Member {
-    /// Its id.
     pub pid: u32,
-    /// Its command line.
     pub name: String,
     /// Its control group; empty where it is in none.
     pub memcg: String,
 }
 
 impl Live {
-    /// Opens the targets.
     pub fn open(target: &LruTarget) -> anyhow::Result<Self> {
         Self::with(target, |source| source)
     }
@@ -99,9 +93,7 @@ impl Live {
 
 /// Processes each with generations of its own: what the commands that look once or act once work on.
 pub struct Processes {
-    /// The machinery.
     pub live: Live,
-    /// By target.
     pub all: BTreeMap<TargetId, (Member, Memory)>,
     store: Store,
     /// Whether every process had been looked at by an earlier command.

@@ -30,7 +30,6 @@ enum Lru {
     Guard,
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.command {
         Lru::Report(args) => report::run(args),

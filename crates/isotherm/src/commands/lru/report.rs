@@ -60,7 +60,6 @@ struct Row {
     generations: Vec<Generation>,
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     if args.interval.is_zero() {
         return Err(Usage("--interval must not be 0".into()).into());

@@ -122,7 +122,6 @@ struct AccessArgs {
     limit: Option<usize>,
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.kind {
         Kind::Raw(a) => {

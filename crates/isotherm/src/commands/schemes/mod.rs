@@ -28,7 +28,6 @@ pub struct Args {
     run: RunArgs,
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let Args { schemes, mut target, mut monitor, run } = args;
     let given = monitor.attrs()?;

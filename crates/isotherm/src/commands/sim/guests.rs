@@ -66,7 +66,6 @@ struct Figures {
     comes_back: Vec<Return>,
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let params = params(&args)?;
     let figures = Figures {

@@ -24,7 +24,6 @@ enum What {
     Schemes(schemes::Args),
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.what {
         What::Guests(a) => guests::run(a),

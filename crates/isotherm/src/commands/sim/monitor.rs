@@ -108,7 +108,6 @@ struct HistoryFigures {
     memory_bytes: u64,
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let usage = |text: &str| anyhow::Error::from(Usage(text.into()));
     let duration_ns = nanos(args.duration);

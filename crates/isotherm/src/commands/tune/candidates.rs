@@ -10,7 +10,6 @@ const FIRST_AGE_US: u64 = 4_000_000;
 /// evaluation.
 const LOW_RATE_BP: u32 = 500;
 
-/// What is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parameters {
     /// Least age, microseconds.

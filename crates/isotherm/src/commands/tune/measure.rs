@@ -25,7 +25,6 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Figures of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// Runtime.
     pub seconds: f64,
     /// Resident memory of the command and of what it forked, mean over the run, bytes.
     pub memory: f64,
@@ -92,7 +91,6 @@ struct Sampler {
 }
 
 impl Sampler {
-    /// Starts the command.
     fn start(command: &Command) -> anyhow::Result<Self> {
         let pid = command.pid();
         let pidfd = PidFd::open(pid).context("cannot watch the command")?;

@@ -62,7 +62,6 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let mut monitor = args.monitor.clone();
     let loaded = args.schemes.load(&monitor.attrs()?)?;

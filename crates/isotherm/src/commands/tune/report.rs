@@ -12,11 +12,9 @@ use std::io::{self, Write};
 pub struct Summary<'a> {
     /// The command alone, by round.
     pub alone: &'a [Measured],
-    /// The parameter sets.
     pub scored: &'a [Scored],
     /// The best of them.
     pub best: Option<&'a Scored>,
-    /// What is allowed.
     pub max_slowdown: f64,
 }
 
@@ -68,7 +66,6 @@ impl Summary<'_> {
         out.flush()
     }
 
-    /// The picture.
     pub fn svg(&self) -> String {
         let point = |s: &Scored| TradeoffPoint {
             runtime: s.runtime,

@@ -6,7 +6,6 @@ use super::measure::Measured;
 /// A parameter set with its figures, as shares of the command alone in the same round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scored {
-    /// The parameters.
     pub parameters: Parameters,
     /// Runtime, median over the rounds; 1: as alone.
     pub runtime: f64,

@@ -33,7 +33,6 @@ fn bare(value: &Scalar) -> Option<u64> {
     }
 }
 
-/// True or false.
 pub fn flag(value: &Scalar) -> Result<bool, Refused> {
     match value {
         Scalar::Text(text) if text == "true" => Ok(true),
@@ -42,7 +41,6 @@ pub fn flag(value: &Scalar) -> Result<bool, Refused> {
     }
 }
 
-/// A whole number.
 pub fn count(value: &Scalar) -> Result<u64, Refused> {
     bare(&plain(value)).ok_or_else(|| Refused::new(value, "is not a whole number"))
 }

@@ -13,7 +13,6 @@ use isotherm_core::scheme::quota::{QuotaError, QuotaSpec};
 use isotherm_core::scheme::watermark::{WatermarkMetric, Watermarks};
 use isotherm_core::scheme::{Scheme, SchemeError};
 
-/// DAMON_RECLAIM's watermarks.
 const DEFAULT_WATERMARKS: Watermarks = Watermarks {
     metric: WatermarkMetric::FreeMemRate,
     interval_us: 5_000_000,

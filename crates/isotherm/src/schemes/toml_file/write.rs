@@ -20,7 +20,6 @@ pub fn to_toml(schemes: &[Scheme]) -> String {
     out
 }
 
-/// One line.
 fn put(out: &mut String, line: std::fmt::Arguments) {
     // Writing to a String cannot fail.
     let _ = writeln!(out, "{line}");

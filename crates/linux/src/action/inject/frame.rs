@@ -9,7 +9,6 @@ use std::arch::x86_64::__cpuid_count;
 pub(super) const XSTATE_MOST: usize = 16 << 10;
 /// Address of the restorer, then the ucontext; a multiple of 64.
 const HEAD: usize = 8 + 304 + 8;
-/// Longest frame.
 pub(super) const FRAME_MOST: usize = HEAD + XSTATE_MOST + 64;
 /// Bytes below the stack pointer that functions may use without moving it.
 const RED_ZONE: u64 = 128;

@@ -34,7 +34,6 @@ pub(super) enum Stop {
     Syscall,
     /// A signal is about to be delivered; it must be passed on.
     Signal(i32),
-    /// It has exited.
     Gone,
     /// Nothing happened in time.
     Timeout,

@@ -36,7 +36,6 @@ impl Refusal {
         Self::Unexpected,
     ];
 
-    /// From its number.
     pub fn from_number(number: u32) -> Self {
         Self::ALL.into_iter().find(|r| *r as u32 == number).unwrap_or(Self::Unexpected)
     }

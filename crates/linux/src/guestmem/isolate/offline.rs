@@ -24,7 +24,6 @@ const LONGEST_REST: Duration = Duration::from_secs(3600);
 /// What an attempt may take at most after others have run out of time, in terms of the first limit.
 const MOST_PATIENCE: u32 = 4;
 
-/// A block.
 #[derive(Debug, Clone)]
 struct Block {
     number: u64,

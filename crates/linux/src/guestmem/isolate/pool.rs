@@ -19,7 +19,6 @@ pub(super) struct Counts {
     pub(super) overcommit: u64,
 }
 
-/// The pool.
 #[derive(Debug, Clone)]
 pub(super) struct Pool {
     roots: Roots,

@@ -47,12 +47,10 @@ impl Segment {
         self.pages
     }
 
-    /// Its number.
     pub(super) const fn id(&self) -> i32 {
         self.id
     }
 
-    /// Maps it here.
     pub(super) fn attach(&self) -> io::Result<Attached> {
         // SAFETY: a new mapping at an address of the kernel's choice.
         let at = unsafe { libc::shmat(self.id, std::ptr::null(), 0) };

@@ -32,7 +32,6 @@ const MAX_ATTEMPTS: u32 = 10;
 /// What the kernel's DAMON is to watch.
 #[derive(Debug)]
 pub enum DamonTargets {
-    /// Processes.
     Processes(Box<TargetTracker>),
     /// All physical memory, as one target without a pid.
     Physical,
@@ -113,7 +112,6 @@ pub(super) struct Inner<F: ControlFiles> {
 struct WatchedTarget {
     info: TargetInfo,
     mappings: Vec<Mapping>,
-    /// Changes at exec.
     image: Option<(u64, u64)>,
     /// Its index in the kernel's context; `None`: the kernel does not watch it (yet).
     index: Option<u64>,

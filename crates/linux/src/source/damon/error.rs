@@ -22,10 +22,7 @@ pub enum DamonError {
     #[error(
         "the kernel's DAMON is in use by {users}; it was left as it is: stop that user first, or take another source"
     )]
-    InUse {
-        /// Who.
-        users: String,
-    },
+    InUse { users: String },
     /// The kernel has DAMON, but not for this kind of target.
     #[error(
         "the kernel's DAMON cannot watch {what}: it offers {available}; use a kernel with {option}, or another source"
@@ -48,9 +45,7 @@ pub enum DamonError {
     Io {
         /// `read`, `write 'VALUE' to`, `open`.
         action: String,
-        /// The file.
         path: PathBuf,
-        /// The system's error.
         source: io::Error,
     },
     /// Its kernel thread ends again and again although the targets live.

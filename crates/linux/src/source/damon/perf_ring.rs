@@ -21,7 +21,6 @@ pub(super) enum Record<'a> {
     Sample {
         /// When, ns of CLOCK_MONOTONIC.
         time_ns: u64,
-        /// The tracepoint's fields.
         raw: &'a [u8],
     },
     /// The buffer was full for a while.

@@ -77,7 +77,6 @@ impl Reader {
     }
 }
 
-/// The tracepoint.
 #[derive(Debug)]
 pub(super) struct Trace {
     ring: PerfRing,

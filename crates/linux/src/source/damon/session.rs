@@ -141,7 +141,6 @@ impl<F: ControlFiles> Session<F> {
         self.read("0/state").is_some_and(|s| s == "on")
     }
 
-    /// The kernel thread.
     pub(super) fn kdamond(&self) -> Option<u32> {
         self.read("0/pid")?.parse().ok()
     }

@@ -11,7 +11,6 @@ const READ_ALONG: u64 = 32;
 /// A page frame that somebody wants to know about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// Its number.
     pub(super) pfn: u64,
     /// Where the caller keeps the page.
     pub(super) at: u32,

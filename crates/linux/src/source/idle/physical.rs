@@ -18,7 +18,6 @@ pub(super) mod flag {
     pub(crate) const COMPOUND_HEAD: u64 = 1 << 15;
     /// Another page of such a folio.
     pub(crate) const COMPOUND_TAIL: u64 = 1 << 16;
-    /// hugetlb.
     pub(crate) const HUGE: u64 = 1 << 17;
     /// No page frame.
     pub(crate) const NOPAGE: u64 = 1 << 20;

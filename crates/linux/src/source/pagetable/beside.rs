@@ -10,7 +10,6 @@ const RANGES_PER_THREAD: usize = 3;
 /// Which threads of a process run or want to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Running {
-    /// None.
     None,
     /// One, on this processor.
     One(u32),

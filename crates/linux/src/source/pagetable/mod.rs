@@ -55,7 +55,6 @@ use walker::{Walker, WalkerError};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}; {remedy}")]
 pub struct SourceUnavailable {
-    /// What is missing.
     pub reason: String,
     /// What the user can do.
     pub remedy: String,

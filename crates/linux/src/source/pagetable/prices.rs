@@ -16,7 +16,6 @@ pub enum Place {
     Still,
     /// It would run, but the clearing thread has moved to its processor.
     Beside,
-    /// It runs elsewhere.
     Apart,
 }
 
@@ -60,7 +59,6 @@ pub struct Rates {
     pub young_page: f64,
 }
 
-/// Learnt prices.
 #[derive(Debug, Clone)]
 pub struct Prices {
     range_ns: [f64; 3],

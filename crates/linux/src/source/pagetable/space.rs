@@ -47,7 +47,6 @@ pub struct Space {
     pub verdicts: Verdicts,
     /// Pages known not to be part of a large folio.
     pub small: SmallPages,
-    /// The kernel's areas.
     pub areas: Areas,
     /// Clearing all bits at once.
     pub whole: Whole,
@@ -128,9 +127,7 @@ pub struct Observer {
     pub(super) budget: ClearBudget,
     pub(super) prices: Prices,
     pub(super) buf: Vec<u8>,
-    /// Bits read.
     pub pages_read: u64,
-    /// Bits cleared.
     pub pages_cleared: u64,
     /// Of these, bits that had never been cleared before.
     pub pages_cleared_first: u64,
@@ -165,12 +162,10 @@ impl Observer {
         self.budget = ClearBudget::new(budget, Instant::now());
     }
 
-    /// The programs.
     pub fn walker(&self) -> &Walker {
         &self.walker
     }
 
-    /// Frame flags.
     pub fn frames(&self) -> &Frames {
         &self.frames
     }

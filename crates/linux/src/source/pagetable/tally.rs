@@ -5,7 +5,6 @@
 pub(super) struct Tally {
     /// Pages.
     pub(super) present: u64,
-    /// Accessed bits.
     pub(super) accessed: u64,
     /// Pages whose bit should have been cleared, and only `clear_refs` can.
     pub(super) stuck: u64,

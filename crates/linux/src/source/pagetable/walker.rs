@@ -14,7 +14,6 @@ use std::path::Path;
 /// Why page tables cannot be read here at all.
 #[derive(Debug, thiserror::Error)]
 pub enum WalkerError {
-    /// Type information.
     #[error(transparent)]
     Btf(#[from] BtfError),
     /// Maps, programs, iterators.
@@ -79,10 +78,8 @@ pub enum Mapped {
     Leaf {
         /// log2 of what it covers: 21 or 30 (39 does not exist in hardware today).
         shift: u8,
-        /// The entry.
         entry: u64,
     },
-    /// A last-level table.
     Table,
     /// The read failed although the process was there: the table went away, or points above all known memory.
     Unreadable,

@@ -18,7 +18,6 @@ use std::time::Instant;
 #[derive(Debug, Clone, Copy)]
 struct State {
     base: u64,
-    /// The window itself.
     span: PageMask,
     present: PageMask,
     accessed: PageMask,

@@ -6,7 +6,6 @@ use isotherm_core::snapshot::{Evidence, RegionInfo};
 /// What smaps said about one kernel area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Area {
-    /// Addresses.
     pub range: AddrRange,
     /// Resident bytes.
     pub resident: u64,

@@ -14,7 +14,6 @@ const KHUGEPAGED_SPANS: usize = 8;
 /// It leaves spans alone of which more pages are out (`max_ptes_swap`).
 const KHUGEPAGED_MOST_OUT: u64 = 64;
 
-/// What happens next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Touch,

@@ -56,7 +56,6 @@ pub struct SimMemory {
     arena: AddrRange,
     progress: Progress,
     goal_ns: u64,
-    /// Swapped out.
     out: PageSet,
     out_bytes: u64,
     /// Never populated so far.
@@ -99,7 +98,6 @@ struct Averages {
 /// Bytes, on average over the time until the program was done (or until now).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mean {
-    /// Resident.
     pub rss: u64,
     /// Resident in main memory, not on the slow node.
     pub fast: u64,
@@ -162,7 +160,6 @@ impl SimMemory {
         self.counters = Counters::default();
     }
 
-    /// The hardware.
     pub const fn hardware(&self) -> &Hardware {
         &self.hardware
     }
@@ -233,7 +230,6 @@ impl SimMemory {
         self.hardware.memory.saturating_sub(self.taken())
     }
 
-    /// Averages so far.
     pub fn mean(&self) -> Mean {
         let a = &self.averages;
         let mean = |sum: f64, now: u64| if a.last > 0.0 { (sum / a.last) as u64 } else { now };

@@ -15,7 +15,6 @@ use isotherm_core::pages::{PageSet, mask_of, push_runs};
 /// Pages reclaimed in one go (`SWAP_CLUSTER_MAX`).
 const BATCH: u64 = 32;
 
-/// The kernel's state.
 #[derive(Debug, Default)]
 pub(super) struct Reclaim {
     /// Where it goes on, page of the arena.

@@ -11,12 +11,10 @@ pub enum Channel {
     Fd,
 }
 
-/// One access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
     /// How.
     pub channel: Channel,
-    /// To what.
     pub kind: PageKind,
     /// Whether it writes.
     pub write: bool,
@@ -48,7 +46,6 @@ pub enum Hit {
 /// What a policy did since it was made. All only grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LruStats {
-    /// Accesses.
     pub requests: u64,
     /// Accesses to pages that were not in memory, refaults among them.
     pub misses: u64,

@@ -21,7 +21,6 @@ fn keys(item: u64) -> [usize; 2] {
 }
 
 impl Bloom {
-    /// Forgets everything.
     pub fn clear(&mut self) {
         self.0.fill(0);
     }

@@ -11,11 +11,8 @@ use std::str::FromStr;
 pub enum Command {
     /// `+ memcg node max_gen [swappiness [force]]`: creates the generation after `generation`.
     Age {
-        /// The memory.
         memcg: u16,
-        /// The node.
         node: u32,
-        /// The youngest generation.
         generation: u64,
         /// None: the current one.
         swappiness: Option<u8>,
@@ -24,9 +21,7 @@ pub enum Command {
     },
     /// `- memcg node min_gen [swappiness [pages]]`: evicts all generations up to `generation`.
     Evict {
-        /// The memory.
         memcg: u16,
-        /// The node.
         node: u32,
         /// The youngest generation to go.
         generation: u64,
@@ -50,7 +45,6 @@ pub enum CommandError {
     Missing {
         /// The one asked for.
         generation: u64,
-        /// The youngest.
         max_seq: u64,
     },
     /// EINVAL.
@@ -60,13 +54,10 @@ pub enum CommandError {
     TooYoung {
         /// The one asked for.
         generation: u64,
-        /// The youngest.
         max_seq: u64,
     },
-    /// ERANGE.
     #[error("there are {MAX_GENS} generations already; evict the oldest first, or force it")]
     Full,
-    /// EEXIST.
     #[error("the generation after {0} exists already: someone else created it")]
     Exists(u64),
 }

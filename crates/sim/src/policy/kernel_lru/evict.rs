@@ -81,7 +81,6 @@ impl Lruvec {
         self.stats.evictions += 1;
     }
 
-    /// One batch.
     pub(super) fn evict_batch<T: PageTables>(&mut self, pages: &mut Pages, tables: &mut T, swappiness: u8) -> Round {
         let mut scanned = self.isolate_batch(pages, swappiness);
         scanned += u64::from(self.advance(pages, swappiness));

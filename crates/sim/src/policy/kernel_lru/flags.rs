@@ -24,13 +24,11 @@ impl Flags {
     pub const FILE: u32 = 1 << 9;
     /// To be reclaimed as soon as it is clean.
     pub const RECLAIM: u32 = 1 << 10;
-    /// Being written.
     pub const WRITEBACK: u32 = 1 << 11;
     /// May not be evicted.
     pub const UNEVICTABLE: u32 = 1 << 12;
     /// Anonymous, and a copy of it is in swap.
     pub const SWAPCACHE: u32 = 1 << 13;
-    /// In memory.
     pub const RESIDENT: u32 = 1 << 14;
     /// Not in memory, but it was: a shadow is kept.
     pub const SHADOW: u32 = 1 << 15;
@@ -88,7 +86,6 @@ impl Flags {
         self.has(Self::FILE) as usize
     }
 
-    /// The memcg's number.
     pub const fn memcg(self) -> u16 {
         (self.0 >> MEMCG_AT) as u16
     }

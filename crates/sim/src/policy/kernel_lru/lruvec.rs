@@ -7,7 +7,6 @@ use super::pages::{List, Pages};
 use super::{LruStats, Switches, Variant};
 pub use isotherm_core::keeper::MIN_GENS;
 
-/// The most.
 pub const MAX_GENS: u64 = 4;
 /// Lists a memory needs: a generation and a kind each.
 pub const LISTS: u32 = MAX_GENS as u32 * 2;
@@ -139,7 +138,6 @@ impl Lruvec {
         self.detail
     }
 
-    /// The controller.
     pub const fn controller(&self) -> &Controller {
         &self.controller
     }

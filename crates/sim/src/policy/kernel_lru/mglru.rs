@@ -17,7 +17,6 @@ pub struct MgConfig {
     pub capacity: u32,
     /// How many pages there are; more are taken as they come, at the price of growing.
     pub pages: u32,
-    /// Whose behaviour.
     pub variant: Variant,
     /// Preference for anonymous memory, 0 (never) to 200; 201: anonymous memory only.
     pub swappiness: u8,
@@ -62,7 +61,6 @@ pub struct MgLru {
 }
 
 impl MgLru {
-    /// An empty memory.
     pub fn new(config: MgConfig) -> Self {
         let mut lruvec = Lruvec::new(0, 0, config.variant, config.batch, 0);
         lruvec.switches = config.switches;
@@ -155,7 +153,6 @@ impl MgLru {
         reclaimed
     }
 
-    /// What it did.
     pub const fn stats(&self) -> LruStats {
         self.lruvec.stats
     }
@@ -175,7 +172,6 @@ impl MgLru {
         page < self.pages.len() && self.pages.flags(page).has(Flags::RESIDENT)
     }
 
-    /// The generations.
     pub const fn lruvec(&self) -> &Lruvec {
         &self.lruvec
     }

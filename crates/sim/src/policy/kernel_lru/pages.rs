@@ -13,7 +13,6 @@ struct Slot {
     flags: Flags,
 }
 
-/// A list's number.
 pub type List = u32;
 
 /// The pages and their lists.
@@ -56,7 +55,6 @@ impl Pages {
         (page + self.heads) as usize
     }
 
-    /// The page's flags.
     pub fn flags(&self, page: u32) -> Flags {
         self.slots[self.at(page)].flags
     }

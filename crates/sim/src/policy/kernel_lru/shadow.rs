@@ -17,7 +17,6 @@ pub struct Shadow {
     pub seq: u64,
     /// The accesses less one, 0 to 3.
     pub refs: u32,
-    /// Whose it was.
     pub memcg: u16,
     /// Which node it was on, 0 to 1023.
     pub node: u16,
@@ -41,7 +40,6 @@ impl Shadow {
             | 1
     }
 
-    /// Out of it.
     pub const fn unpack(word: u64) -> Self {
         let token = word >> TOKEN_AT;
         Self {

@@ -6,7 +6,6 @@ use super::lruvec::{MAX_GENS, index};
 use super::mglru::{MgConfig, MgLru};
 use super::{Access, Hit, LruStats, Switches};
 
-/// Whichever is on.
 #[derive(Debug, Clone)]
 pub enum Lru {
     /// Bit 0x1 is set.
@@ -34,7 +33,6 @@ impl Switched {
         Self { lru, multi, classic }
     }
 
-    /// One access.
     pub fn access(&mut self, page: u32, access: Access) -> Hit {
         match &mut self.lru {
             Lru::Multi(lru) => lru.access(page, access),
@@ -50,7 +48,6 @@ impl Switched {
         }
     }
 
-    /// Which is on.
     pub const fn lru(&self) -> &Lru {
         &self.lru
     }

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Switches {
     /// 0x1: the multi-generational LRU itself.
@@ -31,7 +30,6 @@ impl Switches {
         Self { core: bits & 1 != 0, leaf_walk: bits & 2 != 0, non_leaf: bits & 4 != 0 }
     }
 
-    /// The three bits.
     pub const fn bits(self) -> u32 {
         self.core as u32 | (self.leaf_walk as u32) << 1 | (self.non_leaf as u32) << 2
     }

@@ -11,7 +11,6 @@ pub type Bits = [u64; ENTRIES as usize / 64];
 /// Where an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryAt {
-    /// The table.
     pub table: u32,
     /// The entry, below [`ENTRIES`].
     pub entry: u32,
@@ -47,7 +46,6 @@ pub trait PageTables {
     /// The first table of the space at or after `from`.
     fn next_table(&self, space: u32, from: u32) -> Option<u32>;
 
-    /// What it is.
     fn shape(&self, table: u32) -> Shape;
 
     /// Whether all of the table's pages are of one kind, and which.
@@ -63,7 +61,6 @@ pub trait PageTables {
     /// Whether the table's own accessed bit is set.
     fn table_young(&self, table: u32) -> bool;
 
-    /// Clears it.
     fn clear_table_young(&mut self, table: u32);
 
     /// Takes the table's lock if that can be had at once.

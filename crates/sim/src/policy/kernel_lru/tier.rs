@@ -6,7 +6,6 @@
 use super::Variant;
 use super::flags::Flags;
 
-/// Tiers.
 pub const TIERS: usize = 4;
 
 /// One access through a file descriptor.
@@ -56,7 +55,6 @@ pub fn tier_of(variant: Variant, refs: u32, workingset: bool) -> usize {
     }
 }
 
-/// The page's tier.
 pub fn tier(variant: Variant, flags: Flags) -> usize {
     tier_of(variant, refs(variant, flags), flags.has(Flags::WORKINGSET))
 }

@@ -20,7 +20,6 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// By its letter.
     pub fn parse(letter: &str) -> Option<Self> {
         Some(match letter {
             "a" => Self::A,

@@ -68,7 +68,6 @@ impl Top {
         self.model.as_ref().is_some_and(|m| m.total.is_some())
     }
 
-    /// Draws everything.
     pub fn draw(&self, frame: &mut Frame) {
         let area = frame.area();
         let buffer = frame.buffer_mut();

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 /// What answers are made of.
 pub struct Answers<'a> {
-    /// Who knows.
     pub host: &'a Host,
     /// What was asked for on the command line.
     pub args: &'a Args,

@@ -73,7 +73,6 @@ const FIGURES: &[Figure] = {
     ]
 };
 
-/// All of it.
 pub fn write(status: &HostStatus) -> String {
     let mut text = String::with_capacity(8 << 10);
     let out = &mut text;

@@ -9,11 +9,8 @@ use std::path::PathBuf;
 /// A place to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
-    /// A Unix socket.
     Unix(PathBuf),
-    /// A vsock port.
     Vsock(u32),
-    /// A TCP port.
     Tcp(SocketAddr),
 }
 

@@ -7,7 +7,6 @@ use isotherm_linux::proc::status::Status;
 /// How long the size of the page cache is taken for current, ns: telling it costs the kernel more than the sum does.
 const CACHE_LIFE_NS: u64 = 250_000_000;
 
-/// What is measured.
 #[derive(Debug)]
 pub struct Gauge {
     /// What is charged to these control groups, without files that no process maps: those the kernel drops by itself.

@@ -148,7 +148,6 @@ trait Engine {
     fn summary(&self, figures: &LimitFigures) -> String;
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     args.check()?;
     let open_stats = || args.stats.as_deref().map(open_stats).transpose();

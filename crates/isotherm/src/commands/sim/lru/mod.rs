@@ -148,7 +148,6 @@ fn size(text: &str) -> Result<Size, String> {
     }
 }
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     if let Some(rate) = args.sample_rate
         && !(rate > 0.0 && rate <= 1.0)

@@ -14,7 +14,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Most seeds.
 const MOST_RUNS: u32 = 1000;
 
 /// A pattern with a seed.

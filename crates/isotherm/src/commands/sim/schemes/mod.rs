@@ -67,7 +67,6 @@ pub struct Args {
 /// A run is given up after this many times the work: what thrashes so badly need not be watched to its end.
 const MOST_SLOWDOWN: u64 = 10;
 
-/// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<()> {
     if args.compare { compare::run(&args) } else { run_one(&args) }
 }

@@ -16,7 +16,6 @@ pub struct Last {
 }
 
 impl Last {
-    /// Looks.
     pub fn take(&mut self, engine: &mut SchemeEngine, now_ns: u64) -> io::Result<()> {
         self.lines.clear();
         stats::write_lines(&mut self.lines, engine, now_ns)?;

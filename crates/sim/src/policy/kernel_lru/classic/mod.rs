@@ -34,7 +34,6 @@ pub struct ClassicConfig {
 }
 
 impl ClassicConfig {
-    /// The kernel's defaults.
     pub const fn new(capacity: u32) -> Self {
         Self { capacity, pages: 0, swappiness: 60, batch: 32, swap: true, dirty: true }
     }
@@ -70,7 +69,6 @@ const fn list(kind: usize, active: bool) -> List {
 }
 
 impl Classic {
-    /// An empty memory.
     pub fn new(config: ClassicConfig) -> Self {
         Self {
             // As many as the multi-generational LRU has, so that a switch need not renumber the pages.
@@ -210,7 +208,6 @@ impl Classic {
         }
     }
 
-    /// What it did.
     pub const fn stats(&self) -> LruStats {
         self.stats
     }
