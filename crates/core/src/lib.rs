@@ -17,6 +17,7 @@ pub mod context;
 pub mod engine;
 pub mod event;
 pub mod feedback;
+pub mod figure;
 pub mod hinter;
 pub mod history;
 pub mod keeper;

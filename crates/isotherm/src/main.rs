@@ -6,8 +6,10 @@ mod stderr;
 
 mod args;
 mod commands;
-mod control;
 mod exit;
+#[cfg(test)]
+mod figures_doc;
+mod instances;
 mod new_file;
 mod output;
 mod progress;

@@ -58,6 +58,8 @@ fn what_is_reported_comes_back_and_nothing_else() {
     let words = isotherm(["hint", "status", "--socket", text(&host.socket)]);
     words.expect(0, &[]);
     assert!(words.stdout.contains("12.0 MiB") && words.stdout.contains("here"), "{}", words.stdout);
+    let same = isotherm(["ctl", "--socket", text(&host.socket), "status"]);
+    assert!(same.stdout.contains("hint host") && same.stdout.contains("12.0 MiB"), "{}", same.stdout);
     let socket = host.socket.clone();
     host.end("TERM").expect(0, &["12.0 MiB"]);
     assert!(!socket.exists());

@@ -172,6 +172,8 @@ fn root_memory_stays_below_a_limit_and_what_is_used_stays() {
     let target = workload("96M", "25%");
     let pid = target.pid().to_string();
     let file = tempfile::NamedTempFile::new().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("lru.sock");
     let run = start(&mut command([
         "lru",
         "run",
@@ -183,9 +185,19 @@ fn root_memory_stays_below_a_limit_and_what_is_used_stays() {
         "user",
         "--stats",
         common::text(file.path()),
+        "--socket",
+        common::text(&socket),
     ]));
     wait_until("it is below the limit", || rss(target.pid()) <= 48 * MIB);
-    run.signal("TERM");
+    let ctl = |args: &[&str]| isotherm([&["ctl", "--socket", common::text(&socket)], args].concat());
+    let shown = ctl(&["status"]).stdout;
+    assert!(["lru run", "48.0 MiB", "Memory that was evicted"].iter().all(|part| shown.contains(part)), "{shown}");
+    let status = &ctl(&["status", "--json"]).json_lines()[0];
+    assert_eq!(status["command"], "lru run");
+    assert_eq!(status["limits"][0]["limit"], 48 * MIB, "{status}");
+    assert!(status["limits"][0]["evicted"].as_u64().unwrap() > 0, "{status}");
+    ctl(&["goal", "0", "5"]).expect(2, &["no such path"]);
+    ctl(&["stop"]).expect(0, &["stopped"]);
     let done = run.finish();
     done.expect(0, &["evicted"]);
     let text = std::fs::read_to_string(file.path()).unwrap();

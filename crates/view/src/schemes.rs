@@ -2,35 +2,11 @@
 
 use crate::error::ViewError;
 use crate::series::Point;
+use isotherm_core::scheme::stats::StatsLine;
 use isotherm_core::units::{format_size, format_time};
-use serde::Deserialize;
 use std::io::{BufRead, Write};
 
-/// A line of statistics, as far as it is shown.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-struct Line {
-    time_ns: u64,
-    scheme: usize,
-    action: String,
-    sz_tried: u64,
-    sz_applied: u64,
-    #[serde(default)]
-    saved_now: u64,
-    #[serde(default)]
-    back_10s: u64,
-    #[serde(default)]
-    out: u64,
-    effective_quota: Option<u64>,
-    idle_reason: Option<String>,
-    #[serde(default)]
-    goals: Vec<Option<u64>>,
-    #[serde(default)]
-    goal_targets: Vec<u64>,
-    rss: Option<u64>,
-    #[serde(default)]
-    stall_us: Option<u64>,
-}
-
+/// A goal's course.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoalHistory {
     /// Values by time, in the unit of the goal.
@@ -39,6 +15,18 @@ pub struct GoalHistory {
     pub target: u64,
 }
 
+/// A reason to be idle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idle {
+    /// Its code.
+    pub code: String,
+    /// The last sentence with it.
+    pub last: String,
+    /// In how many lines it was given.
+    pub lines: usize,
+}
+
+/// A scheme's course.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemeHistory {
     pub scheme: usize,
@@ -58,8 +46,8 @@ pub struct SchemeHistory {
     pub goals: Vec<GoalHistory>,
     /// Bytes tried, applied, paged out and come back within 10 s, at the end.
     pub totals: (u64, u64, u64, u64),
-    /// How many lines it was idle for each reason; the most frequent first.
-    pub idle: Vec<(String, usize)>,
+    /// Why it was idle; the most frequent reason first.
+    pub idle: Vec<Idle>,
     pub lines: usize,
 }
 
@@ -72,14 +60,14 @@ impl SchemeHistory {
 
 /// Reads the courses of all schemes.
 pub fn read(input: impl BufRead) -> Result<Vec<SchemeHistory>, ViewError> {
-    let mut all: Vec<(SchemeHistory, Line)> = Vec::new();
+    let mut all: Vec<(SchemeHistory, StatsLine)> = Vec::new();
     for (number, text) in input.lines().enumerate() {
         let bad = |why: String| ViewError::BadStatistics { line: number + 1, why };
         let text = text.map_err(|e| bad(e.to_string()))?;
         if text.trim().is_empty() {
             continue;
         }
-        let line: Line = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        let line: StatsLine = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
         match all.iter_mut().find(|(h, _)| h.scheme == line.scheme) {
             Some((history, last)) => {
                 history.add(&line, Some(last));
@@ -110,23 +98,24 @@ pub fn read(input: impl BufRead) -> Result<Vec<SchemeHistory>, ViewError> {
     }
     let mut all: Vec<SchemeHistory> = all.into_iter().map(|(h, _)| h).collect();
     all.sort_by_key(|h| h.scheme);
-    all.iter_mut().for_each(|h| h.idle.sort_by_key(|x| std::cmp::Reverse(x.1)));
+    all.iter_mut().for_each(|h| h.idle.sort_by_key(|x| std::cmp::Reverse(x.lines)));
     Ok(all)
 }
 
 impl SchemeHistory {
-    fn add(&mut self, line: &Line, last: Option<&Line>) {
+    fn add(&mut self, line: &StatsLine, last: Option<&StatsLine>) {
         let at = |value| Point { time_ns: line.time_ns, value };
+        let stats = &line.stats;
         self.lines += 1;
         self.span_ns.1 = line.time_ns;
         self.rss.extend(line.rss.map(at));
-        self.saved.push(at(line.saved_now));
-        self.quota.extend(line.effective_quota.map(at));
+        self.saved.push(at(stats.effect.saved_now));
+        self.quota.extend(stats.effective_quota.map(at));
         if let Some(last) = last.filter(|l| l.time_ns < line.time_ns) {
             let seconds = (line.time_ns - last.time_ns) as f64 / 1e9;
             let per_second = |now: u64, then: u64| at((now.saturating_sub(then) as f64 / seconds) as u64);
-            self.applied_rate.push(per_second(line.sz_applied, last.sz_applied));
-            self.waiting.extend(line.stall_us.zip(last.stall_us).map(|(now, then)| per_second(now, then)));
+            self.applied_rate.push(per_second(stats.sz_applied, last.stats.sz_applied));
+            self.waiting.extend(stats.stall_us.zip(last.stats.stall_us).map(|(now, then)| per_second(now, then)));
         }
         for (i, target) in line.goal_targets.iter().enumerate() {
             if self.goals.len() == i {
@@ -135,25 +124,15 @@ impl SchemeHistory {
             self.goals[i].target = *target;
             self.goals[i].values.extend(line.goals.get(i).copied().flatten().map(at));
         }
-        self.totals = (line.sz_tried, line.sz_applied, line.out, line.back_10s);
+        self.totals = (stats.sz_tried, stats.sz_applied, stats.effect.out, stats.effect.back_10s);
         if let Some(reason) = &line.idle_reason {
-            let kind = without_figures(reason);
-            match self.idle.iter_mut().find(|x| x.0 == kind) {
-                Some(known) => known.1 += 1,
-                None => self.idle.push((kind, 1)),
+            let code = line.idle_code.as_deref().unwrap_or("not known");
+            match self.idle.iter_mut().find(|known| known.code == code) {
+                Some(known) => (known.lines, known.last) = (known.lines + 1, reason.clone()),
+                None => self.idle.push(Idle { code: code.to_owned(), last: reason.clone(), lines: 1 }),
             }
         }
     }
-}
-
-/// A reason without its figures, which change from line to line: what is left tells the kind.
-fn without_figures(reason: &str) -> String {
-    const UNITS: [&str; 13] = ["B", "KiB", "MiB", "GiB", "TiB", "ns", "us", "ms", "s", "m", "h", "%", "d"];
-    let figure = |word: &str| {
-        let bare = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '%');
-        bare.starts_with(|c: char| c.is_ascii_digit()) || UNITS.contains(&bare)
-    };
-    reason.split_whitespace().filter(|w| !figure(w)).collect::<Vec<_>>().join(" ")
 }
 
 /// Writes a few lines for each scheme.
@@ -182,8 +161,9 @@ pub fn write_text(all: &[SchemeHistory], out: &mut dyn Write) -> Result<(), View
                 None => writeln!(out, "  goal {i}: never known, aims at {}", goal.target)?,
             }
         }
-        for (reason, lines) in &h.idle {
-            writeln!(out, "  idle {:.0} % of the time: {reason}", *lines as f64 * 100.0 / h.lines as f64)?;
+        for idle in &h.idle {
+            let share = idle.lines as f64 * 100.0 / h.lines as f64;
+            writeln!(out, "  idle {share:.0} % of the time ({}), last because {}", idle.code, idle.last)?;
         }
     }
     Ok(())
@@ -195,7 +175,7 @@ mod tests {
 
     fn line(second: u64, applied: u64, idle: &str) -> String {
         format!(
-            r#"{{"time_ns":{},"scheme":0,"action":"pageout","nr_tried":1,"sz_tried":{applied},"sz_applied":{applied},"effective_quota":null,"idle_reason":{idle},"goals":[5,null],"goal_targets":[10,7],"rss":{},"out":{applied},"back_10s":1,"stall_us":{}}}"#,
+            r#"{{"time_ns":{},"scheme":0,"action":"pageout","nr_tried":1,"sz_tried":{applied},"sz_applied":{applied},"effective_quota":null,{idle},"goals":[5,null],"goal_targets":[10,7],"rss":{},"out":{applied},"back_10s":1,"stall_us":{}}}"#,
             second * 1_000_000_000,
             1000 - applied,
             applied * 3
@@ -205,9 +185,9 @@ mod tests {
     #[test]
     fn lines_become_a_course() {
         let text = [
-            line(1, 0, "null"),
-            line(2, 100, "\"watching 3 MiB page by page\""),
-            line(3, 300, "\"watching 9 MiB page by page\""),
+            line(1, 0, r#""idle_reason":null"#),
+            line(2, 100, r#""idle_code":"watching","idle_reason":"watching 3 MiB page by page""#),
+            line(3, 300, r#""idle_code":"watching","idle_reason":"watching 9 MiB page by page""#),
         ];
         let all = read(text.join("\n").as_bytes()).unwrap();
         let h = &all[0];
@@ -216,17 +196,18 @@ mod tests {
         assert_eq!(h.rss.last().unwrap().value, 700);
         assert!(h.quota.is_empty(), "no limit is no quota of zero");
         assert_eq!((h.goals[0].values.len(), h.goals[1].values.len()), (3, 0));
-        assert_eq!(h.idle, [("watching page by page".to_owned(), 2)]);
+        let idle = Idle { code: "watching".into(), last: "watching 9 MiB page by page".into(), lines: 2 };
+        assert_eq!(h.idle, [idle]);
         let mut out = Vec::new();
         write_text(&all, &mut out).unwrap();
         let out = String::from_utf8(out).unwrap();
         assert!(out.contains("goal 1: never known, aims at 7"), "{out}");
-        assert!(out.contains("idle 67 % of the time: watching"), "{out}");
+        assert!(out.contains("idle 67 % of the time (watching), last because watching 9 MiB"), "{out}");
     }
 
     #[test]
     fn what_is_no_statistics_is_refused_by_its_line() {
-        let text = format!("{}\nnonsense\n", line(1, 0, "null"));
+        let text = format!("{}\nnonsense\n", line(1, 0, r#""idle_reason":null"#));
         assert!(read(text.as_bytes()).unwrap_err().to_string().starts_with("line 2 is not"));
         assert!(matches!(read(&b"\n"[..]), Err(ViewError::NoStatistics)));
         assert!(read(&b"{\"scheme\":1}"[..]).is_err());

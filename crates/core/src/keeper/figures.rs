@@ -1,65 +1,56 @@
-//! What became of a limit: a line of `--stats`.
+//! What became of a limit: a line of `lru run --stats`, and what a running one shows.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-/// A limit's figures. Sums since the start unless said otherwise; bytes and ns.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct LimitFigures {
-    /// ns on CLOCK_MONOTONIC.
-    pub time_ns: u64,
-    /// What has the limit.
-    pub domain: String,
-    /// Who keeps the generations.
-    pub engine: &'static str,
-    /// The limit.
-    pub limit: u64,
-    /// Used now.
-    pub used: Option<u64>,
-    /// Left memory.
-    pub evicted: u64,
-    /// Chosen, but used before they went.
-    pub spared: u64,
-    /// Came back, as walks saw it.
-    pub refaulted: u64,
-    /// Major faults of the targets that still run, since each joined.
-    pub major_faults: Option<u64>,
-    /// Walks, each of which created a generation.
-    pub walks: u64,
-    /// In memory at the last walk.
-    pub present: u64,
-    /// Share of it that the last walk found used.
-    pub used_share: Option<f64>,
-    /// Time to the next walk.
-    pub interval_ns: u64,
-    /// Whether walks are rarer than they should be, for the CPU budget.
-    pub over_budget: bool,
-    /// Page tables read.
-    pub tables_read: u64,
-    /// CPU time for walks.
-    pub walk_ns: u64,
-    /// CPU time that the targets lost to them, estimated.
-    pub target_ns: u64,
-    /// CPU time for evictions, which the targets would have spent otherwise.
-    pub evict_ns: u64,
-    /// Since when the working set has not fitted, ns on the same clock.
-    pub thrashing_since_ns: Option<u64>,
-    /// How often something was done about that.
-    pub reactions: u64,
-    /// Processes that are stopped now.
-    pub frozen: Vec<u32>,
-    /// Evicted from each memory.
-    pub memories: Vec<MemoryFigures>,
-    /// Why nothing is done although there is need.
-    pub idle_reason: Option<String>,
+crate::figures! {
+    /// A limit's figures, since the start unless said otherwise.
+    #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+    pub struct LimitFigures {
+        limit: u64 = Gauge Bytes, "The limit.";
+        used: Option<u64> = Gauge Bytes, "Memory used now.";
+        evicted: u64 = Counter Bytes, "Memory that was evicted.";
+        spared: u64 = Counter Bytes, "Memory that was chosen, but used before it went.";
+        refaulted: u64 = Counter Bytes, "Memory that came back, as walks saw it.";
+        major_faults: Option<u64> = Counter Count, "Major faults of the targets that still run, since each joined.";
+        walks: u64 = Counter Count, "Walks, each of which created a generation.";
+        present: u64 = Gauge Bytes, "Memory that was there at the last walk.";
+        used_share: Option<f64> = Gauge Ratio as "accessed", "Share of it that the last walk found accessed.";
+        interval_ns: u64 = Gauge Nanoseconds, "Time to the next walk.";
+        over_budget: bool = Gauge Count, "1 while walks are rarer than they should be, for the CPU budget.";
+        tables_read: u64 = Counter Count, "Page tables read.";
+        walk_ns: u64 = Counter Nanoseconds as "walk_cpu", "CPU time for walks.";
+        target_ns: u64 = Counter Nanoseconds as "target_cost", "CPU time that the targets lost to walks, estimated.";
+        evict_ns: u64 = Counter Nanoseconds as "evict_cpu",
+            "CPU time for evictions, which the targets would have spent otherwise.";
+        reactions: u64 = Counter Count, "Times that something was done about a working set that does not fit.";
+    }
+    and {
+        /// ns on CLOCK_MONOTONIC.
+        time_ns: u64;
+        /// What has the limit.
+        domain: String;
+        /// Who keeps the generations.
+        engine: String;
+        /// Since when the working set has not fitted, ns on the same clock.
+        thrashing_since_ns: Option<u64>;
+        /// Processes that are stopped now.
+        frozen: Vec<u32>;
+        /// Evicted from each memory.
+        memories: Vec<MemoryFigures>;
+        /// Why nothing is done although there is need.
+        idle_reason: Option<String>;
+    }
 }
 
-/// One memory (a control group, or a process) below a limit.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct MemoryFigures {
-    /// Its name.
-    pub memcg: String,
-    /// Left memory since the start.
-    pub evicted: u64,
-    /// May be evicted now.
-    pub evictable: u64,
+crate::figures! {
+    /// One memory (a control group, or a process) below a limit.
+    #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+    pub struct MemoryFigures {
+        evicted: u64 = Counter Bytes, "Memory that was evicted since the start.";
+        evictable: u64 = Gauge Bytes, "Memory that may be evicted now.";
+    }
+    and {
+        /// Its name.
+        memcg: String;
+    }
 }

@@ -91,7 +91,7 @@ impl KernelKeeper {
             rate: FillRate::default(),
             rest_until_ns: 0,
             next_age_ns: 0,
-            sum: LimitFigures { domain: name, engine: "kernel", limit, ..LimitFigures::default() },
+            sum: LimitFigures { domain: name, engine: "kernel".into(), limit, ..LimitFigures::default() },
         }
     }
 

@@ -138,7 +138,7 @@ impl LimitKeeper {
             ttl => config.max_interval_ns.min(ttl / 3),
         };
         Self {
-            sum: LimitFigures { domain: name, engine: "user", limit: config.limit, ..LimitFigures::default() },
+            sum: LimitFigures { domain: name, engine: "user".into(), limit: config.limit, ..LimitFigures::default() },
             marks: Watermarks::new(config.limit, config.headroom),
             groups,
             memories: Vec::new(),

@@ -18,21 +18,18 @@ const LOOK_AT_ALL_EVERY_NS: u64 = 10_000_000_000;
 /// Young batches at most; more are joined.
 const MOST_BATCHES: usize = 64;
 
-/// Figures of the effect, bytes since the start unless said otherwise.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Effect {
-    /// Left memory, as seen in the page tables afterwards.
-    pub out: u64,
-    /// Of what went: came back within 10 s.
-    pub back_10s: u64,
-    /// Of what went: came back within 60 s.
-    pub back_60s: u64,
-    /// Still out at present: the memory saved.
-    pub saved_now: u64,
-    /// Went within the last 10 s.
-    pub recent_out: u64,
-    /// Of what went within the last 10 s: has come back.
-    pub recent_back: u64,
+crate::figures! {
+    /// What has become of the memory that was paged out, since the start unless said otherwise.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct Effect {
+        out: u64 = Counter Bytes, "Memory that left, as seen in the page tables afterwards.";
+        back_10s: u64 = Counter Bytes, "Of what went: came back within 10 s.";
+        back_60s: u64 = Counter Bytes, "Of what went: came back within 60 s.";
+        saved_now: u64 = Gauge Bytes, "Memory that is out at present.";
+        recent_out: u64 = Gauge Bytes, "Memory that left within the last 10 s.";
+        recent_back: u64 = Gauge Bytes, "Of what left within the last 10 s: has come back.";
+    }
 }
 
 #[derive(Debug)]

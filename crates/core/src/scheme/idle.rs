@@ -114,6 +114,32 @@ impl Near {
     }
 }
 
+impl IdleReason {
+    /// A word for programs: which reason it is, without its figures.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NoTarget => "no_target",
+            Self::NoSnapshot => "no_snapshot",
+            Self::WatermarkHigh { .. } => "watermark_high",
+            Self::WatermarkLow { .. } => "watermark_low",
+            Self::Meter(_) => "meter",
+            Self::Brake { .. } => "brake",
+            Self::Obstacle(_) => "obstacle",
+            Self::GoalMet { .. } => "goal_met",
+            Self::QuotaUsed { .. } => "quota_used",
+            Self::BelowCutOff => "below_cut_off",
+            Self::NoMatch(_) => "no_match",
+            Self::Filtered(_) => "filtered",
+            Self::Watching { .. } => "watching",
+            Self::InUse { .. } => "in_use",
+            Self::NothingPresent => "nothing_present",
+            Self::Busy => "busy",
+            Self::Refused(_) => "refused",
+            Self::DoneAlready => "done_already",
+        }
+    }
+}
+
 fn percent(bp: u32) -> f64 {
     f64::from(bp) / 100.0
 }

@@ -1,69 +1,50 @@
 //! How things stand, for people who ask.
 
+use isotherm_core::figures;
 use serde::{Deserialize, Serialize};
 
-/// Of the whole host side.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct HostStatus {
-    pub version: String,
-    pub pid: u32,
-    /// How long it has run, ns.
-    pub uptime_ns: u64,
-    pub listening: Vec<String>,
-    /// The guests, those named on the command line first.
-    pub guests: Vec<GuestStatus>,
+figures! {
+    /// A guest, as the host sees it.
+    #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct GuestStatus {
+        connected: bool = Gauge Count, "1 while an agent is connected and welcome.";
+        ram: Option<u64> = Gauge Bytes, "Memory of a guest.";
+        resident: Option<u64> = Gauge Bytes, "Of that in the host's memory or swap.";
+        dropped: u64 = Counter Bytes, "Memory that was reported free and dropped.";
+        returned: u64 = Counter Bytes, "What that gave back to the host, as far as measured.";
+        rate: u64 = Gauge BytesPerSecond, "Bytes dropped a second, over the last ten seconds.";
+        reports: u64 = Counter Count, "Reports acted upon.";
+        refused: u64 = Counter Count, "Ranges refused: not a guest's to report.";
+        put_off: u64 = Counter Count, "Ranges put off for the limit of --rate.";
+        welcomes: u64 = Counter Count, "Connections welcomed.";
+        closed: u64 = Counter Count, "Connections closed for what came over them.";
+        guest_free: Option<u64> = Gauge Bytes as "free", "Free in a guest by its own account.";
+        guest_isolated: Option<u64> = Gauge Bytes as "isolated", "Isolated in a guest by its own account.";
+    }
+    and {
+        /// What it is called.
+        name: String;
+        /// Its VMM; `null` while that is not known.
+        pid: Option<u32>;
+        /// What the agent calls itself.
+        agent: Option<String>;
+        /// The scans for zeros.
+        scan: Option<ScanStatus>;
+        /// Why nothing is done, or what went wrong last.
+        problem: Option<String>;
+    }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GuestStatus {
-    /// What it is called.
-    pub name: String,
-    /// Its VMM; `null` while that is not known.
-    pub pid: Option<u32>,
-    /// Whether an agent is connected and welcome.
-    pub connected: bool,
-    /// What the agent calls itself.
-    pub agent: Option<String>,
-    /// Its memory, bytes.
-    pub ram: Option<u64>,
-    /// Of that in the host's memory or swap, bytes.
-    pub resident: Option<u64>,
-    /// Ranges dropped so far, bytes.
-    pub dropped: u64,
-    /// What that gave back to the host, as far as could be measured, bytes.
-    pub returned: u64,
-    /// Bytes dropped a second, over the last ten seconds.
-    pub rate: u64,
-    pub reports: u64,
-    pub refused: u64,
-    pub put_off: u64,
-    pub welcomes: u64,
-    /// Connections that we closed for what they said.
-    pub closed: u64,
-    /// Free in the guest by its own account, bytes.
-    pub guest_free: Option<u64>,
-    /// Isolated in the guest by its own account, bytes.
-    pub guest_isolated: Option<u64>,
-    /// The last scan for zeros.
-    pub scan: Option<ScanStatus>,
-    /// Why nothing is done, or what went wrong last.
-    pub problem: Option<String>,
-}
-
-/// Of scans for zeros.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScanStatus {
-    pub scans: u64,
-    /// Bytes read, in all of them.
-    pub read: u64,
-    /// Bytes dropped, in all of them.
-    pub dropped: u64,
-    /// Times that the guest was paused.
-    pub pauses: u64,
-    /// The longest pause, ns.
-    pub longest_pause_ns: u64,
-    /// All pauses together, ns.
-    pub paused_ns: u64,
-    /// The last scan took this long, ns.
-    pub took_ns: u64,
+figures! {
+    /// Scans for zeros in a guest without an agent.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct ScanStatus {
+        scans: u64 = Counter Count, "Scans for zeros.";
+        read: u64 = Counter Bytes as "scan_read", "Memory read in scans.";
+        dropped: u64 = Counter Bytes as "scan_dropped", "Zeros found in scans and dropped.";
+        pauses: u64 = Counter Count as "scan_pauses", "Times that a guest was paused for a scan.";
+        longest_pause_ns: u64 = Gauge Nanoseconds as "scan_longest_pause", "The longest of these pauses.";
+        paused_ns: u64 = Counter Nanoseconds as "scan_paused", "All these pauses together.";
+        took_ns: u64 = Gauge Nanoseconds as "scan_last", "How long the last scan took.";
+    }
 }

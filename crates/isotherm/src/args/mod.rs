@@ -1,5 +1,6 @@
 //! Arguments that several commands share.
 
+pub mod control;
 pub mod monitor;
 pub mod ranges;
 pub mod refused;

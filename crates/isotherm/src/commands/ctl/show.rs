@@ -1,6 +1,7 @@
-//! The status for people.
+//! The status of schemes for people.
 
-use crate::control::status::{GoalStatus, MonitorStatus, SchemeStatus, Status};
+use crate::commands::schemes::control::status::{GoalStatus, MonitorStatus, SchemeStatus, Status};
+use crate::commands::schemes::control::words::one_line;
 use isotherm_core::action_log::Entry;
 use isotherm_core::units::{format_size, format_time};
 use std::fmt::Write;
@@ -9,18 +10,6 @@ use std::path::Path;
 /// Entries of the log that are shown.
 const LAST_ACTIONS: usize = 8;
 
-/// An instance in one line.
-pub fn line(status: &Status) -> String {
-    let actions: Vec<&str> = status.schemes.iter().map(|s| s.action.as_str()).collect();
-    let targets = match status.targets.as_slice() {
-        [] => "no target".to_owned(),
-        [t] => t.name.clone(),
-        [t, rest @ ..] => format!("{} and {} more", t.name, rest.len()),
-    };
-    let (targets, time) = (one_line(&targets), format_time(status.uptime_ns));
-    format!("pid {}, {} on {targets}, for {time}", status.pid, actions.join(", "))
-}
-
 /// Everything. `now_ns` is on the clock of the log.
 pub fn text(status: &Status, socket: &Path, now_ns: u64) -> String {
     let mut out = String::new();
@@ -28,9 +17,9 @@ pub fn text(status: &Status, socket: &Path, now_ns: u64) -> String {
     let _ = writeln!(
         out,
         "isotherm {}, pid {}, for {}, at {}{dry}",
-        status.version,
-        status.pid,
-        format_time(status.uptime_ns),
+        status.instance.version,
+        status.instance.pid,
+        format_time(status.instance.uptime_ns),
         socket.display()
     );
     if let Some(error) = &status.reload_error {
@@ -54,11 +43,6 @@ pub fn text(status: &Status, socket: &Path, now_ns: u64) -> String {
     }
     last_actions(&mut out, &status.log, now_ns);
     out
-}
-
-/// Names of processes may hold anything.
-fn one_line(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { ' ' } else { c }).take(80).collect()
 }
 
 fn percent(share: f64) -> String {
@@ -180,7 +164,7 @@ fn last_actions(out: &mut String, log: &[Entry], now_ns: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::testing;
+    use crate::commands::schemes::control::testing;
 
     #[test]
     fn everything_that_matters_is_there() {
@@ -206,6 +190,5 @@ mod tests {
         status.reload_error = Some("line 3".into());
         let text = super::text(&status, Path::new("/run/x.sock"), 10_000_000_000);
         assert!(text.contains("idle: no target is alive") && text.contains("line 3"), "{text}");
-        assert!(line(&status).contains("pageout on"), "{}", line(&status));
     }
 }

@@ -1,34 +1,44 @@
-//! `isotherm hint status`.
+//! `isotherm hint status`, and what it shows.
 
-use super::host::control_folders;
-use crate::control::client::call;
-use crate::control::socket::{live, name};
-use crate::exit::Usage;
+use crate::instances::Which;
 use anyhow::{Context, bail};
 use isotherm_core::units::{format_size, format_time};
-use isotherm_hint::host::status::{GuestStatus, HostStatus};
+use isotherm_daemon::client::{ClientError, call};
+use isotherm_daemon::instance::Instance;
+use isotherm_hint::host::status::GuestStatus;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::io::Write;
-use std::path::PathBuf;
+
+/// What the host side of hinting calls what it runs.
+pub const COMMAND: &str = "hint host";
+
+/// How the host side stands.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HostStatus {
+    /// Which Isotherm it is.
+    #[serde(flatten)]
+    pub instance: Instance,
+    /// Where guests call.
+    pub listening: Vec<String>,
+    /// The guests, those named on the command line first.
+    pub guests: Vec<GuestStatus>,
+}
 
 /// Show what the host side has of each guest, and what it has given back
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The one that listens here
-    #[arg(long, value_name = "PATH", conflicts_with = "pid")]
-    socket: Option<PathBuf>,
-    /// The one with this process number
-    #[arg(long, value_name = "N")]
-    pid: Option<u32>,
+    #[command(flatten)]
+    which: Which,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let socket = find(&args)?;
+    let socket = args.which.find(Some(COMMAND))?;
     let response = call(&socket, "GET", "/status", b"").map_err(|e| match e {
-        crate::control::client::ClientError::Nobody(path) => anyhow::anyhow!(
+        ClientError::Nobody(path) => anyhow::anyhow!(
             "no host side of hinting listens at {}; start one with `isotherm hint host`",
             path.display()
         ),
@@ -42,44 +52,20 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         out.write_all(&response.body)?;
     } else {
         let status: HostStatus = serde_json::from_slice(&response.body)
-            .context("what runs there is of another version; use its own `isotherm hint status`, or --json")?;
+            .context("what runs there is of another version, or no `isotherm hint host`; use --json")?;
         out.write_all(text(&status).as_bytes())?;
     }
     out.flush()?;
     Ok(())
 }
 
-fn find(args: &Args) -> anyhow::Result<PathBuf> {
-    if let Some(socket) = &args.socket {
-        return Ok(socket.clone());
-    }
-    let folders = control_folders();
-    let listed = || folders.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" or ");
-    if let Some(pid) = args.pid {
-        return folders.iter().map(|f| f.join(name(pid))).find(|p| p.exists()).with_context(|| {
-            format!(
-                "no `isotherm hint host` with pid {pid} listens in {}; one started with --socket needs --socket",
-                listed()
-            )
-        });
-    }
-    match live(&folders).as_slice() {
-        [path] => Ok(path.clone()),
-        [] => bail!("no `isotherm hint host` listens in {}; start one, or give --socket PATH", listed()),
-        several => {
-            let mut text = "several run; say which with --pid N or --socket PATH:".to_owned();
-            several.iter().for_each(|path| text += &format!("\n  {}", path.display()));
-            Err(Usage(text).into())
-        }
-    }
-}
-
-fn text(status: &HostStatus) -> String {
+/// The status for people.
+pub fn text(status: &HostStatus) -> String {
     let mut text = format!(
         "isotherm {} hint host, pid {}, running for {}\n",
-        status.version,
-        status.pid,
-        format_time(status.uptime_ns)
+        status.instance.version,
+        status.instance.pid,
+        format_time(status.instance.uptime_ns)
     );
     for place in &status.listening {
         let _ = writeln!(text, "listening at {place}");

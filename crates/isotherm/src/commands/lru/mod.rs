@@ -6,7 +6,7 @@ mod evict;
 mod kernel;
 mod live;
 mod report;
-mod run;
+pub mod run;
 mod store;
 mod target;
 

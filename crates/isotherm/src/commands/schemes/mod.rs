@@ -1,12 +1,13 @@
 //! `isotherm schemes`.
 
+pub mod control;
 pub mod run;
 pub mod stats;
 
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
-use crate::control::Reload;
 use crate::schemes::SchemeArgs;
+use control::Reload;
 use run::RunArgs;
 
 /// Act on memory by how it is accessed.

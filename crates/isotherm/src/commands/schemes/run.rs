@@ -1,11 +1,11 @@
 //! Runs schemes on live targets: the loop that `schemes`, `reclaim`, `thp` and `tier` share.
 
+use super::control::question::{Readers, SENT_FILE};
+use super::control::{Control, Reload};
 use super::stats;
+use crate::args::control::ControlArgs;
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
-use crate::control::args::ControlArgs;
-use crate::control::request::{Readers, SENT_FILE};
-use crate::control::{Control, Reload};
 use crate::output::open_stats;
 use crate::progress::Progress as StatusLine;
 use crate::schemes::{Tuning, goal_text, to_toml};

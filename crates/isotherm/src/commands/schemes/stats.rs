@@ -1,36 +1,19 @@
 //! Statistics of schemes: JSON lines for programs, a line a scheme for people.
 
 use isotherm_core::scheme::engine::{SchemeEngine, SchemeStatus};
+use isotherm_core::scheme::stats::StatsLine;
 use isotherm_core::units::format_size;
-use serde::Serialize;
 use std::io::{self, Write};
-
-/// One scheme's line in `--stats`.
-#[derive(Debug, Serialize)]
-struct Line<'a> {
-    /// ns on CLOCK_MONOTONIC.
-    time_ns: u64,
-    scheme: usize,
-    action: &'static str,
-    #[serde(flatten)]
-    stats: &'a isotherm_core::scheme::stats::SchemeStats,
-    idle_reason: Option<String>,
-    /// Last values of the goals, in their order.
-    goals: Vec<Option<u64>>,
-    /// What they aim at.
-    goal_targets: Vec<u64>,
-    /// Resident memory of the targets, bytes.
-    rss: Option<u64>,
-}
 
 /// Writes a line for each scheme.
 pub fn write_lines(out: &mut dyn Write, engine: &mut SchemeEngine, now_ns: u64) -> io::Result<()> {
     for (scheme, status) in engine.status().into_iter().enumerate() {
-        let line = Line {
+        let line = StatsLine {
             time_ns: now_ns,
             scheme,
-            action: status.scheme.action.name(),
-            stats: &status.stats,
+            action: status.scheme.action.name().to_owned(),
+            stats: status.stats,
+            idle_code: status.idle.map(|idle| idle.code().to_owned()),
             idle_reason: status.idle.map(ToString::to_string),
             goals: status.goals,
             goal_targets: status.goal_targets,

@@ -3,10 +3,12 @@
 mod gauge;
 mod kernel;
 mod react;
+pub mod status;
 mod user;
 
 use super::engine::EngineName;
 use super::target::LruTarget;
+use crate::args::control::ControlArgs;
 use crate::args::monitor::{CpuBudget, cpu_budget};
 use crate::args::units;
 use crate::exit::{Unsupported, Usage};
@@ -17,14 +19,20 @@ use isotherm_core::clock::Wake;
 use isotherm_core::keeper::figures::LimitFigures;
 use isotherm_core::keeper::limit::SHORTEST_INTERVAL_NS;
 use isotherm_core::units::nanos;
+use isotherm_daemon::instance::Instance;
+use isotherm_daemon::server::Server;
+use isotherm_daemon::service::{Answer, Ask, StatusOnly};
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::lru::memcg::{Memcg, Memcgs};
+use status::LruStatus;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// How often statistics are written, ns.
 const STATS_NS: u64 = 1_000_000_000;
+/// How long somebody who asks over the control socket waits at most for the loop to look, ns.
+const LOOK_NS: u64 = 200_000_000;
 const NO_LIMIT: &str = "processes have no limit of their own: give --limit SIZE, or --cgroup PATH";
 
 /// What is done when a working set does not fit.
@@ -84,6 +92,8 @@ pub struct Args {
     /// Say nothing but errors and what --on-thrash does
     #[arg(short, long)]
     quiet: bool,
+    #[command(flatten)]
+    control: ControlArgs,
 }
 
 impl Args {
@@ -151,16 +161,17 @@ trait Engine {
 pub fn run(args: Args) -> anyhow::Result<()> {
     args.check()?;
     let open_stats = || args.stats.as_deref().map(open_stats).transpose();
+    let control = Control::start(&args)?;
     match args.engine.kernel(&args.target)? {
         Some(target) => {
             let mut engine = kernel::KernelEngine::open(&target, &args)?;
-            keep(&mut engine, &args, &mut open_stats()?)
+            keep(&mut engine, &args, &mut open_stats()?, &control)
         }
         None => {
             // What can fail comes before a command is started.
             let mut stats = open_stats()?;
             let mut engine = user::UserEngine::open(&args)?;
-            let kept = keep(&mut engine, &args, &mut stats);
+            let kept = keep(&mut engine, &args, &mut stats, &control);
             // Stopped processes go on before anything else can fail.
             let finished = engine.finish();
             kept.and(finished)
@@ -169,8 +180,13 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 }
 
 /// Keeps memory below the limits until the time is over, a signal comes, or nothing is left.
-fn keep(engine: &mut impl Engine, args: &Args, stats: &mut Option<Box<dyn Write>>) -> anyhow::Result<()> {
-    let mut result = watch(engine, args, stats);
+fn keep(
+    engine: &mut impl Engine,
+    args: &Args,
+    stats: &mut Option<Box<dyn Write>>,
+    control: &Control,
+) -> anyhow::Result<()> {
+    let mut result = watch(engine, args, stats, control);
     for figures in engine.figures() {
         result = result.and(write_stats(stats, &figures));
         if !args.quiet {
@@ -180,7 +196,12 @@ fn keep(engine: &mut impl Engine, args: &Args, stats: &mut Option<Box<dyn Write>
     result
 }
 
-fn watch(engine: &mut impl Engine, args: &Args, stats: &mut Option<Box<dyn Write>>) -> anyhow::Result<()> {
+fn watch(
+    engine: &mut impl Engine,
+    args: &Args,
+    stats: &mut Option<Box<dyn Write>>,
+    control: &Control,
+) -> anyhow::Result<()> {
     let begin = monotonic_ns();
     let end = args.duration.map_or(u64::MAX, |d| begin.saturating_add(nanos(d)));
     let mut next_stats = begin + STATS_NS;
@@ -192,11 +213,55 @@ fn watch(engine: &mut impl Engine, args: &Args, stats: &mut Option<Box<dyn Write
                 engine.figures().iter().try_for_each(|figures| write_stats(stats, figures))?;
             }
         }
-        if now >= end || engine.wait(wake.min(end).min(next_stats)) == Wake::Interrupted {
+        let until = wake.min(end).min(next_stats).min(control.wanted_ns(now));
+        if control.serve(engine, now) || now >= end || engine.wait(until) == Wake::Interrupted {
             break;
         }
     }
     Ok(())
+}
+
+/// Answers those who ask over the control socket.
+struct Control {
+    server: Option<Server<StatusOnly<LruStatus>>>,
+    started_ns: u64,
+}
+
+impl Control {
+    fn start(args: &Args) -> anyhow::Result<Self> {
+        let server = args.control.bind(args.quiet)?.serve(StatusOnly::default()).context("cannot listen")?;
+        Ok(Self { server, started_ns: monotonic_ns() })
+    }
+
+    /// When the loop is to come by next.
+    const fn wanted_ns(&self, now_ns: u64) -> u64 {
+        if self.server.is_some() { now_ns + LOOK_NS } else { u64::MAX }
+    }
+
+    /// Answers what was asked; whether somebody asked for the end.
+    fn serve(&self, engine: &impl Engine, now_ns: u64) -> bool {
+        let Some(server) = &self.server else { return false };
+        let mut stop = false;
+        while let Some((ask, responder)) = server.try_next() {
+            responder.send(Ok(match ask {
+                Ask::Status => Answer::Status(Box::new(self.status(engine, server, now_ns))),
+                Ask::Stop => {
+                    stop = true;
+                    Answer::Done("stopping".into())
+                }
+                Ask::Question(never) => match never {},
+            }));
+        }
+        stop
+    }
+
+    fn status(&self, engine: &impl Engine, server: &Server<StatusOnly<LruStatus>>, now_ns: u64) -> LruStatus {
+        let limits = engine.figures();
+        let about = limits.iter().map(|limit| limit.domain.as_str()).collect::<Vec<_>>().join("; ");
+        let socket = server.path().map(PathBuf::from);
+        let instance = Instance::of_this_process(status::COMMAND, about, socket, self.started_ns, now_ns);
+        LruStatus { instance, limits }
+    }
 }
 
 fn write_stats(stats: &mut Option<Box<dyn Write>>, figures: &LimitFigures) -> anyhow::Result<()> {

@@ -1,12 +1,14 @@
-//! The server: threads that turn connections into requests, and a queue that the engine empties when it has time.
+//! The server: threads that turn connections into questions, and a queue that the instance's loop empties when it has
+//! time.
 //!
-//! Nothing that a client does or fails to do makes the engine wait: requests are read, and texts in them parsed, in the
-//! connection's own thread; the engine hands its answer over and goes on. Connections, their bytes and their time are
-//! bounded.
+//! Nothing that a client does or fails to do makes the loop wait: requests are read, and texts in them parsed, in the
+//! connection's own thread; the loop hands its answer over and goes on. Connections, their bytes and their time are
+//! bounded, for each door apart: whoever reaches the metrics cannot lock out whoever may control.
 
-use super::http::{HttpError, HttpResponse, Timed, UntilDeadline, read_request};
-use super::request::{Answer, Door, Readers, Refusal, Request, Route, respond, route};
-use super::socket::BoundSocket;
+use crate::deadline::{Timed, UntilDeadline};
+use crate::http::{HttpError, HttpResponse, read_request};
+use crate::service::{Answer, Ask, Door, Refusal, Route, Service, respond, route};
+use crate::socket::BoundSocket;
 use std::io::{self, Read};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -18,56 +20,68 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// Connections at a time.
-const MOST_CONNECTIONS: usize = 16;
+/// Connections at a time, at each door.
+pub(crate) const MOST_CONNECTIONS: usize = 16;
 /// For a request to come in whole, and for its answer to be taken.
-const TRANSFER_TIME: Duration = Duration::from_secs(10);
-/// For the engine to answer. Sources that cannot be interrupted answer between aggregation intervals.
+pub(crate) const TRANSFER_TIME: Duration = Duration::from_secs(10);
+/// For the loop to answer. Sources that cannot be interrupted answer between aggregation intervals.
 pub const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// How long the answers to the last requests may take to leave, at the end.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LAST_ANSWERS_TIME: Duration = Duration::from_secs(1);
 /// Bytes of a refused request that are read and thrown away, so that the refusal arrives.
 const MOST_LEFTOVER: u64 = 4 << 20;
 
-#[derive(Debug)]
-pub struct Responder(SyncSender<Result<Answer, Refusal>>);
+type Reply<S> = Result<Answer<<S as Service>::Status>, Refusal>;
+type Queued<S> = (Ask<<S as Service>::Question>, Responder<S>);
 
-impl Responder {
+/// Answers one request.
+pub struct Responder<S: Service>(SyncSender<Reply<S>>);
+
+impl<S: Service> std::fmt::Debug for Responder<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Responder")
+    }
+}
+
+impl<S: Service> Responder<S> {
     /// Hands the answer over; whether anybody still waits for it is no matter.
-    pub fn send(self, reply: Result<Answer, Refusal>) {
+    pub fn send(self, reply: Reply<S>) {
         let _ = self.0.try_send(reply);
     }
 }
 
-type Queued = (Request, Responder);
-
 /// What the threads share.
-#[derive(Debug)]
-struct Shared {
-    queue: SyncSender<Queued>,
-    readers: Readers,
-    connections: Mutex<usize>,
+struct Shared<S: Service> {
+    queue: SyncSender<Queued<S>>,
+    service: S,
+    /// Connections at the control door, and at that for metrics.
+    connections: Mutex<[usize; 2]>,
     fewer: Condvar,
     ending: AtomicBool,
 }
 
-/// A listening control server.
-#[derive(Debug)]
-pub struct ControlServer {
-    queue: Option<Receiver<Queued>>,
+/// A listening server.
+pub struct Server<S: Service> {
+    queue: Option<Receiver<Queued<S>>>,
     socket: Option<BoundSocket>,
     listeners: Vec<(OwnedFd, JoinHandle<()>)>,
-    shared: Arc<Shared>,
+    shared: Arc<Shared<S>>,
 }
 
-impl ControlServer {
+impl<S: Service> std::fmt::Debug for Server<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
+impl<S: Service> Server<S> {
     /// Serves on a Unix socket, a TCP port for metrics, or both.
-    pub fn start(socket: Option<BoundSocket>, metrics: Option<TcpListener>, readers: Readers) -> io::Result<Self> {
-        let (sender, queue) = sync_channel(MOST_CONNECTIONS);
+    pub fn start(socket: Option<BoundSocket>, metrics: Option<TcpListener>, service: S) -> io::Result<Self> {
+        let (sender, queue) = sync_channel(2 * MOST_CONNECTIONS);
         let shared = Arc::new(Shared {
             queue: sender,
-            readers,
-            connections: Mutex::new(0),
+            service,
+            connections: Mutex::new([0; 2]),
             fewer: Condvar::new(),
             ending: AtomicBool::new(false),
         });
@@ -82,16 +96,8 @@ impl ControlServer {
         Ok(server)
     }
 
-    fn listen<L: Listener>(&mut self, listener: L, door: Door) -> io::Result<()> {
-        let handle = listener.duplicate()?;
-        let shared = Arc::clone(&self.shared);
-        let thread = Builder::new().name("control".into()).spawn(move || accept(&listener, door, &shared))?;
-        self.listeners.push((handle, thread));
-        Ok(())
-    }
-
-    /// The next request, if one waits.
-    pub fn try_next(&self) -> Option<(Request, Responder)> {
+    /// The next question, if one waits.
+    pub fn try_next(&self) -> Option<(Ask<S::Question>, Responder<S>)> {
         self.queue.as_ref()?.try_recv().ok()
     }
 
@@ -99,9 +105,17 @@ impl ControlServer {
     pub fn path(&self) -> Option<&Path> {
         self.socket.as_ref().map(BoundSocket::path)
     }
+
+    fn listen<L: Listener>(&mut self, listener: L, door: Door) -> io::Result<()> {
+        let handle = listener.duplicate()?;
+        let shared = Arc::clone(&self.shared);
+        let thread = Builder::new().name("control".into()).spawn(move || accept(&listener, door, &shared))?;
+        self.listeners.push((handle, thread));
+        Ok(())
+    }
 }
 
-impl Drop for ControlServer {
+impl<S: Service> Drop for Server<S> {
     fn drop(&mut self) {
         self.shared.ending.store(true, Ordering::SeqCst);
         // The file first: whoever comes now is told that nobody is there.
@@ -115,25 +129,25 @@ impl Drop for ControlServer {
         // Requests that wait are answered by that.
         self.queue = None;
         let connections = self.shared.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = self.shared.fewer.wait_timeout_while(connections, LAST_WORDS, |n| *n > 0);
+        let _ = self.shared.fewer.wait_timeout_while(connections, LAST_ANSWERS_TIME, |n| n.iter().sum::<usize>() > 0);
     }
 }
 
 /// A listener of either kind.
 trait Listener: Send + 'static {
-    type Stream: Stream;
-    fn accept_one(&self) -> io::Result<Self::Stream>;
+    type Connection: Connection;
+    fn accept_one(&self) -> io::Result<Self::Connection>;
     fn duplicate(&self) -> io::Result<OwnedFd>;
 }
 
 /// A connection of either kind.
-trait Stream: Timed + Send + 'static {
+trait Connection: Timed + Send + 'static {
     /// Tells the peer that nothing more comes.
     fn finish_writing(&self);
 }
 
 impl Listener for UnixListener {
-    type Stream = UnixStream;
+    type Connection = UnixStream;
 
     fn accept_one(&self) -> io::Result<UnixStream> {
         self.accept().map(|(stream, _)| stream)
@@ -145,7 +159,7 @@ impl Listener for UnixListener {
 }
 
 impl Listener for TcpListener {
-    type Stream = TcpStream;
+    type Connection = TcpStream;
 
     fn accept_one(&self) -> io::Result<TcpStream> {
         self.accept().map(|(stream, _)| stream)
@@ -156,19 +170,19 @@ impl Listener for TcpListener {
     }
 }
 
-impl Stream for UnixStream {
+impl Connection for UnixStream {
     fn finish_writing(&self) {
         let _ = self.shutdown(Shutdown::Write);
     }
 }
 
-impl Stream for TcpStream {
+impl Connection for TcpStream {
     fn finish_writing(&self) {
         let _ = self.shutdown(Shutdown::Write);
     }
 }
 
-fn accept<L: Listener>(listener: &L, door: Door, shared: &Arc<Shared>) {
+fn accept<L: Listener, S: Service>(listener: &L, door: Door, shared: &Arc<Shared<S>>) {
     loop {
         let accepted = listener.accept_one();
         if shared.ending.load(Ordering::SeqCst) {
@@ -179,43 +193,48 @@ fn accept<L: Listener>(listener: &L, door: Door, shared: &Arc<Shared>) {
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
-        let Some(place) = Place::take(shared) else {
+        let Some(admitted) = Admitted::at(door, shared) else {
             let mut stream = UntilDeadline::new(stream, Duration::from_millis(100));
             let _ = HttpResponse::error(503, "too many connections at a time").write(&mut stream, true);
             continue;
         };
         // Where no thread can be had, the connection closes.
-        let _ = Builder::new().name("control client".into()).spawn(move || serve(stream, door, &place.0));
+        let _ = Builder::new().name("control client".into()).spawn(move || serve(stream, door, &admitted.shared));
     }
 }
 
-/// One of the places for connections.
-struct Place(Arc<Shared>);
+/// A connection that is counted at its door until it ends.
+struct Admitted<S: Service> {
+    shared: Arc<Shared<S>>,
+    door: Door,
+}
 
-impl Place {
-    fn take(shared: &Arc<Shared>) -> Option<Self> {
+impl<S: Service> Admitted<S> {
+    /// `None` where there are too many already.
+    fn at(door: Door, shared: &Arc<Shared<S>>) -> Option<Self> {
         let mut connections = shared.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        if *connections >= MOST_CONNECTIONS {
+        let count = &mut connections[door as usize];
+        if *count >= MOST_CONNECTIONS {
             return None;
         }
-        *connections += 1;
-        Some(Self(Arc::clone(shared)))
+        *count += 1;
+        Some(Self { shared: Arc::clone(shared), door })
     }
 }
 
-impl Drop for Place {
+impl<S: Service> Drop for Admitted<S> {
     fn drop(&mut self) {
-        *self.0.connections.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.0.fewer.notify_all();
+        self.shared.connections.lock().unwrap_or_else(PoisonError::into_inner)[self.door as usize] -= 1;
+        self.shared.fewer.notify_all();
     }
 }
 
-fn serve<S: Stream>(stream: S, door: Door, shared: &Shared) {
+fn serve<C: Connection, S: Service>(stream: C, door: Door, shared: &Shared<S>) {
     let mut stream = UntilDeadline::new(stream, TRANSFER_TIME);
     let (response, with_body) = match read_request(&mut stream) {
         Err(HttpError::Gone) => return,
         Err(HttpError::Refused(status, text)) => (HttpResponse::error(status, &text), true),
-        Ok(request) => (answer(route(&request, door, &shared.readers), shared), request.method != "HEAD"),
+        Ok(request) => (answer(route(&request, door, &shared.service), shared), request.method != "HEAD"),
     };
     stream.extend(TRANSFER_TIME);
     if response.write(&mut stream, with_body).is_ok() {
@@ -226,17 +245,17 @@ fn serve<S: Stream>(stream: S, door: Door, shared: &Shared) {
     }
 }
 
-fn answer(route: Route, shared: &Shared) -> HttpResponse {
+fn answer<S: Service>(route: Route<S::Question>, shared: &Shared<S>) -> HttpResponse {
     match route {
         Route::Answer(response) => response,
-        Route::Ask(request) => respond(ask(request, shared), false),
-        Route::Metrics => respond(ask(Request::Status, shared), true),
+        Route::Ask(question) => respond(ask(question, shared), false),
+        Route::Metrics => respond(ask(Ask::Status, shared), true),
     }
 }
 
-fn ask(request: Request, shared: &Shared) -> Result<Answer, Refusal> {
+fn ask<S: Service>(question: Ask<S::Question>, shared: &Shared<S>) -> Reply<S> {
     let (sender, reply) = sync_channel(1);
-    match shared.queue.try_send((request, Responder(sender))) {
+    match shared.queue.try_send((question, Responder(sender))) {
         Ok(()) => {}
         Err(TrySendError::Full(_)) => return Err(Refusal::new(503, "too many requests wait already")),
         Err(TrySendError::Disconnected(_)) => return Err(Refusal::new(503, ENDING)),
@@ -252,6 +271,3 @@ fn ask(request: Request, shared: &Shared) -> Result<Answer, Refusal> {
 }
 
 const ENDING: &str = "isotherm is ending";
-
-#[cfg(test)]
-mod tests;

@@ -1,8 +1,10 @@
-//! The little of HTTP/1.1 that the control server speaks: one request a connection, everything bounded.
+//! The little of HTTP/1.1 that an instance speaks: one request a connection, everything bounded.
 
-use super::openmetrics;
+mod response;
+
 use std::io::{self, Read, Write};
-use std::time::{Duration, Instant};
+
+pub use response::{HttpResponse, parse_response};
 
 /// Bytes of a request's first line and headers, at most.
 pub const MOST_HEAD: usize = 16 << 10;
@@ -10,85 +12,6 @@ pub const MOST_HEAD: usize = 16 << 10;
 pub const MOST_BODY: usize = 1 << 20;
 /// Headers, at most.
 const MOST_HEADERS: usize = 64;
-
-/// A stream whose reads and writes can be given a time limit.
-pub trait Timed: Read + Write {
-    /// Limits the next reads.
-    fn limit_reads(&self, limit: Duration) -> io::Result<()>;
-    /// Limits the next writes.
-    fn limit_writes(&self, limit: Duration) -> io::Result<()>;
-}
-
-impl Timed for std::os::unix::net::UnixStream {
-    fn limit_reads(&self, limit: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(limit))
-    }
-
-    fn limit_writes(&self, limit: Duration) -> io::Result<()> {
-        self.set_write_timeout(Some(limit))
-    }
-}
-
-impl Timed for std::net::TcpStream {
-    fn limit_reads(&self, limit: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(limit))
-    }
-
-    fn limit_writes(&self, limit: Duration) -> io::Result<()> {
-        self.set_write_timeout(Some(limit))
-    }
-}
-
-/// A stream that ends at a point in time, however slowly its peer feeds or drains it.
-#[derive(Debug)]
-pub struct UntilDeadline<S> {
-    stream: S,
-    deadline: Instant,
-}
-
-impl<S: Timed> UntilDeadline<S> {
-    /// Reading and writing must be over within `limit` from now.
-    pub fn new(stream: S, limit: Duration) -> Self {
-        Self { stream, deadline: Instant::now() + limit }
-    }
-
-    /// Sets a new end.
-    pub fn extend(&mut self, limit: Duration) {
-        self.deadline = Instant::now() + limit;
-    }
-
-    pub const fn get(&self) -> &S {
-        &self.stream
-    }
-
-    fn left(&self) -> io::Result<Duration> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
-    }
-}
-
-/// Both kinds of "too late" as one.
-fn timed_out(e: io::Error) -> io::Error {
-    if e.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { e }
-}
-
-impl<S: Timed> Read for UntilDeadline<S> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.stream.limit_reads(self.left()?)?;
-        self.stream.read(buf).map_err(timed_out)
-    }
-}
-
-impl<S: Timed> Write for UntilDeadline<S> {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.stream.limit_writes(self.left()?)?;
-        self.stream.write(buf).map_err(timed_out)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
-    }
-}
 
 /// A request as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -214,104 +137,6 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
         None => 0,
     };
     Ok(Some(Head { method, path, len, body_len, expects_continue }))
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpResponse {
-    pub status: u16,
-    /// Type of the body.
-    pub content_type: &'static str,
-    /// For 405: what is allowed.
-    pub allow: Option<&'static str>,
-    pub body: Vec<u8>,
-}
-
-/// The type of JSON.
-pub const JSON: &str = "application/json";
-
-impl HttpResponse {
-    /// A body of JSON; a value that cannot be written (none of ours) becomes an error 500.
-    pub fn json(status: u16, value: &impl serde::Serialize) -> Self {
-        match serde_json::to_vec(value) {
-            Ok(mut body) => {
-                body.push(b'\n');
-                Self { status, content_type: JSON, allow: None, body }
-            }
-            Err(e) => Self::error(500, &e.to_string()),
-        }
-    }
-
-    /// Text in the OpenMetrics form.
-    pub fn metrics(text: String) -> Self {
-        Self { status: 200, content_type: openmetrics::CONTENT_TYPE, allow: None, body: text.into_bytes() }
-    }
-
-    /// `{"error": "..."}`.
-    pub fn error(status: u16, text: &str) -> Self {
-        let body = format!("{}\n", serde_json::json!({ "error": text })).into_bytes();
-        Self { status, content_type: JSON, allow: None, body }
-    }
-
-    /// Writes it; `with_body` is false for HEAD.
-    pub fn write(&self, out: &mut impl Write, with_body: bool) -> io::Result<()> {
-        let mut bytes = format!(
-            "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: no-store\r\nConnection: close\r\n",
-            self.status,
-            reason(self.status),
-            self.content_type,
-            self.body.len()
-        );
-        if let Some(allow) = self.allow {
-            bytes += &format!("Allow: {allow}\r\n");
-        }
-        bytes += "\r\n";
-        let mut bytes = bytes.into_bytes();
-        if with_body {
-            bytes.extend_from_slice(&self.body);
-        }
-        out.write_all(&bytes)?;
-        out.flush()
-    }
-}
-
-const fn reason(status: u16) -> &'static str {
-    match status {
-        200 => "OK",
-        400 => "Bad Request",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        408 => "Request Timeout",
-        409 => "Conflict",
-        411 => "Length Required",
-        413 => "Content Too Large",
-        417 => "Expectation Failed",
-        431 => "Request Header Fields Too Large",
-        501 => "Not Implemented",
-        503 => "Service Unavailable",
-        504 => "Gateway Timeout",
-        505 => "HTTP Version Not Supported",
-        _ => "Internal Server Error",
-    }
-}
-
-/// Splits an answer into status and body.
-pub fn parse_response(bytes: &[u8]) -> Result<(u16, &[u8]), String> {
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
-    let mut response = httparse::Response::new(&mut headers);
-    let len = match response.parse(bytes) {
-        Ok(httparse::Status::Complete(len)) => len,
-        Ok(httparse::Status::Partial) => return Err("it ended in its headers".into()),
-        Err(e) => return Err(format!("it is no HTTP: {e}")),
-    };
-    let status = response.code.unwrap_or_default();
-    let length = response.headers.iter().find(|h| h.name.eq_ignore_ascii_case("content-length"));
-    let length = length.and_then(|h| std::str::from_utf8(h.value).ok()?.trim().parse::<usize>().ok());
-    let body = &bytes[len..];
-    match length {
-        Some(length) if length > body.len() => Err(format!("it ended after {} of {length} bytes", body.len())),
-        Some(length) => Ok((status, &body[..length])),
-        None => Ok((status, body)),
-    }
 }
 
 #[cfg(test)]

@@ -1,33 +1,29 @@
-//! Talking to a running instance: HTTP and JSON on a Unix socket, OpenMetrics, and SIGHUP.
+//! Talking to running schemes: what is asked over the control socket, and SIGHUP.
 //!
 //! [`Control`] sits beside the engine in its thread. It sees what the monitor tells, and whenever the loop comes by it
 //! fulfils what was asked for in the meantime.
 
-pub mod args;
-pub mod client;
-pub mod http;
 mod metrics;
-pub mod openmetrics;
 mod overview;
-pub mod request;
-mod server;
-pub mod socket;
+pub mod question;
 pub mod status;
 #[cfg(test)]
 pub mod testing;
-mod words;
+pub mod words;
 
+use crate::args::control::Bound;
 use crate::schemes::Tuning;
-use args::Bound;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::Event;
 use isotherm_core::scheme::engine::SchemeEngine;
+use isotherm_daemon::instance::Instance;
+use isotherm_daemon::server::Server;
+use isotherm_daemon::service::{Answer, Ask, Refusal};
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::signals;
 use overview::Overview;
-use request::{Answer, ReadGoal, Readers, Refusal, Request};
-use server::ControlServer;
-use status::{SchemeStatus, Status};
+use question::{Question, ReadGoal, Readers};
+use status::{SchemeStatus, Status, TargetStatus};
 use std::fs::File;
 use std::path::PathBuf;
 
@@ -42,7 +38,7 @@ pub type Reload = Box<dyn Fn() -> anyhow::Result<Tuning>>;
 
 /// The engine's end of all that.
 pub struct Control {
-    server: Option<ControlServer>,
+    server: Option<Server<Readers>>,
     read_goal: ReadGoal,
     reload: Option<Reload>,
     reload_error: Option<String>,
@@ -70,8 +66,7 @@ impl Control {
     /// Serves what is bound. `attrs`: those that the monitor began with.
     pub fn start(bound: Bound, readers: Readers, attrs: MonitorAttrs) -> anyhow::Result<Self> {
         let read_goal = readers.goal;
-        let serves = bound.socket.is_some() || bound.metrics.is_some();
-        let server = serves.then(|| ControlServer::start(bound.socket, bound.metrics, readers)).transpose()?;
+        let server = bound.serve(readers)?;
         let now = monotonic_ns();
         Ok(Self {
             server,
@@ -139,21 +134,26 @@ impl Control {
             self.reload(engine);
         }
         for _ in 0..MOST_AT_ONCE {
-            let Some((request, responder)) = self.server.as_ref().and_then(ControlServer::try_next) else { return };
-            responder.send(self.fulfil(request, engine, now_ns));
+            let Some((ask, responder)) = self.server.as_ref().and_then(Server::try_next) else { return };
+            responder.send(self.fulfil(ask, engine, now_ns));
         }
     }
 
-    fn fulfil(&mut self, request: Request, engine: &mut SchemeEngine, now_ns: u64) -> Result<Answer, Refusal> {
-        match request {
-            Request::Status => Ok(Answer::Status(Box::new(self.status(engine, now_ns)))),
-            Request::Tune(tuning) => {
+    fn fulfil(
+        &mut self,
+        ask: Ask<Question>,
+        engine: &mut SchemeEngine,
+        now_ns: u64,
+    ) -> Result<Answer<Status>, Refusal> {
+        match ask {
+            Ask::Status => Ok(Answer::Status(Box::new(self.status(engine, now_ns)))),
+            Ask::Question(Question::Tune(tuning)) => {
                 let text = self.tune(tuning, engine);
                 self.say(&format!("tuned by ctl: {text}"));
                 Ok(Answer::Done(text))
             }
-            Request::Goals { scheme, goals } => self.goals(scheme, &goals, engine),
-            Request::Feedback { scheme, value } => {
+            Ask::Question(Question::Goals { scheme, goals }) => self.goals(scheme, &goals, engine),
+            Ask::Question(Question::Feedback { scheme, value }) => {
                 if scheme >= engine.len() {
                     return Err(no_scheme(scheme, engine));
                 }
@@ -169,7 +169,7 @@ impl Control {
                     ))),
                 }
             }
-            Request::Stop => {
+            Ask::Stop => {
                 self.stop = true;
                 // Wakes a clock that waits.
                 signals::request_stop();
@@ -193,7 +193,7 @@ impl Control {
         text
     }
 
-    fn goals(&self, scheme: usize, texts: &[String], engine: &mut SchemeEngine) -> Result<Answer, Refusal> {
+    fn goals(&self, scheme: usize, texts: &[String], engine: &mut SchemeEngine) -> Result<Answer<Status>, Refusal> {
         let Some(action) = engine.status().get(scheme).map(|s| s.scheme.action) else {
             return Err(no_scheme(scheme, engine));
         };
@@ -214,17 +214,21 @@ impl Control {
 
     fn status(&self, engine: &mut SchemeEngine, now_ns: u64) -> Status {
         let log = engine.log().entries().cloned().collect();
+        let targets = self.overview.targets();
+        let schemes: Vec<_> = engine.status().into_iter().enumerate().map(|(i, s)| SchemeStatus::new(i, s)).collect();
         Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            socket: self.server.as_ref().and_then(ControlServer::path).map(PathBuf::from),
-            time_ns: now_ns,
-            uptime_ns: now_ns.saturating_sub(self.started_ns),
+            instance: Instance::of_this_process(
+                status::COMMAND,
+                about(&schemes, &targets),
+                self.server.as_ref().and_then(Server::path).map(PathBuf::from),
+                self.started_ns,
+                now_ns,
+            ),
             dry_run: self.dry_run,
             reload_error: self.reload_error.clone(),
             monitor: self.overview.monitor(),
-            targets: self.overview.targets(),
-            schemes: engine.status().into_iter().enumerate().map(|(i, s)| SchemeStatus::new(i, s)).collect(),
+            targets,
+            schemes,
             log,
         }
     }
@@ -252,6 +256,17 @@ impl Control {
     }
 }
 
+/// What is done to whom, in a few words.
+fn about(schemes: &[SchemeStatus], targets: &[TargetStatus]) -> String {
+    let actions: Vec<&str> = schemes.iter().map(|s| s.action.as_str()).collect();
+    let targets = match targets {
+        [] => "no target".to_owned(),
+        [t] => t.name.clone(),
+        [t, rest @ ..] => format!("{} and {} more", t.name, rest.len()),
+    };
+    format!("{} on {}", actions.join(", "), words::one_line(&targets))
+}
+
 fn no_scheme(scheme: usize, engine: &SchemeEngine) -> Refusal {
     let text = match engine.len() {
         0 | 1 => format!("there is no scheme {scheme}; the only one is 0"),
@@ -273,26 +288,27 @@ mod tests {
     fn requests_do_what_they_say() {
         let (mut engine, mut control) = (testing::engine(), testing::control());
         let mut ask = |request| control.fulfil(request, &mut engine, 7);
-        let Ok(Answer::Status(status)) = ask(Request::Status) else { panic!("no status") };
-        assert_eq!((status.schemes.len(), status.time_ns), (1, 7));
+        let Ok(Answer::Status(status)) = ask(Ask::Status) else { panic!("no status") };
+        assert_eq!((status.schemes.len(), status.instance.time_ns), (1, 7));
         assert!(status.schemes[0].idle_reason.is_some());
 
-        assert_eq!(ask(Request::Feedback { scheme: 0, value: 3 }).unwrap_err().status, 409);
-        ask(Request::Goals { scheme: 0, goals: vec!["5".into()] }).unwrap();
-        ask(Request::Feedback { scheme: 0, value: 3 }).unwrap();
+        assert_eq!(ask(Ask::Question(Question::Feedback { scheme: 0, value: 3 })).unwrap_err().status, 409);
+        ask(Ask::Question(Question::Goals { scheme: 0, goals: vec!["5".into()] })).unwrap();
+        ask(Ask::Question(Question::Feedback { scheme: 0, value: 3 })).unwrap();
         for (text, what) in [("0", "goal of 0"), ("x", "no number")] {
-            let refusal = ask(Request::Goals { scheme: 0, goals: vec!["5".into(), text.into()] }).unwrap_err();
+            let refusal =
+                ask(Ask::Question(Question::Goals { scheme: 0, goals: vec!["5".into(), text.into()] })).unwrap_err();
             assert!(refusal.status == 400 && refusal.text.contains(what), "{refusal:?}");
         }
-        let Ok(Answer::Status(status)) = ask(Request::Status) else { panic!("no status") };
+        let Ok(Answer::Status(status)) = ask(Ask::Status) else { panic!("no status") };
         assert_eq!(status.schemes[0].goals.len(), 1, "a bad goal changes nothing");
-        for request in [Request::Goals { scheme: 1, goals: vec![] }, Request::Feedback { scheme: 9, value: 1 }] {
-            let refusal = ask(request).unwrap_err();
+        for request in [Question::Goals { scheme: 1, goals: vec![] }, Question::Feedback { scheme: 9, value: 1 }] {
+            let refusal = ask(Ask::Question(request)).unwrap_err();
             assert!(refusal.status == 404 && refusal.text.contains("the only one is 0"), "{refusal:?}");
         }
         let attrs = Some(MonitorAttrs { aggr_us: 200_000, ..MonitorAttrs::default() });
-        ask(Request::Tune(Tuning { schemes: vec![testing::scheme(); 2], attrs })).unwrap();
-        let Ok(Answer::Status(status)) = ask(Request::Status) else { panic!("no status") };
+        ask(Ask::Question(Question::Tune(Tuning { schemes: vec![testing::scheme(); 2], attrs }))).unwrap();
+        let Ok(Answer::Status(status)) = ask(Ask::Status) else { panic!("no status") };
         assert_eq!(status.schemes.len(), 2);
         let text = serde_json::to_string(&status).unwrap();
         serde_json::from_str::<Status>(&text).unwrap();

@@ -1,8 +1,12 @@
 //! Arguments of commands that can be talked to while they run.
 
-use super::socket::{BoundSocket, Places, bind_in};
 use crate::exit::Usage;
 use anyhow::Context;
+use isotherm_daemon::places::{Places, bind_in};
+use isotherm_daemon::server::Server;
+use isotherm_daemon::service::Service;
+use isotherm_daemon::socket::BoundSocket;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 
@@ -23,7 +27,7 @@ pub struct ControlArgs {
 }
 
 /// Reads where to serve metrics.
-pub fn address(text: &str) -> Result<SocketAddr, String> {
+fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
@@ -38,6 +42,14 @@ pub struct Bound {
     pub socket: Option<BoundSocket>,
     /// For metrics.
     pub metrics: Option<TcpListener>,
+}
+
+impl Bound {
+    /// Serves `service` there; `None` where nothing is bound.
+    pub fn serve<S: Service>(self, service: S) -> io::Result<Option<Server<S>>> {
+        let is_any = self.socket.is_some() || self.metrics.is_some();
+        is_any.then(|| Server::start(self.socket, self.metrics, service)).transpose()
+    }
 }
 
 impl ControlArgs {
@@ -70,7 +82,7 @@ impl ControlArgs {
 }
 
 /// Binds a port for metrics, and says where it is unless `quiet`.
-pub fn bind_metrics(addr: SocketAddr, quiet: bool) -> anyhow::Result<TcpListener> {
+fn bind_metrics(addr: SocketAddr, quiet: bool) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind(addr)
         .with_context(|| format!("cannot serve metrics at {addr}; give another --metrics ADDR:PORT"))?;
     if !quiet {

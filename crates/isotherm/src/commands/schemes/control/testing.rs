@@ -1,8 +1,9 @@
 //! What the tests of this folder share.
 
-use super::request::Readers;
+use super::Control;
+use super::question::Readers;
 use super::status::{GoalStatus, MonitorStatus, PatternStatus, SchemeStatus, Status, TargetStatus};
-use super::{Control, args::Bound};
+use crate::args::control::Bound;
 use crate::schemes::Tuning;
 use isotherm_core::action_log::Entry;
 use isotherm_core::actuator::DryRun;
@@ -15,6 +16,7 @@ use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_core::scheme::goal::{Goal, GoalMetric};
 use isotherm_core::scheme::pattern::AccessPattern;
 use isotherm_core::scheme::stats::SchemeStats;
+use isotherm_daemon::instance::Instance;
 use std::sync::Arc;
 
 struct NoMeter;
@@ -77,11 +79,15 @@ pub fn status() -> Status {
         error: Some("0x1000-0x2000: no".into()),
     };
     Status {
-        version: "1.2.3".into(),
-        pid: 7,
-        socket: None,
-        time_ns: 10_000_000_000,
-        uptime_ns: 10_000_000_000,
+        instance: Instance {
+            uptime_ns: 10_000_000_000,
+            version: "1.2.3".into(),
+            command: super::status::COMMAND.into(),
+            about: "pageout on x".into(),
+            pid: 7,
+            socket: None,
+            time_ns: 10_000_000_000,
+        },
         dry_run: false,
         reload_error: None,
         monitor: MonitorStatus {
@@ -119,6 +125,7 @@ pub fn status() -> Status {
             quota_ns: None,
             quota_reset_ns: 1_000_000_000,
             stats,
+            idle_code: None,
             idle_reason: None,
             goals: vec![GoalStatus {
                 metric: "some_mem_psi".into(),

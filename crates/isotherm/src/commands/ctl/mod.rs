@@ -2,14 +2,17 @@
 
 mod show;
 
-use crate::control::client::{Response, call, call_within};
-use crate::control::http::MOST_BODY;
-use crate::control::request::{GoalBody, SENT_FILE};
-use crate::control::socket::{Places, live, name};
-use crate::control::status::Status;
+use super::hint::status as hint;
+use super::lru::run::status as lru;
+use super::schemes::control::question::{GoalBody, SENT_FILE};
+use super::schemes::control::status as schemes;
 use crate::exit::Usage;
+use crate::instances::{Which, ask};
 use anyhow::{Context, bail};
 use clap::Subcommand;
+use isotherm_daemon::client::{Response, call};
+use isotherm_daemon::http::MOST_BODY;
+use isotherm_daemon::instance::Instance;
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::proc::PidFd;
 use std::fs::File;
@@ -24,12 +27,8 @@ use std::time::{Duration, Instant};
 /// says which is meant.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The one that listens here
-    #[arg(long, value_name = "PATH", global = true, conflicts_with = "pid")]
-    socket: Option<PathBuf>,
-    /// The one with this process number
-    #[arg(long, value_name = "N", global = true)]
-    pid: Option<u32>,
+    #[command(flatten)]
+    which: Which,
     #[command(subcommand)]
     what: What,
 }
@@ -79,7 +78,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         What::Tune { config } => read(config)?,
         _ => Vec::new(),
     };
-    let socket = find(&args)?;
+    let command = match &args.what {
+        What::Tune { .. } | What::Goal { .. } => Some(schemes::COMMAND),
+        What::Status { .. } | What::Stop => None,
+    };
+    let socket = args.which.find(command)?;
     match args.what {
         What::Status { json } => status(&socket, json),
         What::Tune { config } => done(call(&socket, "POST", "/tune", &file)?).map_err(|e| named(e, &config)),
@@ -111,58 +114,6 @@ fn named(e: anyhow::Error, path: &Path) -> anyhow::Error {
     }
 }
 
-/// Which instance is meant.
-fn find(args: &Args) -> anyhow::Result<PathBuf> {
-    if let Some(socket) = &args.socket {
-        return Ok(socket.clone());
-    }
-    let places = Places::from_env();
-    let folders = places.all();
-    if let Some(pid) = args.pid {
-        let mut named = folders.iter().map(|f| f.join(name(pid)));
-        // One whose socket has a name of its own tells its number when asked.
-        let found = named.find(|p| p.exists()).or_else(|| live(&folders).into_iter().find(|p| pid_of(p) == Some(pid)));
-        return found.with_context(|| {
-            let folders = list(&folders);
-            format!("no isotherm with pid {pid} listens in {folders}; one started with --socket may need --socket")
-        });
-    }
-    match live(&folders).as_slice() {
-        [path] => Ok(path.clone()),
-        [] => bail!(
-            "no isotherm runs that listens in {}; start one with `isotherm schemes`, or give --socket PATH",
-            list(&folders)
-        ),
-        several => {
-            let mut text = "several run; say which with --pid N or --socket PATH:".to_owned();
-            for path in several {
-                text += &format!("\n  {}: {}", path.display(), about(path));
-            }
-            Err(Usage(text).into())
-        }
-    }
-}
-
-fn list(folders: &[PathBuf]) -> String {
-    folders.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" or ")
-}
-
-/// How long each of several is asked who it is: one that hangs must not hide the others.
-const GLANCE: Duration = Duration::from_secs(3);
-
-fn ask_status(socket: &Path) -> Option<Status> {
-    serde_json::from_slice(&call_within(GLANCE, socket, "GET", "/status", b"").ok()?.body).ok()
-}
-
-fn pid_of(socket: &Path) -> Option<u32> {
-    ask_status(socket).map(|s| s.pid)
-}
-
-/// What an instance does, in a few words.
-fn about(socket: &Path) -> String {
-    ask_status(socket).map_or_else(|| "does not answer".to_owned(), |status| show::line(&status))
-}
-
 /// The body of a good answer; a refusal becomes an error. What was wrong with the question is bad usage.
 fn good(response: Response) -> anyhow::Result<Vec<u8>> {
     if response.status == 200 {
@@ -189,17 +140,27 @@ fn status(socket: &Path, json: bool) -> anyhow::Result<()> {
     if json {
         out.write_all(&body)?;
     } else {
-        let status: Status = serde_json::from_slice(&body)
+        let text = text(&body, socket)
             .context("the running isotherm is of another version; use its own `isotherm ctl`, or --json")?;
-        out.write_all(show::text(&status, socket, monotonic_ns()).as_bytes())?;
+        out.write_all(text.as_bytes())?;
     }
     out.flush()?;
     Ok(())
 }
 
+/// The status of whatever kind of instance, for people.
+fn text(body: &[u8], socket: &Path) -> serde_json::Result<String> {
+    let instance: Instance = serde_json::from_slice(body)?;
+    Ok(match instance.command.as_str() {
+        hint::COMMAND => hint::text(&serde_json::from_slice(body)?),
+        lru::COMMAND => lru::text(&serde_json::from_slice(body)?),
+        _ => show::text(&serde_json::from_slice::<schemes::Status>(body)?, socket, monotonic_ns()),
+    })
+}
+
 fn stop(socket: &Path) -> anyhow::Result<()> {
     // Held from before, so that its end is seen even if the number goes to another process.
-    let process = pid_of(socket).and_then(|pid| PidFd::open(pid).ok());
+    let process = ask(socket).and_then(|instance| PidFd::open(instance.pid).ok());
     good(call(socket, "POST", "/stop", b"")?)?;
     let deadline = Instant::now() + STOP_TIME;
     while UnixStream::connect(socket).is_ok() {

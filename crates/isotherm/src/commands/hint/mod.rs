@@ -2,7 +2,8 @@
 
 mod guest;
 mod host;
-mod status;
+mod metrics;
+pub mod status;
 
 use clap::Subcommand;
 

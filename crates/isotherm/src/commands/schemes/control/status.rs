@@ -1,25 +1,24 @@
-//! How a running instance stands, as `GET /status` tells it.
+//! How running schemes stand, as `GET /status` tells it.
 
-use crate::control::words;
+use super::words;
 use isotherm_core::action_log::Entry;
 use isotherm_core::event::Mode;
+use isotherm_core::figures;
 use isotherm_core::scheme::engine::SchemeStatus as EngineStatus;
 use isotherm_core::scheme::goal::Goal;
 use isotherm_core::scheme::pattern::{AccessPattern, Bounds, FULL_RATE_BP};
 use isotherm_core::scheme::stats::SchemeStats;
+use isotherm_daemon::instance::Instance;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+
+/// What an instance with schemes calls what it runs.
+pub const COMMAND: &str = "schemes";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Status {
-    pub version: String,
-    pub pid: u32,
-    /// Where it listens; `null`: only for metrics.
-    pub socket: Option<PathBuf>,
-    /// When this was drawn up, ns of CLOCK_MONOTONIC.
-    pub time_ns: u64,
-    /// For how long it has run, ns.
-    pub uptime_ns: u64,
+    /// Which Isotherm it is.
+    #[serde(flatten)]
+    pub instance: Instance,
     /// Whether nothing is really done.
     pub dry_run: bool,
     /// Why the last reload failed; `null`: it did not, or there was none.
@@ -34,49 +33,51 @@ pub struct Status {
     pub log: Vec<Entry>,
 }
 
-/// How accesses are observed, and what it costs.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct MonitorStatus {
-    /// The access source; empty before it has begun.
-    pub source: String,
-    /// `isotherm` or `damon`; empty where the kernel's own engine runs.
-    pub algorithm: String,
-    /// How pages are chosen; `null` where not known.
-    pub mode: Option<Mode>,
-    /// Sampling interval in force, microseconds.
-    pub sample_us: Option<u64>,
-    /// Aggregation interval in force, microseconds.
-    pub aggr_us: Option<u64>,
-    /// Regions at present.
-    pub nr_regions: Option<u32>,
-    /// Snapshots since the start.
-    pub snapshots: u64,
-    /// The budget, a share of one core; `null`: none.
-    pub cpu_budget: Option<f64>,
-    /// CPU time of the monitor since the start, ns.
-    pub monitor_ns: Option<u64>,
-    /// CPU time that the targets lost to it since the start, ns.
-    pub target_ns: Option<u64>,
-    /// Share of one core that the monitor took, over the last minute.
-    pub monitor_share: Option<f64>,
-    /// Share of one core that the targets lost to it, over the last minute.
-    pub target_share: Option<f64>,
+figures! {
+    /// How accesses are observed, and what it costs.
+    #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+    pub struct MonitorStatus {
+        snapshots: u64 = Counter Count as "monitor_snapshots", "Snapshots drawn up.";
+        nr_regions: Option<u32> = Gauge Count as "monitor_regions", "Regions at present.";
+        sample_us: Option<u64> = Gauge Microseconds as "monitor_sampling_interval", "Sampling interval in force.";
+        aggr_us: Option<u64> = Gauge Microseconds as "monitor_aggregation_interval",
+            "Aggregation interval in force.";
+        monitor_ns: Option<u64> = Counter Nanoseconds as "monitor_cpu", "CPU time that the monitor took.";
+        target_ns: Option<u64> = Counter Nanoseconds as "target_cost", "CPU time that the targets lost to it.";
+        monitor_share: Option<f64> = Gauge Ratio as "monitor_cpu_last_minute",
+            "Share of one core that the monitor took, over the last minute.";
+        target_share: Option<f64> = Gauge Ratio as "target_cost_last_minute",
+            "Share of one core that the targets lost to it, over the last minute.";
+        cpu_budget: Option<f64> = Gauge Ratio as "monitor_cpu_budget",
+            "Share of one core that monitoring may take, the targets' losses counted.";
+    }
+    and {
+        /// The access source; empty before it has begun.
+        source: String;
+        /// `isotherm` or `damon`; empty where the kernel's own engine runs.
+        algorithm: String;
+        /// How pages are chosen; `null` where not known.
+        mode: Option<Mode>;
+    }
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct TargetStatus {
-    pub target: u32,
-    /// Its process, where it is one.
-    pub pid: Option<u32>,
-    /// Its command line, or what else names it.
-    pub name: String,
-    /// Resident memory, bytes.
-    pub rss: Option<u64>,
-    /// Swapped out, bytes.
-    pub swap: Option<u64>,
-    /// In use, bytes: accessed within the last second, or seen in use in the last snapshot where only regions are
-    /// known.
-    pub accessed: Option<u64>,
+figures! {
+    /// A target that is alive.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    pub struct TargetStatus {
+        rss: Option<u64> = Gauge Bytes as "resident", "Resident memory of a target.";
+        swap: Option<u64> = Gauge Bytes as "swapped", "Memory of a target that is swapped out.";
+        accessed: Option<u64> = Gauge Bytes,
+            "Memory of a target in use within the last second, or in the last snapshot where only regions are known.";
+    }
+    and {
+        /// Its index.
+        target: u32;
+        /// Its process, where it is one.
+        pid: Option<u32>;
+        /// Its command line, or what else names it.
+        name: String;
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -94,7 +95,10 @@ pub struct SchemeStatus {
     pub quota_reset_ns: u64,
     #[serde(flatten)]
     pub stats: SchemeStats,
-    /// Why it does nothing; `null` while it acts.
+    /// The code of why it does nothing; `null` while it acts.
+    #[serde(default)]
+    pub idle_code: Option<String>,
+    /// The same in a sentence.
     pub idle_reason: Option<String>,
     /// What it is tuned for.
     pub goals: Vec<GoalStatus>,
@@ -113,20 +117,23 @@ pub struct PatternStatus {
     pub words: String,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct GoalStatus {
-    /// What is looked at.
-    pub metric: String,
-    /// The value wished for, in the metric's unit; for counters, the growth within the window.
-    pub target: u64,
-    /// The last value; `null` where not known.
-    pub current: Option<u64>,
-    /// 10 000 on target; less asks for more of the scheme. `null` where not known.
-    pub score: Option<u64>,
-    /// Over which time a counter's growth is taken, ns.
-    pub window_ns: u64,
-    /// Both values for people.
-    pub words: String,
+figures! {
+    /// A goal, in the unit of its metric; for counters, the growth within the window.
+    #[derive(Debug, Clone, Serialize, Deserialize)]
+    pub struct GoalStatus {
+        current: Option<u64> = Gauge Count, "Last value of a goal's metric, in its own unit.";
+        target: u64 = Gauge Count, "Value that a goal wishes for, in the metric's own unit.";
+        score: Option<u64> = Gauge BasisPoints,
+            "How well a goal is met: 1 (in JSON 10000) on target, less asks for more of the scheme.";
+    }
+    and {
+        /// What is looked at.
+        metric: String;
+        /// Over which time a counter's growth is taken, ns.
+        window_ns: u64;
+        /// Both values for people.
+        words: String;
+    }
 }
 
 impl SchemeStatus {
@@ -142,6 +149,7 @@ impl SchemeStatus {
             quota_bytes: quota.bytes,
             quota_ns: quota.time_ns,
             quota_reset_ns: quota.reset_ns,
+            idle_code: status.idle.map(|idle| idle.code().to_owned()),
             idle_reason: status.idle.map(ToString::to_string),
             goals: goals.map(|(goal, current)| GoalStatus::new(goal, *current, quota.reset_ns)).collect(),
             stats: status.stats,

@@ -1,16 +1,16 @@
 //! `isotherm hint host`.
 
-mod answers;
-mod metrics;
-mod places;
 mod spec;
 
+use super::status::{COMMAND, HostStatus};
+use crate::args::control::ControlArgs;
 use crate::args::units;
-use crate::control::args::{address, bind_metrics};
-use crate::control::socket::BoundSocket;
 use crate::exit::{Unsupported, Usage};
-use answers::{Answers, Shutter};
 use anyhow::Context;
+use isotherm_daemon::instance::Instance;
+use isotherm_daemon::server::Server;
+use isotherm_daemon::service::{Answer, Ask, StatusOnly};
+use isotherm_daemon::socket::BoundSocket;
 use isotherm_hint::host::guest::GuestError;
 use isotherm_hint::host::memory::MemoryError;
 use isotherm_hint::host::scan::ScanConfig;
@@ -21,12 +21,10 @@ use isotherm_linux::hostmem::vsock_listener::VsockListener;
 use isotherm_linux::proc::ProcessError;
 use isotherm_linux::signals::StopSignals;
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-pub use places::{control_folders, home};
 use spec::Listen;
 pub use spec::secret;
 
@@ -61,13 +59,8 @@ pub struct Args {
     /// How long a guest may be paused at a time for that
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = units::time, requires = "scan_zero")]
     pause: Duration,
-    /// Listen for `isotherm hint status` here [default: hint/PID.sock in $RUNTIME_DIRECTORY, /run/isotherm or
-    /// $XDG_RUNTIME_DIR/isotherm]
-    #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
-    /// Serve OpenMetrics over TCP at /metrics, too; a port alone is that of 127.0.0.1
-    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
-    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    control: ControlArgs,
     /// End after this time
     #[arg(long, value_name = "TIME", value_parser = units::time)]
     duration: Option<Duration>,
@@ -78,8 +71,6 @@ pub struct Args {
 
 /// How often the loop looks at what is asked, and at what has changed.
 const TICK: Duration = Duration::from_millis(50);
-/// How long a question and its answer may take.
-const ASK_TIME: Duration = Duration::from_secs(2);
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     check(&args)?;
@@ -89,12 +80,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     let mut sockets = Vec::new();
     let doors = args.listen.iter().map(|listen| open(listen, &mut sockets)).collect::<anyhow::Result<Vec<_>>>()?;
-    let control = match &args.socket {
-        Some(path) => BoundSocket::bind(path)?,
-        None => home()?,
-    };
-    control.listener.set_nonblocking(true).context("cannot listen")?;
-    let port = args.metrics.map(|address| bind_metrics(address, args.quiet)).transpose()?;
+    let bound = args.control.bind(args.quiet)?;
     let config = HostConfig {
         guests: args.guests.clone(),
         bytes_per_second: args.rate,
@@ -102,32 +88,44 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     };
     let begin = (Instant::now(), monotonic_ns());
     let host = Host::start(config, doors).context("cannot begin to serve")?;
-    let mut told = Told::new(args.quiet);
+    let mut changes = Changes::new(args.quiet);
     let end = args.duration.map(|duration| begin.0 + duration);
-    let answers = &Answers { host: &host, args: &args, begin_ns: begin.1 };
-    let ending = &AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        // Dropped before the threads are waited for, also in a panic.
-        let _shutter = Shutter::new(port.as_ref(), ending).context("cannot serve metrics")?;
-        if let Some(port) = &port {
-            scope.spawn(move || answers.at_port(port, ending));
+    let service: StatusOnly<HostStatus> = StatusOnly::default();
+    let control = bound.serve(service).context("cannot listen")?;
+    let status = |server: &Server<_>| HostStatus {
+        instance: Instance::of_this_process(
+            COMMAND,
+            format!("{} guests", args.guests.len()),
+            server.path().map(PathBuf::from),
+            begin.1,
+            monotonic_ns(),
+        ),
+        listening: args.listen.iter().map(ToString::to_string).collect(),
+        guests: host.status(),
+    };
+    let mut looked: Option<Instant> = None;
+    let mut stop = false;
+    while !stop && signals.received().is_none() && end.is_none_or(|end| Instant::now() < end) {
+        if looked.is_none_or(|at| at.elapsed() >= 10 * TICK) {
+            changes.log(&host.status());
+            looked = Some(Instant::now());
         }
-        let mut looked: Option<Instant> = None;
-        while signals.received().is_none() && end.is_none_or(|end| Instant::now() < end) {
-            if looked.is_none_or(|at| at.elapsed() >= 10 * TICK) {
-                told.tell(&host.status());
-                looked = Some(Instant::now());
-            }
-            if answers.at_socket(&control) {
-                break;
-            }
-            std::thread::sleep(TICK);
+        while let Some((server, (ask, responder))) = control.as_ref().and_then(|s| Some((s, s.try_next()?))) {
+            responder.send(Ok(match ask {
+                Ask::Status => Answer::Status(Box::new(status(server))),
+                Ask::Stop => {
+                    stop = true;
+                    Answer::Done("stopping".into())
+                }
+                Ask::Question(never) => match never {},
+            }));
         }
-        anyhow::Ok(())
-    })?;
+        std::thread::sleep(TICK);
+    }
+    drop(control);
     let last = host.status();
     drop(host);
-    told.sum(&last);
+    changes.log_sums(&last);
     drop(sockets);
     Ok(())
 }
@@ -199,18 +197,18 @@ fn open(listen: &Listen, sockets: &mut Vec<BoundSocket>) -> anyhow::Result<Door>
     })
 }
 
-/// Says what has changed.
-struct Told {
+/// Logs what has changed.
+struct Changes {
     quiet: bool,
     known: BTreeMap<String, (bool, Option<String>)>,
 }
 
-impl Told {
+impl Changes {
     const fn new(quiet: bool) -> Self {
         Self { quiet, known: BTreeMap::new() }
     }
 
-    fn tell(&mut self, guests: &[GuestStatus]) {
+    fn log(&mut self, guests: &[GuestStatus]) {
         for guest in guests {
             let now = (guest.connected, guest.problem.clone());
             let before = self.known.insert(guest.name.clone(), now.clone()).unwrap_or_default();
@@ -230,7 +228,7 @@ impl Told {
         }
     }
 
-    fn sum(&self, guests: &[GuestStatus]) {
+    fn log_sums(&self, guests: &[GuestStatus]) {
         use isotherm_core::units::format_size;
         for guest in guests.iter().filter(|guest| !self.quiet && guest.dropped > 0) {
             tracing::warn!(

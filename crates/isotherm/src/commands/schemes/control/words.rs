@@ -31,6 +31,11 @@ pub fn pattern(p: &AccessPattern) -> String {
     format!("{size}, {rate}, {age}")
 }
 
+/// A process's name, which may hold anything, in one line of at most 80 characters.
+pub fn one_line(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { ' ' } else { c }).take(80).collect()
+}
+
 /// Basis points as a percentage without needless digits.
 fn percent(bp: u32) -> String {
     let text = format!("{:.2}", f64::from(bp) / 100.0);

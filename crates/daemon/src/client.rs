@@ -1,7 +1,8 @@
 //! The other side: one request to a running instance.
 
-use super::http::{UntilDeadline, parse_response};
-use super::server::ANSWER_TIME;
+use crate::deadline::UntilDeadline;
+use crate::http::parse_response;
+use crate::server::ANSWER_TIME;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

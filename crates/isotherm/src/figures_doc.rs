@@ -1,0 +1,51 @@
+//! `docs/figures.md` follows from the declarations: `ISOTHERM_WRITE_DOCS=1 cargo test -p isotherm figures_doc` writes it.
+
+use crate::commands::schemes::control::status::{GoalStatus, MonitorStatus, TargetStatus};
+use isotherm_core::keeper::figures::{LimitFigures, MemoryFigures};
+use isotherm_core::scheme::effect::Effect;
+use isotherm_core::scheme::stats::SchemeStats;
+use isotherm_daemon::documentation::table;
+use isotherm_daemon::instance::Instance;
+use isotherm_hint::host::status::{GuestStatus, ScanStatus};
+
+const HEAD: &str = "# Figures
+
+Every figure that a running Isotherm tells, as it is declared in the source: its field in JSON (`ctl status --json`, `hint status
+--json`, `--stats`), and its name in OpenMetrics (`--metrics`, `GET /metrics`). JSON has the unit of the field's name (`_ns`, `_us`;
+sizes in bytes), metrics have base units. What is not known is `null` in JSON, and has no sample. This file is written from the
+declarations, and a test compares it with them.
+";
+
+fn text() -> String {
+    let sections = [
+        ("Every instance", "", table::<Instance>("")),
+        ("The monitor of schemes", "`monitor` in JSON.", table::<MonitorStatus>("")),
+        ("Targets", "`targets`; labels `target`, `pid`, `name`.", table::<TargetStatus>("target_")),
+        ("Schemes", "`schemes`; labels `scheme`, `action`.", table::<SchemeStats>("scheme_")),
+        ("What became of memory that was paged out", "Beside the former.", table::<Effect>("scheme_")),
+        ("Goals", "`goals` of a scheme; labels `scheme`, `goal`, `metric`.", table::<GoalStatus>("goal_")),
+        ("Limits of `lru run`", "`limits`; labels `domain`, `engine`.", table::<LimitFigures>("lru_")),
+        (
+            "Memories below a limit",
+            "`memories` of a limit; labels `domain`, `memcg`.",
+            table::<MemoryFigures>("lru_memory_"),
+        ),
+        ("Guests of `hint host`", "`guests`; labels `guest`, `pid`.", table::<GuestStatus>("hint_guest_")),
+        ("Scans of guests without an agent", "`scan` of a guest.", table::<ScanStatus>("hint_guest_")),
+    ];
+    let section = |(title, note, table): (&str, &str, String)| {
+        let note = if note.is_empty() { String::new() } else { format!("{note}\n\n") };
+        format!("\n## {title}\n\n{note}{table}")
+    };
+    HEAD.to_owned() + &sections.map(section).concat()
+}
+
+#[test]
+fn figures_doc_is_what_is_declared() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/figures.md");
+    if std::env::var_os("ISOTHERM_WRITE_DOCS").is_some() {
+        std::fs::write(path, text()).unwrap();
+    }
+    let hint = "run ISOTHERM_WRITE_DOCS=1 cargo test -p isotherm figures_doc";
+    assert!(std::fs::read_to_string(path).unwrap_or_default() == text(), "docs/figures.md is out of date: {hint}");
+}
