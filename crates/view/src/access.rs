@@ -1,5 +1,6 @@
 //! One snapshot of each target: its regions, hot first.
 
+use crate::basis::Basis;
 use crate::error::ViewError;
 use crate::names;
 use crate::overview::{Overview, TargetOverview};
@@ -7,7 +8,6 @@ use crate::replay::Replay;
 use crate::summary::mapping_pages::{MappingUse, mapping_uses};
 use crate::summary::pages::PageFigures;
 use crate::summary::text::threshold;
-use crate::summary::working_set::Basis;
 use crate::temperature::temperature;
 use crate::units::{NS_PER_S, age_ns, format_hz, format_percent, hz, rate};
 use isotherm_core::addr::AddrRange;

@@ -3,9 +3,9 @@
 pub mod distribution;
 pub mod table;
 
+use crate::basis::Basis;
 use crate::error::ViewError;
 use crate::replay::{Replay, check_targets};
-use crate::summary::working_set::Basis;
 use crate::units::NS_PER_S;
 use isotherm_core::event::Event;
 use isotherm_core::history::frame::{PageAges, bytes};
@@ -132,18 +132,12 @@ pub fn read(events: &dyn Replay, options: &SeriesOptions) -> Result<Vec<Series>,
     all.retain(|s| !s.points.is_empty());
     for series in &mut all {
         let len = series.points.len();
-        let default = if series.basis == Basis::Pages { 0 } else { default_skip(len) };
+        let default = series.basis.skipped(len);
         // The last point stays: a table of nothing helps nobody.
         series.skipped = options.skip.unwrap_or(default).min(len - 1);
         series.points.drain(..series.skipped);
     }
     Ok(all)
-}
-
-/// How many of `len` snapshots to leave out at the begin, while regions still adapt: a tenth, at most 20 (damo's
-/// figure).
-pub fn default_skip(len: usize) -> usize {
-    (len / 10).min(20)
 }
 
 /// At most two points a column, its least and its greatest, so that no peak is lost.

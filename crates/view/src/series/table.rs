@@ -2,11 +2,11 @@
 
 use super::distribution::{DEFAULT_PERCENTILES, Distribution, rank};
 use super::{Measure, Point, Series, SeriesOptions};
+use crate::basis::Basis;
 use crate::error::ViewError;
 use crate::exact;
 use crate::overview::Overview;
 use crate::replay::Replay;
-use crate::summary::working_set::Basis;
 use serde::Serialize;
 use std::io::Write;
 

@@ -1,6 +1,6 @@
 //! How long memory has gone without an access.
 
-use super::pages::Estimate;
+use super::estimate::Estimate;
 use crate::units::{NS_PER_S, age_ns};
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
 use serde::Serialize;

@@ -2,6 +2,7 @@
 
 pub mod confidence;
 pub mod cost;
+pub mod estimate;
 pub mod idle;
 mod json;
 pub mod mapping_pages;

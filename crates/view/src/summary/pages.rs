@@ -1,58 +1,16 @@
 //! What the page history says: how much memory was accessed within some time, and how much has been idle for longer.
 
+use super::estimate::Estimate;
 use super::idle::{Cold, Idle, THRESHOLDS_NS};
 use super::working_set::{WINDOWS_NS, Window};
 use crate::units::NS_PER_S;
 use isotherm_core::history::frame::{PageAges, bytes};
-use isotherm_core::units::format_size;
 use serde::Serialize;
 
 /// Ages that summaries tell about, ns.
 const AGES: [u64; 5] = [NS_PER_S, EXPLAINED_NS, 60 * NS_PER_S, 300 * NS_PER_S, 1800 * NS_PER_S];
 /// The age by which resident memory is divided into accessed and cold.
 pub const EXPLAINED_NS: u64 = 10 * NS_PER_S;
-
-/// Bytes, and the ends between which they are known to lie.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Estimate {
-    /// The figure to show.
-    pub bytes: u64,
-    /// The least that may be true.
-    pub least: u64,
-    pub most: u64,
-}
-
-impl Estimate {
-    fn of_pages(pages: u64, least: u64, most: u64) -> Self {
-        Self { bytes: bytes(pages), least: bytes(least), most: bytes(most) }
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.bytes += other.bytes;
-        self.least += other.least;
-        self.most += other.most;
-    }
-
-    /// `12.3 MiB`; with both ends where they differ by more than 5 % of the figure: `12.3 MiB (11.9 to 13.0)`.
-    pub fn text(&self) -> String {
-        let text = format_size(self.bytes);
-        if u128::from(self.most.saturating_sub(self.least)) * 20 <= u128::from(self.bytes) {
-            return text;
-        }
-        let (least, most) = (format_size(self.least), format_size(self.most));
-        let ((number, unit), (_, other)) = (split_unit(&least), split_unit(&most));
-        let same = unit == split_unit(&text).1 && other == unit;
-        if same {
-            format!("{text} ({number} to {})", split_unit(&most).0)
-        } else {
-            format!("{text} ({least} to {most})")
-        }
-    }
-}
-
-fn split_unit(size: &str) -> (&str, &str) {
-    size.split_once(' ').unwrap_or((size, ""))
-}
 
 /// Memory that can be observed, divided by whether it was accessed within some time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,22 +1,13 @@
 //! The working set: memory in use.
 
-use super::pages::Estimate;
+use super::estimate::Estimate;
+use crate::basis::Basis;
 use crate::series::distribution::Distribution;
 use crate::units::NS_PER_S;
 use serde::Serialize;
 
 /// Windows that summaries show, ns.
 pub const WINDOWS_NS: [u64; 4] = [NS_PER_S, 10 * NS_PER_S, 60 * NS_PER_S, 300 * NS_PER_S];
-
-/// What a figure was drawn from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Basis {
-    /// The page history: pages one by one.
-    Pages,
-    /// Regions, of which a few pages each were looked at.
-    Regions,
-}
 
 /// Memory accessed within some time before the end of the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -71,8 +62,8 @@ impl WorkingSet {
 
     /// From sizes over time that regions tell.
     pub fn of_regions(sizes: &[u64]) -> Self {
-        let skipped = crate::series::default_skip(sizes.len());
-        Self::new(sizes, skipped, Basis::Regions, WINDOWS_NS.map(|within_ns| Window::new(within_ns, None)))
+        let basis = Basis::Regions;
+        Self::new(sizes, basis.skipped(sizes.len()), basis, WINDOWS_NS.map(|within_ns| Window::new(within_ns, None)))
     }
 
     fn new(sizes: &[u64], skipped: usize, basis: Basis, windows: [Window; WINDOWS_NS.len()]) -> Self {
