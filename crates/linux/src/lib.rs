@@ -10,6 +10,7 @@ pub mod clock;
 pub mod folder_lock;
 pub mod guestmem;
 pub mod hostmem;
+pub mod keepalive;
 pub mod limits;
 pub mod lru;
 pub mod meter;

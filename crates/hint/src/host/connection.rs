@@ -33,6 +33,8 @@ pub enum End {
     Gone,
     /// Another connection of the same guest took its place.
     Replaced,
+    /// No guest has greeted in this time.
+    Silent(Duration),
     /// We closed it for what it said.
     Closed(Closing),
     /// Reading or writing failed.
@@ -44,6 +46,7 @@ impl End {
         match self {
             Self::Stopped | Self::Gone => None,
             Self::Replaced => Some("another connection of this guest took over".into()),
+            Self::Silent(patience) => Some(format!("no guest has greeted within {} s", patience.as_secs())),
             Self::Closed(closing) => Some(closing.why.clone()),
             Self::Failed(error) => Some(error.to_string()),
         }
@@ -51,17 +54,30 @@ impl End {
 }
 
 /// Tells which guest is calling, once it has said hello.
-pub type Identify<'a> = &'a dyn Fn(&Hello) -> Result<Arc<Guest>, Closing>;
+pub(super) type Identify<'a> = &'a dyn Fn(&Hello) -> Result<Arc<Guest>, Closing>;
+
+/// How a connection is served.
+pub(super) struct Terms<'a> {
+    pub identify: Identify<'a>,
+    /// Told once a guest is welcome.
+    pub welcomed: &'a mut dyn FnMut(),
+    /// How long it may last without a guest that is welcome; `None`: for ever, as the connection is ours to a VMM whose
+    /// guest has its agent started at any time.
+    pub patience: Option<Duration>,
+    pub bytes_per_second: u64,
+    pub stop: &'a AtomicBool,
+}
 
 /// Serves a connection until it ends.
-pub fn serve(stream: UnixStream, identify: Identify<'_>, bytes_per_second: u64, stop: &AtomicBool) -> End {
+pub(super) fn serve(stream: UnixStream, terms: Terms<'_>) -> End {
     let mut connection = Connection {
         number: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
-        session: Session::new(bytes_per_second),
+        session: Session::new(terms.bytes_per_second),
+        welcomed: false,
         guest: None,
         stream,
     };
-    let end = match connection.run(identify, stop) {
+    let end = match connection.run(terms) {
         Ok(end) => end,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe || error.kind() == io::ErrorKind::ConnectionReset => {
             End::Gone
@@ -76,11 +92,14 @@ struct Connection {
     number: u64,
     session: Session,
     guest: Option<Arc<Guest>>,
+    /// Whether the guest was welcome once, after which another connection of it ends this one.
+    welcomed: bool,
     stream: UnixStream,
 }
 
 impl Connection {
-    fn run(&mut self, identify: Identify<'_>, stop: &AtomicBool) -> io::Result<End> {
+    fn run(&mut self, terms: Terms<'_>) -> io::Result<End> {
+        let Terms { identify, welcomed, patience, stop, .. } = terms;
         self.stream.set_read_timeout(Some(TICK))?;
         self.stream.set_write_timeout(Some(WRITE_TIME))?;
         let mut decoder = Decoder::new();
@@ -88,7 +107,16 @@ impl Connection {
         let greeting = Message::Greet { version: VERSION, host: random::number()? };
         let mut greeted: Option<Instant> = None;
         let mut heard = Instant::now();
+        let mut open_last = Instant::now();
         while !stop.load(Ordering::Relaxed) {
+            if self.session.is_open() {
+                open_last = Instant::now();
+            } else if let Some(patience) = patience.filter(|patience| open_last.elapsed() >= *patience) {
+                return Ok(End::Silent(patience));
+            }
+            if self.welcomed && self.guest.as_ref().is_some_and(|guest| !guest.listens_to(self.number)) {
+                return Ok(End::Replaced);
+            }
             let again = greeted.is_none_or(|at| at.elapsed() >= Duration::from_millis(REPEAT_MS));
             if !self.session.is_open() && again {
                 self.send(&greeting)?;
@@ -125,6 +153,9 @@ impl Connection {
                     return Ok(end);
                 }
                 if self.session.is_open() {
+                    if !std::mem::replace(&mut self.welcomed, true) {
+                        welcomed();
+                    }
                     decoder.strict();
                 } else {
                     decoder.search();
@@ -176,6 +207,8 @@ impl Connection {
     fn finish(&mut self, end: &End) {
         if let End::Closed(Closing { code, why }) = end {
             let _ = self.send(&Message::Error { code: *code, text: why.clone() });
+        } else if let End::Silent(_) = end {
+            let _ = self.send(&Message::Bye(end.reason().unwrap_or_default()));
         } else if matches!(end, End::Stopped) {
             let _ = self.send(&Message::Bye("the host side of Isotherm ends".into()));
         }
@@ -184,5 +217,33 @@ impl Connection {
         }
         // Nothing is dropped for it any more: this tells the guest so.
         let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    fn nobody(_: &Hello) -> Result<Arc<Guest>, Closing> {
+        Err(Closing::new(ErrorCode::Denied, "nobody is known"))
+    }
+
+    #[test]
+    fn who_does_not_greet_is_not_waited_for() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let stop = AtomicBool::new(false);
+        let mut welcomed = || panic!("nobody was");
+        let patience = Some(Duration::from_millis(300));
+        let terms = Terms { identify: &nobody, welcomed: &mut welcomed, patience, bytes_per_second: 0, stop: &stop };
+        let reader = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            theirs.read_to_end(&mut all).map(|_| all)
+        });
+        let end = serve(ours, terms);
+        assert!(matches!(end, End::Silent(_)), "{end:?}");
+        // The end is seen, and why.
+        let all = reader.join().unwrap().unwrap();
+        assert!(all.windows(16).any(|part| part == b"no guest has gre"), "{all:?}");
     }
 }

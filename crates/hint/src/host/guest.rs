@@ -169,6 +169,11 @@ impl Guest {
         self.state().status.closed += 1;
     }
 
+    /// Whether `connection` is the one that may report: the last that was welcome.
+    pub fn listens_to(&self, connection: u64) -> bool {
+        self.state().connection == connection
+    }
+
     /// Whether an agent is connected.
     pub fn is_connected(&self) -> bool {
         self.state().status.connected

@@ -6,11 +6,13 @@
 
 pub mod bucket;
 pub mod connection;
+pub mod door;
 pub mod guard;
 pub mod guest;
 pub mod layout;
 pub mod memory;
 pub mod mtree;
+mod places;
 pub mod qmp;
 pub mod random;
 pub mod ranges;
@@ -19,3 +21,4 @@ pub mod scan;
 pub mod server;
 pub mod session;
 pub mod status;
+mod trouble;

@@ -1,27 +1,32 @@
 //! All guests at once: who is served, over which connection, and how they stand.
 
-use super::connection::{End, serve};
+use super::connection::{End, Identify, Terms, serve};
+use super::door::{Caller, Door};
 use super::guest::Guest;
+use super::places::{Place, Places};
 use super::scan::{self, ScanConfig};
 use super::session::Closing;
 use super::status::GuestStatus;
+use super::trouble::{Trouble, Weight};
 use crate::protocol::{ErrorCode, Hello};
 use isotherm_linux::hostmem::peer;
 use isotherm_linux::hostmem::urgency;
-use isotherm_linux::hostmem::vsock_listener::VsockListener;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Connections at a time that came by themselves.
-const MOST_CALLS: usize = 256;
+/// Guests of one user whose VMMs came by themselves.
+const MOST_OF_USER: usize = 256;
+/// How long somebody who calls may take until a guest has greeted.
+const GREETING: Duration = Duration::from_secs(10);
+/// How long the place of a call stays taken that ends without a guest: so many a second come to nothing at most.
+const AFTER_NOTHING: Duration = Duration::from_secs(1);
 /// Until a connection is tried again; doubled up to the second while the guest is at fault.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// How often a sleeping thread looks whether to end.
@@ -54,58 +59,12 @@ pub struct HostConfig {
     pub scan: Option<ScanConfig>,
 }
 
-#[derive(Debug)]
-pub enum Door {
-    /// VMMs connect to a socket; the kernel tells which process it is.
-    Unix(UnixListener),
-    /// Guests connect over vsock; the kernel tells which context id it is.
-    Vsock(VsockListener),
-    /// Guests connect over a network, and say their key.
-    Tcp(TcpListener),
-}
-
-impl Door {
-    fn accept(&self) -> io::Result<(UnixStream, Caller)> {
-        Ok(match self {
-            Self::Unix(listener) => {
-                let stream = listener.accept()?.0;
-                let caller = Caller::Process(peer::pid(&stream)?);
-                (stream, caller)
-            }
-            Self::Vsock(listener) => {
-                let (socket, cid) = listener.accept()?;
-                (socket.into(), Caller::Cid(cid))
-            }
-            Self::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nodelay(true)?;
-                // Reading, writing and shutting down are the same for every kind of socket.
-                (OwnedFd::from(stream).into(), Caller::Stranger)
-            }
-        })
-    }
-
-    fn duplicate(&self) -> io::Result<OwnedFd> {
-        match self {
-            Self::Unix(listener) => listener.try_clone().map(OwnedFd::from),
-            Self::Vsock(listener) => listener.duplicate(),
-            Self::Tcp(listener) => listener.try_clone().map(OwnedFd::from),
-        }
-    }
-}
-
-/// Who calls, as far as the kernel tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Caller {
-    Process(u32),
-    Cid(u32),
-    Stranger,
-}
-
 /// A guest's place: there before the guest is, and after it.
 #[derive(Debug)]
 struct Slot {
     spec: GuestSpec,
+    /// Whose VMM it is, if that came by itself.
+    uid: Option<u32>,
     guest: Option<Arc<Guest>>,
     problem: Option<String>,
 }
@@ -118,6 +77,7 @@ struct Shared {
     slots: Mutex<BTreeMap<usize, Slot>>,
     stop: AtomicBool,
     calls: AtomicUsize,
+    trouble: Trouble,
 }
 
 /// The host side at work; ends all when dropped.
@@ -130,13 +90,14 @@ pub struct Host {
 
 impl Host {
     pub fn start(config: HostConfig, doors: Vec<Door>) -> io::Result<Self> {
-        let slot = |spec: &GuestSpec| Slot { spec: spec.clone(), guest: None, problem: None };
+        let slot = |spec: &GuestSpec| Slot { spec: spec.clone(), uid: None, guest: None, problem: None };
         let slots = config.guests.iter().map(slot).enumerate().collect();
         let shared = Arc::new(Shared {
             config,
             slots: Mutex::new(slots),
             stop: AtomicBool::new(false),
             calls: AtomicUsize::new(0),
+            trouble: Trouble::default(),
         });
         let mut host = Self { shared, doors: Vec::new(), threads: Vec::new() };
         for (number, spec) in host.shared.config.guests.clone().into_iter().enumerate() {
@@ -163,6 +124,11 @@ impl Host {
     fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         self.threads.push(Builder::new().name(name.into()).spawn(work)?);
         Ok(())
+    }
+
+    /// What is wrong with connections that belong to no guest.
+    pub fn problem(&self) -> Option<String> {
+        self.shared.trouble.told()
     }
 
     /// How every guest stands.
@@ -280,7 +246,7 @@ impl Shared {
         let mut slots = self.slots();
         let denied = |why: String| Closing::new(ErrorCode::Denied, why);
         match caller {
-            Caller::Process(pid) => {
+            Caller::Process { pid, uid } => {
                 if let Some((number, _)) = slots.iter().find(|(_, slot)| slot.spec.pid == Some(pid)) {
                     return Ok((*number, Some(pid)));
                 }
@@ -290,8 +256,13 @@ impl Shared {
                     *number < named || slot.guest.as_ref().is_some_and(|g| !g.process().has_exited())
                 });
                 let number = slots.last_key_value().map_or(0, |(last, _)| last + 1).max(named);
+                if slots.values().filter(|slot| slot.uid == Some(uid)).count() >= MOST_OF_USER {
+                    return Err(denied(format!(
+                        "user {uid} has {MOST_OF_USER} guests here already; end one of their VMMs, or name this one with --guest pid={pid}"
+                    )));
+                }
                 let spec = GuestSpec { pid: Some(pid), ..GuestSpec::default() };
-                slots.insert(number, Slot { spec, guest: None, problem: None });
+                slots.insert(number, Slot { spec, uid: Some(uid), guest: None, problem: None });
                 Ok((number, Some(pid)))
             }
             Caller::Cid(cid) => slots
@@ -299,12 +270,21 @@ impl Shared {
                 .find(|(_, slot)| slot.spec.cid == Some(cid))
                 .map(|(number, slot)| (*number, slot.spec.pid))
                 .ok_or_else(|| denied(format!("no guest is named with cid={cid}"))),
-            Caller::Stranger => slots
+            Caller::Stranger(_) => slots
                 .iter()
                 .find(|(_, slot)| slot.spec.key.as_deref().is_some_and(|key| same(key, &hello.key)))
                 .map(|(number, slot)| (*number, slot.spec.pid))
                 .ok_or_else(|| denied("no guest has this key".into())),
         }
+    }
+
+    fn terms<'a>(
+        &'a self,
+        identify: Identify<'a>,
+        welcomed: &'a mut dyn FnMut(),
+        patience: Option<Duration>,
+    ) -> Terms<'a> {
+        Terms { identify, welcomed, patience, bytes_per_second: self.config.bytes_per_second, stop: &self.stop }
     }
 
     fn say(&self, number: usize, problem: String) {
@@ -323,15 +303,15 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 fn call_guest(shared: &Shared, number: usize, socket: &PathBuf, pid: Option<u32>) {
     let mut retry = RETRY.0;
     while !shared.stopping() {
-        match UnixStream::connect(socket).map(|stream| (peer::pid(&stream), stream)) {
+        match UnixStream::connect(socket).map(|stream| (peer::credentials(&stream), stream)) {
             Ok((peer, stream)) => {
-                let pid = pid.or(peer.ok());
+                let pid = pid.or(peer.ok().map(|(pid, _)| pid));
                 // Looked for at once, so that its memory shows before its agent says anything.
                 let found = shared.guest(number, pid).map(drop);
                 let end = match found {
                     Ok(()) => {
                         let identify = |_: &Hello| shared.guest(number, pid);
-                        serve(stream, &identify, shared.config.bytes_per_second, &shared.stop)
+                        serve(stream, shared.terms(&identify, &mut || {}, None))
                     }
                     Err(closing) => End::Closed(closing),
                 };
@@ -354,6 +334,7 @@ fn call_guest(shared: &Shared, number: usize, socket: &PathBuf, pid: Option<u32>
 
 /// Takes calls until the door is shut.
 fn answer_calls(shared: &Arc<Shared>, door: &Door) {
+    let places = Arc::new(Places::default());
     while !shared.stopping() {
         let Ok((stream, caller)) = door.accept() else {
             // Out of descriptors, say; it passes.
@@ -363,20 +344,41 @@ fn answer_calls(shared: &Arc<Shared>, door: &Door) {
         if shared.stopping() {
             return;
         }
-        if shared.calls.fetch_add(1, Ordering::SeqCst) >= MOST_CALLS {
-            shared.calls.fetch_sub(1, Ordering::SeqCst);
-            continue;
-        }
-        let place = Call(Arc::clone(shared));
+        let caller = match caller {
+            Ok(caller) => caller,
+            Err(error) => {
+                shared.trouble.note(Weight::Closed, format!("a process called that cannot be told: {error}"));
+                continue;
+            }
+        };
+        let place = match places.take(caller.peer()) {
+            Ok(place) => place,
+            Err(full) => {
+                shared.trouble.note(Weight::Full, full.to_string());
+                continue;
+            }
+        };
+        shared.calls.fetch_add(1, Ordering::SeqCst);
+        let call = Call(Arc::clone(shared));
         // Where no thread can be had, the connection closes.
-        let _ = Builder::new().name("call".into()).spawn(move || {
-            let shared = &place.0;
-            let identify = |hello: &Hello| {
-                let (number, pid) = shared.slot_of(caller, hello)?;
-                shared.guest(number, pid)
-            };
-            serve(stream, &identify, shared.config.bytes_per_second, &shared.stop);
-        });
+        let _ = Builder::new().name("call".into()).spawn(move || answer(&call.0, stream, caller, place));
+    }
+}
+
+/// Serves one call.
+fn answer(shared: &Shared, stream: UnixStream, caller: Caller, place: Place) {
+    let mut place = Some(place);
+    let identify = |hello: &Hello| {
+        let (number, pid) = shared.slot_of(caller, hello)?;
+        shared.guest(number, pid)
+    };
+    let end = serve(stream, shared.terms(&identify, &mut || place = None, Some(GREETING)));
+    if place.is_some() {
+        if let Some(reason) = end.reason() {
+            let what = format!("a connection from {} was closed: {reason}", caller.peer());
+            shared.trouble.note(Weight::Closed, what);
+        }
+        shared.sleep(AFTER_NOTHING);
     }
 }
 

@@ -192,6 +192,18 @@ impl Agent {
         }
     }
 
+    /// The token of the next welcome; `None` if the host closes instead.
+    pub fn welcome(&mut self) -> Option<u64> {
+        loop {
+            match self.decoder.message().ok()? {
+                Some(Message::Welcome { token, .. }) => return Some(token),
+                Some(_) => {}
+                None if self.decoder.fill(&mut self.stream).ok()? == 0 => return None,
+                None => {}
+            }
+        }
+    }
+
     /// Says hello and waits for the welcome.
     #[track_caller]
     pub fn greet(&mut self, hello: Hello) {

@@ -50,7 +50,8 @@ mod tests {
             ..GuestStatus::default()
         };
         let two = GuestStatus { name: "vm2".into(), problem: Some("gone".into()), ..GuestStatus::default() };
-        let status = HostStatus { instance: Instance::default(), listening: Vec::new(), guests: vec![one, two] };
+        let status =
+            HostStatus { instance: Instance::default(), listening: Vec::new(), problem: None, guests: vec![one, two] };
         let mut out = Exposition::default();
         status.write_metrics(&mut out);
         let samples = checked(&out.finish());

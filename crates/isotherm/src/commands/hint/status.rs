@@ -21,6 +21,8 @@ pub struct HostStatus {
     pub instance: Instance,
     /// Where guests call.
     pub listening: Vec<String>,
+    /// What is wrong with connections that belong to no guest.
+    pub problem: Option<String>,
     /// The guests, those named on the command line first.
     pub guests: Vec<GuestStatus>,
 }
@@ -69,6 +71,9 @@ pub fn text(status: &HostStatus) -> String {
     );
     for place in &status.listening {
         let _ = writeln!(text, "listening at {place}");
+    }
+    if let Some(problem) = &status.problem {
+        let _ = writeln!(text, "{problem}");
     }
     let head = ["guest", "pid", "agent", "RAM", "resident", "dropped", "returned", "rate"].map(str::to_owned);
     let mut rows = vec![head.to_vec()];

@@ -11,10 +11,11 @@ use isotherm_daemon::instance::Instance;
 use isotherm_daemon::server::Server;
 use isotherm_daemon::service::{Answer, Ask, StatusOnly};
 use isotherm_daemon::socket::BoundSocket;
+use isotherm_hint::host::door::Door;
 use isotherm_hint::host::guest::GuestError;
 use isotherm_hint::host::memory::MemoryError;
 use isotherm_hint::host::scan::ScanConfig;
-use isotherm_hint::host::server::{Door, GuestSpec, Host, HostConfig};
+use isotherm_hint::host::server::{GuestSpec, Host, HostConfig};
 use isotherm_hint::host::status::GuestStatus;
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::hostmem::vsock_listener::VsockListener;
@@ -101,6 +102,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             monotonic_ns(),
         ),
         listening: args.listen.iter().map(ToString::to_string).collect(),
+        problem: host.problem(),
         guests: host.status(),
     };
     let mut looked: Option<Instant> = None;
@@ -108,6 +110,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     while !stop && signals.received().is_none() && end.is_none_or(|end| Instant::now() < end) {
         if looked.is_none_or(|at| at.elapsed() >= 10 * TICK) {
             changes.log(&host.status());
+            changes.log_problem(host.problem());
             looked = Some(Instant::now());
         }
         while let Some((server, (ask, responder))) = control.as_ref().and_then(|s| Some((s, s.try_next()?))) {
@@ -201,11 +204,12 @@ fn open(listen: &Listen, sockets: &mut Vec<BoundSocket>) -> anyhow::Result<Door>
 struct Changes {
     quiet: bool,
     known: BTreeMap<String, (bool, Option<String>)>,
+    problem: Option<String>,
 }
 
 impl Changes {
     const fn new(quiet: bool) -> Self {
-        Self { quiet, known: BTreeMap::new() }
+        Self { quiet, known: BTreeMap::new(), problem: None }
     }
 
     fn log(&mut self, guests: &[GuestStatus]) {
@@ -226,6 +230,13 @@ impl Changes {
                 tracing::warn!("{}: {problem}", guest.name);
             }
         }
+    }
+
+    fn log_problem(&mut self, now: Option<String>) {
+        if let Some(problem) = now.as_ref().filter(|_| !self.quiet && self.problem != now) {
+            tracing::warn!("{problem}");
+        }
+        self.problem = now;
     }
 
     fn log_sums(&self, guests: &[GuestStatus]) {

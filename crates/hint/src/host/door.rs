@@ -1,0 +1,114 @@
+//! Where guests call, and who calls.
+
+use isotherm_linux::hostmem::peer;
+use isotherm_linux::hostmem::vsock_listener::VsockListener;
+use isotherm_linux::keepalive;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+/// When a silent TCP connection is asked whether anybody is there, how far apart, and how often.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(10), 6);
+
+#[derive(Debug)]
+pub enum Door {
+    /// VMMs connect to a socket; the kernel tells which process it is.
+    Unix(UnixListener),
+    /// Guests connect over vsock; the kernel tells which context id it is.
+    Vsock(VsockListener),
+    /// Guests connect over a network, and say their key.
+    Tcp(TcpListener),
+}
+
+impl Door {
+    /// The next connection; who it is can be unknown, of a process that this pid namespace has no number for.
+    pub(super) fn accept(&self) -> io::Result<(UnixStream, io::Result<Caller>)> {
+        Ok(match self {
+            Self::Unix(listener) => {
+                let stream = listener.accept()?.0;
+                let caller = peer::credentials(&stream).map(|(pid, uid)| Caller::Process { pid, uid });
+                (stream, caller)
+            }
+            Self::Vsock(listener) => {
+                let (socket, cid) = listener.accept()?;
+                (socket.into(), Ok(Caller::Cid(cid)))
+            }
+            Self::Tcp(listener) => {
+                let (stream, address) = listener.accept()?;
+                // Both fail only on a connection that has ended already.
+                let _ = stream.set_nodelay(true);
+                let _ = keepalive::set(&stream, KEEPALIVE.0, KEEPALIVE.1, KEEPALIVE.2);
+                // Reading, writing and shutting down are the same for every kind of socket.
+                (OwnedFd::from(stream).into(), Ok(Caller::Stranger(address.ip())))
+            }
+        })
+    }
+
+    pub(super) fn duplicate(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Unix(listener) => listener.try_clone().map(OwnedFd::from),
+            Self::Vsock(listener) => listener.duplicate(),
+            Self::Tcp(listener) => listener.try_clone().map(OwnedFd::from),
+        }
+    }
+}
+
+/// Who calls, as far as the kernel tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Caller {
+    Process { pid: u32, uid: u32 },
+    Cid(u32),
+    Stranger(IpAddr),
+}
+
+impl Caller {
+    /// Whose connections count together.
+    pub(super) fn peer(&self) -> Peer {
+        match *self {
+            Self::Process { uid, .. } => Peer::User(uid),
+            Self::Cid(cid) => Peer::Cid(cid),
+            Self::Stranger(IpAddr::V6(address)) if address.to_ipv4_mapped().is_none() => {
+                // Who has one address of such a network has all of it.
+                let [a, b, c, d, ..] = address.segments();
+                Peer::Network(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+            }
+            Self::Stranger(address) => Peer::Address(address.to_canonical()),
+        }
+    }
+}
+
+/// Those who share a limit on connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Peer {
+    User(u32),
+    Cid(u32),
+    Address(IpAddr),
+    Network(Ipv6Addr),
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(uid) => write!(f, "user {uid}"),
+            Self::Cid(cid) => write!(f, "vsock number {cid}"),
+            Self::Address(address) => write!(f, "address {address}"),
+            Self::Network(address) => write!(f, "network {address}/64"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_one_owner_can_choose_from_count_together() {
+        let peer = |text: &str| Caller::Stranger(text.parse().unwrap()).peer().to_string();
+        assert_eq!(peer("10.0.0.1"), "address 10.0.0.1");
+        assert_eq!(peer("::ffff:10.0.0.1"), "address 10.0.0.1");
+        assert_eq!(peer("2001:db8:1:2:3:4:5:6"), "network 2001:db8:1:2::/64");
+    }
+}

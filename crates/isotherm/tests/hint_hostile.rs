@@ -1,0 +1,67 @@
+//! Guests, VMMs and strangers that keep `isotherm hint host` from serving others, or try to. No privilege needed.
+
+mod common;
+mod hint;
+
+use common::{text, wait_until};
+use hint::{Agent, HostSide, Vmm, hello};
+use isotherm_hint::protocol::{Hello, Message, Verdict};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+
+#[test]
+fn play_vmm() {
+    hint::play_vmm();
+}
+
+/// A host side for a guest that calls over TCP with its key.
+struct Called {
+    _folder: tempfile::TempDir,
+    host: HostSide,
+    address: SocketAddr,
+}
+
+const KEY: &str = "correct horse battery";
+
+fn called(vmm: &Vmm) -> Called {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    std::fs::write(&key, KEY).unwrap();
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let spec = format!("pid={},key={}", vmm.pid(), text(&key));
+    let host = HostSide::start(folder.path(), &["--guest", &spec, "--listen", &format!("tcp:{address}")]);
+    Called { _folder: folder, host, address }
+}
+
+impl Called {
+    fn call(&self) -> Agent {
+        Agent::new(OwnedFd::from(TcpStream::connect(self.address).unwrap()).into())
+    }
+}
+
+#[test]
+fn who_says_nothing_keeps_nobody_out() {
+    let vmm = Vmm::start();
+    let called = called(&vmm);
+    let silent: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(called.address).unwrap()).collect();
+    wait_until("the status tells", || {
+        called.host.status()["problem"].as_str().is_some_and(|p| p.contains("127.0.0.1") && p.contains("32"))
+    });
+    // The guest calls again and again, as agents do, while all of the others stay.
+    let right = || Message::Hello(Hello { key: KEY.into(), ..hello(1) }).encode().unwrap();
+    let mut served = None;
+    wait_until("the guest is served", || {
+        use std::io::Write;
+        let mut agent = called.call();
+        // Both fail where the host side has closed at once.
+        if agent.stream.write_all(&right()).is_ok()
+            && let Some(token) = agent.welcome()
+        {
+            agent.token = token;
+            served = Some(agent);
+        }
+        served.is_some()
+    });
+    assert_eq!(served.unwrap().report(1, &[(2, 4)]), [Verdict::Dropped]);
+    drop(silent);
+}
