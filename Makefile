@@ -130,7 +130,7 @@ lint: ## rustfmt, clippy and rustdoc, warnings denied
 	scripts/deps build lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(CARGO) doc --workspace --no-deps --document-private-items
 
 .PHONY: clean
 clean: ## remove everything that was built, downloaded or written

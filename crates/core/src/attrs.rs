@@ -108,11 +108,6 @@ impl MonitorAttrs {
     pub fn max_nr_accesses(&self) -> u32 {
         (self.aggr_us / self.sample_us.max(1)).max(1) as u32
     }
-
-    /// Aggregations between two reads of the mappings.
-    pub fn aggrs_per_update(&self) -> u64 {
-        (self.update_us / self.aggr_us.max(1)).max(1)
-    }
 }
 
 #[cfg(test)]
@@ -124,7 +119,6 @@ mod tests {
         let a = MonitorAttrs::default();
         assert_eq!(a.validate(), Ok(()));
         assert_eq!(a.max_nr_accesses(), 20);
-        assert_eq!(a.aggrs_per_update(), 10);
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! The feedback function that quota goals and interval tuning share.
 
 /// A score that means "on target".
-pub const GOAL: u64 = 10_000;
+pub(crate) const GOAL: u64 = 10_000;
 const MIN_INPUT: u64 = 10_000;
 
 /// The next input of a loop whose last input gave `score` (10 000 means on target): proportional, at most doubled below
 /// the goal, never below 10 000.
 ///
 /// Source of the formula: DAMON's feedback loop (kernel `mm/damon/core.c`); see docs/algorithm.md.
-pub fn next_input(last: u64, score: u64) -> u64 {
+pub(crate) fn next_input(last: u64, score: u64) -> u64 {
     if score == GOAL {
         return last;
     }

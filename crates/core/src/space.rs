@@ -17,7 +17,7 @@ pub enum SpaceRule {
 ///
 /// With [`SpaceRule::Mappings`] and more than `max_ranges` ranges, those with the narrowest gaps between them are
 /// joined until that many are left, so that a process with tens of thousands of mappings stays affordable.
-pub fn monitored_ranges(mappings: &[Mapping], rule: SpaceRule, max_ranges: usize) -> Vec<AddrRange> {
+pub(crate) fn monitored_ranges(mappings: &[Mapping], rule: SpaceRule, max_ranges: usize) -> Vec<AddrRange> {
     let mut ranges: Vec<AddrRange> =
         mappings.iter().filter(|m| m.kind != MappingKind::Special).map(|m| m.range).collect();
     normalize(&mut ranges);
@@ -33,7 +33,12 @@ pub fn monitored_ranges(mappings: &[Mapping], rule: SpaceRule, max_ranges: usize
 
 /// Closes the holes in `ranges` that are narrower than `least_hole`, then the narrowest ones until at most `max_ranges`
 /// are left. Holes between mappings (where `mapped`, sorted, has one, too) are never closed by the first rule.
-pub fn close_narrow_holes(ranges: &mut Vec<AddrRange>, mapped: &[AddrRange], least_hole: u64, max_ranges: usize) {
+pub(crate) fn close_narrow_holes(
+    ranges: &mut Vec<AddrRange>,
+    mapped: &[AddrRange],
+    least_hole: u64,
+    max_ranges: usize,
+) {
     let mut out: Vec<AddrRange> = Vec::with_capacity(ranges.len());
     let mut m = 0;
     for r in ranges.drain(..) {

@@ -33,7 +33,7 @@ impl Timed for std::net::TcpStream {
 
 /// A stream that ends at a point in time, however slowly its peer feeds or drains it.
 #[derive(Debug)]
-pub struct UntilDeadline<S> {
+pub(crate) struct UntilDeadline<S> {
     stream: S,
     deadline: Instant,
 }

@@ -4,7 +4,7 @@ use isotherm_core::figure::{Figured, Kind, Value};
 use std::fmt::Write;
 
 /// The type of such text.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// What every name begins with.
 const NAME: &str = "isotherm";
 

@@ -25,7 +25,7 @@ pub(crate) const MOST_CONNECTIONS: usize = 16;
 /// For a request to come in whole, and for its answer to be taken.
 pub(crate) const TRANSFER_TIME: Duration = Duration::from_secs(10);
 /// For the loop to answer. Sources that cannot be interrupted answer between aggregation intervals.
-pub const ANSWER_TIME: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// How long the answers to the last requests may take to leave, at the end.
 const LAST_ANSWERS_TIME: Duration = Duration::from_secs(1);
 /// Bytes of a refused request that are read and thrown away, so that the refusal arrives.

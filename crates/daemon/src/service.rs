@@ -91,7 +91,7 @@ pub enum Door {
 
 /// What a path is for.
 #[derive(Debug)]
-pub enum Route<Q> {
+pub(crate) enum Route<Q> {
     /// Ask the loop; answer in JSON.
     Ask(Ask<Q>),
     /// Ask for the status; answer with metrics.
@@ -101,7 +101,7 @@ pub enum Route<Q> {
 }
 
 /// What `request` asks for.
-pub fn route<S: Service>(request: &HttpRequest, door: Door, service: &S) -> Route<S::Question> {
+pub(crate) fn route<S: Service>(request: &HttpRequest, door: Door, service: &S) -> Route<S::Question> {
     let reads = matches!(request.method.as_str(), "GET" | "HEAD");
     let posts = request.method == "POST";
     match (request.path.as_str(), door) {
@@ -129,7 +129,7 @@ fn method_not_allowed<Q>(allow: &'static str) -> Route<Q> {
 }
 
 /// The loop's answer as HTTP.
-pub fn respond<S: Status>(reply: Result<Answer<S>, Refusal>, as_metrics: bool) -> HttpResponse {
+pub(crate) fn respond<S: Status>(reply: Result<Answer<S>, Refusal>, as_metrics: bool) -> HttpResponse {
     match reply {
         Ok(Answer::Status(status)) if as_metrics => {
             let mut out = Exposition::default();

@@ -182,7 +182,7 @@ impl Drop for Arena {
 }
 
 /// Bytes that can be allocated without swapping, as `meminfo` below `proc` tells; `None` if it does not.
-pub fn available_memory(proc: &Path) -> Option<u64> {
+pub(crate) fn available_memory(proc: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(proc.join("meminfo")).ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)

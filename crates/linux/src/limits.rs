@@ -4,7 +4,7 @@
 /// already.
 ///
 /// Called only when the limit is met, so that programs we start usually inherit the limit they expect.
-pub fn raise_open_files() -> bool {
+pub(crate) fn raise_open_files() -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid for the write.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } != 0 || limit.rlim_cur >= limit.rlim_max {

@@ -22,7 +22,7 @@ impl Roots {
     }
 
     /// Whether this is the running system, so that system calls speak of the same.
-    pub fn is_system(&self) -> bool {
+    pub(crate) fn is_system(&self) -> bool {
         self.base == Path::new("/")
     }
 
@@ -47,7 +47,7 @@ impl Roots {
     }
 
     /// Whether we may write to a file. Nothing is opened.
-    pub fn may_write(&self, absolute: impl AsRef<Path>) -> bool {
+    pub(crate) fn may_write(&self, absolute: impl AsRef<Path>) -> bool {
         let Ok(path) = CString::new(self.path(absolute).into_os_string().into_vec()) else { return false };
         // SAFETY: a C string that lives over the call.
         unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }

@@ -147,21 +147,6 @@ pub enum Warning {
         /// How many.
         snapshots: u64,
     },
-    /// The record is larger than what was to be kept in memory: only every `factor`-th snapshot of each target is held.
-    Thinned {
-        /// Of so many successive snapshots one was kept.
-        factor: u64,
-    },
-    /// The same of what is known about pages: only every `factor`-th frame of each target is held.
-    ThinnedPages {
-        /// Of so many successive frames one was kept.
-        factor: u64,
-    },
-    /// Changes of mappings beyond what was to be kept in memory were dropped.
-    DroppedMappings {
-        /// How many.
-        count: u64,
-    },
     /// Further warnings are not listed.
     More {
         /// How many.
@@ -188,15 +173,6 @@ impl fmt::Display for Warning {
             }
             Self::Adjusted { snapshots } => {
                 write!(f, "{snapshots} snapshots with overlapping, empty or unordered regions or times were put right")
-            }
-            Self::Thinned { factor } => {
-                write!(f, "the record is too large for memory: one of {factor} snapshots is used")
-            }
-            Self::ThinnedPages { factor } => {
-                write!(f, "the record is too large for memory: one of {factor} page histories is used")
-            }
-            Self::DroppedMappings { count } => {
-                write!(f, "mappings changed too often to keep all: {count} changes are not shown")
             }
             Self::More { count } => write!(f, "{count} further warnings are not shown"),
         }

@@ -4,7 +4,7 @@
 //!   described in `docs/format.md`.
 //! * [`read_events()`]: the events of a record of every supported format, which is told by its content.
 //! * [`exporter`]: writes records for other tools.
-//! * [`Record`]: a whole record in memory, for views; loads every supported format.
+//! * [`Record`]: a whole record in memory; loads every supported format.
 //!
 //! Everything read is treated as hostile: lengths never lead to allocations beyond the documented limits, damage is
 //! told as a [`Warning`], and what lies before the damage is handed out.
@@ -29,9 +29,9 @@ mod writer;
 pub use error::{ReadError, Warning, WriteError};
 pub use export::{Export, exporter};
 pub use input::{Input, Sink};
-pub use kind::{Format, UnknownFormat};
+pub use kind::Format;
 pub use read_events::{Outcome, read_events};
 pub use reader::Reader;
-pub use record::{LoadOptions, MappingsAt, Record, TargetEnded};
-pub use rotation::{Rotation, part_path, parts};
+pub use record::Record;
+pub use rotation::{Rotation, parts};
 pub use writer::{Options, Summary, Writer};

@@ -22,7 +22,7 @@ pub struct Rotation {
 }
 
 /// The path of part `part` of the record `path`.
-pub fn part_path(path: &Path, part: u32) -> PathBuf {
+pub(crate) fn part_path(path: &Path, part: u32) -> PathBuf {
     if part == 0 { path.to_owned() } else { with_suffix(path, &format!(".{part}")) }
 }
 

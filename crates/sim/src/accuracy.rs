@@ -65,7 +65,7 @@ impl Score {
     }
 
     /// Whether precision and recall both reach `least`.
-    pub fn is_good(&self, least: f64) -> bool {
+    pub(crate) fn is_good(&self, least: f64) -> bool {
         self.precision().is_some_and(|p| p >= least) && self.recall().is_some_and(|r| r >= least)
     }
 }

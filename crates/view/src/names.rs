@@ -48,7 +48,7 @@ pub fn fit(text: &str, width: usize) -> String {
 }
 
 /// The mapping that holds most of `range`; `mappings` are sorted and disjoint.
-pub fn mapping_of<'a>(mappings: &'a [Mapping], range: &AddrRange) -> Option<&'a Mapping> {
+pub(crate) fn mapping_of<'a>(mappings: &'a [Mapping], range: &AddrRange) -> Option<&'a Mapping> {
     let first = mappings.partition_point(|m| m.range.end <= range.start);
     mappings[first..]
         .iter()

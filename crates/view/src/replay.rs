@@ -26,7 +26,7 @@ impl Replay for Vec<Event> {
 }
 
 /// Hands every snapshot of `target` (or of all targets) to `sink`. That there is none is an error.
-pub fn for_each_snapshot(
+pub(crate) fn for_each_snapshot(
     events: &dyn Replay,
     target: Option<u32>,
     sink: &mut dyn FnMut(&Snapshot) -> Result<(), ViewError>,
@@ -38,7 +38,7 @@ pub fn for_each_snapshot(
 }
 
 /// Hands every event to `sink`. That there is no snapshot of `target` (or of any target) is an error.
-pub fn check_targets(events: &dyn Replay, target: Option<u32>, sink: &mut Sink) -> Result<(), ViewError> {
+pub(crate) fn check_targets(events: &dyn Replay, target: Option<u32>, sink: &mut Sink) -> Result<(), ViewError> {
     let mut have = Vec::new();
     events.replay(&mut |event| {
         if let Event::Snapshot(s) = event

@@ -8,7 +8,7 @@ use isotherm_core::snapshot::{RegionInfo, Snapshot};
 /// It is the score by which DAMOS schemes order regions when rate and age weigh the same (mm/damon/ops-common.c,
 /// `damon_hot_score`): the mean of the rate in percent and of the age on a log2 scale of seconds, where the age counts
 /// downwards for regions without access. So the order shown is the order in which such a scheme would act.
-pub fn temperature(region: &RegionInfo, snapshot: &Snapshot) -> Option<u32> {
+pub(crate) fn temperature(region: &RegionInfo, snapshot: &Snapshot) -> Option<u32> {
     if region.is_unseen() {
         return None;
     }

@@ -12,8 +12,8 @@ use isotherm_core::target::{Footprint, TargetInfo};
 
 pub const MIB: u64 = 1 << 20;
 /// Begin of the first snapshot.
-pub const BASE_NS: u64 = 61_900_000_000;
-pub const AGGR_NS: u64 = 100_000_000;
+pub(crate) const BASE_NS: u64 = 61_900_000_000;
+pub(crate) const AGGR_NS: u64 = 100_000_000;
 
 pub fn region(start: u64, end: u64, nr_accesses: u32, age: u32) -> RegionInfo {
     RegionInfo { start, end, nr_accesses, age, evidence: None, accessed: None }
@@ -25,7 +25,7 @@ pub fn seen(mut r: RegionInfo, present: u32, blind: u32) -> RegionInfo {
 }
 
 /// A region that nobody has looked at yet.
-pub fn unvisited(mut r: RegionInfo) -> RegionInfo {
+pub(crate) fn unvisited(mut r: RegionInfo) -> RegionInfo {
     r.evidence = Some(Evidence::default());
     r
 }
@@ -83,7 +83,7 @@ pub fn stats(time_ns: u64, monitor_ns: u64, target_ns: u64) -> MonitorStats {
 
 /// A target of four mappings: a heap whose first 4 MiB are hot, cold anonymous memory, a library accessed now and then,
 /// and locked memory that cannot be observed. `count` intervals long.
-pub fn small_record(count: u64) -> Vec<Event> {
+pub(crate) fn small_record(count: u64) -> Vec<Event> {
     let heap = 0x5500_0000_0000;
     let anon = 0x7f00_0000_0000;
     let lib = 0x7f80_0000_0000;
@@ -134,7 +134,7 @@ pub fn small_record(count: u64) -> Vec<Event> {
 
 /// The pages of the targets of [`small_record`] in its `second`-th second. Of the heap a quarter is hot; of anonymous
 /// memory 10 pages in each table, scattered; of the library half is used every other second.
-pub fn page_frame(target: u32, second: u64) -> PageFrame {
+pub(crate) fn page_frame(target: u32, second: u64) -> PageFrame {
     let watched = AGES_NS.iter().take_while(|age| **age <= (second + 1) * 1_000_000_000).count();
     let mapping = |start: u64, mib: u64, hot: u64, blind: u64| {
         let ages = ages(mib * 256 - blind, &vec![mib * 256 - hot - blind; watched], blind);
@@ -165,7 +165,7 @@ pub fn page_frame(target: u32, second: u64) -> PageFrame {
 }
 
 /// Several targets like that of [`small_record`], with their pages.
-pub fn paged_record(targets: u32, seconds: u64) -> Vec<Event> {
+pub(crate) fn paged_record(targets: u32, seconds: u64) -> Vec<Event> {
     let mut all = Vec::new();
     for target in 0..targets {
         for mut event in small_record(seconds * 10) {

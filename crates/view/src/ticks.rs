@@ -2,7 +2,7 @@
 
 /// Ticks of a time axis.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TimeTicks {
+pub(crate) struct TimeTicks {
     /// Seconds and label of each tick.
     pub ticks: Vec<(f64, String)>,
     /// What the labels are in: `s`, `min:s` or `h:min`.
@@ -16,7 +16,7 @@ const STEPS: [f64; 30] = [
 ];
 
 /// At most `most` round ticks in `[from, to]` seconds.
-pub fn time_ticks(from: f64, to: f64, most: usize) -> TimeTicks {
+pub(crate) fn time_ticks(from: f64, to: f64, most: usize) -> TimeTicks {
     let most = most.max(1) as f64;
     let span = (to - from).max(0.0);
     let step = STEPS.into_iter().find(|s| span / s <= most).unwrap_or(span / most).max(0.001);
@@ -43,7 +43,7 @@ fn label(seconds: f64, step: f64, unit: &str) -> String {
 }
 
 /// Multiples of a power of two up to `max`, at most `most` above zero.
-pub fn size_ticks(max: u64, most: u64) -> Vec<u64> {
+pub(crate) fn size_ticks(max: u64, most: u64) -> Vec<u64> {
     let mut step = 1u64;
     while max / step > most && step < 1 << 62 {
         step *= 2;

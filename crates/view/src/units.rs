@@ -3,7 +3,7 @@
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
 
 /// Nanoseconds in a second.
-pub const NS_PER_S: u64 = 1_000_000_000;
+pub(crate) const NS_PER_S: u64 = 1_000_000_000;
 
 /// A region's access rate: the share of sampling intervals in which a page of it was found accessed, 0 to 1.
 /// `None` where the region could not be observed, or nobody has looked at it yet.
@@ -22,13 +22,13 @@ pub fn age_ns(region: &RegionInfo, snapshot: &Snapshot) -> u64 {
 }
 
 /// A fraction of one as a percentage with about two significant digits: `0 %`, `0.05 %`, `2.5 %`, `35 %`.
-pub fn format_percent(fraction: f64) -> String {
+pub(crate) fn format_percent(fraction: f64) -> String {
     let p = fraction * 100.0;
     if p == 0.0 { "0 %".to_owned() } else { format!("{} %", two_digits(p)) }
 }
 
 /// The same with three significant digits: `1.07 %`.
-pub fn format_percent_exactly(fraction: f64) -> String {
+pub(crate) fn format_percent_exactly(fraction: f64) -> String {
     let p = fraction * 100.0;
     let decimals = if p >= 9.995 { 1 } else { 2 };
     // Below a hundredth of a percent nothing is left to compare.
@@ -40,7 +40,7 @@ fn trimmed(number: &str) -> &str {
 }
 
 /// A frequency: `0 Hz`, `0.05 Hz`, `2.5 Hz`, `180 Hz`, `12 kHz`.
-pub fn format_hz(hz: f64) -> String {
+pub(crate) fn format_hz(hz: f64) -> String {
     if hz == 0.0 {
         "0 Hz".to_owned()
     } else if hz >= 9_999.5 {

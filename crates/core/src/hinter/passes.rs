@@ -153,7 +153,7 @@ impl Passes {
     }
 
     /// Other limits, which hold for what is begun from now on. What one way to isolate could not have, another may.
-    pub fn reconfigure(&mut self, config: Config) {
+    pub(crate) fn reconfigure(&mut self, config: Config) {
         debug_assert!(config.is_consistent(), "{config:?}");
         if config.way != self.config.way {
             self.blocks.forgive();

@@ -16,7 +16,7 @@ const KNOWN_LEAST: u64 = 512;
 
 /// How many pages have each byte, by how many of [`AGES_NS`] their table has been known for.
 #[derive(Debug, Clone)]
-pub struct CodeCounts {
+pub(crate) struct CodeCounts {
     watched_ns: u64,
     by_ages: [Option<Box<[u64; 256]>>; AGES_NS.len() + 1],
 }
@@ -174,7 +174,7 @@ fn scaled(idle: IdlePages, by: u64) -> IdlePages {
 
 impl PageHistory {
     /// Of the pages that the last walk found accessed, the share that the walk before had found accessed, too; 0 to 1.
-    pub fn walk_again(&self) -> f64 {
+    pub(crate) fn walk_again(&self) -> f64 {
         let learnt = self.learnt();
         // What was set since before the watch says nothing of the time since the last walk.
         let accessed = learnt.accessed.saturating_sub(learnt.unresolved + learnt.first);
@@ -189,7 +189,7 @@ impl PageHistory {
     }
 
     /// The pages of `ranges` (sorted, disjoint) together.
-    pub fn ages_in(&self, ranges: &[AddrRange]) -> PageAges {
+    pub(crate) fn ages_in(&self, ranges: &[AddrRange]) -> PageAges {
         let mut counts = CodeCounts::new(self);
         self.each_table_in(ranges, |_, table, inside| table.count_in(inside, |code, n| counts.add(table, code, n)));
         counts.ages(self)

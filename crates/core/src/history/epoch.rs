@@ -142,7 +142,7 @@ impl Epochs {
     }
 
     /// Whether another walk's epochs have numbers left; if not, [`join`](Self::join).
-    pub const fn has_room(&self) -> bool {
+    pub(crate) const fn has_room(&self) -> bool {
         self.list.len() + PER_WALK <= MOST
     }
 
@@ -157,18 +157,13 @@ impl Epochs {
     }
 
     /// Whether the byte is one of a page whose bit was cleared by the walk before.
-    pub fn is_of_last_walk(&self, code: u8) -> bool {
+    pub(crate) fn is_of_last_walk(&self, code: u8) -> bool {
         self.last_walk.contains(&Some(code))
     }
 
     /// The bytes of pages whose bit was cleared by the walk before; [`ABSENT`] where there are fewer.
     pub fn last_walk(&self) -> [u8; 3] {
         self.last_walk.map(|code| code.unwrap_or(ABSENT))
-    }
-
-    /// Whether the byte is one of a page that the walk before cleared after it had been left standing.
-    pub fn is_last_trial(&self, code: u8) -> bool {
-        self.last_walk[Begun::Trial as usize] == Some(code)
     }
 
     /// Accessed between the last two walks.
@@ -200,7 +195,7 @@ impl Epochs {
 
     /// The byte of a page with `code` that was accessed since the last walk (or the one before, while one is under
     /// way), and whose bit somebody else has cleared.
-    pub fn noted(&mut self, code: u8) -> u8 {
+    pub(crate) fn noted(&mut self, code: u8) -> u8 {
         self.left_set(code, if self.walking { self.before_ns } else { self.begun_ns })
     }
 

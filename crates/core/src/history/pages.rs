@@ -6,7 +6,7 @@ use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
 use crate::bits::{TableBits, Window};
 use crate::mask::{self, NO_PAGES, PageMask};
 pub use crate::pages::pages_in;
-use crate::pages::{mask_of, push_range, push_runs};
+use crate::pages::{mask_of, push_range};
 use std::collections::BTreeMap;
 
 /// A set of values that a page's byte may have.
@@ -97,7 +97,7 @@ impl PageHistory {
     }
 
     /// How seldom pages that are accessed all the time may be cleared at most: one part in 2^level at each walk.
-    pub fn set_most_level(&mut self, level: u8) {
+    pub(crate) fn set_most_level(&mut self, level: u8) {
         self.most_level = level;
     }
 
@@ -111,17 +111,17 @@ impl PageHistory {
     /// Begins with one table in `begun_in` (a power of two) of those that are watched, and goes on to half of them and
     /// so on once all pages of these have been cleared. What they show holds for the others, as far as these say
     /// nothing yet: a figure for all is known early.
-    pub fn set_begun_in(&mut self, begun_in: u32) {
+    pub(crate) fn set_begun_in(&mut self, begun_in: u32) {
         self.begun_in = begun_in.max(1).next_power_of_two();
     }
 
     /// See [`set_begun_in`](Self::set_begun_in); 1: all tables have begun.
-    pub const fn begun_in(&self) -> u32 {
+    pub(crate) const fn begun_in(&self) -> u32 {
         self.begun_in
     }
 
     /// Whether it is the turn of the table at `base` to have pages cleared that have never been.
-    pub const fn is_begun(&self, base: u64) -> bool {
+    pub(crate) const fn is_begun(&self, base: u64) -> bool {
         ((hash(base) >> 40) / self.one_in as u64).is_multiple_of(self.begun_in as u64)
     }
 
@@ -209,7 +209,7 @@ impl PageHistory {
     }
 
     /// The same for a window, as far as what was seen of it tells which of its pages these were.
-    pub fn note_window(&mut self, window: &Window) {
+    pub(crate) fn note_window(&mut self, window: &Window) {
         let (shift, range) = (window.seen.leaf_shift, window.range());
         if shift > 12 && window.seen.accessed > 0 {
             let leaf = range.start >> shift << shift;
@@ -221,7 +221,7 @@ impl PageHistory {
     }
 
     /// Pages that are not mapped any more are forgotten. `mapped`: sorted, disjoint.
-    pub fn keep_mapped(&mut self, mapped: &[AddrRange]) {
+    pub(crate) fn keep_mapped(&mut self, mapped: &[AddrRange]) {
         self.tables.retain(|&base, table| {
             let mapped = pages_in(base, mapped);
             table.keep(&mapped);
@@ -231,7 +231,7 @@ impl PageHistory {
 
     /// The moment by which pages with this byte had certainly been accessed last, ns on the source's clock; `u64::MAX`
     /// where their bit is set, so that it may have been until now. `None`: not present, or cannot be observed.
-    pub fn accessed_by(&self, code: u8) -> Option<u64> {
+    pub(crate) fn accessed_by(&self, code: u8) -> Option<u64> {
         let standing = code & STANDING != 0;
         Epochs::is_epoch(code).then(|| if standing { u64::MAX } else { self.epochs.of(code).by_ns })
     }
@@ -248,7 +248,7 @@ impl PageHistory {
 
     /// For each byte, whether a walk after `since_ns` has found its pages accessed, or they have been in constant use
     /// until then.
-    pub fn accessed_codes(&self, since_ns: u64) -> [bool; 256] {
+    pub(crate) fn accessed_codes(&self, since_ns: u64) -> [bool; 256] {
         let accessed = |c: u8| {
             let known = Epochs::is_epoch(c) && c != STANDING | Epochs::BEFORE;
             let epoch = self.epochs.of(c);
@@ -256,19 +256,6 @@ impl PageHistory {
             known && (c & STANDING != 0 || epoch.by_ns > since_ns && epoch.after_ns.is_some())
         };
         std::array::from_fn(|c| accessed(c as u8))
-    }
-
-    /// Appends the pages of `ranges` (sorted, disjoint) that had certainly been idle for `age_ns` at the last walk;
-    /// huge pages only where all of them lie in the ranges. What was unmapped since is among them.
-    pub fn idle_pages(&self, ranges: &[AddrRange], age_ns: u64, out: &mut Vec<AddrRange>) {
-        let Some(limit) = self.now_ns().checked_sub(age_ns) else { return };
-        let idle = self.idle_codes(limit);
-        self.each_table_in(ranges, |base, table, asked| {
-            let pages = mask::and(&table.pages(&idle), asked);
-            if !table.huge || pages == [u64::MAX; 8] {
-                push_runs(base, &pages, out);
-            }
-        });
     }
 
     /// Bytes of `ranges` that are present, and of these, that cannot be observed.

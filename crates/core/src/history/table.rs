@@ -7,10 +7,10 @@ use crate::mask::{self, NO_PAGES, PageMask};
 /// Pages below a table.
 pub const PAGES: usize = 512;
 /// The most that [`Table::level`] can be: at each walk one of its pages is cleared.
-pub const HIGHEST_LEVEL: u8 = 9;
+pub(crate) const HIGHEST_LEVEL: u8 = 9;
 
 /// Unit of [`Table::known_from_ds`], ns: a second would be too coarse for ages of a second.
-pub const TENTH_NS: u64 = 100_000_000;
+pub(crate) const TENTH_NS: u64 = 100_000_000;
 
 /// The byte of a page whose bit was set when the watch began, and has not been cleared since.
 const NEVER: u8 = STANDING | Epochs::BEFORE;
@@ -76,7 +76,7 @@ impl Learnt {
     }
 
     /// Whether of so many pages that the last access is not known before this walk that it cannot be overlooked.
-    pub const fn is_new(&self) -> bool {
+    pub(crate) const fn is_new(&self) -> bool {
         (self.unresolved + self.resolved) * 16 > self.present
     }
 }
@@ -97,7 +97,7 @@ impl Table {
     }
 
     /// With these bytes.
-    pub fn of_codes(codes: &[u8; PAGES], huge: bool) -> Self {
+    pub(crate) fn of_codes(codes: &[u8; PAGES], huge: bool) -> Self {
         let alike = codes.iter().all(|&c| c == codes[0]);
         let codes = if alike { Codes::Alike(codes[0]) } else { Codes::Each(Box::new(*codes)) };
         Self { codes, huge, ..Self::default() }
@@ -112,7 +112,7 @@ impl Table {
     }
 
     /// Bytes of memory that it takes beside itself.
-    pub const fn heap_bytes(&self) -> usize {
+    pub(crate) const fn heap_bytes(&self) -> usize {
         match &self.codes {
             Codes::Alike(_) => 0,
             Codes::Each(_) => PAGES,
@@ -132,7 +132,7 @@ impl Table {
     }
 
     /// The same for the pages in `inside`.
-    pub fn count_in(&self, inside: &PageMask, mut f: impl FnMut(u8, u64)) {
+    pub(crate) fn count_in(&self, inside: &PageMask, mut f: impl FnMut(u8, u64)) {
         match &self.codes {
             Codes::Alike(code) => f(*code, u64::from(mask::count(inside))),
             Codes::Each(_) if *inside == [u64::MAX; 8] => self.count(f),
@@ -359,7 +359,7 @@ impl Table {
     }
 
     /// Marks in `used` which bytes occur.
-    pub fn mark_used(&self, used: &mut [bool; 256]) {
+    pub(crate) fn mark_used(&self, used: &mut [bool; 256]) {
         match &self.codes {
             Codes::Alike(code) => used[usize::from(*code)] = true,
             Codes::Each(codes) => codes.iter().for_each(|&c| used[usize::from(c)] = true),

@@ -193,14 +193,18 @@ impl World {
             assert!(idle.least <= truth && truth <= idle.most, "{truth} idle for {age} ns, found {idle:?}");
             assert!(idle.least <= idle.pages && idle.pages + idle.unresolved <= idle.most, "{idle:?}");
         }
-        let mut cold = Vec::new();
+        let Some(limit) = self.history.now_ns().checked_sub(10 * S) else { return };
+        let idle = self.history.idle_codes(limit);
         let all = [AddrRange::new(0, PAGES as u64 * PAGE_SIZE)];
-        self.history.idle_pages(&all, 10 * S, &mut cold);
-        for (i, page) in self.looked_at.iter().enumerate() {
-            if cold.iter().any(|r| r.contains(i as u64 * PAGE_SIZE)) {
-                assert!(page.present && !page.blind && page.accessed_ns <= self.now_ns - 10 * S, "page {i}: {page:?}");
+        self.history.each_table_in(&all, |base, table, asked| {
+            let first = (base / PAGE_SIZE) as usize;
+            let cold = mask::and(&table.pages(&idle), asked);
+            for (i, page) in self.looked_at.iter().enumerate().skip(first).take(512) {
+                let cold = mask::has(&cold, i - first) && (!table.huge || cold == [u64::MAX; 8]);
+                let is_idle = page.present && !page.blind && page.accessed_ns <= self.now_ns - 10 * S;
+                assert!(!cold || is_idle, "page {i}: {page:?}");
             }
-        }
+        });
     }
 
     fn check_page(&self, i: usize, code: u8, accessed_ns: u64) {

@@ -96,7 +96,7 @@ impl<S: AccessSource> Tracked<S> {
     }
 
     /// The same without looking at frames, where these have shown lately that the targets share next to nothing.
-    pub fn together_unshared(&self, targets: impl Iterator<Item = TargetId> + Clone) -> Option<TogetherFrame> {
+    pub(crate) fn together_unshared(&self, targets: impl Iterator<Item = TargetId> + Clone) -> Option<TogetherFrame> {
         let time_ns = self.walked_twice(targets.clone()).filter(|_| self.shares_little())?;
         let ages: Vec<PageAges> = targets.filter_map(|t| Some(self.page_history(t)?.total())).collect();
         Some(TogetherFrame { time_ns, targets: ages.len() as u32, one_in: 1, ages: frame::sum(ages.iter()) })

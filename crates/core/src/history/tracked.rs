@@ -35,7 +35,7 @@ impl Allowance {
 /// afterwards what it was.
 const RUN_NS: f64 = 500.0;
 /// See above.
-pub const CLEAR_NS: f64 = 50.0;
+pub(crate) const CLEAR_NS: f64 = 50.0;
 const SET_AGAIN_NS: f64 = 300.0;
 
 /// What a slice of a walk is to cost at most, ns: whoever else has something to do meanwhile is not to be kept waiting.
@@ -118,7 +118,7 @@ impl<S: AccessSource> Tracked<S> {
     }
 
     /// The shortest age that somebody has asked about, ns.
-    pub const fn shortest_age_ns(&self) -> Option<u64> {
+    pub(crate) const fn shortest_age_ns(&self) -> Option<u64> {
         self.shortest_age_ns
     }
 
@@ -222,7 +222,7 @@ impl<S: AccessSource> Tracked<S> {
     }
 
     /// An aggregation interval begins: windows are armed and looked at in it.
-    pub const fn begin_interval(&mut self, now_ns: u64) {
+    pub(crate) const fn begin_interval(&mut self, now_ns: u64) {
         self.interval_ns = now_ns;
     }
 
@@ -395,7 +395,7 @@ impl<S: AccessSource> AccessSource for Tracked<S> {
 
 /// The pages of `ranges` in which no access can be seen at the moment: of what has been idle, what really still is.
 /// Scans without clearing a bit.
-pub fn still_idle(
+pub(crate) fn still_idle(
     source: &mut dyn AccessSource,
     target: TargetId,
     idle: &[AddrRange],

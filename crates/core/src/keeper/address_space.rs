@@ -138,7 +138,7 @@ impl AddressSpace {
     }
 
     /// The mappings now. What is known of memory that is mapped no more is forgotten.
-    pub fn set_mappings(&mut self, mappings: &[Mapping]) {
+    pub(crate) fn set_mappings(&mut self, mappings: &[Mapping]) {
         let backings = Backings::of(mappings);
         if backings == self.backings {
             return;
@@ -354,7 +354,7 @@ impl AddressSpace {
     }
 
     /// Bytes that are in memory and may be evicted, and of them those at least `age` generations old.
-    pub fn evictable_bytes(&self, age: Option<u8>) -> (u64, u64) {
+    pub(crate) fn evictable_bytes(&self, age: Option<u8>) -> (u64, u64) {
         let bytes = |age| self.candidates(age).map(|c| u64::from(count(&c.pages)) * PAGE_SIZE).sum();
         let all = bytes(0);
         (all, age.map_or(0, |age| if age == 0 { all } else { bytes(age) }))

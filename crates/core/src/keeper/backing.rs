@@ -7,7 +7,7 @@ use crate::pages::{mask_of, push_range};
 
 /// The mappings, as far as eviction is concerned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Backings(Vec<Backing>);
+pub(crate) struct Backings(Vec<Backing>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Backing {
@@ -56,7 +56,7 @@ impl Backings {
     }
 
     /// Whether `range` lies in one mapping.
-    pub fn is_in_one(&self, range: AddrRange) -> bool {
+    pub(crate) fn is_in_one(&self, range: AddrRange) -> bool {
         let at = self.0.partition_point(|b| b.range.end < range.end);
         self.0.get(at).is_some_and(|b| b.range.start <= range.start && range.end <= b.range.end)
     }

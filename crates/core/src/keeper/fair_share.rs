@@ -21,7 +21,7 @@ impl MemcgLru {
 
     /// Distributes `need` bytes over memories with `evictable(id)` bytes each: who gives how much. Less than `need` in
     /// all where they have no more.
-    pub fn distribute(&mut self, need: u64, evictable: impl Fn(u32) -> u64) -> Vec<(u32, u64)> {
+    pub(crate) fn distribute(&mut self, need: u64, evictable: impl Fn(u32) -> u64) -> Vec<(u32, u64)> {
         let mut given: Vec<(u32, u64)> = Vec::new();
         let (mut left, mut empty) = (need, Vec::new());
         let (old, young) = self.counts();

@@ -5,7 +5,7 @@ const LEAST_NS: u64 = 20_000_000;
 
 /// Bytes filled a second, a moving average.
 #[derive(Debug, Clone, Default)]
-pub struct FillRate {
+pub(crate) struct FillRate {
     per_second: f64,
     /// What it was last computed from: time, bytes.
     last: Option<(u64, u64)>,

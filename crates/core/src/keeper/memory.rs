@@ -90,7 +90,7 @@ pub struct Memory {
 
 impl Memory {
     /// One that learns which pages come back: a byte a page more.
-    pub fn learning() -> Self {
+    pub(crate) fn learning() -> Self {
         Self { reuse: Some(ReuseModel::default()), ..Self::default() }
     }
 
@@ -105,7 +105,7 @@ impl Memory {
     }
 
     /// How seldom walks may clear the bits of pages in constant use at most: one part in 2^level each time.
-    pub fn set_most_level(&mut self, level: u8) {
+    pub(crate) fn set_most_level(&mut self, level: u8) {
         self.most_level = level;
     }
 
@@ -264,7 +264,7 @@ impl Memory {
 
     /// Bytes that may be evicted and are in none of the two youngest generations; all that may be evicted where that is
     /// nothing.
-    pub fn old_bytes(&self) -> u64 {
+    pub(crate) fn old_bytes(&self) -> u64 {
         let sum = self.spaces.values().map(|s| s.evictable_bytes(Some(MIN_GENS as u8)));
         let (all, old) = sum.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         if old > 0 { old } else { all }

@@ -14,7 +14,7 @@ const LEAST_ROOM: u64 = 1 << 20;
 
 /// The time from one walk to the next.
 #[derive(Debug, Clone)]
-pub struct WalkPace {
+pub(crate) struct WalkPace {
     interval_ns: f64,
     least_ns: u64,
     most_ns: u64,
@@ -49,12 +49,12 @@ impl WalkPace {
     }
 
     /// The shortest time that the budget allows.
-    pub fn affordable_ns(&self) -> f64 {
+    pub(crate) fn affordable_ns(&self) -> f64 {
         self.budget.map_or(0.0, |budget| self.cost_ns / budget)
     }
 
     /// Whether the budget makes walks rarer than they should be.
-    pub fn is_short_of_budget(&self) -> bool {
+    pub(crate) fn is_short_of_budget(&self) -> bool {
         self.affordable_ns() > self.interval_ns
     }
 }
@@ -85,7 +85,7 @@ impl Watermarks {
 
     /// When to look again, ns: before the room is half used up at the rate (bytes a second) at which memory is filled
     /// now.
-    pub fn look_again_ns(&self, used: u64, rate: f64) -> u64 {
+    pub(crate) fn look_again_ns(&self, used: u64, rate: f64) -> u64 {
         const SHORTEST: f64 = 2e6;
         const LONGEST: f64 = 100e6;
         let to_go = (self.high.saturating_sub(used) + (self.limit - self.high) / 4) as f64;

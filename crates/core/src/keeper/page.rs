@@ -1,13 +1,13 @@
 //! How lately and how often a page was used, as the controller sees it.
 
 /// Generations after which a page is just old.
-pub const OLDEST: u8 = 250;
+pub(crate) const OLDEST: u8 = 250;
 /// Ages that the controller tells apart.
 const AGES: usize = 16;
 /// Frequencies that the controller tells apart.
 const LEVELS: usize = 16;
 /// Groups of pages that the controller tells apart.
-pub const GROUPS: usize = AGES * LEVELS;
+pub(crate) const GROUPS: usize = AGES * LEVELS;
 /// A walk counts one part in so many: about so many walks are remembered.
 const MEMORY: u32 = 32;
 /// The level of a page that every walk finds used.
@@ -15,7 +15,7 @@ const MOST: u32 = u8::MAX as u32;
 
 /// The level of a page seen for the first time: it has just been used once, and whether that happens often is not
 /// known.
-pub const NEW: u8 = (MOST * MOST / MEMORY).isqrt() as u8;
+pub(crate) const NEW: u8 = (MOST * MOST / MEMORY).isqrt() as u8;
 
 /// What a level becomes with a walk that found the page unused, or used: one of two neighbouring levels, the upper one
 /// with this chance, of 65536.
@@ -41,7 +41,7 @@ const fn next_levels(used: bool) -> [(u8, u32); 256] {
 }
 
 /// The level of a page after a walk. `random`: different for each page and walk.
-pub fn next_level(level: u8, used: bool, random: u16) -> u8 {
+pub(crate) fn next_level(level: u8, used: bool, random: u16) -> u8 {
     let (lower, chance) = NEXT[usize::from(used)][usize::from(level)];
     lower.saturating_add(u8::from(u32::from(random) < chance))
 }

@@ -82,7 +82,7 @@ impl Plan {
     }
 
     /// All pages that are at least `age` generations old, in order of address.
-    pub fn of_age(spaces: &BTreeMap<TargetId, AddressSpace>, age: u64) -> Self {
+    pub(crate) fn of_age(spaces: &BTreeMap<TargetId, AddressSpace>, age: u64) -> Self {
         let Ok(age) = u8::try_from(age) else { return Self::default() };
         let runs_of_tables = |(&target, space): (&TargetId, _)| {
             AddressSpace::candidates(space, age).map(move |c| TablePages {

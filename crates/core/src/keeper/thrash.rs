@@ -9,7 +9,7 @@ const TIMES: u32 = 3;
 
 /// Watches for thrashing.
 #[derive(Debug, Clone)]
-pub struct ThrashWatch {
+pub(crate) struct ThrashWatch {
     ttl_ns: u64,
     in_a_row: u32,
     since_ns: u64,
@@ -22,7 +22,7 @@ impl ThrashWatch {
     }
 
     /// The time that a working set must stay.
-    pub const fn ttl_ns(&self) -> u64 {
+    pub(crate) const fn ttl_ns(&self) -> u64 {
         self.ttl_ns
     }
 

@@ -49,13 +49,13 @@ impl Budget {
     }
 
     /// Another share from now on. What is saved stays.
-    pub const fn set_share(&mut self, share: Option<f64>) {
+    pub(crate) const fn set_share(&mut self, share: Option<f64>) {
         self.share = share;
     }
 
     /// What may be spent at `now_ns`, in ns of CPU time: below 0 where too much was; without end where there is no
     /// budget. Time counts from the first call.
-    pub fn allowance_ns(&mut self, now_ns: u64) -> f64 {
+    pub(crate) fn allowance_ns(&mut self, now_ns: u64) -> f64 {
         let Some(share) = self.share else { return f64::INFINITY };
         let start = *self.start_ns.get_or_insert(now_ns);
         let before = std::mem::replace(&mut self.filled_ns, now_ns);
@@ -95,7 +95,7 @@ impl Budget {
 
 /// Tells those who share a source what each of them spent: whoever has used it takes what came on top.
 #[derive(Debug, Clone, Default)]
-pub struct Bill {
+pub(crate) struct Bill {
     charged_ns: u64,
 }
 

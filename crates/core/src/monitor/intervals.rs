@@ -28,7 +28,7 @@ impl Default for IntervalsGoal {
 
 /// Collects what was seen and says when the intervals should change.
 #[derive(Debug, Clone)]
-pub struct IntervalsTuner {
+pub(crate) struct IntervalsTuner {
     goal: IntervalsGoal,
     seen: u128,
     possible: u128,
@@ -50,7 +50,7 @@ impl IntervalsTuner {
     }
 
     /// Ends an aggregation interval; the attributes to go on with, if they change.
-    pub fn end_interval(&mut self, attrs: &MonitorAttrs) -> Option<MonitorAttrs> {
+    pub(crate) fn end_interval(&mut self, attrs: &MonitorAttrs) -> Option<MonitorAttrs> {
         self.aggrs += 1;
         if self.aggrs < self.goal.aggrs.max(1) {
             return None;

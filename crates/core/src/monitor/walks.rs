@@ -164,7 +164,7 @@ impl Walks {
         self.schedules.values().map(|s| s.due_ns.max(self.ready_ns)).min()
     }
 
-    pub fn drop_target(&mut self, target: TargetId) {
+    pub(crate) fn drop_target(&mut self, target: TargetId) {
         self.schedules.remove(&target);
     }
 

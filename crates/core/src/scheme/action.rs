@@ -110,7 +110,7 @@ impl Action {
     ///
     /// DAMOS scores `pageout`, `lru_*` and `migrate_*`; the actions that it does not know or serves evenly follow the
     /// same sense here only where it is beyond doubt.
-    pub const fn preference(self) -> Preference {
+    pub(crate) const fn preference(self) -> Preference {
         match self {
             Self::LruPrio | Self::MigrateHot | Self::Lock => Preference::Hot,
             Self::PageOut | Self::LruDeprio | Self::MigrateCold => Preference::Cold,
@@ -127,12 +127,12 @@ impl Action {
     /// Whether it is for memory that nobody uses: single pages that have been idle, wherever they lie, if the scheme
     /// asks for memory that is not accessed. Not so `nohugepage`: that is said of mappings, and single pages would cut
     /// them into pieces.
-    pub const fn is_for_idle_pages(self) -> bool {
+    pub(crate) const fn is_for_idle_pages(self) -> bool {
         matches!(self, Self::Cold | Self::PageOut | Self::LruDeprio | Self::MigrateCold)
     }
 
     /// Whether memory that is in use would suffer: such an action wants proof, page by page, that nobody used it.
-    pub const fn harms_hot_pages(self) -> bool {
+    pub(crate) const fn harms_hot_pages(self) -> bool {
         matches!(self, Self::PageOut | Self::MigrateCold)
     }
 }

@@ -38,7 +38,7 @@ const LEAST_OUT: u64 = 4 << 20;
 
 /// The state of the brake.
 #[derive(Debug, Clone)]
-pub struct Brake {
+pub(crate) struct Brake {
     spec: BrakeSpec,
     stopped_until_ns: u64,
     next_stop_ns: u64,

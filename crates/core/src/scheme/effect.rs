@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, VecDeque};
 
 /// Memory that comes back within this time should not have gone.
-pub const SOON_NS: u64 = 10_000_000_000;
+pub(crate) const SOON_NS: u64 = 10_000_000_000;
 /// The second mark at which is counted what came back.
-pub const LATER_NS: u64 = 60_000_000_000;
+pub(crate) const LATER_NS: u64 = 60_000_000_000;
 /// How often what went is looked for.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// How often everything that is out is looked for, not only what went lately.
@@ -43,7 +43,7 @@ struct Batch {
 
 /// Follows what a scheme has paged out.
 #[derive(Debug, Default)]
-pub struct EffectTracker {
+pub(crate) struct EffectTracker {
     batches: VecDeque<Batch>,
     /// Out for longer than [`LATER_NS`].
     old: HashMap<TargetId, PageSet>,
@@ -67,7 +67,7 @@ fn absent(source: &mut dyn AccessSource, target: TargetId, pages: &PageSet) -> R
 
 impl EffectTracker {
     /// Takes in that `pages`, all of them present before, were paged out at `time_ns`; looks which are really gone.
-    pub fn paged_out(
+    pub(crate) fn paged_out(
         &mut self,
         source: &mut dyn AccessSource,
         target: TargetId,

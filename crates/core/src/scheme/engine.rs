@@ -159,7 +159,7 @@ impl SchemeEngine {
     }
 
     /// When the watermarks are to be looked at next.
-    pub fn next_gate_ns(&self) -> Option<u64> {
+    pub(crate) fn next_gate_ns(&self) -> Option<u64> {
         self.runners.iter().filter_map(|r| r.watermarks.next_ns()).min()
     }
 
@@ -180,7 +180,7 @@ impl SchemeEngine {
     }
 
     /// Whether work that was handed over is not finished.
-    pub fn has_pending(&self) -> bool {
+    pub(crate) fn has_pending(&self) -> bool {
         (0..self.runners.len()).any(|scheme| self.actuator.pending(scheme) > 0)
     }
 

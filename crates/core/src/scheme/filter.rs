@@ -48,7 +48,7 @@ pub struct Filter {
 
 impl FilterType {
     /// Whether single pages must be looked at.
-    pub const fn is_per_page(&self) -> bool {
+    pub(crate) const fn is_per_page(&self) -> bool {
         matches!(self, Self::Young | Self::HugepageSize { .. })
     }
 
@@ -160,7 +160,7 @@ fn matches(what: &FilterType, subject: &Subject, range: AddrRange, mapping: Opti
 }
 
 /// The name that filters see.
-pub fn shown_name(mapping: &Mapping) -> &str {
+pub(crate) fn shown_name(mapping: &Mapping) -> &str {
     if mapping.name.is_empty() { "[anon]" } else { &mapping.name }
 }
 
@@ -171,7 +171,7 @@ fn is_below(path: &str, parent: &str) -> bool {
 
 /// What is known of a page when filters that look at pages speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PageFacts {
+pub(crate) struct PageFacts {
     /// Accessed since it was last looked at.
     pub young: bool,
     /// Size of what maps it, bytes.
@@ -179,7 +179,7 @@ pub struct PageFacts {
 }
 
 /// The verdict of the filters that look at pages.
-pub fn page_passes(filters: &[Filter], facts: PageFacts) -> bool {
+pub(crate) fn page_passes(filters: &[Filter], facts: PageFacts) -> bool {
     let per_page = || filters.iter().filter(|f| f.what.is_per_page());
     for f in per_page() {
         let is = match f.what {

@@ -35,7 +35,7 @@ impl Default for Asked {
 
 impl LeftOut {
     /// Forgets what was looked at before the last of so many walks.
-    pub fn after_walk(&mut self, walks: u64) -> &mut Asked {
+    pub(crate) fn after_walk(&mut self, walks: u64) -> &mut Asked {
         if self.asked.walks != walks {
             self.asked = Asked { walks, ..Asked::default() };
         }

@@ -18,7 +18,7 @@ const MOST: f64 = 16.0;
 
 /// A factor on the waiting time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Patience {
+pub(crate) struct Patience {
     factor: f64,
     changed_ns: u64,
 }
@@ -31,7 +31,7 @@ impl Default for Patience {
 
 impl Patience {
     /// What went before this time says nothing about the present factor, ns on the clock.
-    pub const fn changed_ns(&self) -> u64 {
+    pub(crate) const fn changed_ns(&self) -> u64 {
         self.changed_ns
     }
 

@@ -7,7 +7,7 @@ use super::action::Preference;
 use super::pattern::FULL_RATE_BP;
 
 /// The highest score.
-pub const MAX_SCORE: u32 = 99;
+pub(crate) const MAX_SCORE: u32 = 99;
 
 /// How much size, access rate and age count. Only their ratios matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ fn hotness(weights: Weights, rate_bp: u32, age_us: u64) -> u32 {
 
 /// Bytes of matching regions by score.
 #[derive(Debug, Clone)]
-pub struct Histogram {
+pub(crate) struct Histogram {
     bytes: [u64; MAX_SCORE as usize + 1],
 }
 
@@ -75,7 +75,7 @@ impl Histogram {
 
     /// The lowest score that is served when `quota` bytes may be: cumulated from the top, the score at which the quota
     /// is reached; 0 where all of it fits.
-    pub fn cut_off(&self, quota: u64) -> u32 {
+    pub(crate) fn cut_off(&self, quota: u64) -> u32 {
         let mut sum = 0u64;
         for score in (0..=MAX_SCORE).rev() {
             sum = sum.saturating_add(self.bytes[score as usize]);

@@ -85,7 +85,7 @@ impl QuotaSpec {
 
 /// The course of a quota.
 #[derive(Debug, Clone)]
-pub struct Quota {
+pub(crate) struct Quota {
     /// The limits.
     pub spec: QuotaSpec,
     /// Goals with their readings.
@@ -125,7 +125,7 @@ impl Quota {
     }
 
     /// Replaces the goals alone: what was tuned so far is where tuning goes on.
-    pub fn set_goals(&mut self, goals: Vec<Goal>) {
+    pub(crate) fn set_goals(&mut self, goals: Vec<Goal>) {
         self.goals = goals.iter().cloned().map(GoalState::new).collect();
         self.spec.goals = goals;
     }
@@ -198,7 +198,7 @@ impl Quota {
     }
 
     /// Whether less than a page is left.
-    pub const fn is_full(&self) -> bool {
+    pub(crate) const fn is_full(&self) -> bool {
         self.left() == 0
     }
 

@@ -73,7 +73,7 @@ impl Runner {
     }
 
     /// Goes on where `old`, which had the same action, ended.
-    pub fn learn_from(&mut self, old: Self) {
+    pub(crate) fn learn_from(&mut self, old: Self) {
         if old.quota.spec == self.quota.spec {
             self.quota = old.quota;
         }
@@ -84,12 +84,12 @@ impl Runner {
     }
 
     /// When its next turn is due, if not at every aggregation interval.
-    pub const fn next_apply_ns(&self) -> Option<u64> {
+    pub(crate) const fn next_apply_ns(&self) -> Option<u64> {
         self.next_apply_ns
     }
 
     /// Whether its turn has come; `aggregated`: an aggregation interval has just ended.
-    pub fn is_due(&mut self, now_ns: u64, aggregated: bool) -> bool {
+    pub(crate) fn is_due(&mut self, now_ns: u64, aggregated: bool) -> bool {
         match &mut self.next_apply_ns {
             None => aggregated,
             Some(next) if now_ns < *next => false,
@@ -102,24 +102,24 @@ impl Runner {
     }
 
     /// Forgets a target that has gone or runs another program.
-    pub fn drop_target(&mut self, target: TargetId) {
+    pub(crate) fn drop_target(&mut self, target: TargetId) {
         self.effect.forget(target);
         self.left_out.remove(&target);
     }
 
     /// Whether regions tell where the victims lie; `by_region`: the monitor's algorithm is DAMON's.
-    pub fn is_regional(&self, by_region: bool) -> bool {
+    pub(crate) fn is_regional(&self, by_region: bool) -> bool {
         by_region || self.scheme.pattern.rate_bp.min > 0 || !self.scheme.action.is_for_idle_pages()
     }
 
     /// For how long a page must have been idle before it is touched, ns; 0: that does not matter.
-    pub fn idle_ns(&self, by_region: bool) -> u64 {
+    pub(crate) fn idle_ns(&self, by_region: bool) -> u64 {
         let age_ns = if self.is_regional(by_region) { 0 } else { self.scheme.pattern.age_us.min.saturating_mul(1000) };
         age_ns.max(self.patience.stretch(self.scheme.confirm_ns))
     }
 
     /// For how long what was treated is let be, ns.
-    pub fn keep_treated_ns(&self, dry_run: bool) -> u64 {
+    pub(crate) fn keep_treated_ns(&self, dry_run: bool) -> u64 {
         // A dry run counts each byte once.
         if dry_run {
             return u64::MAX;
@@ -131,7 +131,7 @@ impl Runner {
     }
 
     /// Pages below the table at `base` that are not to be asked for now.
-    pub fn leaves_out(&self, target: TargetId, base: u64) -> PageMask {
+    pub(crate) fn leaves_out(&self, target: TargetId, base: u64) -> PageMask {
         self.left_out.get(&target).map_or(NO_PAGES, |l| l.mask(base))
     }
 

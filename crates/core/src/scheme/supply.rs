@@ -21,7 +21,7 @@ pub(super) struct Supply {
 
 impl Supply {
     /// Whether nothing has been learnt since it was counted.
-    pub fn is_of(&self, walks: &Walks) -> bool {
+    pub(crate) fn is_of(&self, walks: &Walks) -> bool {
         self.walks == *walks
     }
 

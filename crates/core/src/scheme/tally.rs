@@ -41,7 +41,7 @@ pub(super) struct Tally {
 impl Tally {
     /// Why nothing was handed to the actuator: the first condition on the way that held everything back. `quota`: bytes
     /// in an interval.
-    pub fn why_nothing(&self, quota: u64) -> IdleReason {
+    pub(crate) fn why_nothing(&self, quota: u64) -> IdleReason {
         if self.busy {
             return IdleReason::Busy;
         }

@@ -68,7 +68,7 @@ impl Treated {
     }
 
     /// Appends the parts of `range` that were not treated.
-    pub fn untreated(&self, range: AddrRange, out: &mut Vec<AddrRange>) {
+    pub(crate) fn untreated(&self, range: AddrRange, out: &mut Vec<AddrRange>) {
         let mut at = range.start;
         let first = self.ranges.range(..range.start).next_back().map_or(range.start, |(&s, _)| s);
         for (&start, &(end, _)) in self.ranges.range(first..range.end) {

@@ -57,7 +57,7 @@ impl Watermarks {
 
 /// Where a scheme stands with respect to its watermarks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gate {
+pub(crate) enum Gate {
     /// On.
     Open,
     /// Off: the metric is above `high`, or between `mid` and `high` and has not been below `mid` since.

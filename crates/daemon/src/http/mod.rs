@@ -4,10 +4,11 @@ mod response;
 
 use std::io::{self, Read, Write};
 
-pub use response::{HttpResponse, parse_response};
+pub(crate) use response::HttpResponse;
+pub(crate) use response::parse_response;
 
 /// Bytes of a request's first line and headers, at most.
-pub const MOST_HEAD: usize = 16 << 10;
+pub(crate) const MOST_HEAD: usize = 16 << 10;
 /// Bytes of a request's body, at most.
 pub const MOST_BODY: usize = 1 << 20;
 /// Headers, at most.
@@ -15,7 +16,7 @@ const MOST_HEADERS: usize = 64;
 
 /// A request as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpRequest {
+pub(crate) struct HttpRequest {
     /// `GET`, `POST`, ...
     pub method: String,
     /// The path, without a query.
@@ -26,7 +27,7 @@ pub struct HttpRequest {
 
 /// Why there is no request.
 #[derive(Debug)]
-pub enum HttpError {
+pub(crate) enum HttpError {
     /// The peer closed without sending anything, or went away: nobody is there to answer to.
     Gone,
     /// To be answered with a status and a text.
@@ -54,7 +55,7 @@ struct Head {
 }
 
 /// Reads one request. Where the client waits for leave to send its body (curl does), it is given.
-pub fn read_request(stream: &mut (impl Read + Write)) -> Result<HttpRequest, HttpError> {
+pub(crate) fn read_request(stream: &mut (impl Read + Write)) -> Result<HttpRequest, HttpError> {
     let mut bytes = Vec::new();
     let mut chunk = [0u8; 4096];
     let head = loop {

@@ -5,7 +5,7 @@ use crate::openmetrics;
 use std::io::{self, Write};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpResponse {
+pub(crate) struct HttpResponse {
     pub status: u16,
     /// Type of the body.
     pub content_type: &'static str,
@@ -83,7 +83,7 @@ const fn reason(status: u16) -> &'static str {
 }
 
 /// Splits an answer into status and body.
-pub fn parse_response(bytes: &[u8]) -> Result<(u16, &[u8]), String> {
+pub(crate) fn parse_response(bytes: &[u8]) -> Result<(u16, &[u8]), String> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
     let len = match response.parse(bytes) {

@@ -66,7 +66,7 @@ impl FromStr for Address {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Incoming {
+pub(crate) enum Incoming {
     /// So many bytes.
     Bytes(usize),
     Nothing,
@@ -75,7 +75,7 @@ pub enum Incoming {
 }
 
 #[derive(Debug)]
-pub struct Link {
+pub(crate) struct Link {
     address: Address,
     stream: Option<File>,
 }
@@ -87,7 +87,7 @@ impl Link {
     }
 
     /// Whether it is a port, which stays open while the host comes and goes.
-    pub const fn is_port(&self) -> bool {
+    pub(crate) const fn is_port(&self) -> bool {
         matches!(self.address, Address::NamedPort | Address::Port(_))
     }
 

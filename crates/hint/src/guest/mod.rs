@@ -18,9 +18,9 @@ mod status;
 mod wish;
 
 pub use agent::{Agent, Ended};
-pub use link::{Address, AddressError};
+pub use link::Address;
 pub use status::Status;
-pub use wish::{Wish, WishError};
+pub use wish::Wish;
 
 use isotherm_linux::guestmem::{LedgerError, StillTaken};
 use std::io;

@@ -16,7 +16,7 @@ const MOST_WAITING: usize = 64 << 10;
 
 /// What the other side said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub(crate) enum Heard {
     /// It is there, and whatever was reported before is done with.
     Welcome {
         limits: Limits,
@@ -84,7 +84,7 @@ impl Session {
     }
 
     /// The connection is gone: whatever was half said is forgotten.
-    pub fn disconnected(&mut self) {
+    pub(crate) fn disconnected(&mut self) {
         self.decoder = Decoder::new();
         self.out.clear();
         self.token = None;
@@ -105,7 +105,7 @@ impl Session {
     }
 
     /// Whether reports can be sent.
-    pub const fn is_welcome(&self) -> bool {
+    pub(crate) const fn is_welcome(&self) -> bool {
         self.token.is_some()
     }
 
@@ -115,7 +115,7 @@ impl Session {
     }
 
     /// Whether there are any.
-    pub fn has_out(&self) -> bool {
+    pub(crate) fn has_out(&self) -> bool {
         !self.out.is_empty()
     }
 
@@ -164,7 +164,7 @@ impl Session {
     }
 
     /// Notes that bytes have come.
-    pub const fn heard_bytes(&mut self, now_ns: u64) {
+    pub(crate) const fn heard_bytes(&mut self, now_ns: u64) {
         self.last_byte_ns = now_ns;
     }
 
@@ -254,7 +254,7 @@ impl Session {
     }
 
     /// Says that nothing more comes.
-    pub fn bye(&mut self, reason: &str) {
+    pub(crate) fn bye(&mut self, reason: &str) {
         if self.is_welcome() {
             self.say(&Message::Bye(reason.to_owned()));
         }

@@ -154,7 +154,7 @@ impl Guest {
     }
 
     /// A connection has ended; `why` if that was not in good order.
-    pub fn disconnected(&self, connection: u64, why: Option<String>) {
+    pub(crate) fn disconnected(&self, connection: u64, why: Option<String>) {
         let mut state = self.state();
         if state.connection == connection {
             state.status.connected = false;
@@ -175,7 +175,7 @@ impl Guest {
     }
 
     /// Whether an agent is connected.
-    pub fn is_connected(&self) -> bool {
+    pub(crate) fn is_connected(&self) -> bool {
         self.state().status.connected
     }
 

@@ -74,7 +74,7 @@ impl Layout {
     }
 
     /// From a PC guest's own map, of one file of `size` bytes.
-    pub fn of_guest(areas: &[MemoryArea], size: u64) -> Result<Self, LayoutError> {
+    pub(crate) fn of_guest(areas: &[MemoryArea], size: u64) -> Result<Self, LayoutError> {
         let no = |why: String| LayoutError::Sum { size, why };
         let ram = || areas.iter().filter(|area| area.kind == MemoryKind::Ram).map(|area| area.range);
         let start = ram().next().map_or(0, |range| range.start);
@@ -118,7 +118,7 @@ impl Layout {
     }
 
     /// The same of the file of another number.
-    pub fn in_file(mut self, number: usize) -> Self {
+    pub(crate) fn in_file(mut self, number: usize) -> Self {
         self.pieces.iter_mut().for_each(|piece| piece.file = number);
         self
     }

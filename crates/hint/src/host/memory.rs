@@ -121,12 +121,12 @@ impl GuestMemory {
 
     /// Lets go of all files, once the VMM has ended: whoever holds them open keeps the whole guest's memory from being
     /// freed.
-    pub fn let_go(&self) {
+    pub(crate) fn let_go(&self) {
         self.files.write().unwrap_or_else(PoisonError::into_inner).iter_mut().for_each(|place| *place = None);
     }
 
     /// Whether memory may still be dropped: devices come while a guest runs, too.
-    pub fn check_unpinned(&self) -> Result<(), MemoryError> {
+    pub(crate) fn check_unpinned(&self) -> Result<(), MemoryError> {
         refuse_pinned(self.pid)
     }
 

@@ -37,7 +37,7 @@ impl Decoder {
     }
 
     /// Whether half a frame waits for its other half.
-    pub fn is_midway(&self) -> bool {
+    pub(crate) fn is_midway(&self) -> bool {
         !self.buffer.is_empty()
     }
 

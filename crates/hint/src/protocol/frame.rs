@@ -16,13 +16,13 @@ use super::limits::MOST_PAYLOAD;
 /// How frames begin.
 pub const MAGIC: [u8; 4] = *b"IsoH";
 /// The only form that there is.
-pub const FORM: u8 = 1;
+pub(crate) const FORM: u8 = 1;
 /// Bytes of a header.
 pub const HEADER: usize = 12;
 /// Bytes of the checksum at the end.
-pub const TRAILER: usize = 4;
+pub(crate) const TRAILER: usize = 4;
 /// Bytes of a frame, at most.
-pub const MOST_FRAME: usize = HEADER + MOST_PAYLOAD + TRAILER;
+pub(crate) const MOST_FRAME: usize = HEADER + MOST_PAYLOAD + TRAILER;
 
 /// Kind and payload length, if a valid header is at the beginning of `bytes`; `None` while there are too few bytes to
 /// tell.

@@ -1,14 +1,14 @@
 //! How much a message, a frame and the search for one may hold.
 
 /// Ranges in a report, at most.
-pub const MOST_RANGES: usize = 1024;
+pub(crate) const MOST_RANGES: usize = 1024;
 /// Areas of a memory map, at most.
-pub const MOST_AREAS: usize = 512;
+pub(crate) const MOST_AREAS: usize = 512;
 /// Bytes of a key, at most.
 pub const MOST_KEY: usize = 64;
 /// Bytes of a text, at most.
-pub const MOST_TEXT: usize = 200;
+pub(crate) const MOST_TEXT: usize = 200;
 /// Bytes of a payload, at most.
-pub const MOST_PAYLOAD: usize = 20 << 10;
+pub(crate) const MOST_PAYLOAD: usize = 20 << 10;
 /// Bytes of garbage that a search passes over, at most.
-pub const MOST_SKIPPED: usize = 1 << 20;
+pub(crate) const MOST_SKIPPED: usize = 1 << 20;

@@ -71,24 +71,26 @@ mod message;
 mod wire;
 
 pub use decoder::Decoder;
-pub use error::{DecodeError, EncodeError};
+pub use error::DecodeError;
 pub use isotherm_core::hinter::{MemoryArea, MemoryKind};
-pub use limits::{MOST_AREAS, MOST_KEY, MOST_PAYLOAD, MOST_RANGES, MOST_SKIPPED, MOST_TEXT};
-pub use message::{ErrorCode, GuestStat, Hello, Limits, Message, Verdict};
+pub use limits::MOST_KEY;
+pub(crate) use limits::MOST_RANGES;
+pub(crate) use message::GuestStat;
+pub use message::{ErrorCode, Hello, Limits, Message, Verdict};
 
 /// The version of the protocol that this code speaks. [`Hello`] names it; a host that does not speak it answers
 /// [`ErrorCode::Version`] with its own.
 pub const VERSION: u16 = 1;
 
 /// Between repetitions of [`Message::Greet`] and [`Message::Hello`] until the other side answers, ms.
-pub const REPEAT_MS: u64 = 1000;
+pub(crate) const REPEAT_MS: u64 = 1000;
 
 /// After how long without a byte a side that still searches calls [`Decoder::stalled`], ms. Less than [`REPEAT_MS`], so
 /// that half a frame left over from before never hides the greeting for long.
-pub const STALL_MS: u64 = 300;
+pub(crate) const STALL_MS: u64 = 300;
 
 /// The name of the virtio-serial port.
-pub const PORT_NAME: &str = "isotherm.hint";
+pub(crate) const PORT_NAME: &str = "isotherm.hint";
 
 /// The number of the vsock port that the host listens on.
 pub const VSOCK_PORT: u32 = 7_482;

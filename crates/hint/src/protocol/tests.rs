@@ -1,5 +1,6 @@
+use super::error::EncodeError;
 use super::frame::{HEADER, MAGIC, MOST_FRAME};
-use super::limits::MOST_PAYLOAD;
+use super::limits::{MOST_AREAS, MOST_PAYLOAD, MOST_SKIPPED, MOST_TEXT};
 use super::*;
 use isotherm_core::addr::AddrRange;
 use proptest::prelude::*;

@@ -23,7 +23,7 @@ impl Tally {
     }
 
     /// Counts `bytes` of a range.
-    pub fn add_partly(&mut self, range: AddrRange, bytes: u64) {
+    pub(crate) fn add_partly(&mut self, range: AddrRange, bytes: u64) {
         if bytes == 0 {
             return;
         }

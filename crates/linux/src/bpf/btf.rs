@@ -34,7 +34,7 @@ pub enum BtfError {
 
 /// Parsed type information of a kernel.
 #[derive(Debug)]
-pub struct Btf {
+pub(crate) struct Btf {
     types: Vec<u8>,
     strings: Vec<u8>,
     /// Byte offset in `types` of each type; index 0 is type id 1.
@@ -123,12 +123,12 @@ impl Btf {
     }
 
     /// Type id of the kernel function `name`.
-    pub fn func_id(&self, name: &str) -> Result<u32, BtfError> {
+    pub(crate) fn func_id(&self, name: &str) -> Result<u32, BtfError> {
         Ok(self.find(KIND_FUNC, name)?.0)
     }
 
     /// Offset in bytes of `member` in `struct name`, also if it is inside unnamed structs or unions.
-    pub fn member_offset(&self, name: &str, member: &str) -> Result<u32, BtfError> {
+    pub(crate) fn member_offset(&self, name: &str, member: &str) -> Result<u32, BtfError> {
         let (_, h) = self.find(KIND_STRUCT, name)?;
         let bits = self.member_bits(h, member, 0)?;
         bits.map(|b| b / 8).ok_or_else(|| BtfError::Missing(format!("{name}.{member}")))
@@ -180,13 +180,13 @@ fn payload_len(kind: u32, vlen: u32) -> Option<usize> {
 }
 
 /// Type ids in [`two_functions`].
-pub const MAIN_FUNC: u32 = 3;
+pub(crate) const MAIN_FUNC: u32 = 3;
 /// Type ids in [`two_functions`].
-pub const CALLBACK_FUNC: u32 = 4;
+pub(crate) const CALLBACK_FUNC: u32 = 4;
 
 /// A blob that declares two static functions `main` and `step`, both `int f()`: what the verifier wants to know before
 /// it accepts a callback.
-pub fn two_functions() -> Vec<u8> {
+pub(crate) fn two_functions() -> Vec<u8> {
     const STRINGS: &[u8] = b"\0int\0main\0step\0";
     let types: [u32; 13] = [
         // 1: int, signed, 32 bits

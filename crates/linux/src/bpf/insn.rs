@@ -8,7 +8,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
-pub enum Reg {
+pub(crate) enum Reg {
     R0,
     R1,
     R2,
@@ -35,10 +35,8 @@ pub enum Width {
 /// 64-bit arithmetic: `dst = dst op src`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-#[allow(missing_docs)]
-pub enum Alu {
+pub(crate) enum Alu {
     Add = 0x00,
-    Or = 0x40,
     And = 0x50,
     Lsh = 0x60,
     Rsh = 0x70,
@@ -48,7 +46,7 @@ pub enum Alu {
 /// Condition of a jump; comparisons are 64-bit and unsigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Cond {
+pub(crate) enum Cond {
     /// `dst == src`
     Eq = 0x10,
     /// `dst > src`
@@ -77,7 +75,7 @@ pub struct Insn {
 
 /// A place in the program that jumps, calls and callbacks refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Label(usize);
+pub(crate) struct Label(usize);
 
 /// Why a program cannot be put together; a mistake of the program's author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -112,7 +110,7 @@ const PSEUDO_FUNC: u8 = 4;
 
 /// Collects instructions and resolves labels.
 #[derive(Debug, Default)]
-pub struct Asm {
+pub(crate) struct Asm {
     insns: Vec<Insn>,
     labels: Vec<Option<usize>>,
     uses: Vec<(usize, Label, Field)>,
@@ -139,22 +137,17 @@ impl Asm {
         self.insns.len()
     }
 
-    /// Whether there is no instruction yet.
-    pub fn is_empty(&self) -> bool {
-        self.insns.is_empty()
-    }
-
     fn push(&mut self, op: u8, dst: u8, src: u8, off: i16, imm: i32) {
         self.insns.push(Insn { op, regs: dst | src << 4, off, imm });
     }
 
     /// `dst = dst op imm` (the constant is sign-extended to 64 bits).
-    pub fn alu(&mut self, op: Alu, dst: Reg, imm: i32) {
+    pub(crate) fn alu(&mut self, op: Alu, dst: Reg, imm: i32) {
         self.push(CLASS_ALU64 | op as u8, dst as u8, 0, 0, imm);
     }
 
     /// `dst = dst op src`.
-    pub fn alu_reg(&mut self, op: Alu, dst: Reg, src: Reg) {
+    pub(crate) fn alu_reg(&mut self, op: Alu, dst: Reg, src: Reg) {
         self.push(CLASS_ALU64 | SRC_REG | op as u8, dst as u8, src as u8, 0, 0);
     }
 
@@ -164,7 +157,7 @@ impl Asm {
     }
 
     /// `dst = src`.
-    pub fn mov_reg(&mut self, dst: Reg, src: Reg) {
+    pub(crate) fn mov_reg(&mut self, dst: Reg, src: Reg) {
         self.alu_reg(Alu::Mov, dst, src);
     }
 
@@ -174,12 +167,12 @@ impl Asm {
     }
 
     /// `dst = address of byte `off` of the single value of the array map `fd``.
-    pub fn map_value(&mut self, dst: Reg, fd: i32, off: i32) {
+    pub(crate) fn map_value(&mut self, dst: Reg, fd: i32, off: i32) {
         self.imm64(dst, PSEUDO_MAP_VALUE, fd, off);
     }
 
     /// `dst = address of the function at `label``, for helpers that call back.
-    pub fn func(&mut self, dst: Reg, label: Label) {
+    pub(crate) fn func(&mut self, dst: Reg, label: Label) {
         self.uses.push((self.insns.len(), label, Field::Imm));
         self.imm64(dst, PSEUDO_FUNC, 0, 0);
     }
@@ -195,7 +188,7 @@ impl Asm {
     }
 
     /// `*(base + off) = imm`.
-    pub fn store_imm(&mut self, width: Width, base: Reg, off: i16, imm: i32) {
+    pub(crate) fn store_imm(&mut self, width: Width, base: Reg, off: i16, imm: i32) {
         self.push(CLASS_ST_MEM | width as u8, base as u8, 0, off, imm);
     }
 
@@ -206,13 +199,13 @@ impl Asm {
     }
 
     /// Goes on at `label` if `dst cond imm`.
-    pub fn jump_if(&mut self, cond: Cond, dst: Reg, imm: i32, label: Label) {
+    pub(crate) fn jump_if(&mut self, cond: Cond, dst: Reg, imm: i32, label: Label) {
         self.uses.push((self.insns.len(), label, Field::Off));
         self.push(CLASS_JMP | cond as u8, dst as u8, 0, 0, imm);
     }
 
     /// Goes on at `label` if `dst cond src`.
-    pub fn jump_if_reg(&mut self, cond: Cond, dst: Reg, src: Reg, label: Label) {
+    pub(crate) fn jump_if_reg(&mut self, cond: Cond, dst: Reg, src: Reg, label: Label) {
         self.uses.push((self.insns.len(), label, Field::Off));
         self.push(CLASS_JMP | SRC_REG | cond as u8, dst as u8, src as u8, 0, 0);
     }
@@ -223,7 +216,7 @@ impl Asm {
     }
 
     /// Calls the function at `label`.
-    pub fn call_local(&mut self, label: Label) {
+    pub(crate) fn call_local(&mut self, label: Label) {
         self.uses.push((self.insns.len(), label, Field::Imm));
         self.push(OP_CALL, 0, PSEUDO_CALL, 0, 0);
     }

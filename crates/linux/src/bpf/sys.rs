@@ -105,7 +105,7 @@ impl Attr {
 
 /// Lifts the limit on locked memory that kernels before 5.11 charge BPF memory to. Failure is not an error: newer
 /// kernels do not need it, and older ones will say EPERM at the next step.
-pub fn lift_memlock_limit() {
+pub(crate) fn lift_memlock_limit() {
     let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: reads one initialised struct.
     unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &all) };
@@ -163,7 +163,7 @@ impl SharedArray {
     }
 
     /// Its contents, to be changed.
-    pub fn words_mut(&mut self) -> &mut [u64] {
+    pub(crate) fn words_mut(&mut self) -> &mut [u64] {
         // SAFETY: as in `words`, and the borrow is unique.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.words) }
     }
@@ -240,7 +240,7 @@ fn tail_of_log(log: &[u8]) -> String {
 }
 
 /// Ties a program to the tasks of process `pid` (in this process's pid namespace), or to all tasks.
-pub fn attach(program: &OwnedFd, pid: Option<u32>) -> Result<OwnedFd, BpfError> {
+pub(crate) fn attach(program: &OwnedFd, pid: Option<u32>) -> Result<OwnedFd, BpfError> {
     // bpf_iter_link_info.task: tid, pid, pid_fd, and padding up to the size of the union's largest member.
     let info = [0, pid.unwrap_or(0), 0, 0];
     let mut attr = Attr::new().fd(0, program).u32(8, ATTACH_TRACE_ITER);

@@ -17,71 +17,71 @@ const BPF_LOOP: i32 = 181;
 #[allow(missing_docs)]
 pub mod ctrl {
     /// In: thread group id to look for; 0 takes the first task with an address space.
-    pub const TGID: usize = 0;
+    pub(crate) const TGID: usize = 0;
     /// In: number of slots (window program) or of ranges (copy program) to work on.
     pub const COUNT: usize = 1;
     /// In: virtual address of physical address 0.
-    pub const DIRECT_MAP: usize = 2;
+    pub(crate) const DIRECT_MAP: usize = 2;
     /// In: first physical address above all memory.
-    pub const MAX_PHYS: usize = 3;
+    pub(crate) const MAX_PHYS: usize = 3;
     /// In: which bits of an entry are the physical address.
-    pub const PHYS_MASK: usize = 4;
+    pub(crate) const PHYS_MASK: usize = 4;
     /// In: levels of the page table, 4 or 5.
     pub const LEVELS: usize = 5;
     /// Out: see the `state_` constants.
-    pub const STATE: usize = 6;
+    pub(crate) const STATE: usize = 6;
     /// Out: kernel address of the address space, its only use being to compare it.
-    pub const MM: usize = 7;
+    pub(crate) const MM: usize = 7;
     /// Out: counts executions of another program.
-    pub const EXEC_ID: usize = 8;
+    pub(crate) const EXEC_ID: usize = 8;
     /// Out: kernel address of the top-level table.
-    pub const PGD: usize = 9;
+    pub(crate) const PGD: usize = 9;
     /// In and out, copy program: index of the range in work.
-    pub const RANGE: usize = 10;
+    pub(crate) const RANGE: usize = 10;
     /// In and out, copy program: next address to look at.
-    pub const CURSOR: usize = 11;
+    pub(crate) const CURSOR: usize = 11;
     /// Out, copy program: slots written.
     pub const RECORDS: usize = 12;
     /// Out, copy program: tables copied.
     pub const TABLES: usize = 13;
     /// First word of the slots, [`SLOT_WORDS`] each.
-    pub const SLOTS: usize = 16;
+    pub(crate) const SLOTS: usize = 16;
     /// Words of a slot: address, entries wanted | first word << 32, code, entry.
-    pub const SLOT_WORDS: usize = 4;
+    pub(crate) const SLOT_WORDS: usize = 4;
     /// First word of the ranges, two words each: start, end.
-    pub const RANGES: usize = SLOTS + super::MAX_SLOTS * SLOT_WORDS;
+    pub(crate) const RANGES: usize = SLOTS + super::MAX_SLOTS * SLOT_WORDS;
     pub const WORDS: usize = RANGES + super::MAX_RANGES * 2;
 }
 
 /// No task with an address space was seen.
-pub const STATE_NONE: u64 = 0;
+pub(crate) const STATE_NONE: u64 = 0;
 /// The batch was done, and the task had the same address space at its end.
-pub const STATE_DONE: u64 = 1;
+pub(crate) const STATE_DONE: u64 = 1;
 /// The task changed or lost its address space during the batch.
-pub const STATE_CHANGED: u64 = 2;
+pub(crate) const STATE_CHANGED: u64 = 2;
 
 /// Slots in the control map: windows a batch, or records of a copy.
-pub const MAX_SLOTS: usize = 1024;
+pub(crate) const MAX_SLOTS: usize = 1024;
 /// Ranges of a copy.
-pub const MAX_RANGES: usize = 256;
+pub(crate) const MAX_RANGES: usize = 256;
 /// Last-level tables a copy can hold: 256 KiB, beyond which nothing is gained.
 pub const MAX_TABLES: usize = 64;
 /// Words of the data map that may be asked for.
-pub const DATA_WORDS: usize = MAX_TABLES * 512;
+pub(crate) const DATA_WORDS: usize = MAX_TABLES * 512;
 /// Words of the data map. The surplus lets the verifier see that a whole table fits at any start below `DATA_WORDS`.
-pub const DATA_MAP_WORDS: usize = DATA_WORDS + 512;
+pub(crate) const DATA_MAP_WORDS: usize = DATA_WORDS + 512;
 /// Steps of the bounded loop for kernels without `bpf_loop`: the verifier walks through each of them, which takes time.
-pub const BOUNDED_STEPS: usize = 256;
+pub(crate) const BOUNDED_STEPS: usize = 256;
 
 /// Codes in a slot: what kind in the low byte, the level as log2 of what an entry there covers in the next.
-pub const KIND_NONE: u64 = 1;
+pub(crate) const KIND_NONE: u64 = 1;
 /// The entry maps memory itself.
-pub const KIND_LEAF: u64 = 2;
+pub(crate) const KIND_LEAF: u64 = 2;
 /// A last-level table was copied.
-pub const KIND_TABLE: u64 = 3;
-pub const KIND_FAULT: u64 = 4;
+pub(crate) const KIND_TABLE: u64 = 3;
+pub(crate) const KIND_FAULT: u64 = 4;
 /// An entry pointed above all memory.
-pub const KIND_BOUND: u64 = 5;
+pub(crate) const KIND_BOUND: u64 = 5;
 
 /// Offsets in the kernel's structures, from its BTF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use std::io::{self, Write};
 
 /// Generations, and commands to create and evict them.
 pub const FILE: &str = "/sys/kernel/debug/lru_gen";
-pub const ENABLED: &str = "/sys/kernel/mm/lru_gen/enabled";
+pub(crate) const ENABLED: &str = "/sys/kernel/mm/lru_gen/enabled";
 /// The time for which a working set is kept, of the whole machine.
-pub const MIN_TTL: &str = "/sys/kernel/mm/lru_gen/min_ttl_ms";
+pub(crate) const MIN_TTL: &str = "/sys/kernel/mm/lru_gen/min_ttl_ms";
 
 /// The kernel's multi-generational LRU.
 #[derive(Debug, Clone)]

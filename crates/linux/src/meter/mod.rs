@@ -52,14 +52,14 @@ impl LinuxMeter {
     }
 
     /// The folder of a control group in the hierarchy that controls memory, and whether that is v2.
-    pub fn memory_folder(&mut self, path: &str) -> Result<(PathBuf, bool), MeterError> {
+    pub(crate) fn memory_folder(&mut self, path: &str) -> Result<(PathBuf, bool), MeterError> {
         let group = cgroup::Group::find(&self.cgroups, &self.files, path);
         let found = group.map(cgroup::Group::into_folder);
         found.map_err(|(reason, remedy)| error(&Metric::CgroupMemUsed(path.into()), reason, remedy))
     }
 
     /// What is left of the limit of a control group, or of one above it where that is less. `None`: no limit is set.
-    pub fn cgroup_left(&mut self, path: &str) -> Result<Option<u64>, MeterError> {
+    pub(crate) fn cgroup_left(&mut self, path: &str) -> Result<Option<u64>, MeterError> {
         let group = cgroup::Group::find(&self.cgroups, &self.files, path);
         let left = group.and_then(|g| g.left(&mut self.files));
         left.map_err(|(reason, remedy)| error(&Metric::CgroupMemFree(path.into()), reason, remedy))

@@ -5,10 +5,10 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Ranges that one call takes (UIO_MAXIOV).
-pub const MAX_RANGES: usize = 1024;
+pub(crate) const MAX_RANGES: usize = 1024;
 
 /// Not in libc for every target; include/uapi/asm-generic/mman-common.h.
-pub const MADV_COLLAPSE: libc::c_int = 25;
+pub(crate) const MADV_COLLAPSE: libc::c_int = 25;
 
 /// Asks the kernel to treat the first ranges (at most [`MAX_RANGES`]) of the process behind `pidfd` as cold, in order.
 /// Tells how many bytes were done; fewer than asked for means that the range there was refused.

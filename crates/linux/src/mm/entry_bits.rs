@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 /// Present (bit 0, or bit 8: mapped without access rights) and accessed (bit 5, of present ones) bits of 16 entries;
 /// bit `i` of the results belongs to entry `i`.
-pub fn present_and_accessed(entries: &[u64; 16]) -> (u16, u16) {
+pub(crate) fn present_and_accessed(entries: &[u64; 16]) -> (u16, u16) {
     // SAFETY: SSE2 is part of x86-64.
     unsafe { collect(entries) }
 }

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 /// Up to 512 pages below one last-level page table, never backed by huge pages, none of them touched yet.
 #[derive(Debug)]
-pub struct Scratch {
+pub(crate) struct Scratch {
     mapping: NonNull<u8>,
     mapped: usize,
     start: NonNull<u8>,

@@ -14,7 +14,7 @@ const THP_REMEDY: &str = "run as root, or use the action collapse, or have the p
 const LOCK_REMEDY: &str = "run as root, or have the program call mlock itself";
 const NICE: &str = "run as root, or grant CAP_SYS_NICE and CAP_SYS_PTRACE";
 
-pub fn probe_actions(env: &Environment) -> Vec<Finding> {
+pub(crate) fn probe_actions(env: &Environment) -> Vec<Finding> {
     let subject = Subject::start();
     let on_subject = |name: &'static str, test: &dyn Fn(&Subject) -> Finding| match &subject {
         Ok(subject) => test(subject),

@@ -42,7 +42,7 @@ impl CgroupSetup {
     }
 
     /// Whether v2 controls memory.
-    pub fn v2_memory(&self) -> bool {
+    pub(crate) fn v2_memory(&self) -> bool {
         self.v2_controllers.iter().any(|c| c == "memory")
     }
 
@@ -53,7 +53,7 @@ impl CgroupSetup {
     }
 
     /// A process's path, from the text of its `/proc/PID/cgroup`, in the hierarchy that controls memory, else in v2.
-    pub fn path_in<'a>(&self, text: &'a str) -> Option<&'a str> {
+    pub(crate) fn path_in<'a>(&self, text: &'a str) -> Option<&'a str> {
         let find = |want: &dyn Fn(&str, &str) -> bool| {
             text.lines().find_map(|line| {
                 let mut fields = line.splitn(3, ':');

@@ -105,12 +105,12 @@ impl Environment {
     }
 
     /// NUMA nodes that have memory now.
-    pub fn read_memory_nodes(roots: &Roots) -> Vec<u32> {
+    pub(crate) fn read_memory_nodes(roots: &Roots) -> Vec<u32> {
         roots.line("/sys/devices/system/node/has_memory").map(|t| id_list(&t)).unwrap_or_default()
     }
 
     /// Whether we hold a capability (its number in linux/capability.h).
-    pub fn has_capability(&self, number: u32) -> bool {
+    pub(crate) fn has_capability(&self, number: u32) -> bool {
         self.capabilities.is_some_and(|c| c >> number & 1 == 1)
     }
 

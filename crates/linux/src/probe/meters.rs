@@ -7,7 +7,7 @@ use isotherm_core::meter::{LiveTarget, Meter, MeterError, Metric};
 use std::path::{Path, PathBuf};
 
 /// Reads each figure once.
-pub fn probe_meters(roots: &Roots, env: &Environment) -> Vec<Finding> {
+pub(crate) fn probe_meters(roots: &Roots, env: &Environment) -> Vec<Finding> {
     let meter = &mut LinuxMeter::new(roots.clone());
     let own = [LiveTarget { target: 0, pid: own_pid(roots) }];
     let pressure = pressure_scope(roots, env);

@@ -12,12 +12,14 @@ mod meters;
 mod sources;
 mod subject;
 
-pub use actions::probe_actions;
+pub(crate) use actions::probe_actions;
 pub use cgroup::CgroupSetup;
-pub use environment::{Environment, Hypervisor, Lockdown, SwapArea};
-pub use kernel_damon::{DamonUser, KernelDamon};
-pub use meters::probe_meters;
-pub use sources::probe_sources;
+pub use environment::Environment;
+pub(crate) use environment::Lockdown;
+pub(crate) use environment::SwapArea;
+pub(crate) use kernel_damon::KernelDamon;
+pub(crate) use meters::probe_meters;
+pub(crate) use sources::probe_sources;
 
 use crate::roots::Roots;
 

@@ -6,7 +6,7 @@ use crate::source::{idle::IdleSource, pagetable::PageTableSource, refs};
 
 /// Asks each source whether it works here. `pagetable` and `refs` watch pages of this process while it touches some and
 /// leaves others alone.
-pub fn probe_sources(roots: &Roots, env: &Environment) -> Vec<Finding> {
+pub(crate) fn probe_sources(roots: &Roots, env: &Environment) -> Vec<Finding> {
     vec![pagetable(env), idle(roots), damon(env), refs()]
 }
 

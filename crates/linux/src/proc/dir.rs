@@ -41,7 +41,7 @@ impl ProcRoot {
 
     /// The pid that was given out last in this pid namespace (to a process or a thread): while it stays the same,
     /// nobody has forked. `None` where `loadavg` does not tell.
-    pub fn last_pid(&self) -> Option<u32> {
+    pub(crate) fn last_pid(&self) -> Option<u32> {
         let text = std::fs::read_to_string(self.0.join("loadavg")).ok()?;
         text.split_ascii_whitespace().nth(4)?.parse().ok()
     }

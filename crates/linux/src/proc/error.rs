@@ -86,12 +86,12 @@ impl ProcessError {
     }
 
     /// Whether this process has too many files open.
-    pub fn is_out_of_descriptors(&self) -> bool {
+    pub(crate) fn is_out_of_descriptors(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.raw_os_error() == Some(libc::EMFILE))
     }
 
     /// The same as an access source tells it about its target `target`.
-    pub fn into_source_error(self, target: TargetId) -> SourceError {
+    pub(crate) fn into_source_error(self, target: TargetId) -> SourceError {
         match self {
             Self::Exited { pid }
             | Self::NoSuchProcess { pid }

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 const CHUNK: usize = 64 << 10;
 
 /// Calls `line` for every line of `reader` (without its newline), reusing `buf`. Returns the number of bytes read.
-pub fn for_each_line(reader: &mut impl Read, buf: &mut Vec<u8>, mut line: impl FnMut(&[u8])) -> io::Result<u64> {
+pub(crate) fn for_each_line(reader: &mut impl Read, buf: &mut Vec<u8>, mut line: impl FnMut(&[u8])) -> io::Result<u64> {
     let (mut filled, mut total) = (0, 0);
     loop {
         if buf.len() < filled + CHUNK {

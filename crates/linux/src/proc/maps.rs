@@ -49,7 +49,7 @@ impl<'a> MapsLine<'a> {
     }
 
     /// Whether writes go to the shared object.
-    pub const fn is_shared(&self) -> bool {
+    pub(crate) const fn is_shared(&self) -> bool {
         self.perms[3] == b's'
     }
 
@@ -111,7 +111,7 @@ fn hex(text: &[u8], end: u8) -> Option<(u64, &[u8])> {
 
 /// Addresses of every line of process `pid`'s maps, in order. The process may be another one with its pid: whoever
 /// holds a [`PidFd`](super::PidFd) checks it afterwards.
-pub fn mapped_ranges(pid: u32) -> Result<Vec<AddrRange>, ProcessError> {
+pub(crate) fn mapped_ranges(pid: u32) -> Result<Vec<AddrRange>, ProcessError> {
     const FILE: &str = "maps";
     let dir = ProcRoot::default().process(pid);
     let mut ranges = Vec::new();
@@ -124,7 +124,7 @@ pub fn mapped_ranges(pid: u32) -> Result<Vec<AddrRange>, ProcessError> {
 ///
 /// The kernel does not mark a backslash of the name itself, so a file whose name really holds the four characters
 /// `\012` cannot be told apart.
-pub fn display_name(name: &[u8]) -> Cow<'_, str> {
+pub(crate) fn display_name(name: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(name);
     if text.contains("\\012") { Cow::Owned(text.replace("\\012", "\n")) } else { text }
 }
@@ -132,7 +132,7 @@ pub fn display_name(name: &[u8]) -> Cow<'_, str> {
 /// Draws up a list of mappings from lines in address order, joining adjacent lines that agree in kind, sharing, locking
 /// and name.
 #[derive(Debug)]
-pub struct MappingList<'a> {
+pub(crate) struct MappingList<'a> {
     out: &'a mut Vec<Mapping>,
 }
 

@@ -13,7 +13,8 @@ pub mod stat;
 pub mod status;
 mod vm_flags;
 
-pub use dir::{ProcRoot, ProcessDir};
+pub use dir::ProcRoot;
+pub(crate) use dir::ProcessDir;
 pub use error::ProcessError;
 pub use pidfd::PidFd;
 pub use process::Process;

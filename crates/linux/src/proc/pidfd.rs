@@ -41,7 +41,7 @@ impl PidFd {
 
     /// Whether the process has exited, or all its threads are about to: its memory may be gone already, and what is
     /// seen of it then says nothing about it.
-    pub fn is_ending(&self) -> bool {
+    pub(crate) fn is_ending(&self) -> bool {
         // A name need not be UTF-8.
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let stats = || -> io::Result<Vec<String>> {
@@ -111,7 +111,7 @@ impl AsFd for PidFd {
 
 /// Whether two processes share one address space at present (vfork before exec, or clone with CLONE_VM). `None` where
 /// the kernel does not tell (no CONFIG_KCMP, no permission, one of them gone).
-pub fn share_memory(a: u32, b: u32) -> Option<bool> {
+pub(crate) fn share_memory(a: u32, b: u32) -> Option<bool> {
     const KCMP_VM: i32 = 1;
     let (a, b) = (libc::pid_t::try_from(a).ok()?, libc::pid_t::try_from(b).ok()?);
     // SAFETY: the call takes integers only and touches no memory of ours.

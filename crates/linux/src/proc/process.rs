@@ -57,7 +57,7 @@ impl Process {
     }
 
     /// Opens process `pid` with its files below another mount of proc.
-    pub fn open_below(root: &ProcRoot, pid: u32) -> Result<Self, ProcessError> {
+    pub(crate) fn open_below(root: &ProcRoot, pid: u32) -> Result<Self, ProcessError> {
         let dir = root.process(pid);
         let pidfd = open_pidfd(&dir)?;
         let stat = Stat::read(&dir).map_err(|e| match e {
@@ -178,7 +178,7 @@ impl Process {
 
     /// Whether it runs KVM guests, whose memory accesses its page table does not show. Known after
     /// [`mappings`](Self::mappings).
-    pub const fn runs_guests(&self) -> bool {
+    pub(crate) const fn runs_guests(&self) -> bool {
         self.runs_guests
     }
 

@@ -32,7 +32,7 @@ pub struct Figures {
 /// Calls `area` for every area in the text of an smaps file: its header line, then its figures.
 ///
 /// Lines of unknown names are skipped (kernels differ); a header that cannot be parsed is an error and named.
-pub fn for_each_area(
+pub(crate) fn for_each_area(
     reader: &mut impl std::io::Read,
     buf: &mut Vec<u8>,
     mut area: impl FnMut(MapsLine<'_>, Figures),
@@ -80,7 +80,7 @@ pub fn for_each_area(
 
 /// Why the text of an smaps file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum SmapsError {
+pub(crate) enum SmapsError {
     #[error(transparent)]
     Io(#[from] std::io::Error),
     /// A header line of unknown form.
@@ -98,7 +98,7 @@ pub fn read(dir: &ProcessDir, buf: &mut Vec<u8>, area: impl FnMut(MapsLine<'_>, 
 
 /// The flags of the areas that differ from plain memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FlaggedRange {
+pub(crate) struct FlaggedRange {
     pub range: AddrRange,
     pub locked: bool,
     /// hugetlb pages.

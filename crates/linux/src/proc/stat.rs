@@ -68,7 +68,7 @@ impl Stat {
     }
 
     /// Whether the process has exited and only waits to be collected.
-    pub const fn is_zombie(&self) -> bool {
+    pub(crate) const fn is_zombie(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
 }

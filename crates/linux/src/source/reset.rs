@@ -2,4 +2,4 @@
 
 /// What setting an accessed bit again costs the target, ns: the processor's walk plus its write to the table. Measured
 /// 15 to 335 ns a page in a virtual machine with shadow page tables; the upper end is charged.
-pub const RESET_NS: u64 = 300;
+pub(crate) const RESET_NS: u64 = 300;

@@ -21,7 +21,7 @@ impl Cgroup {
     /// Finds the folder below the given mount points, the first of them first. `path` may be a full path, a path below
     /// one of them (with or without a leading slash), or below the folder that holds them. Where several hierarchies
     /// have such a group, the first that has a process in it is taken.
-    pub fn find_below(mounts: &[PathBuf], path: &Path) -> Result<Self, TargetError> {
+    pub(crate) fn find_below(mounts: &[PathBuf], path: &Path) -> Result<Self, TargetError> {
         let inside = path.strip_prefix("/").unwrap_or(path);
         let mut tried: Vec<PathBuf> = Vec::new();
         let full = path.is_absolute().then(|| path.to_path_buf());

@@ -13,7 +13,7 @@ const STOP_LIMIT: Duration = Duration::from_millis(100);
 /// For each round the family is stopped first, member by member until no new one turns up, so that none can fork out of
 /// sight between the look and the signal. A process whose parent had exited before is not found; one that forks and
 /// exits on SIGTERM can leave such a child behind.
-pub fn end_family(leader: PidFd, grace: Duration) {
+pub(crate) fn end_family(leader: PidFd, grace: Duration) {
     let mut family = vec![leader];
     stop(&mut family);
     for process in &family {

@@ -11,4 +11,4 @@ pub use cgroup::Cgroup;
 pub use command::{Command, CommandEnd};
 pub use error::TargetError;
 pub use spec::TargetSpec;
-pub use tracker::{Skipped, TargetTracker};
+pub use tracker::TargetTracker;

@@ -15,7 +15,7 @@ use isotherm_core::pages::push_runs;
 use isotherm_core::{mask, snapshot::Snapshot};
 
 /// Page tables that are judged at most: 1 GiB of memory.
-pub const MOST_TABLES: u64 = 512;
+pub(crate) const MOST_TABLES: u64 = 512;
 
 /// What was touched, page by page.
 pub trait TouchedPages {

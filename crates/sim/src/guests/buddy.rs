@@ -4,9 +4,9 @@
 use isotherm_core::hinter::{Bitmap, FreeMemory};
 
 /// The largest order of a block: 4 MiB, Linux's MAX_PAGE_ORDER.
-pub const MAX_ORDER: usize = 10;
+pub(crate) const MAX_ORDER: usize = 10;
 /// The order that hints speak of: 2 MiB.
-pub const HINT_ORDER: usize = 9;
+pub(crate) const HINT_ORDER: usize = 9;
 const NONE: u32 = u32::MAX;
 /// In `order`: not the first page of a free block.
 const NOT_FREE: u8 = u8::MAX;
@@ -81,7 +81,7 @@ impl Buddy {
     }
 
     /// Gives out 2^`order` pages.
-    pub fn alloc(&mut self, order: usize) -> Option<u32> {
+    pub(crate) fn alloc(&mut self, order: usize) -> Option<u32> {
         let found = (order..=MAX_ORDER).find(|o| self.heads[*o] != NONE)?;
         let page = self.heads[found];
         self.remove(page, found);
@@ -96,7 +96,7 @@ impl Buddy {
     }
 
     /// Takes pages back, to be given out next.
-    pub fn free_pages(&mut self, page: u32, order: usize) {
+    pub(crate) fn free_pages(&mut self, page: u32, order: usize) {
         self.join(page, order, false);
     }
 
@@ -129,7 +129,7 @@ impl Buddy {
     }
 
     /// Blocks of [`HINT_ORDER`] that were used since they were last asked for.
-    pub fn take_used(&mut self) -> Vec<u32> {
+    pub(crate) fn take_used(&mut self) -> Vec<u32> {
         let used = self.used.set_from(0).map(|b| b as u32).collect();
         self.used.clear();
         used

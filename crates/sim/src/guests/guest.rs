@@ -41,7 +41,7 @@ impl Guest {
     }
 
     /// Gives out a page. If there is none, the kernel ends who holds memory that the host has answered for.
-    pub fn alloc(&mut self, host: &mut Host, now_ns: u64) -> Option<u32> {
+    pub(crate) fn alloc(&mut self, host: &mut Host, now_ns: u64) -> Option<u32> {
         self.buddy.alloc(0).or_else(|| {
             let HintSource::Agent(agent) = &mut self.hints else { return None };
             agent.out_of_memory(&mut self.buddy, host, self.number, now_ns);

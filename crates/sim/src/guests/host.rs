@@ -101,7 +101,7 @@ impl Host {
     }
 
     /// A guest says that a block is free.
-    pub fn drop_block(&mut self, guest: usize, block: u32) {
+    pub(crate) fn drop_block(&mut self, guest: usize, block: u32) {
         let backing = &mut self.guests[guest];
         let pages = (block * BLOCK) as usize..((block + 1) * BLOCK) as usize;
         for place in &mut backing.places[pages] {

@@ -12,7 +12,7 @@ const PART: u32 = 16;
 
 /// A guest's kernel that reports.
 #[derive(Debug)]
-pub struct Reporting {
+pub(crate) struct Reporting {
     /// Blocks that were reported and not used since: PageReported.
     reported: Bitmap,
     every_ns: u64,

@@ -92,7 +92,7 @@ impl Activity {
     }
 
     /// Whether any of `pages` was touched during `[from_ns, to_ns)`.
-    pub fn any_touched(&self, pages: Range<u64>, from_ns: u64, to_ns: u64) -> bool {
+    pub(crate) fn any_touched(&self, pages: Range<u64>, from_ns: u64, to_ns: u64) -> bool {
         self.overlapping(pages).any(|(segment, common)| {
             segment.touched_by.iter().any(|t| {
                 let mut numbers = t.within(&common);
@@ -104,7 +104,13 @@ impl Activity {
 
     /// Calls `visit` for runs of pages, in order and disjoint, that cover just those of `pages` that were touched
     /// during `[from_ns, to_ns)`.
-    pub fn for_each_touched(&self, pages: Range<u64>, from_ns: u64, to_ns: u64, mut visit: impl FnMut(Range<u64>)) {
+    pub(crate) fn for_each_touched(
+        &self,
+        pages: Range<u64>,
+        from_ns: u64,
+        to_ns: u64,
+        mut visit: impl FnMut(Range<u64>),
+    ) {
         for (segment, common) in self.overlapping(pages) {
             let whole = |t: &Toucher| t.members == Members::All && self.all_touched_by(t, from_ns, to_ns);
             if segment.touched_by.iter().any(whole) {
@@ -130,18 +136,18 @@ impl Activity {
     }
 
     /// When `page` is touched for the first time at `from_ns` or later; `None`: never again.
-    pub fn next_touch(&self, page: u64, from_ns: u64) -> Option<u64> {
+    pub(crate) fn next_touch(&self, page: u64, from_ns: u64) -> Option<u64> {
         let (segment, _) = self.overlapping(page..page + 1).next()?;
         segment.touched_by.iter().filter_map(|t| self.next_touch_by(t, page, from_ns)).min()
     }
 
     /// Which of `pages` anybody touches at any time: runs, in order.
-    pub fn ever_touched(&self, pages: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    pub(crate) fn ever_touched(&self, pages: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         self.overlapping(pages).map(|(_, common)| common)
     }
 
     /// The share of the touches, 0 to 1, that go to `pages` in the stage that is in force at `at_ns`.
-    pub fn share_of(&self, pages: Range<u64>, at_ns: u64) -> f64 {
+    pub(crate) fn share_of(&self, pages: Range<u64>, at_ns: u64) -> f64 {
         let at = at_ns % self.cycle_ns;
         self.overlapping(pages)
             .map(|(segment, common)| {

@@ -6,13 +6,13 @@
 
 /// Trap, page allocation and mapping around whatever a device does, ns: a first touch of a page, measured (3.6 to 4.3
 /// us in a nested virtual machine, Linux 6.18; on bare metal commonly below 1 us).
-pub const FAULT_NS: u64 = 4_000;
+pub(crate) const FAULT_NS: u64 = 4_000;
 
 /// Reclaiming a page besides writing it: taking it from its list, unmapping and freeing it, ns; an estimate.
-pub const RECLAIM_NS: u64 = 1_000;
+pub(crate) const RECLAIM_NS: u64 = 1_000;
 
 /// Looking at a page in search of one to reclaim: a few cache misses, ns; an estimate.
-pub const SCAN_NS: u64 = 100;
+pub(crate) const SCAN_NS: u64 = 100;
 
 /// A place that pages are swapped out to.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -54,12 +54,12 @@ impl SwapDevice {
     }
 
     /// Paging one page out, ns.
-    pub const fn page_out_ns(&self) -> u64 {
+    pub(crate) const fn page_out_ns(&self) -> u64 {
         RECLAIM_NS + self.write_ns
     }
 
     /// Main memory that `bytes` of pages take on the device.
-    pub fn memory_for(&self, bytes: u64) -> u64 {
+    pub(crate) fn memory_for(&self, bytes: u64) -> u64 {
         self.ratio.map_or(0, |ratio| (bytes as f64 / ratio).round() as u64)
     }
 }
@@ -86,7 +86,7 @@ pub const HUGE_GAIN: f64 = 0.28;
 
 /// Making one huge page: allocating and clearing 2 MiB and copying what is there, ns. 2 MiB at about 10 GB/s, twice;
 /// assumed.
-pub const COLLAPSE_NS: u64 = 400_000;
+pub(crate) const COLLAPSE_NS: u64 = 400_000;
 
 #[cfg(test)]
 mod tests {

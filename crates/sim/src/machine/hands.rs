@@ -9,7 +9,7 @@ use isotherm_core::scheme::action::Action;
 
 /// Acts on simulated memory, in virtual time.
 #[derive(Debug)]
-pub struct SimActuator {
+pub(crate) struct SimActuator {
     clock: SimClock,
     memory: SharedMemory,
 }
@@ -46,7 +46,7 @@ impl Actuator for SimActuator {
 ///
 /// One program runs on it, so that tasks wait either all or none: both pressures are the same, and every wait counts.
 #[derive(Debug)]
-pub struct SimMeter {
+pub(crate) struct SimMeter {
     clock: SimClock,
     memory: SharedMemory,
 }

@@ -22,8 +22,10 @@ pub mod source;
 
 pub use clock::SimClock;
 pub use cost::CostModel;
-pub use hands::{SimActuator, SimMeter};
+pub(crate) use hands::SimActuator;
+pub(crate) use hands::SimMeter;
 pub use hardware::{Hardware, Thp};
-pub use memory::{SharedMemory, SimMemory};
+pub use memory::SharedMemory;
+pub(crate) use memory::SimMemory;
 pub use process::{Process, Region};
 pub use source::SimSource;

@@ -27,7 +27,7 @@ impl Progress {
     }
 
     /// The first whole ns of work that is not done yet.
-    pub fn next_work_ns(&self) -> u64 {
+    pub(crate) fn next_work_ns(&self) -> u64 {
         self.work.ceil() as u64
     }
 
@@ -37,12 +37,12 @@ impl Progress {
     }
 
     /// Time spent waiting for memory, ns.
-    pub const fn waited_ns(&self) -> u64 {
+    pub(crate) const fn waited_ns(&self) -> u64 {
         self.waited as u64
     }
 
     /// At what wall time work comes to `work_ns` if nothing gets in its way.
-    pub const fn wall_of(&self, work_ns: u64) -> f64 {
+    pub(crate) const fn wall_of(&self, work_ns: u64) -> f64 {
         self.at + ((work_ns as f64 - self.work) / self.speed).max(0.0)
     }
 
@@ -57,7 +57,7 @@ impl Progress {
     }
 
     /// Works undisturbed until `work_ns` are done.
-    pub fn work_until(&mut self, work_ns: u64) {
+    pub(crate) fn work_until(&mut self, work_ns: u64) {
         let wall = self.wall_of(work_ns);
         let done = self.work.max(work_ns as f64);
         self.note_goal(done);
@@ -74,7 +74,7 @@ impl Progress {
     }
 
     /// From now on works at another speed.
-    pub const fn set_speed(&mut self, speed: f64) {
+    pub(crate) const fn set_speed(&mut self, speed: f64) {
         self.speed = speed;
     }
 

@@ -76,7 +76,7 @@ impl SimSource {
 
     /// The same, with pages of the first process that leave `memory` and come back. It must be that of the process's
     /// arena.
-    pub fn with_memory(mut self, memory: SharedMemory) -> Self {
+    pub(crate) fn with_memory(mut self, memory: SharedMemory) -> Self {
         if let Some(target) = self.targets.first_mut() {
             target.memory = Some(memory);
         }

@@ -3,7 +3,7 @@
 use super::{Policy, Work};
 
 #[derive(Debug)]
-pub struct Fifo {
+pub(crate) struct Fifo {
     present: Vec<bool>,
     ring: Vec<u32>,
     room: usize,

@@ -73,7 +73,7 @@ impl Links {
 
     /// Moves a page from its list to the front of `list`.
     #[inline]
-    pub fn move_front(&mut self, list: List, page: u32) {
+    pub(crate) fn move_front(&mut self, list: List, page: u32) {
         self.detach(page);
         self.push_front(list, page);
     }
@@ -87,7 +87,7 @@ impl Links {
 
     /// Takes the last page of `list` out.
     #[inline]
-    pub fn pop_back(&mut self, list: List) -> Option<u32> {
+    pub(crate) fn pop_back(&mut self, list: List) -> Option<u32> {
         let last = self.back(list)?;
         self.remove(last);
         Some(last)

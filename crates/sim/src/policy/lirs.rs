@@ -20,7 +20,7 @@ const HIR: u8 = 2;
 const NAME: u8 = 3;
 
 #[derive(Debug)]
-pub struct Lirs {
+pub(crate) struct Lirs {
     state: Vec<u8>,
     stack: Links,
     /// [`QUEUE`] and [`GONE`].

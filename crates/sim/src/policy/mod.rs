@@ -41,7 +41,7 @@ pub struct Work {
 }
 
 /// A policy that decides request by request.
-pub trait Policy {
+pub(crate) trait Policy {
     /// A request for `page`; whether it was there. `page` must be below the number of pages that the policy was made
     /// for.
     fn access(&mut self, page: u32) -> bool;

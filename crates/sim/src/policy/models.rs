@@ -76,7 +76,7 @@ pub fn sieve(trace: &[u32], size: usize) -> Vec<bool> {
     trace.iter().map(&mut access).collect()
 }
 
-pub fn two_q(trace: &[u32], size: usize) -> Vec<bool> {
+pub(crate) fn two_q(trace: &[u32], size: usize) -> Vec<bool> {
     let (most_in, most_out) = ((size / 4).max(1), (size / 2).max(1));
     let (mut a1in, mut a1out, mut am) = (Queue::new(), Queue::new(), Queue::new());
     let mut access = |&page: &u32| {
@@ -310,7 +310,7 @@ impl Sketch {
 /// misses, hits in the main part, and what leaves the window, whichever way it goes; hits in the window are not. Counts
 /// have no upper end and are halved after 32 hits in the main part per page of it. As long as there is room, what comes
 /// to a full probation segment goes to the protected one.
-pub fn wtinylfu_of_libcachesim(trace: &[u32], size: usize) -> Vec<bool> {
+pub(crate) fn wtinylfu_of_libcachesim(trace: &[u32], size: usize) -> Vec<bool> {
     let most_main = size - size / 100;
     let (most_probation, most_protected) = (most_main / 5, most_main * 4 / 5);
     let (mut window, mut probation, mut protected) = (Queue::new(), Queue::new(), Queue::new());

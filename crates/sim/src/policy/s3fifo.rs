@@ -21,7 +21,7 @@ const MOST_USES: u8 = 3 * ONE_USE;
 const PROMOTE: u8 = 2 * ONE_USE;
 
 #[derive(Debug)]
-pub struct S3Fifo {
+pub(crate) struct S3Fifo {
     state: Vec<u8>,
     small: VecDeque<u32>,
     main: VecDeque<u32>,

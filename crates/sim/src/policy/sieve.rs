@@ -11,7 +11,7 @@ const UNUSED: u8 = 1;
 const USED: u8 = 2;
 
 #[derive(Debug)]
-pub struct Sieve {
+pub(crate) struct Sieve {
     state: Vec<u8>,
     links: Links,
     room: u32,

@@ -15,7 +15,7 @@ const IN_A1OUT: u8 = 2;
 const IN_AM: u8 = 3;
 
 #[derive(Debug)]
-pub struct TwoQ {
+pub(crate) struct TwoQ {
     state: Vec<u8>,
     links: Links,
     room: u32,

@@ -19,7 +19,7 @@ const COUNT_BITS: u32 = 4;
 const MOST: u32 = (1 << COUNT_BITS) - 1;
 
 #[derive(Debug)]
-pub struct WTinyLfu {
+pub(crate) struct WTinyLfu {
     state: Vec<u8>,
     links: Links,
     /// Count, and above it the number of halvings that it has gone through; the missing ones are made up for when it is

@@ -18,7 +18,7 @@ mod spec;
 mod tests;
 
 pub use model::{Model, Outcome, Request};
-pub use spec::{Machine, MachineError, Room};
+pub use spec::{Machine, Room};
 
 use serde::Serialize;
 

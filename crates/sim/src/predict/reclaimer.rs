@@ -4,7 +4,7 @@
 //! page, and sleeps when all of it is there again. Only when nothing is free does a task reclaim itself.
 
 #[derive(Debug, Clone)]
-pub struct Reclaimer {
+pub(crate) struct Reclaimer {
     free: u64,
     /// What is to be kept free.
     high: u64,

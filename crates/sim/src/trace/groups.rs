@@ -1,7 +1,7 @@
 //! Groups on whose behalf requests are made: the control groups of a machine.
 
 /// Most groups in a trace.
-pub const MOST_GROUPS: usize = 256;
+pub(crate) const MOST_GROUPS: usize = 256;
 
 /// Names of groups, and whose each request is: 1 byte a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -103,7 +103,7 @@ impl Ids {
     }
 
     /// All names, by number.
-    pub fn into_names(mut self) -> Vec<u64> {
+    pub(crate) fn into_names(mut self) -> Vec<u64> {
         self.names.shrink_to_fit();
         self.names
     }

@@ -43,7 +43,7 @@ impl Manner {
 
     /// The same, writing or not.
     #[must_use]
-    pub const fn with_write(self, write: bool) -> Self {
+    pub(crate) const fn with_write(self, write: bool) -> Self {
         Self(if write { self.0 | Self::WRITE_BIT } else { self.0 & !Self::WRITE_BIT })
     }
 
@@ -54,12 +54,12 @@ impl Manner {
     }
 
     /// Whether it writes.
-    pub const fn is_write(self) -> bool {
+    pub(crate) const fn is_write(self) -> bool {
         self.0 & Self::WRITE_BIT != 0
     }
 
     /// Whether it goes through a file descriptor, not through a page table.
-    pub const fn is_fd(self) -> bool {
+    pub(crate) const fn is_fd(self) -> bool {
         self.0 & Self::FD_BIT != 0
     }
 
@@ -103,7 +103,7 @@ impl Trace {
     }
 
     /// Number of different pages that were anonymous memory when they were asked for first.
-    pub fn anonymous_pages(&self) -> u32 {
+    pub(crate) fn anonymous_pages(&self) -> u32 {
         if self.manners.is_empty() {
             return if self.manner.is_file() { 0 } else { self.footprint() };
         }
@@ -177,9 +177,9 @@ pub struct Selection {
 }
 
 /// Most different pages in a trace: 512 GiB of 4 KiB pages. Keeps broken traces from eating all memory.
-pub const MOST_PAGES: u32 = 1 << 27;
+pub(crate) const MOST_PAGES: u32 = 1 << 27;
 /// Most requests kept of a trace.
-pub const MOST_REQUESTS: u64 = u32::MAX as u64 - 1;
+pub(crate) const MOST_REQUESTS: u64 = u32::MAX as u64 - 1;
 /// Requests between two reports of progress.
 const REPORT_EVERY: u64 = 1 << 20;
 

@@ -48,7 +48,7 @@ impl Members {
     }
 
     /// The number of `page` among those chosen of `pages`; `None`: it is not chosen.
-    pub fn index_of(&self, page: u64, pages: u64) -> Option<u64> {
+    pub(crate) fn index_of(&self, page: u64, pages: u64) -> Option<u64> {
         match *self {
             Self::All => Some(page),
             Self::Every { nth } => page.is_multiple_of(nth).then(|| page / nth),

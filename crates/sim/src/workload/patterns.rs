@@ -80,7 +80,7 @@ impl Parameters {
 }
 
 /// Largest arena: half of a 4-level address space, 64 TiB.
-pub const MAX_SIZE: u64 = 64 << 40;
+pub(crate) const MAX_SIZE: u64 = 64 << 40;
 /// Stages that never end last this long: 100 years.
 const FOREVER_NS: u64 = 100 * 365 * 86_400 * 1_000_000_000;
 

@@ -43,7 +43,7 @@ impl Sweep {
     }
 
     /// Whether pages come in address order.
-    pub const fn is_sequential(&self) -> bool {
+    pub(crate) const fn is_sequential(&self) -> bool {
         self.stride == 1
     }
 
@@ -53,7 +53,7 @@ impl Sweep {
     }
 
     /// At which touch of a round `page` comes, 0 to `pages - 1`.
-    pub fn position_of(&self, page: u64) -> u64 {
+    pub(crate) fn position_of(&self, page: u64) -> u64 {
         mul_mod(page % self.pages, self.inverse, self.pages)
     }
 
@@ -63,7 +63,7 @@ impl Sweep {
     }
 
     /// The first touch from number `from` on that goes to `page`; `None`: beyond what can be counted.
-    pub fn next_visit(&self, page: u64, from: u64) -> Option<u64> {
+    pub(crate) fn next_visit(&self, page: u64, from: u64) -> Option<u64> {
         let position = self.position_of(page);
         let into_round = from % self.pages;
         let wait = if position >= into_round { position - into_round } else { self.pages - into_round + position };

@@ -44,7 +44,7 @@ impl Zipf {
     }
 
     /// Probability that a draw is below `rank`.
-    pub fn probability_below(&self, rank: u64) -> f64 {
+    pub(crate) fn probability_below(&self, rank: u64) -> f64 {
         self.weight_sum(rank.min(self.n)) / self.norm
     }
 

@@ -11,7 +11,7 @@ use embedded_graphics::text::Text;
 
 /// A picture made of pixels.
 #[derive(Debug)]
-pub struct Raster {
+pub(crate) struct Raster {
     image: Image,
 }
 
@@ -34,7 +34,7 @@ impl Raster {
 }
 
 /// Encodes an image as PNG, with a palette where it has at most 256 colours.
-pub fn encode_png(image: &Image) -> Result<Vec<u8>, ViewError> {
+pub(crate) fn encode_png(image: &Image) -> Result<Vec<u8>, ViewError> {
     let wrong = |e: png::EncodingError| ViewError::Encode(e.to_string());
     let mut out = Vec::new();
     let mut encoder = png::Encoder::new(&mut out, image.width as u32, image.height as u32);

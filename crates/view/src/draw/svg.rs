@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 /// An SVG document under way.
 #[derive(Debug)]
-pub struct Svg {
+pub(crate) struct Svg {
     body: String,
     width: f64,
     height: f64,
@@ -33,7 +33,7 @@ impl Svg {
 }
 
 /// Text as it may stand in XML.
-pub fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -30,7 +30,7 @@ pub struct Stretch {
 
 impl Stretch {
     /// Bytes that one row stands for.
-    pub fn bytes_per_row(&self) -> f64 {
+    pub(crate) fn bytes_per_row(&self) -> f64 {
         (self.to - self.from) as f64 / self.rows.len().max(1) as f64
     }
 }

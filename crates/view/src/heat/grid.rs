@@ -47,7 +47,7 @@ impl Cell {
     }
 
     /// Mean age in seconds, where anything was observed.
-    pub fn age_s(&self) -> Option<f64> {
+    pub(crate) fn age_s(&self) -> Option<f64> {
         (self.seen > 1e-6).then(|| f64::from(self.age_s / self.seen))
     }
 }
@@ -87,7 +87,7 @@ impl Grid {
     }
 
     /// Length of a column in ns.
-    pub fn col_ns(&self) -> f64 {
+    pub(crate) fn col_ns(&self) -> f64 {
         (self.end_ns - self.start_ns) as f64 / self.cols as f64
     }
 
@@ -118,7 +118,7 @@ impl Grid {
 
     /// Adds a frame of pages; they come in order of time, and each piece of time counts once. What a page table tells
     /// is spread evenly over the memory that is mapped below it.
-    pub fn add_pages(&mut self, space: &Space, axis: &Axis, frame: &PageFrame) {
+    pub(crate) fn add_pages(&mut self, space: &Space, axis: &Axis, frame: &PageFrame) {
         let start = frame.since_ns.max(self.filled_to_ns.unwrap_or(frame.since_ns));
         if start >= frame.time_ns {
             return;

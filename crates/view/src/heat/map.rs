@@ -153,7 +153,7 @@ impl HeatMap {
 
     /// What a rate means in accesses per second: `200 Hz`, `50 to 200 Hz` where the sampling interval changed. `None`
     /// for a share of pages.
-    pub fn hz_text(&self, rate: f64) -> Option<String> {
+    pub(crate) fn hz_text(&self, rate: f64) -> Option<String> {
         let Measure::Intervals(shortest, longest) = self.measure else { return None };
         let (low, high) = (format_hz(hz(rate, longest)), format_hz(hz(rate, shortest)));
         Some(if shortest == longest { high } else { format!("{} to {high}", low.trim_end_matches(" Hz")) })
@@ -161,7 +161,7 @@ impl HeatMap {
 
     /// What a rate is: `share of the pages accessed in 1.00 s`, `share of 5.00 ms intervals in which a page was
     /// accessed`.
-    pub fn rate_text(&self) -> String {
+    pub(crate) fn rate_text(&self) -> String {
         match self.measure {
             Measure::Pages(ns) => format!("share of the pages accessed in {}", format_time(ns)),
             Measure::Intervals(shortest, longest) => {
@@ -173,7 +173,7 @@ impl HeatMap {
     }
 
     /// The name that most of a part of the space goes by.
-    pub fn name_at(&self, from: u64, to: u64) -> Option<&NamedPart> {
+    pub(crate) fn name_at(&self, from: u64, to: u64) -> Option<&NamedPart> {
         let first = self.names.partition_point(|n| n.to <= from);
         let common = |n: &NamedPart| n.to.min(to).saturating_sub(n.from.max(from));
         self.names[first..].iter().take_while(|n| n.from < to).max_by_key(|n| common(n))

@@ -16,7 +16,7 @@ impl Rgb {
     }
 
     /// The nearest of the 240 fixed colours of a 256-colour terminal.
-    pub fn ansi256(self) -> u8 {
+    pub(crate) fn ansi256(self) -> u8 {
         const STEPS: [u8; 6] = [0, 95, 135, 175, 215, 255];
         let nearest = |v: u8| (0..6).min_by_key(|&i| STEPS[i].abs_diff(v)).unwrap_or(0);
         let (r, g, b) = (nearest(self.0), nearest(self.1), nearest(self.2));
@@ -34,13 +34,13 @@ impl Rgb {
 }
 
 /// Behind everything, and where nothing is mapped.
-pub const BACKGROUND: Rgb = Rgb(0x10, 0x12, 0x18);
+pub(crate) const BACKGROUND: Rgb = Rgb(0x10, 0x12, 0x18);
 /// Memory that was observed and not accessed.
-pub const COLD: Rgb = Rgb(0x22, 0x29, 0x3a);
+pub(crate) const COLD: Rgb = Rgb(0x22, 0x29, 0x3a);
 /// Memory that could not be observed, and the stripes across it.
 pub const BLIND: Rgb = Rgb(0x3d, 0x40, 0x46);
 /// The stripes across [`BLIND`].
-pub const BLIND_STRIPE: Rgb = Rgb(0x6b, 0x6f, 0x76);
+pub(crate) const BLIND_STRIPE: Rgb = Rgb(0x6b, 0x6f, 0x76);
 
 /// Lightness, chroma and hue (degrees) of the path's corners, evenly spaced.
 const PATH: [(f64, f64, f64); 6] = [

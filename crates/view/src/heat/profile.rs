@@ -22,7 +22,7 @@ pub enum Class {
 
 /// Sums over time for equal cells of a space.
 #[derive(Debug)]
-pub struct Profile {
+pub(crate) struct Profile {
     cell_bytes: u64,
     cells: usize,
     accessed: RangeSums,
@@ -53,7 +53,7 @@ impl Profile {
     }
 
     /// Adds a frame of pages.
-    pub fn add_pages(&mut self, space: &Space, frame: &PageFrame) {
+    pub(crate) fn add_pages(&mut self, space: &Space, frame: &PageFrame) {
         let add = |sums: &mut RangeSums, start: u64, end: u64| {
             let (from, to) = (space.offset(start), space.offset(end));
             if from < to {

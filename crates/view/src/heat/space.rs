@@ -81,7 +81,7 @@ impl Space {
     }
 
     /// The part that `ranges` (sorted, disjoint) have in common with this space.
-    pub fn intersection(&self, ranges: &[AddrRange]) -> Self {
+    pub(crate) fn intersection(&self, ranges: &[AddrRange]) -> Self {
         let (mut i, mut j, mut out) = (0, 0, Vec::new());
         while i < self.ranges.len() && j < ranges.len() {
             out.extend(self.ranges[i].intersect(&ranges[j]));
@@ -93,7 +93,7 @@ impl Space {
 
 /// Collects what was observed and what was mapped at any time of a record.
 #[derive(Debug, Default)]
-pub struct SpaceBuilder {
+pub(crate) struct SpaceBuilder {
     /// Regions.
     observed: Vec<AddrRange>,
     /// Mappings that hold pages, where these are known.
@@ -103,12 +103,12 @@ pub struct SpaceBuilder {
 
 impl SpaceBuilder {
     /// Adds a snapshot's regions, sorted.
-    pub fn add_regions(&mut self, regions: &[RegionInfo]) {
+    pub(crate) fn add_regions(&mut self, regions: &[RegionInfo]) {
         add(&mut self.observed, regions.iter().map(|r| AddrRange { start: r.start, end: r.end }));
     }
 
     /// Adds the mappings that hold pages, sorted.
-    pub fn add_pages(&mut self, mappings: &[MappingPages]) {
+    pub(crate) fn add_pages(&mut self, mappings: &[MappingPages]) {
         add(&mut self.with_pages, mappings.iter().map(|m| m.range));
     }
 
@@ -181,7 +181,7 @@ pub struct NamedPart {
 }
 
 /// Names along the space: neighbours of the same name are joined.
-pub fn named_parts(space: &Space, mappings: &[Mapping]) -> Vec<NamedPart> {
+pub(crate) fn named_parts(space: &Space, mappings: &[Mapping]) -> Vec<NamedPart> {
     let mut parts: Vec<NamedPart> = Vec::new();
     for m in mappings {
         let (from, to) = (space.offset(m.range.start), space.offset(m.range.end));

@@ -4,7 +4,7 @@ use isotherm_core::addr::{AddrRange, PAGE_SIZE};
 use isotherm_core::history::frame::PageFrame;
 
 /// Bytes below a last-level page table.
-pub const TABLE_BYTES: u64 = 2 << 20;
+pub(crate) const TABLE_BYTES: u64 = 2 << 20;
 
 /// How much less a part that was not looked at weighs than one that was, where page tables are sampled: a cell that
 /// holds one that was looked at shows that one.
@@ -12,7 +12,7 @@ const SAMPLED: f64 = 0.25;
 
 /// A part of a mapping of which no page table is told, or nothing of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Unseen {
+pub(crate) struct Unseen {
     pub range: AddrRange,
     /// The share of it that is present and not seen.
     pub density: f64,

@@ -6,7 +6,7 @@ use crate::ticks::{size_ticks, time_ticks};
 use isotherm_core::units::format_size;
 
 /// A time axis below `frame`, for seconds `from` to `to`.
-pub fn time_axis(canvas: &mut dyn Canvas, frame: &Frame, from: f64, to: f64) {
+pub(crate) fn time_axis(canvas: &mut dyn Canvas, frame: &Frame, from: f64, to: f64) {
     let ticks = time_ticks(from, to, (frame.width / 90.0) as usize);
     canvas.line((frame.x, frame.bottom() + 0.5), (frame.right(), frame.bottom() + 0.5), RULE);
     for (seconds, label) in &ticks.ticks {
@@ -22,7 +22,7 @@ pub fn time_axis(canvas: &mut dyn Canvas, frame: &Frame, from: f64, to: f64) {
 }
 
 /// An axis of values from 0 to `max` left of `frame`, with lines behind the curve. Bytes, or plain numbers.
-pub fn value_axis(canvas: &mut dyn Canvas, frame: &Frame, max: u64, bytes: bool) {
+pub(crate) fn value_axis(canvas: &mut dyn Canvas, frame: &Frame, max: u64, bytes: bool) {
     for value in size_ticks(max, (frame.height / 28.0).max(1.0) as u64) {
         let y = value_y(frame, value, max);
         canvas.line((frame.x, y), (frame.right(), y), GRID);
@@ -32,6 +32,6 @@ pub fn value_axis(canvas: &mut dyn Canvas, frame: &Frame, max: u64, bytes: bool)
 }
 
 /// Where a value lies in `frame`.
-pub fn value_y(frame: &Frame, value: u64, max: u64) -> f64 {
+pub(crate) fn value_y(frame: &Frame, value: u64, max: u64) -> f64 {
     frame.bottom() - value as f64 / max.max(1) as f64 * frame.height
 }

@@ -9,13 +9,13 @@ pub mod tradeoff;
 
 use crate::heat::palette::Rgb;
 
-pub const BRIGHT: Rgb = Rgb(0xf2, 0xf3, 0xf5);
+pub(crate) const BRIGHT: Rgb = Rgb(0xf2, 0xf3, 0xf5);
 pub const TEXT: Rgb = Rgb(0xc4, 0xc8, 0xd0);
-pub const DIM: Rgb = Rgb(0x8b, 0x91, 0x9e);
-pub const RULE: Rgb = Rgb(0x4a, 0x50, 0x5e);
-pub const GRID: Rgb = Rgb(0x22, 0x26, 0x30);
-pub const CURVE: Rgb = Rgb(0xf0, 0x8a, 0x5d);
-pub const CURVE_FILL: Rgb = Rgb(0x4a, 0x2c, 0x33);
+pub(crate) const DIM: Rgb = Rgb(0x8b, 0x91, 0x9e);
+pub(crate) const RULE: Rgb = Rgb(0x4a, 0x50, 0x5e);
+pub(crate) const GRID: Rgb = Rgb(0x22, 0x26, 0x30);
+pub(crate) const CURVE: Rgb = Rgb(0xf0, 0x8a, 0x5d);
+pub(crate) const CURVE_FILL: Rgb = Rgb(0x4a, 0x2c, 0x33);
 
 /// A rectangle of a picture, in pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]

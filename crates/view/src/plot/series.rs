@@ -56,7 +56,14 @@ pub fn draw(canvas: &mut dyn Canvas, points: &[Point], picture: &SeriesPicture) 
 }
 
 /// The curve of points over seconds `span` (from `base_ns`), without axes.
-pub fn time_curve(canvas: &mut dyn Canvas, frame: &Frame, points: &[Point], span: (f64, f64), base_ns: u64, max: u64) {
+pub(crate) fn time_curve(
+    canvas: &mut dyn Canvas,
+    frame: &Frame,
+    points: &[Point],
+    span: (f64, f64),
+    base_ns: u64,
+    max: u64,
+) {
     let x = |ns: u64| {
         let seconds = ns.saturating_sub(base_ns) as f64 / 1e9;
         frame.x + ((seconds - span.0) / (span.1 - span.0).max(1e-9)).clamp(0.0, 1.0) * frame.width

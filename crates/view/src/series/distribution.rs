@@ -3,7 +3,7 @@
 use super::Point;
 
 /// Percentiles shown unless others are asked for.
-pub const DEFAULT_PERCENTILES: [f64; 7] = [0.0, 25.0, 50.0, 75.0, 95.0, 99.0, 100.0];
+pub(crate) const DEFAULT_PERCENTILES: [f64; 7] = [0.0, 25.0, 50.0, 75.0, 95.0, 99.0, 100.0];
 
 /// Values that can be asked for percentiles.
 #[derive(Debug, Clone)]

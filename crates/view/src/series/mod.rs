@@ -141,7 +141,7 @@ pub fn read(events: &dyn Replay, options: &SeriesOptions) -> Result<Vec<Series>,
 }
 
 /// At most two points a column, its least and its greatest, so that no peak is lost.
-pub fn envelope(points: &[Point], columns: usize) -> impl Iterator<Item = Point> {
+pub(crate) fn envelope(points: &[Point], columns: usize) -> impl Iterator<Item = Point> {
     let per_column = points.len().div_ceil(columns.max(1)).max(1);
     points.chunks(per_column).flat_map(|chunk| {
         let least = chunk.iter().enumerate().min_by_key(|(_, p)| p.value);
@@ -157,7 +157,7 @@ pub fn envelope(points: &[Point], columns: usize) -> impl Iterator<Item = Point>
 
 /// Adds up the figures of snapshots that end together.
 #[derive(Debug, Default)]
-pub struct SumBuilder {
+pub(crate) struct SumBuilder {
     points: Vec<Point>,
     /// Targets already in the last point.
     members: HashSet<u32>,

@@ -21,7 +21,7 @@ pub struct Confidence {
 }
 
 #[derive(Debug, Default)]
-pub struct ConfidenceBuilder {
+pub(crate) struct ConfidenceBuilder {
     /// Regions by number of checks.
     counts: Vec<u64>,
     unchecked: f64,

@@ -51,7 +51,7 @@ impl Cost {
 
     /// Whether both together are above the budget, as precisely as [`format_percent_exactly`] shows them: what reads
     /// the same is the same.
-    pub fn is_above_budget(&self) -> bool {
+    pub(crate) fn is_above_budget(&self) -> bool {
         let shown = format_percent_exactly;
         self.budget.is_some_and(|b| self.total() > b && shown(self.total()) != shown(b))
     }
@@ -59,7 +59,7 @@ impl Cost {
 
 /// Draws up the mean cost of a whole record.
 #[derive(Debug)]
-pub struct CostBuilder<'a> {
+pub(crate) struct CostBuilder<'a> {
     run: Option<&'a RunInfo>,
     first: Option<MonitorStats>,
     cost: Option<Cost>,

@@ -6,7 +6,7 @@ use isotherm_core::snapshot::{RegionInfo, Snapshot};
 use serde::Serialize;
 
 /// For how long memory must be idle to be listed, ns.
-pub const THRESHOLDS_NS: [u64; 4] = [10 * NS_PER_S, 60 * NS_PER_S, 300 * NS_PER_S, 1800 * NS_PER_S];
+pub(crate) const THRESHOLDS_NS: [u64; 4] = [10 * NS_PER_S, 60 * NS_PER_S, 300 * NS_PER_S, 1800 * NS_PER_S];
 
 /// Memory that has been idle for at least some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -22,7 +22,7 @@ pub struct MappingUse {
 }
 
 /// What each mapping holds, divided into accessed within a time and cold; those that hold most cold memory first.
-pub fn mapping_uses(pages: &[MappingPages], mappings: &[Mapping], within_ns: u64) -> Vec<MappingUse> {
+pub(crate) fn mapping_uses(pages: &[MappingPages], mappings: &[Mapping], within_ns: u64) -> Vec<MappingUse> {
     let mut sizes: HashMap<Cow<'_, str>, u64> = HashMap::new();
     for m in mappings {
         *sizes.entry(names::row(m)).or_default() += m.range.len();

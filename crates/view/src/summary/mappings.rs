@@ -48,7 +48,7 @@ struct Sums {
 }
 
 #[derive(Debug, Default)]
-pub struct MappingHeatBuilder {
+pub(crate) struct MappingHeatBuilder {
     by_name: HashMap<String, Sums>,
     /// Whether anonymous memory without a name is told by its addresses.
     apart: bool,
@@ -119,7 +119,7 @@ impl MappingHeatBuilder {
 }
 
 /// Present bytes of each name that have been idle for at least `for_ns`.
-pub fn cold_by_name(snapshot: &Snapshot, mappings: &[Mapping], for_ns: u64) -> HashMap<String, u64> {
+pub(crate) fn cold_by_name(snapshot: &Snapshot, mappings: &[Mapping], for_ns: u64) -> HashMap<String, u64> {
     let mut by_name: HashMap<String, u64> = HashMap::new();
     let cold = |r: &&RegionInfo| r.nr_accesses == 0 && !r.is_unseen() && age_ns(r, snapshot) >= for_ns;
     for r in snapshot.regions.iter().filter(cold) {

@@ -10,7 +10,7 @@ use serde::Serialize;
 /// Ages that summaries tell about, ns.
 const AGES: [u64; 5] = [NS_PER_S, EXPLAINED_NS, 60 * NS_PER_S, 300 * NS_PER_S, 1800 * NS_PER_S];
 /// The age by which resident memory is divided into accessed and cold.
-pub const EXPLAINED_NS: u64 = 10 * NS_PER_S;
+pub(crate) const EXPLAINED_NS: u64 = 10 * NS_PER_S;
 
 /// Memory that can be observed, divided by whether it was accessed within some time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

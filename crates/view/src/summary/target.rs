@@ -19,7 +19,7 @@ use isotherm_core::target::Footprint;
 
 /// A summary, and what a total needs beside it.
 #[derive(Debug)]
-pub struct TargetSummary {
+pub(crate) struct TargetSummary {
     pub summary: Summary,
     /// Its pages at the end; `None` where only regions are known. They may be too young for figures of their own.
     pub ages: Option<PageAges>,
@@ -38,7 +38,7 @@ pub fn of(event: &Event) -> Option<u32> {
 }
 
 #[derive(Debug)]
-pub struct SummaryBuilder {
+pub(crate) struct SummaryBuilder {
     target: TargetOverview,
     run: Option<RunInfo>,
     base_ns: u64,

@@ -7,7 +7,7 @@ use crate::units::NS_PER_S;
 use serde::Serialize;
 
 /// Windows that summaries show, ns.
-pub const WINDOWS_NS: [u64; 4] = [NS_PER_S, 10 * NS_PER_S, 60 * NS_PER_S, 300 * NS_PER_S];
+pub(crate) const WINDOWS_NS: [u64; 4] = [NS_PER_S, 10 * NS_PER_S, 60 * NS_PER_S, 300 * NS_PER_S];
 
 /// Memory accessed within some time before the end of the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -56,7 +56,7 @@ pub struct WorkingSet {
 
 impl WorkingSet {
     /// From sizes over time that pages tell, and the windows at the end.
-    pub fn of_pages(sizes: &[u64], windows: [Window; WINDOWS_NS.len()]) -> Self {
+    pub(crate) fn of_pages(sizes: &[u64], windows: [Window; WINDOWS_NS.len()]) -> Self {
         Self::new(sizes, 0, Basis::Pages, windows)
     }
 

@@ -11,7 +11,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 
 /// Characters for names beside the heatmap.
-pub const NAME_WIDTH: u16 = 15;
+pub(crate) const NAME_WIDTH: u16 = 15;
 
 /// Rows and columns of cells for a heatmap that is drawn into `width` by `height` characters.
 pub fn cells(width: u16, height: u16, colours: Colours) -> (usize, usize) {

@@ -21,7 +21,7 @@ const MAX_TABLES: usize = 300_000;
 
 /// The recent snapshots and pages and all working-set sizes of a target.
 #[derive(Debug, Default)]
-pub struct History {
+pub(crate) struct History {
     /// Mappings now, as an event, so that the heatmap can replay it.
     mappings: Option<Event>,
     /// Snapshot events only.
@@ -94,7 +94,7 @@ impl History {
     }
 
     /// The snapshots held, newest first.
-    pub fn newest_first(&self) -> impl Iterator<Item = &Snapshot> {
+    pub(crate) fn newest_first(&self) -> impl Iterator<Item = &Snapshot> {
         self.snapshots.iter().rev().filter_map(|e| match e {
             Event::Snapshot(s) => Some(s),
             _ => None,

@@ -16,7 +16,7 @@ const COST_WINDOW_NS: u64 = 10_000_000_000;
 
 /// A target while it is watched.
 #[derive(Debug)]
-pub struct TargetState {
+pub(crate) struct TargetState {
     /// Whose it is, and since when.
     pub overview: TargetOverview,
     pub history: History,

@@ -53,7 +53,7 @@ pub(super) struct Area {
 
 impl Area {
     /// Follows new ranges: what is known inside unchanged ones stays, new ones start as a region of their own.
-    pub fn set_space(&mut self, space: &[AddrRange]) {
+    pub(crate) fn set_space(&mut self, space: &[AddrRange]) {
         let mut regions: Vec<Region> = Vec::with_capacity(self.regions.len());
         let mut first = 0;
         for range in space {
@@ -118,7 +118,7 @@ impl Area {
     }
 
     /// Rounds in this interval.
-    pub fn nr_rounds(&self) -> usize {
+    pub(crate) fn nr_rounds(&self) -> usize {
         self.rounds.len()
     }
 
@@ -210,7 +210,7 @@ impl Area {
     }
 
     /// Begins the round of `tick`, if there is one: clears its pages.
-    pub fn begin_round(
+    pub(crate) fn begin_round(
         &mut self,
         target: TargetId,
         tick: u32,
@@ -240,7 +240,12 @@ impl Area {
     }
 
     /// Ends the round that was begun a sampling interval before `tick`, if there is one: looks at its pages.
-    pub fn end_round(&mut self, target: TargetId, tick: u32, source: &mut dyn AccessSource) -> Result<(), SourceError> {
+    pub(crate) fn end_round(
+        &mut self,
+        target: TargetId,
+        tick: u32,
+        source: &mut dyn AccessSource,
+    ) -> Result<(), SourceError> {
         let Some(round) = self.rounds.ending(tick) else { return Ok(()) };
         self.windows.clear();
         self.indices.clear();
@@ -259,12 +264,12 @@ impl Area {
     }
 
     /// The first tick after `tick` at which a round begins or ends.
-    pub fn next_stop(&self, tick: u32) -> Option<u32> {
+    pub(crate) fn next_stop(&self, tick: u32) -> Option<u32> {
         self.rounds.next_stop(tick)
     }
 
     /// The look at the end of the aggregation interval.
-    pub fn look_aggr(&mut self, target: TargetId, source: &mut dyn AccessSource) -> Result<(), SourceError> {
+    pub(crate) fn look_aggr(&mut self, target: TargetId, source: &mut dyn AccessSource) -> Result<(), SourceError> {
         if self.scanning {
             let mut collector = scan::Collector::new(&self.space);
             self.touched.sort();
@@ -286,7 +291,7 @@ impl Area {
     }
 
     /// Draws new regions from what was seen.
-    pub fn aggregate(&mut self, limits: &Limits) {
+    pub(crate) fn aggregate(&mut self, limits: &Limits) {
         if !self.scanning {
             self.doubt_memory();
             self.cells.clear();
@@ -340,7 +345,7 @@ impl Area {
     }
 
     /// Bytes that are present, and bytes accessed in an interval, as far as the last interval tells.
-    pub fn resident_and_hot(&self) -> (f64, f64) {
+    pub(crate) fn resident_and_hot(&self) -> (f64, f64) {
         let (mut resident, mut hot) = (0.0, 0.0);
         for r in &self.regions {
             let len = (r.end - r.start) as f64;
@@ -353,7 +358,7 @@ impl Area {
     }
 
     /// Switches between probes and scans. Regions stay.
-    pub fn set_scanning(&mut self, on: bool) {
+    pub(crate) fn set_scanning(&mut self, on: bool) {
         if self.scanning != on {
             self.scanning = on;
             self.cleared = false;
@@ -364,7 +369,7 @@ impl Area {
         }
     }
 
-    pub fn region_infos(&self, out: &mut Vec<RegionInfo>) {
+    pub(crate) fn region_infos(&self, out: &mut Vec<RegionInfo>) {
         out.extend(self.regions.iter().map(|r| RegionInfo {
             start: r.start,
             end: r.end,
@@ -377,7 +382,7 @@ impl Area {
     }
 
     /// Splits regions evenly until there are `least`, or every region is a page.
-    pub fn ensure_regions(&mut self, least: usize) {
+    pub(crate) fn ensure_regions(&mut self, least: usize) {
         while self.regions.len() < least {
             let Some(i) = (0..self.regions.len()).max_by_key(|&i| self.regions[i].end - self.regions[i].start) else {
                 return;

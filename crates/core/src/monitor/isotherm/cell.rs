@@ -22,7 +22,7 @@ impl Counts {
         self.seen += other.seen;
     }
 
-    pub fn decay(&mut self, by: f32) {
+    pub(crate) fn decay(&mut self, by: f32) {
         self.hits *= by;
         self.seen *= by;
     }
@@ -124,7 +124,7 @@ impl Segment {
     }
 
     /// Takes over what rounds told of `whole`, which it is a part of.
-    pub fn take_rate(&mut self, whole: &Self) {
+    pub(crate) fn take_rate(&mut self, whole: &Self) {
         self.tick = whole.tick;
         self.tick_bytes = whole.tick_bytes;
         self.tick_hot_bytes = whole.tick_hot_bytes;
@@ -132,7 +132,7 @@ impl Segment {
     }
 
     /// Share of the pages that were accessed within the aggregation interval.
-    pub fn aggr_rate(&self) -> f32 {
+    pub(crate) fn aggr_rate(&self) -> f32 {
         if self.aggr_bytes > 0.0 { self.aggr_hot_bytes / self.aggr_bytes } else { 0.0 }
     }
 

@@ -30,7 +30,7 @@ impl Default for Prices {
 
 impl Prices {
     /// So many rounds took `ns`.
-    pub fn learn_rounds(&mut self, rounds: usize, ns: u64) {
+    pub(crate) fn learn_rounds(&mut self, rounds: usize, ns: u64) {
         if rounds > 0 {
             self.rounds_seen = true;
             learn(&mut self.round_ns, ns as f64 / rounds as f64);
@@ -38,7 +38,7 @@ impl Prices {
     }
 
     /// Arming that was estimated at `estimate_ns` took `ns`.
-    pub fn learn_arming(&mut self, estimate_ns: f64, ns: u64) {
+    pub(crate) fn learn_arming(&mut self, estimate_ns: f64, ns: u64) {
         if estimate_ns > 0.0 {
             learn(&mut self.arming, ns as f64 / estimate_ns);
             self.arming = self.arming.clamp(*ARMING.start(), *ARMING.end());

@@ -95,12 +95,12 @@ impl Probe {
 
     /// What arming it may cost the monitor and its target together in an interval, in ns: a call's share, and clearing
     /// and setting again each page's bit.
-    pub fn arm_price_ns(&self) -> f64 {
+    pub(crate) fn arm_price_ns(&self) -> f64 {
         1_000.0 + 400.0 * f64::from(self.pages)
     }
 
     /// Whether it may as well be armed only when its round begins, which saves clearing its bits twice.
-    pub fn is_fast(&self) -> bool {
+    pub(crate) fn is_fast(&self) -> bool {
         self.timed && self.old_tick.rate().is_some_and(|r| r >= FAST)
     }
 
@@ -112,17 +112,17 @@ impl Probe {
     }
 
     /// What its round watches: one page, so that the others keep what they say of the whole interval.
-    pub fn round_window(&mut self, rng: &mut fastrand::Rng) -> Window {
+    pub(crate) fn round_window(&mut self, rng: &mut fastrand::Rng) -> Window {
         self.part = (rng.u16(0..self.pages), 1);
         self.part_window()
     }
 
-    pub fn part_window(&self) -> Window {
+    pub(crate) fn part_window(&self) -> Window {
         Window::new(self.start + u64::from(self.part.0) * PAGE_SIZE, self.part.1)
     }
 
     /// Its round has begun, with `left` (0 to 1) of the interval ahead, and cleared what was seen.
-    pub fn round_began(&mut self, seen: &Seen, left: f32) {
+    pub(crate) fn round_began(&mut self, seen: &Seen, left: f32) {
         if !self.needs_arm {
             self.early = seen.accessed;
         } else if self.part.1 == self.pages {
@@ -132,7 +132,7 @@ impl Probe {
     }
 
     /// Takes the look at the end of its round in.
-    pub fn saw_tick(&mut self, seen: &Seen) {
+    pub(crate) fn saw_tick(&mut self, seen: &Seen) {
         self.tick = counts(seen, self.part.1);
         self.evidence.checks += u32::from(self.part.1);
         if seen.accessed > 0 {
@@ -142,7 +142,7 @@ impl Probe {
     }
 
     /// Takes the look at the end of the aggregation interval in.
-    pub fn saw_aggr(&mut self, seen: &Seen) {
+    pub(crate) fn saw_aggr(&mut self, seen: &Seen) {
         self.aggr = counts(seen, self.pages);
         self.aggr.hits = (self.aggr.hits + f32::from(self.early)).min(self.aggr.seen);
         // Armed in the middle of the interval: having seen nothing says that much less.

@@ -41,7 +41,7 @@ impl Rounds {
     }
 
     /// The first tick after `tick` at which a round begins or ends.
-    pub fn next_stop(&self, tick: u32) -> Option<u32> {
+    pub(crate) fn next_stop(&self, tick: u32) -> Option<u32> {
         self.ticks.iter().flat_map(|&t| [t, t + 1]).filter(|&t| t > tick).min()
     }
 }

@@ -63,22 +63,22 @@ impl Tracee {
     }
 
     /// Begins to trace without stopping. Never with PTRACE_O_EXITKILL: our death must not be its death.
-    pub fn seize(self) -> io::Result<()> {
+    pub(crate) fn seize(self) -> io::Result<()> {
         self.request(SEIZE, 0, SETOPTIONS_SYSGOOD).map(drop)
     }
 
     /// Asks it to stop.
-    pub fn interrupt(self) -> io::Result<()> {
+    pub(crate) fn interrupt(self) -> io::Result<()> {
         self.request(INTERRUPT, 0, 0).map(drop)
     }
 
     /// Lets it go on.
-    pub fn cont(self) -> io::Result<()> {
+    pub(crate) fn cont(self) -> io::Result<()> {
         self.request(CONT, 0, 0).map(drop)
     }
 
     /// Lets it go on to the entry or exit of a system call.
-    pub fn to_syscall(self) -> io::Result<()> {
+    pub(crate) fn to_syscall(self) -> io::Result<()> {
         self.request(SYSCALL, 0, 0).map(drop)
     }
 
@@ -96,7 +96,7 @@ impl Tracee {
     }
 
     /// Waits for the next stop, up to `limit`.
-    pub fn wait_within(self, limit: Duration) -> Stop {
+    pub(crate) fn wait_within(self, limit: Duration) -> Stop {
         let begin = Instant::now();
         loop {
             let mut status = 0;
@@ -123,7 +123,7 @@ impl Tracee {
     }
 
     /// Registers; `None` if the thread's are not those of 64-bit code.
-    pub fn regs(self) -> io::Result<Option<libc::user_regs_struct>> {
+    pub(crate) fn regs(self) -> io::Result<Option<libc::user_regs_struct>> {
         // SAFETY: plain integers.
         let mut regs: libc::user_regs_struct = unsafe { std::mem::zeroed() };
         let mut iov = libc::iovec { iov_base: (&raw mut regs).cast(), iov_len: size_of_val(&regs) };
@@ -132,7 +132,7 @@ impl Tracee {
         Ok((iov.iov_len == size_of_val(&regs) && regs.cs == 0x33 && regs.ss == 0x2b).then_some(regs))
     }
 
-    pub fn set_regs(self, regs: &libc::user_regs_struct) -> io::Result<()> {
+    pub(crate) fn set_regs(self, regs: &libc::user_regs_struct) -> io::Result<()> {
         let iov = libc::iovec {
             iov_base: (regs as *const libc::user_regs_struct).cast_mut().cast(),
             iov_len: size_of_val(regs),
@@ -141,7 +141,7 @@ impl Tracee {
     }
 
     /// Extended state (vector registers); the number of bytes.
-    pub fn xstate(self, buf: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn xstate(self, buf: &mut [u8]) -> io::Result<usize> {
         let mut iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
         self.request(GETREGSET, NT_X86_XSTATE, &raw mut iov as usize)?;
         Ok(iov.iov_len)
@@ -153,12 +153,12 @@ impl Tracee {
         Ok(mask)
     }
 
-    pub fn set_mask(self, mask: u64) -> io::Result<()> {
+    pub(crate) fn set_mask(self, mask: u64) -> io::Result<()> {
         self.request(SETSIGMASK, 8, &raw const mask as usize).map(drop)
     }
 
     /// Whether it makes system calls as 64-bit programs do.
-    pub fn is_x86_64(self) -> io::Result<bool> {
+    pub(crate) fn is_x86_64(self) -> io::Result<bool> {
         // struct ptrace_syscall_info: op (1 byte), 3 of padding, arch (4 bytes), ...
         let mut info = [0u32; 32];
         self.request(GET_SYSCALL_INFO, size_of_val(&info), info.as_mut_ptr() as usize)?;
@@ -167,7 +167,7 @@ impl Tracee {
 
     /// Whether `ip` is in a restartable sequence that the thread has announced. Leaving it for other code would make
     /// the kernel forget it. Kernels before 5.13 do not tell where to look; `false` then.
-    pub fn in_rseq(self, ip: u64) -> bool {
+    pub(crate) fn in_rseq(self, ip: u64) -> bool {
         let mut c = RseqConfiguration::default();
         let size = size_of_val(&c);
         if self.request(GET_RSEQ_CONFIGURATION, size, &raw mut c as usize).is_err() || c.pointer == 0 {
@@ -192,7 +192,7 @@ impl Tracee {
     }
 
     /// Whether the program handles system calls by itself. Kernels before 6.4 do not tell; `false` then.
-    pub fn dispatches_syscalls(self) -> bool {
+    pub(crate) fn dispatches_syscalls(self) -> bool {
         // struct ptrace_sud_config: mode, selector, offset, len.
         let mut config = [0u64; 4];
         let got = self.request(GET_SYSCALL_USER_DISPATCH_CONFIG, size_of_val(&config), config.as_mut_ptr() as usize);

@@ -36,7 +36,7 @@ impl Refusal {
         Self::Unexpected,
     ];
 
-    pub fn from_number(number: u32) -> Self {
+    pub(crate) fn from_number(number: u32) -> Self {
         Self::ALL.into_iter().find(|r| *r as u32 == number).unwrap_or(Self::Unexpected)
     }
 

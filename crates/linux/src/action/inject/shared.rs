@@ -79,7 +79,7 @@ impl Shared {
     }
 
     /// Notes a stop of the target that took so long.
-    pub fn add_stop(&self, ns: u64) {
+    pub(crate) fn add_stop(&self, ns: u64) {
         self.head().stops.fetch_add(1, Ordering::Relaxed);
         self.head().longest_ns.fetch_max(ns, Ordering::Relaxed);
     }

@@ -44,7 +44,7 @@ pub(super) type Hook<'a> = &'a dyn Fn();
 impl<'a> Stopped<'a> {
     /// Stops main thread `pid` and looks whether it may be used. On refusal it has been let go, but for
     /// [`Refusal::NoStop`]: then only our own end lets it go.
-    pub fn seize(
+    pub(crate) fn seize(
         pid: libc::pid_t,
         gadgets: Gadgets,
         buffers: &'a mut Buffers,

@@ -64,7 +64,7 @@ impl Areas {
     /// Whether the table at `base` lies in one area of private anonymous memory all of which can be cleared: large
     /// folios lie in it as a whole. (Not where memory was moved to an address that is not a multiple of their size;
     /// those are split.) Call [`refresh`](Self::refresh) before.
-    pub fn holds_anon_table(&self, base: u64) -> bool {
+    pub(crate) fn holds_anon_table(&self, base: u64) -> bool {
         let end = base + TABLE_SPAN;
         let in_one = |list: &[AddrRange]| find(list, base).is_some_and(|a| end <= a.end);
         in_one(&self.anon) && in_one(&self.list) && !self.any_blind(base)
@@ -72,12 +72,12 @@ impl Areas {
 
     /// Whether an area begins at `addr`, as far as the list was ever read. (Reading it takes long for processes with
     /// many areas, so nothing that must be right depends on this.)
-    pub fn begins_at(&self, addr: u64) -> bool {
+    pub(crate) fn begins_at(&self, addr: u64) -> bool {
         self.list.binary_search_by_key(&addr, |a| a.start).is_ok()
     }
 
     /// Whether [`blind`](Self::blind) holds any page.
-    pub fn any_blind(&self, base: u64) -> bool {
+    pub(crate) fn any_blind(&self, base: u64) -> bool {
         [&self.barred, &self.refused]
             .iter()
             .any(|list| list.get(list.partition_point(|r| r.end <= base)).is_some_and(|r| r.start < base + TABLE_SPAN))

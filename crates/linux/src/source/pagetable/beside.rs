@@ -60,7 +60,7 @@ pub struct Beside {
 
 impl Beside {
     /// Moves the calling thread; `None` where that is not allowed.
-    pub fn move_to(processor: u32) -> Option<Self> {
+    pub(crate) fn move_to(processor: u32) -> Option<Self> {
         if processor >= libc::CPU_SETSIZE as u32 {
             return None;
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// bits again.
 const PART_OF_BUDGET: f64 = 0.3;
 /// Longest time for which page faults of a process may wait.
-pub const LONGEST_STALL: Duration = Duration::from_millis(30);
+pub(crate) const LONGEST_STALL: Duration = Duration::from_millis(30);
 /// What clearing a page costs until it has been measured, ns (13 ms a GiB).
 const EXPECTED_NS_PER_PAGE: f64 = 13e6 / (1u64 << 18) as f64;
 /// It must cost less than this part of clearing page by page to be preferred: what it clears it also reads again.
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// CPU time for `clear_refs`.
 #[derive(Debug)]
-pub struct ClearBudget {
+pub(crate) struct ClearBudget {
     /// Share of a core; `None`: unlimited.
     share: Option<f64>,
     saved_ns: f64,
@@ -51,7 +51,7 @@ impl ClearBudget {
     }
 
     /// Whether it is to be used wherever it is cheaper.
-    pub fn prefers_cheapest(&self) -> bool {
+    pub(crate) fn prefers_cheapest(&self) -> bool {
         self.prefer_cheapest
     }
 
@@ -65,7 +65,7 @@ impl ClearBudget {
     }
 
     /// Whether process `who` may have its pages cleared now. If not, it waits for its turn, as long as it keeps asking.
-    pub fn grants(&mut self, who: u32, pages: u64, now: Instant) -> bool {
+    pub(crate) fn grants(&mut self, who: u32, pages: u64, now: Instant) -> bool {
         let price = self.expected_ns(pages);
         if price > LONGEST_STALL.as_nanos() as f64 {
             return false;

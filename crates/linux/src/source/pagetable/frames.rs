@@ -92,7 +92,7 @@ impl Frames {
     }
 
     /// States which bits of an entry are an address.
-    pub fn set_phys_mask(&mut self, phys_mask: u64) {
+    pub(crate) fn set_phys_mask(&mut self, phys_mask: u64) {
         self.phys_mask = phys_mask;
     }
 
@@ -128,7 +128,7 @@ impl Frames {
 
     /// Which of the pages `asked` the kernel keeps on its LRU lists, or are part of a large folio (which are put there
     /// at once). `first` is the number of the page of `entries[0]`.
-    pub fn on_lru(&self, first: usize, entries: &[u64], asked: &PageMask) -> io::Result<PageMask> {
+    pub(crate) fn on_lru(&self, first: usize, entries: &[u64], asked: &PageMask) -> io::Result<PageMask> {
         self.pages_with(first, entries, asked, |flags| flags & (LRU | HEAD | TAIL) != 0)
     }
 

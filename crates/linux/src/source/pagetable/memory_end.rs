@@ -4,7 +4,7 @@ use isotherm_core::addr::PAGE_SIZE;
 use std::path::Path;
 
 /// First physical address above all memory, from /proc/iomem (shows addresses to root only), else from /proc/zoneinfo.
-pub fn max_phys(root: &Path) -> Option<u64> {
+pub(crate) fn max_phys(root: &Path) -> Option<u64> {
     let read = |name: &str| std::fs::read_to_string(root.join(name)).ok();
     let iomem = read("proc/iomem").and_then(|s| max_phys_of_iomem(&s));
     iomem.or_else(|| read("proc/zoneinfo").and_then(|s| max_phys_of_zoneinfo(&s)))

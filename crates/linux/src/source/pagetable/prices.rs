@@ -88,7 +88,7 @@ impl Prices {
 
     /// Whether all of a table of anonymous memory is cleared for less than `pages` of its pages, where `others` have
     /// their bit set, too.
-    pub fn prefers_table(&self, place: Place, pages: u32, others: u32) -> bool {
+    pub(crate) fn prefers_table(&self, place: Place, pages: u32, others: u32) -> bool {
         let rates = self.rates(place, 1);
         let others_ns = f64::from(others) * (rates.young_page - rates.old_page);
         TABLE_PAGES * rates.old_page + others_ns < f64::from(pages) * (rates.range + ASK_NS)
@@ -101,7 +101,7 @@ impl Prices {
 
     /// Whether moving to the processor of a target that runs as one thread, and clearing `fine` ranges there, costs
     /// both sides less than clearing `coarse` ones from here.
-    pub fn pays_to_move(&self, fine: &[AddrRange], coarse: &[AddrRange]) -> bool {
+    pub(crate) fn pays_to_move(&self, fine: &[AddrRange], coarse: &[AddrRange]) -> bool {
         MOVE_NS + self.cost(Place::Beside, fine) < self.cost(Place::Apart, coarse)
     }
 

@@ -12,24 +12,24 @@ const PROT_NONE: u64 = 1 << 8;
 const FRAME: u64 = 0x000f_ffff_ffff_f000;
 
 /// Whether a last-level entry maps a page.
-pub const fn is_present(entry: u64) -> bool {
+pub(crate) const fn is_present(entry: u64) -> bool {
     entry & (PRESENT | PROT_NONE) != 0
 }
 
 /// Whether the hardware has set the accessed bit of a present entry.
-pub const fn is_accessed(entry: u64) -> bool {
+pub(crate) const fn is_accessed(entry: u64) -> bool {
     is_present(entry) && entry & ACCESSED != 0
 }
 
 /// Whether the hardware has set the accessed bit of a huge entry (one with bit 7, which the kernel keeps while it
 /// changes the entry, although it takes bit 0 away for that time).
-pub const fn is_leaf_accessed(entry: u64) -> bool {
+pub(crate) const fn is_leaf_accessed(entry: u64) -> bool {
     entry & ACCESSED != 0
 }
 
 /// The last-level entry that would map the first page of a huge entry: bit 12 of the latter is a memory type, not
 /// address.
-pub const fn leaf_as_first_page(entry: u64) -> u64 {
+pub(crate) const fn leaf_as_first_page(entry: u64) -> u64 {
     if entry & PRESENT == 0 { entry | 1 << 12 } else { entry & !(1 << 12) }
 }
 
@@ -57,7 +57,7 @@ pub fn counts(entries: &[u64]) -> (u16, u16) {
 ///
 /// Every entry of the target goes through here in a scan, so it works on 16 entries at a time with instructions that
 /// every x86-64 processor has.
-pub fn table_masks(table: &[u64]) -> (PageMask, PageMask) {
+pub(crate) fn table_masks(table: &[u64]) -> (PageMask, PageMask) {
     let (mut present, mut accessed) = (NO_PAGES, NO_PAGES);
     let mut put16 = |group: usize, entries: &[u64; 16]| {
         let (p, a) = present_and_accessed(entries);
@@ -77,7 +77,7 @@ pub fn table_masks(table: &[u64]) -> (PageMask, PageMask) {
 }
 
 /// The same for part of a table: `entries` are those from index `first` on.
-pub fn window_masks(first: usize, entries: &[u64]) -> (PageMask, PageMask) {
+pub(crate) fn window_masks(first: usize, entries: &[u64]) -> (PageMask, PageMask) {
     let (present, accessed) = table_masks(entries);
     (shift_up(&present, first), shift_up(&accessed, first))
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// How long an answer holds before the page is tried again. A page that becomes shared (the target forks) may be taken
 /// for a hot one for that long.
-pub const VERDICT_LIFE: Duration = Duration::from_secs(2);
+pub(crate) const VERDICT_LIFE: Duration = Duration::from_secs(2);
 /// Pages that again and again cannot be cleared are tried ever more seldom, up to this.
 const LONGEST_LIFE: Duration = Duration::from_secs(32);
 /// Bits of a pagemap entry.
@@ -55,7 +55,7 @@ impl Verdicts {
 
     /// The same as [`blind`](Self::blind), after forgetting what is too old: the pages not in it are to be tried
     /// (again).
-    pub fn fresh_blind(&mut self, base: u64, now: Instant) -> PageMask {
+    pub(crate) fn fresh_blind(&mut self, base: u64, now: Instant) -> PageMask {
         let Some(v) = self.tables.get_mut(&(base / TABLE_SPAN)) else { return NO_PAGES };
         if now.duration_since(v.since) >= VERDICT_LIFE {
             v.since = now;
@@ -115,7 +115,7 @@ const SAMPLED_PAGES: usize = 2;
 
 /// About how many of `pages` (by table) other processes map, too, from a sample of them; 0 where the kernel does not
 /// tell.
-pub fn estimate_shared(pagemap: Option<&File>, pages: &[(u64, PageMask)]) -> u64 {
+pub(crate) fn estimate_shared(pagemap: Option<&File>, pages: &[(u64, PageMask)]) -> u64 {
     let Some(pagemap) = pagemap else { return 0 };
     let pages: Vec<_> = pages.iter().filter(|(_, pages)| *pages != NO_PAGES).collect();
     // Each table stands for as many pages as it has, however few of them are looked at.
@@ -135,7 +135,7 @@ pub fn estimate_shared(pagemap: Option<&File>, pages: &[(u64, PageMask)]) -> u64
 }
 
 /// Which of the pages `asked` in the span at `base` only the pagemap's process maps.
-pub fn exclusive_pages(pagemap: &File, base: u64, asked: &PageMask) -> io::Result<PageMask> {
+pub(crate) fn exclusive_pages(pagemap: &File, base: u64, asked: &PageMask) -> io::Result<PageMask> {
     let mut exclusive = NO_PAGES;
     let pages: Vec<u64> = mask::iter(asked).map(|i| i as u64).collect();
     let mut buf = [0u8; 4096];

@@ -13,7 +13,7 @@ use super::whole::Whole;
 use crate::bpf::sys::BpfError;
 use crate::clock::{kernel_release, thread_cpu_ns};
 use crate::proc::Process;
-pub use crate::source::watched::SpaceError;
+pub(crate) use crate::source::watched::SpaceError;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use isotherm_core::mask::{self, NO_PAGES, PageMask};
 use std::collections::HashSet;
@@ -74,12 +74,12 @@ impl Space {
 
     /// Of the `cleared` bits of the table at `base`, those that nobody had cleared before: the processor set them when
     /// the memory was populated, and need not set them again where it is not used.
-    pub fn first_clears(&mut self, base: u64, cleared: u64) -> u64 {
+    pub(crate) fn first_clears(&mut self, base: u64, cleared: u64) -> u64 {
         if cleared > 0 && self.cleared_tables.insert(base / TABLE_SPAN) { cleared } else { 0 }
     }
 
     /// Whether [`blind`](Self::blind) may hold a page.
-    pub fn may_be_blind(&self, base: u64) -> bool {
+    pub(crate) fn may_be_blind(&self, base: u64) -> bool {
         self.verdicts.any(base) || self.areas.any_blind(base)
     }
 
@@ -89,7 +89,7 @@ impl Space {
     }
 
     /// Pages of the 2 MiB span at `base` that clearing all bits at once does not reach.
-    pub fn uncleared(&self, base: u64) -> PageMask {
+    pub(crate) fn uncleared(&self, base: u64) -> PageMask {
         mask::or(&self.whole.blind(base), &self.areas.unreachable(base))
     }
 
@@ -100,7 +100,7 @@ impl Space {
     }
 
     /// The same, leaving out what is to be tried again.
-    pub fn fresh_blind(&mut self, base: u64, now: Instant) -> PageMask {
+    pub(crate) fn fresh_blind(&mut self, base: u64, now: Instant) -> PageMask {
         mask::or(&self.verdicts.fresh_blind(base, now), &self.areas.blind(base))
     }
 
@@ -158,11 +158,11 @@ impl Observer {
 
     /// Limits what may be spent on clearing all bits of processes at once to a part of a CPU budget, a share of one
     /// core.
-    pub fn set_cpu_budget(&mut self, budget: Option<f64>) {
+    pub(crate) fn set_cpu_budget(&mut self, budget: Option<f64>) {
         self.budget = ClearBudget::new(budget, Instant::now());
     }
 
-    pub fn walker(&self) -> &Walker {
+    pub(crate) fn walker(&self) -> &Walker {
         &self.walker
     }
 
@@ -342,7 +342,14 @@ impl Observer {
     }
 
     /// [`judge`](Self::judge) for a huge entry of 2 MiB: the verdict on its first page holds for all.
-    pub fn judge_leaf(frames: &Frames, space: &mut Space, process: &Process, base: u64, entry: u64, now: Instant) {
+    pub(crate) fn judge_leaf(
+        frames: &Frames,
+        space: &mut Space,
+        process: &Process,
+        base: u64,
+        entry: u64,
+        now: Instant,
+    ) {
         let all = mask::span_mask(0, 512);
         Self::judge(frames, space, process, base, &mask::span_mask(0, 1), (0, &[pte::leaf_as_first_page(entry)]), now);
         if mask::has(&space.verdicts.blind(base), 0) {
@@ -355,7 +362,7 @@ impl Observer {
     /// Ranges that clear the pages `wanted` of the whole table at `base`, all of them in large folios: such a folio is
     /// cleared if the table maps all of it inside one area; otherwise, and on older kernels always, clearing would
     /// split it, and its pages become blind. Returns the pages to clear.
-    pub fn whole_folios(
+    pub(crate) fn whole_folios(
         &self,
         space: &mut Space,
         base: u64,
@@ -413,12 +420,12 @@ fn clear_error(process: &Process, error: ClearError) -> SpaceError {
 }
 
 /// The 2 MiB-aligned start of the span around `addr`.
-pub const fn span_base(addr: u64) -> u64 {
+pub(crate) const fn span_base(addr: u64) -> u64 {
     addr / TABLE_SPAN * TABLE_SPAN
 }
 
 /// Index of the page at `addr` in its table.
-pub const fn page_index(addr: u64) -> usize {
+pub(crate) const fn page_index(addr: u64) -> usize {
     (addr % TABLE_SPAN / PAGE_SIZE) as usize
 }
 

@@ -42,7 +42,7 @@ pub struct Layout {
 
 /// A process as the programs find it.
 #[derive(Debug)]
-pub struct TaskLink {
+pub(crate) struct TaskLink {
     windows: OwnedFd,
     copy: OwnedFd,
     tgid: u32,
@@ -174,7 +174,7 @@ impl Walker {
     }
 
     /// States where memory is.
-    pub fn set_layout(&mut self, layout: Layout) {
+    pub(crate) fn set_layout(&mut self, layout: Layout) {
         self.layout = layout;
     }
 
@@ -185,7 +185,7 @@ impl Walker {
 
     /// Looks again how much memory there is; whether it has become more. (Memory can be plugged in while the system
     /// runs.)
-    pub fn refresh_max_phys(&mut self) -> bool {
+    pub(crate) fn refresh_max_phys(&mut self) -> bool {
         match max_phys(Path::new("/")) {
             Some(max) if max > self.layout.max_phys => {
                 self.layout.max_phys = max;
@@ -201,7 +201,7 @@ impl Walker {
     }
 
     /// Prepares reading process `pid`.
-    pub fn attach(&self, pid: u32) -> Result<TaskLink, BpfError> {
+    pub(crate) fn attach(&self, pid: u32) -> Result<TaskLink, BpfError> {
         let one = |program| match sys::attach(program, Some(pid)) {
             // Before 6.1 an iterator cannot be told the process: go through all and compare the id.
             Err(_) if self.root_pids => sys::attach(program, None),
@@ -233,13 +233,13 @@ impl Walker {
     }
 
     /// Kernel address of the top-level table that the last batch saw.
-    pub fn top_table(&self) -> u64 {
+    pub(crate) fn top_table(&self) -> u64 {
         self.ctrl.words()[ctrl::PGD]
     }
 
     /// Reads the first windows of `spans`, as many as fit one batch, and tells how many. What was found is then in
     /// [`span`](Self::span).
-    pub fn read_spans(&mut self, link: &TaskLink, spans: &[Span]) -> Result<(usize, Batch), BpfError> {
+    pub(crate) fn read_spans(&mut self, link: &TaskLink, spans: &[Span]) -> Result<(usize, Batch), BpfError> {
         let (mut n, mut used) = (0, 0);
         let slots = self.ctrl.words_mut()[ctrl::SLOTS..].chunks_exact_mut(ctrl::SLOT_WORDS);
         for (s, slot) in spans.iter().zip(slots.take(self.style.steps())) {
@@ -272,7 +272,7 @@ impl Walker {
 
     /// Copies tables below `ranges` (at most [`MAX_RANGES`] are looked at), from `cursor` on. What was found is then in
     /// [`records`](Self::records); [`Progress`] says where to go on.
-    pub fn copy_tables(
+    pub(crate) fn copy_tables(
         &mut self,
         link: &TaskLink,
         ranges: &[AddrRange],

@@ -99,7 +99,7 @@ impl Whole {
     }
 
     /// Whether it is time to find out how much of what walks leave set is shared.
-    pub fn is_sample_due(&mut self, now: Instant) -> bool {
+    pub(crate) fn is_sample_due(&mut self, now: Instant) -> bool {
         let due = self.sampled.is_none_or(|t| now.duration_since(t) >= SAMPLE_EVERY);
         if due {
             self.sampled = Some(now);

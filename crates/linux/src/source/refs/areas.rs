@@ -26,7 +26,7 @@ pub struct Held {
 }
 
 /// Joins areas of one mapping if there are more than `limit`.
-pub fn join_above(areas: &mut Vec<Area>, limit: usize) {
+pub(crate) fn join_above(areas: &mut Vec<Area>, limit: usize) {
     if areas.len() <= limit {
         return;
     }

@@ -10,7 +10,7 @@
 mod areas;
 mod probe;
 
-pub use probe::{ProbeError, probe};
+pub use probe::probe;
 
 use crate::clock::{kernel_release, realtime_offset_ns, thread_cpu_ns};
 use crate::proc::{Process, ProcessError};

@@ -180,12 +180,12 @@ impl SimMemory {
     }
 
     /// When the program was done, ns.
-    pub fn finished_ns(&self) -> Option<u64> {
+    pub(crate) fn finished_ns(&self) -> Option<u64> {
         self.progress.finished().map(|t| t.round() as u64)
     }
 
     /// Time that the program spent waiting for memory, ns.
-    pub const fn waited_ns(&self) -> u64 {
+    pub(crate) const fn waited_ns(&self) -> u64 {
         self.progress.waited_ns()
     }
 
@@ -206,17 +206,18 @@ impl SimMemory {
     }
 
     /// Bytes that were never touched.
-    pub const fn never_there(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) const fn never_there(&self) -> u64 {
         self.hole_bytes
     }
 
     /// Resident bytes on the slow node.
-    pub const fn on_slow_node(&self) -> u64 {
+    pub(crate) const fn on_slow_node(&self) -> u64 {
         self.slow_bytes
     }
 
     /// Resident bytes in huge pages.
-    pub fn in_huge_pages(&self) -> u64 {
+    pub(crate) fn in_huge_pages(&self) -> u64 {
         self.huge.len() as u64 * TABLE_SPAN
     }
 

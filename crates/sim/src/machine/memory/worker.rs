@@ -36,7 +36,7 @@ struct Piece {
 
 impl Worker {
     /// When the piece in hand is done, ns.
-    pub fn next_done(&self) -> Option<f64> {
+    pub(crate) fn next_done(&self) -> Option<f64> {
         self.piece.map(|(_, done)| done)
     }
 

@@ -46,7 +46,7 @@ impl Lruvec {
     }
 
     /// Creates the generation after `seq`. False if that was done already.
-    pub(super) fn create_generation(&mut self, pages: &mut Pages, seq: u64, swappiness: u8, now: u64) -> bool {
+    pub(super) fn create_generation(&mut self, pages: &mut Pages, seq: u64, swappiness: u8) -> bool {
         if seq < self.max_seq {
             return false;
         }
@@ -55,7 +55,6 @@ impl Lruvec {
                 self.retire_oldest(pages, kind, swappiness);
             }
         }
-        self.timestamps[index(self.max_seq + 1)] = now;
         self.max_seq += 1;
         self.stats.agings += 1;
         true
@@ -63,14 +62,7 @@ impl Lruvec {
 
     /// Walks the page tables and creates a generation. With `force` all tables are read. False if that was done
     /// already.
-    pub fn age<T: PageTables>(
-        &mut self,
-        pages: &mut Pages,
-        tables: &mut T,
-        swappiness: u8,
-        force: bool,
-        now: u64,
-    ) -> bool {
+    pub fn age<T: PageTables>(&mut self, pages: &mut Pages, tables: &mut T, swappiness: u8, force: bool) -> bool {
         let seq = self.max_seq;
         if seq <= self.walk.seq {
             return false;
@@ -79,7 +71,7 @@ impl Lruvec {
             self.walk_tables(pages, tables, swappiness, force);
         }
         self.walk.seq += 1;
-        self.create_generation(pages, seq, swappiness, now)
+        self.create_generation(pages, seq, swappiness)
     }
 
     /// Whether a generation should be created, and how many pages there are to scan (none if eviction is impossible).

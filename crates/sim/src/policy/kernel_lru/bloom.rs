@@ -7,7 +7,7 @@ const GOLDEN: u64 = 0x61C8_8646_80B5_83EB;
 
 /// A Bloom filter of 32768 bits with two keys: it may say yes too often, never no too often.
 #[derive(Debug, Clone)]
-pub struct Bloom(Box<[u64; WORDS]>);
+pub(crate) struct Bloom(Box<[u64; WORDS]>);
 
 impl Default for Bloom {
     fn default() -> Self {

@@ -29,7 +29,7 @@ type Counters = [[u64; TIERS]; 2];
 
 /// The counters of a memory's controller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Controller {
+pub(crate) struct Controller {
     /// Moving averages of refaults, per kind and tier.
     pub avg_refaulted: Counters,
     /// Moving averages of what was evicted or protected.
@@ -53,7 +53,7 @@ impl Controller {
     }
 
     /// Where all tiers together stand.
-    pub fn all_tiers(&self, kind: usize, gain: u64) -> Position {
+    pub(crate) fn all_tiers(&self, kind: usize, gain: u64) -> Position {
         let mut sum = Position { refaulted: 0, total: 0, gain };
         for tier in 0..TIERS {
             let one = self.tier(kind, tier, gain);
@@ -80,7 +80,7 @@ impl Controller {
     }
 
     /// The highest tier of `kind` that may be evicted: compared with the same kind's lowest tier.
-    pub fn evictable_tier(&self, variant: Variant, kind: usize, floor: u64) -> usize {
+    pub(crate) fn evictable_tier(&self, variant: Variant, kind: usize, floor: u64) -> usize {
         let (sp, pv) = match variant {
             Variant::V6_12 => (1, 2),
             Variant::V6_14 => (2, 3),

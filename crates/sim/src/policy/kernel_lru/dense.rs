@@ -12,7 +12,7 @@ struct Table {
 
 /// The tables. Two bits a page.
 #[derive(Debug, Clone, Default)]
-pub struct Dense {
+pub(crate) struct Dense {
     tables: Vec<Table>,
     ran: bool,
 }
@@ -29,11 +29,6 @@ fn mask(word: usize, from: u32, to: u32) -> u64 {
 }
 
 impl Dense {
-    /// Tables for `pages` pages; more are added as they are touched.
-    pub fn new(pages: u32) -> Self {
-        Self { tables: vec![Table::default(); pages.div_ceil(ENTRIES) as usize], ran: false }
-    }
-
     /// What the hardware does at an access: sets the bits on the way. Maps the page if it was not.
     pub fn touch(&mut self, page: u32) {
         let (at, word, bit) = split(page);
@@ -51,7 +46,7 @@ impl Dense {
 
     /// The same for a page that is mapped. False for one that is not, which stays as it is.
     #[inline]
-    pub fn touch_mapped(&mut self, page: u32) -> bool {
+    pub(crate) fn touch_mapped(&mut self, page: u32) -> bool {
         let (at, word, bit) = split(page);
         let Some(table) = self.tables.get_mut(at).filter(|table| table.mapped[word] & bit != 0) else { return false };
         if table.young[word] & bit == 0 || !table.accessed {
@@ -63,7 +58,7 @@ impl Dense {
     }
 
     /// Whether the page is mapped.
-    pub fn is_mapped(&self, page: u32) -> bool {
+    pub(crate) fn is_mapped(&self, page: u32) -> bool {
         let (at, word, bit) = split(page);
         self.tables.get(at).is_some_and(|table| table.mapped[word] & bit != 0)
     }
@@ -137,7 +132,7 @@ mod tests {
 
     #[test]
     fn bits_are_taken_once_and_within_bounds() {
-        let mut tables = Dense::new(600);
+        let mut tables = Dense::default();
         for page in [0, 63, 64, 200, 511, 512] {
             tables.touch(page);
         }
@@ -151,7 +146,7 @@ mod tests {
 
     #[test]
     fn empty_tables_are_passed_over() {
-        let mut tables = Dense::new(0);
+        let mut tables = Dense::default();
         tables.touch(5000);
         assert_eq!(tables.next_table(0, 0), Some(9));
         assert_eq!(tables.next_table(0, 10), None);

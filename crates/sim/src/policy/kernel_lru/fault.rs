@@ -8,7 +8,7 @@ use super::{Access, Channel, Hit, PageKind, tier};
 
 impl Lruvec {
     /// Adds a page that is not in memory, at its first access. Its entry in the page tables is the caller's matter.
-    pub fn fault_in(&mut self, pages: &mut Pages, page: u32, access: Access, track_dirty: bool) -> Hit {
+    pub(crate) fn fault_in(&mut self, pages: &mut Pages, page: u32, access: Access, track_dirty: bool) -> Hit {
         let old = pages.flags(page);
         let shadow = old.has(Flags::SHADOW).then(|| Shadow::unpack(pages.shadow(page)));
         let mapped = access.channel == Channel::Mapped;

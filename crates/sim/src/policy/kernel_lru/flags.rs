@@ -13,25 +13,25 @@ pub struct Flags(u32);
 
 impl Flags {
     /// Accessed once.
-    pub const REFERENCED: u32 = 1 << 5;
+    pub(crate) const REFERENCED: u32 = 1 << 5;
     /// Has proven to belong to the working set.
-    pub const WORKINGSET: u32 = 1 << 6;
+    pub(crate) const WORKINGSET: u32 = 1 << 6;
     /// Off the lists: to be put among the young. On the classic lists: on the active one.
-    pub const ACTIVE: u32 = 1 << 7;
+    pub(crate) const ACTIVE: u32 = 1 << 7;
     /// Differs from what is on storage.
-    pub const DIRTY: u32 = 1 << 8;
+    pub(crate) const DIRTY: u32 = 1 << 8;
     /// A file's page; without it, anonymous memory.
     pub const FILE: u32 = 1 << 9;
     /// To be reclaimed as soon as it is clean.
-    pub const RECLAIM: u32 = 1 << 10;
-    pub const WRITEBACK: u32 = 1 << 11;
+    pub(crate) const RECLAIM: u32 = 1 << 10;
+    pub(crate) const WRITEBACK: u32 = 1 << 11;
     /// May not be evicted.
-    pub const UNEVICTABLE: u32 = 1 << 12;
+    pub(crate) const UNEVICTABLE: u32 = 1 << 12;
     /// Anonymous, and a copy of it is in swap.
-    pub const SWAPCACHE: u32 = 1 << 13;
-    pub const RESIDENT: u32 = 1 << 14;
+    pub(crate) const SWAPCACHE: u32 = 1 << 13;
+    pub(crate) const RESIDENT: u32 = 1 << 14;
     /// Not in memory, but it was: a shadow is kept.
-    pub const SHADOW: u32 = 1 << 15;
+    pub(crate) const SHADOW: u32 = 1 << 15;
 
     /// Whether all of `bits` are set.
     pub const fn has(self, bits: u32) -> bool {
@@ -62,7 +62,7 @@ impl Flags {
     }
 
     /// Labels the page with a generation's index, or with none.
-    pub const fn set_generation(&mut self, index: Option<usize>) {
+    pub(crate) const fn set_generation(&mut self, index: Option<usize>) {
         let value = match index {
             Some(index) => (index as u32 + 1) & GEN,
             None => 0,
@@ -76,7 +76,7 @@ impl Flags {
     }
 
     /// Sets that counter; what is above 3 counts as 3.
-    pub const fn set_counter(&mut self, count: u32) {
+    pub(crate) const fn set_counter(&mut self, count: u32) {
         let count = if count > 3 { 3 } else { count };
         self.0 = self.0 & !REFS | count << REFS_AT;
     }
@@ -91,7 +91,7 @@ impl Flags {
     }
 
     /// Says whose the page is.
-    pub const fn set_memcg(&mut self, id: u16) {
+    pub(crate) const fn set_memcg(&mut self, id: u16) {
         self.0 = self.0 & !(!0 << MEMCG_AT) | (id as u32) << MEMCG_AT;
     }
 }

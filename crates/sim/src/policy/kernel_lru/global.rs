@@ -62,7 +62,7 @@ fn turn<M: Memories>(lru: &MemcgLru, memories: &mut M, id: u32, priority: u32) -
 }
 
 /// Goes through the old generation at one priority until `wanted` pages are evicted. How many were.
-pub fn shrink_many<M: Memories>(lru: &mut MemcgLru, memories: &mut M, priority: u32, wanted: u64) -> u64 {
+pub(crate) fn shrink_many<M: Memories>(lru: &mut MemcgLru, memories: &mut M, priority: u32, wanted: u64) -> u64 {
     let first = lru.random_bin();
     let (generation, mut reclaimed) = (lru.seq(), 0);
     for step in 0..BINS {

@@ -54,10 +54,10 @@ fn how(page: u32, way: u8) -> Access {
 proptest! {
     #[test]
     fn its_books_are_right(
-        variant in variants(), capacity in 1_u32..200, batch in 1_u32..32, swappiness in 1_u8..=200, bits in 0_u32..8,
+        variant in variants(), capacity in 1_u32..200, batch in 1_u32..32, swappiness in 1_u8..=200, leaf_walk: bool, non_leaf: bool,
         accesses in prop::collection::vec((0_u32..2000, 0_u8..6, any::<bool>()), 1..2000),
     ) {
-        let switches = Switches::from_bits(bits);
+        let switches = Switches { leaf_walk, non_leaf };
         let config = MgConfig { variant, batch, swappiness, switches, ..MgConfig::new(capacity) };
         let mut lru = MgLru::new(config);
         for (at, (page, way, near)) in accesses.into_iter().enumerate() {
@@ -110,7 +110,7 @@ proptest! {
             }
             prop_assert!(hot.iter().all(|&page| pages.flags(page).has(Flags::RESIDENT)), "round {round}");
             check(lruvec, pages)?;
-            prop_assert!(lruvec.age(pages, tables, swappiness, rng.bool(), round));
+            prop_assert!(lruvec.age(pages, tables, swappiness, rng.bool()));
             check(lruvec, pages)?;
         }
         prop_assert!(lruvec.stats.evictions > 0);
@@ -120,8 +120,8 @@ proptest! {
 #[test]
 fn it_begins_with_four_generations() {
     let lru = MgLru::new(MgConfig::new(100));
-    let lruvec = lru.lruvec();
-    assert_eq!((lruvec.max_seq(), lruvec.min_seq()), (3, [0, 0]));
+    let lruvec = lru.parts().0;
+    assert_eq!((lruvec.max_seq, lruvec.min_seq), (3, [0, 0]));
     assert_eq!((lruvec.generations(0), lruvec.generations(1)), (4, 4));
     assert_eq!(lruvec.walk.seq, 2);
 }
@@ -136,7 +136,7 @@ fn the_first_walk_reads_everything_the_next_what_was_worth_it() {
     let read = |lru: &mut MgLru, force| {
         let (lruvec, pages, tables) = lru.parts_mut();
         let before = (lruvec.stats.ptes_read, lruvec.stats.tables_skipped);
-        assert!(lruvec.age(pages, tables, 60, force, 0));
+        assert!(lruvec.age(pages, tables, 60, force));
         (lruvec.stats.ptes_read - before.0, lruvec.stats.tables_skipped - before.1)
     };
     assert_eq!(read(&mut lru, false), (1024, 0));
@@ -155,7 +155,7 @@ fn looking_around_puts_a_table_into_the_filter() {
     let how = Access::mapped(PageKind::Anon, true);
     (0..64).for_each(|page| _ = lru.access(page, how));
     let (lruvec, pages, tables) = lru.parts_mut();
-    assert!(lruvec.age(pages, tables, 60, false, 0));
+    assert!(lruvec.age(pages, tables, 60, false));
     // 64 of 512 is just worth it; forget that.
     lruvec.walk.filters.iter_mut().flatten().for_each(super::bloom::Bloom::clear);
     (0..8).for_each(|page| tables.touch(page));
@@ -168,7 +168,7 @@ fn looking_around_puts_a_table_into_the_filter() {
 
 #[test]
 fn the_aging_trigger_up_to_6_12_goes_by_sizes() {
-    let mut lruvec = Lruvec::new(0, 0, Variant::V6_12, 64, 0);
+    let mut lruvec = Lruvec::new(0, 0, Variant::V6_12, 64);
     lruvec.max_seq = 10;
     lruvec.min_seq = [8, 8];
     let mut wants = |young, middle, old| {
@@ -188,7 +188,7 @@ fn the_aging_trigger_up_to_6_12_goes_by_sizes() {
 
 #[test]
 fn the_aging_trigger_from_6_14_on_counts_generations() {
-    let mut lruvec = Lruvec::new(0, 0, Variant::V6_14, 64, 0);
+    let mut lruvec = Lruvec::new(0, 0, Variant::V6_14, 64);
     lruvec.max_seq = 10;
     for (min_seq, swappiness, wants) in
         [([8, 8], 60, true), ([7, 8], 60, false), ([7, 8], 0, true), ([8, 7], 201, true), ([7, 7], 60, false)]
@@ -206,7 +206,7 @@ fn a_forced_advance_turns_the_oldest_over_to_the_next() {
         let (lruvec, pages, tables) = lru.parts_mut();
         if variant == Variant::V6_12 {
             // There a file page begins one generation above the oldest.
-            lruvec.age(pages, tables, 60, true, 1);
+            lruvec.age(pages, tables, 60, true);
         }
         let seq = lruvec.min_seq[1];
         assert_eq!(lruvec.size(seq, 1), 3);

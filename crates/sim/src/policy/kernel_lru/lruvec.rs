@@ -7,11 +7,11 @@ use super::pages::{List, Pages};
 use super::{LruStats, Switches, Variant};
 pub use isotherm_core::keeper::MIN_GENS;
 
-pub const MAX_GENS: u64 = 4;
+pub(crate) const MAX_GENS: u64 = 4;
 /// Lists a memory needs: a generation and a kind each.
-pub const LISTS: u32 = MAX_GENS as u32 * 2;
+pub(crate) const LISTS: u32 = MAX_GENS as u32 * 2;
 /// The swappiness that means anonymous memory only (6.14 on).
-pub const ANON_ONLY: u8 = 201;
+pub(crate) const ANON_ONLY: u8 = 201;
 
 /// The index of a generation.
 pub const fn index(seq: u64) -> usize {
@@ -54,7 +54,7 @@ pub(super) struct WalkState {
 
 /// The generations of one memory.
 #[derive(Debug, Clone)]
-pub struct Lruvec {
+pub(crate) struct Lruvec {
     pub(super) id: u16,
     pub(super) base: List,
     pub(super) variant: Variant,
@@ -62,7 +62,6 @@ pub struct Lruvec {
     pub(super) switches: Switches,
     pub(super) max_seq: u64,
     pub(super) min_seq: [u64; 2],
-    pub(super) timestamps: [u64; MAX_GENS as usize],
     pub(super) sizes: [[u64; 2]; MAX_GENS as usize],
     pub(super) controller: Controller,
     pub(super) walk: WalkState,
@@ -72,8 +71,8 @@ pub struct Lruvec {
 }
 
 impl Lruvec {
-    /// An empty memory: number `id`, its lists from `base` on, created at `now`.
-    pub fn new(id: u16, base: List, variant: Variant, batch: u32, now: u64) -> Self {
+    /// An empty memory: number `id`, its lists from `base` on.
+    pub fn new(id: u16, base: List, variant: Variant, batch: u32) -> Self {
         let batch = batch.clamp(1, super::tables::ENTRIES);
         Self {
             id,
@@ -83,7 +82,6 @@ impl Lruvec {
             switches: Switches::default(),
             max_seq: MIN_GENS + 1,
             min_seq: [0; 2],
-            timestamps: [now; MAX_GENS as usize],
             sizes: [[0; 2]; MAX_GENS as usize],
             controller: Controller::default(),
             walk: WalkState { seq: MIN_GENS, filters: [None, None] },
@@ -98,29 +96,15 @@ impl Lruvec {
         self.base + generation as u32 * 2 + kind as u32
     }
 
-    /// The youngest generation's number.
-    pub const fn max_seq(&self) -> u64 {
-        self.max_seq
-    }
-
-    /// The oldest generation's number, per kind.
-    pub const fn min_seq(&self) -> [u64; 2] {
-        self.min_seq
-    }
-
     /// Generations of a kind.
     pub const fn generations(&self, kind: usize) -> u64 {
         self.max_seq - self.min_seq[kind] + 1
     }
 
     /// Pages of a kind labelled with a generation; 0 for one that does not exist.
-    pub fn size(&self, seq: u64, kind: usize) -> u64 {
+    #[cfg(test)]
+    pub(super) fn size(&self, seq: u64, kind: usize) -> u64 {
         if seq < self.min_seq[kind] || seq > self.max_seq { 0 } else { self.sizes[index(seq)][kind] }
-    }
-
-    /// When a generation was created; none for one that does not exist any more.
-    pub fn timestamp(&self, seq: u64) -> Option<u64> {
-        (seq <= self.max_seq && seq + MAX_GENS > self.max_seq).then(|| self.timestamps[index(seq)])
     }
 
     /// All pages on the lists.
@@ -136,10 +120,6 @@ impl Lruvec {
     /// What the mechanism did.
     pub const fn detail(&self) -> Detail {
         self.detail
-    }
-
-    pub const fn controller(&self) -> &Controller {
-        &self.controller
     }
 
     /// Which kinds may be evicted, anonymous memory first.

@@ -5,7 +5,6 @@ use super::flags::Flags;
 use super::global::{Memories, Protection, shrink_many};
 use super::lruvec::{LISTS, Lruvec};
 use super::mglru::MgConfig;
-use super::min_ttl::{self, Ttl};
 use super::pages::Pages;
 use super::reclaim::{DEF_PRIORITY, Demand};
 use super::{Access, Channel, Hit, LruStats, tier};
@@ -62,7 +61,6 @@ pub struct Machine {
     /// Whose turn it is with [`Fairness::RoundRobin`].
     next: u32,
     requests: u64,
-    now: u64,
 }
 
 struct Turn<'a> {
@@ -142,21 +140,16 @@ impl Machine {
             .zip(bounds)
             .map(|(id, &bounds)| {
                 order.add(u32::from(id));
-                let mut lruvec = Lruvec::new(id, u32::from(id) * LISTS, config.variant, config.batch, 0);
+                let mut lruvec = Lruvec::new(id, u32::from(id) * LISTS, config.variant, config.batch);
                 lruvec.switches = config.switches;
                 Memory { lruvec, tables: Dense::default(), bounds, online: true, low_events: 0 }
             })
             .collect();
-        Self { config, fairness, pages, memories, order, next: 0, requests: 0, now: 0 }
-    }
-
-    /// Says what time it is, ns.
-    pub const fn set_time(&mut self, now: u64) {
-        self.now = now;
+        Self { config, fairness, pages, memories, order, next: 0, requests: 0 }
     }
 
     const fn demand(&self, pages: u64, global: bool) -> Demand {
-        Demand { pages, global, swappiness: self.config.swappiness, now: self.now }
+        Demand { pages, global, swappiness: self.config.swappiness }
     }
 
     /// All pages in memory.
@@ -165,7 +158,7 @@ impl Machine {
     }
 
     /// The generations of a memory.
-    pub fn lruvec(&self, memory: u16) -> Option<&Lruvec> {
+    pub(crate) fn lruvec(&self, memory: u16) -> Option<&Lruvec> {
         self.memories.get(usize::from(memory)).map(|memory| &memory.lruvec)
     }
 
@@ -284,16 +277,6 @@ impl Machine {
         }
         reclaimed
     }
-
-    /// Whether evicting more would be thrashing: every memory's oldest generation is younger than `min_ttl`, ns.
-    pub fn check_ttl(&self, min_ttl: u64) -> Ttl {
-        min_ttl::check(
-            min_ttl,
-            self.memories.iter().map(|one| {
-                one.lruvec.is_reclaimable(one.protection(), self.config.swappiness, DEF_PRIORITY / 2, min_ttl, self.now)
-            }),
-        )
-    }
 }
 
 #[cfg(test)]
@@ -352,25 +335,5 @@ mod tests {
         machine.offline(0);
         machine.reclaim(400);
         assert!(machine.lruvec(0).unwrap().total() <= 16, "{}", machine.lruvec(0).unwrap().total());
-    }
-
-    #[test]
-    fn young_memory_everywhere_is_thrashing() {
-        const S: u64 = 1_000_000_000;
-        let mut machine = Machine::new(MgConfig::scaled(2000), &[Bounds::default(); 2], Fairness::MemcgLru, 1);
-        for page in 0..1500 {
-            machine.access((page % 2) as u16, page, Access::mapped(PageKind::Anon, true));
-        }
-        machine.set_time(10 * S);
-        assert_eq!(machine.check_ttl(S), Ttl::Reclaim, "ten seconds old");
-        // Evict until only young generations are left.
-        machine.reclaim(1000);
-        for page in 0..6000 {
-            machine.access((page % 2) as u16, page, Access::mapped(PageKind::Anon, true));
-        }
-        assert_eq!(machine.check_ttl(S), Ttl::Thrashing);
-        assert_eq!(machine.check_ttl(0), Ttl::Reclaim, "switched off");
-        machine.set_time(12 * S);
-        assert_eq!(machine.check_ttl(S), Ttl::Reclaim);
     }
 }

@@ -57,24 +57,14 @@ pub struct MgLru {
     pub(super) tables: Dense,
     pub(super) lruvec: Lruvec,
     pub(super) resident: u32,
-    now: Option<u64>,
 }
 
 impl MgLru {
     pub fn new(config: MgConfig) -> Self {
-        let mut lruvec = Lruvec::new(0, 0, config.variant, config.batch, 0);
+        let mut lruvec = Lruvec::new(0, 0, config.variant, config.batch);
         lruvec.switches = config.switches;
         let pages = Pages::new(LISTS, config.pages);
-        Self { config, pages, tables: Dense::default(), lruvec, resident: 0, now: None }
-    }
-
-    /// Says what time it is, ns. Until then, requests count as time.
-    pub const fn set_time(&mut self, now: u64) {
-        self.now = Some(now);
-    }
-
-    fn now(&self) -> u64 {
-        self.now.unwrap_or(self.lruvec.stats.requests)
+        Self { config, pages, tables: Dense::default(), lruvec, resident: 0 }
     }
 
     /// One access; reclaims first if the page is not in memory and memory is full.
@@ -130,7 +120,7 @@ impl MgLru {
         let pages = u64::from(self.config.batch / 2).clamp(1, u64::from(self.config.capacity));
         let mut rounds = 0;
         while self.resident >= self.config.capacity {
-            let demand = Demand { pages, global: false, swappiness: self.config.swappiness, now: self.now() };
+            let demand = Demand { pages, global: false, swappiness: self.config.swappiness };
             let reclaimed = self.lruvec.reclaim(&mut self.pages, &mut self.tables, demand);
             self.resident -= reclaimed as u32;
             rounds += 1;
@@ -147,7 +137,7 @@ impl MgLru {
 
     /// Evicts `count` pages or as many as there are, ahead of need. How many it evicted.
     pub fn reclaim(&mut self, count: u64) -> u64 {
-        let demand = Demand { pages: count, global: true, swappiness: self.config.swappiness, now: self.now() };
+        let demand = Demand { pages: count, global: true, swappiness: self.config.swappiness };
         let reclaimed = self.lruvec.reclaim(&mut self.pages, &mut self.tables, demand);
         self.resident -= reclaimed as u32;
         reclaimed
@@ -170,10 +160,6 @@ impl MgLru {
     /// Whether a page is in memory.
     pub fn holds(&self, page: u32) -> bool {
         page < self.pages.len() && self.pages.flags(page).has(Flags::RESIDENT)
-    }
-
-    pub const fn lruvec(&self) -> &Lruvec {
-        &self.lruvec
     }
 
     #[cfg(test)]

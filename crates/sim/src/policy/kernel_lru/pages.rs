@@ -60,7 +60,7 @@ impl Pages {
     }
 
     /// The page's flags, to be changed.
-    pub fn flags_mut(&mut self, page: u32) -> &mut Flags {
+    pub(crate) fn flags_mut(&mut self, page: u32) -> &mut Flags {
         let at = self.at(page);
         &mut self.slots[at].flags
     }
@@ -73,13 +73,13 @@ impl Pages {
     }
 
     /// Puts a page that is on no list before all others of `list`.
-    pub fn push_head(&mut self, list: List, page: u32) {
+    pub(crate) fn push_head(&mut self, list: List, page: u32) {
         let next = self.slots[list as usize].next;
         self.insert(page + self.heads, list, next);
     }
 
     /// Puts a page that is on no list behind all others of `list`.
-    pub fn push_tail(&mut self, list: List, page: u32) {
+    pub(crate) fn push_tail(&mut self, list: List, page: u32) {
         let prev = self.slots[list as usize].prev;
         self.insert(page + self.heads, prev, list);
     }
@@ -98,7 +98,7 @@ impl Pages {
     }
 
     /// Whether nothing is on `list`.
-    pub fn is_list_empty(&self, list: List) -> bool {
+    pub(crate) fn is_list_empty(&self, list: List) -> bool {
         self.slots[list as usize].prev == list
     }
 
@@ -113,7 +113,7 @@ impl Pages {
     }
 
     /// Keeps a shadow where the links of a page were that is no longer in memory.
-    pub fn set_shadow(&mut self, page: u32, shadow: u64) {
+    pub(crate) fn set_shadow(&mut self, page: u32, shadow: u64) {
         let at = self.at(page);
         (self.slots[at].prev, self.slots[at].next) = ((shadow >> 32) as u32, shadow as u32);
     }
@@ -126,7 +126,7 @@ impl Pages {
 }
 
 /// Bytes a page costs, without its bits in the simulated page tables.
-pub const PAGE_COST: usize = size_of::<Slot>();
+pub(crate) const PAGE_COST: usize = size_of::<Slot>();
 const _: () = assert!(PAGE_COST <= 16);
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     fn placed(variant: Variant, set: u32, min_seq: u64, reclaiming: bool) -> u64 {
-        let mut lruvec = Lruvec::new(0, 0, variant, 64, 0);
+        let mut lruvec = Lruvec::new(0, 0, variant, 64);
         lruvec.max_seq = 10;
         lruvec.min_seq = [min_seq; 2];
         let mut flags = Flags::default();

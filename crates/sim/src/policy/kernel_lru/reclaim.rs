@@ -5,11 +5,11 @@ use super::pages::Pages;
 use super::tables::PageTables;
 
 /// The priority that reclaim begins with; each further one scans twice as much, 0 everything.
-pub const DEF_PRIORITY: u32 = 12;
+pub(crate) const DEF_PRIORITY: u32 = 12;
 
 /// What is asked of reclaim.
 #[derive(Debug, Clone, Copy)]
-pub struct Demand {
+pub(crate) struct Demand {
     /// Pages to evict.
     pub pages: u64,
     /// For the sake of the whole machine rather than of this memory's limit: stops as soon as enough was evicted.
@@ -17,13 +17,11 @@ pub struct Demand {
     pub global: bool,
     /// Preference for anonymous memory.
     pub swappiness: u8,
-    /// The time, ns.
-    pub now: u64,
 }
 
 /// What became of a memory at one priority.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Shrunk {
+pub(crate) struct Shrunk {
     /// Pages evicted.
     pub reclaimed: u64,
     /// It was aged instead: it is others' turn now.
@@ -44,7 +42,7 @@ impl Lruvec {
         loop {
             let (wants, total) = self.wants_aging(demand.swappiness);
             if wants && priority != DEF_PRIORITY {
-                done.aged = self.age(pages, tables, demand.swappiness, false, demand.now);
+                done.aged = self.age(pages, tables, demand.swappiness, false);
                 break;
             }
             let wanted = total >> priority;
@@ -86,35 +84,5 @@ impl Lruvec {
             }
         }
         false
-    }
-}
-
-/// The priority that background reclaim begins with, from what could be evicted and what is asked.
-pub const fn first_priority(inactive: u64, wanted: u64) -> u32 {
-    if wanted < 64 || inactive == 0 {
-        return DEF_PRIORITY;
-    }
-    let fls = 64 - (wanted - 1).leading_zeros();
-    let priority = inactive.ilog2().saturating_sub(fls);
-    if priority < 6 {
-        6
-    } else if priority > DEF_PRIORITY {
-        DEF_PRIORITY
-    } else {
-        priority
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn background_reclaim_begins_where_its_size_says() {
-        assert_eq!(first_priority(1 << 20, 32), DEF_PRIORITY);
-        assert_eq!(first_priority(1 << 20, 1024), 10);
-        assert_eq!(first_priority(1 << 20, 1025), 9);
-        assert_eq!(first_priority(1 << 10, 4096), 6);
-        assert_eq!(first_priority(1 << 40, 64), DEF_PRIORITY);
     }
 }

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     fn at(variant: Variant) -> Lruvec {
-        let mut lruvec = Lruvec::new(3, 0, variant, 64, 0);
+        let mut lruvec = Lruvec::new(3, 0, variant, 64);
         lruvec.max_seq = 10;
         lruvec.min_seq = [7, 8];
         lruvec

@@ -8,11 +8,11 @@ const REFS_BITS: u32 = 2;
 /// One for the working set, one that tells an entry from a pointer.
 const TOKEN_AT: u32 = MEMCG_BITS + NODE_BITS + 2;
 /// Bits of the generation's number that fit.
-pub const SEQ_BITS: u32 = 64 - TOKEN_AT - REFS_BITS;
+pub(crate) const SEQ_BITS: u32 = 64 - TOKEN_AT - REFS_BITS;
 
 /// A shadow, unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shadow {
+pub(crate) struct Shadow {
     /// The oldest generation at eviction, the lower 34 bits of its number.
     pub seq: u64,
     /// The accesses less one, 0 to 3.

@@ -3,14 +3,14 @@
 //! A simulator keeps them itself ([`Dense`](super::dense::Dense)); a live engine reads them from a process.
 
 /// Entries of one table.
-pub const ENTRIES: u32 = 512;
+pub(crate) const ENTRIES: u32 = 512;
 
 /// One bit for each entry of a table.
 pub type Bits = [u64; ENTRIES as usize / 64];
 
 /// Where an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EntryAt {
+pub(crate) struct EntryAt {
     pub table: u32,
     /// The entry, below [`ENTRIES`].
     pub entry: u32,
@@ -31,7 +31,7 @@ pub enum Shape {
 ///
 /// Of the mappings it leaves out what a walk must not touch: without access rights, hugetlb, locked, devices, and such
 /// as their owner declared to be read once.
-pub trait PageTables {
+pub(crate) trait PageTables {
     /// The number of address spaces.
     fn spaces(&self) -> u32;
 
@@ -97,6 +97,6 @@ pub fn ones(bits: &Bits) -> impl Iterator<Item = u32> + '_ {
 }
 
 /// Whether a table was worth reading: at least one entry of a cache line's was accessed on average.
-pub const fn suitable(total: u32, young: u32) -> bool {
+pub(crate) const fn suitable(total: u32, young: u32) -> bool {
     young as u64 * 8 >= total as u64
 }

@@ -6,7 +6,7 @@
 use super::Variant;
 use super::flags::Flags;
 
-pub const TIERS: usize = 4;
+pub(crate) const TIERS: usize = 4;
 
 /// One access through a file descriptor.
 pub fn touch(variant: Variant, flags: &mut Flags) {
@@ -46,7 +46,7 @@ pub fn refs(variant: Variant, flags: Flags) -> u32 {
 }
 
 /// The tier of that many accesses.
-pub fn tier_of(variant: Variant, refs: u32, workingset: bool) -> usize {
+pub(crate) fn tier_of(variant: Variant, refs: u32, workingset: bool) -> usize {
     let ceil_log2 = |n: u32| n.checked_next_power_of_two().map_or(0, |p| p.trailing_zeros() as usize);
     match variant {
         Variant::V6_12 => ceil_log2(refs + 1),
@@ -60,7 +60,7 @@ pub fn tier(variant: Variant, flags: Flags) -> usize {
 }
 
 /// Whether the page was accessed more often than can be counted. Such a page is protected whatever the controller says.
-pub fn saturated(variant: Variant, flags: Flags) -> bool {
+pub(crate) fn saturated(variant: Variant, flags: Flags) -> bool {
     match variant {
         Variant::V6_12 => refs(variant, flags) == 4,
         Variant::V6_14 => refs(variant, flags) + u32::from(flags.has(Flags::WORKINGSET)) == 5,

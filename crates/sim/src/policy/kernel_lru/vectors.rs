@@ -87,7 +87,7 @@ impl PageTables for Toy {
 
 /// Nine anonymous pages in the second youngest generation or the youngest, as the variant has it.
 fn nine(variant: Variant) -> (Lruvec, Pages, Toy) {
-    let mut lruvec = Lruvec::new(0, 0, variant, 8, 0);
+    let mut lruvec = Lruvec::new(0, 0, variant, 8);
     let mut pages = Pages::new(LISTS, 9);
     for page in 0..9 {
         lruvec.fault_in(&mut pages, page, Access::mapped(PageKind::Anon, true), true);
@@ -100,7 +100,7 @@ fn a_table_that_is_locked_stays_in_the_filter_from_6_14_on() {
     for variant in BOTH {
         let (mut lruvec, mut pages, mut toy) = nine(variant);
         toy.locked = true;
-        assert!(lruvec.age(&mut pages, &mut toy, 60, false, 0));
+        assert!(lruvec.age(&mut pages, &mut toy, 60, false));
         let filter = lruvec.walk.filters[(lruvec.max_seq % 2) as usize].as_ref().unwrap();
         assert_eq!(filter.contains(toy.key(0)), variant == Variant::V6_14);
         assert_eq!(lruvec.detail.tables_read, 0);
@@ -111,18 +111,18 @@ fn a_table_that_is_locked_stays_in_the_filter_from_6_14_on() {
 fn a_space_that_is_locked_is_left_out_and_a_generation_created_all_the_same() {
     let (mut lruvec, mut pages, mut toy) = nine(Variant::V6_14);
     toy.refuse = true;
-    assert!(lruvec.age(&mut pages, &mut toy, 60, true, 0));
+    assert!(lruvec.age(&mut pages, &mut toy, 60, true));
     assert_eq!((lruvec.stats.ptes_read, lruvec.max_seq), (0, 4));
 }
 
 #[test]
 fn a_huge_page_is_one_entry() {
     let (mut lruvec, mut pages, mut toy) = nine(Variant::V6_12);
-    lruvec.age(&mut pages, &mut toy, 60, false, 0);
+    lruvec.age(&mut pages, &mut toy, 60, false);
     assert_eq!(lruvec.stats.ptes_read, 8 + 8 + 1);
     assert_eq!(pages.flags(8).generation(), Some(index(3)));
     toy.huge = true;
-    lruvec.age(&mut pages, &mut toy, 60, false, 0);
+    lruvec.age(&mut pages, &mut toy, 60, false);
     assert_eq!(pages.flags(8).generation(), Some(index(4)), "the youngest when the walk ran");
     assert!(!toy.huge);
 }
@@ -131,13 +131,13 @@ fn a_huge_page_is_one_entry() {
 fn promotion_takes_one_or_two_accessed_bits() {
     for (variant, walks) in [(Variant::V6_12, 1), (Variant::V6_14, 2)] {
         let (mut lruvec, mut pages, mut toy) = nine(variant);
-        lruvec.age(&mut pages, &mut toy, 60, true, 0);
+        lruvec.age(&mut pages, &mut toy, 60, true);
         let before = pages.flags(3).generation();
         for walk in 1..=walks {
             assert_eq!(pages.flags(3).generation(), before, "before walk {walk}");
             toy.young[0][0] = 1 << 3;
             let youngest = index(lruvec.max_seq);
-            lruvec.age(&mut pages, &mut toy, 60, true, 0);
+            lruvec.age(&mut pages, &mut toy, 60, true);
             assert_eq!(pages.flags(3).generation() == Some(youngest), walk == walks, "{variant:?} {walk}");
         }
         assert_eq!(lruvec.detail.promoted_by_walk, 1);
@@ -156,9 +156,9 @@ fn every_mapping_is_looked_up() {
 #[test]
 fn without_walks_only_the_number_advances() {
     let (mut lruvec, mut pages, mut toy) = nine(Variant::V6_14);
-    lruvec.switches = Switches::from_bits(5);
+    lruvec.switches = Switches { leaf_walk: false, non_leaf: true };
     toy.young[0][0] = 0xff;
-    assert!(lruvec.age(&mut pages, &mut toy, 60, false, 0));
+    assert!(lruvec.age(&mut pages, &mut toy, 60, false));
     assert_eq!((lruvec.stats.ptes_read, lruvec.max_seq, lruvec.walk.seq), (0, 4, 3));
     assert_eq!(toy.young[0][0], 0xff);
 }
@@ -166,7 +166,7 @@ fn without_walks_only_the_number_advances() {
 /// Where the oldest generations get to if nothing holds them, from (0, 0) with files in generation `file`, anonymous
 /// memory in `anon` (none: nowhere).
 fn advanced(variant: Variant, anon: Option<u64>, file: Option<u64>) -> [u64; 2] {
-    let mut lruvec = Lruvec::new(0, 0, variant, 8, 0);
+    let mut lruvec = Lruvec::new(0, 0, variant, 8);
     let mut pages = Pages::new(LISTS, 2);
     for (kind, seq) in [anon, file].into_iter().enumerate() {
         if let Some(seq) = seq {
@@ -199,8 +199,8 @@ fn a_kind_that_may_not_go_is_passed_over_with_its_pages() {
     (0..3).for_each(|page| _ = lru.access(page, Access::mapped(PageKind::Anon, true)));
     let (lruvec, pages, tables) = lru.parts_mut();
     let label = pages.flags(0).generation();
-    for round in 0..5 {
-        assert!(lruvec.age(pages, tables, 0, true, round));
+    for _ in 0..5 {
+        assert!(lruvec.age(pages, tables, 0, true));
     }
     assert_eq!(pages.flags(0).generation(), label, "old and young are turned round, knowingly");
     assert_eq!(lruvec.total(), 3);
@@ -209,7 +209,7 @@ fn a_kind_that_may_not_go_is_passed_over_with_its_pages() {
 #[test]
 fn an_eviction_is_written_down_where_it_belongs() {
     for (variant, tier, workingset) in [(Variant::V6_12, 1, true), (Variant::V6_14, 1, false)] {
-        let mut lruvec = Lruvec::new(7, 0, variant, 8, 0);
+        let mut lruvec = Lruvec::new(7, 0, variant, 8);
         let mut pages = Pages::new(LISTS, 1);
         lruvec.fault_in(&mut pages, 0, Access::fd(false), true);
         super::tier::touch(variant, pages.flags_mut(0));
@@ -232,7 +232,7 @@ fn an_eviction_is_written_down_where_it_belongs() {
 #[test]
 fn what_is_found_accessed_at_eviction_goes_where_it_has_proven_to_belong() {
     let kept = |variant, set: u32| {
-        let mut lruvec = Lruvec::new(0, 0, variant, 1, 0);
+        let mut lruvec = Lruvec::new(0, 0, variant, 1);
         let mut pages = Pages::new(LISTS, 8);
         // The second one stays behind, so that the generation does, too.
         for page in [2, 7] {

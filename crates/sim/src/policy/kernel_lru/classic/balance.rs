@@ -4,7 +4,7 @@
 const GIB_PAGES_LOG2: u32 = 18;
 
 /// How many times the inactive list the active one may be, given the pages of both.
-pub const fn inactive_ratio(pages: u64) -> u64 {
+pub(crate) const fn inactive_ratio(pages: u64) -> u64 {
     match pages >> GIB_PAGES_LOG2 {
         0 => 1,
         gib => (10 * gib).isqrt(),
@@ -12,7 +12,7 @@ pub const fn inactive_ratio(pages: u64) -> u64 {
 }
 
 /// Whether pages of the active list should be made inactive.
-pub const fn inactive_is_low(inactive: u64, active: u64) -> bool {
+pub(crate) const fn inactive_is_low(inactive: u64, active: u64) -> bool {
     inactive * inactive_ratio(inactive + active) < active
 }
 
@@ -44,7 +44,7 @@ impl Costs {
 
 /// Which kinds are scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Balance {
+pub(crate) enum Balance {
     /// Only this kind.
     Only(usize),
     /// Both as far as their sizes say.
