@@ -4,8 +4,9 @@ mod common;
 mod hint;
 
 use common::{text, wait_until};
-use hint::{Agent, HostSide, Vmm, hello};
+use hint::{Agent, HostSide, Vmm, hello, ranges};
 use isotherm_hint::protocol::{Hello, Message, Verdict};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 
@@ -51,7 +52,6 @@ fn who_says_nothing_keeps_nobody_out() {
     let right = || Message::Hello(Hello { key: KEY.into(), ..hello(1) }).encode().unwrap();
     let mut served = None;
     wait_until("the guest is served", || {
-        use std::io::Write;
         let mut agent = called.call();
         // Both fail where the host side has closed at once.
         if agent.stream.write_all(&right()).is_ok()
@@ -64,4 +64,24 @@ fn who_says_nothing_keeps_nobody_out() {
     });
     assert_eq!(served.unwrap().report(1, &[(2, 4)]), [Verdict::Dropped]);
     drop(silent);
+}
+
+#[test]
+fn a_stranger_costs_little() {
+    let vmm = Vmm::start();
+    let called = called(&vmm);
+    let late = Message::Report { token: 0, batch: 1, ranges: ranges(&[(0, 2)]) }.encode().unwrap().repeat(1000);
+    let garbage = vec![0x49; 64 << 10];
+    for flood in [late, garbage] {
+        let mut stranger = called.call();
+        let mut sent = 0;
+        // The host side closes; it does not listen for ever to somebody who has no key.
+        while stranger.stream.write_all(&flood).is_ok() {
+            sent += flood.len();
+            assert!(sent < 64 << 20, "{sent} bytes were taken");
+        }
+    }
+    wait_until("the status tells", || {
+        called.host.status()["problem"].as_str().is_some_and(|p| p.contains("127.0.0.1"))
+    });
 }

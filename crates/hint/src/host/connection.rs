@@ -19,8 +19,12 @@ const TICK: Duration = Duration::from_millis(100);
 const WRITE_TIME: Duration = Duration::from_secs(5);
 /// How long half a message may wait for its other half once the greeting is over.
 const HALF_TIME: Duration = Duration::from_secs(10);
-/// Messages a second that are listened to, and how many at once; more of them wait in the guest.
+/// Messages a second that are listened to, and how many at once; more of them wait in the guest. As many reads.
 const MESSAGES: (u64, u64) = (1000, 200);
+/// Bytes and messages until a guest is welcome, at most, where a port may hold what was on its way before; and bytes
+/// where nothing can be.
+const MOST_BEFORE: (usize, u32) = (2 << 20, 1000);
+const MOST_BEFORE_FRESH: usize = 256 << 10;
 
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
@@ -64,6 +68,9 @@ pub(super) struct Terms<'a> {
     /// How long it may last without a guest that is welcome; `None`: for ever, as the connection is ours to a VMM whose
     /// guest has its agent started at any time.
     pub patience: Option<Duration>,
+    /// Whether the stream begins with the connection, so that all of it is messages, and the first a greeting. A VMM's
+    /// port holds what was sent before.
+    pub fresh: bool,
     pub bytes_per_second: u64,
     pub stop: &'a AtomicBool,
 }
@@ -74,6 +81,7 @@ pub(super) fn serve(stream: UnixStream, terms: Terms<'_>) -> End {
         number: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
         session: Session::new(terms.bytes_per_second),
         welcomed: false,
+        before: (0, 0),
         guest: None,
         stream,
     };
@@ -88,22 +96,40 @@ pub(super) fn serve(stream: UnixStream, terms: Terms<'_>) -> End {
     end
 }
 
+/// Waits until one more may be drawn; `false`: it is to stop.
+fn wait_for(bucket: &mut Bucket, stop: &AtomicBool) -> bool {
+    while !bucket.take(1, monotonic_ns()) {
+        if stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        let wait = Duration::from_nanos(bucket.wait_ns(1, monotonic_ns()));
+        std::thread::sleep(wait.min(TICK));
+    }
+    true
+}
+
 struct Connection {
     number: u64,
     session: Session,
     guest: Option<Arc<Guest>>,
     /// Whether the guest was welcome once, after which another connection of it ends this one.
     welcomed: bool,
+    /// Bytes and messages while no guest was welcome.
+    before: (usize, u32),
     stream: UnixStream,
 }
 
 impl Connection {
     fn run(&mut self, terms: Terms<'_>) -> io::Result<End> {
-        let Terms { identify, welcomed, patience, stop, .. } = terms;
+        let Terms { identify, welcomed, patience, fresh, stop, .. } = terms;
         self.stream.set_read_timeout(Some(TICK))?;
         self.stream.set_write_timeout(Some(WRITE_TIME))?;
         let mut decoder = Decoder::new();
+        if fresh {
+            decoder.strict();
+        }
         let mut pace = Bucket::new(MESSAGES.0, MESSAGES.1, monotonic_ns());
+        let mut reads = pace.clone();
         let greeting = Message::Greet { version: VERSION, host: random::number()? };
         let mut greeted: Option<Instant> = None;
         let mut heard = Instant::now();
@@ -124,7 +150,16 @@ impl Connection {
             }
             match decoder.fill(&mut self.stream) {
                 Ok(0) => return Ok(End::Gone),
-                Ok(_) => heard = Instant::now(),
+                Ok(bytes) => {
+                    heard = Instant::now();
+                    if let Some(closing) = self.count_before(bytes, 0, fresh) {
+                        return Ok(End::Closed(closing));
+                    }
+                    // Single bytes cost as much as many at once.
+                    if !wait_for(&mut reads, stop) {
+                        return Ok(End::Stopped);
+                    }
+                }
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     if heard.elapsed() >= Duration::from_millis(STALL_MS) {
                         decoder.stalled();
@@ -142,13 +177,17 @@ impl Connection {
                     Ok(None) => break,
                     Err(error) => return Ok(End::Closed(error.into())),
                 };
-                while !pace.take(1, monotonic_ns()) {
-                    if stop.load(Ordering::Relaxed) {
-                        return Ok(End::Stopped);
-                    }
-                    let wait = Duration::from_nanos(pace.wait_ns(1, monotonic_ns()));
-                    std::thread::sleep(wait.min(TICK));
+                if !wait_for(&mut pace, stop) {
+                    return Ok(End::Stopped);
                 }
+                if fresh && self.guest.is_none() && !matches!(message, Message::Hello(_)) {
+                    let why = "another message came before the greeting";
+                    return Ok(End::Closed(Closing::new(ErrorCode::Malformed, why)));
+                }
+                if let Some(closing) = self.count_before(0, 1, fresh) {
+                    return Ok(End::Closed(closing));
+                }
+                let was_open = self.session.is_open();
                 if let Some(end) = self.handle(message, identify)? {
                     return Ok(end);
                 }
@@ -157,12 +196,27 @@ impl Connection {
                         welcomed();
                     }
                     decoder.strict();
-                } else {
+                    self.before = (0, 0);
+                } else if was_open && !fresh {
                     decoder.search();
                 }
             }
         }
         Ok(End::Stopped)
+    }
+
+    /// Counts what comes while no guest is welcome.
+    fn count_before(&mut self, bytes: usize, messages: u32, fresh: bool) -> Option<Closing> {
+        if self.session.is_open() {
+            return None;
+        }
+        self.before.0 += bytes;
+        self.before.1 += messages;
+        let most = (if fresh { MOST_BEFORE_FRESH } else { MOST_BEFORE.0 }, MOST_BEFORE.1);
+        (self.before.0 > most.0 || self.before.1 > most.1).then(|| {
+            let why = format!("{} bytes and {} messages came without a greeting", self.before.0, self.before.1);
+            Closing::new(ErrorCode::Abuse, why)
+        })
     }
 
     fn handle(&mut self, message: Message, identify: Identify<'_>) -> io::Result<Option<End>> {
@@ -235,7 +289,14 @@ mod tests {
         let stop = AtomicBool::new(false);
         let mut welcomed = || panic!("nobody was");
         let patience = Some(Duration::from_millis(300));
-        let terms = Terms { identify: &nobody, welcomed: &mut welcomed, patience, bytes_per_second: 0, stop: &stop };
+        let terms = Terms {
+            identify: &nobody,
+            welcomed: &mut welcomed,
+            patience,
+            fresh: false,
+            bytes_per_second: 0,
+            stop: &stop,
+        };
         let reader = std::thread::spawn(move || {
             let mut all = Vec::new();
             theirs.read_to_end(&mut all).map(|_| all)
@@ -245,5 +306,34 @@ mod tests {
         // The end is seen, and why.
         let all = reader.join().unwrap().unwrap();
         assert!(all.windows(16).any(|part| part == b"no guest has gre"), "{all:?}");
+    }
+
+    /// Says `bytes` again and again to a host side that knows nobody; how it ends.
+    fn flood(bytes: Vec<u8>, fresh: bool) -> Closing {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::spawn(move || while theirs.write_all(&bytes).is_ok() {});
+        let mut welcomed = || panic!("nobody was");
+        let terms = Terms {
+            identify: &nobody,
+            welcomed: &mut welcomed,
+            patience: None,
+            fresh,
+            bytes_per_second: 0,
+            stop: &stop,
+        };
+        match serve(ours, terms) {
+            End::Closed(closing) => closing,
+            end => panic!("{end:?}"),
+        }
+    }
+
+    #[test]
+    fn what_comes_without_a_greeting_has_an_end() {
+        let pong = Message::Pong(7).encode().unwrap();
+        assert_eq!(flood(pong.clone(), true).code, ErrorCode::Malformed);
+        assert_eq!(flood(b"GET / HTTP/1.1\r\n".to_vec(), true).code, ErrorCode::Malformed);
+        assert_eq!(flood(pong.clone(), false).code, ErrorCode::Abuse);
+        assert_eq!(flood([&[0; 4000], &pong[..]].concat(), false).code, ErrorCode::Malformed);
     }
 }

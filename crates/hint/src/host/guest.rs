@@ -1,5 +1,6 @@
 //! A guest as the host knows it: its memory, and what was done to it.
 
+use super::allowance::Allowance;
 use super::bucket::Bucket;
 use super::memory::{GuestMemory, MemoryError};
 use super::rate::Rate;
@@ -46,7 +47,7 @@ pub struct Guest {
 struct State {
     /// Which connection may report: the last that was welcome.
     connection: u64,
-    bucket: Bucket,
+    allowance: Allowance,
     status: GuestStatus,
     rate: Rate,
     /// When it was last seen that nothing pins memory, ns.
@@ -67,9 +68,10 @@ impl Guest {
         let status = GuestStatus { name, pid: Some(pid), ..GuestStatus::default() };
         // As much at a time as comes in half a second, but always some huge pages.
         let burst = (bytes_per_second / 2).max(64 << 20);
-        let bucket = Bucket::new(bytes_per_second, burst, monotonic_ns());
+        let now = monotonic_ns();
+        let allowance = Allowance::new(Bucket::new(bytes_per_second, burst, now), now);
         let state =
-            State { connection: 0, bucket, status, rate: Rate::default(), unpinned_ns: 0, files_ns: monotonic_ns() };
+            State { connection: 0, allowance, status, rate: Rate::default(), unpinned_ns: 0, files_ns: monotonic_ns() };
         Ok(Self { process, memory, state: Mutex::new(state) })
     }
 
@@ -89,6 +91,11 @@ impl Guest {
     /// another one has reported is dealt with.
     pub fn hello(&self, session: &mut Session, hello: &Hello, connection: u64, token: u64) -> Outcome {
         let mut state = self.state();
+        if !state.allowance.greet(monotonic_ns()) {
+            // By the protocol it comes again, as if it had been lost.
+            state.status.problem = Some("the guest greets more than twice a second; not all of it is answered".into());
+            return Outcome::default();
+        }
         let outcome = session.hello(hello, token, &self.memory);
         if outcome.closing.is_none() {
             state.connection = connection;
@@ -121,7 +128,7 @@ impl Guest {
             }
             state.unpinned_ns = now;
         }
-        let outcome = session.message(message, &mut state.bucket, now, &self.memory);
+        let outcome = session.message(message, &mut state.allowance, now, &self.memory);
         if outcome.dropped > 0 {
             // The guest goes on meanwhile, so this is no exact figure; never more than was dropped.
             let returned = before.zip(self.memory.resident()).map_or(0, |(a, b)| a.saturating_sub(b));

@@ -283,8 +283,9 @@ impl Shared {
         identify: Identify<'a>,
         welcomed: &'a mut dyn FnMut(),
         patience: Option<Duration>,
+        fresh: bool,
     ) -> Terms<'a> {
-        Terms { identify, welcomed, patience, bytes_per_second: self.config.bytes_per_second, stop: &self.stop }
+        Terms { identify, welcomed, patience, fresh, bytes_per_second: self.config.bytes_per_second, stop: &self.stop }
     }
 
     fn say(&self, number: usize, problem: String) {
@@ -311,7 +312,7 @@ fn call_guest(shared: &Shared, number: usize, socket: &PathBuf, pid: Option<u32>
                 let end = match found {
                     Ok(()) => {
                         let identify = |_: &Hello| shared.guest(number, pid);
-                        serve(stream, shared.terms(&identify, &mut || {}, None))
+                        serve(stream, shared.terms(&identify, &mut || {}, None, false))
                     }
                     Err(closing) => End::Closed(closing),
                 };
@@ -372,7 +373,8 @@ fn answer(shared: &Shared, stream: UnixStream, caller: Caller, place: Place) {
         let (number, pid) = shared.slot_of(caller, hello)?;
         shared.guest(number, pid)
     };
-    let end = serve(stream, shared.terms(&identify, &mut || place = None, Some(GREETING)));
+    let fresh = !matches!(caller, Caller::Process { .. });
+    let end = serve(stream, shared.terms(&identify, &mut || place = None, Some(GREETING), fresh));
     if place.is_some() {
         if let Some(reason) = end.reason() {
             let what = format!("a connection from {} was closed: {reason}", caller.peer());

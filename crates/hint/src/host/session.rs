@@ -1,7 +1,7 @@
 //! What a guest's messages do. No input or output, no clock: whatever comes in any order is answered or ends the
 //! connection.
 
-use super::bucket::Bucket;
+use super::allowance::Allowance;
 use super::layout::Layout;
 use super::memory::{Memory, MemoryError};
 use super::ranges::judge;
@@ -17,7 +17,9 @@ const MOST_STRIKES: u32 = 16;
 const MOST_MISSING: u64 = 16 << 20;
 /// Messages that are passed over until a connection is closed: some are left over from before, without end they are
 /// not.
-const MOST_IGNORED: u32 = 10_000;
+const MOST_IGNORED: u32 = 1000;
+/// Reports that come before the time that the host has named, until a connection is closed.
+const MOST_HASTY: u32 = 64;
 
 /// How a connection ends from our side.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,13 +87,16 @@ pub struct Session {
     open: Option<Open>,
     strikes: u32,
     ignored: u32,
+    hasty: u32,
+    /// When the next report may come, ns.
+    next_ns: u64,
 }
 
 impl Session {
     /// A connection just made.
     pub fn new(bytes_per_second: u64) -> Self {
         let limits = Limits { ranges: MOST_RANGES as u16, batches: 1, bytes_per_second };
-        Self { limits, open: None, strikes: 0, ignored: 0 }
+        Self { limits, open: None, strikes: 0, ignored: 0, hasty: 0, next_ns: 0 }
     }
 
     /// What it was made with.
@@ -136,9 +141,15 @@ impl Session {
         Outcome { failure, ..Outcome::answer(welcome) }
     }
 
-    pub fn message(&mut self, message: Message, bucket: &mut Bucket, now_ns: u64, memory: &dyn Memory) -> Outcome {
+    pub fn message(
+        &mut self,
+        message: Message,
+        allowance: &mut Allowance,
+        now_ns: u64,
+        memory: &dyn Memory,
+    ) -> Outcome {
         match message {
-            Message::Report { token, batch, ranges } => self.report(token, batch, &ranges, bucket, now_ns, memory),
+            Message::Report { token, batch, ranges } => self.report(token, batch, &ranges, allowance, now_ns, memory),
             Message::Ping(number) => Outcome::answer(Message::Pong(number)),
             Message::Stat(stat) => Outcome { stat: Some(stat), ..Outcome::default() },
             Message::Bye(_) => Outcome { bye: true, ..Outcome::default() },
@@ -156,7 +167,7 @@ impl Session {
         token: u64,
         batch: u64,
         ranges: &[AddrRange],
-        bucket: &mut Bucket,
+        allowance: &mut Allowance,
         now_ns: u64,
         memory: &dyn Memory,
     ) -> Outcome {
@@ -166,20 +177,36 @@ impl Session {
             Some((last, _)) if *last > batch => return self.ignore(),
             _ => {}
         }
+        if now_ns < self.next_ns {
+            self.hasty += 1;
+            if self.hasty >= MOST_HASTY {
+                let why = format!("{MOST_HASTY} reports came before the time that this host had named");
+                return Outcome::close(ErrorCode::Abuse, why);
+            }
+        }
         let mut outcome = Outcome::default();
-        let mut verdicts = judge(ranges, open.block, &open.memory);
-        let bad = verdicts.iter().filter(|verdict| **verdict != Verdict::Dropped).count() as u64;
-        let mut wait_ns = 0;
+        let (mut verdicts, mut wait_ns) = match allowance.report(now_ns) {
+            Ok(()) => (judge(ranges, open.block, &open.memory), 0),
+            // Not even looked at: that takes time, too.
+            Err(wait_ns) => {
+                outcome.put_off += ranges.len() as u64;
+                (vec![Verdict::NotNow; ranges.len()], wait_ns)
+            }
+        };
+        let is_bad = |verdict: &&Verdict| !matches!(verdict, Verdict::Dropped | Verdict::NotNow);
+        let bad = verdicts.iter().filter(is_bad).count() as u64;
         for (range, verdict) in ranges.iter().zip(&mut verdicts).filter(|(_, v)| **v == Verdict::Dropped) {
-            if wait_ns > 0 || !bucket.take(range.len(), now_ns) {
+            // Inside memory, so it is found; if not, nothing is dropped.
+            let pieces = open.layout.find(*range).unwrap_or_default();
+            if wait_ns == 0 {
+                wait_ns = allowance.drop(range.len(), pieces.len() as u64, now_ns).err().unwrap_or(0);
+            }
+            if wait_ns > 0 {
                 // Whatever follows waits, too: small ranges do not overtake a large one.
-                wait_ns = wait_ns.max(bucket.wait_ns(range.len(), now_ns)).max(1);
                 *verdict = Verdict::NotNow;
                 outcome.put_off += 1;
                 continue;
             }
-            // Inside memory, so it is found; if not, nothing is dropped.
-            let pieces = open.layout.find(*range).unwrap_or_default();
             match pieces.iter().try_for_each(|piece| memory.punch(piece)) {
                 Ok(()) if !pieces.is_empty() => outcome.dropped += range.len(),
                 Ok(()) => *verdict = Verdict::Outside,
@@ -192,6 +219,7 @@ impl Session {
         let wait_ms = u32::try_from(wait_ns.div_ceil(1_000_000)).unwrap_or(u32::MAX);
         let answer = Message::Ack { token, batch, wait_ms, verdicts };
         open.last = Some((batch, answer.clone()));
+        self.next_ns = now_ns + u64::from(wait_ms) * 1_000_000;
         outcome.answer = Some(answer);
         outcome.refused = bad;
         if bad > 0 {

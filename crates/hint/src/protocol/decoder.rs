@@ -2,20 +2,21 @@
 
 use super::error::DecodeError;
 use super::frame::{self, MAGIC, MOST_FRAME};
-use super::limits::MOST_SKIPPED;
+use super::limits::{MOST_DAMAGED, MOST_SKIPPED};
 use super::message::Message;
 use std::io::{self, Read};
 
 /// Takes bytes, hands out messages. Holds one frame of the greatest length at most, whatever comes.
 ///
-/// It begins by searching: bytes that belong to no whole frame are passed over, up to [`MOST_SKIPPED`] in a row. Once
-/// the greeting is over its user calls [`strict`](Self::strict); from then on anything but a frame is an error, after
+/// It begins by searching: bytes that belong to no whole frame are passed over, up to [`MOST_SKIPPED`] in a search.
+/// Once the greeting is over its user calls [`strict`](Self::strict); from then on anything but a frame is an error, after
 /// which nothing more is handed out.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
     strict: bool,
     skipped: usize,
+    damaged: usize,
     failed: Option<DecodeError>,
 }
 
@@ -32,7 +33,7 @@ impl Decoder {
     /// Searches again, after an error too; what has come and was not handed out is searched as well.
     pub fn search(&mut self) {
         self.strict = false;
-        self.skipped = 0;
+        (self.skipped, self.damaged) = (0, 0);
         self.failed = None;
     }
 
@@ -88,17 +89,20 @@ impl Decoder {
             match found {
                 Ok(Some((message, whole))) => {
                     at += whole;
-                    self.skipped = 0;
                     break Ok(Some(message));
                 }
                 Ok(None) => break Ok(None),
                 Err(error) if self.strict => break Err(error),
-                Err(_) => {
+                Err(error) => {
+                    self.damaged += usize::from(error.is_of_whole_frame());
                     let garbage = garbage(rest);
                     at += garbage;
                     self.skipped += garbage;
                     if self.skipped > MOST_SKIPPED {
                         break Err(DecodeError::Garbage);
+                    }
+                    if self.damaged >= MOST_DAMAGED {
+                        break Err(DecodeError::Damaged);
                     }
                 }
             }

@@ -1,6 +1,6 @@
 //! What can be wrong with bytes, and with messages to be sent.
 
-use super::limits::{MOST_PAYLOAD, MOST_SKIPPED};
+use super::limits::{MOST_DAMAGED, MOST_PAYLOAD, MOST_SKIPPED};
 
 /// Bytes that are no message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +35,16 @@ pub enum DecodeError {
     /// Garbage without end instead of a greeting.
     #[error("{MOST_SKIPPED} bytes came that are no message")]
     Garbage,
+    /// Damaged frames without end instead of a greeting.
+    #[error("{MOST_DAMAGED} frames came that are damaged")]
+    Damaged,
+}
+
+impl DecodeError {
+    /// Whether it took the checksum of a whole frame to find it.
+    pub(super) const fn is_of_whole_frame(&self) -> bool {
+        !matches!(self, Self::Magic | Self::Form(_) | Self::Header | Self::TooLong(_))
+    }
 }
 
 /// A message that cannot be sent.

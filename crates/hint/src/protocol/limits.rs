@@ -10,5 +10,8 @@ pub const MOST_KEY: usize = 64;
 pub(crate) const MOST_TEXT: usize = 200;
 /// Bytes of a payload, at most.
 pub(crate) const MOST_PAYLOAD: usize = 20 << 10;
-/// Bytes of garbage that a search passes over, at most.
+/// Bytes of garbage that a search passes over, at most, also with messages in between.
 pub(crate) const MOST_SKIPPED: usize = 1 << 20;
+/// Frames in that garbage that have a good header and are damaged, at most. The header of such a frame can be repeated
+/// within it, and each has all of the rest checked.
+pub(crate) const MOST_DAMAGED: usize = 64;

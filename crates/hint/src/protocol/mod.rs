@@ -2,7 +2,9 @@
 //!
 //! Messages travel in [frames](frame) over any stream of bytes: virtio-serial, vsock, a Unix socket, TCP. A stream may
 //! begin in the middle of a frame (a virtio-serial port keeps what was on its way when one side was restarted), so each
-//! side first searches for a frame, and takes garbage for an offence only once the greeting is over ([`Decoder`]).
+//! side first searches for a frame, and takes garbage for an offence only once the greeting is over ([`Decoder`]). Over
+//! vsock and TCP, which begin with the connection, the host does not search, and the guest's first message is a
+//! `Hello`.
 //!
 //! # Order of messages
 //!

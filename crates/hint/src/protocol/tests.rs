@@ -182,6 +182,24 @@ fn garbage_without_end_is_told() {
 }
 
 #[test]
+fn garbage_between_messages_adds_up() {
+    let mut decoder = Decoder::new();
+    let part = [&[0; 10_000][..], &Message::Pong(1).encode().unwrap()].concat();
+    let parts = (0..).position(|_| decode_all(&mut decoder, &part, part.len()).1 == Some(DecodeError::Garbage));
+    assert_eq!(parts, Some(MOST_SKIPPED / 10_000));
+}
+
+#[test]
+fn headers_within_a_damaged_frame_cost_little() {
+    let mut decoder = Decoder::new();
+    // The header of the greatest frame again and again: each claims all that follows it.
+    let header = frame::join(4, &[0; MOST_PAYLOAD])[..HEADER].to_vec();
+    assert_eq!(decode_all(&mut decoder, &header.repeat(4000), 4096).1, Some(DecodeError::Damaged));
+    decoder.search();
+    assert_ne!(decoder.message(), Err(DecodeError::Damaged), "counted anew");
+}
+
+#[test]
 fn the_greatest_messages_fit() {
     let ranges: Vec<_> = (0..MOST_RANGES as u64).map(|i| AddrRange::new(i << 21, (i + 1) << 21)).collect();
     let report = Message::Report { token: 1, batch: 2, ranges: ranges.clone() };

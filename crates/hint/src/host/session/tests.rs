@@ -1,4 +1,5 @@
 use super::*;
+use crate::host::bucket::Bucket;
 use crate::host::layout::Piece;
 use crate::protocol::MemoryArea;
 use proptest::prelude::*;
@@ -45,21 +46,21 @@ fn hello() -> Hello {
 
 struct World {
     session: Session,
-    bucket: Bucket,
+    allowance: Allowance,
     memory: Fake,
 }
 
 impl World {
     fn new(bytes_per_second: u64) -> Self {
-        let bucket = Bucket::new(bytes_per_second, bytes_per_second, 0);
-        let mut world = Self { session: Session::new(bytes_per_second), bucket, memory: Fake::default() };
+        let allowance = Allowance::new(Bucket::new(bytes_per_second, bytes_per_second, 0), 0);
+        let mut world = Self { session: Session::new(bytes_per_second), allowance, memory: Fake::default() };
         let welcome = world.session.hello(&hello(), 77, &world.memory);
         assert!(matches!(welcome.answer, Some(Message::Welcome { session: 9, token: 77, .. })), "{welcome:?}");
         world
     }
 
     fn say(&mut self, message: Message, now_ns: u64) -> Outcome {
-        self.session.message(message, &mut self.bucket, now_ns, &self.memory)
+        self.session.message(message, &mut self.allowance, now_ns, &self.memory)
     }
 
     fn report(&mut self, batch: u64, ranges: &[(u64, u64)]) -> Outcome {
@@ -110,7 +111,7 @@ fn what_was_reported_before_the_welcome_is_void() {
     assert_eq!(world.say(Message::Report { token: 76, batch: 1, ranges: ranges.clone() }, 0), Outcome::default());
     let mut new = Session::new(0);
     assert_eq!(
-        new.message(Message::Report { token: 77, batch: 1, ranges }, &mut world.bucket, 0, &world.memory),
+        new.message(Message::Report { token: 77, batch: 1, ranges }, &mut world.allowance, 0, &world.memory),
         Outcome::default()
     );
     // The same session again gets another token, and only that counts.
@@ -199,4 +200,31 @@ proptest! {
             prop_assert!(offset % (2 * MIB) == 0 && len % (2 * MIB) == 0 && *offset >= 2 * MIB && offset + len <= SIZE);
         }
     }
+}
+
+#[test]
+fn many_small_holes_are_put_off() {
+    let mut world = World::new(0);
+    let holes: Vec<(u64, u64)> = (1..32).map(|block| (2 * block, 2 * block + 2)).collect();
+    // A second's worth may come at once; nothing else does within this moment.
+    let reports = (1..).find(|batch| verdicts(&world.report(*batch, &holes)).contains(&Verdict::NotNow)).unwrap();
+    assert!((100..140).contains(&reports), "{reports}");
+    let dropped = world.dropped().len();
+    let next = world.report(reports + 1, &holes);
+    assert_eq!(verdicts(&next), [Verdict::NotNow; 31]);
+    assert!(matches!(next.answer, Some(Message::Ack { wait_ms: 1.., .. })));
+    assert_eq!((next.put_off, next.refused, world.dropped().len()), (31, 0, dropped));
+    // Whoever does not wait is closed, who does is served.
+    let ranges = || holes.iter().map(|(a, b)| AddrRange { start: a * MIB, end: b * MIB }).collect();
+    let later = Message::Report { token: 77, batch: reports + 2, ranges: ranges() };
+    assert_eq!(verdicts(&world.say(later, 1_000_000_000)), [Verdict::Dropped; 31]);
+    let mut closed = None;
+    for batch in 1..1000 {
+        let message = Message::Report { token: 77, batch: reports + 2 + batch, ranges: ranges() };
+        closed = world.say(message, 1_000_000_000).closing;
+        if closed.is_some() {
+            break;
+        }
+    }
+    assert_eq!(closed.map(|closing| closing.code), Some(ErrorCode::Abuse));
 }
