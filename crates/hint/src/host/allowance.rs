@@ -11,7 +11,7 @@ const GREETINGS: (u64, u64) = (2, 16);
 
 /// Bytes, steps and greetings.
 #[derive(Debug, Clone)]
-pub(crate) struct Allowance {
+pub struct Allowance {
     bytes: Bucket,
     steps: Bucket,
     greetings: Bucket,
@@ -19,7 +19,7 @@ pub(crate) struct Allowance {
 
 impl Allowance {
     /// `bytes`: of what may be dropped.
-    pub(crate) const fn new(bytes: Bucket, now_ns: u64) -> Self {
+    pub const fn new(bytes: Bucket, now_ns: u64) -> Self {
         Self {
             bytes,
             steps: Bucket::new(STEPS.0, STEPS.1, now_ns),
@@ -27,12 +27,12 @@ impl Allowance {
         }
     }
 
-    pub(crate) fn greet(&mut self, now_ns: u64) -> bool {
+    pub fn greet(&mut self, now_ns: u64) -> bool {
         self.greetings.take(1, now_ns)
     }
 
     /// Whether a report may be looked at; else in how many ns the next one may.
-    pub(crate) fn report(&mut self, now_ns: u64) -> Result<(), u64> {
+    pub fn report(&mut self, now_ns: u64) -> Result<(), u64> {
         if self.steps.take(STEPS_OF_REPORT, now_ns) {
             return Ok(());
         }
@@ -40,7 +40,7 @@ impl Allowance {
     }
 
     /// Whether that many bytes may be dropped in that many holes; else in how many ns they may.
-    pub(crate) fn drop(&mut self, bytes: u64, holes: u64, now_ns: u64) -> Result<(), u64> {
+    pub fn drop(&mut self, bytes: u64, holes: u64, now_ns: u64) -> Result<(), u64> {
         let wait_ns = self.bytes.wait_ns(bytes, now_ns).max(self.steps.wait_ns(holes, now_ns));
         if wait_ns > 0 {
             return Err(wait_ns);
