@@ -10,7 +10,7 @@ use isotherm_core::history::tracked::{Allowance, Tracked};
 use isotherm_core::source::AccessSource;
 use isotherm_linux::clock::{MonotonicClock, thread_cpu_ns};
 use isotherm_linux::source::pagetable::PageTableSource;
-use isotherm_linux::target::{TargetSpec, TargetTracker};
+use isotherm_linux::targets::{TargetSpec, TargetTracker};
 use isotherm_sim::accuracy::HOLD;
 use isotherm_sim::accuracy::by_page::{self, ByHistory};
 use serde::{Deserialize, Serialize};

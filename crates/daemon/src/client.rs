@@ -67,6 +67,7 @@ pub fn call_within(
         Err(e) if answer.is_empty() => return Err(error(written.err().unwrap_or(e))),
         _ => {}
     }
-    let (status, body) = parse_response(&answer).map_err(|why| ClientError::Broken { path: socket.to_owned(), why })?;
+    let (status, body) =
+        parse_response(&answer).map_err(|why| ClientError::Broken { path: socket.to_owned(), why: why.to_string() })?;
     Ok(Response { status, body: body.to_vec() })
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 /// The user asked for something that makes no sense; exit status 2.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Usage(pub String);
 
 /// This machine cannot do it; exit status 3. The text holds the reason and the remedy.
@@ -21,6 +21,18 @@ impl fmt::Display for Usage {
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl From<String> for Usage {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<&str> for Usage {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
     }
 }
 

@@ -20,7 +20,7 @@ use isotherm_linux::source::damon::{DamonConfig, DamonEngine, DamonError, DamonT
 use isotherm_linux::source::idle::IdleSource;
 use isotherm_linux::source::pagetable::PageTableSource;
 use isotherm_linux::source::refs::{self, RefsEngine};
-use isotherm_linux::target::{Command, TargetSpec, TargetTracker};
+use isotherm_linux::targets::{Command, TargetSpec, TargetTracker};
 use std::time::Duration;
 
 /// How long, at the end, work that was handed over is waited for, ns.

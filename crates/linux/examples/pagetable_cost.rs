@@ -11,7 +11,7 @@ use isotherm_core::source::{AccessSource, Clear};
 use isotherm_linux::arena::{Arena, HugePages};
 use isotherm_linux::clock::thread_cpu_ns;
 use isotherm_linux::source::pagetable::PageTableSource;
-use isotherm_linux::target::{TargetSpec, TargetTracker};
+use isotherm_linux::targets::{TargetSpec, TargetTracker};
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};

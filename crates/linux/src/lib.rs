@@ -6,7 +6,10 @@
 pub mod action;
 pub mod arena;
 pub mod bpf;
+pub mod cgroup;
 pub mod clock;
+pub mod doctor;
+pub mod facts;
 pub mod folder_lock;
 pub mod guestmem;
 pub mod hostmem;
@@ -16,13 +19,12 @@ pub mod lru;
 pub mod meter;
 pub mod mm;
 pub mod priority;
-pub mod probe;
 pub mod proc;
 pub mod ready;
 pub mod roots;
 pub mod signals;
 pub mod source;
-pub mod target;
+pub mod targets;
 #[cfg(test)]
 mod test_tree;
 pub mod vsock;

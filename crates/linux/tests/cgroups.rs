@@ -6,7 +6,7 @@ mod privileged {
     use super::common::group::Group;
     use super::common::{Guard, as_nobody, wait_for};
     use isotherm_linux::proc::ProcessError;
-    use isotherm_linux::target::{TargetError, TargetSpec, TargetTracker};
+    use isotherm_linux::targets::{TargetError, TargetSpec, TargetTracker};
     use std::path::{Path, PathBuf};
 
     /// Mount points of hierarchies in which we may make groups: one of v1 and one of v2, as far as mounted.

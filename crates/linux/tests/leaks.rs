@@ -4,7 +4,7 @@ mod common;
 
 mod privileged {
     use super::common::Guard;
-    use isotherm_linux::target::{Command, TargetError, TargetSpec, TargetTracker};
+    use isotherm_linux::targets::{Command, TargetError, TargetSpec, TargetTracker};
     use std::ffi::OsString;
     use std::path::PathBuf;
     use std::time::Duration;

@@ -82,7 +82,7 @@ mod privileged {
     use super::common::group::Group;
     use super::{Metric, meter, target};
     use isotherm_core::meter::Meter;
-    use isotherm_linux::probe::CgroupSetup;
+    use isotherm_linux::cgroup::CgroupSetup;
     use isotherm_linux::roots::Roots;
 
     #[test]

@@ -4,7 +4,7 @@ mod common;
 
 mod privileged {
     use super::common::Guard;
-    use isotherm_linux::target::{TargetSpec, TargetTracker};
+    use isotherm_linux::targets::{TargetSpec, TargetTracker};
 
     #[test]
     fn root_the_limit_of_open_files_is_raised_when_it_is_met() {

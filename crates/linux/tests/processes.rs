@@ -7,7 +7,7 @@ mod privileged {
     use isotherm_core::addr::AddrRange;
     use isotherm_core::mapping::{Mapping, MappingKind};
     use isotherm_linux::proc::{ProcRoot, Process, ProcessError};
-    use isotherm_linux::target::{TargetError, TargetSpec, TargetTracker};
+    use isotherm_linux::targets::{TargetError, TargetSpec, TargetTracker};
     use std::os::fd::AsRawFd;
     use std::os::unix::process::CommandExt;
 

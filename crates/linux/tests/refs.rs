@@ -16,7 +16,7 @@ mod privileged {
     use isotherm_linux::proc::ProcRoot;
     use isotherm_linux::proc::stat::Stat;
     use isotherm_linux::source::refs::RefsEngine;
-    use isotherm_linux::target::{TargetSpec, TargetTracker};
+    use isotherm_linux::targets::{TargetSpec, TargetTracker};
     use std::os::unix::process::CommandExt;
     use std::process::Command;
 

@@ -5,7 +5,7 @@ mod common;
 mod privileged {
     use super::common::{Guard, wait_for};
     use isotherm_linux::proc::ProcessError;
-    use isotherm_linux::target::{Command, TargetError, TargetSpec, TargetTracker};
+    use isotherm_linux::targets::{Command, TargetError, TargetSpec, TargetTracker};
     use std::ffi::OsString;
     use std::io::{Read, Write};
     use std::time::Duration;

@@ -26,6 +26,14 @@ pub fn is_below(path: &str, group: &str) -> bool {
     path.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// A line that is not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, {text:?}, is not in the form of lru_gen")]
+pub struct LruGenError {
+    line: usize,
+    text: String,
+}
+
 /// A memory as the kernel shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelMemcg {
@@ -47,10 +55,10 @@ impl KernelMemcg {
 
 /// Reads the text form. What cannot be understood is reported with its line; lines of `lru_gen_full` that have no
 /// counterpart here are passed over.
-pub fn parse(text: &str) -> Result<Vec<KernelMemcg>, String> {
+pub fn parse(text: &str) -> Result<Vec<KernelMemcg>, LruGenError> {
     let mut memcgs: Vec<KernelMemcg> = Vec::new();
     for (number, line) in text.lines().enumerate() {
-        let wrong = || format!("line {}, {line:?}, is not in the form of lru_gen", number + 1);
+        let wrong = || LruGenError { line: number + 1, text: line.to_owned() };
         let mut words = line.split_ascii_whitespace();
         match words.next() {
             None => {}
@@ -115,7 +123,7 @@ mod tests {
         assert_eq!(parse(full).unwrap()[0].nodes[0].1.len(), 1);
         assert_eq!(parse("").unwrap(), []);
         for bad in ["memcg x /\n", " node 0\n", " 1 2 3 4\n", "memcg 1 /\n node x\n"] {
-            assert!(parse(bad).unwrap_err().starts_with("line "), "{bad}");
+            assert!(parse(bad).unwrap_err().to_string().starts_with("line "), "{bad}");
         }
     }
 }

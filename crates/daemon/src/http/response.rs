@@ -82,21 +82,40 @@ const fn reason(status: u16) -> &'static str {
     }
 }
 
+/// Why an answer is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BrokenResponse {
+    /// Cut off early.
+    #[error("it ended in its headers")]
+    Headers,
+    /// Another protocol.
+    #[error("it is no HTTP: {0}")]
+    NoHttp(httparse::Error),
+    /// Cut off later.
+    #[error("it ended after {got} of {length} bytes")]
+    Body {
+        /// Bytes that came.
+        got: usize,
+        /// Bytes that were announced.
+        length: usize,
+    },
+}
+
 /// Splits an answer into status and body.
-pub(crate) fn parse_response(bytes: &[u8]) -> Result<(u16, &[u8]), String> {
+pub(crate) fn parse_response(bytes: &[u8]) -> Result<(u16, &[u8]), BrokenResponse> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
     let len = match response.parse(bytes) {
         Ok(httparse::Status::Complete(len)) => len,
-        Ok(httparse::Status::Partial) => return Err("it ended in its headers".into()),
-        Err(e) => return Err(format!("it is no HTTP: {e}")),
+        Ok(httparse::Status::Partial) => return Err(BrokenResponse::Headers),
+        Err(e) => return Err(BrokenResponse::NoHttp(e)),
     };
     let status = response.code.unwrap_or_default();
     let length = response.headers.iter().find(|h| h.name.eq_ignore_ascii_case("content-length"));
     let length = length.and_then(|h| std::str::from_utf8(h.value).ok()?.trim().parse::<usize>().ok());
     let body = &bytes[len..];
     match length {
-        Some(length) if length > body.len() => Err(format!("it ended after {} of {length} bytes", body.len())),
+        Some(length) if length > body.len() => Err(BrokenResponse::Body { got: body.len(), length }),
         Some(length) => Ok((status, &body[..length])),
         None => Ok((status, body)),
     }

@@ -27,12 +27,13 @@ pub struct ControlArgs {
 }
 
 /// Reads where to serve metrics.
-fn address(text: &str) -> Result<SocketAddr, String> {
+fn address(text: &str) -> Result<SocketAddr, Usage> {
     if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
-    text.parse()
-        .map_err(|_| format!("'{text}' is not an address; write for example 9190 or 127.0.0.1:9190 or [::1]:9190"))
+    text.parse().map_err(|_| {
+        Usage(format!("'{text}' is not an address; write for example 9190 or 127.0.0.1:9190 or [::1]:9190"))
+    })
 }
 
 /// What is bound and not yet served.
@@ -107,7 +108,7 @@ mod tests {
             assert_eq!(address(text), Ok(addr.parse().unwrap()));
         }
         for text in ["", "x", "70000", "1.2.3.4", "host:80"] {
-            assert!(address(text).unwrap_err().contains("for example"), "{text}");
+            assert!(address(text).unwrap_err().0.contains("for example"), "{text}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `TARGET`: which processes to watch.
 
 use crate::exit::Usage;
-use isotherm_linux::target::{Command, CommandEnd, TargetSpec};
+use isotherm_linux::targets::{Command, CommandEnd, TargetSpec};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;

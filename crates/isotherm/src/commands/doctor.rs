@@ -2,7 +2,8 @@
 
 use anyhow::Context;
 use isotherm_core::units::format_size;
-use isotherm_linux::probe::{Environment, Finding, Survey, survey};
+use isotherm_linux::doctor::{Finding, Survey, survey};
+use isotherm_linux::facts::Environment;
 use isotherm_linux::roots::Roots;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -54,7 +55,7 @@ fn to_json(survey: &Survey) -> Value {
                 "v2_controllers": env.cgroup.v2_controllers,
                 "v1_memory": env.cgroup.v1_memory,
             },
-            "psi": {"usable": env.psi.is_ok(), "reason": env.psi.as_ref().err()},
+            "psi": {"usable": env.psi.is_ok(), "reason": env.psi.as_ref().err().map(ToString::to_string)},
             "thp": env.thp,
             "swap": env.swap.iter().map(|s| json!({"name": s.name, "size": s.size, "used": s.used})).collect::<Vec<_>>(),
             "mglru": env.mglru,

@@ -87,7 +87,7 @@ impl Actuator for LinuxActuator {
         }
         match self.holds.get(target) {
             Ok(process) => self.obstacles.find(action, process.pid()),
-            Err(why) => Some(why),
+            Err(why) => Some(why.to_string()),
         }
     }
 }

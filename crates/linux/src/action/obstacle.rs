@@ -1,7 +1,7 @@
 //! What forbids an action before it is tried: asked often, so answers are kept for a second.
 
 use super::inject::ineligible;
-use crate::probe::{Environment, SwapArea};
+use crate::facts::{Environment, SwapArea};
 use crate::proc::status::Status;
 use crate::roots::Roots;
 use isotherm_core::scheme::action::Action;

@@ -1,7 +1,7 @@
 //! Paging out memory that was chosen page by page, in the caller's thread.
 
 use super::advice::{self, Shape};
-use super::holds::Holds;
+use super::holds::{HoldError, Holds};
 use super::obstacle::Obstacles;
 use super::pace::Pace;
 use super::worker::Process;
@@ -58,7 +58,7 @@ impl LivePageOut {
         }
     }
 
-    pub fn process(&mut self, target: TargetId) -> Result<Arc<PidFd>, String> {
+    pub fn process(&mut self, target: TargetId) -> Result<Arc<PidFd>, HoldError> {
         let pid = self.pids.get(&target).copied();
         self.holds.get(LiveTarget { target, pid })
     }
@@ -71,7 +71,7 @@ impl PageOut for LivePageOut {
         }
         let process = match self.process(target) {
             Ok(process) => process,
-            Err(why) => return PagedOut { taken: 0, error: Some(why) },
+            Err(why) => return PagedOut { taken: 0, error: Some(why.to_string()) },
         };
         let mut to =
             Process { action: Action::PageOut, advice: libc::MADV_PAGEOUT, process: &process, stop: &self.stop };

@@ -1,6 +1,7 @@
 //! The thread that does the work.
 
 use super::advice::{self, Advised, Shape};
+use super::holds::HoldError;
 use super::inject::{Call, Injector};
 use super::migrate::migrate;
 use super::obstacle::LRU_PRIO;
@@ -26,7 +27,7 @@ use std::sync::mpsc::{Receiver, Sender};
 pub(super) struct Job {
     pub request: Request,
     /// Why there is none, otherwise.
-    pub process: Result<Arc<PidFd>, String>,
+    pub process: Result<Arc<PidFd>, HoldError>,
 }
 
 /// What the thread owns.
@@ -64,7 +65,7 @@ impl Worker {
             _ if !is_proper(&request.ranges) => failed("ranges that are not sorted, disjoint and page aligned".into()),
             // Counting needs no process.
             _ if request.action == Action::Stat => all(&request.ranges),
-            Err(why) => failed(why),
+            Err(why) => failed(why.to_string()),
             Ok(process) => self.act(&request, &process),
         };
         let done_ns = monotonic_ns();

@@ -11,7 +11,7 @@ pub(crate) mod pressure;
 mod targets;
 pub(crate) mod vmstat;
 
-use crate::probe::CgroupSetup;
+use crate::cgroup::{CgroupSetup, memory as cgroup_memory};
 use crate::proc::ProcRoot;
 use crate::roots::Roots;
 use files::Files;
@@ -20,10 +20,6 @@ use isotherm_core::meter::{LiveTarget, Meter, MeterError, Metric};
 use pressure::Share;
 use std::io;
 use std::path::{Path, PathBuf};
-
-pub(crate) use cgroup::{
-    LIMIT as CGROUP_LIMIT, REMEDY as CGROUP_REMEDY, USED as CGROUP_USED, parse_limit as parse_cgroup_limit,
-};
 
 /// Reads metrics from the running system, or from a captured tree. Files of the system stay open from one reading to
 /// the next; those of targets do not, as there may be thousands.
@@ -49,13 +45,6 @@ impl LinuxMeter {
             buf: Vec::new(),
             fault_ns: None,
         }
-    }
-
-    /// The folder of a control group in the hierarchy that controls memory, and whether that is v2.
-    pub(crate) fn memory_folder(&mut self, path: &str) -> Result<(PathBuf, bool), MeterError> {
-        let group = cgroup::Group::find(&self.cgroups, &self.files, path);
-        let found = group.map(cgroup::Group::into_folder);
-        found.map_err(|(reason, remedy)| error(&Metric::CgroupMemUsed(path.into()), reason, remedy))
     }
 
     /// What is left of the limit of a control group, or of one above it where that is less. `None`: no limit is set.
@@ -136,7 +125,11 @@ impl Meter for LinuxMeter {
                 .map_err(trouble),
             Metric::CgroupMemFree(path) => self.cgroup_left(path)?.ok_or_else(|| {
                 let reason = "neither the group nor one above it has a limit".to_owned();
-                let remedy = format!("write one to its {} (v1: {})", CGROUP_LIMIT.file(true), CGROUP_LIMIT.file(false));
+                let remedy = format!(
+                    "write one to its {} (v1: {})",
+                    cgroup_memory::LIMIT.file(true),
+                    cgroup_memory::LIMIT.file(false)
+                );
                 error(metric, reason, remedy)
             }),
             Metric::TargetRss => targets::total_rss(&self.proc, targets, &mut self.buf).map_err(trouble),

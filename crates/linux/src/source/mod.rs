@@ -5,4 +5,5 @@ pub mod idle;
 pub mod pagetable;
 pub mod refs;
 mod reset;
+mod selftest;
 mod watched;

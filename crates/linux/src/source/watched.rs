@@ -3,7 +3,7 @@
 use crate::clock::thread_cpu_ns;
 use crate::proc::Process;
 use crate::source::reset::RESET_NS;
-use crate::target::TargetTracker;
+use crate::targets::TargetTracker;
 use isotherm_core::mapping::Mapping;
 use isotherm_core::source::{Cost, SourceError};
 use isotherm_core::target::TargetId;

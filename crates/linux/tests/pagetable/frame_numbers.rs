@@ -5,7 +5,7 @@ use crate::watching::{TABLE, watch};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::source::{AccessSource, in_sample};
 use isotherm_linux::source::pagetable::PageTableSource;
-use isotherm_linux::target::{TargetSpec, TargetTracker};
+use isotherm_linux::targets::{TargetSpec, TargetTracker};
 
 /// Pages and frames of target `target`.
 fn frames(source: &mut PageTableSource, target: u32, range: AddrRange, one_in: u32) -> Vec<(u64, u64)> {

@@ -7,7 +7,7 @@ use isotherm_core::bits::TableBits;
 use isotherm_core::mapping::MappingKind;
 use isotherm_core::source::{AccessSource, Clear};
 use isotherm_linux::source::pagetable::PageTableSource;
-use isotherm_linux::target::{TargetSpec, TargetTracker};
+use isotherm_linux::targets::{TargetSpec, TargetTracker};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;

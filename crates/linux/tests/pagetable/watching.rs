@@ -5,7 +5,7 @@ use isotherm_core::addr::AddrRange;
 use isotherm_core::bits::{TableBits, Window};
 use isotherm_core::source::{AccessSource, Clear};
 use isotherm_linux::source::pagetable::PageTableSource;
-use isotherm_linux::target::{TargetSpec, TargetTracker};
+use isotherm_linux::targets::{TargetSpec, TargetTracker};
 
 pub const TABLE: u64 = 512 * PAGE;
 

@@ -4,8 +4,8 @@ use super::target::LruTarget;
 use crate::exit::{Unsupported, Usage};
 use clap::ValueEnum;
 use isotherm_core::keeper::kernel::KernelMemory;
+use isotherm_linux::cgroup::memory::Memcgs;
 use isotherm_linux::lru::kernel::KernelLru;
-use isotherm_linux::lru::memcg::Memcgs;
 use isotherm_linux::roots::Roots;
 
 /// Who keeps the generations.
@@ -55,12 +55,12 @@ impl EngineName {
         let lru = match KernelLru::open(&roots) {
             Ok(lru) => lru,
             Err(_) if self == Self::Auto => return Ok(None),
-            Err(why) => return Err(Unsupported(why).into()),
+            Err(why) => return Err(Unsupported(why.to_string()).into()),
         };
         if !target.command.is_empty() {
             return Err(Usage("--engine kernel manages control groups: give --cgroup PATH or --pid N".into()).into());
         }
-        let mut groups = Memcgs::new(&roots);
+        let groups = Memcgs::new(&roots);
         let mut paths = Vec::new();
         for path in &target.cgroups {
             let group = groups.open(&path.to_string_lossy()).map_err(anyhow::Error::msg)?;

@@ -11,13 +11,13 @@ use isotherm_core::keeper::memory::Memory;
 use isotherm_core::source::AccessSource;
 use isotherm_core::target::TargetId;
 use isotherm_core::units::nanos;
+use isotherm_linux::cgroup::memory::Memcgs;
 use isotherm_linux::clock::{MonotonicClock, monotonic_ns};
-use isotherm_linux::lru::memcg::Memcgs;
 use isotherm_linux::lru::page_out::LivePageOut;
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
 use isotherm_linux::source::pagetable::PageTableSource;
-use isotherm_linux::target::TargetTracker;
+use isotherm_linux::targets::TargetTracker;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use crate::args::target::{StartedCommand, Target, TargetArgs};
 use crate::exit::Usage;
-use isotherm_linux::target::TargetSpec;
+use isotherm_linux::targets::TargetSpec;
 use std::ffi::OsString;
 use std::path::PathBuf;
 

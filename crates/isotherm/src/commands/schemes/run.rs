@@ -6,6 +6,7 @@ use super::stats;
 use crate::args::control::ControlArgs;
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
+use crate::exit::Usage;
 use crate::output::open_stats;
 use crate::progress::Progress as StatusLine;
 use crate::schemes::{Tuning, goal_text, to_toml};
@@ -123,8 +124,8 @@ pub fn engine(schemes: Vec<Scheme>, dry_run: bool) -> anyhow::Result<SchemeEngin
 /// How requests are read. Lines of numbers are in samples and intervals of `attrs`.
 fn readers(attrs: MonitorAttrs) -> Readers {
     Readers {
-        schemes: Arc::new(move |text| Tuning::from_text(SENT_FILE, text, &attrs).map_err(|e| e.to_string())),
-        goal: |text, action| goal_text::parse(text).map(|goal| goal.of(action)).map_err(|e| e.to_string()),
+        schemes: Arc::new(move |text| Tuning::from_text(SENT_FILE, text, &attrs).map_err(|e| Usage(e.to_string()))),
+        goal: |text, action| goal_text::parse(text).map(|goal| goal.of(action)).map_err(|e| Usage(e.to_string())),
     }
 }
 

@@ -9,7 +9,7 @@ use isotherm_linux::proc::children::ChildFinder;
 use isotherm_linux::proc::status::Status;
 use isotherm_linux::proc::{PidFd, ProcRoot};
 use isotherm_linux::signals::StopSignals;
-use isotherm_linux::target::Command;
+use isotherm_linux::targets::Command;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::Arc;

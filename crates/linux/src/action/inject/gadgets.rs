@@ -1,5 +1,6 @@
 //! Instructions of the target's own that injection needs.
 
+use super::error::InjectError;
 use super::refusal::Refusal;
 use crate::proc::maps::MapsLine;
 use crate::proc::{ProcRoot, ProcessDir};
@@ -27,10 +28,10 @@ pub(super) struct Gadgets {
 
 impl Gadgets {
     /// Looks for them in the executable mappings.
-    pub fn find(pid: u32) -> Result<Self, String> {
+    pub fn find(pid: u32) -> Result<Self, InjectError> {
         let dir = ProcRoot::default().process(pid);
         let mut text = Vec::new();
-        dir.read("maps", &mut text).map_err(|e| e.to_string())?;
+        dir.read("maps", &mut text)?;
         let mut stack = None;
         let mut code = Vec::new();
         for line in text.split(|&b| b == b'\n').filter_map(MapsLine::parse) {
@@ -42,7 +43,7 @@ impl Gadgets {
                 code.push(line.range);
             }
         }
-        let stack = stack.ok_or_else(|| format!("pid {pid} {}", Refusal::NotOnStack.text()))?;
+        let stack = stack.ok_or(InjectError::LeftAlone(pid, Refusal::NotOnStack))?;
         let (mut syscall_ret, mut restore) = (None, None);
         scan(&dir, &code, |addr, window| {
             if syscall_ret.is_none() && window.starts_with(&SYSCALL_RET) {
@@ -53,13 +54,10 @@ impl Gadgets {
             }
             syscall_ret.is_some() && restore.is_some()
         })
-        .map_err(|e| format!("reading the code of pid {pid}: {e}"))?;
+        .map_err(|e| InjectError::Code(pid, e))?;
         match (syscall_ret, restore) {
             (Some(syscall_ret), Some(restore)) => Ok(Self { syscall_ret, restore, stack }),
-            _ => Err(format!(
-                "the program of pid {pid} has no instructions that do a system call and return from a signal; have it call \
-                 madvise or mlock itself"
-            )),
+            _ => Err(InjectError::NoGadgets(pid)),
         }
     }
 }

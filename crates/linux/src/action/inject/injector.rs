@@ -1,6 +1,7 @@
 //! From a request to helpers and back.
 
 use super::call::Call;
+use super::error::InjectError;
 use super::gadgets::Gadgets;
 use super::helper::{self, Plan};
 use super::refusal::Refusal;
@@ -56,7 +57,7 @@ impl Injector {
         let mut tally = Tally::default();
         self.stops = (0, 0);
         if let Err(why) = self.try_run(process, call, ranges, stop, hook, &mut tally) {
-            tally.refuse(|| why);
+            tally.refuse(|| why.to_string());
         }
         tally
     }
@@ -69,38 +70,32 @@ impl Injector {
         stop: &AtomicBool,
         hook: Hook<'_>,
         tally: &mut Tally,
-    ) -> Result<(), String> {
+    ) -> Result<(), InjectError> {
         let pid = process.pid();
         if let Some(why) = eligible::ineligible(&Roots::system(), pid) {
-            return Err(why);
+            return Err(InjectError::Ineligible(why));
         }
-        let mappings = mapped_ranges(pid).map_err(|e| e.to_string())?;
+        let mappings = mapped_ranges(pid)?;
         // Every range may cut two mappings in two.
         if mappings.len() + 2 * ranges.len() > max_map_count() / 2 {
-            return Err(format!(
-                "{} of {} ranges of pid {pid} would cut its memory into too many mappings; use a larger minimal size, or raise \
-                 vm.max_map_count",
-                call.action,
-                ranges.len()
-            ));
+            return Err(InjectError::TooManyMappings { action: call.action, ranges: ranges.len(), pid });
         }
         let pieces = pieces(ranges, &mappings, call.most);
         if pieces.is_empty() {
-            return Err(format!("nothing of the memory asked for is mapped in pid {pid} any more"));
+            return Err(InjectError::NothingMapped(pid));
         }
         for batch in pieces.chunks(AT_ONCE) {
             if stop.load(Ordering::Relaxed) {
-                return Err("stopped before it was finished".into());
+                return Err(InjectError::Stopped);
             }
             let gadgets = self.gadgets(pid)?;
             // What was read through the pid so far was the target's, as it is still there.
             if process.has_exited() {
-                return Err(format!("pid {pid} has exited"));
+                return Err(InjectError::Gone(pid));
             }
             let plan = Plan { pid: pid as libc::pid_t, gadgets, call, ranges: batch };
-            let shared = Shared::new(batch.len()).map_err(|e| format!("memory for a helper process: {e}"))?;
-            let helper = helper::fork(&plan, &shared, hook)
-                .map_err(|e| format!("a helper process could not be started: {e}; raise the process limit"))?;
+            let shared = Shared::new(batch.len()).map_err(InjectError::Memory)?;
+            let helper = helper::fork(&plan, &shared, hook).map_err(InjectError::Fork)?;
             supervise(helper, &shared, stop);
             let (stops, longest) = shared.stops();
             self.stops = (self.stops.0 + stops, self.stops.1.max(longest));
@@ -119,14 +114,14 @@ impl Injector {
                 self.known = None;
             }
             if !all {
-                return Err(format!("pid {pid} {}", shared.refusal().text()));
+                return Err(InjectError::LeftAlone(pid, shared.refusal()));
             }
         }
         Ok(())
     }
 
-    fn gadgets(&mut self, pid: u32) -> Result<Gadgets, String> {
-        let image = Stat::read(&ProcRoot::default().process(pid)).map_err(|e| e.to_string())?.image;
+    fn gadgets(&mut self, pid: u32) -> Result<Gadgets, InjectError> {
+        let image = Stat::read(&ProcRoot::default().process(pid))?.image;
         if let Some(known) = self.known
             && (known.pid, known.image) == (pid, image)
         {

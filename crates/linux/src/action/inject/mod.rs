@@ -14,6 +14,7 @@
 
 mod call;
 mod eligible;
+mod error;
 mod frame;
 mod gadgets;
 mod helper;
@@ -34,9 +35,8 @@ pub(super) use call::Call;
 pub(crate) use eligible::ineligible;
 pub(super) use injector::Injector;
 
-/// Does one of the four injected actions to a range of a process: for trying out whether that works here.
-pub(crate) fn try_on(process: &PidFd, action: Action, range: AddrRange) -> Result<(), String> {
-    let call = Call::of(action).ok_or_else(|| format!("{action} is not done by injection"))?;
-    let tally = Injector::default().run(process, call, &[range], &AtomicBool::new(false));
-    tally.error.map_or(Ok(()), Err)
+/// Does one of the four injected actions on a range of a process, to try out whether that works here; why it does not.
+pub(crate) fn try_on(process: &PidFd, action: Action, range: AddrRange) -> Option<String> {
+    let Some(call) = Call::of(action) else { return Some(format!("{action} is not done by injection")) };
+    Injector::default().run(process, call, &[range], &AtomicBool::new(false)).error
 }

@@ -12,7 +12,7 @@ use crate::proc::ProcessError;
 use crate::proc::stat::Stat;
 use crate::roots::Roots;
 use crate::source::reset::RESET_NS;
-use crate::target::TargetTracker;
+use crate::targets::TargetTracker;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::clock::{Clock, Wake};

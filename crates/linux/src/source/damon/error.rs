@@ -1,6 +1,6 @@
 //! Why the kernel's DAMON cannot be used.
 
-use crate::target::TargetError;
+use crate::targets::TargetError;
 use isotherm_core::source::SourceError;
 use std::io;
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 
 use super::error::DamonError;
 use super::files::{ControlFiles, KDAMONDS, Lock, absolute, exists};
-use crate::probe::KernelDamon;
+use crate::facts::KernelDamon;
 use crate::roots::Roots;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;

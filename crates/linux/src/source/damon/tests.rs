@@ -4,7 +4,7 @@ use super::engine::{DamonConfig, DamonTargets, Inner};
 use super::error::DamonError;
 use super::files::ControlFiles;
 use super::simulated::{Region, SimulatedKernel};
-use crate::target::{TargetSpec, TargetTracker};
+use crate::targets::{TargetSpec, TargetTracker};
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::clock::{Clock, VirtualClock, Wake};
 use isotherm_core::engine::Progress;

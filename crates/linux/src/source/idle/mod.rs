@@ -27,7 +27,7 @@ use crate::proc::Process;
 use crate::roots::Roots;
 use crate::source::pagetable::SourceUnavailable;
 use crate::source::watched::{SpaceError, Targets};
-use crate::target::TargetTracker;
+use crate::targets::TargetTracker;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::bits::{TableBits, Window};
 use isotherm_core::mapping::Mapping;

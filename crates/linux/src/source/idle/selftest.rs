@@ -3,6 +3,7 @@
 use super::observer::{ObserveError, Observer, Space};
 use super::physical::PhysicalPages;
 use crate::arena::{Arena, HugePages};
+use crate::source::selftest::SelfTestError;
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::bits::Window;
 use std::cell::RefCell;
@@ -16,11 +17,12 @@ const STRIDE: usize = 3;
 const ATTEMPTS: u32 = 5;
 
 /// Touches pages of our own and leaves others alone; fails with the reason if they are not told apart.
-pub(super) fn run(observer: &mut Observer<impl PhysicalPages>) -> Result<(), String> {
-    let pagemap = File::open("/proc/self/pagemap").map_err(|e| format!("cannot open /proc/self/pagemap: {e}"))?;
+pub(super) fn run(observer: &mut Observer<impl PhysicalPages>) -> Result<(), SelfTestError> {
+    let pagemap = File::open("/proc/self/pagemap")
+        .map_err(|e| SelfTestError::Failed(format!("cannot open /proc/self/pagemap: {e}")))?;
     let mut last = String::new();
     for _ in 0..ATTEMPTS {
-        let mut pages = Arena::new(PAGES as u64 * PAGE_SIZE, HugePages::No).map_err(|e| e.to_string())?;
+        let mut pages = Arena::new(PAGES as u64 * PAGE_SIZE, HugePages::No).map_err(SelfTestError::failed)?;
         pages.touch(&(0..PAGES as u64).collect::<Vec<_>>());
         let pages = RefCell::new(pages);
         let start = pages.borrow().range().start;
@@ -28,12 +30,16 @@ pub(super) fn run(observer: &mut Observer<impl PhysicalPages>) -> Result<(), Str
         match attempt(observer, &pagemap, start, flush, |i| pages.borrow_mut().touch(&[i as u64])) {
             Ok(None) => return Ok(()),
             Ok(Some(wrong)) => last = wrong,
-            Err(ObserveError::SpaceGone) => return Err("the self-test cannot find its own memory".into()),
-            Err(ObserveError::Hidden) => return Err("/proc/self/pagemap hides page frames: run as root".into()),
-            Err(ObserveError::Io(e)) => return Err(e.to_string()),
+            Err(ObserveError::SpaceGone) => {
+                return Err(SelfTestError::failed("the self-test cannot find its own memory"));
+            }
+            Err(ObserveError::Hidden) => {
+                return Err(SelfTestError::failed("/proc/self/pagemap hides page frames: run as root"));
+            }
+            Err(ObserveError::Io(e)) => return Err(SelfTestError::failed(e)),
         }
     }
-    Err(last)
+    Err(SelfTestError::Wrong(last))
 }
 
 /// Looks at [`PAGES`] pages from address `start` on. `Some` says what was seen wrongly. Pages that cannot be observed

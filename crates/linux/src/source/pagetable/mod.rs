@@ -37,7 +37,7 @@ use crate::bpf::sys::BpfError;
 use crate::clock::thread_cpu_ns;
 use crate::proc::Process;
 use crate::source::watched::Targets;
-use crate::target::TargetTracker;
+use crate::targets::TargetTracker;
 use frames::Frames;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::bits::{TableBits, Window};

@@ -3,6 +3,7 @@
 use super::space::{Observer, Space, SpaceError};
 use crate::mm::scratch::Scratch;
 use crate::proc::Process;
+use crate::source::selftest::SelfTestError;
 use isotherm_core::bits::Window;
 use isotherm_core::mask::{self, NO_PAGES};
 use isotherm_core::source::Clear;
@@ -15,27 +16,28 @@ const STRIDE: usize = 3;
 const ATTEMPTS: u32 = 5;
 
 /// Touches pages of our own and leaves others alone; fails with the reason if the source does not tell them apart.
-pub fn run(observer: &mut Observer) -> Result<(), String> {
+pub(super) fn run(observer: &mut Observer) -> Result<(), SelfTestError> {
     let pid = std::process::id();
-    let process = Process::open(pid).map_err(|e| e.to_string())?;
+    let process = Process::open(pid).map_err(SelfTestError::failed)?;
     let mut last = String::new();
     for _ in 0..ATTEMPTS {
-        let mut space = Space::new(observer.walker(), pid).map_err(|e| e.to_string())?;
+        let mut space = Space::new(observer.walker(), pid).map_err(SelfTestError::failed)?;
         match attempt(observer, &mut space, &process)? {
             None => return Ok(()),
             Some(wrong) => last = wrong,
         }
     }
-    Err(last)
+    Err(SelfTestError::Wrong(last))
 }
 
 /// `Some` says what was seen wrongly.
-fn attempt(observer: &mut Observer, space: &mut Space, process: &Process) -> Result<Option<String>, String> {
+fn attempt(observer: &mut Observer, space: &mut Space, process: &Process) -> Result<Option<String>, SelfTestError> {
     let explain = |e| match e {
-        SpaceError::Gone | SpaceError::Replaced => "the self-test cannot find its own memory".to_owned(),
-        SpaceError::Failed(why) => why,
+        SpaceError::Gone | SpaceError::Replaced => SelfTestError::failed("the self-test cannot find its own memory"),
+        SpaceError::Failed(why) => SelfTestError::Failed(why),
     };
-    let pages = Scratch::new(PAGES as usize).map_err(|e| format!("cannot map test pages: {e}"))?;
+    let pages =
+        Scratch::new(PAGES as usize).map_err(|e| SelfTestError::Failed(format!("cannot map test pages: {e}")))?;
     (0..PAGES as usize).for_each(|i| pages.touch(i));
     let mut window = [Window::new(pages.addr(0), PAGES)];
     observer.arm(space, process, &mut window).map_err(explain)?;

@@ -15,7 +15,7 @@ pub use probe::probe;
 use crate::clock::{kernel_release, realtime_offset_ns, thread_cpu_ns};
 use crate::proc::{Process, ProcessError};
 use crate::source::reset::RESET_NS;
-use crate::target::TargetTracker;
+use crate::targets::TargetTracker;
 use areas::{Area, Held, join_above, regions};
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::attrs::MonitorAttrs;

@@ -1,6 +1,6 @@
 //! How much memory is used, of what has a limit.
 
-use isotherm_linux::lru::memcg::Memcg;
+use isotherm_linux::cgroup::memory::Memcg;
 use isotherm_linux::proc::ProcRoot;
 use isotherm_linux::proc::status::Status;
 

@@ -9,10 +9,10 @@ use isotherm_core::clock::{Clock, Wake};
 use isotherm_core::keeper::figures::LimitFigures;
 use isotherm_core::keeper::kernel::{KernelGenerations, KernelKeeper, KernelMemory};
 use isotherm_core::units::format_size;
+use isotherm_linux::cgroup::memory::{Memcg, Memcgs};
 use isotherm_linux::clock::{MonotonicClock, monotonic_ns};
+use isotherm_linux::facts::Environment;
 use isotherm_linux::lru::kernel::KernelLru;
-use isotherm_linux::lru::memcg::{Memcg, Memcgs};
-use isotherm_linux::probe::Environment;
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
 

@@ -199,7 +199,7 @@ impl Control {
         };
         let mut goals = Vec::with_capacity(texts.len());
         for text in texts {
-            let goal = (self.read_goal)(text, action).map_err(|why| Refusal::new(400, why))?;
+            let goal = (self.read_goal)(text, action).map_err(|why| Refusal::new(400, why.0))?;
             goal.validate().map_err(|why| Refusal::new(400, format!("{text}: {why}")))?;
             goals.push(goal);
         }

@@ -1,6 +1,7 @@
 //! What can be asked of running schemes, beside their status and end.
 
 use crate::commands::schemes::control::status::Status;
+use crate::exit::Usage;
 use crate::schemes::Tuning;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::goal::Goal;
@@ -33,9 +34,9 @@ pub enum Question {
 pub const SENT_FILE: &str = "the file";
 
 /// Reads schemes from the text of a file.
-pub type ReadSchemes = Arc<dyn Fn(&str) -> Result<Tuning, String> + Send + Sync>;
+pub type ReadSchemes = Arc<dyn Fn(&str) -> Result<Tuning, Usage> + Send + Sync>;
 /// Reads a goal of a scheme with that action from `metric=target`.
-pub type ReadGoal = fn(&str, Action) -> Result<Goal, String>;
+pub type ReadGoal = fn(&str, Action) -> Result<Goal, Usage>;
 
 /// How texts in requests become schemes and goals.
 #[derive(Clone)]
@@ -86,7 +87,7 @@ fn bad(text: impl Into<String>) -> Refusal {
 impl Readers {
     fn tune(&self, body: &[u8]) -> Result<Question, Refusal> {
         let text = std::str::from_utf8(body).map_err(|_| bad("the schemes are no text in UTF-8"))?;
-        let tuning = (self.schemes)(text).map_err(bad)?;
+        let tuning = (self.schemes)(text).map_err(|e| bad(e.0))?;
         if tuning.schemes.is_empty() {
             return Err(bad("there is no scheme in it; to end everything, stop"));
         }

@@ -4,6 +4,7 @@ use super::Control;
 use super::question::Readers;
 use super::status::{GoalStatus, MonitorStatus, PatternStatus, SchemeStatus, Status, TargetStatus};
 use crate::args::control::Bound;
+use crate::exit::Usage;
 use crate::schemes::Tuning;
 use isotherm_core::action_log::Entry;
 use isotherm_core::actuator::DryRun;
@@ -37,8 +38,8 @@ pub fn engine() -> SchemeEngine {
     SchemeEngine::new(vec![scheme()], Box::new(DryRun::default()), Box::new(NoMeter))
 }
 
-fn number(text: &str) -> Result<u64, String> {
-    text.trim().parse().map_err(|_| format!("'{text}' is no number"))
+fn number(text: &str) -> Result<u64, Usage> {
+    text.trim().parse().map_err(|_| Usage(format!("'{text}' is no number")))
 }
 
 /// Takes a number of schemes for them, and a target for a `user_input` goal.

@@ -33,7 +33,7 @@ pub enum FairnessName {
 }
 
 /// Parses `NAME:KEY=SIZE,...`.
-pub fn group(text: &str) -> Result<GroupSpec, String> {
+pub fn group(text: &str) -> Result<GroupSpec, Usage> {
     // Names of control groups may hold colons; bounds do not.
     let (name, rest) = text.rsplit_once(':').ok_or("write a group and its bounds, for example web:max=10%,low=1000")?;
     let mut bounds = Vec::new();
@@ -44,10 +44,10 @@ pub fn group(text: &str) -> Result<GroupSpec, String> {
             "low" => Bound::Low,
             "soft" => Bound::Soft,
             "max" => Bound::Max,
-            _ => return Err(format!("'{key}' is no bound: known are min, low, soft and max")),
+            _ => return Err(format!("'{key}' is no bound: known are min, low, soft and max").into()),
         };
         if bounds.iter().any(|(b, _)| *b == bound) {
-            return Err(format!("{key} is given twice"));
+            return Err(format!("{key} is given twice").into());
         }
         bounds.push((bound, super::size(value)?));
     }

@@ -126,16 +126,16 @@ impl Size {
     }
 }
 
-fn policy(text: &str) -> Result<PolicyName, String> {
+fn policy(text: &str) -> Result<PolicyName, Usage> {
     PolicyName::parse(text).ok_or_else(|| {
         let names: Vec<_> = PolicyName::ALL.iter().map(|p| p.name()).collect();
-        format!("known are {}", names.join(", "))
+        Usage(format!("known are {}", names.join(", ")))
     })
 }
 
-fn size(text: &str) -> Result<Size, String> {
+fn size(text: &str) -> Result<Size, Usage> {
     if text.trim_end().ends_with('%') {
-        let share = parse_percent(text).map_err(|e| e.to_string())?;
+        let share = parse_percent(text).map_err(|e| Usage(e.to_string()))?;
         return if share > 0.0 && share.is_finite() {
             Ok(Size::Share(share))
         } else {
@@ -144,7 +144,7 @@ fn size(text: &str) -> Result<Size, String> {
     }
     match parse_size(text).map_err(|_| "write a number of pages such as 1000, or a share such as 10%")? {
         0 => Err("nothing fits in 0 pages".into()),
-        n => u32::try_from(n).map(Size::Pages).map_err(|_| format!("at most {} pages", u32::MAX)),
+        n => u32::try_from(n).map(Size::Pages).map_err(|_| Usage(format!("at most {} pages", u32::MAX))),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Control groups as targets, in v1, v2 and hybrid set-ups.
 
-use super::error::TargetError;
+use super::setup::unescape;
+use crate::targets::TargetError;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -106,19 +107,10 @@ fn mount_points(table: &str) -> Vec<PathBuf> {
             "cgroup" => 4,
             _ => continue,
         };
-        found.push((rank, unescape(point)));
+        found.push((rank, PathBuf::from(unescape(point))));
     }
     found.sort();
     found.into_iter().map(|(_, p)| p).collect()
-}
-
-/// The mount table writes blanks in paths as `\040` and a few others likewise.
-fn unescape(text: &str) -> PathBuf {
-    let mut out = text.to_owned();
-    for (code, character) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
-        out = out.replace(code, character);
-    }
-    PathBuf::from(out)
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! What the kernel lets one process do to the memory of another. Each kind of advice is tried on a child of our own,
 //! and where its effect can be seen, that is looked at, too.
 
+use super::Finding;
 use super::subject::Subject;
-use super::{Environment, Finding};
 use crate::action::LRU_PRIO;
 use crate::action::inject::try_on;
+use crate::facts::Environment;
 use crate::mm::advise::MADV_COLLAPSE;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::scheme::action::Action;
@@ -121,7 +122,7 @@ fn injected(
     flag: (&str, bool),
     remedy: &str,
 ) -> Finding {
-    if let Err(why) = try_on(subject.pidfd(), action, range) {
+    if let Some(why) = try_on(subject.pidfd(), action, range) {
         return Finding::unusable(name, why, remedy);
     }
     match subject.has_flag(range, flag.0) {

@@ -1,13 +1,11 @@
 //! Which processes are watched: some pids and their children, a control group, or a command that we start.
 
-pub mod cgroup;
 pub mod command;
 mod ending;
 pub mod error;
 pub mod spec;
 pub mod tracker;
 
-pub use cgroup::Cgroup;
 pub use command::{Command, CommandEnd};
 pub use error::TargetError;
 pub use spec::TargetSpec;

@@ -1,6 +1,7 @@
 //! Ways to see accesses.
 
-use super::{Environment, Finding, Lockdown};
+use super::Finding;
+use crate::facts::{Environment, Lockdown};
 use crate::roots::Roots;
 use crate::source::{idle::IdleSource, pagetable::PageTableSource, refs};
 

@@ -1,9 +1,9 @@
 //! Keeps the list of watched processes up to date.
 
-use super::cgroup::Cgroup;
 use super::command::Command;
 use super::error::TargetError;
 use super::spec::TargetSpec;
+use crate::cgroup::Cgroup;
 use crate::limits::raise_open_files;
 use crate::proc::children::ChildFinder;
 use crate::proc::pidfd::share_memory;

@@ -1,6 +1,7 @@
 //! Facts about the machine that explain why something works or does not.
 
-use super::{CgroupSetup, KernelDamon, bracketed};
+use super::{KernelDamon, bracketed};
+use crate::cgroup::CgroupSetup;
 use crate::meter::pressure;
 use crate::roots::Roots;
 use std::fmt;
@@ -50,6 +51,11 @@ pub struct Hypervisor {
     pub guests: Vec<u32>,
 }
 
+/// Why pressure is not measured.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NoPressure(pub(crate) String);
+
 /// What was read. `None` means that the kernel does not tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Environment {
@@ -61,8 +67,8 @@ pub struct Environment {
     pub lockdown: Lockdown,
     pub capabilities: Option<u64>,
     pub cgroup: CgroupSetup,
-    /// Whether pressure is measured for memory; the text says why not.
-    pub psi: Result<(), String>,
+    /// Whether pressure is measured for memory.
+    pub psi: Result<(), NoPressure>,
     /// Transparent huge pages: `always`, `madvise` or `never`.
     pub thp: Option<String>,
     pub swap: Vec<SwapArea>,
@@ -150,11 +156,11 @@ fn effective_capabilities(status: &str) -> Option<u64> {
     u64::from_str_radix(text.trim(), 16).ok()
 }
 
-fn psi(roots: &Roots) -> Result<(), String> {
+fn psi(roots: &Roots) -> Result<(), NoPressure> {
     match roots.read(pressure::FILE) {
         Ok(text) if pressure::total(&text, pressure::Share::Some).is_some() => Ok(()),
-        Ok(_) => Err(format!("{} has an unknown form", pressure::FILE)),
-        Err(e) => Err(pressure::why(Path::new(pressure::FILE), &e)),
+        Ok(_) => Err(NoPressure(format!("{} has an unknown form", pressure::FILE))),
+        Err(e) => Err(NoPressure(pressure::why(Path::new(pressure::FILE), &e))),
     }
 }
 
@@ -217,7 +223,7 @@ mod tests {
         let e = Environment::read(&tree(&[]).roots);
         assert_eq!((e.page_table_levels, e.btf_bytes, e.capabilities, e.mglru), (None, None, None, None));
         assert_eq!(e.lockdown, Lockdown::Unknown);
-        assert_eq!(e.psi, Err("/proc/pressure/memory is missing".into()));
+        assert_eq!(e.psi, Err(NoPressure("/proc/pressure/memory is missing".into())));
         assert!(e.swap.is_empty() && e.memory_nodes.is_empty() && e.thp.is_none() && !e.idle_page_tracking);
         assert_eq!(e.missing_capabilities().len(), 6);
     }

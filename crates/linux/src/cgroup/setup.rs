@@ -85,8 +85,8 @@ impl CgroupSetup {
     }
 }
 
-/// Undoes the octal escapes of mountinfo (`\040` is a blank).
-fn unescape(text: &str) -> String {
+/// Undoes the octal escapes of mount tables (`\040` is a blank).
+pub(super) fn unescape(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let bytes = text.as_bytes();
     let mut i = 0;

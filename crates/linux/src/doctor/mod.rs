@@ -5,22 +5,15 @@
 //! run the readers on captured file trees through [`Roots`].
 
 mod actions;
-mod cgroup;
-mod environment;
-mod kernel_damon;
 mod meters;
 mod sources;
 mod subject;
 
 pub(crate) use actions::probe_actions;
-pub use cgroup::CgroupSetup;
-pub use environment::Environment;
-pub(crate) use environment::Lockdown;
-pub(crate) use environment::SwapArea;
-pub(crate) use kernel_damon::KernelDamon;
 pub(crate) use meters::probe_meters;
 pub(crate) use sources::probe_sources;
 
+use crate::facts::Environment;
 use crate::roots::Roots;
 
 /// One source, action or meter, and whether this machine allows it.
@@ -71,22 +64,5 @@ pub fn survey(roots: &Roots) -> Survey {
         actions: probe_actions(&environment),
         meters: probe_meters(roots, &environment),
         environment,
-    }
-}
-
-/// The choice in brackets of a file like `always [madvise] never`.
-fn bracketed(text: &str) -> Option<String> {
-    let (_, rest) = text.split_once('[')?;
-    rest.split_once(']').map(|(choice, _)| choice.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bracketed_choice() {
-        assert_eq!(bracketed("always [madvise] never\n").as_deref(), Some("madvise"));
-        assert_eq!(bracketed("none"), None);
     }
 }

@@ -1,7 +1,9 @@
 //! Figures that goals and watermarks can follow.
 
-use super::{Environment, Finding};
-use crate::meter::{CGROUP_LIMIT, CGROUP_REMEDY, CGROUP_USED, LinuxMeter};
+use super::Finding;
+use crate::cgroup::memory::{LIMIT, REMEDY, USED};
+use crate::facts::Environment;
+use crate::meter::LinuxMeter;
 use crate::roots::Roots;
 use isotherm_core::meter::{LiveTarget, Meter, MeterError, Metric};
 use std::path::{Path, PathBuf};
@@ -67,7 +69,7 @@ fn node(name: &'static str, env: &Environment, meter: &mut LinuxMeter, metric: f
 /// A group to try: our own, else the first one below the root of v2, which has no figures itself.
 fn some_group(roots: &Roots, env: &Environment) -> Option<String> {
     let (mount, v2) = env.cgroup.memory_mount()?;
-    let has = |p: &Path| [CGROUP_USED, CGROUP_LIMIT].iter().any(|fact| roots.exists(p.join(fact.file(v2))));
+    let has = |p: &Path| [USED, LIMIT].iter().any(|fact| roots.exists(p.join(fact.file(v2))));
     let own = env.cgroup.own.clone().filter(|p| has(p));
     let found = own
         .or_else(|| Some(mount.to_path_buf()).filter(|p| has(p)))
@@ -94,7 +96,7 @@ fn version(env: &Environment) -> &'static str {
 
 fn no_cgroup(name: &'static str, env: &Environment) -> Finding {
     let reason = format!("no control group with memory figures (control groups: {})", env.cgroup.describe());
-    Finding::unusable(name, reason, CGROUP_REMEDY)
+    Finding::unusable(name, reason, REMEDY)
 }
 
 #[cfg(test)]

@@ -1,17 +1,59 @@
 //! The memory of a control group: how much is used, of what kind, and what its limit is.
 
-use crate::meter::{CGROUP_LIMIT, CGROUP_USED, LinuxMeter, parse_cgroup_limit};
-use crate::probe::CgroupSetup;
+use super::setup::CgroupSetup;
 use crate::roots::Roots;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// What helps where no hierarchy tells memory figures.
+pub(crate) const REMEDY: &str = "mount cgroup2 with its memory controller (or the v1 memory controller)";
+
+/// The names of one fact in v2 and v1.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fact {
+    v2: &'static str,
+    v1: &'static str,
+}
+
+/// Bytes in use.
+pub(crate) const USED: Fact = Fact { v2: "memory.current", v1: "memory.usage_in_bytes" };
+pub(crate) const LIMIT: Fact = Fact { v2: "memory.max", v1: "memory.limit_in_bytes" };
+
+impl Fact {
+    /// Its file in a hierarchy of this version.
+    pub(crate) const fn file(self, v2: bool) -> &'static str {
+        if v2 { self.v2 } else { self.v1 }
+    }
+}
+
+/// A group's folder in the hierarchy that controls memory.
+#[derive(Debug)]
+pub(crate) struct MemoryFolder {
+    pub(crate) folder: PathBuf,
+    pub(crate) mount: PathBuf,
+    pub(crate) v2: bool,
+}
+
+impl MemoryFolder {
+    /// Finds the group at `path`.
+    pub(crate) fn find(setup: &CgroupSetup, roots: &Roots, path: &str) -> Result<Self, NoMemcg> {
+        let Some((mount, v2)) = setup.memory_mount() else {
+            let reason = format!("no memory controller is mounted (control groups: {})", setup.describe());
+            return Err(NoMemcg { reason, remedy: REMEDY.into() });
+        };
+        let folder = folder_of(setup, roots, mount, path).ok_or_else(|| NoMemcg {
+            reason: format!("no control group '{path}' in {}", mount.display()),
+            remedy: list(mount),
+        })?;
+        Ok(Self { folder, mount: mount.to_path_buf(), v2 })
+    }
+}
 
 /// Where the memory of processes is counted.
 #[derive(Debug)]
 pub struct Memcgs {
     roots: Roots,
     setup: CgroupSetup,
-    meter: LinuxMeter,
 }
 
 /// A control group's folder in the hierarchy that controls memory.
@@ -32,10 +74,18 @@ pub struct Limit {
     pub bytes: u64,
 }
 
+/// Why a control group's memory is not known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}; {remedy}")]
+pub struct NoMemcg {
+    pub(crate) reason: String,
+    pub(crate) remedy: String,
+}
+
 impl Memcgs {
     /// Looks up where control groups are mounted.
     pub fn new(roots: &Roots) -> Self {
-        Self { setup: CgroupSetup::read(roots), meter: LinuxMeter::new(roots.clone()), roots: roots.clone() }
+        Self { setup: CgroupSetup::read(roots), roots: roots.clone() }
     }
 
     /// The path of a process's group; `None` where there is none, or the process has gone.
@@ -46,12 +96,9 @@ impl Memcgs {
         Some(path.strip_suffix(" (deleted)").unwrap_or(path).to_owned())
     }
 
-    /// The group at a path as [`path_of`](Self::path_of) tells it, or as users write it. The error has reason and
-    /// remedy.
-    pub fn open(&mut self, path: &str) -> Result<Memcg, String> {
-        let found = self.meter.memory_folder(path);
-        let (folder, v2) = found.map_err(|e| format!("{}; {}", e.reason, e.remedy))?;
-        let mount = self.setup.memory_mount().map(|(mount, _)| mount.to_path_buf()).unwrap_or_default();
+    /// The group at a path as [`path_of`](Self::path_of) tells it, or as users write it.
+    pub fn open(&self, path: &str) -> Result<Memcg, NoMemcg> {
+        let MemoryFolder { folder, mount, v2 } = MemoryFolder::find(&self.setup, &self.roots, path)?;
         Ok(Memcg { folder, mount, v2, roots: self.roots.clone() })
     }
 }
@@ -69,7 +116,7 @@ impl Memcg {
 
     /// Bytes charged to it.
     pub fn used(&self) -> io::Result<u64> {
-        let text = self.roots.read(self.folder.join(CGROUP_USED.file(self.v2)))?;
+        let text = self.roots.read(self.folder.join(USED.file(self.v2)))?;
         text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a number"))
     }
 
@@ -96,13 +143,13 @@ impl Memcg {
     pub fn limit(&self) -> io::Result<Option<Limit>> {
         for folder in self.folder.ancestors() {
             let group = Self { folder: folder.to_path_buf(), ..self.clone() };
-            let text = match self.roots.read(folder.join(CGROUP_LIMIT.file(self.v2))) {
+            let text = match self.roots.read(folder.join(LIMIT.file(self.v2))) {
                 Ok(text) => text,
                 // The root group of v2 has no such file, and what is above the mount neither.
                 Err(e) if e.kind() == io::ErrorKind::NotFound && folder != self.folder => return Ok(None),
                 Err(e) => return Err(e),
             };
-            match parse_cgroup_limit(&text) {
+            match parse_limit(&text) {
                 Some(Some(bytes)) => return Ok(Some(Limit { group, bytes })),
                 Some(None) => {}
                 None => return Err(io::Error::new(io::ErrorKind::InvalidData, "the limit is not a number")),
@@ -110,6 +157,32 @@ impl Memcg {
         }
         Ok(None)
     }
+}
+
+pub(crate) fn list(mount: &Path) -> String {
+    format!("`find {} -type d` lists the groups", mount.display())
+}
+
+/// The group's folder below `mount`. `path` may be a path below a mount, with or without a leading slash, or have the
+/// mount in front; the mount of another hierarchy will do, so that one name serves for all of a group's figures.
+pub(crate) fn folder_of(setup: &CgroupSetup, roots: &Roots, mount: &Path, path: &str) -> Option<PathBuf> {
+    let path = Path::new(path);
+    let inside = path.strip_prefix("/").unwrap_or(path);
+    let mounts = || setup.v2.iter().chain(&setup.v1_memory);
+    let full = mounts().filter_map(|m| path.strip_prefix(m).ok());
+    let below_parent = mounts().filter_map(|m| inside.strip_prefix(m.file_name()?).ok());
+    let exists = |folder: &PathBuf| roots.exists(folder.join("cgroup.procs"));
+    full.chain([inside]).chain(below_parent).map(|rest| mount.join(rest)).find(exists)
+}
+
+/// A limit as it is written; `Some(None)`: there is none.
+pub(crate) fn parse_limit(text: &str) -> Option<Option<u64>> {
+    const NONE: u64 = i64::MAX as u64 & !0xfff;
+    if text.trim() == "max" {
+        return Some(None);
+    }
+    // With larger pages the number is a little smaller.
+    text.trim().parse().ok().map(|limit: u64| (limit < NONE & !0xffff).then_some(limit))
 }
 
 #[cfg(test)]
@@ -134,7 +207,7 @@ mod tests {
             ("sys/fs/cgroup/memory/a/b/memory.usage_in_bytes", "4096\n"),
             ("sys/fs/cgroup/memory/a/b/memory.stat", STAT),
         ]);
-        let mut groups = Memcgs::new(&t.roots);
+        let groups = Memcgs::new(&t.roots);
         assert_eq!(groups.path_of(7).as_deref(), Some("/a/b"));
         assert_eq!(groups.path_of(8), None);
         let b = groups.open("/a/b").unwrap();
@@ -143,7 +216,7 @@ mod tests {
         assert_eq!((limit.bytes, &*limit.group.path()), (1 << 20, "/a"));
         let root = groups.open("/").unwrap();
         assert_eq!(root.limit().unwrap(), None);
-        assert!(groups.open("/none").unwrap_err().contains("no control group '/none'"));
+        assert!(groups.open("/none").unwrap_err().to_string().contains("no control group '/none'"));
         std::fs::remove_dir_all(t.roots.path("/sys/fs/cgroup/memory/a/b")).unwrap();
         assert!(!b.exists() && b.used().is_err());
     }

@@ -1,0 +1,8 @@
+//! Control groups: how they are mounted, who is in them, what memory they have.
+
+pub mod members;
+pub mod memory;
+pub mod setup;
+
+pub use members::Cgroup;
+pub use setup::CgroupSetup;

@@ -1,0 +1,24 @@
+//! Facts about this machine, read from its files without trying anything.
+
+mod environment;
+mod kernel_damon;
+
+pub use environment::{Environment, Hypervisor, Lockdown, NoPressure, SwapArea};
+pub use kernel_damon::{DamonUser, KernelDamon};
+
+/// The choice in brackets of a file like `always [madvise] never`.
+pub(crate) fn bracketed(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('[')?;
+    rest.split_once(']').map(|(choice, _)| choice.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bracketed_choice() {
+        assert_eq!(bracketed("always [madvise] never\n").as_deref(), Some("madvise"));
+        assert_eq!(bracketed("none"), None);
+    }
+}
