@@ -2,8 +2,9 @@
 
 use crate::signals::StopSignals;
 use isotherm_core::clock::{Clock, CpuClock, Wake};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
 
 /// CLOCK_MONOTONIC, with sleeps that a stop signal ends.
 #[derive(Debug, Default)]
@@ -29,7 +30,7 @@ impl Clock for MonotonicClock<'_> {
     }
 
     fn sleep_until_ns(&mut self, deadline_ns: u64) -> Wake {
-        let fd = self.stop.map_or(-1, |s| s.as_fd().as_raw_fd());
+        let mut event = self.stop.map(|s| PollFd::new(s, PollFlags::IN));
         loop {
             if self.stop.is_some_and(|s| s.received().is_some()) {
                 return Wake::Interrupted;
@@ -38,15 +39,9 @@ impl Clock for MonotonicClock<'_> {
             if left == 0 {
                 return Wake::Time;
             }
-            let timeout = libc::timespec {
-                tv_sec: (left / 1_000_000_000).min(i64::MAX as u64) as libc::time_t,
-                tv_nsec: (left % 1_000_000_000) as libc::c_long,
-            };
-            // A negative descriptor is passed over by the kernel.
-            let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-            // SAFETY: `poll` is one valid pollfd and `timeout` a valid timespec, both alive over the call; a null mask
-            // leaves the signal mask alone.
-            unsafe { libc::ppoll(&mut poll, 1, &timeout, std::ptr::null()) };
+            let timeout = Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 };
+            // However it ends: the loop looks again.
+            let _ = poll(event.as_mut_slice(), Some(&timeout));
         }
     }
 }
@@ -59,17 +54,17 @@ impl CpuClock for MonotonicClock<'_> {
 
 /// CLOCK_MONOTONIC now, ns.
 pub fn monotonic_ns() -> u64 {
-    read(libc::CLOCK_MONOTONIC)
+    read(ClockId::Monotonic)
 }
 
 /// CPU time that the calling thread has used, ns.
 pub fn thread_cpu_ns() -> u64 {
-    read(libc::CLOCK_THREAD_CPUTIME_ID)
+    read(ClockId::ThreadCPUTime)
 }
 
 /// CPU time that all threads of this process have used, ns.
 pub fn process_cpu_ns() -> u64 {
-    read(libc::CLOCK_PROCESS_CPUTIME_ID)
+    read(ClockId::ProcessCPUTime)
 }
 
 /// CLOCK_REALTIME minus CLOCK_MONOTONIC now, ns.
@@ -77,7 +72,7 @@ pub fn realtime_offset_ns() -> i64 {
     // The thread may lose the CPU between two readings: the tightest of a few brackets is taken.
     let bracket = |_| {
         let before = monotonic_ns() as i64;
-        let real = read(libc::CLOCK_REALTIME) as i64;
+        let real = read(ClockId::Realtime) as i64;
         let after = monotonic_ns() as i64;
         (after - before, real - (before + (after - before) / 2))
     };
@@ -89,10 +84,8 @@ pub fn kernel_release() -> io::Result<String> {
     std::fs::read_to_string("/proc/sys/kernel/osrelease").map(|text| text.trim_end().to_owned())
 }
 
-fn read(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid for the write. The clocks used here exist on every kernel, so the call cannot fail.
-    unsafe { libc::clock_gettime(clock, &mut time) };
+fn read(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

@@ -1,8 +1,9 @@
 //! An advisory lock on a folder, so that two instances do not change the same entry of it at the same time.
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,17 +21,11 @@ impl FolderLock {
         let file = File::open(folder)?;
         let deadline = Instant::now() + patience;
         loop {
-            // SAFETY: flock takes an open descriptor and an integer.
-            if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-                return Ok(Self(file));
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self(file)),
+                Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < deadline => std::thread::sleep(ASK_EVERY),
+                Err(e) => return Err(e.into()),
             }
-            let error = io::Error::last_os_error();
-            if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-                || Instant::now() >= deadline
-            {
-                return Err(error);
-            }
-            std::thread::sleep(ASK_EVERY);
         }
     }
 }

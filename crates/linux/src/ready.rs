@@ -1,7 +1,9 @@
 //! Waiting for several files at a time.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// What a file is waited for.
@@ -18,33 +20,26 @@ pub enum Interest {
 /// Waits until one of `files` is ready, `limit` has passed, or a signal came; which of them are ready. An error of a
 /// file counts as ready, as the next call on it tells.
 pub fn wait(files: &[(BorrowedFd<'_>, Interest)], limit: Option<Duration>) -> io::Result<Vec<bool>> {
-    let mut polls: Vec<libc::pollfd> = files
+    let mut polls: Vec<PollFd<'_>> = files
         .iter()
         .map(|(fd, interest)| {
             let events = match interest {
-                Interest::Read => libc::POLLIN,
-                Interest::ReadWrite => libc::POLLIN | libc::POLLOUT,
-                Interest::Alarm => libc::POLLPRI,
+                Interest::Read => PollFlags::IN,
+                Interest::ReadWrite => PollFlags::IN | PollFlags::OUT,
+                Interest::Alarm => PollFlags::PRI,
             };
-            libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 }
+            PollFd::from_borrowed_fd(*fd, events)
         })
         .collect();
-    let timeout = limit.map(|limit| libc::timespec {
+    let timeout = limit.map(|limit| Timespec {
         tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: limit.subsec_nanos() as libc::c_long,
+        tv_nsec: limit.subsec_nanos().into(),
     });
-    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: `polls` is as long as is said, its descriptors are borrowed over the call; `timeout` is null or a
-    // timespec that lives as long; a null mask leaves the signal mask alone.
-    let ready = unsafe { libc::ppoll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, timeout, std::ptr::null()) };
-    if ready < 0 {
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-        return Ok(vec![false; files.len()]);
+    match poll(&mut polls, timeout.as_ref()) {
+        Ok(_) => Ok(polls.iter().map(|p| !p.revents().is_empty()).collect()),
+        Err(Errno::INTR) => Ok(vec![false; files.len()]),
+        Err(e) => Err(e.into()),
     }
-    Ok(polls.iter().map(|p| p.revents != 0).collect())
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! Where the kernel's file systems are: on the running system, or in a captured tree.
 
-use std::ffi::CString;
+use rustix::fs::{Access, access};
 use std::io;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// Where `/proc`, `/sys` and the like are found: `/`, or a folder with a captured tree.
@@ -48,9 +47,7 @@ impl Roots {
 
     /// Whether we may write to a file. Nothing is opened.
     pub(crate) fn may_write(&self, absolute: impl AsRef<Path>) -> bool {
-        let Ok(path) = CString::new(self.path(absolute).into_os_string().into_vec()) else { return false };
-        // SAFETY: a C string that lives over the call.
-        unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }
+        access(self.path(absolute), Access::WRITE_OK).is_ok()
     }
 
     /// Names in a folder, sorted; empty where it is missing.

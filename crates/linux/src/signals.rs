@@ -1,7 +1,8 @@
 //! Signals that ask us to stop, caught for as long as a guard lives.
 
+use rustix::event::{EventfdFlags, eventfd};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
@@ -9,10 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 const STOP_SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// Readable once a stop signal has come. It lives as long as the process: a handler that runs in another thread while
-/// the guard is dropped must not write to a descriptor that has been closed and given to somebody else.
+/// the guard is dropped must not write to a descriptor that has been closed and given to somebody else. Made before a
+/// handler is in force: that may look at the cell, but not wait for it to be filled.
 static EVENT: OnceLock<OwnedFd> = OnceLock::new();
-/// Its number for the handler, which may not touch a lock.
-static EVENT_FD: AtomicI32 = AtomicI32::new(-1);
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 /// Whether SIGHUP asks for a reload instead of a stop.
@@ -146,14 +146,9 @@ extern "C" fn on_signal(signal: i32) {
         return;
     }
     RECEIVED.store(signal, Ordering::SeqCst);
-    let one = 1u64.to_ne_bytes();
-    // SAFETY: errno's address is valid in every thread; write gets eight valid bytes and a descriptor that is never
-    // closed. Both are async-signal-safe, and errno is put back for the code that was interrupted.
-    unsafe {
-        let errno = libc::__errno_location();
-        let saved = *errno;
-        libc::write(EVENT_FD.load(Ordering::SeqCst), one.as_ptr().cast(), one.len());
-        *errno = saved;
+    if let Some(event) = EVENT.get() {
+        // A plain system call: the errno of the code that was interrupted stays as it is.
+        let _ = rustix::io::write(event, &1u64.to_ne_bytes());
     }
 }
 
@@ -161,19 +156,11 @@ fn event() -> io::Result<&'static OwnedFd> {
     if let Some(event) = EVENT.get() {
         return Ok(event);
     }
-    // SAFETY: the call takes two integers and returns a descriptor or an error.
-    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just returned this descriptor; nobody else owns it.
-    let event = EVENT.get_or_init(|| unsafe { OwnedFd::from_raw_fd(fd) });
-    EVENT_FD.store(event.as_raw_fd(), Ordering::SeqCst);
-    Ok(event)
+    let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    Ok(EVENT.get_or_init(|| event))
 }
 
 fn drain(event: &OwnedFd) {
-    let mut count = [0u8; 8];
-    // SAFETY: `count` holds the eight bytes that a read of an eventfd writes; it does not block.
-    unsafe { libc::read(event.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    // It does not block.
+    let _ = rustix::io::read(event, &mut [0; 8]);
 }

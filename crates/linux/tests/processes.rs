@@ -6,7 +6,7 @@ mod privileged {
     use super::common::{Forked, Guard, as_nobody, wait_for};
     use isotherm_core::addr::AddrRange;
     use isotherm_core::mapping::{Mapping, MappingKind};
-    use isotherm_linux::proc::{ProcRoot, Process, ProcessError};
+    use isotherm_linux::proc::{ProcRoot, Process, ProcessError, Signal};
     use isotherm_linux::targets::{TargetError, TargetSpec, TargetTracker};
     use std::os::fd::AsRawFd;
     use std::os::unix::process::CommandExt;
@@ -307,7 +307,7 @@ mod privileged {
         let child = Guard::shell("read x");
         let mut process = Process::open(child.pid()).unwrap();
         mappings(&mut process);
-        process.pidfd().send_signal(libc::SIGKILL).unwrap();
+        process.pidfd().send_signal(Signal::KILL).unwrap();
         assert!(process.pidfd().wait_exit(std::time::Duration::from_secs(60)));
         let exited = |e: ProcessError| assert!(matches!(e, ProcessError::Exited { .. }), "{e:?}");
         // As a zombie and after it has been collected.
@@ -375,6 +375,6 @@ mod privileged {
         let found = wait_for("the exec", || tracker.poll().unwrap().pop());
         assert_eq!(found.pid, Some(grandchild));
         assert!(mappings(tracker.process(found.target).unwrap()).iter().any(|m| m.name.contains("/bin/")));
-        tracker.process(found.target).unwrap().pidfd().send_signal(libc::SIGKILL).unwrap();
+        tracker.process(found.target).unwrap().pidfd().send_signal(Signal::KILL).unwrap();
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 mod privileged {
     use super::common::{Guard, wait_for};
-    use isotherm_linux::proc::ProcessError;
+    use isotherm_linux::proc::{ProcessError, Signal};
     use isotherm_linux::targets::{Command, TargetError, TargetSpec, TargetTracker};
     use std::ffi::OsString;
     use std::io::{Read, Write};
@@ -40,14 +40,14 @@ mod privileged {
         assert_eq!(ids, (2..2 + ids.len() as u32).collect::<Vec<_>>());
 
         let target = later.iter().find(|t| t.pid == Some(grandchild)).unwrap().target;
-        tracker.process(target).unwrap().pidfd().send_signal(libc::SIGKILL).unwrap();
+        tracker.process(target).unwrap().pidfd().send_signal(Signal::KILL).unwrap();
         wait_for("the grandchild's end", || {
             tracker.poll().unwrap();
             matches!(tracker.process(target), Err(ProcessError::Exited { .. })).then_some(())
         });
         assert!(!tracker.may_gain_targets());
         for id in tracker.running().collect::<Vec<_>>() {
-            tracker.process(id).unwrap().pidfd().send_signal(libc::SIGKILL).unwrap();
+            tracker.process(id).unwrap().pidfd().send_signal(Signal::KILL).unwrap();
         }
     }
 

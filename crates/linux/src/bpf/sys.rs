@@ -4,6 +4,8 @@
 //! attribute as long as the rest is zero.
 
 use super::insn::Insn;
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, setrlimit};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -106,9 +108,7 @@ impl Attr {
 /// Lifts the limit on locked memory that kernels before 5.11 charge BPF memory to. Failure is not an error: newer
 /// kernels do not need it, and older ones will say EPERM at the next step.
 pub(crate) fn lift_memlock_limit() {
-    let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: reads one initialised struct.
-    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &all) };
+    let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
 }
 
 /// An array map with one value, mapped into this process.
@@ -260,18 +260,12 @@ pub fn run(link: &OwnedFd, written: [&mut SharedArray; 2]) -> Result<(), BpfErro
     let iter = unsafe { attr.call(ITER_CREATE) }.map_err(fail)?;
     let mut sink = [0u8; 64];
     loop {
-        // SAFETY: reads into a live buffer. The programs print nothing, so the first successful read is the end.
-        let n = unsafe { libc::read(iter.as_raw_fd(), sink.as_mut_ptr().cast(), sink.len()) };
-        match n {
-            0 => return Ok(()),
-            1.. => {}
-            _ => {
-                let e = io::Error::last_os_error();
-                // EAGAIN: the kernel paused after a great many tasks without output; reading on continues.
-                if !matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) {
-                    return Err(fail(e));
-                }
-            }
+        match rustix::io::read(&iter, &mut sink) {
+            // The programs print nothing, so the first successful read is the end.
+            Ok(0) => return Ok(()),
+            // EAGAIN: the kernel paused after a great many tasks without output; reading on continues.
+            Ok(_) | Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(e) => return Err(fail(e.into())),
         }
     }
 }

@@ -39,8 +39,7 @@ impl Deadline {
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = libc::SIGALRM;
-        // SAFETY: gettid takes nothing and cannot fail.
-        event.sigev_notify_thread_id = unsafe { libc::gettid() };
+        event.sigev_notify_thread_id = rustix::thread::gettid().as_raw_pid();
         let mut timer: libc::timer_t = std::ptr::null_mut();
         // SAFETY: `event` is initialised, and the timer's number is written to `timer`.
         if unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer) } != 0 {

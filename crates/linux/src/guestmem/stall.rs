@@ -2,9 +2,10 @@
 
 use crate::meter::pressure;
 use crate::roots::Roots;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -34,10 +35,9 @@ impl StallAlarm {
 
     /// Whether it has gone off since it was last asked.
     pub fn rang(&self) -> bool {
-        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLPRI, revents: 0 };
-        // SAFETY: one valid pollfd; a timeout of 0 does not wait.
-        let ready = unsafe { libc::poll(&mut poll, 1, 0) };
-        ready > 0 && poll.revents & libc::POLLPRI != 0
+        let mut alarm = [PollFd::new(&self.0, PollFlags::PRI)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut alarm, Some(&at_once)).is_ok() && alarm[0].revents().contains(PollFlags::PRI)
     }
 }
 

@@ -1,38 +1,32 @@
 //! Holes in files: made, and passed over.
 
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::io::{Errno, retry_on_intr};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 
 /// Gives the memory or the blocks of a part of the file back; it reads as zeros afterwards. The file keeps its size.
 pub fn punch(file: &File, offset: u64, len: u64) -> io::Result<()> {
-    let (offset, len) = (signed(offset)?, signed(len)?);
-    loop {
-        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        // SAFETY: an open descriptor and integers.
-        if unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, len) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
+    within(offset)?;
+    within(len)?;
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(retry_on_intr(|| fallocate(file, mode, offset, len))?)
 }
 
 /// The first byte at `offset` or later that is not in a hole; `None` if only holes follow.
 pub fn next_data(file: &File, offset: u64) -> io::Result<Option<u64>> {
-    // SAFETY: an open descriptor and integers. Its position changes, which nobody relies on: reads name their offsets.
-    let found = unsafe { libc::lseek(file.as_raw_fd(), signed(offset)?, libc::SEEK_DATA) };
-    if found >= 0 {
-        return Ok(Some(found as u64));
+    within(offset)?;
+    // The file's position changes, which nobody relies on: reads name their offsets.
+    match seek(file, SeekFrom::Data(offset)) {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(e) => Err(e.into()),
     }
-    let error = io::Error::last_os_error();
-    if error.raw_os_error() == Some(libc::ENXIO) { Ok(None) } else { Err(error) }
 }
 
-fn signed(value: u64) -> io::Result<libc::off_t> {
-    libc::off_t::try_from(value).map_err(|_| io::ErrorKind::InvalidInput.into())
+/// Refuses what the kernel would take for a negative number.
+fn within(value: u64) -> io::Result<()> {
+    i64::try_from(value).map(drop).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A process stopped for a moment, with all its threads.
 
-use crate::proc::{PidFd, ProcRoot};
+use crate::proc::{PidFd, ProcRoot, Signal};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ impl<'a> Paused<'a> {
             return Ok(None);
         }
         let since = Instant::now();
-        process.send_signal(libc::SIGSTOP)?;
+        process.send_signal(Signal::STOP)?;
         // From here on every way out lets it go on.
         let paused = Self { process, since };
         loop {
@@ -47,7 +47,7 @@ impl<'a> Paused<'a> {
 impl Drop for Paused<'_> {
     fn drop(&mut self) {
         // Fails only if the process is gone.
-        let _ = self.process.send_signal(libc::SIGCONT);
+        let _ = self.process.send_signal(Signal::CONT);
     }
 }
 

@@ -160,13 +160,7 @@ pub fn other_writer(pid: u32, files: &[&RamFile]) -> Option<String> {
 /// Whether a file is on a file system that is memory: memfds, tmpfs, hugetlbfs.
 #[allow(clippy::unnecessary_cast, reason = "the types differ between C libraries")]
 fn is_memory(file: &File) -> io::Result<bool> {
-    let mut stat = std::mem::MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: `stat` is valid for the write.
-    if unsafe { libc::fstatfs(file.as_raw_fd(), stat.as_mut_ptr()) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call succeeded, and filled it.
-    let kind = unsafe { stat.assume_init() }.f_type as i64;
+    let kind = rustix::fs::fstatfs(file)?.f_type as i64;
     Ok([libc::TMPFS_MAGIC as i64, libc::HUGETLBFS_MAGIC as i64].contains(&kind))
 }
 

@@ -5,7 +5,7 @@
 //! waits for our end and lets go whom we still had stopped.
 
 use crate::proc::stat::Stat;
-use crate::proc::{PidFd, ProcRoot};
+use crate::proc::{PidFd, ProcRoot, Signal};
 use std::io::{self, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Frozen {
             writeln!(stdin, "{} {start}", process.pid())?;
             stdin.flush()?;
         }
-        process.send_signal(libc::SIGSTOP)?;
+        process.send_signal(Signal::STOP)?;
         self.stopped.push(process.clone());
         Ok(())
     }
@@ -45,7 +45,7 @@ impl Frozen {
     pub fn thaw(&mut self) {
         for process in self.stopped.drain(..) {
             // One that has ended needs nothing.
-            let _ = process.send_signal(libc::SIGCONT);
+            let _ = process.send_signal(Signal::CONT);
         }
         if let Some((mut child, stdin)) = self.guard.take() {
             drop(stdin);
@@ -87,7 +87,7 @@ pub fn guard(mut input: impl Read) -> io::Result<()> {
         let (Ok(pid), Ok(start)) = (pid.parse::<u32>(), start.parse::<u64>()) else { continue };
         let Ok(process) = PidFd::open(pid) else { continue };
         if start_of(pid) == Some(start) {
-            let _ = process.send_signal(libc::SIGCONT);
+            let _ = process.send_signal(Signal::CONT);
         }
     }
     Ok(())
@@ -101,7 +101,7 @@ fn ignore_signals() {
 }
 
 pub fn kill(process: &PidFd) -> io::Result<()> {
-    process.send_signal(libc::SIGKILL)
+    process.send_signal(Signal::KILL)
 }
 
 #[cfg(test)]

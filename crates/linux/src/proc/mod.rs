@@ -16,5 +16,5 @@ mod vm_flags;
 pub use dir::ProcRoot;
 pub(crate) use dir::ProcessDir;
 pub use error::ProcessError;
-pub use pidfd::PidFd;
+pub use pidfd::{PidFd, Signal};
 pub use process::Process;

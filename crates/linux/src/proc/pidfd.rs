@@ -1,8 +1,13 @@
 //! A handle on a process that stays with it when its pid is given to another.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
+
+pub use rustix::process::Signal;
 
 /// A process file descriptor (`pidfd_open(2)`, Linux 5.3).
 #[derive(Debug)]
@@ -15,18 +20,9 @@ impl PidFd {
     /// Opens process `pid`. Fails with ESRCH where there is none, and with EINVAL (or ENOENT, on newer kernels) for the
     /// id of a thread that does not lead its process.
     pub fn open(pid: u32) -> io::Result<Self> {
-        let Ok(raw_pid) = libc::pid_t::try_from(pid) else { return Err(io::Error::from_raw_os_error(libc::ESRCH)) };
-        if raw_pid == 0 {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
-        }
-        // SAFETY: the call takes two integers and touches no memory of ours.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, raw_pid, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just returned this descriptor (close-on-exec set); nobody else owns it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-        Ok(Self { fd, pid })
+        let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
+        // The kernel sets close-on-exec.
+        Ok(Self { fd: pidfd_open(raw, PidfdFlags::empty())?, pid })
     }
 
     /// The process's id, as given to [`open`](Self::open).
@@ -61,11 +57,8 @@ impl PidFd {
         let deadline = Instant::now() + timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let millis = left.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as i32;
-            let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: `poll` is one valid pollfd that lives over the call.
-            let ready = unsafe { libc::poll(&mut poll, 1, millis) };
-            if ready > 0 {
+            let limit = Timespec::try_from(left).ok();
+            if poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], limit.as_ref()).is_ok_and(|ready| ready > 0) {
                 return true;
             }
             if left.is_zero() {
@@ -75,18 +68,8 @@ impl PidFd {
     }
 
     /// Sends a signal to the process.
-    pub fn send_signal(&self, signal: i32) -> io::Result<()> {
-        // SAFETY: integers and a null pointer (no siginfo), which the call allows.
-        let r = unsafe {
-            libc::syscall(
-                libc::SYS_pidfd_send_signal,
-                self.fd.as_raw_fd(),
-                signal,
-                std::ptr::null::<libc::siginfo_t>(),
-                0,
-            )
-        };
-        if r < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    pub fn send_signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(pidfd_send_signal(&self.fd, signal)?)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::proc::children::ChildFinder;
 use crate::proc::stat::Stat;
-use crate::proc::{PidFd, ProcRoot};
+use crate::proc::{PidFd, ProcRoot, Signal};
 use std::time::{Duration, Instant};
 
 /// How long a process may take to stop after SIGSTOP; one in an uninterruptible wait cannot fork meanwhile anyway.
@@ -18,10 +18,10 @@ pub(crate) fn end_family(leader: PidFd, grace: Duration) {
     stop(&mut family);
     for process in &family {
         // It may have exited meanwhile, or belong to another user.
-        let _ = process.send_signal(libc::SIGTERM);
+        let _ = process.send_signal(Signal::TERM);
     }
     for process in &family {
-        let _ = process.send_signal(libc::SIGCONT);
+        let _ = process.send_signal(Signal::CONT);
     }
     let deadline = Instant::now() + grace;
     let left = || deadline.saturating_duration_since(Instant::now());
@@ -31,7 +31,7 @@ pub(crate) fn end_family(leader: PidFd, grace: Duration) {
     }
     stop(&mut family);
     for process in &family {
-        let _ = process.send_signal(libc::SIGKILL);
+        let _ = process.send_signal(Signal::KILL);
     }
     for process in &family {
         // Bounded: a process in an uninterruptible wait, or of another user, must not hold us up.
@@ -45,7 +45,7 @@ fn stop(family: &mut Vec<PidFd>) {
     let mut stopped = 0;
     while stopped < family.len() {
         for process in &family[stopped..] {
-            if process.send_signal(libc::SIGSTOP).is_ok() {
+            if process.send_signal(Signal::STOP).is_ok() {
                 wait_until_stopped(&root, process);
             }
         }

@@ -7,6 +7,7 @@ use super::refusal::Refusal;
 use super::shared::Shared;
 use super::thread::{Buffers, Hook, Stopped};
 use isotherm_core::addr::AddrRange;
+use rustix::process::{Pid, getpid, getppid};
 use std::io;
 use std::time::Duration;
 
@@ -29,8 +30,7 @@ pub(super) struct Plan<'a> {
 pub(super) fn fork(plan: &Plan<'_>, shared: &Shared, hook: Hook<'_>) -> io::Result<libc::pid_t> {
     // Made before the fork: a child of a process with threads had better not allocate.
     let mut buffers = Buffers::new();
-    // SAFETY: takes no arguments.
-    let parent = unsafe { libc::getpid() };
+    let parent = getpid();
     // Not even in the first moment may a signal meant for Isotherm (Ctrl-C) reach the helper.
     let mut all = std::mem::MaybeUninit::uninit();
     let mut old = std::mem::MaybeUninit::uninit();
@@ -56,10 +56,9 @@ pub(super) fn fork(plan: &Plan<'_>, shared: &Shared, hook: Hook<'_>) -> io::Resu
 }
 
 /// Goes through the ranges, with a rest after every stop.
-fn work(plan: &Plan<'_>, shared: &Shared, buffers: &mut Buffers, hook: Hook<'_>, parent: libc::pid_t) {
+fn work(plan: &Plan<'_>, shared: &Shared, buffers: &mut Buffers, hook: Hook<'_>, parent: Pid) {
     let (mut next, mut tries) = (0, 0);
-    // SAFETY: takes no arguments.
-    while next < plan.ranges.len() && !shared.is_stopped() && unsafe { libc::getppid() } == parent {
+    while next < plan.ranges.len() && !shared.is_stopped() && getppid() == Some(parent) {
         match one_stop(plan, &mut next, shared, buffers, hook) {
             Ok(stopped) => {
                 tries = 0;

@@ -13,6 +13,8 @@ use crate::proc::stat::Stat;
 use crate::proc::{PidFd, ProcRoot};
 use crate::roots::Roots;
 use isotherm_core::addr::{AddrRange, TABLE_SPAN, normalize};
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, WaitOptions, waitpid};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -146,10 +148,7 @@ fn supervise(helper: libc::pid_t, shared: &Shared, stop: &AtomicBool) {
             }
         }
     }
-    // SAFETY: collects our own child; a null status is allowed.
-    while unsafe { libc::waitpid(helper, std::ptr::null_mut(), 0) } < 0
-        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-    {}
+    let _ = retry_on_intr(|| waitpid(Pid::from_raw(helper), WaitOptions::empty()));
 }
 
 /// The parts of the ranges that lie in mappings, one piece for each, cut to at most `most` bytes.

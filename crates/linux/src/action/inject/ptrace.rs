@@ -1,6 +1,8 @@
 //! The ptrace requests that injection uses. Raw system calls without allocation: the helper is a forked child of a
 //! process with threads.
 
+use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::thread::{Timespec, nanosleep, sched_yield};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -89,24 +91,16 @@ impl Tracee {
 
     /// Waits for the next stop, however long that takes.
     pub fn wait(self) -> Stop {
-        let mut status = 0;
-        // SAFETY: `status` is a live integer. All signals are blocked, so the call is not interrupted.
-        let r = unsafe { libc::waitpid(self.0, &mut status, libc::__WALL) };
-        if r < 0 { Stop::Gone } else { stop_of(status) }
+        // All signals are blocked, so the call is not interrupted.
+        self.next_stop(WaitOptions::empty()).unwrap_or(Stop::Gone)
     }
 
     /// Waits for the next stop, up to `limit`.
     pub(crate) fn wait_within(self, limit: Duration) -> Stop {
         let begin = Instant::now();
         loop {
-            let mut status = 0;
-            // SAFETY: `status` is a live integer.
-            let r = unsafe { libc::waitpid(self.0, &mut status, libc::__WALL | libc::WNOHANG) };
-            if r < 0 {
-                return Stop::Gone;
-            }
-            if r > 0 {
-                return stop_of(status);
+            if let Some(stop) = self.next_stop(WaitOptions::NOHANG) {
+                return stop;
             }
             let waited = begin.elapsed();
             if waited >= limit {
@@ -114,11 +108,19 @@ impl Tracee {
             }
             // Stops mostly come within microseconds.
             if waited < Duration::from_micros(200) {
-                // SAFETY: takes no arguments.
-                unsafe { libc::sched_yield() };
+                sched_yield();
             } else {
                 nap(Duration::from_micros(50));
             }
+        }
+    }
+
+    /// `None` if there is none yet.
+    fn next_stop(self, options: WaitOptions) -> Option<Stop> {
+        let options = options | WaitOptions::from_bits_retain(libc::__WALL as u32);
+        match waitpid(Pid::from_raw(self.0), options) {
+            Ok(status) => status.map(|(_, status)| stop_of(status.as_raw())),
+            Err(_) => Some(Stop::Gone),
         }
     }
 
@@ -234,9 +236,8 @@ fn stop_of(status: i32) -> Stop {
 
 /// Sleeps without anything of the library's that a forked child may not use.
 pub(super) fn nap(time: Duration) {
-    let time = libc::timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos().into() };
-    // SAFETY: a live timespec; an early end does no harm.
-    unsafe { libc::nanosleep(&time, std::ptr::null_mut()) };
+    // An early end does no harm.
+    let _ = nanosleep(&Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() });
 }
 
 #[cfg(test)]

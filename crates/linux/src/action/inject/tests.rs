@@ -7,7 +7,7 @@ mod victim;
 use super::ptrace::Tracee;
 use super::shared::Shared;
 use super::{Call, Injector};
-use crate::proc::PidFd;
+use crate::proc::{PidFd, Signal};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::scheme::action::Action;
 use std::cell::Cell;
@@ -95,7 +95,7 @@ fn root_the_target_survives_the_helpers_death_at_every_point() {
 fn root_threads_that_are_stopped_or_traced_are_left_alone() {
     let victim = Victim::start(Kind::Busy, PAGES);
     let pidfd = PidFd::open(victim.pid()).unwrap();
-    pidfd.send_signal(libc::SIGSTOP).unwrap();
+    pidfd.send_signal(Signal::STOP).unwrap();
     let stopped = || {
         let text = std::fs::read_to_string(format!("/proc/{}/status", victim.pid())).unwrap();
         text.contains("State:\tT")
@@ -107,7 +107,7 @@ fn root_threads_that_are_stopped_or_traced_are_left_alone() {
     assert_eq!(applied, 0);
     assert!(error.unwrap().contains("SIGCONT"));
     assert!(stopped());
-    pidfd.send_signal(libc::SIGCONT).unwrap();
+    pidfd.send_signal(Signal::CONT).unwrap();
     victim.check("it was let go on");
 }
 
@@ -159,9 +159,9 @@ fn root_stop_signals_at_any_moment_do_no_harm() {
                 let mut wait = 1u64;
                 while !end.load(Ordering::Relaxed) {
                     wait = wait.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    pidfd.send_signal(libc::SIGSTOP).unwrap();
+                    pidfd.send_signal(Signal::STOP).unwrap();
                     std::thread::sleep(Duration::from_micros(wait >> 54));
-                    pidfd.send_signal(libc::SIGCONT).unwrap();
+                    pidfd.send_signal(Signal::CONT).unwrap();
                     std::thread::sleep(Duration::from_micros(wait >> 52));
                 }
             });
@@ -178,7 +178,7 @@ fn root_stop_signals_at_any_moment_do_no_harm() {
             }
             end.store(true, Ordering::Relaxed);
         });
-        pidfd.send_signal(libc::SIGCONT).unwrap();
+        pidfd.send_signal(Signal::CONT).unwrap();
         victim.check(&format!("stop signals to {kind:?}"));
     }
 }

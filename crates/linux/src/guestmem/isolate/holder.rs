@@ -5,14 +5,17 @@
 //! is. The holder is its first choice (`oom_score_adj` of 1000), and what it has attached returns with its end. That is
 //! sound for memory of which no report is on its way; what is reported and not answered belongs to nobody, and stays.
 
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, waitid, waitpid};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// The process; dropping this ends it and waits for its end.
 #[derive(Debug)]
 pub(super) struct Holder {
-    pid: libc::pid_t,
+    pid: Pid,
     /// Segments to attach; `None` once it is to end.
     orders: Option<File>,
     answers: File,
@@ -23,16 +26,13 @@ impl Holder {
     pub(super) fn start() -> io::Result<Self> {
         let (orders_out, orders_in) = io::pipe()?;
         let (answers_out, answers_in) = io::pipe()?;
-        let (reader, writer) = (orders_out.as_raw_fd(), answers_in.as_raw_fd());
         // SAFETY: fork takes nothing. The child has the one thread that called it, does nothing but system calls on its
         // stack and descriptors of its own, and never returns.
         let pid = unsafe { libc::fork() };
         if pid < 0 {
             return Err(io::Error::last_os_error());
         }
-        if pid == 0 {
-            hold(reader, writer);
-        }
+        let Some(pid) = Pid::from_raw(pid) else { hold(orders_out.as_fd(), answers_in.as_fd()) };
         Ok(Self {
             pid,
             orders: Some(File::from(OwnedFd::from(orders_in))),
@@ -51,13 +51,9 @@ impl Holder {
 
     /// Whether it still holds what it has attached.
     pub(super) fn is_alive(&self) -> bool {
-        let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
-        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        // SAFETY: our own child, which is not waited for elsewhere; `info` has room for what is written. Nothing is
-        // reaped.
-        let result = unsafe { libc::waitid(libc::P_PID, self.pid as libc::id_t, info.as_mut_ptr(), flags) };
-        // SAFETY: zeroed above, or written by the kernel; si_pid is 0 where no child has ended.
-        result == 0 && unsafe { info.assume_init().si_pid() } == 0
+        // Nothing is reaped.
+        let flags = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        matches!(waitid(WaitId::Pid(self.pid), flags), Ok(None))
     }
 }
 
@@ -65,44 +61,33 @@ impl Drop for Holder {
     fn drop(&mut self) {
         // The end of its orders ends it.
         self.orders = None;
-        let mut status = 0;
-        // SAFETY: our own child; `status` has room for what is written.
-        while unsafe { libc::waitpid(self.pid, &mut status, 0) } < 0
-            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-        {}
+        let _ = retry_on_intr(|| waitpid(Some(self.pid), WaitOptions::empty()));
     }
 }
 
 /// The child's life: attach what is asked for, until the other end is closed.
-fn hold(reader: RawFd, writer: RawFd) -> ! {
+fn hold(reader: BorrowedFd<'_>, writer: BorrowedFd<'_>) -> ! {
     // What else was open must not stay so: the agent's lock, its port.
-    for fd in (0..1024).filter(|fd| *fd != reader && *fd != writer) {
+    for fd in (0..1024).filter(|fd| *fd != reader.as_raw_fd() && *fd != writer.as_raw_fd()) {
         // SAFETY: this process is nobody else's, and nothing in it uses these descriptors.
         unsafe { libc::close(fd) };
     }
-    // SAFETY: constant strings with their terminating zero, and a descriptor that was just opened or is negative, which
-    // write refuses.
-    unsafe {
-        let fd = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY);
-        libc::write(fd, c"1000".as_ptr().cast(), 4);
-        libc::close(fd);
+    if let Ok(file) = rustix::fs::open(c"/proc/self/oom_score_adj", OFlags::WRONLY, Mode::empty()) {
+        let _ = rustix::io::write(&file, b"1000");
     }
     loop {
         let mut id = [0u8; 4];
-        // SAFETY: `id` has room for the bytes asked for. Orders of four bytes are never split in a pipe.
-        let got = unsafe { libc::read(reader, id.as_mut_ptr().cast(), id.len()) };
-        if got < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {
-            continue;
-        }
-        if got != 4 {
+        // Orders of four bytes are never split in a pipe.
+        match rustix::io::read(reader, &mut id) {
+            Ok(4) => {}
+            Err(Errno::INTR) => continue,
             // SAFETY: ends this process without running anything of the parent's.
-            unsafe { libc::_exit(0) };
+            _ => unsafe { libc::_exit(0) },
         }
         // SAFETY: a new mapping at an address of the kernel's choice, which nothing touches.
         let at = unsafe { libc::shmat(i32::from_ne_bytes(id), std::ptr::null(), libc::SHM_RDONLY) };
         let answer = [u8::from(at as isize != -1)];
-        // SAFETY: one byte that lives over the call.
-        unsafe { libc::write(writer, answer.as_ptr().cast(), 1) };
+        let _ = rustix::io::write(writer, &answer);
     }
 }
 
@@ -115,8 +100,7 @@ mod tests {
         let mut holder = Holder::start().unwrap();
         assert!(holder.is_alive());
         assert!(holder.attach(-1).is_err(), "there is no such segment");
-        // SAFETY: our own child, which was not reaped.
-        unsafe { libc::kill(holder.pid, libc::SIGKILL) };
+        rustix::process::kill_process(holder.pid, rustix::process::Signal::KILL).unwrap();
         while holder.is_alive() {
             std::thread::yield_now();
         }

@@ -138,8 +138,7 @@ fn made_by_us(id: i32) -> io::Result<bool> {
         }
         stat.assume_init()
     };
-    // SAFETY: geteuid takes nothing and cannot fail.
-    Ok(stat.shm_perm.cuid == unsafe { libc::geteuid() })
+    Ok(stat.shm_perm.cuid == rustix::process::geteuid().as_raw())
 }
 
 fn remove(id: i32) -> io::Result<()> {

@@ -2,9 +2,10 @@
 
 use super::error::DamonError;
 use crate::roots::Roots;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// The folder of the control files.
@@ -53,15 +54,11 @@ impl Lock {
             io::ErrorKind::NotFound => DamonError::Missing { path: path.clone() },
             _ => DamonError::Io { action: "open".into(), path: path.clone(), source: e },
         })?;
-        // SAFETY: flock takes an open descriptor and an integer.
-        if unsafe { libc::flock(dir.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-            return Ok(Self { _dir: dir });
+        match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { _dir: dir }),
+            Err(Errno::WOULDBLOCK) => Err(DamonError::InUse { users: "another Isotherm".into() }),
+            Err(e) => Err(DamonError::Io { action: "lock".into(), path, source: e.into() }),
         }
-        let source = io::Error::last_os_error();
-        if source.raw_os_error() == Some(libc::EWOULDBLOCK) {
-            return Err(DamonError::InUse { users: "another Isotherm".into() });
-        }
-        Err(DamonError::Io { action: "lock".into(), path, source })
     }
 }
 

@@ -169,8 +169,7 @@ mod privileged {
             .trim()
             .parse()
             .unwrap();
-        // SAFETY: takes nothing and returns our thread's id.
-        let tid = unsafe { libc::gettid() } as u32;
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let mut begin = monotonic_ns();
         let mut ring = PerfRing::open(id, tid, 0).unwrap();
         let mut times = Vec::new();

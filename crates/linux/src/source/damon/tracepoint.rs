@@ -1,10 +1,10 @@
 //! Finds DAMON's tracepoint `damon_aggregated` and where its fields lie.
 
 use crate::roots::Roots;
-use std::ffi::CStr;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 /// Where tracefs is mounted usually.
@@ -108,26 +108,9 @@ pub(super) fn read_event(roots: &Roots, event: &str, file: &str) -> io::Result<S
 
 /// Mounts tracefs where nobody else sees it; unmounted when the descriptor is closed.
 fn detached_tracefs() -> io::Result<OwnedFd> {
-    const FSOPEN_CLOEXEC: libc::c_int = 1;
-    const FSCONFIG_CMD_CREATE: libc::c_int = 6;
-    const FSMOUNT_CLOEXEC: libc::c_int = 1;
-    let owned = |fd: libc::c_long| {
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just returned this descriptor; nobody else owns it.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
-    };
-    let name: &CStr = c"tracefs";
-    // SAFETY: a C string and an integer.
-    let context = owned(unsafe { libc::syscall(libc::SYS_fsopen, name.as_ptr(), FSOPEN_CLOEXEC) })?;
-    let none = std::ptr::null::<libc::c_char>();
-    // SAFETY: an open file system context; this command takes no key and no value.
-    if unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), FSCONFIG_CMD_CREATE, none, none, 0) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: an open file system context and integers.
-    owned(unsafe { libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0) })
+    let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
 }
 
 fn read_at(folder: &OwnedFd, path: &str) -> io::Result<String> {

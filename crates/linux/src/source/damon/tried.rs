@@ -6,10 +6,11 @@
 //! regions.
 
 use isotherm_core::snapshot::RegionInfo;
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// The regions of one target. Its folder stays open: it lives as long as its scheme.
@@ -107,18 +108,13 @@ impl TriedRegions {
     /// A file's number; `None` where there is no such file.
     fn number(&mut self, path: &CStr) -> io::Result<Option<u64>> {
         self.files_read += 1;
-        // SAFETY: the folder is open and the path a C string.
-        let fd = unsafe { libc::openat(self.dir.as_raw_fd(), path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        if fd < 0 {
-            let e = io::Error::last_os_error();
-            return if e.kind() == io::ErrorKind::NotFound { Ok(None) } else { Err(e) };
-        }
-        // SAFETY: openat has just returned this descriptor; nobody else owns it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = match openat(&self.dir, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
         let mut buf = [0u8; 32];
-        // SAFETY: the buffer has room for the length given.
-        let n = unsafe { libc::read(fd.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len()) };
-        let Ok(n) = usize::try_from(n) else { return Err(io::Error::last_os_error()) };
+        let n = rustix::io::read(&fd, &mut buf)?;
         let text = std::str::from_utf8(&buf[..n]).map_err(io::Error::other)?;
         text.trim().parse().map(Some).map_err(|e| io::Error::other(format!("{path:?} holds '{}': {e}", text.trim())))
     }

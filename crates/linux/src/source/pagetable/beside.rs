@@ -2,6 +2,7 @@
 
 use crate::proc::ProcessDir;
 use crate::proc::stat::Stat;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::marker::PhantomData;
 
 /// Ranges that are cleared in the time in which one thread's state is read.
@@ -45,15 +46,14 @@ impl Running {
 }
 
 /// The processor that the calling thread is on.
-pub fn here() -> Option<u32> {
-    // SAFETY: no arguments.
-    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+pub fn here() -> u32 {
+    sched_getcpu() as u32
 }
 
 /// While it lives, the calling thread runs on one processor only; then again wherever it might before.
 #[derive(Debug)]
 pub struct Beside {
-    before: libc::cpu_set_t,
+    before: CpuSet,
     /// It belongs to the thread that made it.
     thread: PhantomData<*const ()>,
 }
@@ -61,27 +61,21 @@ pub struct Beside {
 impl Beside {
     /// Moves the calling thread; `None` where that is not allowed.
     pub(crate) fn move_to(processor: u32) -> Option<Self> {
-        if processor >= libc::CPU_SETSIZE as u32 {
+        if processor as usize >= CpuSet::MAX_CPU {
             return None;
         }
-        // SAFETY: the sets are live values of the type that the calls expect, of which any bits are valid; the number
-        // set lies inside. Only the calling thread is concerned.
-        unsafe {
-            let mut before: libc::cpu_set_t = std::mem::zeroed();
-            let mut one: libc::cpu_set_t = std::mem::zeroed();
-            libc::CPU_SET(processor as usize, &mut one);
-            let size = size_of::<libc::cpu_set_t>();
-            let moved =
-                libc::sched_getaffinity(0, size, &mut before) == 0 && libc::sched_setaffinity(0, size, &one) == 0;
-            moved.then_some(Self { before, thread: PhantomData })
-        }
+        let before = sched_getaffinity(None).ok()?;
+        let mut one = CpuSet::new();
+        one.set(processor as usize);
+        sched_setaffinity(None, &one).ok()?;
+        Some(Self { before, thread: PhantomData })
     }
 }
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // SAFETY: a live set; the type cannot leave the thread it was made on.
-        unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &self.before) };
+        // Refused only where its cpuset allows none of them any more.
+        let _ = sched_setaffinity(None, &self.before);
     }
 }
 
@@ -98,9 +92,9 @@ mod tests {
     #[test]
     fn the_thread_moves_and_may_run_where_it_might_before() {
         let before = allowed();
-        let target = here().unwrap();
+        let target = here();
         let guard = Beside::move_to(target).unwrap();
-        assert_eq!(here(), Some(target));
+        assert_eq!(here(), target);
         drop(guard);
         assert_eq!(allowed(), before);
         let panicked = std::panic::catch_unwind(|| {

@@ -261,7 +261,7 @@ impl Observer {
             match running {
                 Running::None => place = Place::Still,
                 // It waits for us to leave.
-                Running::One(processor) if beside::here() == Some(processor) => place = Place::Beside,
+                Running::One(processor) if beside::here() == processor => place = Place::Beside,
                 Running::One(_) | Running::Several(_) => {
                     // We are on one of them.
                     let others = std::thread::available_parallelism().map_or(1, |n| n.get().saturating_sub(1).max(1));
