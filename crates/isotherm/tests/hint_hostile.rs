@@ -4,11 +4,13 @@ mod common;
 mod hint;
 
 use common::{text, wait_until};
-use hint::{Agent, HostSide, Vmm, hello, ranges};
+use hint::{Agent, HostSide, MIB, RAM, Vmm, hello, ranges};
 use isotherm_hint::protocol::{Hello, Message, Verdict};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
 
 #[test]
 fn play_vmm() {
@@ -84,4 +86,57 @@ fn a_stranger_costs_little() {
     wait_until("the status tells", || {
         called.host.status()["problem"].as_str().is_some_and(|p| p.contains("127.0.0.1"))
     });
+}
+
+/// A VMM that takes calls on its QMP socket and sends a byte now and then, but never a line.
+fn never_answer(listener: UnixListener) {
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                while stream.write_all(b" ").is_ok() {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_vmm_that_does_not_answer_keeps_nobody_waiting() {
+    let (slow, mut good) = (Vmm::start(), Vmm::start());
+    let folder = tempfile::tempdir().unwrap();
+    let [port, good_port, qmp] = ["port", "good", "qmp"].map(|name| folder.path().join(name));
+    let [listener, good_listener] = [&port, &good_port].map(|path| UnixListener::bind(path).unwrap());
+    never_answer(UnixListener::bind(&qmp).unwrap());
+    let slow_spec = format!("pid={},socket={},qmp={},name=slow", slow.pid(), text(&port), text(&qmp));
+    let good_spec = format!("pid={},socket={},name=good", good.pid(), text(&good_port));
+    let host = HostSide::start(folder.path(), &["--guest", &slow_spec, "--guest", &good_spec]);
+    let mut good_agent = Agent::accept(&good_listener);
+    good_agent.greet(hello(1));
+    let mut agent = Agent::accept(&listener);
+    agent.send(&Message::Hello(hello(2)));
+    // The VMM is being asked now, and for seconds to come; the present status and all others are told meanwhile.
+    let begin = Instant::now();
+    let mut asked = 0;
+    while begin.elapsed() < Duration::from_secs(3) {
+        let before = Instant::now();
+        assert_eq!(host.guest(0)["connected"].as_bool(), Some(false));
+        assert!(before.elapsed() < Duration::from_secs(3), "the status took {:?}", before.elapsed());
+        asked += 1;
+    }
+    assert!(asked > 1);
+    assert_eq!(good_agent.report(1, &[(2, 4)]), [Verdict::Dropped]);
+    assert_eq!(good.resident(), RAM - 2 * MIB);
+    // It is given up in time, and the operator is told which socket it was.
+    let problem = || host.guest(0)["problem"].as_str().map(str::to_owned).unwrap_or_default();
+    wait_until("the VMM is given up", || problem().contains(text(&qmp)));
+    // Asked once more, the end does not wait for the answer.
+    drop(agent);
+    let mut agent = Agent::accept(&listener);
+    agent.send(&Message::Hello(hello(3)));
+    std::thread::sleep(Duration::from_millis(500));
+    let before = Instant::now();
+    host.end("TERM").expect(0, &[]);
+    assert!(before.elapsed() < Duration::from_secs(10), "the end took {:?}", before.elapsed());
 }

@@ -11,7 +11,8 @@ use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::proc::PidFd;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 const SECOND: u64 = 1_000_000_000;
 /// How often to look, at most, whether a device has come that needs memory to stay.
@@ -38,29 +39,41 @@ pub enum GuestError {
 pub struct Guest {
     process: PidFd,
     memory: GuestMemory,
+    work: Mutex<Work>,
     state: Mutex<State>,
 }
 
-/// What changes. The lock on it is held while memory is dropped: a new connection is welcome only when the old one is
-/// through.
+/// What reports and greetings need. The lock on it is held while memory is dropped and while the VMM is asked: a new
+/// connection is welcome only when the old one is through. Never taken by those who only look.
 #[derive(Debug)]
-struct State {
-    /// Which connection may report: the last that was welcome.
-    connection: u64,
+struct Work {
     allowance: Allowance,
-    status: GuestStatus,
-    rate: Rate,
     /// When it was last seen that nothing pins memory, ns.
     unpinned_ns: u64,
     /// When the VMM's files were looked at last, ns.
     files_ns: u64,
 }
 
+/// What is shown. The lock on it is held for moments, also by who holds that of the work.
+#[derive(Debug)]
+struct State {
+    /// Which connection may report: the last that was welcome. Changes only under the lock of the work, too.
+    connection: u64,
+    status: GuestStatus,
+    rate: Rate,
+}
+
 impl Guest {
-    /// The guest of the VMM `pid`.
-    pub fn new(pid: u32, name: String, qmp: Option<&Path>, bytes_per_second: u64) -> Result<Self, GuestError> {
+    /// The guest of the VMM `pid`. `stop`: once set, nothing is dropped any more and no VMM waited for.
+    pub fn new(
+        pid: u32,
+        name: String,
+        qmp: Option<&Path>,
+        bytes_per_second: u64,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, GuestError> {
         let process = PidFd::open(pid).map_err(|source| GuestError::Process { pid, source })?;
-        let memory = GuestMemory::of_process(pid, qmp)?;
+        let memory = GuestMemory::of_process(pid, qmp, stop)?;
         if process.has_exited() {
             // What was found may be another's that was given the number.
             return Err(GuestError::Process { pid, source: io::ErrorKind::NotFound.into() });
@@ -70,9 +83,9 @@ impl Guest {
         let burst = (bytes_per_second / 2).max(64 << 20);
         let now = monotonic_ns();
         let allowance = Allowance::new(Bucket::new(bytes_per_second, burst, now), now);
-        let state =
-            State { connection: 0, allowance, status, rate: Rate::default(), unpinned_ns: 0, files_ns: monotonic_ns() };
-        Ok(Self { process, memory, state: Mutex::new(state) })
+        let work = Mutex::new(Work { allowance, unpinned_ns: 0, files_ns: now });
+        let state = Mutex::new(State { connection: 0, status, rate: Rate::default() });
+        Ok(Self { process, memory, work, state })
     }
 
     pub const fn process(&self) -> &PidFd {
@@ -87,62 +100,70 @@ impl Guest {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A guest introduces itself over `connection`, which becomes the only one that is listened to. Waits until what
     /// another one has reported is dealt with.
     pub fn hello(&self, session: &mut Session, hello: &Hello, connection: u64, token: u64) -> Outcome {
-        let mut state = self.state();
-        if !state.allowance.greet(monotonic_ns()) {
+        let mut work = self.work();
+        if !work.allowance.greet(monotonic_ns()) {
             // By the protocol it comes again, as if it had been lost.
-            state.status.problem = Some("the guest greets more than twice a second; not all of it is answered".into());
+            self.state().status.problem =
+                Some("the guest greets more than twice a second; not all of it is answered".into());
             return Outcome::default();
         }
         let outcome = session.hello(hello, token, &self.memory);
         if outcome.closing.is_none() {
+            let mut state = self.state();
             state.connection = connection;
             state.status.connected = true;
             state.status.agent = Some(hello.agent.clone());
             state.status.welcomes += 1;
             state.status.problem = None;
         }
-        drop(state);
+        drop(work);
         self.note(&outcome);
         outcome
     }
 
     /// Another message came over `connection`. `None`: that is not the one to listen to any more.
     pub fn message(&self, session: &mut Session, message: Message, connection: u64) -> Option<Outcome> {
-        let mut state = self.state();
-        if state.connection != connection && session.is_open() {
+        let mut work = self.work();
+        if !self.listens_to(connection) && session.is_open() {
             return None;
         }
         let is_report = matches!(message, Message::Report { .. });
         let before = if is_report { self.memory.resident() } else { None };
         let now = monotonic_ns();
-        if is_report && now >= state.unpinned_ns + LOOK_EVERY {
+        if is_report && now >= work.unpinned_ns + LOOK_EVERY {
             if let Err(error) = self.memory.check_unpinned() {
-                drop(state);
+                drop(work);
                 let closing = Some(Closing::new(ErrorCode::Failed, error.to_string()));
                 let outcome = Outcome { closing, ..Outcome::default() };
                 self.note(&outcome);
                 return Some(outcome);
             }
-            state.unpinned_ns = now;
+            work.unpinned_ns = now;
         }
-        let outcome = session.message(message, &mut state.allowance, now, &self.memory);
+        let outcome = session.message(message, &mut work.allowance, now, &self.memory);
+        drop(work);
         if outcome.dropped > 0 {
             // The guest goes on meanwhile, so this is no exact figure; never more than was dropped.
             let returned = before.zip(self.memory.resident()).map_or(0, |(a, b)| a.saturating_sub(b));
+            let mut state = self.state();
             state.status.returned += returned.min(outcome.dropped);
             state.status.dropped += outcome.dropped;
             state.rate.add(now / SECOND, outcome.dropped);
         }
         if is_report && outcome.answer.is_some() {
-            state.status.reports += 1;
+            self.state().status.reports += 1;
         }
         if let Some(stat) = outcome.stat {
+            let mut state = self.state();
             (state.status.guest_free, state.status.guest_isolated) = (Some(stat.free), Some(stat.isolated));
         }
-        drop(state);
         self.note(&outcome);
         Some(outcome)
     }
@@ -188,7 +209,7 @@ impl Guest {
 
     /// Punches where nobody but a scan looks; not while a report is dealt with. See [`scan`](super::scan).
     pub fn exclusively<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _state = self.state();
+        let _work = self.work();
         work()
     }
 
@@ -202,21 +223,34 @@ impl Guest {
         self.state().status.problem = why;
     }
 
-    /// How it stands. Asked for again and again, as it also lets go of what is gone.
-    pub fn status(&self) -> GuestStatus {
-        let now = monotonic_ns();
-        let mut state = self.state();
+    /// Lets go of what is gone, and takes what has come. Called again and again.
+    pub fn care(&self) {
         if self.process.has_exited() {
             self.memory.let_go();
-            state.status.connected = false;
-            return GuestStatus { ram: None, resident: None, rate: 0, ..state.status.clone() };
+            return;
         }
-        if now >= state.files_ns + FILES_EVERY {
-            state.files_ns = now;
+        // Whoever is at work looks by itself.
+        let mut work = match self.work.try_lock() {
+            Ok(work) => work,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let now = monotonic_ns();
+        if now >= work.files_ns + FILES_EVERY {
+            work.files_ns = now;
             // What has come is of use only once the guest tells of it; whatever is wrong with it shows then.
             let _ = self.memory.look_again();
         }
-        let rate = state.rate.per_second(now / SECOND);
+    }
+
+    /// How it stands. Waits for neither guest nor VMM.
+    pub fn status(&self) -> GuestStatus {
+        let mut state = self.state();
+        if self.process.has_exited() {
+            state.status.connected = false;
+            return GuestStatus { ram: None, resident: None, rate: 0, ..state.status.clone() };
+        }
+        let rate = state.rate.per_second(monotonic_ns() / SECOND);
         let (ram, resident) = (Some(self.memory.size()), self.memory.resident());
         GuestStatus { ram, resident, rate, ..state.status.clone() }
     }

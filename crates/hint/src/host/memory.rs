@@ -11,8 +11,11 @@ use isotherm_linux::hostmem::shared_maps::SharedMaps;
 use isotherm_linux::proc::ProcessError;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+/// How much is dropped at once; the end of this process waits for no more than that.
+const MOST_AT_ONCE: u64 = 256 << 20;
 /// Files below this size are nobody's memory.
 pub const LEAST: u64 = 16 << 20;
 
@@ -74,6 +77,7 @@ pub struct GuestMemory {
     pid: u32,
     files: RwLock<Vec<Option<Arc<Held>>>>,
     qmp: Option<PathBuf>,
+    stop: Arc<AtomicBool>,
 }
 
 /// A file, and the right to drop parts of it.
@@ -84,11 +88,12 @@ pub struct Held {
 }
 
 impl GuestMemory {
-    /// That of process `pid`; `qmp`: where the VMM can be asked about it.
-    pub fn of_process(pid: u32, qmp: Option<&Path>) -> Result<Self, MemoryError> {
+    /// That of process `pid`; `qmp`: where the VMM can be asked about it; `stop`: once set, nothing more is asked or
+    /// dropped.
+    pub fn of_process(pid: u32, qmp: Option<&Path>, stop: Arc<AtomicBool>) -> Result<Self, MemoryError> {
         refuse_pinned(pid)?;
         let files = RwLock::default();
-        let memory = Self { pid, files, qmp: qmp.map(Path::to_owned) };
+        let memory = Self { pid, files, qmp: qmp.map(Path::to_owned), stop };
         memory.look_again()?;
         match memory.files().len() {
             0 => Err(MemoryError::None(pid)),
@@ -103,9 +108,8 @@ impl GuestMemory {
         let pid = self.pid;
         let now = ram_file::of_process(pid, LEAST)?;
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
-        for place in files.iter_mut() {
-            place.take_if(|held| now.iter().all(|file| file.identity != held.file.identity));
-        }
+        let is_gone = |held: &mut Arc<Held>| now.iter().all(|file| file.identity != held.file.identity);
+        let gone: Vec<_> = files.iter_mut().filter_map(|place| place.take_if(is_gone)).collect();
         for file in now {
             if files.iter().flatten().any(|held| held.file.identity == file.identity) {
                 continue;
@@ -116,13 +120,19 @@ impl GuestMemory {
             })?;
             files.push(Some(Arc::new(Held { file, _lock: lock })));
         }
+        // Closing the last descriptor of a file frees its memory, which takes a while.
+        drop(files);
+        drop(gone);
         Ok(())
     }
 
     /// Lets go of all files, once the VMM has ended: whoever holds them open keeps the whole guest's memory from being
     /// freed.
     pub(crate) fn let_go(&self) {
-        self.files.write().unwrap_or_else(PoisonError::into_inner).iter_mut().for_each(|place| *place = None);
+        let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<_> = files.iter_mut().filter_map(Option::take).collect();
+        drop(files);
+        drop(gone);
     }
 
     /// Whether memory may still be dropped: devices come while a guest runs, too.
@@ -171,7 +181,7 @@ impl Memory for GuestMemory {
         match (&self.qmp, &files[..]) {
             (_, []) => Err(MemoryError::None(self.pid)),
             (Some(path), [.., (last, _)]) => {
-                let (regions, backends) = qmp::memory_map(path)?;
+                let (regions, backends) = qmp::memory_map(path, &self.stop)?;
                 // After the VMM has told: what it has unmapped since is in no file then.
                 let maps = SharedMaps::of_process(self.pid)?;
                 let locate = |host, len| {
@@ -193,6 +203,16 @@ impl Memory for GuestMemory {
             files.get(piece.file).and_then(Clone::clone)
         };
         let held = held.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the VMM has unplugged this memory"))?;
-        hole::punch(&held.file.file, piece.offset, piece.addr.len())
+        let end = piece.offset + piece.addr.len();
+        let mut at = piece.offset;
+        while at < end {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(io::Error::new(io::ErrorKind::Interrupted, "this host side is ending"));
+            }
+            let len = (end - at).min(MOST_AT_ONCE);
+            hole::punch(&held.file.file, at, len)?;
+            at += len;
+        }
+        Ok(())
     }
 }

@@ -2,14 +2,19 @@
 
 use super::layout::LayoutError;
 use super::mtree::{self, Backend, Region};
+use isotherm_linux::hostmem::call;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a conversation may take: a socket that somebody else uses accepts us only when they have gone.
+/// How long a conversation may take, from its first byte to its last: a socket that somebody else uses accepts us only
+/// when they have gone.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked whether to stop.
+const TICK: Duration = Duration::from_millis(100);
 /// Parts of memory whose place in the VMM's address space is asked for, at most.
 const MOST_REGIONS: usize = 1024;
 /// Bytes of a conversation, at most.
@@ -34,9 +39,9 @@ pub enum QmpError {
 }
 
 /// What QEMU says of its memory: the parts of `info mtree -f` that are a backend's, where it has them mapped
-/// (`gpa2hva`), and the backends.
-pub fn memory_map(path: &Path) -> Result<(Vec<Region>, Vec<Backend>), QmpError> {
-    let mut talk = Talk::begin(path)?;
+/// (`gpa2hva`), and the backends. Ends early once `stop` is set.
+pub fn memory_map(path: &Path, stop: &AtomicBool) -> Result<(Vec<Region>, Vec<Backend>), QmpError> {
+    let mut talk = Talk::begin(path, stop)?;
     let tree = talk.monitor("info mtree -f")?;
     let mut regions = mtree::parse(&tree)?;
     let backends = talk.ask(json!({"execute": "query-memdev"}))?;
@@ -62,24 +67,66 @@ fn host_address(answer: &str, region: &Region) -> Option<u64> {
     u64::from_str_radix(address, 16).ok().filter(|_| right)
 }
 
+/// A stream that has an end in time, however many bytes come one by one.
+struct Timed<'a> {
+    stream: UnixStream,
+    end: Instant,
+    stop: &'a AtomicBool,
+}
+
+impl Timed<'_> {
+    fn again<T>(&mut self, mut work: impl FnMut(&mut UnixStream) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "this host side is ending"));
+            }
+            if Instant::now() >= self.end {
+                let why =
+                    format!("no full answer within {} s; does somebody else use this socket?", PATIENCE.as_secs());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+            match work(&mut self.stream) {
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.again(|stream| stream.read(bytes))
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.again(|stream| stream.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 struct Talk<'a> {
     path: &'a Path,
-    reader: BufReader<io::Take<UnixStream>>,
-    writer: UnixStream,
-    deadline: Instant,
+    reader: BufReader<io::Take<Timed<'a>>>,
+    writer: Timed<'a>,
 }
 
 impl<'a> Talk<'a> {
-    fn begin(path: &'a Path) -> Result<Self, QmpError> {
+    fn begin(path: &'a Path, stop: &'a AtomicBool) -> Result<Self, QmpError> {
+        let end = Instant::now() + PATIENCE;
         let open = || {
-            let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
+            let stream = call::connect(path, PATIENCE)?;
+            stream.set_read_timeout(Some(TICK))?;
+            stream.set_write_timeout(Some(TICK))?;
             Ok((stream.try_clone()?, stream))
         };
         let (reader, writer) = open().map_err(|source| QmpError::Io { path: path.to_owned(), source })?;
-        let reader = BufReader::new(reader.take(MOST_BYTES));
-        let mut talk = Self { path, reader, writer, deadline: Instant::now() + PATIENCE };
+        let reader = BufReader::new(Timed { stream: reader, end, stop }.take(MOST_BYTES));
+        let mut talk = Self { path, reader, writer: Timed { stream: writer, end, stop } };
         let hello = talk.line()?;
         if hello.get("QMP").is_none() {
             return Err(talk.odd("no greeting"));
@@ -110,9 +157,6 @@ impl<'a> Talk<'a> {
     }
 
     fn line(&mut self) -> Result<Value, QmpError> {
-        if Instant::now() > self.deadline {
-            return Err(self.io(io::ErrorKind::TimedOut.into()));
-        }
         let mut line = String::new();
         match self.reader.read_line(&mut line) {
             Ok(0) => Err(self.io(io::ErrorKind::UnexpectedEof.into())),

@@ -128,11 +128,11 @@ impl Scan<'_> {
                 candidates.push(block);
             }
             if candidates.len() == MOST_CANDIDATES {
-                self.drop_all(&mut candidates)?;
+                self.drop_all(&mut candidates, stop)?;
             }
             at = block + BLOCK;
         }
-        self.drop_all(&mut candidates)
+        self.drop_all(&mut candidates, stop)
     }
 
     /// Whether a block reads as zeros. Through the file, not a mapping, which would populate it.
@@ -149,11 +149,11 @@ impl Scan<'_> {
         Ok(true)
     }
 
-    fn drop_all(&mut self, candidates: &mut Vec<u64>) -> io::Result<()> {
+    fn drop_all(&mut self, candidates: &mut Vec<u64>, stop: &AtomicBool) -> io::Result<()> {
         let mut result = Ok(());
         while !candidates.is_empty() && result.is_ok() {
             // An agent that has come meanwhile knows better.
-            if self.guest.is_connected() {
+            if self.guest.is_connected() || stop.load(Ordering::Relaxed) {
                 candidates.clear();
                 break;
             }

@@ -9,13 +9,13 @@ use super::session::Closing;
 use super::status::GuestStatus;
 use super::trouble::{Trouble, Weight};
 use crate::protocol::{ErrorCode, Hello};
-use isotherm_linux::hostmem::peer;
 use isotherm_linux::hostmem::urgency;
+use isotherm_linux::hostmem::{call, peer};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -29,6 +29,12 @@ const GREETING: Duration = Duration::from_secs(10);
 const AFTER_NOTHING: Duration = Duration::from_secs(1);
 /// Until a connection is tried again; doubled up to the second while the guest is at fault.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// How long a VMM that listens may take to let us in.
+const CONNECTING: Duration = Duration::from_secs(2);
+/// How often it is looked what guests have let go of.
+const CARE_EVERY: Duration = Duration::from_millis(500);
+/// How long threads that wait for a guest, a VMM or the kernel are waited for at the end.
+const ENDING: Duration = Duration::from_secs(2);
 /// How often a sleeping thread looks whether to end.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -75,7 +81,7 @@ struct Shared {
     config: HostConfig,
     /// Those of the command line by their place in it, then those that came.
     slots: Mutex<BTreeMap<usize, Slot>>,
-    stop: AtomicBool,
+    stop: Arc<AtomicBool>,
     calls: AtomicUsize,
     trouble: Trouble,
 }
@@ -95,7 +101,7 @@ impl Host {
         let shared = Arc::new(Shared {
             config,
             slots: Mutex::new(slots),
-            stop: AtomicBool::new(false),
+            stop: Arc::default(),
             calls: AtomicUsize::new(0),
             trouble: Trouble::default(),
         });
@@ -114,6 +120,8 @@ impl Host {
             let shared = Arc::clone(&host.shared);
             host.spawn("door", move || answer_calls(&shared, &door))?;
         }
+        let shared = Arc::clone(&host.shared);
+        host.spawn("care", move || care_for_all(&shared))?;
         if let Some(scan) = host.shared.config.scan.clone() {
             let shared = Arc::clone(&host.shared);
             host.spawn("scan", move || scan_all(&shared, &scan))?;
@@ -162,13 +170,16 @@ impl Drop for Host {
             // Ends accept in the other thread; it is the same socket.
             let _ = UnixStream::from(door).shutdown(std::net::Shutdown::Both);
         }
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-        // Those of calls are nobody's; they end at their next tick, and memory is dropped by none of them after that.
-        let patience = Instant::now() + Duration::from_secs(10);
-        while self.shared.calls.load(Ordering::SeqCst) > 0 && Instant::now() < patience {
+        // Nothing is dropped from here on but what the kernel is at; nobody has to answer for that. A thread that still
+        // waits for somebody ends with the process.
+        let end = Instant::now() + ENDING;
+        let busy =
+            |host: &Self| host.threads.iter().any(|t| !t.is_finished()) || host.shared.calls.load(Ordering::SeqCst) > 0;
+        while busy(self) && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(5));
+        }
+        if busy(self) {
+            tracing::warn!("ending without waiting for a guest or VMM that does not answer");
         }
     }
 }
@@ -201,15 +212,16 @@ impl Shared {
 
     /// The guest in a slot, whose VMM is `pid`; found anew if that has changed.
     fn guest(&self, number: usize, pid: Option<u32>) -> Result<Arc<Guest>, Closing> {
-        let (spec, name, old) = {
+        let (spec, name, old, _gone) = {
             let mut slots = self.slots();
             let Some(slot) = slots.get_mut(&number) else {
                 return Err(Closing::new(ErrorCode::Failed, "this guest is gone"));
             };
             // The lock on its memory must be free for whoever is next.
             let gone = |g: &mut Arc<Guest>| g.process().has_exited() || pid.is_some_and(|pid| g.process().pid() != pid);
-            slot.guest.take_if(gone);
-            (slot.spec.clone(), slot.name(number), slot.guest.clone())
+            // Let go of after the slots' lock, as freeing its memory takes a while.
+            let gone = slot.guest.take_if(gone);
+            (slot.spec.clone(), slot.name(number), slot.guest.clone(), gone)
         };
         if let Some(guest) = old {
             return Ok(guest);
@@ -217,7 +229,7 @@ impl Shared {
         let Some(pid) = pid.or(spec.pid) else {
             return Err(Closing::new(ErrorCode::Failed, "the VMM's process is not known; give pid=N"));
         };
-        let found = Guest::new(pid, name, spec.qmp.as_deref(), self.config.bytes_per_second);
+        let found = Guest::new(pid, name, spec.qmp.as_deref(), self.config.bytes_per_second, Arc::clone(&self.stop));
         let mut slots = self.slots();
         let slot = slots.get_mut(&number);
         match (found, slot) {
@@ -243,6 +255,8 @@ impl Shared {
 
     /// The slot of whoever calls.
     fn slot_of(&self, caller: Caller, hello: &Hello) -> Result<(usize, Option<u32>), Closing> {
+        // Let go of after the slots' lock, as freeing memory takes a while.
+        let mut gone: Vec<Slot> = Vec::new();
         let mut slots = self.slots();
         let denied = |why: String| Closing::new(ErrorCode::Denied, why);
         match caller {
@@ -252,9 +266,10 @@ impl Shared {
                 }
                 // Places of processes that are gone are free again; only those that came by themselves.
                 let named = self.config.guests.len();
-                slots.retain(|number, slot| {
-                    *number < named || slot.guest.as_ref().is_some_and(|g| !g.process().has_exited())
-                });
+                let is_gone = |slot: &Slot| slot.guest.as_ref().is_none_or(|guest| guest.process().has_exited());
+                let numbers: Vec<usize> =
+                    slots.range(named..).filter(|(_, slot)| is_gone(slot)).map(|(number, _)| *number).collect();
+                gone.extend(numbers.iter().filter_map(|number| slots.remove(number)));
                 let number = slots.last_key_value().map_or(0, |(last, _)| last + 1).max(named);
                 if slots.values().filter(|slot| slot.uid == Some(uid)).count() >= MOST_OF_USER {
                     return Err(denied(format!(
@@ -301,10 +316,10 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// Connects to a guest's VMM again and again.
-fn call_guest(shared: &Shared, number: usize, socket: &PathBuf, pid: Option<u32>) {
+fn call_guest(shared: &Shared, number: usize, socket: &Path, pid: Option<u32>) {
     let mut retry = RETRY.0;
     while !shared.stopping() {
-        match UnixStream::connect(socket).map(|stream| (peer::credentials(&stream), stream)) {
+        match call::connect(socket, CONNECTING).map(|stream| (peer::credentials(&stream), stream)) {
             Ok((peer, stream)) => {
                 let pid = pid.or(peer.ok().map(|(pid, _)| pid));
                 // Looked for at once, so that its memory shows before its agent says anything.
@@ -390,6 +405,16 @@ struct Call(Arc<Shared>);
 impl Drop for Call {
     fn drop(&mut self) {
         self.0.calls.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Looks after the guests' files, again and again: whoever asks for the status does not wait for that.
+fn care_for_all(shared: &Shared) {
+    while !shared.stopping() {
+        let guests: Vec<Arc<Guest>> = shared.slots().values().filter_map(|slot| slot.guest.clone()).collect();
+        guests.iter().for_each(|guest| guest.care());
+        drop(guests);
+        shared.sleep(CARE_EVERY);
     }
 }
 

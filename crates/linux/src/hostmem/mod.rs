@@ -1,5 +1,6 @@
 //! A virtual machine's memory as its host holds it: shared memory of another process, in a file.
 
+pub mod call;
 pub mod hole;
 pub mod paused;
 pub mod peer;

@@ -24,6 +24,7 @@ use isotherm_linux::signals::StopSignals;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spec::Listen;
@@ -171,7 +172,7 @@ fn check(args: &Args) -> anyhow::Result<()> {
 /// What can be known to go wrong is told before anything is begun.
 fn probe(spec: &GuestSpec) -> anyhow::Result<()> {
     let Some(pid) = spec.pid else { return Ok(()) };
-    match isotherm_hint::host::guest::Guest::new(pid, String::new(), spec.qmp.as_deref(), 0) {
+    match isotherm_hint::host::guest::Guest::new(pid, String::new(), spec.qmp.as_deref(), 0, Arc::default()) {
         Ok(_) => Ok(()),
         Err(GuestError::Memory(MemoryError::Process(error @ ProcessError::Permission { .. }))) => {
             Err(error).context("cannot look into the VMM; run as root, or as its user")
