@@ -1,10 +1,11 @@
 //! A private anonymous mapping whose pages are touched on request: the memory of `isotherm workload`.
 
+use crate::mm::mapping::Mapping;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use isotherm_core::units::format_size;
+use rustix::mm::{Advice, MprotectFlags};
 use std::io;
 use std::path::Path;
-use std::ptr::NonNull;
 
 /// Why an arena cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -48,8 +49,7 @@ pub enum HugePages {
 /// A mapping of whole pages, aligned to 2 MiB, private to this process and given back when dropped.
 #[derive(Debug)]
 pub struct Arena {
-    base: NonNull<u8>,
-    size: usize,
+    memory: Mapping,
 }
 
 impl Arena {
@@ -63,69 +63,27 @@ impl Arena {
         {
             return Err(ArenaError::TooLarge { asked: size, available });
         }
-        let refused = |what| ArenaError::Refused { what, size, source: io::Error::last_os_error() };
-        let too_long = ArenaError::BadSize(size);
-        let Some(reserved) = size.checked_add(TABLE_SPAN).and_then(|n| usize::try_from(n).ok()) else {
-            return Err(too_long);
-        };
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no memory that exists.
-        let raw = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                reserved,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if raw == libc::MAP_FAILED {
-            return Err(refused("map"));
-        }
-        let raw = raw.cast::<u8>();
-        // Cut off what lies before the first and behind the last 2 MiB boundary.
-        let head = raw.align_offset(TABLE_SPAN as usize);
-        let size = size as usize;
-        let tail = reserved - head - size;
-        let base = raw.wrapping_add(head);
-        for (start, len) in [(raw, head), (base.wrapping_add(size), tail)] {
-            if len > 0 {
-                // SAFETY: the range lies inside the mapping made above, which nothing else knows of yet.
-                unsafe { libc::munmap(start.cast(), len) };
+        let refused = |what| move |source| ArenaError::Refused { what, size, source };
+        let len = usize::try_from(size).map_err(|_| ArenaError::BadSize(size))?;
+        let memory = Mapping::aligned(len, TABLE_SPAN as usize).map_err(refused("map"))?;
+        // A kernel without transparent huge pages knows neither advice; then there are none to refuse.
+        match huge {
+            HugePages::System => {}
+            HugePages::Yes => {
+                memory.advise(memory.range(), Advice::LinuxHugepage).map_err(refused("ask for huge pages for"))?
             }
+            HugePages::No => drop(memory.advise(memory.range(), Advice::LinuxNoHugepage)),
         }
-        let Some(base) = NonNull::new(base) else {
-            return Err(too_long);
-        };
-        let arena = Self { base, size };
-        let advice = match huge {
-            HugePages::System => None,
-            HugePages::Yes => Some(libc::MADV_HUGEPAGE),
-            HugePages::No => Some(libc::MADV_NOHUGEPAGE),
-        };
-        if let Some(advice) = advice {
-            // SAFETY: the range is exactly the mapping that `arena` owns; the advice changes no contents.
-            let result = unsafe { libc::madvise(arena.base.as_ptr().cast(), arena.size, advice) };
-            // A kernel without transparent huge pages knows neither advice; then there are none to refuse.
-            if result != 0 && huge == HugePages::Yes {
-                return Err(ArenaError::Refused {
-                    what: "ask for huge pages for",
-                    size: arena.size as u64,
-                    source: io::Error::last_os_error(),
-                });
-            }
-        }
-        Ok(arena)
+        Ok(Self { memory })
     }
 
     pub fn range(&self) -> AddrRange {
-        let start = self.base.as_ptr() as u64;
-        AddrRange::new(start, start + self.size as u64)
+        self.memory.range()
     }
 
     /// Its pages.
-    pub const fn pages(&self) -> u64 {
-        self.size as u64 / PAGE_SIZE
+    pub fn pages(&self) -> u64 {
+        self.range().len() / PAGE_SIZE
     }
 
     /// Writes a byte of each of `pages`, counted from the first.
@@ -139,9 +97,7 @@ impl Arena {
         for &page in pages {
             assert!(page < limit, "page {page} of an arena of {limit} pages");
             let offset = page * PAGE_SIZE + (page * 64 + (page >> 6) * 64) % PAGE_SIZE;
-            // SAFETY: `page` is below the number of pages and the offset in it below the page size, so the byte lies in
-            // the mapping, which is writable, lives as long as `self`, and is reached through `&mut self` only.
-            unsafe { self.base.as_ptr().add(offset as usize).write_volatile(page as u8) };
+            self.memory.write(offset as usize, &[page as u8]);
         }
     }
 
@@ -153,9 +109,7 @@ impl Arena {
         let limit = self.pages();
         for &page in pages {
             assert!(page < limit, "page {page} of an arena of {limit} pages");
-            // SAFETY: `page` is below the number of pages, so the byte lies in the mapping, which is readable and lives
-            // as long as `self`.
-            unsafe { self.base.as_ptr().add((page * PAGE_SIZE) as usize).read_volatile() };
+            self.memory.read((page * PAGE_SIZE) as usize, &mut [0]);
         }
     }
 
@@ -164,20 +118,8 @@ impl Arena {
     pub fn flush_translations(&mut self) -> io::Result<()> {
         // Taking away a right is what makes the kernel flush; giving it back needs no memory, as the mapping is changed
         // whole.
-        for rights in [libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE] {
-            // SAFETY: the range is exactly the mapping that `self` owns, and nobody can access it during this call.
-            if unsafe { libc::mprotect(self.base.as_ptr().cast(), self.size, rights) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // SAFETY: the range is exactly the mapping made in `new`; no pointer into it outlives `self`.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.size) };
+        self.memory.protect(self.range(), MprotectFlags::READ)?;
+        self.memory.protect(self.range(), MprotectFlags::READ | MprotectFlags::WRITE)
     }
 }
 
@@ -197,12 +139,8 @@ mod tests {
         let mut arena = Arena::new(64 * PAGE_SIZE, HugePages::No).unwrap();
         assert_eq!(arena.range().start % TABLE_SPAN, 0);
         arena.touch(&[0, 7, 63, 7]);
-        let mut resident = [0u8; 64];
-        let base = arena.range().start as *mut libc::c_void;
-        // SAFETY: the range is the arena's, and the vector has a byte for each of its pages.
-        let result = unsafe { libc::mincore(base, 64 * PAGE_SIZE as usize, resident.as_mut_ptr()) };
-        assert_eq!(result, 0);
-        let populated: Vec<usize> = (0..64).filter(|&i| resident[i] & 1 != 0).collect();
+        let resident = arena.memory.resident(arena.range()).unwrap();
+        let populated: Vec<usize> = (0..64).filter(|&i| resident[i]).collect();
         assert_eq!(populated, [0, 7, 63]);
     }
 

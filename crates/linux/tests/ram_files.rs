@@ -2,37 +2,16 @@
 
 use isotherm_linux::hostmem::ram_file::of_process;
 use isotherm_linux::hostmem::shared::SharedMemory;
-use std::ffi::CString;
+use isotherm_linux::mm::mapping::Mapping;
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 const SIZE: u64 = 4 << 20;
 
 fn is_root() -> bool {
-    // SAFETY: takes no arguments.
-    unsafe { libc::geteuid() == 0 }
-}
-
-/// A shared, writable mapping of a whole file, for as long as it lives.
-struct Mapped(*mut libc::c_void);
-
-impl Mapped {
-    fn new(file: &File) -> Self {
-        let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
-        // SAFETY: a new mapping at an address of the kernel's choice; nothing refers to it.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), SIZE as usize, protection, libc::MAP_SHARED, fd, 0) };
-        assert_ne!(at, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
-        Self(at)
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        // SAFETY: made by `new`, and used by nobody.
-        unsafe { libc::munmap(self.0, SIZE as usize) };
-    }
+    rustix::process::geteuid().is_root()
 }
 
 fn inodes_found() -> Vec<(u64, u64)> {
@@ -47,10 +26,7 @@ fn identity(file: &File) -> (u64, u64) {
 /// A new tmpfs on `at`, seen by this thread alone, with a file of [`SIZE`] bytes.
 fn tmpfs(at: &Path) -> File {
     std::fs::create_dir(at).unwrap();
-    let (kind, at_c) = (CString::new("tmpfs").unwrap(), CString::new(at.to_str().unwrap()).unwrap());
-    // SAFETY: strings that end with 0; the data is not used.
-    let done = unsafe { libc::mount(kind.as_ptr(), at_c.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) };
-    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    mount("tmpfs", at, "tmpfs", MountFlags::empty(), None).unwrap();
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(at.join("file")).unwrap();
     file.set_len(SIZE).unwrap();
     file
@@ -67,21 +43,11 @@ fn root_a_file_that_a_process_may_only_read_is_not_its_memory() {
     let in_namespace = move || {
         // SAFETY: concerns this thread alone; what it mounts goes with it.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_FS | libc::CLONE_NEWNS) }, 0);
-        let (root, none) = (CString::new("/").unwrap(), CString::new("none").unwrap());
-        // SAFETY: strings that end with 0. Nothing that is mounted below is to reach the other namespaces.
-        let done = unsafe {
-            libc::mount(
-                none.as_ptr(),
-                root.as_ptr(),
-                std::ptr::null(),
-                libc::MS_REC | libc::MS_PRIVATE,
-                std::ptr::null(),
-            )
-        };
-        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+        // Nothing that is mounted below is to reach the other namespaces.
+        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
         let (mine, victim) = (tmpfs(&at.join("mine")), tmpfs(&at.join("victim")));
         assert_eq!(identity(&mine).1, identity(&victim).1, "both are the first file of their file system");
-        let _mapped = Mapped::new(&mine);
+        let _mapped = Mapping::of_file(&mine, SIZE as usize).unwrap();
         // The very attack: our file is mapped writable, and the victim, which has the same number, is open for reading.
         let reading = File::open(at.join("victim/file")).unwrap();
         let victim_id = identity(&victim);
@@ -111,6 +77,6 @@ fn root_a_file_on_a_disk_is_no_memory() {
     let dir = tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap();
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(dir.path().join("file")).unwrap();
     file.set_len(SIZE).unwrap();
-    let _mapped = Mapped::new(&file);
+    let _mapped = Mapping::of_file(&file, SIZE as usize).unwrap();
     assert!(!inodes_found().contains(&identity(&file)));
 }

@@ -78,27 +78,16 @@ fn read_a_byte_of_each(pid: u32, pages: &[u64]) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mm::mapping::Mapping;
 
     #[test]
     fn only_what_is_in_memory_is_read() {
         const PAGES: usize = 8;
         let len = PAGES * PAGE_SIZE as usize;
-        // SAFETY: new private anonymous memory, unmapped below.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        assert_ne!(at, libc::MAP_FAILED);
-        let page = |i: usize| at as u64 + i as u64 * PAGE_SIZE;
+        let memory = Mapping::private(len).unwrap();
+        let page = |i: usize| memory.range().start + i as u64 * PAGE_SIZE;
         for i in [1, 2, 5] {
-            // SAFETY: within the mapping.
-            unsafe { (page(i) as *mut u8).write_volatile(1) };
+            memory.write(i * PAGE_SIZE as usize, &[1]);
         }
         let own = PidFd::open(std::process::id()).unwrap();
         let all: Vec<u64> = (0..PAGES).map(page).collect();
@@ -106,8 +95,6 @@ mod tests {
         let range = |from: usize, to: usize| AddrRange::new(page(from), page(to));
         let pagemap = File::open("/proc/self/pagemap").unwrap();
         let present = present(&pagemap, &all).unwrap();
-        // SAFETY: mapped above, not used any more.
-        unsafe { libc::munmap(at, len) };
         assert_eq!(read, [range(1, 3), range(5, 6)]);
         assert_eq!(present, [page(1), page(2), page(5)], "nothing was brought into memory by it");
         assert_eq!(take_marks_off(&own, &[]), []);

@@ -3,6 +3,7 @@
 use super::hinted::{forget_reading, take_marks_off};
 use super::pace::Pace;
 use super::tally::{Tally, gone, refusal};
+use crate::mm::move_pages;
 use crate::proc::smaps;
 use crate::proc::{PidFd, ProcRoot};
 use isotherm_core::actuator::{Destination, Request};
@@ -11,8 +12,6 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Only pages that no other process maps.
-const MPOL_MF_MOVE: libc::c_int = 2;
 /// Times that a call which ended early is taken up again behind the page that ended it.
 const TRIES: u32 = 8;
 
@@ -167,26 +166,6 @@ impl Batch {
         move_pages(pid, &self.pages, None, &mut self.status)?;
         Ok(self.status.iter().zip(&self.nodes).filter(|(s, n)| s == n).count() as u64)
     }
-}
-
-/// Calls `move_pages` (without nodes: only asks where the pages are).
-fn move_pages(pid: u32, pages: &[u64], nodes: Option<&[libc::c_int]>, status: &mut [libc::c_int]) -> io::Result<u64> {
-    assert!(pages.len() == status.len() && nodes.is_none_or(|n| n.len() == pages.len()));
-    let nodes = nodes.map_or(std::ptr::null(), <[_]>::as_ptr);
-    // SAFETY: addresses, nodes and statuses are arrays of the length that is passed; the addresses are the target's and
-    // not dereferenced here.
-    let r = unsafe {
-        libc::syscall(
-            libc::SYS_move_pages,
-            pid as libc::pid_t,
-            pages.len(),
-            pages.as_ptr(),
-            nodes,
-            status.as_mut_ptr(),
-            MPOL_MF_MOVE,
-        )
-    };
-    if r < 0 { Err(io::Error::last_os_error()) } else { Ok(r as u64) }
 }
 
 /// Mappings that hold huge pages. Costs about 10 ms per resident GiB.

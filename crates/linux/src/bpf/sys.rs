@@ -4,12 +4,12 @@
 //! attribute as long as the rest is zero.
 
 use super::insn::Insn;
+use crate::mm::mapping::Mapping;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
 
 const MAP_CREATE: libc::c_long = 0;
 const PROG_LOAD: libc::c_long = 5;
@@ -117,12 +117,9 @@ pub(crate) fn lift_memlock_limit() {
 #[derive(Debug)]
 pub struct SharedArray {
     fd: OwnedFd,
-    base: NonNull<u64>,
+    mapping: Mapping,
     words: usize,
 }
-
-// SAFETY: the mapping belongs to this value alone and is not tied to a thread.
-unsafe impl Send for SharedArray {}
 
 impl SharedArray {
     /// A zeroed array of `words` 64-bit words.
@@ -132,23 +129,9 @@ impl SharedArray {
         let mut attr = Attr::new().u32(0, MAP_TYPE_ARRAY).u32(4, 4).u32(8, bytes as u32).u32(12, 1).u32(16, F_MMAPABLE);
         // SAFETY: MAP_CREATE takes no addresses.
         let fd = unsafe { attr.call(MAP_CREATE) }.map_err(fail)?;
-        // SAFETY: a new shared mapping of a descriptor we own; the kernel rounds the map up to whole pages as mmap
-        // does.
-        let p = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                fd.as_raw_fd(),
-                0,
-            )
-        };
-        if p == libc::MAP_FAILED {
-            return Err(fail(io::Error::last_os_error()));
-        }
-        let base = NonNull::new(p.cast()).ok_or_else(|| fail(io::ErrorKind::InvalidData.into()))?;
-        Ok(Self { fd, base, words })
+        // The kernel rounds the map up to whole pages as mmap does.
+        let mapping = Mapping::of_file(&fd, bytes).map_err(fail)?;
+        Ok(Self { fd, mapping, words })
     }
 
     /// Its descriptor, to be named in programs.
@@ -157,22 +140,15 @@ impl SharedArray {
     }
 
     pub fn words(&self) -> &[u64] {
-        // SAFETY: `base` maps `words` words, aligned to a page, until drop; nothing writes to them while `self` is
+        // SAFETY: `words` words are mapped until drop, aligned to a page; nothing writes to them while `self` is
         // borrowed.
-        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
+        unsafe { std::slice::from_raw_parts(self.mapping.base().cast().as_ptr(), self.words) }
     }
 
     /// Its contents, to be changed.
     pub(crate) fn words_mut(&mut self) -> &mut [u64] {
         // SAFETY: as in `words`, and the borrow is unique.
-        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.words) }
-    }
-}
-
-impl Drop for SharedArray {
-    fn drop(&mut self) {
-        // SAFETY: unmaps exactly what `new` mapped; no slice of it outlives `self`.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.words * 8) };
+        unsafe { std::slice::from_raw_parts_mut(self.mapping.base().cast().as_ptr(), self.words) }
     }
 }
 

@@ -3,5 +3,9 @@
 pub mod advise;
 pub mod entry_bits;
 pub mod huge;
+pub mod mapping;
+mod move_pages;
 pub mod scratch;
 pub mod swap_trip;
+
+pub(crate) use move_pages::move_pages;

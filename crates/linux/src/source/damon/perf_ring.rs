@@ -2,9 +2,10 @@
 //!
 //! Nothing in the system is changed by this: the event belongs to our descriptor and ends with it, even after SIGKILL.
 
+use crate::mm::mapping::Mapping;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
 
 const PAGE: usize = 4096;
 // Offsets in the first page of the mapping (struct perf_event_mmap_page in include/uapi/linux/perf_event.h).
@@ -31,14 +32,10 @@ pub(super) enum Record<'a> {
 #[derive(Debug)]
 pub(super) struct PerfRing {
     _event: OwnedFd,
-    map: *mut u8,
-    /// Bytes of data behind the first page; a power of two.
-    size: usize,
+    /// A page of counters and the data behind it, whose length is a power of two.
+    map: Mapping,
     record: Vec<u8>,
 }
-
-// SAFETY: the mapping is owned by this alone and may be used by any one thread at a time.
-unsafe impl Send for PerfRing {}
 
 impl PerfRing {
     /// Follows tracepoint `id` in thread `tid`, with room for `bytes` of records.
@@ -65,20 +62,14 @@ impl PerfRing {
         // SAFETY: the kernel has just returned this descriptor; nobody else owns it.
         let event = unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) };
         let size = bytes.clamp(16 * PAGE, 4096 * PAGE).next_power_of_two();
-        let prot = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping of the event at an address of the kernel's choice.
-        let map =
-            unsafe { libc::mmap(std::ptr::null_mut(), PAGE + size, prot, libc::MAP_SHARED, event.as_raw_fd(), 0) };
-        if map == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self { _event: event, map: map.cast(), size, record: Vec::new() })
+        let map = Mapping::of_file(&event, PAGE + size)?;
+        Ok(Self { _event: event, map, record: Vec::new() })
     }
 
     /// Hands out all records that have come since the last call.
     pub(super) fn drain(&mut self, mut sink: impl FnMut(Record<'_>)) {
-        let head = self.counter(DATA_HEAD).load(Ordering::Acquire);
-        let mut tail = self.counter(DATA_TAIL).load(Ordering::Relaxed);
+        let head = self.map.load(DATA_HEAD, Ordering::Acquire);
+        let mut tail = self.map.load(DATA_TAIL, Ordering::Relaxed);
         while tail < head {
             let mut header = [0u8; 8];
             self.copy(tail, &mut header);
@@ -99,23 +90,17 @@ impl PerfRing {
             tail += len as u64;
         }
         // The kernel may write over what lies before this.
-        self.counter(DATA_TAIL).store(tail, Ordering::Release);
+        self.map.store(DATA_TAIL, tail, Ordering::Release);
     }
 
-    fn counter(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: both counters lie aligned in the first page, which is mapped as long as `self` lives; the kernel and
-        // we access them atomically only.
-        unsafe { AtomicU64::from_ptr(self.map.add(offset).cast()) }
-    }
-
-    /// Copies bytes from position `at` of the endless stream that the ring holds the end of.
+    /// Copies bytes from position `at` of the endless stream that the ring holds the end of. The kernel does not write
+    /// between tail and head, where `at` lies.
     fn copy(&self, at: u64, out: &mut [u8]) {
-        for (i, byte) in out.iter_mut().enumerate() {
-            let place = (at as usize).wrapping_add(i) & (self.size - 1);
-            // SAFETY: the place is inside the data behind the first page. The kernel does not write between tail and
-            // head, and `at` lies there; volatile, because the memory is shared with it.
-            *byte = unsafe { self.map.add(PAGE + place).read_volatile() };
-        }
+        let size = self.map.range().len() as usize - PAGE;
+        let place = at as usize & (size - 1);
+        let (before_end, rest) = out.split_at_mut(out.len().min(size - place));
+        self.map.read(PAGE + place, before_end);
+        self.map.read(PAGE, rest);
     }
 }
 
@@ -129,13 +114,6 @@ fn parse(kind: u32, body: &[u8]) -> Option<Record<'_>> {
             Some(Record::Sample { time_ns: u64::from_ne_bytes(*time), raw })
         }
         _ => None,
-    }
-}
-
-impl Drop for PerfRing {
-    fn drop(&mut self) {
-        // SAFETY: unmaps what `open` mapped.
-        unsafe { libc::munmap(self.map.cast(), PAGE + self.size) };
     }
 }
 
