@@ -140,3 +140,41 @@ fn a_vmm_that_does_not_answer_keeps_nobody_waiting() {
     host.end("TERM").expect(0, &[]);
     assert!(before.elapsed() < Duration::from_secs(10), "the end took {:?}", before.elapsed());
 }
+
+/// A VMM with a number that another process had; `None` where this user cannot choose, or others are quicker.
+fn vmm_with_pid(pid: u32) -> Option<Vmm> {
+    (0..20).find_map(|_| {
+        std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).ok()?;
+        Some(Vmm::start()).filter(|vmm| vmm.pid() == pid)
+    })
+}
+
+#[test]
+fn a_reused_number_is_another_vmm() {
+    let first = Vmm::start();
+    let pid = first.pid();
+    let folder = tempfile::tempdir().unwrap();
+    let port = folder.path().join("port");
+    let listener = UnixListener::bind(&port).unwrap();
+    let host = HostSide::start(folder.path(), &["--guest", &format!("pid={pid},socket={}", text(&port))]);
+    let mut agent = Agent::accept(&listener);
+    agent.greet(hello(1));
+    drop(first);
+    let Some(mut other) = vmm_with_pid(pid) else {
+        eprintln!("not tested: no process can be given the number {pid} again (root can write ns_last_pid)");
+        return;
+    };
+    // Over the old connection, and over a new one.
+    agent.send(&Message::Report { token: agent.token, batch: 1, ranges: ranges(&[(2, 4)]) });
+    let answer = agent.receive();
+    assert!(!matches!(&answer, Some(Message::Ack { verdicts, .. }) if verdicts == &[Verdict::Dropped]), "{answer:?}");
+    drop(agent);
+    let mut agent = Agent::accept(&listener);
+    let _ = agent.stream.write_all(&Message::Hello(hello(2)).encode().unwrap());
+    let answer = agent.receive();
+    assert!(matches!(answer, None | Some(Message::Error { .. })), "{answer:?}");
+    wait_until("the status tells", || {
+        host.guest(0)["problem"].as_str().is_some_and(|p| p.contains(&format!("process {pid} has ended")))
+    });
+    assert_eq!(other.resident(), RAM);
+}

@@ -3,11 +3,13 @@
 use isotherm_linux::hostmem::peer;
 use isotherm_linux::hostmem::vsock_listener::VsockListener;
 use isotherm_linux::keepalive;
+use isotherm_linux::proc::PidFd;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// When a silent TCP connection is asked whether anybody is there, how far apart, and how often.
@@ -24,12 +26,13 @@ pub enum Door {
 }
 
 impl Door {
-    /// The next connection; who it is can be unknown, of a process that this pid namespace has no number for.
+    /// The next connection; who it is can be unknown, of a process that has ended or has no number in this namespace.
     pub(super) fn accept(&self) -> io::Result<(UnixStream, io::Result<Caller>)> {
         Ok(match self {
             Self::Unix(listener) => {
                 let stream = listener.accept()?.0;
-                let caller = peer::credentials(&stream).map(|(pid, uid)| Caller::Process { pid, uid });
+                let caller = peer::process(&stream)
+                    .map(|peer| Caller::Process { process: Arc::new(peer.process), uid: peer.uid });
                 (stream, caller)
             }
             Self::Vsock(listener) => {
@@ -57,9 +60,9 @@ impl Door {
 }
 
 /// Who calls, as far as the kernel tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) enum Caller {
-    Process { pid: u32, uid: u32 },
+    Process { process: Arc<PidFd>, uid: u32 },
     Cid(u32),
     Stranger(IpAddr),
 }

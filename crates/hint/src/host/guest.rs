@@ -9,7 +9,6 @@ use super::status::{GuestStatus, ScanStatus};
 use crate::protocol::{ErrorCode, Hello, Message};
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::proc::PidFd;
-use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -20,24 +19,9 @@ const LOOK_EVERY: u64 = SECOND / 2;
 /// How often to look, at most, which memory has come and gone, without being told.
 const FILES_EVERY: u64 = 5 * SECOND;
 
-/// Why a guest cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub enum GuestError {
-    /// Its VMM is not there.
-    #[error("there is no process {pid}: {source}")]
-    Process {
-        pid: u32,
-        /// How that was found out.
-        source: io::Error,
-    },
-    /// Its memory is of no use.
-    #[error(transparent)]
-    Memory(#[from] MemoryError),
-}
-
 #[derive(Debug)]
 pub struct Guest {
-    process: PidFd,
+    process: Arc<PidFd>,
     memory: GuestMemory,
     work: Mutex<Work>,
     state: Mutex<State>,
@@ -64,21 +48,16 @@ struct State {
 }
 
 impl Guest {
-    /// The guest of the VMM `pid`. `stop`: once set, nothing is dropped any more and no VMM waited for.
+    /// The guest of a VMM. `stop`: once set, nothing is dropped any more and no VMM waited for.
     pub fn new(
-        pid: u32,
+        process: Arc<PidFd>,
         name: String,
         qmp: Option<&Path>,
         bytes_per_second: u64,
         stop: Arc<AtomicBool>,
-    ) -> Result<Self, GuestError> {
-        let process = PidFd::open(pid).map_err(|source| GuestError::Process { pid, source })?;
-        let memory = GuestMemory::of_process(pid, qmp, stop)?;
-        if process.has_exited() {
-            // What was found may be another's that was given the number.
-            return Err(GuestError::Process { pid, source: io::ErrorKind::NotFound.into() });
-        }
-        let status = GuestStatus { name, pid: Some(pid), ..GuestStatus::default() };
+    ) -> Result<Self, MemoryError> {
+        let memory = GuestMemory::of_process(Arc::clone(&process), qmp, stop)?;
+        let status = GuestStatus { name, pid: Some(process.pid()), ..GuestStatus::default() };
         // As much at a time as comes in half a second, but always some huge pages.
         let burst = (bytes_per_second / 2).max(64 << 20);
         let now = monotonic_ns();
@@ -88,7 +67,7 @@ impl Guest {
         Ok(Self { process, memory, work, state })
     }
 
-    pub const fn process(&self) -> &PidFd {
+    pub fn process(&self) -> &PidFd {
         &self.process
     }
 

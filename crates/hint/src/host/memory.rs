@@ -8,7 +8,7 @@ use isotherm_linux::folder_lock::FolderLock;
 use isotherm_linux::hostmem::hole;
 use isotherm_linux::hostmem::ram_file::{self, RamFile};
 use isotherm_linux::hostmem::shared_maps::SharedMaps;
-use isotherm_linux::proc::ProcessError;
+use isotherm_linux::proc::{PidFd, ProcessError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +25,9 @@ pub enum MemoryError {
     /// The process cannot be looked at.
     #[error(transparent)]
     Process(#[from] ProcessError),
+    /// The number may be another's by now.
+    #[error("process {0} has ended; whatever has its number now is another one, and nothing of it is touched")]
+    Ended(u32),
     #[error(
         "process {0} has no shared memory of 16 MiB or more that it holds open; start QEMU with -object memory-backend-memfd,id=m,size=SIZE,share=on -machine memory-backend=m"
     )]
@@ -72,9 +75,11 @@ pub trait Memory {
 ///
 /// Files come and go when memory is plugged and unplugged. A file keeps its number, and no other gets it: whoever found
 /// a number before never reaches another file by it.
+///
+/// What /proc tells of a pid is believed only if the process that was meant is still there afterwards.
 #[derive(Debug)]
 pub struct GuestMemory {
-    pid: u32,
+    process: Arc<PidFd>,
     files: RwLock<Vec<Option<Arc<Held>>>>,
     qmp: Option<PathBuf>,
     stop: Arc<AtomicBool>,
@@ -88,12 +93,13 @@ pub struct Held {
 }
 
 impl GuestMemory {
-    /// That of process `pid`; `qmp`: where the VMM can be asked about it; `stop`: once set, nothing more is asked or
+    /// That of a process; `qmp`: where the VMM can be asked about it; `stop`: once set, nothing more is asked or
     /// dropped.
-    pub fn of_process(pid: u32, qmp: Option<&Path>, stop: Arc<AtomicBool>) -> Result<Self, MemoryError> {
-        refuse_pinned(pid)?;
+    pub fn of_process(process: Arc<PidFd>, qmp: Option<&Path>, stop: Arc<AtomicBool>) -> Result<Self, MemoryError> {
+        let pid = process.pid();
         let files = RwLock::default();
-        let memory = Self { pid, files, qmp: qmp.map(Path::to_owned), stop };
+        let memory = Self { process, files, qmp: qmp.map(Path::to_owned), stop };
+        memory.check_unpinned()?;
         memory.look_again()?;
         match memory.files().len() {
             0 => Err(MemoryError::None(pid)),
@@ -105,8 +111,8 @@ impl GuestMemory {
     /// Takes files that have come, and lets go of those that are gone: as long as they are held open here, they keep
     /// their memory.
     pub fn look_again(&self) -> Result<(), MemoryError> {
-        let pid = self.pid;
-        let now = ram_file::of_process(pid, LEAST)?;
+        let pid = self.pid();
+        let now = self.told(ram_file::of_process(pid, LEAST))?;
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
         let is_gone = |held: &mut Arc<Held>| now.iter().all(|file| file.identity != held.file.identity);
         let gone: Vec<_> = files.iter_mut().filter_map(|place| place.take_if(is_gone)).collect();
@@ -137,11 +143,23 @@ impl GuestMemory {
 
     /// Whether memory may still be dropped: devices come while a guest runs, too.
     pub(crate) fn check_unpinned(&self) -> Result<(), MemoryError> {
-        refuse_pinned(self.pid)
+        let pid = self.pid();
+        match self.told(ram_file::pinning_device(pid))? {
+            Some(device) => Err(MemoryError::Pinned { pid, device }),
+            None => Ok(()),
+        }
     }
 
-    pub const fn pid(&self) -> u32 {
-        self.pid
+    /// What was read of the process by its number, which is its own as long as it has not ended.
+    fn told<T>(&self, read: Result<T, ProcessError>) -> Result<T, MemoryError> {
+        if self.process.has_exited() {
+            return Err(MemoryError::Ended(self.pid()));
+        }
+        Ok(read?)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
     }
 
     /// The files, each with its number.
@@ -161,13 +179,6 @@ impl GuestMemory {
     }
 }
 
-fn refuse_pinned(pid: u32) -> Result<(), MemoryError> {
-    match ram_file::pinning_device(pid)? {
-        Some(device) => Err(MemoryError::Pinned { pid, device }),
-        None => Ok(()),
-    }
-}
-
 impl Memory for GuestMemory {
     fn layout(&self, areas: &[MemoryArea]) -> Result<Layout, MemoryError> {
         self.look_again()?;
@@ -179,11 +190,11 @@ impl Memory for GuestMemory {
             sizes
         };
         match (&self.qmp, &files[..]) {
-            (_, []) => Err(MemoryError::None(self.pid)),
+            (_, []) => Err(MemoryError::None(self.pid())),
             (Some(path), [.., (last, _)]) => {
                 let (regions, backends) = qmp::memory_map(path, &self.stop)?;
                 // After the VMM has told: what it has unmapped since is in no file then.
-                let maps = SharedMaps::of_process(self.pid)?;
+                let maps = self.told(SharedMaps::of_process(self.pid()))?;
                 let locate = |host, len| {
                     let mut places =
                         files.iter().filter_map(|(n, held)| Some((*n, maps.offset_of(&held.file, host, len)?)));
@@ -193,7 +204,7 @@ impl Memory for GuestMemory {
                 Ok(mtree::layout(&regions, &backends, &sizes_of(*last), &locate)?)
             }
             (None, [(number, held)]) => Ok(Layout::of_guest(areas, held.file.size)?.in_file(*number)),
-            (None, _) => Err(MemoryError::Many { pid: self.pid, count: files.len() }),
+            (None, _) => Err(MemoryError::Many { pid: self.pid(), count: files.len() }),
         }
     }
 

@@ -11,6 +11,8 @@ use super::trouble::{Trouble, Weight};
 use crate::protocol::{ErrorCode, Hello};
 use isotherm_linux::hostmem::urgency;
 use isotherm_linux::hostmem::{call, peer};
+use isotherm_linux::limits;
+use isotherm_linux::proc::PidFd;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -69,6 +71,9 @@ pub struct HostConfig {
 #[derive(Debug)]
 struct Slot {
     spec: GuestSpec,
+    /// Its VMM: that of the command line's pid, or the one that called. Held as long as the slot exists, so that the
+    /// number is never taken for another process.
+    process: Option<Arc<PidFd>>,
     /// Whose VMM it is, if that came by itself.
     uid: Option<u32>,
     guest: Option<Arc<Guest>>,
@@ -96,8 +101,9 @@ pub struct Host {
 
 impl Host {
     pub fn start(config: HostConfig, doors: Vec<Door>) -> io::Result<Self> {
-        let slot = |spec: &GuestSpec| Slot { spec: spec.clone(), uid: None, guest: None, problem: None };
-        let slots = config.guests.iter().map(slot).enumerate().collect();
+        // Guests and those who have not greeted each take some. What is started from here is a shell that needs few.
+        limits::raise_open_files();
+        let slots = config.guests.iter().map(Slot::named).enumerate().collect();
         let shared = Arc::new(Shared {
             config,
             slots: Mutex::new(slots),
@@ -109,10 +115,10 @@ impl Host {
         for (number, spec) in host.shared.config.guests.clone().into_iter().enumerate() {
             if let Some(socket) = spec.socket {
                 let shared = Arc::clone(&host.shared);
-                host.spawn("guest", move || call_guest(&shared, number, &socket, spec.pid))?;
+                host.spawn("guest", move || call_guest(&shared, number, &socket))?;
             } else if spec.pid.is_some() {
                 // So that what is wrong with it is known at once.
-                let _ = host.shared.guest(number, spec.pid);
+                let _ = host.shared.guest(number, None);
             }
         }
         for door in doors {
@@ -147,7 +153,7 @@ impl Host {
             let slots = self.shared.slots();
             slots
                 .iter()
-                .map(|(n, slot)| (slot.name(*n), slot.spec.pid, slot.guest.clone(), slot.problem.clone()))
+                .map(|(n, slot)| (slot.name(*n), slot.pid(), slot.guest.clone(), slot.problem.clone()))
                 .collect()
         };
         slots
@@ -185,8 +191,21 @@ impl Drop for Host {
 }
 
 impl Slot {
+    fn named(spec: &GuestSpec) -> Self {
+        let opened = spec.pid.map(|pid| PidFd::open(pid).map_err(|e| format!("there is no process {pid}: {e}")));
+        let (process, problem) = match opened.transpose() {
+            Ok(process) => (process.map(Arc::new), None),
+            Err(problem) => (None, Some(problem)),
+        };
+        Self { spec: spec.clone(), process, uid: None, guest: None, problem }
+    }
+
+    fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(|process| process.pid()).or(self.spec.pid)
+    }
+
     fn name(&self, number: usize) -> String {
-        self.spec.name.clone().unwrap_or_else(|| match self.spec.pid {
+        self.spec.name.clone().unwrap_or_else(|| match self.pid() {
             Some(pid) => format!("pid{pid}"),
             None => format!("guest{number}"),
         })
@@ -210,26 +229,39 @@ impl Shared {
         }
     }
 
-    /// The guest in a slot, whose VMM is `pid`; found anew if that has changed.
-    fn guest(&self, number: usize, pid: Option<u32>) -> Result<Arc<Guest>, Closing> {
-        let (spec, name, old, _gone) = {
+    /// The guest in a slot; found anew if its VMM has changed. `caller`: whose connection it is, if the slot does not
+    /// name a process.
+    fn guest(&self, number: usize, caller: Option<&Arc<PidFd>>) -> Result<Arc<Guest>, Closing> {
+        let failed = |why: String| Closing::new(ErrorCode::Failed, why);
+        let (spec, name, process, old, _gone) = {
             let mut slots = self.slots();
-            let Some(slot) = slots.get_mut(&number) else {
-                return Err(Closing::new(ErrorCode::Failed, "this guest is gone"));
+            let slot = slots.get_mut(&number).ok_or_else(|| failed("this guest is gone".into()))?;
+            let process = slot.process.as_ref().or(caller).cloned();
+            // The lock on its memory must be free for whoever is next. A number stays with a process that has not ended.
+            let gone = |guest: &mut Arc<Guest>| {
+                let of_guest = guest.process();
+                of_guest.has_exited() || process.as_ref().is_some_and(|process| process.pid() != of_guest.pid())
             };
-            // The lock on its memory must be free for whoever is next.
-            let gone = |g: &mut Arc<Guest>| g.process().has_exited() || pid.is_some_and(|pid| g.process().pid() != pid);
             // Let go of after the slots' lock, as freeing its memory takes a while.
             let gone = slot.guest.take_if(gone);
-            (slot.spec.clone(), slot.name(number), slot.guest.clone(), gone)
+            (slot.spec.clone(), slot.name(number), process, slot.guest.clone(), gone)
         };
         if let Some(guest) = old {
             return Ok(guest);
         }
-        let Some(pid) = pid.or(spec.pid) else {
-            return Err(Closing::new(ErrorCode::Failed, "the VMM's process is not known; give pid=N"));
+        let found = match (process, spec.pid) {
+            (Some(process), Some(pid)) if process.has_exited() => Err(format!(
+                "process {pid} has ended, and its number says nothing about others; give the pid of the new VMM, or its socket alone"
+            )),
+            (Some(process), _) => {
+                let qmp = spec.qmp.as_deref();
+                Guest::new(process, name, qmp, self.config.bytes_per_second, Arc::clone(&self.stop))
+                    .map_err(|error| error.to_string())
+            }
+            (None, Some(pid)) => Err(format!("there was no process {pid} when this began; give the VMM's pid")),
+            // It becomes known when it is called.
+            (None, None) => return Err(failed("the VMM's process is not known; give pid=N".into())),
         };
-        let found = Guest::new(pid, name, spec.qmp.as_deref(), self.config.bytes_per_second, Arc::clone(&self.stop));
         let mut slots = self.slots();
         let slot = slots.get_mut(&number);
         match (found, slot) {
@@ -245,50 +277,56 @@ impl Shared {
                     return Ok(guest);
                 }
                 if let Some(slot) = slot {
-                    slot.problem = Some(error.to_string());
+                    slot.problem = Some(error.clone());
                 }
-                Err(Closing::new(ErrorCode::Failed, error.to_string()))
+                Err(failed(error))
             }
-            (Ok(_), None) => Err(Closing::new(ErrorCode::Failed, "this guest is gone")),
+            (Ok(_), None) => Err(failed("this guest is gone".into())),
         }
     }
 
     /// The slot of whoever calls.
-    fn slot_of(&self, caller: Caller, hello: &Hello) -> Result<(usize, Option<u32>), Closing> {
+    fn slot_of(&self, caller: &Caller, hello: &Hello) -> Result<usize, Closing> {
         // Let go of after the slots' lock, as freeing memory takes a while.
         let mut gone: Vec<Slot> = Vec::new();
         let mut slots = self.slots();
         let denied = |why: String| Closing::new(ErrorCode::Denied, why);
         match caller {
-            Caller::Process { pid, uid } => {
-                if let Some((number, _)) = slots.iter().find(|(_, slot)| slot.spec.pid == Some(pid)) {
-                    return Ok((*number, Some(pid)));
+            Caller::Process { process, uid } => {
+                let pid = process.pid();
+                let is_its = |slot: &Slot| slot.process.as_ref().is_some_and(|p| p.pid() == pid && !p.has_exited());
+                if let Some((number, _)) = slots.iter().find(|(_, slot)| is_its(slot)) {
+                    return Ok(*number);
                 }
                 // Places of processes that are gone are free again; only those that came by themselves.
                 let named = self.config.guests.len();
-                let is_gone = |slot: &Slot| slot.guest.as_ref().is_none_or(|guest| guest.process().has_exited());
+                let is_gone = |slot: &Slot| {
+                    let has_failed = slot.guest.is_none() && slot.problem.is_some();
+                    has_failed || slot.process.as_ref().is_none_or(|process| process.has_exited())
+                };
                 let numbers: Vec<usize> =
                     slots.range(named..).filter(|(_, slot)| is_gone(slot)).map(|(number, _)| *number).collect();
                 gone.extend(numbers.iter().filter_map(|number| slots.remove(number)));
                 let number = slots.last_key_value().map_or(0, |(last, _)| last + 1).max(named);
-                if slots.values().filter(|slot| slot.uid == Some(uid)).count() >= MOST_OF_USER {
+                if slots.values().filter(|slot| slot.uid == Some(*uid)).count() >= MOST_OF_USER {
                     return Err(denied(format!(
                         "user {uid} has {MOST_OF_USER} guests here already; end one of their VMMs, or name this one with --guest pid={pid}"
                     )));
                 }
                 let spec = GuestSpec { pid: Some(pid), ..GuestSpec::default() };
-                slots.insert(number, Slot { spec, uid: Some(uid), guest: None, problem: None });
-                Ok((number, Some(pid)))
+                let process = Some(Arc::clone(process));
+                slots.insert(number, Slot { spec, process, uid: Some(*uid), guest: None, problem: None });
+                Ok(number)
             }
             Caller::Cid(cid) => slots
                 .iter()
-                .find(|(_, slot)| slot.spec.cid == Some(cid))
-                .map(|(number, slot)| (*number, slot.spec.pid))
+                .find(|(_, slot)| slot.spec.cid == Some(*cid))
+                .map(|(number, _)| *number)
                 .ok_or_else(|| denied(format!("no guest is named with cid={cid}"))),
             Caller::Stranger(_) => slots
                 .iter()
                 .find(|(_, slot)| slot.spec.key.as_deref().is_some_and(|key| same(key, &hello.key)))
-                .map(|(number, slot)| (*number, slot.spec.pid))
+                .map(|(number, _)| *number)
                 .ok_or_else(|| denied("no guest has this key".into())),
         }
     }
@@ -316,17 +354,18 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// Connects to a guest's VMM again and again.
-fn call_guest(shared: &Shared, number: usize, socket: &Path, pid: Option<u32>) {
+fn call_guest(shared: &Shared, number: usize, socket: &Path) {
     let mut retry = RETRY.0;
     while !shared.stopping() {
-        match call::connect(socket, CONNECTING).map(|stream| (peer::credentials(&stream), stream)) {
+        match call::connect(socket, CONNECTING).map(|stream| (peer::process(&stream), stream)) {
             Ok((peer, stream)) => {
-                let pid = pid.or(peer.ok().map(|(pid, _)| pid));
+                // Who listens through a descriptor that somebody else has opened is not known; then pid=N is needed.
+                let peer = peer.ok().map(|peer| Arc::new(peer.process));
                 // Looked for at once, so that its memory shows before its agent says anything.
-                let found = shared.guest(number, pid).map(drop);
+                let found = shared.guest(number, peer.as_ref()).map(drop);
                 let end = match found {
                     Ok(()) => {
-                        let identify = |_: &Hello| shared.guest(number, pid);
+                        let identify = |_: &Hello| shared.guest(number, peer.as_ref());
                         serve(stream, shared.terms(&identify, &mut || {}, None, false))
                     }
                     Err(closing) => End::Closed(closing),
@@ -385,8 +424,8 @@ fn answer_calls(shared: &Arc<Shared>, door: &Door) {
 fn answer(shared: &Shared, stream: UnixStream, caller: Caller, place: Place) {
     let mut place = Some(place);
     let identify = |hello: &Hello| {
-        let (number, pid) = shared.slot_of(caller, hello)?;
-        shared.guest(number, pid)
+        let number = shared.slot_of(&caller, hello)?;
+        shared.guest(number, None)
     };
     let fresh = !matches!(caller, Caller::Process { .. });
     let end = serve(stream, shared.terms(&identify, &mut || place = None, Some(GREETING), fresh));
@@ -424,9 +463,9 @@ fn scan_all(shared: &Shared, config: &ScanConfig) {
     // that.
     let _ = urgency::hurry();
     while !shared.stopping() {
-        let numbers: Vec<(usize, Option<u32>)> = shared.slots().iter().map(|(n, slot)| (*n, slot.spec.pid)).collect();
-        for (number, pid) in numbers {
-            let Ok(guest) = shared.guest(number, pid) else { continue };
+        let numbers: Vec<usize> = shared.slots().keys().copied().collect();
+        for number in numbers {
+            let Ok(guest) = shared.guest(number, None) else { continue };
             if !guest.is_connected() && !shared.stopping() {
                 let done = scan::scan(&guest, config, &shared.stop);
                 guest.problem(done.err().map(|error| error.to_string()));

@@ -4,7 +4,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 pub use rustix::process::Signal;
@@ -23,6 +23,15 @@ impl PidFd {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
         // The kernel sets close-on-exec.
         Ok(Self { fd: pidfd_open(raw, PidfdFlags::empty())?, pid })
+    }
+
+    /// Of a descriptor that the kernel gave for a process. Fails with ESRCH if the process has ended and was collected,
+    /// or has no number here, as it is of another pid namespace.
+    pub(crate) fn from_fd(fd: OwnedFd) -> io::Result<Self> {
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))?;
+        let pid = info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse::<i32>().ok());
+        let pid = pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0).ok_or(Errno::SRCH)?;
+        Ok(Self { fd, pid })
     }
 
     /// The process's id, as given to [`open`](Self::open).

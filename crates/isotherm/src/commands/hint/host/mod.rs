@@ -12,14 +12,13 @@ use isotherm_daemon::server::Server;
 use isotherm_daemon::service::{Answer, Ask, StatusOnly};
 use isotherm_daemon::socket::BoundSocket;
 use isotherm_hint::host::door::Door;
-use isotherm_hint::host::guest::GuestError;
-use isotherm_hint::host::memory::MemoryError;
+use isotherm_hint::host::memory::{GuestMemory, MemoryError};
 use isotherm_hint::host::scan::ScanConfig;
 use isotherm_hint::host::server::{GuestSpec, Host, HostConfig};
 use isotherm_hint::host::status::GuestStatus;
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::hostmem::vsock_listener::VsockListener;
-use isotherm_linux::proc::ProcessError;
+use isotherm_linux::proc::{PidFd, ProcessError};
 use isotherm_linux::signals::StopSignals;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -172,9 +171,10 @@ fn check(args: &Args) -> anyhow::Result<()> {
 /// What can be known to go wrong is told before anything is begun.
 fn probe(spec: &GuestSpec) -> anyhow::Result<()> {
     let Some(pid) = spec.pid else { return Ok(()) };
-    match isotherm_hint::host::guest::Guest::new(pid, String::new(), spec.qmp.as_deref(), 0, Arc::default()) {
+    let process = PidFd::open(pid).with_context(|| format!("there is no process {pid} (--guest pid={pid})"))?;
+    match GuestMemory::of_process(Arc::new(process), spec.qmp.as_deref(), Arc::default()) {
         Ok(_) => Ok(()),
-        Err(GuestError::Memory(MemoryError::Process(error @ ProcessError::Permission { .. }))) => {
+        Err(MemoryError::Process(error @ ProcessError::Permission { .. })) => {
             Err(error).context("cannot look into the VMM; run as root, or as its user")
         }
         Err(error) => Err(error).with_context(|| format!("guest pid={pid}")),
