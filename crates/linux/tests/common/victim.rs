@@ -18,6 +18,7 @@ const PROGRESS: u64 = 1;
 const ERROR: u64 = 2;
 const SPARE: u64 = 3;
 const TOUCH_SPARE: u64 = 4;
+const CONFINE: u64 = 5;
 
 /// What it does between two looks at its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +76,15 @@ impl Victim {
     pub fn touch_spare(&self) {
         self.file.write_all_at(&1u64.to_ne_bytes(), 8 * TOUCH_SPARE).unwrap();
         wait_until("the spare memory to be touched", || self.word(TOUCH_SPARE) == 2);
+    }
+
+    /// Makes its main thread install a filter that kills it at the calls that are injected. May be called again.
+    #[allow(dead_code, reason = "not used by every test")]
+    pub fn confine(&self) {
+        if self.word(CONFINE) == 0 {
+            self.file.write_all_at(&1u64.to_ne_bytes(), 8 * CONFINE).unwrap();
+        }
+        wait_until("the filter", || self.word(CONFINE) == 2);
     }
 
     fn word(&self, i: u64) -> u64 {
@@ -209,6 +219,9 @@ impl Work {
                     (0..1024).for_each(|page| fill(spare + page * PAGE, page, 0));
                     word(TOUCH_SPARE).store(2, Ordering::Relaxed);
                 }
+                if word(CONFINE).load(Ordering::Relaxed) == 1 {
+                    confine(word(CONFINE));
+                }
                 if let Some(number) = fault {
                     fail(word(ERROR), number);
                 }
@@ -216,6 +229,29 @@ impl Work {
             }
         }
     }
+}
+
+/// Has madvise, mlock and munlock kill all threads of this process, and says so in `word`.
+fn confine(word: &AtomicU64) {
+    const KILL: u32 = 0x8000_0000;
+    const ALLOW: u32 = 0x7fff_0000;
+    let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
+    let equals = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let filter = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(equals, 3, 0, libc::SYS_madvise as u32),
+        step(equals, 2, 0, libc::SYS_mlock as u32),
+        step(equals, 1, 0, libc::SYS_munlock as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, ALLOW),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, KILL),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    // SAFETY: the program outlives the call, which copies it. TSYNC (1): for all threads.
+    let done = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        libc::syscall(libc::SYS_seccomp, 1, 1, &raw const program)
+    };
+    word.store(if done == 0 { 2 } else { 3 }, Ordering::Relaxed);
 }
 
 /// 1: registers; 2 to 8: system calls, see `turn`; 9: joined a thread that never ends; from 1000 on: the page that did

@@ -1,12 +1,10 @@
 //! The process that injects: forked for one request, so that it outlives whatever kills Isotherm.
 
-use super::call::Call;
-use super::gadgets::Gadgets;
+use super::plan::Plan;
 use super::ptrace::nap;
 use super::refusal::Refusal;
 use super::shared::Shared;
 use super::thread::{Buffers, Hook, Stopped};
-use isotherm_core::addr::AddrRange;
 use rustix::process::{Pid, getpid, getppid};
 use std::io;
 use std::time::Duration;
@@ -17,14 +15,6 @@ const STOP_MOST: Duration = Duration::from_millis(1);
 const REST: u32 = 5;
 /// Tries for a moment that suits.
 const TRIES: u32 = 40;
-
-/// What the helper is to do.
-pub(super) struct Plan<'a> {
-    pub pid: libc::pid_t,
-    pub gadgets: Gadgets,
-    pub call: Call,
-    pub ranges: &'a [AddrRange],
-}
 
 /// Starts the helper; gives its pid. It ends by itself.
 pub(super) fn fork(plan: &Plan<'_>, shared: &Shared, hook: Hook<'_>) -> io::Result<libc::pid_t> {
@@ -87,7 +77,7 @@ fn one_stop(
     buffers: &mut Buffers,
     hook: Hook<'_>,
 ) -> Result<Duration, Refusal> {
-    let mut thread = Stopped::seize(plan.pid, plan.gadgets, buffers, hook)?;
+    let mut thread = Stopped::seize(plan, buffers, hook)?;
     while let Some(range) = plan.ranges.get(*next) {
         let (number, args) = plan.call.registers(*range);
         let result = thread.call(number, args)?;

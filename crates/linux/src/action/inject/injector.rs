@@ -3,7 +3,8 @@
 use super::call::Call;
 use super::error::InjectError;
 use super::gadgets::Gadgets;
-use super::helper::{self, Plan};
+use super::helper;
+use super::plan::Plan;
 use super::refusal::Refusal;
 use super::shared::Shared;
 use super::{eligible, thread::Hook};
@@ -91,11 +92,12 @@ impl Injector {
                 return Err(InjectError::Stopped);
             }
             let gadgets = self.gadgets(pid)?;
+            let status = ProcRoot::default().process(pid).open("status")?;
             // What was read through the pid so far was the target's, as it is still there.
             if process.has_exited() {
                 return Err(InjectError::Gone(pid));
             }
-            let plan = Plan { pid: pid as libc::pid_t, gadgets, call, ranges: batch };
+            let plan = Plan { pid: pid as libc::pid_t, status, gadgets, call, ranges: batch };
             let shared = Shared::new(batch.len()).map_err(InjectError::Memory)?;
             let helper = helper::fork(&plan, &shared, hook).map_err(InjectError::Fork)?;
             supervise(helper, &shared, stop);

@@ -19,8 +19,10 @@ mod frame;
 mod gadgets;
 mod helper;
 mod injector;
+mod plan;
 mod ptrace;
 mod refusal;
+mod sandbox;
 mod shared;
 #[cfg(test)]
 mod tests;

@@ -16,11 +16,13 @@ pub(super) enum Refusal {
     CriticalSection,
     Signals,
     UserDispatch,
+    Sandboxed,
+    ShadowStack,
     Unexpected,
 }
 
 impl Refusal {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::None,
         Self::Gone,
         Self::NotPermitted,
@@ -33,6 +35,8 @@ impl Refusal {
         Self::CriticalSection,
         Self::Signals,
         Self::UserDispatch,
+        Self::Sandboxed,
+        Self::ShadowStack,
         Self::Unexpected,
     ];
 
@@ -70,6 +74,11 @@ impl Refusal {
             Self::UserDispatch => {
                 "handles system calls by itself (syscall user dispatch, as Wine does), which is not supported"
             }
+            Self::Sandboxed => {
+                "has its system calls filtered (seccomp), so that a new one could kill it; run it without the filter (systemd: \
+                 SystemCallFilter=)"
+            }
+            Self::ShadowStack => "uses a shadow stack; start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off",
             Self::Unexpected => "did something unexpected while it was stopped; it was let go",
         }
     }

@@ -39,6 +39,19 @@ fn range(victim: &Victim) -> AddrRange {
 }
 
 #[test]
+fn root_a_program_that_confines_itself_between_two_looks_is_left_alone() {
+    for kind in KINDS {
+        let victim = Victim::start(kind, PAGES);
+        let pidfd = PidFd::open(victim.pid()).unwrap();
+        // It was free when the request was checked; the first call of the hook comes right before it is stopped.
+        let (applied, error) = inject(&pidfd, Action::HugePage, range(&victim), &|| victim.confine());
+        assert_eq!(applied, 0, "{kind:?}");
+        assert!(error.as_ref().is_some_and(|e| e.contains("seccomp")), "{kind:?}: {error:?}");
+        victim.check(&format!("it confined itself, {kind:?}"));
+    }
+}
+
+#[test]
 fn root_every_call_has_its_effect_whatever_the_thread_does() {
     for kind in KINDS {
         let victim = Victim::start(kind, PAGES);

@@ -2,8 +2,10 @@
 
 use super::frame::{self, FRAME_MOST, XSTATE_MOST};
 use super::gadgets::{Gadgets, SYSCALL_RET, is_restore};
+use super::plan::Plan;
 use super::ptrace::{Stop, Tracee};
 use super::refusal::Refusal;
+use super::sandbox::{self, STATUS_MOST};
 use std::time::{Duration, Instant};
 
 /// How long a thread may take to stop.
@@ -16,11 +18,17 @@ pub(super) struct Buffers {
     xstate: [u8; XSTATE_MOST],
     frame: [u8; FRAME_MOST],
     saved: [u8; FRAME_MOST],
+    status: [u8; STATUS_MOST],
 }
 
 impl Buffers {
     pub fn new() -> Box<Self> {
-        Box::new(Self { xstate: [0; XSTATE_MOST], frame: [0; FRAME_MOST], saved: [0; FRAME_MOST] })
+        Box::new(Self {
+            xstate: [0; XSTATE_MOST],
+            frame: [0; FRAME_MOST],
+            saved: [0; FRAME_MOST],
+            status: [0; STATUS_MOST],
+        })
     }
 }
 
@@ -44,13 +52,8 @@ pub(super) type Hook<'a> = &'a dyn Fn();
 impl<'a> Stopped<'a> {
     /// Stops main thread `pid` and looks whether it may be used. On refusal it has been let go, but for
     /// [`Refusal::NoStop`]: then only our own end lets it go.
-    pub(crate) fn seize(
-        pid: libc::pid_t,
-        gadgets: Gadgets,
-        buffers: &'a mut Buffers,
-        hook: Hook<'a>,
-    ) -> Result<Self, Refusal> {
-        let tracee = Tracee(pid);
+    pub(crate) fn seize(plan: &Plan<'_>, buffers: &'a mut Buffers, hook: Hook<'a>) -> Result<Self, Refusal> {
+        let (tracee, gadgets) = (Tracee(plan.pid), plan.gadgets);
         hook();
         tracee.seize().map_err(|e| match e.raw_os_error() {
             Some(libc::ESRCH) => Refusal::Gone,
@@ -73,6 +76,9 @@ impl<'a> Stopped<'a> {
         }
         let begin = Instant::now();
         hook();
+        if let Err(why) = sandbox::look(&plan.status, &mut buffers.status) {
+            return refuse(why, 0);
+        }
         match Self::prepare(tracee, gadgets, buffers) {
             Ok((regs, mask, base, saved)) => {
                 hook();
