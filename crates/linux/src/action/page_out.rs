@@ -5,6 +5,7 @@ use super::holds::{HoldError, Holds};
 use super::obstacle::Obstacles;
 use super::pace::Pace;
 use super::worker::Process;
+use crate::mm::advise::Advice;
 use crate::proc::PidFd;
 use crate::roots::Roots;
 use isotherm_core::addr::AddrRange;
@@ -73,8 +74,7 @@ impl PageOut for LivePageOut {
             Ok(process) => process,
             Err(why) => return PagedOut { taken: 0, error: Some(why.to_string()) },
         };
-        let mut to =
-            Process { action: Action::PageOut, advice: libc::MADV_PAGEOUT, process: &process, stop: &self.stop };
+        let mut to = Process { action: Action::PageOut, advice: Advice::PageOut, process: &process, stop: &self.stop };
         let tally = advice::give(&mut to, ranges, Shape::Pages, &mut self.pace);
         PagedOut { taken: tally.applied, error: tally.error }
     }

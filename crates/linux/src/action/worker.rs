@@ -8,7 +8,7 @@ use super::obstacle::LRU_PRIO;
 use super::pace::Pace;
 use super::tally::{Tally, refusal};
 use crate::clock::monotonic_ns;
-use crate::mm::advise::{MADV_COLLAPSE, advise};
+use crate::mm::advise::{Advice, advise};
 use crate::mm::huge::HugePages;
 use crate::proc::PidFd;
 use crate::proc::maps::mapped_ranges;
@@ -93,11 +93,11 @@ impl Worker {
         let pace = self.paces.entry(action).or_default();
         let (advice, shape) = match action {
             Action::Stat => return all(&request.ranges),
-            Action::WillNeed => (libc::MADV_WILLNEED, Shape::Pages),
+            Action::WillNeed => (Advice::WillNeed, Shape::Pages),
             // There is no advice that only moves pages to the inactive list.
-            Action::Cold | Action::LruDeprio => (libc::MADV_COLD, Shape::Pages),
-            Action::PageOut => (libc::MADV_PAGEOUT, Shape::Pages),
-            Action::Collapse => (MADV_COLLAPSE, Shape::Blocks),
+            Action::Cold | Action::LruDeprio => (Advice::Cold, Shape::Pages),
+            Action::PageOut => (Advice::PageOut, Shape::Pages),
+            Action::Collapse => (Advice::Collapse, Shape::Blocks),
             Action::LruPrio => return failed(format!("{action} of pid {} is not possible: {LRU_PRIO}", process.pid())),
             Action::MigrateHot | Action::MigrateCold => return migrate(request, process, &self.stop, pace),
             Action::HugePage | Action::NoHugePage | Action::Lock | Action::Unlock => {
@@ -152,7 +152,7 @@ fn all(ranges: &[AddrRange]) -> Tally {
 /// A live process that is given advice.
 pub(super) struct Process<'a> {
     pub(super) action: Action,
-    pub(super) advice: libc::c_int,
+    pub(super) advice: Advice,
     pub(super) process: &'a PidFd,
     pub(super) stop: &'a AtomicBool,
 }

@@ -6,7 +6,7 @@ use super::subject::Subject;
 use crate::action::LRU_PRIO;
 use crate::action::inject::try_on;
 use crate::facts::Environment;
-use crate::mm::advise::MADV_COLLAPSE;
+use crate::mm::advise::Advice;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::scheme::action::Action;
 use std::io;
@@ -67,7 +67,7 @@ fn refused(name: &'static str, error: &io::Error, since: &str) -> Finding {
 }
 
 fn willneed(subject: &Subject) -> Finding {
-    match subject.advise(subject.small, libc::MADV_WILLNEED) {
+    match subject.advise(subject.small, Advice::WillNeed) {
         Ok(_) => Finding::usable("willneed", ""),
         Err(e) => refused("willneed", &e, "5.10"),
     }
@@ -78,7 +78,7 @@ fn cold(name: &'static str, subject: &Subject) -> Finding {
     let test = || -> io::Result<(u64, u64)> {
         // The other test of the same kind may have left the pages unreferenced: advice is still checked by its return.
         let before = referenced()?;
-        subject.advise(subject.small, libc::MADV_COLD)?;
+        subject.advise(subject.small, Advice::Cold)?;
         Ok((before, referenced()?))
     };
     let detail = if name == "lru_deprio" { "through MADV_COLD" } else { "" };
@@ -92,7 +92,7 @@ fn cold(name: &'static str, subject: &Subject) -> Finding {
 }
 
 fn pageout(subject: &Subject, env: &Environment) -> Finding {
-    if let Err(e) = subject.advise(subject.small, libc::MADV_PAGEOUT) {
+    if let Err(e) = subject.advise(subject.small, Advice::PageOut) {
         return refused("pageout", &e, "5.10");
     }
     let free: u64 = env.swap.iter().map(|s| s.size.saturating_sub(s.used)).sum();
@@ -138,7 +138,7 @@ fn injected(
 
 fn collapse(subject: &Subject) -> Finding {
     let huge = |range: AddrRange| subject.smaps_kib(range, "AnonHugePages").unwrap_or(0);
-    match subject.advise(subject.huge, MADV_COLLAPSE) {
+    match subject.advise(subject.huge, Advice::Collapse) {
         Ok(_) if huge(subject.huge) > 0 => Finding::usable("collapse", "seen as a huge page"),
         Ok(_) => Finding::unusable("collapse", "the kernel took the advice, but no huge page appeared", ""),
         Err(e) => match e.raw_os_error() {

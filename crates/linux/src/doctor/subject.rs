@@ -1,11 +1,11 @@
 //! A child process with a little memory, on which advice is tried out before anybody else's memory is touched.
 
-use crate::mm::advise::advise;
+use crate::mm::advise::{Advice, advise};
 use crate::mm::mapping::Mapping;
 use crate::mm::move_pages;
 use crate::proc::{PidFd, Signal};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
-use rustix::mm::{Advice, MprotectFlags};
+use rustix::mm::MprotectFlags;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::fs::File;
 use std::io::{self, PipeWriter, Read};
@@ -41,7 +41,7 @@ impl Subject {
             reservation.protect(area, MprotectFlags::READ | MprotectFlags::WRITE)?;
         }
         // A kernel without huge pages refuses, which is fine.
-        let _ = reservation.advise(small, Advice::LinuxNoHugepage);
+        let _ = reservation.advise(small, rustix::mm::Advice::LinuxNoHugepage);
         let (mut ready_reader, ready_writer) = io::pipe()?;
         let (leash_reader, leash) = io::pipe()?;
 
@@ -85,7 +85,7 @@ impl Subject {
     }
 
     /// Calls process_madvise on the child. Gives the number of bytes advised.
-    pub(super) fn advise(&self, range: AddrRange, advice: libc::c_int) -> io::Result<u64> {
+    pub(super) fn advise(&self, range: AddrRange, advice: Advice) -> io::Result<u64> {
         advise(self.pidfd.as_fd(), &[range], advice)
     }
 
