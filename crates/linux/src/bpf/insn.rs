@@ -73,6 +73,14 @@ pub struct Insn {
     pub imm: i32,
 }
 
+impl Insn {
+    /// The descriptor of the map that it names.
+    pub(crate) fn map(&self) -> Option<i32> {
+        let names = self.op == CLASS_LD_IMM64 && [PSEUDO_MAP_FD, PSEUDO_MAP_VALUE].contains(&(self.regs >> 4));
+        names.then_some(self.imm)
+    }
+}
+
 /// A place in the program that jumps, calls and callbacks refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Label(usize);
@@ -105,6 +113,7 @@ const SRC_REG: u8 = 0x08;
 const OP_CALL: u8 = 0x85;
 const OP_EXIT: u8 = 0x95;
 const PSEUDO_CALL: u8 = 1;
+const PSEUDO_MAP_FD: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;
 const PSEUDO_FUNC: u8 = 4;
 
@@ -268,7 +277,9 @@ mod tests {
         a.map_value(R6, 5, 16);
         a.call(113);
         a.exit();
-        let got: Vec<[u8; 8]> = a.finish().unwrap().iter().map(bytes).collect();
+        let insns = a.finish().unwrap();
+        assert_eq!(insns.iter().filter_map(Insn::map).collect::<Vec<i32>>(), [5]);
+        let got: Vec<[u8; 8]> = insns.iter().map(bytes).collect();
         let want: [[u8; 8]; 12] = [
             [0xb7, 0x00, 0, 0, 0xff, 0xff, 0xff, 0xff],
             [0xbf, 0x16, 0, 0, 0, 0, 0, 0],

@@ -10,6 +10,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
 
 const MAP_CREATE: libc::c_long = 0;
 const PROG_LOAD: libc::c_long = 5;
@@ -111,50 +112,126 @@ pub(crate) fn lift_memlock_limit() {
     let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
 }
 
-/// An array map with one value, mapped into this process.
+/// Array maps with one value each, mapped into this process, and the programs that use them.
 ///
-/// The kernel writes to it only while a program runs, and a program runs only inside [`run`], which borrows it mutably.
+/// The kernel writes to them only while such a program runs; it is loaded for these arrays alone and runs only inside
+/// [`Link::run`], which borrows them mutably.
 #[derive(Debug)]
-pub struct SharedArray {
-    fd: OwnedFd,
-    mapping: Mapping,
-    words: usize,
+pub(crate) struct SharedArrays {
+    /// Programs and links share it, and are known by it.
+    maps: Arc<[OwnedFd]>,
+    values: Vec<Mapping>,
 }
 
-impl SharedArray {
-    /// A zeroed array of `words` 64-bit words.
-    pub fn new(words: usize) -> Result<Self, BpfError> {
-        let bytes = words * 8;
-        let fail = |source| BpfError::Map { bytes, source };
-        let mut attr = Attr::new().u32(0, MAP_TYPE_ARRAY).u32(4, 4).u32(8, bytes as u32).u32(12, 1).u32(16, F_MMAPABLE);
-        // SAFETY: MAP_CREATE takes no addresses.
-        let fd = unsafe { attr.call(MAP_CREATE) }.map_err(fail)?;
-        // The kernel rounds the map up to whole pages as mmap does.
-        let mapping = Mapping::of_file(&fd, bytes).map_err(fail)?;
-        Ok(Self { fd, mapping, words })
+impl SharedArrays {
+    /// Zeroed arrays of so many 64-bit words.
+    pub fn new(lengths: &[usize]) -> Result<Self, BpfError> {
+        let (mut maps, mut values) = (Vec::new(), Vec::new());
+        for words in lengths {
+            let bytes = words * 8;
+            let fail = |source| BpfError::Map { bytes, source };
+            let mut attr =
+                Attr::new().u32(0, MAP_TYPE_ARRAY).u32(4, 4).u32(8, bytes as u32).u32(12, 1).u32(16, F_MMAPABLE);
+            // SAFETY: MAP_CREATE takes no addresses.
+            let fd = unsafe { attr.call(MAP_CREATE) }.map_err(fail)?;
+            // The kernel rounds the map up to whole pages as mmap does.
+            values.push(Mapping::of_file(&fd, bytes).map_err(fail)?);
+            maps.push(fd);
+        }
+        Ok(Self { maps: maps.into(), values })
     }
 
-    /// Its descriptor, to be named in programs.
-    pub fn fd(&self) -> i32 {
-        self.fd.as_raw_fd()
+    /// The descriptor of one, to be named in programs.
+    pub fn fd(&self, array: usize) -> i32 {
+        self.maps[array].as_raw_fd()
     }
 
-    pub fn words(&self) -> &[u64] {
-        // SAFETY: `words` words are mapped until drop, aligned to a page; nothing writes to them while `self` is
+    pub fn words(&self, array: usize) -> &[u64] {
+        let (start, len) = self.place(array);
+        // SAFETY: so many words are mapped until drop, aligned to a page; nothing writes to them while `self` is
         // borrowed.
-        unsafe { std::slice::from_raw_parts(self.mapping.base().cast().as_ptr(), self.words) }
+        unsafe { std::slice::from_raw_parts(start, len) }
     }
 
-    /// Its contents, to be changed.
-    pub(crate) fn words_mut(&mut self) -> &mut [u64] {
+    pub fn words_mut(&mut self, array: usize) -> &mut [u64] {
+        let (start, len) = self.place(array);
         // SAFETY: as in `words`, and the borrow is unique.
-        unsafe { std::slice::from_raw_parts_mut(self.mapping.base().cast().as_ptr(), self.words) }
+        unsafe { std::slice::from_raw_parts_mut(start, len) }
+    }
+
+    fn place(&self, array: usize) -> (*mut u64, usize) {
+        let value = &self.values[array];
+        (value.base().cast().as_ptr(), value.range().len() as usize / 8)
+    }
+
+    /// Loads a task-iterator program. A refused program is loaded a second time with the verifier's log on, for the
+    /// error.
+    ///
+    /// # Panics
+    /// If it names other maps than these arrays.
+    pub fn load(&self, image: &ProgramImage<'_>) -> Result<Program, BpfError> {
+        let ours = |fd| self.maps.iter().any(|map| map.as_raw_fd() == fd);
+        assert!(image.insns.iter().filter_map(Insn::map).all(ours), "{} names a map of others", image.name);
+        Ok(Program { fd: load(image)?, maps: self.maps.clone() })
+    }
+}
+
+/// A loaded program.
+#[derive(Debug)]
+pub(crate) struct Program {
+    fd: OwnedFd,
+    maps: Arc<[OwnedFd]>,
+}
+
+impl Program {
+    /// Ties it to the tasks of process `pid` (in this process's pid namespace), or to all tasks.
+    pub fn attach(&self, pid: Option<u32>) -> Result<Link, BpfError> {
+        // bpf_iter_link_info.task: tid, pid, pid_fd, and padding up to the size of the union's largest member.
+        let info = [0, pid.unwrap_or(0), 0, 0];
+        let mut attr = Attr::new().fd(0, &self.fd).u32(8, ATTACH_TRACE_ITER);
+        if pid.is_some() {
+            attr = attr.u64(16, info.as_ptr() as u64).u32(24, size_of_val(&info) as u32);
+        }
+        // SAFETY: `info` lives until the call returns.
+        let fd = unsafe { attr.call(LINK_CREATE) }.map_err(|source| BpfError::Iterate { source })?;
+        Ok(Link { fd, maps: self.maps.clone() })
+    }
+}
+
+/// A program and the tasks that it is for.
+#[derive(Debug)]
+pub(crate) struct Link {
+    fd: OwnedFd,
+    maps: Arc<[OwnedFd]>,
+}
+
+impl Link {
+    /// Runs the program once over its tasks.
+    ///
+    /// # Panics
+    /// If `written` are not the arrays that the program was loaded for.
+    pub fn run(&self, written: &mut SharedArrays) -> Result<(), BpfError> {
+        assert!(Arc::ptr_eq(&self.maps, &written.maps), "a program runs with the arrays that it was loaded for");
+        let fail = |source| BpfError::Iterate { source };
+        let mut attr = Attr::new().fd(0, &self.fd);
+        // SAFETY: ITER_CREATE takes no addresses.
+        let iter = unsafe { attr.call(ITER_CREATE) }.map_err(fail)?;
+        let mut sink = [0u8; 64];
+        loop {
+            match rustix::io::read(&iter, &mut sink) {
+                // The programs print nothing, so the first successful read is the end.
+                Ok(0) => return Ok(()),
+                // EAGAIN: the kernel paused after a great many tasks without output; reading on continues.
+                Ok(_) | Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(e) => return Err(fail(e.into())),
+            }
+        }
     }
 }
 
 /// A program that runs for tasks, as given to the kernel.
 #[derive(Debug)]
-pub struct ProgramImage<'a> {
+pub(crate) struct ProgramImage<'a> {
     /// Name, at most 15 letters, digits or underscores.
     pub name: &'static str,
     pub insns: &'a [Insn],
@@ -166,8 +243,7 @@ pub struct ProgramImage<'a> {
     pub btf: &'a [u8],
 }
 
-/// Loads a task-iterator program. A refused program is loaded a second time with the verifier's log on, for the error.
-pub fn load(image: &ProgramImage<'_>) -> Result<OwnedFd, BpfError> {
+fn load(image: &ProgramImage<'_>) -> Result<OwnedFd, BpfError> {
     let fail = |source, log| BpfError::Load { program: image.name, source, log };
     let btf = if image.funcs.is_empty() {
         None
@@ -213,35 +289,4 @@ fn tail_of_log(log: &[u8]) -> String {
     let text = String::from_utf8_lossy(log.split(|&b| b == 0).next().unwrap_or_default());
     let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(LINES)..].iter().map(|l| format!("\n  {l}")).collect()
-}
-
-/// Ties a program to the tasks of process `pid` (in this process's pid namespace), or to all tasks.
-pub(crate) fn attach(program: &OwnedFd, pid: Option<u32>) -> Result<OwnedFd, BpfError> {
-    // bpf_iter_link_info.task: tid, pid, pid_fd, and padding up to the size of the union's largest member.
-    let info = [0, pid.unwrap_or(0), 0, 0];
-    let mut attr = Attr::new().fd(0, program).u32(8, ATTACH_TRACE_ITER);
-    if pid.is_some() {
-        attr = attr.u64(16, info.as_ptr() as u64).u32(24, size_of_val(&info) as u32);
-    }
-    // SAFETY: `info` lives until the call returns.
-    unsafe { attr.call(LINK_CREATE) }.map_err(|source| BpfError::Iterate { source })
-}
-
-/// Runs the program behind `link` once over its tasks. `written` are the maps that it reads and writes.
-pub fn run(link: &OwnedFd, written: [&mut SharedArray; 2]) -> Result<(), BpfError> {
-    let _unique = written;
-    let fail = |source| BpfError::Iterate { source };
-    let mut attr = Attr::new().fd(0, link);
-    // SAFETY: ITER_CREATE takes no addresses.
-    let iter = unsafe { attr.call(ITER_CREATE) }.map_err(fail)?;
-    let mut sink = [0u8; 64];
-    loop {
-        match rustix::io::read(&iter, &mut sink) {
-            // The programs print nothing, so the first successful read is the end.
-            Ok(0) => return Ok(()),
-            // EAGAIN: the kernel paused after a great many tasks without output; reading on continues.
-            Ok(_) | Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(e) => return Err(fail(e.into())),
-        }
-    }
 }

@@ -2,14 +2,17 @@
 
 use super::memory_end::max_phys;
 use crate::bpf::btf::{self, Btf, BtfError};
-use crate::bpf::sys::{self, BpfError, ProgramImage, SharedArray};
+use crate::bpf::sys::{self, BpfError, Link, Program, ProgramImage, SharedArrays};
 use crate::bpf::walk::{
     self, DATA_MAP_WORDS, DATA_WORDS, KIND_BOUND, KIND_FAULT, KIND_LEAF, KIND_NONE, KIND_TABLE, KernelOffsets,
     LoopStyle, MAX_RANGES, MAX_SLOTS, MapFds, STATE_CHANGED, STATE_DONE, Which, ctrl,
 };
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
-use std::os::fd::OwnedFd;
 use std::path::Path;
+
+// Which of the shared arrays.
+const CTRL: usize = 0;
+const DATA: usize = 1;
 
 /// Why page tables cannot be read here at all.
 #[derive(Debug, thiserror::Error)]
@@ -43,8 +46,8 @@ pub struct Layout {
 /// A process as the programs find it.
 #[derive(Debug)]
 pub(crate) struct TaskLink {
-    windows: OwnedFd,
-    copy: OwnedFd,
+    windows: Link,
+    copy: Link,
     tgid: u32,
 }
 
@@ -130,10 +133,9 @@ pub struct Record<'a> {
 /// Loaded programs and the memory shared with them.
 #[derive(Debug)]
 pub struct Walker {
-    ctrl: SharedArray,
-    data: SharedArray,
-    windows: OwnedFd,
-    copy: OwnedFd,
+    arrays: SharedArrays,
+    windows: Program,
+    copy: Program,
     style: LoopStyle,
     layout: Layout,
     /// Whether process ids here are those of the initial namespace, which is what tasks carry.
@@ -157,20 +159,19 @@ impl Walker {
             pgd: btf.member_offset("mm_struct", "pgd")?,
         };
         let attach_btf_id = btf.func_id("bpf_iter_task")?;
-        let ctrl = SharedArray::new(ctrl::WORDS)?;
-        let data = SharedArray::new(DATA_MAP_WORDS)?;
-        let maps = MapFds { ctrl: ctrl.fd(), data: data.fd() };
+        let arrays = SharedArrays::new(&[ctrl::WORDS, DATA_MAP_WORDS])?;
+        let maps = MapFds { ctrl: arrays.fd(CTRL), data: arrays.fd(DATA) };
         let types = btf::two_functions();
-        let load = |name, which| -> Result<OwnedFd, WalkerError> {
+        let load = |name, which| -> Result<Program, WalkerError> {
             let built = walk::build(which, style, offsets, maps)?;
             let funcs = [[0, btf::MAIN_FUNC], [built.step_at, btf::CALLBACK_FUNC]];
             let funcs = if style == LoopStyle::Helper { &funcs[..] } else { &[] };
-            Ok(sys::load(&ProgramImage { name, insns: &built.insns, attach_btf_id, funcs, btf: &types })?)
+            Ok(arrays.load(&ProgramImage { name, insns: &built.insns, attach_btf_id, funcs, btf: &types })?)
         };
         let windows = load("isotherm_window", Which::Windows)?;
         let copy = load("isotherm_copy", Which::Copy)?;
         let layout = Layout { direct_map: 0, max_phys: 0, phys_mask: 0, levels: 4 };
-        Ok(Self { ctrl, data, windows, copy, style, layout, root_pids: in_root_pid_namespace() })
+        Ok(Self { arrays, windows, copy, style, layout, root_pids: in_root_pid_namespace() })
     }
 
     /// States where memory is.
@@ -202,9 +203,9 @@ impl Walker {
 
     /// Prepares reading process `pid`.
     pub(crate) fn attach(&self, pid: u32) -> Result<TaskLink, BpfError> {
-        let one = |program| match sys::attach(program, Some(pid)) {
+        let one = |program: &Program| match program.attach(Some(pid)) {
             // Before 6.1 an iterator cannot be told the process: go through all and compare the id.
-            Err(_) if self.root_pids => sys::attach(program, None),
+            Err(_) if self.root_pids => program.attach(None),
             other => other,
         };
         let tgid = if self.root_pids { pid } else { 0 };
@@ -213,7 +214,7 @@ impl Walker {
 
     fn start(&mut self, link: &TaskLink, count: usize) {
         let Layout { direct_map, max_phys, phys_mask, levels } = self.layout;
-        let c = self.ctrl.words_mut();
+        let c = self.arrays.words_mut(CTRL);
         c[ctrl::TGID] = link.tgid as u64;
         c[ctrl::COUNT] = count as u64;
         c[ctrl::DIRECT_MAP] = direct_map;
@@ -224,7 +225,7 @@ impl Walker {
     }
 
     fn outcome(&self) -> Batch {
-        let c = self.ctrl.words();
+        let c = self.arrays.words(CTRL);
         match c[ctrl::STATE] {
             STATE_DONE => Batch::Done(SpaceId { mm: c[ctrl::MM], exec_id: c[ctrl::EXEC_ID] }),
             STATE_CHANGED => Batch::Changed,
@@ -234,14 +235,14 @@ impl Walker {
 
     /// Kernel address of the top-level table that the last batch saw.
     pub(crate) fn top_table(&self) -> u64 {
-        self.ctrl.words()[ctrl::PGD]
+        self.arrays.words(CTRL)[ctrl::PGD]
     }
 
     /// Reads the first windows of `spans`, as many as fit one batch, and tells how many. What was found is then in
     /// [`span`](Self::span).
     pub(crate) fn read_spans(&mut self, link: &TaskLink, spans: &[Span]) -> Result<(usize, Batch), BpfError> {
         let (mut n, mut used) = (0, 0);
-        let slots = self.ctrl.words_mut()[ctrl::SLOTS..].chunks_exact_mut(ctrl::SLOT_WORDS);
+        let slots = self.arrays.words_mut(CTRL)[ctrl::SLOTS..].chunks_exact_mut(ctrl::SLOT_WORDS);
         for (s, slot) in spans.iter().zip(slots.take(self.style.steps())) {
             // Never read past the end of the table, whatever was asked for.
             let pages = (s.pages as usize).clamp(1, 512 - (s.start / PAGE_SIZE % 512) as usize);
@@ -253,7 +254,7 @@ impl Walker {
             n += 1;
         }
         self.start(link, n);
-        sys::run(&link.windows, [&mut self.ctrl, &mut self.data])?;
+        link.windows.run(&mut self.arrays)?;
         Ok((n, self.outcome()))
     }
 
@@ -262,12 +263,12 @@ impl Walker {
         let slot = self.slot(i);
         let mapped = Mapped::decode(slot[2], slot[3]);
         let (pages, first) = ((slot[1] & 0xffff) as usize, (slot[1] >> 32) as usize);
-        let entries = if mapped == Mapped::Table { &self.data.words()[first..first + pages] } else { &[] };
+        let entries = if mapped == Mapped::Table { &self.arrays.words(DATA)[first..first + pages] } else { &[] };
         SpanView { mapped, entries }
     }
 
     fn slot(&self, i: usize) -> &[u64] {
-        &self.ctrl.words()[ctrl::SLOTS + i * ctrl::SLOT_WORDS..][..ctrl::SLOT_WORDS]
+        &self.arrays.words(CTRL)[ctrl::SLOTS + i * ctrl::SLOT_WORDS..][..ctrl::SLOT_WORDS]
     }
 
     /// Copies tables below `ranges` (at most [`MAX_RANGES`] are looked at), from `cursor` on. What was found is then in
@@ -279,7 +280,7 @@ impl Walker {
         cursor: u64,
     ) -> Result<(Progress, Batch), BpfError> {
         let n = ranges.len().min(MAX_RANGES);
-        let words = self.ctrl.words_mut();
+        let words = self.arrays.words_mut(CTRL);
         for (slot, r) in words[ctrl::RANGES..].chunks_exact_mut(2).zip(&ranges[..n]) {
             slot.copy_from_slice(&[r.start, r.end]);
         }
@@ -288,15 +289,15 @@ impl Walker {
         words[ctrl::RECORDS] = 0;
         words[ctrl::TABLES] = 0;
         self.start(link, n);
-        sys::run(&link.copy, [&mut self.ctrl, &mut self.data])?;
-        let c = self.ctrl.words();
+        link.copy.run(&mut self.arrays)?;
+        let c = self.arrays.words(CTRL);
         Ok((Progress { cursor: c[ctrl::CURSOR], ranges_done: c[ctrl::RANGE] as usize }, self.outcome()))
     }
 
     /// What the last [`copy_tables`](Self::copy_tables) found, in address order.
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
-        let n = (self.ctrl.words()[ctrl::RECORDS] as usize).min(MAX_SLOTS);
-        let mut tables = self.data.words().chunks_exact(512);
+        let n = (self.arrays.words(CTRL)[ctrl::RECORDS] as usize).min(MAX_SLOTS);
+        let mut tables = self.arrays.words(DATA).chunks_exact(512);
         (0..n).map(move |i| {
             let slot = self.slot(i);
             let mapped = Mapped::decode(slot[2], slot[3]);

@@ -82,3 +82,10 @@ fn root_a_process_that_is_not_there_is_told() {
     let (_, batch) = walker.read_spans(&link, &[Span { start: 0, pages: 1 }]).unwrap();
     assert_eq!(batch, Batch::NoSpace);
 }
+
+#[test]
+#[should_panic(expected = "the arrays that it was loaded for")]
+fn root_a_program_writes_to_no_other_arrays() {
+    let link = Walker::load().unwrap().attach(std::process::id()).unwrap();
+    let _ = Walker::load().unwrap().read_spans(&link, &[Span { start: 0, pages: 1 }]);
+}
