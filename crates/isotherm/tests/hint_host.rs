@@ -158,6 +158,9 @@ fn a_memory_map_that_does_not_fit_is_refused() {
     assert_eq!(agent.receive(), None);
     wait_until("the status tells", || host.guest(0)["problem"].as_str().is_some_and(|p| p.contains("memory map")));
     assert_eq!(vmm.resident(), RAM);
+    // It is called again, and what was wrong is over once it says what fits.
+    Agent::accept(&port.listener).greet(hello(2));
+    wait_until("the status tells no more", || host.guest(0)["problem"].is_null());
 }
 
 /// A VMM's answers on its QMP socket, to one conversation after the other. `mapped`: where it has a guest's address, if

@@ -237,7 +237,8 @@ impl Shared {
             let mut slots = self.slots();
             let slot = slots.get_mut(&number).ok_or_else(|| failed("this guest is gone".into()))?;
             let process = slot.process.as_ref().or(caller).cloned();
-            // The lock on its memory must be free for whoever is next. A number stays with a process that has not ended.
+            // The lock on its memory must be free for whoever is next. A number stays with a process that has not
+            // ended.
             let gone = |guest: &mut Arc<Guest>| {
                 let of_guest = guest.process();
                 of_guest.has_exited() || process.as_ref().is_some_and(|process| process.pid() != of_guest.pid())
@@ -341,6 +342,13 @@ impl Shared {
         Terms { identify, welcomed, patience, fresh, bytes_per_second: self.config.bytes_per_second, stop: &self.stop }
     }
 
+    /// A guest is welcome again: what was wrong with earlier connections is over.
+    fn solved(&self, number: usize) {
+        if let Some(slot) = self.slots().get_mut(&number) {
+            slot.problem = None;
+        }
+    }
+
     fn say(&self, number: usize, problem: String) {
         if let Some(slot) = self.slots().get_mut(&number) {
             slot.problem = Some(problem);
@@ -366,7 +374,7 @@ fn call_guest(shared: &Shared, number: usize, socket: &Path) {
                 let end = match found {
                     Ok(()) => {
                         let identify = |_: &Hello| shared.guest(number, peer.as_ref());
-                        serve(stream, shared.terms(&identify, &mut || {}, None, false))
+                        serve(stream, shared.terms(&identify, &mut || shared.solved(number), None, false))
                     }
                     Err(closing) => End::Closed(closing),
                 };

@@ -18,7 +18,7 @@ const MOST_MISSING: u64 = 16 << 20;
 /// Messages that are passed over until a connection is closed: some are left over from before, without end they are
 /// not.
 const MOST_IGNORED: u32 = 1000;
-/// Reports that come before the time that the host has named, until a connection is closed.
+/// Reports in a row that come before the time that the host has named, until a connection is closed.
 const MOST_HASTY: u32 = 64;
 
 /// How a connection ends from our side.
@@ -183,6 +183,8 @@ impl Session {
                 let why = format!("{MOST_HASTY} reports came before the time that this host had named");
                 return Outcome::close(ErrorCode::Abuse, why);
             }
+        } else {
+            self.hasty = 0;
         }
         let mut outcome = Outcome::default();
         let (mut verdicts, mut wait_ns) = match allowance.report(now_ns) {
