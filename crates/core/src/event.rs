@@ -98,6 +98,23 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Calls `f` with every text in it that somebody else has chosen.
+    pub fn each_name(&mut self, mut f: impl FnMut(&mut String)) {
+        match self {
+            Self::Run(run) => [&mut run.source, &mut run.algorithm, &mut run.kernel].into_iter().for_each(f),
+            Self::Target(target) => f(&mut target.name),
+            Self::Mappings { mappings, .. } => mappings.iter_mut().for_each(|m| f(&mut m.name)),
+            Self::Snapshot(_)
+            | Self::Stats(_)
+            | Self::Footprint(_)
+            | Self::Pages(_)
+            | Self::Together(_)
+            | Self::End { .. } => {}
+        }
+    }
+}
+
 /// A step of the monitor's loop, for subscribers that want to look inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {

@@ -27,6 +27,7 @@ pub mod mask;
 pub mod meter;
 pub mod monitor;
 pub mod pages;
+pub mod printable;
 pub mod scheme;
 pub mod snapshot;
 pub mod source;

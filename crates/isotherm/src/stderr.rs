@@ -1,6 +1,7 @@
 //! What goes to stderr: logs, a command's answer in words, and status lines. Nobody may be left to read it: then all of
 //! it is dropped, and the exit status stays what it is.
 
+use isotherm_core::printable::printable;
 use std::fmt::{self, Arguments};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
@@ -21,7 +22,13 @@ macro_rules! say {
 
 /// See [`say!`].
 pub fn line(text: Arguments) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", printable_lines(&text.to_string()));
+}
+
+/// Text of several lines, each made printable: whoever is named in it may be called anything.
+pub fn printable_lines(text: &str) -> String {
+    let lines: Vec<_> = text.split('\n').map(printable).collect();
+    lines.join("\n")
 }
 
 /// Shows `text` as a status line in the place of the one before, which an empty text takes away.
@@ -72,6 +79,7 @@ where
     fn format_event(&self, ctx: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let mut text = String::new();
         ctx.format_fields(Writer::new(&mut text), event)?;
+        let text = printable_lines(&text);
         match self {
             Self::Terminal => writeln!(out, "{CLEAR}isotherm: {text}"),
             Self::Plain => writeln!(out, "isotherm: {text}"),

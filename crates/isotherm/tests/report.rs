@@ -259,6 +259,28 @@ fn scattered_heat_is_told_page_by_page_and_summed_up() {
 }
 
 #[test]
+fn names_that_others_chose_never_reach_the_terminal_as_commands() {
+    let scene = scene(0, 0);
+    let path = scene.path("hostile.iso");
+    let mut writer = Writer::create(&path, Options::default()).unwrap();
+    let hostile = "\u{1b}]0;owned\u{7}\u{1b}[2Jx\r\ny\u{9b}31m\u{202e}z";
+    writer.write(&Event::Target(TargetInfo { target: 0, pid: Some(7), name: hostile.into() })).unwrap();
+    let mapping = Mapping { name: format!("/tmp/{hostile}"), ..Mapping::anon(HEAP, HEAP + 64 * MIB) };
+    writer.write(&Event::Mappings { time_ns: 0, target: 0, mappings: vec![mapping] }).unwrap();
+    (0..30).for_each(|i| writer.write(&Event::Snapshot(snapshot(0, i))).unwrap());
+    writer.finish().unwrap();
+    for kind in KINDS {
+        for form in [&[][..], &["--json"]] {
+            let done = isotherm([&["report", kind, text(&path)], form].concat());
+            done.expect(0, &[]);
+            let bad = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || ('\u{2028}'..='\u{202e}').contains(&c);
+            let found = [&done.stdout, &done.stderr].iter().find_map(|out| out.chars().find(|&c| bad(c)));
+            assert_eq!(found, None, "{kind} {form:?}:\n{}", done.stdout);
+        }
+    }
+}
+
+#[test]
 fn the_heatmap_shows_the_walk_and_folds_what_was_never_present() {
     let s = scene(1, 60);
     let plain = s.report(&["heatmap"]).expect(0, &[]).stdout.clone();

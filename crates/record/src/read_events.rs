@@ -5,6 +5,8 @@ use crate::import;
 use crate::input::{Input, Sink};
 use crate::kind::Format;
 use crate::reader::Reader;
+use isotherm_core::event::Event;
+use isotherm_core::printable::make_printable;
 
 /// What a reading came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,8 +19,12 @@ pub struct Outcome {
 
 /// Hands all events of `input` to `sink`, in the order of time. `format` overrides what the content tells.
 ///
-/// Memory is bounded whatever the content: a frame, a snapshot (1 Mi regions) and what is known of each target.
+/// Names are made [printable]. Memory is bounded whatever the content: a frame, a snapshot (1 Mi regions) and what is known of each target.
 pub fn read_events(input: Input, format: Option<Format>, sink: &mut Sink<'_>) -> Result<Outcome, ReadError> {
+    let sink: &mut Sink<'_> = &mut |mut event: Event| {
+        event.each_name(make_printable);
+        sink(event)
+    };
     let format = match format {
         Some(format) => format,
         None => input.format()?,

@@ -5,6 +5,7 @@ mod common;
 
 use common::{arb_event, realistic};
 use isotherm_core::event::{Event, Step, Subscriber};
+use isotherm_core::printable::make_printable;
 use isotherm_record::fuzz;
 use isotherm_record::{Options, ReadError, Reader, Record, Rotation, Warning, WriteError, Writer, parts};
 use proptest::prelude::*;
@@ -89,8 +90,9 @@ proptest! {
             payload.push(len as u8);
             payload.extend(body);
         }
-        let others: Vec<Event> =
+        let mut others: Vec<Event> =
             events.into_iter().filter(|e| !matches!(e, Event::Pages(_) | Event::Together(_))).collect();
+        others.iter_mut().for_each(|event| event.each_name(make_printable));
         prop_assert_eq!(decoded(&payload), others);
     }
 

@@ -6,6 +6,7 @@ use super::filesystems::{Filesystems, MemoryFs};
 use super::lines::for_each_line;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::mapping::{Mapping, MappingKind};
+use isotherm_core::printable::printable;
 use std::borrow::Cow;
 
 /// One line of `/proc/PID/maps` (or a header line of `smaps`).
@@ -120,13 +121,12 @@ pub(crate) fn mapped_ranges(pid: u32) -> Result<Vec<AddrRange>, ProcessError> {
     Ok(ranges)
 }
 
-/// The name as text: the kernel's `\012` becomes a newline again, bytes that are not UTF-8 are replaced.
-///
-/// The kernel does not mark a backslash of the name itself, so a file whose name really holds the four characters
-/// `\012` cannot be told apart.
+/// The name as printable text; bytes that are not UTF-8 are replaced. A newline stays `\012`, as the kernel writes it.
 pub(crate) fn display_name(name: &[u8]) -> Cow<'_, str> {
-    let text = String::from_utf8_lossy(name);
-    if text.contains("\\012") { Cow::Owned(text.replace("\\012", "\n")) } else { text }
+    match String::from_utf8_lossy(name) {
+        Cow::Borrowed(text) => printable(text),
+        Cow::Owned(text) => printable(&text).into_owned().into(),
+    }
 }
 
 /// Draws up a list of mappings from lines in address order, joining adjacent lines that agree in kind, sharing, locking
@@ -259,7 +259,7 @@ mod tests {
         list.push(AddrRange::new(0x5000, 0x7000), MappingKind::Anon, false, false, b"");
         let ends: Vec<_> = out.iter().map(|m| (m.range.start, m.range.end)).collect();
         assert_eq!(ends, [(0x1000, 0x3000), (0x3000, 0x4000), (0x5000, 0x6000), (0x6000, 0x7000)]);
-        assert_eq!(out[0].name, "/lib\nx");
+        assert_eq!(out[0].name, "/lib\\012x", "as the kernel writes a newline");
     }
 
     proptest! {

@@ -12,6 +12,7 @@ use super::status::Status;
 use super::vm_flags::VmFlags;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::mapping::{Mapping, MappingKind};
+use isotherm_core::printable::printable;
 use isotherm_core::target::Footprint;
 use isotherm_core::target::TargetId;
 use std::fs::{File, OpenOptions};
@@ -202,10 +203,10 @@ impl Process {
             let text = String::from_utf8_lossy(&buf).replace('\0', " ");
             let text = text.trim();
             if !text.is_empty() {
-                return text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(NAME_LIMIT).collect();
+                return printable(text).chars().take(NAME_LIMIT).collect();
             }
         }
-        Stat::read(&self.dir).map(|s| format!("[{}]", s.comm)).unwrap_or_default()
+        Stat::read(&self.dir).map(|s| format!("[{}]", printable(&s.comm))).unwrap_or_default()
     }
 
     /// Fails with [`ProcessError::Exited`] if it has. To be called *after* reading a file of `/proc/PID`: it proves

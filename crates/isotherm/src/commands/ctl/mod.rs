@@ -8,6 +8,7 @@ use super::schemes::control::question::{GoalBody, SENT_FILE};
 use super::schemes::control::status as schemes;
 use crate::exit::Usage;
 use crate::instances::{Which, ask};
+use crate::stderr::printable_lines;
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use isotherm_daemon::client::{Response, call};
@@ -142,7 +143,7 @@ fn status(socket: &Path, json: bool) -> anyhow::Result<()> {
     } else {
         let text = text(&body, socket)
             .context("the running isotherm is of another version; use its own `isotherm ctl`, or --json")?;
-        out.write_all(text.as_bytes())?;
+        out.write_all(printable_lines(&text).as_bytes())?;
     }
     out.flush()?;
     Ok(())

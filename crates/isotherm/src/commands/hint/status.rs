@@ -1,6 +1,7 @@
 //! `isotherm hint status`, and what it shows.
 
 use crate::instances::Which;
+use crate::stderr::printable_lines;
 use anyhow::{Context, bail};
 use isotherm_core::units::{format_size, format_time};
 use isotherm_daemon::client::{ClientError, call};
@@ -55,7 +56,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     } else {
         let status: HostStatus = serde_json::from_slice(&response.body)
             .context("what runs there is of another version, or no `isotherm hint host`; use --json")?;
-        out.write_all(text(&status).as_bytes())?;
+        out.write_all(printable_lines(&text(&status)).as_bytes())?;
     }
     out.flush()?;
     Ok(())

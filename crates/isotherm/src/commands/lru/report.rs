@@ -5,6 +5,7 @@ use super::live::Processes;
 use super::target::LruTarget;
 use crate::args::units;
 use crate::exit::Usage;
+use crate::stderr::printable_lines;
 use isotherm_core::keeper::kernel::KernelMemory;
 use isotherm_core::keeper::lru_gen;
 use isotherm_core::keeper::memory::Generation;
@@ -78,9 +79,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             out.write_all(b"\n")?;
         }
     } else if args.kernel_text {
-        out.write_all(kernel_text(&rows).as_bytes())?;
+        out.write_all(printable_lines(&kernel_text(&rows)).as_bytes())?;
     } else {
-        out.write_all(table(&rows).as_bytes())?;
+        out.write_all(printable_lines(&table(&rows)).as_bytes())?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Patterns and goals in words.
 
 use crate::schemes::{MetricName, Written};
+use isotherm_core::printable::printable;
 use isotherm_core::scheme::goal::{Goal, GoalMetric};
 use isotherm_core::scheme::pattern::{AccessPattern, FULL_RATE_BP};
 use isotherm_core::units::{format_size, format_time};
@@ -33,7 +34,7 @@ pub fn pattern(p: &AccessPattern) -> String {
 
 /// A process's name, which may hold anything, in one line of at most 80 characters.
 pub fn one_line(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { ' ' } else { c }).take(80).collect()
+    printable(name).chars().take(80).collect()
 }
 
 /// Basis points as a percentage without needless digits.
