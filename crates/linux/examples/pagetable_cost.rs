@@ -12,6 +12,7 @@ use isotherm_linux::arena::{Arena, HugePages};
 use isotherm_linux::clock::thread_cpu_ns;
 use isotherm_linux::source::pagetable::PageTableSource;
 use isotherm_linux::targets::{TargetSpec, TargetTracker};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -57,9 +58,8 @@ fn child(mib: u64, huge: bool) -> Outcome<()> {
                 }
                 // Not a thread of its own: a target with one thread must have one.
                 let (begin, mut rounds) = (Instant::now(), 0u64);
-                let mut poll = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
-                // SAFETY: `poll` is one valid pollfd.
-                while unsafe { libc::poll(&mut poll, 1, 0) } == 0 {
+                let (stdin, at_once) = (std::io::stdin(), Timespec { tv_sec: 0, tv_nsec: 0 });
+                while poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&at_once)) == Ok(0) {
                     arena.touch(&pages);
                     rounds += 1;
                 }

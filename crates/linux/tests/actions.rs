@@ -11,6 +11,7 @@ use isotherm_core::meter::LiveTarget;
 use isotherm_core::scheme::action::Action;
 use isotherm_linux::action::LinuxActuator;
 use isotherm_linux::roots::Roots;
+use rustix::process::{Pid, Signal, kill_process};
 
 fn actuator() -> LinuxActuator {
     LinuxActuator::new(&Roots::system()).unwrap()
@@ -418,8 +419,8 @@ mod privileged {
                 std::thread::sleep(Duration::from_micros(below(30_000)));
                 if round % 2 == 0 {
                     for helper in children(actor.id()) {
-                        // SAFETY: a child of our own child, which has not collected it yet or is its parent still.
-                        unsafe { libc::kill(helper, libc::SIGKILL) };
+                        // A child of our own child, which has not collected it yet or is its parent still.
+                        let _ = kill_process(Pid::from_raw(helper).unwrap(), Signal::KILL);
                         helpers_killed += 1;
                     }
                 }

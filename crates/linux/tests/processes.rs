@@ -78,8 +78,7 @@ mod privileged {
         let (told, hear) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
-            // SAFETY: has no arguments and cannot fail.
-            told.send(unsafe { libc::gettid() } as u32).unwrap();
+            told.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
             let _ = ended.recv();
         });
         let id = hear.recv().unwrap();

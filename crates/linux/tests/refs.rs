@@ -13,8 +13,8 @@ mod privileged {
     use isotherm_core::target::TargetEnd;
     use isotherm_linux::arena::{Arena, HugePages};
     use isotherm_linux::clock::MonotonicClock;
-    use isotherm_linux::proc::ProcRoot;
     use isotherm_linux::proc::stat::Stat;
+    use isotherm_linux::proc::{PidFd, ProcRoot, Signal};
     use isotherm_linux::source::refs::RefsEngine;
     use isotherm_linux::targets::{TargetSpec, TargetTracker};
     use std::os::unix::process::CommandExt;
@@ -158,8 +158,7 @@ mod privileged {
                 c.snapshots().last().unwrap().regions.iter().filter(own).filter(|r| r.nr_accesses > 0).count()
             };
             wait_for("accesses of the running shell", || (accessed(&run(&mut engine, clock, 1)) > 0).then_some(()));
-            // SAFETY: our own child, of the same user.
-            assert_eq!(unsafe { libc::kill(pid as i32, libc::SIGSTOP) }, 0);
+            PidFd::open(pid).unwrap().send_signal(Signal::STOP).unwrap();
             let dir = ProcRoot::default().process(pid);
             wait_for("the stop", || (Stat::read(&dir).unwrap().state == 'T').then_some(()));
             assert_eq!(accessed(&run(&mut engine, clock, 1)), 0);
@@ -196,9 +195,7 @@ mod privileged {
         };
         assert!(after.into_iter().any(name), "the new program's mappings follow its exec");
 
-        let pid = child.pid as i32;
-        // SAFETY: our own child.
-        unsafe { libc::kill(pid, libc::SIGKILL) };
+        PidFd::open(child.pid).unwrap().send_signal(Signal::KILL).unwrap();
         let mut last = Collector::default();
         let progress = engine.run_interval(&mut MonotonicClock::new(), &mut last).unwrap();
         assert_eq!(progress, Progress::TargetsGone);

@@ -3,6 +3,7 @@
 use isotherm_core::clock::{Clock, Wake};
 use isotherm_linux::clock::{MonotonicClock, monotonic_ns};
 use isotherm_linux::signals::{StopSignals, take_reload};
+use rustix::process::{Signal, getpid, kill_process};
 
 fn disposition(signal: i32) -> usize {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
@@ -14,8 +15,7 @@ fn disposition(signal: i32) -> usize {
 }
 
 fn raise(signal: i32) {
-    // SAFETY: sends a signal to this process, which catches it.
-    unsafe { libc::kill(libc::getpid(), signal) };
+    kill_process(getpid(), Signal::from_named_raw(signal).unwrap()).unwrap();
 }
 
 /// The same to this thread, so that the signal has been handled when it returns; the kernel may hand the other to any

@@ -92,7 +92,7 @@ impl Mapping {
     }
 
     /// Writes `bytes` at `at`; to memory, even if nobody reads them.
-    pub(crate) fn write(&self, at: usize, bytes: &[u8]) {
+    pub fn write(&self, at: usize, bytes: &[u8]) {
         let to = self.at(at, bytes.len());
         for (i, byte) in bytes.iter().enumerate() {
             // SAFETY: inside the mapping, as `at` has checked. No plain reference leads there, and no other thread has

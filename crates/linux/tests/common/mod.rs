@@ -6,6 +6,7 @@ pub mod memory;
 pub mod servant;
 pub mod zram;
 
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
@@ -39,8 +40,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // SAFETY: our own child leads this group; it has not been collected, so the group's number is still its own.
-        unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
+        // Our own child leads this group; it has not been collected, so the group's number is still its own.
+        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
         let _ = self.0.wait();
     }
 }
@@ -128,11 +129,9 @@ impl Forked {
 
 impl Drop for Forked {
     fn drop(&mut self) {
-        // SAFETY: our own child, not collected before.
-        unsafe {
-            libc::kill(self.pid as i32, libc::SIGKILL);
-            libc::waitpid(self.pid as i32, std::ptr::null_mut(), 0);
-        }
+        let child = Pid::from_raw(self.pid as i32).unwrap();
+        let _ = kill_process(child, Signal::KILL);
+        let _ = waitpid(Some(child), WaitOptions::empty());
     }
 }
 

@@ -165,8 +165,7 @@ static ARGV: Argv = Argv([c"sleep".as_ptr(), c"60".as_ptr(), std::ptr::null()]);
 fn serve(line: &UnixStream) -> ! {
     use std::os::fd::AsRawFd;
     let fd = line.as_raw_fd();
-    // SAFETY: integers only.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     serve_fd(fd)
 }
 

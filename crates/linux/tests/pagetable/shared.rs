@@ -6,19 +6,19 @@ use isotherm_core::addr::AddrRange;
 use isotherm_core::bits::TableBits;
 use isotherm_core::mapping::MappingKind;
 use isotherm_core::source::{AccessSource, Clear};
+use isotherm_linux::mm::mapping::Mapping;
 use isotherm_linux::source::pagetable::PageTableSource;
 use isotherm_linux::targets::{TargetSpec, TargetTracker};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// Memory of a servant that we map, too.
 struct Common {
     at: u64,
     count: u64,
-    ours: *mut u8,
+    ours: Mapping,
 }
 
 impl Common {
@@ -29,11 +29,7 @@ impl Common {
         let at = s.map_fd(len, TABLE, libc::MAP_SHARED, fd);
         s.touch(at, count, 1);
         let file = File::options().read(true).write(true).open(format!("/proc/{}/fd/{fd}", s.pid())).unwrap();
-        let prot = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at a place of the kernel's choice.
-        let p = unsafe { libc::mmap(std::ptr::null_mut(), len as usize, prot, libc::MAP_SHARED, file.as_raw_fd(), 0) };
-        assert_ne!(p, libc::MAP_FAILED);
-        let common = Self { at, count, ours: p.cast() };
+        let common = Self { at, count, ours: Mapping::of_file(&file, len as usize).unwrap() };
         common.touch_ours();
         push_new_pages_to_lru();
         common
@@ -46,8 +42,7 @@ impl Common {
     /// Writes to all of it, through our own mapping.
     fn touch_ours(&self) {
         for i in 0..self.count {
-            // SAFETY: inside our mapping, which lives as long as this.
-            unsafe { self.ours.add((i * PAGE) as usize).write_volatile(1) };
+            self.ours.write((i * PAGE) as usize, &[1]);
         }
     }
 
@@ -60,13 +55,6 @@ impl Common {
     fn pages(&self, tables: &[TableBits], of: impl Fn(&TableBits) -> [u64; 8]) -> Vec<u64> {
         let range = self.range();
         pages(tables, of).into_iter().filter(|&a| range.contains(a)).map(|a| (a - self.at) / PAGE).collect()
-    }
-}
-
-impl Drop for Common {
-    fn drop(&mut self) {
-        // SAFETY: our mapping, which nobody uses any more.
-        unsafe { libc::munmap(self.ours.cast(), (self.count * PAGE) as usize) };
     }
 }
 
