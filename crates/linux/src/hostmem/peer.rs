@@ -18,6 +18,7 @@ pub struct Peer {
 /// Fails if the process has ended. The kernel notes it when it connects or listens, and it cannot change that; a
 /// socket can outlive it in another process, though, and its number can become another's.
 pub fn process(socket: &impl AsFd) -> io::Result<Peer> {
+    // Not through rustix, whose pid cannot be 0.
     let mut cred = libc::ucred { pid: 0, uid: 0, gid: 0 };
     option(socket, libc::SO_PEERCRED, &mut cred)?;
     // 0: of another pid namespace; not of a process at all.
