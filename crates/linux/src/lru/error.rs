@@ -1,6 +1,6 @@
 //! Why the kernel's generations, or a control group's memory, cannot be used.
 
-use super::kernel::{ENABLED, FILE};
+use super::files::{ENABLED, FILE};
 use isotherm_core::keeper::lru_gen::LruGenError;
 use std::io;
 

@@ -1,16 +1,11 @@
 //! The kernel's own generations: `/sys/kernel/debug/lru_gen` and the switches in `/sys/kernel/mm/lru_gen`.
 
 use super::error::KernelLruError;
+use super::files::{ENABLED, FILE, MIN_TTL};
 use crate::roots::Roots;
 use isotherm_core::keeper::kernel::KernelMemory;
 use isotherm_core::keeper::lru_gen::{KernelMemcg, is_below, parse};
 use std::io::{self, Write};
-
-/// Generations, and commands to create and evict them.
-pub const FILE: &str = "/sys/kernel/debug/lru_gen";
-pub(crate) const ENABLED: &str = "/sys/kernel/mm/lru_gen/enabled";
-/// The time for which a working set is kept, of the whole machine.
-pub(crate) const MIN_TTL: &str = "/sys/kernel/mm/lru_gen/min_ttl_ms";
 
 /// The kernel's multi-generational LRU.
 #[derive(Debug, Clone)]

@@ -5,6 +5,7 @@
 //! * [`kernel`]: the kernel's own generations (`/sys/kernel/debug/lru_gen`), where it has them.
 
 pub mod error;
+pub mod files;
 pub mod freeze;
 pub mod kernel;
 
