@@ -2,6 +2,7 @@
 
 use crate::args::units;
 use crate::exit::Unsupported;
+use crate::exit::Usage;
 use anyhow::Context;
 use isotherm_hint::guest::{Address, Agent, GuestError, Settings, Status, Wish};
 use isotherm_linux::signals::StopSignals;
@@ -81,7 +82,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-fn secret(path: &str) -> Result<Key, String> {
+fn secret(path: &str) -> Result<Key, Usage> {
     super::host::secret(path).map(Key)
 }
 

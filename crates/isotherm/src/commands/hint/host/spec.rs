@@ -1,5 +1,6 @@
 //! Guests and places to listen, as they are written on the command line.
 
+use crate::exit::Usage;
 use isotherm_hint::host::server::GuestSpec;
 use isotherm_hint::protocol::{MOST_KEY, VSOCK_PORT};
 use std::fmt;
@@ -25,28 +26,29 @@ impl fmt::Display for Listen {
 }
 
 /// Reads `unix:PATH`, `vsock`, `vsock:PORT` or `tcp:ADDR:PORT`.
-pub fn listen(text: &str) -> Result<Listen, String> {
+pub fn listen(text: &str) -> Result<Listen, Usage> {
     let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
     match (kind, rest) {
         ("unix", path) if !path.is_empty() => Ok(Listen::Unix(path.into())),
         ("vsock", "") => Ok(Listen::Vsock(VSOCK_PORT)),
-        ("vsock", port) => port.parse().map(Listen::Vsock).map_err(|_| format!("'{port}' is no vsock port")),
+        ("vsock", port) => port.parse().map(Listen::Vsock).map_err(|_| Usage(format!("'{port}' is no vsock port"))),
         ("tcp", address) => address
             .parse()
             .map(Listen::Tcp)
-            .map_err(|_| format!("'{address}' is no address; write for example tcp:10.0.0.1:7482")),
-        _ => Err(format!("'{text}' is no place to listen; write unix:PATH, vsock, vsock:PORT or tcp:ADDR:PORT")),
+            .map_err(|_| Usage(format!("'{address}' is no address; write for example tcp:10.0.0.1:7482"))),
+        _ => Err(Usage(format!("'{text}' is no place to listen; write unix:PATH, vsock, vsock:PORT or tcp:ADDR:PORT"))),
     }
 }
 
 /// Reads `key=value,…`.
-pub fn guest(text: &str) -> Result<GuestSpec, String> {
+pub fn guest(text: &str) -> Result<GuestSpec, Usage> {
     let mut spec = GuestSpec::default();
     for part in text.split(',') {
         let (key, value) = part.split_once('=').filter(|(_, value)| !value.is_empty()).ok_or_else(|| {
-            format!("'{part}' in '{text}' is no KEY=VALUE; write for example socket=/run/vm1.hint,name=vm1")
+            Usage(format!("'{part}' in '{text}' is no KEY=VALUE; write for example socket=/run/vm1.hint,name=vm1"))
         })?;
-        let number = || value.parse::<u32>().ok().filter(|n| *n > 0).ok_or_else(|| format!("{key}={value}: no number"));
+        let number =
+            || value.parse::<u32>().ok().filter(|n| *n > 0).ok_or_else(|| Usage(format!("{key}={value}: no number")));
         let twice = match key {
             "name" => spec.name.replace(name(value)?).is_some(),
             "pid" => spec.pid.replace(number()?).is_some(),
@@ -54,36 +56,36 @@ pub fn guest(text: &str) -> Result<GuestSpec, String> {
             "socket" => spec.socket.replace(value.into()).is_some(),
             "qmp" => spec.qmp.replace(value.into()).is_some(),
             "key" => spec.key.replace(secret(value)?).is_some(),
-            _ => return Err(format!("'{key}' is not known; there are socket, pid, qmp, name, cid and key")),
+            _ => return Err(Usage(format!("'{key}' is not known; there are socket, pid, qmp, name, cid and key"))),
         };
         if twice {
-            return Err(format!("{key} is given twice in '{text}'"));
+            return Err(Usage(format!("{key} is given twice in '{text}'")));
         }
     }
     if spec.socket.is_none() && spec.pid.is_none() {
-        return Err(format!("'{text}' names neither a socket nor a pid"));
+        return Err(Usage(format!("'{text}' names neither a socket nor a pid")));
     }
     if (spec.cid.is_some() || spec.key.is_some()) && spec.pid.is_none() {
-        return Err(format!("'{text}': whose memory is it? A guest that calls needs pid=N"));
+        return Err(Usage(format!("'{text}': whose memory is it? A guest that calls needs pid=N")));
     }
     Ok(spec)
 }
 
-fn name(value: &str) -> Result<String, String> {
+fn name(value: &str) -> Result<String, Usage> {
     let plain = value.chars().all(|c| c.is_ascii_graphic());
-    if plain && value.len() <= 64 { Ok(value.into()) } else { Err(format!("{value:?} is no name")) }
+    if plain && value.len() <= 64 { Ok(value.into()) } else { Err(Usage(format!("{value:?} is no name"))) }
 }
 
 /// The secret in a file.
-pub fn secret(path: &str) -> Result<Vec<u8>, String> {
-    let mut key = std::fs::read(path).map_err(|e| format!("cannot read the key in {path}: {e}"))?;
+pub fn secret(path: &str) -> Result<Vec<u8>, Usage> {
+    let mut key = std::fs::read(path).map_err(|e| Usage(format!("cannot read the key in {path}: {e}")))?;
     // Editors end lines.
     while key.last().is_some_and(u8::is_ascii_whitespace) {
         key.pop();
     }
     match key.len() {
         16..=MOST_KEY => Ok(key),
-        len => Err(format!("the key in {path} has {len} bytes; give 16 to {MOST_KEY}")),
+        len => Err(Usage(format!("the key in {path} has {len} bytes; give 16 to {MOST_KEY}"))),
     }
 }
 
@@ -110,7 +112,7 @@ mod tests {
             ("pid=1,name=a\u{1b}b", "no name"),
         ] {
             let why = guest(bad).unwrap_err();
-            assert!(why.contains(word), "{bad}: {why}");
+            assert!(why.0.contains(word), "{bad}: {why}");
         }
     }
 
@@ -122,7 +124,7 @@ mod tests {
         let spec = guest(&format!("pid=1,key={}", path.display())).unwrap();
         assert_eq!(spec.key.as_deref(), Some(&b"0123456789abcdef"[..]));
         std::fs::write(&path, "short\n").unwrap();
-        assert!(guest(&format!("pid=1,key={}", path.display())).unwrap_err().contains("5 bytes"));
+        assert!(guest(&format!("pid=1,key={}", path.display())).unwrap_err().0.contains("5 bytes"));
     }
 
     #[test]
