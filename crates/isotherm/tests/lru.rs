@@ -6,10 +6,10 @@ mod group;
 #[path = "../../linux/tests/common/zram.rs"]
 mod zram;
 
-use common::{Running, command, isotherm, send, start, state, wait_until};
+use common::{Running, command, isotherm, send, start, state, text, wait_until};
 use group::Group;
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use zram::ZramSwap;
 
@@ -233,11 +233,35 @@ fn root_thrashing_is_told_and_stopped_processes_go_on_again() {
     run.signal("KILL");
     wait_until("the guard lets it go on", || stopped() == 0);
     run.finish();
+    // Nor by whoever kills all of its control group, as systemd does.
+    if let Some(v2) = v2_with_kill() {
+        let group = Group::new(v2.join(format!("isotherm-test-guard-{}", std::process::id())));
+        // Guard and all begin in the group.
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo $$ >\"$0\"; exec \"$@\"", text(&group.0.join("cgroup.procs"))]);
+        shell
+            .arg(env!("CARGO_BIN_EXE_isotherm"))
+            .args([&args[..], &["--on-thrash", "freeze", "--freeze-time", "1h"]].concat());
+        let run = start(&mut shell);
+        wait_until("one of them is stopped once more", || stopped() > 0);
+        std::fs::write(group.0.join("cgroup.kill"), "1").unwrap();
+        wait_until("the guard survives and lets it go on", || stopped() == 0);
+        run.finish();
+    }
     let run = start(&mut command([&args[..], &["--on-thrash", "kill"]].concat()));
     wait_until("one of them is killed", || busy.iter().any(|b| matches!(state(b.pid()), None | Some('Z'))));
     run.signal("INT");
     run.finish().expect(0, &["killed pid"]);
     busy.into_iter().for_each(end);
+}
+
+/// Where cgroup v2 is mounted, if all of a group can be killed there.
+fn v2_with_kill() -> Option<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+    let v2 = mounts.lines().map(|l| l.split(' ').collect::<Vec<_>>()).find(|l| l.get(2) == Some(&"cgroup2"))?;
+    let v2 = PathBuf::from(v2[1]);
+    let probe = Group::new(v2.join(format!("isotherm-test-kill-{}", std::process::id())));
+    probe.0.join("cgroup.kill").exists().then_some(v2)
 }
 
 /// The v1 memory controller, if it is mounted.

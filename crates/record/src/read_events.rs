@@ -19,7 +19,8 @@ pub struct Outcome {
 
 /// Hands all events of `input` to `sink`, in the order of time. `format` overrides what the content tells.
 ///
-/// Names are made [printable](isotherm_core::printable). Memory is bounded whatever the content: a frame, a snapshot (1 Mi regions) and what is known of each target.
+/// Names are made [printable](isotherm_core::printable). Memory is bounded whatever the content: a frame, a snapshot
+/// (1 Mi regions) and what is known of each target.
 pub fn read_events(input: Input, format: Option<Format>, sink: &mut Sink<'_>) -> Result<Outcome, ReadError> {
     let sink: &mut Sink<'_> = &mut |mut event: Event| {
         event.each_name(make_printable);

@@ -174,7 +174,7 @@ mod tests {
             "isotherm 1.2.3, pid 7",
             "/run/x.sock",
             "monitor 0.40 % + target 0.10 % of one core (budget 1.00 %)",
-            "pid 42  \\odd \"name\"   12.0 KiB resident, 4.00 KiB swapped, 4.00 KiB in use",
+            "pid 42  \\odd \"name\"\\n  12.0 KiB resident, 4.00 KiB swapped, 4.00 KiB in use",
             "scheme 0  pageout",
             "not accessed, for 5.00 s or longer",
             "1.00 MiB per 1.00 s (limit 128 MiB)",

@@ -11,6 +11,8 @@ mod store;
 mod target;
 
 use clap::Subcommand;
+use isotherm_linux::lru::freeze;
+use isotherm_linux::roots::Roots;
 
 /// Generations on live memory: working sets, eviction of the oldest, thrashing prevention.
 #[derive(Debug, clap::Args)]
@@ -36,6 +38,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Lru::Age(args) => age::run(args),
         Lru::Evict(args) => evict::run(args),
         Lru::Run(args) => run::run(args),
-        Lru::Guard => Ok(isotherm_linux::lru::freeze::guard(std::io::stdin())?),
+        Lru::Guard => Ok(freeze::guard(std::io::stdin().lock(), std::io::stdout(), &Roots::system())?),
     }
 }

@@ -1,12 +1,12 @@
 //! Carries out what `--on-thrash` says.
 
 use super::OnThrash;
+use anyhow::Context;
 use isotherm_core::keeper::limit::Candidate;
 use isotherm_core::units::format_size;
 use isotherm_linux::lru::freeze::{Frozen, is_stopped, kill};
 use isotherm_linux::lru::page_out::LivePageOut;
 use isotherm_linux::roots::Roots;
-use std::process::Command;
 use std::time::Duration;
 
 /// Acts on processes when a working set does not fit.
@@ -14,18 +14,20 @@ use std::time::Duration;
 pub struct Reaction {
     what: OnThrash,
     freeze_time: Duration,
-    frozen: Frozen,
+    /// Only where processes are stopped.
+    frozen: Option<Frozen>,
 }
 
 impl Reaction {
     /// Nothing has been done yet.
-    pub fn new(what: OnThrash, freeze_time: Duration) -> Self {
-        Self { what, freeze_time, frozen: Frozen::default() }
+    pub fn new(what: OnThrash, freeze_time: Duration) -> anyhow::Result<Self> {
+        let frozen = (what == OnThrash::Freeze).then(|| Frozen::new(&["lru", "guard"])).transpose();
+        Ok(Self { what, freeze_time, frozen: frozen.context("cannot start the guard of stopped processes")? })
     }
 
     /// Makes the first of `who` give way that may: says on stderr what was done. Whether a process was stopped.
     pub fn react(&mut self, plight: &str, who: &[Candidate], out: &mut LivePageOut) -> bool {
-        let stopped = self.frozen.pids();
+        let stopped = self.frozen();
         let may = |c: &&Candidate| !is_spared(c.pid) && !stopped.contains(&c.pid) && !is_stopped(c.pid);
         let Some(victim) = who.iter().find(may) else {
             tracing::warn!("{plight}");
@@ -53,18 +55,18 @@ impl Reaction {
 
     fn freeze(&mut self, victim: &Candidate, out: &mut LivePageOut) -> anyhow::Result<()> {
         let process = out.process(victim.target).map_err(anyhow::Error::msg)?;
-        let mut guard = Command::new(std::env::current_exe()?);
-        Ok(self.frozen.freeze(&process, guard.args(["lru", "guard"]))?)
+        let frozen = self.frozen.as_mut().context("nobody is to be stopped")?;
+        Ok(frozen.freeze(&process)?)
     }
 
     /// Lets stopped processes go on.
     pub fn thaw(&mut self) {
-        self.frozen.thaw();
+        self.frozen.iter_mut().for_each(Frozen::thaw);
     }
 
     /// Processes that are stopped now.
     pub fn frozen(&self) -> Vec<u32> {
-        self.frozen.pids()
+        self.frozen.as_ref().map(Frozen::pids).unwrap_or_default()
     }
 }
 

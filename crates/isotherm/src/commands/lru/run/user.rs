@@ -40,7 +40,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn new(name: String, groups: Vec<String>, gauge: Gauge, limit: u64, args: &Args) -> Self {
+    fn new(name: String, groups: Vec<String>, gauge: Gauge, limit: u64, args: &Args) -> anyhow::Result<Self> {
         let config = LimitConfig {
             limit,
             headroom: args.headroom,
@@ -49,12 +49,12 @@ impl Kept {
             max_interval_ns: nanos(args.max_interval),
             cpu_budget: args.cpu_budget.0,
         };
-        Self {
+        Ok(Self {
             keeper: LimitKeeper::new(name, groups, config),
             gauge,
-            reaction: Reaction::new(args.on_thrash, args.freeze_time),
+            reaction: Reaction::new(args.on_thrash, args.freeze_time)?,
             faults: BTreeMap::new(),
-        }
+        })
     }
 
     /// Does what is due; when the next turn is, ns.
@@ -93,11 +93,11 @@ impl<'a> UserEngine<'a> {
         let mut limits = Vec::new();
         if args.target.cgroups.is_empty() {
             let limit = args.limit.ok_or_else(|| Usage(NO_LIMIT.into()))?;
-            limits.push(Kept::new("all targets".into(), Vec::new(), Gauge::new(Vec::new()), limit, args));
+            limits.push(Kept::new("all targets".into(), Vec::new(), Gauge::new(Vec::new()), limit, args)?);
         } else {
             let paths: Vec<_> = args.target.cgroups.iter().map(|path| path.to_string_lossy().into_owned()).collect();
             for Limit { paths, groups, bytes } in Limit::of(&paths, &mut live.groups, args.limit)? {
-                limits.push(Kept::new(paths.join(", "), paths, Gauge::new(groups), bytes, args));
+                limits.push(Kept::new(paths.join(", "), paths, Gauge::new(groups), bytes, args)?);
             }
         }
         let now = monotonic_ns();
