@@ -1,7 +1,7 @@
 //! Figures: what a running Isotherm counts and measures, declared once.
 //!
-//! [`figures!`](crate::figures) declares a struct and, for each figure in it, its unit and its meaning. JSON (by serde),
-//! OpenMetrics, texts and the table in the documentation all follow from that one place.
+//! [`figures!`](crate::figures) declares a struct and, for each figure in it, its unit and its meaning. JSON (by
+//! serde), OpenMetrics, texts and the table in the documentation all follow from that one place.
 
 use crate::units::{format_size, format_time};
 

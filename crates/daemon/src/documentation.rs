@@ -3,7 +3,8 @@
 use isotherm_core::figure::{Figured, Kind};
 use std::fmt::Write;
 
-/// A table in Markdown of the figures of `T`: the field in JSON, the metric (which begins with `prefix`), what it means.
+/// A table in Markdown of the figures of `T`: the field in JSON, the metric (which begins with `prefix`), what it
+/// means.
 pub fn table<T: Figured>(prefix: &str) -> String {
     let mut text = "| JSON | metric | what |\n|---|---|---|\n".to_owned();
     for figure in T::FIGURES {

@@ -1,4 +1,5 @@
-//! `docs/figures.md` follows from the declarations: `ISOTHERM_WRITE_DOCS=1 cargo test -p isotherm figures_doc` writes it.
+//! `docs/figures.md` follows from the declarations: `ISOTHERM_WRITE_DOCS=1 cargo test -p isotherm figures_doc` writes
+//! it.
 
 use crate::commands::schemes::control::status::{GoalStatus, MonitorStatus, TargetStatus};
 use isotherm_core::keeper::figures::{LimitFigures, MemoryFigures};

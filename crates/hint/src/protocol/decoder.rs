@@ -9,8 +9,8 @@ use std::io::{self, Read};
 /// Takes bytes, hands out messages. Holds one frame of the greatest length at most, whatever comes.
 ///
 /// It begins by searching: bytes that belong to no whole frame are passed over, up to [`MOST_SKIPPED`] in a search.
-/// Once the greeting is over its user calls [`strict`](Self::strict); from then on anything but a frame is an error, after
-/// which nothing more is handed out.
+/// Once the greeting is over its user calls [`strict`](Self::strict); from then on anything but a frame is an error,
+/// after which nothing more is handed out.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,

@@ -98,8 +98,8 @@ fn start_of(pid: u32) -> Option<u64> {
 }
 
 /// The guard's work: reads lines `stop PID START` and `go PID 0` until the end of its input, which comes when whoever
-/// wrote them ends, and then lets those processes go on that are still stopped and the same. Says on `output` when it is
-/// ready.
+/// wrote them ends, and then lets those processes go on that are still stopped and the same. Says on `output` when it
+/// is ready.
 pub fn guard(input: impl BufRead, mut output: impl Write, roots: &Roots) -> io::Result<()> {
     // Signals of the terminal and of service managers go to all of a group: the guard must not fall to the first.
     ignore_signals();

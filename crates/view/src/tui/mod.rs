@@ -1,7 +1,7 @@
 //! The live view: what `isotherm top` shows.
 //!
-//! [`state`] follows the events of a run, `refresh` draws the figures of a [`model`] from it about once a second, [`screen`]
-//! puts them on a ratatui frame. Reading keys and the clock is left to the caller.
+//! [`state`] follows the events of a run, `refresh` draws the figures of a [`model`] from it about once a second,
+//! [`screen`] puts them on a ratatui frame. Reading keys and the clock is left to the caller.
 
 mod heat;
 pub mod history;

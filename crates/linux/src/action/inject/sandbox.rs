@@ -1,7 +1,8 @@
 //! Whether a stopped thread has confined itself meanwhile, so that a call in its name could kill it.
 //!
-//! Programs confine themselves at any time, so this is looked at in every stop, in the status file that was opened while
-//! the process was known to be the target: that file never shows another process, also if the number has a new owner.
+//! Programs confine themselves at any time, so this is looked at in every stop, in the status file that was opened
+//! while the process was known to be the target: that file never shows another process, also if the number has a new
+//! owner.
 
 use super::refusal::Refusal;
 use std::fs::File;
