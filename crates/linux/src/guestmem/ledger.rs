@@ -5,8 +5,9 @@
 use crate::folder_lock::FolderLock;
 use crate::roots::Roots;
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -117,7 +118,9 @@ impl Ledger {
             let path = path.to_owned();
             move |source| LedgerError::Io { what, path, source }
         };
-        fs::create_dir_all(&folder).map_err(failed("create", &folder))?;
+        // Nobody else may open it: whoever locks it keeps the agent from its work.
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed("create", &folder))?;
+        fs::set_permissions(&folder, Permissions::from_mode(0o700)).map_err(failed("make private", &folder))?;
         let lock = FolderLock::take(&folder, Duration::ZERO).map_err(|e| match e.kind() {
             io::ErrorKind::WouldBlock => LedgerError::Busy(folder.clone()),
             _ => failed("lock", &folder)(e),
@@ -166,6 +169,17 @@ mod tests {
     use super::*;
     use crate::test_tree::tree;
     use std::time::Instant;
+
+    #[test]
+    fn nobody_else_may_open_its_folder() {
+        let t = tree(&[]);
+        let folder = t.roots.path(FOLDER);
+        // As an older version left it.
+        fs::create_dir_all(&folder).unwrap();
+        fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+        drop(Ledger::open(&t.roots).unwrap());
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    }
 
     #[test]
     fn what_was_written_is_read_after_a_death() {
