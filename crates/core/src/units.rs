@@ -69,7 +69,7 @@ pub fn parse_time_ns(text: &str) -> Result<u64, UnitError> {
     if text.trim() == "0" {
         return Ok(0);
     }
-    scaled(text, "time", "write a number with us, ms, s, m or h, for example 100ms", |u| {
+    scaled(text, "time", "write a number with us, ms, s, m, h or d, for example 100ms", |u| {
         Some(match u {
             "ns" => 1.0,
             "us" => 1e3,

@@ -56,8 +56,12 @@ fn detect(terminal: bool, no_color: &str, term: &str, colorterm: &str) -> Colour
     }
 }
 
-/// Writes a file so that it is there whole or not at all; see [`NewFile`].
+/// Writes a file so that it is there whole or not at all; see [`NewFile`]. `-` is stdout.
 pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+    if path.as_os_str() == "-" {
+        let mut out = io::stdout().lock();
+        return out.write_all(content).and_then(|()| out.flush()).context("cannot write to stdout");
+    }
     let special = path.metadata().is_ok_and(|m| !m.is_file());
     let result = NewFile::create(path).and_then(|mut file| {
         file.write_all(content)?;

@@ -319,6 +319,15 @@ fn pictures_are_written_whole_and_one_for_each_target() {
 }
 
 #[test]
+fn a_picture_goes_to_stdout_where_that_is_asked_for() {
+    let s = scene(1, 30);
+    let done = s.report(&["heatmap", "--svg", "-"]);
+    done.expect(0, &[]);
+    assert!(done.stdout.starts_with("<svg") && done.stdout.trim_end().ends_with("</svg>"), "{}", done.stdout);
+    assert!(!Path::new("-").exists(), "it is no file's name");
+}
+
+#[test]
 fn a_record_without_snapshots_says_so() {
     let s = scene(1, 0);
     for kind in KINDS {

@@ -130,9 +130,17 @@ pub fn write_text(
     out: &mut dyn Write,
 ) -> Result<(), ViewError> {
     let overview = Overview::read(events)?;
+    let length = overview.end_ns.saturating_sub(overview.start_ns);
     for (i, chosen) in choose(events, &overview, options)?.iter().enumerate() {
         if i > 0 {
             writeln!(out)?;
+        }
+        if options.at_ns.is_some_and(|at| at > length) {
+            writeln!(
+                out,
+                "# the record ends after {}, before the time asked for: its last snapshot",
+                format_time(length)
+            )?;
         }
         writeln!(out, "# target {}: {}", chosen.overview.info.target, chosen.overview.title())?;
         match &chosen.snapshot {
@@ -392,6 +400,19 @@ mod tests {
         assert_eq!(v["regions"][0]["mapping"], "[heap]");
         assert_eq!(v["regions"][0]["hz"], 200.0);
         assert!(v["regions"][4]["rate"].is_null());
+    }
+
+    #[test]
+    fn a_time_past_the_end_is_not_passed_over_in_silence() {
+        let of = |at_ns| {
+            let mut out = Vec::new();
+            let options = AccessOptions { at_ns, ..Default::default() };
+            write_text(&paged_record(1, 3), &options, &mut out).expect("writes to memory");
+            String::from_utf8(out).expect("is text")
+        };
+        assert!(of(Some(3_600_000_000_000)).starts_with("# the record ends after 3.00 s"));
+        assert!(!of(Some(1_500_000_000)).contains("the record ends"));
+        assert!(!of(None).contains("the record ends"));
     }
 
     #[test]
