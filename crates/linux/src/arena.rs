@@ -1,11 +1,12 @@
 //! A private anonymous mapping whose pages are touched on request: the memory of `isotherm workload`.
 
+use crate::facts::meminfo;
 use crate::mm::mapping::Mapping;
+use crate::roots::Roots;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use isotherm_core::units::format_size;
 use rustix::mm::{Advice, MprotectFlags};
 use std::io;
-use std::path::Path;
 
 /// Why an arena cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +59,7 @@ impl Arena {
         if size == 0 || !size.is_multiple_of(PAGE_SIZE) {
             return Err(ArenaError::BadSize(size));
         }
-        if let Some(available) = available_memory(Path::new("/proc"))
+        if let Some(available) = meminfo::available(&Roots::system())
             && size > available
         {
             return Err(ArenaError::TooLarge { asked: size, available });
@@ -123,13 +124,6 @@ impl Arena {
     }
 }
 
-/// Bytes that can be allocated without swapping, as `meminfo` below `proc` tells; `None` if it does not.
-pub(crate) fn available_memory(proc: &Path) -> Option<u64> {
-    let text = std::fs::read_to_string(proc.join("meminfo")).ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,15 +151,5 @@ mod tests {
         assert!(matches!(Arena::new(1 << 46, HugePages::No), Err(ArenaError::TooLarge { .. })));
         let error = Arena::new(1 << 46, HugePages::No).unwrap_err().to_string();
         assert!(error.starts_with("64.0 TiB do not fit"), "{error}");
-    }
-
-    #[test]
-    fn meminfo_may_be_missing_or_odd() {
-        let dir = tempfile::tempdir().unwrap();
-        assert_eq!(available_memory(dir.path()), None);
-        std::fs::write(dir.path().join("meminfo"), "MemTotal: 5 kB\nMemAvailable:     3 kB\n").unwrap();
-        assert_eq!(available_memory(dir.path()), Some(3072));
-        std::fs::write(dir.path().join("meminfo"), "MemAvailable: many\n").unwrap();
-        assert_eq!(available_memory(dir.path()), None);
     }
 }

@@ -50,6 +50,21 @@ impl Roots {
         access(self.path(absolute), Access::WRITE_OK).is_ok()
     }
 
+    /// Pids of all processes, in no particular order.
+    pub fn pids(&self) -> io::Result<Vec<u32>> {
+        let mut pids = Vec::new();
+        for entry in std::fs::read_dir(self.path("/proc"))? {
+            pids.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+        }
+        Ok(pids)
+    }
+
+    /// The pid that was given out last in this pid namespace (to a process or a thread): while it stays the same,
+    /// nobody has forked. `None` where `loadavg` does not tell.
+    pub(crate) fn last_pid(&self) -> Option<u32> {
+        self.line("/proc/loadavg")?.split_ascii_whitespace().nth(4)?.parse().ok()
+    }
+
     /// Names in a folder, sorted; empty where it is missing.
     pub fn names(&self, absolute: impl AsRef<Path>) -> Vec<String> {
         let Ok(dir) = std::fs::read_dir(self.path(absolute)) else { return Vec::new() };

@@ -18,10 +18,12 @@ mod privileged {
 
     /// Children of ours, zombies included.
     fn children() -> Vec<u32> {
-        let root = isotherm_linux::proc::ProcRoot::default();
+        let root = isotherm_linux::roots::Roots::system();
         let own = std::process::id();
-        let is_child =
-            |&pid: &u32| isotherm_linux::proc::stat::Stat::read(&root.process(pid)).is_ok_and(|s| s.ppid == own);
+        let is_child = |&pid: &u32| {
+            isotherm_linux::proc::stat::Stat::read(&isotherm_linux::proc::ProcessDir::of(&root, pid))
+                .is_ok_and(|s| s.ppid == own)
+        };
         root.pids().unwrap().into_iter().filter(is_child).collect()
     }
 

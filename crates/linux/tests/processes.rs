@@ -6,7 +6,8 @@ mod privileged {
     use super::common::{Forked, Guard, as_nobody, wait_for};
     use isotherm_core::addr::AddrRange;
     use isotherm_core::mapping::{Mapping, MappingKind};
-    use isotherm_linux::proc::{ProcRoot, Process, ProcessError, Signal};
+    use isotherm_linux::proc::{Process, ProcessDir, ProcessError, Signal};
+    use isotherm_linux::roots::Roots;
     use isotherm_linux::targets::{TargetError, TargetSpec, TargetTracker};
     use std::os::fd::AsRawFd;
     use std::os::unix::process::CommandExt;
@@ -65,10 +66,10 @@ mod privileged {
     #[test]
     fn root_a_kernel_thread_is_told() {
         let kthread = |&pid: &u32| {
-            let stat = isotherm_linux::proc::stat::Stat::read(&ProcRoot::default().process(pid));
+            let stat = isotherm_linux::proc::stat::Stat::read(&ProcessDir::live(pid));
             stat.is_ok_and(|s| s.kernel_thread)
         };
-        let pid = ProcRoot::default().pids().unwrap().into_iter().find(kthread).expect("kernel threads are visible");
+        let pid = Roots::system().pids().unwrap().into_iter().find(kthread).expect("kernel threads are visible");
         let error = Process::open(pid).unwrap_err();
         assert!(matches!(error, ProcessError::KernelThread { pid: p, .. } if p == pid), "{error:?}");
     }

@@ -14,7 +14,7 @@ mod privileged {
     use isotherm_linux::arena::{Arena, HugePages};
     use isotherm_linux::clock::MonotonicClock;
     use isotherm_linux::proc::stat::Stat;
-    use isotherm_linux::proc::{PidFd, ProcRoot, Signal};
+    use isotherm_linux::proc::{PidFd, ProcessDir, Signal};
     use isotherm_linux::source::refs::RefsEngine;
     use isotherm_linux::targets::{TargetSpec, TargetTracker};
     use std::os::unix::process::CommandExt;
@@ -159,7 +159,7 @@ mod privileged {
             };
             wait_for("accesses of the running shell", || (accessed(&run(&mut engine, clock, 1)) > 0).then_some(()));
             PidFd::open(pid).unwrap().send_signal(Signal::STOP).unwrap();
-            let dir = ProcRoot::default().process(pid);
+            let dir = ProcessDir::live(pid);
             wait_for("the stop", || (Stat::read(&dir).unwrap().state == 'T').then_some(()));
             assert_eq!(accessed(&run(&mut engine, clock, 1)), 0);
         });

@@ -6,7 +6,7 @@
 //! from outside does.
 
 use crate::mm::advise::{MAX_RANGES, mark_cold};
-use crate::proc::{PidFd, ProcRoot};
+use crate::proc::{PidFd, ProcessDir};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
 use isotherm_core::pages::push_range;
 use std::fs::File;
@@ -21,7 +21,7 @@ const PRESENT: u64 = 1 << 63;
 /// target's pagemap or memory cannot be read. Reading sets their accessed bits: see [`forget_reading`].
 pub(super) fn take_marks_off(process: &PidFd, pages: &[u64]) -> Vec<AddrRange> {
     let mut read = Vec::new();
-    let Ok(pagemap) = ProcRoot::default().process(process.pid()).open("pagemap") else { return read };
+    let Ok(pagemap) = ProcessDir::live(process.pid()).open("pagemap") else { return read };
     for some in present(&pagemap, pages).unwrap_or_default().chunks(MAX_RANGES) {
         let mut at = 0;
         while at < some.len() {

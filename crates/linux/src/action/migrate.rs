@@ -5,7 +5,7 @@ use super::pace::Pace;
 use super::tally::{Tally, gone, refusal};
 use crate::mm::move_pages;
 use crate::proc::smaps;
-use crate::proc::{PidFd, ProcRoot};
+use crate::proc::{PidFd, ProcessDir};
 use isotherm_core::actuator::{Destination, Request};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use std::io;
@@ -170,7 +170,7 @@ impl Batch {
 
 /// Mappings that hold huge pages. Costs about 10 ms per resident GiB.
 fn huge_areas(pid: u32) -> Vec<AddrRange> {
-    let dir = ProcRoot::default().process(pid);
+    let dir = ProcessDir::live(pid);
     let mut areas = Vec::new();
     // Where smaps cannot be read there are none to know of: then a huge page may move more than once.
     let _ = smaps::read(&dir, &mut Vec::new(), |line, figures| {

@@ -4,6 +4,7 @@ use super::inject::ineligible;
 use crate::facts::{Environment, SwapArea};
 use crate::proc::status::Status;
 use crate::roots::Roots;
+use isotherm_core::actuator::Destination;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::units::format_size;
 use std::collections::HashMap;
@@ -55,11 +56,9 @@ impl Obstacles {
         }
         self.critical(pid).or_else(|| match action {
             Action::PageOut => swap_obstacle(&self.roots),
-            Action::LruPrio => Some(format!("{LRU_PRIO}; use lru_deprio on the rest, or lock")),
             Action::HugePage => self.huge_pages_off().or_else(|| ineligible(&self.roots, pid)),
             Action::NoHugePage | Action::Lock | Action::Unlock => ineligible(&self.roots, pid),
-            Action::MigrateHot | Action::MigrateCold => self.nowhere_to_go(),
-            _ => None,
+            _ => unsupported(&self.roots, action, &[]),
         })
     }
 
@@ -91,13 +90,30 @@ impl Obstacles {
             format!("transparent huge pages are switched off; write `madvise` to {FILE}, or use the action collapse")
         })
     }
+}
 
-    fn nowhere_to_go(&self) -> Option<String> {
-        let nodes = Environment::read_memory_nodes(&self.roots);
-        (nodes.len() < 2).then(|| {
-            "there is only one memory node, so there is nowhere to move pages to; use pageout to free memory".into()
-        })
+/// Why this machine cannot carry out `action`, whatever the target is and as long as it runs; with a remedy. Lack of
+/// swap is no such reason: it may be added at any time.
+pub fn unsupported(roots: &Roots, action: Action, destinations: &[Destination]) -> Option<String> {
+    match action {
+        Action::LruPrio => Some(format!("{LRU_PRIO}; use lru_deprio on the rest, or lock")),
+        Action::MigrateHot | Action::MigrateCold => nowhere_to_go(roots, destinations),
+        _ => None,
     }
+}
+
+fn nowhere_to_go(roots: &Roots, destinations: &[Destination]) -> Option<String> {
+    const REMEDY: &str = "use pageout to free memory";
+    let nodes = Environment::read_memory_nodes(roots);
+    if nodes.is_empty() {
+        return Some(format!("the kernel has no memory nodes (CONFIG_NUMA is off); {REMEDY}"));
+    }
+    if nodes.len() < 2 {
+        return Some(format!("there is only one memory node, so there is nowhere to move pages to; {REMEDY}"));
+    }
+    let missing = destinations.iter().find(|d| d.weight > 0 && !nodes.contains(&d.node))?;
+    let known: Vec<String> = nodes.iter().map(u32::to_string).collect();
+    Some(format!("node {} has no memory; nodes that have: {}", missing.node, known.join(", ")))
 }
 
 /// Why nothing should be paged out.
@@ -179,6 +195,11 @@ mod tests {
         let nodes = |list: &str| answer(&[ALIVE, ("sys/devices/system/node/has_memory", list)], Action::MigrateCold);
         assert!(nodes("0\n").unwrap().contains("only one memory node"));
         assert_eq!(nodes("0-1\n"), None);
+        assert!(answer(&[ALIVE], Action::MigrateHot).unwrap().contains("CONFIG_NUMA"));
+        let two = tree(&[("sys/devices/system/node/has_memory", "0-1\n")]);
+        let to = |node, weight| unsupported(&two.roots, Action::MigrateHot, &[Destination { node, weight }]);
+        assert_eq!(to(5, 1).unwrap(), "node 5 has no memory; nodes that have: 0, 1");
+        assert_eq!((to(1, 1), to(5, 0)), (None, None));
         assert!(answer(&[ALIVE], Action::LruPrio).unwrap().contains("DAMON"));
     }
 }

@@ -1,8 +1,8 @@
 //! Facts about the machine that explain why something works or does not.
 
+use super::pressure;
 use super::{KernelDamon, bracketed};
 use crate::cgroup::CgroupSetup;
-use crate::meter::pressure;
 use crate::roots::Roots;
 use std::fmt;
 use std::path::Path;

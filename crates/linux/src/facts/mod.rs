@@ -2,6 +2,9 @@
 
 mod environment;
 mod kernel_damon;
+pub(crate) mod meminfo;
+pub(crate) mod pressure;
+pub(crate) mod vmstat;
 
 pub use environment::{Environment, Hypervisor, Lockdown, NoPressure, SwapArea};
 pub use kernel_damon::{DamonUser, KernelDamon};

@@ -1,6 +1,6 @@
 //! How much memory is free, and how much allocation went on.
 
-use crate::meter::{meminfo, vmstat};
+use crate::facts::{meminfo, vmstat};
 use crate::roots::Roots;
 use isotherm_core::hinter::FreeMemory;
 use std::io;

@@ -1,6 +1,6 @@
 //! An alarm that goes off as soon as tasks wait for memory (a trigger on `/proc/pressure/memory`).
 
-use crate::meter::pressure;
+use crate::facts::pressure;
 use crate::roots::Roots;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::{File, OpenOptions};
@@ -29,7 +29,7 @@ impl StallAlarm {
         });
         set.map(Self).map_err(|e| {
             let why = pressure::why(Path::new(pressure::FILE), &e);
-            io::Error::new(e.kind(), format!("{why}; {}", pressure::REMEDY))
+            io::Error::new(e.kind(), format!("{why}; {}", pressure::remedy(&e)))
         })
     }
 

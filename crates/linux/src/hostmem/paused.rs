@@ -1,6 +1,6 @@
 //! A process stopped for a moment, with all its threads.
 
-use crate::proc::{PidFd, ProcRoot, Signal};
+use crate::proc::{PidFd, ProcessDir, Signal};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,7 @@ impl Drop for Paused<'_> {
 
 /// The state letters of all threads.
 fn states(pid: u32) -> io::Result<Vec<char>> {
-    let dir = ProcRoot::default().process(pid).file("task");
+    let dir = ProcessDir::live(pid).file("task");
     let mut states = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         // A thread that has ended does nothing any more.

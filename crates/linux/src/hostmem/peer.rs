@@ -1,6 +1,6 @@
 //! Who is at the other end of a Unix socket.
 
-use crate::proc::{PidFd, ProcRoot};
+use crate::proc::{PidFd, ProcessDir};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
@@ -44,7 +44,7 @@ pub fn process(socket: &impl AsFd) -> io::Result<Peer> {
 /// more: the number may be that of a later process of that user, who may look into that as well.
 fn of_number(pid: u32, uid: u32) -> io::Result<PidFd> {
     let process = PidFd::open(pid).map_err(|_| ended(pid))?;
-    let status = std::fs::read_to_string(ProcRoot::default().process(pid).file("status")).map_err(|_| ended(pid))?;
+    let status = std::fs::read_to_string(ProcessDir::live(pid).file("status")).map_err(|_| ended(pid))?;
     let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
     let is_its = uids.split_whitespace().any(|number| number.parse() == Ok(uid));
     if is_its && !process.has_exited() { Ok(process) } else { Err(ended(pid)) }

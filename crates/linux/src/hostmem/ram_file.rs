@@ -2,7 +2,8 @@
 
 use crate::folder_lock::FolderLock;
 use crate::proc::maps::MapsLine;
-use crate::proc::{ProcRoot, ProcessDir, ProcessError};
+use crate::proc::{ProcessDir, ProcessError};
+use crate::roots::Roots;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -45,7 +46,7 @@ impl RamFile {
 /// and the device in `maps` can be another than that of `stat` (btrfs), so that `map_files` is asked. A process that
 /// may only read a file must not have it emptied through us: its own descriptor has to be writable.
 pub fn of_process(pid: u32, least: u64) -> Result<Vec<RamFile>, ProcessError> {
-    let dir = ProcRoot::default().process(pid);
+    let dir = ProcessDir::live(pid);
     let mut maps = Vec::new();
     dir.read("maps", &mut maps)?;
     let lines = maps.split(|byte| *byte == b'\n').filter_map(MapsLine::parse).filter(is_shared_and_writable);
@@ -115,7 +116,7 @@ fn is_writable(dir: &ProcessDir, fd: u32) -> bool {
 /// A device through which process `pid` has memory pinned for hardware, if it holds one open: what is dropped under it
 /// is still what the hardware reads and writes, while the guest gets new memory.
 pub fn pinning_device(pid: u32) -> Result<Option<String>, ProcessError> {
-    let dir = ProcRoot::default().process(pid);
+    let dir = ProcessDir::live(pid);
     let entries = std::fs::read_dir(dir.file("fd")).map_err(|e| dir.error("fd", e))?;
     let links =
         entries.flatten().filter_map(|e| std::fs::read_link(e.path()).ok()?.into_os_string().into_string().ok());
@@ -130,8 +131,7 @@ fn pins(link: &str) -> bool {
 /// vhost threads, another process that has mapped one of them (vhost-user). Processes that cannot be looked at are
 /// passed over.
 pub fn other_writer(pid: u32, files: &[&RamFile]) -> Option<String> {
-    let root = ProcRoot::default();
-    let links = std::fs::read_dir(root.process(pid).file("fd"))
+    let links = std::fs::read_dir(ProcessDir::live(pid).file("fd"))
         .ok()?
         .flatten()
         .filter_map(|e| std::fs::read_link(e.path()).ok()?.into_os_string().into_string().ok());
@@ -139,8 +139,8 @@ pub fn other_writer(pid: u32, files: &[&RamFile]) -> Option<String> {
         return Some(device);
     }
     let mut maps = Vec::new();
-    for other in root.pids().ok()?.into_iter().filter(|other| *other != pid) {
-        let dir = root.process(other);
+    for other in Roots::system().pids().ok()?.into_iter().filter(|other| *other != pid) {
+        let dir = ProcessDir::live(other);
         if dir.read("maps", &mut maps).is_err() {
             continue;
         }

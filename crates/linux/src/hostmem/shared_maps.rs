@@ -2,7 +2,7 @@
 
 use super::ram_file::RamFile;
 use crate::proc::maps::MapsLine;
-use crate::proc::{ProcRoot, ProcessError};
+use crate::proc::{ProcessDir, ProcessError};
 use isotherm_core::addr::AddrRange;
 
 /// The shared, writable mappings of a process at one moment, by address.
@@ -21,7 +21,7 @@ impl SharedMaps {
     /// Those of process `pid`.
     pub fn of_process(pid: u32) -> Result<Self, ProcessError> {
         let mut maps = Vec::new();
-        ProcRoot::default().process(pid).read("maps", &mut maps)?;
+        ProcessDir::live(pid).read("maps", &mut maps)?;
         Ok(Self::parse(&maps))
     }
 

@@ -10,7 +10,7 @@
 
 use crate::cgroup::CgroupSetup;
 use crate::proc::stat::Stat;
-use crate::proc::{PidFd, ProcRoot, Signal};
+use crate::proc::{PidFd, ProcessDir, Signal};
 use crate::roots::Roots;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
@@ -90,11 +90,11 @@ impl Drop for Frozen {
 
 /// Whether a process is stopped already, by somebody else: then it is not ours to let go.
 pub fn is_stopped(pid: u32) -> bool {
-    Stat::read(&ProcRoot::default().process(pid)).is_ok_and(|s| matches!(s.state, 'T' | 't'))
+    Stat::read(&ProcessDir::live(pid)).is_ok_and(|s| matches!(s.state, 'T' | 't'))
 }
 
 fn start_of(pid: u32) -> Option<u64> {
-    Stat::read(&ProcRoot::default().process(pid)).ok().map(|s| s.start_ticks)
+    Stat::read(&ProcessDir::live(pid)).ok().map(|s| s.start_ticks)
 }
 
 /// The guard's work: reads lines `stop PID START` and `go PID 0` until the end of its input, which comes when whoever

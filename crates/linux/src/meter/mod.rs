@@ -6,18 +6,16 @@
 mod cgroup;
 mod fault_cost;
 mod files;
-pub(crate) mod meminfo;
-pub(crate) mod pressure;
 mod targets;
-pub(crate) mod vmstat;
 
 use crate::cgroup::{CgroupSetup, memory as cgroup_memory};
-use crate::proc::ProcRoot;
+use crate::facts::pressure::{self, Share};
+use crate::facts::{meminfo, vmstat};
+use crate::proc::ProcessDir;
 use crate::roots::Roots;
 use files::Files;
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::meter::{LiveTarget, Meter, MeterError, Metric};
-use pressure::Share;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +24,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct LinuxMeter {
     files: Files,
-    proc: ProcRoot,
+    roots: Roots,
     cgroups: CgroupSetup,
     buf: Vec<u8>,
     /// What bringing a page back costs, ns; measured when it is first asked for.
@@ -38,13 +36,7 @@ impl LinuxMeter {
     /// read.
     pub fn new(roots: Roots) -> Self {
         let cgroups = CgroupSetup::read(&roots);
-        Self {
-            proc: ProcRoot::new(roots.path("/proc")),
-            cgroups,
-            files: Files::new(roots),
-            buf: Vec::new(),
-            fault_ns: None,
-        }
+        Self { files: Files::new(roots.clone()), roots, cgroups, buf: Vec::new(), fault_ns: None }
     }
 
     /// What is left of the limit of a control group, or of one above it where that is less. `None`: no limit is set.
@@ -55,16 +47,20 @@ impl LinuxMeter {
     }
 
     fn pressure(&mut self, metric: &Metric, group: Option<&str>, share: Share) -> Result<u64, MeterError> {
-        let (path, remedy) = match group {
-            None => (PathBuf::from(pressure::FILE), pressure::REMEDY.to_owned()),
+        let (path, switch) = match group {
+            None => (PathBuf::from(pressure::FILE), None),
             Some(group) => {
                 let path = cgroup::pressure_file(&self.cgroups, &self.files, group)
                     .map_err(|(reason, remedy)| error(metric, reason, remedy))?;
                 let switch = path.with_file_name("cgroup.pressure");
-                (path, format!("write 1 to {} if that is there; else {}", switch.display(), pressure::REMEDY))
+                (path, Some(format!("write 1 to {} if that is there", switch.display())))
             }
         };
-        let text = self.files.read(&path).map_err(|e| error(metric, pressure::why(&path, &e), &remedy))?;
+        let text = self.files.read(&path).map_err(|e| {
+            let remedy = pressure::remedy(&e);
+            let remedy = switch.map_or_else(|| remedy.to_owned(), |switch| format!("{switch}; else {remedy}"));
+            error(metric, pressure::why(&path, &e), remedy)
+        })?;
         pressure::total(text, share).ok_or_else(|| {
             let reason = format!("{} has no '{}' line that can be understood", path.display(), share.name());
             error(metric, reason, "use kernel 5.2 or newer, or the other of 'some' and 'full'")
@@ -132,12 +128,12 @@ impl Meter for LinuxMeter {
                 );
                 error(metric, reason, remedy)
             }),
-            Metric::TargetRss => targets::total_rss(&self.proc, targets, &mut self.buf).map_err(trouble),
+            Metric::TargetRss => targets::total_rss(&self.roots, targets, &mut self.buf).map_err(trouble),
             Metric::TargetMajorFaults => {
-                targets::total_major_faults(&self.proc, targets, &mut self.buf).map_err(trouble)
+                targets::total_major_faults(&self.roots, targets, &mut self.buf).map_err(trouble)
             }
             Metric::TargetStall => {
-                let faults = targets::total_major_faults(&self.proc, targets, &mut self.buf).map_err(trouble)?;
+                let faults = targets::total_major_faults(&self.roots, targets, &mut self.buf).map_err(trouble)?;
                 let each_ns = match self.fault_ns {
                     Some(ns) => ns,
                     None => {
@@ -157,7 +153,7 @@ impl Meter for LinuxMeter {
 
     /// Its path in the hierarchy that controls memory; in v2 where none does.
     fn cgroup_of(&mut self, target: LiveTarget) -> Option<String> {
-        self.proc.process(target.pid?).read("cgroup", &mut self.buf).ok()?;
+        ProcessDir::of(&self.roots, target.pid?).read("cgroup", &mut self.buf).ok()?;
         let text = String::from_utf8_lossy(&self.buf);
         // v2 marks the path of a group that was removed while this process was exiting.
         self.cgroups.path_in(&text).map(|path| path.strip_suffix(" (deleted)").unwrap_or(path).to_owned())

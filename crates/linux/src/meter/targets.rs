@@ -3,7 +3,8 @@
 use super::cgroup::Trouble;
 use crate::proc::stat::Stat;
 use crate::proc::status::Status;
-use crate::proc::{ProcRoot, ProcessDir, ProcessError};
+use crate::proc::{ProcessDir, ProcessError};
+use crate::roots::Roots;
 use isotherm_core::meter::LiveTarget;
 
 /// Resident memory of one process, hugetlb pages included. `None`: it has no memory (any more).
@@ -17,25 +18,25 @@ fn major_faults(dir: &ProcessDir, _: &mut Vec<u8>) -> Result<Option<u64>, Proces
     Ok(Some(Stat::read(dir)?.major_faults))
 }
 
-pub(super) fn total_rss(root: &ProcRoot, targets: &[LiveTarget], buf: &mut Vec<u8>) -> Result<u64, Trouble> {
-    sum(root, targets, buf, rss)
+pub(super) fn total_rss(roots: &Roots, targets: &[LiveTarget], buf: &mut Vec<u8>) -> Result<u64, Trouble> {
+    sum(roots, targets, buf, rss)
 }
 
-pub(super) fn total_major_faults(root: &ProcRoot, targets: &[LiveTarget], buf: &mut Vec<u8>) -> Result<u64, Trouble> {
-    sum(root, targets, buf, major_faults)
+pub(super) fn total_major_faults(roots: &Roots, targets: &[LiveTarget], buf: &mut Vec<u8>) -> Result<u64, Trouble> {
+    sum(roots, targets, buf, major_faults)
 }
 
 /// Adds up over the targets. One that has gone counts nothing; but where nobody is left, nothing is known, which is not
 /// zero.
 fn sum(
-    root: &ProcRoot,
+    roots: &Roots,
     targets: &[LiveTarget],
     buf: &mut Vec<u8>,
     figure: fn(&ProcessDir, &mut Vec<u8>) -> Result<Option<u64>, ProcessError>,
 ) -> Result<u64, Trouble> {
     let mut total: Option<u64> = None;
     for pid in targets.iter().filter_map(|t| t.pid) {
-        match figure(&root.process(pid), buf) {
+        match figure(&ProcessDir::of(roots, pid), buf) {
             Ok(Some(value)) => total = Some(total.unwrap_or(0).saturating_add(value)),
             Ok(None) => {}
             Err(e) if e.is_gone() => {}
@@ -72,12 +73,11 @@ mod tests {
             ("proc/5/stat", &stat(5, 40)),
             ("proc/6/status", "Name:\tzombie\n"),
         ]);
-        let root = ProcRoot::new(t.roots.path("/proc"));
         let mut buf = Vec::new();
         let targets = live(&[Some(4), Some(5), Some(6), Some(7), None]);
-        assert_eq!(total_rss(&root, &targets, &mut buf), Ok((8 + 2048 + 1) << 10));
-        assert_eq!(total_major_faults(&root, &targets, &mut buf), Ok(43));
-        assert!(total_rss(&root, &live(&[Some(6), Some(7)]), &mut buf).unwrap_err().0.contains("none of the 2"));
-        assert!(total_major_faults(&root, &[], &mut buf).unwrap_err().0.contains("no target"));
+        assert_eq!(total_rss(&t.roots, &targets, &mut buf), Ok((8 + 2048 + 1) << 10));
+        assert_eq!(total_major_faults(&t.roots, &targets, &mut buf), Ok(43));
+        assert!(total_rss(&t.roots, &live(&[Some(6), Some(7)]), &mut buf).unwrap_err().0.contains("none of the 2"));
+        assert!(total_major_faults(&t.roots, &[], &mut buf).unwrap_err().0.contains("no target"));
     }
 }

@@ -1,7 +1,8 @@
 //! Finding the processes that others have forked.
 
-use super::dir::ProcRoot;
+use super::dir::ProcessDir;
 use super::stat::Stat;
+use crate::roots::Roots;
 use std::collections::HashSet;
 use std::io;
 
@@ -16,22 +17,22 @@ use std::io;
 /// the better target for programs that daemonise.
 #[derive(Debug)]
 pub struct ChildFinder {
-    root: ProcRoot,
+    roots: Roots,
     last_pid: Option<u32>,
     seen: HashSet<u32>,
     parents: HashSet<u32>,
 }
 
 impl ChildFinder {
-    /// A finder for processes below `root`.
-    pub fn new(root: ProcRoot) -> Self {
-        Self { root, last_pid: None, seen: HashSet::new(), parents: HashSet::new() }
+    /// A finder for processes below `roots`.
+    pub fn new(roots: Roots) -> Self {
+        Self { roots, last_pid: None, seen: HashSet::new(), parents: HashSet::new() }
     }
 
     /// Pairs of (child, parent) for all children of `parents` and their descendants. Descendants found before may or
     /// may not come again.
     pub fn poll(&mut self, parents: &[u32]) -> io::Result<Vec<(u32, u32)>> {
-        let last_pid = self.root.last_pid();
+        let last_pid = self.roots.last_pid();
         let new_parents = parents.iter().any(|p| !self.parents.contains(p));
         if last_pid.is_some() && last_pid == self.last_pid && !new_parents {
             return Ok(Vec::new());
@@ -54,7 +55,7 @@ impl ChildFinder {
         let mut queue: Vec<u32> = parents.to_vec();
         let mut known: HashSet<u32> = parents.iter().copied().collect();
         while let Some(parent) = queue.pop() {
-            let tasks = match std::fs::read_dir(self.root.process(parent).file("task")) {
+            let tasks = match std::fs::read_dir(ProcessDir::of(&self.roots, parent).file("task")) {
                 Ok(tasks) => tasks,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 Err(_) => return None,
@@ -79,10 +80,10 @@ impl ChildFinder {
 
     /// Children by looking at the parent of every process that is new.
     fn scan(&mut self) -> io::Result<Vec<(u32, u32)>> {
-        let pids = self.root.pids()?;
+        let pids = self.roots.pids()?;
         let mut new: Vec<(u32, u32)> = Vec::new();
         for &pid in pids.iter().filter(|p| !self.seen.contains(p)) {
-            if let Ok(stat) = Stat::read(&self.root.process(pid)) {
+            if let Ok(stat) = Stat::read(&ProcessDir::of(&self.roots, pid)) {
                 new.push((pid, stat.ppid));
             }
         }
@@ -111,6 +112,7 @@ impl ChildFinder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_tree::tree;
     use std::path::Path;
 
     fn add(root: &Path, pid: u32, ppid: u32) {
@@ -132,32 +134,34 @@ mod tests {
 
     #[test]
     fn without_the_kernels_list_parents_are_looked_at() {
-        let root = tempfile::tempdir().unwrap();
+        let tree = tree(&[]);
+        let proc = tree.roots.path("/proc");
         for (pid, ppid) in [(1, 0), (10, 1), (9, 10), (8, 9), (20, 1)] {
-            add(root.path(), pid, ppid);
+            add(&proc, pid, ppid);
         }
-        set_last(root.path(), 20);
-        let mut finder = ChildFinder::new(ProcRoot::new(root.path()));
+        set_last(&proc, 20);
+        let mut finder = ChildFinder::new(tree.roots.clone());
         assert_eq!(sorted(finder.poll(&[10]).unwrap()), [(8, 9), (9, 10)]);
 
         // Nobody forked: nothing is read, so even a new folder goes unnoticed until the counter moves.
-        add(root.path(), 30, 9);
+        add(&proc, 30, 9);
         let family = [10, 9, 8];
-        set_last(root.path(), 30);
+        set_last(&proc, 30);
         assert!(sorted(finder.poll(&family).unwrap()).contains(&(30, 9)));
-        add(root.path(), 31, 30);
+        add(&proc, 31, 30);
         assert_eq!(finder.poll(&family).unwrap(), []);
     }
 
     #[test]
     fn the_kernels_list_is_used_where_it_exists() {
-        let root = tempfile::tempdir().unwrap();
+        let tree = tree(&[]);
+        let proc = tree.roots.path("/proc");
         for pid in [10, 11, 12] {
-            add(root.path(), pid, 1);
+            add(&proc, pid, 1);
             let list = if pid == 10 { "11 12 " } else { "" };
-            std::fs::write(root.path().join(format!("{pid}/task/{pid}/children")), list).unwrap();
+            std::fs::write(proc.join(format!("{pid}/task/{pid}/children")), list).unwrap();
         }
-        let mut finder = ChildFinder::new(ProcRoot::new(root.path()));
+        let mut finder = ChildFinder::new(tree.roots.clone());
         assert_eq!(sorted(finder.poll(&[10, 99]).unwrap()), [(11, 10), (12, 10)]);
     }
 }

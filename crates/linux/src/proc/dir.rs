@@ -1,53 +1,12 @@
-//! Where a process's files are: the proc file system, or a captured tree of it.
+//! The files of one process.
 
 use super::error::ProcessError;
+use crate::roots::Roots;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// The folder that proc is mounted on, or a captured copy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProcRoot(PathBuf);
-
-impl Default for ProcRoot {
-    fn default() -> Self {
-        Self(PathBuf::from("/proc"))
-    }
-}
-
-impl ProcRoot {
-    /// A proc tree at `path`.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self(path.into())
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// The files of process `pid`.
-    pub fn process(&self, pid: u32) -> ProcessDir {
-        ProcessDir { pid, path: self.0.join(pid.to_string()) }
-    }
-
-    /// Pids of all processes, in no particular order.
-    pub fn pids(&self) -> io::Result<Vec<u32>> {
-        let mut pids = Vec::new();
-        for entry in std::fs::read_dir(&self.0)? {
-            pids.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
-        }
-        Ok(pids)
-    }
-
-    /// The pid that was given out last in this pid namespace (to a process or a thread): while it stays the same,
-    /// nobody has forked. `None` where `loadavg` does not tell.
-    pub(crate) fn last_pid(&self) -> Option<u32> {
-        let text = std::fs::read_to_string(self.0.join("loadavg")).ok()?;
-        text.split_ascii_whitespace().nth(4)?.parse().ok()
-    }
-}
-
-/// The files of one process below a proc root. Holds nothing open: whoever needs protection from a reused pid checks a
+/// The files of one process, of the running system or of a captured tree. Holds nothing open: whoever needs protection from a reused pid checks a
 /// [`PidFd`](super::PidFd) *after* reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessDir {
@@ -56,6 +15,17 @@ pub struct ProcessDir {
 }
 
 impl ProcessDir {
+    /// The files of process `pid` below `roots`.
+    pub fn of(roots: &Roots, pid: u32) -> Self {
+        Self { pid, path: roots.path(format!("/proc/{pid}")) }
+    }
+
+    /// The files of process `pid` of the running system: for whoever also makes system calls on that process, which
+    /// no captured tree can stand for.
+    pub fn live(pid: u32) -> Self {
+        Self::of(&Roots::system(), pid)
+    }
+
     pub const fn pid(&self) -> u32 {
         self.pid
     }

@@ -2,6 +2,7 @@
 
 use isotherm_core::source::SourceError;
 use isotherm_core::target::TargetId;
+use rustix::process::geteuid;
 use std::io;
 use std::path::PathBuf;
 
@@ -38,9 +39,7 @@ pub enum ProcessError {
     },
     /// The kernel refuses to show the process's memory to this user.
     #[error(
-        "not allowed to read {}: run as root (in a container, with CAP_SYS_PTRACE), or as the user who owns pid {pid} \
-         (set-user-id programs need root)",
-        path.display()
+        "not allowed to read {}: {}", path.display(), permission_remedy(*pid, geteuid().is_root())
     )]
     Permission {
         /// The pid asked for.
@@ -68,6 +67,19 @@ pub enum ProcessError {
         /// What was wrong, with the text found.
         what: String,
     },
+}
+
+/// What helps where a process may not be looked into. Root is not sent for root.
+fn permission_remedy(pid: u32, root: bool) -> String {
+    if root {
+        return format!(
+            "this root lacks CAP_SYS_PTRACE, or pid {pid} is in another user namespace or guarded by a security module; run \
+             outside the container, or choose another process"
+        );
+    }
+    format!(
+        "run as root (in a container, with CAP_SYS_PTRACE), or as the user who owns pid {pid} (set-user-id programs need root)"
+    )
 }
 
 fn remedy(error: &io::Error) -> &'static str {
@@ -100,5 +112,17 @@ impl ProcessError {
             Self::Replaced { pid } => SourceError::Replaced { target, pid },
             other => SourceError::Failed(other.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_not_sent_for_root() {
+        assert!(permission_remedy(7, false).contains("run as root"));
+        let text = permission_remedy(7, true);
+        assert!(!text.contains("run as root") && text.contains("user namespace") && text.contains("CAP_SYS_PTRACE"));
     }
 }

@@ -1,6 +1,6 @@
 //! `/proc/PID/maps`: parsing, telling kinds apart, joining lines.
 
-use super::dir::ProcRoot;
+use super::dir::ProcessDir;
 use super::error::ProcessError;
 use super::filesystems::{Filesystems, MemoryFs};
 use super::lines::for_each_line;
@@ -114,7 +114,7 @@ fn hex(text: &[u8], end: u8) -> Option<(u64, &[u8])> {
 /// holds a [`PidFd`](super::PidFd) checks it afterwards.
 pub(crate) fn mapped_ranges(pid: u32) -> Result<Vec<AddrRange>, ProcessError> {
     const FILE: &str = "maps";
-    let dir = ProcRoot::default().process(pid);
+    let dir = ProcessDir::live(pid);
     let mut ranges = Vec::new();
     for_each_line(&mut dir.open(FILE)?, &mut Vec::new(), |l| ranges.extend(MapsLine::parse(l).map(|l| l.range)))
         .map_err(|e| dir.error(FILE, e))?;

@@ -13,8 +13,7 @@ pub mod stat;
 pub mod status;
 mod vm_flags;
 
-pub use dir::ProcRoot;
-pub(crate) use dir::ProcessDir;
+pub use dir::ProcessDir;
 pub use error::ProcessError;
 pub use pidfd::{PidFd, Signal};
 pub use process::Process;

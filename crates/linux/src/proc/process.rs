@@ -1,6 +1,6 @@
 //! A live process whose memory can be watched.
 
-use super::dir::{ProcRoot, ProcessDir};
+use super::dir::ProcessDir;
 use super::error::ProcessError;
 use super::filesystems::Filesystems;
 use super::lines::for_each_line;
@@ -54,12 +54,7 @@ struct MapsRecord {
 impl Process {
     /// Opens process `pid`, which must have memory of its own and be readable by this user.
     pub fn open(pid: u32) -> Result<Self, ProcessError> {
-        Self::open_below(&ProcRoot::default(), pid)
-    }
-
-    /// Opens process `pid` with its files below another mount of proc.
-    pub(crate) fn open_below(root: &ProcRoot, pid: u32) -> Result<Self, ProcessError> {
-        let dir = root.process(pid);
+        let dir = ProcessDir::live(pid);
         let pidfd = open_pidfd(&dir)?;
         let stat = Stat::read(&dir).map_err(|e| match e {
             // The process lives but its folder does not show: proc is mounted with hidepid.

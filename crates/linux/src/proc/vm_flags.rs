@@ -87,7 +87,7 @@ fn covered(areas: &[AddrRange], range: AddrRange) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::ProcRoot;
+    use crate::roots::Roots;
 
     fn status(locked: u64) -> Status {
         Status { vm_locked: Some(locked), ..Status::default() }
@@ -96,14 +96,14 @@ mod tests {
     #[test]
     fn smaps_is_read_only_when_something_is_locked() {
         let root = tempfile::tempdir().unwrap();
-        let dir = ProcRoot::new(root.path()).process(7);
+        let dir = ProcessDir::of(&Roots::captured(root.path()), 7);
         let areas = [AddrRange::new(0x7f00_0000_0000, 0x7f00_0050_0000)];
         let mut flags = VmFlags::default();
         // There is no smaps file yet: reading it would fail.
         flags.update(&dir, &status(0), &areas, &mut Vec::new()).unwrap();
         assert!(flags.update(&dir, &status(1 << 20), &areas, &mut Vec::new()).is_err());
 
-        std::fs::create_dir(root.path().join("7")).unwrap();
+        std::fs::create_dir_all(root.path().join("proc/7")).unwrap();
         std::fs::write(dir.file("smaps"), include_str!("../../tests/data/smaps-locked.txt")).unwrap();
         flags.update(&dir, &status(1 << 20), &areas, &mut Vec::new()).unwrap();
         let locked = AddrRange::new(0x7f00_0040_0000, 0x7f00_0050_0000);

@@ -2,7 +2,8 @@
 
 use crate::proc::children::ChildFinder;
 use crate::proc::stat::Stat;
-use crate::proc::{PidFd, ProcRoot, Signal};
+use crate::proc::{PidFd, ProcessDir, Signal};
+use crate::roots::Roots;
 use std::time::{Duration, Instant};
 
 /// How long a process may take to stop after SIGSTOP; one in an uninterruptible wait cannot fork meanwhile anyway.
@@ -41,20 +42,19 @@ pub(crate) fn end_family(leader: PidFd, grace: Duration) {
 
 /// Stops the processes of `family` and their descendants, which are added to it.
 fn stop(family: &mut Vec<PidFd>) {
-    let root = ProcRoot::default();
     let mut stopped = 0;
     while stopped < family.len() {
         for process in &family[stopped..] {
             if process.send_signal(Signal::STOP).is_ok() {
-                wait_until_stopped(&root, process);
+                wait_until_stopped(process);
             }
         }
         stopped = family.len();
         let pids: Vec<u32> = family.iter().map(PidFd::pid).collect();
-        for (child, _) in ChildFinder::new(root.clone()).poll(&pids).unwrap_or_default() {
+        for (child, _) in ChildFinder::new(Roots::system()).poll(&pids).unwrap_or_default() {
             if let Ok(process) = PidFd::open(child)
                 // The pid may have been given to a stranger between the look and the opening.
-                && Stat::read(&root.process(child)).is_ok_and(|s| family.iter().any(|p| p.pid() == s.ppid))
+                && Stat::read(&ProcessDir::live(child)).is_ok_and(|s| family.iter().any(|p| p.pid() == s.ppid))
             {
                 family.push(process);
             }
@@ -62,10 +62,10 @@ fn stop(family: &mut Vec<PidFd>) {
     }
 }
 
-fn wait_until_stopped(root: &ProcRoot, process: &PidFd) {
+fn wait_until_stopped(process: &PidFd) {
     let deadline = Instant::now() + STOP_LIMIT;
     while Instant::now() < deadline && !process.has_exited() {
-        match Stat::read(&root.process(process.pid())) {
+        match Stat::read(&ProcessDir::live(process.pid())) {
             Ok(stat) if !matches!(stat.state, 'T' | 't') => std::thread::sleep(Duration::from_micros(200)),
             _ => return,
         }

@@ -8,7 +8,8 @@ use crate::limits::raise_open_files;
 use crate::proc::children::ChildFinder;
 use crate::proc::pidfd::share_memory;
 use crate::proc::stat::Stat;
-use crate::proc::{ProcRoot, Process, ProcessError};
+use crate::proc::{Process, ProcessDir, ProcessError};
+use crate::roots::Roots;
 use isotherm_core::target::TargetId;
 use isotherm_core::target::TargetInfo;
 use std::collections::{HashMap, HashSet};
@@ -78,7 +79,7 @@ impl Membership {
         if !children {
             return Self::Fixed;
         }
-        Self::Family { finder: ChildFinder::new(ProcRoot::default()), deferred: Vec::new() }
+        Self::Family { finder: ChildFinder::new(Roots::system()), deferred: Vec::new() }
     }
 }
 
@@ -270,5 +271,5 @@ fn open(pid: u32) -> Result<Process, ProcessError> {
 
 /// Between vfork and exec a child runs in its parent's memory: it is no target of its own yet.
 fn runs_in_parents_memory(pid: u32) -> bool {
-    Stat::read(&ProcRoot::default().process(pid)).is_ok_and(|stat| share_memory(pid, stat.ppid) == Some(true))
+    Stat::read(&ProcessDir::live(pid)).is_ok_and(|stat| share_memory(pid, stat.ppid) == Some(true))
 }

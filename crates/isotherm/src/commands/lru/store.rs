@@ -5,7 +5,7 @@ use isotherm_core::keeper::address_space::AddressSpace;
 use isotherm_core::keeper::creation_times::CreationTimes;
 use isotherm_core::keeper::stored;
 use isotherm_linux::folder_lock::FolderLock;
-use isotherm_linux::proc::ProcRoot;
+use isotherm_linux::proc::ProcessDir;
 use isotherm_linux::proc::stat::Stat;
 use std::fs::DirBuilder;
 use std::io;
@@ -71,7 +71,7 @@ impl Store {
 
 /// `PID-START-CODE`; `None` once it has exited.
 fn name_of(pid: u32) -> Option<String> {
-    let stat = Stat::read(&ProcRoot::default().process(pid)).ok()?;
+    let stat = Stat::read(&ProcessDir::live(pid)).ok()?;
     Some(format!("{pid}-{}-{:x}", stat.start_ticks, stat.image.0))
 }
 

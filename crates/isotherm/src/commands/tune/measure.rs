@@ -7,7 +7,8 @@ use anyhow::{Context, bail};
 use isotherm_core::scheme::Scheme;
 use isotherm_linux::proc::children::ChildFinder;
 use isotherm_linux::proc::status::Status;
-use isotherm_linux::proc::{PidFd, ProcRoot};
+use isotherm_linux::proc::{PidFd, ProcessDir};
+use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
 use isotherm_linux::targets::Command;
 use std::collections::BTreeSet;
@@ -129,8 +130,7 @@ impl Drop for Sampler {
 }
 
 fn sample(pid: u32, pidfd: &PidFd, begun: Instant, stop: &AtomicBool) -> (f64, f64) {
-    let root = ProcRoot::default();
-    let mut children = ChildFinder::new(root.clone());
+    let mut children = ChildFinder::new(Roots::system());
     let mut family = BTreeSet::from([pid]);
     let mut buf = Vec::new();
     let (mut sum, mut samples) = (0.0, 0u32);
@@ -139,7 +139,7 @@ fn sample(pid: u32, pidfd: &PidFd, begun: Instant, stop: &AtomicBool) -> (f64, f
         if let Ok(found) = children.poll(&parents) {
             family.extend(found.into_iter().filter(|(_, parent)| parents.contains(parent)).map(|(child, _)| child));
         }
-        let mut rss = |pid: &u32| Status::read(&root.process(*pid), &mut buf).ok().and_then(|s| s.vm_rss);
+        let mut rss = |pid: &u32| Status::read(&ProcessDir::live(*pid), &mut buf).ok().and_then(|s| s.vm_rss);
         let sizes: Vec<(u32, u64)> = family.iter().filter_map(|pid| rss(pid).map(|size| (*pid, size))).collect();
         if sizes.iter().any(|&(p, _)| p == pid) {
             sum += sizes.iter().map(|&(_, size)| size as f64).sum::<f64>();

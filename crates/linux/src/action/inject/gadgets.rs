@@ -2,8 +2,8 @@
 
 use super::error::InjectError;
 use super::refusal::Refusal;
+use crate::proc::ProcessDir;
 use crate::proc::maps::MapsLine;
-use crate::proc::{ProcRoot, ProcessDir};
 use isotherm_core::addr::AddrRange;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -29,7 +29,7 @@ pub(super) struct Gadgets {
 impl Gadgets {
     /// Looks for them in the executable mappings.
     pub fn find(pid: u32) -> Result<Self, InjectError> {
-        let dir = ProcRoot::default().process(pid);
+        let dir = ProcessDir::live(pid);
         let mut text = Vec::new();
         dir.read("maps", &mut text)?;
         let mut stack = None;

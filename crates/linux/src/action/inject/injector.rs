@@ -11,7 +11,7 @@ use super::{eligible, thread::Hook};
 use crate::action::tally::{Tally, refusal};
 use crate::proc::maps::mapped_ranges;
 use crate::proc::stat::Stat;
-use crate::proc::{PidFd, ProcRoot};
+use crate::proc::{PidFd, ProcessDir};
 use crate::roots::Roots;
 use isotherm_core::addr::{AddrRange, TABLE_SPAN, normalize};
 use rustix::io::retry_on_intr;
@@ -92,7 +92,7 @@ impl Injector {
                 return Err(InjectError::Stopped);
             }
             let gadgets = self.gadgets(pid)?;
-            let status = ProcRoot::default().process(pid).open("status")?;
+            let status = ProcessDir::live(pid).open("status")?;
             // What was read through the pid so far was the target's, as it is still there.
             if process.has_exited() {
                 return Err(InjectError::Gone(pid));
@@ -125,7 +125,7 @@ impl Injector {
     }
 
     fn gadgets(&mut self, pid: u32) -> Result<Gadgets, InjectError> {
-        let image = Stat::read(&ProcRoot::default().process(pid))?.image;
+        let image = Stat::read(&ProcessDir::live(pid))?.image;
         if let Some(known) = self.known
             && (known.pid, known.image) == (pid, image)
         {

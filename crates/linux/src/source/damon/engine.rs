@@ -131,7 +131,7 @@ impl<F: ControlFiles> Inner<F> {
             DamonTargets::Processes(_) => (Kind::Processes, Vec::new()),
             DamonTargets::Physical => (Kind::Physical, system_ram(files.roots())),
         };
-        let kdamond = KdamondTime::new(files.roots().path("/proc"));
+        let kdamond = KdamondTime::new(files.roots().clone());
         let session = Session::claim(files, config.attrs, kind)?;
         if kind == Kind::Physical && ram.is_empty() {
             return Err(DamonError::NoPhysicalRanges);

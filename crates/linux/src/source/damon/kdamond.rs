@@ -1,12 +1,12 @@
 //! CPU time of the kernel thread that monitors.
 
-use crate::proc::{ProcRoot, ProcessDir};
-use std::path::PathBuf;
+use crate::proc::ProcessDir;
+use crate::roots::Roots;
 
 /// Adds up CPU time over the kernel threads that worked for us, one after the other.
 #[derive(Debug)]
 pub(super) struct KdamondTime {
-    proc: PathBuf,
+    roots: Roots,
     current: Option<ProcessDir>,
     /// Time of the threads before.
     ended_ns: u64,
@@ -14,15 +14,14 @@ pub(super) struct KdamondTime {
 }
 
 impl KdamondTime {
-    /// Reads below the folder that proc is mounted on.
-    pub(super) fn new(proc: PathBuf) -> Self {
-        Self { proc, current: None, ended_ns: 0, last_ns: 0 }
+    pub(super) fn new(roots: Roots) -> Self {
+        Self { roots, current: None, ended_ns: 0, last_ns: 0 }
     }
 
     /// A new thread works for us from now on.
     pub(super) fn follow(&mut self, pid: Option<u32>) {
         self.ended_ns += std::mem::take(&mut self.last_ns);
-        self.current = pid.map(|pid| ProcRoot::new(&self.proc).process(pid));
+        self.current = pid.map(|pid| ProcessDir::of(&self.roots, pid));
     }
 
     /// CPU time so far, ns. A thread that has ended counts as when it was last read.
@@ -61,7 +60,7 @@ mod tests {
             ("proc/7/schedstat", "5000 1 2\n"),
             ("proc/8/stat", "8 (kdamond.0) I 2 0 0 0 -1 2129984 0 0 0 0 1 2 0 0 20 0 1 0 129 0 0\n"),
         ]);
-        let mut time = KdamondTime::new(t.roots.path("/proc"));
+        let mut time = KdamondTime::new(t.roots.clone());
         assert_eq!(time.total_ns(), 0);
         time.follow(Some(7));
         assert_eq!(time.total_ns(), 5000);

@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn the_real_list_has_our_own_areas() {
         let mut a = Areas::default();
-        a.refresh(&crate::proc::ProcRoot::default().process(std::process::id()), Instant::now());
+        a.refresh(&crate::proc::ProcessDir::live(std::process::id()), Instant::now());
         let here = &a as *const Areas as u64;
         assert!(a.around(here).is_some());
         assert_eq!(a.around(0), None);

@@ -82,7 +82,7 @@ impl Drop for Beside {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::ProcRoot;
+    use crate::roots::Roots;
 
     fn allowed() -> String {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
@@ -111,14 +111,14 @@ mod tests {
     fn threads_that_run_are_counted() {
         let dir = tempfile::tempdir().unwrap();
         let write = |path: &str, state: char, threads: u32, processor: u32| {
-            let path = dir.path().join(path);
+            let path = dir.path().join("proc").join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             let line = format!(
                 "7 (a b) {state} 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 5 0 0 1 1 1 1 0 0 0 0 0 0 0 0 0 17 {processor} 0 0\n"
             );
             std::fs::write(path, line).unwrap();
         };
-        let of = |ranges| Running::of(&ProcRoot::new(dir.path()).process(7), ranges);
+        let of = |ranges| Running::of(&ProcessDir::of(&Roots::captured(dir.path()), 7), ranges);
         write("7/stat", 'S', 1, 3);
         assert_eq!(of(100), Running::None);
         write("7/stat", 'R', 1, 3);
@@ -130,7 +130,7 @@ mod tests {
         write("7/task/7/stat", 'R', 2, 0);
         assert_eq!(of(100), Running::Several(2));
         assert!(matches!(of(5), Running::Several(_)), "not worth looking");
-        std::fs::remove_file(dir.path().join("7/stat")).unwrap();
+        std::fs::remove_file(dir.path().join("proc/7/stat")).unwrap();
         assert_eq!(of(100), Running::Several(1));
     }
 }

@@ -1,7 +1,7 @@
 //! How much memory is used, of what has a limit.
 
 use isotherm_linux::cgroup::memory::Memcg;
-use isotherm_linux::proc::ProcRoot;
+use isotherm_linux::proc::ProcessDir;
 use isotherm_linux::proc::status::Status;
 
 /// How long the size of the page cache is taken for current, ns: telling it costs the kernel more than the sum does.
@@ -25,8 +25,8 @@ impl Gauge {
     /// Bytes in use; `None` once nothing is left to measure.
     pub fn used(&mut self, pids: impl Iterator<Item = u32>, now_ns: u64) -> Option<u64> {
         if self.groups.is_empty() {
-            let (root, mut buf) = (ProcRoot::default(), Vec::new());
-            return sum(pids.filter_map(|pid| Status::read(&root.process(pid), &mut buf).ok()?.vm_rss));
+            let mut buf = Vec::new();
+            return sum(pids.filter_map(|pid| Status::read(&ProcessDir::live(pid), &mut buf).ok()?.vm_rss));
         }
         let used = sum(self.groups.iter().filter_map(|g| g.used().ok()))?;
         let unmapped = match self.cache {

@@ -12,7 +12,7 @@ use isotherm_core::source::AccessSource;
 use isotherm_core::target::TargetId;
 use isotherm_core::units::{format_size, format_time, nanos};
 use isotherm_linux::clock::{MonotonicClock, monotonic_ns, process_cpu_ns};
-use isotherm_linux::proc::ProcRoot;
+use isotherm_linux::proc::ProcessDir;
 use isotherm_linux::proc::stat::Stat;
 use std::collections::BTreeMap;
 
@@ -182,5 +182,5 @@ fn refuse(live: &mut Live, targets: impl Iterator<Item = TargetId>) -> anyhow::R
 }
 
 fn major_faults(pid: u32) -> Option<u64> {
-    Stat::read(&ProcRoot::default().process(pid)).ok().map(|s| s.major_faults)
+    Stat::read(&ProcessDir::live(pid)).ok().map(|s| s.major_faults)
 }

@@ -3,9 +3,6 @@
 use std::io;
 use std::path::Path;
 
-/// What helps where pressure is not told.
-pub(crate) const REMEDY: &str = "use a kernel with CONFIG_PSI=y; where it is off by default, boot with psi=1";
-
 /// The file for the whole machine.
 pub(crate) const FILE: &str = "/proc/pressure/memory";
 
@@ -42,6 +39,14 @@ pub(crate) fn why(path: &Path, error: &io::Error) -> String {
     }
 }
 
+/// What helps where its file cannot be read, or no trigger set.
+pub(crate) fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "run as root (a trigger takes CAP_SYS_RESOURCE before kernel 6.5)",
+        _ => "use a kernel with CONFIG_PSI=y; where it is off by default, boot with psi=1",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,5 +66,12 @@ mod tests {
         assert_eq!(why(libc::EOPNOTSUPP), "pressure is built in but switched off");
         assert_eq!(why(libc::ENOENT), "/p is missing");
         assert!(why(libc::EACCES).starts_with("/p: "));
+    }
+
+    #[test]
+    fn who_may_not_is_not_sent_for_another_kernel() {
+        let remedy = |e| remedy(&io::Error::from_raw_os_error(e));
+        assert!(remedy(libc::EACCES).contains("CAP_SYS_RESOURCE") && remedy(libc::EPERM).contains("root"));
+        assert!(remedy(libc::ENOENT).contains("CONFIG_PSI") && remedy(libc::EOPNOTSUPP).contains("CONFIG_PSI"));
     }
 }

@@ -1,5 +1,6 @@
 //! `/proc/meminfo` and the same of a memory node.
 
+use crate::roots::Roots;
 use std::path::PathBuf;
 
 /// The file for the whole machine.
@@ -17,6 +18,11 @@ pub(crate) fn kib(text: &str, field: &str) -> Option<u64> {
         line.strip_prefix(field)?.strip_prefix(':')
     })?;
     value.trim().strip_suffix("kB")?.trim_end().parse().ok()
+}
+
+/// Bytes that can be allocated without swapping; `None` where the file does not tell.
+pub(crate) fn available(roots: &Roots) -> Option<u64> {
+    kib(&roots.read(FILE).ok()?, "MemAvailable")?.checked_mul(1024)
 }
 
 /// `part` of `whole` in basis points; `None` where the whole is nothing.
@@ -44,6 +50,7 @@ pub(crate) fn lru_rate(text: &str, field: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_tree::tree;
 
     const TEXT: &str = "MemTotal:       24684096 kB\nMemFree:         6171024 kB\nActive:            30 kB\n\
         Inactive:             90 kB\nActive(anon):       2592 kB\nHugePages_Total:       0\n";
@@ -65,5 +72,13 @@ mod tests {
         assert_eq!(free_rate("MemTotal: 0 kB\nMemFree: 0 kB\n"), None);
         assert_eq!(lru_rate("Active: 0 kB\nInactive: 0 kB\n", "Active"), Some(0));
         assert_eq!(basis_points(u64::MAX, u64::MAX), Some(10_000));
+    }
+
+    #[test]
+    fn available_memory_may_be_missing_or_odd() {
+        let available = |text: &str| available(&tree(&[("proc/meminfo", text)]).roots);
+        assert_eq!(available("MemTotal: 5 kB\nMemAvailable:     3 kB\n"), Some(3072));
+        assert_eq!(available("MemAvailable: many\n"), None);
+        assert_eq!(super::available(&tree(&[]).roots), None);
     }
 }
