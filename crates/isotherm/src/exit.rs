@@ -1,4 +1,4 @@
-//! Exit statuses: 0 done, 1 failed, 2 bad usage, 3 not supported here.
+//! Exit statuses: 0 done, 1 failed, 2 bad usage, 3 not supported here; or that of the command which was watched.
 
 use isotherm_record::WriteError;
 use std::fmt;
@@ -12,6 +12,14 @@ pub struct Usage(pub String);
 #[derive(Debug)]
 pub struct Unsupported(pub String);
 
+/// The command that was watched has failed by itself; Isotherm ends with its status, as a shell would tell it.
+#[derive(Debug)]
+pub struct CommandStatus {
+    pub code: u8,
+    /// What happened, for people.
+    pub text: String,
+}
+
 impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -21,6 +29,12 @@ impl fmt::Display for Usage {
 impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for CommandStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 
@@ -38,6 +52,7 @@ impl From<&str> for Usage {
 
 impl std::error::Error for Usage {}
 impl std::error::Error for Unsupported {}
+impl std::error::Error for CommandStatus {}
 
 /// Prints an error to stderr and chooses the exit status. A closed pipe on stdout (`| head`) is no error.
 pub fn status(result: anyhow::Result<()>) -> ExitCode {
@@ -50,12 +65,49 @@ pub fn status(result: anyhow::Result<()>) -> ExitCode {
     if broken_pipe {
         return ExitCode::SUCCESS;
     }
-    tracing::error!("{error:#}");
+    if let Some(CommandStatus { code, text }) = error.downcast_ref() {
+        tracing::warn!("{text}");
+        return ExitCode::from(*code);
+    }
+    tracing::error!("{}", in_words(&error));
     if error.chain().any(|e| e.is::<Usage>()) {
         ExitCode::from(2)
     } else if error.chain().any(|e| e.is::<Unsupported>()) {
         ExitCode::from(3)
     } else {
         ExitCode::FAILURE
+    }
+}
+
+/// An error with its causes. Some errors name their cause in their own text; it is not said twice.
+pub fn in_words(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text += ": ";
+            text += &cause;
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot read x: {source}")]
+    struct NamesItsCause {
+        source: io::Error,
+    }
+
+    #[test]
+    fn no_cause_is_told_twice() {
+        let error = anyhow::Error::new(NamesItsCause { source: io::Error::other("it is gone") }).context("no record");
+        assert_eq!(in_words(&error), "no record: cannot read x: it is gone");
+        assert_eq!(in_words(&anyhow::anyhow!("inner").context("outer")), "outer: inner");
     }
 }

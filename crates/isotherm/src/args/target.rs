@@ -1,10 +1,11 @@
 //! `TARGET`: which processes to watch.
 
-use crate::exit::Usage;
+use crate::exit::{CommandStatus, Usage};
 use isotherm_linux::targets::{Command, CommandEnd, TargetSpec};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 /// How long a command that we started may take to end after SIGTERM.
@@ -79,19 +80,18 @@ pub struct StartedCommand {
 }
 
 impl StartedCommand {
-    /// Ends the command if it still runs, collects it, and tells on stderr how it ended. To be called once watching is
-    /// over.
+    /// Ends the command if it still runs and collects it. To be called once watching is over. Fails with a
+    /// [`CommandStatus`] where it ended by itself with another status than 0.
     pub fn finish(&self) -> anyhow::Result<()> {
         self.command.try_end()?;
         if self.command.is_running() {
             tracing::info!("ending '{}' (pid {}), which still runs", self.program, self.command.pid());
         }
-        self.tell(self.command.finish(GRACE)?)
-    }
-
-    fn tell(&self, end: Option<CommandEnd>) -> anyhow::Result<()> {
-        if let Some(text) = end.and_then(|end| describe(&self.program, end)) {
-            tracing::warn!("{text}");
+        let Some(end) = self.command.finish(GRACE)? else { return Ok(()) };
+        match describe(&self.program, end) {
+            None => {}
+            Some(text) if end.terminated => tracing::warn!("{text}"),
+            Some(text) => return Err(CommandStatus { code: shell_status(end.status), text }.into()),
         }
         Ok(())
     }
@@ -109,13 +109,18 @@ fn describe(program: &str, end: CommandEnd) -> Option<String> {
     }
 }
 
+/// A status as a shell tells it in `$?`: 128 and the signal's number where one ended the command.
+fn shell_status(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
 const SIGTERM: i32 = 15;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::Parser;
-    use std::process::ExitStatus;
 
     #[derive(Debug, clap::Parser)]
     struct Cli {
@@ -164,5 +169,6 @@ mod tests {
         assert_eq!(describe("x", end(SIGTERM, true)), None);
         assert_eq!(describe("x", end(7 << 8, false)).unwrap(), "'x' ended with exit status 7");
         assert_eq!(describe("x", end(9, true)).unwrap(), "'x' was ended by signal 9");
+        assert_eq!((shell_status(end(7 << 8, false).status), shell_status(end(9, false).status)), (7, 137));
     }
 }

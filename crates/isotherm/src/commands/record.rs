@@ -10,6 +10,7 @@ use crate::session::{Ended, Fan, Session};
 use isotherm_core::units::nanos;
 use isotherm_core::units::{format_size, format_time};
 use isotherm_record::{Options, Rotation};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -63,6 +64,12 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if args.duration.is_some_and(|d| d.is_zero()) {
         return Err(Usage("--duration 0 records nothing; leave it out to record until Ctrl-C".into()).into());
     }
+    if args.output.as_os_str() == "-" && std::io::stdout().is_terminal() {
+        return Err(Usage(
+            "a record is binary, and stdout is a terminal: pipe it on, or write to a file with -o FILE".into(),
+        )
+        .into());
+    }
     let options = Options { rotation: args.rotation()?, ..Options::default() };
     let mut session = Session::open(&args.target, &args.monitor)?;
     let mut record = RecordFile::create(&args.output, options)?;
@@ -74,7 +81,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let finished = session.finish();
     let ended = result?;
     let written = written?;
-    finished?;
     if !args.quiet {
         let why = match ended {
             Ended::Duration | Ended::Stopped => "",
@@ -89,6 +95,12 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             args.output.display()
         );
         say!("cost: {}", progress.cost_words());
+        if progress.snapshots() == 0 && ended == Ended::TargetsGone {
+            tracing::warn!(
+                "nothing was seen: every target ended within the first aggregation interval ({}); give a shorter one with --aggr",
+                format_time(args.monitor.attrs()?.aggr_us * 1000)
+            );
+        }
     }
-    Ok(())
+    finished
 }

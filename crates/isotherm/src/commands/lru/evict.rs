@@ -63,7 +63,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let result = evict(&mut processes, &args);
     let finished = processes.finish();
     let evicted = result?;
-    finished?;
     if !args.quiet {
         say!(
             "{} evicted of {} chosen; {} were spared, because they had been used meanwhile",
@@ -76,9 +75,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Some(error) if evicted.out == 0 => Err(anyhow::anyhow!(error)),
         Some(error) => {
             tracing::warn!("a part was refused: {error}");
-            Ok(())
+            finished
         }
-        None => Ok(()),
+        None => finished,
     }
 }
 

@@ -68,8 +68,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if args.duration.is_some_and(|d| d < args.interval) {
         return Err(Usage("--duration must be at least one --interval".into()).into());
     }
-    let rows = match args.engine.kernel(&args.target)? {
-        Some(kernel) => of_kernel(&kernel)?,
+    let (rows, finished) = match args.engine.kernel(&args.target)? {
+        Some(kernel) => (of_kernel(&kernel)?, Ok(())),
         None => of_processes(&args)?,
     };
     let mut out = std::io::stdout().lock();
@@ -83,7 +83,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     } else {
         out.write_all(printable_lines(&table(&rows)).as_bytes())?;
     }
-    Ok(())
+    finished
 }
 
 fn of_kernel(kernel: &KernelTarget) -> anyhow::Result<Vec<Row>> {
@@ -98,7 +98,8 @@ fn of_kernel(kernel: &KernelTarget) -> anyhow::Result<Vec<Row>> {
     Ok(kernel.memories()?.into_iter().map(row).collect())
 }
 
-fn of_processes(args: &Args) -> anyhow::Result<Vec<Row>> {
+/// The rows, and how the command ended that was watched.
+fn of_processes(args: &Args) -> anyhow::Result<(Vec<Row>, anyhow::Result<()>)> {
     let mut processes = Processes::open(&args.target)?;
     match args.duration {
         None if processes.known => {}
@@ -120,11 +121,11 @@ fn of_processes(args: &Args) -> anyhow::Result<Vec<Row>> {
         })
         .collect();
     rows.sort_by(|a, b| (&a.memcg, a.pid).cmp(&(&b.memcg, b.pid)));
-    processes.finish()?;
+    let finished = processes.finish();
     if rows.is_empty() {
         anyhow::bail!("every target has ended; nothing is left to show");
     }
-    Ok(rows)
+    Ok((rows, finished))
 }
 
 /// Generations of one control group, its processes together: those as far below the youngest are one.

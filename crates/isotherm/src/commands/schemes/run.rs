@@ -6,7 +6,7 @@ use super::stats;
 use crate::args::control::ControlArgs;
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
-use crate::exit::Usage;
+use crate::exit::{Unsupported, Usage};
 use crate::output::open_stats;
 use crate::progress::Progress as StatusLine;
 use crate::schemes::{Tuning, goal_text, to_toml};
@@ -20,7 +20,7 @@ use isotherm_core::event::{Event, Subscriber, SubscriberError};
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_core::units::format_time;
-use isotherm_linux::action::LinuxActuator;
+use isotherm_linux::action::{LinuxActuator, unsupported};
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::meter::LinuxMeter;
 use isotherm_linux::roots::Roots;
@@ -116,6 +116,12 @@ pub fn engine(schemes: Vec<Scheme>, dry_run: bool) -> anyhow::Result<SchemeEngin
     let meter = Box::new(LinuxMeter::new(roots.clone()));
     if dry_run {
         return Ok(SchemeEngine::new(schemes, Box::new(DryRun::default()), meter).dry_run());
+    }
+    if let Some(why) = schemes.iter().enumerate().find_map(|(index, s)| {
+        let why = unsupported(&roots, s.action, &s.destinations)?;
+        Some(format!("scheme {index} ({}) is not possible here: {why}", s.action))
+    }) {
+        return Err(Unsupported(why).into());
     }
     let actuator = LinuxActuator::new(&roots).context("cannot start the thread that acts on memory")?;
     Ok(SchemeEngine::new(schemes, Box::new(actuator), meter))

@@ -12,6 +12,7 @@ pub mod testing;
 pub mod words;
 
 use crate::args::control::Bound;
+use crate::exit::in_words;
 use crate::schemes::Tuning;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::Event;
@@ -249,8 +250,9 @@ impl Control {
                 self.say(&format!("reloaded: {text}"));
             }
             Err(e) => {
-                tracing::warn!("not reloaded, the old schemes stay in force: {e:#}");
-                self.reload_error = Some(format!("{e:#}"));
+                let why = in_words(&e);
+                tracing::warn!("not reloaded, the old schemes stay in force: {why}");
+                self.reload_error = Some(why);
             }
         }
     }
