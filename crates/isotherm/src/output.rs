@@ -2,11 +2,32 @@
 
 use crate::new_file::NewFile;
 use anyhow::Context;
+use isotherm_view::ascii::AsciiWriter;
 use isotherm_view::error::ViewError;
 use isotherm_view::heat::terminal::Colours;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+
+/// Gives `write` stdout for text that people read, in the characters that the locale has.
+pub fn text_to_stdout(write: impl FnOnce(&mut dyn Write) -> Result<(), ViewError>) -> anyhow::Result<()> {
+    match ascii_only() {
+        true => to_stdout(|out| write(&mut AsciiWriter::new(out))),
+        false => to_stdout(write),
+    }
+}
+
+/// Whether the locale was set to one without UTF-8. Where none is set, as in most containers, the terminal decides, and
+/// those have UTF-8.
+pub fn ascii_only() -> bool {
+    let var = |name| std::env::var(name).ok();
+    lacks_utf8(["LC_ALL", "LC_CTYPE", "LANG"].map(var))
+}
+
+fn lacks_utf8(by_rank: [Option<String>; 3]) -> bool {
+    let set = by_rank.into_iter().flatten().find(|value| !value.is_empty());
+    set.is_some_and(|locale| !locale.to_ascii_lowercase().replace('-', "").contains("utf8"))
+}
 
 /// Gives `write` a buffered stdout and flushes it.
 pub fn to_stdout(write: impl FnOnce(&mut dyn Write) -> Result<(), ViewError>) -> anyhow::Result<()> {
@@ -42,6 +63,8 @@ pub fn colours(when: ColourWhen) -> Colours {
     match when {
         ColourWhen::Always => Colours::True,
         ColourWhen::Never => Colours::None,
+        // Half blocks need characters that are not there.
+        ColourWhen::Auto if ascii_only() => Colours::None,
         ColourWhen::Auto => detect(io::stdout().is_terminal(), &var("NO_COLOR"), &var("TERM"), &var("COLORTERM")),
     }
 }
@@ -100,6 +123,14 @@ pub fn one_of(path: &Path, name: &str, count: usize) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_locale_decides_on_characters() {
+        let lacks = |all: &str, ctype: &str, lang: &str| lacks_utf8([all, ctype, lang].map(|v| Some(v.to_owned())));
+        assert!(lacks("", "", "C") && lacks("POSIX", "", "en_GB.UTF-8") && lacks("", "de_DE", "C.UTF-8"));
+        assert!(!lacks("", "", "") && !lacks("", "", "C.UTF-8") && !lacks("en_US.utf8", "C", "C"));
+        assert!(!lacks_utf8([None, None, None]));
+    }
 
     #[test]
     fn colours_by_terminal() {

@@ -70,23 +70,21 @@ impl Progress {
         let working_set = self.together.unwrap_or_else(|| self.working_sets.values().map(|w| w.0).sum());
         let rss: u64 = self.rss.values().sum();
         let rss = if self.rss.is_empty() { String::new() } else { format!(" of {} resident", format_size(rss)) };
-        let line = format!(
-            "{}  {} snapshots  accessed now {}{rss}  {}{}{}",
-            format_time(self.elapsed_ns()),
-            self.snapshots,
-            format_size(working_set),
-            self.cost_words(),
-            if self.note.is_empty() { "" } else { "  " },
-            self.note
-        );
-        crate::stderr::status_line(&line);
+        let cost = self.cost().map(|(monitor, target)| format!("cost {:.2} % of one core", (monitor + target) * 100.0));
+        crate::stderr::status_line(&[
+            &format_time(self.elapsed_ns()),
+            &format!("accessed now {}{rss}", format_size(working_set)),
+            &self.note,
+            &cost.unwrap_or_default(),
+            &format!("{} snapshots", self.snapshots),
+        ]);
         self.drawn = true;
     }
 
     /// Takes the line away.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.drawn) {
-            crate::stderr::status_line("");
+            crate::stderr::clear_status();
         }
     }
 

@@ -31,10 +31,34 @@ pub fn printable_lines(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Shows `text` as a status line in the place of the one before, which an empty text takes away.
-pub fn status_line(text: &str) {
+/// Shows a status line in the place of the one before. Of its parts, the most important first, those are left out that
+/// the terminal is too narrow for: a line that wraps could not be taken away again.
+pub fn status_line(parts: &[&str]) {
+    let width = crossterm::terminal::size().map_or(80, |(width, _)| usize::from(width));
+    replace_status(&fitting(parts, width.saturating_sub(1)));
+}
+
+/// Takes the status line away.
+pub fn clear_status() {
+    replace_status("");
+}
+
+fn replace_status(text: &str) {
     let mut out = io::stderr().lock();
     let _ = write!(out, "{CLEAR}{text}").and_then(|()| out.flush());
+}
+
+/// The parts that fit into `width` characters, two blanks between them. Not even the first may be longer.
+fn fitting(parts: &[&str], width: usize) -> String {
+    let mut line = String::new();
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        let gap = if line.is_empty() { "" } else { "  " };
+        if line.chars().count() + gap.len() + part.chars().count() <= width {
+            line += gap;
+            line += part;
+        }
+    }
+    line
 }
 
 /// Starts logging: warnings and errors if `quiet`, everything if `verbose`.
@@ -107,5 +131,19 @@ impl Write for Stderr {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fitting;
+
+    #[test]
+    fn what_is_too_long_for_the_terminal_is_left_out() {
+        let parts = ["12 s", "accessed now 3 MiB", "", "monitor 0.4 %", "x"];
+        assert_eq!(fitting(&parts, 79), "12 s  accessed now 3 MiB  monitor 0.4 %  x");
+        assert_eq!(fitting(&parts, 30), "12 s  accessed now 3 MiB  x");
+        assert_eq!(fitting(&parts, 3), "x");
+        assert_eq!(fitting(&["\u{e4}\u{e4}"], 2).chars().count(), 2, "characters count, not bytes");
     }
 }

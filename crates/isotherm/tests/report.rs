@@ -376,3 +376,20 @@ fn a_pipe_in_and_a_closed_pipe_out() {
 fn top_without_a_terminal_says_what_to_do() {
     isotherm(["top", "--pid", "1"]).expect(2, &["terminal", "record"]);
 }
+
+#[test]
+fn a_locale_without_utf8_gets_ascii_of_the_same_width() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("r.iso");
+    record(&file, 1, 20);
+    for kind in ["heatmap", "access", "summary"] {
+        let shown = |locale: &str| run(command(["report", kind, text(&file)]).env("LC_ALL", locale)).stdout;
+        let (utf8, ascii) = (shown("C.UTF-8"), shown("C"));
+        assert!(ascii.is_ascii(), "{kind}: {ascii}");
+        let widths = |text: &str| text.lines().map(|l| l.chars().count()).collect::<Vec<_>>();
+        assert_eq!(widths(&ascii), widths(&utf8), "{kind}");
+        assert!(kind != "heatmap" || !utf8.is_ascii());
+        let json = |locale: &str| run(command(["report", kind, text(&file), "--json"]).env("LC_ALL", locale)).stdout;
+        assert_eq!(json("C"), json("C.UTF-8"), "{kind}: JSON is UTF-8 everywhere");
+    }
+}

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod ascii;
 pub mod basis;
 pub mod draw;
 pub mod error;

@@ -227,14 +227,14 @@ impl Status {
     fn draw(&mut self) {
         self.next = Instant::now() + EVERY;
         let used = self.used.load(Ordering::Relaxed);
-        let share = self.len.filter(|&l| l > 0).map(|l| format!("{:.0} %  ", used as f64 * 100.0 / l as f64));
-        crate::stderr::status_line(&format!("{}{} snapshots", share.unwrap_or_default(), self.snapshots));
+        let share = self.len.filter(|&l| l > 0).map(|l| format!("{:.0} %", used as f64 * 100.0 / l as f64));
+        crate::stderr::status_line(&[&share.unwrap_or_default(), &format!("{} snapshots", self.snapshots)]);
         self.drawn = true;
     }
 
     fn clear(&mut self) {
         if std::mem::take(&mut self.drawn) {
-            crate::stderr::status_line("");
+            crate::stderr::clear_status();
         }
     }
 

@@ -11,9 +11,11 @@ use crossterm::event::{self, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use isotherm_core::context::Operator;
 use isotherm_core::event::{Event, Subscriber, SubscriberError};
 use isotherm_linux::signals;
+use isotherm_view::ascii::ascii;
 use isotherm_view::tui::Command;
 use isotherm_view::tui::state::Top;
 use ratatui::DefaultTerminal;
+use ratatui::buffer::Buffer;
 use std::io::{self, IsTerminal};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
@@ -69,12 +71,13 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
     let _ = sender.send(Message::Over(why));
     let shown = screen.join();
     ratatui::try_restore().context("cannot restore the terminal; try the command reset")?;
-    session.finish()?;
+    let finished = session.finish();
     match shown {
         Ok(shown) => shown.context("cannot use the terminal")?,
         Err(panic) => std::panic::resume_unwind(panic),
     }
-    result.map(|_| ())
+    result?;
+    finished
 }
 
 /// Ends the engine's wait when the screen's thread ends, whatever the reason.
@@ -102,6 +105,7 @@ fn show(mut terminal: DefaultTerminal, mut view: Top, messages: &Receiver<Messag
     let mut next_refresh = Instant::now();
     let mut first = true;
     let mut drawn = false;
+    let ascii_only = output::ascii_only();
     loop {
         let mut changed = false;
         loop {
@@ -145,10 +149,24 @@ fn show(mut terminal: DefaultTerminal, mut view: Top, messages: &Receiver<Messag
             drawn = false;
         }
         if !drawn {
-            terminal.draw(|frame| view.draw(frame))?;
+            terminal.draw(|frame| {
+                view.draw(frame);
+                if ascii_only {
+                    to_ascii(frame.buffer_mut());
+                }
+            })?;
             drawn = true;
         }
         event::poll(KEY_WAIT.min(next_refresh.saturating_duration_since(Instant::now())))?;
+    }
+}
+
+/// For terminals that show ASCII only.
+fn to_ascii(buffer: &mut Buffer) {
+    for cell in &mut buffer.content {
+        if let Some(c) = cell.symbol().chars().next().filter(|c| !c.is_ascii()) {
+            cell.set_char(ascii(c));
+        }
     }
 }
 

@@ -156,7 +156,8 @@ impl HeatMap {
     pub(crate) fn hz_text(&self, rate: f64) -> Option<String> {
         let Measure::Intervals(shortest, longest) = self.measure else { return None };
         let (low, high) = (format_hz(hz(rate, longest)), format_hz(hz(rate, shortest)));
-        Some(if shortest == longest { high } else { format!("{} to {high}", low.trim_end_matches(" Hz")) })
+        // Intervals that differ by less than is shown are one.
+        Some(if low == high { high } else { format!("{} to {high}", low.trim_end_matches(" Hz")) })
     }
 
     /// What a rate is: `share of the pages accessed in 1.00 s`, `share of 5.00 ms intervals in which a page was

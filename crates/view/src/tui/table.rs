@@ -16,6 +16,8 @@ use ratatui::style::{Modifier, Style};
 const SCALE: RateScale = RateScale { top: 1.0, decades: 3 };
 /// Characters of the columns behind the name.
 const FIGURES: usize = 52;
+/// Characters of the longest bar.
+const MAX_BAR: u16 = 4;
 
 /// Draws the header and as many rows as fit, so that the selected one is among them.
 pub fn draw(rows: &[Row], order: Order, selected: usize, colours: Colours, area: Rect, buffer: &mut Buffer) {
@@ -59,15 +61,16 @@ fn row_text(row: &Row, name_width: usize) -> String {
     )
 }
 
-/// A swatch in the colour of the mapping's rate.
+/// A bar as long as the mapping is hot, in the colour of its rate.
 fn heat_mark(row: &Row, colours: Colours, x: u16, y: u16, area: Rect, buffer: &mut Buffer) {
-    if colours == Colours::None || row.heat.accessed == 0 || x + 3 > area.right() {
+    if row.heat.accessed == 0 || x + MAX_BAR > area.right() {
         return;
     }
     let c = colour(palette::colour(SCALE.level(row.heat.rate)), colours);
-    for x in x..x + 3 {
+    let length = 1 + (SCALE.position(row.heat.rate) * f64::from(MAX_BAR - 1)).round() as u16;
+    for x in x..x + length {
         if let Some(cell) = buffer.cell_mut((x, y)) {
-            cell.set_char('█').set_fg(c);
+            cell.set_char(if colours == Colours::None { '#' } else { '█' }).set_fg(c);
         }
     }
 }

@@ -105,7 +105,7 @@ fn print(
 ) -> anyhow::Result<()> {
     let (width, height) = output::screen_size();
     let plan = Plan::new(width, height, output::colours(args.color));
-    output::to_stdout(|out| {
+    output::text_to_stdout(|out| {
         for (i, target) in targets.iter().enumerate() {
             let map = HeatMap::build(record, overview, target, &args.options(plan.rows(), plan.cols))?;
             if i > 0 {

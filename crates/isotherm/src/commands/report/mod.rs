@@ -127,19 +127,19 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Kind::Raw(a) => {
             let record = RecordFile::open(&a.common.file)?;
             let target = a.common.target;
-            output::to_stdout(|out| match a.common.json {
-                true => raw::write_json(&record, target, out),
-                false => raw::write_text(&record, target, out),
-            })
+            match a.common.json {
+                true => output::to_stdout(|out| raw::write_json(&record, target, out)),
+                false => output::text_to_stdout(|out| raw::write_text(&record, target, out)),
+            }
         }
         Kind::Access(a) => {
             let record = RecordFile::open(&a.common.file)?;
             let at_ns = a.at.map(|t| t.as_nanos() as u64);
             let options = AccessOptions { target: a.common.target, at_ns, limit: a.limit };
-            output::to_stdout(|out| match a.common.json {
-                true => access::write_json(&record, &options, out),
-                false => access::write_text(&record, &options, out),
-            })
+            match a.common.json {
+                true => output::to_stdout(|out| access::write_json(&record, &options, out)),
+                false => output::text_to_stdout(|out| access::write_text(&record, &options, out)),
+            }
         }
         Kind::Heatmap(a) => heatmap::run(a),
         Kind::Wss(a) => series::run_wss(a),
@@ -156,10 +156,10 @@ fn summarize(args: SummaryArgs) -> anyhow::Result<()> {
     }
     let overview = Overview::read(&record)?;
     let summaries = Summaries::read(&record, &overview, &overview.select(args.common.target)?)?;
-    output::to_stdout(|out| match args.common.json {
-        true => summary::write_json(&summaries, out),
-        false => summary::text::write(&summaries, out),
-    })
+    match args.common.json {
+        true => output::to_stdout(|out| summary::write_json(&summaries, out)),
+        false => output::text_to_stdout(|out| summary::text::write(&summaries, out)),
+    }
 }
 
 #[cfg(test)]

@@ -34,5 +34,5 @@ pub fn run(args: SchemesArgs) -> anyhow::Result<()> {
     if args.pictures.any() {
         return Ok(());
     }
-    output::to_stdout(|out| schemes::write_text(&all, out))
+    output::text_to_stdout(|out| schemes::write_text(&all, out))
 }

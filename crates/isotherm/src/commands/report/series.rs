@@ -106,10 +106,10 @@ fn run(common: &Common, args: &TableArgs, pictures: &Pictures, measure: Measure)
     if pictures.any() {
         return draw(&record, &options, &table, pictures);
     }
-    output::to_stdout(|out| match common.json {
-        true => table::write_json(&record, &options, &table, out),
-        false => table::write_text(&record, &options, &table, out),
-    })
+    match common.json {
+        true => output::to_stdout(|out| table::write_json(&record, &options, &table, out)),
+        false => output::text_to_stdout(|out| table::write_text(&record, &options, &table, out)),
+    }
 }
 
 fn draw(record: &RecordFile, options: &SeriesOptions, table: &TableOptions, pictures: &Pictures) -> anyhow::Result<()> {

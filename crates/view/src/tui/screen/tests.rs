@@ -33,8 +33,8 @@ cold        >10 s 69.0 MiB  >1 min not yet  >5 min not yet  not seen 1.00 MiB
 watching    0.5 % of a core, budget 1 %; sample 5.00 ms, 4 regions
 
 MAPPING                            SIZE   ACCESSED      RATE     COLD>10s  HEAT*
-[heap]                         16.0 MiB   4.60 MiB     100 %     5.00 MiB
-libdemo.so.1                   2.00 MiB   1.00 MiB       5 %            -
+[heap]                         16.0 MiB   4.60 MiB     100 %     5.00 MiB  ####
+libdemo.so.1                   2.00 MiB   1.00 MiB       5 %            -  ###
 anon                           64.0 MiB          -         -     64.0 MiB
 [anon:locked]                  1.00 MiB                    not observable
 

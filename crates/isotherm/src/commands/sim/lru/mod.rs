@@ -187,11 +187,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let results = replay.run_all(&jobs, &|_| {
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         if terminal {
-            crate::stderr::status_line(&format!("{done} of {} runs", jobs.len()));
+            crate::stderr::status_line(&[&format!("{done} of {} runs", jobs.len())]);
         }
     });
     if terminal {
-        crate::stderr::status_line("");
+        crate::stderr::clear_status();
     }
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     if args.json {
@@ -219,7 +219,7 @@ fn load(args: &Args) -> anyhow::Result<Trace> {
     let terminal = std::io::stderr().is_terminal();
     let mut progress = |requests: u64| {
         if terminal {
-            crate::stderr::status_line(&format!("{} M requests read", requests >> 20));
+            crate::stderr::status_line(&[&format!("{} M requests read", requests >> 20)]);
         }
     };
     let trace = match (&args.trace, &args.generate) {
@@ -230,7 +230,7 @@ fn load(args: &Args) -> anyhow::Result<Trace> {
         }
     };
     if terminal {
-        crate::stderr::status_line("");
+        crate::stderr::clear_status();
     }
     trace.map_err(|error| match error {
         TraceError::Spec { .. } => Usage(format!("--generate: {error}")).into(),
