@@ -18,6 +18,8 @@ mod schemes;
 mod session;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use isotherm_linux::roots::Roots;
+use isotherm_linux::stop_guard;
 use std::process::ExitCode;
 
 /// The version and, where it was built from a checkout, the commit.
@@ -54,6 +56,9 @@ enum Command {
     Ctl(commands::ctl::Args),
     Hint(commands::hint::Args),
     Sim(commands::sim::Args),
+    /// Lets processes go on that a killed isotherm had stopped; started by it
+    #[command(hide = true, name = stop_guard::COMMAND)]
+    Guard,
     #[command(hide = true)]
     Generate(commands::generate::Args),
 }
@@ -78,7 +83,12 @@ fn main() -> ExitCode {
         Command::Ctl(a) => commands::ctl::run(a),
         Command::Hint(a) => commands::hint::run(a),
         Command::Sim(a) => commands::sim::run(a),
+        Command::Guard => guard(),
         Command::Generate(a) => commands::generate::run(a, Cli::command()),
     };
     exit::status(result)
+}
+
+fn guard() -> anyhow::Result<()> {
+    Ok(stop_guard::serve(std::io::stdin().lock(), std::io::stdout(), &Roots::system())?)
 }

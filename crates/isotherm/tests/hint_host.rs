@@ -356,6 +356,43 @@ fn zeros_are_found_without_an_agent() {
 }
 
 #[test]
+fn a_host_that_is_killed_within_a_pause_leaves_no_guest_stopped() {
+    let mut vmm = Vmm::start();
+    let folder = tempfile::tempdir().unwrap();
+    let spec = format!("pid={}", vmm.pid());
+    for round in 0..8 {
+        vmm.fill(10 * MIB, 40 * MIB, 0);
+        let host = HostSide::start(folder.path(), &["--guest", &spec, "--scan-zero", "--scan-every", "1ms"]);
+        wait_until("the guard is there", || children(host.pid()).len() == 1);
+        let guard = children(host.pid())[0];
+        wait_until("it has a session of its own", || session(guard) == Some(guard));
+        if round % 2 == 0 {
+            wait_until("it pauses", || common::state(vmm.pid()) == Some('T'));
+        }
+        host.end("KILL");
+        wait_until("the guest goes on", || common::state(vmm.pid()) != Some('T'));
+        wait_until("the guard ends", || session(guard).is_none());
+    }
+    vmm.fill(0, RAM, 1);
+    assert!(vmm.holds(0, RAM, 1));
+}
+
+/// Field `number` (counted as in proc(5)) of a process's stat file.
+fn stat_field(pid: u32, number: usize) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(number - 3)?.parse().ok()
+}
+
+fn session(pid: u32) -> Option<u32> {
+    stat_field(pid, 6).filter(|_| !matches!(common::state(pid), Some('Z')))
+}
+
+fn children(of: u32) -> Vec<u32> {
+    let pids = std::fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| stat_field(*pid, 4) == Some(of)).collect()
+}
+
+#[test]
 fn guests_call_over_tcp_with_their_key() {
     let mut vmm = Vmm::start();
     let folder = tempfile::tempdir().unwrap();

@@ -24,7 +24,10 @@ pub mod ready;
 pub mod roots;
 pub mod signals;
 pub mod source;
+pub mod stop_guard;
 pub mod targets;
+#[cfg(test)]
+mod test_process;
 #[cfg(test)]
 mod test_tree;
 pub mod vsock;

@@ -8,7 +8,6 @@ pub mod allowance;
 pub mod bucket;
 pub mod connection;
 pub mod door;
-pub mod guard;
 pub mod guest;
 pub mod layout;
 pub mod memory;

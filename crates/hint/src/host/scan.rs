@@ -7,7 +7,6 @@
 //! What else writes to the memory is not paused: the kernel's vhost threads, devices that were passed through, other
 //! processes that share it (vhost-user). Guests with any of these are refused.
 
-use super::guard::Guard;
 use super::guest::Guest;
 use super::layout::Piece;
 use super::memory::Memory;
@@ -17,9 +16,11 @@ use isotherm_core::units::nanos;
 use isotherm_linux::hostmem::hole;
 use isotherm_linux::hostmem::paused::Paused;
 use isotherm_linux::hostmem::ram_file::{self, RamFile};
+use isotherm_linux::stop_guard::StopGuard;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What is dropped at once.
@@ -32,12 +33,14 @@ const RUN_PER_PAUSE: u32 = 9;
 const MOST_CANDIDATES: usize = 64;
 
 /// How to scan.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct ScanConfig {
     /// From the end of a round to the beginning of the next.
     pub every: Duration,
     /// How long a guest is paused at a time, beyond the block that is being looked at when the time is up.
     pub pause: Duration,
+    /// Lets guests go on if we die within a pause.
+    pub guard: Mutex<StopGuard>,
 }
 
 /// Why a guest is not scanned.
@@ -75,9 +78,7 @@ pub fn scan(guest: &Guest, config: &ScanConfig, stop: &AtomicBool) -> Result<u64
     }
     let mut dropped = 0;
     for (number, file) in files.iter().map(|(number, held)| (*number, &held.file)) {
-        let guard = Guard::new(pid).map_err(|source| ScanError::Io { pid, source })?;
         let mut scan = Scan {
-            guard,
             failed_pauses: 0,
             guest,
             config,
@@ -107,8 +108,6 @@ struct Scan<'a> {
     file: &'a RamFile,
     number: usize,
     buffer: Vec<u8>,
-    /// Lets the guest go on if we die within a pause.
-    guard: Guard,
     failed_pauses: u32,
     /// What was done, not told yet.
     done: ScanStatus,
@@ -168,19 +167,20 @@ impl Scan<'_> {
 
     /// Drops candidates for as long as a pause may last, at least one; how long it lasted.
     fn drop_some(&mut self, candidates: &mut Vec<u64>) -> io::Result<Duration> {
-        self.guard.paused()?;
+        let pid = self.guest.process().pid();
+        self.guard().stops(pid)?;
         let begin = Instant::now();
         // Waiting for all threads is part of the pause, so it may not take longer than one.
         let paused = match Paused::stop(self.guest.process(), self.config.pause) {
             Ok(Some(paused)) => paused,
             Ok(None) => {
                 // Stopped by somebody else, who may let it go on at any moment.
-                self.guard.running()?;
+                self.guard().goes(pid)?;
                 candidates.clear();
                 return Ok(Duration::ZERO);
             }
             Err(error) => {
-                self.guard.running()?;
+                self.guard().goes(pid)?;
                 self.count_pause(begin.elapsed());
                 self.failed_pauses += 1;
                 let again = error.kind() == io::ErrorKind::TimedOut && self.failed_pauses < MOST_FAILED_PAUSES;
@@ -196,9 +196,13 @@ impl Scan<'_> {
         }
         let pause = paused.elapsed();
         drop(paused);
-        self.guard.running()?;
+        self.guard().goes(pid)?;
         self.count_pause(pause);
         result.map(|()| pause)
+    }
+
+    fn guard(&self) -> MutexGuard<'_, StopGuard> {
+        self.config.guard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count_pause(&mut self, pause: Duration) {

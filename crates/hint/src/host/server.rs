@@ -58,7 +58,7 @@ pub struct GuestSpec {
 }
 
 /// How to serve.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct HostConfig {
     pub guests: Vec<GuestSpec>,
     /// Bytes a second that are dropped of a guest, on average; 0: as many as come.
@@ -128,9 +128,9 @@ impl Host {
         }
         let shared = Arc::clone(&host.shared);
         host.spawn("care", move || care_for_all(&shared))?;
-        if let Some(scan) = host.shared.config.scan.clone() {
+        if host.shared.config.scan.is_some() {
             let shared = Arc::clone(&host.shared);
-            host.spawn("scan", move || scan_all(&shared, &scan))?;
+            host.spawn("scan", move || scan_all(&shared))?;
         }
         Ok(host)
     }
@@ -466,7 +466,8 @@ fn care_for_all(shared: &Shared) {
 }
 
 /// Looks for zeros in the guests that have no agent, again and again.
-fn scan_all(shared: &Shared, config: &ScanConfig) {
+fn scan_all(shared: &Shared) {
+    let Some(config) = &shared.config.scan else { return };
     // While a guest is paused, nobody should take the processor from whoever lets it go on. Not everybody may ask for
     // that.
     let _ = urgency::hurry();

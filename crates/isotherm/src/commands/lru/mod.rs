@@ -11,8 +11,6 @@ mod store;
 mod target;
 
 use clap::Subcommand;
-use isotherm_linux::lru::freeze;
-use isotherm_linux::roots::Roots;
 
 /// Generations on live memory: working sets, eviction of the oldest, thrashing prevention.
 #[derive(Debug, clap::Args)]
@@ -27,9 +25,6 @@ enum Lru {
     Age(age::Args),
     Evict(evict::Args),
     Run(run::Args),
-    /// Lets processes go on that a killed `lru run` had stopped; started by it
-    #[command(hide = true)]
-    Guard,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -38,6 +33,5 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Lru::Age(args) => age::run(args),
         Lru::Evict(args) => evict::run(args),
         Lru::Run(args) => run::run(args),
-        Lru::Guard => Ok(freeze::guard(std::io::stdin().lock(), std::io::stdout(), &Roots::system())?),
     }
 }

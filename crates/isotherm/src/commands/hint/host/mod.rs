@@ -20,10 +20,11 @@ use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::hostmem::vsock_listener::VsockListener;
 use isotherm_linux::proc::{PidFd, ProcessError};
 use isotherm_linux::signals::StopSignals;
+use isotherm_linux::stop_guard::StopGuard;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use spec::Listen;
@@ -82,11 +83,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let mut sockets = Vec::new();
     let doors = args.listen.iter().map(|listen| open(listen, &mut sockets)).collect::<anyhow::Result<Vec<_>>>()?;
     let bound = args.control.bind(args.quiet)?;
-    let config = HostConfig {
-        guests: args.guests.clone(),
-        bytes_per_second: args.rate,
-        scan: args.scan_zero.then_some(ScanConfig { every: args.scan_every, pause: args.pause }),
-    };
+    let scan = args.scan_zero.then(|| -> anyhow::Result<ScanConfig> {
+        let guard = StopGuard::start().context("cannot start the guard of paused guests")?;
+        Ok(ScanConfig { every: args.scan_every, pause: args.pause, guard: Mutex::new(guard) })
+    });
+    let config = HostConfig { guests: args.guests.clone(), bytes_per_second: args.rate, scan: scan.transpose()? };
     let begin = (Instant::now(), monotonic_ns());
     let host = Host::start(config, doors).context("cannot begin to serve")?;
     let mut changes = Changes::new(args.quiet);

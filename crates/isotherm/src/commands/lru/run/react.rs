@@ -7,6 +7,7 @@ use isotherm_core::units::format_size;
 use isotherm_linux::lru::freeze::{Frozen, is_stopped, kill};
 use isotherm_linux::lru::page_out::LivePageOut;
 use isotherm_linux::roots::Roots;
+use isotherm_linux::stop_guard::StopGuard;
 use std::time::Duration;
 
 /// Acts on processes when a working set does not fit.
@@ -21,8 +22,9 @@ pub struct Reaction {
 impl Reaction {
     /// Nothing has been done yet.
     pub fn new(what: OnThrash, freeze_time: Duration) -> anyhow::Result<Self> {
-        let frozen = (what == OnThrash::Freeze).then(|| Frozen::new(&["lru", "guard"])).transpose();
-        Ok(Self { what, freeze_time, frozen: frozen.context("cannot start the guard of stopped processes")? })
+        let guard = (what == OnThrash::Freeze).then(StopGuard::start).transpose();
+        let guard = guard.context("cannot start the guard of stopped processes")?;
+        Ok(Self { what, freeze_time, frozen: guard.map(Frozen::new) })
     }
 
     /// Makes the first of `who` give way that may: says on stderr what was done. Whether a process was stopped.
