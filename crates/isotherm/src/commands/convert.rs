@@ -63,7 +63,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         convert(first, &further, args.from, out, &mut status)?;
         file.commit().with_context(cannot)?;
     }
-    status.done();
+    status.done(to);
     Ok(())
 }
 
@@ -189,6 +189,8 @@ struct Status {
     len: Option<u64>,
     events: u64,
     snapshots: u64,
+    /// Frames of the page history.
+    pages: u64,
 }
 
 impl Status {
@@ -202,6 +204,7 @@ impl Status {
             len: None,
             events: 0,
             snapshots: 0,
+            pages: 0,
         }
     }
 
@@ -212,6 +215,7 @@ impl Status {
 
     fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
         self.snapshots += u64::from(matches!(event, Event::Snapshot(_)));
+        self.pages += u64::from(matches!(event, Event::Pages(_)));
         self.events += 1;
         if self.events.is_multiple_of(EVENTS_PER_LOOK) {
             if self.signals.received().is_some() {
@@ -238,11 +242,18 @@ impl Status {
         }
     }
 
-    fn done(&mut self) {
+    fn done(&mut self, to: Format) {
         if self.snapshots == 0 {
             tracing::warn!("the record holds no snapshots");
         } else {
             say!("converted {} snapshots", self.snapshots);
+        }
+        if to != Format::Iso && self.pages > 0 {
+            tracing::warn!(
+                "left out, since {to} has no place for it: the page history of {} moments; from the result, working sets and cold \
+                 memory can only be estimated from regions",
+                self.pages
+            );
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Little endian and packed. An optional head of 16 bytes `damon_recfmt_ver` and an i32 version (without it: version
 //! 0). Then, over and over: i64 seconds, i64 nanoseconds, u32 number of targets; per target its id (version 1: i32 pid,
-//! else u64) and u32 number of regions; per region u64 start, u64 end, u32 accesses. Ages are not stored.
+//! else u64) and u32 number of regions; per region u64 start, u64 end, u32 accesses. Ages are not stored, so they are
+//! counted.
 
 use super::Notes;
 use super::timeline::{Ended, Survey, Timeline};
@@ -39,7 +40,7 @@ pub(crate) fn read(input: Input, format: Format, sink: &mut Sink<'_>) -> Result<
         survey.add(&e);
         Ok(())
     })?;
-    let mut timeline = Timeline::new(survey, is_pid);
+    let mut timeline = Timeline::new(survey, is_pid).counting_ages();
     let mut notes = Notes::default();
     let origin = input.origin().to_owned();
     let len = input.len();

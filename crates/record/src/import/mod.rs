@@ -3,6 +3,7 @@
 //! All readers hand out events in the order of time, in bounded memory. What other tools store and we do not keep, and
 //! the other way round, is told in `docs/format.md`.
 
+mod ages;
 pub(crate) mod binary;
 pub(crate) mod csv;
 pub(crate) mod json;

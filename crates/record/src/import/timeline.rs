@@ -3,6 +3,7 @@
 //! A snapshot starts where the one before of the same target ended. The first starts a mean interval before its end. A
 //! lone snapshot is followed by a false one, `[0, 0)`, whose end tells the interval; it is dropped.
 
+use super::ages::AgeCounter;
 use super::{Notes, Targets, USUAL_SAMPLES, tidy};
 use crate::input::Sink;
 use isotherm_core::event::{Event, SubscriberError};
@@ -59,11 +60,18 @@ pub(crate) struct Timeline {
     is_pid: bool,
     targets: Targets,
     last_end: HashMap<u64, u64>,
+    /// Only where the format stores no ages.
+    ages: Option<AgeCounter>,
 }
 
 impl Timeline {
     pub(crate) fn new(survey: Survey, is_pid: bool) -> Self {
-        Self { survey, is_pid, targets: Targets::default(), last_end: HashMap::new() }
+        Self { survey, is_pid, targets: Targets::default(), last_end: HashMap::new(), ages: None }
+    }
+
+    /// The same for a format that stores no ages: they are counted.
+    pub(crate) fn counting_ages(self) -> Self {
+        Self { ages: Some(AgeCounter::default()), ..self }
     }
 
     pub(crate) fn add(&mut self, ended: Ended, notes: &mut Notes, sink: &mut Sink<'_>) -> Result<(), SubscriberError> {
@@ -86,6 +94,9 @@ impl Timeline {
         };
         if tidy(&mut regions) {
             notes.adjusted += 1;
+        }
+        if let Some(ages) = &mut self.ages {
+            ages.count(id, &mut regions);
         }
         let (sample_us, aggr_us, max_nr_accesses) = intervals(mean, sample_us, &regions);
         let pid = u32::try_from(id).ok().filter(|_| self.is_pid);
