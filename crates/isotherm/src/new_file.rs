@@ -1,12 +1,9 @@
 //! Files that are there whole or not at all.
 
+use isotherm_linux::links;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-/// Links followed at most, as by the kernel.
-const MOST_LINKS: usize = 40;
 
 /// A file that is written beside its place and takes its name when it is complete; dropped before that, it vanishes.
 /// What is no plain file (`/dev/stdout`, a pipe) is written to as it is.
@@ -20,29 +17,14 @@ pub struct NewFile {
 
 impl NewFile {
     /// Begins a file that will be `path`. A link keeps pointing to the file that it names, and is refused where it is
-    /// [somebody else's](check_link).
+    /// [somebody else's](links::followed).
     pub fn create(path: &Path) -> io::Result<Self> {
-        let mut place = path.to_owned();
-        for _ in 0..MOST_LINKS {
-            let kind = match place.symlink_metadata() {
-                Ok(meta) => meta.file_type(),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => return Self::beside(place),
-                Err(e) => return Err(e),
-            };
-            if kind.is_file() {
-                return Self::beside(place);
-            }
-            if kind.is_symlink() {
-                check_link(&place)?;
-            }
-            if place.metadata().is_ok_and(|m| !m.is_file()) {
-                let file = File::options().write(true).open(&place)?;
-                return Ok(Self { file, path: place, temporary: None });
-            }
-            let target = std::fs::read_link(&place)?;
-            place = place.parent().unwrap_or(Path::new("")).join(target);
+        let place = links::followed(path)?;
+        if place.metadata().is_ok_and(|m| !m.is_file()) {
+            let file = File::options().write(true).open(&place)?;
+            return Ok(Self { file, path: place, temporary: None });
         }
-        Err(io::Error::other("too many symbolic links"))
+        Self::beside(place)
     }
 
     /// Takes the place of whatever is called so, be it a link that has just come there.
@@ -85,24 +67,6 @@ impl Drop for NewFile {
             let _ = std::fs::remove_file(temporary);
         }
     }
-}
-
-/// Refuses a link that somebody else has put into a folder that all may write to and where each owns what is theirs,
-/// like /tmp: the rule of the kernel's `fs.protected_symlinks`, which holds only where a link is opened, not where it
-/// is read.
-fn check_link(link: &Path) -> io::Result<()> {
-    const STICKY_AND_WRITABLE: u32 = 0o1002;
-    let folder = match link.parent() {
-        Some(folder) if folder != Path::new("") => folder.metadata()?,
-        _ => Path::new(".").metadata()?,
-    };
-    let owner = link.symlink_metadata()?.uid();
-    let we = Path::new("/proc/self").metadata()?.uid();
-    if folder.mode() & STICKY_AND_WRITABLE == STICKY_AND_WRITABLE && owner != we && owner != folder.uid() {
-        let text = "it is somebody else's symbolic link; remove it, or name another file";
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
-    }
-    Ok(())
 }
 
 fn neighbour(path: &Path) -> PathBuf {

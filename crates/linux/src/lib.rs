@@ -15,6 +15,7 @@ pub mod guestmem;
 pub mod hostmem;
 pub mod keepalive;
 pub mod limits;
+pub mod links;
 pub mod lru;
 pub mod meter;
 pub mod mm;
