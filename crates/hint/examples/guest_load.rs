@@ -229,7 +229,6 @@ fn hostile(device: &str, seconds: u64) -> Result<String, String> {
         version: VERSION,
         session: 1,
         guest_id: [7; 16],
-        key: Vec::new(),
         page_size: 4096,
         block_size: 4096,
         memory,

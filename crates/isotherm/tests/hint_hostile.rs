@@ -5,7 +5,7 @@ mod hint;
 
 use common::{text, wait_until};
 use hint::{Agent, HostSide, MIB, RAM, Vmm, hello, ranges};
-use isotherm_hint::protocol::{Hello, Message, Verdict};
+use isotherm_hint::protocol::{Message, Verdict};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -28,8 +28,7 @@ const KEY: &str = "correct horse battery";
 
 fn called(vmm: &Vmm) -> Called {
     let folder = tempfile::tempdir().unwrap();
-    let key = folder.path().join("key");
-    std::fs::write(&key, KEY).unwrap();
+    let key = hint::key_file(folder.path(), KEY);
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let spec = format!("pid={},key={}", vmm.pid(), text(&key));
     let host = HostSide::start(folder.path(), &["--guest", &spec, "--listen", &format!("tcp:{address}")]);
@@ -51,12 +50,13 @@ fn who_says_nothing_keeps_nobody_out() {
         called.host.status()["problem"].as_str().is_some_and(|p| p.contains("127.0.0.1") && p.contains("32"))
     });
     // The guest calls again and again, as agents do, while all of the others stay.
-    let right = || Message::Hello(Hello { key: KEY.into(), ..hello(1) }).encode().unwrap();
     let mut served = None;
     wait_until("the guest is served", || {
         let mut agent = called.call();
         // Both fail where the host side has closed at once.
-        if agent.stream.write_all(&right()).is_ok()
+        if agent.prove(&hint::key(KEY))
+            && let greeting = agent.frame(&Message::Hello(hello(1)))
+            && agent.stream.write_all(&greeting).is_ok()
             && let Some(token) = agent.welcome()
         {
             agent.token = token;

@@ -1,10 +1,13 @@
-"""An agent that calls the real host over a network, and has to say its key."""
+"""An agent that calls the real host over a network, and has to prove that it knows its key."""
 
 import os
 import socket
+import time
 
 import scenarios
+import wire
 from held import Held
+from line import Line, checked
 from realhost import RealHost, gives_back_to_both
 
 MIB = 1 << 20
@@ -12,19 +15,25 @@ KEY, WRONG = "0123456789abcdef-right", "0123456789abcdef-wrong"
 
 
 def calls_with_a_key(machine, check, binary, folder):
-    """A wrong key is refused and nothing is dropped; with the right one memory comes back, also from a host that was started anew."""
+    """A wrong key is refused and nothing is dropped; with the right one memory comes back, also from a host that was started anew.
+    Whoever sits on the line can neither use what was said before, nor change it, nor have memory in use dropped."""
     key = os.path.join(folder, "key")
-    with open(key, "w") as f:
+    with os.fdopen(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
         f.write(KEY + "\n")
-    machine.sh(f"echo {KEY} >/tmp/key; echo {WRONG} >/tmp/wrong")
+    machine.sh(f"umask 077; echo {KEY} >/tmp/key; echo {WRONG} >/tmp/wrong; cp /tmp/key /tmp/open; chmod 644 /tmp/open")
     port = free_port()
     connect = f"--connect tcp:10.0.2.2:{port} --key"
     held = Held(machine, 32)
     with RealHost(binary, [machine], folder, ["--listen", f"tcp:127.0.0.1:{port}"], key=key) as host:
-        for what, options in {"a wrong key": f"{connect} /tmp/wrong", "no key": connect.removesuffix(" --key")}.items():
+        refused = {
+            "a wrong key": (f"{connect} /tmp/wrong", "no guest has this key", 1),
+            "no key": (connect.removesuffix(" --key"), "--key FILE", 2),
+            "a key that all can read": (f"{connect} /tmp/open", "chmod 600", 2),
+        }
+        for what, (options, word, status) in refused.items():
             before = machine.resident()
             text = machine.sh(f"isotherm hint guest --once {options} 2>&1; echo status $?", timeout_s=scenarios.PATIENCE_S)
-            check("no guest has this key" in text and "status 1" in text, f"{what} is refused in words: {text.strip()[-120:]!r}")
+            check(word in text and f"status {status}" in text, f"{what} is refused in words: {text.strip()[-120:]!r}")
             told = host.status()[machine.name]
             quiet = told["dropped"] == 0 and told["reports"] == 0 and not told["connected"] and machine.resident() >= before
             check(quiet, f"{what}: nothing was dropped")
@@ -43,7 +52,73 @@ def calls_with_a_key(machine, check, binary, folder):
         told = host.status()[machine.name]
         check(told["welcomes"] > 0 and told["refused"] == 0 and told["problem"] is None, f"nothing was refused {told}")
         scenarios.stop(machine, pid, check)
+        with Line(port) as line:
+            on_a_hostile_line(host, machine, check, line)
     held.check(check)
+
+
+def at_rest(host, machine):
+    """What the host tells, once that stays the same."""
+    before = host.status()[machine.name]
+    time.sleep(1)
+    told = host.status()[machine.name]
+    return told if told["reports"] == before["reports"] else None
+
+
+def on_a_hostile_line(host, machine, check, line):
+    pid = scenarios.agent(machine, f"--connect tcp:10.0.2.2:{line.port} --key /tmp/key")
+    scenarios.rests(machine, "the first pass ends")
+    gives_back_to_both(host, machine, check, 300, "through a line")
+    try:
+        said, answered = checked(line.calls[-1], KEY.encode())
+        reports = said.count(wire.REPORT)
+        check(said[0] == wire.HELLO and reports > 0 and answered.count(wire.ACK) > 0, f"{len(said)} messages, {reports} of them reports, are sealed as described")
+    except ValueError as error:
+        check(False, f"not sealed as described: {error}")
+    check(KEY.encode() not in b"".join(bytes(part) for call in line.calls for part in call), "the key was never said")
+
+    # So that what is dropped meanwhile is not its own doing.
+    machine.sh(f"kill -s STOP {pid}")
+    recorded = bytes(line.calls[-1][0])
+    before = machine.wait_for(lambda: at_rest(host, machine), scenarios.PATIENCE_S, "the host has answered")
+    with socket.create_connection(("127.0.0.1", line.host_port)) as again:
+        answer = b""
+        again.settimeout(20)
+        try:
+            again.sendall(recorded)
+            while more := again.recv(65536):
+                answer += more
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+    told = host.status()[machine.name]
+    same = all(told[what] == before[what] for what in ("dropped", "reports", "welcomes"))
+    check(b"no guest has this key" in answer and same, f"a recorded session is refused, and nothing dropped {answer[-60:]!r}")
+    machine.sh(f"kill -s CONT {pid}")
+
+    line.manner = "change"
+    machine.sh("guest_load hog 200", timeout_s=scenarios.PATIENCE_S)
+    machine.wait_for(lambda: host.status()[machine.name]["forged"] == 1, scenarios.PATIENCE_S, "a changed report is told")
+    machine.wait_for(lambda: scenarios.status(machine)["host"], scenarios.PATIENCE_S, "the agent calls again")
+    gives_back_to_both(host, machine, check, 200, "after a report was changed on its way")
+    told = host.status()[machine.name]
+    check(told["forged"] == 1 and told["refused"] == 0, f"the change was seen, and nothing of it done {told['forged']} {told['refused']}")
+
+    # The worst: the guest is made to believe that its host has gone, and the host gets the report much later.
+    line.manner = "keep"
+    machine.sh("guest_load hog 300", timeout_s=scenarios.PATIENCE_S)
+    if not line.kept.wait(scenarios.PATIENCE_S):
+        check(False, "no report came to be kept")
+        return
+    machine.wait_for(lambda: not scenarios.status(machine)["host"], scenarios.PATIENCE_S, "the agent sees an end")
+    check(scenarios.status(machine)["isolated"] > 0, "what was reported stays isolated: an end that nobody has sealed is none")
+    churners = scenarios.start_churn(machine, 6, 100)
+    before = host.status()[machine.name]["dropped"]
+    line.deliver()
+    machine.wait_for(lambda: host.status()[machine.name]["dropped"] > before, scenarios.PATIENCE_S, "the late report is acted upon")
+    scenarios.check_churn(machine, check, churners, "a report is kept on the line and comes late")
+    line.open = True
+    machine.wait_for(lambda: scenarios.status(machine)["host"], scenarios.PATIENCE_S, "the agent reaches its host again")
+    scenarios.stop(machine, pid, check)
 
 
 def free_port():

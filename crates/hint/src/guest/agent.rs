@@ -13,6 +13,7 @@ use isotherm_linux::guestmem::{
     FlagSampler, KernelIsolator, Ledger, MemoryMap, StallAlarm, clears_on_free, default_reserve, free_memory,
     reporting_balloons,
 };
+use isotherm_linux::random;
 use isotherm_linux::ready::{self, Interest};
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
@@ -94,7 +95,7 @@ impl<'a> Agent<'a> {
         let ways = settings.wish.find(&mut isolator, reserve)?;
         let now = monotonic_ns();
         let agent = format!("isotherm {} on {}", env!("CARGO_PKG_VERSION"), kernel_release().unwrap_or_default());
-        let hello = session::hello(map.areas.clone(), guest_id(&roots), settings.key.clone(), agent);
+        let hello = session::hello(map.areas.clone(), guest_id(&roots), agent);
         let mut agent = Self {
             signals,
             ways: ways.iter().map(|config| config.way).collect(),
@@ -114,7 +115,7 @@ impl<'a> Agent<'a> {
                 flags,
                 isolator,
                 link: Link::new(settings.address.clone()),
-                session: Session::new(hello),
+                session: Session::new(hello, settings.key.clone()),
                 most_ranges: 1,
                 shown: String::new(),
             },
@@ -206,6 +207,7 @@ impl<'a> Agent<'a> {
         match self.machine.link.open() {
             Ok(()) => {
                 self.open_pause_ns = RETRY_NS;
+                self.machine.session.connected(random::bytes().map_err(GuestError::io(RANDOM))?);
                 self.machine.session.begin(random()?, now);
             }
             Err(e) => {
@@ -249,10 +251,13 @@ impl<'a> Agent<'a> {
         Ok(())
     }
 
-    /// The other side has closed: nothing that was sent will be acted upon any more.
+    /// The other side has closed, or so it seems.
     fn on_end(&mut self, now: u64) {
         if !self.nobody {
-            self.event(Event::Void);
+            // A port is the one channel that there is.
+            if self.machine.link.is_port() || self.machine.session.end_is_final() {
+                self.event(Event::Void);
+            }
             self.event(Event::Silent);
             self.machine.session.disconnected();
         }
@@ -284,6 +289,14 @@ impl<'a> Agent<'a> {
                     return Err(GuestError::Refused(format!("{text} ({code:?})")));
                 }
                 self.machine.trouble(format_args!("the host refuses: {text} ({code:?}); trying again now and then"));
+                self.next_open_ns = now + REFUSED_RETRY_NS;
+            }
+            Heard::Mistrusted(why) => {
+                if self.settings.once {
+                    return Err(GuestError::Mistrusted(why));
+                }
+                self.machine.trouble(format_args!("{why}; trying again now and then"));
+                self.cut(now);
                 self.next_open_ns = now + REFUSED_RETRY_NS;
             }
             Heard::Bye(reason) => self.machine.trouble(format_args!("the host goes: {reason}")),
@@ -448,9 +461,8 @@ fn guest_id(roots: &Roots) -> [u8; 16] {
     u128::from_str_radix(&digits, 16).unwrap_or(0).to_be_bytes()
 }
 
+const RANDOM: &str = "get random numbers";
+
 fn random() -> Result<u64, GuestError> {
-    let mut bytes = [0u8; 8];
-    let read = std::fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes));
-    read.map_err(GuestError::io("read /dev/urandom"))?;
-    Ok(u64::from_ne_bytes(bytes))
+    random::number().map_err(GuestError::io(RANDOM))
 }

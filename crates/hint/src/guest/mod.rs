@@ -22,6 +22,7 @@ pub use link::Address;
 pub use status::Status;
 pub use wish::Wish;
 
+use crate::protocol::auth::Key;
 use isotherm_linux::guestmem::{LedgerError, StillTaken};
 use std::io;
 use std::time::Duration;
@@ -31,8 +32,8 @@ use std::time::Duration;
 pub struct Settings {
     /// Where the host is.
     pub address: Address,
-    /// What a host that is reached over a network wants to hear; else empty.
-    pub key: Vec<u8>,
+    /// What this guest and a host that is reached over a network know.
+    pub key: Option<Key>,
     /// How to isolate.
     pub wish: Wish,
     /// Bytes of free memory to be left alone; `None`: by the size of the guest.
@@ -74,6 +75,9 @@ pub enum GuestError {
     /// The host will not have us.
     #[error("the host refuses: {0}")]
     Refused(String),
+    /// We will not have the host.
+    #[error("the host cannot be trusted: {0}")]
+    Mistrusted(String),
     /// A file or system call.
     #[error("cannot {what}: {source}")]
     Io {

@@ -1,8 +1,10 @@
 //! The guest's side of the protocol: bytes in, bytes out, no files and no clock of its own.
 //!
 //! It says `Hello` until it is welcomed, turns batches of blocks into reports and answers into fates. What an answer
-//! means for what is isolated is told as [`Heard`]; the rules are those of [`crate::protocol`].
+//! means for what is isolated is told as [`Heard`]; the rules are those of [`crate::protocol`]. With a key it says nothing
+//! before the host has asked it to prove that it knows the key, and believes nothing but what is sealed.
 
+use crate::protocol::auth::{Exchange, Key, Nonce, Seal};
 use crate::protocol::{
     Decoder, ErrorCode, GuestStat, Hello, Limits, MemoryArea, Message, REPEAT_MS, STALL_MS, VERSION, Verdict,
 };
@@ -36,6 +38,8 @@ pub(crate) enum Heard {
     /// It refuses us, and why.
     Refused(ErrorCode, String),
     Bye(String),
+    /// What came is not from a host that this guest may believe, and why: the connection is to be closed.
+    Mistrusted(String),
 }
 
 /// A batch that was sent.
@@ -52,6 +56,14 @@ struct Sent {
 #[derive(Debug)]
 pub struct Session {
     hello: Hello,
+    key: Option<Key>,
+    /// This guest's part of the exchange, never used in two connections.
+    nonce: Nonce,
+    /// Seals what is said, once the host has asked for a proof.
+    seal: Option<Seal>,
+    /// Whether the host has welcomed us, and whether it has said that it goes or closes, over this connection.
+    welcomed: bool,
+    farewell: bool,
     decoder: Decoder,
     out: Vec<u8>,
     /// From the last `Welcome`; `None` until there is one.
@@ -67,10 +79,16 @@ pub struct Session {
 }
 
 impl Session {
-    /// One that has not said anything yet. `hello.session` is replaced by `random`, as on each new beginning.
-    pub fn new(hello: Hello) -> Self {
+    /// One that has not said anything yet. `hello.session` is replaced by `random`, as on each new beginning. With a `key`
+    /// nothing is said to a host that does not have it.
+    pub fn new(hello: Hello, key: Option<Key>) -> Self {
         Self {
             hello,
+            key,
+            nonce: Nonce::default(),
+            seal: None,
+            welcomed: false,
+            farewell: false,
             decoder: Decoder::new(),
             out: Vec::new(),
             token: None,
@@ -83,11 +101,30 @@ impl Session {
         }
     }
 
+    /// There is a new connection. `nonce`: random, never the same.
+    pub fn connected(&mut self, nonce: Nonce) {
+        self.disconnected();
+        self.nonce = nonce;
+        if self.key.is_some() {
+            // It begins with the connection.
+            self.decoder.strict();
+        }
+    }
+
     /// The connection is gone: whatever was half said is forgotten.
     pub(crate) fn disconnected(&mut self) {
         self.decoder = Decoder::new();
         self.out.clear();
         self.token = None;
+        self.seal = None;
+        (self.welcomed, self.farewell) = (false, false);
+    }
+
+    /// Whether the end of this connection, as seen from the other side, means that nothing reported so far will be acted
+    /// upon any more: not if that was reported over an earlier one, and with a key only if the host has said so, as
+    /// anybody on the way can end a connection and keep a report for later.
+    pub(crate) const fn end_is_final(&self) -> bool {
+        self.welcomed && (self.key.is_none() || self.farewell)
     }
 
     /// A new connection, or a new memory map: nothing can be reported until the next `Welcome`. `random` is never the
@@ -146,6 +183,7 @@ impl Session {
             let message = match self.decoder.message() {
                 Ok(Some(message)) => message,
                 Ok(None) => return None,
+                Err(error) if self.key.is_some() => return Some(Heard::Mistrusted(error.to_string())),
                 Err(_) => {
                     // Damaged: search for the next frame and begin anew.
                     self.decoder.search();
@@ -157,7 +195,11 @@ impl Session {
                     continue;
                 }
             };
-            if let Some(heard) = self.on_message(message, random, now_ns) {
+            let heard = match &self.key {
+                Some(key) if self.seal.is_none() => self.on_challenge(&key.clone(), message),
+                _ => self.on_message(message, random, now_ns),
+            };
+            if let Some(heard) = heard {
                 return Some(heard);
             }
         }
@@ -166,6 +208,28 @@ impl Session {
     /// Notes that bytes have come.
     pub(crate) const fn heard_bytes(&mut self, now_ns: u64) {
         self.last_byte_ns = now_ns;
+    }
+
+    /// What may come before this guest has proved anything.
+    fn on_challenge(&mut self, key: &Key, message: Message) -> Option<Heard> {
+        match message {
+            Message::Challenge { version: VERSION, nonce } => {
+                let exchange = Exchange { host: nonce, guest: self.nonce };
+                let response = Message::Response { version: VERSION, nonce: self.nonce, proof: exchange.proof(key) };
+                // Nothing else was said over this connection, so there is room.
+                self.say(&response);
+                self.seal = Some(exchange.of_guest(key));
+                self.decoder.expect_seals(exchange.of_host(key));
+                None
+            }
+            Message::Challenge { version, .. } => Some(Heard::Mistrusted(other_version(version))),
+            // Before version 2 hosts asked for the key itself.
+            Message::Greet { version, .. } if version != VERSION => Some(Heard::Mistrusted(other_version(version))),
+            Message::Error { code, text } => Some(Heard::Refused(code, text)),
+            _ => Some(Heard::Mistrusted(
+                "the host does not ask for the key; connect to where it listens with tcp:".into(),
+            )),
+        }
     }
 
     fn on_message(&mut self, message: Message, random: u64, now_ns: u64) -> Option<Heard> {
@@ -189,6 +253,7 @@ impl Session {
                 }
                 self.old_tokens.extend(self.token.replace(token));
                 self.decoder.strict();
+                self.welcomed = true;
                 let new_host = self.welcomed_by.is_none() || self.welcomed_by != self.host;
                 self.welcomed_by = self.host;
                 self.sent = None;
@@ -207,10 +272,25 @@ impl Session {
                 self.say(&Message::Pong(number));
                 None
             }
-            Message::Bye(reason) => Some(Heard::Bye(reason)),
-            Message::Error { code, text } => Some(Heard::Refused(code, text)),
+            Message::Bye(reason) => {
+                self.farewell = self.decoder.is_sealed();
+                Some(Heard::Bye(reason))
+            }
+            Message::Error { code, text } => {
+                self.farewell = self.decoder.is_sealed();
+                Some(Heard::Refused(code, text))
+            }
+            Message::Challenge { .. } if self.key.is_none() => {
+                let text = "this host serves guests that have a key; give the same one here with --key FILE";
+                Some(Heard::Mistrusted(text.into()))
+            }
             // What only guests say, and answers to nothing.
-            Message::Pong(_) | Message::Hello(_) | Message::Report { .. } | Message::Stat(_) => None,
+            Message::Pong(_)
+            | Message::Hello(_)
+            | Message::Report { .. }
+            | Message::Stat(_)
+            | Message::Challenge { .. }
+            | Message::Response { .. } => None,
         }
     }
 
@@ -262,14 +342,16 @@ impl Session {
 
     fn say_hello(&mut self, now_ns: u64) {
         self.hello_sent_ns = Some(now_ns);
-        self.say(&Message::Hello(self.hello.clone()));
+        if self.key.is_none() || self.decoder.is_sealed() {
+            self.say(&Message::Hello(self.hello.clone()));
+        }
     }
 
     fn say(&mut self, message: &Message) -> bool {
         if self.out.len() >= MOST_WAITING {
             return false;
         }
-        match message.encode() {
+        match message.frame(self.seal.as_mut()) {
             Ok(frame) => {
                 self.out.extend_from_slice(&frame);
                 true
@@ -280,17 +362,20 @@ impl Session {
 }
 
 /// How the guest introduces itself.
-pub fn hello(memory: Vec<MemoryArea>, guest_id: [u8; 16], key: Vec<u8>, agent: String) -> Hello {
+pub fn hello(memory: Vec<MemoryArea>, guest_id: [u8; 16], agent: String) -> Hello {
     Hello {
         version: VERSION,
         session: 0,
         guest_id,
-        key,
         page_size: PAGE_SIZE as u32,
         block_size: BLOCK_BYTES,
         memory,
         agent,
     }
+}
+
+fn other_version(host: u16) -> String {
+    format!("the host speaks version {host} of the protocol, this agent {VERSION}; use the same isotherm on both sides")
 }
 
 const fn fate(verdict: Verdict) -> Fate {

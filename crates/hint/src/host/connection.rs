@@ -2,10 +2,11 @@
 
 use super::bucket::Bucket;
 use super::guest::Guest;
-use super::random;
 use super::session::{Closing, Outcome, Session};
+use crate::protocol::auth::{Exchange, Key, Nonce, Seal, Tag};
 use crate::protocol::{Decoder, ErrorCode, Hello, Message, REPEAT_MS, STALL_MS, VERSION};
 use isotherm_linux::clock::monotonic_ns;
+use isotherm_linux::random;
 use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -60,9 +61,14 @@ impl End {
 /// Tells which guest is calling, once it has said hello.
 pub(super) type Identify<'a> = &'a dyn Fn(&Hello) -> Result<Arc<Guest>, Closing>;
 
+/// The key that a caller has proved to know, if there is one.
+pub(super) type FindKey<'a> = &'a dyn Fn(&Exchange, &Tag) -> Option<Key>;
+
 /// How a connection is served.
 pub(super) struct Terms<'a> {
     pub identify: Identify<'a>,
+    /// Where callers have to prove that they know a key, before anything else: whether one does.
+    pub find_key: Option<FindKey<'a>>,
     /// Told once a guest is welcome.
     pub welcomed: &'a mut dyn FnMut(),
     /// How long it may last without a guest that is welcome; `None`: for ever, as the connection is ours to a VMM whose
@@ -83,6 +89,7 @@ pub(super) fn serve(stream: UnixStream, terms: Terms<'_>) -> End {
         welcomed: false,
         before: (0, 0),
         guest: None,
+        seal: None,
         stream,
     };
     let end = match connection.run(terms) {
@@ -116,12 +123,14 @@ struct Connection {
     welcomed: bool,
     /// Bytes and messages while no guest was welcome.
     before: (usize, u32),
+    /// Seals what is sent, once the caller has proved to know its key.
+    seal: Option<Seal>,
     stream: UnixStream,
 }
 
 impl Connection {
     fn run(&mut self, terms: Terms<'_>) -> io::Result<End> {
-        let Terms { identify, welcomed, patience, fresh, stop, .. } = terms;
+        let Terms { identify, find_key, welcomed, patience, fresh, stop, .. } = terms;
         self.stream.set_read_timeout(Some(TICK))?;
         self.stream.set_write_timeout(Some(WRITE_TIME))?;
         let mut decoder = Decoder::new();
@@ -131,6 +140,12 @@ impl Connection {
         let mut pace = Bucket::new(MESSAGES.0, MESSAGES.1, monotonic_ns());
         let mut reads = pace.clone();
         let greeting = Message::Greet { version: VERSION, host: random::number()? };
+        let mut challenge = None;
+        if find_key.is_some() {
+            let nonce = random::bytes()?;
+            self.send(&Message::Challenge { version: VERSION, nonce })?;
+            challenge = Some(nonce);
+        }
         let mut greeted: Option<Instant> = None;
         let mut heard = Instant::now();
         let mut open_last = Instant::now();
@@ -144,7 +159,7 @@ impl Connection {
                 return Ok(End::Replaced);
             }
             let again = greeted.is_none_or(|at| at.elapsed() >= Duration::from_millis(REPEAT_MS));
-            if !self.session.is_open() && again {
+            if !self.session.is_open() && challenge.is_none() && again {
                 self.send(&greeting)?;
                 greeted = Some(Instant::now());
             }
@@ -175,10 +190,23 @@ impl Connection {
                 let message = match decoder.message() {
                     Ok(Some(message)) => message,
                     Ok(None) => break,
-                    Err(error) => return Ok(End::Closed(error.into())),
+                    Err(error) => {
+                        if let Some(guest) = &self.guest {
+                            guest.closed(error.is_forgery());
+                        }
+                        return Ok(End::Closed(error.into()));
+                    }
                 };
                 if !wait_for(&mut pace, stop) {
                     return Ok(End::Stopped);
+                }
+                if let Some((nonce, find_key)) = challenge.zip(find_key) {
+                    match self.prove(nonce, &message, find_key) {
+                        Ok(seal) => decoder.expect_seals(seal),
+                        Err(closing) => return Ok(End::Closed(closing)),
+                    }
+                    challenge = None;
+                    continue;
                 }
                 if fresh && self.guest.is_none() && !matches!(message, Message::Hello(_)) {
                     let why = "another message came before the greeting";
@@ -203,6 +231,25 @@ impl Connection {
             }
         }
         Ok(End::Stopped)
+    }
+
+    /// Takes the answer to a challenge; gives the seals of what the guest sends from here on.
+    fn prove(&mut self, nonce: Nonce, answer: &Message, find_key: FindKey<'_>) -> Result<Seal, Closing> {
+        match answer {
+            Message::Response { version: VERSION, nonce: guest, proof } => {
+                let exchange = Exchange { host: nonce, guest: *guest };
+                let key = find_key(&exchange, proof).ok_or_else(|| {
+                    let why = "no guest has this key, or what was said is of another connection";
+                    Closing::new(ErrorCode::Denied, why)
+                })?;
+                self.seal = Some(exchange.of_host(&key));
+                Ok(exchange.of_guest(&key))
+            }
+            Message::Response { version, .. } | Message::Hello(Hello { version, .. }) if *version != VERSION => {
+                Err(Closing::other_version(*version))
+            }
+            _ => Err(Closing::new(ErrorCode::Denied, "guests that call here have a key; give the agent --key FILE")),
+        }
     }
 
     /// Counts what comes while no guest is welcome.
@@ -254,14 +301,14 @@ impl Connection {
     }
 
     fn send(&mut self, message: &Message) -> io::Result<()> {
-        let bytes = message.encode().map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+        let bytes = message.frame(self.seal.as_mut()).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
         self.stream.write_all(&bytes)
     }
 
     fn finish(&mut self, end: &End) {
         if let End::Closed(Closing { code, why }) = end {
             let _ = self.send(&Message::Error { code: *code, text: why.clone() });
-        } else if let End::Silent(_) = end {
+        } else if let End::Silent(_) | End::Replaced = end {
             let _ = self.send(&Message::Bye(end.reason().unwrap_or_default()));
         } else if matches!(end, End::Stopped) {
             let _ = self.send(&Message::Bye("the host side of Isotherm ends".into()));
@@ -275,65 +322,4 @@ impl Connection {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Read;
-
-    fn nobody(_: &Hello) -> Result<Arc<Guest>, Closing> {
-        Err(Closing::new(ErrorCode::Denied, "nobody is known"))
-    }
-
-    #[test]
-    fn who_does_not_greet_is_not_waited_for() {
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let stop = AtomicBool::new(false);
-        let mut welcomed = || panic!("nobody was");
-        let patience = Some(Duration::from_millis(300));
-        let terms = Terms {
-            identify: &nobody,
-            welcomed: &mut welcomed,
-            patience,
-            fresh: false,
-            bytes_per_second: 0,
-            stop: &stop,
-        };
-        let reader = std::thread::spawn(move || {
-            let mut all = Vec::new();
-            theirs.read_to_end(&mut all).map(|_| all)
-        });
-        let end = serve(ours, terms);
-        assert!(matches!(end, End::Silent(_)), "{end:?}");
-        // The end is seen, and why.
-        let all = reader.join().unwrap().unwrap();
-        assert!(all.windows(16).any(|part| part == b"no guest has gre"), "{all:?}");
-    }
-
-    /// Says `bytes` again and again to a host side that knows nobody; how it ends.
-    fn flood(bytes: Vec<u8>, fresh: bool) -> Closing {
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let stop = AtomicBool::new(false);
-        std::thread::spawn(move || while theirs.write_all(&bytes).is_ok() {});
-        let mut welcomed = || panic!("nobody was");
-        let terms = Terms {
-            identify: &nobody,
-            welcomed: &mut welcomed,
-            patience: None,
-            fresh,
-            bytes_per_second: 0,
-            stop: &stop,
-        };
-        match serve(ours, terms) {
-            End::Closed(closing) => closing,
-            end => panic!("{end:?}"),
-        }
-    }
-
-    #[test]
-    fn what_comes_without_a_greeting_has_an_end() {
-        let pong = Message::Pong(7).encode().unwrap();
-        assert_eq!(flood(pong.clone(), true).code, ErrorCode::Malformed);
-        assert_eq!(flood(b"GET / HTTP/1.1\r\n".to_vec(), true).code, ErrorCode::Malformed);
-        assert_eq!(flood(pong.clone(), false).code, ErrorCode::Abuse);
-        assert_eq!(flood([&[0; 4000], &pong[..]].concat(), false).code, ErrorCode::Malformed);
-    }
-}
+mod tests;

@@ -171,9 +171,11 @@ impl Guest {
         }
     }
 
-    /// A connection was closed for what came over it before it was more than bytes.
-    pub fn closed(&self) {
-        self.state().status.closed += 1;
+    /// A connection was closed for what came over it before it was more than bytes; `forged`: by somebody without the key.
+    pub fn closed(&self, forged: bool) {
+        let mut state = self.state();
+        state.status.closed += 1;
+        state.status.forged += u64::from(forged);
     }
 
     /// Whether `connection` is the one that may report: the last that was welcome.

@@ -14,7 +14,6 @@ pub mod memory;
 pub mod mtree;
 mod places;
 pub mod qmp;
-pub mod random;
 pub mod ranges;
 pub mod rate;
 pub mod scan;

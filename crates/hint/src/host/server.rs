@@ -1,6 +1,6 @@
 //! All guests at once: who is served, over which connection, and how they stand.
 
-use super::connection::{End, Identify, Terms, serve};
+use super::connection::{End, FindKey, Identify, Terms, serve};
 use super::door::{Caller, Door};
 use super::guest::Guest;
 use super::places::{Place, Places};
@@ -8,11 +8,13 @@ use super::scan::{self, ScanConfig};
 use super::session::Closing;
 use super::status::GuestStatus;
 use super::trouble::{Trouble, Weight};
+use crate::protocol::auth::{Exchange, Key, Tag};
 use crate::protocol::{ErrorCode, Hello};
 use isotherm_linux::hostmem::urgency;
 use isotherm_linux::hostmem::{call, peer};
 use isotherm_linux::limits;
 use isotherm_linux::proc::PidFd;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -53,8 +55,8 @@ pub struct GuestSpec {
     pub qmp: Option<PathBuf>,
     /// Its vsock context id, if it calls over that.
     pub cid: Option<u32>,
-    /// What it has to say if it calls over TCP.
-    pub key: Option<Vec<u8>>,
+    /// What it has to know if it calls over TCP.
+    pub key: Option<Key>,
 }
 
 /// How to serve.
@@ -286,8 +288,17 @@ impl Shared {
         }
     }
 
-    /// The slot of whoever calls.
-    fn slot_of(&self, caller: &Caller, hello: &Hello) -> Result<usize, Closing> {
+    /// Whose key it is that a caller has proved to know.
+    fn holder(&self, exchange: &Exchange, proof: &Tag) -> Option<(usize, Key)> {
+        let slots = self.slots();
+        slots.iter().find_map(|(number, slot)| {
+            let key = slot.spec.key.as_ref().filter(|key| exchange.proves(key, proof))?;
+            Some((*number, key.clone()))
+        })
+    }
+
+    /// The slot of whoever calls; `holder`: whose key it has.
+    fn slot_of(&self, caller: &Caller, holder: Option<usize>) -> Result<usize, Closing> {
         // Let go of after the slots' lock, as freeing memory takes a while.
         let mut gone: Vec<Slot> = Vec::new();
         let mut slots = self.slots();
@@ -324,22 +335,20 @@ impl Shared {
                 .find(|(_, slot)| slot.spec.cid == Some(*cid))
                 .map(|(number, _)| *number)
                 .ok_or_else(|| denied(format!("no guest is named with cid={cid}"))),
-            Caller::Stranger(_) => slots
-                .iter()
-                .find(|(_, slot)| slot.spec.key.as_deref().is_some_and(|key| same(key, &hello.key)))
-                .map(|(number, _)| *number)
-                .ok_or_else(|| denied("no guest has this key".into())),
+            Caller::Stranger(_) => holder.ok_or_else(|| denied("no guest has this key".into())),
         }
     }
 
     fn terms<'a>(
         &'a self,
         identify: Identify<'a>,
+        find_key: Option<FindKey<'a>>,
         welcomed: &'a mut dyn FnMut(),
         patience: Option<Duration>,
         fresh: bool,
     ) -> Terms<'a> {
-        Terms { identify, welcomed, patience, fresh, bytes_per_second: self.config.bytes_per_second, stop: &self.stop }
+        let bytes_per_second = self.config.bytes_per_second;
+        Terms { identify, find_key, welcomed, patience, fresh, bytes_per_second, stop: &self.stop }
     }
 
     /// A guest is welcome again: what was wrong with earlier connections is over.
@@ -356,11 +365,6 @@ impl Shared {
     }
 }
 
-/// Compares keys in a time that tells nothing about where they differ.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    !a.is_empty() && a.len() == b.len() && a.iter().zip(b).fold(0, |diff, (x, y)| diff | (x ^ y)) == 0
-}
-
 /// Connects to a guest's VMM again and again.
 fn call_guest(shared: &Shared, number: usize, socket: &Path) {
     let mut retry = RETRY.0;
@@ -374,7 +378,7 @@ fn call_guest(shared: &Shared, number: usize, socket: &Path) {
                 let end = match found {
                     Ok(()) => {
                         let identify = |_: &Hello| shared.guest(number, peer.as_ref());
-                        serve(stream, shared.terms(&identify, &mut || shared.solved(number), None, false))
+                        serve(stream, shared.terms(&identify, None, &mut || shared.solved(number), None, false))
                     }
                     Err(closing) => End::Closed(closing),
                 };
@@ -431,12 +435,19 @@ fn answer_calls(shared: &Arc<Shared>, door: &Door) {
 /// Serves one call.
 fn answer(shared: &Shared, stream: UnixStream, caller: Caller, place: Place) {
     let mut place = Some(place);
-    let identify = |hello: &Hello| {
-        let number = shared.slot_of(&caller, hello)?;
+    let holder = Cell::new(None);
+    let find_key = |exchange: &Exchange, proof: &Tag| {
+        let (number, key) = shared.holder(exchange, proof)?;
+        holder.set(Some(number));
+        Some(key)
+    };
+    let identify = |_: &Hello| {
+        let number = shared.slot_of(&caller, holder.get())?;
         shared.guest(number, None)
     };
     let fresh = !matches!(caller, Caller::Process { .. });
-    let end = serve(stream, shared.terms(&identify, &mut || place = None, Some(GREETING), fresh));
+    let find_key: Option<FindKey<'_>> = if matches!(caller, Caller::Stranger(_)) { Some(&find_key) } else { None };
+    let end = serve(stream, shared.terms(&identify, find_key, &mut || place = None, Some(GREETING), fresh));
     if place.is_some() {
         if let Some(reason) = end.reason() {
             let what = format!("a connection from {} was closed: {reason}", caller.peer());

@@ -33,6 +33,14 @@ impl Closing {
     pub fn new(code: ErrorCode, why: impl Into<String>) -> Self {
         Self { code, why: why.into() }
     }
+
+    /// What a guest speaks is not what is spoken here.
+    pub(super) fn other_version(guest: u16) -> Self {
+        let why = format!(
+            "this host speaks version {VERSION} of the protocol, the guest {guest}; use the same isotherm on both sides"
+        );
+        Self::new(ErrorCode::Version, why)
+    }
 }
 
 impl From<DecodeError> for Closing {
@@ -113,8 +121,7 @@ impl Session {
     /// reported over another connection is or will be acted upon any more.
     pub fn hello(&mut self, hello: &Hello, token: u64, memory: &dyn Memory) -> Outcome {
         if hello.version != VERSION {
-            let why = format!("this host speaks version {VERSION}, the guest {}", hello.version);
-            return Outcome::close(ErrorCode::Version, why);
+            return Outcome { closing: Some(Closing::other_version(hello.version)), ..Outcome::default() };
         }
         let layout = match memory.layout(&hello.memory) {
             Ok(layout) => layout,
@@ -158,7 +165,9 @@ impl Session {
             | Message::Greet { .. }
             | Message::Welcome { .. }
             | Message::Ack { .. }
-            | Message::Error { .. } => Outcome::close(ErrorCode::Malformed, "a message that only a host sends"),
+            | Message::Challenge { .. }
+            | Message::Response { .. }
+            | Message::Error { .. } => Outcome::close(ErrorCode::Malformed, "a message that has no place here"),
         }
     }
 

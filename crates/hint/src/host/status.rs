@@ -18,6 +18,7 @@ figures! {
         put_off: u64 = Counter Count, "Ranges put off for the limit of --rate.";
         welcomes: u64 = Counter Count, "Connections welcomed.";
         closed: u64 = Counter Count, "Connections closed for what came over them.";
+        forged: u64 = Counter Count, "Connections closed for frames that somebody without the key had changed or sent.";
         guest_free: Option<u64> = Gauge Bytes as "free", "Free in a guest by its own account.";
         guest_isolated: Option<u64> = Gauge Bytes as "isolated", "Isolated in a guest by its own account.";
     }

@@ -1,9 +1,10 @@
 //! From bytes as they come to messages.
 
+use super::auth::Seal;
 use super::error::DecodeError;
 use super::frame::{self, MAGIC, MOST_FRAME};
 use super::limits::{MOST_DAMAGED, MOST_SKIPPED};
-use super::message::Message;
+use super::message::{ERROR, Message};
 use std::io::{self, Read};
 
 /// Takes bytes, hands out messages. Holds one frame of the greatest length at most, whatever comes.
@@ -15,6 +16,7 @@ use std::io::{self, Read};
 pub struct Decoder {
     buffer: Vec<u8>,
     strict: bool,
+    seal: Option<Seal>,
     skipped: usize,
     damaged: usize,
     failed: Option<DecodeError>,
@@ -28,6 +30,18 @@ impl Decoder {
     /// From here on nothing but frames may come.
     pub const fn strict(&mut self) {
         self.strict = true;
+    }
+
+    /// From here on every frame must have its seal. Until the first has come, the other side may also refuse without one
+    /// ([`Message::Error`]), as it may not know the key.
+    pub fn expect_seals(&mut self, seal: Seal) {
+        self.strict = true;
+        self.seal = Some(seal);
+    }
+
+    /// Whether a sealed frame has come: the other side has the key.
+    pub fn is_sealed(&self) -> bool {
+        self.seal.as_ref().is_some_and(Seal::has_begun)
     }
 
     /// Searches again, after an error too; what has come and was not handed out is searched as well.
@@ -82,13 +96,17 @@ impl Decoder {
         let mut at = 0;
         let result = loop {
             let rest = &self.buffer[at..];
-            let found = frame::split(rest).and_then(|frame| match frame {
-                Some(frame) => Message::decode(frame.kind, frame.payload).map(|message| Some((message, frame.len))),
+            let refusal = (!self.is_sealed()).then_some(ERROR);
+            let found = frame::split(rest, self.seal.as_ref(), refusal).and_then(|frame| match frame {
+                Some(frame) => Message::decode(frame.kind, frame.payload).map(|message| Some((message, frame))),
                 None => Ok(None),
             });
             match found {
-                Ok(Some((message, whole))) => {
-                    at += whole;
+                Ok(Some((message, frame))) => {
+                    at += frame.len;
+                    if let Some(seal) = self.seal.as_mut().filter(|_| frame.sealed) {
+                        seal.advance();
+                    }
                     break Ok(Some(message));
                 }
                 Ok(None) => break Ok(None),

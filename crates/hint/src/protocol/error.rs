@@ -8,9 +8,17 @@ pub enum DecodeError {
     /// No frame begins here.
     #[error("no frame begins where one should")]
     Magic,
-    /// The frame's form is one of the future, or the bytes are none of a frame.
-    #[error("frames of form {0} are unknown")]
+    /// The frame's form is one of the future, or has no place here.
+    #[error("a frame of form {0}, which has no place here")]
     Form(u8),
+    /// A frame without seal where there must be one.
+    #[error("a frame came without seal: it is from somebody without the key")]
+    Unsealed,
+    /// The seal is wrong.
+    #[error(
+        "the seal of a frame is wrong: it was changed on its way, left out, sent again, or comes from somebody without the key"
+    )]
+    Forged,
     /// The header's check is wrong.
     #[error("the header of a frame is damaged")]
     Header,
@@ -43,7 +51,12 @@ pub enum DecodeError {
 impl DecodeError {
     /// Whether it took the checksum of a whole frame to find it.
     pub(super) const fn is_of_whole_frame(&self) -> bool {
-        !matches!(self, Self::Magic | Self::Form(_) | Self::Header | Self::TooLong(_))
+        !matches!(self, Self::Magic | Self::Form(_) | Self::Unsealed | Self::Header | Self::TooLong(_))
+    }
+
+    /// Whether it shows that what came is not from one who has the key.
+    pub const fn is_forgery(&self) -> bool {
+        matches!(self, Self::Unsealed | Self::Forged)
     }
 }
 

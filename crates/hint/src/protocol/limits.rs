@@ -4,8 +4,9 @@
 pub(crate) const MOST_RANGES: usize = 1024;
 /// Areas of a memory map, at most.
 pub(crate) const MOST_AREAS: usize = 512;
-/// Bytes of a key, at most.
-pub const MOST_KEY: usize = 64;
+/// Bytes of a key, at least and at most.
+pub(crate) const LEAST_KEY: usize = 16;
+pub(crate) const MOST_KEY: usize = 64;
 /// Bytes of a text, at most.
 pub(crate) const MOST_TEXT: usize = 200;
 /// Bytes of a payload, at most.

@@ -1,5 +1,7 @@
 //! The messages.
 
+use super::VERSION;
+use super::auth::{Nonce, Seal, Tag};
 use super::error::{DecodeError, EncodeError};
 use super::frame;
 use super::limits::{MOST_AREAS, MOST_KEY, MOST_RANGES};
@@ -10,16 +12,13 @@ use isotherm_core::hinter::{MemoryArea, MemoryKind};
 /// How a guest introduces itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
-    /// [`VERSION`](super::VERSION) of the sender.
+    /// [`VERSION`] of the sender.
     pub version: u16,
     /// A random number, another one at each start and after each change of the memory map. Repetitions of a `Hello`
     /// keep it.
     pub session: u64,
     /// Who it is, for people: its machine-id, say. Proves nothing.
     pub guest_id: [u8; 16],
-    /// What the host was told to expect of this guest, where the connection itself does not tell guests apart (TCP);
-    /// else empty.
-    pub key: Vec<u8>,
     /// Size of a page, bytes.
     pub page_size: u32,
     /// Ranges that it reports begin and end at multiples of this, bytes; a power of two, at least `page_size`.
@@ -88,7 +87,7 @@ pub enum ErrorCode {
     Version,
     /// The memory map does not match the memory that the host knows of.
     Memory,
-    /// The key is wrong, or the connection belongs to no guest that the host knows.
+    /// No guest has this key, or the connection belongs to no guest that the host knows.
     Denied,
     /// Too many bad ranges or messages.
     Abuse,
@@ -105,7 +104,7 @@ impl ErrorCode {
 pub enum Message {
     /// Host: here I am; say hello.
     Greet {
-        /// [`VERSION`](super::VERSION) of the sender.
+        /// [`VERSION`] of the sender.
         version: u16,
         /// A random number, another one at each start of the host and for each connection.
         host: u64,
@@ -153,6 +152,19 @@ pub enum Message {
         /// The same in words.
         text: String,
     },
+    /// Host, where guests call that have a [key](super::auth): prove that you know it.
+    Challenge {
+        /// [`VERSION`] of the sender.
+        version: u16,
+        nonce: Nonce,
+    },
+    /// Guest: I do.
+    Response {
+        /// [`VERSION`] of the sender.
+        version: u16,
+        nonce: Nonce,
+        proof: Tag,
+    },
 }
 
 const GREET: u8 = 1;
@@ -164,11 +176,18 @@ const PING: u8 = 6;
 const PONG: u8 = 7;
 const STAT: u8 = 8;
 const BYE: u8 = 9;
-const ERROR: u8 = 10;
+pub(super) const ERROR: u8 = 10;
+const CHALLENGE: u8 = 11;
+const RESPONSE: u8 = 12;
 
 impl Message {
-    /// The frame that carries it.
+    /// The plain frame that carries it.
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        self.frame(None)
+    }
+
+    /// The frame that carries it, with the next of these seals if there are any; none is used where this fails.
+    pub fn frame(&self, seal: Option<&mut Seal>) -> Result<Vec<u8>, EncodeError> {
         let mut w = Writer::default();
         let kind = match self {
             Self::Greet { version, host } => {
@@ -227,8 +246,19 @@ impl Message {
                 w.text(text);
                 ERROR
             }
+            Self::Challenge { version, nonce } => {
+                w.u16(*version);
+                w.bytes(nonce);
+                CHALLENGE
+            }
+            Self::Response { version, nonce, proof } => {
+                w.u16(*version);
+                w.bytes(nonce);
+                w.bytes(proof);
+                RESPONSE
+            }
         };
-        Ok(frame::join(kind, &w.0))
+        Ok(frame::join(kind, &w.0, seal))
     }
 
     /// The message of a frame.
@@ -264,6 +294,8 @@ impl Message {
             }),
             BYE => Self::Bye(r.text()?),
             ERROR => Self::Error { code: of_code(&ErrorCode::ALL, r.u8()?, "an unknown error code")?, text: r.text()? },
+            CHALLENGE => Self::Challenge { version: r.u16()?, nonce: r.id()? },
+            RESPONSE => Self::Response { version: r.u16()?, nonce: r.id()?, proof: r.id()? },
             other => return Err(DecodeError::Kind(other)),
         };
         r.end()?;
@@ -297,8 +329,8 @@ impl Hello {
         w.u16(self.version);
         w.u64(self.session);
         w.bytes(&self.guest_id);
-        w.count("bytes of a key", self.key.len(), MOST_KEY)?;
-        w.bytes(&self.key);
+        // Where version 1 had its key: who speaks that reads so far, and then tells of the versions.
+        w.u16(0);
         w.u32(self.page_size);
         w.u64(self.block_size);
         w.count("areas of a memory map", self.memory.len(), MOST_AREAS)?;
@@ -316,7 +348,9 @@ impl Hello {
     fn read(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (version, session, guest_id) = (r.u16()?, r.u64()?, r.id()?);
         let key_len = r.count(MOST_KEY, "a key is too long")?;
-        let key = r.bytes(key_len)?.to_vec();
+        if !r.bytes(key_len)?.is_empty() && version == VERSION {
+            return Err(DecodeError::Value("a greeting with a key, which is never sent"));
+        }
         let (page_size, block_size) = (r.u32()?, r.u64()?);
         let areas = r.count(MOST_AREAS, "a memory map of too many areas")?;
         let mut memory = Vec::with_capacity(areas);
@@ -328,7 +362,7 @@ impl Hello {
             };
             memory.push(MemoryArea { range: r.range()?, kind });
         }
-        let hello = Self { version, session, guest_id, key, page_size, block_size, memory, agent: r.text()? };
+        let hello = Self { version, session, guest_id, page_size, block_size, memory, agent: r.text()? };
         hello.check().map_err(DecodeError::Value)?;
         Ok(hello)
     }

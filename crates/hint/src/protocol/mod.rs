@@ -21,6 +21,8 @@
 //!              <-- Error                  why the host closes the connection
 //! ```
 //!
+//! Over TCP a [proof of the key](auth) comes before all that, and everything after it is sealed.
+//!
 //! # What the host owes
 //!
 //! * It acts on a [`Report`](Message::Report) only if that carries the token of the last [`Welcome`](Message::Welcome)
@@ -32,15 +34,17 @@
 //! * It handles a connection's messages in the order in which they come, and sends `Ack` after the memory was dropped.
 //! * **A `Welcome` is a promise**: whatever was reported before the `Hello` that it answers has been dealt with or
 //!   never will be, by this host process or another, over this connection or another.
-//! * **Closing a connection is the same promise** for what was reported over it.
+//! * **Closing a connection is the same promise** for what was reported over it. Over TCP anybody on the way can make it
+//!   look closed, so there it is the sealed `Bye` or `Error` before the end that counts.
 //!
 //! # What the guest owes
 //!
 //! * It never reports memory that is not isolated, and keeps it isolated until one of these happens:
 //!   1. the `Ack` of the batch, whatever its verdicts;
 //!   2. the `Welcome` of a `Hello` that was sent later than the report;
-//!   3. the end of the connection as seen from the other side: end of file, or hang-up on a virtio-serial port. An
-//!      error of one's own (a time-out, a reset by something on the way) is no such end.
+//!   3. the end, as seen from the other side, of the connection that it was sent over: end of file, or hang-up on a
+//!      virtio-serial port; over TCP only after a sealed `Bye` or `Error`. An error of one's own (a time-out, a reset by
+//!      something on the way) is no such end.
 //!
 //!   **Never because time has passed**: a host that was stopped for a minute goes on where it was, and would drop
 //!   memory that is in use again. What is neither acknowledged nor known to be void stays isolated, and no more is
@@ -61,10 +65,12 @@
 //! | `Ack` lost | the same |
 //! | `Report` twice | acted on once |
 //! | `Ack` twice, or of another token or batch | passed over |
+//! | a frame over TCP changed, lost, doubled or from somebody else | the seal does not fit: both sides close the connection |
 //! | a part of a frame lost | the checksum does not match: the host closes the connection, the guest searches and says `Hello` |
 //! | host restarted | the guest sees the end or a `Greet` with a new host number, and says `Hello` |
 //! | agent restarted | its `Hello` has a new session; the host forgets the old one |
 
+pub mod auth;
 mod decoder;
 mod error;
 pub mod frame;
@@ -75,14 +81,13 @@ mod wire;
 pub use decoder::Decoder;
 pub use error::DecodeError;
 pub use isotherm_core::hinter::{MemoryArea, MemoryKind};
-pub use limits::MOST_KEY;
 pub(crate) use limits::MOST_RANGES;
 pub(crate) use message::GuestStat;
 pub use message::{ErrorCode, Hello, Limits, Message, Verdict};
 
 /// The version of the protocol that this code speaks. [`Hello`] names it; a host that does not speak it answers
 /// [`ErrorCode::Version`] with its own.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Between repetitions of [`Message::Greet`] and [`Message::Hello`] until the other side answers, ms.
 pub(crate) const REPEAT_MS: u64 = 1000;

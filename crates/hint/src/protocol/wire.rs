@@ -44,6 +44,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
+    /// An id, a nonce or a tag.
     pub(super) fn id(&mut self) -> Result<[u8; 16], DecodeError> {
         self.array()
     }

@@ -5,11 +5,12 @@
 
 use crate::common;
 use isotherm_core::addr::AddrRange;
+use isotherm_hint::protocol::auth::{Exchange, Key, Seal};
 use isotherm_hint::protocol::{Decoder, Hello, MemoryArea, MemoryKind, Message, VERSION, Verdict};
 use isotherm_linux::hostmem::shared::SharedMemory;
 use serde_json::Value;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -126,12 +127,23 @@ pub fn hello(session: u64) -> Hello {
         version: VERSION,
         session,
         guest_id: [3; 16],
-        key: vec![],
         page_size: 4096,
         block_size: 2 * MIB,
         memory: memory_map(RAM),
         agent: "test agent".into(),
     }
+}
+
+/// A key in a file that others cannot read.
+pub fn key_file(folder: &Path, key: &str) -> PathBuf {
+    let path = folder.join("key");
+    let mut file = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&path).unwrap();
+    writeln!(file, "{key}").unwrap();
+    path
+}
+
+pub fn key(text: &str) -> Key {
+    Key::new(text.into()).unwrap()
 }
 
 /// Ranges in MiB.
@@ -143,6 +155,8 @@ pub fn ranges(mib: &[(u64, u64)]) -> Vec<AddrRange> {
 pub struct Agent {
     pub stream: UnixStream,
     decoder: Decoder,
+    /// Seals what is said, where a key was proved.
+    pub seal: Option<Seal>,
     pub token: u64,
 }
 
@@ -167,12 +181,36 @@ impl Agent {
         stream.set_nonblocking(false).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Self { stream, decoder: Decoder::new(), token: 0 }
+        Self { stream, decoder: Decoder::new(), seal: None, token: 0 }
+    }
+
+    /// Proves to know a key, once the host asks for that; false if the host closes at once.
+    pub fn prove(&mut self, key: &Key) -> bool {
+        let host = loop {
+            match self.decoder.message() {
+                Ok(Some(Message::Challenge { version: VERSION, nonce })) => break nonce,
+                Ok(None) if self.decoder.fill(&mut self.stream).is_ok_and(|n| n > 0) => {}
+                _ => return false,
+            }
+        };
+        let exchange = Exchange { host, guest: isotherm_linux::random::bytes().unwrap() };
+        let proof = exchange.proof(key);
+        self.send(&Message::Response { version: VERSION, nonce: exchange.guest, proof });
+        self.seal = Some(exchange.of_guest(key));
+        self.decoder.expect_seals(exchange.of_host(key));
+        true
     }
 
     #[track_caller]
     pub fn send(&mut self, message: &Message) {
-        self.stream.write_all(&message.encode().unwrap()).unwrap();
+        let frame = self.frame(message);
+        self.stream.write_all(&frame).unwrap();
+    }
+
+    /// What carries the next message.
+    #[track_caller]
+    pub fn frame(&mut self, message: &Message) -> Vec<u8> {
+        message.frame(self.seal.as_mut()).unwrap()
     }
 
     /// The next message but `Greet`; `None` when the host has closed.

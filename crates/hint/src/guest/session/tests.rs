@@ -6,7 +6,7 @@ const LIMITS: Limits = Limits { ranges: 64, batches: 1, bytes_per_second: 0 };
 
 fn session() -> Session {
     let memory = vec![MemoryArea { range: AddrRange::new(0, 1 << 30), kind: MemoryKind::Ram }];
-    Session::new(hello(memory, [0; 16], Vec::new(), "test".into()))
+    Session::new(hello(memory, [0; 16], "test".into()), None)
 }
 
 /// What it says, and forgets.
@@ -128,4 +128,95 @@ fn damage_is_survived() {
     said(&mut s);
     assert_eq!(hear(&mut s, &Message::Ping(5)), None);
     assert!(said(&mut s).contains(&Message::Pong(5)), "half a frame does not hide the next for ever");
+}
+
+const NONCES: Exchange = Exchange { host: [3; 16], guest: [4; 16] };
+
+fn key() -> Key {
+    Key::new(vec![7; 16]).unwrap()
+}
+
+/// One with a key on a new connection, and the seals of its host.
+fn keyed() -> (Session, Seal) {
+    let mut s = session();
+    s.key = Some(key());
+    s.connected(NONCES.guest);
+    s.begin(1, 0);
+    (s, NONCES.of_host(&key()))
+}
+
+fn challenge() -> Message {
+    Message::Challenge { version: VERSION, nonce: NONCES.host }
+}
+
+fn hear_sealed(session: &mut Session, seal: &mut Seal, message: &Message) -> Option<Heard> {
+    session.decoder().push(&message.frame(Some(seal)).unwrap());
+    session.hear(99, SEC)
+}
+
+/// What it says in sealed frames.
+fn said_sealed(session: &mut Session, seal: &Seal) -> Vec<Message> {
+    let mut decoder = Decoder::new();
+    decoder.expect_seals(seal.clone());
+    decoder.push(&std::mem::take(session.out()));
+    std::iter::from_fn(|| decoder.message().unwrap()).collect()
+}
+
+#[test]
+fn with_a_key_nothing_is_said_before_both_have_proved_it() {
+    let (mut s, mut seal) = keyed();
+    s.tick(5 * SEC);
+    assert_eq!(said(&mut s), [], "no greeting: it names this guest's memory");
+    assert_eq!(hear(&mut s, &challenge()), None);
+    let proof = NONCES.proof(&key());
+    assert_eq!(said(&mut s), [Message::Response { version: VERSION, nonce: NONCES.guest, proof }]);
+    s.tick(9 * SEC);
+    assert!(!s.has_out(), "the host has proved nothing yet");
+    assert_eq!(hear_sealed(&mut s, &mut seal, &Message::Greet { version: VERSION, host: 3 }), None);
+    let ours = NONCES.of_guest(&key());
+    assert!(matches!(&said_sealed(&mut s, &ours)[..], [Message::Hello(h)] if h.session == 99));
+    let heard = hear_sealed(&mut s, &mut seal, &welcome(99, 5));
+    assert_eq!(heard, Some(Heard::Welcome { limits: LIMITS, new_host: true }));
+}
+
+#[test]
+fn a_host_without_the_key_is_not_believed() {
+    let mistrusted = |heard: Option<Heard>, word: &str| {
+        assert!(matches!(&heard, Some(Heard::Mistrusted(why)) if why.contains(word)), "{heard:?}, not {word}");
+    };
+    // One of before, one that asks for nothing, one of the future, one that answers without the key, one that says what
+    // another has said.
+    mistrusted(hear(&mut keyed().0, &Message::Greet { version: 1, host: 3 }), "version 1");
+    mistrusted(hear(&mut keyed().0, &Message::Greet { version: VERSION, host: 3 }), "does not ask");
+    mistrusted(hear(&mut keyed().0, &welcome(1, 5)), "does not ask");
+    mistrusted(hear(&mut keyed().0, &Message::Challenge { version: 3, nonce: [0; 16] }), "version 3");
+    let (mut s, _) = keyed();
+    hear(&mut s, &challenge());
+    mistrusted(hear(&mut s, &Message::Greet { version: VERSION, host: 3 }), "without seal");
+    let (mut s, _) = keyed();
+    hear(&mut s, &challenge());
+    let mut other = Exchange { guest: [5; 16], ..NONCES }.of_host(&key());
+    mistrusted(hear_sealed(&mut s, &mut other, &Message::Greet { version: VERSION, host: 3 }), "seal");
+    // And without a key here, a host that asks for one.
+    mistrusted(hear(&mut session(), &challenge()), "--key");
+}
+
+#[test]
+fn an_end_counts_where_the_host_has_told_it() {
+    let mut s = welcomed();
+    assert!(s.end_is_final());
+    s.connected([0; 16]);
+    assert!(!s.end_is_final(), "what was reported over the connection before may still be acted upon");
+    let (mut s, mut seal) = keyed();
+    hear(&mut s, &challenge());
+    assert_eq!(
+        hear(&mut s, &Message::Error { code: ErrorCode::Denied, text: "no".into() }),
+        Some(Heard::Refused(ErrorCode::Denied, "no".into()))
+    );
+    assert!(!s.end_is_final(), "anybody can say that");
+    hear_sealed(&mut s, &mut seal, &Message::Greet { version: VERSION, host: 3 });
+    hear_sealed(&mut s, &mut seal, &welcome(99, 5));
+    assert!(s.report(1, &[Block(1)], 1, 64) && !s.end_is_final(), "anybody on the way can end a connection");
+    assert_eq!(hear_sealed(&mut s, &mut seal, &Message::Bye("done".into())), Some(Heard::Bye("done".into())));
+    assert!(s.end_is_final());
 }

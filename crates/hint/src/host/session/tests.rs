@@ -36,7 +36,6 @@ fn hello() -> Hello {
         version: VERSION,
         session: 9,
         guest_id: [0; 16],
-        key: vec![],
         page_size: 4096,
         block_size: 2 * MIB,
         memory: vec![area(0x1000, 0xa0000), area(MIB, SIZE)],
@@ -158,7 +157,7 @@ fn a_greeting_that_does_not_fit_is_refused() {
         assert_eq!(outcome.answer, None);
         outcome.closing.unwrap().code
     };
-    assert_eq!(refused(&|h| h.version = 2), ErrorCode::Version);
+    assert_eq!(refused(&|h| h.version = 1), ErrorCode::Version);
     assert_eq!(refused(&|h| h.memory[1].range.end += MIB), ErrorCode::Memory);
     assert_eq!(refused(&|h| h.memory[1].range.end -= MIB), ErrorCode::Memory);
     assert!(!session.is_open());

@@ -1,10 +1,12 @@
 //! `isotherm hint guest`.
 
+use super::host::secret;
 use crate::args::units;
 use crate::exit::Unsupported;
 use crate::exit::Usage;
 use anyhow::Context;
 use isotherm_hint::guest::{Address, Agent, GuestError, Settings, Status, Wish};
+use isotherm_hint::protocol::auth::Key;
 use isotherm_linux::signals::StopSignals;
 use std::io::Write;
 use std::path::PathBuf;
@@ -22,7 +24,7 @@ pub struct Args {
     /// Where the host listens instead: vsock:CID:PORT, tcp:HOST:PORT or unix:PATH
     #[arg(long, value_name = "ADDRESS")]
     connect: Option<Address>,
-    /// The secret that the host wants to hear from a guest that calls over a network
+    /// The secret that this guest shares with a host that it calls over TCP, in a file that nobody else may read
     #[arg(long, value_name = "FILE", requires = "connect", value_parser = secret)]
     key: Option<Key>,
     /// How to isolate memory: memory blocks offline, or huge pages allocated and touched; auto chooses
@@ -48,10 +50,10 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<()> {
     let signals = StopSignals::catch().context("cannot catch signals")?;
     let address = args.connect.or(args.port.map(Address::Port)).unwrap_or(Address::NamedPort);
-    let key = args.key.map(|key| key.0).unwrap_or_default();
+    check_key(&address, args.key.is_some())?;
     let settings = Settings {
         address,
-        key,
+        key: args.key,
         wish: args.isolate,
         reserve: args.reserve,
         interval: args.interval.max(Duration::from_millis(10)),
@@ -72,23 +74,34 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Not shown by whoever prints the arguments.
-#[derive(Clone)]
-struct Key(Vec<u8>);
-
-impl std::fmt::Debug for Key {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Key")
+/// Only over TCP there is a key: elsewhere the connection itself tells the host who calls, and it asks for none.
+fn check_key(address: &Address, given: bool) -> Result<(), Usage> {
+    match (address, given) {
+        (Address::Tcp(_), false) => {
+            Err(Usage("over TCP a guest has to prove who it is; give --key FILE, the same key on both sides".into()))
+        }
+        (Address::Tcp(_), true) | (_, false) => Ok(()),
+        (_, true) => Err(Usage(format!("no key is used over {address}; it is for --connect tcp:HOST:PORT"))),
     }
-}
-
-fn secret(path: &str) -> Result<Key, Usage> {
-    super::host::secret(path).map(Key)
 }
 
 /// A line of JSON. Nobody who reads it is no reason to end.
 fn print(status: &Status) {
     if let Ok(line) = serde_json::to_string(status) {
         let _ = writeln!(std::io::stdout().lock(), "{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_goes_with_tcp() {
+        let check = |address: &str, given| check_key(&address.parse().unwrap(), given);
+        assert!(check("tcp:a:1", true).is_ok() && check("vsock:2:1", false).is_ok());
+        assert!(check("tcp:a:1", false).unwrap_err().0.contains("--key FILE"));
+        assert!(check("vsock:2:1", true).unwrap_err().0.contains("vsock:2:1"));
+        assert!(check_key(&Address::NamedPort, true).is_err());
     }
 }

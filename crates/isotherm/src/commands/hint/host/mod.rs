@@ -128,6 +128,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     drop(control);
     let last = host.status();
+    // What has happened since the last look.
+    changes.log(&last);
+    changes.log_problem(host.problem());
     drop(host);
     changes.log_sums(&last);
     drop(sockets);

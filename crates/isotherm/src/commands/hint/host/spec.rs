@@ -2,10 +2,12 @@
 
 use crate::exit::Usage;
 use isotherm_hint::host::server::GuestSpec;
-use isotherm_hint::protocol::{MOST_KEY, VSOCK_PORT};
+use isotherm_hint::protocol::VSOCK_PORT;
+use isotherm_hint::protocol::auth::Key;
+use isotherm_linux::private_file;
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A place to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,22 +78,23 @@ fn name(value: &str) -> Result<String, Usage> {
     if plain && value.len() <= 64 { Ok(value.into()) } else { Err(Usage(format!("{value:?} is no name"))) }
 }
 
-/// The secret in a file.
-pub fn secret(path: &str) -> Result<Vec<u8>, Usage> {
-    let mut key = std::fs::read(path).map_err(|e| Usage(format!("cannot read the key in {path}: {e}")))?;
+/// More than this is no key.
+const MOST_OF_FILE: u64 = 1024;
+
+/// The secret in a file that nobody else may read.
+pub fn secret(path: &str) -> Result<Key, Usage> {
+    let mut key = private_file::read(Path::new(path), MOST_OF_FILE).map_err(|e| Usage(format!("no key: {e}")))?;
     // Editors end lines.
     while key.last().is_some_and(u8::is_ascii_whitespace) {
         key.pop();
     }
-    match key.len() {
-        16..=MOST_KEY => Ok(key),
-        len => Err(Usage(format!("the key in {path} has {len} bytes; give 16 to {MOST_KEY}"))),
-    }
+    Key::new(key).map_err(|e| Usage(format!("{path}: {e}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn guests_are_read() {
@@ -120,11 +123,14 @@ mod tests {
     fn keys_are_long_enough() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
+        let read = || guest(&format!("pid=1,key={}", path.display()));
         std::fs::write(&path, "0123456789abcdef\n").unwrap();
-        let spec = guest(&format!("pid=1,key={}", path.display())).unwrap();
-        assert_eq!(spec.key.as_deref(), Some(&b"0123456789abcdef"[..]));
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        assert!(read().unwrap_err().0.contains("chmod 600"));
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        assert_eq!(read().unwrap().key, Key::new(b"0123456789abcdef".to_vec()).ok());
         std::fs::write(&path, "short\n").unwrap();
-        assert!(guest(&format!("pid=1,key={}", path.display())).unwrap_err().0.contains("5 bytes"));
+        assert!(read().unwrap_err().0.ends_with("this one 5"));
     }
 
     #[test]
