@@ -11,6 +11,7 @@ pub mod clock;
 pub mod doctor;
 pub mod facts;
 pub mod folder_lock;
+pub mod fork;
 pub mod guestmem;
 pub mod hostmem;
 pub mod keepalive;

@@ -1,5 +1,6 @@
 //! A child process with a little memory, on which advice is tried out before anybody else's memory is touched.
 
+use crate::fork::fork;
 use crate::mm::advise::{Advice, advise};
 use crate::mm::mapping::Mapping;
 use crate::mm::move_pages;
@@ -9,7 +10,7 @@ use rustix::mm::MprotectFlags;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::fs::File;
 use std::io::{self, PipeWriter, Read};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 
 const SMALL: u64 = 64 * PAGE_SIZE;
@@ -47,23 +48,21 @@ impl Subject {
 
         // SAFETY: between fork and exit the child only writes to memory mapped above and makes system calls, as a child
         // of a process with threads must.
-        let pid = unsafe { libc::fork() };
-        if pid < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let Some(pid) = Pid::from_raw(pid) else {
-            drop(leash);
-            for area in [small, huge] {
-                for page in (area.start..area.end).step_by(PAGE_SIZE as usize) {
-                    reservation.write((page - first) as usize, &page.to_ne_bytes());
+        let forked = unsafe {
+            fork(|| {
+                // The parent's end, or it would never be cut. Nothing in the child uses it.
+                libc::close(leash.as_raw_fd());
+                for area in [small, huge] {
+                    for page in (area.start..area.end).step_by(PAGE_SIZE as usize) {
+                        reservation.write((page - first) as usize, &page.to_ne_bytes());
+                    }
                 }
-            }
-            let _ = rustix::io::write(&ready_writer, &[1]);
-            // Interrupted by a signal: wait on.
-            while rustix::io::read(&leash_reader, &mut [0]).is_err() {}
-            // SAFETY: runs nothing of the parent's.
-            unsafe { libc::_exit(0) };
+                let _ = rustix::io::write(&ready_writer, &[1]);
+                // Interrupted by a signal: wait on.
+                while rustix::io::read(&leash_reader, &mut [0]).is_err() {}
+            })
         };
+        let pid = forked?;
         let pidfd = match PidFd::open(pid.as_raw_pid() as u32) {
             Ok(pidfd) => pidfd,
             Err(e) => {

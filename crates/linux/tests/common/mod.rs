@@ -6,6 +6,7 @@ pub mod memory;
 pub mod servant;
 pub mod zram;
 
+use isotherm_linux::fork::fork;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
@@ -91,20 +92,17 @@ impl Forked {
     pub fn start(work: impl FnOnce(&mut Steps)) -> (Self, u64) {
         let (child_from, to) = std::io::pipe().unwrap();
         let (from, child_to) = std::io::pipe().unwrap();
-        // SAFETY: the child keeps to what the type's description allows and never returns from this block.
-        let pid = unsafe { libc::fork() };
-        assert!(pid >= 0, "fork failed");
-        if pid == 0 {
-            let own_end = to.as_raw_fd();
+        let own_end = to.as_raw_fd();
+        let child = move || {
             // SAFETY: the parent's end must not stay open in the child, or it would never see the parent go.
             unsafe { libc::close(own_end) };
             let mut steps = Steps { from: child_from, to: child_to };
             work(&mut steps);
             steps.done(0);
-            // SAFETY: as above.
-            unsafe { libc::_exit(0) };
-        }
-        let mut forked = Self { pid: pid as u32, to, from };
+        };
+        // SAFETY: the child keeps to what the type's description allows.
+        let pid = unsafe { fork(child) }.unwrap();
+        let mut forked = Self { pid: pid.as_raw_pid() as u32, to, from };
         let first = forked.answer();
         (forked, first)
     }

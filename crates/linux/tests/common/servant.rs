@@ -1,6 +1,7 @@
 //! A child process that does as it is told: system calls and memory accesses, one at a time, so that a test knows
 //! exactly which pages were touched when.
 
+use isotherm_linux::fork::fork;
 use std::io::{Error, Read, Write};
 use std::os::unix::net::UnixStream;
 
@@ -40,12 +41,8 @@ impl Servant {
     pub fn new() -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
         // SAFETY: the child runs `serve` only, which neither allocates nor takes a lock that another thread may hold.
-        let pid = unsafe { libc::fork() };
-        assert!(pid >= 0, "fork: {}", Error::last_os_error());
-        if pid == 0 {
-            serve(&theirs);
-        }
-        Self { pid, line: ours }
+        let pid = unsafe { fork(|| serve(&theirs)) }.unwrap();
+        Self { pid: pid.as_raw_pid(), line: ours }
     }
 
     pub fn pid(&self) -> u32 {
@@ -184,15 +181,15 @@ fn serve_fd(fd: i32) -> ! {
                     }
                     0
                 }
-                FORK => match libc::fork() {
-                    0 => {
+                FORK => {
+                    let forked = fork(|| {
                         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                         loop {
                             libc::pause();
                         }
-                    }
-                    pid => pid as i64,
-                },
+                    });
+                    forked.map_or(-1, |pid| i64::from(pid.as_raw_pid()))
+                }
                 LEADERLESS => {
                     let mut thread = std::mem::zeroed();
                     let arg = fd as usize as *mut libc::c_void;

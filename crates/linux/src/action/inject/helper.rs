@@ -5,6 +5,7 @@ use super::ptrace::nap;
 use super::refusal::Refusal;
 use super::shared::Shared;
 use super::thread::{Buffers, Hook, Stopped};
+use crate::fork::fork;
 use rustix::process::{Pid, getpid, getppid};
 use std::io;
 use std::time::Duration;
@@ -17,7 +18,7 @@ const REST: u32 = 5;
 const TRIES: u32 = 40;
 
 /// Starts the helper; gives its pid. It ends by itself.
-pub(super) fn fork(plan: &Plan<'_>, shared: &Shared, hook: Hook<'_>) -> io::Result<libc::pid_t> {
+pub(super) fn start(plan: &Plan<'_>, shared: &Shared, hook: Hook<'_>) -> io::Result<Pid> {
     // Made before the fork: a child of a process with threads had better not allocate.
     let mut buffers = Buffers::new();
     let parent = getpid();
@@ -25,23 +26,20 @@ pub(super) fn fork(plan: &Plan<'_>, shared: &Shared, hook: Hook<'_>) -> io::Resu
     let mut all = std::mem::MaybeUninit::uninit();
     let mut old = std::mem::MaybeUninit::uninit();
     // SAFETY: both sets are written before they are read. The child only makes system calls, reads what it has
-    // inherited, writes to the shared mapping and to the buffers, and leaves by _exit.
+    // inherited, and writes to the shared mapping and to the buffers.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
-        let pid = libc::fork();
-        if pid == 0 {
+        let forked = fork(|| {
             // A session of its own: signals to Isotherm's process group do not reach it.
             libc::setsid();
             // The target waits for it: on a busy machine it must not lose its turn. Refused to some, which only takes
             // longer.
             libc::setpriority(libc::PRIO_PROCESS, 0, -20);
             work(plan, shared, &mut buffers, hook, parent);
-            libc::_exit(0);
-        }
-        let error = io::Error::last_os_error();
+        });
         libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), std::ptr::null_mut());
-        if pid < 0 { Err(error) } else { Ok(pid) }
+        forked
     }
 }
 

@@ -99,7 +99,7 @@ impl Injector {
             }
             let plan = Plan { pid: pid as libc::pid_t, status, gadgets, call, ranges: batch };
             let shared = Shared::new(batch.len()).map_err(InjectError::Memory)?;
-            let helper = helper::fork(&plan, &shared, hook).map_err(InjectError::Fork)?;
+            let helper = helper::start(&plan, &shared, hook).map_err(InjectError::Fork)?;
             supervise(helper, &shared, stop);
             let (stops, longest) = shared.stops();
             self.stops = (self.stops.0 + stops, self.stops.1.max(longest));
@@ -139,8 +139,8 @@ impl Injector {
 
 /// Waits for the helper's end; passes an order to stop on. A helper that does not leave soon then (its call waits for
 /// the target's locks) is left to itself: it needs nobody to finish.
-fn supervise(helper: libc::pid_t, shared: &Shared, stop: &AtomicBool) {
-    if let Ok(handle) = PidFd::open(helper as u32) {
+fn supervise(helper: Pid, shared: &Shared, stop: &AtomicBool) {
+    if let Ok(handle) = PidFd::open(helper.as_raw_pid() as u32) {
         while !handle.wait_exit(Duration::from_millis(5)) {
             if stop.load(Ordering::Relaxed) {
                 shared.stop();
@@ -150,7 +150,7 @@ fn supervise(helper: libc::pid_t, shared: &Shared, stop: &AtomicBool) {
             }
         }
     }
-    let _ = retry_on_intr(|| waitpid(Pid::from_raw(helper), WaitOptions::empty()));
+    let _ = retry_on_intr(|| waitpid(Some(helper), WaitOptions::empty()));
 }
 
 /// The parts of the ranges that lie in mappings, one piece for each, cut to at most `most` bytes.

@@ -5,6 +5,7 @@
 //! is. The holder is its first choice (`oom_score_adj` of 1000), and what it has attached returns with its end. That is
 //! sound for memory of which no report is on its way; what is reported and not answered belongs to nobody, and stays.
 
+use crate::fork::fork;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, waitid, waitpid};
@@ -26,15 +27,11 @@ impl Holder {
     pub(super) fn start() -> io::Result<Self> {
         let (orders_out, orders_in) = io::pipe()?;
         let (answers_out, answers_in) = io::pipe()?;
-        // SAFETY: fork takes nothing. The child has the one thread that called it, does nothing but system calls on its
-        // stack and descriptors of its own, and never returns.
-        let pid = unsafe { libc::fork() };
-        if pid < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let Some(pid) = Pid::from_raw(pid) else { hold(orders_out.as_fd(), answers_in.as_fd()) };
+        // SAFETY: the child has the one thread that called it, and does nothing but system calls on its stack and
+        // descriptors of its own.
+        let pid = unsafe { fork(|| hold(orders_out.as_fd(), answers_in.as_fd())) };
         Ok(Self {
-            pid,
+            pid: pid?,
             orders: Some(File::from(OwnedFd::from(orders_in))),
             answers: File::from(OwnedFd::from(answers_out)),
         })
@@ -66,7 +63,7 @@ impl Drop for Holder {
 }
 
 /// The child's life: attach what is asked for, until the other end is closed.
-fn hold(reader: BorrowedFd<'_>, writer: BorrowedFd<'_>) -> ! {
+fn hold(reader: BorrowedFd<'_>, writer: BorrowedFd<'_>) {
     // What else was open must not stay so: the agent's lock, its port.
     for fd in (0..1024).filter(|fd| *fd != reader.as_raw_fd() && *fd != writer.as_raw_fd()) {
         // SAFETY: this process is nobody else's, and nothing in it uses these descriptors.
@@ -81,8 +78,7 @@ fn hold(reader: BorrowedFd<'_>, writer: BorrowedFd<'_>) -> ! {
         match rustix::io::read(reader, &mut id) {
             Ok(4) => {}
             Err(Errno::INTR) => continue,
-            // SAFETY: ends this process without running anything of the parent's.
-            _ => unsafe { libc::_exit(0) },
+            _ => return,
         }
         // SAFETY: a new mapping at an address of the kernel's choice, which nothing touches.
         let at = unsafe { libc::shmat(i32::from_ne_bytes(id), std::ptr::null(), libc::SHM_RDONLY) };
