@@ -54,10 +54,20 @@ impl<S: Service> Responder<S> {
 struct Shared<S: Service> {
     queue: SyncSender<Queued<S>>,
     service: S,
+    /// What this machine may be called at the port for metrics.
+    names: Vec<String>,
     /// Connections at the control door, and at that for metrics.
     connections: Mutex<[usize; 2]>,
     fewer: Condvar,
     ending: AtomicBool,
+}
+
+/// A TCP port for metrics.
+#[derive(Debug)]
+pub struct MetricsPort {
+    pub listener: TcpListener,
+    /// What clients may call this machine, beside its addresses and localhost.
+    pub names: Vec<String>,
 }
 
 /// A listening server.
@@ -76,11 +86,13 @@ impl<S: Service> std::fmt::Debug for Server<S> {
 
 impl<S: Service> Server<S> {
     /// Serves on a Unix socket, a TCP port for metrics, or both.
-    pub fn start(socket: Option<BoundSocket>, metrics: Option<TcpListener>, service: S) -> io::Result<Self> {
+    pub fn start(socket: Option<BoundSocket>, metrics: Option<MetricsPort>, service: S) -> io::Result<Self> {
+        let (listener, names) = metrics.map(|port| (port.listener, port.names)).unzip();
         let (sender, queue) = sync_channel(2 * MOST_CONNECTIONS);
         let shared = Arc::new(Shared {
             queue: sender,
             service,
+            names: names.unwrap_or_default(),
             connections: Mutex::new([0; 2]),
             fewer: Condvar::new(),
             ending: AtomicBool::new(false),
@@ -90,7 +102,7 @@ impl<S: Service> Server<S> {
             server.listen(socket.listener.try_clone()?, Door::Control)?;
             server.socket = Some(socket);
         }
-        if let Some(listener) = metrics {
+        if let Some(listener) = listener {
             server.listen(listener, Door::MetricsOnly)?;
         }
         Ok(server)
@@ -234,7 +246,9 @@ fn serve<C: Connection, S: Service>(stream: C, door: Door, shared: &Shared<S>) {
     let (response, with_body) = match read_request(&mut stream) {
         Err(HttpError::Gone) => return,
         Err(HttpError::Refused(status, text)) => (HttpResponse::error(status, &text), true),
-        Ok(request) => (answer(route(&request, door, &shared.service), shared), request.method != "HEAD"),
+        Ok(request) => {
+            (answer(route(&request, door, &shared.names, &shared.service), shared), request.method != "HEAD")
+        }
     };
     stream.extend(TRANSFER_TIME);
     if response.write(&mut stream, with_body).is_ok() {

@@ -3,7 +3,7 @@
 use crate::client;
 use crate::http::HttpRequest;
 use crate::openmetrics::{Exposition, Labels};
-use crate::server::{MOST_CONNECTIONS, Server, TRANSFER_TIME};
+use crate::server::{MOST_CONNECTIONS, MetricsPort, Server, TRANSFER_TIME};
 use crate::service::{Answer, Ask, Door, Refusal, Route, Service, Status, route};
 use crate::socket::BoundSocket;
 use isotherm_core::figures;
@@ -57,6 +57,7 @@ impl Live {
     fn start(metrics: Option<TcpListener>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = BoundSocket::bind(&folder.path().join("s")).unwrap();
+        let metrics = metrics.map(|listener| MetricsPort { listener, names: vec!["node1".into()] });
         let server = Server::start(Some(socket), metrics, Numbers).unwrap();
         let (ended, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (end, count) = (Arc::clone(&ended), Arc::clone(&asked));
@@ -223,7 +224,10 @@ fn a_port_gives_metrics_and_nothing_else() {
         stream.read_to_string(&mut answer).unwrap();
         answer
     };
-    let metrics = get(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+    // What a page reads that has its own name resolve to this machine.
+    let foreign = get(b"GET /metrics HTTP/1.1\r\nHost: evil.example:9190\r\n\r\n");
+    assert!(foreign.starts_with("HTTP/1.1 421 ") && foreign.contains("--metrics-host"), "{foreign}");
+    let metrics = get(b"GET /metrics HTTP/1.1\r\nHost: node1\r\n\r\n");
     assert!(metrics.contains("application/openmetrics-text") && metrics.ends_with("# EOF\n"), "{metrics}");
     for request in [&b"GET /status HTTP/1.1\r\n\r\n"[..], b"POST /stop HTTP/1.1\r\nContent-Length: 0\r\n\r\n"] {
         assert!(get(request).starts_with("HTTP/1.1 404 "));
@@ -261,9 +265,9 @@ proptest! {
         body in prop::collection::vec(any::<u8>(), 0..60),
     ) {
         for method in ["GET", "POST", "PUT"] {
-            let request = HttpRequest { method: method.into(), path: path.clone(), body: body.clone() };
+            let request = HttpRequest { method: method.into(), path: path.clone(), host: None, body: body.clone() };
             for door in [Door::Control, Door::MetricsOnly] {
-                let routed = route(&request, door, &Numbers);
+                let routed = route(&request, door, &[], &Numbers);
                 prop_assert!(door == Door::Control || !matches!(routed, Route::Ask(_)));
             }
         }

@@ -1,6 +1,6 @@
 //! What a kind of instance has to say, and what can be asked of it.
 
-use crate::http::{HttpRequest, HttpResponse};
+use crate::http::{HttpRequest, HttpResponse, names_us};
 use crate::openmetrics::Exposition;
 use serde::Serialize;
 use std::marker::PhantomData;
@@ -100,8 +100,18 @@ pub(crate) enum Route<Q> {
     Answer(HttpResponse),
 }
 
-/// What `request` asks for.
-pub(crate) fn route<S: Service>(request: &HttpRequest, door: Door, service: &S) -> Route<S::Question> {
+/// What `request` asks for. `names`: what this machine may be called at the port for metrics, beside its addresses and
+/// localhost.
+pub(crate) fn route<S: Service>(
+    request: &HttpRequest,
+    door: Door,
+    names: &[String],
+    service: &S,
+) -> Route<S::Question> {
+    if door == Door::MetricsOnly && !names_us(request.host.as_deref(), names) {
+        let text = "this is not the host that was asked for; ask by its address, or name it here with --metrics-host";
+        return Route::Answer(HttpResponse::error(421, text));
+    }
     let reads = matches!(request.method.as_str(), "GET" | "HEAD");
     let posts = request.method == "POST";
     match (request.path.as_str(), door) {

@@ -516,7 +516,7 @@ fn metrics_are_served_on_the_socket_and_on_a_port() {
     agent.greet(hello(1));
     assert_eq!(agent.report(1, &[(2, 10), (60, 70)]), [Verdict::Dropped, Verdict::Outside]);
     let ask = |mut stream: UnixStream, line: &str| {
-        stream.write_all(format!("{line} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+        stream.write_all(format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer

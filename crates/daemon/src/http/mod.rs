@@ -1,9 +1,11 @@
 //! The little of HTTP/1.1 that an instance speaks: one request a connection, everything bounded.
 
+mod host;
 mod response;
 
 use std::io::{self, Read, Write};
 
+pub(crate) use host::names_us;
 pub(crate) use response::HttpResponse;
 pub(crate) use response::parse_response;
 
@@ -21,6 +23,8 @@ pub(crate) struct HttpRequest {
     pub method: String,
     /// The path, without a query.
     pub path: String,
+    /// The name that the client asked by, with a port if it gave one.
+    pub host: Option<String>,
     /// The body; empty where there is none.
     pub body: Vec<u8>,
 }
@@ -49,6 +53,7 @@ fn read_error(e: io::Error) -> HttpError {
 struct Head {
     method: String,
     path: String,
+    host: Option<String>,
     len: usize,
     body_len: usize,
     expects_continue: bool,
@@ -87,7 +92,7 @@ pub(crate) fn read_request(stream: &mut (impl Read + Write)) -> Result<HttpReque
     }
     // What follows would be a second request; there is one a connection.
     body.truncate(head.body_len);
-    Ok(HttpRequest { method: head.method, path: head.path, body })
+    Ok(HttpRequest { method: head.method, path: head.path, host: head.host, body })
 }
 
 /// The head, if `bytes` hold all of it.
@@ -108,6 +113,7 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
     let target = request.path.unwrap_or_default();
     let path = target.split(['?', '#']).next().unwrap_or_default().to_owned();
     let mut length = None;
+    let mut host = None;
     let mut expects_continue = false;
     for header in request.headers.iter() {
         let value = || std::str::from_utf8(header.value).map(str::trim).unwrap_or_default();
@@ -122,6 +128,10 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
                 return refused(400, "two different Content-Lengths");
             }
             length = Some(n);
+        } else if header.name.eq_ignore_ascii_case("host") {
+            if host.replace(value().to_owned()).is_some() {
+                return refused(400, "two Host headers");
+            }
         } else if header.name.eq_ignore_ascii_case("expect") {
             if !value().eq_ignore_ascii_case("100-continue") {
                 return refused(417, "only 100-continue can be expected");
@@ -137,7 +147,7 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
         }
         None => 0,
     };
-    Ok(Some(Head { method, path, len, body_len, expects_continue }))
+    Ok(Some(Head { method, path, host, len, body_len, expects_continue }))
 }
 
 #[cfg(test)]
@@ -197,8 +207,8 @@ mod tests {
         for size in [1, 2, 7, 1000] {
             let request = read(bytes, size).unwrap();
             assert_eq!(
-                (request.method.as_str(), request.path.as_str(), &request.body[..]),
-                ("POST", "/tune", &b"hello"[..])
+                (request.method.as_str(), request.path.as_str(), request.host.as_deref(), &request.body[..]),
+                ("POST", "/tune", Some("a"), &b"hello"[..])
             );
         }
         assert_eq!(read(b"GET / HTTP/1.0\r\n\r\n", 9).unwrap().body, b"");
@@ -223,6 +233,7 @@ mod tests {
             (b"\0\0\0\0", 400),
             (b"GET / HTTP/2.0\r\n\r\n", 505),
             (b"\x16\x03\x01\x02\x00\x01\x00", 400),
+            (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
             (b"POST / HTTP/1.1\r\n\r\n", 411),
             (b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc", 400),
             (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
@@ -276,7 +287,7 @@ mod tests {
         fn whole_requests_are_read_back(path in "/[a-z]{0,20}", body in prop::collection::vec(any::<u8>(), 0..3000), size in 1usize..5000) {
             let mut bytes = format!("POST {path} HTTP/1.1\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
             bytes.extend_from_slice(&body);
-            prop_assert_eq!(read(&bytes, size), Ok(HttpRequest { method: "POST".into(), path, body }));
+            prop_assert_eq!(read(&bytes, size), Ok(HttpRequest { method: "POST".into(), path, host: None, body }));
         }
     }
 }

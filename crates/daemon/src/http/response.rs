@@ -73,6 +73,7 @@ const fn reason(status: u16) -> &'static str {
         411 => "Length Required",
         413 => "Content Too Large",
         417 => "Expectation Failed",
+        421 => "Misdirected Request",
         431 => "Request Header Fields Too Large",
         501 => "Not Implemented",
         503 => "Service Unavailable",

@@ -3,9 +3,10 @@
 use crate::exit::Usage;
 use anyhow::Context;
 use isotherm_daemon::places::{Places, bind_in};
-use isotherm_daemon::server::Server;
+use isotherm_daemon::server::{MetricsPort, Server};
 use isotherm_daemon::service::Service;
 use isotherm_daemon::socket::BoundSocket;
+use isotherm_linux::roots::Roots;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -24,6 +25,9 @@ pub struct ControlArgs {
     /// Serve OpenMetrics over TCP at /metrics, too; a port alone is that of 127.0.0.1
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub metrics: Option<SocketAddr>,
+    /// A name by which this machine may be asked for metrics (repeatable), beside its own, its addresses and localhost
+    #[arg(long, value_name = "NAME", requires = "metrics")]
+    pub metrics_host: Vec<String>,
 }
 
 /// Reads where to serve metrics.
@@ -42,7 +46,7 @@ pub struct Bound {
     /// For `isotherm ctl`.
     pub socket: Option<BoundSocket>,
     /// For metrics.
-    pub metrics: Option<TcpListener>,
+    pub metrics: Option<MetricsPort>,
 }
 
 impl Bound {
@@ -57,8 +61,20 @@ impl ControlArgs {
     /// Binds what was asked for. A socket that was not asked for is done without where that cannot be helped, and that
     /// is said unless `quiet`.
     pub fn bind(&self, quiet: bool) -> anyhow::Result<Bound> {
-        let metrics = self.metrics.map(|addr| bind_metrics(addr, quiet)).transpose()?;
+        let metrics = self.metrics.map(|addr| self.bind_metrics(addr, quiet)).transpose()?;
         Ok(Bound { socket: self.bind_socket(quiet)?, metrics })
+    }
+
+    /// Binds a port for metrics, and says where it is unless `quiet`.
+    fn bind_metrics(&self, addr: SocketAddr, quiet: bool) -> anyhow::Result<MetricsPort> {
+        let listener = TcpListener::bind(addr)
+            .with_context(|| format!("cannot serve metrics at {addr}; give another --metrics ADDR:PORT"))?;
+        if !quiet {
+            // The port that the kernel chose, where it was left to it.
+            tracing::info!("metrics at http://{}/metrics", listener.local_addr().unwrap_or(addr));
+        }
+        let own = Roots::system().line("/proc/sys/kernel/hostname");
+        Ok(MetricsPort { listener, names: self.metrics_host.iter().cloned().chain(own).collect() })
     }
 
     fn bind_socket(&self, quiet: bool) -> anyhow::Result<Option<BoundSocket>> {
@@ -80,17 +96,6 @@ impl ControlArgs {
         }
         Ok(bound.ok())
     }
-}
-
-/// Binds a port for metrics, and says where it is unless `quiet`.
-fn bind_metrics(addr: SocketAddr, quiet: bool) -> anyhow::Result<TcpListener> {
-    let listener = TcpListener::bind(addr)
-        .with_context(|| format!("cannot serve metrics at {addr}; give another --metrics ADDR:PORT"))?;
-    if !quiet {
-        // The port that the kernel chose, where it was left to it.
-        tracing::info!("metrics at http://{}/metrics", listener.local_addr().unwrap_or(addr));
-    }
-    Ok(listener)
 }
 
 #[cfg(test)]
