@@ -8,6 +8,7 @@
 //!   form; [`documentation`] writes them as a table.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_possible_wrap))]
 
 pub mod client;
 pub mod deadline;

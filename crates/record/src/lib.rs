@@ -10,6 +10,7 @@
 //! told as a [`Warning`], and what lies before the damage is handed out.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
+#![cfg_attr(not(test), warn(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_possible_wrap))]
 
 mod detect;
 mod error;

@@ -2,7 +2,7 @@
 //! and written in bounded memory.
 
 use crate::format::event::{self, FrameState};
-use crate::format::frame::{FRAME_HEADER_LEN, FrameHeader, Kind, Packer};
+use crate::format::frame::{FRAME_HEADER_LEN, FrameHeader, Kind, Packer, length};
 use crate::format::varint::Cursor;
 use isotherm_core::event::Event;
 use std::fs::File;
@@ -73,7 +73,7 @@ impl Spool {
         };
         file.write_all(bytes)?;
         self.file = Some(file);
-        l.chunks.push((self.len, bytes.len() as u32));
+        l.chunks.push((self.len, length(bytes)));
         self.len += bytes.len() as u64;
         self.pending -= l.raw.len();
         l.raw = Vec::new();

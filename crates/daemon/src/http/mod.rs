@@ -140,8 +140,10 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
         }
     }
     let body_len = match length {
-        Some(n) if n > MOST_BODY as u64 => return refused(413, format!("the body exceeds {MOST_BODY} bytes")),
-        Some(n) => n as usize,
+        Some(n) => match usize::try_from(n) {
+            Ok(n) if n <= MOST_BODY => n,
+            _ => return refused(413, format!("the body exceeds {MOST_BODY} bytes")),
+        },
         None if matches!(method.as_str(), "POST" | "PUT" | "PATCH") => {
             return refused(411, "a Content-Length is needed");
         }

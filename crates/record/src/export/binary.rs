@@ -42,11 +42,11 @@ impl Binary {
         }
         let bytes = &mut self.together.1;
         if self.version == 1 {
-            bytes.extend_from_slice(&(id as u32).to_le_bytes());
+            bytes.extend_from_slice(&u32::try_from(id).unwrap_or(u32::MAX).to_le_bytes());
         } else {
             bytes.extend_from_slice(&id.to_le_bytes());
         }
-        bytes.extend_from_slice(&(regions.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&u32::try_from(regions.len()).unwrap_or(u32::MAX).to_le_bytes());
         for (start, end, nr) in regions {
             bytes.extend_from_slice(&start.to_le_bytes());
             bytes.extend_from_slice(&end.to_le_bytes());

@@ -118,7 +118,11 @@ impl FrameHeader {
             }
             let before = (inflate.total_in(), raw.len());
             let status = inflate
-                .decompress_vec(&stored[inflate.total_in() as usize..], raw, FlushDecompress::None)
+                .decompress_vec(
+                    &stored[usize::try_from(inflate.total_in()).unwrap_or(usize::MAX)..],
+                    raw,
+                    FlushDecompress::None,
+                )
                 .map_err(|_| DecodeError::End)?;
             if status == Status::StreamEnd || before == (inflate.total_in(), raw.len()) {
                 break;
@@ -133,6 +137,11 @@ pub(crate) struct Packer {
     deflate: Compress,
     packed: Vec<u8>,
     frame: Vec<u8>,
+}
+
+/// A length as headers have it. What goes into a frame is cut off long before 4 GiB.
+pub(crate) fn length(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).expect("frames are bounded")
 }
 
 impl Packer {
@@ -154,8 +163,8 @@ impl Packer {
         let header = FrameHeader {
             kind,
             deflated,
-            stored_len: stored.len() as u32,
-            raw_len: raw.len() as u32,
+            stored_len: length(stored),
+            raw_len: length(raw),
             events,
             sequence,
             crc: crc32fast::hash(stored),

@@ -115,10 +115,10 @@ fn encode_ages(out: &mut Vec<u8>, ages: &PageAges) {
         let bounds = (idle.pages.wrapping_sub(idle.least), slack(idle));
         let bounded = bounds != (0, 0);
         out.push(if bounded { BOUNDED } else { 0 } | if idle.unresolved > 0 { UNRESOLVED } else { 0 });
-        put(out, zigzag(before.pages.wrapping_sub(idle.pages) as i64));
+        put(out, zigzag(before.pages.wrapping_sub(idle.pages).cast_signed()));
         if bounded {
-            put(out, zigzag(bounds.0 as i64));
-            put(out, zigzag(bounds.1 as i64));
+            put(out, zigzag(bounds.0.cast_signed()));
+            put(out, zigzag(bounds.1.cast_signed()));
         }
         if idle.unresolved > 0 {
             put(out, idle.unresolved);
@@ -148,7 +148,7 @@ fn decode_ages(input: &mut Cursor<'_>, limit: usize) -> Result<PageAges, DecodeE
         if flags & !(BOUNDED | UNRESOLVED) != 0 {
             return Err(DecodeError::Unknown);
         }
-        let difference = |input: &mut Cursor<'_>| input.number().map(|code| unzigzag(code) as u64);
+        let difference = |input: &mut Cursor<'_>| input.number().map(|code| unzigzag(code).cast_unsigned());
         let pages = before.pages.wrapping_sub(difference(input)?);
         let (below, above) = if flags & BOUNDED != 0 { (difference(input)?, difference(input)?) } else { (0, 0) };
         let unresolved = if flags & UNRESOLVED != 0 { input.number()? } else { 0 };

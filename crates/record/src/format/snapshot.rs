@@ -1,7 +1,7 @@
 //! Snapshots: boundaries as a difference to the same target's snapshot before, figures as columns of small numbers.
 
 use super::points::{self, Point};
-use super::varint::{Cursor, DecodeError, put, put_delta, unzigzag, zigzag};
+use super::varint::{Cursor, DecodeError, low32, put, put_delta, unzigzag, zigzag};
 use super::{MAX_REGIONS, MAX_REMEMBERED, PAGE_SHIFT};
 use isotherm_core::snapshot::{Evidence, RegionInfo, Snapshot};
 use std::collections::HashMap;
@@ -208,7 +208,7 @@ pub(crate) fn decode(input: &mut Cursor<'_>, memory: &mut Memory, base_ns: u64) 
     let before = last.snapshot.as_ref();
     let pid = if has(HAS_PID) { Some(input.number32()?) } else { None };
     let start_ns = input.delta(before.map_or(base_ns, |b| b.end_ns))?;
-    let length_code = unzigzag(input.number()?) as u64;
+    let length_code = unzigzag(input.number()?).cast_unsigned();
     let (sample_us, aggr_us, max_nr_accesses) = if has(SAME_INTERVALS) {
         let b = before.ok_or(DecodeError::Reference)?;
         (b.sample_us, b.aggr_us, b.max_nr_accesses)
@@ -280,7 +280,7 @@ fn decode_evidence(
     }
     for e in given(regions) {
         // The low 32 bits of a number are those of its difference, so cutting them off here is exact.
-        let absent = input.delta(u64::from(e.present))? as u32;
+        let absent = low32(input.delta(u64::from(e.present))?);
         e.present = e.pages.wrapping_sub(absent);
     }
     for e in given(regions) {

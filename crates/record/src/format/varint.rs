@@ -20,19 +20,30 @@ pub(crate) enum DecodeError {
     Unknown,
 }
 
+/// The low 8 bits.
+const fn low8(value: u64) -> u8 {
+    value.to_le_bytes()[0]
+}
+
+/// The low 32 bits.
+pub(crate) const fn low32(value: u64) -> u32 {
+    let [a, b, c, d, ..] = value.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
 /// Appends `value`.
 #[inline]
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
-        out.push(value as u8 | 0x80);
+        out.push(low8(value) | 0x80);
         value >>= 7;
     }
-    out.push(value as u8);
+    out.push(low8(value));
 }
 
 /// Appends `value - base`, zigzag-coded; wraps, so every pair of numbers can be told.
 pub(crate) fn put_delta(out: &mut Vec<u8>, value: u64, base: u64) {
-    put(out, zigzag(value.wrapping_sub(base) as i64));
+    put(out, zigzag(value.wrapping_sub(base).cast_signed()));
 }
 
 /// Appends a text: length in bytes, then UTF-8.
@@ -43,12 +54,12 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
 
 /// Zigzag code of a signed number.
 pub(crate) const fn zigzag(value: i64) -> u64 {
-    ((value << 1) ^ (value >> 63)) as u64
+    ((value << 1) ^ (value >> 63)).cast_unsigned()
 }
 
 /// The signed number of a zigzag code.
 pub(crate) const fn unzigzag(code: u64) -> i64 {
-    (code >> 1) as i64 ^ -((code & 1) as i64)
+    (code >> 1).cast_signed() ^ -((code & 1).cast_signed())
 }
 
 /// Reads from a slice and moves on.
@@ -117,7 +128,7 @@ impl<'a> Cursor<'a> {
 
     #[inline]
     pub(crate) fn delta(&mut self, base: u64) -> Result<u64, DecodeError> {
-        Ok(base.wrapping_add(unzigzag(self.number()?) as u64))
+        Ok(base.wrapping_add(unzigzag(self.number()?).cast_unsigned()))
     }
 
     #[inline]

@@ -173,6 +173,7 @@ pub(crate) fn looks_plausible(prefix: &[u8]) -> bool {
     let first_region = field(32, REGION_LEN).and_then(|b| region(b.try_into().ok()?));
     end_ns > 0
         && (1..=MAX_TARGETS).contains(&targets)
-        && (1..=MAX_REGIONS as u32).contains(&regions)
+        && regions > 0
+        && regions as usize <= MAX_REGIONS
         && first_region.is_some_and(|r| r.start < r.end && r.nr_accesses <= 100_000 || r.end == 0)
 }

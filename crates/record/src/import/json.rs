@@ -4,7 +4,7 @@
 //! `damon_records`, `record_list`). A record is of one target and has a list of snapshots. Records are parsed one
 //! after the other, so that one snapshot at a time is in memory, put aside, and handed out in the order of time.
 
-use super::json_text::{Number, TokenLimit};
+use super::json_text::{Number, TokenLimit, whole};
 use super::timeline::intervals;
 use super::{Notes, USUAL_SAMPLES, tidy};
 use crate::error::{ReadError, Warning};
@@ -95,8 +95,8 @@ impl JsonRegion {
         let aggr_us = intervals.map(Intervals::aggr_us).filter(|&a| a > 0);
         let nr = self.nr_accesses.as_ref().map_or(0, |a| match (a.samples, a.percent, a.hz, aggr_us) {
             (Some(n), ..) => n.count(),
-            (_, Some(p), ..) => (p.real() * samples / 100.0).round() as u64,
-            (_, _, Some(hz), Some(aggr_us)) => (hz.real() * aggr_us as f64 / 1e6).round() as u64,
+            (_, Some(p), ..) => whole(p.real() * samples / 100.0),
+            (_, _, Some(hz), Some(aggr_us)) => whole(hz.real() * aggr_us as f64 / 1e6),
             _ => 0,
         });
         let age = self.age.as_ref().map_or(0, |a| match (a.aggr_intervals, a.usec, aggr_us) {

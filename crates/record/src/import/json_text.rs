@@ -21,13 +21,18 @@ pub(crate) enum Number {
     TimeNs(f64),
 }
 
+/// The nearest whole number that is not negative.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast of a float saturates")]
+pub(crate) fn whole(x: f64) -> u64 {
+    x.round() as u64
+}
+
 impl Number {
     /// As a count, at least 0.
     pub(crate) fn count(self) -> u64 {
         match self {
             Self::Whole(n) => u64::try_from(n.max(0)).unwrap_or(u64::MAX),
-            // The cast saturates.
-            Self::Real(x) | Self::TimeNs(x) => x.round() as u64,
+            Self::Real(x) | Self::TimeNs(x) => whole(x),
         }
     }
 
@@ -35,8 +40,8 @@ impl Number {
     pub(crate) fn ns(self, unit_ns: u64) -> u64 {
         match self {
             Self::Whole(_) => self.count().saturating_mul(unit_ns),
-            Self::Real(x) => (x * unit_ns as f64).round() as u64,
-            Self::TimeNs(x) => x.round() as u64,
+            Self::Real(x) => whole(x * unit_ns as f64),
+            Self::TimeNs(x) => whole(x),
         }
     }
 
@@ -96,8 +101,8 @@ fn other_unit(unit: &str) -> Option<f64> {
     if unit == "%" || unit == "B" || unit == "hz" {
         return Some(1.0);
     }
-    let power = "KMGTPE".find(unit.chars().next()?)? as i32 + 1;
-    matches!(&unit[1..], "" | "B" | "iB").then(|| 1024f64.powi(power))
+    let power = "KMGTPE".find(unit.chars().next()?)? + 1;
+    matches!(&unit[1..], "" | "B" | "iB").then(|| (0..power).fold(1.0, |factor, _| factor * 1024.0))
 }
 
 impl<'de> Deserialize<'de> for Number {

@@ -156,7 +156,7 @@ fn parse_seconds(text: &str) -> Option<u64> {
     if fraction.is_empty() || fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    let scale = 10u64.pow(9 - fraction.len() as u32);
+    let scale = 10u64.pow(9 - u32::try_from(fraction.len()).ok()?);
     let nanos = fraction.parse::<u64>().ok()? * scale;
     sec.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(nanos)
 }
