@@ -11,6 +11,8 @@
 
 pub mod areas;
 pub mod beside;
+#[cfg(test)]
+mod c_twin_tests;
 pub mod calibrate;
 pub mod clear;
 pub mod clear_budget;

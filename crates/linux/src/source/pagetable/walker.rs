@@ -2,9 +2,10 @@
 
 use super::memory_end::max_phys;
 use crate::bpf::btf::{self, Btf, BtfError};
+use crate::bpf::insn::AsmError;
 use crate::bpf::sys::{self, BpfError, Link, Program, ProgramImage, SharedArrays};
 use crate::bpf::walk::{
-    self, DATA_MAP_WORDS, DATA_WORDS, KIND_BOUND, KIND_FAULT, KIND_LEAF, KIND_NONE, KIND_TABLE, KernelOffsets,
+    self, Built, DATA_MAP_WORDS, DATA_WORDS, KIND_BOUND, KIND_FAULT, KIND_LEAF, KIND_NONE, KIND_TABLE, KernelOffsets,
     LoopStyle, MAX_RANGES, MAX_SLOTS, MapFds, STATE_CHANGED, STATE_DONE, Which, ctrl,
 };
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
@@ -24,7 +25,7 @@ pub enum WalkerError {
     Bpf(#[from] BpfError),
     /// The instruction builder was misused.
     #[error("the page table program cannot be put together: {0}")]
-    Assemble(#[from] crate::bpf::insn::AsmError),
+    Assemble(#[from] AsmError),
     /// The direct map's address could not be found.
     #[error("{0}")]
     Calibrate(String),
@@ -150,6 +151,14 @@ impl Walker {
     }
 
     pub(super) fn load_style(style: LoopStyle) -> Result<Self, WalkerError> {
+        Self::built_by(style, |which, offsets, maps| walk::build(which, style, offsets, maps))
+    }
+
+    /// Loads what `build` makes.
+    pub(super) fn built_by(
+        style: LoopStyle,
+        build: impl Fn(Which, KernelOffsets, MapFds) -> Result<Built, AsmError>,
+    ) -> Result<Self, WalkerError> {
         sys::lift_memlock_limit();
         let btf = Btf::kernel()?;
         let offsets = KernelOffsets {
@@ -163,7 +172,7 @@ impl Walker {
         let maps = MapFds { ctrl: arrays.fd(CTRL), data: arrays.fd(DATA) };
         let types = btf::two_functions();
         let load = |name, which| -> Result<Program, WalkerError> {
-            let built = walk::build(which, style, offsets, maps)?;
+            let built = build(which, offsets, maps)?;
             let funcs = [[0, btf::MAIN_FUNC], [built.step_at, btf::CALLBACK_FUNC]];
             let funcs = if style == LoopStyle::Helper { &funcs[..] } else { &[] };
             Ok(arrays.load(&ProgramImage { name, insns: &built.insns, attach_btf_id, funcs, btf: &types })?)
