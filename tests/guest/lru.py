@@ -34,6 +34,13 @@ isotherm lru run --engine kernel --cgroup app --limit 32M --duration 3s >run 2>&
 isotherm lru run --engine kernel --cgroup app --limit 32M --duration 2s --swappiness 0 --min-ttl 1s --on-thrash kill --stats stats >files 2>&1
 echo $? >files.status
 cat /sys/kernel/mm/lru_gen/min_ttl_ms >ttl
+isotherm lru run --engine kernel --cgroup app --limit 32M --swappiness 0 --min-ttl 1s --on-thrash kill >killed 2>&1 &
+run=$!
+for _ in $(seq 600); do [ "$(cat /sys/kernel/mm/lru_gen/min_ttl_ms)" = 1000 ] && break; sleep 0.1; done
+cat /sys/kernel/mm/lru_gen/min_ttl_ms >ttl.held
+kill -9 $run; wait $run || true
+for _ in $(seq 600); do [ "$(cat /sys/kernel/mm/lru_gen/min_ttl_ms)" = 0 ] && break; sleep 0.1; done
+cat /sys/kernel/mm/lru_gen/min_ttl_ms >ttl.killed
 isotherm lru report --engine user --pid $workload --duration 6s --interval 2s --json >user.json || exit 6
 kill -s TERM $workload; wait $workload || true
 """
@@ -65,6 +72,8 @@ def judge(name, files, results):
     check(files["run.status"].strip() == "3" and "no swap" in files["run"], f"{name}: run without swap: {files['run'].strip()}")
     check(files["files.status"].strip() == "0", f"{name}: files only: {files['files'].strip()}")
     check(files["ttl"].strip() == "0", f"{name}: min_ttl_ms is put back")
+    held, killed = files["ttl.held"].strip(), files["ttl.killed"].strip()
+    check((held, killed) == ("1000", "0"), f"{name}: and after kill -9 ({held}, then {killed}; {files['killed'].strip()[-100:]!r})")
     line = json.loads(files["stats"].splitlines()[-1])
     check(line["engine"] == "kernel" and line["used"] >> 20 >= SIZE_MIB - 8, f"{name}: {line['used'] >> 20} MiB used")
     own, _ = generations(files["user.json"])

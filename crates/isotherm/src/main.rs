@@ -18,8 +18,8 @@ mod schemes;
 mod session;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use isotherm_linux::guard;
 use isotherm_linux::roots::Roots;
-use isotherm_linux::stop_guard;
 use std::process::ExitCode;
 
 /// The version and, where it was built from a checkout, the commit.
@@ -57,7 +57,7 @@ enum Command {
     Hint(commands::hint::Args),
     Sim(commands::sim::Args),
     /// Lets processes go on that a killed isotherm had stopped; started by it
-    #[command(hide = true, name = stop_guard::COMMAND)]
+    #[command(hide = true, name = guard::COMMAND)]
     Guard,
     #[command(hide = true)]
     Generate(commands::generate::Args),
@@ -90,5 +90,5 @@ fn main() -> ExitCode {
 }
 
 fn guard() -> anyhow::Result<()> {
-    Ok(stop_guard::serve(std::io::stdin().lock(), std::io::stdout(), &Roots::system())?)
+    Ok(guard::serve(std::io::stdin().lock(), std::io::stdout(), &Roots::system())?)
 }

@@ -13,10 +13,10 @@ use super::memory::Memory;
 use super::status::ScanStatus;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::units::nanos;
+use isotherm_linux::guard::Guard;
 use isotherm_linux::hostmem::hole;
 use isotherm_linux::hostmem::paused::Paused;
 use isotherm_linux::hostmem::ram_file::{self, RamFile};
-use isotherm_linux::stop_guard::StopGuard;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +40,7 @@ pub struct ScanConfig {
     /// How long a guest is paused at a time, beyond the block that is being looked at when the time is up.
     pub pause: Duration,
     /// Lets guests go on if we die within a pause.
-    pub guard: Mutex<StopGuard>,
+    pub guard: Mutex<Guard>,
 }
 
 /// Why a guest is not scanned.
@@ -201,7 +201,7 @@ impl Scan<'_> {
         result.map(|()| pause)
     }
 
-    fn guard(&self) -> MutexGuard<'_, StopGuard> {
+    fn guard(&self) -> MutexGuard<'_, Guard> {
         self.config.guard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

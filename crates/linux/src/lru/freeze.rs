@@ -1,11 +1,11 @@
 //! Stopping processes for a while, in a way that they always go on again.
 //!
 //! SIGSTOP works for any process, in any control group. Whoever stopped them lets them go when its [`Frozen`] is
-//! dropped, which SIGINT, SIGTERM and errors lead to. Against SIGKILL there is the [guard](crate::stop_guard).
+//! dropped, which SIGINT, SIGTERM and errors lead to. Against SIGKILL there is the [guard](crate::guard).
 
+use crate::guard::Guard;
 use crate::proc::stat::Stat;
 use crate::proc::{PidFd, ProcessDir, Signal};
-use crate::stop_guard::StopGuard;
 use std::io;
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Frozen {
     stopped: Vec<Arc<PidFd>>,
-    guard: StopGuard,
+    guard: Guard,
 }
 
 impl Frozen {
     /// Nobody is stopped yet.
-    pub const fn new(guard: StopGuard) -> Self {
+    pub const fn new(guard: Guard) -> Self {
         Self { stopped: Vec::new(), guard }
     }
 
@@ -74,7 +74,7 @@ mod tests {
         let sleeper = Sleeper::new();
         let pid = sleeper.pid();
         let process = Arc::new(PidFd::open(pid).unwrap());
-        let mut frozen = Frozen::new(StopGuard::run(Command::new("sh").args(["-c", "echo; cat"])).unwrap());
+        let mut frozen = Frozen::new(Guard::run(Command::new("sh").args(["-c", "echo; cat"])).unwrap());
         frozen.freeze(&process).unwrap();
         frozen.freeze(&process).unwrap();
         assert_eq!(frozen.pids(), [pid]);

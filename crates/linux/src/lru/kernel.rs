@@ -2,6 +2,8 @@
 
 use super::error::KernelLruError;
 use super::files::{ENABLED, FILE, MIN_TTL};
+use crate::guard::Guard;
+use crate::knob::Knob;
 use crate::roots::Roots;
 use isotherm_core::keeper::kernel::KernelMemory;
 use isotherm_core::keeper::lru_gen::{KernelMemcg, is_below, parse};
@@ -57,13 +59,9 @@ impl KernelLru {
         self.command(&format!("- {} {} {min_seq} {swappiness} {pages}", memory.id, memory.node))
     }
 
-    /// Sets for how long a working set is kept, and tells what was set before.
-    pub fn set_min_ttl(&self, ms: u64) -> Result<u64, KernelLruError> {
-        let no_number = |_| io::Error::new(io::ErrorKind::InvalidData, "it holds no number");
-        let before = self.roots.read(MIN_TTL).and_then(|text| text.trim().parse().map_err(no_number));
-        let before = before.map_err(failed("read", MIN_TTL))?;
-        std::fs::write(self.roots.path(MIN_TTL), ms.to_string()).map_err(failed("write", MIN_TTL))?;
-        Ok(before)
+    /// Sets for how long a working set is kept, until what this gives is dropped.
+    pub fn set_min_ttl(&self, ms: u64, guard: Guard) -> Result<Knob, KernelLruError> {
+        Knob::set(self.roots.path(MIN_TTL), &ms.to_string(), guard).map_err(failed("change", MIN_TTL))
     }
 
     fn command(&self, command: &str) -> Result<(), KernelLruError> {
@@ -121,8 +119,11 @@ mod tests {
         assert!(std::fs::read_to_string(t.roots.path(FILE)).unwrap().starts_with("+ 7 0 6 100 1"));
         lru.evict(&app, 5, 60, 1000).unwrap();
         assert!(std::fs::read_to_string(t.roots.path(FILE)).unwrap().starts_with("- 7 0 5 60 1000"));
-        assert_eq!(lru.set_min_ttl(1000).unwrap(), 0);
-        assert_eq!(lru.set_min_ttl(0).unwrap(), 1000);
+        let guard = Guard::run(std::process::Command::new("sh").args(["-c", "echo; exec cat"])).unwrap();
+        let held = lru.set_min_ttl(1000, guard).unwrap();
+        assert_eq!(t.roots.line(MIN_TTL).as_deref(), Some("1000"));
+        drop(held);
+        assert_eq!(t.roots.line(MIN_TTL).as_deref(), Some("0"));
     }
 
     #[test]

@@ -12,26 +12,16 @@ use isotherm_core::units::format_size;
 use isotherm_linux::cgroup::memory::{Memcg, Memcgs};
 use isotherm_linux::clock::{MonotonicClock, monotonic_ns};
 use isotherm_linux::facts::Environment;
-use isotherm_linux::lru::kernel::KernelLru;
+use isotherm_linux::guard::Guard;
+use isotherm_linux::knob::Knob;
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
-
-/// Puts the machine's `min_ttl_ms` back.
-struct MinTtl(KernelLru, u64);
-
-impl Drop for MinTtl {
-    fn drop(&mut self) {
-        if let Err(e) = self.0.set_min_ttl(self.1) {
-            tracing::warn!("{e}; it was {}", self.1);
-        }
-    }
-}
 
 /// Control groups, each kept below its limit by the kernel.
 pub struct KernelEngine {
     limits: Vec<(KernelKeeper, Groups)>,
     signals: StopSignals,
-    _restore: Option<MinTtl>,
+    _min_ttl: Option<Knob>,
 }
 
 /// The groups below a limit.
@@ -79,14 +69,14 @@ impl KernelEngine {
             limits.push((keeper, Groups { target: KernelTarget { lru: target.lru.clone(), paths }, groups }));
         }
         let ttl = (!args.min_ttl.is_zero()).then(|| args.min_ttl.as_millis().min(u64::MAX.into()) as u64);
-        let restore = match ttl {
+        let min_ttl = match ttl {
             Some(ms) => {
-                let before = target.lru.set_min_ttl(ms).map_err(anyhow::Error::msg)?;
-                Some(MinTtl(target.lru.clone(), before))
+                let guard = Guard::start().context("cannot start the guard of the kernel's settings")?;
+                Some(target.lru.set_min_ttl(ms, guard).map_err(anyhow::Error::msg)?)
             }
             None => None,
         };
-        Ok(Self { limits, signals, _restore: restore })
+        Ok(Self { limits, signals, _min_ttl: min_ttl })
     }
 }
 

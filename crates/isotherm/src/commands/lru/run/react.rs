@@ -4,10 +4,10 @@ use super::OnThrash;
 use anyhow::Context;
 use isotherm_core::keeper::limit::Candidate;
 use isotherm_core::units::format_size;
+use isotherm_linux::guard::Guard;
 use isotherm_linux::lru::freeze::{Frozen, is_stopped, kill};
 use isotherm_linux::lru::page_out::LivePageOut;
 use isotherm_linux::roots::Roots;
-use isotherm_linux::stop_guard::StopGuard;
 use std::time::Duration;
 
 /// Acts on processes when a working set does not fit.
@@ -22,7 +22,7 @@ pub struct Reaction {
 impl Reaction {
     /// Nothing has been done yet.
     pub fn new(what: OnThrash, freeze_time: Duration) -> anyhow::Result<Self> {
-        let guard = (what == OnThrash::Freeze).then(StopGuard::start).transpose();
+        let guard = (what == OnThrash::Freeze).then(Guard::start).transpose();
         let guard = guard.context("cannot start the guard of stopped processes")?;
         Ok(Self { what, freeze_time, frozen: guard.map(Frozen::new) })
     }

@@ -1,7 +1,8 @@
-//! A small process of our own that lets stopped processes go on if we are killed.
+//! A small process of our own that puts things right if we are killed: it lets stopped processes go on, and puts the
+//! kernel's settings back.
 //!
-//! Whoever stops a process tells the guard first. It waits for our end and lets go whom we still had stopped. It is
-//! started before anybody is stopped, from the program that runs (a new version on disk does not matter), in a session
+//! Whoever stops a process or changes a [setting](crate::knob) tells the guard first. It waits for our end, lets go whom
+//! we still had stopped, and writes what was there. It is started before anything is done, from the program that runs (a new version on disk does not matter), in a session
 //! of its own (what is sent to our process group does not reach it) and in the root control group (what kills all of
 //! our group does not, either).
 //!
@@ -14,16 +15,17 @@ use crate::roots::Roots;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// The argument with which the program runs [`serve`].
 pub const COMMAND: &str = "guard";
 
-/// The guard of those whom we stop; it ends when this is dropped.
+/// The guard of what we do to others; it ends when this is dropped.
 #[derive(Debug)]
-pub struct StopGuard(Child);
+pub struct Guard(Child);
 
-impl StopGuard {
+impl Guard {
     /// Starts this program as a guard: it must run [`serve`] when its only argument is [`COMMAND`].
     pub fn start() -> io::Result<Self> {
         // Not its path: that may be another version by now, or none.
@@ -55,6 +57,20 @@ impl StopGuard {
         self.say(format_args!("go {pid} 0\n"))
     }
 
+    /// We are about to change the setting in the file `path`, which holds the word `before`.
+    pub(crate) fn changes(&mut self, path: &Path, before: &str) -> io::Result<()> {
+        let is_word = |text: &str| !text.is_empty() && !text.contains(|c: char| c.is_whitespace());
+        match path.to_str().filter(|path| is_word(path) && is_word(before)) {
+            Some(path) => self.say(format_args!("change {path} {before}\n")),
+            None => Err(io::Error::new(io::ErrorKind::InvalidInput, "a setting that is not one word")),
+        }
+    }
+
+    /// It is as it was: whoever changes it from now on has reasons of their own.
+    pub(crate) fn leaves(&mut self, path: &Path) -> io::Result<()> {
+        self.say(format_args!("leave {} 0\n", path.display()))
+    }
+
     fn say(&mut self, line: std::fmt::Arguments<'_>) -> io::Result<()> {
         let stdin = self.0.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
         // One write: a line that is cut in two by our end would be lost.
@@ -62,7 +78,7 @@ impl StopGuard {
     }
 }
 
-impl Drop for StopGuard {
+impl Drop for Guard {
     fn drop(&mut self) {
         // It ends by that.
         self.0.stdin = None;
@@ -74,9 +90,9 @@ fn start_of(pid: u32) -> Option<u64> {
     Stat::read(&ProcessDir::live(pid)).ok().map(|s| s.start_ticks)
 }
 
-/// The guard's work: reads lines `stop PID START` and `go PID 0` until the end of its input, which comes when whoever
-/// wrote them ends, and then lets those processes go on that are still stopped and the same. Says on `output` when it
-/// is ready.
+/// The guard's work: reads lines `stop PID START`, `go PID 0`, `change FILE WORD` and `leave FILE 0` until the end of its
+/// input, which comes when whoever wrote them ends. Then it writes back what files held, and lets those processes go
+/// on that are still stopped and the same. Says on `output` when it is ready.
 pub fn serve(input: impl BufRead, mut output: impl Write, roots: &Roots) -> io::Result<()> {
     // Signals of the terminal and of service managers go to all of a group: the guard must not fall to the first.
     ignore_signals();
@@ -84,15 +100,22 @@ pub fn serve(input: impl BufRead, mut output: impl Write, roots: &Roots) -> io::
     output.write_all(b"\n")?;
     output.flush()?;
     let mut stopped: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut changed: BTreeMap<String, String> = BTreeMap::new();
     for line in input.lines() {
         let line = line?;
         let mut words = line.split(' ');
-        let (Some(word), Some(pid), Some(start)) = (words.next(), words.next(), words.next()) else { continue };
-        let (Ok(pid), Ok(start)) = (pid.parse::<u32>(), start.parse::<u64>()) else { continue };
-        match word {
-            "stop" => stopped.insert(pid, start),
-            _ => stopped.remove(&pid),
-        };
+        let (Some(word), Some(what), Some(how)) = (words.next(), words.next(), words.next()) else { continue };
+        match (word, what.parse::<u32>(), how.parse::<u64>()) {
+            ("stop", Ok(pid), Ok(start)) => drop(stopped.insert(pid, start)),
+            ("go", Ok(pid), _) => drop(stopped.remove(&pid)),
+            // The first is what was there before us.
+            ("change", ..) => drop(changed.entry(what.to_owned()).or_insert_with(|| how.to_owned())),
+            ("leave", ..) => drop(changed.remove(what)),
+            _ => {}
+        }
+    }
+    for (path, before) in changed {
+        let _ = std::fs::write(path, before);
     }
     for (pid, start) in stopped {
         let Ok(process) = PidFd::open(pid) else { continue };
@@ -126,8 +149,8 @@ mod tests {
 
     #[test]
     fn a_guard_that_cannot_be_started_is_an_error() {
-        assert!(StopGuard::run(&mut Command::new("/no/such/program")).is_err());
-        assert!(StopGuard::run(&mut Command::new("true")).is_err(), "it never got ready");
+        assert!(Guard::run(&mut Command::new("/no/such/program")).is_err());
+        assert!(Guard::run(&mut Command::new("true")).is_err(), "it never got ready");
     }
 
     #[test]
