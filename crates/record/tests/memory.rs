@@ -74,6 +74,17 @@ fn pages() -> Event {
 
 #[test]
 fn hostile_files_cost_little_memory() {
+    // 1 MB that unpacks to 1 GB.
+    let mut packed = ZlibEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(b"[").unwrap();
+    for record in 0..1000 {
+        let comma = if record > 0 { "," } else { "" };
+        write!(packed, "{comma}{{\"target_id\":{record},\"name\":\"").unwrap();
+        packed.write_all(&vec![b'x'; 1_000_000]).unwrap();
+        packed.write_all(b"\",\"snapshots\":[{\"start_time\":0,\"end_time\":1,\"regions\":[]}]}").unwrap();
+    }
+    packed.write_all(b"]").unwrap();
+    let names = packed.finish().unwrap();
     let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(b"[").unwrap();
     for record in 0..20 {
@@ -125,6 +136,7 @@ fn hostile_files_cost_little_memory() {
         ("millions of targets", Format::Iso, fuzz::framed(&many_targets)),
         ("events of unknown kinds", Format::Iso, fuzz::framed(&vec![0; 60 << 20])),
         ("JSON with a huge snapshot in each record", Format::JsonCompressed, json),
+        ("JSON with a long name in each record", Format::JsonCompressed, names),
         ("JSON with an endless text", Format::Json, [b"[{\"name\":\"".to_vec(), vec![b'x'; 100 << 20]].concat()),
         ("text without lines", Format::PerfScript, vec![b'x'; 100 << 20]),
         (

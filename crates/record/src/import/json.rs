@@ -10,6 +10,7 @@ use super::{Notes, USUAL_SAMPLES, tidy};
 use crate::error::{ReadError, Warning};
 use crate::format::MAX_REGIONS;
 use crate::input::{Input, Sink};
+use crate::read_events::shorten;
 use crate::spool::{LaneReader, Spool};
 use flate2::read::ZlibDecoder;
 use isotherm_core::attrs::MonitorAttrs;
@@ -339,7 +340,11 @@ impl<'de> Visitor<'de> for Record<'_> {
                     parts.heads[lane].target = u32::try_from(id).unwrap_or(u32::MAX);
                 }
                 "pid" => parts.heads[lane].pid = map.next_value()?,
-                "name" => parts.heads[lane].name = map.next_value()?,
+                "name" => {
+                    let mut name = map.next_value()?;
+                    shorten(&mut name);
+                    parts.heads[lane].name = name;
+                }
                 "intervals" => parts.heads[lane].intervals = map.next_value()?,
                 "snapshots" => {
                     map.next_value_seed(Snapshots { parts, lane })?;
