@@ -131,6 +131,11 @@ fn a_vmm_that_does_not_answer_keeps_nobody_waiting() {
     // It is given up in time, and the operator is told which socket it was.
     let problem = || host.guest(0)["problem"].as_str().map(str::to_owned).unwrap_or_default();
     wait_until("the VMM is given up", || problem().contains(text(&qmp)));
+    // The guest is not: it has no business with the host's files.
+    match agent.receive() {
+        Some(Message::Error { text, .. }) => assert!(!text.contains('/') && text.contains("hint status"), "{text}"),
+        other => panic!("{other:?}"),
+    }
     // Asked once more, the end does not wait for the answer.
     drop(agent);
     let mut agent = Agent::accept(&listener);

@@ -306,8 +306,8 @@ impl Connection {
     }
 
     fn finish(&mut self, end: &End) {
-        if let End::Closed(Closing { code, why }) = end {
-            let _ = self.send(&Message::Error { code: *code, text: why.clone() });
+        if let End::Closed(closing) = end {
+            let _ = self.send(&Message::Error { code: closing.code, text: closing.told().to_owned() });
         } else if let End::Silent(_) | End::Replaced = end {
             let _ = self.send(&Message::Bye(end.reason().unwrap_or_default()));
         } else if matches!(end, End::Stopped) {

@@ -119,7 +119,7 @@ impl Guest {
         if is_report && now >= work.unpinned_ns + LOOK_EVERY {
             if let Err(error) = self.memory.check_unpinned() {
                 drop(work);
-                let closing = Some(Closing::new(ErrorCode::Failed, error.to_string()));
+                let closing = Some(Closing::private(ErrorCode::Failed, error.to_string()));
                 let outcome = Outcome { closing, ..Outcome::default() };
                 self.note(&outcome);
                 return Some(outcome);

@@ -234,7 +234,7 @@ impl Shared {
     /// The guest in a slot; found anew if its VMM has changed. `caller`: whose connection it is, if the slot does not
     /// name a process.
     fn guest(&self, number: usize, caller: Option<&Arc<PidFd>>) -> Result<Arc<Guest>, Closing> {
-        let failed = |why: String| Closing::new(ErrorCode::Failed, why);
+        let failed = |why: String| Closing::private(ErrorCode::Failed, why);
         let (spec, name, process, old, _gone) = {
             let mut slots = self.slots();
             let slot = slots.get_mut(&number).ok_or_else(|| failed("this guest is gone".into()))?;
@@ -321,9 +321,10 @@ impl Shared {
                 gone.extend(numbers.iter().filter_map(|number| slots.remove(number)));
                 let number = slots.last_key_value().map_or(0, |(last, _)| last + 1).max(named);
                 if slots.values().filter(|slot| slot.uid == Some(*uid)).count() >= MOST_OF_USER {
-                    return Err(denied(format!(
+                    let why = format!(
                         "user {uid} has {MOST_OF_USER} guests here already; end one of their VMMs, or name this one with --guest pid={pid}"
-                    )));
+                    );
+                    return Err(Closing::private(ErrorCode::Denied, why));
                 }
                 let spec = GuestSpec { pid: Some(pid), ..GuestSpec::default() };
                 let process = Some(Arc::clone(process));

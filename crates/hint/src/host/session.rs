@@ -2,7 +2,7 @@
 //! connection.
 
 use super::allowance::Allowance;
-use super::layout::Layout;
+use super::layout::{Layout, LayoutError};
 use super::memory::{Memory, MemoryError};
 use super::ranges::judge;
 use crate::protocol::{
@@ -21,17 +21,32 @@ const MOST_IGNORED: u32 = 1000;
 /// Reports in a row that come before the time that the host has named, until a connection is closed.
 const MOST_HASTY: u32 = 64;
 
+/// What a guest is told where the reason is none of its business.
+const PRIVATE: &str = "the host cannot serve this guest; `isotherm hint status` there says why";
+
 /// How a connection ends from our side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Closing {
     /// Why.
     pub code: ErrorCode,
     pub why: String,
+    /// Whether `why` names things of the host (paths, processes, users), which are not the guest's to know.
+    private: bool,
 }
 
 impl Closing {
     pub fn new(code: ErrorCode, why: impl Into<String>) -> Self {
-        Self { code, why: why.into() }
+        Self { code, why: why.into(), private: false }
+    }
+
+    /// One that the guest is not told the reason of.
+    pub(super) fn private(code: ErrorCode, why: impl Into<String>) -> Self {
+        Self { code, why: why.into(), private: true }
+    }
+
+    /// What the guest is told.
+    pub(super) fn told(&self) -> &str {
+        if self.private { PRIVATE } else { &self.why }
     }
 
     /// What a guest speaks is not what is spoken here.
@@ -125,10 +140,20 @@ impl Session {
         }
         let layout = match memory.layout(&hello.memory) {
             Ok(layout) => layout,
-            Err(error @ (MemoryError::Layout(_) | MemoryError::Many { .. })) => {
-                return Outcome::close(ErrorCode::Memory, error.to_string());
+            Err(error) => {
+                let why = error.to_string();
+                let closing = match error {
+                    // Of the guest's own map.
+                    MemoryError::Layout(LayoutError::Start(_) | LayoutError::Sum { .. }) => {
+                        Closing::new(ErrorCode::Memory, why)
+                    }
+                    MemoryError::Layout(LayoutError::Map(_)) | MemoryError::Many { .. } => {
+                        Closing::private(ErrorCode::Memory, why)
+                    }
+                    _ => Closing::private(ErrorCode::Failed, why),
+                };
+                return Outcome { closing: Some(closing), ..Outcome::default() };
             }
-            Err(error) => return Outcome::close(ErrorCode::Failed, error.to_string()),
         };
         let ram = || hello.memory.iter().filter(|area| area.kind == MemoryKind::Ram).map(|area| area.range);
         let mut both: Vec<AddrRange> = ram()
