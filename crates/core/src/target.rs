@@ -16,6 +16,21 @@ pub struct TargetInfo {
     pub name: String,
 }
 
+impl TargetInfo {
+    /// Leaves the arguments out of a process's command line, which may hold passwords: its first word stays. A program's
+    /// name in brackets (`[name]`, of one without a command line) has none.
+    pub fn leave_out_arguments(&mut self) {
+        let is_bare = self.name.starts_with('[') && self.name.ends_with(']') && self.name.len() <= MOST_BARE;
+        if self.pid.is_some() && !is_bare {
+            let end = self.name.find(char::is_whitespace).unwrap_or(self.name.len());
+            self.name.truncate(end);
+        }
+    }
+}
+
+/// The kernel's names of programs have 15 bytes at most.
+const MOST_BARE: usize = 15 + "[]".len();
+
 /// Why a target ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -39,4 +54,23 @@ pub struct Footprint {
     pub rss: u64,
     /// Swapped out, bytes; `None` where the kernel does not tell.
     pub swap: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_left_out() {
+        let left = |pid, name: &str| {
+            let mut info = TargetInfo { target: 0, pid, name: name.to_owned() };
+            info.leave_out_arguments();
+            info.name
+        };
+        assert_eq!(left(Some(1), "/usr/bin/java -Dpassword=secret -jar x"), "/usr/bin/java");
+        assert_eq!(left(Some(1), "redis-server"), "redis-server");
+        assert_eq!(left(Some(1), "[Web Content]"), "[Web Content]");
+        assert_eq!(left(Some(1), "[x --password=secret]"), "[x");
+        assert_eq!(left(None, "physical memory"), "physical memory");
+    }
 }

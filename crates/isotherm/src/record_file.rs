@@ -9,7 +9,11 @@ use std::path::{Path, PathBuf};
 /// Writes a record. Until the first target is there, a file of that name is left as it is: where the command that was
 /// to be watched cannot be executed, no empty record takes its place.
 #[derive(Debug)]
-pub struct RecordFile(State);
+pub struct RecordFile {
+    state: State,
+    /// Whether command lines keep their arguments.
+    arguments: bool,
+}
 
 #[derive(Debug)]
 enum State {
@@ -27,7 +31,7 @@ enum State {
 impl RecordFile {
     /// A record to `path`; `-` is standard output. Fails now if it could not be created later.
     pub fn create(path: &Path, options: Options) -> anyhow::Result<Self> {
-        let open = |writer| Ok(Self(State::Open(Box::new(writer))));
+        let open = |writer| Ok(Self { state: State::Open(Box::new(writer)), arguments: true });
         if path.as_os_str() == "-" {
             return open(Writer::to_stream("standard output", Box::new(std::io::stdout()), options)?);
         }
@@ -36,7 +40,13 @@ impl RecordFile {
             return open(Writer::create(path, options)?);
         }
         try_to_create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self(State::Waiting { path: path.to_owned(), options, events: Vec::new() }))
+        Ok(Self { state: State::Waiting { path: path.to_owned(), options, events: Vec::new() }, arguments: true })
+    }
+
+    /// Leaves arguments out of command lines.
+    pub fn without_arguments(mut self) -> Self {
+        self.arguments = false;
+        self
     }
 
     /// Ends the record. One that has not begun is not made, unless `complete`: nothing went wrong, there was just no
@@ -45,7 +55,7 @@ impl RecordFile {
         if complete {
             self.begin()?;
         }
-        match self.0 {
+        match self.state {
             State::Open(writer) => writer.finish(),
             State::Failed(Some(error)) => Err(error),
             State::Waiting { .. } | State::Failed(None) => Ok(Summary::default()),
@@ -54,15 +64,15 @@ impl RecordFile {
 
     /// Creates the file, if it has not been, with what has come so far.
     fn begin(&mut self) -> Result<(), WriteError> {
-        let State::Waiting { path, options, events } = &mut self.0 else { return Ok(()) };
+        let State::Waiting { path, options, events } = &mut self.state else { return Ok(()) };
         let created = Writer::create(path, *options).and_then(|mut writer| {
             events.iter().try_for_each(|e| writer.write(e))?;
             Ok(writer)
         });
         match created {
-            Ok(writer) => self.0 = State::Open(Box::new(writer)),
+            Ok(writer) => self.state = State::Open(Box::new(writer)),
             Err(error) => {
-                self.0 = State::Failed(None);
+                self.state = State::Failed(None);
                 return Err(error);
             }
         }
@@ -72,12 +82,20 @@ impl RecordFile {
 
 impl Subscriber for RecordFile {
     fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
-        if let (State::Waiting { events, .. }, Event::Run(_)) = (&mut self.0, event) {
+        let event = match event {
+            Event::Target(info) if !self.arguments => {
+                let mut info = info.clone();
+                info.leave_out_arguments();
+                &Event::Target(info)
+            }
+            event => event,
+        };
+        if let (State::Waiting { events, .. }, Event::Run(_)) = (&mut self.state, event) {
             events.push(event.clone());
             return Ok(());
         }
         self.begin()?;
-        match &mut self.0 {
+        match &mut self.state {
             State::Open(writer) => writer.event(event),
             State::Failed(error) => error.take().map_or(Ok(()), |e| Err(e.into())),
             State::Waiting { .. } => Ok(()),
@@ -89,9 +107,9 @@ impl Subscriber for RecordFile {
         if step != Step::BeforeUpdate
             && let Err(error) = self.begin()
         {
-            self.0 = State::Failed(Some(error));
+            self.state = State::Failed(Some(error));
         }
-        if let State::Open(writer) = &mut self.0 {
+        if let State::Open(writer) = &mut self.state {
             writer.step(step, now_ns);
         }
     }
@@ -166,6 +184,22 @@ mod tests {
             }
             assert_eq!(record.finish(true).unwrap().events, 1);
             assert!(path.exists());
+        }
+    }
+
+    #[test]
+    fn arguments_can_be_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.iso");
+        for (bare, name) in [(false, "java -Dpassword=secret"), (true, "java")] {
+            let mut record = RecordFile::create(&path, Options::default()).unwrap();
+            if bare {
+                record = record.without_arguments();
+            }
+            let info = TargetInfo { target: 0, pid: Some(1), name: "java -Dpassword=secret".into() };
+            record.event(&Event::Target(info)).unwrap();
+            record.finish(true).unwrap();
+            assert_eq!(isotherm_record::Record::load(&path).unwrap().targets[0].name, name);
         }
     }
 

@@ -393,3 +393,28 @@ fn a_locale_without_utf8_gets_ascii_of_the_same_width() {
         assert_eq!(json("C"), json("C.UTF-8"), "{kind}: JSON is UTF-8 everywhere");
     }
 }
+
+#[test]
+fn arguments_are_left_out_of_what_is_made_of_a_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, page, json] = ["r.iso", "page.html", "r.json"].map(|name| folder.path().join(name));
+    record(&file, 1, 30);
+    let made = |options: &[&str]| {
+        let report = |args: &[&str]| isotherm([&["report"], args, &[text(&file)], options].concat());
+        let printed = report(&["summary"]).stdout + &report(&["raw", "--json"]).stdout;
+        report(&["heatmap", "--html", text(&page)]).expect(0, &[]);
+        isotherm([&["convert", text(&file), text(&json)], options].concat()).expect(0, &[]);
+        let read = |path| std::fs::read_to_string(path).unwrap();
+        (printed, read(&page), read(&json))
+    };
+    // As it is, in JSON within a page, and in the page's title.
+    let has_arguments =
+        |text: &str| ["server <", "server \\u003c", "server &lt;"].iter().any(|part| text.contains(part));
+    let (printed, html, converted) = made(&[]);
+    assert!(has_arguments(&printed) && has_arguments(&html) && has_arguments(&converted), "a test of nothing");
+    assert!(html.contains("--no-args"), "the page says what is in it");
+    let (printed, html, converted) = made(&["--no-args"]);
+    for (what, text) in [("printed", &printed), ("html", &html), ("converted", &converted)] {
+        assert!(text.contains("server") && !has_arguments(text), "{what}");
+    }
+}

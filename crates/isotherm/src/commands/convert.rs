@@ -34,6 +34,9 @@ pub struct Args {
     /// Format of OUT, where its name does not tell
     #[arg(long, value_name = "FORMAT")]
     to: Option<Format>,
+    /// Leave out the arguments of command lines: they may hold passwords
+    #[arg(long)]
+    no_args: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -54,13 +57,13 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if is_dash(&args.output) {
         let out = Box::new(BufWriter::new(std::io::stdout()));
         let out = exporter(to, "standard output", out)?;
-        convert(first, &further, args.from, out, &mut status)?;
+        convert(first, &further, &args, out, &mut status)?;
     } else {
         let cannot = || format!("cannot write {}", args.output.display());
         let file = NewFile::create(&args.output).with_context(cannot)?;
         let out = Box::new(BufWriter::with_capacity(256 << 10, file.handle().with_context(cannot)?));
         let out = exporter(to, &args.output.display().to_string(), out)?;
-        convert(first, &further, args.from, out, &mut status)?;
+        convert(first, &further, &args, out, &mut status)?;
         file.commit().with_context(cannot)?;
     }
     status.done(to);
@@ -139,7 +142,7 @@ impl Read for Stdin {
 fn convert(
     first: Input,
     further: &[PathBuf],
-    from: Option<Format>,
+    args: &Args,
     mut out: Box<dyn Export>,
     status: &mut Status,
 ) -> anyhow::Result<()> {
@@ -148,7 +151,10 @@ fn convert(
     loop {
         status.begin(&input);
         let origin = input.origin().to_owned();
-        let result = read_events(input, from, &mut |event| {
+        let result = read_events(input, args.from, &mut |mut event| {
+            if let (true, Event::Target(info)) = (args.no_args, &mut event) {
+                info.leave_out_arguments();
+            }
             out.write(&event)?;
             status.event(&event)
         });

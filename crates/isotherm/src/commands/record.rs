@@ -40,6 +40,9 @@ pub struct Args {
     /// Keep this many parts, remove older ones
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Rotation")]
     keep: Option<u32>,
+    /// Leave the arguments of command lines out of the record: they may hold passwords
+    #[arg(long)]
+    no_args: bool,
     /// Say nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -73,6 +76,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let options = Options { rotation: args.rotation()?, ..Options::default() };
     let mut session = Session::open(&args.target, &args.monitor)?;
     let mut record = RecordFile::create(&args.output, options)?;
+    if args.no_args {
+        record = record.without_arguments();
+    }
     let mut progress = if args.quiet { Progress::default() } else { Progress::new() };
     let result = session.run(args.duration, &mut Fan(vec![&mut record, &mut progress]), |_, _| Ok(true));
     progress.clear();

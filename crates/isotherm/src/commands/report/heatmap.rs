@@ -58,7 +58,7 @@ impl HeatmapArgs {
 }
 
 pub fn run(args: HeatmapArgs) -> anyhow::Result<()> {
-    let record = RecordFile::open(&args.common.file)?;
+    let record = args.common.open()?;
     let overview = Overview::read(&record)?;
     let targets = overview.select(args.common.target)?;
     args.html.write(

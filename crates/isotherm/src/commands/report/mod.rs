@@ -9,6 +9,7 @@ use crate::args::units;
 use crate::output;
 use clap::Subcommand;
 use isotherm_view::access::{self, AccessOptions};
+use isotherm_view::error::ViewError;
 use isotherm_view::html::{self, PageOptions};
 use isotherm_view::overview::Overview;
 use isotherm_view::raw;
@@ -54,6 +55,15 @@ struct Common {
     /// Print JSON, one line each
     #[arg(long)]
     json: bool,
+    /// Leave out the arguments of command lines: they may hold passwords
+    #[arg(long)]
+    no_args: bool,
+}
+
+impl Common {
+    fn open(&self) -> Result<RecordFile, ViewError> {
+        RecordFile::open(&self.file, !self.no_args)
+    }
 }
 
 /// Pictures to write instead of printing.
@@ -125,7 +135,7 @@ struct AccessArgs {
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.kind {
         Kind::Raw(a) => {
-            let record = RecordFile::open(&a.common.file)?;
+            let record = a.common.open()?;
             let target = a.common.target;
             match a.common.json {
                 true => output::to_stdout(|out| raw::write_json(&record, target, out)),
@@ -133,7 +143,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             }
         }
         Kind::Access(a) => {
-            let record = RecordFile::open(&a.common.file)?;
+            let record = a.common.open()?;
             let at_ns = a.at.map(|t| t.as_nanos() as u64);
             let options = AccessOptions { target: a.common.target, at_ns, limit: a.limit };
             match a.common.json {
@@ -150,7 +160,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 }
 
 fn summarize(args: SummaryArgs) -> anyhow::Result<()> {
-    let record = RecordFile::open(&args.common.file)?;
+    let record = args.common.open()?;
     if args.html.html.is_some() {
         return args.html.write(&record, &PageOptions { target: args.common.target, ..Default::default() });
     }

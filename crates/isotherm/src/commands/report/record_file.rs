@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct RecordFile {
     events: Events,
+    /// Whether command lines keep their arguments.
+    arguments: bool,
     warned: Cell<bool>,
 }
 
@@ -23,17 +25,18 @@ enum Events {
 }
 
 impl RecordFile {
-    /// Finds the parts of the record at `path` and checks that the first one is a record. `-` is standard input.
-    pub fn open(path: &Path) -> Result<Self, ViewError> {
-        Self::find(path).map_err(|e| ViewError::Read(e.into()))
+    /// Finds the parts of the record at `path` and checks that the first one is a record. `-` is standard input. Without
+    /// `arguments` they are left out of command lines.
+    pub fn open(path: &Path, arguments: bool) -> Result<Self, ViewError> {
+        Self::find(path, arguments).map_err(|e| ViewError::Read(e.into()))
     }
 
-    fn find(path: &Path) -> Result<Self, ReadError> {
+    fn find(path: &Path, arguments: bool) -> Result<Self, ReadError> {
         if path == Path::new("-") {
-            return Self::load(Input::from_reader("standard input", Box::new(std::io::stdin()))?);
+            return Self::load(Input::from_reader("standard input", Box::new(std::io::stdin()))?, arguments);
         }
         if path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir()) {
-            return Self::load(Input::open(path)?);
+            return Self::load(Input::open(path)?, arguments);
         }
         let mut parts = parts(path);
         if parts.is_empty() {
@@ -41,17 +44,17 @@ impl RecordFile {
             parts.push(path.to_owned());
         }
         Input::open(&parts[0])?.format()?;
-        Ok(Self { events: Events::Files(parts), warned: Cell::new(false) })
+        Ok(Self { events: Events::Files(parts), arguments, warned: Cell::new(false) })
     }
 
-    fn load(input: Input) -> Result<Self, ReadError> {
+    fn load(input: Input, arguments: bool) -> Result<Self, ReadError> {
         let mut events = Vec::new();
         let outcome = read_events(input, None, &mut |event| {
-            events.push(event);
+            events.push(if arguments { event } else { bare(event) });
             Ok(())
         })?;
         outcome.warnings.iter().for_each(|w| tracing::warn!("{w}"));
-        Ok(Self { events: Events::Memory(events), warned: Cell::new(true) })
+        Ok(Self { events: Events::Memory(events), arguments, warned: Cell::new(true) })
     }
 }
 
@@ -61,7 +64,7 @@ impl Replay for RecordFile {
             Events::Memory(events) => events.replay(sink),
             Events::Files(parts) => {
                 for part in parts {
-                    let warnings = replay_file(part, sink)?;
+                    let warnings = replay_file(part, self.arguments, sink)?;
                     if !self.warned.get() {
                         warnings.iter().for_each(|w| tracing::warn!("{}: {w}", part.display()));
                     }
@@ -73,10 +76,19 @@ impl Replay for RecordFile {
     }
 }
 
-fn replay_file(path: &Path, sink: &mut Sink) -> Result<Vec<isotherm_record::Warning>, ViewError> {
+/// An event without the arguments of command lines.
+fn bare(mut event: Event) -> Event {
+    if let Event::Target(info) = &mut event {
+        info.leave_out_arguments();
+    }
+    event
+}
+
+fn replay_file(path: &Path, arguments: bool, sink: &mut Sink) -> Result<Vec<isotherm_record::Warning>, ViewError> {
     let read_error = |e: ReadError| ViewError::Read(e.into());
     let mut stopped = None;
     let outcome = read_events(Input::open(path).map_err(read_error)?, None, &mut |event| {
+        let event = if arguments { event } else { bare(event) };
         sink(&event).map_err(|e| {
             stopped = Some(e);
             "the report has failed".into()

@@ -86,7 +86,7 @@ fn steps(range: &[f64]) -> Result<Vec<f64>, Usage> {
 
 pub fn run_wss(args: WssArgs) -> anyhow::Result<()> {
     if args.html.html.is_some() {
-        let record = RecordFile::open(&args.common.file)?;
+        let record = args.common.open()?;
         args.html.write(&record, &PageOptions { target: args.common.target, ..Default::default() })?;
         if !args.pictures.any() {
             return Ok(());
@@ -101,7 +101,7 @@ pub fn run_regions(args: RegionsArgs) -> anyhow::Result<()> {
 
 fn run(common: &Common, args: &TableArgs, pictures: &Pictures, measure: Measure) -> anyhow::Result<()> {
     let table = args.options()?;
-    let record = RecordFile::open(&common.file)?;
+    let record = common.open()?;
     let options = SeriesOptions { measure, target: common.target, skip: args.skip };
     if pictures.any() {
         return draw(&record, &options, &table, pictures);
