@@ -418,3 +418,32 @@ fn arguments_are_left_out_of_what_is_made_of_a_record() {
         assert!(text.contains("server") && !has_arguments(text), "{what}");
     }
 }
+
+/// A small file that holds much: 640 MB of regions.
+#[test]
+fn a_record_from_a_pipe_is_not_held_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("r.iso");
+    let mut writer = Writer::create(&file, Options::default()).unwrap();
+    writer.write(&Event::Target(TargetInfo { target: 0, pid: Some(7), name: "server".into() })).unwrap();
+    let region = |i: u64| RegionInfo {
+        start: HEAP + i * 8192,
+        end: HEAP + i * 8192 + 4096,
+        nr_accesses: 1,
+        age: 1,
+        evidence: None,
+        accessed: None,
+    };
+    let regions: Vec<_> = (0..100_000).map(region).collect();
+    for i in 0..100 {
+        let snapshot = Snapshot { regions: regions.clone(), ..snapshot(0, i) };
+        writer.write(&Event::Snapshot(snapshot)).unwrap();
+    }
+    writer.finish().unwrap();
+    assert!(file.metadata().unwrap().len() < 8 * MIB);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -v 400000; cat \"$0\" | \"$1\" report wss --json -", text(&file)]);
+    let done = run(shell.arg(env!("CARGO_BIN_EXE_isotherm")));
+    done.expect(0, &[]);
+    assert!(!done.json_lines().is_empty());
+}

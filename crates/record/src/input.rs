@@ -105,8 +105,9 @@ impl Input {
         }
     }
 
-    /// Makes the content readable more than once; a stream is copied to a temporary file, which has no name.
-    pub(crate) fn make_seekable(mut self) -> Result<Self, ReadError> {
+    /// Makes the content readable more than once; a stream is copied, packed as it is, to a temporary file, which has no
+    /// name.
+    pub fn make_seekable(mut self) -> Result<Self, ReadError> {
         if let Data::Stream(stream) = &mut self.rest {
             let copied = tempfile::tempfile().and_then(|mut file| {
                 io::copy(&mut self.prefix.as_slice().chain(stream), &mut file)?;
@@ -117,14 +118,21 @@ impl Input {
         Ok(self)
     }
 
-    /// A further reader of the same file; only after [`make_seekable`](Self::make_seekable).
-    pub(crate) fn again(&self) -> Result<Self, ReadError> {
+    /// A further reader of the same file, for use while no other one is; only after
+    /// [`make_seekable`](Self::make_seekable).
+    pub fn again(&self) -> Result<Self, ReadError> {
         let Data::File(file) = &self.rest else {
             return Err(self.io_error(io::Error::other("the input cannot be read twice")));
         };
         let file = file.try_clone().map_err(|e| self.io_error(e))?;
         let used = Arc::clone(&self.used);
-        Ok(Self { origin: self.origin.clone(), prefix: Vec::new(), rest: Data::File(file), len: self.len, used })
+        Ok(Self {
+            origin: self.origin.clone(),
+            prefix: self.prefix.clone(),
+            rest: Data::File(file),
+            len: self.len,
+            used,
+        })
     }
 }
 

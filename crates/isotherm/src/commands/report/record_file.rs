@@ -20,8 +20,8 @@ pub struct RecordFile {
 enum Events {
     /// Files that are read anew each time.
     Files(Vec<PathBuf>),
-    /// What came from a pipe, which can be read only once.
-    Memory(Vec<Event>),
+    /// What came from a pipe, which can be read only once: a copy of it.
+    Copy(Input),
 }
 
 impl RecordFile {
@@ -33,10 +33,10 @@ impl RecordFile {
 
     fn find(path: &Path, arguments: bool) -> Result<Self, ReadError> {
         if path == Path::new("-") {
-            return Self::load(Input::from_reader("standard input", Box::new(std::io::stdin()))?, arguments);
+            return Self::copy(Input::from_reader("standard input", Box::new(std::io::stdin()))?, arguments);
         }
         if path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir()) {
-            return Self::load(Input::open(path)?, arguments);
+            return Self::copy(Input::open(path)?, arguments);
         }
         let mut parts = parts(path);
         if parts.is_empty() {
@@ -47,31 +47,47 @@ impl RecordFile {
         Ok(Self { events: Events::Files(parts), arguments, warned: Cell::new(false) })
     }
 
-    fn load(input: Input, arguments: bool) -> Result<Self, ReadError> {
-        let mut events = Vec::new();
-        let outcome = read_events(input, None, &mut |event| {
-            events.push(if arguments { event } else { bare(event) });
-            Ok(())
-        })?;
-        outcome.warnings.iter().for_each(|w| tracing::warn!("{w}"));
-        Ok(Self { events: Events::Memory(events), arguments, warned: Cell::new(true) })
+    /// On disk and packed as it came: its events can take a thousand times as much, and nobody knows before.
+    fn copy(input: Input, arguments: bool) -> Result<Self, ReadError> {
+        input.format()?;
+        Ok(Self { events: Events::Copy(input.make_seekable()?), arguments, warned: Cell::new(false) })
     }
 }
 
 impl Replay for RecordFile {
     fn replay(&self, sink: &mut Sink) -> Result<(), ViewError> {
         match &self.events {
-            Events::Memory(events) => events.replay(sink),
-            Events::Files(parts) => {
-                for part in parts {
-                    let warnings = replay_file(part, self.arguments, sink)?;
-                    if !self.warned.get() {
-                        warnings.iter().for_each(|w| tracing::warn!("{}: {w}", part.display()));
-                    }
+            Events::Copy(copy) => self.replay_one(copy.again(), sink)?,
+            Events::Files(parts) => parts.iter().try_for_each(|part| self.replay_one(Input::open(part), sink))?,
+        }
+        self.warned.set(true);
+        Ok(())
+    }
+}
+
+impl RecordFile {
+    /// Hands out the events of a part.
+    fn replay_one(&self, input: Result<Input, ReadError>, sink: &mut Sink) -> Result<(), ViewError> {
+        let read_error = |e: ReadError| ViewError::Read(e.into());
+        let input = input.map_err(read_error)?;
+        let origin = input.origin().to_owned();
+        let mut stopped = None;
+        let outcome = read_events(input, None, &mut |event| {
+            let event = if self.arguments { event } else { bare(event) };
+            sink(&event).map_err(|e| {
+                stopped = Some(e);
+                "the report has failed".into()
+            })
+        });
+        match (stopped, outcome) {
+            (Some(error), _) => Err(error),
+            (None, Ok(outcome)) => {
+                if !self.warned.get() {
+                    outcome.warnings.iter().for_each(|w| tracing::warn!("{origin}: {w}"));
                 }
-                self.warned.set(true);
                 Ok(())
             }
+            (None, Err(error)) => Err(read_error(error)),
         }
     }
 }
@@ -82,21 +98,4 @@ fn bare(mut event: Event) -> Event {
         info.leave_out_arguments();
     }
     event
-}
-
-fn replay_file(path: &Path, arguments: bool, sink: &mut Sink) -> Result<Vec<isotherm_record::Warning>, ViewError> {
-    let read_error = |e: ReadError| ViewError::Read(e.into());
-    let mut stopped = None;
-    let outcome = read_events(Input::open(path).map_err(read_error)?, None, &mut |event| {
-        let event = if arguments { event } else { bare(event) };
-        sink(&event).map_err(|e| {
-            stopped = Some(e);
-            "the report has failed".into()
-        })
-    });
-    match (stopped, outcome) {
-        (Some(error), _) => Err(error),
-        (None, Ok(outcome)) => Ok(outcome.warnings),
-        (None, Err(error)) => Err(read_error(error)),
-    }
 }
