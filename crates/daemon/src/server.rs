@@ -14,7 +14,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -56,8 +56,9 @@ struct Shared<S: Service> {
     service: S,
     /// What this machine may be called at the port for metrics.
     names: Vec<String>,
-    /// Connections at the control door, and at that for metrics.
-    connections: Mutex<[usize; 2]>,
+    /// Connections at the control door, and at that for metrics, the oldest first.
+    connections: Mutex<[Vec<Present>; 2]>,
+    next_number: AtomicU64,
     fewer: Condvar,
     ending: AtomicBool,
 }
@@ -93,7 +94,8 @@ impl<S: Service> Server<S> {
             queue: sender,
             service,
             names: names.unwrap_or_default(),
-            connections: Mutex::new([0; 2]),
+            connections: Mutex::default(),
+            next_number: AtomicU64::new(0),
             fewer: Condvar::new(),
             ending: AtomicBool::new(false),
         });
@@ -141,7 +143,10 @@ impl<S: Service> Drop for Server<S> {
         // Requests that wait are answered by that.
         self.queue = None;
         let connections = self.shared.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = self.shared.fewer.wait_timeout_while(connections, LAST_ANSWERS_TIME, |n| n.iter().sum::<usize>() > 0);
+        let _ = self
+            .shared
+            .fewer
+            .wait_timeout_while(connections, LAST_ANSWERS_TIME, |n| n.iter().any(|door| !door.is_empty()));
     }
 }
 
@@ -156,6 +161,7 @@ trait Listener: Send + 'static {
 trait Connection: Timed + Send + 'static {
     /// Tells the peer that nothing more comes.
     fn finish_writing(&self);
+    fn duplicate(&self) -> io::Result<OwnedFd>;
 }
 
 impl Listener for UnixListener {
@@ -186,11 +192,19 @@ impl Connection for UnixStream {
     fn finish_writing(&self) {
         let _ = self.shutdown(Shutdown::Write);
     }
+
+    fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.try_clone().map(OwnedFd::from)
+    }
 }
 
 impl Connection for TcpStream {
     fn finish_writing(&self) {
         let _ = self.shutdown(Shutdown::Write);
+    }
+
+    fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.try_clone().map(OwnedFd::from)
     }
 }
 
@@ -205,45 +219,72 @@ fn accept<L: Listener, S: Service>(listener: &L, door: Door, shared: &Arc<Shared
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
-        let Some(admitted) = Admitted::at(door, shared) else {
+        let Some(admitted) = stream.duplicate().ok().and_then(|handle| Admitted::at(door, shared, handle)) else {
             let mut stream = UntilDeadline::new(stream, Duration::from_millis(100));
             let _ = HttpResponse::error(503, "too many connections at a time").write(&mut stream, true);
             continue;
         };
         // Where no thread can be had, the connection closes.
-        let _ = Builder::new().name("control client".into()).spawn(move || serve(stream, door, &admitted.shared));
+        let _ = Builder::new().name("control client".into()).spawn(move || serve(stream, &admitted));
     }
+}
+
+/// A connection at a door.
+#[derive(Debug)]
+struct Present {
+    number: u64,
+    handle: OwnedFd,
+    /// Whether its request has come in whole.
+    asked: bool,
 }
 
 /// A connection that is counted at its door until it ends.
 struct Admitted<S: Service> {
     shared: Arc<Shared<S>>,
     door: Door,
+    number: u64,
 }
 
 impl<S: Service> Admitted<S> {
-    /// `None` where there are too many already.
-    fn at(door: Door, shared: &Arc<Shared<S>>) -> Option<Self> {
+    /// `None` where there are too many already. The oldest that has not said yet what it wants gives way: whoever says
+    /// it at once gets in however many stand there in silence.
+    fn at(door: Door, shared: &Arc<Shared<S>>, handle: OwnedFd) -> Option<Self> {
         let mut connections = shared.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = &mut connections[door as usize];
-        if *count >= MOST_CONNECTIONS {
-            return None;
+        let present = &mut connections[door as usize];
+        if present.len() >= MOST_CONNECTIONS {
+            let silent = present.iter().position(|p| !p.asked)?;
+            // Ends its thread. It need not be of this family: the call does not ask what kind of socket it is.
+            let _ = UnixStream::from(present.remove(silent).handle).shutdown(Shutdown::Both);
         }
-        *count += 1;
-        Some(Self { shared: Arc::clone(shared), door })
+        let number = shared.next_number.fetch_add(1, Ordering::Relaxed);
+        present.push(Present { number, handle, asked: false });
+        Some(Self { shared: Arc::clone(shared), door, number })
+    }
+
+    fn with_present(&self, work: impl FnOnce(&mut Vec<Present>)) {
+        work(&mut self.shared.connections.lock().unwrap_or_else(PoisonError::into_inner)[self.door as usize]);
+    }
+
+    fn has_asked(&self) {
+        self.with_present(|present| {
+            present.iter_mut().filter(|p| p.number == self.number).for_each(|p| p.asked = true)
+        });
     }
 }
 
 impl<S: Service> Drop for Admitted<S> {
     fn drop(&mut self) {
-        self.shared.connections.lock().unwrap_or_else(PoisonError::into_inner)[self.door as usize] -= 1;
+        self.with_present(|present| present.retain(|p| p.number != self.number));
         self.shared.fewer.notify_all();
     }
 }
 
-fn serve<C: Connection, S: Service>(stream: C, door: Door, shared: &Shared<S>) {
+fn serve<C: Connection, S: Service>(stream: C, admitted: &Admitted<S>) {
+    let (door, shared) = (admitted.door, &*admitted.shared);
     let mut stream = UntilDeadline::new(stream, TRANSFER_TIME);
-    let (response, with_body) = match read_request(&mut stream) {
+    let request = read_request(&mut stream);
+    admitted.has_asked();
+    let (response, with_body) = match request {
         Err(HttpError::Gone) => return,
         Err(HttpError::Refused(status, text)) => (HttpResponse::error(status, &text), true),
         Ok(request) => {

@@ -166,31 +166,60 @@ fn what_is_malformed_is_refused_and_harms_nobody() {
 }
 
 #[test]
-fn slow_clients_keep_nobody_waiting_and_there_are_only_so_many() {
+fn slow_and_silent_clients_keep_nobody_out() {
     let live = Live::start(None);
-    let slow: Vec<UnixStream> = (1..MOST_CONNECTIONS)
-        .map(|_| {
-            let mut stream = UnixStream::connect(live.path()).unwrap();
-            stream.write_all(b"POST /number HTTP/1.1\r\nContent-Le").unwrap();
-            stream
-        })
-        .collect();
+    let mut slow = Vec::new();
     let begin = Instant::now();
-    assert_eq!(live.call("GET", "/status", "").0, 200);
-    assert!(begin.elapsed() < TRANSFER_TIME, "it did not wait for them");
-    // The thread of the last call may still be on its way out, so the first free place may be either.
-    let more: Vec<UnixStream> = (0..2).map(|_| UnixStream::connect(live.path()).unwrap()).collect();
+    for round in 0..4 * MOST_CONNECTIONS {
+        let mut stream = UnixStream::connect(live.path()).unwrap();
+        if round % 2 == 0 {
+            // It may have had to give way already.
+            let _ = stream.write_all(b"POST /number HTTP/1.1\r\nContent-Le");
+        }
+        slow.push(stream);
+        assert_eq!(live.call("GET", "/status", "").0, 200, "{round} before it");
+    }
+    assert!(begin.elapsed() < TRANSFER_TIME * 2, "it did not wait for them");
+    // The oldest gave way.
+    assert_eq!(slow[0].read(&mut [0; 1]).unwrap(), 0);
+}
+
+#[test]
+fn who_has_asked_does_not_give_way_and_there_are_only_so_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let server = Server::start(Some(BoundSocket::bind(&path).unwrap()), None, Numbers).unwrap();
+    let call =
+        |path: std::path::PathBuf| std::thread::spawn(move || client::call(&path, "GET", "/status", b"").unwrap());
+    let asking: Vec<_> = (0..MOST_CONNECTIONS).map(|_| call(path.clone())).collect();
+    let mut waiting = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(60);
-    let mut last = 0;
-    while last != 503 && Instant::now() < deadline {
-        last = client::call(&live.path(), "GET", "/status", b"").map_or(503, |r| r.status);
+    while waiting.len() < MOST_CONNECTIONS {
+        waiting.extend(server.try_next());
+        assert!(Instant::now() < deadline, "{} requests came", waiting.len());
+        std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(last, 503);
-    drop((slow, more));
-    while last != 200 && Instant::now() < deadline {
-        last = client::call(&live.path(), "GET", "/status", b"").map_or(503, |r| r.status);
+    let refused = client::call(&path, "GET", "/status", b"").unwrap();
+    assert_eq!(refused.status, 503);
+    assert!(String::from_utf8(refused.body).unwrap().contains("too many connections"));
+    for (_, responder) in waiting {
+        responder.send(Ok(Answer::Status(Box::new(Counter { asked: 1 }))));
     }
-    assert_eq!(last, 200, "their places are free again");
+    assert!(asking.into_iter().all(|thread| thread.join().unwrap().status == 200));
+    let mut last = call(path.clone());
+    loop {
+        if let Some((_, responder)) = server.try_next() {
+            responder.send(Ok(Answer::Done("late".into())));
+        }
+        if last.is_finished() {
+            if last.join().unwrap().status == 200 {
+                return;
+            }
+            last = call(path.clone());
+        }
+        assert!(Instant::now() < deadline, "their places do not become free");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]

@@ -4,10 +4,14 @@ use crate::proc::PidFd;
 use isotherm_core::meter::LiveTarget;
 use isotherm_core::target::TargetId;
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// Entries at which those of ended processes are looked for.
+/// So many entries more, and those of ended processes are looked for.
 const MANY: usize = 64;
+/// How long it is remembered that a target has ended: much longer than whoever names targets takes to find that out.
+const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// Why a target's process cannot be had.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,53 +37,79 @@ pub enum HoldError {
     },
 }
 
-/// A pidfd per target. One that has ended keeps its entry without a descriptor, so that its pid is not mistaken for a
-/// target when another process gets it.
+/// A pidfd per target. One that has ended keeps its entry for a while without a descriptor, so that its pid is not
+/// mistaken for the target when another process gets it.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
-    held: HashMap<(TargetId, u32), Option<Arc<PidFd>>>,
+    held: HashMap<(TargetId, u32), Hold>,
+    /// Entries at which to look for ended ones.
     look_at: usize,
+}
+
+#[derive(Debug)]
+enum Hold {
+    Alive(Arc<PidFd>),
+    /// And when that was found.
+    Ended(Instant),
 }
 
 impl Holds {
     /// The target's process.
     pub fn get(&mut self, target: LiveTarget) -> Result<Arc<PidFd>, HoldError> {
+        self.get_at(target, Instant::now())
+    }
+
+    fn get_at(&mut self, target: LiveTarget, now: Instant) -> Result<Arc<PidFd>, HoldError> {
         let pid = target.pid.ok_or(HoldError::NoProcess)?;
-        let gone = HoldError::Gone(pid);
         let key = (target.target, pid);
-        if let Some(known) = self.held.get_mut(&key) {
-            if known.as_ref().is_some_and(|fd| fd.has_exited()) {
-                *known = None;
+        match self.held.get_mut(&key) {
+            Some(Hold::Alive(fd)) if !fd.has_exited() => return Ok(fd.clone()),
+            Some(Hold::Ended(_)) => return Err(HoldError::Gone(pid)),
+            Some(hold) => {
+                *hold = Hold::Ended(now);
+                return Err(HoldError::Gone(pid));
             }
-            return known.clone().ok_or(gone);
+            None => {}
         }
         if self.held.len() >= self.look_at.max(MANY) {
-            self.held.values_mut().filter(|fd| fd.as_ref().is_some_and(|fd| fd.has_exited())).for_each(|fd| *fd = None);
-            self.look_at = 2 * self.held.len();
+            self.release(now);
+            self.look_at = self.held.len() + MANY.max(self.held.len() / 4);
         }
         match PidFd::open(pid) {
-            Ok(fd) if fd.has_exited() => {
-                self.held.insert(key, None);
-                Err(gone)
-            }
-            Ok(fd) => {
+            Ok(fd) if !fd.has_exited() => {
                 let fd = Arc::new(fd);
-                self.held.insert(key, Some(fd.clone()));
+                self.held.insert(key, Hold::Alive(fd.clone()));
                 Ok(fd)
             }
-            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {
-                self.held.insert(key, None);
-                Err(gone)
+            Err(e) if e.raw_os_error() != Some(libc::ESRCH) => Err(refused(pid, &e)),
+            Ok(_) | Err(_) => {
+                self.held.insert(key, Hold::Ended(now));
+                Err(HoldError::Gone(pid))
             }
-            Err(e) => Err(match e.raw_os_error() {
-                Some(libc::EINVAL | libc::ENOENT) => HoldError::Thread(pid),
-                Some(libc::EMFILE) => {
-                    HoldError::Refused { pid, why: e.to_string(), help: "; raise the limit with `ulimit -n`" }
-                }
-                _ => HoldError::Refused { pid, why: e.to_string(), help: "" },
-            }),
         }
     }
+
+    /// Closes the descriptors of ended processes, and forgets those that ended long ago.
+    pub fn release(&mut self, now: Instant) {
+        self.held.retain(|_, hold| match hold {
+            Hold::Alive(fd) => {
+                if fd.has_exited() {
+                    *hold = Hold::Ended(now);
+                }
+                true
+            }
+            Hold::Ended(when) => now.duration_since(*when) < REMEMBERED,
+        });
+    }
+}
+
+fn refused(pid: u32, error: &io::Error) -> HoldError {
+    let help = match error.raw_os_error() {
+        Some(libc::EINVAL | libc::ENOENT) => return HoldError::Thread(pid),
+        Some(libc::EMFILE) => "; raise the limit with `ulimit -n`",
+        _ => "",
+    };
+    HoldError::Refused { pid, why: error.to_string(), help }
 }
 
 #[cfg(test)]
@@ -101,7 +131,26 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(holds.get(target).unwrap_err(), HoldError::Gone(child.id()));
         }
-        assert!(holds.held.values().all(Option::is_none));
+        assert!(holds.held.values().all(|hold| matches!(hold, Hold::Ended(_))));
+    }
+
+    #[test]
+    fn those_that_came_and_went_leave_nothing() {
+        let mut holds = Holds::default();
+        let (begin, own) = (Instant::now(), std::process::id());
+        let mut most = 0;
+        for target in 0..2000u32 {
+            let mut child = std::process::Command::new("true").spawn().unwrap();
+            let now = begin + Duration::from_millis(u64::from(target) * 100);
+            holds.get_at(live(target, child.id()), now).ok();
+            child.wait().unwrap();
+            let alive = holds.held.values().filter(|hold| matches!(hold, Hold::Alive(_))).count();
+            most = most.max(alive);
+        }
+        assert!(most < 3 * MANY, "{most} descriptors of processes of which one lived at a time");
+        // Ten a second for a minute are remembered, and some until the next look.
+        assert!(holds.held.len() < 1000, "{} entries", holds.held.len());
+        assert!(holds.get_at(live(5000, own), begin).is_ok());
     }
 
     #[test]

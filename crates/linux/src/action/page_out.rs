@@ -16,6 +16,7 @@ use isotherm_core::target::TargetId;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 /// Pages out ranges of live processes with `process_madvise(MADV_PAGEOUT)`: up to 1024 ranges in one call, calls of
 /// about 20 ms.
@@ -48,6 +49,12 @@ impl LivePageOut {
         self.pids.insert(target, pid);
         // If it has gone, paging out tells.
         let _ = self.process(target);
+    }
+
+    /// Forgets targets, and lets go of those that have ended.
+    pub fn keep_only(&mut self, keep: impl Fn(TargetId) -> bool) {
+        self.pids.retain(|target, _| keep(*target));
+        self.holds.release(Instant::now());
     }
 
     /// Why nothing of a target must be paged out: no swap, swap nearly full, a process that is to be left alone. The

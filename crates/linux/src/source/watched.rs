@@ -38,7 +38,10 @@ impl<S> Targets<S> {
 
     /// See [`isotherm_core::source::AccessSource::poll_targets`].
     pub(super) fn poll(&mut self) -> Result<Vec<TargetInfo>, SourceError> {
-        self.tracker.poll().map_err(|e| SourceError::Failed(e.to_string()))
+        let new = self.tracker.poll().map_err(|e| SourceError::Failed(e.to_string()))?;
+        // Nobody may ever ask about those again that it has just found ended.
+        self.kept.retain(|target, _| self.tracker.is_running(*target));
+        Ok(new)
     }
 
     /// See [`isotherm_core::source::AccessSource::footprint`].

@@ -12,8 +12,11 @@ use crate::proc::{Process, ProcessDir, ProcessError};
 use crate::roots::Roots;
 use isotherm_core::target::TargetId;
 use isotherm_core::target::TargetInfo;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
+
+/// Ended targets whose pids are known.
+const REMEMBERED: usize = 4096;
 
 /// A process that belongs to the targets but cannot be watched.
 #[derive(Debug)]
@@ -32,8 +35,13 @@ pub struct Skipped {
 #[derive(Debug)]
 pub struct TargetTracker {
     membership: Membership,
-    /// By target id; `None` once a target has ended and its descriptors are closed.
-    targets: Vec<Target>,
+    /// Those that have not ended. Nothing is kept of the others but the pids of the last: where processes come and go
+    /// all the time, memory stays as it is.
+    targets: BTreeMap<TargetId, Process>,
+    /// The last that ended, and their pids.
+    ended: VecDeque<(TargetId, u32)>,
+    /// Id of the next target.
+    next: TargetId,
     by_pid: HashMap<u32, TargetId>,
     /// Opened by `new`, announced by the first poll.
     unannounced: Vec<Process>,
@@ -50,12 +58,6 @@ impl std::fmt::Debug for OnSkip {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("OnSkip").field(&self.0.is_some()).finish()
     }
-}
-
-#[derive(Debug)]
-struct Target {
-    pid: u32,
-    process: Option<Process>,
 }
 
 #[derive(Debug)]
@@ -106,7 +108,9 @@ impl TargetTracker {
         };
         Ok(Self {
             membership,
-            targets: Vec::new(),
+            targets: BTreeMap::new(),
+            ended: VecDeque::new(),
+            next: 0,
             by_pid: HashMap::new(),
             unannounced,
             on_skip: OnSkip(None),
@@ -145,28 +149,33 @@ impl TargetTracker {
         }
     }
 
-    /// The process of a target; [`ProcessError::Exited`] once it has ended.
-    ///
-    /// # Panics
-    /// If no target has this id: ids come from [`poll`](Self::poll) only.
+    /// The process of a target; [`ProcessError::Exited`] once it has ended (with pid 0 if that was long ago).
     pub fn process(&mut self, target: TargetId) -> Result<&mut Process, ProcessError> {
-        let Target { pid, process } = &mut self.targets[target as usize];
-        process.as_mut().ok_or(ProcessError::Exited { pid: *pid })
+        let pid = || self.ended.iter().rev().find(|(id, _)| *id == target).map_or(0, |(_, pid)| *pid);
+        self.targets.get_mut(&target).ok_or_else(|| ProcessError::Exited { pid: pid() })
+    }
+
+    /// Whether a target has not ended, as far as it was found out.
+    pub(crate) fn is_running(&self, target: TargetId) -> bool {
+        self.targets.contains_key(&target)
     }
 
     /// Ids of the targets that have not ended, in order.
     pub fn running(&self) -> impl Iterator<Item = TargetId> + '_ {
-        (0..).zip(&self.targets).filter(|(_, t)| t.process.is_some()).map(|(id, _)| id)
+        self.targets.keys().copied()
     }
 
     /// Closes a target that its user found ended.
     pub fn close(&mut self, target: TargetId) {
-        if let Some(Target { pid, process }) = self.targets.get_mut(target as usize)
-            && process.take().is_some()
-            && self.by_pid.get(pid) == Some(&target)
-        {
-            self.by_pid.remove(pid);
+        let Some(process) = self.targets.remove(&target) else { return };
+        let pid = process.pid();
+        if self.by_pid.get(&pid) == Some(&target) {
+            self.by_pid.remove(&pid);
         }
+        if self.ended.len() == REMEMBERED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((target, pid));
     }
 
     /// Has `tell` called for each process that belongs to the targets but cannot be watched, once each.
@@ -175,11 +184,12 @@ impl TargetTracker {
     }
 
     fn announce(&mut self, process: Process) -> TargetInfo {
-        let target = self.targets.len() as TargetId;
+        let target = self.next;
+        self.next += 1;
         let pid = process.pid();
         let info = TargetInfo { target, pid: Some(pid), name: process.name() };
         self.by_pid.insert(pid, target);
-        self.targets.push(Target { pid, process: Some(process) });
+        self.targets.insert(target, process);
         info
     }
 
@@ -252,11 +262,7 @@ impl TargetTracker {
     }
 
     fn close_ended(&mut self) {
-        let ended: Vec<TargetId> = (0..)
-            .zip(&self.targets)
-            .filter(|(_, t)| t.process.as_ref().is_some_and(|p| !p.is_alive()))
-            .map(|(id, _)| id)
-            .collect();
+        let ended: Vec<TargetId> = self.targets.iter().filter(|(_, p)| !p.is_alive()).map(|(id, _)| *id).collect();
         ended.into_iter().for_each(|target| self.close(target));
     }
 }

@@ -65,7 +65,9 @@ impl Live {
     /// Processes that have come since the last call.
     pub fn poll(&mut self) -> anyhow::Result<Vec<(TargetId, Member)>> {
         let mut new = Vec::new();
-        for info in self.source.poll_targets()? {
+        let found = self.source.poll_targets()?;
+        self.out.keep_only(|target| self.source.is_running(target));
+        for info in found {
             let Some(pid) = info.pid else { continue };
             self.out.add(info.target, pid);
             let memcg = self.groups.path_of(pid).unwrap_or_default();

@@ -101,6 +101,11 @@ impl PageTableSource {
         Ok(Self { observer: ready_observer()?, targets: Targets::new(tracker, cpu_at_start) })
     }
 
+    /// Whether a target has not ended, as far as it was found out.
+    pub fn is_running(&self, target: TargetId) -> bool {
+        self.targets.tracker.is_running(target)
+    }
+
     /// Limits what may be spent on `clear_refs` (see [`whole`]) to a part of this share of one core.
     pub fn with_cpu_budget(mut self, budget: Option<f64>) -> Self {
         self.observer.set_cpu_budget(budget);

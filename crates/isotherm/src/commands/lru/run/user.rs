@@ -14,7 +14,7 @@ use isotherm_core::units::{format_size, format_time, nanos};
 use isotherm_linux::clock::{MonotonicClock, monotonic_ns, process_cpu_ns};
 use isotherm_linux::proc::ProcessDir;
 use isotherm_linux::proc::stat::Stat;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// How often new processes are looked for, ns.
 const POLL_NS: u64 = 500_000_000;
@@ -113,6 +113,10 @@ impl<'a> UserEngine<'a> {
     /// Takes in processes that have come.
     fn poll(&mut self) -> anyhow::Result<()> {
         let new = self.live.poll()?;
+        for limit in &mut self.limits {
+            let pids: HashSet<u32> = limit.keeper.pids().collect();
+            limit.faults.retain(|pid, _| pids.contains(pid));
+        }
         if !self.checked && !new.is_empty() {
             self.checked = true;
             refuse(&mut self.live, new.iter().map(|(target, _)| *target))?;
