@@ -79,6 +79,12 @@ test-damo: ## damo reads our records and we read its; skipped where damo cannot 
 	$(CARGO) build -p isotherm
 	tests/damo/run target/debug/isotherm
 
+.PHONY: soak
+soak: ## for SOAK_SECONDS (3600): processes come, go and are killed; nothing stays stopped, no byte is wrong, memory stays flat
+	scripts/deps build
+	scripts/static
+	tests/soak/run
+
 .PHONY: bench
 bench: bench-accuracy bench-wss bench-overhead bench-schemes bench-thp bench-tiering bench-sim bench-lru ## all benchmarks
 

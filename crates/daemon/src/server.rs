@@ -234,8 +234,8 @@ fn accept<L: Listener, S: Service>(listener: &L, door: Door, shared: &Arc<Shared
 struct Present {
     number: u64,
     handle: OwnedFd,
-    /// Whether its request has come in whole.
-    asked: bool,
+    /// Whether its request has come in whole and is not answered yet.
+    waits: bool,
 }
 
 /// A connection that is counted at its door until it ends.
@@ -246,18 +246,18 @@ struct Admitted<S: Service> {
 }
 
 impl<S: Service> Admitted<S> {
-    /// `None` where there are too many already. The oldest that has not said yet what it wants gives way: whoever says
-    /// it at once gets in however many stand there in silence.
+    /// `None` where there are too many already. The oldest that has not said yet what it wants, or has its
+    /// answer, gives way: whoever asks at once gets in however many stand there in silence.
     fn at(door: Door, shared: &Arc<Shared<S>>, handle: OwnedFd) -> Option<Self> {
         let mut connections = shared.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let present = &mut connections[door as usize];
         if present.len() >= MOST_CONNECTIONS {
-            let silent = present.iter().position(|p| !p.asked)?;
+            let silent = present.iter().position(|p| !p.waits)?;
             // Ends its thread. It need not be of this family: the call does not ask what kind of socket it is.
             let _ = UnixStream::from(present.remove(silent).handle).shutdown(Shutdown::Both);
         }
         let number = shared.next_number.fetch_add(1, Ordering::Relaxed);
-        present.push(Present { number, handle, asked: false });
+        present.push(Present { number, handle, waits: false });
         Some(Self { shared: Arc::clone(shared), door, number })
     }
 
@@ -265,9 +265,9 @@ impl<S: Service> Admitted<S> {
         work(&mut self.shared.connections.lock().unwrap_or_else(PoisonError::into_inner)[self.door as usize]);
     }
 
-    fn has_asked(&self) {
+    fn set_waits(&self, waits: bool) {
         self.with_present(|present| {
-            present.iter_mut().filter(|p| p.number == self.number).for_each(|p| p.asked = true)
+            present.iter_mut().filter(|p| p.number == self.number).for_each(|p| p.waits = waits)
         });
     }
 }
@@ -283,7 +283,7 @@ fn serve<C: Connection, S: Service>(stream: C, admitted: &Admitted<S>) {
     let (door, shared) = (admitted.door, &*admitted.shared);
     let mut stream = UntilDeadline::new(stream, TRANSFER_TIME);
     let request = read_request(&mut stream);
-    admitted.has_asked();
+    admitted.set_waits(true);
     let (response, with_body) = match request {
         Err(HttpError::Gone) => return,
         Err(HttpError::Refused(status, text)) => (HttpResponse::error(status, &text), true),
@@ -292,7 +292,9 @@ fn serve<C: Connection, S: Service>(stream: C, admitted: &Admitted<S>) {
         }
     };
     stream.extend(TRANSFER_TIME);
-    if response.write(&mut stream, with_body).is_ok() {
+    let sent = response.write(&mut stream, with_body).is_ok();
+    admitted.set_waits(false);
+    if sent {
         // Closing with something unread would throw away the answer on its way.
         stream.get().finish_writing();
         stream.extend(Duration::from_secs(1));
