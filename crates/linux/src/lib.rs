@@ -8,6 +8,7 @@ pub mod arena;
 pub mod bpf;
 pub mod cgroup;
 pub mod clock;
+pub mod confine;
 pub mod doctor;
 pub mod facts;
 pub mod folder_lock;
