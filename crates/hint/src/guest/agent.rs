@@ -10,8 +10,8 @@ use isotherm_core::hinter::{self, BLOCK_BYTES, Driver, Event, Guest, Isolator, W
 use isotherm_core::units::{format_size, nanos};
 use isotherm_linux::clock::{kernel_release, monotonic_ns, process_cpu_ns};
 use isotherm_linux::guestmem::{
-    FlagSampler, KernelIsolator, Ledger, MemoryMap, StallAlarm, clears_on_free, default_reserve, free_memory,
-    reporting_balloons,
+    FlagSampler, KernelIsolator, Ledger, MemoryMap, MemoryMapFile, StallAlarm, clears_on_free, default_reserve,
+    free_memory, reporting_balloons,
 };
 use isotherm_linux::random;
 use isotherm_linux::ready::{self, Interest};
@@ -48,6 +48,7 @@ pub struct Agent<'a> {
     signals: &'a StopSignals,
     settings: Settings,
     map: MemoryMap,
+    map_file: MemoryMapFile,
     machine: Machine,
     driver: Driver,
     reserve: u64,
@@ -71,7 +72,8 @@ impl<'a> Agent<'a> {
     /// Looks at this machine and takes what it needs; nothing is isolated yet.
     pub fn new(signals: &'a StopSignals, settings: Settings) -> Result<Self, GuestError> {
         let roots = Roots::system();
-        let map = MemoryMap::read(&roots).map_err(GuestError::io("read the memory map"))?;
+        let mut map_file = MemoryMapFile::open(&roots).map_err(GuestError::io("open the memory map"))?;
+        let map = map_file.read().map_err(GuestError::io("read the memory map"))?;
         if clears_on_free(&roots) && !settings.force {
             return Err(GuestError::ClearsOnFree);
         }
@@ -121,6 +123,7 @@ impl<'a> Agent<'a> {
             },
             settings,
             map,
+            map_file,
             reserve,
             alarm: alarm.ok(),
             alarm_rang: false,
@@ -332,7 +335,7 @@ impl<'a> Agent<'a> {
 
     /// Memory may have come or gone.
     fn follow_map(&mut self, now: u64) -> Result<(), GuestError> {
-        let map = MemoryMap::read(&self.machine.roots).map_err(GuestError::io("read the memory map"))?;
+        let map = self.map_file.read().map_err(GuestError::io("read the memory map"))?;
         if map == self.map {
             return Ok(());
         }

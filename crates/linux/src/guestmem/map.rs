@@ -3,7 +3,8 @@
 use crate::roots::Roots;
 use isotherm_core::addr::{AddrRange, normalize};
 use isotherm_core::hinter::{MemoryArea, MemoryKind};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Seek};
 
 /// The areas, by address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -12,15 +13,34 @@ pub struct MemoryMap {
     pub areas: Vec<MemoryArea>,
 }
 
-impl MemoryMap {
-    /// Reads it. Without CAP_SYS_ADMIN every address reads as zero, which is an error here.
-    pub fn read(roots: &Roots) -> io::Result<Self> {
-        let map = Self::parse(&roots.read("/proc/iomem")?);
+/// `/proc/iomem`, held open: who had CAP_SYS_ADMIN when it was opened is shown addresses also without it.
+#[derive(Debug)]
+pub struct MemoryMapFile(File);
+
+impl MemoryMapFile {
+    /// Opens it.
+    pub fn open(roots: &Roots) -> io::Result<Self> {
+        File::open(roots.path("/proc/iomem")).map(Self)
+    }
+
+    /// Reads it anew. Where it was opened without CAP_SYS_ADMIN every address reads as zero, which is an error here.
+    pub fn read(&mut self) -> io::Result<MemoryMap> {
+        let mut text = String::new();
+        self.0.rewind()?;
+        self.0.read_to_string(&mut text)?;
+        let map = MemoryMap::parse(&text);
         if map.ram().is_empty() {
             let why = "/proc/iomem shows no memory; reading its addresses takes root (CAP_SYS_ADMIN)";
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
         Ok(map)
+    }
+}
+
+impl MemoryMap {
+    /// Reads it once.
+    pub fn read(roots: &Roots) -> io::Result<Self> {
+        MemoryMapFile::open(roots)?.read()
     }
 
     fn parse(text: &str) -> Self {
@@ -97,6 +117,16 @@ feffc000-feffffff : Reserved
         assert_eq!(ram[1], AddrRange::new(0x10_0000, 0x7ffd_f000));
         assert_eq!(ram[2], AddrRange::new(0x1_0000_0000, 0x1_8800_0000));
         assert!(isotherm_core::addr::total_len(&ram) > 4 << 30);
+    }
+
+    #[test]
+    fn memory_that_comes_shows_in_the_open_file() {
+        let t = tree(&[("proc/iomem", Q35)]);
+        let mut file = MemoryMapFile::open(&t.roots).unwrap();
+        let before = file.read().unwrap();
+        std::fs::write(t.roots.path("/proc/iomem"), format!("{Q35}188000000-18fffffff : System RAM\n")).unwrap();
+        let after = file.read().unwrap();
+        assert_eq!((before.areas.len(), after.areas.len()), (9, 10));
     }
 
     #[test]

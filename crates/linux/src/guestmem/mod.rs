@@ -24,6 +24,6 @@ pub use flags::FlagSampler;
 pub use isolate::KernelIsolator;
 pub use ledger::{Ledger, LedgerError};
 pub use level::{default_reserve, free_memory};
-pub use map::MemoryMap;
+pub use map::{MemoryMap, MemoryMapFile};
 pub use put_back::StillTaken;
 pub use stall::StallAlarm;

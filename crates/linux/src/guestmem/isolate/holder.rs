@@ -6,12 +6,36 @@
 //! sound for memory of which no report is on its way; what is reported and not answered belongs to nobody, and stays.
 
 use crate::fork::fork;
-use rustix::fs::{Mode, OFlags};
+use crate::roots::Roots;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, waitid, waitpid};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+/// Our own `oom_score_adj`. A holder gets its score with the fork: who is confined may not open that of a new process.
+#[derive(Debug)]
+pub(super) struct Score(File);
+
+impl Score {
+    /// That below `roots`.
+    pub(super) fn open(roots: &Roots) -> io::Result<Self> {
+        File::options().read(true).write(true).open(roots.path("/proc/self/oom_score_adj")).map(Self)
+    }
+
+    /// Does `work` while we have the highest score. If memory runs out in that moment, we are the first to end, as the
+    /// holder would be.
+    fn highest<T>(&self, work: impl FnOnce() -> T) -> io::Result<T> {
+        let mut before = [0; 16];
+        let len = self.0.read_at(&mut before, 0)?;
+        self.0.write_all_at(b"1000", 0)?;
+        let done = work();
+        // Nobody may lower a score below what an administrator gave, and it was not below that.
+        self.0.write_all_at(&before[..len], 0)?;
+        Ok(done)
+    }
+}
 
 /// The process; dropping this ends it and waits for its end.
 #[derive(Debug)]
@@ -24,12 +48,12 @@ pub(super) struct Holder {
 
 impl Holder {
     /// Starts it. The calling process must have one thread only.
-    pub(super) fn start() -> io::Result<Self> {
+    pub(super) fn start(score: &Score) -> io::Result<Self> {
         let (orders_out, orders_in) = io::pipe()?;
         let (answers_out, answers_in) = io::pipe()?;
         // SAFETY: the child has the one thread that called it, and does nothing but system calls on its stack and
         // descriptors of its own.
-        let pid = unsafe { fork(|| hold(orders_out.as_fd(), answers_in.as_fd())) };
+        let pid = score.highest(|| unsafe { fork(|| hold(orders_out.as_fd(), answers_in.as_fd())) })?;
         Ok(Self {
             pid: pid?,
             orders: Some(File::from(OwnedFd::from(orders_in))),
@@ -69,9 +93,6 @@ fn hold(reader: BorrowedFd<'_>, writer: BorrowedFd<'_>) {
         // SAFETY: this process is nobody else's, and nothing in it uses these descriptors.
         unsafe { libc::close(fd) };
     }
-    if let Ok(file) = rustix::fs::open(c"/proc/self/oom_score_adj", OFlags::WRONLY, Mode::empty()) {
-        let _ = rustix::io::write(&file, b"1000");
-    }
     loop {
         let mut id = [0u8; 4];
         // Orders of four bytes are never split in a pipe.
@@ -93,7 +114,12 @@ mod tests {
 
     #[test]
     fn it_lives_until_it_is_dropped_or_killed() {
-        let mut holder = Holder::start().unwrap();
+        let score = Score::open(&Roots::system()).unwrap();
+        let own = || std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+        let before = own();
+        let mut holder = Holder::start(&score).unwrap();
+        let its = format!("/proc/{}/oom_score_adj", holder.pid.as_raw_pid());
+        assert_eq!((std::fs::read_to_string(its).unwrap().as_str(), own()), ("1000\n", before));
         assert!(holder.is_alive());
         assert!(holder.attach(-1).is_err(), "there is no such segment");
         rustix::process::kill_process(holder.pid, rustix::process::Signal::KILL).unwrap();
@@ -102,6 +128,6 @@ mod tests {
         }
         assert!(holder.attach(-1).is_err(), "it is dead");
         drop(holder);
-        drop(Holder::start().unwrap());
+        drop(Holder::start(&score).unwrap());
     }
 }

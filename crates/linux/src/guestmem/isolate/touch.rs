@@ -4,7 +4,7 @@
 //! A page of a segment stays where it is unless somebody moves it on purpose (a memory block that goes offline, a
 //! driver that wants contiguous memory, `move_pages`); addresses are looked at again before each report.
 
-use super::holder::Holder;
+use super::holder::{Holder, Score};
 use super::physical::Pagemap;
 use super::pool::Pool;
 use super::segment::{Attached, Segment, put_back};
@@ -23,6 +23,7 @@ pub(super) struct Touch {
     /// Of which a report may be on its way.
     held: Vec<Taken>,
     holder: Option<Holder>,
+    score: Score,
     /// Huge pages that the holder alone has.
     settled: u64,
 }
@@ -51,7 +52,8 @@ impl Touch {
             return Err(spare(counts.free - counts.reserved));
         }
         let pagemap = Pagemap::open(roots).map_err(IsolateError::io("open /proc/self/pagemap"))?;
-        Ok(Self { pool, pagemap, held: Vec::new(), holder: None, settled: 0 })
+        let score = Score::open(roots).map_err(IsolateError::io("open /proc/self/oom_score_adj"))?;
+        Ok(Self { pool, pagemap, held: Vec::new(), holder: None, score, settled: 0 })
     }
 
     fn allocate(&mut self, pages: u64, ledger: &mut Ledger) -> Result<Option<Vec<AddrRange>>, IsolateError> {
@@ -74,7 +76,7 @@ impl Touch {
             Err(e) => return Err(IsolateError::io("reserve huge pages in a shared memory segment")(e)),
         };
         if self.holder.is_none() {
-            self.holder = Holder::start().ok();
+            self.holder = Holder::start(&self.score).ok();
         }
         if self.holder.as_mut().is_none_or(|holder| holder.attach(segment.id()).is_err()) {
             let _ = segment.remove();
@@ -171,7 +173,9 @@ mod tests {
         let new = |numbers| {
             let t = pool(numbers);
             std::fs::create_dir_all(t.roots.path("/proc/self")).unwrap();
-            std::fs::write(t.roots.path("/proc/self/pagemap"), []).unwrap();
+            for file in ["pagemap", "oom_score_adj"] {
+                std::fs::write(t.roots.path("/proc/self").join(file), []).unwrap();
+            }
             Touch::new(&t.roots)
         };
         assert!(new([0; 4]).is_ok());

@@ -12,7 +12,6 @@ use super::session::{Asked, Session};
 use super::tracepoint::Aggregated;
 use super::tried::TriedRegions;
 use crate::clock::thread_cpu_ns;
-use crate::roots::Roots;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::clock::Clock;
 use std::io;
@@ -37,7 +36,8 @@ impl Reader {
         attrs: &MonitorAttrs,
         now_ns: u64,
     ) -> Result<Self, DamonError> {
-        match session.kdamond().map(|thread| Trace::open(session.roots(), thread, attrs, now_ns)) {
+        let found = session.kdamond().zip(session.event());
+        match found.map(|(thread, event)| Trace::open(event, thread, attrs, now_ns)) {
             Some(Ok(trace)) => Ok(Self::Trace(trace)),
             _ => Files::open(session, targets, attrs).map(Self::Files),
         }
@@ -87,8 +87,7 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    fn open(roots: &Roots, thread: u32, attrs: &MonitorAttrs, now_ns: u64) -> io::Result<Self> {
-        let event = Aggregated::find(roots)?;
+    fn open(event: Aggregated, thread: u32, attrs: &MonitorAttrs, now_ns: u64) -> io::Result<Self> {
         let ring = PerfRing::open(event.id, thread, attrs.max_regions as usize * RECORD_BYTES * RING_INTERVALS)?;
         Ok(Self { ring, event, collect: Collect::default(), attrs: *attrs, last_ns: now_ns })
     }

@@ -2,8 +2,8 @@
 
 use super::error::DamonError;
 use super::files::{ControlFiles, KDAMONDS, Lock, absolute, exists};
+use super::tracepoint::Aggregated;
 use crate::facts::KernelDamon;
-use crate::roots::Roots;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
 use std::io;
@@ -81,6 +81,8 @@ pub(super) struct Session<F: ControlFiles> {
     attrs: MonitorAttrs,
     /// Whether something is set up that has to be put back.
     dirty: bool,
+    /// The tracepoint, where there is one.
+    event: Option<Aggregated>,
     _lock: Lock,
 }
 
@@ -101,7 +103,9 @@ impl<F: ControlFiles> Session<F> {
         if !state.operations.is_empty() && !state.operations.iter().any(|o| o == kind.operations()) {
             return Err(kind.missing(&state.operations.join(" ")));
         }
-        Ok(Self { files, attrs, dirty: false, _lock: lock })
+        // Now: it may take a mount, which is forbidden to who has confined itself.
+        let event = Aggregated::find(files.roots());
+        Ok(Self { files, attrs, dirty: false, event: event.ok(), _lock: lock })
     }
 
     /// Sets DAMON up for `watched` and switches it on, ending what it did for us before.
@@ -131,9 +135,9 @@ impl<F: ControlFiles> Session<F> {
         Ok(())
     }
 
-    /// Where the kernel's files are.
-    pub(super) fn roots(&self) -> &Roots {
-        self.files.roots()
+    /// The tracepoint that tells regions, where there is one.
+    pub(super) const fn event(&self) -> Option<Aggregated> {
+        self.event
     }
 
     /// Whether its kernel thread runs.
