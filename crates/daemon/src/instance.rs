@@ -1,6 +1,7 @@
 //! What every running instance says of itself.
 
 use crate::openmetrics::{Exposition, Labels};
+use crate::sandbox::Sandbox;
 use isotherm_core::figures;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -28,6 +29,9 @@ figures! {
         /// When this was drawn up, ns of CLOCK_MONOTONIC.
         #[serde(default)]
         time_ns: u64;
+        /// How it is confined; `None`: it does not tell.
+        #[serde(default)]
+        sandbox: Option<Sandbox>;
     }
 }
 
@@ -48,7 +52,14 @@ impl Instance {
             pid: std::process::id(),
             socket,
             time_ns: now_ns,
+            sandbox: None,
         }
+    }
+
+    /// Confined like this.
+    #[must_use]
+    pub fn in_sandbox(self, sandbox: &Sandbox) -> Self {
+        Self { sandbox: Some(sandbox.clone()), ..self }
     }
 
     /// Its own metrics.

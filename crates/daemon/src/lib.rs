@@ -4,7 +4,7 @@
 //! * [`server`]: threads that turn connections into questions, and the queue that the instance's loop empties; it
 //!   speaks [`http`], within [`deadline`]s, on a [`socket`] and on a port for metrics alone;
 //! * [`places`]: where sockets are, and how those that run are found; [`client`]: the other side;
-//! * [`instance`]: what every instance says of itself; [`openmetrics`] writes [figures](isotherm_core::figure) in that
+//! * [`instance`]: what every instance says of itself, its [`sandbox`] included; [`openmetrics`] writes [figures](isotherm_core::figure) in that
 //!   form; [`documentation`] writes them as a table.
 
 #![forbid(unsafe_code)]
@@ -19,6 +19,7 @@ pub mod openmetrics;
 #[cfg(any(test, feature = "testing"))]
 pub mod openmetrics_check;
 pub mod places;
+pub mod sandbox;
 pub mod server;
 #[cfg(test)]
 mod server_tests;

@@ -14,10 +14,12 @@ mod new_file;
 mod output;
 mod progress;
 mod record_file;
+mod sandbox;
 mod schemes;
 mod session;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use isotherm_linux::confine::confine;
 use isotherm_linux::guard;
 use isotherm_linux::roots::Roots;
 use std::process::ExitCode;
@@ -90,5 +92,8 @@ fn main() -> ExitCode {
 }
 
 fn guard() -> anyhow::Result<()> {
-    Ok(guard::serve(std::io::stdin().lock(), std::io::stdout(), &Roots::system())?)
+    guard::detach(&Roots::system());
+    // Whoever started it has told that this machine cannot, or was told to do without: a guard is better than none.
+    let _ = confine(&sandbox::guard::needs());
+    Ok(guard::serve(std::io::stdin().lock(), std::io::stdout())?)
 }

@@ -6,7 +6,8 @@ mod group;
 #[path = "../../linux/tests/common/zram.rs"]
 mod zram;
 
-use common::{Running, command, isotherm, send, start, state, text, wait_until};
+use common::confined::{check_confined, of_threads, told};
+use common::{Program, Running, command, isotherm, send, start, state, text, wait_until};
 use group::Group;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -323,4 +324,24 @@ fn root_two_groups_give_by_what_they_have() {
     assert!(rss(idle.pid()) + rss(busy.pid()) < 144 * MIB, "what both have counts: {last}");
     end(idle);
     end(busy);
+}
+
+#[test]
+fn root_lru_run_keeps_what_it_declares_and_its_guard_one_capability() {
+    let Some(_swap) = ZramSwap::new(512 * MIB) else { return };
+    let (target, folder) = (Program::sleeper(), tempfile::tempdir().unwrap());
+    let socket = folder.path().join("s");
+    let pid = target.pid().to_string();
+    let args = ["lru", "run", "--pid", &pid, "--limit", "1G", "--min-ttl", "1s", "--on-thrash", "freeze"];
+    let running = start(command(args).args(["--socket", text(&socket)]));
+    let status = told(&socket);
+    let declared = ["CAP_DAC_OVERRIDE", "CAP_KILL", "CAP_SYS_PTRACE", "CAP_SYS_NICE", "CAP_BPF"];
+    check_confined(running.pid(), &status, &declared);
+    let children = format!("/proc/{0}/task/{0}/children", running.pid());
+    let guard: u32 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
+    wait_until("the guard is confined", || of_threads(guard, "Seccomp:") == ["2"]);
+    assert_eq!(of_threads(guard, "CapEff:"), [format!("{:016x}", 1 << 5)]);
+    assert_eq!(of_threads(guard, "NoNewPrivs:"), ["1"]);
+    running.signal("TERM");
+    running.finish().expect(0, &[]);
 }

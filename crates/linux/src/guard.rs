@@ -18,7 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// The argument with which the program runs [`serve`].
+/// The argument with which the program runs [`detach`] and [`serve`].
 pub const COMMAND: &str = "guard";
 
 /// The guard of what we do to others; it ends when this is dropped.
@@ -26,7 +26,8 @@ pub const COMMAND: &str = "guard";
 pub struct Guard(Child);
 
 impl Guard {
-    /// Starts this program as a guard: it must run [`serve`] when its only argument is [`COMMAND`].
+    /// Starts this program as a guard: it must run [`detach`] and [`serve`] when its only argument is [`COMMAND`].
+    /// Before it is [confined](crate::confine), after which nothing is executed any more.
     pub fn start() -> io::Result<Self> {
         // Not its path: that may be another version by now, or none.
         Self::run(Command::new("/proc/self/exe").arg(COMMAND))
@@ -90,13 +91,17 @@ fn start_of(pid: u32) -> Option<u64> {
     Stat::read(&ProcessDir::live(pid)).ok().map(|s| s.start_ticks)
 }
 
-/// The guard's work: reads lines `stop PID START`, `go PID 0`, `change FILE WORD` and `leave FILE 0` until the end of its
-/// input, which comes when whoever wrote them ends. Then it writes back what files held, and lets those processes go
-/// on that are still stopped and the same. Says on `output` when it is ready.
-pub fn serve(input: impl BufRead, mut output: impl Write, roots: &Roots) -> io::Result<()> {
+/// What the guard does first: it leaves the groups of processes that end together with us.
+pub fn detach(roots: &Roots) {
     // Signals of the terminal and of service managers go to all of a group: the guard must not fall to the first.
     ignore_signals();
     leave_group(roots);
+}
+
+/// The guard's work: reads lines `stop PID START`, `go PID 0`, `change FILE WORD` and `leave FILE 0` until the end of its
+/// input, which comes when whoever wrote them ends. Then it writes back what files held, and lets those processes go
+/// on that are still stopped and the same. Says on `output` when it is ready.
+pub fn serve(input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     output.write_all(b"\n")?;
     output.flush()?;
     let mut stopped: BTreeMap<u32, u64> = BTreeMap::new();
@@ -170,8 +175,7 @@ mod tests {
             start(pids[1]),
             pids[1]
         );
-        let t = crate::test_tree::tree(&[]);
-        serve(told.as_bytes(), &mut Vec::new(), &t.roots).unwrap();
+        serve(told.as_bytes(), &mut Vec::new()).unwrap();
         wait_for("the first to go on", || !is_stopped(pids[0]));
         assert!(is_stopped(pids[1]), "who was let go and then stopped by somebody else stays stopped");
     }

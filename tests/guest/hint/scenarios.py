@@ -22,6 +22,13 @@ def agent(machine, options="", log="agent.log"):
     return pid
 
 
+def check_confined(machine, check, pid, log="agent.log"):
+    """It has one capability (CAP_IPC_LOCK), a filter of system calls, and Landlock, which Debian's kernels have."""
+    found = machine.sh(f"grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/{pid}/status").split()
+    check(found == ["CapEff:", "0000000000004000", "NoNewPrivs:", "1", "Seccomp:", "2"], f"the agent is confined {found}")
+    check("no Landlock" not in machine.cat(f"/tmp/{log}"), "Landlock restricts its files")
+
+
 def status(machine, log="agent.log"):
     """The last line of JSON that the agent printed."""
     lines = [line for line in machine.cat(f"/tmp/{log}").splitlines() if line.startswith("{") and line.endswith("}")]
@@ -93,6 +100,7 @@ def gives_back(machine, check, mib, options="", patience_s=60):
     held = Held(machine, 32)
     with FakeHost(machine) as host:
         pid = agent(machine, options)
+        check_confined(machine, check, pid)
         # What was free from the beginning goes first, so that the program's memory is told apart.
         rests(machine, "the first pass ends")
         base = machine.resident()

@@ -2,6 +2,8 @@
 // Every file in tests/ is a crate of its own and uses a part of this.
 #![allow(dead_code)]
 
+pub mod confined;
+
 use std::ffi::OsStr;
 use std::io::Read;
 use std::path::Path;

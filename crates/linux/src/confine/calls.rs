@@ -9,8 +9,8 @@ use libc as c;
 /// A group of system calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Calls {
-    /// What every process needs: memory that is not executable, threads, time, its own signals, files that are open or
-    /// that it opens.
+    /// What every process needs: memory that is not executable, threads, time, its own signals and children, files that
+    /// are open or that it opens.
     Basic,
     /// Connections that come in and those that are there.
     Serve,
@@ -18,7 +18,7 @@ pub enum Calls {
     ConnectHere,
     /// New connections to other machines, and between a guest and its host.
     ConnectAway,
-    /// To look at other processes, send them signals, and collect children.
+    /// To look at other processes and send them signals.
     Processes,
     /// Advice on the memory of other processes, and its migration.
     Advise,
@@ -162,6 +162,8 @@ const BASIC: &[Allowed] = &[
     only(c::SYS_prctl, HARMLESS_PRCTLS),
     any(c::SYS_exit),
     any(c::SYS_exit_group),
+    any(c::SYS_wait4),
+    any(c::SYS_waitid),
     // Time, chance, the system's name.
     any(c::SYS_clock_gettime),
     any(c::SYS_clock_getres),
@@ -254,7 +256,7 @@ const ADVISE: &[Allowed] = &[any(c::SYS_process_madvise), any(c::SYS_move_pages)
 
 const RUN_BPF: &[Allowed] = &[only(c::SYS_bpf, RUN_ONLY)];
 
-const FORK: &[Allowed] = &[any(c::SYS_wait4), any(c::SYS_waitid), any(c::SYS_setsid)];
+const FORK: &[Allowed] = &[any(c::SYS_setsid)];
 
 const INJECT: &[Allowed] = &[only(c::SYS_ptrace, PTRACE), any(c::SYS_process_vm_readv), any(c::SYS_process_vm_writev)];
 

@@ -11,9 +11,9 @@
 //! Nothing of this can be undone, and children inherit it. So commands that are to run with all rights must have been
 //! forked before. None executes a program afterwards.
 //!
-//! Limits. A file system cannot be closed to who looks into other processes: Landlock refuses a confined process every
-//! look (`/proc/PID/maps`, process_madvise, ptrace) at those outside. A filter of system calls cannot see what a pointer
-//! points to: not which file is opened.
+//! Limits. Who looks into other processes cannot be restricted by Landlock, which forbids to trace those outside and, in
+//! Linux 6.1 and 6.12, every look at them (`/proc/PID/maps`, process_madvise). A filter of system calls cannot see what a
+//! pointer points to: not which file is opened.
 
 mod calls;
 mod capabilities;

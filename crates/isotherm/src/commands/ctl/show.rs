@@ -26,6 +26,9 @@ pub fn text(status: &Status, socket: &Path, now_ns: u64) -> String {
         let _ = writeln!(out, "reload    failed, the old schemes are in force: {error}");
     }
     let _ = writeln!(out, "monitor   {}", monitor(&status.monitor));
+    if let Some(sandbox) = &status.instance.sandbox {
+        let _ = writeln!(out, "sandbox   {}", sandbox.text());
+    }
     if status.targets.is_empty() {
         out += "target    none is alive\n";
     }

@@ -4,6 +4,7 @@ use super::host::secret;
 use crate::args::units;
 use crate::exit::Unsupported;
 use crate::exit::Usage;
+use crate::sandbox::{SandboxArgs, hint};
 use anyhow::Context;
 use isotherm_hint::guest::{Address, Agent, GuestError, Settings, Status, Wish};
 use isotherm_hint::protocol::auth::Key;
@@ -45,12 +46,15 @@ pub struct Args {
     /// Hint although the balloon reports free pages already, or although the kernel clears memory that is freed
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     let signals = StopSignals::catch().context("cannot catch signals")?;
     let address = args.connect.or(args.port.map(Address::Port)).unwrap_or(Address::NamedPort);
     check_key(&address, args.key.is_some())?;
+    let needs = hint::guest(&address);
     let settings = Settings {
         address,
         key: args.key,
@@ -64,6 +68,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         GuestError::NoWay(_) | GuestError::ClearsOnFree => Unsupported(e.to_string()).into(),
         e => anyhow::Error::new(e),
     })?;
+    args.sandbox.enter(&needs)?;
     tracing::info!("{}", agent.introduction());
     let stats = args.stats;
     agent.run(|status| {

@@ -70,6 +70,9 @@ pub fn text(status: &HostStatus) -> String {
         status.instance.pid,
         format_time(status.instance.uptime_ns)
     );
+    if let Some(sandbox) = &status.instance.sandbox {
+        let _ = writeln!(text, "sandbox {}", sandbox.text());
+    }
     for place in &status.listening {
         let _ = writeln!(text, "listening at {place}");
     }

@@ -9,6 +9,8 @@ use crate::args::target::TargetArgs;
 use crate::exit::{Unsupported, Usage};
 use crate::output::open_stats;
 use crate::progress::Progress as StatusLine;
+use crate::sandbox::SandboxArgs;
+use crate::sandbox::schemes::{Work, needs};
 use crate::schemes::{Tuning, goal_text, to_toml};
 use crate::session::{LiveContext, Session};
 use anyhow::Context;
@@ -56,6 +58,8 @@ pub struct RunArgs {
     pub quiet: bool,
     #[command(flatten)]
     pub control: ControlArgs,
+    #[command(flatten)]
+    pub sandbox: SandboxArgs,
 }
 
 /// Watches the target and applies `schemes` until the end of the duration, a signal, somebody's `isotherm ctl stop`, or
@@ -72,11 +76,14 @@ pub fn run(
         return Ok(());
     }
     let stats_file = args.stats.as_deref().map(open_stats).transpose()?;
-    // What can fail comes before a command is started.
-    let engine = engine(schemes, args.dry_run)?;
     let bound = args.control.bind(args.quiet)?;
-    let mut session = Session::open(target, monitor)?.with_schemes(engine);
+    let session = Session::open(target, monitor)?;
+    let work = Work { source: monitor.source, command: !target.command.is_empty(), dry_run: args.dry_run };
+    let sandbox = args.sandbox.enter(&needs(work))?;
+    // Threads from here on.
+    let mut session = session.with_schemes(engine(schemes, args.dry_run)?);
     let mut control = Control::start(bound, readers(monitor.attrs()?), monitor.attrs()?)?;
+    control.sandbox(sandbox);
     if let Some(reload) = reload {
         session.reload_on_hangup()?;
         control.on_reload(reload);

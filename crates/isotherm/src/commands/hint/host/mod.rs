@@ -6,6 +6,7 @@ use super::status::{COMMAND, HostStatus};
 use crate::args::control::ControlArgs;
 use crate::args::units;
 use crate::exit::{Unsupported, Usage};
+use crate::sandbox::{SandboxArgs, hint};
 use anyhow::Context;
 use isotherm_daemon::instance::Instance;
 use isotherm_daemon::server::Server;
@@ -63,6 +64,8 @@ pub struct Args {
     pause: Duration,
     #[command(flatten)]
     control: ControlArgs,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
     /// End after this time
     #[arg(long, value_name = "TIME", value_parser = units::time)]
     duration: Option<Duration>,
@@ -88,6 +91,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Ok(ScanConfig { every: args.scan_every, pause: args.pause, guard: Mutex::new(guard) })
     });
     let config = HostConfig { guests: args.guests.clone(), bytes_per_second: args.rate, scan: scan.transpose()? };
+    let sandbox = args.sandbox.enter(&hint::host(args.scan_zero))?;
+    // Threads from here on.
     let begin = (Instant::now(), monotonic_ns());
     let host = Host::start(config, doors).context("cannot begin to serve")?;
     let mut changes = Changes::new(args.quiet);
@@ -101,7 +106,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             server.path().map(PathBuf::from),
             begin.1,
             monotonic_ns(),
-        ),
+        )
+        .in_sandbox(&sandbox),
         listening: args.listen.iter().map(ToString::to_string).collect(),
         problem: host.problem(),
         guests: host.status(),

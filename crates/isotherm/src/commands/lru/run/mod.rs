@@ -8,11 +8,12 @@ mod user;
 
 use super::engine::EngineName;
 use super::target::LruTarget;
-use crate::args::control::ControlArgs;
+use crate::args::control::{Bound, ControlArgs};
 use crate::args::monitor::{CpuBudget, cpu_budget};
 use crate::args::units;
 use crate::exit::{Unsupported, Usage};
 use crate::output::open_stats;
+use crate::sandbox::{SandboxArgs, lru_run};
 use anyhow::Context;
 use clap::ValueEnum;
 use isotherm_core::clock::Wake;
@@ -20,10 +21,13 @@ use isotherm_core::keeper::figures::LimitFigures;
 use isotherm_core::keeper::limit::SHORTEST_INTERVAL_NS;
 use isotherm_core::units::nanos;
 use isotherm_daemon::instance::Instance;
+use isotherm_daemon::sandbox::Sandbox;
 use isotherm_daemon::server::Server;
 use isotherm_daemon::service::{Answer, Ask, StatusOnly};
+use isotherm_daemon::socket::BoundSocket;
 use isotherm_linux::cgroup::memory::{Memcg, Memcgs};
 use isotherm_linux::clock::monotonic_ns;
+use isotherm_linux::roots::Roots;
 use status::LruStatus;
 use std::io::Write;
 use std::path::PathBuf;
@@ -94,6 +98,8 @@ pub struct Args {
     quiet: bool,
     #[command(flatten)]
     control: ControlArgs,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
 }
 
 impl Args {
@@ -161,17 +167,22 @@ trait Engine {
 pub fn run(args: Args) -> anyhow::Result<()> {
     args.check()?;
     let open_stats = || args.stats.as_deref().map(open_stats).transpose();
-    let control = Control::start(&args)?;
+    let bound = args.control.bind(args.quiet)?;
     match args.engine.kernel(&args.target)? {
         Some(target) => {
             let mut engine = kernel::KernelEngine::open(&target, &args)?;
-            keep(&mut engine, &args, &mut open_stats()?, &control)
+            let mut stats = open_stats()?;
+            let socket = bound.socket.as_ref().map(BoundSocket::path);
+            let sandbox = args.sandbox.enter(&lru_run::by_kernel(socket, &Roots::system()))?;
+            keep(&mut engine, &args, &mut stats, &Control::start(bound, sandbox)?)
         }
         None => {
             // What can fail comes before a command is started.
             let mut stats = open_stats()?;
             let mut engine = user::UserEngine::open(&args)?;
-            let kept = keep(&mut engine, &args, &mut stats, &control);
+            let signals = args.on_thrash != OnThrash::Notify || !args.target.command.is_empty();
+            let sandbox = args.sandbox.enter(&lru_run::by_walks(signals))?;
+            let kept = keep(&mut engine, &args, &mut stats, &Control::start(bound, sandbox)?);
             // Stopped processes go on before anything else can fail.
             let finished = engine.finish();
             kept.and(finished)
@@ -225,12 +236,13 @@ fn watch(
 struct Control {
     server: Option<Server<StatusOnly<LruStatus>>>,
     started_ns: u64,
+    sandbox: Sandbox,
 }
 
 impl Control {
-    fn start(args: &Args) -> anyhow::Result<Self> {
-        let server = args.control.bind(args.quiet)?.serve(StatusOnly::default()).context("cannot listen")?;
-        Ok(Self { server, started_ns: monotonic_ns() })
+    fn start(bound: Bound, sandbox: Sandbox) -> anyhow::Result<Self> {
+        let server = bound.serve(StatusOnly::default()).context("cannot listen")?;
+        Ok(Self { server, started_ns: monotonic_ns(), sandbox })
     }
 
     /// When the loop is to come by next.
@@ -259,7 +271,8 @@ impl Control {
         let limits = engine.figures();
         let about = limits.iter().map(|limit| limit.domain.as_str()).collect::<Vec<_>>().join("; ");
         let socket = server.path().map(PathBuf::from);
-        let instance = Instance::of_this_process(status::COMMAND, about, socket, self.started_ns, now_ns);
+        let instance = Instance::of_this_process(status::COMMAND, about, socket, self.started_ns, now_ns)
+            .in_sandbox(&self.sandbox);
         LruStatus { instance, limits }
     }
 }

@@ -18,6 +18,7 @@ use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::Event;
 use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_daemon::instance::Instance;
+use isotherm_daemon::sandbox::Sandbox;
 use isotherm_daemon::server::Server;
 use isotherm_daemon::service::{Answer, Ask, Refusal};
 use isotherm_linux::clock::monotonic_ns;
@@ -52,6 +53,7 @@ pub struct Control {
     looked_ns: u64,
     dry_run: bool,
     quiet: bool,
+    sandbox: Sandbox,
     stop: bool,
     /// Whether we began with a terminal, so that a hangup may mean that it has gone.
     terminal: bool,
@@ -81,6 +83,7 @@ impl Control {
             looked_ns: now,
             dry_run: false,
             quiet: false,
+            sandbox: Sandbox::default(),
             stop: false,
             terminal: has_terminal(),
         })
@@ -94,6 +97,11 @@ impl Control {
     /// Whether nothing is really done, which the status then says.
     pub const fn dry_run(&mut self, dry_run: bool) {
         self.dry_run = dry_run;
+    }
+
+    /// How we are confined, which the status then says.
+    pub fn sandbox(&mut self, sandbox: Sandbox) {
+        self.sandbox = sandbox;
     }
 
     /// Whether to say nothing but errors.
@@ -224,7 +232,8 @@ impl Control {
                 self.server.as_ref().and_then(Server::path).map(PathBuf::from),
                 self.started_ns,
                 now_ns,
-            ),
+            )
+            .in_sandbox(&self.sandbox),
             dry_run: self.dry_run,
             reload_error: self.reload_error.clone(),
             monitor: self.overview.monitor(),

@@ -18,6 +18,7 @@ use isotherm_core::scheme::goal::{Goal, GoalMetric};
 use isotherm_core::scheme::pattern::AccessPattern;
 use isotherm_core::scheme::stats::SchemeStats;
 use isotherm_daemon::instance::Instance;
+use isotherm_daemon::sandbox::Sandbox;
 use std::sync::Arc;
 
 struct NoMeter;
@@ -88,6 +89,7 @@ pub fn status() -> Status {
             pid: 7,
             socket: None,
             time_ns: 10_000_000_000,
+            sandbox: Some(Sandbox { on: true, capabilities: vec!["CAP_BPF".into()], landlock: "absent".into() }),
         },
         dry_run: false,
         reload_error: None,

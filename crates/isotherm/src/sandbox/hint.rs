@@ -1,0 +1,64 @@
+//! What `hint host` and `hint guest` need.
+
+use super::LOOKS_INTO_PROCESSES;
+use isotherm_hint::guest::Address;
+use isotherm_linux::confine::{Calls, CapabilitySet, Files, Needs};
+
+/// The host side. `pauses`: guests are paused, to look for zeros.
+pub fn host(pauses: bool) -> Needs {
+    // VMMs run as users of their own: their sockets and memory files belong to them, and what they have mapped is told
+    // to CAP_CHECKPOINT_RESTORE only.
+    let needs = Needs::new(Files::Any(LOOKS_INTO_PROCESSES))
+        .capabilities(CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_OVERRIDE | CapabilitySet::CHECKPOINT_RESTORE)
+        .calls([Calls::Serve, Calls::ConnectHere, Calls::Processes, Calls::Punch]);
+    if pauses { needs.capabilities(CapabilitySet::KILL | CapabilitySet::SYS_NICE) } else { needs }
+}
+
+/// The agent in a guest, which reports to `address`.
+pub fn guest(address: &Address) -> Needs {
+    // What it changes: which memory blocks are online, how many huge pages there may be, and its ledger.
+    let mut write = vec!["/sys/devices/system/memory".into(), "/sys/kernel/mm/hugepages/hugepages-2048kB".into()];
+    let mut read = vec!["/proc".into(), "/sys".into(), "/dev/urandom".into()];
+    let own = vec!["/run/isotherm/hint-guest".into()];
+    let mut calls = vec![Calls::Segments, Calls::Fork];
+    match address {
+        // A port that is plugged in later is a new device.
+        Address::NamedPort | Address::Port(_) => write.push("/dev".into()),
+        Address::Vsock(..) => calls.push(Calls::ConnectAway),
+        // Names of hosts are looked up anew with each connection, through files that are replaced now and then.
+        Address::Tcp(_) => {
+            read.extend(["/etc", "/run/systemd/resolve", "/run/NetworkManager", "/run/resolvconf"].map(Into::into));
+            calls.push(Calls::ConnectAway);
+        }
+        Address::Unix(_) => calls.push(Calls::ConnectHere),
+    }
+    // Huge pages in shared memory segments.
+    Needs::new(Files::Only { read, write, own }).capabilities(CapabilitySet::IPC_LOCK).calls(calls)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_signals_only_where_it_pauses() {
+        let more = host(true).wanted_capabilities().difference(host(false).wanted_capabilities());
+        assert_eq!(more, CapabilitySet::KILL | CapabilitySet::SYS_NICE);
+        for calls in [Calls::ConnectAway, Calls::Inject, Calls::RunBpf, Calls::Fork, Calls::Advise] {
+            assert!(!host(true).wanted_calls().contains(&calls), "{calls:?}");
+        }
+    }
+
+    #[test]
+    fn the_agent_has_one_capability_and_writes_to_few_places() {
+        for address in ["vsock:2:7482", "tcp:host:7482", "unix:/run/x.sock"] {
+            let needs = guest(&address.parse().unwrap());
+            assert_eq!(needs.wanted_capabilities(), CapabilitySet::IPC_LOCK);
+            let Files::Only { write, .. } = needs.files() else { panic!("all files") };
+            assert!(write.iter().all(|path| path.starts_with("/sys")), "{write:?}");
+        }
+        let port = guest(&Address::NamedPort);
+        assert!(!port.wanted_calls().contains(&Calls::ConnectAway));
+        assert!(!port.wanted_calls().contains(&Calls::ConnectHere));
+    }
+}
