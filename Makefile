@@ -33,11 +33,11 @@ static: ## build one static binary that runs on any x86-64 Linux from 5.10 on
 	scripts/static
 
 .PHONY: install
-install: static ## install the static binary, manual pages, completions, the systemd unit and an example below PREFIX (/usr/local)
+install: static ## install the static binary, manual pages, completions, the systemd units and an example below PREFIX (/usr/local)
 	install -D -m 755 target/static/isotherm $(DESTDIR)$(PREFIX)/bin/isotherm
 	target/static/isotherm generate $(DESTDIR)$(PREFIX)/share
-	install -D -m 644 dist/isotherm@.service $(DESTDIR)$(PREFIX)/lib/systemd/system/isotherm@.service
-	sed -i 's|/usr/local|$(PREFIX)|' $(DESTDIR)$(PREFIX)/lib/systemd/system/isotherm@.service
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system dist/*.service
+	sed -i 's|/usr/local|$(PREFIX)|' $(DESTDIR)$(PREFIX)/lib/systemd/system/isotherm*.service
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/isotherm dist/example.toml docs/control.md
 
 .PHONY: test
