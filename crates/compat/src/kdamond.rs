@@ -1,0 +1,67 @@
+//! The border between the files and what monitors.
+
+use crate::settings::{Goals, Settings};
+use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::snapshot::RegionInfo;
+
+/// Why something that the kernel would do cannot be done here; for the log, since a file tells only EINVAL.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Refused {
+    /// Why, and what can be done.
+    pub reason: String,
+}
+
+impl Refused {
+    /// With this reason.
+    pub fn new(reason: impl std::fmt::Display) -> Self {
+        Self { reason: reason.to_string() }
+    }
+}
+
+/// Counters of a scheme, as `stats` and `quotas/effective_bytes` show them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Regions that the action was tried on.
+    pub nr_tried: u64,
+    /// Their bytes.
+    pub sz_tried: u64,
+    /// Regions that it succeeded for.
+    pub nr_applied: u64,
+    /// Their bytes.
+    pub sz_applied: u64,
+    /// Bytes that passed the filters of pages.
+    pub sz_ops_filter_passed: u64,
+    /// Times that the quota was used up.
+    pub qt_exceeds: u64,
+    /// Snapshots that it has seen.
+    pub nr_snapshots: u64,
+    /// Bytes that may be done within a reset interval at present; 0 without a quota.
+    pub effective_bytes: u64,
+}
+
+/// Starts kdamonds.
+pub trait Starter: Send + Sync {
+    /// Begins to monitor.
+    fn start(&self, settings: Settings) -> Result<Box<dyn Kdamond>, Refused>;
+}
+
+/// Something that monitors. Requests wait until they are answered; after its end they are refused.
+pub trait Kdamond: Send {
+    /// Whether it still does.
+    fn is_running(&self) -> bool;
+    /// Its thread's id.
+    fn tid(&self) -> i32;
+    /// Ends it and waits for that.
+    fn stop(&mut self);
+    /// Replaces what it does; what was seen is kept.
+    fn commit(&mut self, settings: Settings) -> Result<(), Refused>;
+    /// Replaces the goals of each scheme.
+    fn commit_goals(&mut self, goals: Vec<Goals>) -> Result<(), Refused>;
+    /// Counters of each scheme.
+    fn figures(&mut self) -> Result<Vec<Figures>, Refused>;
+    /// What each scheme is about, of the aggregation interval that ends next.
+    fn tried(&mut self) -> Result<Vec<Vec<RegionInfo>>, Refused>;
+    /// Intervals in force.
+    fn attrs(&mut self) -> Result<MonitorAttrs, Refused>;
+}

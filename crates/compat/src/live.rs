@@ -1,0 +1,109 @@
+//! A kdamond that monitors processes of this machine, in a thread of its own.
+
+mod clock;
+mod thread;
+
+use crate::kdamond::{Figures, Kdamond, Refused, Starter};
+use crate::settings::{Goals, Settings};
+use clock::Stop;
+use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::snapshot::RegionInfo;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender, SyncSender};
+use std::thread::JoinHandle;
+
+/// Starts kdamonds on this machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LiveStarter;
+
+impl Starter for LiveStarter {
+    fn start(&self, settings: Settings) -> Result<Box<dyn Kdamond>, Refused> {
+        let stop = Arc::new(Stop::default());
+        let (requests, asked) = mpsc::channel();
+        let (ready, is_ready) = mpsc::sync_channel(1);
+        let (pids, stopped) = (settings.pids.clone(), Arc::clone(&stop));
+        let thread = std::thread::Builder::new()
+            .name("kdamond".into())
+            .spawn(move || thread::run(settings, &asked, &stopped, &ready))
+            .map_err(Refused::new)?;
+        match is_ready.recv() {
+            Ok(Ok(tid)) => Ok(Box::new(LiveKdamond { tid, pids, requests, stop, thread: Some(thread) })),
+            Ok(Err(refused)) => Err(refused),
+            Err(mpsc::RecvError) => Err(Refused::new("the kdamond's thread ended before it began")),
+        }
+    }
+}
+
+/// What a kdamond's thread is asked. The answer's other end is dropped where it ends before it answers.
+enum Request {
+    Commit(Box<Settings>, SyncSender<Result<(), Refused>>),
+    CommitGoals(Vec<Goals>, SyncSender<()>),
+    Figures(SyncSender<Vec<Figures>>),
+    Tried(SyncSender<Vec<Vec<RegionInfo>>>),
+    Attrs(SyncSender<MonitorAttrs>),
+}
+
+struct LiveKdamond {
+    tid: i32,
+    pids: Vec<u32>,
+    requests: Sender<Request>,
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LiveKdamond {
+    fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Result<T, Refused> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        let ended = || Refused::new("the kdamond has ended");
+        self.requests.send(request(answer)).map_err(|_| ended())?;
+        answered.recv().map_err(|_| ended())
+    }
+}
+
+impl Kdamond for LiveKdamond {
+    fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    fn tid(&self) -> i32 {
+        self.tid
+    }
+
+    fn stop(&mut self) {
+        self.stop.ask();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("a kdamond's thread panicked");
+        }
+    }
+
+    fn commit(&mut self, settings: Settings) -> Result<(), Refused> {
+        if settings.pids != self.pids {
+            return Err(Refused::new("targets cannot be changed while they are watched; write off, then on"));
+        }
+        self.ask(|answer| Request::Commit(Box::new(settings), answer))?
+    }
+
+    fn commit_goals(&mut self, goals: Vec<Goals>) -> Result<(), Refused> {
+        self.ask(|answer| Request::CommitGoals(goals, answer))
+    }
+
+    fn figures(&mut self) -> Result<Vec<Figures>, Refused> {
+        self.ask(Request::Figures)
+    }
+
+    fn tried(&mut self) -> Result<Vec<Vec<RegionInfo>>, Refused> {
+        self.ask(Request::Tried)
+    }
+
+    fn attrs(&mut self) -> Result<MonitorAttrs, Refused> {
+        self.ask(Request::Attrs)
+    }
+}
+
+impl Drop for LiveKdamond {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
