@@ -57,6 +57,7 @@ enum Command {
     Tune(commands::tune::Args),
     Ctl(commands::ctl::Args),
     Hint(commands::hint::Args),
+    Mount(commands::mount::Args),
     Sim(commands::sim::Args),
     /// Lets processes go on that a killed isotherm had stopped; started by it
     #[command(hide = true, name = guard::COMMAND)]
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
         Command::Tune(a) => commands::tune::run(a),
         Command::Ctl(a) => commands::ctl::run(a),
         Command::Hint(a) => commands::hint::run(a),
+        Command::Mount(a) => commands::mount::run(a),
         Command::Sim(a) => commands::sim::run(a),
         Command::Guard => guard(),
         Command::Generate(a) => commands::generate::run(a, Cli::command()),

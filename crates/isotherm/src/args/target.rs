@@ -110,7 +110,7 @@ fn describe(program: &str, end: CommandEnd) -> Option<String> {
 }
 
 /// A status as a shell tells it in `$?`: 128 and the signal's number where one ended the command.
-fn shell_status(status: ExitStatus) -> u8 {
+pub fn shell_status(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }

@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod generate;
 pub mod hint;
 pub mod lru;
+pub mod mount;
 mod preset;
 pub mod reclaim;
 pub mod record;
