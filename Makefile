@@ -74,10 +74,11 @@ test-real: ## redis, PostgreSQL, numpy, known pages: what they used is not calle
 	tests/real/run
 
 .PHONY: test-damo
-test-damo: ## damo reads our records and we read its; skipped where damo cannot be installed
+test-damo: ## damo reads our records and we read its, and it controls us (root); skipped where damo cannot be installed
 	scripts/deps build
 	$(CARGO) build -p isotherm
 	tests/damo/run target/debug/isotherm
+	tests/damo/live target/debug/isotherm
 
 .PHONY: soak
 soak: ## for SOAK_SECONDS (3600): processes come, go and are killed; nothing stays stopped, no byte is wrong, memory stays flat
