@@ -17,6 +17,7 @@ mod record_file;
 mod sandbox;
 mod schemes;
 mod session;
+mod stats_file;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use isotherm_linux::confine::confine;

@@ -1,6 +1,7 @@
 //! Where reports go: stdout, the terminal's size and colours, files that are written whole or not at all.
 
 use crate::new_file::NewFile;
+use crate::stats_file::StatsFile;
 use anyhow::Context;
 use isotherm_view::ascii::AsciiWriter;
 use isotherm_view::error::ViewError;
@@ -104,6 +105,15 @@ pub fn open_stats(path: &Path) -> anyhow::Result<Box<dyn Write>> {
     }
     let file = File::create(path).with_context(|| format!("cannot write statistics to {}", path.display()))?;
     Ok(Box::new(BufWriter::new(file)))
+}
+
+/// The same for a command that runs on: a full disk does not end it.
+pub fn open_live_stats(path: &Path) -> anyhow::Result<Box<dyn Write>> {
+    if path.metadata().is_ok_and(|m| !m.is_file()) || path.as_os_str() == "-" {
+        return open_stats(path);
+    }
+    let file = StatsFile::create(path).with_context(|| format!("cannot write statistics to {}", path.display()))?;
+    Ok(Box::new(file))
 }
 
 /// The file for one of `count` pictures: with its name before the ending, unless it is the only one.

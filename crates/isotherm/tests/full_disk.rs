@@ -38,4 +38,42 @@ mod privileged {
         assert!(lines[1].trim().parse::<u32>().unwrap() > 0, "nothing is left of the record: {said}\n{errors}");
         assert_eq!(lines[2], "alive", "the target was harmed");
     }
+
+    #[test]
+    fn root_a_full_disk_under_statistics_ends_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        // Full at first; with room again later.
+        let script = r#"
+            set -e
+            mount -t tmpfs -o size=64k tmpfs "$2"
+            sleep 600 & target=$!
+            trap 'kill $target' EXIT
+            "$1" schemes --pid $target --scheme "4K null null 5 5s null stat" --stats "$2/s" --no-control --duration 8s -q 2>"$2/../stderr" &
+            run=$!
+            head -c 1m /dev/zero >"$2/filler" 2>/dev/null || true
+            sleep 4
+            rm "$2/filler"
+            set +e
+            wait $run
+            echo "status $?"
+            wc -l <"$2/s"
+            tail -c 1 "$2/s" | od -An -c
+            cat "$2/s"
+        "#;
+        let mount = folder.path().join("mount");
+        std::fs::create_dir(&mount).unwrap();
+        let output = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_isotherm")])
+            .arg(&mount)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = std::fs::read_to_string(folder.path().join("stderr")).unwrap();
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines[0], "status 0", "{said}\n{errors}");
+        assert_eq!(errors.matches("statistics are lost").count(), 1, "told once: {errors}");
+        let count: usize = lines[1].trim().parse().unwrap();
+        assert!((1..8).contains(&count), "some lines are lost, those after the room is there again are not: {said}");
+        assert!(lines[3..].iter().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{said}");
+    }
 }

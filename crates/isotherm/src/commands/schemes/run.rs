@@ -7,7 +7,7 @@ use crate::args::control::ControlArgs;
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
 use crate::exit::{Unsupported, Usage};
-use crate::output::open_stats;
+use crate::output::open_live_stats;
 use crate::progress::Progress as StatusLine;
 use crate::sandbox::SandboxArgs;
 use crate::sandbox::schemes::{Work, needs};
@@ -75,7 +75,7 @@ pub fn run(
         std::io::stdout().write_all(to_toml(&schemes).as_bytes())?;
         return Ok(());
     }
-    let stats_file = args.stats.as_deref().map(open_stats).transpose()?;
+    let stats_file = args.stats.as_deref().map(open_live_stats).transpose()?;
     let bound = args.control.bind(args.quiet)?;
     let session = Session::open(target, monitor)?;
     let work = Work { source: monitor.source, command: !target.command.is_empty(), dry_run: args.dry_run };

@@ -12,7 +12,7 @@ use crate::args::control::{Bound, ControlArgs};
 use crate::args::monitor::{CpuBudget, cpu_budget};
 use crate::args::units;
 use crate::exit::{Unsupported, Usage};
-use crate::output::open_stats;
+use crate::output::open_live_stats;
 use crate::sandbox::{SandboxArgs, lru_run};
 use anyhow::Context;
 use clap::ValueEnum;
@@ -166,7 +166,7 @@ trait Engine {
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     args.check()?;
-    let open_stats = || args.stats.as_deref().map(open_stats).transpose();
+    let open_stats = || args.stats.as_deref().map(open_live_stats).transpose();
     let bound = args.control.bind(args.quiet)?;
     match args.engine.kernel(&args.target)? {
         Some(target) => {
