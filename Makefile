@@ -74,11 +74,14 @@ test-real: ## redis, PostgreSQL, numpy, known pages: what they used is not calle
 	tests/real/run
 
 .PHONY: test-damo
-test-damo: ## damo reads our records and we read its, and it controls us (root); skipped where damo cannot be installed
+test-damo: ## damo and scripts for DAMON's files control us (root), damo and we read each other's records; what is missing is skipped
 	scripts/deps build
 	$(CARGO) build -p isotherm
 	tests/damo/run target/debug/isotherm
 	tests/damo/live target/debug/isotherm
+	tests/damo/facts target/debug/isotherm
+	tests/damo/debugfs target/debug/isotherm
+	tests/damo/modules target/debug/isotherm
 
 .PHONY: soak
 soak: ## for SOAK_SECONDS (3600): processes come, go and are killed; nothing stays stopped, no byte is wrong, memory stays flat
@@ -86,11 +89,16 @@ soak: ## for SOAK_SECONDS (3600): processes come, go and are killed; nothing sta
 	scripts/static
 	tests/soak/run
 
+.PHONY: fuzz
+fuzz: ## for FUZZ_SECONDS (3600) each: AFL on the readers of what others wrote (FUZZ_TARGETS: those in fuzz/corpus)
+	scripts/deps build
+	scripts/fuzz
+
 .PHONY: bench
-bench: bench-accuracy bench-wss bench-overhead bench-schemes bench-thp bench-tiering bench-sim bench-lru ## all benchmarks
+bench: bench-accuracy bench-wss bench-overhead bench-schemes bench-thp bench-tiering bench-lock bench-sim bench-lru ## all benchmarks
 
 .PHONY: bench-%
-bench-%: ## one benchmark: accuracy, wss, overhead, schemes, thp, tiering, sim, lru; BENCH_ARGS="..." passes options on
+bench-%: ## one benchmark: accuracy, wss, overhead, schemes, thp, tiering, lock, sim, lru; BENCH_ARGS="..." passes options on
 	scripts/deps build
 	$(CARGO) build --release -p isotherm
 	$(CARGO) run --release -p isotherm-bench --bin $* -- $(BENCH_ARGS)
@@ -101,8 +109,8 @@ bench-overhead:
 	$(CARGO) build --release -p isotherm -p isotherm-bench-overhead -p isotherm-bench-lru
 	bench/overhead/run.py $(BENCH_ARGS)
 
-.PHONY: bench-schemes bench-thp bench-tiering
-bench-schemes bench-thp bench-tiering:
+.PHONY: bench-schemes bench-thp bench-tiering bench-lock
+bench-schemes bench-thp bench-tiering bench-lock:
 	scripts/deps build real
 	$(CARGO) build --release -p isotherm -p isotherm-bench-schemes
 	bench/schemes/$(@:bench-%=%).py $(BENCH_ARGS)

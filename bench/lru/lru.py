@@ -25,63 +25,14 @@ import programs
 import rounds
 from confidence import ratio_text
 from gauge import TICK, cpu_seconds, stat_fields
-from system import Swap, prepare, read, undisturbed, write
+from system import MemoryGroup, Swap, prepare, read, undisturbed, write
 
-MEMORY = "/sys/fs/cgroup/memory"
 DISTRIBUTIONS = ("uniform", "exponential", "zipfian")
 STORES = ("redis", "sqlite")
 ROWS = ("kernel", "isotherm")
 REFERENCES = """
 Published for the multi-generational LRU against the classic one (redis, other machine): +19.7 %, +20.1 % and +17.5 %.
 Aim: +25 % for zipfian and exponential, nothing lost for uniform, at equal CPU per operation."""
-
-
-class MemoryGroup:
-    """A control group with a memory limit."""
-
-    def __init__(self):
-        self.path = f"{MEMORY}/isotherm-bench-lru-{os.getpid()}"
-
-    def __enter__(self):
-        if not os.path.exists(f"{MEMORY}/memory.limit_in_bytes"):
-            sys.exit(f"bench-lru: no v1 memory controller at {MEMORY}; mount one")
-        os.mkdir(self.path)
-        return self
-
-    def __exit__(self, *_):
-        with undisturbed():
-            for _ in range(200):
-                try:
-                    os.rmdir(self.path)
-                    return
-                except OSError:
-                    time.sleep(0.05)
-            print(f"bench-lru: {self.path} could not be removed", file=sys.stderr)
-
-    def used(self):
-        """Bytes charged."""
-        return int(read(f"{self.path}/memory.usage_in_bytes"))
-
-    def limit_hits(self):
-        """How often the limit was reached, so that whoever asked for memory had to reclaim."""
-        return int(read(f"{self.path}/memory.failcnt"))
-
-    def unlimited(self):
-        """No limit."""
-        write(f"{self.path}/memory.limit_in_bytes", "-1")
-
-    def limit(self, size):
-        """Sets the limit; the kernel reclaims what is above it, in several attempts."""
-        for part in (0.9, 0.8, 0.7, 0.6, 0.5):
-            goal = max(int(part * 2 * size), size)
-            for attempt in range(30):
-                try:
-                    write(f"{self.path}/memory.limit_in_bytes", str(goal))
-                    break
-                except OSError:
-                    if attempt == 29:
-                        raise
-                    time.sleep(0.2)
 
 
 class Store:
@@ -267,7 +218,7 @@ def main():
     binaries = rounds.binaries_of(options, ("isotherm", "ycsb_client"))
     everything = {pair: {row: [] for row in ROWS} for pair in chosen}
     swap_mib = max(2048, options.records * 4 // 1000)
-    with rounds.work_folder() as folder, Swap(swap_mib) as swap, MemoryGroup() as group:
+    with rounds.work_folder() as folder, Swap(swap_mib) as swap, MemoryGroup("bench-lru") as group:
         print(rounds.machine(swap) + f"; {options.records} records, overcommitted {options.overcommit:g} times.")
         for number in range(options.rounds):
             for pair in chosen:

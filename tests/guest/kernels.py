@@ -22,6 +22,7 @@ MODULES = {
                "drivers/virtio/virtio_pci_modern_dev", "drivers/virtio/virtio_pci", "drivers/char/virtio_console",
                "drivers/virtio/virtio_balloon"],
     "net": ["net/core/failover", "drivers/net/net_failover", "drivers/net/virtio_net"],
+    "fuse": ["fs/fuse/fuse"],
     "zram": ["mm/zsmalloc", "lib/lz4/lz4_compress", "lib/lz4/lz4hc_compress", "drivers/block/zram/zram"],
 }  # fmt: skip
 

@@ -5,6 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
+
+MEMORY = "/sys/fs/cgroup/memory"
 
 
 def write(path, text):
@@ -147,3 +150,68 @@ class HugePages:
     def set(self, enabled):
         """Sets when huge pages are used: always, madvise or never."""
         write(self.FILES[0], enabled)
+
+
+class MemoryGroup:
+    """A control group of version 1 with a memory limit, for the benchmark `name`."""
+
+    def __init__(self, name):
+        self.name = name
+        self.path = f"{MEMORY}/isotherm-{name}-{os.getpid()}"
+
+    def __enter__(self):
+        if not os.path.exists(f"{MEMORY}/memory.limit_in_bytes"):
+            sys.exit(f"{self.name}: no v1 memory controller at {MEMORY}; mount one")
+        os.mkdir(self.path)
+        return self
+
+    def __exit__(self, *_):
+        with undisturbed():
+            for _ in range(200):
+                try:
+                    os.rmdir(self.path)
+                    return
+                except OSError:
+                    time.sleep(0.05)
+            print(f"{self.name}: {self.path} could not be removed", file=sys.stderr)
+
+    @contextlib.contextmanager
+    def begetting(self):
+        """Whatever is started meanwhile is in the group, with all its memory."""
+        lines = (line.rstrip("\n").split(":", 2) for line in open("/proc/self/cgroup"))
+        before = next(path for _, controllers, path in lines if "memory" in controllers.split(","))
+        write(f"{self.path}/cgroup.procs", str(os.getpid()))
+        try:
+            yield
+        finally:
+            write(f"{MEMORY}{before}/cgroup.procs", str(os.getpid()))
+
+    def used(self):
+        """Bytes charged."""
+        return int(read(f"{self.path}/memory.usage_in_bytes"))
+
+    def needed(self):
+        """Bytes charged that cannot just be dropped: private and shared memory, not the cache of files."""
+        figures = dict(line.split() for line in read(f"{self.path}/memory.stat").splitlines())
+        return int(figures["rss"]) + int(figures["shmem"])
+
+    def limit_hits(self):
+        """How often the limit was reached, so that whoever asked for memory had to reclaim."""
+        return int(read(f"{self.path}/memory.failcnt"))
+
+    def unlimited(self):
+        """No limit."""
+        write(f"{self.path}/memory.limit_in_bytes", "-1")
+
+    def limit(self, size):
+        """Sets the limit; the kernel reclaims what is above it, in several attempts."""
+        for part in (0.9, 0.8, 0.7, 0.6, 0.5):
+            goal = max(int(part * 2 * size), size)
+            for attempt in range(30):
+                try:
+                    write(f"{self.path}/memory.limit_in_bytes", str(goal))
+                    break
+                except OSError:
+                    if attempt == 29:
+                        raise
+                    time.sleep(0.2)

@@ -1,6 +1,7 @@
 //! What a read shows and what a write does.
 
 use crate::errno::Errno;
+use crate::files::Files;
 use crate::kdamond::{Figures, Kdamond, Refused, Starter};
 use crate::schema::Kind;
 use crate::settings::Settings;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 /// The most bytes that one write hands over, as in the kernel: a page. The rest is another write's.
 pub const MOST_WRITTEN: usize = 4096;
 
-/// The files with the kdamonds behind them. All methods may be called from any thread.
+/// The files with the kdamonds behind them.
 pub struct Admin {
     tree: Mutex<Tree>,
     /// By the inode of their folder. Held while a command is carried out; who comes meanwhile is told EBUSY.
@@ -68,71 +69,9 @@ impl Admin {
         Self { tree: Mutex::new(tree), kdamonds: Mutex::new(HashMap::new()), starter }
     }
 
-    /// The entry of that name in a folder.
-    pub fn lookup(&self, parent: Inode, name: &str) -> Result<Inode, Errno> {
-        self.tree().lookup(parent, name)
-    }
-
     /// The entry at a path of names separated by slashes.
     pub fn find(&self, from: Inode, path: &str) -> Result<Inode, Errno> {
         self.tree().find(from, path)
-    }
-
-    /// What is in a folder.
-    pub fn list(&self, inode: Inode) -> Result<Vec<Listed>, Errno> {
-        self.tree().list(inode)
-    }
-
-    /// What `stat` tells.
-    pub fn attr(&self, inode: Inode) -> Result<Attr, Errno> {
-        self.tree().attr(inode)
-    }
-
-    /// What a file shows.
-    pub fn read(&self, inode: Inode) -> Result<String, Errno> {
-        let kind = self.tree().kind(inode)?;
-        if let Kind::State | Kind::Pid = kind {
-            let folder = self.tree().parent(inode)?;
-            // A command that is under way may take long: until it is done, what was before holds.
-            if let Ok(kdamonds) = self.kdamonds.try_lock() {
-                let running = kdamonds.get(&folder).filter(|e| e.kdamond.is_running());
-                let text = match (kind, running) {
-                    (Kind::State, on) => if on.is_some() { "on" } else { "off" }.to_owned(),
-                    (_, on) => on.map_or(-1, |e| e.kdamond.tid()).to_string(),
-                };
-                self.tree().set(inode, text)?;
-            }
-        } else {
-            self.refresh(inode)?;
-        }
-        Ok(self.tree().value(inode)? + "\n")
-    }
-
-    /// Takes in what somebody wrote; how many bytes of it.
-    pub fn write(&self, inode: Inode, data: &[u8]) -> Result<usize, Errno> {
-        let taken = &data[..data.len().min(MOST_WRITTEN)];
-        if taken.is_empty() {
-            return Ok(0);
-        }
-        let text = taken.split(|&b| b == 0).next().unwrap_or_default();
-        let text = std::str::from_utf8(text).map_err(|_| Errno::Invalid)?;
-        let kind = self.tree().kind(inode)?;
-        match kind {
-            Kind::State => {
-                let (_, command) = COMMANDS.iter().find(|(word, _)| streq(text, word)).ok_or(Errno::Invalid)?;
-                let folder = self.tree().parent(inode)?;
-                self.command(folder, *command)?;
-            }
-            Kind::Count { .. } => self.count(inode, text)?,
-            _ => self.tree().write(inode, text)?,
-        }
-        Ok(taken.len())
-    }
-
-    /// Ends everything that runs.
-    pub fn stop(&self) {
-        let mut kdamonds = self.kdamonds.lock().unwrap_or_else(PoisonError::into_inner);
-        kdamonds.drain().for_each(|(_, mut entry)| entry.kdamond.stop());
     }
 
     fn tree(&self) -> MutexGuard<'_, Tree> {
@@ -164,7 +103,8 @@ impl Admin {
                 return Err(Errno::Busy);
             }
             let settings = Settings::read(&self.tree(), folder);
-            let kdamond = settings.and_then(|s| self.starter.start(s)).map_err(log)?;
+            let started = settings.and_then(|settings| self.starter.start(&self.name(folder), settings, None));
+            let kdamond = started.map_err(|refused| self.tell(folder, &refused))?;
             kdamonds.insert(folder, Entry { kdamond, refreshed: None });
             return Ok(());
         }
@@ -172,7 +112,22 @@ impl Admin {
         if !entry.kdamond.is_running() {
             return Err(if command == Command::Off { Errno::NotPermitted } else { Errno::Invalid });
         }
-        self.carry_out(folder, command, entry.kdamond.as_mut()).map_err(log)
+        let done = self.carry_out(folder, command, entry.kdamond.as_mut());
+        done.map_err(|refused| self.tell(folder, &refused))
+    }
+
+    /// The folder's place in `admin`.
+    fn name(&self, folder: Inode) -> String {
+        let tree = self.tree();
+        let siblings = tree.parent(folder).and_then(|kdamonds| tree.list(kdamonds)).unwrap_or_default();
+        let own = siblings.into_iter().find(|listed| listed.inode == folder);
+        own.map_or_else(String::new, |listed| format!("kdamonds/{}", listed.name))
+    }
+
+    /// The error number can only say that it cannot be.
+    fn tell(&self, folder: Inode, refused: &Refused) -> Errno {
+        self.starter.refused(&self.name(folder), refused);
+        Errno::Invalid
     }
 
     fn carry_out(&self, folder: Inode, command: Command, kdamond: &mut dyn Kdamond) -> Result<(), Refused> {
@@ -180,7 +135,7 @@ impl Admin {
             Command::On => {}
             Command::Off => kdamond.stop(),
             Command::Commit => {
-                let settings = Settings::read(&self.tree(), folder)?;
+                let settings = Settings::read_for_commit(&self.tree(), folder)?;
                 kdamond.commit(settings)?;
             }
             Command::CommitQuotaGoals => {
@@ -316,17 +271,69 @@ impl Admin {
     }
 }
 
+impl Files for Admin {
+    fn lookup(&self, parent: Inode, name: &str) -> Result<Inode, Errno> {
+        self.tree().lookup(parent, name)
+    }
+
+    fn list(&self, inode: Inode) -> Result<Vec<Listed>, Errno> {
+        self.tree().list(inode)
+    }
+
+    fn attr(&self, inode: Inode) -> Result<Attr, Errno> {
+        self.tree().attr(inode)
+    }
+
+    fn read(&self, inode: Inode) -> Result<Vec<u8>, Errno> {
+        let kind = self.tree().kind(inode)?;
+        if let Kind::State | Kind::Pid = kind {
+            let folder = self.tree().parent(inode)?;
+            // A command that is under way may take long: until it is done, what was before holds.
+            if let Ok(kdamonds) = self.kdamonds.try_lock() {
+                let running = kdamonds.get(&folder).filter(|e| e.kdamond.is_running());
+                let text = match (kind, running) {
+                    (Kind::State, on) => if on.is_some() { "on" } else { "off" }.to_owned(),
+                    (_, on) => on.map_or(-1, |e| e.kdamond.tid()).to_string(),
+                };
+                self.tree().set(inode, text)?;
+            }
+        } else {
+            self.refresh(inode)?;
+        }
+        Ok((self.tree().value(inode)? + "\n").into_bytes())
+    }
+
+    fn write(&self, inode: Inode, data: &[u8]) -> Result<usize, Errno> {
+        let taken = &data[..data.len().min(MOST_WRITTEN)];
+        if taken.is_empty() {
+            return Ok(0);
+        }
+        let text = taken.split(|&b| b == 0).next().unwrap_or_default();
+        let text = std::str::from_utf8(text).map_err(|_| Errno::Invalid)?;
+        let kind = self.tree().kind(inode)?;
+        match kind {
+            Kind::State => {
+                let (_, command) = COMMANDS.iter().find(|(word, _)| streq(text, word)).ok_or(Errno::Invalid)?;
+                let folder = self.tree().parent(inode)?;
+                self.command(folder, *command)?;
+            }
+            Kind::Count { .. } => self.count(inode, text)?,
+            _ => self.tree().write(inode, text)?,
+        }
+        Ok(taken.len())
+    }
+
+    fn stop(&self) {
+        let mut kdamonds = self.kdamonds.lock().unwrap_or_else(PoisonError::into_inner);
+        kdamonds.drain().for_each(|(_, mut entry)| entry.kdamond.stop());
+    }
+}
+
 /// Sets a figure, where its file still is.
 fn show(tree: &mut Tree, folder: Inode, path: &str, value: u64) {
     if let Ok(inode) = tree.find(folder, path) {
         let _ = tree.set(inode, value.to_string());
     }
-}
-
-/// The error number can only say that it cannot be.
-fn log(refused: Refused) -> Errno {
-    tracing::warn!("EINVAL for a command to a kdamond: {refused}");
-    Errno::Invalid
 }
 
 #[cfg(test)]

@@ -30,6 +30,9 @@ pub enum Errno {
     /// ERANGE: the number does not fit.
     #[error("numerical result out of range")]
     Range,
+    /// What another file said that a read or a write was passed on to.
+    #[error("error {0}")]
+    Other(i32),
 }
 
 impl Errno {
@@ -45,6 +48,7 @@ impl Errno {
             Self::NotDir => 20,
             Self::Invalid => 22,
             Self::Range => 34,
+            Self::Other(number) => number,
         }
     }
 }

@@ -1,14 +1,15 @@
-//! The tree as a file system: FUSE's requests as calls of [`Admin`]. Nothing is cached, as in sysfs: what a file shows is
+//! The tree as a file system: FUSE's requests as calls of [`Files`]. Nothing is cached, as in sysfs: what a file shows is
 //! made up when it is read from its beginning.
 
-use crate::admin::Admin;
 use crate::errno::Errno;
+use crate::files::Files;
 use crate::tree::{Inode, Listed};
 use fuser::{
     BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, OpenAccMode,
     OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen,
     ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
+use rustix::fs::OFlags;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -25,7 +26,7 @@ const NEVER_REUSED: Generation = Generation(0);
 /// The file system.
 #[derive(Debug)]
 pub(crate) struct Fs {
-    admin: Arc<Admin>,
+    files: Arc<dyn Files>,
     /// What open files and folders show.
     open: Mutex<HashMap<u64, Shown>>,
     next: AtomicU64,
@@ -41,8 +42,8 @@ enum Shown {
 }
 
 impl Fs {
-    pub(crate) fn new(admin: Arc<Admin>) -> Self {
-        Self { admin, open: Mutex::default(), next: AtomicU64::new(1), began: SystemTime::now() }
+    pub(crate) fn new(files: Arc<dyn Files>) -> Self {
+        Self { files, open: Mutex::default(), next: AtomicU64::new(1), began: SystemTime::now() }
     }
 
     fn shown(&self) -> MutexGuard<'_, HashMap<u64, Shown>> {
@@ -56,7 +57,7 @@ impl Fs {
     }
 
     fn attr(&self, inode: Inode) -> Result<FileAttr, Errno> {
-        let attr = self.admin.attr(inode)?;
+        let attr = self.files.attr(inode)?;
         let is_folder = attr.folders.is_some();
         Ok(FileAttr {
             ino: INodeNo(inode),
@@ -79,12 +80,12 @@ impl Fs {
 
     fn find(&self, parent: INodeNo, name: &OsStr) -> Result<FileAttr, Errno> {
         let name = name.to_str().ok_or(Errno::NoEntry)?;
-        self.attr(self.admin.lookup(parent.0, name)?)
+        self.attr(self.files.lookup(parent.0, name)?)
     }
 
     /// Whether a file can be opened so. Its mode binds root, too, as in sysfs: there is nothing to call.
     fn may_open(&self, inode: Inode, flags: OpenFlags) -> Result<(), Errno> {
-        let mode = self.admin.attr(inode)?.mode;
+        let mode = self.files.attr(inode)?.mode;
         let (reads, writes) = match flags.acc_mode() {
             OpenAccMode::O_RDONLY => (true, false),
             OpenAccMode::O_WRONLY => (false, true),
@@ -103,7 +104,7 @@ impl Fs {
             Some(text) => text,
             None => {
                 // Not under the lock: it may take a while.
-                let text = self.admin.read(inode)?.into_bytes();
+                let text = self.files.read(inode)?;
                 if let Some(Shown::File(shown)) = self.shown().get_mut(&handle.0) {
                     *shown = Some(text.clone());
                 }
@@ -115,7 +116,7 @@ impl Fs {
     }
 
     fn entries(&self, inode: Inode, handle: FileHandle) -> Result<Vec<(Inode, bool, String)>, Errno> {
-        let parent = self.admin.lookup(inode, "..")?;
+        let parent = self.files.lookup(inode, "..")?;
         let mut entries = vec![(inode, true, ".".to_owned()), (parent, true, "..".to_owned())];
         if let Some(Shown::Folder(listed)) = self.shown().get(&handle.0) {
             entries.extend(listed.iter().map(|l| (l.inode, l.is_folder, l.name.clone())));
@@ -195,20 +196,21 @@ impl Filesystem for Fs {
         }
     }
 
-    /// Each write stands alone, wherever in the file it is said to be.
+    /// Each write stands alone. Where in the file it is means something in debugfs only; there is no end to append to.
     fn write(
         &self,
         _: &Request,
         inode: INodeNo,
         _: FileHandle,
-        _: u64,
+        offset: u64,
         data: &[u8],
         _: WriteFlags,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.admin.write(inode.0, data) {
+        let appends = flags.0 & OFlags::APPEND.bits() as i32 != 0;
+        match self.files.write_at(inode.0, if appends { 0 } else { offset }, data) {
             Ok(taken) => reply.written(taken as u32),
             Err(e) => reply.error(error(e)),
         }
@@ -233,7 +235,7 @@ impl Filesystem for Fs {
     }
 
     fn opendir(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.admin.list(inode.0) {
+        match self.files.list(inode.0) {
             Ok(listed) => reply.opened(self.remember(Shown::Folder(listed)), FopenFlags::empty()),
             Err(e) => reply.error(error(e)),
         }

@@ -2,9 +2,10 @@
 
 use crate::settings::{Goals, Settings};
 use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::event::Subscriber;
 use isotherm_core::snapshot::RegionInfo;
 
-/// Why something that the kernel would do cannot be done here; for the log, since a file tells only EINVAL.
+/// Why something that the kernel would do cannot be done here; a file tells only EINVAL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refused {
@@ -40,10 +41,19 @@ pub struct Figures {
     pub effective_bytes: u64,
 }
 
-/// Starts kdamonds.
+/// Makes somebody who sees all events of a kdamond. Called in the kdamond's thread; dropped at its end, also where it
+/// never began.
+pub type Observer = Box<dyn FnOnce() -> Box<dyn Subscriber> + Send>;
+
+/// Starts kdamonds, and hears of what cannot be.
 pub trait Starter: Send + Sync {
-    /// Begins to monitor.
-    fn start(&self, settings: Settings) -> Result<Box<dyn Kdamond>, Refused>;
+    /// Begins to monitor, for whoever wrote to these files. An error of the observer ends it.
+    fn start(&self, files: &str, settings: Settings, observer: Option<Observer>) -> Result<Box<dyn Kdamond>, Refused>;
+
+    /// Is told why what was written to these files cannot be: whoever wrote it hears only EINVAL.
+    fn refused(&self, files: &str, refused: &Refused) {
+        tracing::warn!("{files}: refused (EINVAL): {refused}");
+    }
 }
 
 /// Something that monitors. Requests wait until they are answered; after its end they are refused.

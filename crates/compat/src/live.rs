@@ -2,8 +2,10 @@
 
 mod clock;
 mod thread;
+mod tried;
+mod until_reaped;
 
-use crate::kdamond::{Figures, Kdamond, Refused, Starter};
+use crate::kdamond::{Figures, Kdamond, Observer, Refused, Starter};
 use crate::settings::{Goals, Settings};
 use clock::Stop;
 use isotherm_core::attrs::MonitorAttrs;
@@ -17,17 +19,17 @@ use std::thread::JoinHandle;
 pub struct LiveStarter;
 
 impl Starter for LiveStarter {
-    fn start(&self, settings: Settings) -> Result<Box<dyn Kdamond>, Refused> {
+    fn start(&self, _: &str, settings: Settings, observer: Option<Observer>) -> Result<Box<dyn Kdamond>, Refused> {
         let stop = Arc::new(Stop::default());
         let (requests, asked) = mpsc::channel();
         let (ready, is_ready) = mpsc::sync_channel(1);
-        let (pids, stopped) = (settings.pids.clone(), Arc::clone(&stop));
+        let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("kdamond".into())
-            .spawn(move || thread::run(settings, &asked, &stopped, &ready))
+            .spawn(move || thread::run(settings, observer, &asked, &stopped, &ready))
             .map_err(Refused::new)?;
         match is_ready.recv() {
-            Ok(Ok(tid)) => Ok(Box::new(LiveKdamond { tid, pids, requests, stop, thread: Some(thread) })),
+            Ok(Ok(tid)) => Ok(Box::new(LiveKdamond { tid, requests, stop, thread: Some(thread) })),
             Ok(Err(refused)) => Err(refused),
             Err(mpsc::RecvError) => Err(Refused::new("the kdamond's thread ended before it began")),
         }
@@ -45,7 +47,6 @@ enum Request {
 
 struct LiveKdamond {
     tid: i32,
-    pids: Vec<u32>,
     requests: Sender<Request>,
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
@@ -79,9 +80,6 @@ impl Kdamond for LiveKdamond {
     }
 
     fn commit(&mut self, settings: Settings) -> Result<(), Refused> {
-        if settings.pids != self.pids {
-            return Err(Refused::new("targets cannot be changed while they are watched; write off, then on"));
-        }
         self.ask(|answer| Request::Commit(Box::new(settings), answer))?
     }
 

@@ -1,6 +1,6 @@
 //! The tree as a mounted file system.
 
-use crate::admin::Admin;
+use crate::files::Files;
 use crate::fs::Fs;
 use fuser::{BackgroundSession, Config, Session, SessionACL};
 use rustix::fs::{Mode, OFlags, open, stat};
@@ -41,13 +41,13 @@ pub enum MountError {
 #[derive(Debug)]
 pub struct Mounted {
     at: PathBuf,
-    admin: Arc<Admin>,
+    files: Arc<dyn Files>,
     session: BackgroundSession,
 }
 
 impl Mounted {
-    /// Serves `admin`'s tree at a folder. A mount there that has lost its server, as after a kill, is removed first.
-    pub fn new(admin: Arc<Admin>, at: &Path) -> Result<Self, MountError> {
+    /// Serves files at a folder. A mount there that has lost its server, as after a kill, is removed first.
+    pub fn new(files: Arc<dyn Files>, at: &Path) -> Result<Self, MountError> {
         let refused = |reason: Errno| MountError::Refused { at: at.to_owned(), reason: reason.into() };
         clear_stuck(at).map_err(refused)?;
         let device = open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
@@ -62,9 +62,9 @@ impl Mounted {
         .map_err(refused)?;
         let mut config = Config::default();
         config.n_threads = Some(THREADS);
-        let session = Session::from_fd(Fs::new(Arc::clone(&admin)), device, SessionACL::All, config);
+        let session = Session::from_fd(Fs::new(Arc::clone(&files)), device, SessionACL::All, config);
         match session.and_then(Session::spawn) {
-            Ok(session) => Ok(Self { at: at.to_owned(), admin, session }),
+            Ok(session) => Ok(Self { at: at.to_owned(), files, session }),
             Err(e) => {
                 let _ = unmount(at, UnmountFlags::DETACH);
                 Err(MountError::Serve(e))
@@ -80,7 +80,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        self.admin.stop();
+        self.files.stop();
         if self.is_served()
             && let Err(e) = unmount(&self.at, UnmountFlags::DETACH)
         {

@@ -1,5 +1,5 @@
-//! Every file of the tree, declared once: that of Linux 6.18 (which is 6.12's with what came until then), and of later
-//! kernels what the engine here can do.
+//! Every file of the tree, declared once: that of Linux 6.18 (which is 6.12's with what came until then), and what is
+//! documented of later kernels. What the engine here cannot do is refused when it is switched on.
 
 use crate::value::Form;
 
@@ -44,20 +44,20 @@ pub(crate) enum Kind {
     Pid,
 }
 
-const fn file(name: &'static str, mode: u16, kind: Kind, default: &'static str) -> Entry {
+pub(crate) const fn file(name: &'static str, mode: u16, kind: Kind, default: &'static str) -> Entry {
     Entry { name, what: What::File(File { mode, kind, default }) }
 }
 
-const fn value(name: &'static str, form: Form, default: &'static str) -> Entry {
+pub(crate) const fn value(name: &'static str, form: Form, default: &'static str) -> Entry {
     file(name, 0o600, Kind::Value(form), default)
 }
 
-const fn number(name: &'static str, default: &'static str) -> Entry {
+pub(crate) const fn number(name: &'static str, default: &'static str) -> Entry {
     value(name, Form::Ulong, default)
 }
 
 /// A figure that only the kdamond writes.
-const fn figure(name: &'static str) -> Entry {
+pub(crate) const fn figure(name: &'static str) -> Entry {
     file(name, 0o400, Kind::Value(Form::Ulong), "0")
 }
 
@@ -65,7 +65,7 @@ const fn count(name: &'static str, most: i32) -> Entry {
     file(name, 0o600, Kind::Count { most }, "0")
 }
 
-const fn folder(name: &'static str, entries: &'static [Entry]) -> Entry {
+pub(crate) const fn folder(name: &'static str, entries: &'static [Entry]) -> Entry {
     Entry { name, what: What::Folder(entries) }
 }
 
@@ -84,16 +84,17 @@ static KDAMOND: [Entry; 4] = [
     numbered("contexts", &[count("nr_contexts", 1)], &CONTEXT),
 ];
 
-static CONTEXT: [Entry; 6] = [
-    file("avail_operations", 0o400, Kind::Value(Form::Text), "vaddr"),
+static CONTEXT: [Entry; 7] = [
+    file("avail_operations", 0o400, Kind::Value(Form::Text), "vaddr\nfvaddr"),
     value("operations", Form::Word(&["vaddr", "fvaddr", "paddr"]), "vaddr"),
     number("addr_unit", "1"),
+    value("pause", Form::Flag, "N"),
     folder("monitoring_attrs", &MONITORING_ATTRS),
     numbered("targets", &[count("nr_targets", i32::MAX)], &TARGET),
     numbered("schemes", &[count("nr_schemes", i32::MAX)], &SCHEME),
 ];
 
-static MONITORING_ATTRS: [Entry; 2] = [
+static MONITORING_ATTRS: [Entry; 3] = [
     folder(
         "intervals",
         &[
@@ -112,10 +113,26 @@ static MONITORING_ATTRS: [Entry; 2] = [
         ],
     ),
     folder("nr_regions", &[number("min", "10"), number("max", "1000")]),
+    numbered("probes", &[count("nr_probes", i32::MAX)], &PROBE),
 ];
 
-static TARGET: [Entry; 2] = [
+static PROBE: [Entry; 2] = [
+    value("weight", Form::Uint, "0"),
+    numbered(
+        "filters",
+        &[count("nr_filters", i32::MAX)],
+        &[
+            value("type", Form::Word(&["anon", "memcg"]), "anon"),
+            value("path", Form::Text, ""),
+            value("matching", Form::Flag, "N"),
+            value("allow", Form::Flag, "N"),
+        ],
+    ),
+];
+
+static TARGET: [Entry; 3] = [
     value("pid_target", Form::Int, "0"),
+    value("obsolete_target", Form::Flag, "N"),
     numbered("regions", &[count("nr_regions", i32::MAX)], &[number("start", "0"), number("end", "0")]),
 ];
 
@@ -167,6 +184,7 @@ static SCHEME: [Entry; 12] = [
             figure("sz_ops_filter_passed"),
             figure("qt_exceeds"),
             figure("nr_snapshots"),
+            number("max_nr_snapshots", "0"),
         ],
     ),
     numbered(
@@ -178,11 +196,13 @@ static SCHEME: [Entry; 12] = [
 
 static RANGE: [Entry; 2] = [number("min", "0"), number("max", "0")];
 
-static QUOTAS: [Entry; 7] = [
+static QUOTAS: [Entry; 9] = [
     number("ms", "0"),
     number("bytes", "0"),
     number("reset_interval_ms", "0"),
     figure("effective_bytes"),
+    value("fail_charge_num", Form::Uint, "0"),
+    value("fail_charge_denom", Form::Uint, "0"),
     value("goal_tuner", Form::Word(&["consist", "temporal"]), "consist"),
     folder(
         "weights",
@@ -204,11 +224,12 @@ const GOAL_METRICS: Form = Form::Word(&[
     "inactive_mem_bp",
 ]);
 
-static GOAL: [Entry; 4] = [
+static GOAL: [Entry; 5] = [
     value("target_metric", GOAL_METRICS, "user_input"),
     number("target_value", "0"),
     number("current_value", "0"),
     value("nid", Form::Int, "0"),
+    value("path", Form::Text, ""),
 ];
 
 const fn filter(types: Form) -> [Entry; 9] {
@@ -229,3 +250,13 @@ static FILTER: [Entry; 9] =
     filter(Form::Word(&["anon", "active", "memcg", "young", "hugepage_size", "unmapped", "addr", "target"]));
 static CORE_FILTER: [Entry; 9] = filter(Form::Word(&["addr", "target"]));
 static OPS_FILTER: [Entry; 9] = filter(Form::Word(&["anon", "active", "memcg", "young", "hugepage_size", "unmapped"]));
+
+/// What stands in `/sys/kernel/debug/damon`. What the files hold is not in the tree.
+pub(crate) static DEBUGFS: [Entry; 6] = [
+    value("attrs", Form::Text, ""),
+    value("init_regions", Form::Text, ""),
+    value("monitor_on", Form::Text, ""),
+    value("record", Form::Text, ""),
+    value("schemes", Form::Text, ""),
+    value("target_ids", Form::Text, ""),
+];

@@ -20,6 +20,9 @@ use isotherm_core::scheme::watermark::{WatermarkMetric, Watermarks};
 pub(crate) fn read(folder: &Folder, attrs: &MonitorAttrs) -> Result<Scheme, Refused> {
     let action: Action = folder.text("action")?.parse().map_err(Refused::new)?;
     let apply_us: u64 = folder.number("apply_interval_us")?;
+    if folder.number::<u64>("stats/max_nr_snapshots")? > 0 {
+        return Err(Refused::new("schemes do not end by themselves; write 0 to max_nr_snapshots"));
+    }
     let scheme = Scheme {
         apply_ns: apply_us.saturating_mul(1000),
         quota: quota(&folder.folder("quotas")?)?,
@@ -66,27 +69,39 @@ fn pattern(folder: &Folder, attrs: &MonitorAttrs) -> Result<AccessPattern, Refus
         let range = folder.folder(name)?;
         Ok(Bounds::new(range.number("min")?, range.number("max")?))
     };
-    let (size, samples, age) = (range("sz")?, range("nr_accesses")?, range("age")?);
+    Ok(pattern_of(range("sz")?, range("nr_accesses")?, range("age")?, attrs))
+}
+
+/// A pattern in DAMON's units: bytes, samples, aggregation intervals.
+pub(crate) fn pattern_of(
+    size: Bounds<u64>,
+    samples: Bounds<u64>,
+    age: Bounds<u64>,
+    attrs: &MonitorAttrs,
+) -> AccessPattern {
     let most = u64::from(attrs.max_nr_accesses());
     let possible = |r: &Bounds<u64>| r.min <= r.max;
     if ![size, samples, age].iter().all(possible) || samples.min > most {
         // The kernel takes such a pattern, and it matches nothing.
-        return Ok(AccessPattern { size: Bounds::new(u64::MAX, u64::MAX), ..AccessPattern::default() });
+        return AccessPattern { size: Bounds::new(u64::MAX, u64::MAX), ..AccessPattern::default() };
     }
     // Rounded down as the rates of regions are, so that equal counts are equal rates.
     let rate_bp = |samples: u64| (samples.min(most) * u64::from(FULL_RATE_BP) / most) as u32;
     let age_us = |intervals: u64| intervals.saturating_mul(attrs.aggr_us);
-    Ok(AccessPattern {
+    AccessPattern {
         size,
         rate_bp: Bounds::new(rate_bp(samples.min), rate_bp(samples.max)),
         age_us: Bounds::new(age_us(age.min), age_us(age.max)),
-    })
+    }
 }
 
 fn quota(folder: &Folder) -> Result<QuotaSpec, Refused> {
     const MS: u64 = 1_000_000;
     let default = QuotaSpec::default();
     let ms = |name: &str| -> Result<u64, Refused> { Ok(folder.number::<u64>(name)?.saturating_mul(MS)) };
+    if folder.number::<u32>("fail_charge_denom")? > 0 {
+        return Err(Refused::new("what an action fails for is charged in full; write 0 to fail_charge_denom"));
+    }
     let weights = folder.folder("weights")?;
     let mut quota = QuotaSpec {
         bytes: Some(folder.number("bytes")?).filter(|&bytes| bytes > 0),

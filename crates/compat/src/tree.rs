@@ -61,12 +61,16 @@ enum Content {
 }
 
 impl Tree {
-    /// What stands in `/sys/kernel/mm/damon`, below these folders.
-    pub fn new(below: &[&str]) -> Self {
+    /// What stands in `/sys/kernel/mm/damon`.
+    pub fn damon() -> Self {
+        Self::of(&DAMON)
+    }
+
+    /// A folder with these entries.
+    pub(crate) fn of(entries: &'static [Entry]) -> Self {
         let mut tree = Self { nodes: BTreeMap::new(), next: ROOT + 1 };
         tree.nodes.insert(ROOT, Node { parent: ROOT, content: folder(&[]) });
-        let at = below.iter().fold(ROOT, |at, name| tree.add(at, (*name).to_owned(), folder(&[])));
-        tree.add_all(at, &DAMON);
+        tree.add_all(ROOT, entries);
         tree
     }
 

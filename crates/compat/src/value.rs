@@ -24,7 +24,7 @@ impl Form {
     pub(crate) fn parse(self, text: &str) -> Result<String, Errno> {
         match self {
             Self::Ulong => Ok(unsigned(text)?.to_string()),
-            Self::Uint => Ok(u32::try_from(unsigned(text)?).map_err(|_| Errno::Range)?.to_string()),
+            Self::Uint => Ok(uint(text)?.to_string()),
             Self::Int => Ok(int(text)?.to_string()),
             Self::Flag => Ok(if flag(text)? { "Y" } else { "N" }.to_owned()),
             Self::Word(words) => {
@@ -47,6 +47,11 @@ pub(crate) fn int(text: &str) -> Result<i32, Errno> {
         Some(rest) => i32::try_from(-i128::from(digits(rest)?)).map_err(|_| Errno::Range),
         None => i32::try_from(unsigned(text)?).map_err(|_| Errno::Range),
     }
+}
+
+/// A number that fits 32 bits.
+pub(crate) fn uint(text: &str) -> Result<u32, Errno> {
+    u32::try_from(unsigned(text)?).map_err(|_| Errno::Range)
 }
 
 /// A number as the kernel reads it: an optional plus, `0x` for hexadecimal, `0` for octal, one newline at the end.

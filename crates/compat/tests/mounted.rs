@@ -1,10 +1,13 @@
 //! The tree as a mounted file system. Needs root and FUSE.
 
 use isotherm_compat::admin::Admin;
-use isotherm_compat::kdamond::{Kdamond, Refused, Starter};
+use isotherm_compat::debugfs::Debugfs;
+use isotherm_compat::files::Combined;
+use isotherm_compat::kdamond::{Kdamond, Observer, Refused, Starter};
+use isotherm_compat::modules::{Module, Which};
 use isotherm_compat::mount::Mounted;
 use isotherm_compat::settings::Settings;
-use isotherm_compat::tree::Tree;
+use isotherm_compat::tree::{ROOT, Tree};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +18,7 @@ use std::sync::Arc;
 struct Never;
 
 impl Starter for Never {
-    fn start(&self, _: Settings) -> Result<Box<dyn Kdamond>, Refused> {
+    fn start(&self, _: &str, _: Settings, _: Option<Observer>) -> Result<Box<dyn Kdamond>, Refused> {
         Err(Refused::new("this is a test"))
     }
 }
@@ -38,8 +41,14 @@ impl Bed {
 }
 
 fn mount(at: &Path) -> Mounted {
-    let admin = Admin::new(Tree::new(&["sys", "kernel", "mm", "damon"]), Box::new(Never));
-    Mounted::new(Arc::new(admin), at).unwrap()
+    let mut files = Combined::new();
+    let admin = files.add(Arc::new(Admin::new(Tree::damon(), Box::new(Never))));
+    files.place("sys/kernel/mm/damon", admin, ROOT);
+    let debugfs = files.add(Arc::new(Debugfs::new(Box::new(Never))));
+    files.place("sys/kernel/debug/damon", debugfs, ROOT);
+    let module = files.add(Arc::new(Module::new(Which::Reclaim, Box::new(Never))));
+    files.place("sys/module/damon_reclaim", module, ROOT);
+    Mounted::new(Arc::new(files), at).unwrap()
 }
 
 fn error_of(result: io::Result<impl Sized>) -> Option<i32> {
@@ -118,4 +127,36 @@ fn root_threads_at_random_do_no_harm() {
     fs::write(bed.path("nr_kdamonds"), "1").unwrap();
     assert_eq!(fs::read_to_string(bed.path("nr_kdamonds")).unwrap(), "1\n");
     assert_eq!(fs::read_to_string(bed.path("0/state")).unwrap(), "off\n");
+}
+
+#[test]
+fn root_debugfs_files_take_one_write_at_a_time() {
+    let bed = Bed::new();
+    let path = |name: &str| bed.folder.path().join("sys/kernel/debug/damon").join(name);
+    let lines = "1 2 3 4 5 6 5\n".repeat(256);
+    let longer_than_in_sysfs = lines.len() + 4096;
+    let text = format!("{lines}{}", "\n".repeat(4096));
+    let mut file = OpenOptions::new().write(true).open(path("schemes")).unwrap();
+    assert_eq!(file.write(text.as_bytes()).unwrap(), longer_than_in_sysfs);
+    assert_eq!(error_of(file.write(b"1 2 3 4 5 6 5\n")), Some(22), "EINVAL: it goes on with another");
+    assert_eq!(fs::read_to_string(path("schemes")).unwrap().lines().count(), 256);
+    let mut file = OpenOptions::new().append(true).open(path("attrs")).unwrap();
+    file.write_all(b"1000 20000 3000000 4 50\n").unwrap();
+    assert_eq!(fs::read_to_string(path("attrs")).unwrap(), "1000 20000 3000000 4 50\n");
+    assert_eq!(fs::metadata(path("attrs")).unwrap().mode() & 0o7777, 0o600);
+    assert_eq!(error_of(fs::write(path("monitor_on"), "off")), Some(1), "EPERM: it is off");
+    assert_eq!(error_of(fs::write(path("monitor_on"), "on")), Some(22), "EINVAL: no target");
+}
+
+#[test]
+fn root_parameters_of_modules_behave_as_in_sysfs() {
+    let bed = Bed::new();
+    let path = |name: &str| bed.folder.path().join("sys/module/damon_reclaim/parameters").join(name);
+    fs::write(path("min_age"), "5000000\n").unwrap();
+    assert_eq!(fs::read_to_string(path("min_age")).unwrap(), "5000000\n");
+    assert_eq!(error_of(fs::write(path("min_age"), "99999999999999999999")), Some(34), "ERANGE");
+    assert_eq!(error_of(fs::write(path("nr_quota_exceeds"), "0")), Some(13), "EACCES, for root too");
+    assert_eq!(fs::metadata(path("kdamond_pid")).unwrap().mode() & 0o7777, 0o400);
+    assert_eq!(error_of(fs::write(path("enabled"), "Y")), Some(22), "EINVAL: nothing can be started");
+    assert_eq!(fs::read_to_string(path("enabled")).unwrap(), "N\n");
 }

@@ -6,6 +6,7 @@ use crate::engine::{Engine, EngineError, Progress};
 use crate::event::{Event, Step, Subscriber, SubscriberError};
 use crate::scheme::engine::SchemeEngine;
 use crate::source::AccessSource;
+use crate::trace::{TraceEvent, Tracer};
 
 /// The longest rest while every scheme is switched off, ns: so that targets that end are noticed.
 const LONGEST_REST_NS: u64 = 1_000_000_000;
@@ -26,21 +27,33 @@ impl Subscriber for () {}
 impl Operator for () {}
 
 /// An engine (monitor, source, targets) with its schemes.
-#[derive(Debug)]
 pub struct Context<E> {
     engine: E,
     schemes: Option<SchemeEngine>,
+    tracing: Tracing,
+}
+
+impl<E: std::fmt::Debug> std::fmt::Debug for Context<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { engine, schemes, tracing: _ } = self;
+        f.debug_struct("Context").field("engine", engine).field("schemes", schemes).finish_non_exhaustive()
+    }
 }
 
 impl<E: Engine> Context<E> {
     /// Only watches.
     pub const fn new(engine: E) -> Self {
-        Self { engine, schemes: None }
+        Self { engine, schemes: None, tracing: Tracing { tracers: Vec::new(), sample_us: None } }
     }
 
-    /// Acts on what it sees, and watches only while a scheme is switched on.
+    /// Acts on what it sees, and does not watch while every scheme is switched off.
     pub fn with_schemes(self, schemes: SchemeEngine) -> Self {
         Self { schemes: Some(schemes), ..self }
+    }
+
+    /// Tells `tracer`, too, what happens.
+    pub fn trace(&mut self, tracer: Box<dyn Tracer>) {
+        self.tracing.tracers.push(tracer);
     }
 
     /// The engine.
@@ -61,26 +74,29 @@ impl<E: Engine> Context<E> {
         until_ns: u64,
         operator: &mut dyn Operator,
     ) -> Result<Progress, EngineError> {
-        let Some(schemes) = &mut self.schemes else { return self.engine.run_interval(clock, operator) };
+        let Self { engine, schemes, tracing } = self;
+        let Some(schemes) = schemes else {
+            return engine.run_interval(clock, &mut Traced { tracing, subscriber: operator });
+        };
         let now = clock.now_ns();
         let on = schemes.turn_gates(now);
-        let mut both = Operated { schemes, operator };
+        let mut all = Operated { schemes, operator, tracing };
         if on {
-            return self.engine.run_interval(clock, &mut both);
+            return engine.run_interval(clock, &mut all);
         }
-        let progress = self.engine.follow_targets(clock, &mut both)?;
+        let progress = engine.follow_targets(clock, &mut all)?;
         if progress != Progress::Aggregated {
             return Ok(progress);
         }
-        let gate_ns = both.schemes.next_gate_ns().unwrap_or(u64::MAX);
+        let gate_ns = all.schemes.next_gate_ns().unwrap_or(u64::MAX);
         let until = gate_ns.min(now.saturating_add(LONGEST_REST_NS)).min(until_ns);
         loop {
-            if clock.sleep_until_ns(until.min(both.operator.wanted_ns().unwrap_or(u64::MAX))) == Wake::Interrupted {
+            if clock.sleep_until_ns(until.min(all.operator.wanted_ns().unwrap_or(u64::MAX))) == Wake::Interrupted {
                 return Ok(Progress::Interrupted);
             }
             let now = clock.now_ns();
-            both.operator.between_steps(both.schemes, now);
-            if now >= until || both.schemes.next_gate_ns().is_none_or(|gate| gate <= now) {
+            all.operator.between_steps(all.schemes, now);
+            if now >= until || all.schemes.next_gate_ns().is_none_or(|gate| gate <= now) {
                 return Ok(Progress::Aggregated);
             }
         }
@@ -100,20 +116,69 @@ impl<E: Engine> Context<E> {
     }
 }
 
-/// Schemes with their operator: one subscriber of the engine.
+/// Those who listen to events of tracepoints.
+struct Tracing {
+    tracers: Vec<Box<dyn Tracer>>,
+    /// The sampling interval of the last snapshot.
+    sample_us: Option<u64>,
+}
+
+impl Tracing {
+    fn event(&mut self, event: &Event) {
+        let Event::Snapshot(snapshot) = event else { return };
+        let sample_us = snapshot.sample_us;
+        if self.sample_us.replace(sample_us).is_some_and(|before| before != sample_us) {
+            self.tracers.trace(&TraceEvent::IntervalsTune { sample_us });
+        }
+        for region in &snapshot.regions {
+            if !self.tracers.trace(&TraceEvent::aggregated(snapshot, region)) {
+                break;
+            }
+        }
+    }
+}
+
+/// A subscriber, and those who listen to events of tracepoints.
+struct Traced<'a> {
+    tracing: &'a mut Tracing,
+    subscriber: &'a mut dyn Subscriber,
+}
+
+impl Subscriber for Traced<'_> {
+    fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
+        self.tracing.event(event);
+        self.subscriber.event(event)
+    }
+
+    fn step(&mut self, step: Step, now_ns: u64) {
+        self.subscriber.step(step, now_ns);
+    }
+
+    fn step_with(&mut self, step: Step, now_ns: u64, source: &mut dyn AccessSource) {
+        self.subscriber.step_with(step, now_ns, source);
+    }
+
+    fn wanted_ns(&self) -> Option<u64> {
+        self.subscriber.wanted_ns()
+    }
+}
+
+/// Schemes with their operator, and those who listen: one subscriber of the engine.
 struct Operated<'a> {
     schemes: &'a mut SchemeEngine,
     operator: &'a mut dyn Operator,
+    tracing: &'a mut Tracing,
 }
 
 impl Subscriber for Operated<'_> {
     fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
+        self.tracing.event(event);
         self.operator.event(event)?;
         self.schemes.event(event)
     }
 
     fn step(&mut self, step: Step, now_ns: u64) {
-        self.schemes.step(step, now_ns);
+        self.schemes.step_traced(step, now_ns, None, &mut self.tracing.tracers);
         self.operator.step(step, now_ns);
         self.operator.between_steps(self.schemes, now_ns);
     }
@@ -121,7 +186,7 @@ impl Subscriber for Operated<'_> {
     fn step_with(&mut self, step: Step, now_ns: u64, source: &mut dyn AccessSource) {
         // A turn that only the operator wanted is not the schemes'.
         if step != Step::Wanted || self.schemes.wanted_ns().is_some_and(|wanted| wanted <= now_ns) {
-            self.schemes.step_with(step, now_ns, source);
+            self.schemes.step_traced(step, now_ns, Some(&mut *source), &mut self.tracing.tracers);
         }
         self.operator.step_with(step, now_ns, source);
         self.operator.between_steps(self.schemes, now_ns);
@@ -142,7 +207,9 @@ mod tests {
     use crate::scheme::action::Action;
     use crate::scheme::pattern::AccessPattern;
     use crate::scheme::watermark::{WatermarkMetric, Watermarks};
-    use std::cell::Cell;
+    use crate::snapshot::{RegionInfo, Snapshot};
+    use crate::target::TargetInfo;
+    use std::cell::{Cell, RefCell};
     use std::rc::Rc;
 
     /// Counts what is asked of it; an interval takes 100 ms.
@@ -259,5 +326,118 @@ mod tests {
         assert_eq!(context.engine().intervals, 1);
         context.settle(&mut clock, u64::MAX);
         assert!(context.schemes().is_none());
+        let none = SchemeEngine::new(Vec::new(), Box::new(DryRun::default()), Box::new(Free(Rc::default())));
+        let mut context = context.with_schemes(none);
+        context.turn(&mut clock, u64::MAX, &mut ()).unwrap();
+        assert_eq!(context.engine().intervals, 2, "also while there is none but may come some");
+    }
+
+    /// Shows two regions in every interval, the first ones at 5 ms, all others at 10 ms.
+    #[derive(Default)]
+    struct TwoRegions {
+        intervals: u32,
+    }
+
+    impl Engine for TwoRegions {
+        fn run_interval(
+            &mut self,
+            clock: &mut dyn Clock,
+            subscriber: &mut dyn Subscriber,
+        ) -> Result<Progress, EngineError> {
+            self.intervals += 1;
+            let start_ns = clock.now_ns();
+            clock.sleep_until_ns(start_ns + 100_000_000);
+            let region = |start, end, nr_accesses| RegionInfo {
+                start,
+                end,
+                nr_accesses,
+                age: self.intervals,
+                evidence: None,
+                accessed: None,
+            };
+            let events = [
+                Event::Target(TargetInfo { target: 0, pid: None, name: String::new() }),
+                Event::Snapshot(Snapshot {
+                    target: 0,
+                    pid: None,
+                    start_ns,
+                    end_ns: clock.now_ns(),
+                    sample_us: if self.intervals == 1 { 5_000 } else { 10_000 },
+                    aggr_us: 100_000,
+                    max_nr_accesses: 20,
+                    regions: vec![region(0x1000, 0x5000, 7), region(0x8000, 0xa000, 0)],
+                }),
+            ];
+            for event in events {
+                subscriber.event(&event).map_err(EngineError::Subscriber)?;
+            }
+            subscriber.step(Step::AfterAggregate, clock.now_ns());
+            Ok(Progress::Aggregated)
+        }
+    }
+
+    /// Writes down what it hears, and listens only to some of it.
+    struct Ear {
+        listens: fn(&TraceEvent) -> bool,
+        heard: Rc<RefCell<Vec<String>>>,
+    }
+
+    impl Tracer for Ear {
+        fn trace(&mut self, event: &TraceEvent) -> bool {
+            let listens = (self.listens)(event);
+            if listens {
+                self.heard.borrow_mut().push(format!("{} {event}", event.tracepoint().name()));
+            }
+            listens
+        }
+    }
+
+    /// What is heard of two intervals, in which a scheme may do 20 KiB.
+    fn heard(listens: &[fn(&TraceEvent) -> bool]) -> Vec<Vec<String>> {
+        let mut scheme = Scheme::new(Action::Stat, AccessPattern::default());
+        (scheme.quota.bytes, scheme.quota.reset_ns) = (Some(0x5000), 100_000_000);
+        let free = Free(Rc::new(Cell::new(0)));
+        let schemes = SchemeEngine::new(vec![scheme], Box::new(DryRun::default()), Box::new(free));
+        let mut context = Context::new(TwoRegions::default()).with_schemes(schemes);
+        let heard: Vec<_> = listens.iter().map(|&listens| (listens, Rc::default())).collect();
+        for (listens, heard) in &heard {
+            context.trace(Box::new(Ear { listens: *listens, heard: Rc::clone(heard) }));
+        }
+        let mut clock = VirtualClock::new(0);
+        for _ in 0..2 {
+            context.turn(&mut clock, u64::MAX, &mut ()).unwrap();
+        }
+        drop(context);
+        heard.into_iter().map(|(_, heard)| heard.take()).collect()
+    }
+
+    #[test]
+    fn tracers_hear_what_is_seen_and_done_in_the_kernels_order() {
+        let all = heard(&[|_| true]).remove(0);
+        let stat = "damos_stat_after_apply_interval ctx_idx=0 scheme_idx=0";
+        let expected = [
+            "damon_aggregated target_id=0 nr_regions=2 4096-20480: 7 1".to_owned(),
+            "damon_aggregated target_id=0 nr_regions=2 32768-40960: 0 1".to_owned(),
+            "damos_esz ctx_idx=0 scheme_idx=0 esz=20480".to_owned(),
+            "damos_before_apply ctx_idx=0 scheme_idx=0 target_idx=0 nr_regions=2 4096-20480: 7 1".to_owned(),
+            "damos_before_apply ctx_idx=0 scheme_idx=0 target_idx=0 nr_regions=2 32768-36864: 0 1".to_owned(),
+            format!(
+                "{stat} nr_tried=2 sz_tried=20480 nr_applied=0 sz_applied=0 sz_ops_filter_passed=20480 qt_exceeds=0 \
+                 nr_snapshots=1"
+            ),
+            "damon_monitor_intervals_tune sample_us=10000".to_owned(),
+            "damon_aggregated target_id=0 nr_regions=2 4096-20480: 7 2".to_owned(),
+        ];
+        assert_eq!(all[..expected.len()], expected);
+        assert!(all.last().is_some_and(|last| last.starts_with(stat) && last.contains("qt_exceeds=1")), "{all:#?}");
+    }
+
+    #[test]
+    fn who_does_not_listen_is_not_told_and_takes_nothing_from_others() {
+        let only_schemes: fn(&TraceEvent) -> bool = |e| matches!(e, TraceEvent::EffectiveQuota { .. });
+        let [none, all, some] = heard(&[|_| false, |_| true, only_schemes]).try_into().unwrap();
+        assert_eq!(none, [""; 0]);
+        assert_eq!(all, heard(&[|_| true]).remove(0));
+        assert_eq!(some, ["damos_esz ctx_idx=0 scheme_idx=0 esz=20480"; 2]);
     }
 }

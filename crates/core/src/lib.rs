@@ -33,4 +33,5 @@ pub mod snapshot;
 pub mod source;
 pub mod space;
 pub mod target;
+pub mod trace;
 pub mod units;

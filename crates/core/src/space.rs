@@ -13,6 +13,35 @@ pub enum SpaceRule {
     ThreeRegions,
 }
 
+/// How long ranges that somebody gives for a target are monitored instead of what its mappings say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lasting {
+    /// As long as the target does.
+    Always,
+    /// An update interval: until its mappings are read anew.
+    UntilUpdate,
+}
+
+/// Ranges that somebody gave.
+#[derive(Debug)]
+pub(crate) struct GivenSpace {
+    pub ranges: Vec<AddrRange>,
+    pub lasting: Lasting,
+    /// When they end, ns; `None`: they have not begun, or never end.
+    pub until_ns: Option<u64>,
+}
+
+impl GivenSpace {
+    /// The ranges at `now_ns`, where they last an update interval of `update_us`; `None`: they are over.
+    pub fn at(&mut self, now_ns: u64, update_us: u64) -> Option<Vec<AddrRange>> {
+        let begins = self.lasting == Lasting::UntilUpdate && self.until_ns.is_none();
+        if begins {
+            self.until_ns = Some(now_ns.saturating_add(update_us.saturating_mul(1000)));
+        }
+        self.until_ns.is_none_or(|until_ns| now_ns < until_ns).then(|| self.ranges.clone())
+    }
+}
+
 /// The monitored ranges of `mappings` (sorted): sorted, disjoint, touching ones joined, kernel-made areas left out.
 ///
 /// With [`SpaceRule::Mappings`] and more than `max_ranges` ranges, those with the narrowest gaps between them are
@@ -89,6 +118,17 @@ mod tests {
         let r = monitored_ranges(&m, SpaceRule::ThreeRegions, 1000);
         let pages: Vec<_> = r.iter().map(|r| (r.start / 4096, r.end / 4096)).collect();
         assert_eq!(pages, [(10, 25), (200, 230), (305, 307)]);
+    }
+
+    #[test]
+    fn given_ranges_last_an_update_interval_or_always() {
+        let given = |lasting| GivenSpace { ranges: vec![AddrRange::new(0, 4096)], lasting, until_ns: None };
+        let mut first = given(Lasting::UntilUpdate);
+        assert_eq!(first.at(5_000, 1_000).unwrap(), [AddrRange::new(0, 4096)]);
+        assert!(first.at(1_004_999, 1_000).is_some(), "the interval began when they were first asked for");
+        assert!(first.at(1_005_000, 1_000).is_none());
+        let mut fixed = given(Lasting::Always);
+        assert!(fixed.at(0, 1).is_some() && fixed.at(u64::MAX, 1).is_some());
     }
 
     #[test]

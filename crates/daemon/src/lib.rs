@@ -13,6 +13,7 @@
 pub mod client;
 pub mod deadline;
 pub mod documentation;
+pub mod fuzz;
 pub mod http;
 pub mod instance;
 pub mod openmetrics;

@@ -5,6 +5,7 @@
 //! * [`host`]: the host's side.
 #![forbid(unsafe_code)]
 
+pub mod fuzz;
 pub mod guest;
 pub mod host;
 pub mod protocol;

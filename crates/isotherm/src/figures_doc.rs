@@ -1,6 +1,7 @@
 //! `docs/figures.md` follows from the declarations: `ISOTHERM_WRITE_DOCS=1 cargo test -p isotherm figures_doc` writes
 //! it.
 
+use crate::commands::mount::status::SchemeStatus;
 use crate::commands::schemes::control::status::{GoalStatus, MonitorStatus, TargetStatus};
 use isotherm_core::keeper::figures::{LimitFigures, MemoryFigures};
 use isotherm_core::scheme::effect::Effect;
@@ -30,6 +31,11 @@ fn text() -> String {
             "Memories below a limit",
             "`memories` of a limit; labels `domain`, `memcg`.",
             table::<MemoryFigures>("lru_memory_"),
+        ),
+        (
+            "Schemes behind the files of `mount`",
+            "`schemes` of one of the `kdamonds`; labels `kdamond`, `scheme`, `action`.",
+            table::<SchemeStatus>("kdamond_scheme_"),
         ),
         ("Guests of `hint host`", "`guests`; labels `guest`, `pid`.", table::<GuestStatus>("hint_guest_")),
         ("Scans of guests without an agent", "`scan` of a guest.", table::<ScanStatus>("hint_guest_")),

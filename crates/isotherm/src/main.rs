@@ -9,6 +9,7 @@ mod commands;
 mod exit;
 #[cfg(test)]
 mod figures_doc;
+mod groups;
 mod instances;
 mod new_file;
 mod output;
@@ -47,7 +48,9 @@ enum Command {
     Doctor(commands::doctor::Args),
     Record(commands::record::Args),
     Report(commands::report::Args),
+    Ps(commands::ps::Args),
     Top(commands::top::Args),
+    Trace(commands::trace::Args),
     Workload(commands::workload::Args),
     Convert(commands::convert::Args),
     Schemes(commands::schemes::Args),
@@ -60,9 +63,11 @@ enum Command {
     Hint(commands::hint::Args),
     Mount(commands::mount::Args),
     Sim(commands::sim::Args),
-    /// Lets processes go on that a killed isotherm had stopped; started by it
+    /// Stops processes, or puts settings back that a killed isotherm had changed; started by it
     #[command(hide = true, name = guard::COMMAND)]
-    Guard,
+    Guard {
+        purpose: guard::Purpose,
+    },
     #[command(hide = true)]
     Generate(commands::generate::Args),
 }
@@ -75,7 +80,9 @@ fn main() -> ExitCode {
         Command::Doctor(a) => commands::doctor::run(a),
         Command::Record(a) => commands::record::run(a),
         Command::Report(a) => commands::report::run(a),
+        Command::Ps(a) => commands::ps::run(a),
         Command::Top(a) => commands::top::run(a),
+        Command::Trace(a) => commands::trace::run(a),
         Command::Workload(a) => commands::workload::run(a),
         Command::Convert(a) => commands::convert::run(a),
         Command::Schemes(a) => commands::schemes::run(a),
@@ -88,15 +95,15 @@ fn main() -> ExitCode {
         Command::Hint(a) => commands::hint::run(a),
         Command::Mount(a) => commands::mount::run(a),
         Command::Sim(a) => commands::sim::run(a),
-        Command::Guard => guard(),
+        Command::Guard { purpose } => guard(purpose),
         Command::Generate(a) => commands::generate::run(a, Cli::command()),
     };
     exit::status(result)
 }
 
-fn guard() -> anyhow::Result<()> {
-    guard::detach(&Roots::system());
+fn guard(purpose: guard::Purpose) -> anyhow::Result<()> {
+    guard::detach(purpose, &Roots::system());
     // Whoever started it has told that this machine cannot, or was told to do without: a guard is better than none.
-    let _ = confine(&sandbox::guard::needs());
-    Ok(guard::serve(std::io::stdin().lock(), std::io::stdout())?)
+    let _ = confine(&sandbox::guard::needs(purpose));
+    Ok(guard::serve(std::io::stdin(), std::io::stdout())?)
 }

@@ -59,11 +59,16 @@ impl Progress {
 
     /// The cost in words: `monitor 0.41 % + target 0.12 % of one core (budget 1 %)`.
     pub fn cost_words(&self) -> String {
-        let budget = self.budget.map_or("no budget".to_owned(), |b| format!("budget {} %", trim(b * 100.0)));
+        let budget = self.budget_words();
         match self.cost() {
             Some((m, t)) => format!("monitor {:.2} % + target {:.2} % of one core ({budget})", m * 100.0, t * 100.0),
             None => format!("too short to tell ({budget})"),
         }
+    }
+
+    /// `budget 1 %`.
+    pub fn budget_words(&self) -> String {
+        self.budget.map_or("no budget".to_owned(), |b| format!("budget {} %", trim(b * 100.0)))
     }
 
     fn draw(&mut self) {

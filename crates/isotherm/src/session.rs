@@ -11,6 +11,7 @@ use isotherm_core::monitor::Monitor;
 use isotherm_core::monitor::config::MonitorConfig;
 use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_core::source::AccessSource;
+use isotherm_core::trace::Tracer;
 use isotherm_core::units::nanos;
 use isotherm_linux::clock::{MonotonicClock, kernel_release, monotonic_ns, realtime_offset_ns};
 use isotherm_linux::priority::be_nice;
@@ -21,6 +22,7 @@ use isotherm_linux::source::idle::IdleSource;
 use isotherm_linux::source::pagetable::PageTableSource;
 use isotherm_linux::source::refs::{self, RefsEngine};
 use isotherm_linux::targets::{Command, TargetSpec, TargetTracker};
+use isotherm_linux::usdt::Probes;
 use std::time::Duration;
 
 /// How long, at the end, work that was handed over is waited for, ns.
@@ -62,13 +64,13 @@ impl Session {
                 return Err(Usage("--physical watches all memory: leave the target out".into()).into());
             }
             let engine: Box<dyn Engine> = Box::new(damon(DamonTargets::Physical, &config)?);
-            return Ok(Self { context: Context::new(engine), command: None, signals });
+            return Ok(Self { context: context(engine), command: None, signals });
         }
         let target = target.resolve()?;
         // After the command was forked: it is not to inherit that.
         be_nice(monitor.nice).context("cannot lower the priority")?;
         let engine = open_engine(monitor.source, target.spec, config)?;
-        Ok(Self { context: Context::new(engine), command: target.command, signals })
+        Ok(Self { context: context(engine), command: target.command, signals })
     }
 
     /// Opens a command that the caller has prepared, and will finish. The priority stays as it is: commands that the
@@ -78,12 +80,17 @@ impl Session {
         let signals = StopSignals::catch().context("cannot catch signals")?;
         let spec = TargetSpec::Command { command, children: true };
         let engine = open_engine(monitor.source, spec, config)?;
-        Ok(Self { context: Context::new(engine), command: None, signals })
+        Ok(Self { context: context(engine), command: None, signals })
     }
 
     /// Acts on what is seen.
     pub fn with_schemes(self, schemes: SchemeEngine) -> Self {
         Self { context: self.context.with_schemes(schemes), ..self }
+    }
+
+    /// Tells `tracer` what happens.
+    pub fn trace(&mut self, tracer: Box<dyn Tracer>) {
+        self.context.trace(tracer);
     }
 
     /// The schemes; `None`: it only watches.
@@ -131,6 +138,13 @@ impl Session {
         drop(self.context);
         self.command.map_or(Ok(()), |c| c.finish())
     }
+}
+
+/// A context whose events the probes tell.
+fn context(engine: Box<dyn Engine>) -> LiveContext {
+    let mut context = Context::new(engine);
+    context.trace(Box::new(Probes));
+    context
 }
 
 /// The engine that `source` stands for. Auto takes the first source that passes its self-test, and says so where that

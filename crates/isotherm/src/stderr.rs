@@ -5,10 +5,17 @@ use isotherm_core::printable::printable;
 use std::fmt::{self, Arguments};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
+
+/// Most bytes of logs that are kept while a screen is drawn.
+const MOST_HELD: usize = 64 << 10;
+
+/// Logs that wait until the screen is gone; `None`: none is drawn.
+static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
 
 /// Takes the line away that a terminal shows where the cursor is.
 const CLEAR: &str = "\r\x1b[K";
@@ -125,12 +132,39 @@ struct Stderr;
 
 impl Write for Stderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = io::stderr().write_all(bytes);
+        match &mut *held() {
+            Some(held) if held.len() + bytes.len() <= MOST_HELD => held.extend_from_slice(bytes),
+            Some(_) => {}
+            None => drop(io::stderr().write_all(bytes)),
+        }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+fn held() -> MutexGuard<'static, Option<Vec<u8>>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// While it lives, logs do not disturb what is drawn on the terminal; then they are written, the first 64 KiB of them.
+pub struct HeldLog;
+
+/// Holds logs back, where they would go to a terminal.
+pub fn hold_log() -> HeldLog {
+    if io::stderr().is_terminal() {
+        held().get_or_insert_default();
+    }
+    HeldLog
+}
+
+impl Drop for HeldLog {
+    fn drop(&mut self) {
+        if let Some(bytes) = held().take() {
+            let _ = io::stderr().write_all(&bytes);
+        }
     }
 }
 

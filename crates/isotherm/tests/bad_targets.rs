@@ -29,6 +29,14 @@ fn a_process_that_does_not_exist() {
 }
 
 #[test]
+fn a_name_that_nobody_has() {
+    let (_folder, file) = place();
+    isotherm(["record", "--name", "no-such-program", "-o", text(&file), "--duration", "1s"])
+        .expect(1, &["no process is named 'no-such-program'"]);
+    assert!(!file.exists());
+}
+
+#[test]
 fn a_zombie() {
     let (_folder, file) = place();
     let zombie = Program::zombie();

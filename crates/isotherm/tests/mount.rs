@@ -13,16 +13,8 @@ fn bad_words_are_usage_errors() {
     }
 }
 
-/// Whether this kernel has the folder that the files stand at.
-fn has_usual_place() -> bool {
-    std::path::Path::new("/sys/kernel/mm/damon").is_dir()
-}
-
 #[test]
 fn root_a_command_sees_the_files_and_ends_as_it_would() {
-    if !has_usual_place() {
-        return;
-    }
     let script = "cat /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds; \
                   echo 1 >/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds; \
                   cat /sys/kernel/mm/damon/admin/kdamonds/0/state; exit 7";
@@ -31,6 +23,53 @@ fn root_a_command_sees_the_files_and_ends_as_it_would() {
     assert_eq!(output.status.code(), Some(7));
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains("/sys/kernel/mm/damon"), "nothing is mounted for others");
+}
+
+#[test]
+fn root_a_command_sees_files_where_the_kernel_has_none() {
+    let script = "cat /sys/kernel/debug/damon/attrs /sys/module/damon_reclaim/parameters/min_age; ls /sys/module";
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
+    command.args(["mount", "--exec", "sh", "-c", script]).env("TMPDIR", folder.path());
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines = text.lines();
+    assert_eq!((lines.next(), lines.next()), (Some("5000 100000 1000000 10 1000"), Some("120000000")));
+    let inside: Vec<&str> = lines.collect();
+    let outside = std::fs::read_dir("/sys/module").unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    let lost: Vec<String> = outside.filter(|name| !inside.contains(&name.as_str())).collect();
+    assert!(lost.is_empty(), "what the kernel has is there, too: {lost:?}");
+    assert!(["damon_reclaim", "damon_lru_sort", "damon_stat"].iter().all(|name| inside.contains(name)));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn root_all_files_stand_at_their_usual_places_beside_what_is_there() {
+    let names = |folder: &str| -> Vec<String> {
+        let mut names: Vec<_> =
+            std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.retain(|name| !name.contains("damon") && !name.contains("lru_gen"));
+        names.sort();
+        names
+    };
+    let folders = ["/sys/kernel/mm", "/sys/module", "/sys/kernel/debug"];
+    let before = folders.map(names);
+    let huge = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap();
+    let script = "cat /sys/module/damon_reclaim/parameters/enabled; cat /sys/kernel/debug/damon/monitor_on; \
+                  cat /sys/kernel/mm/lru_gen/enabled >/dev/null; test -e /sys/kernel/debug/lru_gen || echo missing; \
+                  cat /sys/kernel/mm/transparent_hugepage/enabled; \
+                  for d in /sys/kernel/mm /sys/module /sys/kernel/debug; do ls -a $d; echo; done";
+    let output = isotherm(&["mount", "--exec", "sh", "-c", script]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rest = text.strip_prefix(&format!("N\noff\n{huge}")).unwrap_or_else(|| panic!("{text}"));
+    for (folder, listing) in before.iter().zip(rest.split("\n\n")) {
+        let mut inside: Vec<&str> = listing.lines().filter(|name| ![".", ".."].contains(name)).collect();
+        inside.retain(|name| !name.contains("damon") && !name.contains("lru_gen"));
+        inside.sort_unstable();
+        assert_eq!(&inside, folder);
+    }
+    assert_eq!(folders.map(names), before);
 }
 
 /// Serves a folder, is killed, and serves it again.

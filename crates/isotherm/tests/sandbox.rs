@@ -85,7 +85,7 @@ fn root_hint_host_keeps_what_it_declares() {
     check_confined(host.pid(), &host.status(), &declared);
     host.end("TERM").expect(0, &[]);
     let host = HostSide::start(folder.path(), &["--guest", &guest, "--scan-zero"]);
-    let declared = ["CAP_DAC_OVERRIDE", "CAP_KILL", "CAP_SYS_PTRACE", "CAP_SYS_NICE", "CAP_CHECKPOINT_RESTORE"];
+    let declared = ["CAP_DAC_OVERRIDE", "CAP_SYS_PTRACE", "CAP_SYS_NICE", "CAP_CHECKPOINT_RESTORE"];
     check_confined(host.pid(), &host.status(), &declared);
     host.end("TERM").expect(0, &[]);
 }

@@ -38,6 +38,7 @@ mod tests {
     use super::*;
     use crate::guard::serve;
     use crate::test_tree::tree;
+    use std::io::Write;
     use std::process::Command;
 
     /// A guard that writes down what it is told.
@@ -60,7 +61,10 @@ mod tests {
         // The end of whoever has changed it, before and after it was put back.
         for (lines, left) in [(&lines[..1], "7"), (&lines[..], "5")] {
             std::fs::write(&path, "5").unwrap();
-            serve(lines.join("\n").as_bytes(), &mut Vec::new()).unwrap();
+            let (input, mut writer) = io::pipe().unwrap();
+            writeln!(writer, "{}", lines.join("\n")).unwrap();
+            drop(writer);
+            serve(input, io::sink()).unwrap();
             assert_eq!(now(), left);
         }
     }

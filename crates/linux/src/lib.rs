@@ -24,9 +24,11 @@ pub mod lru;
 pub mod meter;
 pub mod mm;
 pub mod namespace;
+mod perf_ring;
 pub mod priority;
 pub mod private_file;
 pub mod proc;
+mod ptrace;
 pub mod random;
 pub mod ready;
 pub mod roots;
@@ -38,4 +40,5 @@ pub mod targets;
 mod test_process;
 #[cfg(test)]
 mod test_tree;
+pub mod usdt;
 pub mod vsock;

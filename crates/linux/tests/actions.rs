@@ -37,12 +37,9 @@ fn stat_counts_and_touches_nothing() {
     let mut actuator = actuator();
     let ranges = [AddrRange::new(0x1000, 0x3000), AddrRange::new(0x8000, 0x9000)];
     actuator.submit(request(u32::MAX, Action::Stat, &ranges)).unwrap();
-    assert_eq!((actuator.pending(3), actuator.pending(0)), (0x3000, 0));
+    assert_eq!(actuator.pending(3), 0, "there is nothing to wait for");
     let mut out = Vec::new();
-    wait_for("the outcome", || {
-        actuator.collect(&mut out);
-        (!out.is_empty()).then_some(())
-    });
+    actuator.collect(&mut out);
     assert_eq!((out[0].applied, out[0].nr_applied, &out[0].error), (0x3000, 2, &None));
     assert_eq!(actuator.pending(3), 0);
     assert!(out[0].done_ns > out[0].took_ns);
@@ -65,9 +62,9 @@ fn bad_ranges_are_refused_whatever_the_action() {
 #[test]
 fn a_full_queue_gives_the_request_back() {
     let mut actuator = actuator();
-    // Each takes far longer to count than to hand over.
+    // Each takes far longer to check than to hand over.
     let ranges: Vec<_> = (0..20_000).map(|i| AddrRange::new(i << 13, (i << 13) + 4096)).collect();
-    let requests = vec![request(u32::MAX, Action::Stat, &ranges); 200];
+    let requests = vec![request(u32::MAX, Action::Cold, &ranges); 200];
     let (mut taken, mut out) = (0, Vec::new());
     let mut back = None;
     for asked in requests {
@@ -76,7 +73,7 @@ fn a_full_queue_gives_the_request_back() {
             Err(asked) => back = Some(asked),
         }
     }
-    assert_eq!(back, Some(request(u32::MAX, Action::Stat, &ranges)));
+    assert_eq!(back, Some(request(u32::MAX, Action::Cold, &ranges)));
     assert_eq!(actuator.pending(3), taken as u64 * (20_000 << 12));
     wait_for("all outcomes", || {
         actuator.collect(&mut out);

@@ -31,7 +31,7 @@ mod privileged {
         let (first, second) = (Guard::shell("read x"), Guard::shell("read x"));
         let own = Guard::shell("read x");
 
-        let mut tracker = TargetTracker::new(TargetSpec::Cgroup(outer.0.clone())).unwrap();
+        let mut tracker = TargetTracker::new(TargetSpec::Cgroups(vec![outer.0.clone()])).unwrap();
         assert_eq!(tracker.poll().unwrap(), []);
         assert!(tracker.may_gain_targets());
         outer.add(first.pid());
@@ -46,7 +46,7 @@ mod privileged {
         let dir = outer.0.clone();
         let mut told = as_nobody(move || {
             let (tell, told) = std::sync::mpsc::channel();
-            let mut tracker = TargetTracker::new(TargetSpec::Cgroup(dir)).unwrap();
+            let mut tracker = TargetTracker::new(TargetSpec::Cgroups(vec![dir])).unwrap();
             tracker.on_skip(move |s| tell.send((s.pid, matches!(s.why, ProcessError::Permission { .. }))).unwrap());
             assert_eq!(tracker.poll().unwrap(), []);
             assert_eq!(tracker.poll().unwrap(), []);
@@ -56,7 +56,8 @@ mod privileged {
         assert_eq!(told, want.map(|pid| (pid, true)));
 
         // By its name below the mount it is the same group.
-        let mut by_name = TargetTracker::new(TargetSpec::Cgroup(PathBuf::from(format!("/{name}/inner")))).unwrap();
+        let mut by_name =
+            TargetTracker::new(TargetSpec::Cgroups(vec![PathBuf::from(format!("/{name}/inner"))])).unwrap();
         assert_eq!(by_name.poll().unwrap()[0].pid, Some(second.pid()));
 
         // Who leaves the group is no target any more; who comes is one.
@@ -87,7 +88,7 @@ mod privileged {
 
     #[test]
     fn root_a_group_that_does_not_exist_is_an_error_that_names_where_it_was_looked_for() {
-        let error = TargetTracker::new(TargetSpec::Cgroup("/no/such/group".into())).unwrap_err();
+        let error = TargetTracker::new(TargetSpec::Cgroups(vec!["/no/such/group".into()])).unwrap_err();
         assert!(matches!(&error, TargetError::NoCgroup { tried, .. } if !tried.is_empty()), "{error:?}");
         assert!(error.to_string().contains("/no/such/group"));
     }

@@ -52,6 +52,67 @@ mod privileged {
     }
 
     #[test]
+    fn root_a_process_is_as_many_targets_as_it_is_given_times() {
+        let (one, other) = (Guard::shell("exec sleep 1000"), Guard::shell("exec sleep 1000"));
+        let (a, b) = (one.pid(), other.pid());
+        let mut tracker = TargetTracker::new(TargetSpec::Each(vec![a, b, a])).unwrap();
+        let found = tracker.poll().unwrap();
+        assert_eq!(
+            found.iter().map(|t| (t.target, t.pid)).collect::<Vec<_>>(),
+            [(0, Some(a)), (1, Some(b)), (2, Some(a))]
+        );
+
+        // Those that stay are who they were, in the order of their numbers.
+        assert_eq!(tracker.replace(&[b, b, a]).unwrap(), [1, 3, 0]);
+        assert_eq!(tracker.running().collect::<Vec<_>>(), [0, 1]);
+        let new = tracker.poll().unwrap();
+        assert_eq!(new.iter().map(|t| (t.target, t.pid)).collect::<Vec<_>>(), [(3, Some(b))]);
+        assert_eq!(tracker.replace(&[a, a]).unwrap(), [0, 4]);
+        tracker.poll().unwrap();
+        assert_eq!(tracker.running().collect::<Vec<_>>(), [0, 4]);
+        assert!(tracker.process(3).is_err(), "nobody wants it any more");
+        assert!(TargetTracker::new(TargetSpec::Each(Vec::new())).is_err());
+    }
+
+    /// A program that nobody else runs, of that name.
+    fn sleeper_named(folder: &std::path::Path, name: &str) -> Guard {
+        let program = folder.join(name);
+        if !program.exists() {
+            std::fs::copy("/bin/sleep", &program).unwrap();
+        }
+        Guard::shell(&format!("exec {} 1000", program.display()))
+    }
+
+    #[test]
+    fn root_a_name_and_all_take_up_who_comes_and_never_ourselves() {
+        let folder = tempfile::tempdir().unwrap();
+        // The kernel keeps 15 bytes of it.
+        let name = format!("isotherm-sleeper-{}", std::process::id());
+        assert!(matches!(
+            TargetTracker::new(TargetSpec::Names(vec![name.clone()])),
+            Err(TargetError::NoSuchName { .. })
+        ));
+        let first = sleeper_named(folder.path(), &name);
+        let mut tracker = wait_for("its exec", || TargetTracker::new(TargetSpec::Names(vec![name.clone()])).ok());
+        let found = |tracker: &mut TargetTracker| -> Vec<u32> {
+            tracker.poll().unwrap().iter().filter_map(|t| t.pid).collect()
+        };
+        assert_eq!(found(&mut tracker), [first.pid()]);
+        assert_eq!(found(&mut tracker), [0u32; 0]);
+        let second = sleeper_named(folder.path(), &name);
+        wait_for("the second", || found(&mut tracker).contains(&second.pid()).then_some(()));
+
+        let mut tracker = TargetTracker::new(TargetSpec::All).unwrap();
+        let all = found(&mut tracker);
+        assert!(all.contains(&first.pid()) && all.contains(&second.pid()));
+        assert!(!all.contains(&std::process::id()));
+        let third = sleeper_named(folder.path(), &name);
+        wait_for("the third", || found(&mut tracker).contains(&third.pid()).then_some(()));
+        drop((first, second, third));
+        assert!(tracker.may_gain_targets());
+    }
+
+    #[test]
     fn root_a_command_waits_at_the_gate_until_the_first_poll() {
         let dir = tempfile::tempdir().unwrap();
         let mark = dir.path().join("mark");

@@ -25,6 +25,7 @@ mod reader;
 mod record;
 mod rotation;
 mod spool;
+mod trace_line;
 mod writer;
 
 pub use error::{ReadError, Warning, WriteError};
@@ -35,4 +36,5 @@ pub use read_events::{Outcome, read_events};
 pub use reader::Reader;
 pub use record::Record;
 pub use rotation::{Rotation, parts};
+pub use trace_line::TraceLine;
 pub use writer::{Options, Summary, Writer};

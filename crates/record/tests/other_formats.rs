@@ -7,8 +7,9 @@ use common::{arb_snapshot, realistic};
 use isotherm_core::event::Event;
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
 use isotherm_core::target::TargetInfo;
+use isotherm_core::trace::{TraceEvent, Tracepoint};
 use isotherm_record::fuzz::{self, Shared, read};
-use isotherm_record::{Format, ReadError, Warning, exporter};
+use isotherm_record::{Format, ReadError, TraceLine, Warning, exporter};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -98,6 +99,35 @@ proptest! {
     fn perf_script_carries_what_damon_traces(events in arb_damon(false)) {
         prop_assume!(!events.is_empty());
         prop_assert_eq!(round_trip(Format::PerfScript, &events), snapshots(&events));
+    }
+
+    #[test]
+    fn lines_of_live_tracepoints_are_read_as_the_regions_they_tell(
+        events in arb_damon(false), others in prop::collection::vec((any::<[u64; 9]>(), 0..Tracepoint::ALL.len()), 0..20)
+    ) {
+        let snapshots = snapshots(&events);
+        prop_assume!(snapshots.len() > 1);
+        let others = others.iter().filter_map(|(fields, which)| {
+            let tracepoint = Tracepoint::ALL[*which];
+            let event = TraceEvent::from_fields(tracepoint, &fields.map(|f| f % (1 << 31)))?;
+            (!matches!(tracepoint, Tracepoint::Aggregated | Tracepoint::IntervalsTune)).then_some(event)
+        });
+        let mut others = others.collect::<Vec<_>>().into_iter().cycle();
+        let mut text = String::new();
+        for s in &snapshots {
+            for (nth, region) in s.regions.iter().enumerate() {
+                // Regions are told one after the other, and events of schemes come in between.
+                let time_ns = s.end_ns + nth as u64 * 1000;
+                for event in [Some(TraceEvent::aggregated(s, region)), others.next()].into_iter().flatten() {
+                    text += &format!("{}\n", TraceLine { kdamond: 0, tid: 4452, cpu: nth as u32 % 3, time_ns, event });
+                }
+            }
+        }
+        let what = |s: &Snapshot| (s.target, s.end_ns, s.regions.clone());
+        let reading = read(text.as_bytes(), None);
+        prop_assert_eq!(reading.end.unwrap().warnings, []);
+        let back: Vec<_> = self::snapshots(&reading.events).iter().map(what).collect();
+        prop_assert_eq!(back, snapshots.iter().map(what).collect::<Vec<_>>());
     }
 
     #[test]

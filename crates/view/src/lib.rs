@@ -13,6 +13,7 @@ pub mod error;
 pub mod exact;
 pub mod heat;
 pub mod html;
+pub mod machine;
 pub mod names;
 pub mod overview;
 pub mod picture;

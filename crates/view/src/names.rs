@@ -47,6 +47,15 @@ pub fn fit(text: &str, width: usize) -> String {
     out
 }
 
+/// The same with the end kept: of paths that says most.
+pub fn fit_end(text: &str, width: usize) -> String {
+    let count = text.chars().count();
+    if count <= width {
+        return text.to_owned();
+    }
+    std::iter::once('…').chain(text.chars().skip(count + 1 - width.max(1))).take(width).collect()
+}
+
 /// The mapping that holds most of `range`; `mappings` are sorted and disjoint.
 pub(crate) fn mapping_of<'a>(mappings: &'a [Mapping], range: &AddrRange) -> Option<&'a Mapping> {
     let first = mappings.partition_point(|m| m.range.end <= range.start);
@@ -65,6 +74,15 @@ pub(crate) fn mapping_of<'a>(mappings: &'a [Mapping], range: &AddrRange) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_are_cut_where_they_say_least() {
+        assert_eq!((fit("/a/b/cd", 5), fit_end("/a/b/cd", 5)), ("/a/b…".to_owned(), "…b/cd".to_owned()));
+        for width in 0..9 {
+            let cut = [fit("/a/b/cd", width), fit_end("/a/b/cd", width)].map(|text| text.chars().count());
+            assert_eq!(cut, [width.min(7); 2]);
+        }
+    }
 
     #[test]
     fn the_largest_overlap_names_a_range() {

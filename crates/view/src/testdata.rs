@@ -196,5 +196,5 @@ pub(crate) fn paged_record(targets: u32, seconds: u64) -> Vec<Event> {
 pub fn together(targets: u32, second: u64) -> Event {
     let frame = page_frame(0, second);
     let ages = sum(frame.mappings.iter().map(|m| &m.ages));
-    Event::Together(TogetherFrame { time_ns: frame.time_ns, targets, one_in: 1, ages })
+    Event::Together(TogetherFrame { time_ns: frame.time_ns, targets, one_in: 1, ages, owned: Vec::new() })
 }

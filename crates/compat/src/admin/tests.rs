@@ -1,6 +1,8 @@
 use super::*;
-use crate::settings::Goals;
+use crate::kdamond::Observer;
+use crate::settings::{Goals, Space, Watched, WatchedProcess};
 use crate::tree::ROOT;
+use isotherm_core::addr::AddrRange;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::filter::FilterType;
 use isotherm_core::scheme::goal::GoalMetric;
@@ -21,7 +23,7 @@ struct Seen {
 struct Fake(Arc<Seen>);
 
 impl Starter for Fake {
-    fn start(&self, settings: Settings) -> Result<Box<dyn Kdamond>, Refused> {
+    fn start(&self, _: &str, settings: Settings, _: Option<Observer>) -> Result<Box<dyn Kdamond>, Refused> {
         self.0.started.lock().unwrap().push(settings);
         self.0.running.store(true, Ordering::Relaxed);
         Ok(Box::new(Self(Arc::clone(&self.0))))
@@ -77,7 +79,7 @@ struct Bed {
 impl Bed {
     fn new() -> Self {
         let seen = Arc::new(Seen::default());
-        Self { admin: Admin::new(Tree::new(&[]), Box::new(Fake(Arc::clone(&seen)))), seen }
+        Self { admin: Admin::new(Tree::damon(), Box::new(Fake(Arc::clone(&seen)))), seen }
     }
 
     /// With a target and a scheme that matches everything.
@@ -103,7 +105,8 @@ impl Bed {
     }
 
     fn read(&self, path: &str) -> String {
-        self.admin.read(self.admin.find(ROOT, &format!("admin/kdamonds/{path}")).unwrap()).unwrap()
+        let file = self.admin.find(ROOT, &format!("admin/kdamonds/{path}")).unwrap();
+        String::from_utf8(self.admin.read(file).unwrap()).unwrap()
     }
 
     fn state(&self, command: &str) -> Result<usize, Errno> {
@@ -143,14 +146,17 @@ fn what_cannot_be_begun_is_refused() {
     for (file, text) in [
         ("0/contexts/nr_contexts", "0"),
         ("0/contexts/0/operations", "paddr"),
-        ("0/contexts/0/operations", "fvaddr"),
         ("0/contexts/0/targets/nr_targets", "0"),
         ("0/contexts/0/targets/0/pid_target", "0"),
         ("0/contexts/0/targets/0/pid_target", "-5"),
         ("0/contexts/0/monitoring_attrs/intervals/sample_us", "200000"),
         ("0/contexts/0/monitoring_attrs/nr_regions/min", "2"),
         ("0/contexts/0/monitoring_attrs/nr_regions/max", "5"),
+        ("0/contexts/0/monitoring_attrs/probes/nr_probes", "1"),
+        ("0/contexts/0/pause", "Y"),
         ("0/contexts/0/schemes/0/quotas/bytes", "1"),
+        ("0/contexts/0/schemes/0/quotas/fail_charge_denom", "2"),
+        ("0/contexts/0/schemes/0/stats/max_nr_snapshots", "5"),
         ("0/contexts/0/schemes/0/action", "migrate_hot"),
     ] {
         let bed = Bed::ready();
@@ -171,18 +177,50 @@ fn settings_are_what_the_files_say() {
         ("monitoring_attrs/intervals/intervals_goal/aggrs", "3"),
         ("monitoring_attrs/intervals/intervals_goal/min_sample_us", "5000"),
         ("monitoring_attrs/intervals/intervals_goal/max_sample_us", "10000000"),
-        ("targets/nr_targets", "2"),
+        ("targets/nr_targets", "3"),
         ("targets/0/pid_target", "8"),
         ("targets/1/pid_target", "9"),
+        ("targets/2/pid_target", "8"),
     ] {
         bed.write(&format!("{CONTEXT}/{file}"), text).unwrap();
     }
     bed.state("on").unwrap();
     let started = bed.seen.started.lock().unwrap();
     let settings = &started[0];
-    assert_eq!(settings.pids, [8, 9]);
+    let mapped = |pid| WatchedProcess { pid, space: Space::Mapped };
+    assert_eq!(settings.watched, Watched::Processes(vec![mapped(8), mapped(9), mapped(8)]));
     assert_eq!(settings.attrs, MonitorAttrs { aggr_us: 200_000, update_us: 200_000, ..MonitorAttrs::default() });
     assert_eq!(settings.intervals_goal.unwrap().access_bp, 400);
+}
+
+#[test]
+fn ranges_are_fixed_or_a_beginning_as_the_operations_say() {
+    let bed = Bed::ready();
+    for (file, text) in
+        [("nr_regions", "2"), ("0/start", "4096"), ("0/end", "8192"), ("1/start", "16384"), ("1/end", "20480")]
+    {
+        bed.write(&format!("{CONTEXT}/targets/0/regions/{file}"), text).unwrap();
+    }
+    let space = |operations: &str| -> Space {
+        bed.write(&format!("{CONTEXT}/operations"), operations).unwrap();
+        bed.state("on").unwrap();
+        bed.state("off").unwrap();
+        let started = bed.seen.started.lock().unwrap();
+        let Watched::Processes(processes) = &started.last().unwrap().watched else { panic!("processes") };
+        processes[0].space.clone()
+    };
+    let ranges = vec![AddrRange::new(4096, 8192), AddrRange::new(16384, 20480)];
+    assert_eq!(space("vaddr"), Space::First(ranges.clone()));
+    assert_eq!(space("fvaddr"), Space::Fixed(ranges));
+    // The second overlaps the first.
+    bed.write(&format!("{CONTEXT}/targets/0/regions/1/start"), "8191").unwrap();
+    for operations in ["vaddr", "fvaddr"] {
+        bed.write(&format!("{CONTEXT}/operations"), operations).unwrap();
+        assert_eq!(bed.state("on"), Err(Errno::Invalid), "{operations}");
+    }
+    bed.write(&format!("{CONTEXT}/targets/0/regions/nr_regions"), "0").unwrap();
+    assert_eq!(space("fvaddr"), Space::Fixed(vec![]));
+    assert_eq!(space("vaddr"), Space::Mapped);
 }
 
 #[test]
@@ -302,6 +340,25 @@ fn commits_hand_over_the_files_as_they_are_now() {
     assert_eq!(bed.seen.committed.lock().unwrap()[0].schemes[0].action, Action::Cold);
     bed.write(&format!("{CONTEXT}/operations"), "paddr").unwrap();
     assert_eq!(bed.state("commit"), Err(Errno::Invalid));
+}
+
+#[test]
+fn obsolete_targets_are_left_out_of_commits_alone() {
+    let bed = Bed::ready();
+    for (file, text) in [("nr_targets", "2"), ("0/pid_target", "8"), ("0/obsolete_target", "Y"), ("1/pid_target", "9")]
+    {
+        bed.write(&format!("{CONTEXT}/targets/{file}"), text).unwrap();
+    }
+    let pids = |settings: &Settings| -> Vec<u32> {
+        let Watched::Processes(processes) = &settings.watched else { panic!("processes") };
+        processes.iter().map(|process| process.pid).collect()
+    };
+    bed.state("on").unwrap();
+    assert_eq!(pids(&bed.seen.started.lock().unwrap()[0]), [8, 9]);
+    bed.state("commit").unwrap();
+    assert_eq!(pids(&bed.seen.committed.lock().unwrap()[0]), [9]);
+    bed.write(&format!("{CONTEXT}/targets/1/obsolete_target"), "Y").unwrap();
+    assert_eq!(bed.state("commit"), Err(Errno::Invalid), "none would be left");
 }
 
 #[test]

@@ -2,26 +2,25 @@
 
 use super::Request;
 use super::clock::Stop;
-use crate::kdamond::{Figures, Refused};
-use crate::settings::Settings;
+use super::tried::Tried;
+use super::until_reaped::UntilReaped;
+use crate::kdamond::{Figures, Observer, Refused};
+use crate::settings::{Settings, Space, Watched, WatchedProcess};
 use isotherm_core::actuator::Destination;
-use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::context::{Context, Operator};
 use isotherm_core::engine::{Engine, Progress};
-use isotherm_core::event::{Event, Step, Subscriber, SubscriberError};
-use isotherm_core::mapping::Mapping;
-use isotherm_core::meter::LiveTarget;
+use isotherm_core::event::{Event, Subscriber, SubscriberError};
 use isotherm_core::monitor::Monitor;
-use isotherm_core::monitor::config::{Algorithm, DamonRules, MonitorConfig};
+use isotherm_core::monitor::config::{Algorithm, MonitorConfig};
 use isotherm_core::monitor::intervals::IntervalsGoal;
-use isotherm_core::scheme::action::Action;
-use isotherm_core::scheme::engine::SchemeEngine;
-use isotherm_core::scheme::filter::{Subject, Verdict, split};
-use isotherm_core::scheme::pattern::AccessPattern;
+use isotherm_core::scheme::engine::{SchemeEngine, SchemeStatus};
+use isotherm_core::scheme::filter::FilterType;
+use isotherm_core::scheme::idle::IdleReason;
 use isotherm_core::scheme::{Scheme, stats::SchemeStats};
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
-use isotherm_core::space::SpaceRule;
+use isotherm_core::source::AccessSource;
+use isotherm_core::space::{Lasting, SpaceRule};
 use isotherm_core::target::TargetId;
 use isotherm_linux::action::{LinuxActuator, unsupported};
 use isotherm_linux::clock::{kernel_release, realtime_offset_ns};
@@ -29,25 +28,27 @@ use isotherm_linux::meter::LinuxMeter;
 use isotherm_linux::roots::Roots;
 use isotherm_linux::source::pagetable::PageTableSource;
 use isotherm_linux::targets::{TargetSpec, TargetTracker};
+use isotherm_linux::usdt::Probes;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 /// How often requests are looked for, ns.
 const LOOK_EVERY_NS: u64 = 20_000_000;
-/// How much longer than for two aggregation intervals regions are waited for, ns: while watermarks keep every scheme
-/// off, none ends.
+/// How much longer than for two turns of the slowest scheme tried regions are waited for, ns.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
-type Live = Context<Monitor<PageTableSource>>;
+type CommitAnswer = SyncSender<Result<(), Refused>>;
+type Live = Context<Monitor<UntilReaped<PageTableSource>>>;
 
 /// Monitors until it is told to stop or no target is left. `ready` is told the thread's id, or why it cannot begin.
 pub(super) fn run(
     settings: Settings,
+    observer: Option<Observer>,
     requests: &Receiver<Request>,
     stop: &Stop,
     ready: &SyncSender<Result<i32, Refused>>,
 ) {
-    let (mut context, mut server) = match begin(settings, requests) {
+    let (mut context, mut server) = match begin(settings, observer, requests) {
         Ok(begun) => begun,
         Err(refused) => {
             let _ = ready.send(Err(refused));
@@ -65,54 +66,97 @@ pub(super) fn run(
                 return;
             }
         }
-        if let Some(attrs) = server.retune.take() {
-            context.engine().retune(attrs);
-        }
+        server.finish_commits(&mut context);
     }
 }
 
-fn begin<'r>(settings: Settings, requests: &'r Receiver<Request>) -> Result<(Live, Server<'r>), Refused> {
+fn begin<'r>(
+    settings: Settings,
+    observer: Option<Observer>,
+    requests: &'r Receiver<Request>,
+) -> Result<(Live, Server<'r>), Refused> {
     let roots = Roots::system();
     possible(&roots, &settings.schemes)?;
-    let config = MonitorConfig {
+    let common = MonitorConfig {
         attrs: settings.attrs,
-        algorithm: Algorithm::Damon(DamonRules::Mainline),
-        mode: None,
-        // The kernel has none: intervals are as they were asked for.
-        cpu_budget: None,
+        algorithm: settings.algorithm,
         intervals_goal: settings.intervals_goal,
-        walks: false,
-        space: SpaceRule::ThreeRegions,
-        seed: 0,
         kernel: kernel_release().unwrap_or_default(),
         realtime_offset_ns: realtime_offset_ns(),
+        ..MonitorConfig::default()
     };
-    let spec = TargetSpec::Pids { pids: settings.pids.clone(), children: false };
+    let config = match settings.algorithm {
+        Algorithm::Isotherm => common,
+        // As in the kernel: no budget stretches the intervals, no page history.
+        Algorithm::Damon(_) => {
+            MonitorConfig { cpu_budget: None, walks: false, space: SpaceRule::ThreeRegions, ..common }
+        }
+    };
+    let spec = match &settings.watched {
+        Watched::Processes(processes) => TargetSpec::Each(pids(processes)),
+        Watched::All => TargetSpec::All,
+    };
     let tracker = TargetTracker::new(spec).map_err(Refused::new)?;
     let source = PageTableSource::new(tracker)
-        .map_err(|e| Refused::new(format_args!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?;
+        .map_err(|e| Refused::new(format_args!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?
+        .with_cpu_budget(config.cpu_budget);
     let actuator = LinuxActuator::new(&roots).map_err(Refused::new)?;
     let meter = LinuxMeter::new(roots.clone());
-    let (attrs, nr_schemes) = (settings.attrs, settings.schemes.len());
-    let mut schemes = SchemeEngine::new(at_least_one(settings.schemes), Box::new(actuator), Box::new(meter));
+    let attrs = settings.attrs;
+    let ids: Vec<TargetId> = match &settings.watched {
+        Watched::Processes(processes) => (0..processes.len() as TargetId).collect(),
+        Watched::All => Vec::new(),
+    };
+    let mut schemes = SchemeEngine::new(settings.schemes, Box::new(actuator), Box::new(meter));
     for (index, goals) in settings.goals.iter().enumerate() {
         goals.pushed.map(|value| schemes.push_feedback(index, value));
     }
-    let context = Context::new(Monitor::new(source, config)).with_schemes(schemes);
+    let source = match &settings.watched {
+        Watched::Processes(_) => UntilReaped::new(source),
+        Watched::All => UntilReaped::never(source),
+    };
+    let mut monitor = Monitor::new(source, config);
+    give_spaces(&mut monitor, &settings.watched, &ids, &[]);
+    let mut context = Context::new(monitor).with_schemes(schemes);
+    context.trace(Box::new(Probes));
+    let tried = Tried::default();
+    context.trace(Box::new(tried.clone()));
     let server = Server {
         requests,
+        observer: observer.map(|observer| observer()),
         roots,
+        watched: settings.watched,
         intervals_goal: settings.intervals_goal,
-        nr_schemes,
+        ids,
+        retargets: Vec::new(),
+        retune_goal: false,
         attrs,
         settling: false,
-        targets: BTreeMap::new(),
+        snapshots: BTreeMap::new(),
+        tried,
         waiting: Vec::new(),
-        aggregated: false,
         retune: None,
         look_ns: 0,
     };
     Ok((context, server))
+}
+
+fn pids(processes: &[WatchedProcess]) -> Vec<u32> {
+    processes.iter().map(|process| process.pid).collect()
+}
+
+/// Has the targets with these ids watched where their files say so. Where ranges are fixed and none are given now, those of
+/// a target among `known` stay, as in the kernel.
+fn give_spaces<S: AccessSource>(monitor: &mut Monitor<S>, watched: &Watched, ids: &[TargetId], known: &[TargetId]) {
+    let Watched::Processes(processes) = watched else { return };
+    for (process, &id) in processes.iter().zip(ids) {
+        match &process.space {
+            Space::Mapped => monitor.give_space(id, None),
+            Space::First(ranges) => monitor.give_space(id, Some((ranges.clone(), Lasting::UntilUpdate))),
+            Space::Fixed(ranges) if ranges.is_empty() && known.contains(&id) => {}
+            Space::Fixed(ranges) => monitor.give_space(id, Some((ranges.clone(), Lasting::Always))),
+        }
+    }
 }
 
 /// Whether this machine can do what the schemes ask for.
@@ -126,49 +170,48 @@ fn possible(roots: &Roots, schemes: &[Scheme]) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Without any scheme the engine would rest, but a kdamond without schemes monitors: one that only counts stands in.
-fn at_least_one(schemes: Vec<Scheme>) -> Vec<Scheme> {
-    if schemes.is_empty() { vec![Scheme::new(Action::Stat, AccessPattern::default())] } else { schemes }
-}
-
-/// What was seen of a target last.
-struct Seen {
-    live: LiveTarget,
-    mappings: Vec<Mapping>,
-    snapshot: Option<Snapshot>,
+/// The scheme with filters by the ids of targets, which the files count in their order.
+fn of_targets(mut scheme: Scheme, ids: &[TargetId]) -> Scheme {
+    for filter in &mut scheme.filters {
+        if let FilterType::Target(target) = &mut filter.what {
+            *target = ids.get(*target as usize).copied().unwrap_or(TargetId::MAX);
+        }
+    }
+    scheme
 }
 
 /// Answers requests between the monitor's steps.
 struct Server<'r> {
     requests: &'r Receiver<Request>,
+    observer: Option<Box<dyn Subscriber>>,
     roots: Roots,
+    watched: Watched,
     intervals_goal: Option<IntervalsGoal>,
-    /// Without the one that stands in.
-    nr_schemes: usize,
+    /// Targets in the order of their folders; before the first change of them the one of each number.
+    ids: Vec<TargetId>,
+    /// Commits that change the targets: between two turns.
+    retargets: Vec<(Box<Settings>, CommitAnswer)>,
     /// Intervals in force, or about to be.
     attrs: MonitorAttrs,
     /// Whether they were committed and no snapshot has shown them yet.
     settling: bool,
-    targets: BTreeMap<TargetId, Seen>,
-    /// Who waits for the regions of the interval that ends next, and until when.
+    /// The last of each target.
+    snapshots: BTreeMap<TargetId, Snapshot>,
+    tried: Tried,
+    /// Who waits for what schemes are tried on next, and until when.
     waiting: Vec<(u64, SyncSender<Vec<Vec<RegionInfo>>>)>,
-    aggregated: bool,
     retune: Option<MonitorAttrs>,
+    /// Whether `intervals_goal` is about to be put in force.
+    retune_goal: bool,
     look_ns: u64,
 }
 
 impl Subscriber for Server<'_> {
     fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
+        if let Some(observer) = &mut self.observer {
+            observer.event(event)?;
+        }
         match event {
-            Event::Target(info) => {
-                let live = LiveTarget { target: info.target, pid: info.pid };
-                self.targets.insert(info.target, Seen { live, mappings: Vec::new(), snapshot: None });
-            }
-            Event::Mappings { target, mappings, .. } => {
-                if let Some(seen) = self.targets.get_mut(target) {
-                    seen.mappings.clone_from(mappings);
-                }
-            }
             Event::Snapshot(snapshot) => {
                 let (sample_us, aggr_us) = (snapshot.sample_us, snapshot.aggr_us);
                 // Those of an interval that began before the last commit are not what it asked for.
@@ -176,20 +219,14 @@ impl Subscriber for Server<'_> {
                     self.settling = false;
                     (self.attrs.sample_us, self.attrs.aggr_us) = (sample_us, aggr_us);
                 }
-                if let Some(seen) = self.targets.get_mut(&snapshot.target) {
-                    seen.snapshot = Some(snapshot.clone());
-                }
+                self.snapshots.insert(snapshot.target, snapshot.clone());
             }
             Event::End { target, .. } => {
-                self.targets.remove(target);
+                self.snapshots.remove(target);
             }
             _ => {}
         }
         Ok(())
-    }
-
-    fn step(&mut self, step: Step, _now_ns: u64) {
-        self.aggregated |= step == Step::AfterAggregate;
     }
 
     fn wanted_ns(&self) -> Option<u64> {
@@ -199,17 +236,14 @@ impl Subscriber for Server<'_> {
 
 impl Operator for Server<'_> {
     fn between_steps(&mut self, schemes: &mut SchemeEngine, now_ns: u64) {
-        let aggregated = std::mem::take(&mut self.aggregated);
-        if self.waiting.iter().any(|(until, _)| aggregated || now_ns >= *until) {
-            let tried = self.tried(schemes);
-            for (_, answer) in self.waiting.drain(..) {
-                // Who asked may have gone.
-                let _ = answer.send(tried.clone());
-            }
-        }
+        self.answer_tried(schemes, now_ns);
         self.look_ns = now_ns.saturating_add(LOOK_EVERY_NS);
         while let Ok(request) = self.requests.try_recv() {
             self.serve(request, schemes, now_ns);
+        }
+        // Before the first snapshot schemes know of no regions, but may have turns.
+        if !self.waiting.is_empty() && !self.snapshots.is_empty() {
+            self.tried.listen();
         }
     }
 }
@@ -218,27 +252,15 @@ impl Server<'_> {
     fn serve(&mut self, request: Request, schemes: &mut SchemeEngine, now_ns: u64) {
         match request {
             Request::Commit(settings, answer) => {
-                if let Err(refused) = self.can_change_to(&settings) {
-                    let _ = answer.send(Err(refused));
+                if settings.watched != self.watched || !self.retargets.is_empty() {
+                    self.retargets.push((settings, answer));
                     return;
                 }
-                if self.nr_schemes == 0 {
-                    // What the stand-in has counted is not the first scheme's.
-                    schemes.commit(Vec::new());
-                }
-                self.nr_schemes = settings.schemes.len();
-                schemes.commit(at_least_one(settings.schemes));
-                for (index, goals) in settings.goals.iter().enumerate() {
-                    goals.pushed.map(|value| schemes.push_feedback(index, value));
-                }
-                if settings.attrs != self.attrs {
-                    (self.attrs, self.settling) = (settings.attrs, true);
-                    self.retune = Some(settings.attrs);
-                }
-                let _ = answer.send(Ok(()));
+                let possible = possible(&self.roots, &settings.schemes);
+                let _ = answer.send(possible.map(|()| self.commit(*settings, schemes)));
             }
             Request::CommitGoals(goals, answer) => {
-                for (index, goals) in goals.into_iter().enumerate().take(self.nr_schemes) {
+                for (index, goals) in goals.into_iter().enumerate() {
                     schemes.commit_goals(index, goals.goals);
                     goals.pushed.map(|value| schemes.push_feedback(index, value));
                 }
@@ -246,10 +268,11 @@ impl Server<'_> {
             }
             Request::Figures(answer) => {
                 let status = schemes.status();
-                let _ = answer.send(status.iter().take(self.nr_schemes).map(|s| figures(&s.stats)).collect());
+                let _ = answer.send(status.iter().map(|s| figures(&s.stats)).collect());
             }
             Request::Tried(answer) => {
-                let two = self.attrs.aggr_us.saturating_mul(2_000);
+                let turns = schemes.status().iter().map(|s| s.scheme.apply_ns).max().unwrap_or(0);
+                let two = turns.max(self.attrs.aggr_us.saturating_mul(1000)).saturating_mul(2);
                 self.waiting.push((now_ns.saturating_add(two).saturating_add(PATIENCE_NS), answer));
             }
             Request::Attrs(answer) => {
@@ -258,34 +281,83 @@ impl Server<'_> {
         }
     }
 
-    fn can_change_to(&self, settings: &Settings) -> Result<(), Refused> {
+    /// Puts everything but targets in force.
+    fn commit(&mut self, settings: Settings, schemes: &mut SchemeEngine) {
+        let by_id = |scheme| of_targets(scheme, &self.ids);
+        schemes.commit(settings.schemes.into_iter().map(by_id).collect());
+        for (index, goals) in settings.goals.iter().enumerate() {
+            goals.pushed.map(|value| schemes.push_feedback(index, value));
+        }
+        if settings.attrs != self.attrs {
+            (self.attrs, self.settling) = (settings.attrs, true);
+            self.retune = Some(settings.attrs);
+        }
         if settings.intervals_goal != self.intervals_goal {
-            return Err(Refused::new("intervals_goal cannot be changed while it is on; write off, then on"));
+            self.intervals_goal = settings.intervals_goal;
+            self.retune_goal = true;
         }
-        possible(&self.roots, &settings.schemes)
     }
 
-    /// What each scheme is about: regions of the last snapshots that match its pattern, cut where its filters of
-    /// addresses, targets and mappings say so.
-    fn tried(&self, schemes: &mut SchemeEngine) -> Vec<Vec<RegionInfo>> {
-        let status = schemes.status();
-        status.iter().take(self.nr_schemes).map(|s| self.matching(s.scheme)).collect()
+    /// What commits have asked for that only the engine can do: between two turns.
+    fn finish_commits(&mut self, context: &mut Live) {
+        for (settings, answer) in std::mem::take(&mut self.retargets) {
+            let done = self.retarget(*settings, context);
+            // Who asked may have gone.
+            let _ = answer.send(done);
+        }
+        let monitor = context.engine();
+        if std::mem::take(&mut self.retune_goal) {
+            monitor.tune_intervals(self.intervals_goal);
+        }
+        if let Some(attrs) = self.retune.take() {
+            monitor.retune(attrs);
+        }
     }
 
-    fn matching(&self, scheme: &Scheme) -> Vec<RegionInfo> {
-        let mut found = Vec::new();
-        for seen in self.targets.values() {
-            let Some(snapshot) = &seen.snapshot else { continue };
-            let subject = Subject { target: seen.live.target, cgroup: None, mappings: &seen.mappings };
-            for region in snapshot.regions.iter().filter(|r| scheme.pattern.check(r, snapshot).is_ok()) {
-                let mut pieces = Vec::new();
-                split(&scheme.filters, &subject, AddrRange::new(region.start, region.end), &mut pieces);
-                pieces.retain(|piece| piece.verdict != Verdict::Reject);
-                let part = |r: AddrRange| RegionInfo { start: r.start, end: r.end, ..*region };
-                found.extend(pieces.into_iter().map(|piece| part(piece.range)));
+    /// As in the kernel, processes that are watched already keep their regions with their ages.
+    fn retarget(&mut self, settings: Settings, context: &mut Live) -> Result<(), Refused> {
+        possible(&self.roots, &settings.schemes)?;
+        match (&self.watched, &settings.watched) {
+            (before, after) if before == after => {}
+            (Watched::Processes(_), Watched::Processes(processes)) => {
+                let monitor = context.engine();
+                let source = monitor.source_mut();
+                let ids = source.inner().tracker().replace(&pids(processes)).map_err(Refused::new)?;
+                source.keep(&ids);
+                give_spaces(monitor, &settings.watched, &ids, &self.ids);
+                self.snapshots.retain(|id, _| ids.contains(id));
+                self.ids = ids;
             }
+            _ => return Err(Refused::new("all processes and some cannot take each other's place; write off, then on")),
         }
-        found
+        self.watched = settings.watched.clone();
+        if let Some(schemes) = context.schemes() {
+            self.commit(settings, schemes);
+        }
+        Ok(())
+    }
+
+    /// Answers who asks for tried regions once every scheme that may act has had a turn, or it takes too long.
+    fn answer_tried(&mut self, schemes: &mut SchemeEngine, now_ns: u64) {
+        let Some(&(until_ns, _)) = self.waiting.first() else { return };
+        let status = schemes.status();
+        let (nr_schemes, tried) = (status.len(), &self.tried);
+        let is_off =
+            |idle: &IdleReason| matches!(idle, IdleReason::WatermarkHigh { .. } | IdleReason::WatermarkLow { .. });
+        let is_over = |(index, s): (usize, &SchemeStatus<'_>)| tried.is_done(index) || s.idle.is_some_and(is_off);
+        if now_ns < until_ns && !status.iter().enumerate().all(is_over) {
+            return;
+        }
+        let region_of = |target, at| {
+            let regions = &self.snapshots.get(&target)?.regions;
+            let region = regions.get(regions.partition_point(|r| r.end <= at))?;
+            (region.start <= at).then_some((region.start, region.end))
+        };
+        let found = tried.take(nr_schemes, region_of);
+        for (_, answer) in self.waiting.drain(..) {
+            // Who asked may have gone.
+            let _ = answer.send(found.clone());
+        }
     }
 }
 
@@ -303,138 +375,4 @@ fn figures(stats: &SchemeStats) -> Figures {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::settings::Goals;
-    use isotherm_core::actuator::DryRun;
-    use isotherm_core::meter::{Meter, MeterError, Metric};
-    use std::sync::mpsc::{self, Sender};
-
-    struct NoMeter;
-
-    impl Meter for NoMeter {
-        fn read(&mut self, metric: &Metric, _: &[LiveTarget]) -> Result<u64, MeterError> {
-            Err(MeterError { metric: metric.to_string(), reason: "none".into(), remedy: "none".into() })
-        }
-    }
-
-    fn settings(nr_schemes: usize) -> Settings {
-        let scheme = Scheme::new(Action::Stat, AccessPattern::default());
-        Settings {
-            attrs: MonitorAttrs::default(),
-            intervals_goal: None,
-            pids: vec![1],
-            schemes: vec![scheme; nr_schemes],
-            goals: vec![Goals::default(); nr_schemes],
-        }
-    }
-
-    struct Bed {
-        requests: Sender<Request>,
-        engine: SchemeEngine,
-    }
-
-    fn with_server(nr_schemes: usize, test: impl FnOnce(&mut Server, &mut Bed)) {
-        let (requests, asked) = mpsc::channel();
-        let engine = SchemeEngine::new(
-            at_least_one(settings(nr_schemes).schemes),
-            Box::new(DryRun::default()),
-            Box::new(NoMeter),
-        );
-        let mut server = Server {
-            requests: &asked,
-            roots: Roots::system(),
-            intervals_goal: None,
-            nr_schemes,
-            attrs: MonitorAttrs::default(),
-            settling: false,
-            targets: BTreeMap::new(),
-            waiting: Vec::new(),
-            aggregated: false,
-            retune: None,
-            look_ns: 0,
-        };
-        test(&mut server, &mut Bed { requests, engine });
-    }
-
-    impl Bed {
-        /// The server's answer, which is there at once.
-        fn ask<T>(&mut self, server: &mut Server, request: impl FnOnce(SyncSender<T>) -> Request) -> T {
-            let (answer, answered) = mpsc::sync_channel(1);
-            self.requests.send(request(answer)).unwrap();
-            server.between_steps(&mut self.engine, 0);
-            answered.try_recv().unwrap()
-        }
-
-        fn see(&mut self, server: &mut Server, attrs: MonitorAttrs) {
-            let region = |start, nr| RegionInfo {
-                start,
-                end: start + 4096,
-                nr_accesses: nr,
-                age: 0,
-                evidence: None,
-                accessed: None,
-            };
-            let snapshot = Snapshot {
-                target: 0,
-                pid: Some(1),
-                start_ns: 0,
-                end_ns: 1,
-                sample_us: attrs.sample_us,
-                aggr_us: attrs.aggr_us,
-                max_nr_accesses: attrs.max_nr_accesses(),
-                regions: vec![region(0, 20), region(4096, 0)],
-            };
-            let target = isotherm_core::target::TargetInfo { target: 0, pid: Some(1), name: String::new() };
-            for event in [Event::Target(target), Event::Snapshot(snapshot)] {
-                server.event(&event).unwrap();
-                self.engine.event(&event).unwrap();
-            }
-        }
-    }
-
-    #[test]
-    fn a_first_scheme_begins_with_nothing_counted() {
-        with_server(0, |server, bed| {
-            bed.see(server, MonitorAttrs::default());
-            assert_eq!(bed.ask(server, Request::Figures), [], "none was asked for");
-            bed.ask(server, |answer| Request::Commit(Box::new(settings(1)), answer)).unwrap();
-            assert_eq!(bed.ask(server, Request::Figures)[0].nr_snapshots, 0);
-            bed.see(server, MonitorAttrs::default());
-            bed.ask(server, |answer| Request::Commit(Box::new(settings(2)), answer)).unwrap();
-            assert_eq!(bed.ask(server, Request::Figures)[0].nr_snapshots, 1, "later commits keep what was counted");
-        });
-    }
-
-    #[test]
-    fn committed_intervals_are_told_before_the_monitor_has_them() {
-        with_server(1, |server, bed| {
-            let old = MonitorAttrs::default();
-            let new = MonitorAttrs { sample_us: 10_000, aggr_us: 200_000, ..old };
-            bed.see(server, old);
-            let settings = Settings { attrs: new, ..settings(1) };
-            bed.ask(server, |answer| Request::Commit(Box::new(settings), answer)).unwrap();
-            bed.see(server, old);
-            assert_eq!(bed.ask(server, Request::Attrs), new, "the interval had begun before");
-            bed.see(server, new);
-            let tuned = MonitorAttrs { sample_us: 20_000, aggr_us: 400_000, ..old };
-            bed.see(server, tuned);
-            assert_eq!(bed.ask(server, Request::Attrs), tuned);
-        });
-    }
-
-    #[test]
-    fn regions_are_those_of_the_interval_that_ends_next() {
-        with_server(1, |server, bed| {
-            let (answer, answered) = mpsc::sync_channel(1);
-            bed.requests.send(Request::Tried(answer)).unwrap();
-            server.between_steps(&mut bed.engine, 0);
-            assert!(answered.try_recv().is_err());
-            bed.see(server, MonitorAttrs::default());
-            server.step(Step::AfterAggregate, 1);
-            server.between_steps(&mut bed.engine, 1);
-            let tried = answered.try_recv().unwrap();
-            assert_eq!(tried[0].iter().map(|r| (r.start, r.nr_accesses)).collect::<Vec<_>>(), [(0, 20), (4096, 0)]);
-        });
-    }
-}
+mod tests;

@@ -15,7 +15,7 @@ fn read(tree: &Tree, path: &str) -> Result<String, Errno> {
 
 /// One kdamond with one context.
 fn with_context() -> Tree {
-    let mut tree = Tree::new(&[]);
+    let mut tree = Tree::damon();
     write(&mut tree, &format!("{KDAMONDS}/nr_kdamonds"), "1").unwrap();
     write(&mut tree, &format!("{KDAMONDS}/0/contexts/nr_contexts"), "1\n").unwrap();
     tree
@@ -49,8 +49,18 @@ fn the_tree_is_that_of_a_6_18_kernel() {
     // Listed on a machine with that kernel and these counts.
     let mut theirs: Vec<&str> = include_str!("linux-6.18.txt").lines().collect();
     // What later kernels added.
-    let scheme = format!("{CONTEXT}/schemes/0");
-    let later = [format!("600 f {scheme}/quotas/goal_tuner"), format!("400 f {scheme}/stats/nr_snapshots")];
+    let later = [
+        "600 f pause",
+        "755 d monitoring_attrs/probes",
+        "600 f monitoring_attrs/probes/nr_probes",
+        "600 f targets/0/obsolete_target",
+        "600 f schemes/0/quotas/goal_tuner",
+        "600 f schemes/0/quotas/fail_charge_num",
+        "600 f schemes/0/quotas/fail_charge_denom",
+        "400 f schemes/0/stats/nr_snapshots",
+        "600 f schemes/0/stats/max_nr_snapshots",
+    ];
+    let later = later.map(|entry| format!("{} {CONTEXT}/{}", &entry[..5], &entry[6..]));
     theirs.extend(later.iter().map(String::as_str));
     theirs.sort_unstable();
     ours.sort_unstable();
@@ -137,13 +147,13 @@ fn core_and_ops_filters_take_their_own_types_only() {
 }
 
 #[test]
-fn it_can_stand_below_other_folders() {
-    let tree = Tree::new(&["sys", "kernel"]);
-    let kdamonds = tree.find(ROOT, "sys/kernel/admin/kdamonds").unwrap();
-    assert_eq!(tree.lookup(tree.find(ROOT, "sys").unwrap(), ".."), Ok(ROOT));
+fn every_folder_leads_back_up() {
+    let tree = Tree::damon();
+    let kdamonds = tree.find(ROOT, KDAMONDS).unwrap();
+    assert_eq!(tree.find(kdamonds, "../.."), Ok(ROOT));
+    assert_eq!(tree.lookup(ROOT, ".."), Ok(ROOT));
     assert_eq!(tree.attr(kdamonds), Ok(Attr { mode: 0o755, folders: Some(0) }));
-    assert_eq!(tree.lookup(ROOT, "proc"), Err(Errno::NoEntry));
-    assert_eq!(tree.find(ROOT, "sys/kernel/admin/kdamonds/nr_kdamonds/x"), Err(Errno::NotDir));
+    assert_eq!(tree.find(kdamonds, "nr_kdamonds/x"), Err(Errno::NotDir));
 }
 
 /// Files that make and remove folders, and some that do not.
@@ -161,7 +171,7 @@ const FILES: [&str; 8] = [
 proptest! {
     #[test]
     fn every_folder_has_as_many_as_its_count_says(writes in prop::collection::vec((0..FILES.len(), 0u32..4), 1..60)) {
-        let mut tree = Tree::new(&[]);
+        let mut tree = Tree::damon();
         for (file, nr) in writes {
             let path = format!("{KDAMONDS}/{}", FILES[file]);
             match write(&mut tree, &path, &nr.to_string()) {

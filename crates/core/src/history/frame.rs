@@ -181,6 +181,9 @@ pub struct TogetherFrame {
     pub one_in: u32,
     /// Their pages.
     pub ages: PageAges,
+    /// The same by target, in order of their numbers: a page that several map is the first one's. Empty where that is
+    /// not known; records do not keep it.
+    pub owned: Vec<(u32, PageAges)>,
 }
 
 /// Bytes of so many pages.

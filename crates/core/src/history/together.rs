@@ -11,7 +11,7 @@ use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
 use crate::mapping::{Mapping, MappingKind};
 use crate::source::{AccessSource, SourceError};
 use crate::target::TargetId;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Pages in each sample, about.
 const SAMPLED: u64 = 1 << 13;
@@ -52,29 +52,36 @@ impl<S: AccessSource> Tracked<S> {
     /// yet.
     pub fn together(&mut self, targets: &[Mapped<'_>]) -> Result<Option<TogetherFrame>, SourceError> {
         let Some(time_ns) = self.walked_twice(targets.iter().map(|(target, _)| *target)) else { return Ok(None) };
-        let (mut parts, mut resident, mut coarsest) = (Vec::new(), 0, 1);
+        let (mut owned, mut resident, mut coarsest) = (BTreeMap::<TargetId, Vec<PageAges>>::new(), 0, 1);
         for part in [Part::Backed, Part::Private] {
             let Some(sum) = self.part(targets, part, time_ns)? else { return Ok(None) };
-            resident += sum.all.resident;
             coarsest = coarsest.max(sum.one_in);
-            parts.push(sum.finish());
+            for (target, mapped, own) in sum.finish() {
+                resident += mapped.resident;
+                owned.entry(target).or_default().push(own);
+            }
         }
-        let ages = frame::sum(parts.iter());
+        let owned: Vec<(TargetId, PageAges)> =
+            owned.into_iter().map(|(target, parts)| (target, frame::sum(parts.iter()))).collect();
+        let ages = frame::sum(owned.iter().map(|(_, ages)| ages));
         self.set_shares_little(ages.resident as f64 >= UNSHARED * resident as f64);
-        Ok(Some(TogetherFrame { time_ns, targets: targets.len() as u32, one_in: coarsest, ages }))
+        Ok(Some(TogetherFrame { time_ns, targets: targets.len() as u32, one_in: coarsest, ages, owned }))
     }
 
     /// A part of all targets' memory; `None` where the source cannot tell frames.
     fn part(&mut self, targets: &[Mapped<'_>], part: Part, now_ns: u64) -> Result<Option<Sum>, SourceError> {
         let targets: Vec<(TargetId, Vec<AddrRange>)> =
             targets.iter().map(|(target, mappings)| (*target, part.ranges(mappings))).collect();
-        let ages: Vec<PageAges> =
-            targets.iter().filter_map(|(target, ranges)| Some(self.page_history(*target)?.ages_in(ranges))).collect();
-        let all = frame::sum(ages.iter());
-        let one_in = (all.resident / SAMPLED).max(1).next_power_of_two().min(1 << 16) as u32;
-        let mut sum = Sum { all, one_in, each: Sampled::default(), once: Sampled::default() };
-        let mut frames: HashMap<u64, Known> = HashMap::new();
+        let mut each: Vec<OfTarget> = Vec::new();
         for (target, ranges) in &targets {
+            let Some(history) = self.page_history(*target) else { return Ok(None) };
+            each.push(OfTarget { target: *target, ages: history.ages_in(ranges), ..OfTarget::default() });
+        }
+        let resident: u64 = each.iter().map(|t| t.ages.resident).sum();
+        let one_in = (resident / SAMPLED).max(1).next_power_of_two().min(1 << 16) as u32;
+        // What is known of each frame, and the first target that maps it.
+        let mut frames: HashMap<u64, (Known, usize)> = HashMap::new();
+        for (index, (target, ranges)) in targets.iter().enumerate() {
             let mut pages: Vec<(u64, u64)> = Vec::new();
             if !self.frames(*target, ranges, one_in, &mut |addr, frame| pages.push((addr, frame)))? {
                 return Ok(None);
@@ -87,19 +94,23 @@ impl<S: AccessSource> Tracked<S> {
                 let code = history.table(base).map(|t| t.code(((addr - base) / PAGE_SIZE) as usize));
                 let Some(known) = code.and_then(|c| Known::of(c, history.epochs())) else { continue };
                 let known = known.later(later_ns);
-                sum.each.add(known, now_ns);
-                frames.entry(frame).and_modify(|f| *f = f.or(known)).or_insert(known);
+                each[index].mapped.add(known, now_ns);
+                frames.entry(frame).and_modify(|f| f.0 = f.0.or(known)).or_insert((known, index));
             }
         }
-        frames.values().for_each(|&known| sum.once.add(known, now_ns));
-        Ok(Some(sum))
+        for (known, owner) in frames.into_values() {
+            each[owner].own.add(known, now_ns);
+        }
+        Ok(Some(Sum { one_in, each }))
     }
 
     /// The same without looking at frames, where these have shown lately that the targets share next to nothing.
     pub(crate) fn together_unshared(&self, targets: impl Iterator<Item = TargetId> + Clone) -> Option<TogetherFrame> {
         let time_ns = self.walked_twice(targets.clone()).filter(|_| self.shares_little())?;
-        let ages: Vec<PageAges> = targets.filter_map(|t| Some(self.page_history(t)?.total())).collect();
-        Some(TogetherFrame { time_ns, targets: ages.len() as u32, one_in: 1, ages: frame::sum(ages.iter()) })
+        let owned: Vec<(TargetId, PageAges)> =
+            targets.filter_map(|t| Some((t, self.page_history(t)?.total()))).collect();
+        let ages = frame::sum(owned.iter().map(|(_, ages)| ages));
+        Some(TogetherFrame { time_ns, targets: owned.len() as u32, one_in: 1, ages, owned })
     }
 
     /// When the last walk of any of `targets` was; `None` if one was not walked twice yet.
@@ -110,15 +121,23 @@ impl<S: AccessSource> Tracked<S> {
     }
 }
 
-/// The sum over the targets, and of a sample of their pages, with each counted for each target, and once.
+/// A part of the memory of all targets.
 #[derive(Debug)]
 struct Sum {
-    all: PageAges,
     one_in: u32,
-    each: Sampled,
-    once: Sampled,
+    each: Vec<OfTarget>,
 }
 
+/// A part of a target's memory, and the sample of its pages: all that it maps, and those of them that are its own.
+#[derive(Debug, Default)]
+struct OfTarget {
+    target: TargetId,
+    ages: PageAges,
+    mapped: Sampled,
+    own: Sampled,
+}
+
+/// Sampled pages. `idle.pages` are those that are expected to be idle beyond those that certainly are.
 #[derive(Debug)]
 struct Sampled {
     resident: u64,
@@ -141,30 +160,51 @@ impl Sampled {
             idle.pages += u64::from(expected >= 0.5);
         }
     }
+
+    fn add_all(&mut self, other: &Self) {
+        self.resident += other.resident;
+        self.blind += other.blind;
+        self.idle.iter_mut().zip(&other.idle).for_each(|(idle, others)| idle.add(others));
+    }
 }
 
 impl Sum {
-    /// The figures of all, each reduced by as much as the sample is when its pages count once.
-    fn finish(self) -> PageAges {
-        let mut total = self.all;
-        let reduced = |all: u64, each: u64, once: u64| match each {
-            0 => all,
-            each => (all as f64 * once as f64 / each as f64).round() as u64,
-        };
-        let (each, once) = (&self.each, &self.once);
-        total.resident = reduced(total.resident, each.resident, once.resident);
-        total.unobservable = reduced(total.unobservable, each.blind, once.blind);
-        for (i, idle) in total.idle.iter_mut().enumerate() {
-            let (each, once) = (&each.idle[i], &once.idle[i]);
-            // What is certain and what is expected of each sampled page.
-            let sum = |s: &IdlePages| s.least + s.pages;
-            idle.pages = reduced(idle.pages, sum(each), sum(once));
-            idle.least = reduced(idle.least, each.least, once.least).min(idle.pages);
-            idle.unresolved = reduced(idle.unresolved, each.unresolved, once.unresolved);
-            idle.most = reduced(idle.most, each.most, once.most).max(idle.pages + idle.unresolved);
+    /// Of each target what it maps and what is its own: the figures reduced by as much as the sample is. One that has no page in
+    /// the sample is taken to share as all do.
+    fn finish(self) -> Vec<(TargetId, PageAges, PageAges)> {
+        let (mut mapped, mut own) = (Sampled::default(), Sampled::default());
+        for t in &self.each {
+            mapped.add_all(&t.mapped);
+            own.add_all(&t.own);
         }
-        total
+        let one = |t: OfTarget| {
+            let of_all = t.mapped.resident == 0;
+            let (mapped, own) = if of_all { (&mapped, &own) } else { (&t.mapped, &t.own) };
+            let own = reduced(t.ages.clone(), mapped, own);
+            (t.target, t.ages, own)
+        };
+        self.each.into_iter().map(one).collect()
     }
+}
+
+/// These figures by as much less as the sample of what is one's own has less than that of what is mapped.
+fn reduced(mut ages: PageAges, mapped: &Sampled, own: &Sampled) -> PageAges {
+    let reduced = |all: u64, mapped: u64, own: u64| match mapped {
+        0 => all,
+        mapped => (all as f64 * own as f64 / mapped as f64).round() as u64,
+    };
+    ages.resident = reduced(ages.resident, mapped.resident, own.resident);
+    ages.unobservable = reduced(ages.unobservable, mapped.blind, own.blind);
+    for (i, idle) in ages.idle.iter_mut().enumerate() {
+        let (mapped, own) = (&mapped.idle[i], &own.idle[i]);
+        // What is certain and what is expected of each sampled page.
+        let sum = |s: &IdlePages| s.least + s.pages;
+        idle.pages = reduced(idle.pages, sum(mapped), sum(own));
+        idle.least = reduced(idle.least, mapped.least, own.least).min(idle.pages);
+        idle.unresolved = reduced(idle.unresolved, mapped.unresolved, own.unresolved);
+        idle.most = reduced(idle.most, mapped.most, own.most).max(idle.pages + idle.unresolved);
+    }
+    ages
 }
 
 #[cfg(test)]
@@ -274,5 +314,9 @@ mod tests {
         let private = TARGETS * PRIVATE_TABLES * PAGES;
         assert_eq!(frame.ages.resident, private + PAGES);
         assert_eq!(frame.ages.idle_for(10_000_000_000).unwrap().pages, private / 8 * 7);
+        // The text is the first one's.
+        let owned: Vec<u64> = frame.owned.iter().map(|(_, ages)| ages.resident).collect();
+        assert_eq!((owned.len(), owned.iter().sum()), (TARGETS as usize, frame.ages.resident));
+        assert_eq!((owned[0], owned[1], owned[149]), (11 * PAGES, 10 * PAGES, 10 * PAGES));
     }
 }

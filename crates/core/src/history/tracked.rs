@@ -104,6 +104,11 @@ impl<S: AccessSource> Tracked<S> {
         }
     }
 
+    /// The source, to be changed.
+    pub const fn source_mut(&mut self) -> &mut S {
+        &mut self.source
+    }
+
     /// The source itself.
     pub const fn source(&self) -> &S {
         &self.source

@@ -70,7 +70,7 @@ impl CreationTimes {
     /// The least age whose pages have not been used for `ttl_ns`; `None` if no generation is that old.
     ///
     /// A page of age `a` was used before generation `max_seq - a` was created, and has not been since.
-    pub(crate) fn age_idle_for(&self, ttl_ns: u64, now_ns: u64) -> Option<u8> {
+    pub fn age_idle_for(&self, ttl_ns: u64, now_ns: u64) -> Option<u8> {
         (0..self.times.len()).find(|&age| now_ns.saturating_sub(self.of_age(age)) >= ttl_ns).map(|age| age as u8)
     }
 }

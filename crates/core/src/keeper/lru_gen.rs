@@ -6,7 +6,7 @@ use crate::addr::PAGE_SIZE;
 use std::fmt::Write;
 
 /// A memory's name: `memcg` with its number and path.
-pub fn memcg_line(id: u16, path: &str) -> String {
+pub fn memcg_line(id: u32, path: &str) -> String {
     format!("memcg {id:>5} {path}\n")
 }
 
@@ -16,6 +16,31 @@ pub fn node_lines(generations: &[Generation], node: u32) -> String {
     for g in generations {
         let (anon, file) = (g.anon_bytes / PAGE_SIZE, g.file_bytes / PAGE_SIZE);
         let _ = writeln!(text, " {:>10} {:>10} {anon:>10}  {file:>10} ", g.seq, g.age_ms);
+    }
+    text
+}
+
+/// Tiers of a generation in `lru_gen_full`.
+const TIERS: u64 = 4;
+
+/// A memory's generations on one node as `lru_gen_full` shows them: also those before `min_seq`, marked as gone. The
+/// figures of tiers are marked as having no value, as the kernel marks those that it does not count. `walked`: how many
+/// pages the last walk found, and how many of them used, which stands with the youngest.
+pub fn full_node_lines(generations: &[Generation], min_seq: u64, node: u32, walked: Option<(u64, u64)>) -> String {
+    let mut text = format!(" node {node:>5}\n");
+    let none = format!("{:>11}x", 0);
+    let max_seq = generations.last().map(|g| g.seq);
+    for g in generations {
+        let mark = if g.seq < min_seq { 'x' } else { ' ' };
+        let (anon, file) = (g.anon_bytes / PAGE_SIZE, g.file_bytes / PAGE_SIZE);
+        let _ = writeln!(text, " {:>10} {:>10} {anon:>10}{mark} {file:>10}{mark}", g.seq, g.age_ms);
+        for tier in 0..TIERS {
+            let _ = writeln!(text, "            {tier:>10}{}", none.repeat(6));
+        }
+        let _ = match walked.filter(|_| Some(g.seq) == max_seq) {
+            Some((all, used)) => writeln!(text, "{:22} {all:>10}T {used:>10}Y{}", "", none.repeat(2)),
+            None => writeln!(text, "{:22}{}", "", none.repeat(4)),
+        };
     }
     text
 }
@@ -103,6 +128,21 @@ mod tests {
         assert_eq!(lines[2], "          0          7          0           0 ");
         assert_eq!(lines.len(), 6);
         assert!(lines[5].starts_with("          3"));
+    }
+
+    #[test]
+    fn the_full_form_marks_what_has_no_value() {
+        let one = |seq| Generation { seq, age_ms: 70 - seq, anon_bytes: seq << 12, file_bytes: 0 };
+        let text = full_node_lines(&[one(4), one(5), one(6), one(7)], 6, 0, Some((20, 3)));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 1 + 4 * 6);
+        assert_eq!(lines[1], "          4         66          4x          0x");
+        assert_eq!(lines[13], "          6         64          6           0 ");
+        assert_eq!(lines[2], format!("                     0{}", "          0x".repeat(6)));
+        assert_eq!(lines[6], format!("                      {}", "          0x".repeat(4)));
+        assert_eq!(lines[24], "                               20T          3Y          0x          0x");
+        let read = parse(&(memcg_line(1, "/") + &text)).unwrap();
+        assert_eq!(read[0].nodes[0].1.iter().map(|g| g.seq).collect::<Vec<_>>(), [4, 5, 6, 7]);
     }
 
     #[test]

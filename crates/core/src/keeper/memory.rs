@@ -114,16 +114,19 @@ impl Memory {
         self.created.as_ref()
     }
 
+    /// Creates a generation without a walk: what is in memory becomes older, used or not, until it is looked at.
+    pub fn create_generation(&mut self, now_ns: u64) {
+        match &mut self.created {
+            Some(created) => created.create(now_ns),
+            none => *none = Some(CreationTimes::new(FIRST_SEQ, now_ns)),
+        }
+    }
+
     /// Walks the page tables of all its processes and creates a generation. Processes that have exited or run another
     /// program are forgotten; another error of one process is returned after all others have been walked.
     pub fn age(&mut self, source: &mut dyn AccessSource, now_ns: u64) -> Result<Walked, SourceError> {
-        let created = match &mut self.created {
-            Some(created) => {
-                created.create(now_ns);
-                created
-            }
-            none => none.insert(CreationTimes::new(FIRST_SEQ, now_ns)),
-        };
+        self.create_generation(now_ns);
+        let Some(created) = &self.created else { return Ok(Walked::default()) };
         let (mut sum, mut failed) = (Walked::default(), None);
         self.spaces.retain(|&target, space| {
             match walk(source, target, space, created, self.most_level, &mut self.reuse) {
@@ -197,19 +200,21 @@ impl Memory {
         Ok(Evicted { planned, spared, out: space.evicted(&cold), error: done.error })
     }
 
-    /// Evicts all pages of generations up to `seq`, or `bytes` of them: the kernel's command. Errors of single ranges
-    /// are reported.
+    /// Evicts all pages of generations up to `seq`, or `bytes` of them, of the kinds that `swappiness` (0: files, 200:
+    /// anonymous memory, else both) lets go: the kernel's command. Errors of single ranges are reported.
     pub fn evict_generations(
         &mut self,
         source: &mut dyn AccessSource,
         out: &mut dyn PageOut,
         seq: u64,
+        swappiness: u8,
         bytes: u64,
     ) -> Result<Evicted, SourceError> {
         let mut sum = Evicted::default();
         let Some(created) = &self.created else { return Ok(sum) };
-        let Some(age) = created.max_seq().checked_sub(seq) else { return Ok(sum) };
-        let mut plan = Plan::of_age(&self.spaces, age);
+        let age = created.max_seq().checked_sub(seq).and_then(|age| u8::try_from(age).ok());
+        let Some(age) = age else { return Ok(sum) };
+        let mut plan = self.plan(swappiness, u64::MAX, age);
         while !plan.is_empty() && sum.out < bytes {
             let step = (bytes - sum.out).min(STEP);
             sum.add(self.evict(source, out, &mut plan, step)?);

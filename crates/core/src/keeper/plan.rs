@@ -81,20 +81,6 @@ impl Plan {
         Self { queue: runs_of_tables.into_iter().flatten().collect() }
     }
 
-    /// All pages that are at least `age` generations old, in order of address.
-    pub(crate) fn of_age(spaces: &BTreeMap<TargetId, AddressSpace>, age: u64) -> Self {
-        let Ok(age) = u8::try_from(age) else { return Self::default() };
-        let runs_of_tables = |(&target, space): (&TargetId, _)| {
-            AddressSpace::candidates(space, age).map(move |c| TablePages {
-                target,
-                base: c.base,
-                mask: c.pages,
-                huge: c.huge,
-            })
-        };
-        Self { queue: spaces.iter().flat_map(runs_of_tables).collect() }
-    }
-
     /// Nothing is left.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()

@@ -332,9 +332,11 @@ fn generations_and_the_command_to_evict_them() {
     assert_eq!(shown, [(0, 5, 600), (1, 4, 300), (2, 3, 90), (3, 2, 10)]);
     let merged = memory.generations(None, 2, 5_000_000);
     assert_eq!(merged.iter().map(|g| (g.seq, g.anon_bytes >> 12)).collect::<Vec<_>>(), [(2, 990), (3, 10)]);
-    let done = memory.evict_generations(&mut toy.clone(), &mut toy, 1, u64::MAX).unwrap();
+    let files = memory.evict_generations(&mut toy.clone(), &mut toy, 1, 0, u64::MAX).unwrap();
+    assert_eq!(files.planned, 0, "all of it is anonymous");
+    let done = memory.evict_generations(&mut toy.clone(), &mut toy, 1, 100, u64::MAX).unwrap();
     assert_eq!(done.out, 900 << 12);
-    assert_eq!(memory.evict_generations(&mut toy.clone(), &mut toy, 9, u64::MAX).unwrap().out, 0);
+    assert_eq!(memory.evict_generations(&mut toy.clone(), &mut toy, 9, 100, u64::MAX).unwrap().out, 0);
     // A refault joins the youngest.
     toy.access(0, 999);
     let walked = memory.age(&mut toy.clone(), 6_000_000).unwrap();

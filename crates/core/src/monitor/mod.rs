@@ -21,13 +21,14 @@ use crate::history::tracked::Tracked;
 use crate::mapping::Mapping;
 use crate::snapshot::Snapshot;
 use crate::source::{AccessSource, SourceError};
-use crate::space::{SpaceRule, close_narrow_holes, monitored_ranges};
+use crate::space::{GivenSpace, Lasting, SpaceRule, close_narrow_holes, monitored_ranges};
 use crate::target::TargetId;
 use crate::target::{TargetEnd, TargetInfo};
 use algorithm::Stretch;
 use budget::{Bill, Budget};
 use config::{Algorithm, MonitorConfig};
-use intervals::IntervalsTuner;
+use intervals::{IntervalsGoal, IntervalsTuner};
+use std::collections::BTreeMap;
 use walks::Walks;
 
 /// How often costs and resident memory are handed out, in ns.
@@ -67,6 +68,8 @@ pub struct Monitor<S> {
     retuned: Option<MonitorAttrs>,
     algorithm: Box<dyn algorithm::Algorithm + Send>,
     targets: Vec<Target>,
+    /// Of targets that are monitored, and of some that are yet to come.
+    given: BTreeMap<TargetId, GivenSpace>,
     budget: Budget,
     /// The page history's walks; `None`: it is not kept.
     walks: Option<Walks>,
@@ -99,6 +102,7 @@ impl<S: AccessSource> Monitor<S> {
             retuned: None,
             algorithm,
             targets: Vec::new(),
+            given: BTreeMap::new(),
             // With walks, regions begin with what these leave at first.
             budget: Budget::new(match config.walks {
                 true => config.cpu_budget.map(|share| share * (1.0 - walks::SHARE_AT_FIRST)),
@@ -120,6 +124,30 @@ impl<S: AccessSource> Monitor<S> {
     /// The source, for its own figures.
     pub fn source(&self) -> &S {
         self.source.source()
+    }
+
+    /// The source, for a change of its targets: they are looked up anew when the interval under way ends.
+    pub const fn source_mut(&mut self) -> &mut S {
+        self.next_update_ns = 0;
+        self.source.source_mut()
+    }
+
+    /// Monitors these ranges of a target (sorted, disjoint, page aligned) instead of what its mappings say, from the next
+    /// update on; the target may be one that is about to come. `None`: what its mappings say.
+    pub fn give_space(&mut self, target: TargetId, space: Option<(Vec<AddrRange>, Lasting)>) {
+        match space {
+            None => drop(self.given.remove(&target)),
+            Some((ranges, lasting)) => {
+                self.given.insert(target, GivenSpace { ranges, lasting, until_ns: None });
+            }
+        }
+        self.next_update_ns = 0;
+    }
+
+    /// How the intervals are tuned from now on; `None`: not.
+    pub fn tune_intervals(&mut self, goal: Option<IntervalsGoal>) {
+        self.config.intervals_goal = goal;
+        self.tuner = goal.map(IntervalsTuner::new);
     }
 
     /// What is known of when each of a target's pages was last accessed; `None` before its first walk.
@@ -204,6 +232,12 @@ impl<S: AccessSource> Monitor<S> {
     /// The ranges to monitor. Where little of what is mapped is resident (reserved heaps), the parts that were never
     /// populated are left out.
     fn space(&mut self, id: TargetId, mappings: &[Mapping], now_ns: u64) -> Result<Vec<AddrRange>, SourceError> {
+        if let Some(given) = self.given.get_mut(&id) {
+            match given.at(now_ns, self.attrs.update_us) {
+                Some(ranges) => return Ok(ranges),
+                None => drop(self.given.remove(&id)),
+            }
+        }
         // Half of the regions stay free to adapt inside the ranges.
         let max_ranges = (self.attrs.max_regions / 2).max(1) as usize;
         let mapped = monitored_ranges(mappings, self.config.space, max_ranges);
@@ -236,7 +270,10 @@ impl<S: AccessSource> Monitor<S> {
             walks.drop_target(target);
         }
         match why {
-            TargetEnd::Exited => self.targets.retain(|t| t.info.target != target),
+            TargetEnd::Exited => {
+                self.targets.retain(|t| t.info.target != target);
+                self.given.remove(&target);
+            }
             TargetEnd::Replaced => {
                 for t in self.targets.iter_mut().filter(|t| t.info.target == target) {
                     t.mappings.clear();

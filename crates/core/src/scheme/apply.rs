@@ -11,6 +11,7 @@ use crate::addr::{AddrRange, PAGE_SIZE, total_len};
 use crate::meter::{LiveTarget, Meter};
 use crate::source::AccessSource;
 use crate::target::TargetId;
+use crate::trace::{TraceEvent, Tracer};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Memory looked at page by page in one turn, at most: so that sampling stays on time.
@@ -30,6 +31,7 @@ pub(super) struct World<'a> {
     pub actuator: &'a mut dyn Actuator,
     pub meter: &'a mut dyn Meter,
     pub source: Option<&'a mut (dyn AccessSource + 'a)>,
+    pub tracer: &'a mut (dyn Tracer + 'a),
     pub now_ns: u64,
     pub dry_run: bool,
     /// Whether the monitor's algorithm is DAMON's: then regions decide, as in DAMOS.
@@ -80,6 +82,11 @@ impl<'a, 'w> Turn<'a, 'w> {
             self.runner.patience.judge(self.world.now_ns, out, back);
         }
         if self.runner.quota.turn(self.world.now_ns, self.world.meter, self.world.live) {
+            let quota = &self.runner.quota;
+            if quota.spec.is_limited() {
+                let (scheme, esz) = (self.index as u32, quota.effective());
+                self.world.tracer.trace(&TraceEvent::EffectiveQuota { context: 0, scheme, esz });
+            }
             self.cut_pages(&open);
             self.runner.cut_off = self.cut_off(&open);
         }
@@ -132,6 +139,10 @@ impl<'a, 'w> Turn<'a, 'w> {
     }
 
     pub(super) fn submit(&mut self, t: &TargetView, ranges: Vec<AddrRange>) -> Go {
+        let has_room = self.world.actuator.pending(self.index) <= MOST_PENDING;
+        if has_room {
+            self.trace(t, &ranges);
+        }
         let bytes = total_len(&ranges);
         let (scheme, now, target) = (&self.runner.scheme, self.world.now_ns, t.live.target);
         let request = Request {
@@ -141,7 +152,7 @@ impl<'a, 'w> Turn<'a, 'w> {
             ranges: ranges.clone(),
             destinations: scheme.destinations.clone(),
         };
-        if self.world.actuator.pending(self.index) > MOST_PENDING || self.world.actuator.submit(request).is_err() {
+        if !has_room || self.world.actuator.submit(request).is_err() {
             self.tally.busy = true;
             return Go::Stop;
         }
@@ -157,6 +168,28 @@ impl<'a, 'w> Turn<'a, 'w> {
         self.runner.stats.sz_tried += bytes;
         self.tally.submitted += bytes;
         Go::On
+    }
+
+    /// Tells what is about to be done, with the figures of the region that each range begins in.
+    fn trace(&mut self, t: &TargetView, ranges: &[AddrRange]) {
+        let regions = t.snapshot.as_ref().map_or(&[][..], |s| &s.regions);
+        for range in ranges {
+            let region = regions.get(regions.partition_point(|r| r.end <= range.start));
+            let region = region.filter(|r| r.start <= range.start);
+            let event = TraceEvent::BeforeApply {
+                context: 0,
+                scheme: self.index as u32,
+                target: t.live.target.into(),
+                start: range.start,
+                end: range.end,
+                nr_accesses: region.map_or(0, |r| r.nr_accesses),
+                age: region.map_or(0, |r| r.age),
+                nr_regions: regions.len() as u32,
+            };
+            if !self.world.tracer.trace(&event) {
+                break;
+            }
+        }
     }
 
     fn reason(&mut self) -> Option<IdleReason> {

@@ -13,6 +13,7 @@ use crate::event::{Event, Step, Subscriber, SubscriberError};
 use crate::meter::{LiveTarget, Meter, Metric};
 use crate::source::AccessSource;
 use crate::target::{TargetEnd, TargetId};
+use crate::trace::{TraceEvent, Tracer};
 use std::collections::BTreeMap;
 
 /// Applies schemes to what a monitor sees.
@@ -146,8 +147,8 @@ impl SchemeEngine {
         self.targets.values().map(|t| t.live).collect()
     }
 
-    /// Looks at the watermarks whose time has come; whether any scheme is on. While none is, nothing needs to be
-    /// sampled.
+    /// Looks at the watermarks whose time has come; whether to watch: while they keep every scheme off, nothing needs to
+    /// be sampled. Where there is no scheme, somebody else wants to see.
     pub fn turn_gates(&mut self, now_ns: u64) -> bool {
         let live = self.live();
         for r in &mut self.runners {
@@ -155,7 +156,7 @@ impl SchemeEngine {
                 r.idle = Some(reason);
             }
         }
-        self.runners.iter().any(|r| r.watermarks.is_open())
+        self.runners.is_empty() || self.runners.iter().any(|r| r.watermarks.is_open())
     }
 
     /// When the watermarks are to be looked at next.
@@ -185,7 +186,13 @@ impl SchemeEngine {
     }
 
     /// Gives every scheme whose time has come its turn. `aggregated`: an aggregation interval has just ended.
-    fn turn(&mut self, now_ns: u64, aggregated: bool, mut source: Option<&mut dyn AccessSource>) {
+    fn turn(
+        &mut self,
+        now_ns: u64,
+        aggregated: bool,
+        mut source: Option<&mut dyn AccessSource>,
+        tracer: &mut dyn Tracer,
+    ) {
         self.collect(now_ns, reborrow(&mut source));
         self.turn_gates(now_ns);
         let live = self.live();
@@ -200,12 +207,34 @@ impl SchemeEngine {
                 actuator: self.actuator.as_mut(),
                 meter: self.meter.as_mut(),
                 source: reborrow(&mut source),
+                tracer: &mut *tracer,
                 now_ns,
                 dry_run: self.dry_run,
                 by_region: self.by_region,
             };
             let idle = Turn::new(index, runner, &mut world).run();
             runner.idle = idle;
+            tracer.trace(&TraceEvent::stat(index, &runner.stats, runner.quota.exceeds));
+        }
+    }
+
+    /// A step of the monitor's loop, as [`Subscriber::step_with`] tells it. `tracer` hears what schemes do.
+    pub(crate) fn step_traced(
+        &mut self,
+        step: Step,
+        now_ns: u64,
+        source: Option<&mut dyn AccessSource>,
+        tracer: &mut dyn Tracer,
+    ) {
+        match (step, source) {
+            (Step::AfterAggregate, source) => self.turn(now_ns, true, source, tracer),
+            (Step::Wanted, Some(source)) => self.turn(now_ns, false, Some(source), tracer),
+            // Also where schemes were replaced meanwhile.
+            (Step::AfterUpdate, Some(source)) => {
+                let ages = self.runners.iter().map(|r| r.idle_ns(self.by_region));
+                ages.filter(|&age_ns| age_ns > 0).for_each(|age_ns| source.ask_age(age_ns));
+            }
+            _ => {}
         }
     }
 }
@@ -259,22 +288,11 @@ impl Subscriber for SchemeEngine {
     }
 
     fn step(&mut self, step: Step, now_ns: u64) {
-        if step == Step::AfterAggregate {
-            self.turn(now_ns, true, None);
-        }
+        self.step_traced(step, now_ns, None, &mut ());
     }
 
     fn step_with(&mut self, step: Step, now_ns: u64, source: &mut dyn AccessSource) {
-        match step {
-            Step::AfterAggregate => self.turn(now_ns, true, Some(source)),
-            Step::Wanted => self.turn(now_ns, false, Some(source)),
-            // Also where schemes were replaced meanwhile.
-            Step::AfterUpdate => {
-                let ages = self.runners.iter().map(|r| r.idle_ns(self.by_region));
-                ages.filter(|&age_ns| age_ns > 0).for_each(|age_ns| source.ask_age(age_ns));
-            }
-            _ => {}
-        }
+        self.step_traced(step, now_ns, Some(source), &mut ());
     }
 
     fn wanted_ns(&self) -> Option<u64> {

@@ -8,6 +8,11 @@ use crate::addr::PAGE_SIZE;
 use crate::meter::{LiveTarget, Meter};
 use crate::target::TargetId;
 
+/// How much too early a turn may come for the next window, ns (at most a twentieth of the window): turns that are as far
+/// apart as windows are long come now a little earlier, now a little later, and every other one would find the quota used
+/// up. The kernel counts in jiffies, of which one lasts up to 10 ms.
+const MOST_EARLY_NS: u64 = 4_000_000;
+
 /// What a scheme is assumed to manage per ms before it has been seen working: DAMOS's first estimate.
 const FIRST_THROUGHPUT: u64 = PAGE_SIZE * 1024;
 
@@ -132,13 +137,16 @@ impl Quota {
 
     /// Begins a new window if the last one is over; whether it did. Tunes the effective quota then.
     pub fn turn(&mut self, now_ns: u64, meter: &mut dyn Meter, targets: &[LiveTarget]) -> bool {
-        if self.window_start_ns.is_some_and(|start| now_ns < start + self.spec.reset_ns) {
+        let early_ns = (self.spec.reset_ns / 20).min(MOST_EARLY_NS);
+        let end_ns = self.window_start_ns.map_or(now_ns, |start| start + self.spec.reset_ns);
+        if now_ns + early_ns < end_ns {
             return false;
         }
         if self.window_start_ns.is_some() && self.is_full() && self.spec.is_limited() {
             self.exceeds += 1;
         }
-        self.window_start_ns = Some(now_ns);
+        // Not before the last is over, so that no more is done over many of them.
+        self.window_start_ns = Some(now_ns.max(end_ns));
         self.charged = 0;
         for goal in &mut self.goals {
             goal.update(now_ns, self.spec.reset_ns, meter, targets);
@@ -241,11 +249,24 @@ mod tests {
         assert!(turn(&mut q, 0));
         assert_eq!(q.left(), 1 << 20);
         q.charge(1 << 20);
-        assert!(q.is_full() && !turn(&mut q, 99));
+        assert!(q.is_full() && !turn(&mut q, 95));
         assert!(turn(&mut q, 100));
         assert_eq!((q.left(), q.exceeds), (1 << 20, 1));
         turn(&mut q, 200);
         assert_eq!(q.exceeds, 1, "that window was not used up");
+    }
+
+    #[test]
+    fn turns_that_come_as_often_as_windows_each_get_one_and_no_more_in_sum() {
+        let mut q = Quota::new(QuotaSpec { bytes: Some(1 << 20), reset_ns: 100 * MS, ..Default::default() });
+        let windows = |q: &mut Quota, every_ms: &dyn Fn(u64) -> u64, turns: u64| {
+            (0..turns).filter(|&i| turn(q, every_ms(i))).count()
+        };
+        // Now early, now late by a millisecond.
+        assert_eq!(windows(&mut q, &|i| 100 * i + if i % 2 == 0 { 2 } else { 1 }, 50), 50);
+        // All of them early: what came early is not gained.
+        let mut q = Quota::new(QuotaSpec { bytes: Some(1 << 20), reset_ns: 100 * MS, ..Default::default() });
+        assert!(windows(&mut q, &|i| 97 * i, 100) <= 97, "9.6 s have 97 windows");
     }
 
     #[test]

@@ -13,14 +13,13 @@ use super::memory::Memory;
 use super::status::ScanStatus;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::units::nanos;
-use isotherm_linux::guard::Guard;
+use isotherm_linux::guard::{Guard, Paused};
 use isotherm_linux::hostmem::hole;
-use isotherm_linux::hostmem::paused::Paused;
 use isotherm_linux::hostmem::ram_file::{self, RamFile};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What is dropped at once.
@@ -39,7 +38,7 @@ pub struct ScanConfig {
     pub every: Duration,
     /// How long a guest is paused at a time, beyond the block that is being looked at when the time is up.
     pub pause: Duration,
-    /// Lets guests go on if we die within a pause.
+    /// Who pauses them: they go on if we or it ends within a pause.
     pub guard: Mutex<Guard>,
 }
 
@@ -167,20 +166,16 @@ impl Scan<'_> {
 
     /// Drops candidates for as long as a pause may last, at least one; how long it lasted.
     fn drop_some(&mut self, candidates: &mut Vec<u64>) -> io::Result<Duration> {
-        let pid = self.guest.process().pid();
-        self.guard().stops(pid)?;
         let begin = Instant::now();
         // Waiting for all threads is part of the pause, so it may not take longer than one.
-        let paused = match Paused::stop(self.guest.process(), self.config.pause) {
+        let paused = match Paused::new(&self.config.guard, self.guest.process(), self.config.pause) {
             Ok(Some(paused)) => paused,
             Ok(None) => {
                 // Stopped by somebody else, who may let it go on at any moment.
-                self.guard().goes(pid)?;
                 candidates.clear();
                 return Ok(Duration::ZERO);
             }
             Err(error) => {
-                self.guard().goes(pid)?;
                 self.count_pause(begin.elapsed());
                 self.failed_pauses += 1;
                 let again = error.kind() == io::ErrorKind::TimedOut && self.failed_pauses < MOST_FAILED_PAUSES;
@@ -196,13 +191,8 @@ impl Scan<'_> {
         }
         let pause = paused.elapsed();
         drop(paused);
-        self.guard().goes(pid)?;
         self.count_pause(pause);
         result.map(|()| pause)
-    }
-
-    fn guard(&self) -> MutexGuard<'_, Guard> {
-        self.config.guard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count_pause(&mut self, pause: Duration) {

@@ -1,6 +1,7 @@
 //! `TARGET`: which processes to watch.
 
 use crate::exit::{CommandStatus, Usage};
+use clap::builder::NonEmptyStringValueParser;
 use isotherm_linux::targets::{Command, CommandEnd, TargetSpec};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -11,8 +12,8 @@ use std::time::Duration;
 /// How long a command that we started may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Which processes to watch: `--pid N`…, `--cgroup PATH`, or `-- COMMAND ARG...`.
-#[derive(Debug, Clone, clap::Args)]
+/// Which processes: `--pid N`…, `--name NAME`…, `--cgroup PATH`…, `--all`, or `-- COMMAND ARG...`.
+#[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Target")]
 pub struct TargetArgs {
     /// Watch this process (repeatable)
@@ -21,11 +22,18 @@ pub struct TargetArgs {
     /// Watch the processes that the targets fork and execute, too
     #[arg(long)]
     pub children: bool,
-    /// Watch all processes of this control group (a path below the cgroup mount, or a full path)
-    #[arg(long, value_name = "PATH", conflicts_with = "pids")]
-    pub cgroup: Option<PathBuf>,
+    /// Watch all processes of this name, now and later: as `ps -e` shows it, or the program's (repeatable)
+    #[arg(long = "name", value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), conflicts_with_all = ["pids", "children"])]
+    pub names: Vec<String>,
+    /// Watch all processes of this control group and of those in it: a path below the cgroup mount, or a full path
+    /// (repeatable)
+    #[arg(long = "cgroup", value_name = "PATH", conflicts_with_all = ["pids", "names", "children"])]
+    pub cgroups: Vec<PathBuf>,
+    /// Watch all processes
+    #[arg(long, conflicts_with_all = ["pids", "names", "cgroups", "children"])]
+    pub all: bool,
     /// Run this command and watch it
-    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pids", "cgroup"])]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pids", "names", "cgroups", "all"])]
     pub command: Vec<OsString>,
     /// Keep the command's input and output off our terminal.
     #[arg(skip)]
@@ -44,7 +52,12 @@ pub struct Target {
 impl TargetArgs {
     /// Whether any target was named.
     pub fn is_given(&self) -> bool {
-        !self.pids.is_empty() || self.cgroup.is_some() || !self.command.is_empty()
+        self.all || !self.command.is_empty() || !self.pids.is_empty() || self.is_listed()
+    }
+
+    /// Whether it is names or control groups.
+    fn is_listed(&self) -> bool {
+        !self.names.is_empty() || !self.cgroups.is_empty()
     }
 
     /// Turns the arguments into a target. A command is made ready but not started. Without a target: a usage error.
@@ -59,14 +72,19 @@ impl TargetArgs {
             let started = StartedCommand { command: command.clone(), program };
             return Ok(Target { spec: TargetSpec::Command { command, children }, command: Some(started) });
         }
-        let spec = match &self.cgroup {
-            Some(path) => TargetSpec::Cgroup(path.clone()),
-            None if self.pids.is_empty() => {
-                let text = "no target: give --pid N, --cgroup PATH, or -- COMMAND ARG...";
-                return Err(Usage(text.into()).into());
-            }
-            None if self.pids.contains(&0) => return Err(Usage("--pid 0 names no process".into()).into()),
-            None => TargetSpec::Pids { pids: self.pids.clone(), children },
+        let wrong = |text: &str| Err(Usage(text.into()).into());
+        let spec = if self.all {
+            TargetSpec::All
+        } else if !self.cgroups.is_empty() {
+            TargetSpec::Cgroups(self.cgroups.clone())
+        } else if !self.names.is_empty() {
+            TargetSpec::Names(self.names.clone())
+        } else if self.pids.is_empty() {
+            return wrong("no target: give --pid N, --name NAME, --cgroup PATH, --all, or -- COMMAND ARG...");
+        } else if self.pids.contains(&0) {
+            return wrong("--pid 0 names no process");
+        } else {
+            TargetSpec::Pids { pids: self.pids.clone(), children }
         };
         Ok(Target { spec, command: None })
     }
@@ -136,8 +154,11 @@ mod tests {
     fn each_kind_of_target_is_understood() {
         let target = resolve(&["--pid", "5", "--pid", "6", "--children"]).unwrap();
         assert!(matches!(target.spec, TargetSpec::Pids { pids, children: true } if pids == [5, 6]));
-        let target = resolve(&["--cgroup", "/a/b"]).unwrap();
-        assert!(matches!(target.spec, TargetSpec::Cgroup(path) if path == *"/a/b"));
+        let target = resolve(&["--cgroup", "/a/b", "--cgroup", "c"]).unwrap();
+        assert!(matches!(target.spec, TargetSpec::Cgroups(paths) if paths == ["/a/b", "c"].map(PathBuf::from)));
+        let target = resolve(&["--name", "redis-server", "--name", "java"]).unwrap();
+        assert!(matches!(target.spec, TargetSpec::Names(names) if names == ["redis-server", "java"]));
+        assert!(matches!(resolve(&["--all"]).unwrap().spec, TargetSpec::All));
         let target = resolve(&["--", "sh", "-c", "exit"]).unwrap();
         assert!(matches!(target.spec, TargetSpec::Command { children: false, .. }));
         target.command.unwrap().command.finish(Duration::ZERO).unwrap();
@@ -153,6 +174,11 @@ mod tests {
             &["--pid", "5", "--", "sh"],
             &["--cgroup", "x", "--", "sh"],
             &["--cgroup", ""],
+            &["--name", ""],
+            &["--all", "--pid", "5"],
+            &["--all", "--children"],
+            &["--name", "sh", "--cgroup", "x"],
+            &["--name", "sh", "--", "sh"],
             &["--pid", "-3"],
             &["--pid", "self"],
             &["--pid", "99999999999"],

@@ -11,7 +11,7 @@ pub fn host(pauses: bool) -> Needs {
     let needs = Needs::new(Files::Any(LOOKS_INTO_PROCESSES))
         .capabilities(CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_OVERRIDE | CapabilitySet::CHECKPOINT_RESTORE)
         .calls([Calls::Serve, Calls::ConnectHere, Calls::Processes, Calls::Punch]);
-    if pauses { needs.capabilities(CapabilitySet::KILL | CapabilitySet::SYS_NICE) } else { needs }
+    if pauses { needs.capabilities(CapabilitySet::SYS_NICE) } else { needs }
 }
 
 /// The agent in a guest, which reports to `address`.
@@ -41,9 +41,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_signals_only_where_it_pauses() {
+    fn the_host_may_change_its_priority_only_where_it_pauses() {
         let more = host(true).wanted_capabilities().difference(host(false).wanted_capabilities());
-        assert_eq!(more, CapabilitySet::KILL | CapabilitySet::SYS_NICE);
+        assert_eq!(more, CapabilitySet::SYS_NICE);
+        assert!(!host(true).wanted_capabilities().contains(CapabilitySet::KILL));
         for calls in [Calls::ConnectAway, Calls::Inject, Calls::RunBpf, Calls::Fork, Calls::Advise] {
             assert!(!host(true).wanted_calls().contains(&calls), "{calls:?}");
         }

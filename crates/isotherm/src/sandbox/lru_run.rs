@@ -6,7 +6,7 @@ use isotherm_linux::confine::{Calls, CapabilitySet, Files, Needs};
 use isotherm_linux::roots::Roots;
 use std::path::{Path, PathBuf};
 
-/// With generations of our own. `signals`: processes are stopped, killed, or ended with us.
+/// With generations of our own. `signals`: processes are killed, or ended with us.
 pub fn by_walks(signals: bool) -> Needs {
     let needs = Needs::new(Files::Any(LOOKS_INTO_PROCESSES))
         .capabilities(

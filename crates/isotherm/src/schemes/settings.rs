@@ -86,7 +86,9 @@ impl MonitorSettings {
 pub struct TargetSettings {
     pub pids: Vec<u32>,
     pub children: bool,
-    pub cgroup: Option<PathBuf>,
+    pub names: Vec<String>,
+    pub cgroups: Vec<PathBuf>,
+    pub all: bool,
 }
 
 impl TargetSettings {
@@ -94,7 +96,9 @@ impl TargetSettings {
     pub fn fill(&self, args: &mut TargetArgs) {
         if !args.is_given() {
             args.pids.clone_from(&self.pids);
-            args.cgroup.clone_from(&self.cgroup);
+            args.names.clone_from(&self.names);
+            args.cgroups.clone_from(&self.cgroups);
+            args.all = self.all;
         }
         args.children |= self.children;
     }
@@ -136,12 +140,12 @@ mod tests {
 
     #[test]
     fn a_target_that_is_given_replaces_the_files() {
-        let file = TargetSettings { pids: vec![7], children: true, cgroup: None };
+        let file = TargetSettings { pids: vec![7], children: true, ..TargetSettings::default() };
         let mut args = cli(&[]).target;
         file.fill(&mut args);
         assert_eq!((args.pids, args.children), (vec![7], true));
         let mut args = cli(&["--cgroup", "/a"]).target;
         file.fill(&mut args);
-        assert_eq!((args.pids, args.cgroup), (vec![], Some("/a".into())));
+        assert_eq!((args.pids, args.cgroups), (vec![], vec!["/a".into()]));
     }
 }

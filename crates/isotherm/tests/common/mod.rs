@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub mod confined;
+pub mod grouped;
 
 use std::ffi::OsStr;
 use std::io::Read;

@@ -89,6 +89,11 @@ impl Holds {
         }
     }
 
+    /// Forgets targets that nobody names any more.
+    pub fn keep_only(&mut self, keep: impl Fn(TargetId) -> bool) {
+        self.held.retain(|(target, _), _| keep(*target));
+    }
+
     /// Closes the descriptors of ended processes, and forgets those that ended long ago.
     pub fn release(&mut self, now: Instant) {
         self.held.retain(|_, hold| match hold {

@@ -51,9 +51,10 @@ impl LivePageOut {
         let _ = self.process(target);
     }
 
-    /// Forgets targets, and lets go of those that have ended.
+    /// Forgets the other targets, and lets go of those that have ended.
     pub fn keep_only(&mut self, keep: impl Fn(TargetId) -> bool) {
         self.pids.retain(|target, _| keep(*target));
+        self.holds.keep_only(keep);
         self.holds.release(Instant::now());
     }
 

@@ -13,7 +13,7 @@ use crate::mm::huge::HugePages;
 use crate::proc::PidFd;
 use crate::proc::maps::mapped_ranges;
 use isotherm_core::actuator::{Outcome, Request};
-use isotherm_core::addr::{AddrRange, PAGE_SIZE, is_sorted_disjoint, normalize, total_len};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, is_sorted_disjoint, normalize};
 use isotherm_core::scheme::action::Action;
 use std::collections::HashMap;
 use std::io;
@@ -63,8 +63,6 @@ impl Worker {
         let Job { request, process } = job;
         let tally = match process {
             _ if !is_proper(&request.ranges) => failed("ranges that are not sorted, disjoint and page aligned".into()),
-            // Counting needs no process.
-            _ if request.action == Action::Stat => all(&request.ranges),
             Err(why) => failed(why.to_string()),
             Ok(process) => self.act(&request, &process),
         };
@@ -92,12 +90,12 @@ impl Worker {
         let action = request.action;
         let pace = self.paces.entry(action).or_default();
         let (advice, shape) = match action {
-            Action::Stat => return all(&request.ranges),
             Action::WillNeed => (Advice::WillNeed, Shape::Pages),
             // There is no advice that only moves pages to the inactive list.
             Action::Cold | Action::LruDeprio => (Advice::Cold, Shape::Pages),
             Action::PageOut => (Advice::PageOut, Shape::Pages),
             Action::Collapse => (Advice::Collapse, Shape::Blocks),
+            Action::Stat => return failed("counting is not done here".into()),
             Action::LruPrio => return failed(format!("{action} of pid {} is not possible: {LRU_PRIO}", process.pid())),
             Action::MigrateHot | Action::MigrateCold => return migrate(request, process, &self.stop, pace),
             Action::HugePage | Action::NoHugePage | Action::Lock | Action::Unlock => {
@@ -140,13 +138,6 @@ fn is_proper(ranges: &[AddrRange]) -> bool {
 
 fn failed(why: String) -> Tally {
     Tally { error: Some(why), ..Tally::default() }
-}
-
-fn all(ranges: &[AddrRange]) -> Tally {
-    let mut tally = Tally::default();
-    ranges.iter().for_each(|r| tally.add(*r));
-    debug_assert_eq!(tally.applied, total_len(ranges));
-    tally
 }
 
 /// A live process that is given advice.

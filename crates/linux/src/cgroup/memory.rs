@@ -74,6 +74,24 @@ pub struct Limit {
     pub bytes: u64,
 }
 
+/// Files in memory, bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PageCache {
+    /// In the kernel's inactive list: to be dropped first.
+    pub inactive: u64,
+    /// In its active list.
+    pub active: u64,
+    /// Of both together, what a process maps.
+    pub mapped: u64,
+}
+
+impl PageCache {
+    /// What no process maps.
+    pub const fn unmapped(&self) -> u64 {
+        (self.inactive + self.active).saturating_sub(self.mapped)
+    }
+}
+
 /// Why a control group's memory is not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}; {remedy}")]
@@ -123,6 +141,11 @@ impl Memcg {
     /// Bytes of files in it that no process maps: what the kernel can drop without our help, and what page tables do
     /// not show.
     pub fn unmapped_cache(&self) -> io::Result<u64> {
+        self.cache().map(|cache| cache.unmapped())
+    }
+
+    /// Files in its memory, and in that of the groups below it.
+    pub fn cache(&self) -> io::Result<PageCache> {
         let text = self.roots.read(self.folder.join("memory.stat"))?;
         let names = if self.v2 {
             ["inactive_file", "active_file", "file_mapped"]
@@ -134,7 +157,7 @@ impl Memcg {
             value.and_then(|v| v.trim().parse::<u64>().ok())
         });
         match (inactive, active, mapped) {
-            (Some(inactive), Some(active), Some(mapped)) => Ok((inactive + active).saturating_sub(mapped)),
+            (Some(inactive), Some(active), Some(mapped)) => Ok(PageCache { inactive, active, mapped }),
             _ => Err(io::Error::new(io::ErrorKind::InvalidData, "memory.stat lacks the sizes of file memory")),
         }
     }

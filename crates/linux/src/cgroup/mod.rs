@@ -1,7 +1,9 @@
 //! Control groups: how they are mounted, who is in them, what memory they have.
 
+pub mod list;
 pub mod members;
 pub mod memory;
+pub mod names;
 pub mod setup;
 
 pub use members::Cgroup;

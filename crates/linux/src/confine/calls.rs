@@ -28,6 +28,8 @@ pub enum Calls {
     Fork,
     /// Calls in the name of other processes, by ptrace.
     Inject,
+    /// To stop other processes for a while, by ptrace.
+    Pause,
     /// Events of the kernel, by perf.
     Perf,
     /// Holes in files.
@@ -104,6 +106,9 @@ const PTRACE: &[Test] = &[
     Test::Is(0, 0x4211),
 ];
 
+/// PTRACE_DETACH, SEIZE and INTERRUPT: neither memory nor registers.
+const PTRACE_STOP: &[Test] = &[Test::Is(0, 17), Test::Is(0, 0x4206), Test::Is(0, 0x4207)];
+
 impl Calls {
     /// What is allowed; a number may come more than once.
     pub(super) fn allowed(self) -> Vec<Allowed> {
@@ -117,6 +122,7 @@ impl Calls {
             Self::RunBpf => (RUN_BPF, NONE),
             Self::Fork => (FORK, OLD_FORK),
             Self::Inject => (INJECT, NONE),
+            Self::Pause => (PAUSE, NONE),
             Self::Perf => (PERF, NONE),
             Self::Punch => (PUNCH, NONE),
             Self::Segments => (SEGMENTS, NONE),
@@ -259,6 +265,8 @@ const RUN_BPF: &[Allowed] = &[only(c::SYS_bpf, RUN_ONLY)];
 const FORK: &[Allowed] = &[any(c::SYS_setsid)];
 
 const INJECT: &[Allowed] = &[only(c::SYS_ptrace, PTRACE), any(c::SYS_process_vm_readv), any(c::SYS_process_vm_writev)];
+
+const PAUSE: &[Allowed] = &[only(c::SYS_ptrace, PTRACE_STOP)];
 
 const PERF: &[Allowed] = &[any(c::SYS_perf_event_open), only(c::SYS_ioctl, PERF_IOCTLS)];
 

@@ -2,7 +2,6 @@
 
 pub mod call;
 pub mod hole;
-pub mod paused;
 pub mod peer;
 pub mod ram_file;
 pub mod shared;

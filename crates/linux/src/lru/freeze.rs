@@ -1,18 +1,18 @@
 //! Stopping processes for a while, in a way that they always go on again.
-//!
-//! SIGSTOP works for any process, in any control group. Whoever stopped them lets them go when its [`Frozen`] is
-//! dropped, which SIGINT, SIGTERM and errors lead to. Against SIGKILL there is the [guard](crate::guard).
 
-use crate::guard::Guard;
+use crate::guard::{Guard, Pause};
 use crate::proc::stat::Stat;
 use crate::proc::{PidFd, ProcessDir, Signal};
 use std::io;
-use std::sync::Arc;
+use std::time::Duration;
 
-/// Processes that we have stopped.
+/// How long a process may take to stop. In the midst of a slow swap-in it cannot.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Processes that we have stopped; they go on when this is dropped, and at our end, whatever ends us.
 #[derive(Debug)]
 pub struct Frozen {
-    stopped: Vec<Arc<PidFd>>,
+    stopped: Vec<u32>,
     guard: Guard,
 }
 
@@ -22,29 +22,30 @@ impl Frozen {
         Self { stopped: Vec::new(), guard }
     }
 
-    /// Stops a process; the guard knows first.
-    pub fn freeze(&mut self, process: &Arc<PidFd>) -> io::Result<()> {
-        if self.stopped.iter().any(|p| p.pid() == process.pid()) {
+    /// Stops a process. Fails as [`Guard::pause`] does, and with [`io::ErrorKind::ResourceBusy`] if somebody else has
+    /// stopped it.
+    pub fn freeze(&mut self, process: &PidFd) -> io::Result<()> {
+        if self.stopped.contains(&process.pid()) {
             return Ok(());
         }
-        self.guard.stops(process.pid())?;
-        process.send_signal(Signal::STOP)?;
-        self.stopped.push(process.clone());
+        match self.guard.pause(process, PATIENCE)? {
+            Pause::Still => self.stopped.push(process.pid()),
+            Pause::Before => return Err(io::ErrorKind::ResourceBusy.into()),
+        }
         Ok(())
     }
 
     /// Lets all go on.
     pub fn thaw(&mut self) {
-        for process in self.stopped.drain(..) {
-            // One that has ended needs nothing, and without a guard there is nobody to know.
-            let _ = process.send_signal(Signal::CONT);
-            let _ = self.guard.goes(process.pid());
+        for pid in self.stopped.drain(..) {
+            // Without a guard they have gone on already.
+            let _ = self.guard.resume(pid);
         }
     }
 
     /// Whom we have stopped.
-    pub fn pids(&self) -> Vec<u32> {
-        self.stopped.iter().map(|p| p.pid()).collect()
+    pub fn pids(&self) -> &[u32] {
+        &self.stopped
     }
 }
 
@@ -59,27 +60,7 @@ pub fn is_stopped(pid: u32) -> bool {
     Stat::read(&ProcessDir::live(pid)).is_ok_and(|s| matches!(s.state, 'T' | 't'))
 }
 
+/// Ends a process.
 pub fn kill(process: &PidFd) -> io::Result<()> {
     process.send_signal(Signal::KILL)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::test_process::{Sleeper, wait_for};
-    use std::process::Command;
-
-    #[test]
-    fn who_was_stopped_goes_on_again() {
-        let sleeper = Sleeper::new();
-        let pid = sleeper.pid();
-        let process = Arc::new(PidFd::open(pid).unwrap());
-        let mut frozen = Frozen::new(Guard::run(Command::new("sh").args(["-c", "echo; cat"])).unwrap());
-        frozen.freeze(&process).unwrap();
-        frozen.freeze(&process).unwrap();
-        assert_eq!(frozen.pids(), [pid]);
-        wait_for("the stop", || is_stopped(pid));
-        drop(frozen);
-        wait_for("the thaw", || !is_stopped(pid));
-    }
 }

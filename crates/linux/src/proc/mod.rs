@@ -10,6 +10,7 @@ pub mod pidfd;
 pub mod process;
 pub mod smaps;
 pub mod stat;
+pub mod statm;
 pub mod status;
 mod vm_flags;
 

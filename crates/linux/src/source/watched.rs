@@ -44,6 +44,12 @@ impl<S> Targets<S> {
         Ok(new)
     }
 
+    /// Closes a target, and forgets what was kept of it.
+    pub(super) fn close(&mut self, target: TargetId) {
+        self.tracker.close(target);
+        self.kept.remove(&target);
+    }
+
     /// See [`isotherm_core::source::AccessSource::footprint`].
     pub(super) fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {
         self.tracker.process(target).ok()?.footprint(target, now_ns)

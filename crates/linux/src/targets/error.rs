@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     /// Neither pid, control group nor command.
-    #[error("no target: give --pid N, --cgroup PATH or -- COMMAND")]
+    #[error("no target: give --pid N, --name NAME, --cgroup PATH, --all or -- COMMAND")]
     Nothing,
     /// One of the processes cannot be watched.
     #[error(transparent)]
@@ -20,6 +20,9 @@ pub enum TargetError {
         /// Folders that were looked for.
         tried: Vec<PathBuf>,
     },
+    /// No process has this name.
+    #[error("no process is named '{name}'; `ps -e` shows names")]
+    NoSuchName { name: String },
     /// A file that lists processes cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },

@@ -1,8 +1,9 @@
-//! Which processes are watched: some pids and their children, a control group, or a command that we start.
+//! Which processes are watched: some pids and their children, control groups, names, all, or a command that we start.
 
 pub mod command;
 mod ending;
 pub mod error;
+mod listed;
 pub mod spec;
 pub mod tracker;
 

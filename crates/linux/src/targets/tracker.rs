@@ -2,8 +2,8 @@
 
 use super::command::Command;
 use super::error::TargetError;
+use super::listed::Listed;
 use super::spec::TargetSpec;
-use crate::cgroup::Cgroup;
 use crate::limits::raise_open_files;
 use crate::proc::children::ChildFinder;
 use crate::proc::pidfd::share_memory;
@@ -13,7 +13,6 @@ use crate::roots::Roots;
 use isotherm_core::target::TargetId;
 use isotherm_core::target::TargetInfo;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::path::PathBuf;
 
 /// Ended targets whose pids are known.
 const REMEMBERED: usize = 4096;
@@ -31,7 +30,7 @@ pub struct Skipped {
 ///
 /// Limits of polling: a process that comes and goes between two polls is not seen, and neither is one whose
 /// parent exited before the poll (see [`ChildFinder`]). Our own process is watched only if its pid is given,
-/// not as a child or as a member of a control group: watching makes memory accesses of its own.
+/// not as a child, as a member of a control group, by its name or as one of all: watching makes memory accesses of its own.
 #[derive(Debug)]
 pub struct TargetTracker {
     membership: Membership,
@@ -64,17 +63,13 @@ impl std::fmt::Debug for OnSkip {
 enum Membership {
     Fixed,
     Family { finder: ChildFinder, deferred: Vec<u32> },
-    Cgroups { groups: Vec<Cgroup>, last: Vec<u32> },
+    Listed { listed: Listed, last: Vec<u32> },
     Command { command: Command, children: bool },
 }
 
 impl Membership {
-    fn cgroups(paths: &[PathBuf]) -> Result<Self, TargetError> {
-        if paths.is_empty() {
-            return Err(TargetError::Nothing);
-        }
-        let groups = paths.iter().map(|path| Cgroup::find(path)).collect::<Result<_, _>>()?;
-        Ok(Self::Cgroups { groups, last: Vec::new() })
+    const fn listed(listed: Listed) -> Self {
+        Self::Listed { listed, last: Vec::new() }
     }
 
     fn family(children: bool) -> Self {
@@ -86,8 +81,8 @@ impl Membership {
 }
 
 impl TargetTracker {
-    /// Opens the processes, or finds the control group. A pid that cannot be watched is an error here; a control group
-    /// may be empty.
+    /// Opens the processes, or finds the control groups. A pid that cannot be watched is an error here, and so is a name
+    /// that nobody has; a control group may be empty.
     pub fn new(spec: TargetSpec) -> Result<Self, TargetError> {
         let mut unannounced: Vec<Process> = Vec::new();
         let membership = match spec {
@@ -102,8 +97,17 @@ impl TargetTracker {
                 }
                 Membership::family(children)
             }
-            TargetSpec::Cgroup(path) => Membership::cgroups(&[path])?,
-            TargetSpec::Cgroups(paths) => Membership::cgroups(&paths)?,
+            TargetSpec::Each(pids) => {
+                if pids.is_empty() {
+                    return Err(TargetError::Nothing);
+                }
+                unannounced = pids.into_iter().map(open).collect::<Result<_, _>>()?;
+                Membership::Fixed
+            }
+            TargetSpec::Cgroups(paths) => Membership::listed(Listed::cgroups(&paths)?),
+            TargetSpec::Names(names) => Membership::listed(Listed::names(names)?),
+            TargetSpec::All => Membership::listed(Listed::All),
+            TargetSpec::OneByOne => Membership::Fixed,
             TargetSpec::Command { command, children } => Membership::Command { command, children },
         };
         Ok(Self {
@@ -116,6 +120,32 @@ impl TargetTracker {
             on_skip: OnSkip(None),
             refused: HashSet::new(),
         })
+    }
+
+    /// Watches these processes from now on and no others, which the next poll tells: those that are watched stay the
+    /// targets that they are, new ones get the next ids; one that is given several times is as many targets. The ids of
+    /// all, in the order of `pids`. Where one cannot be watched, nothing changes.
+    pub fn replace(&mut self, pids: &[u32]) -> Result<Vec<TargetId>, TargetError> {
+        if pids.is_empty() {
+            return Err(TargetError::Nothing);
+        }
+        self.close_ended();
+        let mut left: Vec<(TargetId, u32)> = self.targets.iter().map(|(&id, process)| (id, process.pid())).collect();
+        let mut new: Vec<Process> = Vec::new();
+        let mut ids = Vec::new();
+        for &pid in pids {
+            match left.iter().position(|&(_, watched)| watched == pid) {
+                Some(at) => ids.push(left.remove(at).0),
+                None => {
+                    ids.push(self.next + new.len() as TargetId);
+                    new.push(open(pid)?);
+                }
+            }
+        }
+        left.into_iter().for_each(|(target, _)| self.close(target));
+        self.unannounced = new;
+        self.membership = Membership::Fixed;
+        Ok(ids)
     }
 
     /// Targets that have come since the last call; ended ones are closed. The first call starts a command and fails if
@@ -139,12 +169,12 @@ impl TargetTracker {
         Ok(new)
     }
 
-    /// Whether more targets may come although none is left: a control group that still exists, or what the first poll
-    /// has not announced yet.
+    /// Whether more targets may come although none is left: a control group that still exists, a name, or what the
+    /// first poll has not announced yet.
     pub fn may_gain_targets(&self) -> bool {
         match &self.membership {
             Membership::Command { .. } => true,
-            Membership::Cgroups { groups, .. } => groups.iter().any(Cgroup::exists),
+            Membership::Listed { listed, .. } => listed.may_gain(),
             Membership::Fixed | Membership::Family { .. } => !self.unannounced.is_empty(),
         }
     }
@@ -163,6 +193,16 @@ impl TargetTracker {
     /// Ids of the targets that have not ended, in order.
     pub fn running(&self) -> impl Iterator<Item = TargetId> + '_ {
         self.targets.keys().copied()
+    }
+
+    /// Makes a process a target, unless it is one already or is our own. `None`: it has exited, is one of the kernel's,
+    /// or cannot be watched, which is told as that of group members is.
+    pub fn watch(&mut self, pid: u32) -> Option<TargetId> {
+        let known = self.by_pid.contains_key(&pid);
+        if pid == std::process::id() || (!known && runs_in_parents_memory(pid)) {
+            return None;
+        }
+        self.admit(pid).map(|info| info.target).or_else(|| self.by_pid.get(&pid).copied())
     }
 
     /// Closes a target that its user found ended.
@@ -237,14 +277,8 @@ impl TargetTracker {
                 *deferred = later;
                 Ok(now)
             }
-            Membership::Cgroups { groups, last } => {
-                let mut pids = Vec::new();
-                for group in groups {
-                    pids.extend(group.pids()?);
-                }
-                // One group may be nested in another.
-                pids.sort_unstable();
-                pids.dedup();
+            Membership::Listed { listed, last } => {
+                let mut pids = listed.pids(&Roots::system())?;
                 pids.retain(|&pid| pid != own);
                 self.refused.retain(|pid| pids.binary_search(pid).is_ok());
                 let mut new: Vec<u32> = pids.iter().copied().filter(|pid| last.binary_search(pid).is_err()).collect();
@@ -252,7 +286,7 @@ impl TargetTracker {
                 // Those left out now are new again next time.
                 pids.retain(|pid| last.binary_search(pid).is_ok() || new.binary_search(pid).is_ok());
                 last.clone_from(&pids);
-                // Members that have been moved to another group are no targets any more.
+                // Members that have been moved to another group, or have got another name, are no targets any more.
                 let left: Vec<TargetId> =
                     self.by_pid.iter().filter(|(pid, _)| pids.binary_search(pid).is_err()).map(|(_, &id)| id).collect();
                 left.into_iter().for_each(|target| self.close(target));

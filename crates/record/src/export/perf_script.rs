@@ -2,8 +2,10 @@
 
 use super::{Export, Out};
 use crate::error::WriteError;
+use crate::trace_line::{Head, TraceLine};
 use isotherm_core::event::Event;
 use isotherm_core::snapshot::Snapshot;
+use isotherm_core::trace::{TraceEvent, Tracepoint};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -21,18 +23,10 @@ impl PerfScript {
         Self { out, text: String::new(), lone: BTreeMap::new() }
     }
 
-    fn head(&mut self, end_ns: u64, target: u32, regions: usize) {
-        let (sec, us) = (end_ns / 1_000_000_000, end_ns / 1000 % 1_000_000);
-        let _ = write!(
-            self.text,
-            "kdamond.0 0 [000] {sec}.{us:06}: damon:damon_aggregated: target_id={target} nr_regions={regions} "
-        );
-    }
-
     fn add(&mut self, s: &Snapshot) {
         for r in &s.regions {
-            self.head(s.end_ns, s.target, s.regions.len());
-            let _ = writeln!(self.text, "{}-{}: {} {}", r.start, r.end, r.nr_accesses, r.age);
+            let event = TraceEvent::aggregated(s, r);
+            let _ = writeln!(self.text, "{}", TraceLine { kdamond: 0, tid: 0, cpu: 0, time_ns: s.end_ns, event });
         }
     }
 }
@@ -56,8 +50,8 @@ impl Export for PerfScript {
             self.lone.iter().filter_map(|(t, l)| l.map(|(_, end)| (end, *t))).collect();
         false_ones.sort_unstable();
         for (end, target) in false_ones {
-            self.head(end, target, 1);
-            self.text.push_str("0-0: -1 -1\n");
+            let head = Head { time_ns: end, of: Tracepoint::Aggregated };
+            let _ = writeln!(self.text, "kdamond.0 0 [000] {head}target_id={target} nr_regions=1 0-0: -1 -1");
         }
         let text = std::mem::take(&mut self.text);
         self.out.put(text.as_bytes())?;

@@ -92,6 +92,7 @@ pub(crate) fn decode_together(input: &mut Cursor<'_>, base_ns: u64) -> Result<To
         targets: input.number32()?,
         one_in: input.number32()?,
         ages: decode_ages(input, MAX_THRESHOLDS)?,
+        owned: Vec::new(),
     })
 }
 

@@ -175,8 +175,10 @@ pub fn arb_event() -> impl Strategy<Value = Event> {
         target,
         why: if replaced { TargetEnd::Replaced } else { TargetEnd::Exited },
     });
-    let together = (any::<u64>(), any::<u32>(), any::<u32>(), arb_ages())
-        .prop_map(|(time_ns, targets, one_in, ages)| Event::Together(TogetherFrame { time_ns, targets, one_in, ages }));
+    let together =
+        (any::<u64>(), any::<u32>(), any::<u32>(), arb_ages()).prop_map(|(time_ns, targets, one_in, ages)| {
+            Event::Together(TogetherFrame { time_ns, targets, one_in, ages, owned: Vec::new() })
+        });
     prop_oneof![
         1 => run,
         1 => target,

@@ -5,6 +5,7 @@
 
 mod heat;
 pub mod history;
+mod machine;
 pub mod model;
 mod refresh;
 pub mod screen;
@@ -23,9 +24,9 @@ pub enum Command {
     Down,
     NextTarget,
     PreviousTarget,
-    /// The heatmap of the chosen mapping only, or of everything again.
+    /// The heatmap of the chosen mapping only, or of everything again; of a chosen group what is in it.
     Zoom,
-    /// Everything again; closes the help first.
+    /// Everything again, then the machine; closes the help first.
     Back,
     /// The list of keys.
     Help,

@@ -27,7 +27,7 @@ const CURVE: usize = 60;
 impl Top {
     /// Draws up the figures anew, with a heatmap of `rows` by `cols` cells; not while paused.
     pub fn refresh(&mut self, rows: usize, cols: usize) {
-        if self.paused && self.model.is_some() {
+        if (self.paused && self.model.is_some()) || self.machine_shown().is_some() {
             return;
         }
         self.turn_to_largest();
@@ -74,7 +74,7 @@ impl Top {
         Some(Total { targets: pages.len(), once, figures: figures? })
     }
 
-    fn cost(&self) -> Option<Cost> {
+    pub(super) fn cost(&self) -> Option<Cost> {
         Cost::between(self.stats.front()?, self.stats.back()?, self.run.as_ref())
     }
 }

@@ -2,14 +2,16 @@
 
 use super::Command;
 use super::history::History;
+use super::machine::MachineView;
 use super::model::{Model, Order};
 use crate::heat::terminal::Colours;
+use crate::machine::Tree;
 use crate::overview::TargetOverview;
 use isotherm_core::event::{Event, MonitorStats, RunInfo};
 use isotherm_core::history::frame::TogetherFrame;
 use isotherm_core::target::{Footprint, TargetEnd, TargetInfo};
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Stats over this time make the present cost, ns.
 const COST_WINDOW_NS: u64 = 10_000_000_000;
@@ -42,6 +44,10 @@ pub struct Top {
     /// Why nothing more comes.
     pub(super) ended: Option<String>,
     pub(super) model: Option<Model>,
+    /// The whole machine, where that is watched.
+    pub(super) machine: Option<MachineView>,
+    /// Whether one of its processes is looked at.
+    pub(super) in_process: bool,
 }
 
 impl Top {
@@ -62,7 +68,26 @@ impl Top {
             help: false,
             ended: None,
             model: None,
+            machine: None,
+            in_process: false,
         }
+    }
+
+    /// A view of the whole machine, which begins with its control groups.
+    pub fn machine(colours: Colours) -> Self {
+        Self { machine: Some(MachineView::new()), ..Self::new(colours) }
+    }
+
+    /// Takes new figures of the machine, and what groups are called by their paths; not while paused.
+    pub fn show_machine(&mut self, tree: Tree, labels: BTreeMap<String, String>) {
+        if let Some(machine) = self.machine.as_mut().filter(|_| !self.paused) {
+            machine.set(tree, labels);
+        }
+    }
+
+    /// The machine, where its screen is the one shown.
+    pub(super) fn machine_shown(&self) -> Option<&MachineView> {
+        self.machine.as_ref().filter(|_| !self.in_process)
     }
 
     /// Takes an event of the run.
@@ -143,6 +168,13 @@ impl Top {
         match command {
             Command::Quit => return true,
             Command::Pause => self.paused = !self.paused,
+            Command::Help => self.help = !self.help,
+            Command::Back if self.help => self.help = false,
+            command if self.machine_shown().is_some() => {
+                if let Some(pid) = self.machine.as_mut().and_then(|machine| machine.command(command)) {
+                    self.look_at(pid);
+                }
+            }
             Command::Sort => {
                 self.order = self.order.next();
                 if let Some(model) = &mut self.model {
@@ -157,11 +189,20 @@ impl Top {
                 self.zoomed = !self.zoomed;
                 self.chosen = true;
             }
-            Command::Back if self.help => self.help = false,
-            Command::Back => self.zoomed = false,
-            Command::Help => self.help = !self.help,
+            Command::Back if self.zoomed => self.zoomed = false,
+            Command::Back => self.in_process = false,
         }
         false
+    }
+
+    /// Turns to a process that still runs.
+    fn look_at(&mut self, pid: u32) {
+        let runs = |t: &TargetState| !matches!(t.overview.ended, Some((_, TargetEnd::Exited)));
+        if let Some(at) = self.targets.iter().rposition(|t| t.overview.info.pid == Some(pid) && runs(t)) {
+            self.in_process = true;
+            self.current = at;
+            self.turned();
+        }
     }
 
     fn select(&mut self, row: usize) {
@@ -173,10 +214,15 @@ impl Top {
     fn switch(&mut self, by: usize) {
         if !self.targets.is_empty() {
             self.current = (self.current + by) % self.targets.len();
-            self.chosen = true;
-            self.selected = 0;
-            self.zoomed = false;
-            self.model = None;
+            self.turned();
         }
+    }
+
+    /// Another target is shown.
+    fn turned(&mut self) {
+        self.chosen = true;
+        self.selected = 0;
+        self.zoomed = false;
+        self.model = None;
     }
 }

@@ -2,7 +2,7 @@
 
 use super::engine::EngineName;
 use super::live::Processes;
-use super::target::LruTarget;
+use crate::args::target::TargetArgs;
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::units::format_size;
 
@@ -12,7 +12,7 @@ use isotherm_core::units::format_size;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    target: LruTarget,
+    target: TargetArgs,
     /// Who keeps the generations
     #[arg(long, value_enum, default_value = "auto")]
     engine: EngineName,

@@ -1,6 +1,6 @@
 //! Who keeps the generations: the kernel, or we.
 
-use super::target::LruTarget;
+use crate::args::target::TargetArgs;
 use crate::exit::{Unsupported, Usage};
 use clap::ValueEnum;
 use isotherm_core::keeper::kernel::KernelMemory;
@@ -45,7 +45,7 @@ impl KernelTarget {
 
 impl EngineName {
     /// The kernel's engine, if it is to be used for this target.
-    pub fn kernel(self, target: &LruTarget) -> anyhow::Result<Option<KernelTarget>> {
+    pub fn kernel(self, target: &TargetArgs) -> anyhow::Result<Option<KernelTarget>> {
         let roots = Roots::system();
         match self {
             Self::User => return Ok(None),
@@ -74,7 +74,7 @@ impl EngineName {
             }
         }
         if paths.is_empty() {
-            return Err(Usage("no target: give --pid N or --cgroup PATH".into()).into());
+            return Err(Usage("--engine kernel manages control groups: give --cgroup PATH or --pid N".into()).into());
         }
         Ok(Some(KernelTarget { lru, paths }))
     }

@@ -2,7 +2,7 @@
 
 use super::engine::EngineName;
 use super::live::Processes;
-use super::target::LruTarget;
+use crate::args::target::TargetArgs;
 use crate::args::units;
 use crate::exit::{Unsupported, Usage};
 use isotherm_core::keeper::MIN_GENS;
@@ -21,7 +21,7 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    target: LruTarget,
+    target: TargetArgs,
     /// Evict all generations up to this number, as `lru report` shows them
     #[arg(long, value_name = "N", required_unless_present = "bytes")]
     min_gen: Option<u64>,
@@ -109,7 +109,7 @@ fn evict(processes: &mut Processes, args: &Args) -> anyhow::Result<Evicted> {
         let mut left = args.bytes.unwrap_or(u64::MAX);
         for (_, memory) in processes.all.values_mut() {
             let live = &mut processes.live;
-            let one = memory.evict_generations(&mut live.source, &mut live.out, seq, left)?;
+            let one = memory.evict_generations(&mut live.source, &mut live.out, seq, args.swappiness, left)?;
             left -= one.out.min(left);
             sum.add(one);
         }

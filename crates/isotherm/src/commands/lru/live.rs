@@ -1,8 +1,8 @@
 //! Processes with their generations, kept by walking page tables.
 
 use super::store::Store;
-use super::target::LruTarget;
 use crate::args::target::StartedCommand;
+use crate::args::target::{Target, TargetArgs};
 use crate::exit::Unsupported;
 use anyhow::Context;
 use isotherm_core::clock::{Clock, Wake};
@@ -40,19 +40,19 @@ pub struct Member {
 }
 
 impl Live {
-    pub fn open(target: &LruTarget) -> anyhow::Result<Self> {
+    pub fn open(target: &TargetArgs) -> anyhow::Result<Self> {
         Self::with(target, |source| source)
     }
 
     /// Opens the targets for many walks: accessed bits are cleared in the cheapest way, after which pages that a
     /// processor goes on using through translations it has cached may look idle.
-    pub fn for_many_walks(target: &LruTarget) -> anyhow::Result<Self> {
+    pub fn for_many_walks(target: &TargetArgs) -> anyhow::Result<Self> {
         Self::with(target, PageTableSource::prefer_cheapest)
     }
 
-    fn with(target: &LruTarget, how: fn(PageTableSource) -> PageTableSource) -> anyhow::Result<Self> {
+    fn with(target: &TargetArgs, how: fn(PageTableSource) -> PageTableSource) -> anyhow::Result<Self> {
         let signals = StopSignals::catch().context("cannot catch signals")?;
-        let (spec, command) = target.resolve()?;
+        let Target { spec, command } = target.resolve()?;
         let mut tracker = TargetTracker::new(spec)?;
         tracker.on_skip(|skipped| tracing::warn!("not watching pid {}: {}", skipped.pid, skipped.why));
         let source = PageTableSource::new(tracker)
@@ -104,7 +104,7 @@ pub struct Processes {
 
 impl Processes {
     /// Opens the targets, and what earlier commands kept about them.
-    pub fn open(target: &LruTarget) -> anyhow::Result<Self> {
+    pub fn open(target: &TargetArgs) -> anyhow::Result<Self> {
         let mut this = Self { live: Live::open(target)?, all: BTreeMap::new(), store: Store::new(), known: true };
         this.poll()?;
         this.known &= !this.all.is_empty();

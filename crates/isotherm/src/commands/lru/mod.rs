@@ -8,7 +8,6 @@ mod live;
 mod report;
 pub mod run;
 mod store;
-mod target;
 
 use clap::Subcommand;
 

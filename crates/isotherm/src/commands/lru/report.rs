@@ -2,7 +2,7 @@
 
 use super::engine::{EngineName, KernelTarget};
 use super::live::Processes;
-use super::target::LruTarget;
+use crate::args::target::TargetArgs;
 use crate::args::units;
 use crate::exit::Usage;
 use crate::stderr::printable_lines;
@@ -25,7 +25,7 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    target: LruTarget,
+    target: TargetArgs,
     /// How long to watch [default: 4s, or what is known already]
     #[arg(long, value_name = "T", value_parser = units::time)]
     duration: Option<Duration>,
@@ -157,8 +157,8 @@ fn groups(rows: &[Row]) -> BTreeMap<&str, Vec<&Row>> {
 
 fn kernel_text(rows: &[Row]) -> String {
     let mut out = String::new();
-    for (number, (memcg, rows)) in (1u16..).zip(groups(rows)) {
-        let id = rows.iter().map(|r| r.id).find(|&id| id != 0).and_then(|id| id.try_into().ok()).unwrap_or(number);
+    for (number, (memcg, rows)) in (1u32..).zip(groups(rows)) {
+        let id = rows.iter().map(|r| r.id).find(|&id| id != 0).unwrap_or(number);
         out += &lru_gen::memcg_line(id, memcg);
         let mut nodes: BTreeMap<u32, Vec<&Row>> = BTreeMap::new();
         rows.iter().for_each(|row| nodes.entry(row.node.unwrap_or(0)).or_default().push(row));

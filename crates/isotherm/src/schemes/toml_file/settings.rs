@@ -61,17 +61,31 @@ pub fn monitor(node: &Node) -> Result<MonitorSettings, FileError> {
 
 /// Reads `[target]`.
 pub fn target(node: &Node) -> Result<TargetSettings, FileError> {
-    node.only(&["pid", "children", "cgroup"])?;
+    node.only(&["pid", "children", "name", "cgroup", "all"])?;
     let pids = node.each("pid", |pid| match pid.read(value::count32)? {
         0 => Err(pid.fault("0 names no process")),
         pid => Ok(pid),
     })?;
-    let cgroup = node.optional("cgroup", value::text)?.map(PathBuf::from);
-    if cgroup.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
-        return Err(node.fault_at("cgroup", "an empty path names no control group"));
+    let names = texts(node, "name", "an empty name is no process's")?;
+    let cgroups: Vec<PathBuf> =
+        texts(node, "cgroup", "an empty path names no control group")?.into_iter().map(PathBuf::from).collect();
+    let all = node.optional("all", value::flag)?.unwrap_or(false);
+    let given = [("pid", !pids.is_empty()), ("name", !names.is_empty()), ("cgroup", !cgroups.is_empty()), ("all", all)];
+    let mut given = given.into_iter().filter_map(|(key, is_given)| is_given.then_some(key));
+    if let (Some(first), Some(last)) = (given.next(), given.next_back()) {
+        return Err(node.fault_at(last, format!("both {first} and {last} are given; leave one out")));
     }
-    if cgroup.is_some() && !pids.is_empty() {
-        return Err(node.fault_at("cgroup", "both pid and cgroup are given; leave one out"));
-    }
-    Ok(TargetSettings { pids, children: node.optional("children", value::flag)?.unwrap_or(false), cgroup })
+    let children = node.optional("children", value::flag)?.unwrap_or(false);
+    Ok(TargetSettings { pids, children, names, cgroups, all })
+}
+
+/// One text or a list of them.
+fn texts(node: &Node, key: &str, empty: &str) -> Result<Vec<String>, FileError> {
+    let text = |node: &Node| match node.read(value::text)? {
+        text if text.is_empty() => Err(node.fault(empty)),
+        text => Ok(text),
+    };
+    let read =
+        |node: &Node| if node.is_list() { node.items()?.iter().map(text).collect() } else { Ok(vec![text(node)?]) };
+    Ok(node.part(key, read)?.unwrap_or_default())
 }

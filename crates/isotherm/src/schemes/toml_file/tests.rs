@@ -11,6 +11,7 @@ use isotherm_core::scheme::filter::FilterType;
 use isotherm_core::scheme::goal::{GoalMetric, Tuner};
 use isotherm_core::scheme::pattern::{AccessPattern, Bounds};
 use isotherm_core::scheme::priority::Weights;
+use std::path::PathBuf;
 use std::time::Duration;
 
 const EXAMPLE: &str = r#"
@@ -157,7 +158,12 @@ fn a_file_may_say_whom_to_watch_and_how() {
     assert_eq!(monitor.attrs(&MonitorAttrs::default()).update_us, 2_000_000);
     assert_eq!((monitor.max_regions, monitor.mode, monitor.seed), (Some(500), Some(ModeName::Scan), None));
     assert_eq!((monitor.cpu_budget, monitor.tune_intervals), (Some(CpuBudget(None)), Some(true)));
-    assert_eq!(read.target, Some(TargetSettings { pids: vec![7, 8], children: true, cgroup: None }));
+    assert_eq!(read.target, Some(TargetSettings { pids: vec![7, 8], children: true, ..TargetSettings::default() }));
+    let target = |text: &str| parse("s.toml", &format!("[target]\n{text}\n")).unwrap().target.unwrap();
+    assert_eq!(target("cgroup = \"/a\"").cgroups, ["/a"].map(PathBuf::from));
+    assert_eq!(target("cgroup = [\"/a\", \"/b\"]").cgroups, ["/a", "/b"].map(PathBuf::from));
+    assert_eq!(target("name = [\"java\"]").names, ["java"]);
+    assert!(target("all = true").all);
     for (text, parts) in [
         ("[monitor]\nsample = \"1s\"", &["line 1, monitor", "aggregation"][..]),
         ("[monitor]\nsampling = \"1s\"", &["line 2", "sampling"]),
@@ -167,6 +173,9 @@ fn a_file_may_say_whom_to_watch_and_how() {
         ("[target]\npid = [0]", &["line 2, target.pid"]),
         ("[target]\npid = [1]\ncgroup = \"/a\"", &["line 3, target.cgroup"]),
         ("[target]\ncgroup = \"\"", &["line 2, target.cgroup"]),
+        ("[target]\nname = [\"sh\", \"\"]", &["line 2, target.name"]),
+        ("[target]\nall = true\nname = \"sh\"", &["line 2, target.all"]),
+        ("[target]\nall = 1", &["line 2, target.all"]),
     ] {
         let told = fault(text);
         parts.iter().for_each(|part| assert!(told.contains(part), "{text:?}: {told:?} lacks {part:?}"));

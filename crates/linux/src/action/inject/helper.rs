@@ -1,11 +1,11 @@
 //! The process that injects: forked for one request, so that it outlives whatever kills Isotherm.
 
 use super::plan::Plan;
-use super::ptrace::nap;
 use super::refusal::Refusal;
 use super::shared::Shared;
 use super::thread::{Buffers, Hook, Stopped};
 use crate::fork::fork;
+use crate::ptrace::nap;
 use rustix::process::{Pid, getpid, getppid};
 use std::io;
 use std::time::Duration;

@@ -20,7 +20,6 @@ mod gadgets;
 mod helper;
 mod injector;
 mod plan;
-mod ptrace;
 mod refusal;
 mod sandbox;
 mod shared;

@@ -4,10 +4,10 @@
 #[allow(dead_code, reason = "also used by the tests of the whole actuator")]
 mod victim;
 
-use super::ptrace::Tracee;
 use super::shared::Shared;
 use super::{Call, Injector};
 use crate::proc::{PidFd, Signal};
+use crate::ptrace::Tracee;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::scheme::action::Action;
 use std::cell::Cell;

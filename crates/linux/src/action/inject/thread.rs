@@ -3,9 +3,9 @@
 use super::frame::{self, FRAME_MOST, XSTATE_MOST};
 use super::gadgets::{Gadgets, SYSCALL_RET, is_restore};
 use super::plan::Plan;
-use super::ptrace::{Stop, Tracee};
 use super::refusal::Refusal;
 use super::sandbox::{self, STATUS_MOST};
+use crate::ptrace::{Stop, Tracee};
 use std::time::{Duration, Instant};
 
 /// How long a thread may take to stop.

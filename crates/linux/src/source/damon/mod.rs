@@ -12,7 +12,6 @@ mod engine;
 mod error;
 mod files;
 mod kdamond;
-mod perf_ring;
 mod ram;
 mod reader;
 mod rounds;

@@ -6,12 +6,12 @@
 
 use super::error::DamonError;
 use super::files::ControlFiles;
-use super::perf_ring::{PerfRing, Record};
 use super::rounds::{Collect, Whole};
 use super::session::{Asked, Session};
-use super::tracepoint::Aggregated;
+use super::tracepoint::{Aggregated, follow, sample};
 use super::tried::TriedRegions;
 use crate::clock::thread_cpu_ns;
+use crate::perf_ring::{PerfRing, Record};
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::clock::Clock;
 use std::io;
@@ -88,7 +88,7 @@ pub(super) struct Trace {
 
 impl Trace {
     fn open(event: Aggregated, thread: u32, attrs: &MonitorAttrs, now_ns: u64) -> io::Result<Self> {
-        let ring = PerfRing::open(event.id, thread, attrs.max_regions as usize * RECORD_BYTES * RING_INTERVALS)?;
+        let ring = follow(event.id, thread, attrs.max_regions as usize * RECORD_BYTES * RING_INTERVALS)?;
         Ok(Self { ring, event, collect: Collect::default(), attrs: *attrs, last_ns: now_ns })
     }
 
@@ -98,8 +98,8 @@ impl Trace {
         let before = out.len();
         ring.drain(|record| match record {
             Record::Lost => collect.lost(),
-            Record::Sample { time_ns, raw } => match event.region(raw) {
-                Some(region) => out.extend(collect.add(time_ns, region)),
+            Record::Sample(body) => match sample(body).and_then(|(time_ns, raw)| Some((time_ns, event.region(raw)?))) {
+                Some((time_ns, region)) => out.extend(collect.add(time_ns, region)),
                 None => collect.lost(),
             },
         });

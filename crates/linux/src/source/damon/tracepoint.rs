@@ -1,5 +1,6 @@
 //! Finds DAMON's tracepoint `damon_aggregated` and where its fields lie.
 
+use crate::perf_ring::{EventAttr, PerfRing, Who};
 use crate::roots::Roots;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use std::fs::File;
@@ -97,8 +98,22 @@ impl Aggregated {
     }
 }
 
+/// Follows tracepoint `id` in thread `tid`, with room for `bytes` of records.
+pub(super) fn follow(id: u64, tid: u32, bytes: usize) -> io::Result<PerfRing> {
+    const TYPE_TRACEPOINT: u32 = 2;
+    const SAMPLE_TIME_RAW: u64 = 1 << 2 | 1 << 10;
+    PerfRing::open(&EventAttr::new(TYPE_TRACEPOINT, id, SAMPLE_TIME_RAW), Who::Thread(tid), bytes)
+}
+
+/// When a hit was, ns of CLOCK_MONOTONIC, and its raw record; `None` if the sample is too short.
+pub(super) fn sample(body: &[u8]) -> Option<(u64, &[u8])> {
+    let (time, rest) = body.split_first_chunk::<8>()?;
+    let (len, rest) = rest.split_first_chunk::<4>()?;
+    Some((u64::from_ne_bytes(*time), rest.get(..u32::from_ne_bytes(*len) as usize)?))
+}
+
 /// The text of an event's file.
-pub(super) fn read_event(roots: &Roots, event: &str, file: &str) -> io::Result<String> {
+fn read_event(roots: &Roots, event: &str, file: &str) -> io::Result<String> {
     match MOUNTS.iter().map(|m| roots.path(m).join(event)).find(|p| p.exists()) {
         Some(folder) => std::fs::read_to_string(folder.join(file)),
         None if roots.is_system() => read_at(&detached_tracefs()?, &format!("{event}/{file}")),
@@ -160,5 +175,49 @@ mod tests {
     fn a_form_without_age_is_refused() {
         let old = FORMAT.replace("age", "other");
         assert_eq!(Aggregated::parse("1", &old), None);
+    }
+
+    #[test]
+    fn samples_are_time_and_raw_data() {
+        let mut body = 77u64.to_ne_bytes().to_vec();
+        body.extend(3u32.to_ne_bytes());
+        body.extend([1, 2, 3, 0]);
+        assert_eq!(sample(&body), Some((77, &[1, 2, 3][..])));
+        assert_eq!(sample(&body[..13]), None);
+    }
+}
+
+#[cfg(test)]
+mod privileged {
+    use super::*;
+    use crate::clock::monotonic_ns;
+    use crate::perf_ring::Record;
+
+    #[test]
+    fn root_hits_of_our_own_thread_come_with_their_time() {
+        let id = read_event(&Roots::system(), "events/sched/sched_switch", "id").unwrap().trim().parse().unwrap();
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let mut begin = monotonic_ns();
+        let mut ring = follow(id, tid, 0).unwrap();
+        let mut times = Vec::new();
+        // More records than the buffer holds at once, so that they wrap around its end. A sleep whose time is over
+        // before it begins gives none.
+        let deadline = monotonic_ns() + 60_000_000_000;
+        while times.len() < 2000 && monotonic_ns() < deadline {
+            std::thread::sleep(std::time::Duration::from_micros(10));
+            let drained = monotonic_ns();
+            ring.drain(|record| match record {
+                Record::Sample(body) => {
+                    let (time_ns, raw) = sample(body).unwrap();
+                    assert!(raw.len() >= 56, "{}", raw.len());
+                    assert!(begin <= time_ns && time_ns <= monotonic_ns());
+                    times.push(time_ns);
+                }
+                Record::Lost => panic!("lost"),
+            });
+            begin = drained;
+        }
+        assert!(times.is_sorted());
+        assert!(times.len() >= 2000, "{}", times.len());
     }
 }

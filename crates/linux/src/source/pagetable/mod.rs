@@ -106,6 +106,11 @@ impl PageTableSource {
         self.targets.tracker.is_running(target)
     }
 
+    /// Closes a target whose user watches it no more.
+    pub fn close(&mut self, target: TargetId) {
+        self.targets.close(target);
+    }
+
     /// Limits what may be spent on `clear_refs` (see [`whole`]) to a part of this share of one core.
     pub fn with_cpu_budget(mut self, budget: Option<f64>) -> Self {
         self.observer.set_cpu_budget(budget);

@@ -8,6 +8,7 @@ use crate::summary::idle::Cold;
 use crate::summary::text::threshold;
 use crate::units::{format_percent, format_percent_exactly};
 use isotherm_core::event::Mode;
+use isotherm_core::target::TargetEnd;
 use isotherm_core::units::{format_size, format_time};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -18,12 +19,14 @@ use ratatui::style::{Color, Modifier, Style};
 const LEAST: (u16, u16) = (60, 14);
 const HEADER: u16 = 5;
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 14] = [
     "q, Ctrl-C      leave",
     "p, Space       hold the picture, or go on",
     "s              next order: heat, size, accessed, cold, name",
-    "up, down, k, j choose a mapping",
-    "Enter, z       heatmap of the chosen mapping only, or of all",
+    "up, down, k, j choose a mapping; of the machine a line",
+    "Enter, z       heatmap of the chosen mapping only, or of all;",
+    "               of the machine: open a group, see a process",
+    "Esc            back, from a process to the machine",
     "t, Tab         next target (Shift-Tab: the one before)",
     "?, h           this list",
     "",
@@ -76,6 +79,14 @@ impl Top {
             buffer.set_stringn(area.x, area.y, text, area.width.into(), Style::new());
             return;
         }
+        if let Some(machine) = self.machine_shown() {
+            machine.draw(&self.machine_title(), area, buffer);
+            footer(&machine.footer(), Rect { y: area.bottom() - 1, height: 1, ..area }, buffer);
+            if self.help {
+                help(area, buffer);
+            }
+            return;
+        }
         let parts = divide(area, self.shows_total());
         match &self.model {
             Some(model) => {
@@ -94,6 +105,21 @@ impl Top {
         if self.help {
             help(area, buffer);
         }
+    }
+
+    /// How many processes, what watching them costs, and what happened to the picture.
+    fn machine_title(&self) -> String {
+        let live = self.targets.iter().filter(|t| !matches!(t.overview.ended, Some((_, TargetEnd::Exited)))).count();
+        let cost = self.cost().map_or("costs are not known yet".to_owned(), |c| {
+            let budget = c.budget.map_or("no budget".to_owned(), |b| format!("budget {}", format_percent_exactly(b)));
+            format!("{} of a core, {budget}", format_percent_exactly(c.total()))
+        });
+        let state = match (&self.ended, self.paused) {
+            (Some(why), _) => format!("{why}; "),
+            (None, true) => "PAUSED; ".to_owned(),
+            _ => String::new(),
+        };
+        format!("{state}the machine: {live} processes; watching: {cost}")
     }
 
     fn header(&self, m: &Model, area: Rect, buffer: &mut Buffer) {
@@ -152,10 +178,14 @@ impl Top {
         let zoomed = self.model.as_ref().is_some_and(|m| m.zoomed_to.is_some());
         let zoom = if zoomed { "Esc zoom out" } else { "Enter zoom in" };
         let text = format!("q quit  p pause  s sort: {}  up/down choose  t target  ? help  {zoom}", self.order.name());
-        let width = usize::from(area.width);
-        let style = Style::new().add_modifier(Modifier::REVERSED);
-        buffer.set_stringn(area.x, area.y, format!("{text:<width$}"), width, style);
+        footer(&text, area, buffer);
     }
+}
+
+fn footer(text: &str, area: Rect, buffer: &mut Buffer) {
+    let width = usize::from(area.width);
+    let style = Style::new().add_modifier(Modifier::REVERSED);
+    buffer.set_stringn(area.x, area.y, format!("{text:<width$}"), width, style);
 }
 
 /// A heading and a text; returns the characters used.

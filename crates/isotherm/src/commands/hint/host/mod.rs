@@ -18,7 +18,7 @@ use isotherm_hint::host::scan::ScanConfig;
 use isotherm_hint::host::server::{GuestSpec, Host, HostConfig};
 use isotherm_hint::host::status::GuestStatus;
 use isotherm_linux::clock::monotonic_ns;
-use isotherm_linux::guard::Guard;
+use isotherm_linux::guard::{Guard, Purpose};
 use isotherm_linux::hostmem::vsock_listener::VsockListener;
 use isotherm_linux::proc::{PidFd, ProcessError};
 use isotherm_linux::signals::StopSignals;
@@ -87,7 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let doors = args.listen.iter().map(|listen| open(listen, &mut sockets)).collect::<anyhow::Result<Vec<_>>>()?;
     let bound = args.control.bind(args.quiet)?;
     let scan = args.scan_zero.then(|| -> anyhow::Result<ScanConfig> {
-        let guard = Guard::start().context("cannot start the guard of paused guests")?;
+        let guard = Guard::start(Purpose::Processes).context("cannot start the process that pauses guests")?;
         Ok(ScanConfig { every: args.scan_every, pause: args.pause, guard: Mutex::new(guard) })
     });
     let config = HostConfig { guests: args.guests.clone(), bytes_per_second: args.rate, scan: scan.transpose()? };

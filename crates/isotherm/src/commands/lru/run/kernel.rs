@@ -12,7 +12,7 @@ use isotherm_core::units::format_size;
 use isotherm_linux::cgroup::memory::{Memcg, Memcgs};
 use isotherm_linux::clock::{MonotonicClock, monotonic_ns};
 use isotherm_linux::facts::Environment;
-use isotherm_linux::guard::Guard;
+use isotherm_linux::guard::{Guard, Purpose};
 use isotherm_linux::knob::Knob;
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
@@ -71,7 +71,8 @@ impl KernelEngine {
         let ttl = (!args.min_ttl.is_zero()).then(|| args.min_ttl.as_millis().min(u64::MAX.into()) as u64);
         let min_ttl = match ttl {
             Some(ms) => {
-                let guard = Guard::start().context("cannot start the guard of the kernel's settings")?;
+                let guard =
+                    Guard::start(Purpose::Settings).context("cannot start the guard of the kernel's settings")?;
                 Some(target.lru.set_min_ttl(ms, guard).map_err(anyhow::Error::msg)?)
             }
             None => None,

@@ -7,9 +7,9 @@ pub mod status;
 mod user;
 
 use super::engine::EngineName;
-use super::target::LruTarget;
 use crate::args::control::{Bound, ControlArgs};
 use crate::args::monitor::{CpuBudget, cpu_budget};
+use crate::args::target::TargetArgs;
 use crate::args::units;
 use crate::exit::{Unsupported, Usage};
 use crate::output::open_live_stats;
@@ -58,7 +58,7 @@ pub enum OnThrash {
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    target: LruTarget,
+    target: TargetArgs,
     /// Stay below this: of all targets together [default: each control group's own limit]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     limit: Option<u64>,
@@ -180,7 +180,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             // What can fail comes before a command is started.
             let mut stats = open_stats()?;
             let mut engine = user::UserEngine::open(&args)?;
-            let signals = args.on_thrash != OnThrash::Notify || !args.target.command.is_empty();
+            let signals = args.on_thrash == OnThrash::Kill || !args.target.command.is_empty();
             let sandbox = args.sandbox.enter(&lru_run::by_walks(signals))?;
             let kept = keep(&mut engine, &args, &mut stats, &Control::start(bound, sandbox)?);
             // Stopped processes go on before anything else can fail.

@@ -4,7 +4,7 @@ use super::OnThrash;
 use anyhow::Context;
 use isotherm_core::keeper::limit::Candidate;
 use isotherm_core::units::format_size;
-use isotherm_linux::guard::Guard;
+use isotherm_linux::guard::{Guard, Purpose};
 use isotherm_linux::lru::freeze::{Frozen, is_stopped, kill};
 use isotherm_linux::lru::page_out::LivePageOut;
 use isotherm_linux::roots::Roots;
@@ -22,7 +22,7 @@ pub struct Reaction {
 impl Reaction {
     /// Nothing has been done yet.
     pub fn new(what: OnThrash, freeze_time: Duration) -> anyhow::Result<Self> {
-        let guard = (what == OnThrash::Freeze).then(Guard::start).transpose();
+        let guard = (what == OnThrash::Freeze).then(|| Guard::start(Purpose::Processes)).transpose();
         let guard = guard.context("cannot start the guard of stopped processes")?;
         Ok(Self { what, freeze_time, frozen: guard.map(Frozen::new) })
     }
@@ -40,7 +40,7 @@ impl Reaction {
             OnThrash::Notify => Ok("raise the limit or end a program".to_owned()),
             OnThrash::Freeze => self.freeze(victim, out).map(|()| {
                 let seconds = self.freeze_time.as_secs_f64();
-                format!("stopped {name} for {seconds} s; if isotherm is killed, its guard lets it go on")
+                format!("stopped {name} for {seconds} s; it goes on before that if isotherm ends")
             }),
             OnThrash::Kill => out
                 .process(victim.target)
@@ -67,7 +67,7 @@ impl Reaction {
     }
 
     /// Processes that are stopped now.
-    pub fn frozen(&self) -> Vec<u32> {
+    pub fn frozen(&self) -> &[u32] {
         self.frozen.as_ref().map(Frozen::pids).unwrap_or_default()
     }
 }

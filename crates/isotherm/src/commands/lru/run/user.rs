@@ -80,7 +80,7 @@ impl Kept {
         let since = |pid| Some(major_faults(pid)?.saturating_sub(*self.faults.get(&pid)?));
         LimitFigures {
             major_faults: sum(self.keeper.pids().filter_map(since)),
-            frozen: self.reaction.frozen(),
+            frozen: self.reaction.frozen().to_vec(),
             ..self.keeper.figures(monotonic_ns())
         }
     }

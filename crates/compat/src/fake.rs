@@ -1,0 +1,90 @@
+//! A kdamond for tests: keeps what it was told, and says what it is to say.
+
+use crate::kdamond::{Figures, Kdamond, Observer, Refused, Starter};
+use crate::settings::{Goals, Settings};
+use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::event::Event;
+use isotherm_core::snapshot::RegionInfo;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What the kdamonds were told, and what they say.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) started: Mutex<Vec<Settings>>,
+    pub(crate) committed: Mutex<Vec<Settings>>,
+    pub(crate) figures: Mutex<Vec<Figures>>,
+    pub(crate) running: AtomicBool,
+    /// What the observer of the next one sees before it starts.
+    pub(crate) events: Mutex<Vec<Event>>,
+    /// Why the next one cannot start.
+    pub(crate) refuse: AtomicBool,
+}
+
+/// Starts kdamonds that do nothing.
+#[derive(Clone, Default)]
+pub(crate) struct Fake(pub(crate) Arc<Told>);
+
+/// The test of another thread may have failed.
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Fake {
+    pub(crate) fn last(&self) -> Settings {
+        held(&self.0.started).last().unwrap().clone()
+    }
+}
+
+impl Starter for Fake {
+    fn start(&self, _: &str, settings: Settings, observer: Option<Observer>) -> Result<Box<dyn Kdamond>, Refused> {
+        if self.0.refuse.load(Ordering::Relaxed) {
+            return Err(Refused::new("this is a test"));
+        }
+        held(&self.0.started).push(settings);
+        self.0.running.store(true, Ordering::Relaxed);
+        if let Some(observer) = observer {
+            let mut observer = observer();
+            held(&self.0.events).drain(..).for_each(|event| observer.event(&event).unwrap());
+        }
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Kdamond for Fake {
+    fn is_running(&self) -> bool {
+        self.0.running.load(Ordering::Relaxed)
+    }
+
+    fn tid(&self) -> i32 {
+        77
+    }
+
+    fn stop(&mut self) {
+        self.0.running.store(false, Ordering::Relaxed);
+    }
+
+    fn commit(&mut self, settings: Settings) -> Result<(), Refused> {
+        if self.0.refuse.load(Ordering::Relaxed) {
+            return Err(Refused::new("this is a test"));
+        }
+        held(&self.0.committed).push(settings);
+        Ok(())
+    }
+
+    fn commit_goals(&mut self, _: Vec<Goals>) -> Result<(), Refused> {
+        Err(Refused::new("not asked for here"))
+    }
+
+    fn figures(&mut self) -> Result<Vec<Figures>, Refused> {
+        if self.is_running() { Ok(held(&self.0.figures).clone()) } else { Err(Refused::new("it has ended")) }
+    }
+
+    fn tried(&mut self) -> Result<Vec<Vec<RegionInfo>>, Refused> {
+        Err(Refused::new("not asked for here"))
+    }
+
+    fn attrs(&mut self) -> Result<MonitorAttrs, Refused> {
+        Err(Refused::new("not asked for here"))
+    }
+}

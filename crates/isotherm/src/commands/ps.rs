@@ -1,0 +1,151 @@
+//! `isotherm ps`.
+
+use crate::args::monitor::MonitorArgs;
+use crate::args::target::TargetArgs;
+use crate::args::units;
+use crate::exit::{Unsupported, Usage};
+use crate::groups::Groups;
+use crate::output::{screen_size, text_to_stdout, to_stdout};
+use crate::progress::Progress;
+use crate::session::{Ended, Session};
+use isotherm_core::context::Operator;
+use isotherm_core::event::{Event, Subscriber, SubscriberError};
+use isotherm_core::units::{format_time, nanos};
+use isotherm_linux::clock::monotonic_ns;
+use isotherm_view::machine::{Columns, MachineBuilder, Order, write_json, write_table};
+use std::time::Duration;
+
+/// Beyond the time asked for, how long figures for that time are waited for: the first look at many processes takes its time.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the rows are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum By {
+    Process,
+    Cgroup,
+}
+
+/// What comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Sort {
+    /// What has not been accessed for longest
+    Cold,
+    /// What was accessed
+    WorkingSet,
+    /// What is resident
+    Rss,
+    Name,
+}
+
+/// Show who holds memory that nobody uses.
+///
+/// Watches all processes, or those of the target, for a while, and lists them or their control groups by what they have not
+/// accessed. Cold memory is what was not accessed for the longest of 10 s, 1 min, 5 min and 30 min that --duration holds;
+/// what cannot be observed is neither cold nor used. With --json processes, groups and the total are a line each, if
+/// --by does not choose.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    monitor: MonitorArgs,
+    /// Watch for so long
+    #[arg(long, value_name = "T", value_parser = units::time, default_value = "10s")]
+    duration: Duration,
+    /// What to list (default: process)
+    #[arg(long, value_name = "WHAT")]
+    by: Option<By>,
+    /// What comes first
+    #[arg(long, value_name = "FIGURE", default_value = "cold")]
+    sort: Sort,
+    /// Print lines of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+struct Watching {
+    machine: MachineBuilder,
+    progress: Progress,
+}
+
+impl Watching {
+    /// Whether nearly all processes have been watched for so long (some may be too young), and all together are known.
+    fn is_enough(&self, age_ns: u64) -> bool {
+        let (processes, long) = self.machine.watched_for(age_ns);
+        long * 20 >= processes * 19 && self.machine.is_known_for(age_ns)
+    }
+}
+
+impl Subscriber for Watching {
+    fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
+        self.machine.event(event)?;
+        self.progress.event(event)
+    }
+}
+
+impl Operator for Watching {}
+
+pub fn run(args: Args) -> anyhow::Result<()> {
+    if args.duration < Duration::from_secs(1) {
+        return Err(Usage("--duration must be a second at least: nothing can be said of a shorter time".into()).into());
+    }
+    if args.monitor.physical {
+        return Err(Usage("--physical knows no processes; leave it out".into()).into());
+    }
+    let target = TargetArgs { all: args.target.all || !args.target.is_given(), ..args.target.clone() };
+    let mut session = Session::open(&target, &args.monitor)?;
+    let mut watching = Watching { machine: MachineBuilder::default(), progress: Progress::new() };
+    let age_ns = nanos(args.duration);
+    let enough_ns = monotonic_ns().saturating_add(age_ns);
+    let result = session.run(Some(args.duration.saturating_add(PATIENCE)), &mut watching, |watching, _| {
+        Ok(monotonic_ns() < enough_ns || !watching.is_enough(age_ns))
+    });
+    let Watching { machine, mut progress } = watching;
+    progress.clear();
+    let finished = session.finish();
+    let ended = result?;
+    let groups = Groups::read();
+    let machine_source = machine.source().map(str::to_owned);
+    let mut machine = machine.finish(|pid| groups.path_of(pid));
+    if machine.total.pages.is_none() {
+        return Err(match ended {
+            Ended::Interrupted => anyhow::anyhow!("interrupted before anything was known"),
+            Ended::TargetsGone => anyhow::anyhow!("every target ended before anything was known of it"),
+            // These see no single pages, however long they look.
+            _ if machine_source.as_deref().is_none_or(|source| source == "refs" || source == "damon") => Unsupported(
+                "nothing is known of single pages: this needs page tables or idle page tracking; see isotherm doctor"
+                    .to_owned(),
+            )
+            .into(),
+            _ => anyhow::anyhow!(
+                "nothing is known yet of any process after {}: look longer (--duration), or give more time to watching ({}; --cpu-budget)",
+                format_time(progress.elapsed_ns()),
+                progress.budget_words()
+            ),
+        });
+    }
+    machine.sort(match args.sort {
+        Sort::Cold => Order::Cold,
+        Sort::WorkingSet => Order::WorkingSet,
+        Sort::Rss => Order::Rss,
+        Sort::Name => Order::Name,
+    });
+    if args.json {
+        let wanted = (args.by != Some(By::Cgroup), args.by != Some(By::Process));
+        to_stdout(|out| write_json(&machine, wanted, |row| groups.more(row), out))?;
+    } else {
+        let columns = if args.by == Some(By::Cgroup) { Columns::Groups } else { Columns::Processes };
+        text_to_stdout(|out| {
+            write_table(
+                &machine,
+                columns,
+                screen_size().0,
+                |row| groups.label(row),
+                |row| groups.unmapped_cache(row),
+                out,
+            )
+        })?;
+        say!("cost: {}", progress.cost_words());
+    }
+    finished
+}

@@ -1,0 +1,96 @@
+//! What is known of control groups beside their pages: paths, names, page cache.
+
+use isotherm_core::printable::printable;
+use isotherm_linux::cgroup::memory::{Memcgs, PageCache};
+use isotherm_linux::cgroup::names::{ContainerNames, GroupNames};
+use isotherm_linux::roots::Roots;
+use isotherm_view::machine::Row;
+use serde::Serialize;
+
+/// The control groups of this machine, and what containers were called when this was read.
+pub struct Groups {
+    memcgs: Memcgs,
+    names: ContainerNames,
+}
+
+/// What JSON tells of a group beside its memory.
+#[derive(Debug, Default, Serialize)]
+pub struct GroupJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    /// Files in its memory and in that of the groups below it; it is not in the other figures but for what is mapped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page_cache: Option<CacheJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct CacheJson {
+    active_bytes: u64,
+    inactive_bytes: u64,
+    mapped_bytes: u64,
+}
+
+impl GroupJson {
+    fn new(names: GroupNames, cache: Option<PageCache>) -> Self {
+        let GroupNames { unit, container_id, container, pod, namespace } = names;
+        let page_cache = cache.map(|cache| CacheJson {
+            active_bytes: cache.active,
+            inactive_bytes: cache.inactive,
+            mapped_bytes: cache.mapped,
+        });
+        Self { unit, container_id, container, pod, namespace, page_cache }
+    }
+}
+
+impl Groups {
+    /// Reads what runtimes have left on disk.
+    pub fn read() -> Self {
+        let roots = Roots::system();
+        Self { memcgs: Memcgs::new(&roots), names: ContainerNames::read(&roots) }
+    }
+
+    /// The control group that a process's memory is counted in.
+    pub fn path_of(&self, pid: u32) -> Option<String> {
+        self.memcgs.path_of(pid)
+    }
+
+    /// What people call the container at this path; `None`: it is none.
+    pub fn container_of(&self, path: &str) -> Option<String> {
+        let names = self.names.of(path);
+        names.container_id.as_ref().and_then(|_| names.label())
+    }
+
+    /// What a row is called in a table.
+    pub fn label(&self, row: &Row) -> String {
+        match (row.pid, &row.cgroup) {
+            (None, Some(path)) => self.names.of(path).label().unwrap_or_else(|| printable(path).into_owned()),
+            // Without the folder that the program is in.
+            _ => {
+                let (program, arguments) = row.name.split_at(row.name.find(' ').unwrap_or(row.name.len()));
+                format!("{}{arguments}", program.rsplit('/').next().unwrap_or(program))
+            }
+        }
+    }
+
+    /// Files in its memory that no process maps, bytes.
+    pub fn unmapped_cache(&self, row: &Row) -> Option<u64> {
+        self.cache(row).map(|cache| cache.unmapped())
+    }
+
+    fn cache(&self, row: &Row) -> Option<PageCache> {
+        self.memcgs.open(row.cgroup.as_deref()?).ok()?.cache().ok()
+    }
+
+    /// What else is known of a row that is a group.
+    pub fn more(&self, row: &Row) -> GroupJson {
+        GroupJson::new(self.names.of(row.cgroup.as_deref().unwrap_or_default()), self.cache(row))
+    }
+}

@@ -1,0 +1,264 @@
+//! The machine: its processes and control groups by what they hold, and all of them together.
+
+mod json;
+mod table;
+mod tree;
+
+pub use json::write as write_json;
+pub use table::{Columns, write as write_table};
+pub use tree::{Line, Tree};
+
+use crate::summary::cost::Cost;
+use crate::summary::pages::PageFigures;
+use crate::summary::total::Shared;
+use isotherm_core::event::{Event, MonitorStats, RunInfo, Subscriber, SubscriberError};
+use isotherm_core::history::frame::{PageAges, TogetherFrame};
+use isotherm_core::target::{Footprint, TargetEnd};
+use std::collections::BTreeMap;
+
+/// One page in so many may be one of which nobody knows for how long it has been idle.
+const OPEN_PART: u64 = 50;
+
+/// Collects what is known of each process that is there. Those that end are left out from then on.
+#[derive(Debug, Default)]
+pub struct MachineBuilder {
+    run: Option<RunInfo>,
+    processes: BTreeMap<u32, Known>,
+    together: Option<TogetherFrame>,
+    stats: Option<(MonitorStats, MonitorStats)>,
+}
+
+#[derive(Debug)]
+struct Known {
+    pid: u32,
+    name: String,
+    ages: Option<PageAges>,
+    /// For how long, ns.
+    watched_ns: u64,
+    footprint: Option<Footprint>,
+}
+
+impl Subscriber for MachineBuilder {
+    fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
+        match event {
+            Event::Run(run) => self.run = Some(run.clone()),
+            Event::Target(info) => {
+                if let Some(pid) = info.pid {
+                    let known = Known { pid, name: info.name.clone(), ages: None, watched_ns: 0, footprint: None };
+                    self.processes.insert(info.target, known);
+                }
+            }
+            Event::Pages(frame) => {
+                if let Some(known) = self.processes.get_mut(&frame.target) {
+                    known.ages = Some(frame.total());
+                    known.watched_ns = frame.time_ns.saturating_sub(frame.begin_ns);
+                }
+            }
+            Event::Together(frame) => self.together = Some(frame.clone()),
+            Event::Footprint(footprint) => {
+                if let Some(known) = self.processes.get_mut(&footprint.target) {
+                    known.footprint = Some(*footprint);
+                }
+            }
+            Event::Stats(stats) => self.stats = Some((self.stats.map_or(*stats, |(first, _)| first), *stats)),
+            Event::End { target, why: TargetEnd::Exited, .. } => drop(self.processes.remove(target)),
+            Event::End { target, why: TargetEnd::Replaced, .. } => {
+                // Nothing is known of the new program yet.
+                if let Some(known) = self.processes.get_mut(target) {
+                    (known.ages, known.watched_ns) = (None, 0);
+                }
+            }
+            Event::Snapshot(_) | Event::Mappings { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+impl MachineBuilder {
+    /// What is watched with.
+    pub fn source(&self) -> Option<&str> {
+        self.run.as_ref().map(|run| run.source.as_str())
+    }
+
+    /// Processes that are there, and how many of them have been watched for so long, ns.
+    pub fn watched_for(&self, age_ns: u64) -> (usize, usize) {
+        let long = self.processes.values().filter(|known| known.watched_ns >= age_ns).count();
+        (self.processes.len(), long)
+    }
+
+    /// Whether it is known for this age what all hold together, with shared pages counted once, and little of it is still open.
+    pub fn is_known_for(&self, age_ns: u64) -> bool {
+        let is_known = |ages: &PageAges| {
+            let seen = ages.resident.saturating_sub(ages.unobservable);
+            ages.idle_for(age_ns).is_some_and(|idle| idle.unresolved * OPEN_PART <= seen)
+        };
+        match &self.together {
+            Some(together) if self.processes.len() > 1 => is_known(&together.ages),
+            _ => {
+                self.processes.len() < 2
+                    && self.processes.values().all(|known| known.ages.as_ref().is_some_and(is_known))
+            }
+        }
+    }
+
+    /// The machine as of now. `group_of` tells the control group of a process.
+    pub fn finish(&self, mut group_of: impl FnMut(u32) -> Option<String>) -> Machine {
+        let owned: BTreeMap<u32, &PageAges> =
+            self.together.iter().flat_map(|t| t.owned.iter().map(|(target, ages)| (*target, ages))).collect();
+        let counted_once = self.processes.len() < 2 || !owned.is_empty();
+        let (mut processes, mut groups) = (Vec::new(), BTreeMap::<Option<String>, Sum<'_>>::new());
+        let mut all = Sum::default();
+        for (target, known) in &self.processes {
+            let cgroup = group_of(known.pid);
+            // Who came after pages were last counted together has none that are known to be others'.
+            let own = owned.get(target).copied().or(known.ages.as_ref());
+            groups.entry(cgroup.clone()).or_default().add(known, own);
+            all.add(known, own);
+            processes.push(Row {
+                pid: Some(known.pid),
+                name: known.name.clone(),
+                cgroup,
+                processes: 1,
+                not_watched: usize::from(known.ages.is_none()),
+                rss: known.footprint.map(|f| f.rss),
+                swap: known.footprint.and_then(|f| f.swap),
+                pages: PageFigures::of(known.ages.iter()),
+            });
+        }
+        let groups = groups.into_iter().filter_map(|(cgroup, sum)| {
+            let cgroup = cgroup?;
+            Some(sum.row(cgroup.clone(), Some(cgroup)))
+        });
+        Machine {
+            processes,
+            groups: groups.collect(),
+            total: all.row("total".to_owned(), None),
+            shared: if counted_once { Shared::CountedOnce } else { Shared::CountedForEachTarget },
+            cost: self.stats.and_then(|(first, last)| Cost::between(&first, &last, self.run.as_ref())),
+        }
+    }
+}
+
+/// What several processes hold.
+#[derive(Debug, Default)]
+struct Sum<'a> {
+    ages: Vec<&'a PageAges>,
+    swap: Option<u64>,
+    processes: usize,
+    not_watched: usize,
+}
+
+impl<'a> Sum<'a> {
+    fn add(&mut self, known: &Known, own: Option<&'a PageAges>) {
+        self.ages.extend(own);
+        self.processes += 1;
+        self.not_watched += usize::from(own.is_none());
+        if let Some(swap) = known.footprint.and_then(|f| f.swap) {
+            *self.swap.get_or_insert(0) += swap;
+        }
+    }
+
+    fn row(self, name: String, cgroup: Option<String>) -> Row {
+        let pages = PageFigures::of(self.ages.iter().copied());
+        Row {
+            pid: None,
+            name,
+            cgroup,
+            processes: self.processes,
+            not_watched: self.not_watched,
+            rss: pages.map(|figures| figures.resident().resident),
+            swap: self.swap,
+            pages,
+        }
+    }
+}
+
+/// A process, a control group, or all together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// `None`: several processes.
+    pub pid: Option<u32>,
+    /// Command line; path of the group, or what it is called.
+    pub name: String,
+    /// Path of the group that it is in, or is.
+    pub cgroup: Option<String>,
+    pub processes: usize,
+    /// Processes of which nothing is known yet, or that cannot be watched; their memory is in no figure but `swap`.
+    pub not_watched: usize,
+    /// Resident memory: as the kernel counts it for a process; of several the pages that are their own, each once.
+    pub rss: Option<u64>,
+    /// In swap; `None` where the kernel does not tell.
+    pub swap: Option<u64>,
+    /// `None`: not watched for a second yet.
+    pub pages: Option<PageFigures>,
+}
+
+impl Row {
+    /// Idle for at least one of the times that are listed, ns and bytes; `None` where that is not known.
+    pub(crate) fn cold(&self, for_ns: u64) -> Option<u64> {
+        self.pages?.idle().cold.iter().find(|cold| cold.for_ns == for_ns)?.bytes
+    }
+
+    /// Accessed within one of the times that are listed, ns and bytes; `None` where that is not known.
+    pub(crate) fn used(&self, within_ns: u64) -> Option<u64> {
+        self.pages?.windows().iter().find(|window| window.within_ns == within_ns)?.bytes
+    }
+
+    /// The longest of the listed times for which its cold memory is known, ns.
+    fn longest_ns(&self) -> Option<u64> {
+        self.pages?.idle().cold.iter().filter(|cold| cold.bytes.is_some()).map(|cold| cold.for_ns).next_back()
+    }
+}
+
+/// All that is watched, at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Machine {
+    pub processes: Vec<Row>,
+    pub groups: Vec<Row>,
+    pub total: Row,
+    /// How often a page that several processes map counts, in groups and in the total.
+    pub shared: Shared,
+    /// What watching cost.
+    pub cost: Option<Cost>,
+}
+
+/// What comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    Cold,
+    WorkingSet,
+    Rss,
+    Name,
+}
+
+impl Machine {
+    /// The longest of the listed times for which cold memory is known of any, ns.
+    pub fn longest_ns(&self) -> Option<u64> {
+        self.total.longest_ns()
+    }
+
+    /// Sorts processes and groups; what is not known comes last.
+    pub fn sort(&mut self, order: Order) {
+        let for_ns = self.longest_ns().unwrap_or(0);
+        for rows in [&mut self.processes, &mut self.groups] {
+            rows.sort_by(|a, b| order.compare(a, b, for_ns));
+        }
+    }
+}
+
+impl Order {
+    /// Which of two rows comes first; `for_ns`: the time that cold and used memory are shown for.
+    fn compare(self, a: &Row, b: &Row, for_ns: u64) -> std::cmp::Ordering {
+        let by = |f: &dyn Fn(&Row) -> Option<u64>| f(b).cmp(&f(a));
+        let first = match self {
+            Self::Cold => by(&|row| row.cold(for_ns)),
+            Self::WorkingSet => by(&|row| row.used(for_ns)),
+            Self::Rss => by(&|row| row.rss),
+            Self::Name => std::cmp::Ordering::Equal,
+        };
+        first.then_with(|| a.name.cmp(&b.name)).then_with(|| a.pid.cmp(&b.pid))
+    }
+}
+
+#[cfg(test)]
+mod tests;

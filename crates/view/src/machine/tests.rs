@@ -1,0 +1,137 @@
+use super::*;
+use crate::testdata::{MIB, ages, page_frame};
+use isotherm_core::history::frame::bytes;
+use isotherm_core::target::TargetInfo;
+
+const S: u64 = 1_000_000_000;
+
+fn target(target: u32, name: &str) -> Event {
+    Event::Target(TargetInfo { target, pid: Some(100 + target), name: name.to_owned() })
+}
+
+fn footprint(target: u32, mib: u64) -> Event {
+    Event::Footprint(Footprint { time_ns: S, target, vsz: mib * MIB, rss: mib * MIB, swap: Some(MIB) })
+}
+
+fn together(owned: Vec<(u32, PageAges)>) -> Event {
+    let all = isotherm_core::history::frame::sum(owned.iter().map(|(_, ages)| ages));
+    Event::Together(TogetherFrame { time_ns: S, targets: owned.len() as u32, one_in: 1, ages: all, owned })
+}
+
+/// Two of 1000 and 500 pages, of which 900 and 100 are cold for 10 s; the second has 200 cold ones of the first's.
+pub(super) fn two() -> MachineBuilder {
+    let mut machine = MachineBuilder::default();
+    for event in [target(0, "redis"), target(1, "nginx"), footprint(0, 100), footprint(1, 50)] {
+        machine.event(&event).unwrap();
+    }
+    for (target, ages) in [(0, ages(1000, &[950, 930, 910, 900], 10)), (1, ages(500, &[400, 350, 310, 300], 0))] {
+        let frame = page_frame(target, 20);
+        let mappings = vec![isotherm_core::history::frame::MappingPages { range: frame.mappings[0].range, ages }];
+        machine.event(&Event::Pages(isotherm_core::history::frame::PageFrame { mappings, ..frame })).unwrap();
+    }
+    machine
+        .event(&together(vec![(0, ages(1000, &[950, 930, 910, 900], 10)), (1, ages(300, &[200, 150, 110, 100], 0))]))
+        .unwrap();
+    machine
+}
+
+fn group(pid: u32) -> Option<String> {
+    Some(if pid == 100 { "/a".to_owned() } else { "/b".to_owned() })
+}
+
+#[test]
+fn groups_count_shared_pages_once_and_add_up_to_the_total() {
+    let machine = two().finish(group);
+    let cold = |row: &Row| row.cold(10 * S).map(|b| b / 4096);
+    assert_eq!(machine.processes.iter().map(cold).collect::<Vec<_>>(), [Some(900), Some(300)], "all that they map");
+    assert_eq!(machine.groups.iter().map(cold).collect::<Vec<_>>(), [Some(900), Some(100)], "what is their own");
+    assert_eq!(cold(&machine.total), Some(1000));
+    assert_eq!(machine.total.rss, Some(bytes(1310)));
+    assert_eq!(machine.total.rss, machine.groups.iter().map(|g| g.rss).sum());
+    assert_eq!((machine.total.swap, machine.total.processes), (Some(2 * MIB), 2));
+    assert_eq!(machine.shared, Shared::CountedOnce);
+}
+
+#[test]
+fn who_ends_is_left_out_and_who_came_late_is_not_cold() {
+    let mut machine = two();
+    machine.event(&target(2, "new")).unwrap();
+    machine.event(&Event::End { time_ns: S, target: 0, why: TargetEnd::Exited }).unwrap();
+    assert_eq!(machine.watched_for(10 * S), (2, 1));
+    let machine = machine.finish(group);
+    assert_eq!(machine.processes.len(), 2);
+    assert_eq!((machine.total.not_watched, machine.processes[1].pages), (1, None));
+    assert_eq!(machine.total.cold(10 * S), Some(bytes(100)));
+    let mut machine = two();
+    machine.event(&Event::End { time_ns: S, target: 1, why: TargetEnd::Replaced }).unwrap();
+    assert_eq!(machine.finish(group).processes[1].pages, None, "another program");
+}
+
+#[test]
+fn without_frames_pages_count_for_each() {
+    let mut machine = two();
+    machine.together = None;
+    let machine = machine.finish(|_| None);
+    assert_eq!((machine.shared, machine.total.rss), (Shared::CountedForEachTarget, Some(bytes(1510))));
+    assert!(machine.groups.is_empty());
+}
+
+#[test]
+fn rows_are_sorted_by_what_is_asked_for() {
+    let mut machine = two().finish(group);
+    let mut names = |order| {
+        machine.sort(order);
+        machine.processes.iter().map(|row| row.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(Order::Name), ["nginx", "redis"]);
+    assert_eq!(names(Order::Cold), ["redis", "nginx"]);
+    assert_eq!(names(Order::WorkingSet), ["nginx", "redis"], "200 pages and 100");
+    assert_eq!(names(Order::Rss), ["redis", "nginx"]);
+}
+
+#[test]
+fn the_table_fits_the_screen() {
+    let mut machine = two();
+    machine.event(&target(2, &"x".repeat(300))).unwrap();
+    let mut machine = machine.finish(group);
+    machine.sort(Order::Cold);
+    for (columns, width) in
+        [(Columns::Processes, 80), (Columns::Groups, 80), (Columns::Processes, 120), (Columns::Groups, 96)]
+    {
+        let mut out = Vec::new();
+        write_table(&machine, columns, width, |row| row.name.clone(), |_| Some(7 * MIB), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let table: Vec<&str> = text.lines().take_while(|line| !line.starts_with("COLD:")).collect();
+        assert!(table.iter().all(|line| line.chars().count() <= width), "{text}");
+        assert!(text.contains("89%") && text.contains("3.52 MiB") && text.contains("10 s"), "{text}");
+        assert_eq!(text.contains("7.00 MiB"), columns == Columns::Groups && width >= 96, "{text}");
+        assert!(text.contains("1 process has not been watched for long enough"), "{text}");
+    }
+}
+
+#[test]
+fn json_has_a_line_for_each_and_null_for_what_is_not_known() {
+    #[derive(Default, serde::Serialize)]
+    struct More {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        unit: Option<&'static str>,
+    }
+    let machine = two().finish(group);
+    let mut out = Vec::new();
+    write_json(&machine, (true, true), |_| More { unit: Some("u") }, &mut out).unwrap();
+    let lines: Vec<serde_json::Value> =
+        String::from_utf8(out).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<&str> = lines.iter().map(|line| line["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["process", "process", "cgroup", "cgroup", "total"]);
+    assert_eq!(
+        (&lines[0]["pid"], &lines[0]["name"], &lines[0]["cgroup"]),
+        (&100.into(), &"redis".into(), &"/a".into())
+    );
+    assert_eq!(lines[0]["rss_bytes"], 100 * MIB);
+    assert_eq!((&lines[2]["unit"], lines[0].get("unit")), (&"u".into(), None));
+    let cold = lines[4]["cold"].as_array().unwrap();
+    assert_eq!((&cold[0]["for_ns"], &cold[0]["bytes"]), (&(10 * S).into(), &bytes(1000).into()));
+    assert!(cold[3]["bytes"].is_null(), "nobody has watched for half an hour");
+    assert_eq!(lines[4]["working_set"][1]["bytes"], bytes(300));
+    assert_eq!(lines[4]["unobservable_bytes"], bytes(10));
+}
