@@ -46,14 +46,14 @@ test: lint test-unit test-guest test-real test-root test-damo ## lint, then all 
 .PHONY: test-unit
 test-unit: ## unit, property and command-line tests; no privilege needed
 	scripts/deps build
-	$(CARGO) test --workspace -- --skip root_
+	scripts/again $(CARGO) test --workspace --no-fail-fast -- --skip root_
 
 .PHONY: test-root
 test-root: ## tests on real processes that need root and eBPF
 ifeq ($(UID),0)
 	scripts/deps build
 	scripts/deps root || true # without clang one test is skipped
-	$(CARGO) test --workspace -- root_
+	scripts/again $(CARGO) test --workspace --no-fail-fast -- root_
 else
 	@echo "test-root: skipped, because it needs root"
 endif
@@ -77,11 +77,11 @@ test-real: ## redis, PostgreSQL, numpy, known pages: what they used is not calle
 test-damo: ## damo and scripts for DAMON's files control us (root), damo and we read each other's records; what is missing is skipped
 	scripts/deps build
 	$(CARGO) build -p isotherm
-	tests/damo/run target/debug/isotherm
-	tests/damo/live target/debug/isotherm
-	tests/damo/facts target/debug/isotherm
-	tests/damo/debugfs target/debug/isotherm
-	tests/damo/modules target/debug/isotherm
+	scripts/again tests/damo/run target/debug/isotherm
+	scripts/again tests/damo/live target/debug/isotherm
+	scripts/again tests/damo/facts target/debug/isotherm
+	scripts/again tests/damo/debugfs target/debug/isotherm
+	scripts/again tests/damo/modules target/debug/isotherm
 
 .PHONY: soak
 soak: ## for SOAK_SECONDS (3600): processes come, go and are killed; nothing stays stopped, no byte is wrong, memory stays flat

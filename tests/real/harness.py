@@ -7,26 +7,15 @@ import subprocess
 import time
 
 import record
+import results
 from ranges import MIB, length
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 BINARY = os.environ.get("ISOTHERM", os.path.join(ROOT, "target/static/isotherm"))
 
 
-class Results:
-    """Counts checks and prints each."""
-
-    def __init__(self):
-        self.passed = self.failed = 0
-        self.scope = ""
-
-    def check(self, ok, text):
-        """One check: whether it holds, and what it says."""
-        print(f"{'ok  ' if ok else 'FAIL'} {self.scope}: {text}", flush=True)
-        if ok:
-            self.passed += 1
-        else:
-            self.failed += 1
+class Results(results.Results):
+    """Counts checks and prints each; figures against what is true."""
 
     def near(self, what, true, measured, tolerance, unit=MIB, name="MiB"):
         """One figure against the truth, which it may miss by `tolerance` of it. Measured nothing: that fails, too."""

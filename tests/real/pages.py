@@ -14,7 +14,6 @@ from harness import (
     MIB,
     ControlGroup,
     Recorder,
-    Results,
     isotherm,
     start,
     stop,
@@ -29,8 +28,6 @@ SECONDS = 26
 COLD = 0.05  # how far a figure may be off
 WORKING_SET = 0.10
 LONGEST_GAP_S = 0.9  # a program that did not run for so long had no working set of a second to speak of
-LONGEST_BEAT_S = 0.1  # a program that touches its memory every 20 ms and could not for so long did not keep time
-ATTEMPTS = 3
 OVERHEAD = 2 * MIB  # what such a program has beside its pages
 
 
@@ -79,7 +76,6 @@ class Case:
         self.name, self.judge, self.recorder, self.cpu, self.words = name, judge, recorder, cpu, words
         # How long it is watched, and whether with nothing else running: for what must keep time.
         self.seconds, self.alone = seconds, alone
-        self.disturbed = False
         self.programs, self.folder = [], None
 
     def start(self, path, folder):
@@ -277,7 +273,6 @@ def beats(results, case, recorder):
     if not rates:
         results.check(False, "no rate at all")
         return
-    case.disturbed = gap > LONGEST_BEAT_S
     mean = sum(rates) / len(rates)
     deviation = (sum((r - mean) ** 2 for r in rates) / len(rates)) ** 0.5
     results.near(f"mean rate in {len(rates)} snapshots", share, mean, 0.20, 0.01, "%")
@@ -286,15 +281,8 @@ def beats(results, case, recorder):
 
 
 def check_beats(results):
-    """The program that keeps time, once more where it could not: of the runs, the last one counts."""
-    for attempt_nr in range(1, ATTEMPTS + 1):
-        attempt = Results()
-        (case,) = check(attempt, "25 %")
-        if not (case.disturbed and attempt.failed and attempt_nr < ATTEMPTS):
-            break
-        print("     the program was kept from running; once more", flush=True)
-    results.passed += attempt.passed
-    results.failed += attempt.failed
+    """The program that keeps time, alone."""
+    check(results, "25 %")
 
 
 def size(mib):
@@ -330,14 +318,13 @@ def cases():
 
 
 def check(results, only=""):
-    """Runs all whose name contains `only`: at once, but for those that run alone. Returns the cases."""
+    """Runs all whose name contains `only`: at once, but for those that run alone."""
     # What must keep time runs alone, by name.
     chosen = [case for case in cases() if only in case.name and (only or not case.alone)]
     together = [case for case in chosen if not case.alone]
     for group in [together, *([case] for case in chosen if case.alone)]:
         if group:
             check_together(results, group)
-    return chosen
 
 
 def check_together(results, chosen):
