@@ -56,6 +56,8 @@ def check(results):
         sum(value(s) or 0 for s in said) for value in (lambda s: s.cold(), lambda s: s.working_set())
     ]  # fmt: skip
     what = "all" if total else "added up"
+    if total:
+        print(f"     {what}: {total.not_resolved / MIB:.1f} MiB are not resolved", flush=True)
     results.near(f"{what}: cold > 10 s", cold, both[0], COLD)
     results.near(f"{what}: working set", used, both[1], WORKING_SET)
     one = total or next(iter(said), None)
