@@ -5,7 +5,7 @@ use crate::openmetrics::Exposition;
 use serde::Serialize;
 use std::marker::PhantomData;
 
-/// A kind of instance: `schemes`, `hint host`, `lru run`.
+/// A kind of instance: `schemes`, `hint host`, `lru run`, `node`.
 pub trait Service: Send + Sync + 'static {
     /// What can be asked of its loop, beside its status and its end.
     type Question: Send + 'static;
@@ -62,6 +62,8 @@ pub enum Answer<S> {
     Status(Box<S>),
     /// It was done: what, in words.
     Done(String),
+    /// What was asked for, as JSON.
+    Json(Vec<u8>),
 }
 
 /// Why a request is not fulfilled.
@@ -147,6 +149,7 @@ pub(crate) fn respond<S: Status>(reply: Result<Answer<S>, Refusal>, as_metrics: 
             HttpResponse::metrics(out.finish())
         }
         Ok(Answer::Status(status)) => HttpResponse::json(200, &status),
+        Ok(Answer::Json(body)) => HttpResponse::written_json(body),
         Ok(Answer::Done(text)) => HttpResponse::json(200, &serde_json::json!({ "done": text })),
         Err(refusal) => HttpResponse::error(refusal.status, &refusal.text),
     }

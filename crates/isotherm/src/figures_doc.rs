@@ -2,6 +2,7 @@
 //! it.
 
 use crate::commands::mount::status::SchemeStatus;
+use crate::commands::node::status::{GroupMemory, NodeFigures};
 use crate::commands::schemes::control::status::{GoalStatus, MonitorStatus, TargetStatus};
 use isotherm_core::keeper::figures::{LimitFigures, MemoryFigures};
 use isotherm_core::scheme::effect::Effect;
@@ -36,6 +37,13 @@ fn text() -> String {
             "Schemes behind the files of `mount`",
             "`schemes` of one of the `kdamonds`; labels `kdamond`, `scheme`, `action`.",
             table::<SchemeStatus>("kdamond_scheme_"),
+        ),
+        ("The agent of the machine, `node`", "", table::<NodeFigures>("")),
+        (
+            "Control groups that `node` watches",
+            "`groups`; labels `cgroup` and, where known, `namespace`, `pod`, `container`. Beside them `isotherm_memory_idle_bytes` has the label \
+             `min_age_seconds`, and `isotherm_memory_working_set_bytes` the label `window_seconds`; in JSON both follow from `ages`.",
+            table::<GroupMemory>("memory_"),
         ),
         ("Guests of `hint host`", "`guests`; labels `guest`, `pid`.", table::<GuestStatus>("hint_guest_")),
         ("Scans of guests without an agent", "`scan` of a guest.", table::<ScanStatus>("hint_guest_")),

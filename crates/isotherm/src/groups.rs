@@ -1,7 +1,7 @@
 //! What is known of control groups beside their pages: paths, names, page cache.
 
 use isotherm_core::printable::printable;
-use isotherm_linux::cgroup::memory::{Memcgs, PageCache};
+use isotherm_linux::cgroup::memory::{Memcg, Memcgs, PageCache};
 use isotherm_linux::cgroup::names::{ContainerNames, GroupNames};
 use isotherm_linux::roots::Roots;
 use isotherm_view::machine::Row;
@@ -16,16 +16,8 @@ pub struct Groups {
 /// What JSON tells of a group beside its memory.
 #[derive(Debug, Default, Serialize)]
 pub struct GroupJson {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unit: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    container_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    container: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pod: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    namespace: Option<String>,
+    #[serde(flatten)]
+    names: GroupNames,
     /// Files in its memory and in that of the groups below it; it is not in the other figures but for what is mapped.
     #[serde(skip_serializing_if = "Option::is_none")]
     page_cache: Option<CacheJson>,
@@ -38,15 +30,9 @@ struct CacheJson {
     mapped_bytes: u64,
 }
 
-impl GroupJson {
-    fn new(names: GroupNames, cache: Option<PageCache>) -> Self {
-        let GroupNames { unit, container_id, container, pod, namespace } = names;
-        let page_cache = cache.map(|cache| CacheJson {
-            active_bytes: cache.active,
-            inactive_bytes: cache.inactive,
-            mapped_bytes: cache.mapped,
-        });
-        Self { unit, container_id, container, pod, namespace, page_cache }
+impl From<PageCache> for CacheJson {
+    fn from(cache: PageCache) -> Self {
+        Self { active_bytes: cache.active, inactive_bytes: cache.inactive, mapped_bytes: cache.mapped }
     }
 }
 
@@ -60,6 +46,11 @@ impl Groups {
     /// The control group that a process's memory is counted in.
     pub fn path_of(&self, pid: u32) -> Option<String> {
         self.memcgs.path_of(pid)
+    }
+
+    /// What people call the group at this path.
+    pub fn names(&self, path: &str) -> GroupNames {
+        self.names.of(path)
     }
 
     /// What people call the container at this path; `None`: it is none.
@@ -85,12 +76,18 @@ impl Groups {
         self.cache(row).map(|cache| cache.unmapped())
     }
 
+    /// The group of a row, where its memory is counted; `None`: it has gone.
+    pub fn memcg(&self, path: &str) -> Option<Memcg> {
+        self.memcgs.open(path).ok()
+    }
+
     fn cache(&self, row: &Row) -> Option<PageCache> {
-        self.memcgs.open(row.cgroup.as_deref()?).ok()?.cache().ok()
+        self.memcg(row.cgroup.as_deref()?)?.cache().ok()
     }
 
     /// What else is known of a row that is a group.
     pub fn more(&self, row: &Row) -> GroupJson {
-        GroupJson::new(self.names.of(row.cgroup.as_deref().unwrap_or_default()), self.cache(row))
+        let names = self.names(row.cgroup.as_deref().unwrap_or_default());
+        GroupJson { names, page_cache: self.cache(row).map(CacheJson::from) }
     }
 }

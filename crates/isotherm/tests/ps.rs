@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::grouped::{Group, group, within};
+use common::grouped::{Ending, group, within};
 use common::{Done, Running, command, isotherm, run, start, wait_until};
 use serde_json::Value;
 use std::process::Command;
@@ -17,16 +17,6 @@ fn what_makes_no_sense_is_refused() {
     isotherm(["ps", "--physical", "--source", "damon"]).expect(2, &["--physical"]);
     isotherm(["ps", "--by", "colour"]).expect(2, &["process", "cgroup"]);
     isotherm(["ps", "--sort", "size"]).expect(2, &["working-set"]);
-}
-
-/// Ends what is left in the group, which its folder waits for.
-struct Ending(Group);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let pids = std::fs::read_to_string(self.0.0.join("cgroup.procs")).unwrap_or_default();
-        pids.lines().filter_map(|pid| pid.parse().ok()).for_each(|pid| common::send(pid, "KILL"));
-    }
 }
 
 fn workload(group: &Ending, arguments: &str) -> Running {

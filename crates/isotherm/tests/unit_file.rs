@@ -10,7 +10,8 @@ fn dist(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist").join(name)
 }
 
-const UNITS: [&str; 3] = ["isotherm@.service", "isotherm-hint-host.service", "isotherm-hint-guest.service"];
+const UNITS: [&str; 4] =
+    ["isotherm@.service", "isotherm-node.service", "isotherm-hint-host.service", "isotherm-hint-guest.service"];
 
 #[test]
 fn systemd_finds_no_fault_in_the_units() {

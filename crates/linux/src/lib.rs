@@ -24,6 +24,7 @@ pub mod lru;
 pub mod meter;
 pub mod mm;
 pub mod namespace;
+pub mod notify;
 mod perf_ring;
 pub mod priority;
 pub mod private_file;

@@ -29,6 +29,11 @@ impl HttpResponse {
         }
     }
 
+    /// A body that is JSON already.
+    pub const fn written_json(body: Vec<u8>) -> Self {
+        Self { status: 200, content_type: JSON, allow: None, body }
+    }
+
     /// Text in the OpenMetrics form.
     pub fn metrics(text: String) -> Self {
         Self { status: 200, content_type: openmetrics::CONTENT_TYPE, allow: None, body: text.into_bytes() }

@@ -3,7 +3,7 @@
 use super::refused::Refused;
 use super::units;
 use crate::exit::Usage;
-use clap::ValueEnum;
+use clap::{Args as _, FromArgMatches, ValueEnum};
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::Mode;
 use isotherm_core::monitor::config::{Algorithm, DamonRules, MonitorConfig};
@@ -73,7 +73,7 @@ pub fn cpu_budget(text: &str) -> Result<CpuBudget, Refused> {
 }
 
 /// Intervals, limits, source and algorithm.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, PartialEq, clap::Args)]
 #[command(next_help_heading = "Monitor")]
 pub struct MonitorArgs {
     /// Where accesses are seen
@@ -127,6 +127,13 @@ pub struct MonitorArgs {
 }
 
 impl MonitorArgs {
+    /// What they are where nothing is given.
+    pub fn defaults() -> Self {
+        let command = Self::augment_args(clap::Command::new("isotherm")).no_binary_name(true);
+        // It has no argument that must be given.
+        Self::from_arg_matches(&command.get_matches_from([""; 0])).unwrap_or_else(|e| e.exit())
+    }
+
     /// The attributes, checked.
     pub fn attrs(&self) -> Result<MonitorAttrs, Usage> {
         let (sample_us, aggr_us) = (micros(self.sample), micros(self.aggr));

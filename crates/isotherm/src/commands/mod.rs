@@ -7,6 +7,7 @@ pub mod generate;
 pub mod hint;
 pub mod lru;
 pub mod mount;
+pub mod node;
 mod preset;
 pub mod ps;
 pub mod reclaim;

@@ -3,6 +3,7 @@
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
 use crate::args::units;
+use crate::commands::node;
 use crate::exit::{Unsupported, Usage};
 use crate::groups::Groups;
 use crate::output::{screen_size, text_to_stdout, to_stdout};
@@ -12,9 +13,12 @@ use isotherm_core::context::Operator;
 use isotherm_core::event::{Event, Subscriber, SubscriberError};
 use isotherm_core::units::{format_time, nanos};
 use isotherm_linux::clock::monotonic_ns;
-use isotherm_view::machine::{Columns, MachineBuilder, Order, write_json, write_table};
+use isotherm_view::machine::{Columns, Machine, MachineBuilder, Order, write_json, write_table};
+use isotherm_view::summary::cost::Cost;
 use std::time::Duration;
 
+/// For how long it watches where nobody says otherwise.
+const LOOK: Duration = Duration::from_secs(10);
 /// Beyond the time asked for, how long figures for that time are waited for: the first look at many processes takes its time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -39,7 +43,8 @@ enum Sort {
 
 /// Show who holds memory that nobody uses.
 ///
-/// Watches all processes, or those of the target, for a while, and lists them or their control groups by what they have not
+/// Asks the `isotherm node` that runs here. Without one, or with a target, an option of the monitor or --duration, it watches
+/// for a while itself: all processes, or those of the target. Lists them or their control groups by what they have not
 /// accessed. Cold memory is what was not accessed for the longest of 10 s, 1 min, 5 min and 30 min that --duration holds;
 /// what cannot be observed is neither cold nor used. With --json processes, groups and the total are a line each, if
 /// --by does not choose.
@@ -49,9 +54,9 @@ pub struct Args {
     target: TargetArgs,
     #[command(flatten)]
     monitor: MonitorArgs,
-    /// Watch for so long
-    #[arg(long, value_name = "T", value_parser = units::time, default_value = "10s")]
-    duration: Duration,
+    /// Watch for so long oneself (10s, where no node runs)
+    #[arg(long, value_name = "T", value_parser = units::time)]
+    duration: Option<Duration>,
     /// What to list (default: process)
     #[arg(long, value_name = "WHAT")]
     by: Option<By>,
@@ -86,18 +91,40 @@ impl Subscriber for Watching {
 impl Operator for Watching {}
 
 pub fn run(args: Args) -> anyhow::Result<()> {
-    if args.duration < Duration::from_secs(1) {
+    if args.duration.is_some_and(|d| d < Duration::from_secs(1)) {
         return Err(Usage("--duration must be a second at least: nothing can be said of a shorter time".into()).into());
     }
     if args.monitor.physical {
         return Err(Usage("--physical knows no processes; leave it out".into()).into());
     }
+    let by_itself = args.duration.is_some() || args.target.is_given() || args.monitor != MonitorArgs::defaults();
+    match if by_itself { None } else { node::known() } {
+        Some((node, known)) => {
+            let cost = known.machine.cost;
+            show(&args, known.machine)?;
+            if !args.json {
+                let cost = cost.map_or_else(|| "too short to tell".to_owned(), |cost| words(&cost));
+                say!("watched by isotherm node (pid {node}) for {}; cost: {cost}", format_time(known.uptime_ns));
+            }
+            Ok(())
+        }
+        None => look(&args),
+    }
+}
+
+fn words(cost: &Cost) -> String {
+    format!("monitor {:.2} % + target {:.2} % of one core", cost.monitor * 100.0, cost.target * 100.0)
+}
+
+/// Watches for a while.
+fn look(args: &Args) -> anyhow::Result<()> {
+    let duration = args.duration.unwrap_or(LOOK);
     let target = TargetArgs { all: args.target.all || !args.target.is_given(), ..args.target.clone() };
     let mut session = Session::open(&target, &args.monitor)?;
     let mut watching = Watching { machine: MachineBuilder::default(), progress: Progress::new() };
-    let age_ns = nanos(args.duration);
+    let age_ns = nanos(duration);
     let enough_ns = monotonic_ns().saturating_add(age_ns);
-    let result = session.run(Some(args.duration.saturating_add(PATIENCE)), &mut watching, |watching, _| {
+    let result = session.run(Some(duration.saturating_add(PATIENCE)), &mut watching, |watching, _| {
         Ok(monotonic_ns() < enough_ns || !watching.is_enough(age_ns))
     });
     let Watching { machine, mut progress } = watching;
@@ -105,14 +132,14 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let finished = session.finish();
     let ended = result?;
     let groups = Groups::read();
-    let machine_source = machine.source().map(str::to_owned);
-    let mut machine = machine.finish(|pid| groups.path_of(pid));
-    if machine.total.pages.is_none() {
+    let source = machine.source().map(str::to_owned);
+    let machine = machine.finish(|pid| groups.path_of(pid));
+    if machine.total.pages().is_none() {
         return Err(match ended {
             Ended::Interrupted => anyhow::anyhow!("interrupted before anything was known"),
             Ended::TargetsGone => anyhow::anyhow!("every target ended before anything was known of it"),
             // These see no single pages, however long they look.
-            _ if machine_source.as_deref().is_none_or(|source| source == "refs" || source == "damon") => Unsupported(
+            _ if source.as_deref().is_none_or(|source| source == "refs" || source == "damon") => Unsupported(
                 "nothing is known of single pages: this needs page tables or idle page tracking; see isotherm doctor"
                     .to_owned(),
             )
@@ -124,6 +151,15 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             ),
         });
     }
+    show(args, machine)?;
+    if !args.json {
+        say!("cost: {}", progress.cost_words());
+    }
+    finished
+}
+
+fn show(args: &Args, mut machine: Machine) -> anyhow::Result<()> {
+    let groups = Groups::read();
     machine.sort(match args.sort {
         Sort::Cold => Order::Cold,
         Sort::WorkingSet => Order::WorkingSet,
@@ -132,20 +168,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     });
     if args.json {
         let wanted = (args.by != Some(By::Cgroup), args.by != Some(By::Process));
-        to_stdout(|out| write_json(&machine, wanted, |row| groups.more(row), out))?;
-    } else {
-        let columns = if args.by == Some(By::Cgroup) { Columns::Groups } else { Columns::Processes };
-        text_to_stdout(|out| {
-            write_table(
-                &machine,
-                columns,
-                screen_size().0,
-                |row| groups.label(row),
-                |row| groups.unmapped_cache(row),
-                out,
-            )
-        })?;
-        say!("cost: {}", progress.cost_words());
+        return to_stdout(|out| write_json(&machine, wanted, |row| groups.more(row), out));
     }
-    finished
+    let columns = if args.by == Some(By::Cgroup) { Columns::Groups } else { Columns::Processes };
+    text_to_stdout(|out| {
+        write_table(&machine, columns, screen_size().0, |row| groups.label(row), |row| groups.unmapped_cache(row), out)
+    })
 }

@@ -2,7 +2,6 @@
 
 use crate::args::monitor::{AlgorithmName, CpuBudget, ModeName, MonitorArgs, RulesName, SourceName};
 use crate::args::target::TargetArgs;
-use clap::{Args, Command, FromArgMatches};
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::units::micros;
 use std::path::PathBuf;
@@ -36,8 +35,7 @@ fn fill<T: PartialEq + Clone>(to: &mut T, default: &T, from: Option<&T>) {
 impl MonitorSettings {
     /// Adds what the command line leaves at its default.
     pub fn fill(&self, args: &mut MonitorArgs) {
-        let defaults = MonitorArgs::augment_args(Command::new("isotherm")).no_binary_name(true);
-        let Ok(defaults) = MonitorArgs::from_arg_matches(&defaults.get_matches_from([""; 0])) else { return };
+        let defaults = MonitorArgs::defaults();
         fill(&mut args.source, &defaults.source, self.source.as_ref());
         fill(&mut args.sample, &defaults.sample, self.sample.as_ref());
         fill(&mut args.aggr, &defaults.aggr, self.aggr.as_ref());

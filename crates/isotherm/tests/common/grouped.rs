@@ -13,6 +13,16 @@ fn hierarchy() -> Option<PathBuf> {
     setup.memory_mount().map(|(mount, _)| mount.to_path_buf())
 }
 
+/// Ends what is left in the group, which its folder waits for.
+pub struct Ending(pub Group);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let pids = std::fs::read_to_string(self.0.0.join("cgroup.procs")).unwrap_or_default();
+        pids.lines().filter_map(|pid| pid.parse().ok()).for_each(|pid| super::send(pid, "KILL"));
+    }
+}
+
 /// A group of its own, and its path; `None` where there are no groups for memory.
 pub fn group(name: &str) -> Option<(Group, String)> {
     let name = format!("isotherm-test-{name}-{}", std::process::id());

@@ -5,7 +5,7 @@
 
 use crate::roots::Roots;
 use isotherm_core::printable::printable;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// Links that kubelet keeps: `POD_NAMESPACE_CONTAINER-ID.log`.
@@ -16,17 +16,22 @@ const PODMAN: &str = "/var/lib/containers/storage/overlay-containers/containers.
 const UNITS: [&str; 5] = [".service", ".scope", ".socket", ".mount", ".slice"];
 
 /// What is known of a group's name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupNames {
     /// Of systemd: the innermost that the group is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// As its runtime numbers it, in full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_id: Option<String>,
     /// Its name, as its runtime or Kubernetes has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
     /// In Kubernetes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
     /// In Kubernetes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 

@@ -52,7 +52,8 @@ fn line<E: Serialize>(
     more: E,
     out: &mut dyn Write,
 ) -> Result<(), ViewError> {
-    let (idle, windows) = (row.pages.map(|f| f.idle()), row.pages.map(|f| f.windows()));
+    let pages = row.pages();
+    let (idle, windows) = (pages.map(|f| f.idle()), pages.map(|f| f.windows()));
     let line = Line {
         kind,
         pid: row.pid,

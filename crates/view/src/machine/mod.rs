@@ -12,8 +12,9 @@ use crate::summary::cost::Cost;
 use crate::summary::pages::PageFigures;
 use crate::summary::total::Shared;
 use isotherm_core::event::{Event, MonitorStats, RunInfo, Subscriber, SubscriberError};
-use isotherm_core::history::frame::{PageAges, TogetherFrame};
+use isotherm_core::history::frame::{PageAges, TogetherFrame, bytes, sum};
 use isotherm_core::target::{Footprint, TargetEnd};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// One page in so many may be one of which nobody knows for how long it has been idle.
@@ -122,7 +123,7 @@ impl MachineBuilder {
                 not_watched: usize::from(known.ages.is_none()),
                 rss: known.footprint.map(|f| f.rss),
                 swap: known.footprint.and_then(|f| f.swap),
-                pages: PageFigures::of(known.ages.iter()),
+                ages: known.ages.clone(),
             });
         }
         let groups = groups.into_iter().filter_map(|(cgroup, sum)| {
@@ -159,22 +160,22 @@ impl<'a> Sum<'a> {
     }
 
     fn row(self, name: String, cgroup: Option<String>) -> Row {
-        let pages = PageFigures::of(self.ages.iter().copied());
+        let ages = (!self.ages.is_empty()).then(|| sum(self.ages.into_iter()));
         Row {
             pid: None,
             name,
             cgroup,
             processes: self.processes,
             not_watched: self.not_watched,
-            rss: pages.map(|figures| figures.resident().resident),
+            rss: ages.as_ref().map(|ages| bytes(ages.resident)),
             swap: self.swap,
-            pages,
+            ages,
         }
     }
 }
 
 /// A process, a control group, or all together.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// `None`: several processes.
     pub pid: Option<u32>,
@@ -189,29 +190,34 @@ pub struct Row {
     pub rss: Option<u64>,
     /// In swap; `None` where the kernel does not tell.
     pub swap: Option<u64>,
-    /// `None`: not watched for a second yet.
-    pub pages: Option<PageFigures>,
+    /// How old its pages are; `None`: not watched yet.
+    pub ages: Option<PageAges>,
 }
 
 impl Row {
+    /// What its pages amount to; `None`: not watched for a second yet.
+    pub fn pages(&self) -> Option<PageFigures> {
+        PageFigures::of(self.ages.iter())
+    }
+
     /// Idle for at least one of the times that are listed, ns and bytes; `None` where that is not known.
     pub(crate) fn cold(&self, for_ns: u64) -> Option<u64> {
-        self.pages?.idle().cold.iter().find(|cold| cold.for_ns == for_ns)?.bytes
+        self.pages()?.idle().cold.iter().find(|cold| cold.for_ns == for_ns)?.bytes
     }
 
     /// Accessed within one of the times that are listed, ns and bytes; `None` where that is not known.
     pub(crate) fn used(&self, within_ns: u64) -> Option<u64> {
-        self.pages?.windows().iter().find(|window| window.within_ns == within_ns)?.bytes
+        self.pages()?.windows().iter().find(|window| window.within_ns == within_ns)?.bytes
     }
 
     /// The longest of the listed times for which its cold memory is known, ns.
     fn longest_ns(&self) -> Option<u64> {
-        self.pages?.idle().cold.iter().filter(|cold| cold.bytes.is_some()).map(|cold| cold.for_ns).next_back()
+        self.pages()?.idle().cold.iter().filter(|cold| cold.bytes.is_some()).map(|cold| cold.for_ns).next_back()
     }
 }
 
 /// All that is watched, at one moment.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     pub processes: Vec<Row>,
     pub groups: Vec<Row>,

@@ -50,11 +50,11 @@ pub fn write(
     writeln!(out, "{first:>7} {title:<name_width$}{rss}{cold}  COLD{used}{unseen}{swap}{cached}")?;
     let mut row = |row: &Row, name: &str| -> Result<(), ViewError> {
         let (cold, used) = for_ns.map_or((None, None), |ns| (row.cold(ns), row.used(ns)));
-        let share = match (cold, row.pages.map(|f| f.resident().resident)) {
+        let share = match (cold, row.pages().map(|f| f.resident().resident)) {
             (Some(cold), Some(resident)) if resident > 0 => format!("{:.0}%", cold as f64 / resident as f64 * 100.0),
             _ => "-".to_owned(),
         };
-        let unseen = row.pages.map(|f| f.idle().not_observable + f.idle().not_visited);
+        let unseen = row.pages().map(|f| f.idle().not_observable + f.idle().not_visited);
         let size = |bytes: Option<u64>| format!("{:>SIZE$}", bytes.map_or_else(|| "-".to_owned(), format_size));
         let number = match row.pid {
             Some(pid) => pid.to_string(),

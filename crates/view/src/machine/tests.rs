@@ -60,11 +60,11 @@ fn who_ends_is_left_out_and_who_came_late_is_not_cold() {
     assert_eq!(machine.watched_for(10 * S), (2, 1));
     let machine = machine.finish(group);
     assert_eq!(machine.processes.len(), 2);
-    assert_eq!((machine.total.not_watched, machine.processes[1].pages), (1, None));
+    assert_eq!((machine.total.not_watched, machine.processes[1].pages()), (1, None));
     assert_eq!(machine.total.cold(10 * S), Some(bytes(100)));
     let mut machine = two();
     machine.event(&Event::End { time_ns: S, target: 1, why: TargetEnd::Replaced }).unwrap();
-    assert_eq!(machine.finish(group).processes[1].pages, None, "another program");
+    assert_eq!(machine.finish(group).processes[1].pages(), None, "another program");
 }
 
 #[test]

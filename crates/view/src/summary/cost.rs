@@ -2,10 +2,10 @@
 
 use crate::units::format_percent_exactly;
 use isotherm_core::event::{Event, Mode, MonitorStats, RunInfo};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The monitor's cost as shares of one core, and how it observed.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// The monitor's own CPU time.
     pub monitor: f64,

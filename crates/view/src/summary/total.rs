@@ -12,7 +12,7 @@ use crate::units::NS_PER_S;
 use isotherm_core::event::Event;
 use isotherm_core::history::frame::{PageAges, TogetherFrame};
 use isotherm_core::target::{Footprint, TargetEnd};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 
 /// A target that ended earlier than this before the end of the record is not part of what was there at its end, ns.
@@ -23,7 +23,7 @@ const LATE_NS: u64 = 2 * NS_PER_S;
 const TOGETHER_NS: u64 = 20 * NS_PER_S;
 
 /// How often a page counts that several targets map.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shared {
     /// Once.

@@ -5,6 +5,7 @@ mod show;
 use super::hint::status as hint;
 use super::lru::run::status as lru;
 use super::mount::status as mount;
+use super::node::status as node;
 use super::schemes::control::question::{GoalBody, SENT_FILE};
 use super::schemes::control::status as schemes;
 use crate::exit::Usage;
@@ -156,6 +157,7 @@ fn text(body: &[u8], socket: &Path) -> serde_json::Result<String> {
     Ok(match instance.command.as_str() {
         hint::COMMAND => hint::text(&serde_json::from_slice(body)?),
         lru::COMMAND => lru::text(&serde_json::from_slice(body)?),
+        node::COMMAND => node::text(&serde_json::from_slice(body)?),
         mount::COMMAND => mount::text(&serde_json::from_slice(body)?, monotonic_ns()),
         _ => show::text(&serde_json::from_slice::<schemes::Status>(body)?, socket, monotonic_ns()),
     })

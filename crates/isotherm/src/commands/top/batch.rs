@@ -1,14 +1,18 @@
 //! `isotherm top --batch`: what `isotherm ps` prints, again and again.
 
 use super::Args;
+use crate::commands::node;
 use crate::groups::Groups;
 use crate::output::{screen_size, text_to_stdout, to_stdout};
 use crate::session::Session;
+use anyhow::Context;
+use isotherm_core::clock::{Clock, Wake};
 use isotherm_core::context::Operator;
 use isotherm_core::event::{Event, Subscriber, SubscriberError};
 use isotherm_core::units::nanos;
-use isotherm_linux::clock::monotonic_ns;
-use isotherm_view::machine::{Columns, MachineBuilder, Order, write_json, write_table};
+use isotherm_linux::clock::{MonotonicClock, monotonic_ns};
+use isotherm_linux::signals::StopSignals;
+use isotherm_view::machine::{Columns, Machine, MachineBuilder, Order, write_json, write_table};
 
 struct Watching(MachineBuilder);
 
@@ -20,6 +24,22 @@ impl Subscriber for Watching {
 
 impl Operator for Watching {}
 
+/// Prints what the node that runs here knows; false where there is none.
+pub(super) fn from_node(args: &Args) -> anyhow::Result<bool> {
+    let Some((_, mut known)) = node::known() else { return Ok(false) };
+    let signals = StopSignals::catch().context("cannot catch signals")?;
+    let mut clock = MonotonicClock::stopped_by(&signals);
+    let end_ns = args.duration.map_or(u64::MAX, |time| monotonic_ns().saturating_add(nanos(time)));
+    loop {
+        print(&Groups::read(), known.machine, args.json)?;
+        let next_ns = monotonic_ns().saturating_add(nanos(args.delay).max(1));
+        if next_ns > end_ns || clock.sleep_until_ns(next_ns) == Wake::Interrupted {
+            return Ok(true);
+        }
+        (_, known) = node::known().context("the isotherm node that was asked has ended")?;
+    }
+}
+
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mut session = Session::open(&args.target, &args.monitor)?;
     let delay_ns = nanos(args.delay).max(1);
@@ -29,7 +49,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let now_ns = monotonic_ns();
         if now_ns >= due_ns {
             due_ns = now_ns.saturating_add(delay_ns);
-            print(machine, args.json)?;
+            // Containers come and go.
+            let groups = Groups::read();
+            print(&groups, machine.finish(|pid| groups.path_of(pid)), args.json)?;
         }
         Ok(true)
     });
@@ -38,10 +60,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     finished
 }
 
-fn print(machine: &MachineBuilder, json: bool) -> anyhow::Result<()> {
-    // Containers come and go.
-    let groups = Groups::read();
-    let mut machine = machine.finish(|pid| groups.path_of(pid));
+fn print(groups: &Groups, mut machine: Machine, json: bool) -> anyhow::Result<()> {
     machine.sort(Order::Cold);
     match json {
         true => to_stdout(|out| write_json(&machine, (true, true), |row| groups.more(row), out)),

@@ -32,7 +32,7 @@ const KEY_WAIT: Duration = Duration::from_millis(100);
 ///
 /// Without a target: the whole machine, as a tree of control groups that open, down to the heatmap of a process. Press ?
 /// for the keys. The output of a command given after -- is thrown away. With --batch it needs no terminal and prints
-/// what `isotherm ps` does, again and again.
+/// what `isotherm ps` does, again and again; from the `isotherm node` that runs here, if there is one.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -70,10 +70,12 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
     if args.batch && args.monitor.physical {
         return Err(Usage("--physical knows no processes, which --batch lists; leave one out".into()).into());
     }
-    args.target.all |= !args.target.is_given() && !args.monitor.physical;
+    let whole = !args.target.is_given() && !args.monitor.physical;
+    args.target.all |= whole;
     args.target.silent = true;
     if args.batch {
-        return batch::run(&args);
+        let asks = whole && args.monitor == MonitorArgs::defaults();
+        return if asks && batch::from_node(&args)? { Ok(()) } else { batch::run(&args) };
     }
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Usage(

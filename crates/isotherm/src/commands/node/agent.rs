@@ -1,0 +1,218 @@
+//! The agent: takes in what the engine sees, and answers those who ask.
+
+use super::jumps::{Jump, Jumps, WINDOW_NS};
+use super::paths::GroupPaths;
+use super::status::{COMMAND, GroupMemory, GroupStatus, NodeFigures, NodeMachine, NodeStatus};
+use crate::groups::Groups;
+use isotherm_core::context::Operator;
+use isotherm_core::event::{Event, MonitorStats, Step, Subscriber, SubscriberError};
+use isotherm_core::history::frame::bytes;
+use isotherm_core::printable::printable;
+use isotherm_core::units::format_size;
+use isotherm_daemon::instance::Instance;
+use isotherm_daemon::sandbox::Sandbox;
+use isotherm_daemon::server::Server;
+use isotherm_daemon::service::{Answer, Ask, Refusal, Service};
+use isotherm_linux::clock::monotonic_ns;
+use isotherm_linux::notify::Notify;
+use isotherm_view::machine::{Machine, MachineBuilder, Row};
+use std::path::PathBuf;
+
+/// How long a request may wait for the loop to look, ns.
+const LOOK_EVERY_NS: u64 = 200_000_000;
+/// Requests fulfilled in one go: whoever asks without end does not keep the loop.
+const MOST_AT_ONCE: usize = 4;
+/// How often names of containers are read anew, ns.
+const NAMES_EVERY_NS: u64 = 30_000_000_000;
+/// Where `isotherm ps` asks for all that is known.
+pub const MACHINE: &str = "/machine";
+
+/// What can be asked of a node.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeService;
+
+/// All that is known of processes and groups.
+#[derive(Debug, Clone, Copy)]
+pub struct WholeMachine;
+
+impl Service for NodeService {
+    type Question = WholeMachine;
+    type Status = NodeStatus;
+    const QUESTIONS: &'static [&'static str] = &[MACHINE];
+
+    fn read(&self, _: &str, _: &[u8]) -> Result<WholeMachine, Refusal> {
+        Ok(WholeMachine)
+    }
+}
+
+/// What is told of an instance's start.
+#[derive(Debug)]
+pub struct About {
+    /// What it watches, in a few words.
+    pub words: String,
+    pub sandbox: Sandbox,
+}
+
+/// Sits beside the engine in its thread.
+pub struct Agent {
+    machine: MachineBuilder,
+    groups: Groups,
+    groups_ns: u64,
+    paths: GroupPaths,
+    stats: Option<MonitorStats>,
+    jumps: Jumps,
+    jumps_ns: u64,
+    server: Option<Server<NodeService>>,
+    notify: Notify,
+    alive_ns: u64,
+    about: About,
+    started_ns: u64,
+    looked_ns: u64,
+    is_asked_to_stop: bool,
+}
+
+impl Agent {
+    pub fn new(server: Option<Server<NodeService>>, notify: Notify, about: About) -> Self {
+        let now_ns = monotonic_ns();
+        Self {
+            machine: MachineBuilder::default(),
+            groups: Groups::read(),
+            groups_ns: now_ns,
+            paths: GroupPaths::default(),
+            stats: None,
+            jumps: Jumps::default(),
+            jumps_ns: now_ns,
+            server,
+            notify,
+            alive_ns: now_ns,
+            about,
+            started_ns: now_ns,
+            looked_ns: now_ns,
+            is_asked_to_stop: false,
+        }
+    }
+
+    /// Between two turns of the loop: what is due by the clock. False: it is to end.
+    pub fn after_turn(&mut self) -> bool {
+        let now_ns = monotonic_ns();
+        self.serve(now_ns);
+        if now_ns.saturating_sub(self.jumps_ns) >= WINDOW_NS {
+            self.jumps_ns = now_ns;
+            self.tell_jumps(now_ns);
+        }
+        !self.is_asked_to_stop
+    }
+
+    /// The service manager is told that the end has begun.
+    pub fn stopping(&self) {
+        self.notify.stopping();
+    }
+
+    /// All that is known now.
+    fn machine(&mut self, now_ns: u64) -> Machine {
+        if now_ns.saturating_sub(self.groups_ns) >= NAMES_EVERY_NS {
+            (self.groups, self.groups_ns) = (Groups::read(), now_ns);
+        }
+        let Self { machine, groups, paths, .. } = self;
+        machine.finish(|pid| paths.of(pid, now_ns, |pid| groups.path_of(pid)))
+    }
+
+    fn tell_jumps(&mut self, now_ns: u64) {
+        let machine = self.machine(now_ns);
+        let used = machine.groups.iter().filter_map(|row| {
+            let accessed = row.ages.as_ref()?.accessed_within(WINDOW_NS)?;
+            Some((row.cgroup.as_deref()?, bytes(accessed.pages)))
+        });
+        for Jump { cgroup, from, to } in self.jumps.look(used) {
+            let (name, from, to) = (printable(&cgroup), format_size(from), format_size(to));
+            tracing::info!("working set of {name} (60 s) went from {from} to {to}");
+        }
+    }
+
+    fn serve(&mut self, now_ns: u64) {
+        self.looked_ns = now_ns;
+        if self.notify.watchdog_every().is_some_and(|every| u128::from(now_ns - self.alive_ns) >= every.as_nanos()) {
+            self.alive_ns = now_ns;
+            self.notify.alive();
+        }
+        for _ in 0..MOST_AT_ONCE {
+            let Some((ask, responder)) = self.server.as_ref().and_then(Server::try_next) else { return };
+            responder.send(match ask {
+                Ask::Status => Ok(Answer::Status(Box::new(self.status(now_ns)))),
+                Ask::Question(WholeMachine) => self.whole(now_ns),
+                Ask::Stop => {
+                    self.is_asked_to_stop = true;
+                    Ok(Answer::Done("stopping".into()))
+                }
+            });
+        }
+    }
+
+    fn whole(&mut self, now_ns: u64) -> Result<Answer<NodeStatus>, Refusal> {
+        let machine = NodeMachine { uptime_ns: now_ns - self.started_ns, machine: self.machine(now_ns) };
+        let json = serde_json::to_vec(&machine).map_err(|e| Refusal::new(500, e.to_string()))?;
+        Ok(Answer::Json(json))
+    }
+
+    fn status(&mut self, now_ns: u64) -> NodeStatus {
+        let machine = self.machine(now_ns);
+        let socket = self.server.as_ref().and_then(|server| server.path().map(PathBuf::from));
+        let instance = Instance::of_this_process(COMMAND, self.about.words.clone(), socket, self.started_ns, now_ns)
+            .in_sandbox(&self.about.sandbox);
+        let figures = NodeFigures {
+            processes: machine.total.processes as u64,
+            not_watched: machine.total.not_watched as u64,
+            monitor_ns: self.stats.map_or(0, |stats| stats.monitor_ns),
+            target_ns: self.stats.map_or(0, |stats| stats.target_ns),
+        };
+        let group = |row: &Row| {
+            let path = row.cgroup.as_deref()?;
+            GroupStatus::of(row, self.groups.names(path), self.sizes(path))
+        };
+        NodeStatus {
+            instance,
+            source: self.machine.source().unwrap_or_default().to_owned(),
+            figures,
+            groups: machine.groups.iter().filter_map(group).collect(),
+            total: machine.total.ages,
+        }
+    }
+
+    /// What the kernel counts for the group at `path`.
+    fn sizes(&self, path: &str) -> GroupMemory {
+        let Some(group) = self.groups.memcg(path) else { return GroupMemory::default() };
+        let cache = group.cache().ok();
+        GroupMemory {
+            limit: group.limit().ok().flatten().map(|limit| limit.bytes),
+            page_cache_active: cache.map(|cache| cache.active),
+            page_cache_inactive: cache.map(|cache| cache.inactive),
+            page_cache_mapped: cache.map(|cache| cache.mapped),
+            ..GroupMemory::default()
+        }
+    }
+}
+
+impl Subscriber for Agent {
+    fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
+        match event {
+            // Ready is who has found what to watch.
+            Event::Run(_) => self.notify.ready(),
+            Event::Target(info) => info.pid.into_iter().for_each(|pid| self.paths.forget(pid)),
+            Event::Stats(stats) => self.stats = Some(*stats),
+            _ => {}
+        }
+        self.machine.event(event)
+    }
+
+    fn step(&mut self, _: Step, now_ns: u64) {
+        if now_ns.saturating_sub(self.looked_ns) >= LOOK_EVERY_NS {
+            self.serve(now_ns);
+        }
+    }
+
+    fn wanted_ns(&self) -> Option<u64> {
+        Some(self.looked_ns + LOOK_EVERY_NS)
+    }
+}
+
+impl Operator for Agent {}

@@ -1,0 +1,294 @@
+//! How a node stands, for people and as metrics.
+
+use isotherm_core::figure::{Kind, Value};
+use isotherm_core::history::frame::{AGES_NS, PageAges, bytes};
+use isotherm_core::units::{format_size, format_time};
+use isotherm_daemon::instance::Instance;
+use isotherm_daemon::openmetrics::{Exposition, Family, Labels};
+use isotherm_daemon::service::Status;
+use isotherm_linux::cgroup::names::GroupNames;
+use isotherm_view::machine::{Machine, Row};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// What an instance that watches the machine calls what it runs.
+pub const COMMAND: &str = "node";
+/// From this age on memory is counted as idle in metrics, ns.
+const LEAST_IDLE_NS: u64 = 10_000_000_000;
+/// Groups that people are shown.
+const SHOWN: usize = 10;
+
+isotherm_core::figures! {
+    /// What the agent watches and costs.
+    #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+    pub struct NodeFigures {
+        processes: u64 = Gauge Count as "node_processes", "Processes that are watched.";
+        not_watched: u64 = Gauge Count as "node_processes_not_watched", "Of these, how many have not been watched for long enough to say anything.";
+        monitor_ns: u64 = Counter Nanoseconds as "monitor_cpu_ns", "CPU time of watching.";
+        target_ns: u64 = Counter Nanoseconds as "target_cost_ns", "Estimated CPU time that the processes lost to it.";
+    }
+}
+
+isotherm_core::figures! {
+    /// What is known of a control group's memory, beside its age.
+    #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+    pub struct GroupMemory {
+        resident: Option<u64> = Gauge Bytes, "Memory that its processes map and that is present; a page that several groups map counts in one.";
+        swapped: Option<u64> = Gauge Bytes, "Its processes' memory in swap.";
+        unobservable: Option<u64> = Gauge Bytes, "Of the resident memory, what cannot be observed: neither idle nor in use.";
+        limit: Option<u64> = Gauge Bytes, "The nearest limit that it is under.";
+        page_cache_active: Option<u64> = Gauge Bytes, "Files in memory, in it and in groups below it, that the kernel takes to be in use.";
+        page_cache_inactive: Option<u64> = Gauge Bytes, "The same, of those to be dropped first.";
+        page_cache_mapped: Option<u64> = Gauge Bytes, "Of both together, what a process maps, and is counted as resident.";
+        processes: u64 = Gauge Count, "Processes in it.";
+    }
+}
+
+/// A control group.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GroupStatus {
+    /// Its path.
+    pub cgroup: String,
+    /// What people call it.
+    #[serde(flatten)]
+    pub names: GroupNames,
+    /// Sizes.
+    #[serde(flatten)]
+    pub memory: GroupMemory,
+    /// How old its pages are; `None`: not known yet.
+    pub ages: Option<PageAges>,
+}
+
+/// How it stands.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Which Isotherm it is.
+    #[serde(flatten)]
+    pub instance: Instance,
+    /// How it watches; empty before it does.
+    pub source: String,
+    /// What it watches and costs.
+    #[serde(flatten)]
+    pub figures: NodeFigures,
+    /// All together.
+    pub total: Option<PageAges>,
+    /// Control groups in which processes are, by path.
+    pub groups: Vec<GroupStatus>,
+}
+
+/// What `isotherm ps` gets from a node.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct NodeMachine {
+    /// For how long it has run, ns.
+    pub uptime_ns: u64,
+    /// All that it watches.
+    pub machine: Machine,
+}
+
+impl GroupStatus {
+    /// Of a row that is a group.
+    pub fn of(row: &Row, names: GroupNames, more: GroupMemory) -> Option<Self> {
+        let memory = GroupMemory {
+            resident: row.ages.as_ref().map(|ages| bytes(ages.resident)),
+            swapped: row.swap,
+            unobservable: row.ages.as_ref().map(|ages| bytes(ages.unobservable)),
+            processes: row.processes as u64,
+            ..more
+        };
+        Some(Self { cgroup: row.cgroup.clone()?, names, memory, ages: row.ages.clone() })
+    }
+
+    fn labels(&self) -> Labels {
+        let names =
+            [("namespace", &self.names.namespace), ("pod", &self.names.pod), ("container", &self.names.container)];
+        let names = names.into_iter().filter_map(|(key, name)| Some((key, name.clone()?)));
+        [("cgroup", self.cgroup.clone())].into_iter().chain(names).collect()
+    }
+
+    fn idle(&self, age_ns: u64) -> Option<u64> {
+        Some(bytes(self.ages.as_ref()?.idle_for(age_ns)?.pages))
+    }
+
+    fn accessed(&self, window_ns: u64) -> Option<u64> {
+        Some(bytes(self.ages.as_ref()?.accessed_within(window_ns)?.pages))
+    }
+}
+
+impl Status for NodeStatus {
+    fn write_metrics(&self, out: &mut Exposition) {
+        self.instance.write_metrics(out);
+        out.figures("", &[(Labels::new(), &self.figures)]);
+        let labelled: Vec<(Labels, &GroupStatus)> = self.groups.iter().map(|group| (group.labels(), group)).collect();
+        let memories: Vec<(Labels, &GroupMemory)> =
+            labelled.iter().map(|(labels, group)| (labels.clone(), &group.memory)).collect();
+        out.figures("memory_", &memories);
+        let idle = Family {
+            name: "memory_idle",
+            kind: Kind::Gauge,
+            unit: "bytes",
+            help: "Resident memory that has not been accessed for so long; no sample for times that it was not watched for.",
+        };
+        by_age(out, &idle, "min_age_seconds", &labelled, |age| age >= LEAST_IDLE_NS, GroupStatus::idle);
+        let used = Family {
+            name: "memory_working_set",
+            kind: Kind::Gauge,
+            unit: "bytes",
+            help: "Resident memory that was accessed within so long; no sample for times that it was not watched for.",
+        };
+        by_age(out, &used, "window_seconds", &labelled, |_| true, GroupStatus::accessed);
+    }
+}
+
+/// A family with a sample for each group and each age that is wanted.
+fn by_age(
+    out: &mut Exposition,
+    family: &Family<'_>,
+    label: &'static str,
+    groups: &[(Labels, &GroupStatus)],
+    is_wanted: impl Fn(u64) -> bool,
+    value: impl Fn(&GroupStatus, u64) -> Option<u64>,
+) {
+    let ages = || AGES_NS.into_iter().filter(|age| is_wanted(*age));
+    let samples: Vec<(Labels, Option<Value>)> = groups
+        .iter()
+        .flat_map(|(labels, group)| ages().map(move |age| (labels, group, age)))
+        .map(|(labels, group, age)| {
+            let labels = labels.iter().cloned().chain([(label, (age / 1_000_000_000).to_string())]).collect();
+            (labels, value(group, age).map(Value::Whole))
+        })
+        .collect();
+    out.family(family, samples.iter().map(|(labels, value)| (labels, *value)));
+}
+
+/// The status for people.
+pub fn text(status: &NodeStatus) -> String {
+    let instance = &status.instance;
+    let up = format_time(instance.uptime_ns);
+    let mut text = format!("isotherm {} node, pid {}, running for {up}\n", instance.version, instance.pid);
+    let mut row = |name: &str, words: &str| {
+        let _ = writeln!(text, "{name:<9} {words}");
+    };
+    let figures = &status.figures;
+    let source = if status.source.is_empty() { "has not begun" } else { &status.source };
+    row("monitor", source);
+    if let Some(sandbox) = &instance.sandbox {
+        row("sandbox", &sandbox.text());
+    }
+    row("watches", &format!("{} processes in {} control groups", figures.processes, status.groups.len()));
+    if figures.not_watched > 0 {
+        row("", &format!("{} of them not for long enough to say anything", figures.not_watched));
+    }
+    let share = |ns: u64| ns as f64 / instance.uptime_ns.max(1) as f64 * 100.0;
+    let (ours, theirs) = (share(figures.monitor_ns), share(figures.target_ns));
+    row("cost", &format!("monitor {ours:.2} % + processes {theirs:.2} % of one core since the start"));
+    let Some(total) = &status.total else { return text };
+    // The longest age for which anything is known.
+    let Some(age_ns) = AGES_NS.get(total.idle.len().wrapping_sub(1)).copied() else { return text };
+    let cold = |ages: &PageAges| ages.idle_for(age_ns).map_or(0, |idle| bytes(idle.pages));
+    let words = |ages: &PageAges| format!("{:>9} of {:>9}", format_size(cold(ages)), format_size(bytes(ages.resident)));
+    let _ = writeln!(text, "\nnot accessed for {}, of what is resident", format_time(age_ns));
+    let mut groups: Vec<(&GroupStatus, &PageAges)> =
+        status.groups.iter().filter_map(|group| Some((group, group.ages.as_ref()?))).collect();
+    groups.sort_by_key(|(_, ages)| std::cmp::Reverse(cold(ages)));
+    for (group, ages) in groups.iter().take(SHOWN) {
+        let name = group.names.label().unwrap_or_else(|| group.cgroup.clone());
+        let _ = writeln!(text, "  {}  {name}", words(ages));
+    }
+    if groups.len() > SHOWN {
+        let _ = writeln!(text, "  ... and {} groups more; `isotherm ps --by cgroup` lists all", groups.len() - SHOWN);
+    }
+    let _ = writeln!(text, "  {}  all together", words(total));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_core::history::frame::IdlePages;
+    use isotherm_daemon::openmetrics_check::checked;
+
+    const S: u64 = 1_000_000_000;
+
+    fn ages(resident: u64, idle: &[u64]) -> PageAges {
+        let idle = idle.iter().map(|&pages| IdlePages { pages, least: pages, most: pages, unresolved: 0 });
+        PageAges { resident, unobservable: 1, idle: idle.collect() }
+    }
+
+    fn status() -> NodeStatus {
+        let pod = GroupNames {
+            namespace: Some("prod".into()),
+            pod: Some("web-1".into()),
+            container: Some("app\"x".into()),
+            ..GroupNames::default()
+        };
+        let row = |path: &str, ages: Option<PageAges>| Row {
+            pid: None,
+            name: path.into(),
+            cgroup: Some(path.into()),
+            processes: 2,
+            not_watched: 0,
+            rss: None,
+            swap: Some(4096),
+            ages,
+        };
+        let more = GroupMemory { limit: Some(1 << 30), ..GroupMemory::default() };
+        // Watched for 10 s, and for no time yet.
+        let groups = [
+            GroupStatus::of(&row("/kube/a", Some(ages(1000, &[900, 850, 820, 800]))), pod, more),
+            GroupStatus::of(&row("/b", None), GroupNames::default(), GroupMemory::default()),
+        ];
+        NodeStatus {
+            instance: Instance { uptime_ns: 20 * S, command: COMMAND.into(), ..Instance::default() },
+            source: "pagetable".into(),
+            figures: NodeFigures { processes: 4, monitor_ns: S / 10, target_ns: S / 20, ..NodeFigures::default() },
+            total: Some(ages(1000, &[900, 850, 820, 800])),
+            groups: groups.into_iter().flatten().collect(),
+        }
+    }
+
+    #[test]
+    fn metrics_have_the_agreed_names_and_leave_out_what_is_not_known() {
+        let mut out = Exposition::default();
+        status().write_metrics(&mut out);
+        let samples = checked(&out.finish());
+        let pod = "cgroup=\"/kube/a\",namespace=\"prod\",pod=\"web-1\",container=\"app\\\"x\"";
+        let at = |name: &str, labels: &str| samples.get(&format!("isotherm_{name}{{{labels}}}")).copied();
+        assert_eq!(at("memory_idle_bytes", &format!("{pod},min_age_seconds=\"10\"")), Some(800.0 * 4096.0));
+        assert_eq!(at("memory_idle_bytes", &format!("{pod},min_age_seconds=\"30\"")), None, "not watched for so long");
+        assert_eq!(at("memory_idle_bytes", &format!("{pod},min_age_seconds=\"1\"")), None);
+        assert_eq!(at("memory_working_set_bytes", &format!("{pod},window_seconds=\"10\"")), Some(199.0 * 4096.0));
+        assert_eq!(at("memory_unobservable_bytes", pod), Some(4096.0));
+        assert_eq!(
+            (at("memory_limit_bytes", pod), at("memory_limit_bytes", "cgroup=\"/b\"")),
+            (Some(1073741824.0), None)
+        );
+        assert_eq!(at("memory_resident_bytes", "cgroup=\"/b\""), None);
+        assert_eq!(samples.get("isotherm_monitor_cpu_seconds_total"), Some(&0.1));
+        assert_eq!(samples.get("isotherm_target_cost_seconds_total"), Some(&0.05));
+    }
+
+    #[test]
+    fn json_is_read_back() {
+        let read: NodeStatus = serde_json::from_slice(&serde_json::to_vec(&status()).unwrap()).unwrap();
+        assert_eq!(read.groups[0].names.pod.as_deref(), Some("web-1"));
+        assert_eq!((read.groups[0].ages.clone(), read.groups[1].ages.clone()), (status().total, None));
+        assert_eq!((read.figures.processes, read.groups[0].memory.processes), (4, 2));
+    }
+
+    #[test]
+    fn people_see_what_it_watches_and_what_it_costs() {
+        let text = text(&status());
+        for part in [
+            "running for 20.0 s",
+            "4 processes in 2 control groups",
+            "monitor 0.50 % + processes 0.25 %",
+            "not accessed for 10.0 s",
+            "3.12 MiB of  3.91 MiB  prod/web-1/app\"x",
+            "all together",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in\n{text}");
+        }
+        let begun = NodeStatus { total: None, source: String::new(), ..status() };
+        assert!(super::text(&begun).contains("has not begun"));
+    }
+}

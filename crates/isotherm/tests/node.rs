@@ -1,0 +1,148 @@
+//! `isotherm node` on real processes that know the truth, and what other commands get from it. Needs root and eBPF.
+
+mod common;
+
+use common::grouped::{Ending, group, within};
+use common::{Done, command, isotherm, run, start, wait_until};
+use isotherm_daemon::openmetrics_check::checked;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Command;
+
+const MIB: u64 = 1 << 20;
+const TEN_S: u64 = 10_000_000_000;
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    isotherm(["node", "--physical", "--source", "damon"]).expect(2, &["--physical"]);
+    isotherm(["node", "--", "true"]).expect(2, &["leave the command out"]);
+}
+
+/// With its sockets in a folder of the test's.
+fn at(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = command(arguments);
+    command.env("RUNTIME_DIRECTORY", folder);
+    command
+}
+
+fn asked(folder: &tempfile::TempDir, arguments: &[&str]) -> Done {
+    run(&mut at(folder.path(), arguments))
+}
+
+fn bytes(line: &Value, list: &str, time: &str, ns: u64) -> Option<u64> {
+    line[list].as_array()?.iter().find(|entry| entry[time] == ns)?["bytes"].as_u64()
+}
+
+fn line_of(lines: &[Value], kind: &str, key: &str, value: &Value) -> Option<Value> {
+    lines.iter().find(|line| line["kind"] == kind && line[key] == *value).cloned()
+}
+
+fn metrics(port: u16) -> BTreeMap<String, f64> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (_, body) = text.split_once("\r\n\r\n").unwrap();
+    checked(body).into_iter().collect()
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn root_a_node_ps_top_and_metrics_say_the_same_and_the_truth() {
+    let Some((there, path)) = group("node") else { return };
+    let there = Ending(there);
+    let folder = tempfile::tempdir().unwrap();
+    let words = ["workload", "hotspot", "--size", "64M", "--hot", "25%", "--duration", "300s", "--thp", "no"];
+    let program = start(&mut within(&there.0, &command(words)));
+    let port = free_port();
+    let node = start(&mut at(folder.path(), &["node", "--metrics", &port.to_string()]));
+    let pid = Value::from(program.pid());
+    let mut lines = Vec::new();
+    wait_until("the node knows of 10 s", || {
+        let sockets = || std::fs::read_dir(folder.path()).unwrap().count();
+        if sockets() == 0 {
+            return false;
+        }
+        // Without a node that knows something it would look by itself: the status tells.
+        let status = asked(&folder, &["ctl", "status", "--json", "--pid", &node.pid().to_string()]);
+        let status = status.json_lines().first().cloned().unwrap_or_default();
+        let idle = |group: &Value| group["ages"]["idle"].as_array().map_or(0, Vec::len);
+        let groups = status["groups"].as_array().cloned().unwrap_or_default();
+        if !groups.iter().any(|group| group["cgroup"] == *path && idle(group) >= 4) {
+            return false;
+        }
+        let done = asked(&folder, &["ps", "--json"]);
+        done.expect(0, &[]);
+        lines = done.json_lines();
+        line_of(&lines, "process", "pid", &pid).is_some_and(|l| bytes(&l, "cold", "for_ns", TEN_S).is_some())
+    });
+    let (truth, slack) = (48 * MIB, 64 * MIB / 20);
+    let process = line_of(&lines, "process", "pid", &pid).unwrap();
+    let cold = bytes(&process, "cold", "for_ns", TEN_S).unwrap();
+    // Beside its pattern the program has some MiB of its own, which rest.
+    assert!(cold + slack >= truth && cold <= truth + slack + 8 * MIB, "{process}");
+    let of_group = line_of(&lines, "cgroup", "cgroup", &path.clone().into()).unwrap();
+    let told = bytes(&of_group, "cold", "for_ns", TEN_S).unwrap();
+    let samples = metrics(port);
+    let metric = |name: &str, more: &str| samples.get(&format!("isotherm_{name}{{cgroup=\"{path}\"{more}}}")).copied();
+    let measured = metric("memory_idle_bytes", ",min_age_seconds=\"10\"").unwrap();
+    assert!((measured - told as f64).abs() <= slack as f64, "{measured} at /metrics, {told} by ps");
+    let used = metric("memory_working_set_bytes", ",window_seconds=\"10\"").unwrap();
+    assert!((used - (16 * MIB) as f64).abs() <= (slack + MIB) as f64, "{used}");
+    assert_eq!(metric("memory_idle_bytes", ",min_age_seconds=\"28800\""), None, "nobody has watched for 8 h");
+    assert!(samples["isotherm_monitor_cpu_seconds_total"] > 0.0);
+    let top = asked(&folder, &["top", "--batch", "--json", "--duration", "500ms"]);
+    top.expect(0, &[]);
+    let seen = line_of(&top.json_lines(), "process", "pid", &pid).unwrap();
+    assert!(bytes(&seen, "cold", "for_ns", TEN_S).unwrap().abs_diff(cold) <= slack, "{seen}");
+    let table = asked(&folder, &["ps", "--by", "cgroup"]);
+    table.expect(0, &[&format!("watched by isotherm node (pid {})", node.pid())]);
+    let status = asked(&folder, &["ctl", "status", "--pid", &node.pid().to_string()]);
+    status.expect(0, &[]);
+    assert!(status.stdout.contains("all together"), "{status:#?}");
+    asked(&folder, &["ctl", "stop", "--pid", &node.pid().to_string()]).expect(0, &[]);
+    node.finish().expect(0, &["watching all processes"]);
+    program.signal("KILL");
+    program.finish();
+}
+
+/// A part of the machine is not the machine.
+#[test]
+fn root_a_node_of_one_process_is_not_asked_about_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = start(&mut command(["workload", "hotspot", "--size", "4M", "--hot", "25%", "--duration", "300s"]));
+    let manager = UnixDatagram::bind(folder.path().join("notify")).unwrap();
+    manager.set_nonblocking(true).unwrap();
+    let told = || -> String {
+        let mut buffer = [0; 64];
+        let next =
+            || manager.recv(&mut buffer).ok().map(|length| String::from_utf8_lossy(&buffer[..length]).into_owned());
+        std::iter::from_fn(next).collect::<Vec<_>>().join(" ")
+    };
+    let mut node = at(folder.path(), &["node", "--pid", &program.pid().to_string()]);
+    node.env("NOTIFY_SOCKET", folder.path().join("notify")).env("WATCHDOG_USEC", "400000");
+    let node = start(&mut node);
+    let mut heard = String::new();
+    wait_until("the service manager hears that it is ready and alive", || {
+        heard += &told();
+        heard.starts_with("READY=1") && heard.contains("WATCHDOG=1")
+    });
+    let done = asked(&folder, &["ps", "--json", "--pid", &std::process::id().to_string()]);
+    done.expect(0, &[]);
+    let lines = done.json_lines();
+    assert_eq!(line_of(&lines, "process", "pid", &program.pid().into()), None, "{lines:?}");
+    let status = asked(&folder, &["ctl", "status", "--pid", &node.pid().to_string()]);
+    status.expect(0, &[]);
+    // Who ends the only target ends the node, too.
+    program.signal("KILL");
+    program.finish();
+    node.finish().expect(0, &["every target has ended"]);
+    assert!(told().ends_with("STOPPING=1"));
+}
