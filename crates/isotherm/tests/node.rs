@@ -127,7 +127,7 @@ fn root_a_node_of_one_process_is_not_asked_about_all() {
         std::iter::from_fn(next).collect::<Vec<_>>().join(" ")
     };
     let mut node = at(folder.path(), &["node", "--pid", &program.pid().to_string()]);
-    node.env("NOTIFY_SOCKET", folder.path().join("notify")).env("WATCHDOG_USEC", "400000");
+    node.env("NOTIFY_SOCKET", folder.path().join("notify")).env("WATCHDOG_USEC", "16000000");
     let node = start(&mut node);
     let mut heard = String::new();
     wait_until("the service manager hears that it is ready and alive", || {
