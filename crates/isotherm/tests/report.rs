@@ -193,6 +193,7 @@ fn pages(target: u32, second: u64) -> Event {
         one_in: 1,
         mappings: vec![MappingPages { range: AddrRange::new(HEAP, HEAP + 16 * MIB), ages }],
         tables: (0..8).map(|i| TablePages { base: HEAP + i * 2 * MIB, present: 512, accessed: 8 }).collect(),
+        reaccessed: None,
     })
 }
 

@@ -4,6 +4,7 @@
 //!   described in `docs/format.md`.
 //! * [`read_events()`]: the events of a record of every supported format, which is told by its content.
 //! * [`exporter`]: writes records for other tools.
+//! * [`parquet`]: what a machine sees of its control groups, window by window, for the analysis of many machines.
 //! * [`Record`]: a whole record in memory; loads every supported format.
 //!
 //! Everything read is treated as hostile: lengths never lead to allocations beyond the documented limits, damage is
@@ -20,6 +21,7 @@ pub mod fuzz;
 mod import;
 mod input;
 mod kind;
+pub mod parquet;
 mod read_events;
 mod reader;
 mod record;

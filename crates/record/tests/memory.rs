@@ -69,6 +69,7 @@ fn pages() -> Event {
         one_in: 1,
         mappings: (0..1 << 18).map(mapping).collect(),
         tables: (0..1 << 22).map(|i| TablePages { base: i << 21, present: 0, accessed: 0 }).collect(),
+        reaccessed: None,
     })
 }
 

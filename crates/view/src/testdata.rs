@@ -161,6 +161,7 @@ pub(crate) fn page_frame(target: u32, second: u64) -> PageFrame {
             mapping(locked, 1, 0, 256),
         ],
         tables,
+        reaccessed: None,
     }
 }
 

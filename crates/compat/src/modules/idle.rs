@@ -123,6 +123,7 @@ mod tests {
             one_in: 1,
             mappings,
             tables: Vec::new(),
+            reaccessed: None,
         })
     }
 

@@ -5,6 +5,8 @@
 //! numbers than walks, so epochs that lie close together, measured by their age, are joined from time to time: figures
 //! about the last minute stay exact to a walk, those about an hour ago to some minutes.
 
+use super::reaccessed::Reaccessed;
+
 /// What a page's byte says besides an epoch: it is not present.
 pub const ABSENT: u8 = 0;
 /// It is present and cannot be observed.
@@ -48,6 +50,8 @@ pub struct Epochs {
     marks: [Option<u8>; 2],
     /// Whether a walk is under way.
     walking: bool,
+    /// Pages found accessed again since this was last taken.
+    reaccessed: Reaccessed,
 }
 
 /// Epochs that a walk begins, by what is known of the begin.
@@ -74,6 +78,7 @@ impl Epochs {
             last_walk: [None; 3],
             marks: [None; 2],
             walking: false,
+            reaccessed: Reaccessed::default(),
         }
     }
 
@@ -197,6 +202,23 @@ impl Epochs {
     /// way), and whose bit somebody else has cleared.
     pub(crate) fn noted(&mut self, code: u8) -> u8 {
         self.left_set(code, if self.walking { self.before_ns } else { self.begun_ns })
+    }
+
+    /// A walk found so many pages accessed that had been clear since the epoch `code`: the walk before saw them so.
+    pub(crate) fn accessed_again(&mut self, code: u8, pages: u64) {
+        self.reaccessed.add(self.before_ns.saturating_sub(self.of(code).by_ns), pages);
+    }
+
+    /// The same of a page that somebody else has found accessed since the last walk (or the one before, while one is
+    /// under way).
+    pub(crate) fn noted_again(&mut self, code: u8) {
+        let seen_ns = if self.walking { self.before_ns } else { self.begun_ns };
+        self.reaccessed.add(seen_ns.saturating_sub(self.of(code).by_ns), 1);
+    }
+
+    /// Pages found accessed again since the last call.
+    pub(crate) fn take_reaccessed(&mut self) -> Reaccessed {
+        std::mem::take(&mut self.reaccessed)
     }
 
     fn left_set(&mut self, code: u8, after_ns: u64) -> u8 {

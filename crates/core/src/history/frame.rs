@@ -1,5 +1,6 @@
 //! What the page history says about a target at one moment: the figures that records keep and reports show.
 
+use super::reaccessed::Reaccessed;
 use crate::addr::{AddrRange, PAGE_SIZE};
 use serde::{Deserialize, Serialize};
 
@@ -152,6 +153,10 @@ pub struct PageFrame {
     pub mappings: Vec<MappingPages>,
     /// By page table, sorted; tables of which no page is present, or none can be observed, are left out.
     pub tables: Vec<TablePages>,
+    /// Pages accessed again since the watch began, by how long they had been idle; of one that other targets map, too, each
+    /// counts its own accesses. Records do not keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reaccessed: Option<Reaccessed>,
 }
 
 impl PageFrame {

@@ -5,12 +5,13 @@
 //!   space.
 //! * [`tracked`]: an access source with the histories of its targets, which it walks.
 //! * [`together`]: several targets, whose common pages count once.
-//! * [`ages`]: figures from them; [`frame`]: the figures, as they are recorded.
+//! * [`ages`]: figures from them; [`reaccessed`]: what came back after how long; [`frame`]: the figures, as they are recorded.
 
 pub mod ages;
 pub mod epoch;
 pub mod frame;
 pub mod pages;
+pub mod reaccessed;
 pub mod table;
 pub mod together;
 pub mod tracked;

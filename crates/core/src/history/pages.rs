@@ -1,6 +1,7 @@
 //! The page history of one address space.
 
 use super::epoch::{ABSENT, BLIND, Epochs, STANDING};
+use super::reaccessed::Reaccessed;
 use super::table::{Learnt, TENTH_NS, Table};
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
 use crate::bits::{TableBits, Window};
@@ -30,14 +31,16 @@ pub struct PageHistory {
     begun_in: u32,
     /// Of these pages, those that the present walk left as they are.
     waiting: u64,
+    /// Pages found accessed again by the walks that have ended.
+    reaccessed: Reaccessed,
 }
 
 impl PageHistory {
     /// Nothing is known; the first walk will be at `now_ns`.
     pub fn new(now_ns: u64) -> Self {
         let learnt = Learnt::default();
-        let (epochs, tables) = (Epochs::new(now_ns), BTreeMap::new());
-        Self { epochs, tables, walks: 0, learnt, most_level: 0, one_in: 1, begun_in: 1, waiting: 0 }
+        let (epochs, tables, reaccessed) = (Epochs::new(now_ns), BTreeMap::new(), Reaccessed::default());
+        Self { epochs, tables, walks: 0, learnt, most_level: 0, one_in: 1, begun_in: 1, waiting: 0, reaccessed }
     }
 
     /// What was kept of an earlier one: epochs, the number of walks, and tables by address.
@@ -73,6 +76,11 @@ impl PageHistory {
     /// What the last walk learnt.
     pub const fn learnt(&self) -> &Learnt {
         &self.learnt
+    }
+
+    /// Pages found accessed again by the end of the last walk, by how long they had been idle.
+    pub const fn reaccessed(&self) -> Reaccessed {
+        self.reaccessed
     }
 
     /// What the bytes of pages stand for.
@@ -191,6 +199,7 @@ impl PageHistory {
     /// Ends a walk, at `now_ns`: tables that it did not come across have gone.
     pub fn end_walk(&mut self, now_ns: u64) {
         self.epochs.end_walk(now_ns);
+        self.reaccessed.add_all(&self.epochs.take_reaccessed(), u64::from(self.one_in));
         // Single pages that cannot be cleared keep nobody waiting.
         if self.waiting * 256 <= self.learnt.present {
             self.begun_in = (self.begun_in / 2).max(1);

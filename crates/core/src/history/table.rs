@@ -289,6 +289,9 @@ impl Table {
             learnt.cleared += pages;
         }
         let accessed = matches!(state, Seen::Cleared | Seen::Set);
+        if accessed && known && !standing {
+            epochs.accessed_again(code, pages);
+        }
         if accessed && known && code != NEVER && (standing || epochs.is_of_last_walk(code)) {
             learnt.again += pages;
         }
@@ -352,6 +355,7 @@ impl Table {
         };
         for i in mask::iter(accessed) {
             if Epochs::is_epoch(codes[i]) && codes[i] & STANDING == 0 {
+                epochs.noted_again(codes[i]);
                 codes[i] = epochs.noted(codes[i]);
             }
         }

@@ -70,7 +70,7 @@ pub(crate) fn decode(input: &mut Cursor<'_>, base_ns: u64) -> Result<PageFrame, 
         at = end;
     }
     let tables = decode_tables(input)?;
-    Ok(PageFrame { time_ns, since_ns, begin_ns, walk_ns, target, one_in, mappings, tables })
+    Ok(PageFrame { time_ns, since_ns, begin_ns, walk_ns, target, one_in, mappings, tables, reaccessed: None })
 }
 
 /// Appends the body of an event about all targets together.

@@ -134,7 +134,17 @@ fn arb_pages() -> impl Strategy<Value = Event> {
     (any::<[u64; 4]>(), 0u32..4, any::<u32>(), mappings, arb_tables()).prop_map(
         |(n, target, one_in, mappings, tables)| {
             let [time_ns, since_ns, begin_ns, walk_ns] = n;
-            Event::Pages(PageFrame { time_ns, since_ns, begin_ns, walk_ns, target, one_in, mappings, tables })
+            Event::Pages(PageFrame {
+                time_ns,
+                since_ns,
+                begin_ns,
+                walk_ns,
+                target,
+                one_in,
+                mappings,
+                tables,
+                reaccessed: None,
+            })
         },
     )
 }
@@ -322,7 +332,17 @@ fn pages(now: u64, first: u64, areas: &[(u64, u64, &str)], rng: &mut Random) -> 
     }
     let (since_ns, mappings) = (now - 1_000_000_000, areas.iter().map(mapping).collect());
     let walk_ns = 250_000_000;
-    Event::Pages(PageFrame { time_ns: now, since_ns, begin_ns: first, walk_ns, target: 0, one_in: 1, mappings, tables })
+    Event::Pages(PageFrame {
+        time_ns: now,
+        since_ns,
+        begin_ns: first,
+        walk_ns,
+        target: 0,
+        one_in: 1,
+        mappings,
+        tables,
+        reaccessed: None,
+    })
 }
 
 /// A small generator of pseudo-random numbers (xorshift), so that test data does not change with a library's version.

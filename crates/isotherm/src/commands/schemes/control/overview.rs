@@ -190,6 +190,7 @@ mod tests {
             one_in: 1,
             mappings: vec![MappingPages { range: AddrRange::new(0, 1 << 20), ages }],
             tables: Vec::new(),
+            reaccessed: None,
         }));
         o.event(&snapshot);
         assert_eq!(o.targets()[0].accessed, Some(10 * 4096), "regions do not overrule pages");
