@@ -41,8 +41,9 @@ fn text() -> String {
         ("The agent of the machine, `node`", "", table::<NodeFigures>("")),
         (
             "Control groups that `node` watches",
-            "`groups`; labels `cgroup` and, where known, `namespace`, `pod`, `container`. Beside them `isotherm_memory_idle_bytes` has the label \
-             `min_age_seconds`, and `isotherm_memory_working_set_bytes` the label `window_seconds`; in JSON both follow from `ages`.",
+            "`groups`; labels `cgroup` and, where known, `namespace`, `pod`, `container`. Beside them `isotherm_memory_idle_bytes` and \
+             `isotherm_memory_reaccessed_bytes_total` have the label `min_age_seconds`, and `isotherm_memory_working_set_bytes` the label \
+             `window_seconds`; in JSON they follow from `ages` and `reaccessed`.",
             table::<GroupMemory>("memory_"),
         ),
         ("Guests of `hint host`", "`guests`; labels `guest`, `pid`.", table::<GuestStatus>("hint_guest_")),

@@ -8,6 +8,7 @@ use isotherm_view::machine::Row;
 use serde::Serialize;
 
 /// The control groups of this machine, and what containers were called when this was read.
+#[derive(Debug)]
 pub struct Groups {
     memcgs: Memcgs,
     names: ContainerNames,

@@ -5,6 +5,8 @@ mod common;
 use common::grouped::{Ending, group, within};
 use common::{Done, command, isotherm, run, start, wait_until};
 use isotherm_daemon::openmetrics_check::checked;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::{Field, Row};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -20,6 +22,9 @@ const TEN_S: u64 = 10_000_000_000;
 fn what_makes_no_sense_is_refused() {
     isotherm(["node", "--physical", "--source", "damon"]).expect(2, &["--physical"]);
     isotherm(["node", "--", "true"]).expect(2, &["leave the command out"]);
+    isotherm(["node", "--window", "5m"]).expect(2, &["--parquet"]);
+    isotherm(["node", "--parquet", "/tmp", "--window", "2h"]).expect(2, &["--window", "1h"]);
+    isotherm(["node", "--no-control", "--parquet", "/proc/self/status/x"]).expect(1, &["/proc/self/status/x"]);
 }
 
 /// With its sockets in a folder of the test's.
@@ -50,6 +55,46 @@ fn metrics(port: u16) -> BTreeMap<String, f64> {
     checked(body).into_iter().collect()
 }
 
+/// All rows of the only file, by time.
+fn rows(folder: &Path) -> Vec<Row> {
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    // More than one if an hour has just ended.
+    let mut rows: Vec<Row> = files
+        .iter()
+        .flat_map(|path| {
+            assert!(path.extension().is_some_and(|end| end == "parquet"), "{path:?}");
+            let reader = SerializedFileReader::new(std::fs::File::open(path).unwrap()).unwrap();
+            reader.get_row_iter(None).unwrap().map(Result::unwrap).collect::<Vec<_>>()
+        })
+        .collect();
+    let start = |row: &Row| match field(row, "window_start") {
+        Field::TimestampMicros(us) => *us,
+        other => panic!("{other:?}"),
+    };
+    rows.sort_by_key(start);
+    rows
+}
+
+fn field<'a>(row: &'a Row, name: &str) -> &'a Field {
+    row.get_column_iter().find(|(column, _)| *column == name).unwrap().1
+}
+
+fn text_of(row: &Row, name: &str) -> Option<String> {
+    match field(row, name) {
+        Field::Str(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn list_of(row: &Row, name: &str) -> Vec<Option<u64>> {
+    let Field::ListInternal(list) = field(row, name) else { panic!("{name} is no list") };
+    let number = |entry: &Field| match entry {
+        Field::Long(n) => u64::try_from(*n).ok(),
+        _ => None,
+    };
+    list.elements().iter().map(number).collect()
+}
+
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -62,12 +107,16 @@ fn root_a_node_ps_top_and_metrics_say_the_same_and_the_truth() {
     let words = ["workload", "hotspot", "--size", "64M", "--hot", "25%", "--duration", "300s", "--thp", "no"];
     let program = start(&mut within(&there.0, &command(words)));
     let port = free_port();
-    let node = start(&mut at(folder.path(), &["node", "--metrics", &port.to_string()]));
+    let windows = folder.path().join("windows");
+    let (port_text, windows_text) = (port.to_string(), windows.to_str().unwrap());
+    let node = start(&mut at(
+        folder.path(),
+        &["node", "--metrics", &port_text, "--parquet", windows_text, "--window", "5s", "--cluster", "tests"],
+    ));
     let pid = Value::from(program.pid());
     let mut lines = Vec::new();
     wait_until("the node knows of 10 s", || {
-        let sockets = || std::fs::read_dir(folder.path()).unwrap().count();
-        if sockets() == 0 {
+        if !folder.path().join(format!("{}.sock", node.pid())).exists() {
             return false;
         }
         // Without a node that knows something it would look by itself: the status tells.
@@ -108,7 +157,19 @@ fn root_a_node_ps_top_and_metrics_say_the_same_and_the_truth() {
     status.expect(0, &[]);
     assert!(status.stdout.contains("all together"), "{status:#?}");
     asked(&folder, &["ctl", "stop", "--pid", &node.pid().to_string()]).expect(0, &[]);
-    node.finish().expect(0, &["watching all processes"]);
+    node.finish().expect(0, &["watching all processes", "wrote"]);
+    let rows = rows(&windows);
+    let of_group: Vec<&Row> = rows.iter().filter(|row| text_of(row, "cgroup") == Some(path.clone())).collect();
+    assert!(of_group.len() > 1, "{} rows", rows.len());
+    let last = of_group.last().unwrap();
+    // 10 s is the fifth of the times.
+    let written = list_of(last, "cold_bytes")[4].unwrap();
+    assert!((written as f64 - measured).abs() <= slack as f64, "{written} in Parquet, {measured} at /metrics");
+    assert_eq!(list_of(last, "cold_bytes")[15], None, "nobody has watched for 8 h");
+    // What is used every moment is never idle for 5 s.
+    assert!(list_of(last, "promoted_bytes")[3].unwrap() < 4 * MIB, "{last:?}");
+    assert_eq!(text_of(last, "cluster").as_deref(), Some("tests"));
+    assert_eq!(text_of(last, "source").as_deref(), Some("pagetable"));
     program.signal("KILL");
     program.finish();
 }

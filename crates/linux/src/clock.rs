@@ -57,6 +57,11 @@ pub fn monotonic_ns() -> u64 {
     read(ClockId::Monotonic)
 }
 
+/// Microseconds since 1970 (UTC).
+pub fn unix_us() -> i64 {
+    (read(ClockId::Realtime) / 1000) as i64
+}
+
 /// CPU time that the calling thread has used, ns.
 pub fn thread_cpu_ns() -> u64 {
     read(ClockId::ThreadCPUTime)

@@ -207,7 +207,7 @@ impl PageHistory {
             one_in: self.one_in(),
             mappings: self.by_mapping(mappings),
             tables: self.by_table(since_ns),
-            reaccessed: Some(self.reaccessed()),
+            reaccessed: Some(Box::new(self.reaccessed())),
         }
     }
 

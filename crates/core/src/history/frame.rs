@@ -156,7 +156,7 @@ pub struct PageFrame {
     /// Pages accessed again since the watch began, by how long they had been idle; of one that other targets map, too, each
     /// counts its own accesses. Records do not keep it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reaccessed: Option<Reaccessed>,
+    pub reaccessed: Option<Box<Reaccessed>>,
 }
 
 impl PageFrame {

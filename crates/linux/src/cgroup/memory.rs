@@ -1,8 +1,10 @@
 //! The memory of a control group: how much is used, of what kind, and what its limit is.
 
 use super::setup::CgroupSetup;
+use crate::facts::pressure;
 use crate::roots::Roots;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What helps where no hierarchy tells memory figures.
@@ -136,6 +138,21 @@ impl Memcg {
     pub fn used(&self) -> io::Result<u64> {
         let text = self.roots.read(self.folder.join(USED.file(self.v2)))?;
         text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a number"))
+    }
+
+    /// The number of its folder, which tells it from another that is called so later.
+    pub fn inode(&self) -> io::Result<u64> {
+        std::fs::metadata(self.roots.path(&self.folder)).map(|folder| folder.ino())
+    }
+
+    /// Time for which some task in it has waited for memory since it was made, microseconds. Version 1 does not tell.
+    pub fn stall_us(&self) -> io::Result<u64> {
+        if !self.v2 {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let text = self.roots.read(self.folder.join("memory.pressure"))?;
+        let none = || io::Error::new(io::ErrorKind::InvalidData, "memory.pressure has no total");
+        pressure::total(&text, pressure::Share::Some).ok_or_else(none)
     }
 
     /// Bytes of files in it that no process maps: what the kernel can drop without our help, and what page tables do

@@ -68,9 +68,9 @@ impl HourFiles {
         Ok(Self { folder: folder.to_owned(), origin, growing: None })
     }
 
-    /// Whose rows they are.
-    pub const fn origin(&self) -> &Origin {
-        &self.origin
+    /// How accesses are seen, for files that are begun from now on.
+    pub fn set_source(&mut self, source: &str) {
+        source.clone_into(&mut self.origin.source);
     }
 
     /// Appends the rows of a window that began at `start_us` (microseconds since 1970); where that is another hour than

@@ -81,6 +81,11 @@ impl MachineBuilder {
         self.run.as_ref().map(|run| run.source.as_str())
     }
 
+    /// The process that a target is; `None`: it has ended.
+    pub fn pid_of(&self, target: u32) -> Option<u32> {
+        self.processes.get(&target).map(|known| known.pid)
+    }
+
     /// Processes that are there, and how many of them have been watched for so long, ns.
     pub fn watched_for(&self, age_ns: u64) -> (usize, usize) {
         let long = self.processes.values().filter(|known| known.watched_ns >= age_ns).count();

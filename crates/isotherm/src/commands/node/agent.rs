@@ -2,18 +2,20 @@
 
 use super::jumps::{Jump, Jumps, WINDOW_NS};
 use super::paths::GroupPaths;
+use super::promotions::Promotions;
 use super::status::{COMMAND, GroupMemory, GroupStatus, NodeFigures, NodeMachine, NodeStatus};
+use super::windows::{Sources, Windows};
 use crate::groups::Groups;
 use isotherm_core::context::Operator;
 use isotherm_core::event::{Event, MonitorStats, Step, Subscriber, SubscriberError};
-use isotherm_core::history::frame::bytes;
+use isotherm_core::history::frame::{PageFrame, bytes};
 use isotherm_core::printable::printable;
 use isotherm_core::units::format_size;
 use isotherm_daemon::instance::Instance;
 use isotherm_daemon::sandbox::Sandbox;
 use isotherm_daemon::server::Server;
 use isotherm_daemon::service::{Answer, Ask, Refusal, Service};
-use isotherm_linux::clock::monotonic_ns;
+use isotherm_linux::clock::{monotonic_ns, unix_us};
 use isotherm_linux::notify::Notify;
 use isotherm_view::machine::{Machine, MachineBuilder, Row};
 use std::path::PathBuf;
@@ -62,6 +64,8 @@ pub struct Agent {
     stats: Option<MonitorStats>,
     jumps: Jumps,
     jumps_ns: u64,
+    promotions: Promotions,
+    windows: Option<Windows>,
     server: Option<Server<NodeService>>,
     notify: Notify,
     alive_ns: u64,
@@ -82,6 +86,8 @@ impl Agent {
             stats: None,
             jumps: Jumps::default(),
             jumps_ns: now_ns,
+            promotions: Promotions::default(),
+            windows: None,
             server,
             notify,
             alive_ns: now_ns,
@@ -92,20 +98,40 @@ impl Agent {
         }
     }
 
+    /// Writes a row for each control group at each window's end.
+    pub fn write(&mut self, windows: Windows) {
+        self.windows = Some(windows);
+    }
+
     /// Between two turns of the loop: what is due by the clock. False: it is to end.
     pub fn after_turn(&mut self) -> bool {
         let now_ns = monotonic_ns();
         self.serve(now_ns);
         if now_ns.saturating_sub(self.jumps_ns) >= WINDOW_NS {
             self.jumps_ns = now_ns;
-            self.tell_jumps(now_ns);
+            self.look_at_groups(now_ns);
+        }
+        if self.windows.as_ref().is_some_and(|windows| windows.is_due(unix_us())) {
+            self.end_window(now_ns);
         }
         !self.is_asked_to_stop
     }
 
-    /// The service manager is told that the end has begun.
-    pub fn stopping(&self) {
+    /// Writes what is not yet written.
+    pub fn finish(mut self) {
         self.notify.stopping();
+        self.end_window(monotonic_ns());
+        if let Some(windows) = self.windows {
+            windows.finish();
+        }
+    }
+
+    fn end_window(&mut self, now_ns: u64) {
+        let Some(mut windows) = self.windows.take() else { return };
+        let machine = self.machine(now_ns);
+        let (promotions, groups) = (&self.promotions, &self.groups);
+        windows.end(unix_us(), Sources { machine: &machine, promotions, groups, stats: self.stats.as_ref() });
+        self.windows = Some(windows);
     }
 
     /// All that is known now.
@@ -117,8 +143,10 @@ impl Agent {
         machine.finish(|pid| paths.of(pid, now_ns, |pid| groups.path_of(pid)))
     }
 
-    fn tell_jumps(&mut self, now_ns: u64) {
+    /// Tells of working sets that jump, and forgets groups that have gone.
+    fn look_at_groups(&mut self, now_ns: u64) {
         let machine = self.machine(now_ns);
+        self.promotions.keep(machine.groups.iter().filter_map(|row| row.cgroup.as_deref()));
         let used = machine.groups.iter().filter_map(|row| {
             let accessed = row.ages.as_ref()?.accessed_within(WINDOW_NS)?;
             Some((row.cgroup.as_deref()?, bytes(accessed.pages)))
@@ -167,7 +195,7 @@ impl Agent {
         };
         let group = |row: &Row| {
             let path = row.cgroup.as_deref()?;
-            GroupStatus::of(row, self.groups.names(path), self.sizes(path))
+            GroupStatus::of(row, self.groups.names(path), self.sizes(path), self.promotions.of(path))
         };
         NodeStatus {
             instance,
@@ -175,6 +203,14 @@ impl Agent {
             figures,
             groups: machine.groups.iter().filter_map(group).collect(),
             total: machine.total.ages,
+        }
+    }
+
+    fn count(&mut self, frame: &PageFrame) {
+        let (Some(now), Some(pid)) = (frame.reaccessed.as_deref(), self.machine.pid_of(frame.target)) else { return };
+        let groups = &self.groups;
+        if let Some(path) = self.paths.of(pid, monotonic_ns(), |pid| groups.path_of(pid)) {
+            self.promotions.count(frame.target, &path, *now);
         }
     }
 
@@ -196,9 +232,14 @@ impl Subscriber for Agent {
     fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
         match event {
             // Ready is who has found what to watch.
-            Event::Run(_) => self.notify.ready(),
+            Event::Run(run) => {
+                self.notify.ready();
+                self.windows.iter_mut().for_each(|windows| windows.set_source(&run.source));
+            }
             Event::Target(info) => info.pid.into_iter().for_each(|pid| self.paths.forget(pid)),
             Event::Stats(stats) => self.stats = Some(*stats),
+            Event::Pages(frame) => self.count(frame),
+            Event::End { target, .. } => self.promotions.end(*target),
             _ => {}
         }
         self.machine.event(event)

@@ -4,7 +4,9 @@ mod agent;
 mod ask;
 mod jumps;
 mod paths;
+mod promotions;
 pub mod status;
+mod windows;
 
 pub use ask::known;
 
@@ -18,8 +20,13 @@ use crate::sandbox::schemes::{Work, needs};
 use crate::session::{Ended, Session};
 use agent::{About, Agent, NodeService};
 use anyhow::Context;
+use isotherm_linux::clock::{kernel_release, unix_us};
 use isotherm_linux::notify::Notify;
+use isotherm_linux::roots::Roots;
+use isotherm_record::parquet::window::Origin;
+use std::path::PathBuf;
 use std::time::Duration;
+use windows::Windows;
 
 /// What a node is about that watches all.
 const ALL: &str = "all processes";
@@ -35,6 +42,15 @@ pub struct Args {
     target: TargetArgs,
     #[command(flatten)]
     monitor: MonitorArgs,
+    /// Write a row for each control group and window into Parquet files in this folder, one for each hour
+    #[arg(long, value_name = "DIR")]
+    parquet: Option<PathBuf>,
+    /// The length of a window, from a second to an hour
+    #[arg(long, value_name = "T", default_value = "5m", value_parser = units::time, requires = "parquet")]
+    window: Duration,
+    /// What the cluster is called that this machine is in, for the rows
+    #[arg(long, value_name = "NAME", requires = "parquet")]
+    cluster: Option<String>,
     /// Stop after this time
     #[arg(long, value_name = "T", value_parser = units::time)]
     duration: Option<Duration>,
@@ -51,22 +67,42 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
     if !args.target.command.is_empty() {
         return Err(Usage("a node watches what runs already; leave the command out".into()).into());
     }
+    if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&args.window) {
+        return Err(Usage("--window must be between 1s and 1h: files hold an hour each".into()).into());
+    }
     let words = if args.target.is_given() && !args.target.all { "some processes" } else { ALL };
     args.target.all |= !args.target.is_given();
     let notify = Notify::from_env().context("cannot reach the service manager at NOTIFY_SOCKET")?;
     let bound = args.control.bind(false)?;
+    let windows = args.parquet.as_deref().map(|folder| Windows::new(folder, args.window, origin(&args), unix_us()));
+    let windows = windows.transpose()?;
     let mut session = Session::open(&args.target, &args.monitor)?;
     let sandbox = args.sandbox.enter(&needs(Work { source: args.monitor.source, command: false, dry_run: true }))?;
     // Threads from here on.
     let server = bound.serve(NodeService).context("cannot listen")?;
     tracing::info!("watching {words}");
     let mut agent = Agent::new(server, notify, About { words: words.to_owned(), sandbox });
+    if let Some(windows) = windows {
+        agent.write(windows);
+    }
     let result = session.run(args.duration, &mut agent, |agent, _| Ok(agent.after_turn()));
-    agent.stopping();
-    drop(agent);
+    agent.finish();
     let finished = session.finish();
     if result? == Ended::TargetsGone {
         tracing::info!("every target has ended");
     }
     finished
+}
+
+/// Whose rows they are.
+fn origin(args: &Args) -> Origin {
+    let line = |path| Roots::system().line(path).unwrap_or_else(|| "unknown".to_owned());
+    Origin {
+        host: line("/proc/sys/kernel/hostname"),
+        cluster: args.cluster.clone(),
+        boot_id: line("/proc/sys/kernel/random/boot_id"),
+        source: String::new(),
+        kernel: kernel_release().unwrap_or_default(),
+        isotherm_version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
 }

@@ -2,6 +2,7 @@
 
 use isotherm_core::figure::{Kind, Value};
 use isotherm_core::history::frame::{AGES_NS, PageAges, bytes};
+use isotherm_core::history::reaccessed::{IDLE_NS, Reaccessed};
 use isotherm_core::units::{format_size, format_time};
 use isotherm_daemon::instance::Instance;
 use isotherm_daemon::openmetrics::{Exposition, Family, Labels};
@@ -57,6 +58,8 @@ pub struct GroupStatus {
     pub memory: GroupMemory,
     /// How old its pages are; `None`: not known yet.
     pub ages: Option<PageAges>,
+    /// Bytes accessed again since it is watched, by how long they had been idle; `None`: not known.
+    pub reaccessed: Option<[u64; IDLE_NS.len()]>,
 }
 
 /// How it stands.
@@ -87,7 +90,7 @@ pub struct NodeMachine {
 
 impl GroupStatus {
     /// Of a row that is a group.
-    pub fn of(row: &Row, names: GroupNames, more: GroupMemory) -> Option<Self> {
+    pub fn of(row: &Row, names: GroupNames, more: GroupMemory, reaccessed: Option<Reaccessed>) -> Option<Self> {
         let memory = GroupMemory {
             resident: row.ages.as_ref().map(|ages| bytes(ages.resident)),
             swapped: row.swap,
@@ -95,7 +98,13 @@ impl GroupStatus {
             processes: row.processes as u64,
             ..more
         };
-        Some(Self { cgroup: row.cgroup.clone()?, names, memory, ages: row.ages.clone() })
+        Some(Self {
+            cgroup: row.cgroup.clone()?,
+            names,
+            memory,
+            ages: row.ages.clone(),
+            reaccessed: reaccessed.map(|r| r.pages().map(bytes)),
+        })
     }
 
     fn labels(&self) -> Labels {
@@ -107,6 +116,10 @@ impl GroupStatus {
 
     fn idle(&self, age_ns: u64) -> Option<u64> {
         Some(bytes(self.ages.as_ref()?.idle_for(age_ns)?.pages))
+    }
+
+    fn again(&self, idle_ns: u64) -> Option<u64> {
+        Some(self.reaccessed?[IDLE_NS.iter().position(|&time| time == idle_ns)?])
     }
 
     fn accessed(&self, window_ns: u64) -> Option<u64> {
@@ -128,30 +141,38 @@ impl Status for NodeStatus {
             unit: "bytes",
             help: "Resident memory that has not been accessed for so long; no sample for times that it was not watched for.",
         };
-        by_age(out, &idle, "min_age_seconds", &labelled, |age| age >= LEAST_IDLE_NS, GroupStatus::idle);
+        let ages = || AGES_NS.into_iter().filter(|age| *age >= LEAST_IDLE_NS);
+        by_time(out, &idle, "min_age_seconds", &labelled, ages(), GroupStatus::idle);
+        let again = Family {
+            name: "memory_reaccessed",
+            kind: Kind::Counter,
+            unit: "bytes",
+            help: "Memory accessed again after it had been idle for so long, each time that it was; of what processes share, each counts its own accesses.",
+        };
+        let times = IDLE_NS.into_iter().filter(|age| *age >= LEAST_IDLE_NS);
+        by_time(out, &again, "min_age_seconds", &labelled, times, GroupStatus::again);
         let used = Family {
             name: "memory_working_set",
             kind: Kind::Gauge,
             unit: "bytes",
             help: "Resident memory that was accessed within so long; no sample for times that it was not watched for.",
         };
-        by_age(out, &used, "window_seconds", &labelled, |_| true, GroupStatus::accessed);
+        by_time(out, &used, "window_seconds", &labelled, AGES_NS.into_iter(), GroupStatus::accessed);
     }
 }
 
-/// A family with a sample for each group and each age that is wanted.
-fn by_age(
+/// A family with a sample for each group and each of `times`, ns.
+fn by_time(
     out: &mut Exposition,
     family: &Family<'_>,
     label: &'static str,
     groups: &[(Labels, &GroupStatus)],
-    is_wanted: impl Fn(u64) -> bool,
+    times: impl Iterator<Item = u64> + Clone,
     value: impl Fn(&GroupStatus, u64) -> Option<u64>,
 ) {
-    let ages = || AGES_NS.into_iter().filter(|age| is_wanted(*age));
     let samples: Vec<(Labels, Option<Value>)> = groups
         .iter()
-        .flat_map(|(labels, group)| ages().map(move |age| (labels, group, age)))
+        .flat_map(|(labels, group)| times.clone().map(move |age| (labels, group, age)))
         .map(|(labels, group, age)| {
             let labels = labels.iter().cloned().chain([(label, (age / 1_000_000_000).to_string())]).collect();
             (labels, value(group, age).map(Value::Whole))
@@ -234,8 +255,13 @@ mod tests {
         let more = GroupMemory { limit: Some(1 << 30), ..GroupMemory::default() };
         // Watched for 10 s, and for no time yet.
         let groups = [
-            GroupStatus::of(&row("/kube/a", Some(ages(1000, &[900, 850, 820, 800]))), pod, more),
-            GroupStatus::of(&row("/b", None), GroupNames::default(), GroupMemory::default()),
+            GroupStatus::of(
+                &row("/kube/a", Some(ages(1000, &[900, 850, 820, 800]))),
+                pod,
+                more,
+                Some(Reaccessed::default()),
+            ),
+            GroupStatus::of(&row("/b", None), GroupNames::default(), GroupMemory::default(), None),
         ];
         NodeStatus {
             instance: Instance { uptime_ns: 20 * S, command: COMMAND.into(), ..Instance::default() },
@@ -256,6 +282,8 @@ mod tests {
         assert_eq!(at("memory_idle_bytes", &format!("{pod},min_age_seconds=\"10\"")), Some(800.0 * 4096.0));
         assert_eq!(at("memory_idle_bytes", &format!("{pod},min_age_seconds=\"30\"")), None, "not watched for so long");
         assert_eq!(at("memory_idle_bytes", &format!("{pod},min_age_seconds=\"1\"")), None);
+        assert_eq!(at("memory_reaccessed_bytes_total", &format!("{pod},min_age_seconds=\"30\"")), Some(0.0));
+        assert_eq!(at("memory_reaccessed_bytes_total", "cgroup=\"/b\",min_age_seconds=\"30\""), None);
         assert_eq!(at("memory_working_set_bytes", &format!("{pod},window_seconds=\"10\"")), Some(199.0 * 4096.0));
         assert_eq!(at("memory_unobservable_bytes", pod), Some(4096.0));
         assert_eq!(

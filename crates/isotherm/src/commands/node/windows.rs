@@ -1,0 +1,208 @@
+//! Windows of time, at whose end each control group is a row of a Parquet file.
+
+use super::promotions::Promotions;
+use crate::groups::Groups;
+use anyhow::Context;
+use isotherm_core::event::MonitorStats;
+use isotherm_core::history::reaccessed::Reaccessed;
+use isotherm_linux::folder_lock::FolderLock;
+use isotherm_record::parquet::files::HourFiles;
+use isotherm_record::parquet::window::{GroupWindow, Origin};
+use isotherm_view::machine::{Machine, Row};
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long another node may hold the folder: one that is just ending.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Shorter ones, at the begin and at the end, are left out, microseconds.
+const SHORTEST_US: i64 = 1_000_000;
+
+/// The rows under way.
+#[derive(Debug)]
+pub struct Windows {
+    files: HourFiles,
+    length_us: i64,
+    begin_us: i64,
+    /// Counters at the begin of the window.
+    stats: Option<MonitorStats>,
+    groups: HashMap<String, Counters>,
+    _lock: FolderLock,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counters {
+    reaccessed: Option<Reaccessed>,
+    stall_us: Option<u64>,
+}
+
+/// What a window's rows are drawn from.
+#[derive(Debug, Clone, Copy)]
+pub struct Sources<'a> {
+    pub machine: &'a Machine,
+    pub promotions: &'a Promotions,
+    pub groups: &'a Groups,
+    pub stats: Option<&'a MonitorStats>,
+}
+
+impl Windows {
+    /// Files in `folder`; windows of `length` from full ones of them since 1970 on. `now_us`: microseconds since then.
+    pub fn new(folder: &Path, length: Duration, origin: Origin, now_us: i64) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        let lock = FolderLock::take(folder, PATIENCE).with_context(|| {
+            format!("another isotherm node writes into {} already; give this one another folder", folder.display())
+        })?;
+        let length_us = i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
+        let files = HourFiles::new(folder, origin)?;
+        Ok(Self { files, length_us, begin_us: now_us, stats: None, groups: HashMap::new(), _lock: lock })
+    }
+
+    /// How accesses are seen.
+    pub fn set_source(&mut self, source: &str) {
+        self.files.set_source(source);
+    }
+
+    /// Whether the window has ended; also where the clock was set back.
+    pub const fn is_due(&self, now_us: i64) -> bool {
+        let end_us = (self.begin_us.div_euclid(self.length_us) + 1).saturating_mul(self.length_us);
+        now_us >= end_us || now_us < self.begin_us
+    }
+
+    /// Ends the window. What cannot be written is told and lost.
+    pub fn end(&mut self, now_us: i64, sources: Sources<'_>) {
+        let begin_us = std::mem::replace(&mut self.begin_us, now_us);
+        let length_us = now_us - begin_us;
+        let rows = self.rows(begin_us, length_us, sources);
+        if length_us < SHORTEST_US || rows.is_empty() {
+            return;
+        }
+        match self.files.write(begin_us, &rows) {
+            Ok(Some(path)) => tracing::info!("wrote {}", path.display()),
+            Ok(None) => {}
+            Err(e) => tracing::warn!("{e}"),
+        }
+    }
+
+    /// Gives the last file its name.
+    pub fn finish(mut self) {
+        match self.files.finish() {
+            Ok(Some(path)) => tracing::info!("wrote {}", path.display()),
+            Ok(None) => {}
+            Err(e) => tracing::warn!("{e}"),
+        }
+    }
+
+    fn rows(&mut self, begin_us: i64, length_us: i64, sources: Sources<'_>) -> Vec<GroupWindow> {
+        let mut before = std::mem::take(&mut self.groups);
+        let stats = (self.stats, sources.stats.copied());
+        self.stats = sources.stats.copied();
+        let us = |field: fn(&MonitorStats) -> u64| {
+            let (first, last) = stats;
+            Some(field(&last?).saturating_sub(first.as_ref().map_or(0, field)) / 1000)
+        };
+        let window = GroupWindow {
+            window_start_us: begin_us,
+            window_s: u32::try_from(length_us.max(0) / 1_000_000).unwrap_or(u32::MAX),
+            monitor_cpu_us: us(|stats| stats.monitor_ns),
+            target_cost_us: us(|stats| stats.target_ns),
+            ..GroupWindow::default()
+        };
+        let mut rows = Vec::new();
+        for row in &sources.machine.groups {
+            let Some(path) = &row.cgroup else { continue };
+            let memcg = sources.groups.memcg(path);
+            let now = Counters {
+                reaccessed: sources.promotions.of(path),
+                stall_us: memcg.as_ref().and_then(|memcg| memcg.stall_us().ok()),
+            };
+            let before = before.remove(path);
+            self.groups.insert(path.clone(), now);
+            let mut window = of_group(window.clone(), row, path, sources.groups);
+            window.inode = memcg.as_ref().and_then(|memcg| memcg.inode().ok());
+            window.limit_bytes = memcg.and_then(|memcg| memcg.limit().ok().flatten()).map(|limit| limit.bytes);
+            if let Some(reaccessed) = now.reaccessed {
+                window.set_promoted(&reaccessed.since(&before.and_then(|b| b.reaccessed).unwrap_or_default()));
+            }
+            window.stall_us = now.stall_us.zip(before.and_then(|b| b.stall_us)).and_then(|(now, b)| now.checked_sub(b));
+            rows.push(window);
+        }
+        rows
+    }
+}
+
+fn of_group(mut window: GroupWindow, row: &Row, path: &str, groups: &Groups) -> GroupWindow {
+    let names = groups.names(path);
+    (window.namespace, window.pod, window.container) = (names.namespace, names.pod, names.container);
+    window.cgroup = path.to_owned();
+    window.swapped_bytes = row.swap;
+    if let Some(ages) = &row.ages {
+        window.set_ages(ages);
+    }
+    window
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_core::event::Mode;
+    use isotherm_core::history::frame::{IdlePages, PageAges};
+    use isotherm_view::summary::total::Shared;
+
+    const S: i64 = 1_000_000;
+
+    fn machine() -> Machine {
+        let idle = IdlePages { pages: 60, least: 60, most: 60, unresolved: 0 };
+        let row = |cgroup: Option<&str>| Row {
+            pid: None,
+            name: "x".into(),
+            cgroup: cgroup.map(str::to_owned),
+            processes: 1,
+            not_watched: 0,
+            rss: None,
+            swap: Some(7),
+            ages: Some(PageAges { resident: 100, unobservable: 0, idle: vec![idle; 4] }),
+        };
+        let groups = vec![row(Some("/isotherm-test-no-such-group"))];
+        Machine { processes: Vec::new(), groups, total: row(None), shared: Shared::CountedOnce, cost: None }
+    }
+
+    fn stats(monitor_ns: u64) -> MonitorStats {
+        MonitorStats {
+            time_ns: 0,
+            monitor_ns,
+            target_ns: 2 * monitor_ns,
+            checks: 0,
+            clears: 0,
+            nr_regions: 0,
+            mode: Mode::Scan,
+            sample_us: 0,
+            aggr_us: 0,
+            late_samples: 0,
+        }
+    }
+
+    #[test]
+    fn windows_end_with_the_clock_and_tell_what_came_in_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let length = Duration::from_secs(300);
+        let start = 7200 * S + 100 * S;
+        let mut windows = Windows::new(folder.path(), length, Origin::default(), start).unwrap();
+        assert!(!windows.is_due(start) && !windows.is_due(7499 * S) && windows.is_due(7500 * S));
+        assert!(windows.is_due(start - 1), "the clock was set back");
+        let second = Windows::new(folder.path(), length, Origin::default(), start).unwrap_err();
+        assert!(format!("{second:#}").contains("another isotherm node"), "{second:#}");
+        let (machine, promotions, groups) = (machine(), Promotions::default(), Groups::read());
+        let mut rows = |length_us, stats: &MonitorStats| {
+            let sources = Sources { machine: &machine, promotions: &promotions, groups: &groups, stats: Some(stats) };
+            windows.rows(start, length_us, sources)
+        };
+        let first = rows(200 * S, &stats(3_000_000)).remove(0);
+        assert_eq!((first.window_start_us, first.window_s, first.swapped_bytes), (start, 200, Some(7)));
+        assert_eq!((first.monitor_cpu_us, first.target_cost_us), (Some(3000), Some(6000)));
+        assert_eq!((first.cold_bytes[4], first.cold_bytes[5]), (Some(60 * 4096), None));
+        assert_eq!(first.promoted_bytes, [None; 16], "nobody counts there");
+        assert_eq!((first.inode, first.limit_bytes, first.stall_us), (None, None, None), "there is no such group");
+        let second = rows(300 * S, &stats(4_000_000)).remove(0);
+        assert_eq!((second.monitor_cpu_us, second.target_cost_us), (Some(1000), Some(2000)));
+    }
+}
