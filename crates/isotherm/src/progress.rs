@@ -75,13 +75,14 @@ impl Progress {
         let working_set = self.together.unwrap_or_else(|| self.working_sets.values().map(|w| w.0).sum());
         let rss: u64 = self.rss.values().sum();
         let rss = if self.rss.is_empty() { String::new() } else { format!(" of {} resident", format_size(rss)) };
+        let snapshots = if self.snapshots > 0 { format!("{} snapshots", self.snapshots) } else { String::new() };
         let cost = self.cost().map(|(monitor, target)| format!("cost {:.2} % of one core", (monitor + target) * 100.0));
         crate::stderr::status_line(&[
             &format_time(self.elapsed_ns()),
             &format!("accessed now {}{rss}", format_size(working_set)),
             &self.note,
             &cost.unwrap_or_default(),
-            &format!("{} snapshots", self.snapshots),
+            &snapshots,
         ]);
         self.drawn = true;
     }
@@ -95,14 +96,22 @@ impl Progress {
 
     fn snapshot(&mut self, s: &Snapshot) {
         self.snapshots += 1;
-        self.start_ns.get_or_insert(s.start_ns);
-        self.now_ns = s.end_ns;
+        self.begin(s.start_ns);
         let known = self.working_sets.entry(s.target).or_default();
         if !known.1 {
             known.0 = s.working_set(1);
         }
-        if self.terminal && s.end_ns >= self.next_ns {
-            self.next_ns = s.end_ns + EVERY_NS;
+        self.now(s.end_ns);
+    }
+
+    fn begin(&mut self, now_ns: u64) {
+        self.start_ns.get_or_insert(now_ns);
+    }
+
+    fn now(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        if self.terminal && now_ns >= self.next_ns {
+            self.next_ns = now_ns + EVERY_NS;
             self.draw();
         }
     }
@@ -121,6 +130,11 @@ impl Subscriber for Progress {
             Event::Stats(s) => {
                 self.first_stats.get_or_insert(*s);
                 self.stats = Some(*s);
+                // Without regions there are no snapshots.
+                if self.snapshots == 0 {
+                    self.begin(s.time_ns);
+                    self.now(s.time_ns);
+                }
             }
             Event::Footprint(f) => {
                 self.rss.insert(f.target, f.rss);

@@ -8,7 +8,7 @@ use isotherm_core::context::{Context, Operator};
 use isotherm_core::engine::{Engine, Progress};
 use isotherm_core::event::{Event, Step, Subscriber, SubscriberError};
 use isotherm_core::monitor::Monitor;
-use isotherm_core::monitor::config::MonitorConfig;
+use isotherm_core::monitor::config::{Algorithm, MonitorConfig};
 use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_core::source::AccessSource;
 use isotherm_core::trace::Tracer;
@@ -27,6 +27,9 @@ use std::time::Duration;
 
 /// How long, at the end, work that was handed over is waited for, ns.
 const LAST_WORK_NS: u64 = 5_000_000_000;
+
+/// Time between two turns of walks that have a budget of 1 % of a core or less, microseconds.
+const MOST_TURN_US: f64 = 500_000.0;
 
 /// A context over the targets that the user named.
 pub type LiveContext = Context<Box<dyn Engine>>;
@@ -56,8 +59,16 @@ impl Session {
     /// Opens the targets and a source for them. Bad arguments are usage errors; a source that cannot work here is
     /// [`Unsupported`].
     pub fn open(target: &TargetArgs, monitor: &MonitorArgs) -> anyhow::Result<Self> {
+        Self::open_with(target, monitor, false)
+    }
+
+    fn open_with(target: &TargetArgs, monitor: &MonitorArgs, pages_only: bool) -> anyhow::Result<Self> {
         // Checked first, so that a command is not even forked for a run that cannot be.
-        let config = monitor.config(kernel_release().unwrap_or_default(), realtime_offset_ns())?;
+        let mut config = monitor.config(kernel_release().unwrap_or_default(), realtime_offset_ns())?;
+        if pages_only {
+            config.algorithm = Algorithm::PagesOnly;
+            config.attrs.aggr_us = config.attrs.aggr_us.max(turn_us(config.cpu_budget));
+        }
         let signals = StopSignals::catch().context("cannot catch signals")?;
         if monitor.physical {
             if target.is_given() {
@@ -71,6 +82,11 @@ impl Session {
         be_nice(monitor.nice).context("cannot lower the priority")?;
         let engine = open_engine(monitor.source, target.spec, config)?;
         Ok(Self { context: context(engine), command: target.command, signals })
+    }
+
+    /// The same for those who need no regions: all of the budget goes to the page history.
+    pub fn open_for_pages(target: &TargetArgs, monitor: &MonitorArgs) -> anyhow::Result<Self> {
+        Self::open_with(target, monitor, true)
     }
 
     /// Opens a command that the caller has prepared, and will finish. The priority stays as it is: commands that the
@@ -138,6 +154,12 @@ impl Session {
         drop(self.context);
         self.command.map_or(Ok(()), |c| c.finish())
     }
+}
+
+/// How often walks of a budget come to their turn, microseconds: each turn costs something for every target, and is
+/// short, so that a large budget takes many.
+fn turn_us(budget: Option<f64>) -> u64 {
+    (MOST_TURN_US * (0.01 / budget.unwrap_or(f64::INFINITY)).min(1.0)) as u64
 }
 
 /// A context whose events the probes tell.

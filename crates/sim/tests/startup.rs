@@ -5,7 +5,7 @@ use isotherm_core::engine::Engine;
 use isotherm_core::event::Step;
 use isotherm_core::event::{Event, Subscriber, SubscriberError};
 use isotherm_core::monitor::Monitor;
-use isotherm_core::monitor::config::MonitorConfig;
+use isotherm_core::monitor::config::{Algorithm, MonitorConfig};
 use isotherm_core::source::AccessSource;
 use isotherm_sim::machine::activity::Activity;
 use isotherm_sim::machine::{CostModel, Process, SimClock, SimSource};
@@ -42,10 +42,15 @@ fn processes(pattern: Pattern, size: u64, hot: f64, rate: f64, count: u32) -> Ve
 }
 
 fn spending(name: &str, processes: Vec<Process>, seconds: u64, seed: u64) {
+    spending_by(Algorithm::Isotherm, name, processes.clone(), seconds, seed);
+    spending_by(Algorithm::PagesOnly, &format!("{name}, pages only"), processes, seconds, seed);
+}
+
+fn spending_by(algorithm: Algorithm, name: &str, processes: Vec<Process>, seconds: u64, seed: u64) {
     let clock = SimClock::new(0);
     let source = SimSource::new(clock.clone(), CostModel::default(), processes);
-    let mut monitor =
-        Monitor::new(source, MonitorConfig { seed, cpu_budget: Some(BUDGET), ..MonitorConfig::default() });
+    let config = MonitorConfig { algorithm, seed, cpu_budget: Some(BUDGET), ..MonitorConfig::default() };
+    let mut monitor = Monitor::new(source, config);
     let (mut driver, mut spending) = (clock.clone(), Spending::default());
     while clock.now_ns() < seconds * 1_000_000_000 {
         monitor.run_interval(&mut driver, &mut spending).expect("the simulation never fails");

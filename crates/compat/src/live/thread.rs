@@ -86,7 +86,7 @@ fn begin<'r>(
         ..MonitorConfig::default()
     };
     let config = match settings.algorithm {
-        Algorithm::Isotherm => common,
+        Algorithm::Isotherm | Algorithm::PagesOnly => common,
         // As in the kernel: no budget stretches the intervals, no page history.
         Algorithm::Damon(_) => {
             MonitorConfig { cpu_budget: None, walks: false, space: SpaceRule::ThreeRegions, ..common }

@@ -23,6 +23,8 @@ pub enum Algorithm {
     Isotherm,
     /// DAMON's.
     Damon(DamonRules),
+    /// None: there are no regions, and so no snapshots. All that is known is the page history.
+    PagesOnly,
 }
 
 /// Everything that shapes a monitor.

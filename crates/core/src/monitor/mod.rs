@@ -9,6 +9,7 @@ pub mod config;
 mod damon;
 pub mod intervals;
 mod isotherm;
+mod pages_only;
 mod walks;
 
 use crate::addr::{AddrRange, total_len};
@@ -95,6 +96,7 @@ impl<S: AccessSource> Monitor<S> {
         let algorithm: Box<dyn algorithm::Algorithm + Send> = match config.algorithm {
             Algorithm::Damon(rules) => Box::new(damon::Damon::new(rules, config.seed)),
             Algorithm::Isotherm => Box::new(isotherm::Isotherm::new(config.mode, config.seed, &config.attrs)),
+            Algorithm::PagesOnly => Box::new(pages_only::PagesOnly),
         };
         Self {
             source: Tracked::new(source),
@@ -108,7 +110,7 @@ impl<S: AccessSource> Monitor<S> {
                 true => config.cpu_budget.map(|share| share * (1.0 - walks::SHARE_AT_FIRST)),
                 false => config.cpu_budget,
             }),
-            walks: config.walks.then(Walks::default),
+            walks: config.walks.then(|| Walks::new(config.algorithm == Algorithm::PagesOnly)),
             bill: Bill::default(),
             tuner: config.intervals_goal.map(IntervalsTuner::new),
             config,
@@ -166,6 +168,7 @@ impl<S: AccessSource> Monitor<S> {
             algorithm: match self.config.algorithm {
                 Algorithm::Isotherm => "isotherm".to_owned(),
                 Algorithm::Damon(_) => "damon".to_owned(),
+                Algorithm::PagesOnly => "none".to_owned(),
             },
             attrs: self.config.attrs,
             cpu_budget: self.config.cpu_budget,
@@ -302,6 +305,9 @@ impl<S: AccessSource> Monitor<S> {
     }
 
     fn snapshots(&mut self, end_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        if self.config.algorithm == Algorithm::PagesOnly {
+            return Ok(());
+        }
         for t in &self.targets {
             let mut snapshot = Snapshot {
                 target: t.info.target,
@@ -361,7 +367,7 @@ impl<S: AccessSource> Monitor<S> {
         self.pay();
         let Some(walks) = &mut self.walks else { return Ok(()) };
         let faults = walks.turn(&mut self.source, &self.targets, self.config.cpu_budget, clock, subscriber)?;
-        // Walks pay for themselves; regions have what they leave.
+        // Walks pay for themselves; regions, or what follows mappings and footprints, have what they leave.
         self.bill.take(&self.source.cost());
         self.budget.set_share(self.config.cpu_budget.map(|share| share * walks.left(share)));
         for fault in faults {
@@ -407,7 +413,11 @@ impl<S: AccessSource> Monitor<S> {
 
     /// Takes what the source has cost since the last time out of the budget.
     fn pay(&mut self) {
-        self.budget.spend(self.bill.take(&self.source.cost()));
+        let spent_ns = self.bill.take(&self.source.cost());
+        self.budget.spend(spent_ns);
+        if let Some(walks) = &mut self.walks {
+            walks.others_spent(spent_ns);
+        }
     }
 
     fn set_attrs(&mut self, attrs: MonitorAttrs) {

@@ -27,6 +27,10 @@ const PER_AGE: u64 = 4;
 const SHARE: f64 = 0.55;
 /// The same while much has never been cleared: until then regions say little either.
 pub(super) const SHARE_AT_FIRST: f64 = 0.75;
+/// The same where there are no regions: at most this part, ...
+const MOST_ALONE: f64 = 0.95;
+/// ... and of the budget so much may be aimed at by what follows mappings and footprints, which takes a part of it.
+const LEFT_ALONE: f64 = 0.5;
 /// "Much": this part of the pages, unless it is cleared within [`FIRST_FIGURES_NS`] anyway.
 const MUCH: f64 = 0.05;
 /// Of pages that cannot be observed so large a part may soon be, since the source then clears all of a target at once.
@@ -144,17 +148,48 @@ pub(super) struct Walks {
     frames_ns: u64,
     /// Whether much was never cleared when the last turn began: then bits say little.
     at_first: bool,
+    /// Where there are no regions: what all else takes.
+    others: Option<Others>,
+}
+
+/// What is spent on something else than walks and regions: following mappings and footprints.
+#[derive(Debug, Default)]
+struct Others {
+    /// Since the last fill, ns.
+    recent_ns: f64,
+    /// A moving average, in parts of a core.
+    rate: f64,
 }
 
 impl Walks {
-    /// The part of the CPU budget that walks may take at present.
-    fn share(&self) -> f64 {
-        if self.at_first { SHARE_AT_FIRST } else { SHARE }
+    /// Without regions (`alone`) the walks may take what nothing else does.
+    pub fn new(alone: bool) -> Self {
+        Self { others: alone.then(Others::default), ..Self::default() }
+    }
+
+    /// So much was spent on something else.
+    pub fn others_spent(&mut self, ns: u64) {
+        if let Some(others) = &mut self.others {
+            others.recent_ns += ns as f64;
+        }
+    }
+
+    /// The part of the CPU `budget` (a share of a core) that walks may take at present.
+    fn share(&self, budget: f64) -> f64 {
+        let share = if self.at_first { SHARE_AT_FIRST } else { SHARE };
+        match &self.others {
+            // Finding hundreds of processes is dear at first, and over soon.
+            Some(others) => (1.0 - others.rate / budget).clamp(share, MOST_ALONE),
+            None => share,
+        }
     }
 
     /// The part of `budget` (a share of a core) that is left for regions: also what walks could take and do not need.
     pub fn left(&self, budget: f64) -> f64 {
-        let share = self.share();
+        if self.others.is_some() {
+            return LEFT_ALONE;
+        }
+        let share = self.share(budget);
         let needed = self.rate.map_or(share, |rate| rate / budget);
         AIM * (1.0 - share + (share - needed).max(0.0) * GIVEN)
     }
@@ -182,7 +217,7 @@ impl Walks {
         self.follow(targets, begin_ns);
         self.expect(tracked, targets, begin_ns);
         self.at_first = budget.is_some_and(|budget| self.is_at_first(tracked, budget));
-        let share = budget.map(|b| b * AIM * self.share());
+        let share = budget.map(|b| b * AIM * self.share(b));
         let read_ns: f64 = self.schedules.values().map(|s| s.read_ns).sum();
         let pages = self.schedules.values().map(|s| s.pages).sum();
         self.fill(share, read_ns, tracked.shortest_age_ns(), begin_ns);
@@ -323,6 +358,9 @@ impl Walks {
             let rate = std::mem::take(&mut self.recent_ns) / since;
             let weight = (since / RATE_NS).min(1.0);
             self.rate = Some(self.rate.map_or(rate, |known| known + (rate - known) * weight));
+            if let Some(others) = &mut self.others {
+                others.rate += (std::mem::take(&mut others.recent_ns) / since - others.rate) * weight;
+            }
         }
         let Some(share) = share else { return };
         let interval_ns = (wish_ns(asked_ns) as f64).max(read_ns / (share * READ_PART_AT_FIRST));

@@ -120,7 +120,7 @@ fn words(cost: &Cost) -> String {
 fn look(args: &Args) -> anyhow::Result<()> {
     let duration = args.duration.unwrap_or(LOOK);
     let target = TargetArgs { all: args.target.all || !args.target.is_given(), ..args.target.clone() };
-    let mut session = Session::open(&target, &args.monitor)?;
+    let mut session = Session::open_for_pages(&target, &args.monitor)?;
     let mut watching = Watching { machine: MachineBuilder::default(), progress: Progress::new() };
     let age_ns = nanos(duration);
     let enough_ns = monotonic_ns().saturating_add(age_ns);

@@ -76,7 +76,7 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
     let bound = args.control.bind(false)?;
     let windows = args.parquet.as_deref().map(|folder| Windows::new(folder, args.window, origin(&args), unix_us()));
     let windows = windows.transpose()?;
-    let mut session = Session::open(&args.target, &args.monitor)?;
+    let mut session = Session::open_for_pages(&args.target, &args.monitor)?;
     let sandbox = args.sandbox.enter(&needs(Work { source: args.monitor.source, command: false, dry_run: true }))?;
     // Threads from here on.
     let server = bound.serve(NodeService).context("cannot listen")?;

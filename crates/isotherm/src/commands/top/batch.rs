@@ -41,7 +41,7 @@ pub(super) fn from_node(args: &Args) -> anyhow::Result<bool> {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let mut session = Session::open(&args.target, &args.monitor)?;
+    let mut session = Session::open_for_pages(&args.target, &args.monitor)?;
     let delay_ns = nanos(args.delay).max(1);
     let mut due_ns = monotonic_ns().saturating_add(delay_ns);
     let mut watching = Watching(MachineBuilder::default());

@@ -1,0 +1,128 @@
+"""The agent of the machine: what it says of 150 programs and of a redis among all else that runs, after a minute, at a bounded cost."""
+
+import json
+import os
+import random
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+import cold
+from group import EACH_MIB, USED, _affordable
+from harness import BINARY, MIB, ControlGroup, Recorder, used_pages, wait_for
+from pages import COLD, WORKING_SET, Program, build, hot_pages, size
+
+SECONDS = int(os.environ.get("NODE_SECONDS", "60"))
+MOST_MEMORY = 64 * MIB
+TEN = 10
+
+
+class Node:
+    """A running `isotherm node` of all processes, with its sockets in a folder of its own."""
+
+    def __init__(self, folder):
+        self.environment = {**os.environ, "RUNTIME_DIRECTORY": folder}
+        self.log = open(f"{folder}/log", "w+")
+        command = [BINARY, "node", "--metrics", "0", "--parquet", f"{folder}/windows", "--window", "10s"]
+        self.process = subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        self.cpu = Recorder.__new__(Recorder)
+        self.cpu.process, self.cpu.began, self.cpu.first, self.cpu.last = self.process, time.monotonic(), None, None
+
+    def said(self):
+        """Its messages."""
+        self.log.flush()
+        with open(self.log.name) as f:
+            return f.read()
+
+    def metrics(self):
+        """Its samples at /metrics."""
+        url = self.said().partition("metrics at ")[2].split()[0]
+        text = urllib.request.urlopen(url, timeout=30).read().decode()
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")}
+
+    def ask(self, *command):
+        """Lines of JSON of a command that asks it."""
+        done = subprocess.run([BINARY, *command, "--json"], env=self.environment, capture_output=True, text=True, check=True)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def memory(self):
+        """Its resident memory, bytes."""
+        with open(f"/proc/{self.process.pid}/status") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith("VmRSS")) * 1024
+
+    def stop(self):
+        """Ends it; whether it did so in good order."""
+        self.process.terminate()
+        try:
+            return self.process.wait(timeout=20) == 0
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return False
+
+
+def _bytes(line, what, time_name):
+    return next((entry["bytes"] for entry in line[what] if entry[time_name] == TEN * 10**9), None)
+
+
+def check(results):
+    """Starts all, lets the agent watch, and compares what it says in three ways with the truth."""
+    number = _affordable()
+    programs, server, node = [], None, None
+    with tempfile.TemporaryDirectory(prefix="isotherm-node-") as folder, ControlGroup("node") as group:
+        try:
+            path = build(folder)
+            server = cold.Server(folder, "redis", 150_000, random.Random(1).sample(range(150_000), 5_000))
+            server.start()
+            words = dict(size=size(EACH_MIB), set="random", hot=hot_pages(EACH_MIB, USED), period=200_000)
+            programs += [Program(path, group.enter, seed=seed, **words) for seed in range(number)]
+            for program in programs:
+                program.ready()
+            node = Node(folder)
+            wait_for("the node serves metrics", lambda: "watching" in node.said())
+            begun = time.monotonic()
+            while time.monotonic() < begun + SECONDS:
+                node.cpu.look()
+                time.sleep(0.2)
+            lines, top, samples = node.ask("ps"), node.ask("top", "--batch", "--duration", "100ms"), node.metrics()
+            node.cpu.look()
+            cpu, memory = node.cpu.cpu_share(), node.memory()
+            accessed = used_pages(server.pid, TEN)
+            ended = node.stop()
+        finally:
+            for one in [*programs, server]:
+                if one is not None:
+                    one.stop()
+            if node is not None and node.process.poll() is None:
+                node.stop()
+    truth = sum(program.size - program.hot for program in programs)
+    by_pid = {line["pid"]: line for line in lines if line["kind"] == "process"}
+    each = [(program, by_pid.get(program.pids[0])) for program in programs]
+    found = [(p.size - p.hot, _bytes(line, "cold", "for_ns")) for p, line in each if line]
+    results.check(len(found) == number, f"{len(found)} of {number} programs are listed by ps")
+    # Each has some pages beside its pattern, which count for more in a small program.
+    own = 2 * MIB
+    right = [measured is not None and true * (1 - COLD) <= measured <= true * (1 + COLD) + own for true, measured in found]
+    results.check(all(right), f"ps: cold > {TEN} s of each within {COLD:.0%}: {sum(right)} of {len(right)}")
+    path = group.path.removeprefix("/sys/fs/cgroup/memory").removeprefix("/sys/fs/cgroup")
+    of_group = next(line for line in lines if line["kind"] == "cgroup" and line["cgroup"] == path)
+    results.near(f"ps: cold > {TEN} s of their group", truth, _bytes(of_group, "cold", "for_ns"), COLD)
+    hot = sum(program.hot for program in programs)
+    results.near(f"ps: used within {TEN} s in their group", hot, _bytes(of_group, "working_set", "within_ns"), WORKING_SET)
+    of_group = next(line for line in top if line["kind"] == "cgroup" and line["cgroup"] == path)
+    results.near(f"top: cold > {TEN} s of their group", truth, _bytes(of_group, "cold", "for_ns"), COLD)
+    at = samples.get(f'isotherm_memory_idle_bytes{{cgroup="{path}",min_age_seconds="{TEN}"}}')
+    results.near(f"/metrics: idle for {TEN} s in their group", truth, at, COLD)
+    line = by_pid.get(server.pid)
+    # Of its mappings some may wait for their turn to be cleared; until then ps says of these that it does not know.
+    true, measured, waits = accessed[0] - accessed[1], (line and _bytes(line, "cold", "for_ns")) or 0, line["unresolved_bytes"]
+    ok = measured <= true * (1 + COLD) and measured + waits >= true * (1 - COLD)
+    results.check(ok, f"redis: cold > {TEN} s by ps: truth {true / MIB:.1f} MiB, measured {measured / MIB:.1f}, "
+                      f"and {waits / MIB:.1f} not known yet")  # fmt: skip
+    cost = samples["isotherm_monitor_cpu_seconds_total"] + samples["isotherm_target_cost_seconds_total"]
+    results.at_most("cost of monitor and target, as reported", 0.0105, cost / SECONDS)
+    results.at_most("CPU of the node, from outside", 0.0105, cpu)
+    watched = sum(line["rss_bytes"] or 0 for line in lines if line["kind"] == "total")
+    results.at_most(f"its memory, with {watched / 2**30:.1f} GiB watched", MOST_MEMORY, memory, MIB, "MiB")
+    results.check(ended, "it ends in good order")
