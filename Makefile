@@ -38,7 +38,7 @@ install: static ## install the static binary, manual pages, completions, the sys
 	target/static/isotherm generate $(DESTDIR)$(PREFIX)/share
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system dist/*.service
 	sed -i 's|/usr/local|$(PREFIX)|' $(DESTDIR)$(PREFIX)/lib/systemd/system/isotherm*.service
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/isotherm dist/example.toml docs/control.md
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/isotherm dist/example.toml docs/control.md dist/prometheus/isotherm.rules.yml dist/grafana/isotherm-node.json
 
 .PHONY: test
 test: lint test-unit test-guest test-real test-root test-damo ## lint, then all tests that this machine and this user can run
@@ -82,6 +82,12 @@ test-damo: ## damo and scripts for DAMON's files control us (root), damo and we 
 	scripts/again tests/damo/facts target/debug/isotherm
 	scripts/again tests/damo/debugfs target/debug/isotherm
 	scripts/again tests/damo/modules target/debug/isotherm
+
+.PHONY: test-prometheus
+test-prometheus: ## a real Prometheus scrapes the node; alerts and dashboard are tried (root; not part of `make test`)
+	scripts/deps build prometheus
+	scripts/static
+	tests/prometheus/run
 
 .PHONY: soak
 soak: ## for SOAK_SECONDS (3600): processes come, go and are killed; nothing stays stopped, no byte is wrong, memory stays flat

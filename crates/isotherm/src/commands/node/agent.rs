@@ -62,6 +62,7 @@ pub struct Agent {
     groups_ns: u64,
     paths: GroupPaths,
     stats: Option<MonitorStats>,
+    cpu_budget: Option<f64>,
     jumps: Jumps,
     jumps_ns: u64,
     promotions: Promotions,
@@ -84,6 +85,7 @@ impl Agent {
             groups_ns: now_ns,
             paths: GroupPaths::default(),
             stats: None,
+            cpu_budget: None,
             jumps: Jumps::default(),
             jumps_ns: now_ns,
             promotions: Promotions::default(),
@@ -190,6 +192,7 @@ impl Agent {
         let figures = NodeFigures {
             processes: machine.total.processes as u64,
             not_watched: machine.total.not_watched as u64,
+            cpu_budget: self.cpu_budget,
             monitor_ns: self.stats.map_or(0, |stats| stats.monitor_ns),
             target_ns: self.stats.map_or(0, |stats| stats.target_ns),
         };
@@ -234,6 +237,7 @@ impl Subscriber for Agent {
             // Ready is who has found what to watch.
             Event::Run(run) => {
                 self.notify.ready();
+                self.cpu_budget = run.cpu_budget;
                 self.windows.iter_mut().for_each(|windows| windows.set_source(&run.source));
             }
             Event::Target(info) => info.pid.into_iter().for_each(|pid| self.paths.forget(pid)),

@@ -25,6 +25,7 @@ isotherm_core::figures! {
     pub struct NodeFigures {
         processes: u64 = Gauge Count as "node_processes", "Processes that are watched.";
         not_watched: u64 = Gauge Count as "node_processes_not_watched", "Of these, how many have not been watched for long enough to say anything.";
+        cpu_budget: Option<f64> = Gauge Ratio as "node_cpu_budget", "Part of a core that both may take together; without a value there is no limit.";
         monitor_ns: u64 = Counter Nanoseconds as "monitor_cpu_ns", "CPU time of watching.";
         target_ns: u64 = Counter Nanoseconds as "target_cost_ns", "Estimated CPU time that the processes lost to it.";
     }
