@@ -14,6 +14,7 @@ use isotherm_core::source::AccessSource;
 use isotherm_core::trace::Tracer;
 use isotherm_core::units::nanos;
 use isotherm_linux::clock::{MonotonicClock, kernel_release, monotonic_ns, realtime_offset_ns};
+use isotherm_linux::guard::{Guard, Purpose};
 use isotherm_linux::priority::be_nice;
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
@@ -225,7 +226,9 @@ fn damon(targets: DamonTargets, config: &MonitorConfig) -> anyhow::Result<DamonE
         kernel: config.kernel.clone(),
         realtime_offset_ns: config.realtime_offset_ns,
     };
-    DamonEngine::new(Roots::system(), targets, config).map_err(|e| match e {
+    // Before the program confines itself.
+    let guard = Guard::start(Purpose::Settings).context("cannot start the guard of the kernel's settings")?;
+    DamonEngine::new(Roots::system(), targets, config, guard).map_err(|e| match e {
         DamonError::Target(e) => e.into(),
         other => Unsupported(other.to_string()).into(),
     })

@@ -7,6 +7,7 @@
 //! of its own (what is sent to our process group does not reach it) and, if it is for settings, in the root control
 //! group (what kills all of our group does not, either).
 
+mod changes;
 mod paused;
 mod serve;
 mod still;

@@ -1,5 +1,6 @@
 //! The guard's work.
 
+use super::changes::{Changes, write};
 use super::start_of;
 use super::still::Still;
 use crate::proc::PidFd;
@@ -16,10 +17,12 @@ const LOOK_EVERY: Duration = Duration::from_micros(100);
 /// How often to look for threads that were killed while they stood still: whoever waits for the end of their process
 /// waits for that, too.
 const REAP_EVERY: Duration = Duration::from_millis(20);
+/// How long to wait before a setting is written again that the kernel was too busy to take.
+const RETRY_EVERY: Duration = Duration::from_millis(10);
 
 /// Reads lines `pause PID START MICROSECONDS`, `resume PID`, `change FILE WORD` and `leave FILE` until the end of its
 /// input, which comes when whoever wrote them ends. Then it lets those processes go on that it has stopped, and writes
-/// back what files held. Says on `output` when it is ready, and how each `pause` went: `still 0`, `before 0`, `late 0`
+/// back what files held, the last changed first. Says on `output` when it is ready, and how each `pause` went: `still 0`, `before 0`, `late 0`
 /// or `error NUMBER`.
 pub fn serve(mut input: impl Read + AsFd, mut output: impl Write) -> io::Result<()> {
     output.write_all(b"\n")?;
@@ -57,7 +60,7 @@ struct Guarded {
     /// Threads that were asked to stop, had not done so, and are not wanted any more: tracing ends at their next stop.
     leaving: Vec<Still>,
     /// What files held.
-    changed: BTreeMap<String, String>,
+    changed: Changes,
 }
 
 impl Guarded {
@@ -74,12 +77,11 @@ impl Guarded {
                 None
             }
             ["change", path, before] => {
-                // The first is what was there before us.
-                self.changed.entry((*path).to_owned()).or_insert_with(|| (*before).to_owned());
+                self.changed.add(path, before);
                 None
             }
             ["leave", path] => {
-                self.changed.remove(*path);
+                self.changed.forget(path);
                 None
             }
             _ => None,
@@ -135,9 +137,7 @@ impl Guarded {
     }
 
     fn undo(self) {
-        for (path, before) in self.changed {
-            let _ = std::fs::write(path, before);
-        }
+        self.changed.put_back(write, || std::thread::sleep(RETRY_EVERY));
         // Those that have not stopped yet go on when this process ends.
         self.paused.into_values().for_each(|still| drop(still.release()));
     }

@@ -8,6 +8,7 @@ use super::reader::Reader;
 use super::rounds::Whole;
 use super::session::{Asked, Kind, Session, Watched};
 use crate::clock::thread_cpu_ns;
+use crate::guard::Guard;
 use crate::proc::ProcessError;
 use crate::proc::stat::Stat;
 use crate::roots::Roots;
@@ -65,9 +66,9 @@ pub struct DamonEngine {
 
 impl DamonEngine {
     /// Makes sure that the kernel has DAMON, that the attributes make sense, and that nobody uses it; sets nothing up
-    /// before the first interval.
-    pub fn new(roots: Roots, targets: DamonTargets, config: DamonConfig) -> Result<Self, DamonError> {
-        Inner::new(Sysfs(roots), targets, config).map(|inner| Self { inner })
+    /// before the first interval. `guard`, one for settings, puts DAMON back if we are killed.
+    pub fn new(roots: Roots, targets: DamonTargets, config: DamonConfig, guard: Guard) -> Result<Self, DamonError> {
+        Inner::new(Sysfs { roots, guard }, targets, config).map(|inner| Self { inner })
     }
 }
 

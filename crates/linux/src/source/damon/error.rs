@@ -59,6 +59,11 @@ pub enum DamonError {
     /// The ranges of physical memory cannot be read.
     #[error("/proc/iomem tells no ranges of system memory: run as root (CAP_SYS_ADMIN)")]
     NoPhysicalRanges,
+    /// The process that would put DAMON back has ended. Nothing was changed.
+    #[error(
+        "the guard that puts the kernel's DAMON back is gone ({source}): start isotherm again, or take another source"
+    )]
+    Unguarded { source: io::Error },
     /// The targets cannot be watched.
     #[error(transparent)]
     Target(#[from] TargetError),

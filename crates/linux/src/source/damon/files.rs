@@ -1,6 +1,7 @@
 //! The control files below `/sys/kernel/mm/damon/admin/kdamonds`.
 
 use super::error::DamonError;
+use crate::guard::Guard;
 use crate::roots::Roots;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -18,19 +19,39 @@ pub(super) trait ControlFiles {
 
     /// Writes `value` to the file at `path`, relative to [`KDAMONDS`], in one call.
     fn write(&mut self, path: &str, value: &str) -> io::Result<()>;
+
+    /// The file at `path` is about to be changed and is to become `before` again if we are killed; what is told last is
+    /// put back first.
+    fn changes(&mut self, path: &str, before: &str) -> io::Result<()>;
+
+    /// It is as it was.
+    fn leaves(&mut self, path: &str);
 }
 
 /// The running kernel's files.
 #[derive(Debug)]
-pub(super) struct Sysfs(pub(super) Roots);
+pub(super) struct Sysfs {
+    pub(super) roots: Roots,
+    /// Puts them back if we are killed.
+    pub(super) guard: Guard,
+}
 
 impl ControlFiles for Sysfs {
     fn roots(&self) -> &Roots {
-        &self.0
+        &self.roots
     }
 
     fn write(&mut self, path: &str, value: &str) -> io::Result<()> {
-        OpenOptions::new().write(true).open(absolute(&self.0, path))?.write_all(value.as_bytes())
+        OpenOptions::new().write(true).open(absolute(&self.roots, path))?.write_all(value.as_bytes())
+    }
+
+    fn changes(&mut self, path: &str, before: &str) -> io::Result<()> {
+        self.guard.changes(&absolute(&self.roots, path), before)
+    }
+
+    fn leaves(&mut self, path: &str) {
+        // Without a guard there is nobody to know.
+        let _ = self.guard.leaves(&absolute(&self.roots, path));
     }
 }
 

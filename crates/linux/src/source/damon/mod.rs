@@ -2,7 +2,7 @@
 //!
 //! It is used only while nobody else does, and put back as it was when the engine is dropped: also on an error, a
 //! panic, or after SIGINT and SIGTERM (which the caller turns into [`Wake::Interrupted`](isotherm_core::clock::Wake)).
-//! SIGKILL leaves it switched on; the next run then refuses and says who holds it.
+//! After SIGKILL the [guard](crate::guard) puts it back.
 //!
 //! What it needs: Linux 6.2 with `CONFIG_DAMON_SYSFS`, `CONFIG_DAMON_VADDR` for processes and `CONFIG_DAMON_PADDR` for
 //! physical memory; 6.6 for several processes at once. The files are described in the kernel's

@@ -111,6 +111,9 @@ impl<F: ControlFiles> Session<F> {
     /// Sets DAMON up for `watched` and switches it on, ending what it did for us before.
     pub(super) fn start(&mut self, watched: &Watched) -> Result<(), DamonError> {
         self.stop()?;
+        // Nobody uses it, or it would not be ours. The guard knows before anything is changed.
+        self.guarded("nr_kdamonds", "0")?;
+        self.guarded("0/state", "off")?;
         self.dirty = true;
         self.write("nr_kdamonds", "1")?;
         self.write("0/contexts/nr_contexts", "1")?;
@@ -132,6 +135,8 @@ impl<F: ControlFiles> Session<F> {
         }
         self.write("nr_kdamonds", "0")?;
         self.dirty = false;
+        self.files.leaves("0/state");
+        self.files.leaves("nr_kdamonds");
         Ok(())
     }
 
@@ -162,6 +167,11 @@ impl<F: ControlFiles> Session<F> {
             Err(_) if !self.is_on() => Ok(Asked::Stopped),
             Err(e) => Err(e),
         }
+    }
+
+    /// Tells the guard what a file is to become again if we are killed.
+    fn guarded(&mut self, path: &str, before: &str) -> Result<(), DamonError> {
+        self.files.changes(path, before).map_err(|source| DamonError::Unguarded { source })
     }
 
     fn choose_operations(&mut self, watched: &Watched) -> Result<(), DamonError> {

@@ -28,6 +28,10 @@ pub(super) struct Control {
     /// Whether filters know targets (6.6).
     pub(super) target_filters: bool,
     requests: usize,
+    /// What the guard would write back if we were killed now, as it was told.
+    pub(super) guarded: Vec<(String, String)>,
+    /// Whether the guard has ended.
+    pub(super) unguarded: bool,
 }
 
 #[derive(Debug)]
@@ -173,12 +177,27 @@ impl SimulatedKernel {
 }
 
 impl ControlFiles for SimulatedKernel {
+    fn changes(&mut self, path: &str, before: &str) -> io::Result<()> {
+        let mut control = self.control.borrow_mut();
+        if control.unguarded {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        control.guarded.push((path.to_owned(), before.to_owned()));
+        Ok(())
+    }
+
+    fn leaves(&mut self, path: &str) {
+        self.control.borrow_mut().guarded.retain(|(known, _)| known != path);
+    }
+
     fn roots(&self) -> &Roots {
         &self.roots
     }
 
     fn write(&mut self, path: &str, value: &str) -> io::Result<()> {
         self.control.borrow_mut().writes.push((path.to_owned(), value.to_owned()));
+        let held = self.control.borrow().guarded.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>();
+        assert_eq!(held, ["nr_kdamonds", "0/state"], "{path} is written while the guard does not know");
         if let Some((end, errno)) = &self.control.borrow().fail
             && path.ends_with(end)
         {

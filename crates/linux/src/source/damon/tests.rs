@@ -58,6 +58,40 @@ const LOW: Region = (0x1000, 0x5000, 3, 7);
 const HIGH: Region = (0x9000, 0xa000, 20, 0);
 
 #[test]
+fn the_guard_knows_what_to_put_back_while_damon_is_on() {
+    let kernel = SimulatedKernel::new();
+    let before = kernel.files();
+    kernel.control.borrow_mut().regions = vec![vec![vec![LOW]]];
+    // A second engine of the same process is guarded like the first.
+    for _ in 0..2 {
+        let mut engine = Inner::new(kernel.clone(), DamonTargets::Physical, config()).unwrap();
+        assert!(kernel.control.borrow().guarded.is_empty(), "nothing is changed yet");
+        run(&mut engine, 1);
+        // Here we are killed: the guard does what it was told, the last first.
+        let told = kernel.control.borrow().guarded.clone();
+        assert_eq!(told, [("nr_kdamonds".into(), "0".into()), ("0/state".into(), "off".into())]);
+        let mut guard = kernel.clone();
+        for (path, value) in told.iter().rev() {
+            guard.write(path, value).unwrap();
+        }
+        assert_eq!(kernel.files(), before);
+        drop(engine);
+        assert!(kernel.control.borrow().guarded.is_empty(), "whoever uses it now is left alone");
+    }
+}
+
+#[test]
+fn without_a_guard_nothing_is_changed() {
+    let kernel = SimulatedKernel::new();
+    kernel.control.borrow_mut().unguarded = true;
+    let mut engine = Inner::new(kernel.clone(), DamonTargets::Physical, config()).unwrap();
+    let error = engine.run_interval(&mut VirtualClock::new(1_000_000_000), &mut Collector::default()).unwrap_err();
+    assert!(error.to_string().contains("guard"), "{error}");
+    drop(engine);
+    assert!(kernel.control.borrow().writes.is_empty());
+}
+
+#[test]
 fn physical_memory_is_set_up_read_and_put_back() {
     let kernel = SimulatedKernel::new();
     let before = kernel.files();
