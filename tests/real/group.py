@@ -16,7 +16,7 @@ SECONDS = int(os.environ.get("GROUP_SECONDS", "45"))
 LEAST = 20
 
 
-def _affordable():
+def affordable():
     """So many processes fit into two thirds of the memory that is available."""
     with open("/proc/meminfo") as f:
         available = next(int(line.split()[1]) for line in f if line.startswith("MemAvailable")) * 1024
@@ -25,7 +25,7 @@ def _affordable():
 
 def check(results):
     """Starts them, watches their group, and compares."""
-    number = _affordable()
+    number = affordable()
     if number < LEAST:
         print(f"     group: left out, because there is no memory for {LEAST} processes of {EACH_MIB} MiB")
         return

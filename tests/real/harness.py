@@ -117,22 +117,17 @@ def summaries(file):
     return single, next((Summary(line) for line in lines if line["target"] is None), None)
 
 
-class Recorder:
-    """A running `isotherm record`, whose CPU time is measured from outside, too."""
+class CpuTime:
+    """The CPU time of a running process, measured from outside."""
 
     SETTLE = 1.0  # starting is no watching
     TICK = os.sysconf("SC_CLK_TCK")
 
-    def __init__(self, file, seconds, *arguments, cpu=None):
-        command = [BINARY, "record", *arguments, "--duration", f"{seconds}s", "-o", file]
-        if cpu is not None:
-            command = ["taskset", "-c", str(cpu), *command]
-        self.file, self.began, self.first, self.last = file, time.monotonic(), None, None
-        self.log = open(file + ".log", "w+")
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+    def __init__(self, process):
+        self.process, self.began, self.first, self.last = process, time.monotonic(), None, None
 
     def look(self):
-        """Takes the CPU time so far; call it now and then. False: the recorder has ended."""
+        """Takes the CPU time so far; call it now and then. False: the process has ended."""
         now = time.monotonic()
         try:
             with open(f"/proc/{self.process.pid}/stat") as f:
@@ -144,11 +139,32 @@ class Recorder:
             pass
         return self.process.poll() is None
 
-    def cpu_share(self):
+    def share(self):
         """Share of a core that it took. None: it did not run for long enough."""
         if self.first is None or self.last[0] - self.first[0] < 5:
             return None
         return (self.last[1] - self.first[1]) / (self.last[0] - self.first[0])
+
+
+class Recorder:
+    """A running `isotherm record`, whose CPU time is measured from outside, too."""
+
+    def __init__(self, file, seconds, *arguments, cpu=None):
+        command = [BINARY, "record", *arguments, "--duration", f"{seconds}s", "-o", file]
+        if cpu is not None:
+            command = ["taskset", "-c", str(cpu), *command]
+        self.file = file
+        self.log = open(file + ".log", "w+")
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        self.cpu = CpuTime(self.process)
+
+    def look(self):
+        """Takes the CPU time so far; call it now and then. False: the recorder has ended."""
+        return self.cpu.look()
+
+    def cpu_share(self):
+        """Share of a core that it took. None: it did not run for long enough."""
+        return self.cpu.share()
 
     def finish(self):
         """After it has ended: whether it did so in good order."""

@@ -9,8 +9,8 @@ import time
 import urllib.request
 
 import cold
-from group import EACH_MIB, USED, _affordable
-from harness import BINARY, MIB, ControlGroup, Recorder, used_pages, wait_for
+from group import EACH_MIB, USED, affordable
+from harness import BINARY, MIB, ControlGroup, CpuTime, used_pages, wait_for
 from pages import COLD, WORKING_SET, Program, build, hot_pages, size
 
 SECONDS = int(os.environ.get("NODE_SECONDS", "60"))
@@ -26,8 +26,7 @@ class Node:
         self.log = open(f"{folder}/log", "w+")
         command = [BINARY, "node", "--metrics", "0", "--parquet", f"{folder}/windows", "--window", "10s"]
         self.process = subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
-        self.cpu = Recorder.__new__(Recorder)
-        self.cpu.process, self.cpu.began, self.cpu.first, self.cpu.last = self.process, time.monotonic(), None, None
+        self.cpu = CpuTime(self.process)
 
     def said(self):
         """Its messages."""
@@ -68,7 +67,7 @@ def _bytes(line, what, time_name):
 
 def check(results):
     """Starts all, lets the agent watch, and compares what it says in three ways with the truth."""
-    number = _affordable()
+    number = affordable()
     programs, server, node = [], None, None
     with tempfile.TemporaryDirectory(prefix="isotherm-node-") as folder, ControlGroup("node") as group:
         try:
@@ -87,7 +86,7 @@ def check(results):
                 time.sleep(0.2)
             lines, top, samples = node.ask("ps"), node.ask("top", "--batch", "--duration", "100ms"), node.metrics()
             node.cpu.look()
-            cpu, memory = node.cpu.cpu_share(), node.memory()
+            cpu, memory = node.cpu.share(), node.memory()
             accessed = used_pages(server.pid, TEN)
             ended = node.stop()
         finally:
