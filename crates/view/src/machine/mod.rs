@@ -92,19 +92,21 @@ impl MachineBuilder {
         (self.processes.len(), long)
     }
 
-    /// Whether it is known for this age what all hold together, with shared pages counted once, and little of it is still open.
+    /// Whether it is known for this age what all hold together, with shared pages counted once, and little of it is still
+    /// open: neither of that, nor of what the processes hold that have been watched for so long. (Of pages that several map,
+    /// one of them may know more than the others.)
     pub fn is_known_for(&self, age_ns: u64) -> bool {
-        let is_known = |ages: &PageAges| {
-            let seen = ages.resident.saturating_sub(ages.unobservable);
-            ages.idle_for(age_ns).is_some_and(|idle| idle.unresolved * OPEN_PART <= seen)
+        let open = |ages: &PageAges| {
+            Some((ages.idle_for(age_ns)?.unresolved, ages.resident.saturating_sub(ages.unobservable)))
         };
-        match &self.together {
-            Some(together) if self.processes.len() > 1 => is_known(&together.ages),
-            _ => {
-                self.processes.len() < 2
-                    && self.processes.values().all(|known| known.ages.as_ref().is_some_and(is_known))
-            }
-        }
+        let is_little = |(unresolved, seen): (u64, u64)| unresolved * OPEN_PART <= seen;
+        let each = self.processes.values().filter_map(|known| open(known.ages.as_ref()?));
+        let all = each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let counted_once = match &self.together {
+            Some(together) if self.processes.len() > 1 => open(&together.ages).is_some_and(is_little),
+            _ => self.processes.len() < 2 && all.1 > 0,
+        };
+        counted_once && is_little(all)
     }
 
     /// The machine as of now. `group_of` tells the control group of a process.

@@ -68,6 +68,17 @@ fn who_ends_is_left_out_and_who_came_late_is_not_cold() {
 }
 
 #[test]
+fn what_one_process_has_not_told_yet_is_open_though_all_together_have() {
+    let mut machine = two();
+    assert!(machine.is_known_for(10 * S));
+    let ages = machine.processes.get_mut(&1).unwrap().ages.as_mut().unwrap();
+    ages.idle[3].unresolved = 100;
+    assert!(!machine.is_known_for(10 * S), "a fifth of its pages");
+    assert!(machine.is_known_for(S), "of a second all is known");
+    assert!(!machine.is_known_for(60 * S), "nobody has watched for so long");
+}
+
+#[test]
 fn without_frames_pages_count_for_each() {
     let mut machine = two();
     machine.together = None;
