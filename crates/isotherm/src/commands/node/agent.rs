@@ -193,8 +193,8 @@ impl Agent {
             processes: machine.total.processes as u64,
             not_watched: machine.total.not_watched as u64,
             cpu_budget: self.cpu_budget,
-            monitor_ns: self.stats.map_or(0, |stats| stats.monitor_ns),
-            target_ns: self.stats.map_or(0, |stats| stats.target_ns),
+            monitor_ns: self.stats.map(|stats| stats.monitor_ns),
+            target_ns: self.stats.map(|stats| stats.target_ns),
         };
         let group = |row: &Row| {
             let path = row.cgroup.as_deref()?;

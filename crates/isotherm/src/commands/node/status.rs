@@ -26,8 +26,8 @@ isotherm_core::figures! {
         processes: u64 = Gauge Count as "node_processes", "Processes that are watched.";
         not_watched: u64 = Gauge Count as "node_processes_not_watched", "Of these, how many have not been watched for long enough to say anything.";
         cpu_budget: Option<f64> = Gauge Ratio as "node_cpu_budget", "Part of a core that both may take together; without a value there is no limit.";
-        monitor_ns: u64 = Counter Nanoseconds as "monitor_cpu_ns", "CPU time of watching.";
-        target_ns: u64 = Counter Nanoseconds as "target_cost_ns", "Estimated CPU time that the processes lost to it.";
+        monitor_ns: Option<u64> = Counter Nanoseconds as "monitor_cpu_ns", "CPU time of watching.";
+        target_ns: Option<u64> = Counter Nanoseconds as "target_cost_ns", "Estimated CPU time that the processes lost to it.";
     }
 }
 
@@ -201,8 +201,9 @@ pub fn text(status: &NodeStatus) -> String {
         row("", &format!("{} of them not for long enough to say anything", figures.not_watched));
     }
     let share = |ns: u64| ns as f64 / instance.uptime_ns.max(1) as f64 * 100.0;
-    let (ours, theirs) = (share(figures.monitor_ns), share(figures.target_ns));
-    row("cost", &format!("monitor {ours:.2} % + processes {theirs:.2} % of one core since the start"));
+    if let (Some(ours), Some(theirs)) = (figures.monitor_ns.map(share), figures.target_ns.map(share)) {
+        row("cost", &format!("monitor {ours:.2} % + processes {theirs:.2} % of one core since the start"));
+    }
     let Some(total) = &status.total else { return text };
     // The longest age for which anything is known.
     let Some(age_ns) = AGES_NS.get(total.idle.len().wrapping_sub(1)).copied() else { return text };
@@ -267,7 +268,12 @@ mod tests {
         NodeStatus {
             instance: Instance { uptime_ns: 20 * S, command: COMMAND.into(), ..Instance::default() },
             source: "pagetable".into(),
-            figures: NodeFigures { processes: 4, monitor_ns: S / 10, target_ns: S / 20, ..NodeFigures::default() },
+            figures: NodeFigures {
+                processes: 4,
+                monitor_ns: Some(S / 10),
+                target_ns: Some(S / 20),
+                ..NodeFigures::default()
+            },
             total: Some(ages(1000, &[900, 850, 820, 800])),
             groups: groups.into_iter().flatten().collect(),
         }
