@@ -90,7 +90,7 @@ fn sum_idle(history: &PageHistory, by_ages: &[Vec<(Known, u64)>], age: u64) -> (
 }
 
 /// What is known of a present page's last access.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Known {
     /// Nothing: it cannot be observed.
     Blind,

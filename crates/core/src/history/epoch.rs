@@ -24,7 +24,7 @@ const PER_WALK: usize = 5;
 const KEPT: usize = 80;
 
 /// An interval that holds the last access of its pages: after the one moment, by the other, ns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Epoch {
     /// Not before; `None`: nobody knows, since nobody watched.
     pub after_ns: Option<u64>,

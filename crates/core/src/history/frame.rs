@@ -79,7 +79,7 @@ impl PageAges {
     }
 
     /// What is known of a time for which nobody watched.
-    fn unknown(&self) -> IdlePages {
+    pub(super) fn unknown(&self) -> IdlePages {
         let seen = self.resident.saturating_sub(self.unobservable);
         IdlePages { most: seen, unresolved: seen, ..IdlePages::default() }
     }

@@ -4,12 +4,13 @@
 //! * [`epoch`]: such an interval as one byte; [`table`]: the pages below one page table; [`pages`]: those of an address
 //!   space.
 //! * [`tracked`]: an access source with the histories of its targets, which it walks.
-//! * [`together`]: several targets, whose common pages count once.
+//! * [`together`]: several targets, whose common pages count once; [`once`]: how a sample of frames tells that.
 //! * [`ages`]: figures from them; [`reaccessed`]: what came back after how long; [`frame`]: the figures, as they are recorded.
 
 pub mod ages;
 pub mod epoch;
 pub mod frame;
+mod once;
 pub mod pages;
 pub mod reaccessed;
 pub mod table;

@@ -1,17 +1,17 @@
 //! Several targets together: a page that more than one of them maps counts once, and is idle only where none of them
 //! used it.
 //!
-//! Which pages are the same is told by their frames, of which a sample is looked at. It tells by what part the sum over
-//! the targets is too large; where nothing is shared, nothing changes.
+//! Which pages are the same is told by their frames, of which a sample is looked at ([`Sample`]).
 
 use super::ages::Known;
-use super::frame::{self, AGES_NS, IdlePages, PageAges, TogetherFrame};
+use super::frame::{self, PageAges, TogetherFrame};
+use super::once::Sample;
 use super::tracked::Tracked;
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
 use crate::mapping::{Mapping, MappingKind};
 use crate::source::{AccessSource, SourceError};
 use crate::target::TargetId;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Pages in each sample, about.
 const SAMPLED: u64 = 1 << 13;
@@ -54,11 +54,11 @@ impl<S: AccessSource> Tracked<S> {
         let Some(time_ns) = self.walked_twice(targets.iter().map(|(target, _)| *target)) else { return Ok(None) };
         let (mut owned, mut resident, mut coarsest) = (BTreeMap::<TargetId, Vec<PageAges>>::new(), 0, 1);
         for part in [Part::Backed, Part::Private] {
-            let Some(sum) = self.part(targets, part, time_ns)? else { return Ok(None) };
-            coarsest = coarsest.max(sum.one_in);
-            for (target, mapped, own) in sum.finish() {
-                resident += mapped.resident;
-                owned.entry(target).or_default().push(own);
+            let Some((one_in, sample)) = self.sample(targets, part, time_ns)? else { return Ok(None) };
+            coarsest = coarsest.max(one_in);
+            resident += sample.mapped();
+            for ((target, _), own) in targets.iter().zip(sample.own(time_ns)) {
+                owned.entry(*target).or_default().push(own);
             }
         }
         let owned: Vec<(TargetId, PageAges)> =
@@ -68,40 +68,42 @@ impl<S: AccessSource> Tracked<S> {
         Ok(Some(TogetherFrame { time_ns, targets: targets.len() as u32, one_in: coarsest, ages, owned }))
     }
 
-    /// A part of all targets' memory; `None` where the source cannot tell frames.
-    fn part(&mut self, targets: &[Mapped<'_>], part: Part, now_ns: u64) -> Result<Option<Sum>, SourceError> {
-        let targets: Vec<(TargetId, Vec<AddrRange>)> =
-            targets.iter().map(|(target, mappings)| (*target, part.ranges(mappings))).collect();
-        let mut each: Vec<OfTarget> = Vec::new();
-        for (target, ranges) in &targets {
+    /// A part of all targets' memory: one in how many frames is looked at, and these; `None` where the source cannot tell
+    /// frames.
+    fn sample(
+        &mut self,
+        targets: &[Mapped<'_>],
+        part: Part,
+        now_ns: u64,
+    ) -> Result<Option<(u32, Sample)>, SourceError> {
+        let mut of_part = Vec::new();
+        for (target, mappings) in targets {
+            let ranges = part.ranges(mappings);
             let Some(history) = self.page_history(*target) else { return Ok(None) };
-            each.push(OfTarget { target: *target, ages: history.ages_in(ranges), ..OfTarget::default() });
+            of_part.push((*target, history.ages_in(&ranges), ranges));
         }
-        let resident: u64 = each.iter().map(|t| t.ages.resident).sum();
+        let resident: u64 = of_part.iter().map(|(_, ages, _)| ages.resident).sum();
         let one_in = (resident / SAMPLED).max(1).next_power_of_two().min(1 << 16) as u32;
-        // What is known of each frame, and the first target that maps it.
-        let mut frames: HashMap<u64, (Known, usize)> = HashMap::new();
-        for (index, (target, ranges)) in targets.iter().enumerate() {
-            let mut pages: Vec<(u64, u64)> = Vec::new();
-            if !self.frames(*target, ranges, one_in, &mut |addr, frame| pages.push((addr, frame)))? {
+        let mut sample = Sample::default();
+        let mut pages: Vec<(u64, u64)> = Vec::new();
+        for (target, ages, ranges) in of_part {
+            pages.clear();
+            if !self.frames(target, &ranges, one_in, &mut |addr, frame| pages.push((addr, frame)))? {
                 return Ok(None);
             }
-            let Some(history) = self.page_history(*target) else { return Ok(None) };
+            sample.add_target(ages);
+            let Some(history) = self.page_history(target) else { return Ok(None) };
             // Ages are those at the target's last walk, also where another target was walked later.
             let later_ns = now_ns - history.now_ns();
-            for (addr, frame) in pages {
+            for &(addr, frame) in &pages {
                 let base = addr / TABLE_SPAN * TABLE_SPAN;
                 let code = history.table(base).map(|t| t.code(((addr - base) / PAGE_SIZE) as usize));
-                let Some(known) = code.and_then(|c| Known::of(c, history.epochs())) else { continue };
-                let known = known.later(later_ns);
-                each[index].mapped.add(known, now_ns);
-                frames.entry(frame).and_modify(|f| f.0 = f.0.or(known)).or_insert((known, index));
+                if let Some(known) = code.and_then(|c| Known::of(c, history.epochs())) {
+                    sample.add_page(frame, known.later(later_ns));
+                }
             }
         }
-        for (known, owner) in frames.into_values() {
-            each[owner].own.add(known, now_ns);
-        }
-        Ok(Some(Sum { one_in, each }))
+        Ok(Some((one_in, sample)))
     }
 
     /// The same without looking at frames, where these have shown lately that the targets share next to nothing.
@@ -119,92 +121,6 @@ impl<S: AccessSource> Tracked<S> {
             targets.map(|t| self.page_history(t).filter(|h| h.walks() > 1).map(|h| h.now_ns())).collect();
         times?.into_iter().max()
     }
-}
-
-/// A part of the memory of all targets.
-#[derive(Debug)]
-struct Sum {
-    one_in: u32,
-    each: Vec<OfTarget>,
-}
-
-/// A part of a target's memory, and the sample of its pages: all that it maps, and those of them that are its own.
-#[derive(Debug, Default)]
-struct OfTarget {
-    target: TargetId,
-    ages: PageAges,
-    mapped: Sampled,
-    own: Sampled,
-}
-
-/// Sampled pages. `idle.pages` are those that are expected to be idle beyond those that certainly are.
-#[derive(Debug)]
-struct Sampled {
-    resident: u64,
-    blind: u64,
-    idle: [IdlePages; AGES_NS.len()],
-}
-
-impl Default for Sampled {
-    fn default() -> Self {
-        Self { resident: 0, blind: 0, idle: [IdlePages::default(); AGES_NS.len()] }
-    }
-}
-
-impl Sampled {
-    fn add(&mut self, known: Known, now_ns: u64) {
-        self.resident += 1;
-        self.blind += u64::from(known == Known::Blind);
-        for (idle, age) in self.idle.iter_mut().zip(AGES_NS) {
-            let expected = known.idle(now_ns.saturating_sub(age), (now_ns, 1.0), 1, idle);
-            idle.pages += u64::from(expected >= 0.5);
-        }
-    }
-
-    fn add_all(&mut self, other: &Self) {
-        self.resident += other.resident;
-        self.blind += other.blind;
-        self.idle.iter_mut().zip(&other.idle).for_each(|(idle, others)| idle.add(others));
-    }
-}
-
-impl Sum {
-    /// Of each target what it maps and what is its own: the figures reduced by as much as the sample is. One that has no page in
-    /// the sample is taken to share as all do.
-    fn finish(self) -> Vec<(TargetId, PageAges, PageAges)> {
-        let (mut mapped, mut own) = (Sampled::default(), Sampled::default());
-        for t in &self.each {
-            mapped.add_all(&t.mapped);
-            own.add_all(&t.own);
-        }
-        let one = |t: OfTarget| {
-            let of_all = t.mapped.resident == 0;
-            let (mapped, own) = if of_all { (&mapped, &own) } else { (&t.mapped, &t.own) };
-            let own = reduced(t.ages.clone(), mapped, own);
-            (t.target, t.ages, own)
-        };
-        self.each.into_iter().map(one).collect()
-    }
-}
-
-/// These figures by as much less as the sample of what is one's own has less than that of what is mapped.
-fn reduced(mut ages: PageAges, mapped: &Sampled, own: &Sampled) -> PageAges {
-    let reduced = |all: u64, mapped: u64, own: u64| match mapped {
-        0 => all,
-        mapped => (all as f64 * own as f64 / mapped as f64).round() as u64,
-    };
-    ages.resident = reduced(ages.resident, mapped.resident, own.resident);
-    ages.unobservable = reduced(ages.unobservable, mapped.blind, own.blind);
-    for (i, idle) in ages.idle.iter_mut().enumerate() {
-        let (mapped, own) = (&mapped.idle[i], &own.idle[i]);
-        // What is certain and what is expected of each sampled page.
-        let sum = |s: &IdlePages| s.least + s.pages;
-        idle.pages = reduced(idle.pages, sum(mapped), sum(own));
-        idle.least = reduced(idle.least, mapped.least, own.least).min(idle.pages);
-        idle.unresolved = reduced(idle.unresolved, mapped.unresolved, own.unresolved);
-        idle.most = reduced(idle.most, mapped.most, own.most).max(idle.pages + idle.unresolved);
-    }
-    ages
 }
 
 #[cfg(test)]

@@ -1,0 +1,268 @@
+//! From the pages that several targets map to figures in which each page counts once.
+//!
+//! A sample of frames shows with whom a target shares its pages: each of its pages stands for a part of a page, as much
+//! as all that map the frame have in common (like the proportional set size). The targets' own figures, which are exact,
+//! are reduced by the mean of these parts. So what the sample has too much or too little of hardly matters: where all
+//! pages of a target are shared by nine, each stands for a ninth whichever are in the sample.
+
+use super::ages::Known;
+use super::frame::{AGES_NS, IdlePages, PageAges};
+use std::collections::{BTreeMap, HashMap};
+
+/// Resident and not observable pages, and four figures for each age.
+const FIGURES: usize = 2 + 4 * AGES_NS.len();
+
+/// Targets in a fixed order, and a sample of the frames that they map.
+#[derive(Debug, Default)]
+pub(super) struct Sample {
+    targets: Vec<PageAges>,
+    /// Of each page in the sample: its frame, the index of the target that maps it, and what is known of it.
+    pages: Vec<(u64, usize, Known)>,
+}
+
+impl Sample {
+    /// Adds the next target: how old its pages are, each counted.
+    pub fn add_target(&mut self, ages: PageAges) {
+        self.targets.push(ages);
+    }
+
+    /// Adds a page of the last target that was added.
+    pub fn add_page(&mut self, frame: u64, known: Known) {
+        self.pages.push((frame, self.targets.len() - 1, known));
+    }
+
+    /// Present pages of all targets, each counted for each target that maps it.
+    pub fn mapped(&self) -> u64 {
+        self.targets.iter().map(|ages| ages.resident).sum()
+    }
+
+    /// Of each target the figures of the pages that are its own: those that no target before it maps. A page is as old as
+    /// its last access by any target.
+    pub fn own(mut self, now_ns: u64) -> Vec<PageAges> {
+        let shares = Shares::of(&mut self.pages, self.targets.len(), now_ns);
+        let mut own = vec![[0.0; FIGURES]; self.targets.len()];
+        for (target, ages) in self.targets.iter().enumerate() {
+            let figures = figures_of(ages);
+            for (owner, part) in shares.parts(target) {
+                for (own, (figure, part)) in own[owner].iter_mut().zip(figures.iter().zip(part)) {
+                    *own += figure * part;
+                }
+            }
+        }
+        self.targets.iter().zip(own).map(|(ages, own)| ages_of(&own, ages.idle.len())).collect()
+    }
+}
+
+type Figures = [f64; FIGURES];
+
+/// What part of a target's pages is whose own.
+struct Shares {
+    /// By target: its pages in the sample.
+    mapped: Vec<Figures>,
+    /// By target and owner: the sum of the parts of a page that the target's pages stand for.
+    flows: BTreeMap<(usize, usize), Figures>,
+}
+
+impl Shares {
+    fn of(pages: &mut [(u64, usize, Known)], targets: usize, now_ns: u64) -> Self {
+        pages.sort_unstable_by_key(|(frame, target, _)| (*frame, *target));
+        // Most frames have the same mappers and ages as many others.
+        let mut alike: HashMap<Vec<(usize, Known)>, f64> = HashMap::new();
+        let mut mappers = Vec::new();
+        for frame in pages.chunk_by(|a, b| a.0 == b.0) {
+            mappers.clear();
+            mappers.extend(frame.iter().map(|(_, target, known)| (*target, *known)));
+            match alike.get_mut(&mappers) {
+                Some(frames) => *frames += 1.0,
+                None => {
+                    alike.insert(mappers.clone(), 1.0);
+                }
+            }
+        }
+        let mut shares = Self { mapped: vec![[0.0; FIGURES]; targets], flows: BTreeMap::new() };
+        for (mappers, frames) in &alike {
+            shares.add(mappers, *frames, now_ns);
+        }
+        shares
+    }
+
+    fn add(&mut self, mappers: &[(usize, Known)], frames: f64, now_ns: u64) {
+        let Some((&(owner, first), others)) = mappers.split_first() else { return };
+        let known = others.iter().fold(first, |known, (_, other)| known.or(*other));
+        let each: Vec<Figures> = mappers.iter().map(|(_, known)| figures_of_page(*known, now_ns)).collect();
+        let (once, mut sum) = (figures_of_page(known, now_ns), [0.0; FIGURES]);
+        for figures in &each {
+            sum.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
+        }
+        for ((target, _), figures) in mappers.iter().zip(&each) {
+            let mapped = &mut self.mapped[*target];
+            let flow = self.flows.entry((*target, owner)).or_insert([0.0; FIGURES]);
+            for k in 0..FIGURES {
+                mapped[k] += frames * figures[k];
+                flow[k] += if sum[k] > 0.0 { frames * once[k] * figures[k] / sum[k] } else { 0.0 };
+            }
+        }
+    }
+
+    /// By owner, what part of each figure of `target` is its own. One that has no page in the sample is taken to share
+    /// as all do; a figure that no page in the sample stands for, as the target's pages do.
+    fn parts(&self, target: usize) -> Vec<(usize, Figures)> {
+        let mapped = &self.mapped[target];
+        if mapped[0] == 0.0 {
+            let own: f64 = self.flows.values().map(|flow| flow[0]).sum();
+            let mapped: f64 = self.mapped.iter().map(|mapped| mapped[0]).sum();
+            return vec![(target, [if mapped > 0.0 { own / mapped } else { 1.0 }; FIGURES])];
+        }
+        let part = |flow: &Figures| {
+            std::array::from_fn(|k| if mapped[k] > 0.0 { flow[k] / mapped[k] } else { flow[0] / mapped[0] })
+        };
+        self.flows.range((target, 0)..(target + 1, 0)).map(|((_, owner), flow)| (*owner, part(flow))).collect()
+    }
+}
+
+fn figures_of_page(known: Known, now_ns: u64) -> Figures {
+    let mut figures = [0.0; FIGURES];
+    figures[0] = 1.0;
+    figures[1] = if known == Known::Blind { 1.0 } else { 0.0 };
+    for (i, age) in AGES_NS.iter().enumerate() {
+        let mut idle = IdlePages::default();
+        let expected = known.idle(now_ns.saturating_sub(*age), (now_ns, 1.0), 1, &mut idle);
+        put(&mut figures, i, idle.least as f64 + expected, &idle);
+    }
+    figures
+}
+
+fn figures_of(ages: &PageAges) -> Figures {
+    let mut figures = [0.0; FIGURES];
+    (figures[0], figures[1]) = (ages.resident as f64, ages.unobservable as f64);
+    for i in 0..AGES_NS.len() {
+        let idle = ages.idle.get(i).copied().unwrap_or_else(|| ages.unknown());
+        put(&mut figures, i, idle.pages as f64, &idle);
+    }
+    figures
+}
+
+fn put(figures: &mut Figures, age: usize, pages: f64, idle: &IdlePages) {
+    let four = [pages, idle.least as f64, idle.most as f64, idle.unresolved as f64];
+    figures[2 + 4 * age..][..4].copy_from_slice(&four);
+}
+
+/// The figures of the first `known` ages.
+fn ages_of(figures: &Figures, known: usize) -> PageAges {
+    let resident = figures[0].round() as u64;
+    let idle = |four: &[f64]| {
+        let least = (four[1].round() as u64).min(resident);
+        let pages = (four[0].round() as u64).clamp(least, resident);
+        let unresolved = (four[3].round() as u64).min(resident - pages);
+        let most = (four[2].round() as u64).clamp(pages + unresolved, resident);
+        IdlePages { pages, least, most, unresolved }
+    };
+    let unobservable = (figures[1].round() as u64).min(resident);
+    PageAges { resident, unobservable, idle: figures[2..].chunks(4).take(known).map(idle).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::epoch::Epoch;
+    use super::super::frame;
+    use super::*;
+    use proptest::prelude::*;
+
+    const S: u64 = 1_000_000_000;
+    const NOW: u64 = 100 * S;
+    const HOT: Known = Known::In(Epoch { after_ns: Some(NOW - S / 2), by_ns: NOW });
+    const COLD: Known = Known::In(Epoch { after_ns: Some(0), by_ns: S });
+
+    fn ages(resident: u64, idle: u64) -> PageAges {
+        let idle = IdlePages { pages: idle, least: idle, most: idle, unresolved: 0 };
+        PageAges { resident, unobservable: 0, idle: vec![idle; 6] }
+    }
+
+    fn total(sample: Sample) -> PageAges {
+        frame::sum(sample.own(NOW).iter())
+    }
+
+    /// Too many of the pages in use are in the sample, and it hardly matters; the pages are all the first one's.
+    #[test]
+    fn what_all_share_is_right_with_a_sample_that_is_off() {
+        let mut sample = Sample::default();
+        sample.add_target(ages(1_000_000, 1_000_000));
+        (0..1000).for_each(|frame| sample.add_page(frame, COLD));
+        for _ in 0..8 {
+            sample.add_target(ages(1_000_000, 900_000));
+            (0..1000).for_each(|frame| sample.add_page(frame, if frame < 130 { HOT } else { COLD }));
+        }
+        let own = sample.own(NOW);
+        assert_eq!(own[0].resident, 1_000_000);
+        assert!(own[1..].iter().all(|ages| ages.resident == 0));
+        let cold = own[0].idle[3].pages;
+        assert!(cold.abs_diff(900_000) < 5_000, "{cold}");
+    }
+
+    #[test]
+    fn what_nobody_shares_stays_as_it_is() {
+        let mut sample = Sample::default();
+        for target in 0..3u64 {
+            sample.add_target(ages(1_000 + target, 900));
+            (0..10).for_each(|frame| sample.add_page(target << 32 | frame, if frame < 3 { HOT } else { COLD }));
+        }
+        assert_eq!(total(sample), ages(3_003, 2_700));
+    }
+
+    #[test]
+    fn a_target_without_a_page_in_the_sample_shares_as_all_do() {
+        let mut sample = Sample::default();
+        for _ in 0..2 {
+            sample.add_target(ages(1_000, 500));
+            (0..10).for_each(|frame| sample.add_page(frame, COLD));
+        }
+        sample.add_target(ages(10, 6));
+        assert_eq!(sample.own(NOW)[2], ages(5, 3));
+        assert_eq!(Sample::default().own(NOW), []);
+    }
+
+    fn known() -> impl Strategy<Value = Known> {
+        let epoch =
+            |(after, length): (u64, u64)| Known::In(Epoch { after_ns: Some(after * S), by_ns: (after + length) * S });
+        prop_oneof![
+            Just(Known::Blind),
+            Just(Known::Never),
+            (0..100u64).prop_map(|at| Known::Standing(at * S)),
+            (0..90u64, 0..10u64).prop_map(epoch),
+        ]
+    }
+
+    proptest! {
+        /// A sample of all pages: each figure is that of the frames, counted one by one.
+        #[test]
+        fn a_sample_of_all_is_exact(pages in prop::collection::vec((0..20u64, 0..4usize, known()), 0..80)) {
+            let mut mappers: BTreeMap<(u64, usize), Known> = BTreeMap::new();
+            mappers.extend(pages.into_iter().map(|(frame, target, known)| ((frame, target), known)));
+            let mut sample = Sample::default();
+            for target in 0..4 {
+                let mut figures = [0.0; FIGURES];
+                for (_, known) in mappers.iter().filter(|((_, t), _)| *t == target) {
+                    figures.iter_mut().zip(figures_of_page(*known, NOW)).for_each(|(sum, one)| *sum += one);
+                }
+                sample.add_target(ages_of(&figures, AGES_NS.len()));
+                mappers.iter().filter(|((_, t), _)| *t == target).for_each(|((frame, _), known)| sample.add_page(*frame, *known));
+            }
+            let mut frames: BTreeMap<u64, Known> = BTreeMap::new();
+            for ((frame, _), known) in &mappers {
+                frames.entry(*frame).and_modify(|k| *k = k.or(*known)).or_insert(*known);
+            }
+            let own = total(sample);
+            prop_assert_eq!(own.resident, frames.len() as u64);
+            prop_assert_eq!(own.unobservable, frames.values().filter(|k| **k == Known::Blind).count() as u64);
+            for (i, idle) in own.idle.iter().enumerate() {
+                let mut exact = IdlePages::default();
+                for known in frames.values() {
+                    known.idle(NOW.saturating_sub(AGES_NS[i]), (NOW, 1.0), 1, &mut exact);
+                }
+                // Each target's figures are rounded to pages.
+                prop_assert!(idle.least.abs_diff(exact.least) <= 4, "{idle:?} {exact:?}");
+                prop_assert!(idle.unresolved.abs_diff(exact.unresolved) <= 4, "{idle:?} {exact:?}");
+            }
+        }
+    }
+}
