@@ -35,4 +35,4 @@ class Held:
     def check(self, check, what="a process's memory is intact"):
         """Lets go and checks."""
         intact, said = self.let_go()
-        check(intact, f"{what}: {said}")
+        check(intact, f"{what}: {said}", damage=True)

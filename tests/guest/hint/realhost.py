@@ -61,9 +61,9 @@ class RealHost:
             return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmRSS:"))
 
 
-def gives_back_to_both(host, machine, check, mib, what):
-    """A program uses memory and ends; the real host has it back."""
-    base = machine.resident()
+def gives_back_to_both(host, machine, check, mib, what, base=None):
+    """A program uses memory and ends; the real host has it back, and what was used since `base` was with the guest."""
+    base = machine.resident() if base is None else base
     machine.sh(f"guest_load hog {mib}", timeout_s=scenarios.PATIENCE_S)
     limit = max(base, 0) + 0.1 * mib * MIB
     took = scenarios.settled(machine, limit, 60)

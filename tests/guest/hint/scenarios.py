@@ -35,6 +35,12 @@ def status(machine, log="agent.log"):
     return json.loads(lines[-1]) if lines else {}
 
 
+def later(machine, pause_ms=1000, log="agent.log"):
+    """What the agent says of itself after another `pause_ms`."""
+    since = status(machine, log)["ms"]
+    return machine.wait_for(lambda: (now := status(machine, log))["ms"] >= since + pause_ms and now, PATIENCE_S, "the agent goes on")
+
+
 def rests(machine, what, log="agent.log"):
     """Waits until the agent has nothing to do: too little is new, or for some time it took none of what it must leave free."""
     seen = []
@@ -118,7 +124,7 @@ def gives_back(machine, check, mib, options="", patience_s=60):
               f"guest busy {10 * (machine.busy_ticks() - ticks)} ms, longest step {now['longest_step_us'] / 1000:.0f} ms", flush=True)  # fmt: skip
         stop(machine, pid, check)
     held.check(check)
-    check("OK" in machine.sh("sha256sum -c /tmp/file.sum"), "a file in tmpfs is intact")
+    check("OK" in machine.sh("sha256sum -c /tmp/file.sum"), "a file in tmpfs is intact", damage=True)
     machine.sh("rm -f /tmp/file /tmp/file.sum")
 
 
@@ -131,8 +137,8 @@ def check_churn(machine, check, churners, what):
     for seed, pid in enumerate(churners):
         machine.wait_exit(pid, PATIENCE_S + 60)
         text = machine.cat(f"/tmp/churn{seed}.log")
-        check(text.startswith("intact"), f"{what}: churning program {seed}: {text[-120:]!r}")
-    check(machine.troubles() == [], f"{what}: the kernel is fine {machine.troubles()[:2]}")
+        check(text.startswith("intact"), f"{what}: churning program {seed}: {text[-120:]!r}", damage=True)
+    check(machine.troubles() == [], f"{what}: the kernel is fine {machine.troubles()[:2]}", damage=True)
 
 
 def churn(machine, check, seconds, mib, options=""):

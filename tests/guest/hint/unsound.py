@@ -48,6 +48,6 @@ def _look(machine, check, held, churners):
     sums = machine.sh("sha256sum -c /tmp/file.sum", check=False)
     check("OK" not in sums, f"it shows in a file in tmpfs: {sums.strip()[:60]!r}")
     failed = []
-    scenarios.check_churn(machine, lambda ok, text: ok or failed.append(text), churners, "an unsound host")
+    scenarios.check_churn(machine, lambda ok, text, damage: ok or failed.append(text), churners, "an unsound host")
     # They hold little, so that it is no wonder if all of them are lucky.
     print(f"     {machine.name}: {len(failed)} of 3 churning programs and the kernel notice: {failed[:2]}", flush=True)
