@@ -64,13 +64,13 @@ impl<'a, 'w> Turn<'a, 'w> {
         if let Some(reason) = self.runner.watermarks.reason() {
             return Some(reason);
         }
-        if self.world.targets.is_empty() {
+        if self.world.live.is_empty() {
             return Some(IdleReason::NoTarget);
         }
         if let Some(reason) = self.brake() {
             return Some(reason);
         }
-        if self.world.targets.values().all(|t| t.snapshot.is_none()) {
+        if self.members().all(|t| t.snapshot.is_none()) {
             return Some(IdleReason::NoSnapshot);
         }
         let (open, first_obstacle) = self.open_targets();
@@ -104,6 +104,12 @@ impl<'a, 'w> Turn<'a, 'w> {
         self.reason()
     }
 
+    /// The targets that the scheme is for.
+    fn members(&self) -> impl Iterator<Item = &'w TargetView> + use<'w> {
+        let (targets, live) = (self.world.targets, self.world.live);
+        live.iter().filter_map(move |live| targets.get(&live.target))
+    }
+
     fn brake(&mut self) -> Option<IdleReason> {
         let (now, effect) = (self.world.now_ns, *self.runner.effect.effect());
         let brake = self.runner.brake.as_mut()?;
@@ -116,7 +122,7 @@ impl<'a, 'w> Turn<'a, 'w> {
         let action = self.runner.scheme.action;
         let mut first = None;
         let mut open = BTreeSet::new();
-        for t in self.world.targets.values() {
+        for t in self.members() {
             match self.world.actuator.obstacle(action, t.live) {
                 None => {
                     open.insert(t.live.target);
@@ -131,6 +137,9 @@ impl<'a, 'w> Turn<'a, 'w> {
         let quota = &self.runner.quota;
         if let Some(e) = quota.goals.iter().find_map(|g| g.error.as_ref()) {
             return IdleReason::Meter(e.to_string());
+        }
+        if !quota.is_used_up() {
+            return IdleReason::PaceUsed;
         }
         if quota.effective() < PAGE_SIZE {
             return IdleReason::GoalMet { score: quota.goals.iter().filter_map(|g| g.score()).max() };

@@ -4,6 +4,7 @@ use super::Scheme;
 use super::apply::{Turn, World};
 use super::goal::{Goal, GoalMetric};
 use super::idle::IdleReason;
+use super::pace::Pace;
 use super::runner::Runner;
 use super::stats::SchemeStats;
 use super::target_view::TargetView;
@@ -23,6 +24,9 @@ pub struct SchemeEngine {
     meter: Box<dyn Meter>,
     targets: BTreeMap<TargetId, TargetView>,
     outcomes: Vec<Outcome>,
+    pace: Pace,
+    /// Which scheme comes first in the next turn: none always finds the pace used up by those before it.
+    first: usize,
     log: ActionLog,
     /// Whether the actuator only pretends.
     dry_run: bool,
@@ -62,6 +66,8 @@ impl SchemeEngine {
             meter,
             targets: BTreeMap::new(),
             outcomes: Vec::new(),
+            pace: Pace::default(),
+            first: 0,
             log: ActionLog::default(),
             dry_run: false,
             by_region: false,
@@ -105,6 +111,30 @@ impl SchemeEngine {
         waiting.map(|g| g.push(value)).count()
     }
 
+    /// Limits what all schemes do together, bytes a second.
+    pub fn set_pace(&mut self, per_second: Option<u64>) {
+        self.pace.set(per_second);
+    }
+
+    /// Limits one scheme alone to so many bytes per reset interval, and keeps what it has learnt; false where there is no
+    /// such scheme.
+    pub fn limit(&mut self, scheme: usize, bytes: Option<u64>) -> bool {
+        self.runners
+            .get_mut(scheme)
+            .map(|r| {
+                r.quota.set_bytes(bytes);
+                r.scheme.quota.bytes = bytes;
+            })
+            .is_some()
+    }
+
+    /// Asks `group_of` anew which control group each target is in: processes move. Schemes for one group go by that.
+    pub fn locate(&mut self, mut group_of: impl FnMut(u32) -> Option<String>) {
+        for view in self.targets.values_mut() {
+            view.cgroup = view.live.pid.and_then(&mut group_of);
+        }
+    }
+
     /// Number of schemes.
     pub const fn len(&self) -> usize {
         self.runners.len()
@@ -118,12 +148,20 @@ impl SchemeEngine {
     /// How each scheme stands.
     pub fn status(&mut self) -> Vec<SchemeStatus<'_>> {
         let live = self.live();
-        let faults = self.meter.read(&Metric::TargetMajorFaults, &live).ok();
         let stall = self.meter.read(&Metric::SomeMemPsi(None), &live).ok();
-        let rss = self.meter.read(&Metric::TargetRss, &live).ok();
+        let mut of_targets = |live: &[LiveTarget]| {
+            let mut read = |metric| self.meter.read(&metric, live).ok();
+            (read(Metric::TargetMajorFaults), read(Metric::TargetRss))
+        };
+        let all = of_targets(&live);
+        let targets = &self.targets;
         self.runners
             .iter_mut()
             .map(|r| {
+                let (faults, rss) = match &r.scheme.group {
+                    Some(group) => of_targets(&members(targets, Some(group))),
+                    None => all,
+                };
                 let stats = r.stats(faults, stall);
                 SchemeStatus {
                     scheme: &r.scheme,
@@ -144,7 +182,7 @@ impl SchemeEngine {
 
     /// The targets that are alive.
     pub fn live(&self) -> Vec<LiveTarget> {
-        self.targets.values().map(|t| t.live).collect()
+        members(&self.targets, None)
     }
 
     /// Looks at the watermarks whose time has come; whether to watch: while they keep every scheme off, nothing needs to
@@ -195,15 +233,21 @@ impl SchemeEngine {
     ) {
         self.collect(now_ns, reborrow(&mut source));
         self.turn_gates(now_ns);
-        let live = self.live();
-        for index in 0..self.runners.len() {
+        let all = self.live();
+        let schemes = self.runners.len();
+        self.first = (self.first + 1) % schemes.max(1);
+        for index in (0..schemes).map(|i| (i + self.first) % schemes) {
             let runner = &mut self.runners[index];
             if !runner.is_due(now_ns, aggregated) {
                 continue;
             }
+            let of_group = runner.scheme.group.as_deref().map(|group| members(&self.targets, Some(group)));
+            let live = of_group.as_deref().unwrap_or(&all);
+            let pace = self.pace.left(now_ns);
+            runner.quota.set_pace(pace);
             let mut world = World {
                 targets: &self.targets,
-                live: &live,
+                live,
                 actuator: self.actuator.as_mut(),
                 meter: self.meter.as_mut(),
                 source: reborrow(&mut source),
@@ -214,6 +258,7 @@ impl SchemeEngine {
             };
             let idle = Turn::new(index, runner, &mut world).run();
             runner.idle = idle;
+            self.pace.spend(pace - runner.quota.pace());
             tracer.trace(&TraceEvent::stat(index, &runner.stats, runner.quota.exceeds));
         }
     }
@@ -237,6 +282,12 @@ impl SchemeEngine {
             _ => {}
         }
     }
+}
+
+/// Those of `targets` that are in the control group `group`, or all.
+fn members(targets: &BTreeMap<TargetId, TargetView>, group: Option<&str>) -> Vec<LiveTarget> {
+    let is_in = |t: &&TargetView| group.is_none_or(|group| t.cgroup.as_deref() == Some(group));
+    targets.values().filter(is_in).map(|t| t.live).collect()
 }
 
 /// The source for a shorter time; `Option::as_deref_mut` cannot shorten the life of the trait object itself.

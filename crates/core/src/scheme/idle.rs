@@ -48,6 +48,8 @@ pub enum IdleReason {
         /// The effective quota, bytes.
         effective: u64,
     },
+    /// What all schemes together may do just now is used up.
+    PaceUsed,
     /// All that matches ranks below what the quota suffices for.
     BelowCutOff,
     /// No region matches.
@@ -127,6 +129,7 @@ impl IdleReason {
             Self::Obstacle(_) => "obstacle",
             Self::GoalMet { .. } => "goal_met",
             Self::QuotaUsed { .. } => "quota_used",
+            Self::PaceUsed => "pace_used",
             Self::BelowCutOff => "below_cut_off",
             Self::NoMatch(_) => "no_match",
             Self::Filtered(_) => "filtered",
@@ -178,6 +181,7 @@ impl fmt::Display for IdleReason {
             Self::QuotaUsed { effective } => {
                 write!(f, "the quota of {} for this interval is used up", format_size(*effective))
             }
+            Self::PaceUsed => f.write_str("all schemes together may do no more just now"),
             Self::BelowCutOff => f.write_str("other memory comes first for the quota"),
             Self::NoMatch(near) => near.fmt(f),
             Self::Filtered(bytes) => write!(f, "filters reject all {} that match", format_size(*bytes)),

@@ -22,6 +22,7 @@ pub mod goal;
 pub mod idle;
 mod left_out;
 mod look;
+mod pace;
 mod patience;
 pub mod pattern;
 pub mod priority;
@@ -56,6 +57,9 @@ pub struct Scheme {
     pub quota: QuotaSpec,
     /// When at all.
     pub watermarks: Option<Watermarks>,
+    /// The control group whose processes alone it is for, this path and none below; goals, brake and figures then speak of
+    /// these alone, too. `None`: for all targets.
+    pub group: Option<String>,
     /// What is spared.
     pub filters: Vec<Filter>,
     /// For how long a page must be seen unused, by its own accessed bit, before an action that would hurt hot pages
@@ -87,6 +91,7 @@ impl Scheme {
             apply_ns: 0,
             quota: QuotaSpec::default(),
             watermarks: None,
+            group: None,
             filters: Vec::new(),
             min_density_bp: if action == Action::Collapse { DEFAULT_DENSITY_BP } else { 0 },
             confirm_ns: if careful { DEFAULT_CONFIRM_NS } else { 0 },

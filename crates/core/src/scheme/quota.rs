@@ -104,6 +104,8 @@ pub(crate) struct Quota {
     /// When goals lowered it last.
     lowered_ns: Option<u64>,
     effective: u64,
+    /// What all schemes together have left, bytes.
+    pace: u64,
     /// Where the last window stopped.
     pub resume: Option<(TargetId, u64)>,
     /// Windows that ended with the quota used up.
@@ -124,6 +126,7 @@ impl Quota {
             tuned_bp: FIRST_TUNED * 10_000,
             lowered_ns: None,
             effective: 0,
+            pace: u64::MAX,
             resume: None,
             exceeds: 0,
         }
@@ -142,7 +145,7 @@ impl Quota {
         if now_ns + early_ns < end_ns {
             return false;
         }
-        if self.window_start_ns.is_some() && self.is_full() && self.spec.is_limited() {
+        if self.window_start_ns.is_some() && self.is_used_up() && self.spec.is_limited() {
             self.exceeds += 1;
         }
         // Not before the last is over, so that no more is done over many of them.
@@ -200,9 +203,30 @@ impl Quota {
         self.effective
     }
 
+    /// Another limit in bytes alone: what was tuned so far is where tuning goes on.
+    pub(crate) const fn set_bytes(&mut self, bytes: Option<u64>) {
+        self.spec.bytes = bytes;
+    }
+
+    /// What all schemes together may do just now, bytes, until it is told anew.
+    pub(crate) const fn set_pace(&mut self, left: u64) {
+        self.pace = left;
+    }
+
+    /// The same, less what was charged since.
+    pub(crate) const fn pace(&self) -> u64 {
+        self.pace
+    }
+
     /// Bytes left in this window, whole pages.
     pub const fn left(&self) -> u64 {
-        self.effective.saturating_sub(self.charged) / PAGE_SIZE * PAGE_SIZE
+        let left = self.effective.saturating_sub(self.charged);
+        (if left < self.pace { left } else { self.pace }) / PAGE_SIZE * PAGE_SIZE
+    }
+
+    /// Whether less than a page is left of the scheme's own.
+    pub(crate) const fn is_used_up(&self) -> bool {
+        self.effective.saturating_sub(self.charged) < PAGE_SIZE
     }
 
     /// Whether less than a page is left.
@@ -213,6 +237,7 @@ impl Quota {
     /// Charges bytes.
     pub fn charge(&mut self, bytes: u64) {
         self.charged = self.charged.saturating_add(bytes);
+        self.pace = self.pace.saturating_sub(bytes);
     }
 
     /// Learns how long work took, for the time limit.
