@@ -70,7 +70,8 @@ impl<'a, 'w> Turn<'a, 'w> {
         if let Some(reason) = self.brake() {
             return Some(reason);
         }
-        if self.members().all(|t| t.snapshot.is_none()) {
+        // The page history is there without regions.
+        if !self.by_page() && self.members().all(|t| t.snapshot.is_none()) {
             return Some(IdleReason::NoSnapshot);
         }
         let (open, first_obstacle) = self.open_targets();

@@ -15,7 +15,7 @@ use crate::meter::{LiveTarget, Meter, Metric};
 use crate::source::AccessSource;
 use crate::target::{TargetEnd, TargetId};
 use crate::trace::{TraceEvent, Tracer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Applies schemes to what a monitor sees.
 pub struct SchemeEngine {
@@ -149,32 +149,29 @@ impl SchemeEngine {
     pub fn status(&mut self) -> Vec<SchemeStatus<'_>> {
         let live = self.live();
         let stall = self.meter.read(&Metric::SomeMemPsi(None), &live).ok();
+        let targets = &self.targets;
+        let meter = self.meter.as_mut();
         let mut of_targets = |live: &[LiveTarget]| {
-            let mut read = |metric| self.meter.read(&metric, live).ok();
+            let mut read = |metric| meter.read(&metric, live).ok();
             (read(Metric::TargetMajorFaults), read(Metric::TargetRss))
         };
         let all = of_targets(&live);
-        let targets = &self.targets;
-        self.runners
-            .iter_mut()
-            .map(|r| {
-                let (faults, rss) = match &r.scheme.group {
-                    Some(group) => of_targets(&members(targets, Some(group))),
-                    None => all,
-                };
-                let stats = r.stats(faults, stall);
-                SchemeStatus {
-                    scheme: &r.scheme,
-                    stats,
-                    idle: r.idle.as_ref(),
-                    goals: r.quota.goals.iter().map(|g| g.current).collect(),
-                    goal_targets: r.quota.goals.iter().map(|g| g.goal.target).collect(),
-                    rss,
-                }
-            })
-            .collect()
+        let of_scheme = |group: Option<&str>| match group {
+            Some(group) => of_targets(&members(targets, Some(group))),
+            None => all,
+        };
+        status_of(&mut self.runners, stall, of_scheme)
     }
 
+    /// The same without faults, stall and resident memory, for which the files of all targets would have to be read.
+    pub fn status_without_meters(&mut self) -> Vec<SchemeStatus<'_>> {
+        status_of(&mut self.runners, None, |_| (None, None))
+    }
+
+    /// The control groups in which targets are, as [told](Self::locate) last.
+    pub fn groups(&self) -> BTreeSet<String> {
+        self.targets.values().filter_map(|t| t.cgroup.clone()).collect()
+    }
     /// What was done lately, newest last.
     pub const fn log(&self) -> &ActionLog {
         &self.log
@@ -282,6 +279,27 @@ impl SchemeEngine {
             _ => {}
         }
     }
+}
+
+/// How schemes stand. `of_targets`: major faults and resident memory of the targets in a group, or of all.
+fn status_of<'a>(
+    runners: &'a mut [Runner],
+    stall_us: Option<u64>,
+    mut of_targets: impl FnMut(Option<&str>) -> (Option<u64>, Option<u64>),
+) -> Vec<SchemeStatus<'a>> {
+    let status = |r: &'a mut Runner| {
+        let (faults, rss) = of_targets(r.scheme.group.as_deref());
+        let stats = r.stats(faults, stall_us);
+        SchemeStatus {
+            scheme: &r.scheme,
+            stats,
+            idle: r.idle.as_ref(),
+            goals: r.quota.goals.iter().map(|g| g.current).collect(),
+            goal_targets: r.quota.goals.iter().map(|g| g.goal.target).collect(),
+            rss,
+        }
+    };
+    runners.iter_mut().map(status).collect()
 }
 
 /// Those of `targets` that are in the control group `group`, or all.

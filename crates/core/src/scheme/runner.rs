@@ -173,7 +173,10 @@ impl Runner {
 
     /// Its figures. `faults`, `stall_us`: the counters now, where they are known.
     pub fn stats(&mut self, faults: Option<u64>, stall_us: Option<u64>) -> SchemeStats {
-        let base = *self.base.get_or_insert(Base { major_faults: faults, stall_us });
+        let base = self.base.get_or_insert(Base { major_faults: faults, stall_us });
+        // Not every reader asks for all of them.
+        (base.major_faults, base.stall_us) = (base.major_faults.or(faults), base.stall_us.or(stall_us));
+        let base = *base;
         let since = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
         // A target that ended takes its count along; what was seen until then stays.
         self.stats.major_faults = self.stats.major_faults.max(since(faults, base.major_faults));

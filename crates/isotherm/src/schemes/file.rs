@@ -20,9 +20,10 @@ pub fn read_file(path: &Path) -> anyhow::Result<String> {
     let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
     file.take(LONGEST_FILE + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
     if bytes.len() as u64 > LONGEST_FILE {
-        return Err(Usage(format!("{name} is longer than 1 MiB, so it is no scheme file")).into());
+        return Err(Usage(format!("{name} is longer than 1 MiB, so it holds neither schemes nor rules")).into());
     }
-    let text = String::from_utf8(bytes).map_err(|_| Usage(format!("{name} is no text, so it is no scheme file")))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Usage(format!("{name} is no text, so it holds neither schemes nor rules")))?;
     Ok(text)
 }
 

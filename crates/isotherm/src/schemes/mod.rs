@@ -1,17 +1,17 @@
 //! From what the user writes to schemes: lines, files and ready-made ones.
 
 mod damo_file;
-mod fault;
-mod file;
+pub mod fault;
+pub mod file;
 pub mod goal_text;
 mod line;
 mod metric;
-mod node;
+pub mod node;
 mod parsed;
 pub mod preset;
 mod settings;
 mod toml_file;
-mod value;
+pub mod value;
 
 #[cfg(test)]
 pub use line::parse as parse_line;

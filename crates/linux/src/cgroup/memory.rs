@@ -179,6 +179,25 @@ impl Memcg {
         }
     }
 
+    /// Bytes that it and the groups above it use beyond what `memory.min` or `memory.low` protect, the least of them;
+    /// `None`: nothing is protected. Version 1 protects nothing.
+    pub fn unprotected(&self) -> io::Result<Option<u64>> {
+        let mut least = None;
+        // The root group uses all there is, and protects nothing.
+        for folder in self.folder.ancestors().take_while(|folder| self.v2 && *folder != self.mount) {
+            let group = Self { folder: folder.to_path_buf(), ..self.clone() };
+            let read = |file: &str| self.roots.read(folder.join(file)).ok().and_then(|text| parse_limit(&text));
+            // "max" protects all.
+            let protects = ["memory.min", "memory.low"].map(|file| read(file).map(|bytes| bytes.unwrap_or(u64::MAX)));
+            let protected = protects.into_iter().flatten().max().unwrap_or(0);
+            if protected > 0 {
+                let spare = group.used()?.saturating_sub(protected);
+                least = Some(least.map_or(spare, |least: u64| least.min(spare)));
+            }
+        }
+        Ok(least)
+    }
+
     /// Its limit, or that of the nearest group above it that has one; `None`: there is none.
     pub fn limit(&self) -> io::Result<Option<Limit>> {
         for folder in self.folder.ancestors() {
@@ -232,6 +251,31 @@ mod tests {
 
     const MOUNTS: &str = "29 24 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
     const STAT: &str = "cache 1\ntotal_mapped_file 8192\ntotal_inactive_file 12288\ntotal_active_file 4096\n";
+
+    #[test]
+    fn what_is_protected_by_the_group_or_above_is_not_spare() {
+        let t = tree(&[
+            ("proc/self/mountinfo", "29 24 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
+            ("sys/fs/cgroup/cgroup.procs", ""),
+            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
+            ("sys/fs/cgroup/a/cgroup.procs", ""),
+            ("sys/fs/cgroup/a/memory.current", "10000\n"),
+            ("sys/fs/cgroup/a/memory.min", "0\n"),
+            ("sys/fs/cgroup/a/memory.low", "0\n"),
+            ("sys/fs/cgroup/a/b/cgroup.procs", ""),
+            ("sys/fs/cgroup/a/b/memory.current", "9000\n"),
+            ("sys/fs/cgroup/a/b/memory.min", "1000\n"),
+            ("sys/fs/cgroup/a/b/memory.low", "3000\n"),
+        ]);
+        let groups = Memcgs::new(&t.roots);
+        let spare = |path| groups.open(path).unwrap().unprotected().unwrap();
+        let protect = |file: &str, text| std::fs::write(t.roots.path("/sys/fs/cgroup").join(file), text).unwrap();
+        assert_eq!((spare("/"), spare("/a"), spare("/a/b")), (None, None, Some(6000)));
+        protect("a/memory.low", "9500\n");
+        assert_eq!((spare("/a"), spare("/a/b")), (Some(500), Some(500)), "the slice above is protected");
+        protect("a/b/memory.low", "max\n");
+        assert_eq!(spare("/a/b"), Some(0));
+    }
 
     #[test]
     fn figures_and_limits_of_v1_groups() {

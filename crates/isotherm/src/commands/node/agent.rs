@@ -3,6 +3,7 @@
 use super::jumps::{Jump, Jumps, WINDOW_NS};
 use super::paths::GroupPaths;
 use super::promotions::Promotions;
+use super::rules::Rules;
 use super::status::{COMMAND, GroupMemory, GroupStatus, NodeFigures, NodeMachine, NodeStatus};
 use super::windows::{Sources, Windows};
 use crate::groups::Groups;
@@ -10,6 +11,7 @@ use isotherm_core::context::Operator;
 use isotherm_core::event::{Event, MonitorStats, Step, Subscriber, SubscriberError};
 use isotherm_core::history::frame::{PageFrame, bytes};
 use isotherm_core::printable::printable;
+use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_core::units::format_size;
 use isotherm_daemon::instance::Instance;
 use isotherm_daemon::sandbox::Sandbox;
@@ -67,6 +69,7 @@ pub struct Agent {
     jumps_ns: u64,
     promotions: Promotions,
     windows: Option<Windows>,
+    rules: Option<Rules>,
     server: Option<Server<NodeService>>,
     notify: Notify,
     alive_ns: u64,
@@ -90,6 +93,7 @@ impl Agent {
             jumps_ns: now_ns,
             promotions: Promotions::default(),
             windows: None,
+            rules: None,
             server,
             notify,
             alive_ns: now_ns,
@@ -103,6 +107,11 @@ impl Agent {
     /// Writes a row for each control group at each window's end.
     pub fn write(&mut self, windows: Windows) {
         self.windows = Some(windows);
+    }
+
+    /// Acts by these rules. The engine must be theirs.
+    pub fn act(&mut self, rules: Rules) {
+        self.rules = Some(rules);
     }
 
     /// Between two turns of the loop: what is due by the clock. False: it is to end.
@@ -131,8 +140,9 @@ impl Agent {
     fn end_window(&mut self, now_ns: u64) {
         let Some(mut windows) = self.windows.take() else { return };
         let machine = self.machine(now_ns);
-        let (promotions, groups) = (&self.promotions, &self.groups);
-        windows.end(unix_us(), Sources { machine: &machine, promotions, groups, stats: self.stats.as_ref() });
+        let Self { promotions, groups, rules, stats, .. } = self;
+        let sources = Sources { machine: &machine, promotions, groups, rules: rules.as_ref(), stats: stats.as_ref() };
+        windows.end(unix_us(), sources);
         self.windows = Some(windows);
     }
 
@@ -198,12 +208,15 @@ impl Agent {
         };
         let group = |row: &Row| {
             let path = row.cgroup.as_deref()?;
-            GroupStatus::of(row, self.groups.names(path), self.sizes(path), self.promotions.of(path))
+            let mut group = GroupStatus::of(row, self.groups.names(path), self.sizes(path), self.promotions.of(path))?;
+            group.rule = self.rules.as_ref().and_then(|rules| rules.status(row, &self.promotions));
+            Some(group)
         };
         NodeStatus {
             instance,
             source: self.machine.source().unwrap_or_default().to_owned(),
             figures,
+            rules: self.rules.as_ref().map(Rules::words),
             groups: machine.groups.iter().filter_map(group).collect(),
             total: machine.total.ages,
         }
@@ -260,4 +273,9 @@ impl Subscriber for Agent {
     }
 }
 
-impl Operator for Agent {}
+impl Operator for Agent {
+    fn between_steps(&mut self, schemes: &mut SchemeEngine, now_ns: u64) {
+        let Self { rules, groups, paths, .. } = self;
+        rules.iter_mut().for_each(|rules| rules.turn(schemes, groups, paths, now_ns));
+    }
+}

@@ -5,6 +5,7 @@ mod ask;
 mod jumps;
 mod paths;
 mod promotions;
+mod rules;
 pub mod status;
 mod windows;
 
@@ -24,6 +25,7 @@ use isotherm_linux::clock::{kernel_release, unix_us};
 use isotherm_linux::notify::Notify;
 use isotherm_linux::roots::Roots;
 use isotherm_record::parquet::window::Origin;
+use rules::Rules;
 use std::path::PathBuf;
 use std::time::Duration;
 use windows::Windows;
@@ -34,14 +36,20 @@ const ALL: &str = "all processes";
 /// Watch the whole machine for as long as it runs.
 ///
 /// Keeps the page history of all processes, so that `isotherm ps` knows at once what has not been accessed for hours. Tells
-/// every control group's cold memory and working sets at /metrics (--metrics). It observes only and changes nothing.
-/// One runs on a machine; `isotherm ctl` talks to it.
+/// every control group's cold memory and working sets at /metrics (--metrics). It observes only and changes nothing, unless
+/// a file of rules (--config) says which control groups' cold memory it is to page out. One runs on a machine; `isotherm ctl` talks to it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
     #[command(flatten)]
     monitor: MonitorArgs,
+    /// Act by the rules in this file (for example /etc/isotherm/node.toml); SIGHUP reads it again
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Do nothing by the rules: tell what each would save, and what would have come back
+    #[arg(long, requires = "config")]
+    dry_run: bool,
     /// Write a row for each control group and window into Parquet files in this folder, one for each hour
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
@@ -74,16 +82,27 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
     args.target.all |= !args.target.is_given();
     let notify = Notify::from_env().context("cannot reach the service manager at NOTIFY_SOCKET")?;
     let bound = args.control.bind(false)?;
+    let rules = args.config.take().map(|file| Rules::open(file, args.dry_run)).transpose()?;
     let windows = args.parquet.as_deref().map(|folder| Windows::new(folder, args.window, origin(&args), unix_us()));
     let windows = windows.transpose()?;
     let mut session = Session::open_for_pages(&args.target, &args.monitor)?;
-    let sandbox = args.sandbox.enter(&needs(Work { source: args.monitor.source, command: false, dry_run: true }))?;
+    let sandbox = args.sandbox.enter(&needs(Work {
+        source: args.monitor.source,
+        command: false,
+        dry_run: rules.is_none() || args.dry_run,
+    }))?;
     // Threads from here on.
     let server = bound.serve(NodeService).context("cannot listen")?;
     tracing::info!("watching {words}");
     let mut agent = Agent::new(server, notify, About { words: words.to_owned(), sandbox });
     if let Some(windows) = windows {
         agent.write(windows);
+    }
+    if let Some(rules) = rules {
+        session = session.with_schemes(rules.engine()?);
+        session.reload_on_hangup()?;
+        tracing::info!("{}", rules.words());
+        agent.act(rules);
     }
     let result = session.run(args.duration, &mut agent, |agent, _| Ok(agent.after_turn()));
     agent.finish();

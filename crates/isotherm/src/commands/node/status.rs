@@ -1,5 +1,6 @@
 //! How a node stands, for people and as metrics.
 
+use super::rules::status::{Reclaimed, RuleStatus, WITHIN_S};
 use isotherm_core::figure::{Kind, Value};
 use isotherm_core::history::frame::{AGES_NS, PageAges, bytes};
 use isotherm_core::history::reaccessed::{IDLE_NS, Reaccessed};
@@ -61,6 +62,9 @@ pub struct GroupStatus {
     pub ages: Option<PageAges>,
     /// Bytes accessed again since it is watched, by how long they had been idle; `None`: not known.
     pub reaccessed: Option<[u64; IDLE_NS.len()]>,
+    /// The rule that is for it, if there is one.
+    #[serde(default)]
+    pub rule: Option<RuleStatus>,
 }
 
 /// How it stands.
@@ -74,6 +78,9 @@ pub struct NodeStatus {
     /// What it watches and costs.
     #[serde(flatten)]
     pub figures: NodeFigures,
+    /// The rules in a few words; `None`: it only watches.
+    #[serde(default)]
+    pub rules: Option<String>,
     /// All together.
     pub total: Option<PageAges>,
     /// Control groups in which processes are, by path.
@@ -105,6 +112,7 @@ impl GroupStatus {
             memory,
             ages: row.ages.clone(),
             reaccessed: reaccessed.map(|r| r.pages().map(bytes)),
+            rule: None,
         })
     }
 
@@ -121,6 +129,10 @@ impl GroupStatus {
 
     fn again(&self, idle_ns: u64) -> Option<u64> {
         Some(self.reaccessed?[IDLE_NS.iter().position(|&time| time == idle_ns)?])
+    }
+
+    fn refaulted(&self, within_s: u64) -> Option<u64> {
+        Some(self.rule.as_ref()?.refaulted?[WITHIN_S.iter().position(|&time| time == within_s)?])
     }
 
     fn accessed(&self, window_ns: u64) -> Option<u64> {
@@ -144,6 +156,7 @@ impl Status for NodeStatus {
         };
         let ages = || AGES_NS.into_iter().filter(|age| *age >= LEAST_IDLE_NS);
         by_time(out, &idle, "min_age_seconds", &labelled, ages(), GroupStatus::idle);
+        self.write_rules(out, &labelled);
         let again = Family {
             name: "memory_reaccessed",
             kind: Kind::Counter,
@@ -159,6 +172,26 @@ impl Status for NodeStatus {
             help: "Resident memory that was accessed within so long; no sample for times that it was not watched for.",
         };
         by_time(out, &used, "window_seconds", &labelled, AGES_NS.into_iter(), GroupStatus::accessed);
+    }
+}
+
+impl NodeStatus {
+    fn write_rules(&self, out: &mut Exposition, groups: &[(Labels, &GroupStatus)]) {
+        let with_rule =
+            groups.iter().filter_map(|(labels, group)| Some((labels.clone(), &group.rule.as_ref()?.figures)));
+        let figures: Vec<(Labels, &Reclaimed)> = with_rule.collect();
+        if figures.is_empty() {
+            return;
+        }
+        out.figures("", &figures);
+        let refaulted = Family {
+            name: "refaulted",
+            kind: Kind::Counter,
+            unit: "bytes",
+            help: "Of what a rule has paged out: what came back within so long.",
+        };
+        let times = WITHIN_S.map(|s| s * 1_000_000_000).into_iter();
+        by_time(out, &refaulted, "within_seconds", groups, times, |group, ns| group.refaulted(ns / 1_000_000_000));
     }
 }
 
@@ -221,6 +254,27 @@ pub fn text(status: &NodeStatus) -> String {
         let _ = writeln!(text, "  ... and {} groups more; `isotherm ps --by cgroup` lists all", groups.len() - SHOWN);
     }
     let _ = writeln!(text, "  {}  all together", words(total));
+    text + &rules_text(status)
+}
+
+/// What rules have done, those groups first in which it is most; empty without rules.
+fn rules_text(status: &NodeStatus) -> String {
+    let Some(words) = &status.rules else { return String::new() };
+    let mut text = format!("\n{words}\n");
+    let of_group =
+        |group: &GroupStatus| Some((group.names.label().unwrap_or_else(|| group.cgroup.clone()), group.rule.clone()?));
+    let mut groups: Vec<(String, RuleStatus)> = status.groups.iter().filter_map(of_group).collect();
+    groups.sort_by_key(|(_, rule)| std::cmp::Reverse((rule.figures.reclaimed_out, rule.would_save)));
+    for (name, rule) in groups.iter().take(SHOWN) {
+        let _ = writeln!(text, "  {name}: {}", rule.words());
+    }
+    if groups.len() > SHOWN {
+        let _ =
+            writeln!(text, "  ... and {} groups more; `isotherm ctl status --json` lists all", groups.len() - SHOWN);
+    }
+    if groups.is_empty() {
+        text += "  no control group is meant\n";
+    }
     text
 }
 
@@ -274,6 +328,7 @@ mod tests {
                 target_ns: Some(S / 20),
                 ..NodeFigures::default()
             },
+            rules: None,
             total: Some(ages(1000, &[900, 850, 820, 800])),
             groups: groups.into_iter().flatten().collect(),
         }

@@ -1,6 +1,8 @@
 //! Windows of time, at whose end each control group is a row of a Parquet file.
 
 use super::promotions::Promotions;
+use super::rules::Rules;
+use super::rules::status::RuleStatus;
 use crate::groups::Groups;
 use anyhow::Context;
 use isotherm_core::event::MonitorStats;
@@ -34,6 +36,8 @@ pub struct Windows {
 struct Counters {
     reaccessed: Option<Reaccessed>,
     stall_us: Option<u64>,
+    /// Bytes paged out, and of these back within 10 and 60 s.
+    reclaimed: Option<[u64; 3]>,
 }
 
 /// What a window's rows are drawn from.
@@ -42,6 +46,7 @@ pub struct Sources<'a> {
     pub machine: &'a Machine,
     pub promotions: &'a Promotions,
     pub groups: &'a Groups,
+    pub rules: Option<&'a Rules>,
     pub stats: Option<&'a MonitorStats>,
 }
 
@@ -114,6 +119,7 @@ impl Windows {
             let now = Counters {
                 reaccessed: sources.promotions.of(path),
                 stall_us: memcg.as_ref().and_then(|memcg| memcg.stall_us().ok()),
+                reclaimed: sources.rules.and_then(|rules| reclaimed(&rules.status(row, sources.promotions)?)),
             };
             let before = before.remove(path);
             self.groups.insert(path.clone(), now);
@@ -124,10 +130,21 @@ impl Windows {
                 window.set_promoted(&reaccessed.since(&before.and_then(|b| b.reaccessed).unwrap_or_default()));
             }
             window.stall_us = now.stall_us.zip(before.and_then(|b| b.stall_us)).and_then(|(now, b)| now.checked_sub(b));
+            if let Some(now) = now.reclaimed {
+                // A group that the rules begin with, or begin with anew, had nothing before.
+                let before = before.and_then(|b| b.reclaimed).filter(|before| before[0] <= now[0]).unwrap_or_default();
+                let since = std::array::from_fn(|i| Some(now[i].saturating_sub(before[i])));
+                [window.reclaimed_bytes, window.refault_10s_bytes, window.refault_60s_bytes] = since;
+            }
             rows.push(window);
         }
         rows
     }
+}
+
+fn reclaimed(rule: &RuleStatus) -> Option<[u64; 3]> {
+    let [soon, later] = rule.refaulted?;
+    Some([rule.figures.reclaimed?, soon, later])
 }
 
 fn of_group(mut window: GroupWindow, row: &Row, path: &str, groups: &Groups) -> GroupWindow {
@@ -193,7 +210,13 @@ mod tests {
         assert!(format!("{second:#}").contains("another isotherm node"), "{second:#}");
         let (machine, promotions, groups) = (machine(), Promotions::default(), Groups::read());
         let mut rows = |length_us, stats: &MonitorStats| {
-            let sources = Sources { machine: &machine, promotions: &promotions, groups: &groups, stats: Some(stats) };
+            let sources = Sources {
+                machine: &machine,
+                promotions: &promotions,
+                groups: &groups,
+                rules: None,
+                stats: Some(stats),
+            };
             windows.rows(start, length_us, sources)
         };
         let first = rows(200 * S, &stats(3_000_000)).remove(0);

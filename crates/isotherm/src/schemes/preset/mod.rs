@@ -1,6 +1,6 @@
 //! Ready-made schemes with few knobs.
 
-mod limit;
+pub mod limit;
 mod reclaim;
 mod thp;
 mod tier;

@@ -21,8 +21,9 @@ const DEFAULT_WATERMARKS: Watermarks = Watermarks {
     low_bp: 2000,
 };
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "action",
+    "group",
     "apply_interval",
     "confirm",
     "min_density",
@@ -42,6 +43,7 @@ pub fn read(node: &Node) -> Result<Scheme, FileError> {
     let action = node.need("action")?.read(|v| v.to_string().parse())?;
     let mut scheme = Scheme::new(action, node.part("pattern", pattern)?.unwrap_or_default());
     scheme.apply_ns = node.optional("apply_interval", value::time_ns)?.unwrap_or(0);
+    scheme.group = node.optional("group", value::text)?;
     scheme.confirm_ns = node.optional("confirm", value::time_ns)?.unwrap_or(scheme.confirm_ns);
     scheme.min_density_bp = node.optional("min_density", value::share_bp)?.unwrap_or(scheme.min_density_bp);
     scheme.quota = node.part("quota", quota)?.unwrap_or(scheme.quota);

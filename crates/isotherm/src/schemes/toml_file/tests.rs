@@ -375,10 +375,19 @@ mod written {
             prop::option::of(watermarks()),
             prop::collection::vec(filter(), 0..4),
             brake,
-            nodes,
+            (nodes, prop::option::of("/[a-z\"/]{0,9}")),
         )
             .prop_map(
-                |(action, pattern, (apply_ns, confirm_ns, density), quota, watermarks, filters, brake, nodes)| {
+                |(
+                    action,
+                    pattern,
+                    (apply_ns, confirm_ns, density),
+                    quota,
+                    watermarks,
+                    filters,
+                    brake,
+                    (nodes, group),
+                )| {
                     let migrates = matches!(action, Action::MigrateHot | Action::MigrateCold);
                     let nodes = nodes.into_iter().filter(|_| migrates);
                     let destinations = nodes.map(|(node, weight)| Destination { node, weight }).collect();
@@ -388,6 +397,7 @@ mod written {
                         apply_ns,
                         quota,
                         watermarks,
+                        group,
                         filters,
                         confirm_ns,
                         brake,

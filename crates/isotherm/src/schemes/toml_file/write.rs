@@ -30,6 +30,9 @@ fn write_scheme(out: &mut String, s: &Scheme) {
     if s.apply_ns > 0 {
         put(out, format_args!("apply_interval = {}", time(s.apply_ns)));
     }
+    if let Some(group) = &s.group {
+        put(out, format_args!("group = {}", quoted(group)));
+    }
     let usual = Scheme::new(s.action, s.pattern);
     if s.confirm_ns.max(usual.confirm_ns) > 0 {
         put(out, format_args!("confirm = {}", time(s.confirm_ns)));

@@ -1,0 +1,186 @@
+//! Rules: what the node does to control groups, if a file says so. For each group that a rule names there is a scheme of
+//! the engine that watches anyway, so that goals, brakes and figures are the group's own.
+
+mod config;
+mod pattern;
+mod slots;
+pub mod status;
+
+use super::paths::GroupPaths;
+use super::promotions::Promotions;
+use crate::commands::schemes::run::engine;
+use crate::exit::{Unsupported, Usage, in_words};
+use crate::groups::Groups;
+use crate::schemes::file::read_file;
+use config::{Config, WINDOW_NS};
+use isotherm_core::addr::PAGE_SIZE;
+use isotherm_core::printable::printable;
+use isotherm_core::scheme::Scheme;
+use isotherm_core::scheme::action::Action;
+use isotherm_core::scheme::engine::SchemeEngine;
+use isotherm_core::scheme::pattern::AccessPattern;
+use isotherm_core::units::format_size;
+use isotherm_linux::action::unsupported;
+use isotherm_linux::roots::Roots;
+use isotherm_linux::signals;
+use isotherm_view::machine::Row;
+use slots::{Slot, Slots};
+use status::RuleStatus;
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+
+/// How often it is looked which groups there are and what protects them, ns.
+const REFRESH_NS: u64 = 10_000_000_000;
+/// How often figures are drawn, ns.
+const FIGURES_NS: u64 = 1_000_000_000;
+
+/// A file of rules, and how they stand.
+#[derive(Debug)]
+pub struct Rules {
+    file: PathBuf,
+    dry_run: bool,
+    config: Config,
+    slots: Slots,
+    /// What memory.min and memory.low leave to be taken in a window, bytes, by the place of the group.
+    limits: HashMap<usize, u64>,
+    acting: BTreeMap<String, RuleStatus>,
+    refresh_at_ns: u64,
+    figures_at_ns: u64,
+}
+
+impl Rules {
+    /// Reads `file`. `dry_run`: none of its rules does anything.
+    pub fn open(file: PathBuf, dry_run: bool) -> anyhow::Result<Self> {
+        let config = read(&file, dry_run)?;
+        Ok(Self {
+            file,
+            dry_run,
+            config,
+            slots: Slots::default(),
+            limits: HashMap::new(),
+            acting: BTreeMap::new(),
+            refresh_at_ns: 0,
+            figures_at_ns: 0,
+        })
+    }
+
+    /// What is to act for them.
+    pub fn engine(&self) -> anyhow::Result<SchemeEngine> {
+        if let Some(why) = unsupported(&Roots::system(), Action::PageOut, &[]).filter(|_| self.config.acts()) {
+            return Err(Unsupported(format!("rules cannot reclaim here: {why}")).into());
+        }
+        let mut engine = engine(Vec::new(), self.dry_run)?;
+        engine.set_pace(self.config.pace);
+        Ok(engine)
+    }
+
+    /// In a few words.
+    pub fn words(&self) -> String {
+        let pace = self.config.pace.map_or("no limit".to_owned(), |pace| format!("{}/s together", format_size(pace)));
+        let (rules, tried) = (self.config.rules.len(), self.config.rules.iter().filter(|rule| rule.dry_run).count());
+        let tried = if tried > 0 { format!(", {tried} of them only tried") } else { String::new() };
+        format!("{rules} rules of {}{tried}; {pace}", self.file.display())
+    }
+
+    /// Between two steps of the engine: does what is due.
+    pub fn turn(&mut self, engine: &mut SchemeEngine, groups: &Groups, paths: &mut GroupPaths, now_ns: u64) {
+        if signals::take_reload() {
+            self.reload(engine, now_ns);
+        }
+        if now_ns >= self.refresh_at_ns {
+            self.refresh_at_ns = now_ns + REFRESH_NS;
+            self.refresh(engine, groups, paths, now_ns);
+        }
+        if now_ns >= self.figures_at_ns {
+            self.figures_at_ns = now_ns + FIGURES_NS;
+            self.draw_figures(engine);
+        }
+    }
+
+    /// How the rule for a group stands; `None`: there is none.
+    pub fn status(&self, row: &Row, promotions: &Promotions) -> Option<RuleStatus> {
+        let path = row.cgroup.as_deref()?;
+        let rule = &self.config.rules[self.config.rule_of(path)?];
+        if rule.dry_run {
+            return Some(RuleStatus::tried(&rule.name, rule.min_age_ns, row.ages.as_ref(), promotions.of(path)));
+        }
+        self.acting.get(path).cloned()
+    }
+
+    fn reload(&mut self, engine: &mut SchemeEngine, now_ns: u64) {
+        match read(&self.file, self.dry_run) {
+            Ok(config) => {
+                self.config = config;
+                engine.set_pace(self.config.pace);
+                let config = &self.config;
+                self.slots.clear(|path| config.rule_of(path).is_some_and(|rule| !config.rules[rule].dry_run), now_ns);
+                engine.commit(self.schemes());
+                self.refresh_at_ns = 0;
+                tracing::info!("read again: {}", self.words());
+            }
+            Err(e) => tracing::error!("{}; the rules stay as they were", in_words(&e)),
+        }
+    }
+
+    /// Follows the groups that come and go.
+    fn refresh(&mut self, engine: &mut SchemeEngine, groups: &Groups, paths: &mut GroupPaths, now_ns: u64) {
+        engine.locate(|pid| paths.of(pid, now_ns, |pid| groups.path_of(pid)));
+        let rule_of = |path: &String| self.config.rule_of(path).filter(|rule| !self.config.rules[*rule].dry_run);
+        let wanted: BTreeMap<String, usize> =
+            engine.groups().into_iter().filter_map(|path| Some((path.clone(), rule_of(&path)?))).collect();
+        let changed = self.slots.update(wanted, now_ns);
+        let before = std::mem::take(&mut self.limits);
+        for (place, path, _) in self.slots.groups() {
+            // What cannot be read any more has gone.
+            let Some(spare) = groups.memcg(path).and_then(|memcg| memcg.unprotected().ok()).flatten() else { continue };
+            self.limits.insert(place, spare / (REFRESH_NS / WINDOW_NS));
+        }
+        if changed {
+            engine.commit(self.schemes());
+        } else if before != self.limits {
+            for (place, ..) in self.slots.groups() {
+                engine.limit(place, self.limits.get(&place).copied());
+            }
+        }
+    }
+
+    fn schemes(&self) -> Vec<Scheme> {
+        let scheme = |(place, slot): (usize, &Slot)| match slot {
+            Slot::Group { path, rule, .. } => {
+                let mut scheme = self.config.rules[*rule].scheme(path);
+                scheme.quota.bytes = self.limits.get(&place).copied();
+                scheme
+            }
+            // For no group at all.
+            Slot::Empty { .. } => {
+                Scheme { group: Some(String::new()), ..Scheme::new(Action::Stat, AccessPattern::default()) }
+            }
+        };
+        self.slots.all().iter().enumerate().map(scheme).collect()
+    }
+
+    fn draw_figures(&mut self, engine: &mut SchemeEngine) {
+        let statuses = engine.status_without_meters();
+        let mut acting = BTreeMap::new();
+        for (place, path, rule) in self.slots.groups() {
+            let (Some(scheme), Some(rule)) = (statuses.get(place), self.config.rules.get(rule)) else { continue };
+            let protected = self.limits.get(&place).is_some_and(|limit| *limit < PAGE_SIZE);
+            let status = RuleStatus::acting(&rule.name, rule.min_age_ns, scheme, protected);
+            let brakes = |status: &RuleStatus| status.figures.reclaim_brakes.unwrap_or_default();
+            let before = self.acting.get(path).map_or(0, brakes);
+            if brakes(&status) > before {
+                let why = status.idle_reason.as_deref().unwrap_or("too much came back");
+                tracing::warn!("{} is braked in {}: {why}", rule.name, printable(path));
+            }
+            acting.insert(path.to_owned(), status);
+        }
+        self.acting = acting;
+    }
+}
+
+fn read(file: &std::path::Path, dry_run: bool) -> anyhow::Result<Config> {
+    let text = read_file(file)?;
+    let mut config = Config::parse(&file.display().to_string(), &text).map_err(|e| Usage(e.to_string()))?;
+    config.rules.iter_mut().for_each(|rule| rule.dry_run |= dry_run);
+    Ok(config)
+}

@@ -1,0 +1,159 @@
+//! What `isotherm node` does by a file of rules, on real processes. Needs root, eBPF, and zram for swap.
+
+mod common;
+#[path = "../../linux/tests/common/zram.rs"]
+mod zram;
+
+use common::grouped::{Ending, group, within};
+use common::{Running, command, isotherm, run, start, wait_until};
+use isotherm_daemon::openmetrics_check::checked;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use zram::ZramSwap;
+
+const MIB: u64 = 1 << 20;
+/// What of the programs is never used.
+const COLD: u64 = 48 * MIB;
+
+fn at(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = command(arguments);
+    command.env("RUNTIME_DIRECTORY", folder);
+    command
+}
+
+/// A program of which three quarters rest.
+fn program() -> Command {
+    command(["workload", "hotspot", "--size", "64M", "--hot", "25%", "--duration", "300s", "--thp", "no"])
+}
+
+/// The group's part of the node's status.
+fn of_group(folder: &Path, node: &Running, path: &str) -> Value {
+    let done = run(&mut at(folder, &["ctl", "status", "--json", "--pid", &node.pid().to_string()]));
+    let status = done.json_lines().first().cloned().unwrap_or_default();
+    let groups = status["groups"].as_array().cloned().unwrap_or_default();
+    groups.into_iter().find(|group| group["cgroup"] == path).unwrap_or_default()
+}
+
+fn metrics(port: u16) -> BTreeMap<String, f64> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    checked(text.split_once("\r\n\r\n").unwrap().1).into_iter().collect()
+}
+
+fn resident(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+fn files_that_make_no_sense_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.toml");
+    let path = file.to_str().unwrap();
+    isotherm(["node", "-c", path]).expect(1, &["node.toml"]);
+    isotherm(["node", "--dry-run"]).expect(2, &["--config"]);
+    std::fs::write(&file, "[[rule]]\ngroups = \"/a\"\naction = \"freeze\"\n").unwrap();
+    isotherm(["node", "-c", path]).expect(2, &["node.toml, line 3", "'freeze'", "reclaim"]);
+}
+
+#[test]
+fn root_a_rule_takes_what_rests_in_its_groups_and_nothing_else() {
+    let (Some(_swap), Some((there, path)), Some((spared, spared_path))) =
+        (ZramSwap::new(512 * MIB), group("ruled"), group("spared"))
+    else {
+        return;
+    };
+    let (there, spared) = (Ending(there), Ending(spared));
+    let (in_it, beside) = (start(&mut within(&there.0, &program())), start(&mut within(&spared.0, &program())));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.toml");
+    let rule = |groups: &str, more: &str| {
+        format!(
+            "pace = \"64M/s\"\n[[rule]]\nname = \"test\"\ngroups = \"{groups}\"\naction = \"reclaim\"\nmin_age = \"5s\"\n{more}\n"
+        )
+    };
+    std::fs::write(&file, rule(&path, "dry_run = true")).unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let arguments = ["node", "-c", file.to_str().unwrap(), "--metrics", &port.to_string()];
+    let node = start(&mut at(folder.path(), &arguments));
+    let mut told = Value::Null;
+    wait_until("a dry run says what it would save", || {
+        told = of_group(folder.path(), &node, &path);
+        told["rule"]["would_save"].as_u64().is_some_and(|bytes| bytes > COLD - 4 * MIB)
+    });
+    assert_eq!(told["rule"]["reclaimed"], Value::Null, "{told}");
+    assert!(told["rule"]["would_refault"].as_u64().unwrap() < 2 * MIB, "{told}");
+    let full = resident(in_it.pid());
+    assert!(full > 64 * MIB, "nothing was done: {full}");
+
+    std::fs::write(&file, "[[rule]]\ngroups = 7\n").unwrap();
+    node.signal("HUP");
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert_eq!(of_group(folder.path(), &node, &path)["rule"]["rule"], "test", "what is wrong changes nothing");
+
+    std::fs::write(&file, rule(&path, "")).unwrap();
+    node.signal("HUP");
+    wait_until("the rule has taken what rests", || resident(in_it.pid()) < full - COLD + 4 * MIB);
+    // What is in use stays, also after a while.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert!(resident(in_it.pid()) > 14 * MIB, "{}", resident(in_it.pid()));
+    assert!(resident(beside.pid()) > 64 * MIB, "another group is not meant");
+    let after = of_group(folder.path(), &node, &path);
+    let reclaimed = after["rule"]["reclaimed"].as_u64().unwrap();
+    assert!(reclaimed > COLD - 4 * MIB, "{after}");
+    assert!(after["rule"]["refaulted"][1].as_u64().unwrap() < reclaimed / 10, "{after}");
+    let other = of_group(folder.path(), &node, &spared_path);
+    assert_eq!(other["rule"], Value::Null, "{other}");
+    let swapped = |group: &Value| group["swapped"].as_u64().unwrap_or_default();
+    assert!(swapped(&after) > COLD - 8 * MIB && swapped(&other) == 0, "{after}\n{other}");
+
+    let samples = metrics(port);
+    let sample = |name: &str, more: &str| samples.get(&format!("isotherm_{name}{{cgroup=\"{path}\"{more}}}")).copied();
+    assert!(sample("reclaimed_bytes_total", "").unwrap() >= reclaimed as f64);
+    assert!(sample("refaulted_bytes_total", ",within_seconds=\"60\"").is_some());
+    let text = run(&mut at(folder.path(), &["ctl", "status", "--pid", &node.pid().to_string()]));
+    assert!(text.stdout.contains("1 rules of") && text.stdout.contains("came back within 1 min"), "{}", text.stdout);
+
+    // What a kill leaves changes nothing any more.
+    node.signal("KILL");
+    node.finish();
+    let left = resident(in_it.pid());
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert!(resident(in_it.pid()).abs_diff(left) < MIB);
+    for program in [in_it, beside] {
+        program.signal("KILL");
+        program.finish();
+    }
+}
+
+/// A short-lived file of rules on a machine without swap says why nothing is done, and does not spin.
+#[test]
+fn root_without_swap_a_rule_says_so() {
+    if std::fs::read_to_string("/proc/swaps").unwrap().lines().count() > 1 {
+        eprintln!("skipped: this machine has swap");
+        return;
+    }
+    let Some((there, path)) = group("unswapped") else { return };
+    let there = Ending(there);
+    let program = start(&mut within(&there.0, &program()));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.toml");
+    std::fs::write(&file, format!("[[rule]]\ngroups = \"{path}\"\naction = \"reclaim\"\nmin_age = \"1s\"\n")).unwrap();
+    let node = start(&mut at(folder.path(), &["node", "-c", file.to_str().unwrap()]));
+    wait_until("the rule says why it does nothing", || {
+        let told = of_group(folder.path(), &node, &path);
+        told["rule"]["idle_reason"].as_str().is_some_and(|why| why.contains("swap"))
+    });
+    assert_eq!(of_group(folder.path(), &node, &path)["rule"]["reclaimed"], 0);
+    node.signal("TERM");
+    node.finish().expect(0, &["1 rules of"]);
+    program.signal("KILL");
+    program.finish();
+}
