@@ -38,7 +38,7 @@ install: static ## install the static binary, manual pages, completions, the sys
 	target/static/isotherm generate $(DESTDIR)$(PREFIX)/share
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system dist/*.service
 	sed -i 's|/usr/local|$(PREFIX)|' $(DESTDIR)$(PREFIX)/lib/systemd/system/isotherm*.service
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/isotherm dist/example.toml docs/control.md dist/prometheus/isotherm.rules.yml dist/grafana/isotherm-node.json
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/isotherm dist/example.toml dist/node.toml docs/control.md dist/prometheus/isotherm.rules.yml dist/grafana/isotherm-node.json
 
 .PHONY: test
 test: lint test-unit test-guest test-real test-root test-damo ## lint, then all tests that this machine and this user can run

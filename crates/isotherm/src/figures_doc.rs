@@ -2,7 +2,7 @@
 //! it.
 
 use crate::commands::mount::status::SchemeStatus;
-use crate::commands::node::status::{GroupMemory, NodeFigures};
+use crate::commands::node::status::{GroupMemory, NodeFigures, Reclaimed};
 use crate::commands::schemes::control::status::{GoalStatus, MonitorStatus, TargetStatus};
 use isotherm_core::keeper::figures::{LimitFigures, MemoryFigures};
 use isotherm_core::scheme::effect::Effect;
@@ -45,6 +45,12 @@ fn text() -> String {
              `isotherm_memory_reaccessed_bytes_total` have the label `min_age_seconds`, and `isotherm_memory_working_set_bytes` the label \
              `window_seconds`; in JSON they follow from `ages` and `reaccessed`.",
             table::<GroupMemory>("memory_"),
+        ),
+        (
+            "Rules of `node`",
+            "`rule` of one of the `groups`, with their labels. Beside them `isotherm_refaulted_bytes_total` has the label `within_seconds`; in \
+             JSON it is the list `refaulted`.",
+            table::<Reclaimed>(""),
         ),
         ("Guests of `hint host`", "`guests`; labels `guest`, `pid`.", table::<GuestStatus>("hint_guest_")),
         ("Scans of guests without an agent", "`scan` of a guest.", table::<ScanStatus>("hint_guest_")),

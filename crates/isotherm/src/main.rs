@@ -10,6 +10,7 @@ mod exit;
 #[cfg(test)]
 mod figures_doc;
 mod groups;
+mod hangup;
 mod instances;
 mod new_file;
 mod output;

@@ -1,6 +1,7 @@
 //! How a node stands, for people and as metrics.
 
-use super::rules::status::{Reclaimed, RuleStatus, WITHIN_S};
+pub use super::rules::status::Reclaimed;
+use super::rules::status::{RuleStatus, WITHIN_S};
 use isotherm_core::figure::{Kind, Value};
 use isotherm_core::history::frame::{AGES_NS, PageAges, bytes};
 use isotherm_core::history::reaccessed::{IDLE_NS, Reaccessed};

@@ -156,6 +156,19 @@ mod tests {
     }
 
     #[test]
+    fn the_example_does_nothing_until_somebody_edits_it() {
+        let text = include_str!("../../../../../../dist/node.toml");
+        assert_eq!(parse(text).unwrap(), parse("").unwrap());
+        // Each line of it that is a comment without a space behind is one to be used.
+        let used: String = text
+            .lines()
+            .map(|line| line.strip_prefix('#').filter(|l| !l.starts_with(' ')).unwrap_or("").to_owned() + "\n")
+            .collect();
+        let rules = parse(&used).unwrap().rules;
+        assert!(rules.len() > 1 && rules.iter().any(|rule| rule.dry_run) && rules.iter().any(|rule| !rule.dry_run));
+    }
+
+    #[test]
     fn the_first_rule_that_names_a_group_counts() {
         let text = "pace = \"none\"\n\
                     [[rule]]\nname = \"spared\"\ngroups = [\"/a/b\"]\naction = \"reclaim\"\ndry_run = true\n\

@@ -11,6 +11,7 @@ use super::promotions::Promotions;
 use crate::commands::schemes::run::engine;
 use crate::exit::{Unsupported, Usage, in_words};
 use crate::groups::Groups;
+use crate::hangup::{Hangup, Hangups};
 use crate::schemes::file::read_file;
 use config::{Config, WINDOW_NS};
 use isotherm_core::addr::PAGE_SIZE;
@@ -46,6 +47,7 @@ pub struct Rules {
     acting: BTreeMap<String, RuleStatus>,
     refresh_at_ns: u64,
     figures_at_ns: u64,
+    hangups: Hangups,
 }
 
 impl Rules {
@@ -61,6 +63,7 @@ impl Rules {
             acting: BTreeMap::new(),
             refresh_at_ns: 0,
             figures_at_ns: 0,
+            hangups: Hangups::new(),
         })
     }
 
@@ -84,8 +87,10 @@ impl Rules {
 
     /// Between two steps of the engine: does what is due.
     pub fn turn(&mut self, engine: &mut SchemeEngine, groups: &Groups, paths: &mut GroupPaths, now_ns: u64) {
-        if signals::take_reload() {
-            self.reload(engine, now_ns);
+        match self.hangups.take() {
+            Some(Hangup::Reload) => self.reload(engine, now_ns),
+            Some(Hangup::TerminalGone) => signals::request_stop(),
+            None => {}
         }
         if now_ns >= self.refresh_at_ns {
             self.refresh_at_ns = now_ns + REFRESH_NS;

@@ -13,6 +13,7 @@ pub mod words;
 
 use crate::args::control::Bound;
 use crate::exit::in_words;
+use crate::hangup::{Hangup, Hangups};
 use crate::schemes::Tuning;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::Event;
@@ -26,7 +27,6 @@ use isotherm_linux::signals;
 use overview::Overview;
 use question::{Question, ReadGoal, Readers};
 use status::{SchemeStatus, Status, TargetStatus};
-use std::fs::File;
 use std::path::PathBuf;
 
 /// How long a request may wait for the loop to look, ns.
@@ -55,8 +55,7 @@ pub struct Control {
     quiet: bool,
     sandbox: Sandbox,
     stop: bool,
-    /// Whether we began with a terminal, so that a hangup may mean that it has gone.
-    terminal: bool,
+    hangups: Hangups,
 }
 
 impl std::fmt::Debug for Control {
@@ -85,7 +84,7 @@ impl Control {
             quiet: false,
             sandbox: Sandbox::default(),
             stop: false,
-            terminal: has_terminal(),
+            hangups: Hangups::new(),
         })
     }
 
@@ -139,8 +138,13 @@ impl Control {
     /// keep the loop. Cheap where nothing was.
     pub fn serve(&mut self, engine: &mut SchemeEngine, now_ns: u64) {
         self.looked_ns = now_ns;
-        if self.reload.is_some() && signals::take_reload() {
-            self.reload(engine);
+        match self.reload.as_ref().and_then(|_| self.hangups.take()) {
+            Some(Hangup::Reload) => self.reload(engine),
+            Some(Hangup::TerminalGone) => {
+                self.stop = true;
+                signals::request_stop();
+            }
+            None => {}
         }
         for _ in 0..MOST_AT_ONCE {
             let Some((ask, responder)) = self.server.as_ref().and_then(Server::try_next) else { return };
@@ -245,13 +249,6 @@ impl Control {
 
     fn reload(&mut self, engine: &mut SchemeEngine) {
         let Some(reload) = &self.reload else { return };
-        if self.terminal && !has_terminal() {
-            // The terminal we were started from is gone: that is what this signal says then, and nobody is left to
-            // press Ctrl-C.
-            self.stop = true;
-            signals::request_stop();
-            return;
-        }
         match reload() {
             Ok(tuning) => {
                 self.reload_error = None;
@@ -284,11 +281,6 @@ fn no_scheme(scheme: usize, engine: &SchemeEngine) -> Refusal {
         n => format!("there is no scheme {scheme}; they are 0 to {}", n - 1),
     };
     Refusal::new(404, text)
-}
-
-/// Whether this process has a controlling terminal.
-fn has_terminal() -> bool {
-    File::open("/dev/tty").is_ok()
 }
 
 #[cfg(test)]
@@ -331,7 +323,6 @@ mod tests {
     #[test]
     fn a_bad_file_leaves_the_old_schemes_in_force() {
         let (mut engine, mut control) = (testing::engine(), testing::control());
-        control.terminal = false;
         control.reload = Some(Box::new(|| anyhow::bail!("line 3: what is this?")));
         control.reload(&mut engine);
         assert_eq!(engine.len(), 1);

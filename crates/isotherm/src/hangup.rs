@@ -1,0 +1,38 @@
+//! What SIGHUP asks of those who read a file again: to do that, or to end, where the terminal that they were started from
+//! has gone.
+
+use isotherm_linux::signals;
+use std::fs::File;
+
+/// What a hangup means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hangup {
+    /// The file is to be read again.
+    Reload,
+    /// Nobody is left to press Ctrl-C.
+    TerminalGone,
+}
+
+/// Sees hangups, once [`reload_on_hangup`](signals::StopSignals::reload_on_hangup) has made them ask for a reload.
+#[derive(Debug)]
+pub struct Hangups {
+    /// Whether we began with a terminal.
+    terminal: bool,
+}
+
+impl Hangups {
+    /// From now on.
+    pub fn new() -> Self {
+        Self { terminal: has_terminal() }
+    }
+
+    /// What came since the last call.
+    pub fn take(&self) -> Option<Hangup> {
+        signals::take_reload()
+            .then(|| if self.terminal && !has_terminal() { Hangup::TerminalGone } else { Hangup::Reload })
+    }
+}
+
+fn has_terminal() -> bool {
+    File::open("/dev/tty").is_ok()
+}
