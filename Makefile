@@ -104,7 +104,7 @@ fuzz: ## for FUZZ_SECONDS (3600) each: AFL on the readers of what others wrote (
 bench: bench-accuracy bench-wss bench-overhead bench-schemes bench-thp bench-tiering bench-lock bench-sim bench-lru ## all benchmarks
 
 .PHONY: bench-%
-bench-%: ## one benchmark: accuracy, wss, overhead, schemes, thp, tiering, lock, sim, lru; BENCH_ARGS="..." passes options on
+bench-%: ## one benchmark: accuracy, wss, overhead, schemes, thp, tiering, lock, sim, lru, node; BENCH_ARGS="..." passes options on
 	scripts/deps build
 	$(CARGO) build --release -p isotherm
 	$(CARGO) run --release -p isotherm-bench --bin $* -- $(BENCH_ARGS)
@@ -132,6 +132,12 @@ bench-lru:
 	scripts/deps build real
 	$(CARGO) build --release -p isotherm -p isotherm-bench-lru
 	bench/lru/lru.py $(BENCH_ARGS)
+
+.PHONY: bench-node
+bench-node: ## the agent of the machine: its cost beside others, and what its rules save in three groups of programs; root
+	scripts/deps build real
+	$(CARGO) build --release -p isotherm -p isotherm-bench-lru
+	bench/node/node.py $(BENCH_ARGS)
 
 .PHONY: bench-lru-guest
 bench-lru-guest: ## the load of bench-lru where the kernel has generations of its own: in an emulated guest

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""The agent of the machine: what it costs a redis, and what its rules save in three groups of programs.
+
+The first table: latency of a redis under nothing, under `isotherm node`, and under what cAdvisor does once a minute (clear_refs and
+smaps of all processes), in turns. The second: a redis, a PostgreSQL and a numpy program, each in a control group of its own, before
+and while the rules of a node page out what rests: memory, what came back, throughput and latency, medians of windows.
+
+Needs root, eBPF, zram, redis and PostgreSQL. All it sets up is taken down again, also after Ctrl-C.
+"""
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "../overhead"), os.path.join(HERE, "../../tests/lib")]
+
+import latency
+import programs
+from run import Pressure, cpu_seconds
+
+MIB = 1 << 20
+QUANTILES = ("p50_us", "p99_us", "p999_us")
+
+
+class Node:
+    """A running `isotherm node`, with its socket in a folder of its own."""
+
+    def __init__(self, binary, folder, *options):
+        self.binary, self.folder = binary, folder
+        self.environment = {**os.environ, "RUNTIME_DIRECTORY": folder}
+        self.log = open(os.path.join(folder, "node.log"), "w")
+        self.process = subprocess.Popen([binary, "node", *options], env=self.environment, stdin=subprocess.DEVNULL,
+                                        stdout=self.log, stderr=self.log)  # fmt: skip
+
+    def groups(self):
+        """What its status has of each control group, by path."""
+        done = subprocess.run([self.binary, "ctl", "status", "--json", "--pid", str(self.process.pid)], env=self.environment,
+                              capture_output=True, text=True)  # fmt: skip
+        return {group["cgroup"]: group for group in json.loads(done.stdout or "{}").get("groups", [])}
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def cost(options, binaries, work):
+    """The first table."""
+    commands = {
+        "alone": None,
+        "isotherm node": [binaries["isotherm"], "node", "--no-control", "--quiet"],
+        "clear_refs+smaps, 60 s": [sys.executable, os.path.join(HERE, "../overhead/referenced_bytes.py"), "60"],
+    }
+    runs = latency.measure(commands, binaries, options, work)
+    latency.show(runs, options)
+    return runs
+
+
+def zram_used():
+    """Memory that compressed pages take, bytes."""
+    total = 0
+    for name in os.listdir("/sys/block"):
+        if name.startswith("zram"):
+            with open(f"/sys/block/{name}/mm_stat") as f:
+                total += int(f.read().split()[2])
+    return total
+
+
+def stalled_us():
+    """Time for which some task of this machine has waited for memory."""
+    with open("/proc/pressure/memory") as f:
+        return int(next(line for line in f if line.startswith("some")).rpartition("total=")[2])
+
+
+def windows(all_programs, seconds, number, what):
+    """Measures so many windows of all programs at once: medians by program, and the part of the time with a stall."""
+    rows, stalls = [], []
+    for i in range(number):
+        print(f"\r{what}: window {i + 1} of {number}    ", end="", file=sys.stderr)
+        before, begin = stalled_us(), time.monotonic()
+        for program in all_programs:
+            program.begin(seconds)
+        rows.append([program.end() for program in all_programs])
+        stalls.append((stalled_us() - before) / 1e6 / (time.monotonic() - begin))
+    print(file=sys.stderr)
+    medians = [{key: statistics.median(row[i][key] for row in rows) for key in rows[0][i]} for i in range(len(all_programs))]
+    return medians, statistics.median(stalls)
+
+
+def rules(options, binaries, work):
+    """The second table."""
+    with Pressure(limit_mib=1 << 20, swap_mib=4096), programs.running(binaries, work) as all_programs:
+        print(f"\nletting the programs run for {options.settle:.0f} s", file=sys.stderr)
+        time.sleep(min(options.settle, 60))
+        before, stall_before = windows(all_programs, options.window, options.windows, "before")
+        resident = [program.resident() for program in all_programs]
+        used_by_zram = zram_used()
+        config = os.path.join(work, "node.toml")
+        with open(config, "w") as f:
+            groups = ", ".join(f'"{program.group.name}"' for program in all_programs)
+            f.write(f'pace = "64M/s"\n[[rule]]\ngroups = [{groups}]\naction = "reclaim"\nmin_age = "{options.age}"\n')
+        node = Node(binaries["isotherm"], work, "-c", config)
+        try:
+            begin = time.monotonic()
+            time.sleep(options.settle)
+            during, stall_during = windows(all_programs, options.window, options.windows, "with rules")
+            cpu = cpu_seconds(node.process.pid) / (time.monotonic() - begin)
+            left = [program.resident() for program in all_programs]
+            status = node.groups()
+        finally:
+            node.stop()
+        compressed = zram_used() - used_by_zram
+    print(f"\nrules: idle for {options.age}, stall 0.1 %; {options.windows} windows of {options.window:.0f} s each, before and after "
+          f"{options.settle:.0f} s of rules")  # fmt: skip
+    print(f"{'':12}{'resident':>10}{'with rules':>12}{'saved':>7}{'came back':>11}{'throughput':>12}{'p50':>7}{'p99':>7}{'p99.9':>7}  (x before)")
+    for program, was, now, then, after in zip(all_programs, resident, left, before, during):
+        rule = (status.get(program.group.name) or {}).get("rule") or {}
+        back = (rule.get("refaulted") or [0, 0])[1]
+        line = f"{program.name:12}{was // MIB:>6} MiB{now // MIB:>8} MiB{1 - now / was:>7.0%}{back // MIB:>7} MiB"
+        line += f"{after['rate'] / then['rate']:>12.3f}"
+        for quantile in QUANTILES:
+            line += f"{after[quantile] / then[quantile]:>7.2f}" if quantile in then else f"{'-':>7}"
+        print(line)
+    was, now = sum(resident), sum(left)
+    print(f"{'all':12}{was // MIB:>6} MiB{now // MIB:>8} MiB{1 - now / was:>7.0%}, with {compressed // MIB} MiB of compressed memory "
+          f"{1 - (now + compressed) / was:.0%}")  # fmt: skip
+    print(f"some task waited for memory during {stall_before:.3%} of the time before, {stall_during:.3%} with rules; the node took "
+          f"{cpu:.2%} of a core, paging out included")  # fmt: skip
+    return {"before": before, "during": during, "resident": resident, "left": left}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", default=os.path.join(HERE, "../../target/release"), help="folder of the built programs")
+    parser.add_argument("--only", choices=["cost", "rules"], help="only one of the tables")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of the first table")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long a run of the first table takes")
+    parser.add_argument("--keys", type=int, default=400_000, help="records of 1 KB in the redis of the first table")
+    parser.add_argument("--age", default="2m", help="min_age of the rule")
+    parser.add_argument("--settle", type=float, default=420.0, help="how long rules act before it is measured, s")
+    parser.add_argument("--window", type=float, default=30.0, help="length of a window of the second table, s")
+    parser.add_argument("--windows", type=int, default=6, help="windows before and with rules")
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("node: needs root, because it watches all processes")
+    # Ctrl-C and kill both unwind through the clean-up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    binaries = {name: os.path.join(options.bin, name) for name in ("isotherm", "ycsb_client")}
+    print(f"kernel {os.uname().release}, {os.cpu_count()} cores")
+    with tempfile.TemporaryDirectory(prefix="isotherm-bench-node-") as work:
+        if options.only in (None, "cost"):
+            cost(options, binaries, work)
+        if options.only in (None, "rules"):
+            rules(options, binaries, work)
+
+
+if __name__ == "__main__":
+    main()
