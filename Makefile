@@ -33,7 +33,19 @@ static: ## build one static binary that runs on any x86-64 Linux from 5.10 on
 	scripts/static
 
 .PHONY: install
-install: static ## install the static binary, manual pages, completions, the systemd units and an example below PREFIX (/usr/local)
+install: static install-files ## install the static binary, manual pages, completions, the systemd units and examples below PREFIX (/usr/local)
+
+.PHONY: deb
+deb: static ## a Debian package with all of that, target/deb/isotherm_*.deb
+	scripts/deb
+
+.PHONY: test-deb
+test-deb: deb ## the package is installed, upgraded and purged by dpkg below a folder (root; not part of `make test`)
+	scripts/deps guest
+	tests/deb/run target/deb/isotherm_*.deb
+
+.PHONY: install-files
+install-files:
 	install -D -m 755 target/static/isotherm $(DESTDIR)$(PREFIX)/bin/isotherm
 	target/static/isotherm generate $(DESTDIR)$(PREFIX)/share
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system dist/*.service

@@ -224,11 +224,12 @@ fn a_quota_is_never_exceeded() {
         assert!(bytes <= 2 << 20, "{bytes} bytes within 100 ms");
     }
     let last = hands.requests.last().expect("some").0;
-    let windows = (last - hands.requests[0].0) / (100 * MS) + 1;
+    // As many as a time of that length can touch: the first request may come in the middle of one.
+    let windows = (last - hands.requests[0].0) / (100 * MS) + 2;
     let all: u64 = hands.requests.iter().map(|r| total_len(&r.1.ranges)).sum();
     assert!(all <= windows << 20, "{all} bytes in {windows} windows");
     drop(hands);
-    assert!(run.stats().qt_exceeds >= windows - 2, "{:?} of {windows}", run.stats());
+    assert!(run.stats().qt_exceeds >= windows - 3, "{:?} of {windows}", run.stats());
 }
 
 #[test]

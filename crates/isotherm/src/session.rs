@@ -67,6 +67,7 @@ impl Session {
         // Checked first, so that a command is not even forked for a run that cannot be.
         let mut config = monitor.config(kernel_release().unwrap_or_default(), realtime_offset_ns())?;
         if pages_only {
+            monitor.refuse_regions()?;
             config.algorithm = Algorithm::PagesOnly;
             config.attrs.aggr_us = config.attrs.aggr_us.max(turn_us(config.cpu_budget));
         }

@@ -22,6 +22,9 @@ const TEN_S: u64 = 10_000_000_000;
 fn what_makes_no_sense_is_refused() {
     isotherm(["node", "--physical", "--source", "damon"]).expect(2, &["--physical"]);
     isotherm(["node", "--", "true"]).expect(2, &["leave the command out"]);
+    isotherm(["node", "--mode", "scan"]).expect(2, &["--mode is about regions"]);
+    isotherm(["ps", "--min-regions", "50"]).expect(2, &["--min-regions is about regions"]);
+    isotherm(["top", "--batch", "--algorithm", "damon"]).expect(2, &["--algorithm is about regions"]);
     isotherm(["node", "--window", "5m"]).expect(2, &["--parquet"]);
     isotherm(["node", "--parquet", "/tmp", "--window", "2h"]).expect(2, &["--window", "1h"]);
     isotherm(["node", "--no-control", "--parquet", "/proc/self/status/x"]).expect(1, &["/proc/self/status/x"]);

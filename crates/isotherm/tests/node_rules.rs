@@ -119,7 +119,7 @@ fn root_a_rule_takes_what_rests_in_its_groups_and_nothing_else() {
     assert!(sample("reclaimed_bytes_total", "").unwrap() >= reclaimed as f64);
     assert!(sample("refaulted_bytes_total", ",within_seconds=\"60\"").is_some());
     let text = run(&mut at(folder.path(), &["ctl", "status", "--pid", &node.pid().to_string()]));
-    assert!(text.stdout.contains("1 rules of") && text.stdout.contains("came back within 1 min"), "{}", text.stdout);
+    assert!(text.stdout.contains("1 rule of") && text.stdout.contains("came back within 1 min"), "{}", text.stdout);
 
     // What a kill leaves changes nothing any more.
     node.signal("KILL");
@@ -153,7 +153,7 @@ fn root_without_swap_a_rule_says_so() {
     });
     assert_eq!(of_group(folder.path(), &node, &path)["rule"]["reclaimed"], 0);
     node.signal("TERM");
-    node.finish().expect(0, &["1 rules of"]);
+    node.finish().expect(0, &["1 rule of"]);
     program.signal("KILL");
     program.finish();
 }

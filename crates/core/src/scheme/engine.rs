@@ -25,7 +25,7 @@ pub struct SchemeEngine {
     targets: BTreeMap<TargetId, TargetView>,
     outcomes: Vec<Outcome>,
     pace: Pace,
-    /// Which scheme comes first in the next turn: none always finds the pace used up by those before it.
+    /// Which scheme comes first in the next turn where there is a pace: none is always too late for it.
     first: usize,
     log: ActionLog,
     /// Whether the actuator only pretends.
@@ -112,7 +112,7 @@ impl SchemeEngine {
     }
 
     /// Limits what all schemes do together, bytes a second.
-    pub fn set_pace(&mut self, per_second: Option<u64>) {
+    pub const fn set_pace(&mut self, per_second: Option<u64>) {
         self.pace.set(per_second);
     }
 
@@ -172,6 +172,7 @@ impl SchemeEngine {
     pub fn groups(&self) -> BTreeSet<String> {
         self.targets.values().filter_map(|t| t.cgroup.clone()).collect()
     }
+
     /// What was done lately, newest last.
     pub const fn log(&self) -> &ActionLog {
         &self.log
@@ -232,7 +233,7 @@ impl SchemeEngine {
         self.turn_gates(now_ns);
         let all = self.live();
         let schemes = self.runners.len();
-        self.first = (self.first + 1) % schemes.max(1);
+        self.first = if self.pace.is_limited() { (self.first + 1) % schemes.max(1) } else { 0 };
         for index in (0..schemes).map(|i| (i + self.first) % schemes) {
             let runner = &mut self.runners[index];
             if !runner.is_due(now_ns, aggregated) {

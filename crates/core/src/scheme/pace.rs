@@ -14,8 +14,12 @@ pub(super) struct Pace {
 
 impl Pace {
     /// Another limit, bytes a second; what has been saved up stays as far as it may.
-    pub fn set(&mut self, per_second: Option<u64>) {
+    pub const fn set(&mut self, per_second: Option<u64>) {
         self.per_second = per_second;
+    }
+
+    pub const fn is_limited(&self) -> bool {
+        self.per_second.is_some()
     }
 
     /// What may be done now, bytes.

@@ -134,6 +134,31 @@ impl MonitorArgs {
         Self::from_arg_matches(&command.get_matches_from([""; 0])).unwrap_or_else(|e| e.exit())
     }
 
+    /// Refuses what is about regions, for those who draw none: it would silently not be done.
+    pub fn refuse_regions(&self) -> Result<(), Usage> {
+        // The kernel's DAMON and refs know nothing else.
+        if matches!(self.source, SourceName::Damon | SourceName::Refs) {
+            return Ok(());
+        }
+        let usual = Self::defaults();
+        let given = [
+            ("--sample", self.sample != usual.sample),
+            ("--min-regions", self.min_regions != usual.min_regions),
+            ("--max-regions", self.max_regions != usual.max_regions),
+            ("--mode", self.mode != usual.mode),
+            ("--algorithm", self.algorithm != usual.algorithm),
+            ("--damon-rules", self.damon_rules != usual.damon_rules),
+            ("--tune-intervals", self.tune_intervals),
+            ("--three-regions", self.three_regions),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((name, _)) => Err(Usage(format!(
+                "{name} is about regions, and this looks at single pages only; leave it out, or use `record` or `report`"
+            ))),
+        }
+    }
+
     /// The attributes, checked.
     pub fn attrs(&self) -> Result<MonitorAttrs, Usage> {
         let (sample_us, aggr_us) = (micros(self.sample), micros(self.aggr));

@@ -65,6 +65,11 @@ impl Config {
         self.rules.iter().position(|rule| rule.groups.iter().any(|pattern| pattern.matches(path)))
     }
 
+    /// The same, if that rule does something.
+    pub fn acting_rule_of(&self, path: &str) -> Option<usize> {
+        self.rule_of(path).filter(|rule| !self.rules[*rule].dry_run)
+    }
+
     /// Whether any rule does something.
     pub fn acts(&self) -> bool {
         self.rules.iter().any(|rule| !rule.dry_run)

@@ -80,9 +80,13 @@ impl Rules {
     /// In a few words.
     pub fn words(&self) -> String {
         let pace = self.config.pace.map_or("no limit".to_owned(), |pace| format!("{}/s together", format_size(pace)));
-        let (rules, tried) = (self.config.rules.len(), self.config.rules.iter().filter(|rule| rule.dry_run).count());
+        let rules = match self.config.rules.len() {
+            1 => "1 rule".to_owned(),
+            n => format!("{n} rules"),
+        };
+        let tried = self.config.rules.iter().filter(|rule| rule.dry_run).count();
         let tried = if tried > 0 { format!(", {tried} of them only tried") } else { String::new() };
-        format!("{rules} rules of {}{tried}; {pace}", self.file.display())
+        format!("{rules} of {}{tried}; {pace}", self.file.display())
     }
 
     /// Between two steps of the engine: does what is due.
@@ -117,8 +121,7 @@ impl Rules {
             Ok(config) => {
                 self.config = config;
                 engine.set_pace(self.config.pace);
-                let config = &self.config;
-                self.slots.clear(|path| config.rule_of(path).is_some_and(|rule| !config.rules[rule].dry_run), now_ns);
+                self.slots.replace_rules(|path| self.config.acting_rule_of(path), now_ns);
                 engine.commit(self.schemes());
                 self.refresh_at_ns = 0;
                 tracing::info!("read again: {}", self.words());
@@ -130,22 +133,19 @@ impl Rules {
     /// Follows the groups that come and go.
     fn refresh(&mut self, engine: &mut SchemeEngine, groups: &Groups, paths: &mut GroupPaths, now_ns: u64) {
         engine.locate(|pid| paths.of(pid, now_ns, |pid| groups.path_of(pid)));
-        let rule_of = |path: &String| self.config.rule_of(path).filter(|rule| !self.config.rules[*rule].dry_run);
-        let wanted: BTreeMap<String, usize> =
-            engine.groups().into_iter().filter_map(|path| Some((path.clone(), rule_of(&path)?))).collect();
-        let changed = self.slots.update(wanted, now_ns);
+        let with_rule = |path: String| self.config.acting_rule_of(&path).map(|rule| (path, rule));
+        let changed = self.slots.update(engine.groups().into_iter().filter_map(with_rule).collect(), now_ns);
         let before = std::mem::take(&mut self.limits);
         for (place, path, _) in self.slots.groups() {
             // What cannot be read any more has gone.
             let Some(spare) = groups.memcg(path).and_then(|memcg| memcg.unprotected().ok()).flatten() else { continue };
             self.limits.insert(place, spare / (REFRESH_NS / WINDOW_NS));
         }
+        for (place, ..) in self.slots.groups().filter(|(place, ..)| before.get(place) != self.limits.get(place)) {
+            engine.limit(place, self.limits.get(&place).copied());
+        }
         if changed {
             engine.commit(self.schemes());
-        } else if before != self.limits {
-            for (place, ..) in self.slots.groups() {
-                engine.limit(place, self.limits.get(&place).copied());
-            }
         }
     }
 

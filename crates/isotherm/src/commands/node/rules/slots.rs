@@ -57,11 +57,13 @@ impl Slots {
         before.len() != self.0.len() || before.iter().zip(&self.0).any(|(before, now)| key(before) != key(now))
     }
 
-    /// Gives all places up: by other rules, a group may be nobody's.
-    pub fn clear(&mut self, is_kept: impl Fn(&str) -> bool, now_ns: u64) {
+    /// There are other rules: `rule_of` tells which is for a group. Without one it gives its place up.
+    pub fn replace_rules(&mut self, rule_of: impl Fn(&str) -> Option<usize>, now_ns: u64) {
         for slot in &mut self.0 {
-            if matches!(slot, Slot::Group { path, .. } if !is_kept(path)) {
-                *slot = Slot::Empty { since_ns: now_ns };
+            let Slot::Group { path, rule, .. } = slot else { continue };
+            match rule_of(path) {
+                Some(now) => *rule = now,
+                None => *slot = Slot::Empty { since_ns: now_ns },
             }
         }
     }
@@ -109,11 +111,11 @@ mod tests {
     #[test]
     fn places_at_the_end_go_and_other_rules_free_some_at_once() {
         let mut slots = Slots::default();
-        slots.update(wanted(&[("/a", 0), ("/b", 0), ("/c", 0)]), 0);
-        slots.clear(|path| path == "/a", S);
-        assert_eq!((groups(&slots), slots.all().len()), (vec![(0, "/a", 0)], 3));
-        assert!(!slots.update(wanted(&[("/a", 0)]), 2 * S));
-        assert!(slots.update(wanted(&[("/a", 0)]), 62 * S));
+        slots.update(wanted(&[("/a", 2), ("/b", 0), ("/c", 0)]), 0);
+        slots.replace_rules(|path| (path == "/a").then_some(1), S);
+        assert_eq!((groups(&slots), slots.all().len()), (vec![(0, "/a", 1)], 3));
+        assert!(!slots.update(wanted(&[("/a", 1)]), 2 * S));
+        assert!(slots.update(wanted(&[("/a", 1)]), 62 * S));
         assert_eq!(slots.all().len(), 1);
     }
 }
