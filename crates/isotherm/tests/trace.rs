@@ -201,8 +201,15 @@ fn root_a_watched_target_is_told_as_a_record() {
     let trace = folder.path().join("trace.txt");
     let target = workload();
     let pid = target.pid().to_string();
-    let args = ["trace", "--pid", &pid, "--duration", "2s", "--event", "damon:damon_aggregated", "-o"];
-    isotherm(args.into_iter().chain([text(&trace)])).expect(0, &[]);
+    let running =
+        start(&mut command(["trace", "--pid", &pid, "--event", "damon:damon_aggregated", "-o", text(&trace)]));
+    // The last numbers of a line are how often a region was accessed, and its age.
+    let accessed = |line: &str| line.split(' ').nth_back(1).is_some_and(|n| n.parse().is_ok_and(|n: u64| n > 0));
+    wait_until("something is seen to be accessed", || {
+        std::fs::read_to_string(&trace).is_ok_and(|text| text.lines().any(accessed))
+    });
+    running.signal("INT");
+    running.finish().expect(0, &[]);
     end(target);
     let told = events(&std::fs::read_to_string(&trace).unwrap());
     assert!(told.iter().all(|(name, _)| name == "damon_aggregated"), "only what was asked for: {told:?}");
