@@ -76,6 +76,15 @@ pub struct Limit {
     pub bytes: u64,
 }
 
+/// A group that `memory.min` or `memory.low` protect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Protection {
+    /// As [`Memcg::path`] tells it.
+    pub path: String,
+    /// Bytes that it uses beyond what is protected.
+    pub spare: u64,
+}
+
 /// Files in memory, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PageCache {
@@ -179,23 +188,31 @@ impl Memcg {
         }
     }
 
-    /// Bytes that it and the groups above it use beyond what `memory.min` or `memory.low` protect, the least of them;
-    /// `None`: nothing is protected. Version 1 protects nothing.
-    pub fn unprotected(&self) -> io::Result<Option<u64>> {
-        let mut least = None;
+    /// Of it and the groups above it, those that `memory.min` or `memory.low` protect, with what they use beyond that.
+    /// Version 1 protects nothing.
+    pub fn protections(&self) -> io::Result<Vec<Protection>> {
+        let mut protections = Vec::new();
         // The root group uses all there is, and protects nothing.
         for folder in self.folder.ancestors().take_while(|folder| self.v2 && *folder != self.mount) {
             let group = Self { folder: folder.to_path_buf(), ..self.clone() };
-            let read = |file: &str| self.roots.read(folder.join(file)).ok().and_then(|text| parse_limit(&text));
-            // "max" protects all.
-            let protects = ["memory.min", "memory.low"].map(|file| read(file).map(|bytes| bytes.unwrap_or(u64::MAX)));
-            let protected = protects.into_iter().flatten().max().unwrap_or(0);
+            let protected = group.protected("memory.min")?.max(group.protected("memory.low")?);
             if protected > 0 {
-                let spare = group.used()?.saturating_sub(protected);
-                least = Some(least.map_or(spare, |least: u64| least.min(spare)));
+                protections.push(Protection { path: group.path(), spare: group.used()?.saturating_sub(protected) });
             }
         }
-        Ok(least)
+        Ok(protections)
+    }
+
+    /// Bytes that the file says are protected; 0 where it is not there, since the controller is not enabled.
+    fn protected(&self, file: &str) -> io::Result<u64> {
+        let text = match self.roots.read(self.folder.join(file)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.exists() => return Ok(0),
+            text => text?,
+        };
+        // "max" protects all.
+        parse_limit(&text).map(|bytes| bytes.unwrap_or(u64::MAX)).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("{}/{file} is not a number", self.folder.display()))
+        })
     }
 
     /// Its limit, or that of the nearest group above it that has one; `None`: there is none.
@@ -268,13 +285,22 @@ mod tests {
             ("sys/fs/cgroup/a/b/memory.low", "3000\n"),
         ]);
         let groups = Memcgs::new(&t.roots);
-        let spare = |path| groups.open(path).unwrap().unprotected().unwrap();
         let protect = |file: &str, text| std::fs::write(t.roots.path("/sys/fs/cgroup").join(file), text).unwrap();
-        assert_eq!((spare("/"), spare("/a"), spare("/a/b")), (None, None, Some(6000)));
+        let spare = |path| -> Vec<(String, u64)> {
+            let protections = groups.open(path).unwrap().protections().unwrap();
+            protections.into_iter().map(|p| (p.path, p.spare)).collect()
+        };
+        let of = |path: &str, spare| (path.to_owned(), spare);
+        assert_eq!((spare("/"), spare("/a"), spare("/a/b")), (vec![], vec![], vec![of("/a/b", 6000)]));
         protect("a/memory.low", "9500\n");
-        assert_eq!((spare("/a"), spare("/a/b")), (Some(500), Some(500)), "the slice above is protected");
+        assert_eq!(spare("/a"), [of("/a", 500)], "the slice is protected");
+        assert_eq!(spare("/a/b"), [of("/a/b", 6000), of("/a", 500)]);
         protect("a/b/memory.low", "max\n");
-        assert_eq!(spare("/a/b"), Some(0));
+        assert_eq!(spare("/a/b")[0].1, 0);
+        protect("a/memory.low", "many\n");
+        assert!(groups.open("/a/b").unwrap().protections().is_err(), "not known is not unprotected");
+        std::fs::remove_file(t.roots.path("/sys/fs/cgroup/a/memory.low")).unwrap();
+        assert_eq!(spare("/a"), [], "the controller is not enabled there");
     }
 
     #[test]

@@ -35,9 +35,10 @@ const ALL: &str = "all processes";
 
 /// Watch the whole machine for as long as it runs.
 ///
-/// Keeps the page history of all processes, so that `isotherm ps` knows at once what has not been accessed for hours. Tells
-/// every control group's cold memory and working sets at /metrics (--metrics). It observes only and changes nothing, unless
-/// a file of rules (--config) says which control groups' cold memory it is to page out. One runs on a machine; `isotherm ctl` talks to it.
+/// Keeps the page history of all processes, so that `isotherm ps` knows at once what has not been accessed for hours.
+/// Serves every control group's cold memory and working sets at /metrics (--metrics). It observes only and changes
+/// nothing, unless a file of rules (--config) says which control groups' cold memory it is to page out. One runs on a
+/// machine; `isotherm ctl` talks to it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -14,7 +14,7 @@ use isotherm_core::scheme::pattern::{AccessPattern, Bounds};
 use isotherm_core::scheme::priority::Weights;
 use isotherm_core::scheme::quota::QuotaSpec;
 
-/// What all rules may reclaim together unless said otherwise, bytes a second: a few percent of a core.
+/// What all rules may reclaim together unless said otherwise, bytes a second.
 const DEFAULT_PACE: u64 = 16 << 20;
 /// How long memory must have been idle unless said otherwise, ns.
 const DEFAULT_AGE_NS: u64 = 120_000_000_000;

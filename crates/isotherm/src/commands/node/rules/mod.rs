@@ -2,6 +2,7 @@
 //! the engine that watches anyway, so that goals, brakes and figures are the group's own.
 
 mod config;
+mod limits;
 mod pattern;
 mod slots;
 pub mod status;
@@ -14,7 +15,6 @@ use crate::groups::Groups;
 use crate::hangup::{Hangup, Hangups};
 use crate::schemes::file::read_file;
 use config::{Config, WINDOW_NS};
-use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::printable::printable;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
@@ -25,6 +25,7 @@ use isotherm_linux::action::unsupported;
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals;
 use isotherm_view::machine::Row;
+use limits::{Limit, limits};
 use slots::{Slot, Slots};
 use status::RuleStatus;
 use std::collections::{BTreeMap, HashMap};
@@ -42,8 +43,8 @@ pub struct Rules {
     dry_run: bool,
     config: Config,
     slots: Slots,
-    /// What memory.min and memory.low leave to be taken in a window, bytes, by the place of the group.
-    limits: HashMap<usize, u64>,
+    /// What may be taken in a window, by the place of the group.
+    limits: HashMap<usize, Limit>,
     acting: BTreeMap<String, RuleStatus>,
     refresh_at_ns: u64,
     figures_at_ns: u64,
@@ -135,14 +136,16 @@ impl Rules {
         engine.locate(|pid| paths.of(pid, now_ns, |pid| groups.path_of(pid)));
         let with_rule = |path: String| self.config.acting_rule_of(&path).map(|rule| (path, rule));
         let changed = self.slots.update(engine.groups().into_iter().filter_map(with_rule).collect(), now_ns);
-        let before = std::mem::take(&mut self.limits);
-        for (place, path, _) in self.slots.groups() {
-            // What cannot be read any more has gone.
-            let Some(spare) = groups.memcg(path).and_then(|memcg| memcg.unprotected().ok()).flatten() else { continue };
-            self.limits.insert(place, spare / (REFRESH_NS / WINDOW_NS));
-        }
+        let protections = |(place, path, _)| {
+            // What has gone has no limit any more.
+            let memcg = groups.memcg(path)?;
+            let protections = memcg.protections();
+            (protections.is_ok() || memcg.exists()).then(|| (place, protections.map_err(|e| e.to_string())))
+        };
+        let protections: Vec<_> = self.slots.groups().filter_map(protections).collect();
+        let before = std::mem::replace(&mut self.limits, limits(&protections, REFRESH_NS / WINDOW_NS));
         for (place, ..) in self.slots.groups().filter(|(place, ..)| before.get(place) != self.limits.get(place)) {
-            engine.limit(place, self.limits.get(&place).copied());
+            engine.limit(place, self.limits.get(&place).map(Limit::bytes));
         }
         if changed {
             engine.commit(self.schemes());
@@ -153,7 +156,7 @@ impl Rules {
         let scheme = |(place, slot): (usize, &Slot)| match slot {
             Slot::Group { path, rule, .. } => {
                 let mut scheme = self.config.rules[*rule].scheme(path);
-                scheme.quota.bytes = self.limits.get(&place).copied();
+                scheme.quota.bytes = self.limits.get(&place).map(Limit::bytes);
                 scheme
             }
             // For no group at all.
@@ -169,8 +172,8 @@ impl Rules {
         let mut acting = BTreeMap::new();
         for (place, path, rule) in self.slots.groups() {
             let (Some(scheme), Some(rule)) = (statuses.get(place), self.config.rules.get(rule)) else { continue };
-            let protected = self.limits.get(&place).is_some_and(|limit| *limit < PAGE_SIZE);
-            let status = RuleStatus::acting(&rule.name, rule.min_age_ns, scheme, protected);
+            let limit = self.limits.get(&place);
+            let status = RuleStatus::acting(&rule.name, rule.min_age_ns, scheme, limit);
             let brakes = |status: &RuleStatus| status.figures.reclaim_brakes.unwrap_or_default();
             let before = self.acting.get(path).map_or(0, brakes);
             if brakes(&status) > before {

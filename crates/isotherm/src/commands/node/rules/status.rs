@@ -1,5 +1,6 @@
 //! What a rule has done to a control group, or would have.
 
+use super::limits::Limit;
 use isotherm_core::history::frame::{AGES_NS, PageAges, bytes};
 use isotherm_core::history::reaccessed::{IDLE_NS, Reaccessed};
 use isotherm_core::scheme::engine::SchemeStatus;
@@ -45,13 +46,10 @@ pub struct RuleStatus {
 
 impl RuleStatus {
     /// Of one that does something.
-    pub fn acting(rule: &str, min_age_ns: u64, scheme: &SchemeStatus<'_>, protected: bool) -> Self {
+    pub fn acting(rule: &str, min_age_ns: u64, scheme: &SchemeStatus<'_>, limit: Option<&Limit>) -> Self {
         let effect = scheme.stats.effect;
-        let (code, reason) = match (protected, scheme.idle) {
-            (true, _) => (Some("protected"), Some("no more than memory.min or memory.low protect is left".to_owned())),
-            (_, Some(idle)) => (Some(idle.code()), Some(idle.to_string())),
-            (_, None) => (None, None),
-        };
+        let idle = limit.and_then(Limit::idle).or_else(|| scheme.idle.map(|idle| (idle.code(), idle.to_string())));
+        let (code, reason) = idle.unzip();
         Self {
             rule: rule.to_owned(),
             min_age_ns,

@@ -1,0 +1,98 @@
+//! How much of each control group may go until it is looked again: what `memory.min` and `memory.low` leave.
+
+use isotherm_core::addr::PAGE_SIZE;
+use isotherm_linux::cgroup::memory::Protection;
+use std::collections::HashMap;
+
+/// What may be taken from a group in a window of its quota.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Limit {
+    /// So many bytes.
+    Bytes(u64),
+    /// Nothing, since it cannot be read what is protected: why.
+    Unknown(String),
+}
+
+impl Limit {
+    pub const fn bytes(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => *bytes,
+            Self::Unknown(_) => 0,
+        }
+    }
+
+    /// Code and sentence, if nothing may go.
+    pub fn idle(&self) -> Option<(&'static str, String)> {
+        match self {
+            Self::Bytes(bytes) if *bytes >= PAGE_SIZE => None,
+            Self::Bytes(_) => Some(("protected", "no more than memory.min or memory.low protect is left".to_owned())),
+            Self::Unknown(why) => {
+                Some(("protection_unknown", format!("what protects the group cannot be read: {why}")))
+            }
+        }
+    }
+}
+
+/// The limits of groups from what protects each and those above it, for `windows` of them until it is looked again. Groups below the same protected one share what it
+/// has to spare, in equal parts, so that together they leave what is protected. Who is not in the answer has no limit.
+pub fn limits(groups: &[(usize, Result<Vec<Protection>, String>)], windows: u64) -> HashMap<usize, Limit> {
+    let mut sharers: HashMap<&str, u64> = HashMap::new();
+    for protection in groups.iter().filter_map(|(_, protections)| protections.as_ref().ok()).flatten() {
+        *sharers.entry(&protection.path).or_default() += 1;
+    }
+    let limit = |protections: &Result<Vec<Protection>, String>| match protections {
+        Ok(all) => all.iter().map(|p| p.spare / sharers[&*p.path] / windows).min().map(Limit::Bytes),
+        Err(why) => Some(Limit::Unknown(why.clone())),
+    };
+    groups.iter().filter_map(|(place, protections)| Some((*place, limit(protections)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn protection(path: &str, spare: u64) -> Protection {
+        Protection { path: path.to_owned(), spare }
+    }
+
+    #[test]
+    fn groups_below_a_protected_one_share_what_it_can_spare() {
+        let groups = [
+            (0, Ok(vec![protection("/s", 9000)])),
+            (1, Ok(vec![protection("/s/b", 1000), protection("/s", 9000)])),
+            (2, Ok(vec![])),
+            (4, Err("denied".to_owned())),
+        ];
+        let limits = limits(&groups, 1);
+        assert_eq!((&limits[&0], &limits[&1]), (&Limit::Bytes(4500), &Limit::Bytes(1000)));
+        assert_eq!((limits.get(&2), limits[&4].bytes()), (None, 0));
+        assert_eq!((limits[&0].idle(), limits[&1].idle().unwrap().0), (None, "protected"));
+        assert_eq!(limits[&4].idle().unwrap().0, "protection_unknown");
+    }
+
+    proptest! {
+        #[test]
+        fn no_protected_group_is_ever_undercut(
+            groups in prop::collection::vec(prop::collection::vec(0usize..4, 0..3), 1..20),
+            spare in prop::array::uniform4(0u64..1 << 40),
+            windows in 1u64..20,
+        ) {
+            let protections = |of: &Vec<usize>| {
+                let of: std::collections::BTreeSet<_> = of.iter().collect();
+                Ok(of.into_iter().map(|&i| protection(&format!("/{i}"), spare[i])).collect())
+            };
+            let groups: Vec<_> = groups.iter().map(protections).enumerate().collect();
+            let limits = limits(&groups, windows);
+            for (i, spare) in spare.into_iter().enumerate() {
+                let below = |p: &Vec<Protection>| p.iter().any(|p| p.path == format!("/{i}"));
+                let taken: u64 = groups
+                    .iter()
+                    .filter(|(_, protections)| protections.as_ref().is_ok_and(below))
+                    .map(|(place, _)| limits[place].bytes())
+                    .sum();
+                prop_assert!(taken * windows <= spare);
+            }
+        }
+    }
+}
