@@ -175,6 +175,14 @@ def _mirrors():
     return mirror, security
 
 
+def zram_swap(mib):
+    """Lines of a guest's script that load all modules it has, zram among them, and swap to so much of it."""
+    return f"""for module in /modules/*.ko; do insmod $module; done
+echo {mib}M >/sys/block/zram0/disksize
+mkswap /dev/zram0 >/dev/null
+swapon /dev/zram0"""
+
+
 def _unpack(bzimage):
     """The ELF kernel inside a bzImage (layout: the kernel's Documentation/arch/x86/boot.rst)."""
     setup_sectors = bzimage[0x1F1] or 4

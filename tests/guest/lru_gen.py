@@ -3,6 +3,8 @@
 
 import os
 
+import kernels
+
 MEMORY_MIB = 1024
 SIZE_MIB = 64
 WORKLOAD = f"isotherm workload hotspot --size {SIZE_MIB}M --hot 25% --seed 7 --rate 250000 --duration 10m --thp no"
@@ -27,10 +29,7 @@ def script():
     commands = "\n".join(f"answer '{command}'" for command in REFUSED + TAKEN)
     return f"""
 set -e
-for module in /modules/*.ko; do insmod $module; done
-echo 256M >/sys/block/zram0/disksize
-mkswap /dev/zram0 >/dev/null
-swapon /dev/zram0
+{kernels.zram_swap(256)}
 mount -t debugfs none /sys/kernel/debug
 echo y >/sys/kernel/mm/lru_gen/enabled
 echo +memory >/sys/fs/cgroup/cgroup.subtree_control

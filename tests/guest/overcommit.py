@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 
+import kernels
 import vm
 
 # One processor, whose clock is what it has executed: 4 ns an instruction. Whatever else the machine does that emulates it, the
@@ -24,10 +25,7 @@ GROUP = "/sys/fs/cgroup/store"
 
 SETUP = f"""
 set -e
-for module in /modules/*.ko; do insmod $module; done
-echo {SWAP_MIB}M >/sys/block/zram0/disksize
-mkswap /dev/zram0 >/dev/null
-swapon /dev/zram0
+{kernels.zram_swap(SWAP_MIB)}
 mount -t debugfs none /sys/kernel/debug
 cat /sys/kernel/mm/lru_gen/enabled >enabled
 echo y >/sys/kernel/mm/lru_gen/enabled

@@ -2,6 +2,8 @@
 
 import json
 
+import kernels
+
 MIB = 1 << 20
 SIZE, HOT, LOW = 64 * MIB, 16 * MIB, 48 * MIB
 WORKLOAD = f"isotherm workload hotspot --size {SIZE} --hot 25% --seed 7 --rate 100000 --duration 10m --thp no"
@@ -18,10 +20,7 @@ def script():
     """The guest's script."""
     return f"""
 set -e
-for module in /modules/*.ko; do insmod $module; done
-echo 256M >/sys/block/zram0/disksize
-mkswap /dev/zram0 >/dev/null
-swapon /dev/zram0
+{kernels.zram_swap(256)}
 echo +memory >{GROUPS}/cgroup.subtree_control
 workloads=
 for group in free low; do

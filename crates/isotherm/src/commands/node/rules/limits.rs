@@ -33,8 +33,9 @@ impl Limit {
     }
 }
 
-/// The limits of groups from what protects each and those above it, for `windows` of them until it is looked again. Groups below the same protected one share what it
-/// has to spare, in equal parts, so that together they leave what is protected. Who is not in the answer has no limit.
+/// The limits of groups from what protects each and those above it, for `windows` of them until it is looked again.
+/// Groups below the same protected one share what it has to spare, in equal parts, so that together they leave what is
+/// protected. Who is not in the answer has no limit.
 pub fn limits(groups: &[(usize, Result<Vec<Protection>, String>)], windows: u64) -> HashMap<usize, Limit> {
     let mut sharers: HashMap<&str, u64> = HashMap::new();
     for protection in groups.iter().filter_map(|(_, protections)| protections.as_ref().ok()).flatten() {
