@@ -145,7 +145,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let mut files = HourFiles::new(folder.path(), origin()).unwrap();
         for rows in &windows {
-            prop_assert_eq!(files.write(HOUR_US, rows).unwrap(), None);
+            prop_assert_eq!(files.write(HOUR_US, rows.clone()).unwrap(), None);
         }
         let path = files.finish().unwrap().unwrap();
         let rows = rows(&path);
@@ -155,23 +155,38 @@ proptest! {
 }
 
 #[test]
+fn many_rows_keep_their_order_over_groups_of_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = HourFiles::new(folder.path(), origin()).unwrap();
+    for window in 0..7 {
+        let rows = (0..1000).map(|row| GroupWindow { inode: Some(window * 1000 + row), ..GroupWindow::default() });
+        files.write(HOUR_US, rows.collect()).unwrap();
+    }
+    let path = files.finish().unwrap().unwrap();
+    let inodes: Vec<u64> = rows(&path).iter().filter_map(|row| number(field(row, "inode"))).collect();
+    assert_eq!(inodes, (0..7000).collect::<Vec<u64>>());
+    let groups = SerializedFileReader::new(File::open(&path).unwrap()).unwrap().metadata().num_row_groups();
+    assert_eq!(groups, 2, "5000 rows and the rest");
+}
+
+#[test]
 fn each_hour_has_a_file_of_its_own_that_is_whole_once_it_has_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = HourFiles::new(folder.path(), origin()).unwrap();
-    let row = |start_us| [GroupWindow { window_start_us: start_us, window_s: 300, ..GroupWindow::default() }];
-    assert_eq!(files.write(HOUR_US, &row(HOUR_US)).unwrap(), None);
+    let row = |start_us| vec![GroupWindow { window_start_us: start_us, window_s: 300, ..GroupWindow::default() }];
+    assert_eq!(files.write(HOUR_US, row(HOUR_US)).unwrap(), None);
     let grows = names(folder.path());
     assert_eq!(grows.len(), 1);
     assert!(!grows[0].ends_with(".parquet"), "{grows:?}");
     let next = HOUR_US + 3_600_000_000;
-    let first = files.write(next, &row(next)).unwrap().unwrap();
+    let first = files.write(next, row(next)).unwrap().unwrap();
     assert_eq!(first.file_name().unwrap(), "isotherm-node_1-01234567-20261123T19Z-0.parquet");
     assert_eq!(rows(&first).len(), 1);
     let second = files.finish().unwrap().unwrap();
     assert!(second.ends_with("isotherm-node_1-01234567-20261123T20Z-0.parquet"), "{second:?}");
     assert_eq!(files.finish().unwrap(), None);
     // A clock that jumps back: the same hour again.
-    files.write(HOUR_US, &row(HOUR_US)).unwrap();
+    files.write(HOUR_US, row(HOUR_US)).unwrap();
     let again = files.finish().unwrap().unwrap();
     assert!(again.ends_with("isotherm-node_1-01234567-20261123T19Z-1.parquet"), "{again:?}");
     assert_eq!((rows(&first).len(), names(folder.path()).len()), (1, 3));
@@ -181,7 +196,7 @@ fn each_hour_has_a_file_of_its_own_that_is_whole_once_it_has_its_name() {
 fn what_a_crash_left_goes_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = HourFiles::new(folder.path(), origin()).unwrap();
-    files.write(HOUR_US, &[GroupWindow::default()]).unwrap();
+    files.write(HOUR_US, vec![GroupWindow::default()]).unwrap();
     drop(files);
     for other in
         ["isotherm-other-01234567-20261123T19Z-0.parquet.part", "notes.parquet.part", "isotherm-node_1-x.parquet"]
@@ -206,9 +221,9 @@ fn a_folder_that_cannot_be_is_named_and_one_that_goes_loses_an_hour_only() {
     let inner = folder.path().join("inner");
     let mut files = HourFiles::new(&inner, origin()).unwrap();
     fs::remove_dir_all(&inner).unwrap();
-    let error = files.write(HOUR_US, &[GroupWindow::default()]).unwrap_err().to_string();
+    let error = files.write(HOUR_US, vec![GroupWindow::default()]).unwrap_err().to_string();
     assert!(error.contains("20261123T19Z") && error.contains("are lost"), "{error}");
     fs::create_dir(&inner).unwrap();
-    files.write(HOUR_US, &[GroupWindow::default()]).unwrap();
+    files.write(HOUR_US, vec![GroupWindow::default()]).unwrap();
     assert_eq!(rows(&files.finish().unwrap().unwrap()).len(), 1);
 }

@@ -47,10 +47,16 @@ const SCHEMA: &str = "message isotherm_window {
     required binary isotherm_version (STRING);
 }";
 
+/// Rows of a row group. A window of a machine has too few: readers pay for each group and column, and small groups
+/// compress badly. Rows that wait take about 1 KiB each.
+const GROUP_ROWS: usize = 4096;
+
 /// A file that grows by a row group at a time.
 pub(super) struct Columns<W: Write + Send> {
     writer: SerializedFileWriter<W>,
     origin: Origin,
+    /// Rows that are not in a group yet.
+    pending: Vec<GroupWindow>,
 }
 
 impl<W: Write + Send> Columns<W> {
@@ -62,13 +68,18 @@ impl<W: Write + Send> Columns<W> {
             .set_key_value_metadata(Some(vec![version]))
             .build();
         let schema = Arc::new(parse_message_type(SCHEMA)?);
-        Ok(Self { writer: SerializedFileWriter::new(out, schema, Arc::new(properties))?, origin })
+        Ok(Self { writer: SerializedFileWriter::new(out, schema, Arc::new(properties))?, origin, pending: Vec::new() })
     }
 
     /// Appends rows.
-    pub fn write(&mut self, rows: &[GroupWindow]) -> Result<()> {
-        let origin = &self.origin;
-        let mut group = Group { writer: self.writer.next_row_group()?, rows };
+    pub fn write(&mut self, rows: Vec<GroupWindow>) -> Result<()> {
+        self.pending.extend(rows);
+        if self.pending.len() >= GROUP_ROWS { self.write_group() } else { Ok(()) }
+    }
+
+    fn write_group(&mut self) -> Result<()> {
+        let (rows, origin) = (std::mem::take(&mut self.pending), &self.origin);
+        let mut group = Group { writer: self.writer.next_row_group()?, rows: &rows };
         group.required_int64(|row| row.window_start_us)?;
         group.required_int32(|row| row.window_s)?;
         group.text(|_| Some(&*origin.host))?;
@@ -101,7 +112,10 @@ impl<W: Write + Send> Columns<W> {
     }
 
     /// Writes what stands at a file's end; returns what it was written to.
-    pub fn finish(self) -> Result<W> {
+    pub fn finish(mut self) -> Result<W> {
+        if !self.pending.is_empty() {
+            self.write_group()?;
+        }
         self.writer.into_inner()
     }
 }

@@ -33,7 +33,8 @@ pub enum FileError {
     },
 }
 
-/// Writes windows into files of an hour each. Only one of a host may do so in a folder at a time. Dropped without [`finish`](Self::finish), the hour's rows are lost.
+/// Writes windows into files of an hour each. Only one of a host may do so in a folder at a time. Dropped without
+/// [`finish`](Self::finish), the hour's rows are lost.
 pub struct HourFiles {
     folder: PathBuf,
     origin: Origin,
@@ -76,7 +77,7 @@ impl HourFiles {
     /// Appends the rows of a window that began at `start_us` (microseconds since 1970); where that is another hour than
     /// the last one's, the file before is given its name first, which is returned. After an error the next call begins a
     /// new file.
-    pub fn write(&mut self, start_us: i64, rows: &[GroupWindow]) -> Result<Option<PathBuf>, FileError> {
+    pub fn write(&mut self, start_us: i64, rows: Vec<GroupWindow>) -> Result<Option<PathBuf>, FileError> {
         let hour = start_us.div_euclid(HOUR_US);
         let ended = if self.growing.as_ref().is_some_and(|g| g.hour != hour) { self.finish()? } else { None };
         let mut growing = match self.growing.take() {

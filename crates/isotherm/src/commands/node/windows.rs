@@ -81,7 +81,7 @@ impl Windows {
         if length_us < SHORTEST_US || rows.is_empty() {
             return;
         }
-        match self.files.write(begin_us, &rows) {
+        match self.files.write(begin_us, rows) {
             Ok(Some(path)) => tracing::info!("wrote {}", path.display()),
             Ok(None) => {}
             Err(e) => tracing::warn!("{e}"),
