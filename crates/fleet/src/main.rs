@@ -28,15 +28,9 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(e) if e.chain().any(is_closed_pipe) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("isotherm-fleet: {}", printable(&format!("{e:#}")));
             ExitCode::FAILURE
         }
     }
-}
-
-/// Nobody reads on (`| head`).
-fn is_closed_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
-    error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
 }

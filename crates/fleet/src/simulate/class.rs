@@ -1,5 +1,4 @@
-//! Classes of jobs: how large they are, how they use their memory, how long they live. All numbers are made up, in the
-//! range of what is published of fleets: long tails of sizes, a part of cold memory between a tenth and nearly all.
+//! Classes of jobs: how large they are, how they use their memory, how long they live. All numbers are made up.
 
 /// A part of a job's memory whose pages are accessed at random moments, independently of each other.
 #[derive(Debug, Clone, Copy)]

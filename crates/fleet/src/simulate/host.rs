@@ -56,7 +56,7 @@ impl Host {
             let instance = &mut self.places[place];
             if instance.born_s <= start_s {
                 let scans = self.rng.f64() < instance.class.scan_chance;
-                rows.push(instance.window(start_s, window_s, 0.0, scans));
+                rows.push(instance.window(start_s, window_s, scans));
             }
         }
         rows
@@ -69,10 +69,11 @@ impl Host {
             *sum += class.share;
             Some(*sum)
         });
-        let class = &CLASSES[ends.take_while(|end| *end <= at).count().min(CLASSES.len() - 1)];
+        let class_number = ends.take_while(|end| *end <= at).count().min(CLASSES.len() - 1);
+        let class = &CLASSES[class_number];
         // Instances of a job are alike in size, wherever they run.
-        let job = mixed(self.number, place) % JOBS;
-        let mut of_job = fastrand::Rng::with_seed(mixed(self.seed ^ class.name.len() as u64, job));
+        let job = mixed(mixed(self.seed, self.number), place) % JOBS;
+        let mut of_job = fastrand::Rng::with_seed(mixed(mixed(self.seed, class_number as u64), job));
         let bytes =
             class.median_bytes * (class.spread * normal(&mut of_job)).exp() * (0.1 * normal(&mut self.rng)).exp();
         let ends_s = match class.life {

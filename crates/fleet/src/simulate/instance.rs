@@ -37,11 +37,11 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// The row of the window that begins at `start_s`, of an agent that watches since `watch_s`. `scans`: whether a scan
-    /// begins with it.
-    pub fn window(&mut self, start_s: f64, window_s: f64, watch_s: f64, scans: bool) -> GroupWindow {
+    /// The row of the window that begins at `start_s`, of an agent that watches since the simulation's begin. `scans`:
+    /// whether a scan begins with it.
+    pub fn window(&mut self, start_s: f64, window_s: f64, scans: bool) -> GroupWindow {
         let end_s = start_s + window_s;
-        let watched_s = end_s - self.born_s.max(watch_s);
+        let watched_s = end_s - self.born_s.max(0.0);
         let observable = self.bytes * (1.0 - self.class.unobservable);
         let idle = idle_s();
         // Before this window's scan, if there is one: its pages are promoted, too.
@@ -73,7 +73,6 @@ impl Instance {
             cold_bytes: list(&|i| if i == 0 { observable } else { cold[i] }),
             promoted_bytes: list(&promoted),
             watched_s: Some(known as u64),
-            stall_us: Some(0),
             ..self.names.clone()
         }
     }
@@ -131,7 +130,7 @@ mod tests {
     #[test]
     fn what_is_cold_and_promoted_falls_with_the_idle_time_and_is_known_as_far_as_it_was_watched() {
         for class in 0..CLASSES.len() {
-            let row = instance(class).window(6900.0, 300.0, 0.0, false);
+            let row = instance(class).window(6900.0, 300.0, false);
             assert_eq!(row.watched_s, Some(7200));
             for list in [row.cold_bytes, row.promoted_bytes] {
                 let known: Vec<u64> = list.iter().map_while(|bytes| *bytes).collect();
@@ -149,8 +148,8 @@ mod tests {
     #[test]
     fn the_formulas_agree_with_pages_accessed_at_random() {
         let mut instance = instance(0);
-        let (start_s, window_s, watch_s) = (40_000.0, 300.0, 0.0);
-        let row = instance.window(start_s, window_s, watch_s, false);
+        let (start_s, window_s) = (40_000.0, 300.0);
+        let row = instance.window(start_s, window_s, false);
         let mut rng = fastrand::Rng::with_seed(7);
         let (mut cold, mut promoted) = ([0.0; 16], [0.0; 16]);
         for part in instance.class.parts {
@@ -194,8 +193,8 @@ mod tests {
     #[test]
     fn a_scan_brings_back_its_share_and_makes_it_young() {
         let mut instance = instance(2);
-        let quiet = instance.clone().window(40_000.0, 300.0, 0.0, false);
-        let scanned = instance.window(40_000.0, 300.0, 0.0, true);
+        let quiet = instance.clone().window(40_000.0, 300.0, false);
+        let scanned = instance.window(40_000.0, 300.0, true);
         let share = instance.class.scan_share;
         for i in 10..16 {
             let bytes = |row: &GroupWindow| (row.cold_bytes[i].unwrap() as f64, row.promoted_bytes[i].unwrap() as f64);

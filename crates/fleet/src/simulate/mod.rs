@@ -11,6 +11,7 @@ mod truth;
 use crate::progress::Progress;
 use anyhow::{Context, bail};
 use host::Host;
+use isotherm_core::units::{UnitError, parse_time_ns};
 use isotherm_record::parquet::files::HourFiles;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,11 +49,20 @@ pub struct Args {
     out: PathBuf,
 }
 
-fn window_s(text: &str) -> Result<u64, String> {
-    let ns = isotherm_core::units::parse_time_ns(text).map_err(|e| e.to_string())?;
+/// Why a time is no window's length.
+#[derive(Debug, thiserror::Error)]
+enum WindowError {
+    #[error(transparent)]
+    Time(#[from] UnitError),
+    #[error("an hour must hold a whole number of windows of whole seconds, as of 1m or 5m")]
+    Parts,
+}
+
+fn window_s(text: &str) -> Result<u64, WindowError> {
+    let ns = parse_time_ns(text)?;
     let s = ns / 1_000_000_000;
     if ns % 1_000_000_000 != 0 || s == 0 || 3600 % s != 0 {
-        return Err("an hour must hold a whole number of windows of whole seconds, as of 1m or 5m".to_owned());
+        return Err(WindowError::Parts);
     }
     Ok(s)
 }
@@ -91,7 +101,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     progress.end();
     let path = args.out.join("truth.json");
     let text = serde_json::to_string_pretty(&truth)? + "\n";
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    // It is there whole or not at all; without it the fleet is not complete.
+    let part = path.with_extension("json.part");
+    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, &path));
+    written.with_context(|| format!("cannot write {}", path.display()))?;
     eprintln!("isotherm-fleet: {} rows of {} hosts in {}", truth.rows, truth.hosts, args.out.display());
     Ok(())
 }

@@ -48,7 +48,7 @@ const SCHEMA: &str = "message isotherm_window {
 }";
 
 /// Rows of a row group. A window of a machine has too few: readers pay for each group and column, and small groups
-/// compress badly. Rows that wait take about 1 KiB each.
+/// compress badly.
 const GROUP_ROWS: usize = 4096;
 
 /// A file that grows by a row group at a time.
