@@ -1,8 +1,16 @@
-//! The `isotherm-fleet` command: for the memory windows of many hosts, as `isotherm node --parquet` writes them. So far it
-//! only makes up fleets for whoever analyses such files.
+//! The `isotherm-fleet` command: for the memory windows of many hosts, as `isotherm node --parquet` writes them.
+//!
+//! * [`input`]: which files; [`engine`]: DataFusion over them, and the SQL; [`report`]: what there is; [`policy`]: what
+//!   policies would have done; [`simulate`]: made-up fleets with a truth.
 #![forbid(unsafe_code)]
 
+mod engine;
+mod input;
+mod options;
+mod output;
+mod policy;
 mod progress;
+mod report;
 mod simulate;
 
 use clap::{Parser, Subcommand};
@@ -19,11 +27,17 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    Report(report::Args),
+    WhatIf(policy::what_if::Args),
+    Tune(policy::tune::Args),
     Simulate(simulate::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Report(args) => report::run(&args),
+        Command::WhatIf(args) => policy::what_if::run(&args),
+        Command::Tune(args) => policy::tune::run(&args),
         Command::Simulate(args) => simulate::run(&args),
     };
     match done {

@@ -32,6 +32,7 @@ pub mod stats;
 mod supply;
 mod tally;
 mod target_view;
+pub mod threshold;
 mod treated;
 mod victims;
 pub mod watermark;

@@ -33,7 +33,7 @@ impl Svg {
 }
 
 /// Text as it may stand in XML.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

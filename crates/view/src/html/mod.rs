@@ -1,7 +1,7 @@
 //! A report as one HTML file that needs nothing else: summary, heatmap to zoom into, working-set curve, tables.
 
 use crate::draw::base64;
-use crate::draw::svg::escape;
+pub use crate::draw::svg::escape;
 use crate::error::ViewError;
 use crate::heat;
 use crate::heat::axis::Layout;
@@ -21,6 +21,9 @@ use crate::summary::{Mappings, Resident, Rest, Summaries, Summary};
 use isotherm_core::addr::AddrRange;
 use serde::Serialize;
 use std::io::Write;
+
+/// How pages of reports look.
+pub const STYLE: &str = include_str!("style.css");
 
 /// Most rows and columns of cells in the file: enough to zoom in, and some hundred KiB at most.
 const MAX_CELLS: (usize, usize) = (1200, 2400);
@@ -173,7 +176,7 @@ pub fn page(events: &impl Replay, options: &PageOptions) -> Result<String, ViewE
     let json = serde_json::to_string(&data)?.replace('<', "\\u003c");
     Ok(include_str!("page.html")
         .replace("{{title}}", &escape(&title))
-        .replace("{{style}}", include_str!("style.css"))
+        .replace("{{style}}", STYLE)
         .replace("{{script}}", concat!(include_str!("heatmap.js"), include_str!("page.js")))
         .replace("{{data}}", &json))
 }

@@ -2,6 +2,7 @@
 
 pub mod axes;
 pub mod curves;
+pub mod fleet;
 pub mod heatmap;
 pub mod schemes;
 pub mod series;

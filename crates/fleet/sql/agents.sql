@@ -1,0 +1,9 @@
+-- What each machine's agent did in each window. CPU time and cost are those of the whole machine, the same in all rows of a
+-- window.
+SELECT
+    host, cluster_name, boot_id, kernel, isotherm_version, source, start_s, window_s,
+    COUNT(*) AS rows_held,
+    MAX(monitor_cpu_us) AS monitor_cpu_us,
+    MAX(target_cost_us) AS target_cost_us
+FROM windows
+GROUP BY host, cluster_name, boot_id, kernel, isotherm_version, source, start_s, window_s

@@ -1,0 +1,64 @@
+//! DataFusion, and how it gets at files and queries. Memory is bounded: what is more goes to files.
+//!
+//! * [`queries`]: the SQL; [`batches`]: files of whole hosts at a time; [`clocks`]: windows of agents;
+//! [`columns`]: answers.
+
+pub mod batches;
+pub mod clocks;
+pub mod columns;
+pub mod queries;
+
+use crate::input::place::Place;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::datasource::file_format::parquet::ParquetFormat;
+use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
+use datafusion::error::Result;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use object_store::path::Path;
+use std::sync::Arc;
+
+/// An engine over the files of a place.
+#[derive(Debug)]
+pub struct Engine {
+    runtime: Arc<RuntimeEnv>,
+    place: Place,
+    threads: usize,
+}
+
+impl Engine {
+    /// One that holds about `memory` bytes at most, and spills the rest into the folder for temporary files.
+    pub fn new(place: Place, memory: usize, threads: usize) -> Result<Self> {
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(FairSpillPool::new(memory)))
+            .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::OsTmpDirectory))
+            .build_arc()?;
+        runtime.register_object_store(&place.root, Arc::clone(&place.store));
+        Ok(Self { runtime, place, threads })
+    }
+
+    /// A session in which the table `windows` has the rows of these files.
+    pub async fn open(&self, files: &[Path]) -> Result<SessionContext> {
+        let config = SessionConfig::new().with_target_partitions(self.threads).with_collect_statistics(false);
+        let session = SessionContext::new_with_config_rt(config, Arc::clone(&self.runtime));
+        let urls =
+            files.iter().map(|file| ListingTableUrl::parse(self.place.url_of(file))).collect::<Result<Vec<_>>>()?;
+        let options = ListingOptions::new(Arc::new(ParquetFormat::default()))
+            .with_file_extension(".parquet")
+            .with_collect_stat(false)
+            .with_target_partitions(self.threads);
+        // The footers have shown that all files have these columns; newer ones may have more, which are not asked for.
+        let schema = options.infer_schema(&session.state(), &urls[0]).await?;
+        let config = ListingTableConfig::new_with_multi_paths(urls).with_listing_options(options).with_schema(schema);
+        session.register_table("files", Arc::new(ListingTable::try_new(config)?))?;
+        session.sql(queries::WINDOWS).await?;
+        Ok(session)
+    }
+}
+
+/// All rows that a query answers.
+pub async fn rows_of(session: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>> {
+    session.sql(sql).await?.collect().await
+}

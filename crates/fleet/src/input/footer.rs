@@ -1,0 +1,132 @@
+//! What the end of a file tells of it, without a look at its rows.
+
+use datafusion::parquet::arrow::arrow_reader::ArrowReaderOptions;
+use datafusion::parquet::arrow::async_reader::{AsyncFileReader, ParquetObjectReader};
+use datafusion::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use datafusion::parquet::file::statistics::Statistics;
+use isotherm_record::parquet::{SCHEMA_VERSION, VERSION_KEY};
+use object_store::{ObjectMeta, ObjectStore};
+use std::sync::Arc;
+
+/// Bytes at a file's end that are read at once; the footer of an hour of 100 groups fits.
+const FOOTER_BYTES: usize = 32 << 10;
+/// What queries ask for, with its type in the file.
+const COLUMNS: [(&str, &str); 18] = [
+    ("window_start", "INT64"),
+    ("window_s", "INT32"),
+    ("host", "BYTE_ARRAY"),
+    ("cluster", "BYTE_ARRAY"),
+    ("boot_id", "BYTE_ARRAY"),
+    ("cgroup", "BYTE_ARRAY"),
+    ("inode", "INT64"),
+    ("namespace", "BYTE_ARRAY"),
+    ("container", "BYTE_ARRAY"),
+    ("resident_bytes", "INT64"),
+    ("swapped_bytes", "INT64"),
+    ("unobservable_bytes", "INT64"),
+    ("accessed_bytes", "INT64"),
+    ("cold_bytes.list.element", "INT64"),
+    ("promoted_bytes.list.element", "INT64"),
+    ("source", "BYTE_ARRAY"),
+    ("kernel", "BYTE_ARRAY"),
+    ("isotherm_version", "BYTE_ARRAY"),
+];
+
+/// A file that can be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Footer {
+    /// Whose windows it holds.
+    pub host: String,
+    /// Begin of the first window, microseconds since 1970.
+    pub first_us: i64,
+    /// Begin of the last one.
+    pub last_us: i64,
+    pub rows: u64,
+}
+
+/// Why a file cannot be used by itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FooterFault {
+    #[error("cannot be read to its end: {0}; it was cut off or damaged")]
+    Unreadable(String),
+    #[error("was not written by `isotherm node`: its metadata has no {VERSION_KEY}")]
+    Foreign,
+    #[error(
+        "has version {0} of the schema, and version {SCHEMA_VERSION} is what is known here; use a newer isotherm-fleet"
+    )]
+    NewerSchema(String),
+    #[error("has no column {0} of the type that version {SCHEMA_VERSION} of the schema says")]
+    Columns(&'static str),
+    #[error("holds windows of several hosts; give the files as the node wrote them")]
+    SeveralHosts,
+    #[error("has no rows")]
+    Empty,
+    #[error("does not tell the range of its window_start and host: no statistics")]
+    NoStatistics,
+}
+
+impl Footer {
+    /// Reads the end of `file`.
+    pub async fn read(store: &Arc<dyn ObjectStore>, file: &ObjectMeta) -> Result<Self, FooterFault> {
+        let mut reader = ParquetObjectReader::new(Arc::clone(store), file.location.clone())
+            .with_file_size(file.size)
+            .with_footer_size_hint(FOOTER_BYTES);
+        let options = ArrowReaderOptions::new();
+        let metadata = reader.get_metadata(Some(&options)).await.map_err(|e| FooterFault::Unreadable(e.to_string()))?;
+        Self::of(&metadata, file.size)
+    }
+
+    /// What a file's metadata says.
+    fn of(metadata: &ParquetMetaData, bytes: u64) -> Result<Self, FooterFault> {
+        let file = metadata.file_metadata();
+        let version = file.key_value_metadata().and_then(|pairs| pairs.iter().find(|pair| pair.key == VERSION_KEY));
+        let version = version.and_then(|pair| pair.value.as_deref()).ok_or(FooterFault::Foreign)?;
+        match version.parse::<u32>() {
+            Ok(number) if number <= SCHEMA_VERSION => {}
+            _ => return Err(FooterFault::NewerSchema(version.to_owned())),
+        }
+        let columns = file.schema_descr().columns();
+        let place = |name: &str, kind: &str| {
+            columns.iter().position(|c| c.path().string() == name && c.physical_type().to_string() == kind)
+        };
+        for (name, kind) in COLUMNS {
+            place(name, kind).ok_or(FooterFault::Columns(name))?;
+        }
+        if file.num_rows() <= 0 {
+            return Err(FooterFault::Empty);
+        }
+        let (Some(start), Some(host)) = (place("window_start", "INT64"), place("host", "BYTE_ARRAY")) else {
+            return Err(FooterFault::NoStatistics);
+        };
+        let (mut first_us, mut last_us, mut name) = (i64::MAX, i64::MIN, None::<String>);
+        for group in metadata.row_groups() {
+            let known = |column: usize| group.column(column).statistics().ok_or(FooterFault::NoStatistics);
+            let (Statistics::Int64(starts), Statistics::ByteArray(hosts)) = (known(start)?, known(host)?) else {
+                return Err(FooterFault::NoStatistics);
+            };
+            let (Some(least), Some(most)) = (starts.min_opt(), starts.max_opt()) else {
+                return Err(FooterFault::NoStatistics);
+            };
+            (first_us, last_us) = (first_us.min(*least), last_us.max(*most));
+            let (Some(from), Some(to)) = (hosts.min_opt(), hosts.max_opt()) else {
+                return Err(FooterFault::NoStatistics);
+            };
+            // Long names are cut in statistics, where the greatest value is then one above.
+            let is_one = from == to || !hosts.max_is_exact();
+            let this = String::from_utf8_lossy(from.data()).into_owned();
+            if !is_one || name.as_ref().is_some_and(|name| *name != this) {
+                return Err(FooterFault::SeveralHosts);
+            }
+            name = Some(this);
+        }
+        let end = |group: &RowGroupMetaData| {
+            let ends = group.columns().iter().map(|column| column.byte_range()).map(|(at, length)| at + length);
+            ends.max().unwrap_or(0)
+        };
+        if metadata.row_groups().iter().any(|group| end(group) > bytes) {
+            return Err(FooterFault::Unreadable("its rows reach beyond its end".to_owned()));
+        }
+        let host = name.ok_or(FooterFault::Empty)?;
+        Ok(Self { host, first_us, last_us, rows: file.num_rows().unsigned_abs() })
+    }
+}

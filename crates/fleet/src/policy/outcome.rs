@@ -1,0 +1,120 @@
+//! What policies would have brought and cost.
+
+use super::replay::{Answer, Grid, WARMUPS};
+use crate::engine::clocks::AgentWindow;
+use std::collections::{BTreeMap, HashMap};
+
+/// Of one policy, in one part of time. Bytes are sums over hosts of each host's mean over the time that it was watched.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Outcome {
+    pub resident: f64,
+    /// What was idle for 2 min, whoever it was.
+    pub possible: f64,
+    pub saved: f64,
+    /// Bytes a second that came back.
+    pub promoted: f64,
+    /// What was accessed within 120 s while the policy acted.
+    pub accessed: f64,
+    /// Windows in which it acted, and those of them in which more came back than allowed.
+    pub windows: u64,
+    pub broken: u64,
+}
+
+impl Outcome {
+    fn add(&mut self, answer: &Answer, watched_s: f64, acts: bool) {
+        let of_time = answer.window_s as f64 / watched_s;
+        let mean = |sum: u64| sum as f64 * of_time;
+        self.resident += mean(answer.resident);
+        self.possible += mean(answer.possible);
+        if acts {
+            self.saved += mean(answer.saved);
+            self.promoted += answer.promoted as f64 / watched_s;
+            self.accessed += mean(answer.accessed);
+            self.windows += answer.windows;
+            self.broken += answer.broken;
+        }
+    }
+
+    /// Of resident memory.
+    pub fn saved_share(&self) -> f64 {
+        if self.resident > 0.0 { self.saved / self.resident } else { 0.0 }
+    }
+
+    /// Of windows in which it acted, those over the limit.
+    pub fn broken_share(&self) -> f64 {
+        if self.windows > 0 { self.broken as f64 / self.windows as f64 } else { 0.0 }
+    }
+
+    /// Of what was accessed, what came back a minute; `None`: it never acted.
+    pub fn promoted_share(&self) -> Option<f64> {
+        (self.accessed > 0.0).then(|| self.promoted * 60.0 / self.accessed)
+    }
+}
+
+/// Of all policies of a grid.
+#[derive(Debug)]
+pub struct Outcomes {
+    /// By percentile, warm-up and part of time.
+    pub grid: Vec<[[Outcome; 2]; WARMUPS]>,
+    /// By job, with the first percentile and the first warm-up.
+    pub jobs: BTreeMap<String, Outcome>,
+    /// Thresholds in use with these: time of groups, s, by entry; 16 is none.
+    pub thresholds_s: [u64; 17],
+    /// In which time no threshold was known, s.
+    pub unknown_s: u64,
+    pub hosts: u64,
+    /// Rows left out because their machine's clock was set back, by host.
+    pub set_back: BTreeMap<String, u64>,
+    percentiles: Vec<f64>,
+    watched_s: HashMap<String, f64>,
+}
+
+impl Outcomes {
+    /// None yet.
+    pub fn new(grid: &Grid) -> Self {
+        Self {
+            grid: vec![Default::default(); grid.percentiles.len()],
+            jobs: BTreeMap::new(),
+            thresholds_s: [0; 17],
+            unknown_s: 0,
+            hosts: 0,
+            set_back: BTreeMap::new(),
+            percentiles: grid.percentiles.clone(),
+            watched_s: HashMap::new(),
+        }
+    }
+
+    /// These were the windows of hosts whose answers come next.
+    pub fn add_windows(&mut self, windows: &[AgentWindow], left_out: &[AgentWindow]) {
+        for window in windows {
+            *self.watched_s.entry(window.host.clone()).or_default() += window.window_s as f64;
+        }
+        for window in left_out {
+            *self.set_back.entry(window.host.clone()).or_default() += window.rows;
+        }
+    }
+
+    /// Counts an answer about one of these hosts.
+    pub fn add(&mut self, answer: &Answer) {
+        let Some(&watched_s) = self.watched_s.get(&answer.host).filter(|s| **s > 0.0) else { return };
+        let Some(k) = self.percentiles.iter().position(|k| *k == answer.k) else { return };
+        let acts = |warmup: usize| answer.warmup > warmup && answer.threshold.is_some();
+        for (warmup, parts) in self.grid[k].iter_mut().enumerate() {
+            parts[answer.part.min(1)].add(answer, watched_s, acts(warmup));
+        }
+        if k == 0 {
+            self.jobs.entry(answer.job.clone()).or_default().add(answer, watched_s, acts(0));
+            let time_s = answer.windows * answer.window_s;
+            match answer.threshold.filter(|_| acts(0)) {
+                Some(threshold) => self.thresholds_s[threshold.min(16)] += time_s,
+                None => self.unknown_s += time_s,
+            }
+        }
+    }
+
+    /// All answers about these hosts have come.
+    pub fn end_hosts(&mut self) {
+        self.hosts += self.watched_s.len() as u64;
+        self.watched_s.clear();
+    }
+}

@@ -1,0 +1,129 @@
+//! Asks what a grid of policies would have done, host by host.
+
+use super::outcome::Outcomes;
+use crate::engine::columns::{count, floats, ints, text, texts};
+use crate::engine::{Engine, batches, clocks, queries};
+use crate::input::judge::{Inventory, WindowFile};
+use crate::progress::Progress;
+use anyhow::Context;
+use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
+use datafusion::error::Result;
+use datafusion::prelude::SessionContext;
+use futures_util::StreamExt;
+use std::sync::Arc;
+
+/// Rows that are worked on at a time: they are sorted by group and time.
+const BATCH_ROWS: u64 = 600_000;
+/// How many warm-ups the query tells apart.
+pub const WARMUPS: usize = 6;
+
+/// Which policies are replayed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Grid {
+    /// Of what was accessed, what may come back a minute.
+    pub rate: f64,
+    /// For how long a group is left alone, s, ascending.
+    pub warmups_s: [u64; WARMUPS],
+    /// 0 to 1.
+    pub percentiles: Vec<f64>,
+    /// Windows from then on are part 1, s since 1970.
+    pub split_s: u64,
+}
+
+/// What came out for one percentile, job of a host, part of time, and threshold.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    pub k: f64,
+    pub host: String,
+    pub job: String,
+    /// 0: before the split, 1: after it.
+    pub part: usize,
+    pub window_s: u64,
+    /// How many of the grid's warm-ups the group had lived for.
+    pub warmup: usize,
+    /// Entry of the list of idle times; 16: none; `None`: not known yet.
+    pub threshold: Option<usize>,
+    pub windows: u64,
+    /// Sums over windows, bytes. What is saved and promoted is of those windows for which it is known.
+    pub resident: u64,
+    pub possible: u64,
+    pub saved: u64,
+    pub promoted: u64,
+    pub accessed: u64,
+    /// Windows in which more came back than allowed.
+    pub broken: u64,
+}
+
+/// Replays all files.
+pub async fn replay(engine: &Engine, inventory: &Inventory, grid: &Grid) -> anyhow::Result<Outcomes> {
+    let mut outcomes = Outcomes::new(grid);
+    let rows: u64 = inventory.files.iter().map(|file| file.footer.rows).sum();
+    let progress = Progress::new("rows replayed", rows);
+    let batch_rows = (BATCH_ROWS / grid.percentiles.len().max(1) as u64).max(1);
+    for batch in batches::by_hosts(&inventory.files, batch_rows) {
+        of_batch(engine, batch, grid, &mut outcomes).await.with_context(|| {
+            format!("the files of {} to {}", batch[0].footer.host, batch[batch.len() - 1].footer.host)
+        })?;
+        progress.add(batch.iter().map(|file| file.footer.rows).sum());
+    }
+    progress.end();
+    Ok(outcomes)
+}
+
+async fn of_batch(engine: &Engine, files: &[WindowFile], grid: &Grid, outcomes: &mut Outcomes) -> anyhow::Result<()> {
+    let paths: Vec<_> = files.iter().map(|file| file.path.clone()).collect();
+    let session = engine.open(&paths).await?;
+    let mut windows = clocks::agent_windows(&session).await?;
+    let left_out = clocks::take_overlapping(&mut windows);
+    clocks::leave_out(&session, &left_out).await?;
+    outcomes.add_windows(&windows, &left_out);
+    register(&session, grid)?;
+    let mut answers = session.sql(queries::WHAT_IF).await?.execute_stream().await?;
+    while let Some(batch) = answers.next().await {
+        for answer in answers_of(&batch?)? {
+            outcomes.add(&answer);
+        }
+    }
+    outcomes.end_hosts();
+    Ok(())
+}
+
+/// The tables `policy` and `percentiles`.
+fn register(session: &SessionContext, grid: &Grid) -> Result<()> {
+    let int = |n: u64| -> ArrayRef { Arc::new(Int64Array::from(vec![i64::try_from(n).unwrap_or(i64::MAX)])) };
+    let rate: ArrayRef = Arc::new(Float64Array::from(vec![grid.rate]));
+    let mut policy = vec![("rate".to_owned(), rate), ("split_s".to_owned(), int(grid.split_s))];
+    policy.extend(grid.warmups_s.iter().enumerate().map(|(i, s)| (format!("warmup_{}", i + 1), int(*s))));
+    session.register_batch("policy", RecordBatch::try_from_iter(policy)?)?;
+    let k: ArrayRef = Arc::new(Float64Array::from(grid.percentiles.clone()));
+    session.register_batch("percentiles", RecordBatch::try_from_iter([("k", k)])?)?;
+    Ok(())
+}
+
+fn answers_of(batch: &RecordBatch) -> Result<Vec<Answer>> {
+    let (k, host, job) = (floats(batch, "k")?, texts(batch, "host")?, texts(batch, "job")?);
+    let names = ["part", "window_s", "warmup", "threshold", "windows", "resident_bytes", "possible_bytes"];
+    let names = names.into_iter().chain(["saved_bytes", "promoted_bytes", "accessed_bytes", "broken"]);
+    let numbers = names.map(|name| ints(batch, name)).collect::<Result<Vec<_>>>()?;
+    let answer = |i: usize| {
+        let known = |column: usize| count(&numbers[column], i);
+        let number = |column: usize| known(column).unwrap_or(0);
+        Answer {
+            k: k.value(i),
+            host: text(&host, i).unwrap_or_default().to_owned(),
+            job: text(&job, i).unwrap_or_default().to_owned(),
+            part: number(0) as usize,
+            window_s: number(1),
+            warmup: number(2) as usize,
+            threshold: known(3).map(|threshold| threshold as usize),
+            windows: number(4),
+            resident: number(5),
+            possible: number(6),
+            saved: number(7),
+            promoted: number(8),
+            accessed: number(9),
+            broken: number(10),
+        }
+    };
+    Ok((0..batch.num_rows()).map(answer).collect())
+}

@@ -1,0 +1,263 @@
+//! `isotherm-fleet tune`: which percentile and warm-up save most and still keep the limit, chosen on the first days and tried
+//! on the last ones.
+
+use super::outcome::Outcome;
+use super::replay::{Grid, WARMUPS, replay};
+use super::{percentile, rate, rules, seconds};
+use crate::engine::Engine;
+use crate::input::judge::Inventory;
+use crate::input::{self, place::Place};
+use crate::options::Resources;
+use crate::output;
+use crate::report::{percent, short_time, size};
+use anyhow::bail;
+use isotherm_core::units::parse_percent;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::path::PathBuf;
+
+const DAY_S: u64 = 86_400;
+
+/// Find the percentile and warm-up that save most memory and keep the limit
+///
+/// Replays a grid of policies as `what-if` does one. The best of those that keep the limit in the first part of the time is
+/// tried in the rest; the regret is what the best one there would have saved more. Writes rules for `isotherm node -c`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// A folder with the files, or an object store, as for `report`
+    #[arg(value_name = "PLACE")]
+    place: String,
+    /// Percentiles to try
+    #[arg(long, value_name = "K,..", value_delimiter = ',', default_value = "50,70,80,90,95,98,99,99.9", value_parser = percentile)]
+    percentiles: Vec<f64>,
+    /// Warm-ups to try, six at most
+    #[arg(long, value_name = "S,..", value_delimiter = ',', default_value = "0s,10m,20m,1h,2h,6h", value_parser = seconds)]
+    warmups: Vec<u64>,
+    /// Of the working set (accessed within 120 s), how much may come back a minute
+    #[arg(long, value_name = "RATE", default_value = "0.2%/min", value_parser = rate)]
+    rate: f64,
+    /// In how many of the windows more may come back than that
+    #[arg(long, value_name = "P", default_value = "2%", value_parser = parse_percent)]
+    over: f64,
+    /// How much of the time the choice is tried on: the last days where there are at least two, else the last windows
+    #[arg(long, value_name = "P", default_value = "33%", value_parser = parse_percent)]
+    test: f64,
+    /// Write a file of rules for `isotherm node -c`
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// A line of JSON for the choice and for each policy instead of the table
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    resources: Resources,
+}
+
+/// A policy, and what it did in the first part of the time and in the rest.
+#[derive(Debug, Clone, Copy)]
+struct Tried {
+    percentile: f64,
+    warmup_s: u64,
+    train: Outcome,
+    test: Outcome,
+}
+
+/// What is chosen, and what would have been best afterwards.
+#[derive(Debug, Clone, Copy)]
+struct Choice {
+    best: Tried,
+    /// On the rest of the time; `None`: no policy kept the limit there.
+    hindsight: Option<Tried>,
+}
+
+/// Replays, chooses, prints.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.warmups.len() > WARMUPS {
+        bail!("{} warm-ups are too many; {WARMUPS} can be tried at once", args.warmups.len());
+    }
+    if !(args.test > 0.0 && args.test < 1.0) {
+        bail!("--test is a part of the time, more than 0 and less than 100 %");
+    }
+    let mut warmups = args.warmups.clone();
+    warmups.sort_unstable();
+    warmups.dedup();
+    let filled: [u64; WARMUPS] = std::array::from_fn(|i| warmups.get(i).or(warmups.last()).copied().unwrap_or(0));
+    let (tried, inventory, split_s) = args.resources.runtime()?.block_on(async {
+        let place = Place::parse(&args.place)?;
+        let inventory = input::find_some(&place).await?;
+        let split_s = split(&inventory, args.test)?;
+        let grid = Grid { rate: args.rate, warmups_s: filled, percentiles: args.percentiles.clone(), split_s };
+        let engine = Engine::new(place, args.resources.memory, args.resources.threads())?;
+        let outcomes = replay(&engine, &inventory, &grid).await?;
+        let mut tried = Vec::new();
+        for (k, of_k) in args.percentiles.iter().zip(&outcomes.grid) {
+            tried.extend(warmups.iter().zip(of_k).map(|(warmup_s, parts)| Tried {
+                percentile: *k,
+                warmup_s: *warmup_s,
+                train: parts[0],
+                test: parts[1],
+            }));
+        }
+        anyhow::Ok((tried, inventory, split_s))
+    })?;
+    let choice = choose(&tried, args.over);
+    if args.json {
+        output::print_lines(&json_lines(args, &tried, choice.as_ref(), &inventory, split_s))?;
+    } else {
+        output::print(&text(args, &tried, choice.as_ref(), &inventory))?;
+    }
+    let Some(choice) = choice else {
+        bail!(
+            "no policy of the grid keeps the limit in {} of the windows; allow more (--over, --rate), or try larger \
+               percentiles",
+            percent(1.0 - args.over)
+        );
+    };
+    match &args.rules {
+        Some(path) => {
+            output::write_file(path, rules::toml(choice.best.percentile, choice.best.warmup_s, args.rate).as_bytes())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Where the rest of the time begins: at a day's begin if there are at least two days, s since 1970.
+fn split(inventory: &Inventory, test: f64) -> anyhow::Result<u64> {
+    let second = |us: i64| u64::try_from(us / 1_000_000).unwrap_or(0);
+    let first = inventory.files.iter().map(|file| file.footer.first_us).min().map_or(0, second);
+    let last = inventory.files.iter().map(|file| file.footer.last_us).max().map_or(0, second);
+    if last <= first {
+        bail!("one window is not enough to choose a policy and to try it");
+    }
+    let at = last - ((last - first) as f64 * test) as u64;
+    let day = at - at % DAY_S;
+    Ok(if last - first >= 2 * DAY_S - 3600 && day > first { day } else { at })
+}
+
+/// The policy that saves most in the first part among those that keep the limit there.
+fn choose(tried: &[Tried], over: f64) -> Option<Choice> {
+    let most = |of: fn(&Tried) -> &Outcome| {
+        let kept = tried.iter().filter(move |t| of(t).windows > 0 && of(t).broken_share() <= over);
+        // Of equals the more careful one.
+        kept.max_by(|a, b| of(a).saved.total_cmp(&of(b).saved).then(a.percentile.total_cmp(&b.percentile))).copied()
+    };
+    Some(Choice { best: most(|t| &t.train)?, hindsight: most(|t| &t.test) })
+}
+
+impl Choice {
+    /// Of what the best policy of the rest of the time would have saved, what this one did not. Below zero where this one saved
+    /// more, over the limit.
+    fn regret(&self) -> Option<f64> {
+        let best = self.hindsight?.test.saved;
+        (best > 0.0).then(|| 1.0 - self.best.test.saved / best)
+    }
+}
+
+fn json_of(outcome: &Outcome) -> Value {
+    json!({"resident_bytes": outcome.resident.round(), "saved_bytes": outcome.saved.round(), "saved_share": outcome.saved_share(),
+        "promoted_share_per_min": outcome.promoted_share(), "windows": outcome.windows, "windows_over_limit": outcome.broken,
+        "over_limit_share": outcome.broken_share()})
+}
+
+fn json_lines(
+    args: &Args,
+    tried: &[Tried],
+    choice: Option<&Choice>,
+    inventory: &Inventory,
+    split_s: u64,
+) -> Vec<Value> {
+    let line = |kind: &str, t: &Tried| json!({"kind": kind, "percentile": t.percentile, "warmup_s": t.warmup_s, "train": json_of(&t.train), "test": json_of(&t.test)});
+    let mut all = Vec::new();
+    if let Some(choice) = choice {
+        let mut chosen = line("choice", &choice.best);
+        chosen["rate_per_min"] = json!(args.rate);
+        chosen["allowed_over"] = json!(args.over);
+        chosen["split_s"] = json!(split_s);
+        chosen["regret"] = json!(choice.regret());
+        chosen["keeps_limit_in_test"] = json!(choice.best.test.broken_share() <= args.over);
+        chosen["best_in_test"] =
+            json!(choice.hindsight.map(|t| json!({"percentile": t.percentile, "warmup_s": t.warmup_s})));
+        chosen["files_left_out"] = json!(inventory.left_out.len());
+        all.push(chosen);
+    }
+    all.extend(tried.iter().map(|t| line("tried", t)));
+    all
+}
+
+fn text(args: &Args, tried: &[Tried], choice: Option<&Choice>, inventory: &Inventory) -> String {
+    let mut out = String::new();
+    if !inventory.left_out.is_empty() {
+        let _ = writeln!(out, "left out: {} files; `isotherm-fleet report` names them", inventory.left_out.len());
+    }
+    let _ = writeln!(out, "{:>10} {:>8}   {:^29}   {:^29}", "", "", "chosen on", "tried on");
+    let _ = writeln!(
+        out,
+        "{:>10} {:>8}   {:>10} {:>8} {:>9}   {:>10} {:>8} {:>9}",
+        "percentile", "warm-up", "saved", "", "over", "saved", "", "over"
+    );
+    for t in tried {
+        let part = |o: &Outcome| {
+            format!("{:>10} {:>8} {:>7.2} %", size(o.saved), percent(o.saved_share()), o.broken_share() * 100.0)
+        };
+        let is_best = choice.is_some_and(|c| c.best.percentile == t.percentile && c.best.warmup_s == t.warmup_s);
+        let mark = if is_best { " <" } else { "" };
+        let warmup = short_time(t.warmup_s.saturating_mul(1_000_000_000));
+        let _ = writeln!(
+            out,
+            "{:>10} {warmup:>8}   {}   {}{mark}",
+            trimmed(t.percentile * 100.0),
+            part(&t.train),
+            part(&t.test)
+        );
+    }
+    out.push_str("over: of the windows in which it acted, those in which more came back than allowed\n");
+    if let Some(choice) = choice {
+        let best = &choice.best;
+        let _ = writeln!(
+            out,
+            "\nchosen: percentile {}, warm-up {}; on the rest of the time it saves {} ({}), over the limit in {:.2} % of the windows \
+             (allowed: {:.2} %)",
+            trimmed(best.percentile * 100.0),
+            short_time(best.warmup_s.saturating_mul(1_000_000_000)),
+            size(best.test.saved),
+            percent(best.test.saved_share()),
+            best.test.broken_share() * 100.0,
+            args.over * 100.0
+        );
+        match choice.regret() {
+            Some(regret) => drop(writeln!(
+                out,
+                "regret: {:.2} % of what the best policy of that time would have saved",
+                regret * 100.0
+            )),
+            None => out.push_str("regret: not known, since no policy kept the limit there\n"),
+        }
+    }
+    out
+}
+
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tried(percentile: f64, train: (f64, u64), test: (f64, u64)) -> Tried {
+        let outcome = |(saved, broken)| Outcome { resident: 100.0, saved, windows: 100, broken, ..Outcome::default() };
+        Tried { percentile, warmup_s: 0, train: outcome(train), test: outcome(test) }
+    }
+
+    #[test]
+    fn what_saves_most_within_the_limit_is_chosen_and_judged_by_the_rest_of_the_time() {
+        let all =
+            [tried(0.5, (40.0, 9), (50.0, 1)), tried(0.9, (30.0, 2), (27.0, 3)), tried(0.98, (20.0, 0), (30.0, 2))];
+        let choice = choose(&all, 0.02).unwrap();
+        assert_eq!((choice.best.percentile, choice.hindsight.unwrap().percentile), (0.9, 0.5));
+        assert!((choice.regret().unwrap() - (1.0 - 27.0 / 50.0)).abs() < 1e-12);
+        assert!(choose(&all[..1], 0.02).is_none(), "over the limit");
+        let all = [tried(0.9, (30.0, 2), (27.0, 3))];
+        assert_eq!(choose(&all, 0.02).unwrap().regret(), None, "nothing keeps the limit in the rest");
+    }
+}
