@@ -1,11 +1,12 @@
 //! DataFusion, and how it gets at files and queries. Memory is bounded: what is more goes to files.
 //!
-//! * [`queries`]: the SQL; [`batches`]: files of whole hosts at a time; [`clocks`]: windows of agents;
+//! * [`queries`]: the SQL; [`batches`], [`hosts`]: whole hosts at a time; [`clocks`]: windows of agents;
 //! [`columns`]: answers.
 
 pub mod batches;
 pub mod clocks;
 pub mod columns;
+pub mod hosts;
 pub mod queries;
 
 use crate::input::place::Place;

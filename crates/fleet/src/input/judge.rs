@@ -36,6 +36,8 @@ pub enum Fault {
     SameTime { host: String, other: Path },
     #[error("holds times that lie ahead of this machine's clock")]
     Ahead,
+    #[error("is damaged: {0}")]
+    Damaged(String),
 }
 
 impl Fault {
@@ -52,6 +54,7 @@ impl Fault {
             Self::Unfinished => "unfinished",
             Self::SameTime { .. } => "same_time",
             Self::Ahead => "ahead_of_clock",
+            Self::Damaged(_) => "damaged",
         }
     }
 }

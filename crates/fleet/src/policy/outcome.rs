@@ -66,7 +66,6 @@ pub struct Outcomes {
     /// Rows left out because their machine's clock was set back, by host.
     pub set_back: BTreeMap<String, u64>,
     percentiles: Vec<f64>,
-    watched_s: HashMap<String, f64>,
 }
 
 impl Outcomes {
@@ -80,23 +79,27 @@ impl Outcomes {
             hosts: 0,
             set_back: BTreeMap::new(),
             percentiles: grid.percentiles.clone(),
-            watched_s: HashMap::new(),
         }
     }
 
-    /// These were the windows of hosts whose answers come next.
-    pub fn add_windows(&mut self, windows: &[AgentWindow], left_out: &[AgentWindow]) {
+    /// Adds hosts: their windows, those that were left out, and what was answered about them.
+    pub fn add(&mut self, windows: &[AgentWindow], left_out: &[AgentWindow], answers: &[Answer]) {
+        let mut watched: HashMap<&str, f64> = HashMap::new();
         for window in windows {
-            *self.watched_s.entry(window.host.clone()).or_default() += window.window_s as f64;
+            *watched.entry(&window.host).or_default() += window.window_s as f64;
         }
         for window in left_out {
             *self.set_back.entry(window.host.clone()).or_default() += window.rows;
         }
+        for answer in answers {
+            if let Some(&watched_s) = watched.get(&*answer.host).filter(|s| **s > 0.0) {
+                self.add_answer(answer, watched_s);
+            }
+        }
+        self.hosts += watched.len() as u64;
     }
 
-    /// Counts an answer about one of these hosts.
-    pub fn add(&mut self, answer: &Answer) {
-        let Some(&watched_s) = self.watched_s.get(&answer.host).filter(|s| **s > 0.0) else { return };
+    fn add_answer(&mut self, answer: &Answer, watched_s: f64) {
         let Some(k) = self.percentiles.iter().position(|k| *k == answer.k) else { return };
         let acts = |warmup: usize| answer.warmup > warmup && answer.threshold.is_some();
         for (warmup, parts) in self.grid[k].iter_mut().enumerate() {
@@ -110,11 +113,5 @@ impl Outcomes {
                 None => self.unknown_s += time_s,
             }
         }
-    }
-
-    /// All answers about these hosts have come.
-    pub fn end_hosts(&mut self) {
-        self.hosts += self.watched_s.len() as u64;
-        self.watched_s.clear();
     }
 }

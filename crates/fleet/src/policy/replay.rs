@@ -2,14 +2,12 @@
 
 use super::outcome::Outcomes;
 use crate::engine::columns::{count, floats, ints, text, texts};
-use crate::engine::{Engine, batches, clocks, queries};
-use crate::input::judge::{Inventory, WindowFile};
-use crate::progress::Progress;
-use anyhow::Context;
+use crate::engine::hosts::{self, Hosts};
+use crate::engine::{Engine, queries, rows_of};
+use crate::input::judge::Inventory;
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use datafusion::error::Result;
 use datafusion::prelude::SessionContext;
-use futures_util::StreamExt;
 use std::sync::Arc;
 
 /// Rows that are worked on at a time: they are sorted by group and time.
@@ -55,37 +53,20 @@ pub struct Answer {
 }
 
 /// Replays all files.
-pub async fn replay(engine: &Engine, inventory: &Inventory, grid: &Grid) -> anyhow::Result<Outcomes> {
+pub async fn replay(engine: &Engine, inventory: &mut Inventory, grid: &Grid) -> anyhow::Result<Outcomes> {
     let mut outcomes = Outcomes::new(grid);
-    let rows: u64 = inventory.files.iter().map(|file| file.footer.rows).sum();
-    let progress = Progress::new("rows replayed", rows);
     let batch_rows = (BATCH_ROWS / grid.percentiles.len().max(1) as u64).max(1);
-    for batch in batches::by_hosts(&inventory.files, batch_rows) {
-        of_batch(engine, batch, grid, &mut outcomes).await.with_context(|| {
-            format!("the files of {} to {}", batch[0].footer.host, batch[batch.len() - 1].footer.host)
-        })?;
-        progress.add(batch.iter().map(|file| file.footer.rows).sum());
-    }
-    progress.end();
-    Ok(outcomes)
-}
-
-async fn of_batch(engine: &Engine, files: &[WindowFile], grid: &Grid, outcomes: &mut Outcomes) -> anyhow::Result<()> {
-    let paths: Vec<_> = files.iter().map(|file| file.path.clone()).collect();
-    let session = engine.open(&paths).await?;
-    let mut windows = clocks::agent_windows(&session).await?;
-    let left_out = clocks::take_overlapping(&mut windows);
-    clocks::leave_out(&session, &left_out).await?;
-    outcomes.add_windows(&windows, &left_out);
-    register(&session, grid)?;
-    let mut answers = session.sql(queries::WHAT_IF).await?.execute_stream().await?;
-    while let Some(batch) = answers.next().await {
-        for answer in answers_of(&batch?)? {
-            outcomes.add(&answer);
+    let ask = async |hosts: &Hosts| {
+        register(&hosts.session, grid)?;
+        let mut all = Vec::new();
+        for batch in rows_of(&hosts.session, queries::WHAT_IF).await? {
+            all.extend(answers_of(&batch)?);
         }
-    }
-    outcomes.end_hosts();
-    Ok(())
+        Ok(all)
+    };
+    let take = |hosts: &Hosts, answers: Vec<Answer>| outcomes.add(&hosts.windows, &hosts.set_back, &answers);
+    hosts::each(engine, inventory, batch_rows, ask, take).await?;
+    Ok(outcomes)
 }
 
 /// The tables `policy` and `percentiles`.

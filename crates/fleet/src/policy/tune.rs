@@ -83,11 +83,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let filled: [u64; WARMUPS] = std::array::from_fn(|i| warmups.get(i).or(warmups.last()).copied().unwrap_or(0));
     let (tried, inventory, split_s) = args.resources.runtime()?.block_on(async {
         let place = Place::parse(&args.place)?;
-        let inventory = input::find_some(&place).await?;
+        let mut inventory = input::find_some(&place).await?;
         let split_s = split(&inventory, args.test)?;
         let grid = Grid { rate: args.rate, warmups_s: filled, percentiles: args.percentiles.clone(), split_s };
         let engine = Engine::new(place, args.resources.memory, args.resources.threads())?;
-        let outcomes = replay(&engine, &inventory, &grid).await?;
+        let outcomes = replay(&engine, &mut inventory, &grid).await?;
         let mut tried = Vec::new();
         for (k, of_k) in args.percentiles.iter().zip(&outcomes.grid) {
             tried.extend(warmups.iter().zip(of_k).map(|(warmup_s, parts)| Tried {

@@ -49,9 +49,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Grid { rate: args.rate, warmups_s: [args.warmup; WARMUPS], percentiles: vec![args.percentile], split_s: 0 };
     let (outcomes, inventory) = args.resources.runtime()?.block_on(async {
         let place = Place::parse(&args.place)?;
-        let inventory = input::find_some(&place).await?;
+        let mut inventory = input::find_some(&place).await?;
         let engine = Engine::new(place, args.resources.memory, args.resources.threads())?;
-        anyhow::Ok((replay(&engine, &inventory, &grid).await?, inventory))
+        anyhow::Ok((replay(&engine, &mut inventory, &grid).await?, inventory))
     })?;
     let total = outcomes.grid[0][0][1];
     let mut jobs: Vec<(&str, &Outcome)> = outcomes.jobs.iter().map(|(name, job)| (&**name, job)).collect();

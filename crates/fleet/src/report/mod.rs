@@ -13,15 +13,16 @@ mod usage;
 pub use account::short_time;
 pub use text::{percent, size};
 
-use crate::engine::{Engine, batches, clocks, queries, rows_of};
+use crate::engine::hosts::{self, Hosts};
+use crate::engine::{Engine, queries, rows_of};
 use crate::input::{self, place::Place};
 use crate::options::Resources;
 use crate::output;
-use crate::progress::Progress;
-use anyhow::Context;
+use datafusion::error::Result;
 use fleet::Fleet;
-use input::judge::{Inventory, WindowFile};
+use input::judge::Inventory;
 use std::path::PathBuf;
+use usage::Usage;
 
 /// Rows that are worked on at a time.
 const BATCH_ROWS: u64 = 2_000_000;
@@ -69,31 +70,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 async fn read(args: &Args) -> anyhow::Result<(Fleet, Inventory)> {
     let place = Place::parse(&args.place)?;
-    let inventory = input::find_some(&place).await?;
+    let mut inventory = input::find_some(&place).await?;
     let engine = Engine::new(place, args.resources.memory, args.resources.threads())?;
     let mut fleet = Fleet::default();
-    let rows: u64 = inventory.files.iter().map(|file| file.footer.rows).sum();
-    let progress = Progress::new("rows read", rows);
-    for batch in batches::by_hosts(&inventory.files, BATCH_ROWS) {
-        add_batch(&engine, batch, &mut fleet).await.with_context(|| {
-            format!("the files of {} to {}", batch[0].footer.host, batch[batch.len() - 1].footer.host)
-        })?;
-        progress.add(batch.iter().map(|file| file.footer.rows).sum());
-    }
-    progress.end();
+    let take = |hosts: &Hosts, usages| fleet.add(&hosts.windows, &hosts.set_back, usages);
+    hosts::each(&engine, &mut inventory, BATCH_ROWS, ask, take).await?;
     Ok((fleet, inventory))
 }
 
-async fn add_batch(engine: &Engine, files: &[WindowFile], fleet: &mut Fleet) -> anyhow::Result<()> {
-    let paths: Vec<_> = files.iter().map(|file| file.path.clone()).collect();
-    let session = engine.open(&paths).await?;
-    let mut windows = clocks::agent_windows(&session).await?;
-    let left_out = clocks::take_overlapping(&mut windows);
-    clocks::leave_out(&session, &left_out).await?;
+async fn ask(hosts: &Hosts) -> Result<Vec<Usage>> {
     let mut usages = Vec::new();
-    for batch in rows_of(&session, queries::USAGE).await? {
+    for batch in rows_of(&hosts.session, queries::USAGE).await? {
         usages.extend(usage::usages(&batch)?);
     }
-    fleet.add(&windows, &left_out, usages);
-    Ok(())
+    Ok(usages)
 }
