@@ -22,6 +22,11 @@ demo: ## watch a real redis for 20 s, show its hot memory, write ./out/demo.html
 	scripts/deps build demo
 	scripts/demo
 
+.PHONY: demo-fleet
+demo-fleet: ## make up a fleet of 50 hosts for two days, and show what its idle memory is worth, ./out/fleet.html
+	scripts/deps build
+	scripts/demo-fleet
+
 .PHONY: build
 build: ## build the release binary, target/release/isotherm
 	scripts/deps build
@@ -100,6 +105,13 @@ test-prometheus: ## a real Prometheus scrapes the node; alerts and dashboard are
 	scripts/deps build prometheus
 	scripts/static
 	tests/prometheus/run
+
+.PHONY: test-engines
+test-engines: ## isotherm-fleet's queries on DuckDB, DataFusion, Spark and Ballista, and an S3 bucket (not part of `make test`)
+	scripts/deps build engines
+	$(CARGO) build -p isotherm-fleet
+	tests/engines/setup
+	out/engines/venv/bin/python tests/engines/run target/debug/isotherm-fleet
 
 .PHONY: soak
 soak: ## for SOAK_SECONDS (3600): processes come, go and are killed; nothing stays stopped, no byte is wrong, memory stays flat

@@ -3,15 +3,14 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
+
+from ports import free_port, wait_for
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 # Where `make test-engines` installs them.
 PROGRAMS = os.environ.get("ISOTHERM_BALLISTA", os.path.join(ROOT, "out/engines/ballista/bin"))
-READY_S = 60
 
 
 def program(name):
@@ -19,12 +18,6 @@ def program(name):
     if not os.path.exists(path):
         raise FileNotFoundError(f"{name} is not installed (make test-engines installs it)")
     return path
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Cluster:
@@ -55,16 +48,11 @@ class Cluster:
         log = open(os.path.join(self.folder, f"{name}-{port}.log"), "wb")
         process = subprocess.Popen([program(name), *args], stdout=log, stderr=log, cwd=self.folder)
         self.processes.append(process)
-        deadline = time.monotonic() + READY_S
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                return
-            except OSError:
-                if process.poll() is not None or time.monotonic() > deadline:
-                    with open(log.name, encoding="utf-8", errors="replace") as said:
-                        raise RuntimeError(f"{name} did not begin: {said.read()[-2000:]}") from None
-                time.sleep(0.1)
+        try:
+            wait_for(name, port, process)
+        except RuntimeError as error:
+            with open(log.name, encoding="utf-8", errors="replace") as said:
+                raise RuntimeError(f"{error}: {said.read()[-2000:]}") from None
 
     def query(self, setup, text):
         """The answer of the last statement, a dict for each row."""

@@ -176,3 +176,34 @@ fn places_without_files_are_errors_that_say_what_to_do() {
     let bad = fleet(&["report", empty, "--memory", "1M"]);
     assert_eq!((bad.status.code(), json!(bad.stdout.len())), (Some(2), json!(0)));
 }
+
+/// A machine whose clock was set back within an hour, and to the hour before.
+#[test]
+fn a_time_that_a_machine_has_twice_counts_once() {
+    use isotherm_record::parquet::files::HourFiles;
+    use isotherm_record::parquet::window::{GroupWindow, Origin};
+    let folder = tempfile::tempdir().unwrap();
+    let origin = Origin { host: "a".into(), boot_id: "b".into(), source: "refs".into(), ..Origin::default() };
+    let mut files = HourFiles::new(folder.path(), origin).unwrap();
+    // 2026-01-05 01:00 UTC, and minutes after it.
+    let begin_us = 1_767_574_800_000_000;
+    for minute in [0, 5, 10, 7, 15, 60, 65, 10, 15] {
+        let start_us = begin_us + minute * 60_000_000;
+        let row = |cgroup: &str| GroupWindow {
+            window_start_us: start_us,
+            window_s: 300,
+            cgroup: cgroup.to_owned(),
+            resident_bytes: Some(1 << 20),
+            ..GroupWindow::default()
+        };
+        files.write(start_us, vec![row("/x"), row("/y")]).unwrap();
+    }
+    files.finish().unwrap();
+    let lines = json(&["report", folder.path().to_str().unwrap(), "--json"]);
+    // Minutes 0, 5, 10, 15, 60 and 65 stay; minute 7 overlaps; the last two are a file of a time that another one has.
+    assert_eq!((&lines[0]["rows"], &lines[0]["rows_left_out"]), (&json!(12), &json!(2 + 4)));
+    let mut codes: Vec<&str> = of_kind(&lines, "left_out").iter().map(|line| line["code"].as_str().unwrap()).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, ["clock_set_back", "same_time"]);
+    assert_eq!((&lines[0]["resident_bytes"], &lines[0]["accessed_bytes"]), (&json!(2.0 * 1_048_576.0), &Value::Null));
+}

@@ -5,7 +5,7 @@ use super::batches::by_hosts;
 use super::clocks::{AgentWindow, agent_windows, leave_out, take_overlapping};
 use crate::input::judge::{Fault, Inventory, LeftOut, WindowFile};
 use crate::progress::Progress;
-use anyhow::Context;
+use anyhow::bail;
 use datafusion::error::Result;
 use datafusion::prelude::SessionContext;
 use futures_util::StreamExt;
@@ -52,7 +52,7 @@ pub async fn each<A>(
                     let damaged = if damage_was_found { Vec::new() } else { take_damaged(engine, &mut batch).await };
                     if damaged.is_empty() {
                         let (first, last) = (&batch[0].footer.host, &batch[batch.len() - 1].footer.host);
-                        return Err(e).with_context(|| format!("the files of {first} to {last}"));
+                        bail!("the files of {first} to {last}: {}", e.strip_backtrace());
                     }
                     damage_was_found = true;
                     inventory.left_out.extend(damaged);

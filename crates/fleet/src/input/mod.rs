@@ -21,7 +21,7 @@ const AT_A_TIME: usize = 16;
 /// Looks through a place. Fails only where that cannot be listed at all.
 pub async fn find(place: &Place) -> Result<Inventory, PlaceError> {
     let listed: Vec<ObjectMeta> =
-        place.store.list(Some(&place.prefix)).try_collect().await.map_err(|e| place.fault(e))?;
+        place.store.list(Some(&place.prefix)).try_collect().await.map_err(|e| place.fault(&e))?;
     let (files, parts): (Vec<_>, Vec<_>) = listed
         .into_iter()
         .filter(|file| is_named(file, ".parquet") || is_named(file, ".parquet.part"))

@@ -25,13 +25,12 @@ pub enum PlaceError {
         why: String,
     },
     /// It does not answer as it should.
-    #[error("{place}: {source}")]
+    #[error("{place}: {why}")]
     Store {
         /// The place.
         place: String,
-        /// What the store says.
-        #[source]
-        source: object_store::Error,
+        /// What the store says, with what lies behind it.
+        why: String,
     },
 }
 
@@ -79,7 +78,7 @@ impl Place {
     }
 
     /// What a store says, with the place's name.
-    pub fn fault(&self, source: object_store::Error) -> PlaceError {
-        PlaceError::Store { place: self.text.clone(), source }
+    pub fn fault(&self, error: &object_store::Error) -> PlaceError {
+        PlaceError::Store { place: self.text.clone(), why: error.to_string() }
     }
 }

@@ -83,7 +83,7 @@ impl Outcomes {
     }
 
     /// Adds hosts: their windows, those that were left out, and what was answered about them.
-    pub fn add(&mut self, windows: &[AgentWindow], left_out: &[AgentWindow], answers: &[Answer]) {
+    pub fn add(&mut self, windows: &[AgentWindow], left_out: &[AgentWindow], mut answers: Vec<Answer>) {
         let mut watched: HashMap<&str, f64> = HashMap::new();
         for window in windows {
             *watched.entry(&window.host).or_default() += window.window_s as f64;
@@ -91,7 +91,16 @@ impl Outcomes {
         for window in left_out {
             *self.set_back.entry(window.host.clone()).or_default() += window.rows;
         }
-        for answer in answers {
+        // In an order of their own, since sums of fractions depend on it.
+        answers.sort_by(|a, b| {
+            let key = |answer: &Answer| (answer.part, answer.window_s, answer.warmup, answer.threshold);
+            a.host
+                .cmp(&b.host)
+                .then_with(|| a.job.cmp(&b.job))
+                .then_with(|| a.k.total_cmp(&b.k))
+                .then_with(|| key(a).cmp(&key(b)))
+        });
+        for answer in &answers {
             if let Some(&watched_s) = watched.get(&*answer.host).filter(|s| **s > 0.0) {
                 self.add_answer(answer, watched_s);
             }

@@ -64,7 +64,7 @@ pub async fn replay(engine: &Engine, inventory: &mut Inventory, grid: &Grid) -> 
         }
         Ok(all)
     };
-    let take = |hosts: &Hosts, answers: Vec<Answer>| outcomes.add(&hosts.windows, &hosts.set_back, &answers);
+    let take = |hosts: &Hosts, answers: Vec<Answer>| outcomes.add(&hosts.windows, &hosts.set_back, answers);
     hosts::each(engine, inventory, batch_rows, ask, take).await?;
     Ok(outcomes)
 }

@@ -70,7 +70,11 @@ impl Fleet {
             *self.set_back.entry(window.host.clone()).or_default() += window.rows;
         }
         let watched = self.add_windows(windows);
-        usages.sort_by(|a, b| a.host.cmp(&b.host));
+        // In an order of their own, since sums of fractions depend on it.
+        usages.sort_by(|a, b| {
+            let key = |usage: &Usage| (usage.window_s, usage.known);
+            a.host.cmp(&b.host).then_with(|| a.job.cmp(&b.job)).then_with(|| key(a).cmp(&key(b)))
+        });
         for of_host in usages.chunk_by(|a, b| a.host == b.host) {
             let Some(&watched_s) = watched.get(&*of_host[0].host) else { continue };
             let mut host = Account::default();

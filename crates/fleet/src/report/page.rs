@@ -20,8 +20,8 @@ const NAMED: usize = 100;
 
 const OWN_STYLE: &str = "
 main { display: grid; gap: 18px; margin-top: 22px; }
-.pictures { display: flex; flex-wrap: wrap; gap: 14px; }
-.pictures svg { border: 1px solid var(--edge); border-radius: 10px; max-width: 100%; height: auto; }
+.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(480px, 100%), 1fr)); gap: 14px; }
+.pictures svg { border: 1px solid var(--edge); border-radius: 10px; width: 100%; height: auto; }
 section { background: var(--panel); border: 1px solid var(--edge); border-radius: 10px; padding: 14px 18px; overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th { text-align: right; color: var(--dim); font-weight: 500; padding: 3px 10px; white-space: nowrap; }

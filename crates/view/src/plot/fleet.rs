@@ -20,13 +20,14 @@ pub struct IdleShare {
     pub band: Option<(f64, f64)>,
 }
 
-/// Shares over idle times as SVG, with the band in which most hosts lie, and a `limit` if there is one.
+/// Shares over idle times as SVG, with the band in which most hosts lie, and a `limit` if there is one. Shares that differ by
+/// more than a factor of 50 have a logarithmic scale.
 pub fn idle_svg(title: &str, subtitle: &str, shares: &[IdleShare], limit: Option<f64>) -> String {
     let mut svg = Svg::new(SIZE.0, SIZE.1, BACKGROUND, title);
     let frame = begin(&mut svg, title, subtitle);
-    let highest =
-        shares.iter().flat_map(|s| [s.share, s.band.map(|band| band.1)]).flatten().chain(limit).fold(0.0, f64::max);
-    let y = percent_axis(&mut svg, &frame, highest);
+    let values = shares.iter().flat_map(|s| [s.share, s.band.map(|band| band.0), s.band.map(|band| band.1)]).flatten();
+    let scale = Scale::of(values.chain(limit));
+    let y = |share: f64| frame.bottom() - scale.place(share) * frame.height;
     let step = frame.width / shares.len().max(1) as f64;
     let x = |i: usize| frame.x + (i as f64 + 0.5) * step;
     for run in runs(shares, |s| s.band) {
@@ -34,9 +35,15 @@ pub fn idle_svg(title: &str, subtitle: &str, shares: &[IdleShare], limit: Option
         svg.area(&edge(|band| band.1), frame.bottom(), BAND, BAND);
         svg.area(&edge(|band| band.0), frame.bottom(), BACKGROUND, BAND);
     }
+    for tick in scale.ticks() {
+        svg.line((frame.x, y(tick)), (frame.right(), y(tick)), GRID);
+        svg.text(frame.x - 8.0, y(tick) + 4.0, &percent(tick), TextSize::Small, Anchor::End, TEXT);
+    }
+    svg.line((frame.x, frame.bottom() + 0.5), (frame.right(), frame.bottom() + 0.5), RULE);
     if let Some(limit) = limit {
         svg.line((frame.x, y(limit)), (frame.right(), y(limit)), TEXT);
-        svg.text(frame.right() - 4.0, y(limit) - 5.0, "limit", TextSize::Small, Anchor::End, TEXT);
+        let text = format!("limit {}", percent(limit));
+        svg.text(frame.x + 6.0, y(limit) - 5.0, &text, TextSize::Small, Anchor::Start, TEXT);
     }
     for run in runs(shares, |s| s.share) {
         for pair in run.windows(2) {
@@ -93,20 +100,46 @@ fn begin(svg: &mut Svg, title: &str, subtitle: &str) -> Frame {
     Frame { x: 70.0, y: 78.0, width: SIZE.0 - 100.0, height: SIZE.1 - 78.0 - 52.0 }
 }
 
-/// Grid and labels for shares of 0 to `highest`; returns where a share lies.
-fn percent_axis(svg: &mut Svg, frame: &Frame, highest: f64) -> impl Fn(f64) -> f64 + use<> {
-    let steps = [1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1];
-    let step = steps.into_iter().find(|step| highest / step <= 6.0).unwrap_or(0.2);
-    let top = (highest / step).ceil().max(1.0) * step;
-    let (bottom, height) = (frame.bottom(), frame.height);
-    let y = move |share: f64| bottom - share / top * height;
-    for i in 0..=(top / step).round() as u32 {
-        let share = f64::from(i) * step;
-        svg.line((frame.x, y(share)), (frame.right(), y(share)), GRID);
-        svg.text(frame.x - 8.0, y(share) + 4.0, &percent(share), TextSize::Small, Anchor::End, TEXT);
+/// Where shares lie from bottom (0) to top (1).
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Scale {
+    Linear {
+        step: f64,
+        steps: u32,
+    },
+    /// Powers of ten.
+    Logarithmic {
+        from: i32,
+        to: i32,
+    },
+}
+
+impl Scale {
+    fn of(shares: impl Iterator<Item = f64> + Clone) -> Self {
+        let most = shares.clone().fold(0.0, f64::max);
+        let least = shares.filter(|share| *share > 0.0).fold(f64::INFINITY, f64::min);
+        if most > 50.0 * least {
+            return Self::Logarithmic { from: least.log10().floor() as i32, to: most.log10().ceil() as i32 };
+        }
+        let steps = [1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1];
+        let step = steps.into_iter().find(|step| most / step <= 6.0).unwrap_or(0.2);
+        Self::Linear { step, steps: (most / step).ceil().max(1.0) as u32 }
     }
-    svg.line((frame.x, bottom + 0.5), (frame.right(), bottom + 0.5), RULE);
-    y
+
+    /// A share too small for the scale lies at its bottom.
+    fn place(self, share: f64) -> f64 {
+        match self {
+            Self::Linear { step, steps } => share / (step * f64::from(steps)),
+            Self::Logarithmic { from, to } => ((share.log10() - f64::from(from)) / f64::from(to - from)).max(0.0),
+        }
+    }
+
+    fn ticks(self) -> Vec<f64> {
+        match self {
+            Self::Linear { step, steps } => (0..=steps).map(|i| f64::from(i) * step).collect(),
+            Self::Logarithmic { from, to } => (from..=to).map(|power| 10f64.powi(power)).collect(),
+        }
+    }
 }
 
 /// Neighbours that have a value, with their places.
@@ -127,6 +160,7 @@ fn percent(share: f64) -> String {
     match share * 100.0 {
         0.0 => "0 %".to_owned(),
         p if p < 0.1 => format!("{p:.3} %"),
+        p if p < 1.0 => format!("{p:.2} %"),
         p if p < 10.0 => format!("{p:.1} %"),
         p => format!("{p:.0} %"),
     }
@@ -142,12 +176,15 @@ mod tests {
             |share: Option<f64>| IdleShare { label: "<2m>".to_owned(), share, band: share.map(|s| (s / 2.0, s)) };
         let svg = idle_svg("t", "s", &[share(Some(0.5)), share(None), share(Some(0.25)), share(Some(0.0))], Some(0.4));
         assert_eq!(svg.matches("not known").count(), 1);
-        assert!(svg.contains("&lt;2m&gt;") && svg.contains(">50 %<") && svg.contains(">limit<"));
+        assert!(svg.contains("&lt;2m&gt;") && svg.contains(">50 %<") && svg.contains(">limit 40 %<"));
         assert_eq!(runs(&[share(Some(0.1)), share(None), share(Some(0.2)), share(Some(0.3))], |s| s.share).len(), 2);
         assert_eq!(
             (percent(0.002), percent(0.00042), percent(0.42)),
-            ("0.2 %".into(), "0.042 %".into(), "42 %".into())
+            ("0.20 %".into(), "0.042 %".into(), "42 %".into())
         );
+        let log = Scale::of([0.13, 0.0004].into_iter());
+        assert_eq!((log, log.place(0.01), log.place(0.0)), (Scale::Logarithmic { from: -4, to: 0 }, 0.5, 0.0));
+        assert_eq!(Scale::of([0.55, 0.2].into_iter()), Scale::Linear { step: 0.1, steps: 6 });
         assert!(hosts_svg("t", "s", &[0, 7, 3]).contains(">7<"));
     }
 }
