@@ -91,7 +91,7 @@ impl<'a, 'w> Turn<'a, 'w> {
             self.cut_pages(&open);
             self.runner.cut_off = self.cut_off(&open);
         }
-        if self.runner.quota.is_full() {
+        if self.runner.quota.left() == 0 {
             return Some(self.quota_reason());
         }
         if self.world.actuator.pending(self.index) > MOST_PENDING {

@@ -149,7 +149,7 @@ impl Turn<'_, '_> {
         }
         let mut at = piece.range.start;
         while at < piece.range.end {
-            if self.runner.quota.is_full() || self.tally.looked >= LOOK_PER_TURN {
+            if self.runner.quota.left() == 0 || self.tally.looked >= LOOK_PER_TURN {
                 return self.stop(t, at);
             }
             let chunk = AddrRange::new(at, piece.range.end.min((at / LOOK_AT_ONCE + 1) * LOOK_AT_ONCE));

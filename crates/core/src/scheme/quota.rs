@@ -218,20 +218,15 @@ impl Quota {
         self.pace
     }
 
-    /// Bytes left in this window, whole pages.
+    /// Bytes left in this window, whole pages: of the scheme's own, as far as the pace of all allows.
     pub const fn left(&self) -> u64 {
         let left = self.effective.saturating_sub(self.charged);
         (if left < self.pace { left } else { self.pace }) / PAGE_SIZE * PAGE_SIZE
     }
 
-    /// Whether less than a page is left of the scheme's own.
+    /// Whether less than a page is left of the scheme's own, whatever the pace of all allows.
     pub(crate) const fn is_used_up(&self) -> bool {
         self.effective.saturating_sub(self.charged) < PAGE_SIZE
-    }
-
-    /// Whether less than a page is left.
-    pub(crate) const fn is_full(&self) -> bool {
-        self.left() == 0
     }
 
     /// Charges bytes.
@@ -274,7 +269,7 @@ mod tests {
         assert!(turn(&mut q, 0));
         assert_eq!(q.left(), 1 << 20);
         q.charge(1 << 20);
-        assert!(q.is_full() && !turn(&mut q, 95));
+        assert!(q.left() == 0 && !turn(&mut q, 95));
         assert!(turn(&mut q, 100));
         assert_eq!((q.left(), q.exceeds), (1 << 20, 1));
         turn(&mut q, 200);
