@@ -3,7 +3,7 @@
 
 use crate::attrs::MonitorAttrs;
 use crate::clock::{Clock, Wake};
-use crate::event::{Subscriber, SubscriberError};
+use crate::event::{Event, Subscriber, SubscriberError};
 use crate::source::{AccessSource, SourceError};
 
 /// What one step of an engine came to.
@@ -26,6 +26,11 @@ pub enum EngineError {
     /// A subscriber failed, for example because the disk is full.
     #[error("{0}")]
     Subscriber(SubscriberError),
+}
+
+/// Hands an event out.
+pub(crate) fn emit(subscriber: &mut dyn Subscriber, event: &Event) -> Result<(), EngineError> {
+    subscriber.event(event).map_err(EngineError::Subscriber)
 }
 
 /// Sleeps until `deadline_ns`, with a `turn` whenever the time has come that `subscriber` wants one at.

@@ -1,7 +1,8 @@
 //! The figures of `damon_stat`, from what its kdamond sees.
 
 use isotherm_core::event::{Event, Subscriber, SubscriberError};
-use isotherm_core::history::frame::{AGES_NS, PageAges, sum};
+use isotherm_core::history::frame::{PageAges, sum};
+use isotherm_core::history::times::AGES_NS;
 use isotherm_core::snapshot::Snapshot;
 use isotherm_core::target::TargetId;
 use std::collections::BTreeMap;

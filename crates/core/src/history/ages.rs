@@ -1,9 +1,10 @@
 //! From pages' bytes to figures: how many pages have been idle for how long.
 
 use super::epoch::{ABSENT, BLIND, Epoch, Epochs, STANDING};
-use super::frame::{AGES_NS, IdlePages, MappingPages, PageAges, PageFrame, TablePages};
+use super::frame::{IdlePages, MappingPages, PageAges, PageFrame, TablePages};
 use super::pages::PageHistory;
 use super::table::{TENTH_NS, Table};
+use super::times::AGES_NS;
 use crate::addr::{AddrRange, TABLE_SPAN};
 use crate::mapping::Mapping;
 use crate::pages::mask_of;

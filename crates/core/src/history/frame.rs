@@ -1,31 +1,9 @@
 //! What the page history says about a target at one moment: the figures that records keep and reports show.
 
 use super::reaccessed::Reaccessed;
+use super::times::AGES_NS;
 use crate::addr::{AddrRange, PAGE_SIZE};
 use serde::{Deserialize, Serialize};
-
-/// Ages at which idle memory is counted, ns: the windows of working sets and the thresholds of cold memory.
-pub const AGES_NS: [u64; 16] = {
-    const S: u64 = 1_000_000_000;
-    [
-        S,
-        2 * S,
-        5 * S,
-        10 * S,
-        30 * S,
-        60 * S,
-        120 * S,
-        240 * S,
-        300 * S,
-        480 * S,
-        900 * S,
-        1800 * S,
-        3600 * S,
-        7200 * S,
-        14_400 * S,
-        28_800 * S,
-    ]
-};
 
 /// Pages that had not been accessed for some time.
 ///

@@ -5,7 +5,8 @@
 //!   space.
 //! * [`tracked`]: an access source with the histories of its targets, which it walks.
 //! * [`together`]: several targets, whose common pages count once; [`once`]: how a sample of frames tells that.
-//! * [`ages`]: figures from them; [`reaccessed`]: what came back after how long; [`frame`]: the figures, as they are recorded.
+//! * [`ages`]: figures from them; [`reaccessed`]: what came back after how long; [`frame`]: the figures, as they are recorded;
+//!   [`times`]: the ages that they are for.
 
 pub mod ages;
 pub mod epoch;
@@ -14,6 +15,7 @@ mod once;
 pub mod pages;
 pub mod reaccessed;
 pub mod table;
+pub mod times;
 pub mod together;
 pub mod tracked;
 

@@ -6,7 +6,8 @@
 //! pages of a target are shared by nine, each stands for a ninth whichever are in the sample.
 
 use super::ages::Known;
-use super::frame::{AGES_NS, IdlePages, PageAges};
+use super::frame::{IdlePages, PageAges};
+use super::times::AGES_NS;
 use std::collections::{BTreeMap, HashMap};
 
 /// Resident and not observable pages, and four figures for each age.

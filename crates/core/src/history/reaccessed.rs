@@ -3,30 +3,8 @@
 //! The rate of such accesses is what far memory is tuned by (a promotion rate: Lagar-Cavilla et al., "Software-Defined Far
 //! Memory in Warehouse-Scale Computers", ASPLOS 2019).
 
+use super::times::IDLE_NS;
 use serde::{Deserialize, Serialize};
-
-/// Idle times that are told apart, ns.
-pub const IDLE_NS: [u64; 16] = {
-    const S: u64 = 1_000_000_000;
-    [
-        0,
-        S,
-        2 * S,
-        5 * S,
-        10 * S,
-        30 * S,
-        60 * S,
-        120 * S,
-        240 * S,
-        480 * S,
-        900 * S,
-        1800 * S,
-        3600 * S,
-        7200 * S,
-        14_400 * S,
-        28_800 * S,
-    ]
-};
 
 /// Pages found accessed again since the watch began, by how long they had certainly been idle before.
 ///

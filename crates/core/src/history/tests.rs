@@ -2,9 +2,9 @@
 
 use super::ages::CodeCounts;
 use super::epoch::{ABSENT, BLIND, Epochs, STANDING};
-use super::frame::AGES_NS;
 use super::pages::PageHistory;
 use super::table::Table;
+use super::times::AGES_NS;
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use crate::bits::TableBits;
 use crate::mapping::Mapping;

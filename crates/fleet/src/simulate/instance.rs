@@ -6,7 +6,7 @@
 //! idle for longer than since `s`.
 
 use super::class::{Class, Part};
-use isotherm_core::history::reaccessed::IDLE_NS;
+use isotherm_core::history::times::IDLE_NS;
 use isotherm_record::parquet::window::GroupWindow;
 use std::f64::consts::TAU;
 

@@ -1,6 +1,6 @@
 //! What a simulated fleet adds up to, counted while it is written and not by the queries that are to find it.
 
-use isotherm_core::history::reaccessed::IDLE_NS;
+use isotherm_core::history::times::IDLE_NS;
 use isotherm_record::parquet::window::{ByIdle, GroupWindow};
 use serde::Serialize;
 

@@ -1,7 +1,8 @@
 //! What a machine has seen of a control group in a window of time.
 
-use isotherm_core::history::frame::{AGES_NS, PageAges, bytes};
-use isotherm_core::history::reaccessed::{IDLE_NS, Reaccessed};
+use isotherm_core::history::frame::{PageAges, bytes};
+use isotherm_core::history::reaccessed::Reaccessed;
+use isotherm_core::history::times::{AGES_NS, IDLE_NS};
 
 /// Memory for each of [`IDLE_NS`], bytes; `None` where it was not watched for so long.
 pub type ByIdle = [Option<u64>; IDLE_NS.len()];

@@ -3,8 +3,9 @@
 pub use super::rules::status::Reclaimed;
 use super::rules::status::{RuleStatus, WITHIN_S};
 use isotherm_core::figure::{Kind, Value};
-use isotherm_core::history::frame::{AGES_NS, PageAges, bytes};
-use isotherm_core::history::reaccessed::{IDLE_NS, Reaccessed};
+use isotherm_core::history::frame::{PageAges, bytes};
+use isotherm_core::history::reaccessed::Reaccessed;
+use isotherm_core::history::times::{AGES_NS, IDLE_NS};
 use isotherm_core::units::{format_size, format_time};
 use isotherm_daemon::instance::Instance;
 use isotherm_daemon::openmetrics::{Exposition, Family, Labels};

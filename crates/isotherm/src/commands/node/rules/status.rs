@@ -1,8 +1,9 @@
 //! What a rule has done to a control group, or would have.
 
 use super::limits::Limit;
-use isotherm_core::history::frame::{AGES_NS, PageAges, bytes};
-use isotherm_core::history::reaccessed::{IDLE_NS, Reaccessed};
+use isotherm_core::history::frame::{PageAges, bytes};
+use isotherm_core::history::reaccessed::Reaccessed;
+use isotherm_core::history::times::{AGES_NS, IDLE_NS};
 use isotherm_core::scheme::engine::SchemeStatus;
 use isotherm_core::units::{format_size, format_time};
 use serde::{Deserialize, Serialize};

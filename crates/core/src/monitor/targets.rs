@@ -1,0 +1,106 @@
+//! The targets of a monitor, and which of their memory it monitors.
+
+use crate::addr::{AddrRange, total_len};
+use crate::attrs::MonitorAttrs;
+use crate::mapping::Mapping;
+use crate::source::{AccessSource, SourceError};
+use crate::space::{GivenSpace, Lasting, SpaceRule, close_narrow_holes, monitored_ranges};
+use crate::target::{TargetEnd, TargetId, TargetInfo};
+use std::collections::BTreeMap;
+
+/// Less than one part in this many resident: mapped memory is taken to be a reservation.
+const SPARSE: u64 = 2;
+/// Unpopulated stretches below this many bytes stay in, so that they do not cost a region each.
+const LEAST_HOLE: u64 = 64 << 20;
+
+/// A target.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub info: TargetInfo,
+    pub mappings: Vec<Mapping>,
+    /// What of them is monitored.
+    pub space: Vec<AddrRange>,
+}
+
+/// The targets that are there.
+#[derive(Debug, Default)]
+pub(super) struct Targets {
+    list: Vec<Target>,
+    /// Of targets that are monitored, and of some that are yet to come.
+    given: BTreeMap<TargetId, GivenSpace>,
+}
+
+impl Targets {
+    pub fn all(&self) -> &[Target] {
+        &self.list
+    }
+
+    pub fn ids(&self) -> Vec<TargetId> {
+        self.list.iter().map(|t| t.info.target).collect()
+    }
+
+    pub fn get_mut(&mut self, id: TargetId) -> Option<&mut Target> {
+        self.list.iter_mut().find(|t| t.info.target == id)
+    }
+
+    /// Takes a new one in, of which nothing is monitored yet.
+    pub fn add(&mut self, info: TargetInfo) {
+        self.list.push(Target { info, mappings: Vec::new(), space: Vec::new() });
+    }
+
+    /// Takes one out, or forgets the address space that it had.
+    pub fn end(&mut self, id: TargetId, why: TargetEnd) {
+        match why {
+            TargetEnd::Exited => {
+                self.list.retain(|t| t.info.target != id);
+                self.given.remove(&id);
+            }
+            TargetEnd::Replaced => {
+                for t in self.list.iter_mut().filter(|t| t.info.target == id) {
+                    t.mappings.clear();
+                    t.space.clear();
+                }
+            }
+        }
+    }
+
+    /// These ranges of a target are monitored from its next update on; `None`: what its mappings say.
+    pub fn give_space(&mut self, id: TargetId, space: Option<(Vec<AddrRange>, Lasting)>) {
+        match space {
+            None => drop(self.given.remove(&id)),
+            Some((ranges, lasting)) => {
+                self.given.insert(id, GivenSpace { ranges, lasting, until_ns: None });
+            }
+        }
+    }
+
+    /// The ranges of a target to monitor. Where little of what is mapped is resident (reserved heaps), the parts that were
+    /// never populated are left out.
+    pub fn space<S: AccessSource>(
+        &mut self,
+        source: &mut S,
+        (id, mappings): (TargetId, &[Mapping]),
+        rule: SpaceRule,
+        attrs: &MonitorAttrs,
+        now_ns: u64,
+    ) -> Result<Vec<AddrRange>, SourceError> {
+        if let Some(given) = self.given.get_mut(&id) {
+            match given.at(now_ns, attrs.update_us) {
+                Some(ranges) => return Ok(ranges),
+                None => drop(self.given.remove(&id)),
+            }
+        }
+        // Half of the regions stay free to adapt inside the ranges.
+        let max_ranges = (attrs.max_regions / 2).max(1) as usize;
+        let mapped = monitored_ranges(mappings, rule, max_ranges);
+        let mapped_len = total_len(&mapped);
+        let sparse = source.footprint(id, now_ns).is_some_and(|f| f.rss < mapped_len / SPARSE);
+        if !sparse || rule != SpaceRule::Mappings {
+            return Ok(mapped);
+        }
+        let mut populated = Vec::new();
+        source.populated(id, &mapped, &mut populated)?;
+        close_narrow_holes(&mut populated, &mapped, LEAST_HOLE, max_ranges);
+        Ok(populated)
+    }
+}

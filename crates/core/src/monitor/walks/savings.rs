@@ -1,0 +1,115 @@
+//! What walks may spend: their part of the CPU budget, saved up from walk to walk.
+
+/// Part of the CPU budget that walks may take; the rest is for regions.
+const SHARE: f64 = 0.55;
+/// The same while much has never been cleared: until then regions say little either.
+pub(in crate::monitor) const SHARE_AT_FIRST: f64 = 0.75;
+/// The same where there are no regions: at most this part, ...
+const MOST_ALONE: f64 = 0.95;
+/// ... and of the budget so much may be aimed at by what follows mappings and footprints, which takes a part of it.
+const LEFT_ALONE: f64 = 0.5;
+/// Budget is saved up for so many times the time between two walks.
+const SAVED: f64 = 1.5;
+/// Of what walks do not need, so much is given to regions; over so long is seen what they need, ns.
+const GIVEN: f64 = 0.4;
+const RATE_NS: f64 = 5e9;
+/// Of the budget so much is aimed at: what things cost is known only afterwards.
+const AIM: f64 = 0.86;
+/// What a start may take in advance, ns of its share.
+pub(super) const ADVANCE_NS: u64 = 250_000_000;
+
+/// The budget of the walks of all targets.
+#[derive(Debug, Default)]
+pub(super) struct Savings {
+    /// Budget that is saved, ns; negative where more was spent.
+    pub saved_ns: f64,
+    filled_ns: Option<u64>,
+    /// Spent since the last fill, and a moving average of what is spent, in parts of a core; `None`: not known yet.
+    recent_ns: f64,
+    rate: Option<f64>,
+    /// Whether much was never cleared when the last turn began: then bits say little.
+    pub at_first: bool,
+    /// Where there are no regions: what all else takes.
+    others: Option<Others>,
+}
+
+/// What is spent on something else than walks and regions: following mappings and footprints.
+#[derive(Debug, Default)]
+struct Others {
+    /// Since the last fill, ns.
+    recent_ns: f64,
+    /// A moving average, in parts of a core.
+    rate: f64,
+}
+
+/// Of a CPU `budget` (a share of a core), what walks may take at any time.
+pub(super) const fn least_share(budget: f64) -> f64 {
+    budget * AIM * SHARE
+}
+
+impl Savings {
+    /// `alone`: there are no regions.
+    pub fn new(alone: bool) -> Self {
+        Self { others: alone.then(Others::default), ..Self::default() }
+    }
+
+    pub fn others_spent(&mut self, ns: u64) {
+        if let Some(others) = &mut self.others {
+            others.recent_ns += ns as f64;
+        }
+    }
+
+    /// The part of the CPU `budget` (a share of a core) that walks may take at present.
+    fn part(&self, budget: f64) -> f64 {
+        let part = if self.at_first { SHARE_AT_FIRST } else { SHARE };
+        match &self.others {
+            // Finding hundreds of processes is dear at first, and over soon.
+            Some(others) => (1.0 - others.rate / budget).clamp(part, MOST_ALONE),
+            None => part,
+        }
+    }
+
+    /// The share of a core that walks aim at, of a `budget`.
+    pub fn share(&self, budget: f64) -> f64 {
+        budget * AIM * self.part(budget)
+    }
+
+    /// The part of `budget` that is left for regions.
+    pub fn left(&self, budget: f64) -> f64 {
+        if self.others.is_some() {
+            return LEFT_ALONE;
+        }
+        let part = self.part(budget);
+        let needed = self.rate.map_or(part, |rate| rate / budget);
+        AIM * (1.0 - part + (part - needed).max(0.0) * GIVEN)
+    }
+
+    /// Takes out what was spent.
+    pub fn spend(&mut self, ns: f64) {
+        self.saved_ns -= ns;
+        self.recent_ns += ns;
+    }
+
+    /// Adds what the time since the last call has brought. `interval_ns`: the time between two walks, of a share; `share`:
+    /// `None` where there is no budget.
+    pub fn fill(&mut self, share: Option<f64>, now_ns: u64, interval_ns: impl FnOnce(f64) -> f64) {
+        let Some(filled_ns) = self.filled_ns else {
+            // The first walks may begin at once, with what the next moments bring.
+            self.filled_ns = Some(now_ns + ADVANCE_NS);
+            self.saved_ns = share.map_or(0.0, |share| share * ADVANCE_NS as f64);
+            return;
+        };
+        let since = now_ns.saturating_sub(filled_ns) as f64;
+        self.filled_ns = Some(filled_ns.max(now_ns));
+        if since > 0.0 {
+            let rate = std::mem::take(&mut self.recent_ns) / since;
+            let weight = (since / RATE_NS).min(1.0);
+            self.rate = Some(self.rate.map_or(rate, |known| known + (rate - known) * weight));
+            if let Some(others) = &mut self.others {
+                others.rate += (std::mem::take(&mut others.recent_ns) / since - others.rate) * weight;
+            }
+        }
+        let Some(share) = share else { return };
+        self.saved_ns = (self.saved_ns + share * since).min(share * interval_ns(share) * SAVED);
+    }
+}

@@ -1,0 +1,154 @@
+//! When a target is walked next, and what a walk of it may clear, by what the last ones have cost.
+
+use crate::history::table::HIGHEST_LEVEL;
+use crate::history::tracked::Allowance;
+
+/// Time between walks where nobody asks about shorter ages and the budget pays for it, ns: the shortest window of a
+/// working set.
+const WISH_NS: u64 = 1_000_000_000;
+/// And the shortest time between walks, however young the memory that somebody asks about, ns.
+const SHORTEST_NS: u64 = 50_000_000;
+/// Walks in the shortest age that somebody asks about.
+const PER_AGE: u64 = 4;
+/// Part of the walks' budget that reading and reporting may take; the rest is for clearing.
+pub(super) const READ_PART: f64 = 0.4;
+/// The same while much has never been cleared.
+pub(super) const READ_PART_AT_FIRST: f64 = 0.5;
+/// Time between two frames of a target, ns, ...
+pub(super) const FRAME_NS: u64 = 1_000_000_000;
+/// ... unless they cost more than this part of what reading costs.
+pub(super) const FRAME_PART: f64 = 0.5;
+/// Walks that would lie further apart are of a sample of the page tables, unless somebody asks about single pages, ns.
+pub(super) const LONGEST_NS: f64 = 10e9;
+/// The second walk of a target comes at most so long after the first, ns: then it knows what was idle for 10 s.
+const SECOND_NS: f64 = 10.3e9;
+/// Real over estimated price of clearing until that is known: rather too little is cleared than too much.
+const DEARER: f64 = 1.3;
+/// Of what the first walk costs, reading is at least this part.
+const LEAST_READ: f64 = 0.2;
+/// Less than this cleared tells nothing of its price, ns.
+const ENOUGH_NS: f64 = 300_000.0;
+/// Walks are put so many times further apart, or closer together, at once.
+const STRETCH: f64 = 1.2;
+/// Weight of the newest measurement in averages.
+pub(super) const NEWEST: f64 = 0.3;
+
+/// Of one target.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    /// When the next walk is due, ns.
+    pub due_ns: u64,
+    /// When the present walk, or the last one, began.
+    pub begun_ns: u64,
+    /// What reading costs, without clearing: the least of the last walks, ns; 0: not known.
+    pub read_ns: f64,
+    /// Pages that were resident before it was read for the first time.
+    pub pages: u64,
+    /// What a frame costs, ns.
+    pub frame_ns: f64,
+    /// When the last frame was drawn up.
+    pub framed_ns: Option<u64>,
+    /// Real over estimated price of clearing.
+    pub dearer: f64,
+    /// What the last complete walk would have cleared, had it been allowed to, ns; first clears not counted.
+    pub demand_ns: f64,
+    /// Complete walks.
+    pub walks: u64,
+    /// Sums over the slices of the present walk.
+    pub walk: Spent,
+    pub level: u8,
+    /// Walks are so many times as far apart as reading alone would ask for: what changes from walk to walk must be
+    /// cleared, too, and leaving it set would only put that off.
+    pub stretch: f64,
+}
+
+/// What there is for walks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Means {
+    /// Share of a core.
+    pub share: f64,
+    /// What reading all targets costs, ns.
+    pub read_ns: f64,
+    /// Pages of all targets, about.
+    pub pages: u64,
+    /// What this slice may spend beyond reading, ns.
+    pub spare_ns: f64,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Spent {
+    pub spent_ns: f64,
+    pub cleared_ns: f64,
+    pub first_ns: f64,
+    pub refused_ns: f64,
+}
+
+impl Schedule {
+    /// Of a target whose first walk is due at `due_ns`.
+    pub fn new(due_ns: u64) -> Self {
+        Self { due_ns, dearer: DEARER, stretch: 1.0, ..Self::default() }
+    }
+
+    /// What the next slice may clear; of what was never cleared at least `begun_ns`.
+    pub fn allowance(&self, means: Option<Means>, begun_ns: f64) -> Allowance {
+        let Some(means) = means else { return Allowance::UNLIMITED };
+        let ns = means.spare_ns / self.dearer;
+        // What is known to be wanted comes before what nobody has looked at yet.
+        Allowance { ns: ns.max(begun_ns), unresolved_ns: (ns - self.demand_ns).max(begun_ns) }
+    }
+
+    /// A walk is complete: learns its prices, and how much of what is used all the time is to be cleared by the next.
+    /// They may be `longest_ns` apart.
+    pub fn learn(&mut self, means: Option<Means>, wish_ns: u64, longest_ns: f64) {
+        let walk = std::mem::take(&mut self.walk);
+        let cleared_ns = walk.cleared_ns + walk.first_ns;
+        // What reading costs: what is not for clearing, and never more than a walk in all.
+        let first = self.walks == 0;
+        self.walks += 1;
+        let reading_ns = (walk.spent_ns - self.dearer * cleared_ns).max(walk.spent_ns * LEAST_READ);
+        self.read_ns = if first { reading_ns } else { (self.read_ns * 1.02).min(walk.spent_ns) }.max(1.0);
+        if cleared_ns > self.read_ns && cleared_ns > ENOUGH_NS {
+            let dearer = ((walk.spent_ns - self.read_ns) / cleared_ns).clamp(0.1, 20.0);
+            self.dearer += (dearer - self.dearer) * NEWEST;
+        }
+        self.demand_ns = walk.cleared_ns + walk.refused_ns;
+        let Some(Means { share, read_ns, .. }) = means else {
+            (self.level, self.stretch) = (0, 1.0);
+            return;
+        };
+        // Its part of what an interval brings beyond the price of reading.
+        let interval_ns = (wish_ns as f64).max(read_ns / (share * READ_PART));
+        let affordable_ns = (share * interval_ns - read_ns).max(0.0) * self.read_ns / read_ns;
+        let load = self.demand_ns * self.dearer / affordable_ns.max(1.0);
+        let most = (longest_ns / interval_ns).max(1.0);
+        match load / self.stretch {
+            l if l > 0.8 && self.level < HIGHEST_LEVEL => self.level += 1,
+            l if l > 0.8 => self.stretch = (self.stretch * STRETCH).min(most),
+            l if l < 0.3 && self.stretch > 1.0 => self.stretch = (self.stretch / STRETCH).max(1.0),
+            l if l < 0.3 => self.level = self.level.saturating_sub(1),
+            _ => {}
+        }
+    }
+
+    /// When the next walk is due, where this one ends at `now_ns`. `at_first`: much was never cleared.
+    pub fn put_next(&mut self, means: Option<Means>, wish_ns: u64, at_first: bool, now_ns: u64) {
+        // Reading all targets may take its part of the budget, reporting included.
+        let part = if at_first { READ_PART_AT_FIRST } else { READ_PART };
+        let frames_ns = self.frame_ns * wish_ns as f64 / FRAME_NS as f64;
+        let reading_ns = |m: Means| m.read_ns * (1.0 + (frames_ns / self.read_ns).min(FRAME_PART));
+        let affordable_ns = means.map_or(0.0, |m| reading_ns(m) / (m.share * part));
+        // The second walk is the first to tell ages: nobody waits long for it.
+        let longest_ns = if self.walks == 1 { SECOND_NS } else { f64::INFINITY };
+        let stretched_ns = self.stretch * affordable_ns.max(wish_ns as f64);
+        let interval_ns = wish_ns.max(stretched_ns.min(longest_ns) as u64);
+        // In step with the clock, so that windows of whole seconds hold whole walks; but the first ones of many targets
+        // come one after the other, and the second of each is to come so long after it.
+        let since_ns = if self.walks == 1 { self.begun_ns } else { self.due_ns };
+        self.due_ns = (since_ns + interval_ns).max(now_ns + interval_ns / 2);
+    }
+}
+
+/// The time between two walks that is wished for, where ages from `asked_ns` on are asked about.
+pub(super) fn wish_ns(asked_ns: Option<u64>) -> u64 {
+    asked_ns.map_or(WISH_NS, |age| (age / PER_AGE).clamp(SHORTEST_NS, WISH_NS))
+}
