@@ -2,7 +2,8 @@
 
 use crate::errno::Errno;
 use crate::files::Files;
-use crate::kdamond::{Figures, Kdamond, Refused, Starter};
+use crate::kdamond::{Figures, Kdamond, Starter};
+use crate::refused::Refused;
 use crate::schema::Kind;
 use crate::settings::Settings;
 use crate::tree::{Attr, Inode, Listed, Tree};

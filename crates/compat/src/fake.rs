@@ -1,7 +1,9 @@
 //! A kdamond for tests: keeps what it was told, and says what it is to say.
 
-use crate::kdamond::{Figures, Kdamond, Observer, Refused, Starter};
-use crate::settings::{Goals, Settings};
+use crate::kdamond::{Figures, Kdamond, Observer, Starter};
+use crate::refused::Refused;
+use crate::scheme::Goals;
+use crate::settings::Settings;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::Event;
 use isotherm_core::snapshot::RegionInfo;

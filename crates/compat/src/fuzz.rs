@@ -3,9 +3,11 @@
 use crate::admin::Admin;
 use crate::errno::Errno;
 use crate::files::{Combined, Files};
-use crate::kdamond::{Figures, Kdamond, Observer, Refused, Starter};
+use crate::kdamond::{Figures, Kdamond, Observer, Starter};
 use crate::modules::{Module, Which};
-use crate::settings::{Goals, Settings};
+use crate::refused::Refused;
+use crate::scheme::Goals;
+use crate::settings::Settings;
 use crate::tree::{Inode, ROOT, Tree};
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::snapshot::RegionInfo;

@@ -1,24 +1,11 @@
 //! The border between the files and what monitors.
 
-use crate::settings::{Goals, Settings};
+use crate::refused::Refused;
+use crate::scheme::Goals;
+use crate::settings::Settings;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::Subscriber;
 use isotherm_core::snapshot::RegionInfo;
-
-/// Why something that the kernel would do cannot be done here; a file tells only EINVAL.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}")]
-pub struct Refused {
-    /// Why, and what can be done.
-    pub reason: String,
-}
-
-impl Refused {
-    /// With this reason.
-    pub fn new(reason: impl std::fmt::Display) -> Self {
-        Self { reason: reason.to_string() }
-    }
-}
 
 /// Counters of a scheme, as `stats` and `quotas/effective_bytes` show them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

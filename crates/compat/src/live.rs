@@ -5,8 +5,10 @@ mod thread;
 mod tried;
 mod until_reaped;
 
-use crate::kdamond::{Figures, Kdamond, Observer, Refused, Starter};
-use crate::settings::{Goals, Settings};
+use crate::kdamond::{Figures, Kdamond, Observer, Starter};
+use crate::refused::Refused;
+use crate::scheme::Goals;
+use crate::settings::Settings;
 use clock::Stop;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::snapshot::RegionInfo;

@@ -1,7 +1,9 @@
 //! What runs behind the files of a mount, and what was refused: for whoever asks how it stands. A file cannot say why.
 
-use crate::kdamond::{Figures, Kdamond, Observer, Refused, Starter};
-use crate::settings::{Goals, Settings};
+use crate::kdamond::{Figures, Kdamond, Observer, Starter};
+use crate::refused::Refused;
+use crate::scheme::Goals;
+use crate::settings::Settings;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::snapshot::RegionInfo;
 use isotherm_linux::clock::monotonic_ns;

@@ -1,8 +1,8 @@
 //! A scheme's files as a scheme of the engine, by the kernel's rules: nothing that Isotherm adds to DAMOS by default
 //! (confirming page by page, the brake) is switched on.
 
-use crate::kdamond::Refused;
-use crate::settings::{Folder, Goals};
+use crate::folder::Folder;
+use crate::refused::Refused;
 use isotherm_core::actuator::Destination;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
@@ -15,6 +15,15 @@ use isotherm_core::scheme::pattern::{AccessPattern, Bounds, FULL_RATE_BP};
 use isotherm_core::scheme::priority::Weights;
 use isotherm_core::scheme::quota::QuotaSpec;
 use isotherm_core::scheme::watermark::{WatermarkMetric, Watermarks};
+
+/// Goals of a scheme.
+#[derive(Debug, Clone, Default)]
+pub struct Goals {
+    /// The goals.
+    pub goals: Vec<Goal>,
+    /// The last value that was pushed for those that wait for one.
+    pub pushed: Option<u64>,
+}
 
 /// Reads a scheme's folder and checks it.
 pub(crate) fn read(folder: &Folder, attrs: &MonitorAttrs) -> Result<Scheme, Refused> {

@@ -1,16 +1,14 @@
 //! What a kdamond is to do, as its files say it.
 
-use crate::errno::Errno;
-use crate::kdamond::Refused;
-use crate::scheme;
+use crate::folder::Folder;
+use crate::refused::Refused;
+use crate::scheme::{self, Goals};
 use crate::tree::{Inode, Tree};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, normalize};
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::monitor::config::{Algorithm, DamonRules};
 use isotherm_core::monitor::intervals::IntervalsGoal;
 use isotherm_core::scheme::Scheme;
-use isotherm_core::scheme::goal::Goal;
-use std::str::FromStr;
 
 /// What a kdamond is to do.
 #[derive(Debug, Clone)]
@@ -83,58 +81,6 @@ pub(crate) fn watched_ranges(ranges: &[(u64, u64)]) -> Result<Vec<AddrRange>, Re
     let mut watched: Vec<AddrRange> = ranges.iter().filter(|(start, end)| start < end).map(whole).collect();
     normalize(&mut watched);
     Ok(watched)
-}
-
-/// Goals of a scheme.
-#[derive(Debug, Clone, Default)]
-pub struct Goals {
-    /// The goals.
-    pub goals: Vec<Goal>,
-    /// The last value that was pushed for those that wait for one.
-    pub pushed: Option<u64>,
-}
-
-/// A folder whose files are read as numbers, flags and words.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Folder<'a> {
-    tree: &'a Tree,
-    inode: Inode,
-}
-
-/// A file that the schema does not have cannot be asked for but by mistake; one that was removed meanwhile can.
-impl From<Errno> for Refused {
-    fn from(error: Errno) -> Self {
-        Self::new(format_args!("the files changed while they were read: {error}"))
-    }
-}
-
-impl<'a> Folder<'a> {
-    pub(crate) const fn new(tree: &'a Tree, inode: Inode) -> Self {
-        Self { tree, inode }
-    }
-
-    pub(crate) fn folder(&self, path: &str) -> Result<Self, Refused> {
-        Ok(Self { inode: self.tree.find(self.inode, path)?, ..*self })
-    }
-
-    pub(crate) fn text(&self, path: &str) -> Result<String, Refused> {
-        Ok(self.tree.value(self.tree.find(self.inode, path)?)?)
-    }
-
-    pub(crate) fn number<T: FromStr>(&self, path: &str) -> Result<T, Refused> {
-        let text = self.text(path)?;
-        text.parse().map_err(|_| Refused::new(format_args!("{path} is {text}, which is too large here")))
-    }
-
-    pub(crate) fn flag(&self, path: &str) -> Result<bool, Refused> {
-        Ok(self.text(path)? == "Y")
-    }
-
-    /// The numbered folders in a folder, in the order of their numbers.
-    pub(crate) fn numbered(&self, path: &str) -> Result<Vec<Self>, Refused> {
-        let folder = self.folder(path)?;
-        (0..self.tree.numbers(folder.inode)?).map(|number| folder.folder(&number.to_string())).collect()
-    }
 }
 
 impl Settings {

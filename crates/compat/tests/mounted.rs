@@ -3,9 +3,10 @@
 use isotherm_compat::admin::Admin;
 use isotherm_compat::debugfs::Debugfs;
 use isotherm_compat::files::Combined;
-use isotherm_compat::kdamond::{Kdamond, Observer, Refused, Starter};
+use isotherm_compat::kdamond::{Kdamond, Observer, Starter};
 use isotherm_compat::modules::{Module, Which};
 use isotherm_compat::mount::Mounted;
+use isotherm_compat::refused::Refused;
 use isotherm_compat::settings::Settings;
 use isotherm_compat::tree::{ROOT, Tree};
 use std::fs::{self, File, OpenOptions};

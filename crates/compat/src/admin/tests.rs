@@ -1,6 +1,7 @@
 use super::*;
 use crate::kdamond::Observer;
-use crate::settings::{Goals, Space, Watched, WatchedProcess};
+use crate::scheme::Goals;
+use crate::settings::{Space, Watched, WatchedProcess};
 use crate::tree::ROOT;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::scheme::action::Action;

@@ -10,9 +10,11 @@ mod words;
 
 use crate::errno::Errno;
 use crate::files::Files;
-use crate::kdamond::{Figures, Kdamond, Refused, Starter};
+use crate::kdamond::{Figures, Kdamond, Starter};
+use crate::refused::Refused;
 use crate::schema::DEBUGFS;
-use crate::settings::{Goals, Settings, Space, Watched, WatchedProcess, watched_ranges};
+use crate::scheme::Goals;
+use crate::settings::{Settings, Space, Watched, WatchedProcess, watched_ranges};
 use crate::tree::{Attr, Inode, Listed, ROOT, Tree};
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::monitor::config::{Algorithm, DamonRules};

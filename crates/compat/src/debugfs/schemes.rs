@@ -2,7 +2,8 @@
 
 use super::words::Words;
 use crate::errno::Errno;
-use crate::kdamond::{Figures, Refused};
+use crate::kdamond::Figures;
+use crate::refused::Refused;
 use crate::scheme::pattern_of;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::scheme::Scheme;

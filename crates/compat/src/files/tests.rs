@@ -1,7 +1,8 @@
 use super::{Combined, Files};
 use crate::admin::Admin;
 use crate::errno::Errno;
-use crate::kdamond::{Kdamond, Observer, Refused, Starter};
+use crate::kdamond::{Kdamond, Observer, Starter};
+use crate::refused::Refused;
 use crate::settings::Settings;
 use crate::tree::{Inode, ROOT, Tree};
 use std::sync::Arc;

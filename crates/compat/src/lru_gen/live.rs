@@ -1,7 +1,7 @@
 //! This machine: its control groups, page tables read with eBPF, eviction by `process_madvise`.
 
 use super::machine::Machine;
-use crate::kdamond::Refused;
+use crate::refused::Refused;
 use isotherm_core::keeper::memory::PageOut;
 use isotherm_core::source::AccessSource;
 use isotherm_core::target::TargetId;

@@ -1,6 +1,6 @@
 //! The border to the machine whose memory generations are kept of.
 
-use crate::kdamond::Refused;
+use crate::refused::Refused;
 use isotherm_core::keeper::memory::PageOut;
 use isotherm_core::source::AccessSource;
 use isotherm_core::target::TargetId;

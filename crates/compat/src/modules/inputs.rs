@@ -1,7 +1,9 @@
 //! What a module's kdamond is to do, as its parameters say it.
 
-use crate::kdamond::Refused;
-use crate::settings::{Folder, Goals, Settings, Watched};
+use crate::folder::Folder;
+use crate::refused::Refused;
+use crate::scheme::Goals;
+use crate::settings::{Settings, Watched};
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::meter::Metric;
 use isotherm_core::monitor::config::Algorithm;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::settings::Goals;
+use crate::scheme::Goals;
 use isotherm_core::actuator::DryRun;
 use isotherm_core::meter::{LiveTarget, Meter, MeterError, Metric};
 use isotherm_core::monitor::config::DamonRules;

@@ -1,7 +1,7 @@
 //! A made-up machine: control groups, processes with page tables, virtual time.
 
-use crate::kdamond::Refused;
 use crate::lru_gen::machine::Machine;
+use crate::refused::Refused;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
 use isotherm_core::bits::{TableBits, Window};
 use isotherm_core::keeper::memory::{PageOut, PagedOut};
