@@ -7,6 +7,9 @@ pub const PAGE_SIZE: u64 = 4096;
 /// Bytes that one last-level page table (512 entries) covers: 2 MiB.
 pub const TABLE_SPAN: u64 = 512 * PAGE_SIZE;
 
+/// Base pages that a page table maps.
+pub const TABLE_PAGES: u64 = TABLE_SPAN / PAGE_SIZE;
+
 /// A half-open range of virtual (or physical) addresses in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AddrRange {

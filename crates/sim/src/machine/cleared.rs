@@ -1,11 +1,9 @@
 //! When the accessed bits of which pages were last cleared.
 
-use isotherm_core::addr::{PAGE_SIZE, TABLE_SPAN};
+use isotherm_core::addr::TABLE_PAGES;
 use isotherm_core::mask::{self, NO_PAGES, PageMask};
 use std::collections::BTreeMap;
 use std::ops::Range;
-
-const TABLE_PAGES: u64 = TABLE_SPAN / PAGE_SIZE;
 
 /// Maps page numbers to the time at which their accessed bit was last cleared; pages that never were are absent.
 ///

@@ -19,6 +19,7 @@ pub mod memory;
 pub mod process;
 mod progress;
 pub mod source;
+mod target;
 
 pub use clock::SimClock;
 pub use cost::CostModel;

@@ -1,12 +1,12 @@
 //! The simulated page tables as an access source.
 
-use super::cleared::Cleared;
 use super::clock::SimClock;
 use super::cost::CostModel;
 use super::memory::SharedMemory;
-use super::process::{Process, Region};
-use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
-use isotherm_core::bits::{Seen, TableBits, Window};
+use super::process::Process;
+use super::target::{Bits, Target, pages_of};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_PAGES, TABLE_SPAN};
+use isotherm_core::bits::{TableBits, Window};
 use isotherm_core::clock::Clock;
 use isotherm_core::mapping::Mapping;
 use isotherm_core::mask::{self, PageMask};
@@ -15,7 +15,6 @@ use isotherm_core::target::TargetId;
 use isotherm_core::target::{Footprint, TargetInfo};
 use std::ops::Range;
 
-const TABLE_PAGES: u64 = TABLE_SPAN / PAGE_SIZE;
 /// log2 of the pages in an address space (five levels of page tables).
 const FRAME_BITS: u32 = 57 - 12;
 
@@ -37,30 +36,10 @@ pub struct SimSource {
     pages_cleared: u64,
 }
 
-#[derive(Debug)]
-struct Target {
-    process: Process,
-    cleared: Cleared,
-    announced: bool,
-    execs_told: usize,
-    /// What is in memory and how far the program has come, where that is simulated, too. Then the program's time is not
-    /// the clock's: all that is kept about its touches is in its own.
-    memory: Option<SharedMemory>,
-}
-
 impl SimSource {
     /// A source that watches `processes`, in this order, and shares `clock` with whoever drives it.
     pub fn new(clock: SimClock, model: CostModel, processes: Vec<Process>) -> Self {
-        let targets = processes
-            .into_iter()
-            .map(|process| Target {
-                process,
-                cleared: Cleared::default(),
-                announced: false,
-                execs_told: 0,
-                memory: None,
-            })
-            .collect();
+        let targets = processes.into_iter().map(Target::new).collect();
         Self {
             clock,
             model,
@@ -176,161 +155,6 @@ fn check(w: &Window) -> Result<(), SourceError> {
         )));
     }
     Ok(())
-}
-
-fn pages_of(range: AddrRange) -> Range<u64> {
-    range.start / PAGE_SIZE..range.end / PAGE_SIZE
-}
-
-/// Pages of `pages` that `parts` (sorted, disjoint) cover.
-fn covered<'a>(parts: &'a [AddrRange], pages: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'a> {
-    let asked = AddrRange::new(pages.start * PAGE_SIZE, pages.end * PAGE_SIZE);
-    let first = parts.partition_point(|p| p.end <= asked.start);
-    parts[first..].iter().map_while(move |p| p.intersect(&asked)).map(pages_of)
-}
-
-/// Now, by the clock and in the program's own time.
-#[derive(Debug, Clone, Copy)]
-struct Moment {
-    now_ns: u64,
-    work_ns: u64,
-}
-
-impl Target {
-    /// Lets the program go on until now.
-    fn moment(&self, now_ns: u64) -> Moment {
-        let work_ns = self.memory.as_ref().map_or(now_ns, |memory| {
-            let mut memory = memory.borrow_mut();
-            memory.advance(now_ns);
-            memory.work_ns()
-        });
-        Moment { now_ns, work_ns }
-    }
-
-    /// How many of `pages` nobody has cleared so far: their bits are set since they were populated.
-    fn never_cleared(&self, pages: Range<u64>) -> u64 {
-        let mut never = 0;
-        self.cleared.for_each(pages, |run, time| never += if time.is_none() { run.end - run.start } else { 0 });
-        never
-    }
-
-    /// The huge leaf that maps a page.
-    fn huge_leaf(&self, page: u64, now_ns: u64) -> Option<Range<u64>> {
-        match &self.memory {
-            None => self.process.huge_leaf(page, now_ns),
-            Some(memory) => {
-                let first = page / TABLE_PAGES * TABLE_PAGES;
-                memory.borrow().is_huge(first * PAGE_SIZE).then_some(first..first + TABLE_PAGES)
-            }
-        }
-    }
-
-    /// What a window holds, and the pages of the huge leaf that maps it, if one does.
-    fn look(&self, w: &Window, at: Moment) -> (Seen, Option<Range<u64>>) {
-        let asked = pages_of(w.range());
-        let mut bits = Bits::default();
-        let leaf = self.huge_leaf(asked.start, at.now_ns);
-        let first = asked.start / TABLE_PAGES * TABLE_PAGES;
-        self.process.for_each_populated(asked, at.now_ns, |region, run| {
-            self.read_run(region, run, leaf.clone(), first, at.work_ns, &mut bits);
-        });
-        let count = |b: &[u64; 8]| b.iter().map(|w| w.count_ones() as u16).sum();
-        let leaf_shift = if leaf.is_some() { 21 } else { 12 };
-        let seen = Seen {
-            present: count(&bits.present),
-            accessed: count(&bits.accessed),
-            blind: count(&bits.blind),
-            leaf_shift,
-        };
-        (seen, leaf)
-    }
-
-    /// Sets the bits of the populated pages `run` of `region`, as far as they are in memory; `first` is the first page
-    /// of their table.
-    fn read_run(
-        &self,
-        region: &Region,
-        run: Range<u64>,
-        leaf: Option<Range<u64>>,
-        first: u64,
-        work_ns: u64,
-        bits: &mut Bits,
-    ) {
-        let Some(memory) = &self.memory else { return self.read_mapped(region, run, leaf, first, work_ns, bits) };
-        let absent = memory.borrow().absent(first * PAGE_SIZE);
-        if absent == [u64::MAX; 8] {
-            return;
-        }
-        self.read_mapped(region, run, leaf, first, work_ns, bits);
-        for (i, absent) in absent.into_iter().enumerate() {
-            bits.present[i] &= !absent;
-            bits.accessed[i] &= !absent;
-            bits.blind[i] &= !absent;
-        }
-    }
-
-    fn read_mapped(
-        &self,
-        region: &Region,
-        run: Range<u64>,
-        leaf: Option<Range<u64>>,
-        first: u64,
-        now: u64,
-        bits: &mut Bits,
-    ) {
-        set(&mut bits.present, first, run.clone());
-        if let Some(leaf) = leaf {
-            if covered(&region.blind, &leaf).next().is_some() {
-                set(&mut bits.blind, first, run);
-            } else if self.any_accessed(region, leaf, now) {
-                set(&mut bits.accessed, first, run);
-            }
-            return;
-        }
-        self.cleared.for_each(run.clone(), |pages, cleared| match cleared.filter(|&c| c >= region.from_ns) {
-            None => set(&mut bits.accessed, first, pages),
-            Some(since) => {
-                self.process.for_each_touched(pages, since, now, |p| set(&mut bits.accessed, first, p));
-            }
-        });
-        for blind in covered(&region.blind, &run) {
-            set(&mut bits.blind, first, blind);
-        }
-        for (accessed, blind) in bits.accessed.iter_mut().zip(bits.blind) {
-            *accessed &= !blind;
-        }
-    }
-
-    fn any_accessed(&self, region: &Region, pages: Range<u64>, now: u64) -> bool {
-        let mut any = false;
-        self.cleared.for_each(pages, |run, cleared| {
-            any = any
-                || match cleared.filter(|&c| c >= region.from_ns) {
-                    None => true,
-                    Some(since) => self.process.any_touched(run, since, now),
-                };
-        });
-        any
-    }
-}
-
-/// Bits of one table.
-#[derive(Debug, Default, Clone, Copy)]
-struct Bits {
-    present: [u64; 8],
-    accessed: [u64; 8],
-    blind: [u64; 8],
-}
-
-/// Sets the bits of `pages`, which lie in the table that begins with page `first`.
-fn set(bits: &mut [u64; 8], first: u64, pages: Range<u64>) {
-    let (mut at, end) = ((pages.start - first) as usize, (pages.end - first) as usize);
-    while at < end {
-        let (word, bit) = (at / 64, at % 64);
-        let count = (64 - bit).min(end - at);
-        bits[word] |= (u64::MAX >> (64 - count)) << bit;
-        at += count;
-    }
 }
 
 impl AccessSource for SimSource {

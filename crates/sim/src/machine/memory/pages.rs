@@ -1,13 +1,11 @@
 //! Pages that come and go, and the counts that follow them.
 
 use super::{SimMemory, bytes_of};
-use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_PAGES, TABLE_SPAN};
 use isotherm_core::mask::PageMask;
 use isotherm_core::pages::{mask_of, push_runs};
 use std::cmp::Reverse;
 use std::ops::Range;
-
-const TABLE_PAGES: u64 = TABLE_SPAN / PAGE_SIZE;
 
 impl SimMemory {
     /// Notes when the pages of `range`, which are not there, will be touched next.
