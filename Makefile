@@ -70,7 +70,7 @@ test-root: ## tests on real processes that need root and eBPF
 ifeq ($(UID),0)
 	scripts/deps build
 	scripts/deps root || true # without clang one test is skipped
-	scripts/again $(CARGO) test --workspace --no-fail-fast -- root_
+	scripts/again $(CARGO) test --workspace --no-fail-fast --tests -- root_
 else
 	@echo "test-root: skipped, because it needs root"
 endif
@@ -93,7 +93,7 @@ test-real: ## redis, PostgreSQL, numpy, known pages: what they used is not calle
 .PHONY: test-damo
 test-damo: ## damo and scripts for DAMON's files control us (root), damo and we read each other's records; what is missing is skipped
 	scripts/deps build
-	$(CARGO) build -p isotherm
+	$(CARGO) test --workspace --no-run --test mount # the binary as test-unit builds it, not once more
 	scripts/again tests/damo/run target/debug/isotherm
 	scripts/again tests/damo/live target/debug/isotherm
 	scripts/again tests/damo/facts target/debug/isotherm
