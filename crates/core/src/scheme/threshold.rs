@@ -5,7 +5,7 @@
 //! when it begins. (Lagar-Cavilla et al., "Software-defined far memory in warehouse-scale computers", ASPLOS 2019, section 4.)
 //! `isotherm-fleet` replays the same by its query `what_if.sql`, and a test compares the two.
 
-use crate::history::reaccessed::IDLE_NS;
+use crate::history::times::IDLE_NS;
 
 /// The shortest threshold, as an entry of [`IDLE_NS`]: 2 min. Pages in constant use are not counted below.
 pub const SHORTEST: usize = 7;

@@ -9,7 +9,7 @@ use crate::input::{self, place::Place};
 use crate::options::Resources;
 use crate::output;
 use crate::report::{percent, short_time, size};
-use isotherm_core::history::reaccessed::IDLE_NS;
+use isotherm_core::history::times::IDLE_NS;
 use isotherm_core::printable::printable;
 use serde_json::{Value, json};
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! What is known of the memory of a part of the fleet: sums over hosts of each host's mean over the time that it was watched.
 
 use super::usage::Usage;
-use isotherm_core::history::reaccessed::IDLE_NS;
+use isotherm_core::history::times::IDLE_NS;
 
 /// Number of idle times.
 pub const IDLE: usize = IDLE_NS.len();

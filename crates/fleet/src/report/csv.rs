@@ -2,7 +2,7 @@
 
 use super::account::{Account, TWO_MIN, short_time};
 use super::fleet::Fleet;
-use isotherm_core::history::reaccessed::IDLE_NS;
+use isotherm_core::history::times::IDLE_NS;
 use std::fmt::Write;
 
 /// All of it, with a header.

@@ -4,7 +4,7 @@
 use super::account::Account;
 use super::fleet::{Agents, Fleet, Sums};
 use crate::input::judge::Inventory;
-use isotherm_core::history::reaccessed::IDLE_NS;
+use isotherm_core::history::times::IDLE_NS;
 use serde_json::{Map, Value, json};
 
 /// Quantiles over hosts.

@@ -5,7 +5,7 @@ use super::fleet::Fleet;
 use super::json::rows_left_out;
 use super::text::{percent, size, span};
 use crate::input::judge::Inventory;
-use isotherm_core::history::reaccessed::IDLE_NS;
+use isotherm_core::history::times::IDLE_NS;
 use isotherm_core::printable::printable;
 use isotherm_view::html::{STYLE, escape};
 use isotherm_view::plot::fleet::{IdleShare, hosts_svg, idle_svg};

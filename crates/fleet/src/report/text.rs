@@ -4,7 +4,7 @@ use super::account::{Account, IDLE, TWO_MIN, short_time};
 use super::fleet::Fleet;
 use super::json::rows_left_out;
 use crate::input::judge::Inventory;
-use isotherm_core::history::reaccessed::IDLE_NS;
+use isotherm_core::history::times::IDLE_NS;
 use isotherm_core::printable::printable;
 use isotherm_core::units::format_size;
 use std::collections::BTreeMap;
