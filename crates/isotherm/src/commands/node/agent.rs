@@ -125,6 +125,10 @@ impl Agent {
         if self.windows.as_ref().is_some_and(|windows| windows.is_due(unix_us())) {
             self.end_window(now_ns);
         }
+        if self.rules.as_ref().is_some_and(|rules| rules.is_window_over(now_ns)) {
+            let machine = self.machine(now_ns);
+            self.rules.iter_mut().for_each(|rules| rules.learn(&machine, &self.promotions, now_ns));
+        }
         !self.is_asked_to_stop
     }
 
@@ -141,7 +145,8 @@ impl Agent {
         let Some(mut windows) = self.windows.take() else { return };
         let machine = self.machine(now_ns);
         let Self { promotions, groups, rules, stats, .. } = self;
-        let sources = Sources { machine: &machine, promotions, groups, rules: rules.as_ref(), stats: stats.as_ref() };
+        let sources =
+            Sources { machine: &machine, promotions, groups, rules: rules.as_ref(), stats: stats.as_ref(), now_ns };
         windows.end(unix_us(), sources);
         self.windows = Some(windows);
     }
@@ -209,7 +214,7 @@ impl Agent {
         let group = |row: &Row| {
             let path = row.cgroup.as_deref()?;
             let mut group = GroupStatus::of(row, self.groups.names(path), self.sizes(path), self.promotions.of(path))?;
-            group.rule = self.rules.as_ref().and_then(|rules| rules.status(row, &self.promotions));
+            group.rule = self.rules.as_ref().and_then(|rules| rules.status(row, &self.promotions, now_ns));
             Some(group)
         };
         NodeStatus {

@@ -48,6 +48,8 @@ pub struct Sources<'a> {
     pub groups: &'a Groups,
     pub rules: Option<&'a Rules>,
     pub stats: Option<&'a MonitorStats>,
+    /// Of the monotonic clock.
+    pub now_ns: u64,
 }
 
 impl Windows {
@@ -119,7 +121,9 @@ impl Windows {
             let now = Counters {
                 reaccessed: sources.promotions.of(path),
                 stall_us: memcg.as_ref().and_then(|memcg| memcg.stall_us().ok()),
-                reclaimed: sources.rules.and_then(|rules| reclaimed(&rules.status(row, sources.promotions)?)),
+                reclaimed: sources
+                    .rules
+                    .and_then(|rules| reclaimed(&rules.status(row, sources.promotions, sources.now_ns)?)),
             };
             let before = before.remove(path);
             self.groups.insert(path.clone(), now);
@@ -216,6 +220,7 @@ mod tests {
                 groups: &groups,
                 rules: None,
                 stats: Some(stats),
+                now_ns: 0,
             };
             windows.rows(start, length_us, sources)
         };

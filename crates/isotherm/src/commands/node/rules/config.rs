@@ -13,11 +13,17 @@ use isotherm_core::scheme::goal::Goal;
 use isotherm_core::scheme::pattern::{AccessPattern, Bounds};
 use isotherm_core::scheme::priority::Weights;
 use isotherm_core::scheme::quota::QuotaSpec;
+use isotherm_core::scheme::threshold::ThresholdPolicy;
+use isotherm_core::units::parse_percent;
 
 /// What all rules may reclaim together unless said otherwise, bytes a second.
 const DEFAULT_PACE: u64 = 16 << 20;
 /// How long memory must have been idle unless said otherwise, ns.
 const DEFAULT_AGE_NS: u64 = 120_000_000_000;
+/// With `min_age = "auto"`, unless said otherwise: the published limit, a careful percentile, ns.
+const DEFAULT_RATE: f64 = 0.002;
+const DEFAULT_PERCENTILE: f64 = 0.98;
+const DEFAULT_WARMUP_NS: u64 = 1_200_000_000_000;
 /// For how much of the time a group's processes may wait for what was taken, unless said otherwise.
 const DEFAULT_GOAL: &str = "stall=0.1%";
 /// How often a group's quota begins anew, ns: each time its pages are counted by age.
@@ -39,11 +45,20 @@ pub struct Rule {
     /// What people call it.
     pub name: String,
     pub groups: Vec<GroupPattern>,
-    /// For how long a page must not have been accessed, ns.
-    pub min_age_ns: u64,
+    /// For how long a page must not have been accessed.
+    pub min_age: MinAge,
     pub goals: Vec<Goal>,
     /// Nothing is done; the status says what would be.
     pub dry_run: bool,
+}
+
+/// For how long a page must not have been accessed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum MinAge {
+    /// So many ns.
+    Fixed(u64),
+    /// As each group's own past says.
+    Auto(ThresholdPolicy),
 }
 
 impl Config {
@@ -70,6 +85,19 @@ impl Config {
         self.rule_of(path).filter(|rule| !self.rules[*rule].dry_run)
     }
 
+    /// The policy of the rule for the group at `path`, if that goes by the group's past.
+    pub fn policy_of(&self, path: &str) -> Option<ThresholdPolicy> {
+        match self.rules[self.rule_of(path)?].min_age {
+            MinAge::Auto(policy) => Some(policy),
+            MinAge::Fixed(_) => None,
+        }
+    }
+
+    /// Whether any rule goes by the past of groups.
+    pub fn learns(&self) -> bool {
+        self.rules.iter().any(|rule| matches!(rule.min_age, MinAge::Auto(_)))
+    }
+
     /// Whether any rule does something.
     pub fn acts(&self) -> bool {
         self.rules.iter().any(|rule| !rule.dry_run)
@@ -77,10 +105,9 @@ impl Config {
 }
 
 impl Rule {
-    /// The scheme of one group.
-    pub fn scheme(&self, group: &str) -> Scheme {
-        let pattern =
-            AccessPattern { age_us: Bounds::new(self.min_age_ns / 1000, u64::MAX), ..AccessPattern::default() };
+    /// The scheme of one group, for pages that have not been accessed for `min_age_ns`.
+    pub fn scheme(&self, group: &str, min_age_ns: u64) -> Scheme {
+        let pattern = AccessPattern { age_us: Bounds::new(min_age_ns / 1000, u64::MAX), ..AccessPattern::default() };
         let quota = QuotaSpec {
             reset_ns: WINDOW_NS,
             weights: Weights { size: 0, access_rate: 0, age: 1 },
@@ -101,7 +128,7 @@ fn pace(value: &Scalar) -> Result<Option<u64>, Refused> {
 }
 
 fn rule(node: &Node) -> Result<Rule, FileError> {
-    node.only(&["name", "groups", "action", "min_age", "goal", "dry_run"])?;
+    node.only(&["name", "groups", "action", "min_age", "percentile", "warmup", "rate", "goal", "dry_run"])?;
     node.need("action")?.read(|action| match action.to_string().as_str() {
         "reclaim" => Ok(()),
         other => Err(Refused::new(other, "is not what a rule can do; the one action is \"reclaim\"")),
@@ -112,10 +139,7 @@ fn rule(node: &Node) -> Result<Rule, FileError> {
         return Err(groups.fault("an empty list names no control group"));
     }
     let pattern = |item: &Node| item.read(|text| GroupPattern::parse(&value::text(text)?));
-    let min_age_ns = node.optional("min_age", value::time_ns)?.unwrap_or(DEFAULT_AGE_NS);
-    if min_age_ns < APPLY_NS {
-        return Err(node.fault_at("min_age", "less than 1s says nothing of what is needed; write for example \"2m\""));
-    }
+    let min_age = min_age(node)?;
     let goal = node.optional("goal", value::text)?.unwrap_or_else(|| DEFAULT_GOAL.to_owned());
     let goals = match goal.as_str() {
         "none" => Vec::new(),
@@ -128,10 +152,47 @@ fn rule(node: &Node) -> Result<Rule, FileError> {
     Ok(Rule {
         name: node.optional("name", value::text)?.unwrap_or_default(),
         groups: list.iter().map(pattern).collect::<Result<_, _>>()?,
-        min_age_ns,
+        min_age,
         goals,
         dry_run: node.optional("dry_run", value::flag)?.unwrap_or(false),
     })
+}
+
+/// Of `min_age`, and of what belongs to `"auto"`.
+fn min_age(node: &Node) -> Result<MinAge, FileError> {
+    let read = |age: &Scalar| if age.to_string() == "auto" { Ok(None) } else { value::time_ns(age).map(Some) };
+    let fixed_ns = node.optional("min_age", read)?.unwrap_or(Some(DEFAULT_AGE_NS));
+    let percentile = node.optional("percentile", percentile)?;
+    let warmup_ns = node.optional("warmup", value::time_ns)?;
+    let rate = node.optional("rate", rate)?;
+    match fixed_ns {
+        None => Ok(MinAge::Auto(ThresholdPolicy {
+            rate: rate.unwrap_or(DEFAULT_RATE),
+            percentile: percentile.unwrap_or(DEFAULT_PERCENTILE),
+            warmup_s: warmup_ns.unwrap_or(DEFAULT_WARMUP_NS) / 1_000_000_000,
+        })),
+        Some(_) if percentile.is_some() || warmup_ns.is_some() || rate.is_some() => {
+            Err(node.fault("percentile, warmup and rate belong to min_age = \"auto\""))
+        }
+        Some(ns) if ns < APPLY_NS => {
+            Err(node.fault_at("min_age", "less than 1s says nothing of what is needed; write for example \"2m\""))
+        }
+        Some(ns) => Ok(MinAge::Fixed(ns)),
+    }
+}
+
+/// 98, or "98%", as a share of one.
+fn percentile(value: &Scalar) -> Result<f64, Refused> {
+    let share = parse_percent(&value.to_string()).map_err(|_| Refused::new(value, "is no percentile, such as 98"))?;
+    if share <= 1.0 { Ok(share) } else { Err(Refused::new(value, "is more than 100 %")) }
+}
+
+/// "0.2%/min" as a share of one.
+fn rate(value: &Scalar) -> Result<f64, Refused> {
+    let refused = || Refused::new(value, "is not a share of what is in use for a minute, such as \"0.2%/min\"");
+    let text = value.to_string();
+    let share = text.strip_suffix("/min").and_then(|share| parse_percent(share).ok());
+    share.filter(|share| *share > 0.0).ok_or_else(refused)
 }
 
 #[cfg(test)]
@@ -150,10 +211,10 @@ mod tests {
         let config = parse("[[rule]]\ngroups = \"batch.slice\"\naction = \"reclaim\"\n").unwrap();
         let rule = &config.rules[0];
         assert_eq!(
-            (&*rule.name, rule.min_age_ns, rule.dry_run, config.acts()),
-            ("rule 1", 120_000_000_000, false, true)
+            (&*rule.name, rule.min_age, rule.dry_run, config.acts()),
+            ("rule 1", MinAge::Fixed(120_000_000_000), false, true)
         );
-        let scheme = rule.scheme("/batch.slice");
+        let scheme = rule.scheme("/batch.slice", 120_000_000_000);
         assert!(scheme.validate().is_ok() && scheme.brake.is_some() && scheme.confirm_ns > 0);
         assert_eq!((scheme.group.as_deref(), scheme.pattern.age_us.min), (Some("/batch.slice"), 120_000_000));
         assert_eq!(scheme.quota.goals[0].metric, GoalMetric::Read(Metric::TargetStall));
@@ -186,6 +247,17 @@ mod tests {
     }
 
     #[test]
+    fn the_age_can_be_left_to_a_groups_past() {
+        let auto = |more: &str| {
+            let text = format!("[[rule]]\ngroups = \"/**\"\naction = \"reclaim\"\nmin_age = \"auto\"\n{more}");
+            parse(&text).unwrap().rules[0].min_age
+        };
+        assert_eq!(auto(""), MinAge::Auto(ThresholdPolicy { rate: 0.002, percentile: 0.98, warmup_s: 1200 }));
+        let policy = ThresholdPolicy { rate: 0.0005, percentile: 0.995, warmup_s: 0 };
+        assert_eq!(auto("percentile = 99.5\nwarmup = \"0s\"\nrate = \"0.05%/min\"\n"), MinAge::Auto(policy));
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_its_line() {
         let rule = |more: &str| format!("[[rule]]\ngroups = \"/a\"\naction = \"reclaim\"\n{more}\n");
         let cases = [
@@ -199,6 +271,9 @@ mod tests {
             ("[[rule]]\ngroups = \"/a\"\naction = \"thp\"".to_owned(), "line 3, rule.action: 'thp' is not"),
             (rule("min_age = \"10ms\""), "line 4, rule.min_age: less than 1s"),
             (rule("min_age = 5"), "'5' is not a time"),
+            (rule("percentile = 98"), "belong to min_age = \"auto\""),
+            (rule("min_age = \"auto\"\npercentile = 101"), "line 5, rule.percentile: '101' is more than 100 %"),
+            (rule("min_age = \"auto\"\nrate = \"0.2%\""), "line 5, rule.rate: '0.2%' is not a share"),
             (rule("goal = \"speed=1\""), "line 4, rule.goal: 'speed=1' is no goal"),
             (rule("dry_run = 1"), "neither true nor false"),
             (rule("agee = 1"), "unknown field `agee`"),

@@ -6,6 +6,7 @@ mod limits;
 mod pattern;
 mod slots;
 pub mod status;
+mod thresholds;
 
 use super::paths::GroupPaths;
 use super::promotions::Promotions;
@@ -14,7 +15,7 @@ use crate::exit::{Unsupported, Usage, in_words};
 use crate::groups::Groups;
 use crate::hangup::{Hangup, Hangups};
 use crate::schemes::file::read_file;
-use config::{Config, WINDOW_NS};
+use config::{Config, MinAge, WINDOW_NS};
 use isotherm_core::printable::printable;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
@@ -24,12 +25,13 @@ use isotherm_core::units::format_size;
 use isotherm_linux::action::unsupported;
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals;
-use isotherm_view::machine::Row;
+use isotherm_view::machine::{Machine, Row};
 use limits::{Limit, limits};
 use slots::{Slot, Slots};
 use status::RuleStatus;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use thresholds::{Age, Thresholds};
 
 /// How often it is looked which groups there are and what protects them, ns.
 const REFRESH_NS: u64 = 10_000_000_000;
@@ -45,7 +47,10 @@ pub struct Rules {
     slots: Slots,
     /// What may be taken in a window, by the place of the group.
     limits: HashMap<usize, Limit>,
+    /// Of groups whose rules leave the age to their past.
+    thresholds: Thresholds,
     acting: BTreeMap<String, RuleStatus>,
+    ages_changed: bool,
     refresh_at_ns: u64,
     figures_at_ns: u64,
     hangups: Hangups,
@@ -61,7 +66,9 @@ impl Rules {
             config,
             slots: Slots::default(),
             limits: HashMap::new(),
+            thresholds: Thresholds::default(),
             acting: BTreeMap::new(),
+            ages_changed: false,
             refresh_at_ns: 0,
             figures_at_ns: 0,
             hangups: Hangups::new(),
@@ -103,16 +110,18 @@ impl Rules {
         }
         if now_ns >= self.figures_at_ns {
             self.figures_at_ns = now_ns + FIGURES_NS;
-            self.draw_figures(engine);
+            self.draw_figures(engine, now_ns);
         }
     }
 
     /// How the rule for a group stands; `None`: there is none.
-    pub fn status(&self, row: &Row, promotions: &Promotions) -> Option<RuleStatus> {
+    pub fn status(&self, row: &Row, promotions: &Promotions, now_ns: u64) -> Option<RuleStatus> {
         let path = row.cgroup.as_deref()?;
-        let rule = &self.config.rules[self.config.rule_of(path)?];
+        let number = self.config.rule_of(path)?;
+        let rule = &self.config.rules[number];
         if rule.dry_run {
-            return Some(RuleStatus::tried(&rule.name, rule.min_age_ns, row.ages.as_ref(), promotions.of(path)));
+            let age = self.age(number, path, now_ns);
+            return Some(RuleStatus::tried(&rule.name, age, row.ages.as_ref(), promotions.of(path)));
         }
         self.acting.get(path).cloned()
     }
@@ -123,7 +132,7 @@ impl Rules {
                 self.config = config;
                 engine.set_pace(self.config.pace);
                 self.slots.replace_rules(|path| self.config.acting_rule_of(path), now_ns);
-                engine.commit(self.schemes());
+                engine.commit(self.schemes(now_ns));
                 self.refresh_at_ns = 0;
                 tracing::info!("read again: {}", self.words());
             }
@@ -147,15 +156,42 @@ impl Rules {
         for (place, ..) in self.slots.groups().filter(|(place, ..)| before.get(place) != self.limits.get(place)) {
             engine.limit(place, self.limits.get(&place).map(Limit::bytes));
         }
-        if changed {
-            engine.commit(self.schemes());
+        if changed || self.ages_changed {
+            self.ages_changed = false;
+            engine.commit(self.schemes(now_ns));
         }
     }
 
-    fn schemes(&self) -> Vec<Scheme> {
+    /// Whether it is time to [`learn`](Self::learn).
+    pub fn is_window_over(&self, now_ns: u64) -> bool {
+        self.config.learns() && self.thresholds.is_due(now_ns)
+    }
+
+    /// Ends a window: takes over how much of each group's memory was in use and came back, for rules that go by it.
+    pub fn learn(&mut self, machine: &Machine, promotions: &Promotions, now_ns: u64) {
+        let config = &self.config;
+        self.thresholds.end_window(now_ns, machine, promotions, |path| config.policy_of(path));
+        self.ages_changed = true;
+        self.refresh_at_ns = now_ns;
+    }
+
+    /// From which age on the rule for the group at `path` takes memory now.
+    fn age(&self, rule: usize, path: &str, now_ns: u64) -> Age {
+        match self.config.rules[rule].min_age {
+            MinAge::Fixed(ns) => Age::Known(ns),
+            MinAge::Auto(_) => self.thresholds.age(path, now_ns),
+        }
+    }
+
+    fn schemes(&self, now_ns: u64) -> Vec<Scheme> {
         let scheme = |(place, slot): (usize, &Slot)| match slot {
             Slot::Group { path, rule, .. } => {
-                let mut scheme = self.config.rules[*rule].scheme(path);
+                let age_ns = match self.age(*rule, path, now_ns) {
+                    Age::Known(ns) => ns,
+                    // Longer than anything lives.
+                    Age::NotKnown | Age::None => u64::MAX,
+                };
+                let mut scheme = self.config.rules[*rule].scheme(path, age_ns);
                 scheme.quota.bytes = self.limits.get(&place).map(Limit::bytes);
                 scheme
             }
@@ -167,13 +203,14 @@ impl Rules {
         self.slots.all().iter().enumerate().map(scheme).collect()
     }
 
-    fn draw_figures(&mut self, engine: &mut SchemeEngine) {
+    fn draw_figures(&mut self, engine: &mut SchemeEngine, now_ns: u64) {
         let statuses = engine.status_without_meters();
         let mut acting = BTreeMap::new();
         for (place, path, rule) in self.slots.groups() {
-            let (Some(scheme), Some(rule)) = (statuses.get(place), self.config.rules.get(rule)) else { continue };
-            let limit = self.limits.get(&place);
-            let status = RuleStatus::acting(&rule.name, rule.min_age_ns, scheme, limit);
+            let Some(scheme) = statuses.get(place) else { continue };
+            let (limit, age) = (self.limits.get(&place), self.age(rule, path, now_ns));
+            let rule = &self.config.rules[rule];
+            let status = RuleStatus::acting(&rule.name, age, scheme, limit);
             let brakes = |status: &RuleStatus| status.figures.reclaim_brakes.unwrap_or_default();
             let before = self.acting.get(path).map_or(0, brakes);
             if brakes(&status) > before {

@@ -1,6 +1,7 @@
 //! What a rule has done to a control group, or would have.
 
 use super::limits::Limit;
+use super::thresholds::Age;
 use isotherm_core::history::frame::{PageAges, bytes};
 use isotherm_core::history::reaccessed::Reaccessed;
 use isotherm_core::history::times::{AGES_NS, IDLE_NS};
@@ -26,8 +27,8 @@ isotherm_core::figures! {
 pub struct RuleStatus {
     /// What the rule is called.
     pub rule: String,
-    /// For how long pages must have been idle, ns.
-    pub min_age_ns: u64,
+    /// For how long pages must have been idle, ns; `None` while nothing is taken whatever its age.
+    pub min_age_ns: Option<u64>,
     /// Whether nothing is done.
     pub dry_run: bool,
     /// What was done.
@@ -47,13 +48,16 @@ pub struct RuleStatus {
 
 impl RuleStatus {
     /// Of one that does something.
-    pub fn acting(rule: &str, min_age_ns: u64, scheme: &SchemeStatus<'_>, limit: Option<&Limit>) -> Self {
+    pub fn acting(rule: &str, age: Age, scheme: &SchemeStatus<'_>, limit: Option<&Limit>) -> Self {
         let effect = scheme.stats.effect;
-        let idle = limit.and_then(Limit::idle).or_else(|| scheme.idle.map(|idle| (idle.code(), idle.to_string())));
+        let idle = age.idle().map(|(code, why)| (code, why.to_owned()));
+        let idle = idle
+            .or_else(|| limit.and_then(Limit::idle))
+            .or_else(|| scheme.idle.map(|idle| (idle.code(), idle.to_string())));
         let (code, reason) = idle.unzip();
         Self {
             rule: rule.to_owned(),
-            min_age_ns,
+            min_age_ns: age.ns(),
             figures: Reclaimed {
                 reclaimed: Some(effect.out),
                 reclaimed_out: Some(effect.saved_now),
@@ -67,15 +71,18 @@ impl RuleStatus {
     }
 
     /// Of one that is only tried. Where the age is none that is counted, too little is saved and too much comes back.
-    pub fn tried(rule: &str, min_age_ns: u64, ages: Option<&PageAges>, again: Option<Reaccessed>) -> Self {
-        let at_least = AGES_NS.into_iter().find(|age| *age >= min_age_ns);
-        let at_most = IDLE_NS.partition_point(|age| *age <= min_age_ns).checked_sub(1);
+    pub fn tried(rule: &str, age: Age, ages: Option<&PageAges>, again: Option<Reaccessed>) -> Self {
+        let at_least = age.ns().and_then(|ns| AGES_NS.into_iter().find(|age| *age >= ns));
+        let at_most = age.ns().and_then(|ns| IDLE_NS.partition_point(|age| *age <= ns).checked_sub(1));
+        let (code, reason) = age.idle().unzip();
         Self {
             rule: rule.to_owned(),
-            min_age_ns,
+            min_age_ns: age.ns(),
             dry_run: true,
             would_save: at_least.and_then(|age| Some(bytes(ages?.idle_for(age)?.pages))),
             would_refault: at_most.and_then(|i| Some(bytes(again?.pages()[i]))),
+            idle_code: code.map(str::to_owned),
+            idle_reason: reason.map(str::to_owned),
             ..Self::default()
         }
     }
@@ -83,14 +90,14 @@ impl RuleStatus {
     /// In a line, for people.
     pub fn words(&self) -> String {
         let size = |bytes: Option<u64>| bytes.map_or_else(|| "not known yet".to_owned(), format_size);
-        let age = format_time(self.min_age_ns);
+        let age = self.min_age_ns.map_or_else(|| "no age".to_owned(), format_time);
+        let why = self.idle_reason.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
         if self.dry_run {
             let (save, back) = (size(self.would_save), size(self.would_refault));
-            return format!("{} ({age}, dry run): would save {save}; would have come back: {back}", self.rule);
+            return format!("{} ({age}, dry run): would save {save}; would have come back: {back}{why}", self.rule);
         }
         let (out, all) = (size(self.figures.reclaimed_out), size(self.figures.reclaimed));
         let back = size(self.refaulted.map(|back| back[1]));
-        let why = self.idle_reason.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
         format!("{} ({age}): {out} out, of {all} {back} came back within 1 min{why}", self.rule)
     }
 }
@@ -117,13 +124,18 @@ mod tests {
                 .collect(),
         };
         let known = ages.idle.len() as u64 - 1;
-        let of = |min_age_ns| RuleStatus::tried("r", min_age_ns, Some(&ages), Some(Reaccessed::default()));
+        let of = |min_age_ns| RuleStatus::tried("r", Age::Known(min_age_ns), Some(&ages), Some(Reaccessed::default()));
         assert_eq!(
             (of(120 * S).would_save, of(100 * S).would_save),
             (Some((900 - known) * 4096), Some((900 - known) * 4096))
         );
         assert_eq!((of(121 * S).would_save, of(120 * S).would_refault), (None, Some(0)), "not watched for so long");
-        assert_eq!(RuleStatus::tried("r", S, None, None).would_refault, None);
+        assert_eq!(RuleStatus::tried("r", Age::Known(S), None, None).would_refault, None);
+        let unknown = RuleStatus::tried("r", Age::NotKnown, Some(&ages), Some(Reaccessed::default()));
+        assert_eq!(
+            (unknown.would_save, unknown.min_age_ns, unknown.idle_code.as_deref()),
+            (None, None, Some("threshold_unknown"))
+        );
         let words = of(120 * S).words();
         assert!(words.contains("dry run") && words.contains("would save 3.") && words.contains("0 B"), "{words}");
     }
