@@ -172,6 +172,11 @@ pub trait AccessSource {
         None
     }
 
+    /// Goes on with what an earlier run knew of a target that was not walked yet; nothing where nobody keeps that.
+    fn continue_history(&mut self, target: TargetId, history: PageHistory) {
+        let _ = (target, history);
+    }
+
     /// Tells whoever keeps the page history that ages from `age_ns` on are asked about: walks must not lie further
     /// apart.
     fn ask_age(&mut self, age_ns: u64) {

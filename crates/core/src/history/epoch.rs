@@ -6,6 +6,7 @@
 //! about the last minute stay exact to a walk, those about an hour ago to some minutes.
 
 use super::reaccessed::Reaccessed;
+use super::stored::Kept;
 
 /// What a page's byte says besides an epoch: it is not present.
 pub const ABSENT: u8 = 0;
@@ -82,12 +83,32 @@ impl Epochs {
         }
     }
 
-    /// Epochs that were kept ([`list`](Self::list)) when the last walk was at `now_ns`; `None` if they cannot have
-    /// been.
-    pub fn restore(list: Vec<Epoch>, now_ns: u64) -> Option<Self> {
+    /// Epochs that were [kept](Self::kept); `None` if they cannot have been.
+    pub fn restore(kept: Kept) -> Option<Self> {
+        let Kept { list, looked_ns, now_ns } = kept;
         let can_be = |e: &Epoch| e.by_ns <= now_ns && e.after_ns.is_none_or(|after| after <= e.by_ns);
-        let fits = (1..=MOST).contains(&list.len()) && list.iter().all(can_be);
-        fits.then(|| Self { list, before_ns: now_ns, begun_ns: now_ns, now_ns, ..Self::new(now_ns) })
+        let fits = (1..=MOST).contains(&list.len()) && list.iter().all(can_be) && looked_ns <= now_ns;
+        fits.then(|| Self {
+            list,
+            before_ns: looked_ns,
+            begun_ns: looked_ns,
+            now_ns,
+            before_end_ns: now_ns,
+            ..Self::new(now_ns)
+        })
+    }
+
+    /// What is to be kept at `now_ns`. Of a walk under way, what it has learnt so far may have been seen at any time
+    /// until now; pages that it has not come to yet were looked at last by the walk before.
+    pub fn kept(&self, now_ns: u64) -> Kept {
+        let mut kept = Kept { list: self.list.clone(), looked_ns: self.begun_ns, now_ns: self.now_ns };
+        if self.walking {
+            (kept.looked_ns, kept.now_ns) = (self.before_ns, now_ns.max(self.now_ns));
+            for number in self.this_walk.iter().flatten() {
+                kept.list[usize::from(number - FIRST)].by_ns = kept.now_ns;
+            }
+        }
+        kept
     }
 
     /// All epochs, by number.

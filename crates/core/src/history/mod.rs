@@ -5,6 +5,7 @@
 //!   space.
 //! * [`tracked`]: an access source with the histories of its targets, which it walks.
 //! * [`together`]: several targets, whose common pages count once; [`once`]: how a sample of frames tells that.
+//! * [`stored`]: a history kept for the next run.
 //! * [`ages`]: figures from them; [`reaccessed`]: what came back after how long; [`frame`]: the figures, as they are recorded;
 //!   [`times`]: the ages that they are for.
 
@@ -14,6 +15,7 @@ pub mod frame;
 mod once;
 pub mod pages;
 pub mod reaccessed;
+pub mod stored;
 pub mod table;
 pub mod times;
 pub mod together;

@@ -3,6 +3,7 @@
 use super::ages::CodeCounts;
 use super::epoch::{ABSENT, BLIND, Epochs, STANDING};
 use super::pages::PageHistory;
+use super::stored::{self, Kept};
 use super::table::Table;
 use super::times::AGES_NS;
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
@@ -304,15 +305,13 @@ fn a_history_that_was_kept_goes_on_where_it_ended() {
         world.walk(walk as u64 * S, &[u64::MAX; 8], &[u64::MAX; 8]);
     }
     let history = &world.history;
-    let epochs = Epochs::restore(history.epochs().list().to_vec(), history.now_ns()).unwrap();
-    assert!(
-        Epochs::restore(history.epochs().list().to_vec(), history.now_ns() - 1).is_none(),
-        "an epoch in the future"
-    );
-    assert!(Epochs::restore(Vec::new(), S).is_none());
-    let copy = |table: &Table| Table::of_codes(&std::array::from_fn(|i| table.code(i)), table.huge);
-    let tables = history.tables().map(|(base, table)| (base, copy(table))).collect();
-    let again = PageHistory::restore(epochs, history.walks(), tables);
+    let kept = history.epochs().kept(history.now_ns());
+    assert!(Epochs::restore(kept.clone()).is_some());
+    assert!(Epochs::restore(Kept { now_ns: kept.now_ns - 1, ..kept.clone() }).is_none(), "an epoch in the future");
+    assert!(Epochs::restore(Kept { list: Vec::new(), ..kept }).is_none());
+    let mut words = Vec::new();
+    stored::write(history, history.now_ns(), |word| words.push(word));
+    let again = stored::read(&mut words.into_iter()).unwrap();
     assert_eq!((again.total(), again.memory_bytes()), (history.total(), history.memory_bytes()));
     world.history = again;
     world.walk(131 * S, &[u64::MAX; 8], &[u64::MAX; 8]);

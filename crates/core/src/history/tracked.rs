@@ -393,6 +393,10 @@ impl<S: AccessSource> AccessSource for Tracked<S> {
         self.histories.get(&target)
     }
 
+    fn continue_history(&mut self, target: TargetId, history: PageHistory) {
+        self.histories.entry(target).or_insert(history);
+    }
+
     fn ask_age(&mut self, age_ns: u64) {
         self.shortest_age_ns = Some(self.shortest_age_ns.map_or(age_ns, |known| known.min(age_ns)));
     }

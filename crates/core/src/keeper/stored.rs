@@ -3,20 +3,12 @@
 use super::address_space::AddressSpace;
 use super::creation_times::CreationTimes;
 use crate::addr::TABLE_SPAN;
-use crate::history::epoch::{ABSENT, Epoch, Epochs};
-use crate::history::pages::PageHistory;
-use crate::history::table::{PAGES, Table};
+use crate::history::epoch::ABSENT;
+use crate::history::stored;
 use crate::mask::{NO_PAGES, PageMask, and_not};
 use crate::pages::PageSet;
-use std::collections::BTreeMap;
 
-const MAGIC: &[u8; 8] = b"ISOLRU2\n";
-/// An epoch of which nobody knows when it began.
-const NO_BEGIN: u64 = u64::MAX;
-/// What of a table follows its address.
-const HUGE: u64 = 1;
-const ALIKE: u64 = 2;
-const ANY_OUT: u64 = 4;
+const MAGIC: &[u8; 8] = b"ISOLRU3\n";
 
 /// An address space and its generations as bytes.
 pub fn write(created: &CreationTimes, space: &AddressSpace) -> Vec<u8> {
@@ -25,22 +17,13 @@ pub fn write(created: &CreationTimes, space: &AddressSpace) -> Vec<u8> {
     word(created.max_seq());
     word(created.len() as u64);
     created.times().for_each(&mut word);
-    let history = &space.history;
-    word(history.walks());
-    word(history.now_ns());
-    word(history.epochs().list().len() as u64);
-    for epoch in history.epochs().list() {
-        word(epoch.after_ns.unwrap_or(NO_BEGIN));
-        word(epoch.by_ns);
-    }
-    for (base, table) in history.tables() {
+    stored::write(&space.history, space.history.now_ns(), &mut word);
+    for (base, _) in space.history.tables() {
         let out = space.out.mask(base);
-        let flag = |on: bool, flag: u64| if on { flag } else { 0 };
-        word(base);
-        word(flag(table.huge, HUGE) | flag(table.alike().is_some(), ALIKE) | flag(out != NO_PAGES, ANY_OUT));
-        out.iter().filter(|_| out != NO_PAGES).copied().for_each(&mut word);
-        let eight = |first: usize| u64::from_le_bytes(std::array::from_fn(|i| table.code(first + i)));
-        (0..if table.alike().is_some() { 8 } else { PAGES }).step_by(8).map(eight).for_each(&mut word);
+        if out != NO_PAGES {
+            word(base);
+            out.into_iter().for_each(&mut word);
+        }
     }
     out
 }
@@ -56,37 +39,18 @@ pub fn read(bytes: &[u8]) -> Option<(CreationTimes, AddressSpace)> {
     let count = words.next()?;
     let times = (0..count).map_while(|_| words.next()).collect::<Vec<u64>>();
     let created = (times.len() as u64 == count).then(|| CreationTimes::restore(max_seq, times)).flatten()?;
-    let (walks, now_ns) = (words.next()?, words.next()?);
-    let mut epochs = Vec::new();
-    for _ in 0..words.next()? {
-        let after_ns = Some(words.next()?).filter(|&after| after != NO_BEGIN);
-        epochs.push(Epoch { after_ns, by_ns: words.next()? });
-    }
-    let epochs = Epochs::restore(epochs, now_ns)?;
-    let (mut tables, mut out) = (BTreeMap::new(), PageSet::default());
+    let history = stored::read(&mut words)?;
+    let mut out = PageSet::default();
     while let Some(base) = words.next() {
-        let flags =
-            words.next().filter(|_| base.is_multiple_of(TABLE_SPAN) && base.checked_add(TABLE_SPAN).is_some())?;
+        let table = history.table(base).filter(|_| base.is_multiple_of(TABLE_SPAN))?;
         let mut gone: PageMask = NO_PAGES;
-        if flags & ANY_OUT != 0 {
-            for word in &mut gone {
-                *word = words.next()?;
-            }
+        for word in &mut gone {
+            *word = words.next()?;
         }
-        let mut codes = [0; PAGES];
-        let written = if flags & ALIKE != 0 { 8 } else { PAGES };
-        for eight in codes[..written].as_chunks_mut::<8>().0 {
-            *eight = words.next()?.to_le_bytes();
-        }
-        if flags & ALIKE != 0 {
-            codes = [codes[0]; PAGES];
-        }
-        let table = Table::of_codes(&codes, flags & HUGE != 0);
         let absent = std::array::from_fn(|code| code == usize::from(ABSENT));
         out.insert_mask(base, &and_not(&gone, &table.pages(&absent)));
-        tables.insert(base, table);
     }
-    let space = AddressSpace::restore(PageHistory::restore(epochs, walks, tables), out, &created);
+    let space = AddressSpace::restore(history, out, &created);
     Some((created, space))
 }
 
