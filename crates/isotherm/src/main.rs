@@ -12,6 +12,7 @@ mod figures_doc;
 mod groups;
 mod hangup;
 mod instances;
+mod kept_history;
 mod new_file;
 mod output;
 mod progress;

@@ -3,6 +3,7 @@
 use crate::args::monitor::{MonitorArgs, SourceName};
 use crate::args::target::{StartedCommand, TargetArgs};
 use crate::exit::{Unsupported, Usage};
+use crate::kept_history;
 use anyhow::Context as _;
 use isotherm_core::context::{Context, Operator};
 use isotherm_core::engine::{Engine, Progress};
@@ -60,7 +61,7 @@ impl Session {
     /// Opens the targets and a source for them. Bad arguments are usage errors; a source that cannot work here is
     /// [`Unsupported`].
     pub fn open(target: &TargetArgs, monitor: &MonitorArgs) -> anyhow::Result<Self> {
-        Self::open_with(target, monitor, false)
+        Self::open_with(target, monitor, false).inspect(|_| kept_history::void())
     }
 
     fn open_with(target: &TargetArgs, monitor: &MonitorArgs, pages_only: bool) -> anyhow::Result<Self> {
@@ -88,12 +89,18 @@ impl Session {
 
     /// The same for those who need no regions: all of the budget goes to the page history.
     pub fn open_for_pages(target: &TargetArgs, monitor: &MonitorArgs) -> anyhow::Result<Self> {
+        Self::open_with(target, monitor, true).inspect(|_| kept_history::void())
+    }
+
+    /// The same for a node, which goes on with what an earlier one has kept.
+    pub fn open_for_node(target: &TargetArgs, monitor: &MonitorArgs) -> anyhow::Result<Self> {
         Self::open_with(target, monitor, true)
     }
 
     /// Opens a command that the caller has prepared, and will finish. The priority stays as it is: commands that the
     /// caller starts later would inherit a lower one.
     pub fn of_command(command: Command, monitor: &MonitorArgs) -> anyhow::Result<Self> {
+        kept_history::void();
         let config = monitor.config(kernel_release().unwrap_or_default(), realtime_offset_ns())?;
         let signals = StopSignals::catch().context("cannot catch signals")?;
         let spec = TargetSpec::Command { command, children: true };
@@ -109,6 +116,11 @@ impl Session {
     /// Tells `tracer` what happens.
     pub fn trace(&mut self, tracer: Box<dyn Tracer>) {
         self.context.trace(tracer);
+    }
+
+    /// The source, if it is one that can be asked about single pages.
+    pub fn page_source(&mut self) -> Option<&mut dyn AccessSource> {
+        self.context.engine().page_source()
     }
 
     /// The schemes; `None`: it only watches.

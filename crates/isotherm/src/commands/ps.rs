@@ -104,7 +104,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             show(&args, known.machine)?;
             if !args.json {
                 let cost = cost.map_or_else(|| "too short to tell".to_owned(), |cost| words(&cost));
-                say!("watched by isotherm node (pid {node}) for {}; cost: {cost}", format_time(known.uptime_ns));
+                say!("watched by isotherm node (pid {node}) for {}; cost: {cost}", format_time(known.watched_ns));
             }
             Ok(())
         }

@@ -4,6 +4,7 @@ use super::store::Store;
 use crate::args::target::StartedCommand;
 use crate::args::target::{Target, TargetArgs};
 use crate::exit::Unsupported;
+use crate::kept_history;
 use anyhow::Context;
 use isotherm_core::clock::{Clock, Wake};
 use isotherm_core::keeper::address_space::Walked;
@@ -51,6 +52,7 @@ impl Live {
     }
 
     fn with(target: &TargetArgs, how: fn(PageTableSource) -> PageTableSource) -> anyhow::Result<Self> {
+        kept_history::void();
         let signals = StopSignals::catch().context("cannot catch signals")?;
         let Target { spec, command } = target.resolve()?;
         let mut tracker = TargetTracker::new(spec)?;

@@ -6,6 +6,7 @@ pub mod status;
 use crate::args::control::{Bound, ControlArgs};
 use crate::args::target::shell_status;
 use crate::exit::{CommandStatus, Unsupported, Usage};
+use crate::kept_history;
 use anyhow::Context;
 use control::Control;
 use isotherm_compat::admin::Admin;
@@ -68,6 +69,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     let signals = StopSignals::catch().context("cannot catch signals")?;
+    kept_history::void();
     let bound = || args.control.bind(false);
     match args.words.as_slice() {
         words if args.exec => exec(words, args.own_lru_gen, bound()?, &signals),

@@ -1,6 +1,7 @@
 //! The agent: takes in what the engine sees, and answers those who ask.
 
 use super::jumps::{Jump, Jumps, WINDOW_NS};
+use super::kept::Kept;
 use super::paths::GroupPaths;
 use super::promotions::Promotions;
 use super::rules::Rules;
@@ -12,6 +13,7 @@ use isotherm_core::event::{Event, MonitorStats, Step, Subscriber, SubscriberErro
 use isotherm_core::history::frame::{PageFrame, bytes};
 use isotherm_core::printable::printable;
 use isotherm_core::scheme::engine::SchemeEngine;
+use isotherm_core::source::AccessSource;
 use isotherm_core::units::format_size;
 use isotherm_daemon::instance::Instance;
 use isotherm_daemon::sandbox::Sandbox;
@@ -70,6 +72,7 @@ pub struct Agent {
     promotions: Promotions,
     windows: Option<Windows>,
     rules: Option<Rules>,
+    kept: Option<Kept>,
     server: Option<Server<NodeService>>,
     notify: Notify,
     alive_ns: u64,
@@ -94,6 +97,7 @@ impl Agent {
             promotions: Promotions::default(),
             windows: None,
             rules: None,
+            kept: None,
             server,
             notify,
             alive_ns: now_ns,
@@ -114,6 +118,11 @@ impl Agent {
         self.rules = Some(rules);
     }
 
+    /// Goes on with the page history of an earlier node, and keeps it for a later one.
+    pub fn keep(&mut self, kept: Kept) {
+        self.kept = Some(kept);
+    }
+
     /// Between two turns of the loop: what is due by the clock. False: it is to end.
     pub fn after_turn(&mut self) -> bool {
         let now_ns = monotonic_ns();
@@ -132,9 +141,12 @@ impl Agent {
         !self.is_asked_to_stop
     }
 
-    /// Writes what is not yet written.
-    pub fn finish(mut self) {
+    /// Writes what is not yet written; of `source` what is known of pages.
+    pub fn finish(mut self, source: Option<&mut dyn AccessSource>) {
         self.notify.stopping();
+        if let (Some(kept), Some(source)) = (self.kept.take(), source) {
+            kept.write(source);
+        }
         self.end_window(monotonic_ns());
         if let Some(windows) = self.windows {
             windows.finish();
@@ -194,7 +206,8 @@ impl Agent {
     }
 
     fn whole(&mut self, now_ns: u64) -> Result<Answer<NodeStatus>, Refusal> {
-        let machine = NodeMachine { uptime_ns: now_ns - self.started_ns, machine: self.machine(now_ns) };
+        let since_ns = self.kept.as_ref().map_or(self.started_ns, Kept::since_ns);
+        let machine = NodeMachine { watched_ns: now_ns.saturating_sub(since_ns), machine: self.machine(now_ns) };
         let json = serde_json::to_vec(&machine).map_err(|e| Refusal::new(500, e.to_string()))?;
         Ok(Answer::Json(json))
     }
@@ -264,7 +277,15 @@ impl Subscriber for Agent {
             Event::End { target, .. } => self.promotions.end(*target),
             _ => {}
         }
+        self.kept.iter_mut().for_each(|kept| kept.event(event));
         self.machine.event(event)
+    }
+
+    fn step_with(&mut self, step: Step, now_ns: u64, source: &mut dyn AccessSource) {
+        if step == Step::AfterUpdate {
+            self.kept.iter_mut().for_each(|kept| kept.recognize(source));
+        }
+        self.step(step, now_ns);
     }
 
     fn step(&mut self, _: Step, now_ns: u64) {

@@ -3,6 +3,7 @@
 mod agent;
 mod ask;
 mod jumps;
+mod kept;
 mod paths;
 mod promotions;
 mod rules;
@@ -25,6 +26,7 @@ use isotherm_linux::clock::{kernel_release, unix_us};
 use isotherm_linux::notify::Notify;
 use isotherm_linux::roots::Roots;
 use isotherm_record::parquet::window::Origin;
+use kept::Kept;
 use rules::Rules;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -86,7 +88,9 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
     let rules = args.config.take().map(|file| Rules::open(file, args.dry_run)).transpose()?;
     let windows = args.parquet.as_deref().map(|folder| Windows::new(folder, args.window, origin(&args), unix_us()));
     let windows = windows.transpose()?;
-    let mut session = Session::open_for_pages(&args.target, &args.monitor)?;
+    let mut session = Session::open_for_node(&args.target, &args.monitor)?;
+    // Once nothing is in the way any more: what it takes is gone then.
+    let kept = Kept::open();
     let sandbox = args.sandbox.enter(&needs(Work {
         source: args.monitor.source,
         command: false,
@@ -99,6 +103,9 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
     if let Some(windows) = windows {
         agent.write(windows);
     }
+    if let Some(kept) = kept {
+        agent.keep(kept);
+    }
     if let Some(rules) = rules {
         session = session.with_schemes(rules.engine()?);
         session.reload_on_hangup()?;
@@ -106,7 +113,7 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
         agent.act(rules);
     }
     let result = session.run(args.duration, &mut agent, |agent, _| Ok(agent.after_turn()));
-    agent.finish();
+    agent.finish(session.page_source());
     let finished = session.finish();
     if result? == Ended::TargetsGone {
         tracing::info!("every target has ended");

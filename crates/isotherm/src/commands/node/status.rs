@@ -92,8 +92,8 @@ pub struct NodeStatus {
 /// What `isotherm ps` gets from a node.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct NodeMachine {
-    /// For how long it has run, ns.
-    pub uptime_ns: u64,
+    /// For how long it has watched, earlier nodes that it goes on with included, ns.
+    pub watched_ns: u64,
     /// All that it watches.
     pub machine: Machine,
 }
