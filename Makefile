@@ -182,6 +182,7 @@ lint: ## rustfmt, clippy and rustdoc, warnings denied
 	scripts/deps build lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null # else `make fuzz` refuses to build
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(CARGO) doc --workspace --no-deps --document-private-items
 
 .PHONY: clean
