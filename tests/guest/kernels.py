@@ -1,4 +1,4 @@
-"""Debian 12's kernels: fetched once, never installed, also as the uncompressed ELF image, which boots faster, and the
+"""Debian's kernels: fetched once, never installed, also as the uncompressed ELF image, which boots faster, and the
 modules that guests need."""
 
 import glob
@@ -9,10 +9,19 @@ import struct
 import subprocess
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-# Debian 12's stock kernel, and the newer one that it offers for cloud machines (the latter has DAMON).
+# Debian 12's stock kernel, and the newer one that it offers for cloud machines (the latter has DAMON); the oldest that we claim
+# to run on, and a newer one. Each by the distribution of Debian that has it.
 PACKAGES = {
-    "6.1": re.compile(r"linux-image-6\.1\.\d+-\d+-amd64"),
-    "6.12": re.compile(r"linux-image-6\.12\.\d+\+\w+-cloud-amd64"),
+    "5.10": ("bullseye", re.compile(r"linux-image-5\.10\.\d+-\d+-amd64")),
+    "6.1": ("bookworm", re.compile(r"linux-image-6\.1\.\d+-\d+-amd64")),
+    "6.12": ("bookworm", re.compile(r"linux-image-6\.12\.\d+\+\w+-cloud-amd64")),
+    # From 6.19 on a kernel and its modules are packages of their own.
+    "6.18": ("trixie", re.compile(r"linux-image-6\.18\.\d+\+\w+-cloud-amd64")),
+}
+SUITES = {
+    "bullseye": ["bullseye"],
+    "bookworm": ["bookworm", "bookworm-backports"],
+    "trixie": ["trixie", "trixie-backports"],
 }
 
 
@@ -52,7 +61,7 @@ class Kernel:
 
 
 def kernel(release, cache):
-    """Kernel `release` ("6.1" or "6.12"), fetched into the folder `cache` if need be."""
+    """Kernel `release` (a key of PACKAGES), fetched into the folder `cache` if need be."""
     cache = os.path.abspath(cache)
     image, elf, modules = (os.path.join(cache, f"{part}-{release}") for part in ("bzimage", "vmlinux", "modules"))
     # Written last, so that whatever is older than this list, or was interrupted, is made anew.
@@ -97,7 +106,8 @@ def _replace(path, content):
 
 def _keep_modules(tree, folder):
     """Unpacks the modules of the package in `tree` into `folder`, a folder for each set."""
-    (kernel,) = glob.glob(os.path.join(tree, "lib/modules/*/kernel"))
+    # Below /usr from Debian 13 on.
+    (kernel,) = glob.glob(os.path.join(tree, "lib/modules/*/kernel")) or glob.glob(os.path.join(tree, "usr/lib/modules/*/kernel"))
     new = folder + ".new"
     subprocess.run(["rm", "-rf", new, folder], check=True)
     for name, modules in MODULES.items():
@@ -114,11 +124,12 @@ def _keep_modules(tree, folder):
 
 
 def _download(release, cache):
-    apt = _apt(cache)
+    distribution, package = PACKAGES[release]
+    apt = _apt(cache, distribution)
     available = subprocess.run(
         ["apt-cache", *apt, "dumpavail"], check=True, stdout=subprocess.PIPE, text=True
     ).stdout
-    names = [n for n in re.findall(r"^Package: (\S+)$", available, re.M) if PACKAGES[release].fullmatch(n)]
+    names = [n for n in re.findall(r"^Package: (\S+)$", available, re.M) if package.fullmatch(n)]
     if not names:
         raise KernelsUnavailable(f"the Debian mirrors of this machine have no package of kernel {release}")
     newest = max(names, key=lambda n: [int(x) for x in re.findall(r"\d+", n)])
@@ -129,10 +140,10 @@ def _download(release, cache):
     return package
 
 
-def _apt(cache):
-    """Options that make apt use Debian 12's suites from this machine's own mirrors, and lists of our own."""
-    sources = os.path.join(cache, "sources.list")
-    lists = os.path.join(cache, "lists")
+def _apt(cache, distribution):
+    """Options that make apt use a distribution's suites from this machine's own mirrors, and lists of our own."""
+    sources = os.path.join(cache, f"{distribution}.list")
+    lists = os.path.join(cache, f"lists-{distribution}")
     options = ["-o", f"Dir::Etc::sourcelist={sources}", "-o", "Dir::Etc::sourceparts=/dev/null",
                "-o", f"Dir::State::lists={lists}", "-o", f"Dir::Cache={cache}/apt", "-o", "APT::Sandbox::User="]
     if not os.path.exists(sources):
@@ -140,9 +151,9 @@ def _apt(cache):
         if mirror is None:
             raise KernelsUnavailable("this machine's apt sources name no Debian mirror to fetch kernels from")
         trust = f"[signed-by={KEYRING}] " if os.path.exists(KEYRING) else ""
-        lines = [f"deb {trust}{mirror} {suite} main\n" for suite in ("bookworm", "bookworm-backports")]
+        lines = [f"deb {trust}{mirror} {suite} main\n" for suite in SUITES[distribution]]
         if security is not None:
-            lines.append(f"deb {trust}{security} bookworm-security main\n")
+            lines.append(f"deb {trust}{security} {distribution}-security main\n")
         os.makedirs(os.path.join(lists, "partial"), exist_ok=True)
         os.makedirs(os.path.join(cache, "apt", "archives", "partial"), exist_ok=True)
         with open(sources + ".new", "w") as f:
