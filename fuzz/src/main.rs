@@ -2,11 +2,14 @@
 //! standard input.
 
 /// Readers of what others wrote, by the names of their folders below `corpus/`.
-const TARGETS: [(&str, fn(&[u8])); 6] = [
+const TARGETS: [(&str, fn(&[u8])); 9] = [
     ("records", isotherm_record::fuzz::every_format),
     ("frames", isotherm_record::fuzz::payload),
     ("hint", isotherm_hint::fuzz::stream),
     ("hint_sealed", isotherm_hint::fuzz::sealed),
+    ("hint_session", isotherm_hint::fuzz::session),
+    ("mtree", isotherm_hint::fuzz::memory_map),
+    ("traces", isotherm_sim::fuzz::traces),
     ("http", isotherm_daemon::fuzz::http),
     ("files", isotherm_compat::fuzz::operations),
 ];

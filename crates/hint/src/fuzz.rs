@@ -1,6 +1,11 @@
 //! Bodies for fuzzers and damage tests: each takes bytes from anywhere and panics if a promise of the protocol's reader
 //! is broken.
 
+mod session;
+
+pub use session::session;
+
+use crate::host::mtree::{self, Backend};
 use crate::protocol::auth::{Exchange, Key};
 use crate::protocol::{Decoder, Message};
 
@@ -66,4 +71,29 @@ fn check(message: &Message) {
     assert_eq!(decoder.push(&frame), frame.len());
     assert_eq!(decoder.message().as_ref().map(Option::as_ref), Ok(Some(message)));
     assert_eq!(decoder.message(), Ok(None));
+}
+
+/// Reads bytes as what a VMM says of its memory map. Each name in it is a backend, as long as its last part needs.
+pub fn memory_map(bytes: &[u8]) {
+    let Ok(regions) = mtree::parse(&String::from_utf8_lossy(bytes)) else { return };
+    let mut backends: Vec<Backend> = Vec::new();
+    for region in &regions {
+        assert!(region.addr.start < region.addr.end, "a part is empty");
+        let Some(size) = region.offset.checked_add(region.addr.len()) else { continue };
+        match backends.iter_mut().find(|backend| backend.id == region.name) {
+            Some(backend) => backend.size = backend.size.max(size),
+            None => backends.push(Backend { id: region.name.clone(), size }),
+        }
+    }
+    let sizes: Vec<u64> = backends.iter().map(|backend| backend.size).collect();
+    let Ok(layout) = mtree::layout(&regions, &backends, &sizes, &|_, _| None) else { return };
+    assert!(layout.pieces().windows(2).all(|pair| pair[0].addr.end <= pair[1].addr.start), "parts overlap");
+    for piece in layout.pieces() {
+        assert!(piece.offset + piece.addr.len() <= sizes[piece.file], "a part leaves its file");
+        let is_it = |region: &mtree::Region| {
+            region.addr == piece.addr && region.offset == piece.offset && region.name == backends[piece.file].id
+        };
+        assert!(regions.iter().any(is_it), "a part that nobody named");
+        assert_eq!(sizes.iter().filter(|size| **size == sizes[piece.file]).count(), 1, "two backends look alike");
+    }
 }

@@ -8,6 +8,7 @@
 
 pub mod accuracy;
 pub mod experiment;
+pub mod fuzz;
 pub mod guests;
 pub mod machine;
 pub mod policy;

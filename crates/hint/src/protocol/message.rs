@@ -262,7 +262,7 @@ impl Message {
     }
 
     /// The message of a frame.
-    pub(super) fn decode(kind: u8, payload: &[u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(kind: u8, payload: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(kind, payload);
         let message = match kind {
             GREET => Self::Greet { version: r.u16()?, host: r.u64()? },

@@ -40,7 +40,7 @@ pub fn read(
 }
 
 /// Reads a trace from a stream, which errors call `origin`.
-pub(super) fn from_reader(
+pub(crate) fn from_reader(
     origin: &str,
     stream: Box<dyn Read>,
     format: Format,

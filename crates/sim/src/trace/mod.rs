@@ -19,6 +19,7 @@ mod source;
 pub use error::TraceError;
 pub use generate::{Generator, generate};
 pub use groups::Groups;
+pub(crate) use input::from_reader;
 pub use input::{Format, read};
 pub use save::save_oracle;
 
