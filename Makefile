@@ -163,6 +163,13 @@ bench-node: ## the agent of the machine: its cost beside others, and what its ru
 	$(CARGO) build --release -p isotherm -p isotherm-bench-lru
 	bench/node/node.py $(BENCH_ARGS)
 
+.PHONY: bench-fleet
+bench-fleet: ## isotherm-fleet's rows a second and memory beside DuckDB and Spark on the same files
+	scripts/deps build engines
+	$(CARGO) build --release -p isotherm-fleet
+	ISOTHERM_NO_BALLISTA=1 tests/engines/setup
+	bench/fleet/fleet.py $(BENCH_ARGS)
+
 .PHONY: bench-lru-guest
 bench-lru-guest: ## the load of bench-lru where the kernel has generations of its own: in an emulated guest
 	scripts/deps build guest

@@ -1,7 +1,7 @@
 //! DataFusion, and how it gets at files and queries. Memory is bounded: what is more goes to files.
 //!
 //! * [`queries`]: the SQL; [`batches`], [`hosts`]: whole hosts at a time; [`clocks`]: windows of agents;
-//! [`columns`]: answers.
+//!   [`columns`]: answers.
 
 pub mod batches;
 pub mod clocks;

@@ -1,6 +1,6 @@
 //! The report for people, on 80 columns.
 
-use super::account::{Account, IDLE, TWO_MIN, short_time};
+use super::account::{Account, TWO_MIN, short_time};
 use super::fleet::Fleet;
 use super::json::rows_left_out;
 use crate::input::judge::Inventory;
@@ -48,8 +48,8 @@ pub fn text(fleet: &Fleet, inventory: &Inventory, most: usize) -> String {
     );
     let _ = writeln!(out, "swapped         {:>10}", size(total.swapped));
     out.push_str("\nidle for       memory   share   hosts: 5 %   half    95 %   used again a minute\n");
-    for i in TWO_MIN - 1..IDLE {
-        let time = short_time(IDLE_NS[i]);
+    for (i, ns) in IDLE_NS.iter().enumerate().skip(TWO_MIN - 1) {
+        let time = short_time(*ns);
         let Some(share) = total.cold_share(i) else {
             let _ = writeln!(out, "{time:>8}    not known: nothing was watched for so long");
             continue;
