@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("isotherm-fleet: {}", printable(&format!("{e:#}")));
-            ExitCode::FAILURE
+            if e.is::<options::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -4,6 +4,11 @@ use isotherm_core::units::{UnitError, parse_size};
 use std::{io, thread};
 use tokio::runtime::{Builder, Runtime};
 
+/// What was asked for cannot be: the exit status is 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
 /// The least that queries work with.
 const LEAST: u64 = 64 << 20;
 

@@ -160,4 +160,9 @@ fn a_limit_that_nothing_keeps_is_said_and_no_rules_are_written() {
     assert_eq!(done.status.code(), Some(1), "{done:?}");
     assert!(String::from_utf8_lossy(&done.stderr).contains("no policy of the grid keeps the limit"), "{done:?}");
     assert!(!rules.exists());
+    for bad in [["--test", "100%"], ["--warmups", "0s,1m,2m,3m,4m,5m,6m"], ["--rate", "0.2%"], ["--percentiles", "101"]]
+    {
+        let done = common::fleet(&[&["tune", made.to_str().unwrap()][..], &bad].concat());
+        assert_eq!((done.status.code(), done.stdout.len()), (Some(2), 0), "{bad:?} {done:?}");
+    }
 }

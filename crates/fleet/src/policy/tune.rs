@@ -7,7 +7,7 @@ use super::{percentile, rate, rules, seconds};
 use crate::engine::Engine;
 use crate::input::judge::Inventory;
 use crate::input::{self, place::Place};
-use crate::options::Resources;
+use crate::options::{Resources, Usage};
 use crate::output;
 use crate::report::{percent, short_time, size};
 use anyhow::bail;
@@ -72,10 +72,12 @@ struct Choice {
 /// Replays, chooses, prints.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.warmups.len() > WARMUPS {
-        bail!("{} warm-ups are too many; {WARMUPS} can be tried at once", args.warmups.len());
+        return Err(
+            Usage(format!("{} warm-ups are too many; {WARMUPS} can be tried at once", args.warmups.len())).into()
+        );
     }
     if !(args.test > 0.0 && args.test < 1.0) {
-        bail!("--test is a part of the time, more than 0 and less than 100 %");
+        return Err(Usage("--test is a part of the time, more than 0 and less than 100 %".to_owned()).into());
     }
     let mut warmups = args.warmups.clone();
     warmups.sort_unstable();

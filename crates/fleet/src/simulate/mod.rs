@@ -8,6 +8,7 @@ mod host;
 mod instance;
 mod truth;
 
+use crate::options::Usage;
 use crate::progress::Progress;
 use anyhow::{Context, bail};
 use host::Host;
@@ -71,7 +72,10 @@ fn window_s(text: &str) -> Result<u64, WindowError> {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let most = args.hosts * args.groups * args.hours * (3600 / args.window);
     if most > MOST_ROWS {
-        bail!("this makes {most} rows, more than the {MOST_ROWS} that sums are exact for; take fewer hosts or hours");
+        let why = format!(
+            "this makes {most} rows, more than the {MOST_ROWS} that sums are exact for; take fewer hosts or hours"
+        );
+        return Err(Usage(why).into());
     }
     make_empty(&args.out)?;
     let workers = thread::available_parallelism().map_or(1, usize::from);

@@ -3,6 +3,7 @@
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_linux::cgroup::memory::Protection;
 use std::collections::HashMap;
+use std::io;
 
 /// What may be taken from a group in a window of its quota.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,14 +37,14 @@ impl Limit {
 /// The limits of groups from what protects each and those above it, for `windows` of them until it is looked again.
 /// Groups below the same protected one share what it has to spare, in equal parts, so that together they leave what is
 /// protected. Who is not in the answer has no limit.
-pub fn limits(groups: &[(usize, Result<Vec<Protection>, String>)], windows: u64) -> HashMap<usize, Limit> {
+pub fn limits(groups: &[(usize, io::Result<Vec<Protection>>)], windows: u64) -> HashMap<usize, Limit> {
     let mut sharers: HashMap<&str, u64> = HashMap::new();
     for protection in groups.iter().filter_map(|(_, protections)| protections.as_ref().ok()).flatten() {
         *sharers.entry(&protection.path).or_default() += 1;
     }
-    let limit = |protections: &Result<Vec<Protection>, String>| match protections {
+    let limit = |protections: &io::Result<Vec<Protection>>| match protections {
         Ok(all) => all.iter().map(|p| p.spare / sharers[&*p.path] / windows).min().map(Limit::Bytes),
-        Err(why) => Some(Limit::Unknown(why.clone())),
+        Err(why) => Some(Limit::Unknown(why.to_string())),
     };
     groups.iter().filter_map(|(place, protections)| Some((*place, limit(protections)?))).collect()
 }
@@ -63,13 +64,14 @@ mod tests {
             (0, Ok(vec![protection("/s", 9000)])),
             (1, Ok(vec![protection("/s/b", 1000), protection("/s", 9000)])),
             (2, Ok(vec![])),
-            (4, Err("denied".to_owned())),
+            (4, Err(io::ErrorKind::PermissionDenied.into())),
         ];
         let limits = limits(&groups, 1);
         assert_eq!((&limits[&0], &limits[&1]), (&Limit::Bytes(4500), &Limit::Bytes(1000)));
         assert_eq!((limits.get(&2), limits[&4].bytes()), (None, 0));
         assert_eq!((limits[&0].idle(), limits[&1].idle().unwrap().0), (None, "protected"));
-        assert_eq!(limits[&4].idle().unwrap().0, "protection_unknown");
+        let (code, text) = limits[&4].idle().unwrap();
+        assert_eq!((code, &*text), ("protection_unknown", "what protects the group cannot be read: permission denied"));
     }
 
     proptest! {

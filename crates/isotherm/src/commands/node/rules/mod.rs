@@ -149,7 +149,7 @@ impl Rules {
             // What has gone has no limit any more.
             let memcg = groups.memcg(path)?;
             let protections = memcg.protections();
-            (protections.is_ok() || memcg.exists()).then(|| (place, protections.map_err(|e| e.to_string())))
+            (protections.is_ok() || memcg.exists()).then_some((place, protections))
         };
         let protections: Vec<_> = self.slots.groups().filter_map(protections).collect();
         let before = std::mem::replace(&mut self.limits, limits(&protections, REFRESH_NS / WINDOW_NS));
