@@ -107,7 +107,7 @@ test-prometheus: ## a real Prometheus scrapes the node; alerts and dashboard are
 	tests/prometheus/run
 
 .PHONY: test-engines
-test-engines: ## isotherm-fleet's queries on DuckDB, DataFusion, Spark and Ballista, and an S3 bucket (not part of `make test`)
+test-engines: ## isotherm-fleet's queries on DuckDB, DataFusion, Spark (Ballista: not run yet), and an S3 bucket (not part of `make test`)
 	scripts/deps build engines
 	$(CARGO) build -p isotherm-fleet
 	tests/engines/setup

@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use serde_json::Value;
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
@@ -24,10 +25,14 @@ pub fn print_lines(lines: &[Value]) -> anyhow::Result<()> {
     print(&text)
 }
 
-/// Writes a file beside its place, and gives it its name when it is complete.
+/// Writes a file beside its place, and gives it its name when it is complete. What is no plain file (`/dev/stdout`, a pipe) is
+/// written to as it is.
 pub fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write = || -> io::Result<()> {
+        if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+            return File::options().write(true).open(path)?.write_all(bytes);
+        }
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
