@@ -123,6 +123,7 @@ acted AS (
 SELECT
     k, host, job, part, window_s, warmup, threshold,
     COUNT(*) AS windows,
+    COUNT(promoted_bytes) AS judged,
     SUM(resident_bytes) AS resident_bytes,
     SUM(cold_7) AS possible_bytes,
     SUM(saved_bytes) AS saved_bytes,

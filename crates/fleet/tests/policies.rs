@@ -22,9 +22,9 @@ fn replay(rows: &[Row], policy: &ThresholdPolicy, hosts_s: f64, part: impl Fn(u6
         let mut threshold = Threshold::default();
         for row in group {
             if let Some(entry) = threshold.entry(policy, row.start_s).filter(|_| part(row.start_s)) {
-                all.windows += 1;
                 if entry != NONE {
                     let (cold, promoted) = (row.cold[entry].unwrap_or(0), row.promoted[entry]);
+                    all.windows += u64::from(promoted.is_some());
                     all.saved += cold as f64 * row.window_s as f64 / hosts_s;
                     all.promoted += promoted.unwrap_or(0) as f64;
                     let allowed = policy.rate * row.accessed.unwrap_or(0) as f64 * row.window_s as f64;

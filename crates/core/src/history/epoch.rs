@@ -6,7 +6,6 @@
 //! about the last minute stay exact to a walk, those about an hour ago to some minutes.
 
 use super::reaccessed::Reaccessed;
-use super::stored::Kept;
 
 /// What a page's byte says besides an epoch: it is not present.
 pub const ABSENT: u8 = 0;
@@ -330,6 +329,17 @@ impl Epochs {
         self.list = groups.into_iter().map(|(epoch, _)| epoch).collect();
         renumbered
     }
+}
+
+/// What of an address space's epochs is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// By number.
+    pub list: Vec<Epoch>,
+    /// Since when a bit may have been set that was seen clear last, ns.
+    pub looked_ns: u64,
+    /// When the last walk ended, ns.
+    pub now_ns: u64,
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! at some time between both. Pages that are mapped anew meanwhile come with their bits set, by the access that
 //! brought them.
 
-use super::epoch::{Epoch, Epochs};
+use super::epoch::{Epoch, Epochs, Kept};
 use super::pages::PageHistory;
 use super::table::{PAGES, Table};
 use crate::addr::TABLE_SPAN;
@@ -73,17 +73,6 @@ pub fn read(words: &mut impl Iterator<Item = u64>) -> Option<PageHistory> {
         history.set_begun_in(begun_in);
         history
     })
-}
-
-/// What of an address space's epochs is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
-    /// By number.
-    pub list: Vec<Epoch>,
-    /// Since when a bit may have been set that was seen clear last, ns.
-    pub looked_ns: u64,
-    /// When the last walk ended, ns.
-    pub now_ns: u64,
 }
 
 #[cfg(test)]

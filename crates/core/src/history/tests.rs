@@ -1,9 +1,9 @@
 //! The page history against a plain model that remembers every access.
 
 use super::ages::CodeCounts;
-use super::epoch::{ABSENT, BLIND, Epochs, STANDING};
+use super::epoch::{ABSENT, BLIND, Epochs, Kept, STANDING};
 use super::pages::PageHistory;
-use super::stored::{self, Kept};
+use super::stored;
 use super::table::Table;
 use super::times::AGES_NS;
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};

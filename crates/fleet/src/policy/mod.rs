@@ -1,7 +1,8 @@
 //! What policies would have done: `what-if` for one, `tune` for the best.
 //!
-//! * [`replay`]: asks the query; [`outcome`]: what came out; [`what_if`], [`tune`]: the commands; [`rules`]: a file for agents.
+//! * [`grid`]: which; [`replay`]: asks the query; [`outcome`]: what came out; [`what_if`], [`tune`]: the commands; [`rules`]: a file for agents.
 
+mod grid;
 mod outcome;
 mod replay;
 mod rules;

@@ -1,6 +1,6 @@
 //! What policies would have brought and cost.
 
-use super::replay::{Answer, Grid, WARMUPS};
+use super::grid::{Answer, Grid, WARMUPS};
 use crate::engine::clocks::AgentWindow;
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +15,7 @@ pub struct Outcome {
     pub promoted: f64,
     /// What was accessed within 120 s while the policy acted.
     pub accessed: f64,
-    /// Windows in which it acted, and those of them in which more came back than allowed.
+    /// Windows in which it took something, and those of them in which more came back than allowed.
     pub windows: u64,
     pub broken: u64,
 }
@@ -30,7 +30,7 @@ impl Outcome {
             self.saved += mean(answer.saved);
             self.promoted += answer.promoted as f64 / watched_s;
             self.accessed += mean(answer.accessed);
-            self.windows += answer.windows;
+            self.windows += answer.judged;
             self.broken += answer.broken;
         }
     }

@@ -1,5 +1,6 @@
 //! Asks what a grid of policies would have done, host by host.
 
+use super::grid::{Answer, Grid};
 use super::outcome::Outcomes;
 use crate::engine::columns::{count, floats, ints, text, texts};
 use crate::engine::hosts::{self, Hosts};
@@ -12,46 +13,6 @@ use std::sync::Arc;
 
 /// Rows that are worked on at a time: they are sorted by group and time.
 const BATCH_ROWS: u64 = 600_000;
-/// How many warm-ups the query tells apart.
-pub const WARMUPS: usize = 6;
-
-/// Which policies are replayed.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Grid {
-    /// Of what was accessed, what may come back a minute.
-    pub rate: f64,
-    /// For how long a group is left alone, s, ascending.
-    pub warmups_s: [u64; WARMUPS],
-    /// 0 to 1.
-    pub percentiles: Vec<f64>,
-    /// Windows from then on are part 1, s since 1970.
-    pub split_s: u64,
-}
-
-/// What came out for one percentile, job of a host, part of time, and threshold.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
-    pub k: f64,
-    pub host: String,
-    pub job: String,
-    /// 0: before the split, 1: after it.
-    pub part: usize,
-    pub window_s: u64,
-    /// How many of the grid's warm-ups the group had lived for.
-    pub warmup: usize,
-    /// Entry of the list of idle times; 16: none; `None`: not known yet.
-    pub threshold: Option<usize>,
-    pub windows: u64,
-    /// Sums over windows, bytes. What is saved and promoted is of those windows for which it is known.
-    pub resident: u64,
-    pub possible: u64,
-    pub saved: u64,
-    pub promoted: u64,
-    pub accessed: u64,
-    /// Windows in which more came back than allowed.
-    pub broken: u64,
-}
-
 /// Replays all files.
 pub async fn replay(engine: &Engine, inventory: &mut Inventory, grid: &Grid) -> anyhow::Result<Outcomes> {
     let mut outcomes = Outcomes::new(grid);
@@ -84,7 +45,7 @@ fn register(session: &SessionContext, grid: &Grid) -> Result<()> {
 fn answers_of(batch: &RecordBatch) -> Result<Vec<Answer>> {
     let (k, host, job) = (floats(batch, "k")?, texts(batch, "host")?, texts(batch, "job")?);
     let names = ["part", "window_s", "warmup", "threshold", "windows", "resident_bytes", "possible_bytes"];
-    let names = names.into_iter().chain(["saved_bytes", "promoted_bytes", "accessed_bytes", "broken"]);
+    let names = names.into_iter().chain(["saved_bytes", "promoted_bytes", "accessed_bytes", "broken", "judged"]);
     let numbers = names.map(|name| ints(batch, name)).collect::<Result<Vec<_>>>()?;
     let answer = |i: usize| {
         let known = |column: usize| count(&numbers[column], i);
@@ -104,6 +65,7 @@ fn answers_of(batch: &RecordBatch) -> Result<Vec<Answer>> {
             promoted: number(8),
             accessed: number(9),
             broken: number(10),
+            judged: number(11),
         }
     };
     Ok((0..batch.num_rows()).map(answer).collect())

@@ -1,8 +1,9 @@
 //! `isotherm-fleet tune`: which percentile and warm-up save most and still keep the limit, chosen on the first days and tried
 //! on the last ones.
 
+use super::grid::{Grid, WARMUPS};
 use super::outcome::Outcome;
-use super::replay::{Grid, WARMUPS, replay};
+use super::replay::replay;
 use super::{percentile, rate, rules, seconds};
 use crate::engine::Engine;
 use crate::input::judge::Inventory;

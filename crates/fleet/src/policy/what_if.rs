@@ -1,14 +1,15 @@
 //! `isotherm-fleet what-if`: what one policy would have saved, and what would have come back.
 
+use super::grid::{Grid, WARMUPS};
 use super::outcome::{Outcome, Outcomes};
-use super::replay::{Grid, WARMUPS, replay};
+use super::replay::replay;
 use super::{percentile, rate, seconds};
 use crate::engine::Engine;
 use crate::input::judge::Inventory;
 use crate::input::{self, place::Place};
 use crate::options::Resources;
 use crate::output;
-use crate::report::{percent, short_time, size};
+use crate::report::{fit, percent, short_time, size};
 use isotherm_core::history::times::IDLE_NS;
 use isotherm_core::printable::printable;
 use serde_json::{Value, json};
@@ -143,7 +144,7 @@ fn text(args: &Args, total: &Outcome, outcomes: &Outcomes, inventory: &Inventory
         let back = job.promoted_share().map_or_else(|| "-".to_owned(), |share| format!("{:.3} %", share * 100.0));
         let mark = if is_over(job, args.rate) { " over" } else { "" };
         let (resident, saved) = (size(job.resident), size(job.saved));
-        let name = printable(name);
+        let name = fit(&printable(name));
         let _ =
             writeln!(out, "{name:<34} {resident:>10} {saved:>10} {:>8} {back:>12}{mark}", percent(job.saved_share()));
     }

@@ -1,10 +1,7 @@
 //! What is known of the memory of a part of the fleet: sums over hosts of each host's mean over the time that it was watched.
 
-use super::usage::Usage;
-use isotherm_core::history::times::IDLE_NS;
+use super::usage::{IDLE, Usage};
 
-/// Number of idle times.
-pub const IDLE: usize = IDLE_NS.len();
 /// From this entry on what was accessed is known wherever the entry is: 2 min.
 pub const TWO_MIN: usize = 7;
 
@@ -25,7 +22,8 @@ pub struct Account {
     /// The last of them, so that none is counted twice: usage comes host by host.
     pub last_host: Option<String>,
     pub resident: f64,
-    pub swapped: f64,
+    /// `None`: not known of any.
+    pub swapped: Option<f64>,
     pub unobservable: f64,
     /// Accessed within 120 s, of what it is known of, `accessed_of`.
     pub accessed: f64,
@@ -49,7 +47,7 @@ impl Account {
         let of_time = usage.window_s as f64 / watched_s;
         let mean = |sum: u64| sum as f64 * of_time;
         self.resident += mean(usage.resident);
-        self.swapped += mean(usage.swapped);
+        add_known(&mut self.swapped, usage.swapped.map(mean));
         self.unobservable += mean(usage.unobservable);
         let knows_accessed = usage.known > TWO_MIN;
         if knows_accessed {
@@ -71,7 +69,7 @@ impl Account {
         self.hosts = self.hosts.max(other.hosts);
         let add = |to: &mut [f64], from: &[f64]| to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
         self.resident += other.resident;
-        self.swapped += other.swapped;
+        add_known(&mut self.swapped, other.swapped);
         self.unobservable += other.unobservable;
         self.accessed += other.accessed;
         self.accessed_of += other.accessed_of;
@@ -107,6 +105,11 @@ impl Account {
     }
 }
 
+/// What is not known adds nothing, and does not make zero of what is not known.
+fn add_known(sum: &mut Option<f64>, more: Option<f64>) {
+    *sum = more.map(|more| sum.unwrap_or(0.0) + more).or(*sum);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,5 +138,9 @@ mod tests {
         let mut other = Account::default();
         other.add(&usage("c", 10, 3, 10, 1), 10.0);
         assert_eq!((other.cold_share(3), other.accessed_bytes(), other.promoted_share(2)), (None, None, None));
+        assert_eq!(other.swapped, None);
+        other.merge(&Account { swapped: Some(5.0), ..Account::default() });
+        other.merge(&account);
+        assert_eq!(other.swapped, Some(5.0));
     }
 }

@@ -1,7 +1,7 @@
 //! A fleet's memory, added up host by host.
 
-use super::account::{Account, IDLE};
-use super::usage::Usage;
+use super::account::Account;
+use super::usage::{IDLE, Usage};
 use crate::engine::clocks::AgentWindow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 

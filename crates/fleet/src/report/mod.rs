@@ -11,7 +11,7 @@ mod text;
 mod usage;
 
 pub use account::short_time;
-pub use text::{percent, size};
+pub use text::{fit, percent, size};
 
 use crate::engine::hosts::{self, Hosts};
 use crate::engine::{Engine, queries, rows_of};

@@ -1,9 +1,10 @@
 //! The report as a page that needs no other file.
 
-use super::account::{Account, IDLE, TWO_MIN, short_time};
+use super::account::{Account, TWO_MIN, short_time};
 use super::fleet::Fleet;
 use super::json::rows_left_out;
 use super::text::{percent, size, span};
+use super::usage::IDLE;
 use crate::input::judge::Inventory;
 use isotherm_core::history::times::IDLE_NS;
 use isotherm_core::printable::printable;

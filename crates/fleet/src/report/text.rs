@@ -46,7 +46,7 @@ pub fn text(fleet: &Fleet, inventory: &Inventory, most: usize) -> String {
         size(total.unobservable),
         percent(total.unobservable / total.resident)
     );
-    let _ = writeln!(out, "swapped         {:>10}", size(total.swapped));
+    let _ = writeln!(out, "swapped         {:>10}", total.swapped.map_or_else(|| "not known".to_owned(), size));
     out.push_str("\nidle for       memory   share   hosts: 5 %   half    95 %   used again a minute\n");
     for (i, ns) in IDLE_NS.iter().enumerate().skip(TWO_MIN - 1) {
         let time = short_time(*ns);
@@ -159,8 +159,8 @@ pub fn percent(share: f64) -> String {
     if share.is_finite() { format!("{:.1} %", share * 100.0) } else { "-".to_owned() }
 }
 
-/// Long names lose their middle.
-fn fit(name: &str) -> String {
+/// Names longer than a column lose their middle.
+pub fn fit(name: &str) -> String {
     let characters: Vec<char> = name.chars().collect();
     if characters.len() <= NAME {
         return name.to_owned();

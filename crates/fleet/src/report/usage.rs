@@ -1,9 +1,12 @@
 //! What a job held on a host: the answer of `usage.sql`.
 
-use super::account::IDLE;
 use crate::engine::columns::{count, ints, text, texts};
 use datafusion::arrow::array::{Int64Array, RecordBatch};
 use datafusion::error::Result;
+use isotherm_core::history::times::IDLE_NS;
+
+/// Number of idle times.
+pub const IDLE: usize = IDLE_NS.len();
 
 /// Sums over windows of one length after which equally many idle times were known; bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,7 +21,8 @@ pub struct Usage {
     pub known: usize,
     pub windows: u64,
     pub resident: u64,
-    pub swapped: u64,
+    /// `None`: not known in any of them.
+    pub swapped: Option<u64>,
     pub unobservable: u64,
     /// Of those windows in which it is known.
     pub accessed: u64,
@@ -47,7 +51,7 @@ pub fn usages(batch: &RecordBatch) -> Result<Vec<Usage>> {
             known: number(1) as usize,
             windows: number(2),
             resident: number(3),
-            swapped: number(4),
+            swapped: count(&numbers[4], i),
             unobservable: number(5),
             accessed: number(6),
             cold: list(&cold),
