@@ -6,6 +6,7 @@ use common::{Running, command, start, text, wait_until};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -120,26 +121,27 @@ fn operate(dice: &mut Dice, kdamonds: &Path) {
     }
 }
 
-/// Each thread does so many operations; how many were done by all.
+/// Each thread does so many operations.
 fn round(kdamonds: &Path, seed: u64) {
-    let done = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let done = &done;
-            scope.spawn(move || {
-                let mut dice = Dice(seed * THREADS + thread);
-                for _ in 0..OPERATIONS {
-                    operate(&mut dice, kdamonds);
-                }
-                done.fetch_add(1, Ordering::Relaxed);
-            });
-        }
-        let begin = Instant::now();
-        while done.load(Ordering::Relaxed) < THREADS {
-            assert!(begin.elapsed() < Duration::from_secs(120), "somebody never gets an answer");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+    let done = Arc::new(AtomicU64::new(0));
+    let threads = (0..THREADS).map(|thread| {
+        let (done, kdamonds) = (Arc::clone(&done), kdamonds.to_owned());
+        std::thread::spawn(move || {
+            let mut dice = Dice(seed * THREADS + thread);
+            for _ in 0..OPERATIONS {
+                operate(&mut dice, &kdamonds);
+            }
+            done.fetch_add(1, Ordering::Relaxed);
+        })
     });
+    let threads: Vec<_> = threads.collect();
+    let begin = Instant::now();
+    while threads.iter().any(|thread| !thread.is_finished()) {
+        // Who never gets an answer is left behind: waiting for its thread would take for ever.
+        assert!(begin.elapsed() < Duration::from_secs(120), "{done:?} of {THREADS} have got all their answers");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 /// Open files, threads, and memory in KiB.

@@ -15,6 +15,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -270,6 +272,34 @@ fn one_host_side_a_guest() {
     isotherm(["hint", "host", "--guest", &port.spec]).expect(1, &["already", &vmm.pid().to_string()]);
 }
 
+/// Calls as guests that misbehave, each way once and again, at full speed until the host has had enough.
+fn flood_host(listener: &UnixListener, stop: &AtomicBool, rounds: &AtomicU64) {
+    listener.set_nonblocking(true).unwrap();
+    let far = Message::Report { token: 0, batch: 1, ranges: ranges(&[(0, 1 << 20)]) }.encode().unwrap();
+    while !stop.load(Relaxed) {
+        let Ok((stream, _)) = listener.accept() else {
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        };
+        let mut hostile = Agent::new(stream);
+        let round = rounds.fetch_add(1, Relaxed);
+        if !round.is_multiple_of(3) {
+            hostile.greet(hello(round));
+        }
+        let report = |batch| Message::Report {
+            token: hostile.token,
+            batch,
+            ranges: ranges(&[(0, 4), (1, 3), (63, 70), (8, 10), (9, 11), (1 << 20, 1 << 30)]),
+        };
+        let flood: Vec<u8> = match round % 3 {
+            0 => (0..64u32 << 10).flat_map(|i| i.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect(),
+            1 => (1..100).flat_map(|batch| report(batch).encode().unwrap()).collect(),
+            _ => far.repeat(100),
+        };
+        while !stop.load(Relaxed) && hostile.stream.write_all(&flood).is_ok() {}
+    }
+}
+
 #[test]
 fn a_hostile_guest_harms_nobody_else() {
     let (mut bad, mut good) = (Vmm::start(), Vmm::start());
@@ -283,52 +313,22 @@ fn a_hostile_guest_harms_nobody_else() {
     let mut agent = Agent::accept(&good_port.listener);
     agent.greet(hello(1));
     let before = rss();
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    let rounds = std::sync::atomic::AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            use std::sync::atomic::Ordering::Relaxed;
-            let far = Message::Report { token: 0, batch: 1, ranges: ranges(&[(0, 1 << 20)]) }.encode().unwrap();
-            while !stop.load(Relaxed) {
-                bad_port.listener.set_nonblocking(true).unwrap();
-                let Ok((stream, _)) = bad_port.listener.accept() else {
-                    std::thread::sleep(Duration::from_millis(5));
-                    continue;
-                };
-                let mut hostile = Agent::new(stream);
-                let round = rounds.fetch_add(1, Relaxed);
-                // Each way once and again, at full speed until the host has had enough.
-                if !round.is_multiple_of(3) {
-                    hostile.greet(hello(round));
-                }
-                let report = |batch| Message::Report {
-                    token: hostile.token,
-                    batch,
-                    ranges: ranges(&[(0, 4), (1, 3), (63, 70), (8, 10), (9, 11), (1 << 20, 1 << 30)]),
-                };
-                let flood: Vec<u8> = match round % 3 {
-                    0 => (0..64u32 << 10).flat_map(|i| i.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect(),
-                    1 => (1..100).flat_map(|batch| report(batch).encode().unwrap()).collect(),
-                    _ => far.repeat(100),
-                };
-                while !stop.load(Relaxed) {
-                    if hostile.stream.write_all(&flood).is_err() {
-                        break;
-                    }
-                }
-            }
-        });
-        // Meanwhile the other one is served as ever.
-        let begin = Instant::now();
-        let mut batch = 0;
-        while batch < 50 || rounds.load(std::sync::atomic::Ordering::Relaxed) < 4 {
-            assert!(begin.elapsed() < Duration::from_secs(100), "{rounds:?} rounds");
-            batch += 1;
-            assert_eq!(agent.report(batch, &[(30, 32)]), [Verdict::Dropped]);
-            good.fill(30 * MIB, 2 * MIB, 0x5a);
-        }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let flood = std::thread::spawn({
+        let (stop, rounds, listener) = (stop.clone(), rounds.clone(), bad_port.listener);
+        move || flood_host(&listener, &stop, &rounds)
     });
+    // Meanwhile the other one is served as ever. A failure here leaves the thread behind instead of waiting for it for ever.
+    let begin = Instant::now();
+    let mut batch = 0;
+    while batch < 50 || rounds.load(Relaxed) < 4 {
+        assert!(begin.elapsed() < Duration::from_secs(300), "{rounds:?} rounds, {batch} reports");
+        batch += 1;
+        assert_eq!(agent.report(batch, &[(30, 32)]), [Verdict::Dropped], "report {batch}, {rounds:?} rounds");
+        good.fill(30 * MIB, 2 * MIB, 0x5a);
+    }
+    stop.store(true, Relaxed);
+    flood.join().unwrap();
     let grown = rss().saturating_sub(before);
     assert!(grown < 16 * MIB, "the host side grew by {grown} bytes");
     assert_eq!(good.resident(), RAM);

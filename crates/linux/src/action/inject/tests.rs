@@ -160,6 +160,14 @@ fn root_a_debugger_is_not_disturbed() {
     victim.check("tracing");
 }
 
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn root_stop_signals_at_any_moment_do_no_harm() {
     for kind in KINDS {
@@ -178,8 +186,12 @@ fn root_stop_signals_at_any_moment_do_no_harm() {
                     std::thread::sleep(Duration::from_micros(wait >> 52));
                 }
             });
+            // Also if something below fails: a scope waits for its threads.
+            let _end = SetOnDrop(&end);
             let mut injector = Injector::default();
+            let begin = Instant::now();
             while done < 30 || refused < 3 {
+                assert!(begin.elapsed() < Duration::from_secs(300), "{kind:?}: {done} done, {refused} refused");
                 for action in ACTIONS {
                     let call = Call::of(action).unwrap();
                     let tally = injector.run(&pidfd, call, &[range(&victim)], &AtomicBool::new(false));
@@ -189,7 +201,6 @@ fn root_stop_signals_at_any_moment_do_no_harm() {
                     }
                 }
             }
-            end.store(true, Ordering::Relaxed);
         });
         pidfd.send_signal(Signal::CONT).unwrap();
         victim.check(&format!("stop signals to {kind:?}"));
