@@ -167,7 +167,7 @@ bench-node: ## the agent of the machine: its cost beside others, and what its ru
 .PHONY: bench-fleet
 bench-fleet: ## isotherm-fleet's rows a second and memory beside DuckDB and Spark on the same files
 	scripts/deps build engines
-	$(CARGO) build --release -p isotherm-fleet
+	$(CARGO) build --profile fleet -p isotherm-fleet
 	ISOTHERM_NO_BALLISTA=1 tests/engines/setup
 	bench/fleet/fleet.py $(BENCH_ARGS)
 

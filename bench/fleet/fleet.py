@@ -72,7 +72,7 @@ def main():
     parser.add_argument("--groups", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--engines", default="duckdb,spark", help="to compare with; '' for none")
-    parser.add_argument("--binary", default=os.path.join(ROOT, "target/release/isotherm-fleet"))
+    parser.add_argument("--binary", default=os.path.join(ROOT, "target/fleet/isotherm-fleet"))
     parser.add_argument("--python", default=os.path.join(ROOT, "out/engines/venv/bin/python"))
     args = parser.parse_args()
     engines = [name for name in args.engines.split(",") if name]
