@@ -6,6 +6,7 @@ use isotherm_linux::cgroup::names::{ContainerNames, GroupNames};
 use isotherm_linux::roots::Roots;
 use isotherm_view::machine::Row;
 use serde::Serialize;
+use std::sync::Once;
 
 /// The control groups of this machine, and what containers were called when this was read.
 #[derive(Debug)]
@@ -44,9 +45,12 @@ impl Groups {
         Self { memcgs: Memcgs::new(&roots), names: ContainerNames::read(&roots) }
     }
 
-    /// The control group that a process's memory is counted in.
+    /// The control group that a process's memory is counted in; `None`: the process has gone, or its group cannot be named
+    /// here, which is said once.
     pub fn path_of(&self, pid: u32) -> Option<String> {
-        self.memcgs.path_of(pid)
+        static SAID: Once = Once::new();
+        let path = self.memcgs.path_of(pid)?;
+        path.inspect_err(|outside| SAID.call_once(|| tracing::warn!("{outside}; others may lie there, too"))).ok()
     }
 
     /// What people call the group at this path.

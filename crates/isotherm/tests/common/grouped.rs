@@ -23,6 +23,13 @@ impl Drop for Ending {
     }
 }
 
+/// Where groups for memory are made here, and what mounts that anew.
+pub fn mounting() -> Option<(PathBuf, &'static str)> {
+    let setup = isotherm_linux::cgroup::CgroupSetup::read(&isotherm_linux::roots::Roots::system());
+    let (mount, v2) = setup.memory_mount()?;
+    Some((mount.to_path_buf(), if v2 { "-t cgroup2 none" } else { "-t cgroup -o memory none" }))
+}
+
 /// A group of its own, and its path; `None` where there are no groups for memory.
 pub fn group(name: &str) -> Option<(Group, String)> {
     let name = format!("isotherm-test-{name}-{}", std::process::id());

@@ -1,6 +1,6 @@
 //! The memory of a control group: how much is used, of what kind, and what its limit is.
 
-use super::setup::CgroupSetup;
+use super::setup::{CgroupSetup, OutsideGroup};
 use crate::facts::pressure;
 use crate::roots::Roots;
 use std::io;
@@ -117,12 +117,10 @@ impl Memcgs {
         Self { setup: CgroupSetup::read(roots), roots: roots.clone() }
     }
 
-    /// The path of a process's group; `None` where there is none, or the process has gone.
-    pub fn path_of(&self, pid: u32) -> Option<String> {
-        let text = self.roots.read(format!("/proc/{pid}/cgroup")).ok()?;
-        let path = self.setup.path_in(&text)?;
-        // v2 marks the path of a group that was removed while this process was exiting.
-        Some(path.strip_suffix(" (deleted)").unwrap_or(path).to_owned())
+    /// The path of a process's group, as it is called outside of our namespace, too; `None`: there is none, or the
+    /// process has gone.
+    pub fn path_of(&self, pid: u32) -> Option<Result<String, OutsideGroup>> {
+        self.setup.name_in(&self.roots.read(format!("/proc/{pid}/cgroup")).ok()?, pid)
     }
 
     /// The group at a path as [`path_of`](Self::path_of) tells it, or as users write it.
@@ -318,7 +316,7 @@ mod tests {
             ("sys/fs/cgroup/memory/a/b/memory.stat", STAT),
         ]);
         let groups = Memcgs::new(&t.roots);
-        assert_eq!(groups.path_of(7).as_deref(), Some("/a/b"));
+        assert_eq!(groups.path_of(7), Some(Ok("/a/b".to_owned())));
         assert_eq!(groups.path_of(8), None);
         let b = groups.open("/a/b").unwrap();
         assert_eq!((b.used().unwrap(), b.unmapped_cache().unwrap(), b.exists()), (4096, 8192, true));

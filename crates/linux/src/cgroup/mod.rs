@@ -5,6 +5,7 @@ pub mod members;
 pub mod memory;
 pub mod names;
 pub mod setup;
+mod view;
 
 pub use members::Cgroup;
 pub use setup::CgroupSetup;

@@ -1,5 +1,6 @@
 //! How control groups are mounted: v2 alone, v1 alone, or both side by side (hybrid).
 
+use super::view::{Mounted, View};
 use crate::roots::Roots;
 use std::path::{Path, PathBuf};
 
@@ -14,30 +15,56 @@ pub struct CgroupSetup {
     pub v1_memory: Option<PathBuf>,
     /// Our own group's folder in the hierarchy that controls memory (else in v2), with the mount in front.
     pub own: Option<PathBuf>,
+    view: View,
+}
+
+/// A process's control group that has no name here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the control group of process {pid} is not known: seen from our own it is '{path}', outside of what is mounted \
+     here ({mount}); mount the host's /sys/fs/cgroup at /sys/fs/cgroup (it may be read-only)"
+)]
+pub struct OutsideGroup {
+    pub pid: u32,
+    /// As the kernel writes it.
+    pub path: String,
+    mount: String,
 }
 
 impl CgroupSetup {
     /// Reads `/proc/self/mountinfo` and `/proc/self/cgroup`.
     pub fn read(roots: &Roots) -> Self {
-        let mut setup = Self::default();
+        let (mut v2, mut v1_memory) = (Vec::new(), Vec::new());
         for line in roots.read("/proc/self/mountinfo").unwrap_or_default().lines() {
-            // ... mount-point options [optional fields] - type source super-options
+            // id parent device root mount-point options [optional fields] - type source super-options
             let Some((left, right)) = line.split_once(" - ") else { continue };
-            let Some(mount) = left.split(' ').nth(4).map(|m| PathBuf::from(unescape(m))) else { continue };
+            let mut left = left.split(' ').skip(3);
+            let (Some(root), Some(point)) = (left.next(), left.next()) else { continue };
             let mut right = right.split(' ');
             match (right.next(), right.nth(1)) {
-                (Some("cgroup2"), _) if setup.v2.is_none() => setup.v2 = Some(mount),
-                (Some("cgroup"), Some(o)) if setup.v1_memory.is_none() && o.split(',').any(|o| o == "memory") => {
-                    setup.v1_memory = Some(mount);
+                (Some("cgroup2"), _) => Mounted::new(point, root).add_to(&mut v2),
+                (Some("cgroup"), Some(o)) if o.split(',').any(|o| o == "memory") => {
+                    Mounted::new(point, root).add_to(&mut v1_memory);
                 }
                 _ => {}
             }
         }
+        let (v2, v1_memory) = (Mounted::widest(&v2), Mounted::widest(&v1_memory));
+        let point = |mount: Option<&Mounted>| mount.map(|mount| mount.point.clone());
+        let mut setup = Self { v2: point(v2), v1_memory: point(v1_memory), ..Self::default() };
         if let Some(v2) = &setup.v2 {
             let text = roots.line(v2.join("cgroup.controllers")).unwrap_or_default();
             setup.v2_controllers = text.split_whitespace().map(str::to_owned).collect();
         }
-        setup.own = setup.own_folder(roots);
+        let is_v1 = setup.memory_mount().is_some_and(|(_, is_v2)| !is_v2);
+        let mount = if is_v1 { v1_memory } else { v2 };
+        let text = roots.read("/proc/self/cgroup").unwrap_or_default();
+        let own = setup.path_in(&text);
+        if let Some(mount) = mount {
+            setup.view = View::of(roots, mount, own);
+            let name = own.and_then(|own| setup.view.name_of(own));
+            setup.own = name.map(|name| mount.point.join(name.trim_start_matches('/')));
+        }
         setup
     }
 
@@ -52,8 +79,21 @@ impl CgroupSetup {
         v2.or_else(|| self.v1_memory.as_deref().map(|mount| (mount, false)))
     }
 
-    /// A process's path, from the text of its `/proc/PID/cgroup`, in the hierarchy that controls memory, else in v2.
-    pub(crate) fn path_in<'a>(&self, text: &'a str) -> Option<&'a str> {
+    /// What a process's group is called below the mount, from the text of its `/proc/PID/cgroup`; `None`: it is in
+    /// none.
+    pub(crate) fn name_in(&self, text: &str, pid: u32) -> Option<Result<String, OutsideGroup>> {
+        let path = self.path_in(text)?;
+        // v2 marks the path of a group that was removed while this process was exiting.
+        let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+        Some(self.view.name_of(path).ok_or_else(|| {
+            let mount = self.memory_mount().map(|(mount, _)| mount).or(self.v2.as_deref());
+            let mount = mount.map_or_else(|| "nothing".to_owned(), |mount| mount.display().to_string());
+            OutsideGroup { pid, path: path.to_owned(), mount }
+        }))
+    }
+
+    /// A process's path as the kernel writes it, in the hierarchy that controls memory, else in v2.
+    fn path_in<'a>(&self, text: &'a str) -> Option<&'a str> {
         let find = |want: &dyn Fn(&str, &str) -> bool| {
             text.lines().find_map(|line| {
                 let mut fields = line.splitn(3, ':');
@@ -65,12 +105,6 @@ impl CgroupSetup {
             Some((_, false)) => find(&|_, controllers| controllers.split(',').any(|c| c == "memory")),
             _ => find(&|id, controllers| id == "0" && controllers.is_empty()),
         }
-    }
-
-    fn own_folder(&self, roots: &Roots) -> Option<PathBuf> {
-        let text = roots.read("/proc/self/cgroup").ok()?;
-        let mount = self.memory_mount().map(|(mount, _)| mount).or(self.v2.as_deref())?;
-        Some(mount.join(self.path_in(&text)?.trim_start_matches('/')))
     }
 
     /// For people: `v2`, `v1`, or `hybrid (memory in v1, ...)`.

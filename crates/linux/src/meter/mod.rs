@@ -153,10 +153,9 @@ impl Meter for LinuxMeter {
 
     /// Its path in the hierarchy that controls memory; in v2 where none does.
     fn cgroup_of(&mut self, target: LiveTarget) -> Option<String> {
-        ProcessDir::of(&self.roots, target.pid?).read("cgroup", &mut self.buf).ok()?;
-        let text = String::from_utf8_lossy(&self.buf);
-        // v2 marks the path of a group that was removed while this process was exiting.
-        self.cgroups.path_in(&text).map(|path| path.strip_suffix(" (deleted)").unwrap_or(path).to_owned())
+        let pid = target.pid?;
+        ProcessDir::of(&self.roots, pid).read("cgroup", &mut self.buf).ok()?;
+        self.cgroups.name_in(&String::from_utf8_lossy(&self.buf), pid)?.ok()
     }
 }
 

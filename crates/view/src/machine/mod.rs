@@ -17,6 +17,8 @@ use isotherm_core::target::{Footprint, TargetEnd};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// What the row of those processes is called whose group is not known.
+const UNKNOWN: &str = "unknown";
 /// One page in so many may be one of which nobody knows for how long it has been idle.
 const OPEN_PART: u64 = 50;
 
@@ -109,7 +111,8 @@ impl MachineBuilder {
         counted_once && is_little(all)
     }
 
-    /// The machine as of now. `group_of` tells the control group of a process.
+    /// The machine as of now. `group_of` tells the control group of a process. Those of which it is not known are a row
+    /// without a path.
     pub fn finish(&self, mut group_of: impl FnMut(u32) -> Option<String>) -> Machine {
         let owned: BTreeMap<u32, &PageAges> =
             self.together.iter().flat_map(|t| t.owned.iter().map(|(target, ages)| (*target, ages))).collect();
@@ -133,9 +136,9 @@ impl MachineBuilder {
                 ages: known.ages.clone(),
             });
         }
-        let groups = groups.into_iter().filter_map(|(cgroup, sum)| {
-            let cgroup = cgroup?;
-            Some(sum.row(cgroup.clone(), Some(cgroup)))
+        let groups = groups.into_iter().map(|(cgroup, sum)| {
+            let name = cgroup.clone().unwrap_or_else(|| UNKNOWN.to_owned());
+            sum.row(name, cgroup)
         });
         Machine {
             processes,
@@ -188,7 +191,7 @@ pub struct Row {
     pub pid: Option<u32>,
     /// Command line; path of the group, or what it is called.
     pub name: String,
-    /// Path of the group that it is in, or is.
+    /// Path of the group that it is in, or is; `None`: not known, or all together.
     pub cgroup: Option<String>,
     pub processes: usize,
     /// Processes of which nothing is known yet, or that cannot be watched; their memory is in no figure but `swap`.

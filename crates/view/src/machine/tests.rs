@@ -84,7 +84,8 @@ fn without_frames_pages_count_for_each() {
     machine.together = None;
     let machine = machine.finish(|_| None);
     assert_eq!((machine.shared, machine.total.rss), (Shared::CountedForEachTarget, Some(bytes(1510))));
-    assert!(machine.groups.is_empty());
+    let groups: Vec<_> = machine.groups.iter().map(|row| (&*row.name, &row.cgroup, row.processes)).collect();
+    assert_eq!(groups, [("unknown", &None, 2)], "a group that is not known is no group's");
 }
 
 #[test]

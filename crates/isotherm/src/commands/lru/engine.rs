@@ -68,7 +68,7 @@ impl EngineName {
         }
         for &pid in &target.pids {
             let path = groups.path_of(pid);
-            let path = path.ok_or_else(|| anyhow::anyhow!("pid {pid} has exited, or is in no control group"))?;
+            let path = path.ok_or_else(|| anyhow::anyhow!("pid {pid} has exited, or is in no control group"))??;
             if !paths.contains(&path) {
                 paths.push(path);
             }

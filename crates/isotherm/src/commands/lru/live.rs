@@ -72,7 +72,7 @@ impl Live {
         for info in found {
             let Some(pid) = info.pid else { continue };
             self.out.add(info.target, pid);
-            let memcg = self.groups.path_of(pid).unwrap_or_default();
+            let memcg = self.groups.path_of(pid).and_then(Result::ok).unwrap_or_default();
             new.push((info.target, Member { pid, name: info.name, memcg }));
         }
         Ok(new)

@@ -220,6 +220,7 @@ impl Agent {
         let figures = NodeFigures {
             processes: machine.total.processes as u64,
             not_watched: machine.total.not_watched as u64,
+            group_unknown: machine.processes.iter().filter(|row| row.cgroup.is_none()).count() as u64,
             cpu_budget: self.cpu_budget,
             monitor_ns: self.stats.map(|stats| stats.monitor_ns),
             target_ns: self.stats.map(|stats| stats.target_ns),

@@ -28,6 +28,7 @@ isotherm_core::figures! {
     pub struct NodeFigures {
         processes: u64 = Gauge Count as "node_processes", "Processes that are watched.";
         not_watched: u64 = Gauge Count as "node_processes_not_watched", "Of these, how many have not been watched for long enough to say anything.";
+        group_unknown: u64 = Gauge Count as "node_processes_group_unknown", "Of these, how many are in control groups that cannot be named from here, or are just ending.";
         cpu_budget: Option<f64> = Gauge Ratio as "node_cpu_budget", "Part of a core that both may take together; without a value there is no limit.";
         monitor_ns: Option<u64> = Counter Nanoseconds as "monitor_cpu_ns", "CPU time of watching.";
         target_ns: Option<u64> = Counter Nanoseconds as "target_cost_ns", "Estimated CPU time that the processes lost to it.";
@@ -234,6 +235,9 @@ pub fn text(status: &NodeStatus) -> String {
     row("watches", &format!("{} processes in {} control groups", figures.processes, status.groups.len()));
     if figures.not_watched > 0 {
         row("", &format!("{} of them not for long enough to say anything", figures.not_watched));
+    }
+    if figures.group_unknown > 0 {
+        row("", &format!("{} of them in groups that are not known here", figures.group_unknown));
     }
     let share = |ns: u64| ns as f64 / instance.uptime_ns.max(1) as f64 * 100.0;
     if let (Some(ours), Some(theirs)) = (figures.monitor_ns.map(share), figures.target_ns.map(share)) {
