@@ -114,7 +114,19 @@ fn root_a_node_ps_top_and_metrics_say_the_same_and_the_truth() {
     let (port_text, windows_text) = (port.to_string(), windows.to_str().unwrap());
     let node = start(&mut at(
         folder.path(),
-        &["node", "--metrics", &port_text, "--parquet", windows_text, "--window", "5s", "--cluster", "tests"],
+        &[
+            "node",
+            "--metrics",
+            &port_text,
+            "--parquet",
+            windows_text,
+            "--window",
+            "5s",
+            "--cluster",
+            "tests",
+            "--host",
+            "n1",
+        ],
     ));
     let pid = Value::from(program.pid());
     let mut lines = Vec::new();
@@ -172,7 +184,9 @@ fn root_a_node_ps_top_and_metrics_say_the_same_and_the_truth() {
     assert_eq!(list_of(last, "cold_bytes")[15], None, "nobody has watched for 8 h");
     // What is used every moment is never idle for 5 s.
     assert!(list_of(last, "promoted_bytes")[3].unwrap() < 4 * MIB, "{last:?}");
-    assert_eq!(text_of(last, "cluster").as_deref(), Some("tests"));
+    let words = ["cluster", "host"].map(|column| text_of(last, column));
+    assert_eq!(words, ["tests", "n1"].map(|word| Some(word.to_owned())));
+    assert!(samples.contains_key("isotherm_node_processes_group_unknown"));
     assert_eq!(text_of(last, "source").as_deref(), Some("pagetable"));
     program.signal("KILL");
     program.finish();

@@ -62,6 +62,9 @@ pub struct Args {
     /// What the cluster is called that this machine is in, for the rows
     #[arg(long, value_name = "NAME", requires = "parquet")]
     cluster: Option<String>,
+    /// What this machine is called in the rows, where its own host name is not that (in a pod) [default: its host name]
+    #[arg(long, value_name = "NAME", requires = "parquet", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    host: Option<String>,
     /// Stop after this time
     #[arg(long, value_name = "T", value_parser = units::time)]
     duration: Option<Duration>,
@@ -125,7 +128,7 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
 fn origin(args: &Args) -> Origin {
     let line = |path| Roots::system().line(path).unwrap_or_else(|| "unknown".to_owned());
     Origin {
-        host: line("/proc/sys/kernel/hostname"),
+        host: args.host.clone().unwrap_or_else(|| line("/proc/sys/kernel/hostname")),
         cluster: args.cluster.clone(),
         boot_id: line("/proc/sys/kernel/random/boot_id"),
         source: String::new(),
