@@ -107,6 +107,13 @@ test-prometheus: ## a real Prometheus scrapes the node; alerts and dashboard are
 	scripts/static
 	tests/prometheus/run
 
+.PHONY: test-kubernetes
+test-kubernetes: ## manifests against Kubernetes' schemas; the image's content as the DaemonSet runs it, without a cluster (root; not part of `make test`)
+	scripts/deps build kubernetes
+	scripts/static
+	tests/kubernetes/setup
+	out/kubernetes/venv/bin/python tests/kubernetes/run target/static/isotherm
+
 .PHONY: test-engines
 test-engines: ## isotherm-fleet's queries on DuckDB, DataFusion, Spark (Ballista: not run yet), and an S3 bucket (not part of `make test`)
 	scripts/deps build engines
