@@ -116,6 +116,16 @@ impl SchemeEngine {
         self.pace.set(per_second);
     }
 
+    /// What all schemes together have left at `now_ns`, bytes: for work that the engine does not do itself.
+    pub fn pace_left(&mut self, now_ns: u64) -> u64 {
+        self.pace.left(now_ns)
+    }
+
+    /// Takes what such work uses up of it.
+    pub fn spend_pace(&mut self, bytes: u64) {
+        self.pace.spend(bytes);
+    }
+
     /// Limits one scheme alone to so many bytes per reset interval, and keeps what it has learnt; false where there is no
     /// such scheme.
     pub fn limit(&mut self, scheme: usize, bytes: Option<u64>) -> bool {

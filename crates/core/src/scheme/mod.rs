@@ -23,6 +23,7 @@ pub mod idle;
 mod left_out;
 mod look;
 mod pace;
+pub mod page_cache;
 mod patience;
 pub mod pattern;
 pub mod priority;

@@ -61,10 +61,10 @@ pub struct Memcgs {
 /// A control group's folder in the hierarchy that controls memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memcg {
-    folder: PathBuf,
-    mount: PathBuf,
-    v2: bool,
-    roots: Roots,
+    pub(super) folder: PathBuf,
+    pub(super) mount: PathBuf,
+    pub(super) v2: bool,
+    pub(super) roots: Roots,
 }
 
 /// A limit, and the group that has it.

@@ -4,6 +4,7 @@ pub mod list;
 pub mod members;
 pub mod memory;
 pub mod names;
+pub mod reclaim;
 pub mod setup;
 mod view;
 
