@@ -39,6 +39,7 @@ pub(crate) fn read(folder: &Folder, attrs: &MonitorAttrs) -> Result<Scheme, Refu
         filters: filters(folder)?,
         confirm_ns: 0,
         min_density_bp: 0,
+        used_within_ns: 0,
         brake: None,
         destinations: destinations(folder, action)?,
         ..Scheme::new(action, pattern(&folder.folder("access_pattern")?, attrs)?)

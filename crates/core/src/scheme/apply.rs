@@ -71,7 +71,7 @@ impl<'a, 'w> Turn<'a, 'w> {
             return Some(reason);
         }
         // The page history is there without regions.
-        if !self.by_page() && self.members().all(|t| t.snapshot.is_none()) {
+        if !self.by_page() && !self.by_block() && self.members().all(|t| t.snapshot.is_none()) {
             return Some(IdleReason::NoSnapshot);
         }
         let (open, first_obstacle) = self.open_targets();
@@ -97,7 +97,9 @@ impl<'a, 'w> Turn<'a, 'w> {
         if self.world.actuator.pending(self.index) > MOST_PENDING {
             return Some(IdleReason::Busy);
         }
-        if self.by_page() {
+        if self.by_block() {
+            self.all_blocks(&open);
+        } else if self.by_page() {
             self.all_pages(&open);
         } else {
             self.all_regions(&open);
@@ -134,6 +136,11 @@ impl<'a, 'w> Turn<'a, 'w> {
         (open, first)
     }
 
+    /// Whether the victims are blocks, by the page history.
+    fn by_block(&self) -> bool {
+        self.runner.scheme.used_within_ns > 0 && self.world.source.is_some()
+    }
+
     fn quota_reason(&self) -> IdleReason {
         let quota = &self.runner.quota;
         if let Some(e) = quota.goals.iter().find_map(|g| g.error.as_ref()) {
@@ -168,7 +175,8 @@ impl<'a, 'w> Turn<'a, 'w> {
         }
         // A dry run counts everything once. What goes page by page is seen to have gone once that is finished.
         let left_out = self.runner.left_out.entry(target).or_default();
-        if self.world.dry_run || (scheme.action != Action::Stat && !scheme.action.harms_hot_pages()) {
+        let once = self.world.dry_run || scheme.used_within_ns > 0;
+        if once || (scheme.action != Action::Stat && !scheme.action.harms_hot_pages()) {
             left_out.treat(&ranges, now);
         } else if scheme.action.harms_hot_pages() {
             ranges.iter().for_each(|&r| left_out.in_flight.insert(r));

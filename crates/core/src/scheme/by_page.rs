@@ -23,11 +23,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The addresses of a target by what filters on mappings say of them.
 #[derive(Default)]
-struct Parts {
+pub(super) struct Parts {
     /// Filters on pages have their say.
-    undecided: Vec<AddrRange>,
-    allowed: Vec<AddrRange>,
-    rejected: Vec<AddrRange>,
+    pub undecided: Vec<AddrRange>,
+    pub allowed: Vec<AddrRange>,
+    pub rejected: Vec<AddrRange>,
 }
 
 impl Runner {
@@ -45,7 +45,7 @@ impl Runner {
         present * 10_000 < least
     }
 
-    fn parts(&self, t: &TargetView, ranges: &[AddrRange]) -> Parts {
+    pub(super) fn parts(&self, t: &TargetView, ranges: &[AddrRange]) -> Parts {
         let (mut parts, mut pieces) = (Parts::default(), Vec::new());
         let per_page = self.scheme.filters.iter().any(|f| f.what.is_per_page());
         for &range in ranges {

@@ -284,7 +284,7 @@ impl SchemeEngine {
             (Step::Wanted, Some(source)) => self.turn(now_ns, false, Some(source), tracer),
             // Also where schemes were replaced meanwhile.
             (Step::AfterUpdate, Some(source)) => {
-                let ages = self.runners.iter().map(|r| r.idle_ns(self.by_region));
+                let ages = self.runners.iter().map(|r| r.asked_ns(self.by_region));
                 ages.filter(|&age_ns| age_ns > 0).for_each(|age_ns| source.ask_age(age_ns));
             }
             _ => {}

@@ -54,6 +54,13 @@ pub enum IdleReason {
     BelowCutOff,
     /// No region matches.
     NoMatch(Near),
+    /// Of what is in use no block of 2 MiB is dense enough and not a huge page yet.
+    NoDenseBlock {
+        /// In use in other blocks, bytes.
+        sparse: u64,
+        /// In huge pages, bytes.
+        huge: u64,
+    },
     /// All that matches is rejected by filters.
     Filtered(u64),
     /// No page has been watched for as long as it must have been idle.
@@ -132,6 +139,7 @@ impl IdleReason {
             Self::PaceUsed => "pace_used",
             Self::BelowCutOff => "below_cut_off",
             Self::NoMatch(_) => "no_match",
+            Self::NoDenseBlock { .. } => "no_dense_block",
             Self::Filtered(_) => "filtered",
             Self::Watching { .. } => "watching",
             Self::InUse { .. } => "in_use",
@@ -184,6 +192,12 @@ impl fmt::Display for IdleReason {
             Self::PaceUsed => f.write_str("all schemes together may do no more just now"),
             Self::BelowCutOff => f.write_str("other memory comes first for the quota"),
             Self::NoMatch(near) => near.fmt(f),
+            Self::NoDenseBlock { sparse, huge } => write!(
+                f,
+                "no further block of 2 MiB is used densely enough: {} in use lie elsewhere, {} are huge pages",
+                format_size(*sparse),
+                format_size(*huge)
+            ),
             Self::Filtered(bytes) => write!(f, "filters reject all {} that match", format_size(*bytes)),
             Self::Watching { watched_ns, idle_ns } => write!(
                 f,

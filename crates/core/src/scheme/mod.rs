@@ -13,6 +13,7 @@
 pub mod action;
 mod apply;
 pub mod brake;
+mod by_block;
 mod by_page;
 mod by_region;
 pub mod effect;
@@ -71,6 +72,9 @@ pub struct Scheme {
     /// Only for 2 MiB blocks of which at least this share of pages is present, in basis points: so that huge pages
     /// waste no memory. 0: wherever the pattern matches, as in DAMOS.
     pub min_density_bp: u32,
+    /// Blocks of 2 MiB are its victims, wherever they lie: those of which [`min_density_bp`](Self::min_density_bp) of the
+    /// pages were accessed within so long, by the page history; ns. 0: regions or single pages decide.
+    pub used_within_ns: u64,
     /// When it is stopped because it does harm. `None`: never.
     pub brake: Option<BrakeSpec>,
     /// Where pages go, for migration.
@@ -96,6 +100,7 @@ impl Scheme {
             group: None,
             filters: Vec::new(),
             min_density_bp: if action == Action::Collapse { DEFAULT_DENSITY_BP } else { 0 },
+            used_within_ns: 0,
             confirm_ns: if careful { DEFAULT_CONFIRM_NS } else { 0 },
             brake: careful.then(BrakeSpec::default),
             destinations: Vec::new(),

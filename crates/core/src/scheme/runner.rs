@@ -118,16 +118,22 @@ impl Runner {
         age_ns.max(self.patience.stretch(self.scheme.confirm_ns))
     }
 
+    /// The shortest age of a page that it asks about, ns; 0: none.
+    pub(crate) fn asked_ns(&self, by_region: bool) -> u64 {
+        if self.scheme.used_within_ns > 0 { self.scheme.used_within_ns } else { self.idle_ns(by_region) }
+    }
+
     /// For how long what was treated is let be, ns.
     pub(crate) fn keep_treated_ns(&self, dry_run: bool) -> u64 {
         // A dry run counts each byte once.
-        if dry_run {
+        let counts = self.scheme.action == Action::Stat && self.scheme.used_within_ns > 0;
+        if dry_run || counts {
             return u64::MAX;
         }
         // What lasts is not done again in every turn, nor is what could not be collapsed or moved tried again.
         let stays = self.scheme.action.lasts() || self.scheme.action == Action::MigrateCold;
         let least_ns = if stays { RETRY_NS } else { 0 };
-        self.scheme.pattern.age_us.min.saturating_mul(1000).max(least_ns)
+        self.scheme.pattern.age_us.min.saturating_mul(1000).max(least_ns).max(self.scheme.used_within_ns)
     }
 
     /// Pages below the table at `base` that are not to be asked for now.

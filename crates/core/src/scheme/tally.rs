@@ -28,6 +28,10 @@ pub(super) struct Tally {
     pub cut: bool,
     /// Whether there was a huge page that the rest of the quota does not suffice for.
     pub too_large: bool,
+    /// In use, in blocks of 2 MiB of which too little is.
+    pub sparse: u64,
+    /// In huge pages already.
+    pub huge: u64,
     /// Targets of which nothing new is known since the last turn.
     pub known: u64,
     /// Handed to the actuator.
@@ -54,6 +58,7 @@ impl Tally {
         match self.idle_ns {
             Some(_) if self.too_large => IdleReason::QuotaUsed { effective: quota },
             _ if self.treated > 0 => IdleReason::DoneAlready,
+            None if self.sparse > 0 || self.huge > 0 => IdleReason::NoDenseBlock { sparse: self.sparse, huge: self.huge },
             _ if self.filtered > 0 => IdleReason::Filtered(self.filtered),
             Some(idle_ns) if self.watched_ns < idle_ns => IdleReason::Watching { watched_ns: self.watched_ns, idle_ns },
             Some(_) if self.cut && self.in_use == 0 && self.idle == 0 => IdleReason::BelowCutOff,

@@ -31,6 +31,40 @@ fn what_is_cold_goes_and_what_is_hot_stays() {
     assert_eq!(stats.effect.saved_now, run.out());
 }
 
+/// Blocks of 512 pages: in use as a whole, by 300 pages strewn over it, by 100, and not at all; and a piece of one.
+#[test]
+fn blocks_become_huge_pages_where_enough_of_them_is_in_use() {
+    let block = |i: u64| pages(i * 512, (i + 1) * 512);
+    let strewn = |i: u64, count: u64| (0..count).map(move |n| i * 512 + n * 512 / count).map(|p| pages(p, p + 1));
+    let mut hot = vec![block(0), pages(4 * 512, 4 * 512 + 400)];
+    hot.extend(strewn(1, 300).chain(strewn(2, 100)));
+    let scheme = |action| Scheme {
+        used_within_ns: 5 * S,
+        min_density_bp: 5000,
+        ..Scheme::new(action, AccessPattern::default())
+    };
+    let mapped = [pages(0, 4 * 512 + 400)];
+    let mut run = Run::new(&mapped, &hot, vec![scheme(Action::Collapse), scheme(Action::Stat)]);
+    // The first walks find all that is there.
+    run.run(4 * S);
+    assert!(run.hands.borrow().requests.iter().all(|r| r.0 >= S), "before anything is known of use");
+    let mut run = Run::new(&mapped, &hot, vec![scheme(Action::Collapse), scheme(Action::Stat)]);
+    run.run(60 * S);
+    let asked = |action, late: u64| -> Vec<AddrRange> {
+        let hands = run.hands.borrow();
+        let requests = hands.requests.iter().filter(|r| r.1.action == action && r.0 > late);
+        let mut all: Vec<_> = requests.flat_map(|r| r.1.ranges.clone()).collect();
+        isotherm_core::addr::normalize(&mut all);
+        all
+    };
+    let both = vec![pages(0, 1024)];
+    assert_eq!(asked(Action::Collapse, 0), both);
+    assert_eq!(asked(Action::Collapse, 30 * S), both, "what did not succeed is tried again after a while");
+    assert_eq!((asked(Action::Stat, 0), asked(Action::Stat, 30 * S)), (both, Vec::new()), "counted once");
+    let requests = run.hands.borrow().requests.iter().filter(|r| r.1.action == Action::Collapse).count();
+    assert!(requests <= 7, "not in every turn: {requests}");
+}
+
 #[test]
 fn a_quota_is_never_exceeded() {
     let mut scheme = page_out();

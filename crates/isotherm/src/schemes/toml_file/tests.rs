@@ -402,6 +402,7 @@ mod written {
                         confirm_ns,
                         brake,
                         min_density_bp: density,
+                        used_within_ns: 0,
                         destinations,
                     }
                 },

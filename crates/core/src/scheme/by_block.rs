@@ -1,0 +1,65 @@
+//! A turn of a scheme whose victims are blocks of 2 MiB of which much is in use, by the page history: a huge page there
+//! is used, and wastes little.
+
+use super::apply::{Go, LOOK_AT_ONCE, Turn};
+use super::target_view::TargetView;
+use super::victims::portions;
+use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use crate::mask::{self, NO_PAGES};
+use crate::pages::push_range;
+use crate::target::TargetId;
+use std::collections::BTreeSet;
+
+const ALL_PAGES: mask::PageMask = [u64::MAX; 8];
+
+impl Turn<'_, '_> {
+    /// Serves all targets.
+    pub(super) fn all_blocks(&mut self, open: &BTreeSet<TargetId>) -> Go {
+        let targets = self.world.targets;
+        let stopped = open.iter().any(|id| self.target_blocks(&targets[id]) == Go::Stop);
+        if stopped { Go::Stop } else { Go::On }
+    }
+
+    /// Hands over the blocks of a target of which enough pages were accessed lately, and which are not huge pages yet.
+    fn target_blocks(&mut self, t: &TargetView) -> Go {
+        let (now_ns, target) = (self.world.now_ns, t.live.target);
+        let keep_ns = self.runner.keep_treated_ns(self.world.dry_run);
+        if let Some(left_out) = self.runner.left_out.get_mut(&target) {
+            left_out.treated.expire(now_ns, keep_ns);
+        }
+        let (runner, source) = (&*self.runner, self.world.source.as_deref());
+        let Some(history) = source.and_then(|s| s.page_history(target)) else { return Go::On };
+        // The first walk finds bits set that say nothing.
+        if history.walks() < 2 {
+            return Go::On;
+        }
+        let parts = runner.parts(t, &t.mapped());
+        let codes = history.accessed_codes(now_ns.saturating_sub(runner.scheme.used_within_ns));
+        let least = 512 * u64::from(runner.scheme.min_density_bp);
+        let (mut blocks, mut sparse, mut treated, mut huge) = (Vec::new(), 0, 0, 0);
+        let mut room = runner.quota.left();
+        for ranges in [&parts.undecided, &parts.allowed] {
+            history.each_table_in(ranges, |base, table, asked| {
+                let pages = mask::and(&table.pages(&codes), asked);
+                if table.huge {
+                    huge += TABLE_SPAN;
+                } else if *asked != ALL_PAGES || u64::from(mask::count(&pages)) * 10_000 < least {
+                    sparse += u64::from(mask::count(&pages)) * PAGE_SIZE;
+                } else if runner.leaves_out(target, base) != NO_PAGES {
+                    treated += TABLE_SPAN;
+                } else if room >= TABLE_SPAN {
+                    room -= TABLE_SPAN;
+                    push_range(&mut blocks, AddrRange::new(base, base + TABLE_SPAN));
+                }
+            });
+        }
+        (self.tally.sparse, self.tally.huge) = (self.tally.sparse + sparse, self.tally.huge + huge);
+        self.tally.treated += treated;
+        for portion in portions(&blocks, LOOK_AT_ONCE) {
+            if self.submit(t, portion) == Go::Stop {
+                return Go::Stop;
+            }
+        }
+        if room < TABLE_SPAN { Go::Stop } else { Go::On }
+    }
+}
