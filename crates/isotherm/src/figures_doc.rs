@@ -2,7 +2,7 @@
 //! it.
 
 use crate::commands::mount::status::SchemeStatus;
-use crate::commands::node::status::{GroupMemory, NodeFigures, Reclaimed};
+use crate::commands::node::status::{CacheReclaimed, Collapsed, GroupMemory, NodeFigures, Reclaimed};
 use crate::commands::schemes::control::status::{GoalStatus, MonitorStatus, TargetStatus};
 use isotherm_core::keeper::figures::{LimitFigures, MemoryFigures};
 use isotherm_core::scheme::effect::Effect;
@@ -51,6 +51,12 @@ fn text() -> String {
             "`rule` of one of the `groups`, with their labels. Beside them `isotherm_refaulted_bytes_total` has the label `within_seconds`; in \
              JSON it is the list `refaulted`.",
             table::<Reclaimed>(""),
+        ),
+        ("Huge pages by rules of `node`", "Beside the former.", table::<Collapsed>("")),
+        (
+            "Page cache by rules of `node`",
+            "`page_cache` of a `rule`, with the labels of its group.",
+            table::<CacheReclaimed>(""),
         ),
         ("Guests of `hint host`", "`guests`; labels `guest`, `pid`.", table::<GuestStatus>("hint_guest_")),
         ("Scans of guests without an agent", "`scan` of a guest.", table::<ScanStatus>("hint_guest_")),

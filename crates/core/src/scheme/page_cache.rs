@@ -205,9 +205,9 @@ impl fmt::Display for CacheIdle {
             Self::Watching(for_ns, of_ns) => {
                 write!(f, "watched for {} of {} so far", format_time(for_ns), format_time(of_ns))
             }
-            Self::NoPressure => {
-                f.write_str("memory.pressure cannot be read, so the goal cannot be kept; boot with psi=1, or write goal = \"none\"")
-            }
+            Self::NoPressure => f.write_str(
+                "memory.pressure cannot be read, so the goal cannot be kept; boot with psi=1, or write goal = \"none\"",
+            ),
             Self::Pressure(share, most) => write!(
                 f,
                 "tasks waited for memory {:.3}% of the last 10 s, and may {:.3}%",

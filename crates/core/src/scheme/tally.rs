@@ -58,7 +58,9 @@ impl Tally {
         match self.idle_ns {
             Some(_) if self.too_large => IdleReason::QuotaUsed { effective: quota },
             _ if self.treated > 0 => IdleReason::DoneAlready,
-            None if self.sparse > 0 || self.huge > 0 => IdleReason::NoDenseBlock { sparse: self.sparse, huge: self.huge },
+            None if self.sparse > 0 || self.huge > 0 => {
+                IdleReason::NoDenseBlock { sparse: self.sparse, huge: self.huge }
+            }
             _ if self.filtered > 0 => IdleReason::Filtered(self.filtered),
             Some(idle_ns) if self.watched_ns < idle_ns => IdleReason::Watching { watched_ns: self.watched_ns, idle_ns },
             Some(_) if self.cut && self.in_use == 0 && self.idle == 0 => IdleReason::BelowCutOff,

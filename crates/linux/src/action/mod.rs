@@ -18,4 +18,4 @@ mod worker;
 
 pub use actuator::LinuxActuator;
 pub(crate) use obstacle::LRU_PRIO;
-pub use obstacle::unsupported;
+pub use obstacle::{huge_pages_off, unsupported};

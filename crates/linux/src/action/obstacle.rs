@@ -56,7 +56,9 @@ impl Obstacles {
         }
         self.critical(pid).or_else(|| match action {
             Action::PageOut => swap_obstacle(&self.roots),
-            Action::HugePage => self.huge_pages_off().or_else(|| ineligible(&self.roots, pid)),
+            Action::HugePage => huge_pages_off(&self.roots)
+                .map(|why| format!("{why}, or use the action collapse"))
+                .or_else(|| ineligible(&self.roots, pid)),
             Action::NoHugePage | Action::Lock | Action::Unlock => ineligible(&self.roots, pid),
             _ => unsupported(&self.roots, action, &[]),
         })
@@ -80,16 +82,15 @@ impl Obstacles {
         }
         None
     }
+}
 
-    fn huge_pages_off(&self) -> Option<String> {
-        const FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-        let Some(mode) = self.roots.line(FILE) else {
-            return Some("the kernel has no transparent huge pages; use one with CONFIG_TRANSPARENT_HUGEPAGE=y".into());
-        };
-        mode.contains("[never]").then(|| {
-            format!("transparent huge pages are switched off; write `madvise` to {FILE}, or use the action collapse")
-        })
-    }
+/// Why this machine is not to have huge pages, as it is set up now; with a remedy.
+pub fn huge_pages_off(roots: &Roots) -> Option<String> {
+    const FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let Some(mode) = roots.line(FILE) else {
+        return Some("the kernel has no transparent huge pages; use one with CONFIG_TRANSPARENT_HUGEPAGE=y".into());
+    };
+    mode.contains("[never]").then(|| format!("transparent huge pages are switched off; write `madvise` to {FILE}"))
 }
 
 /// Why this machine cannot carry out `action`, whatever the target is and as long as it runs; with a remedy. Lack of

@@ -44,7 +44,9 @@ pub enum NoFileReclaim {
     )]
     AnonymousToo,
     /// memory.stat lacks a counter that is needed.
-    #[error("memory.stat does not tell what is read again (workingset_refault_file: Linux 5.9), so nobody would notice harm")]
+    #[error(
+        "memory.stat does not tell what is read again (workingset_refault_file: Linux 5.9), so nobody would notice harm"
+    )]
     NoRefaults,
     /// Files of the group cannot be read or written.
     #[error("its files in the control group cannot be used ({0}); a service needs ProtectControlGroups=no")]

@@ -33,11 +33,8 @@ impl Files {
                 }
             }
             if now.is_multiple_of(STEP_NS / S) {
-                let view = CacheView {
-                    idle: self.cached.len() as u64 * MIB,
-                    stall_us: Some(0),
-                    refaulted: self.refaulted,
-                };
+                let view =
+                    CacheView { idle: self.cached.len() as u64 * MIB, stall_us: Some(0), refaulted: self.refaulted };
                 if let Ok(bytes) = self.cache.step(now * S, &view, policy, u64::MAX) {
                     // The kernel takes whole files here.
                     let count = bytes.div_ceil(MIB);

@@ -228,7 +228,10 @@ impl Agent {
         let group = |row: &Row| {
             let path = row.cgroup.as_deref()?;
             let mut group = GroupStatus::of(row, self.groups.names(path), self.sizes(path), self.promotions.of(path))?;
-            group.rule = self.rules.as_ref().and_then(|rules| rules.status(row, &self.promotions, now_ns));
+            group.rule = self
+                .rules
+                .as_ref()
+                .and_then(|rules| rules.status_with_cache(row, &self.promotions, &self.groups, now_ns));
             Some(group)
         };
         NodeStatus {

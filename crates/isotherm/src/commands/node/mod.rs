@@ -39,8 +39,8 @@ const ALL: &str = "all processes";
 ///
 /// Keeps the page history of all processes, so that `isotherm ps` knows at once what has not been accessed for hours.
 /// Serves every control group's cold memory and working sets at /metrics (--metrics). It observes only and changes
-/// nothing, unless a file of rules (--config) says which control groups' cold memory it is to page out. One runs on a
-/// machine; `isotherm ctl` talks to it.
+/// nothing, unless a file of rules (--config) says which control groups' cold memory and page cache it is to reclaim,
+/// and which of them are to get huge pages. One runs on a machine; `isotherm ctl` talks to it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

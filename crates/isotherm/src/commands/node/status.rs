@@ -1,6 +1,6 @@
 //! How a node stands, for people and as metrics.
 
-pub use super::rules::status::Reclaimed;
+pub use super::rules::status::{CacheReclaimed, Collapsed, Reclaimed};
 use super::rules::status::{RuleStatus, WITHIN_S};
 use isotherm_core::figure::{Kind, Value};
 use isotherm_core::history::frame::{PageAges, bytes};
@@ -180,13 +180,21 @@ impl Status for NodeStatus {
 
 impl NodeStatus {
     fn write_rules(&self, out: &mut Exposition, groups: &[(Labels, &GroupStatus)]) {
-        let with_rule =
-            groups.iter().filter_map(|(labels, group)| Some((labels.clone(), &group.rule.as_ref()?.figures)));
-        let figures: Vec<(Labels, &Reclaimed)> = with_rule.collect();
-        if figures.is_empty() {
+        let with_rule = groups
+            .iter()
+            .filter_map(|(labels, group)| Some((labels.clone(), group.rule.as_ref()?)))
+            .collect::<Vec<_>>();
+        if with_rule.is_empty() {
             return;
         }
+        let figures: Vec<(Labels, &Reclaimed)> = with_rule.iter().map(|(l, rule)| (l.clone(), &rule.figures)).collect();
         out.figures("", &figures);
+        let huge: Vec<(Labels, &Collapsed)> = with_rule.iter().map(|(l, rule)| (l.clone(), &rule.huge)).collect();
+        out.figures("", &huge);
+        let cache =
+            |(labels, rule): &(Labels, &RuleStatus)| Some((labels.clone(), rule.page_cache.as_ref()?.figures.clone()));
+        let caches: Vec<(Labels, CacheReclaimed)> = with_rule.iter().filter_map(cache).collect();
+        out.figures("", &caches.iter().map(|(labels, figures)| (labels.clone(), figures)).collect::<Vec<_>>());
         let refaulted = Family {
             name: "refaulted",
             kind: Kind::Counter,
@@ -270,7 +278,8 @@ fn rules_text(status: &NodeStatus) -> String {
     let of_group =
         |group: &GroupStatus| Some((group.names.label().unwrap_or_else(|| group.cgroup.clone()), group.rule.clone()?));
     let mut groups: Vec<(String, RuleStatus)> = status.groups.iter().filter_map(of_group).collect();
-    groups.sort_by_key(|(_, rule)| std::cmp::Reverse((rule.figures.reclaimed_out, rule.would_save)));
+    groups
+        .sort_by_key(|(_, rule)| std::cmp::Reverse((rule.figures.reclaimed_out, rule.would_save, rule.huge.collapsed)));
     for (name, rule) in groups.iter().take(SHOWN) {
         let _ = writeln!(text, "  {name}: {}", rule.words());
     }

@@ -7,9 +7,12 @@ use crate::schemes::goal_text;
 use crate::schemes::node::{Node, Tree};
 use crate::schemes::preset::limit::{Limit, limit};
 use crate::schemes::value::{self, Scalar};
+use isotherm_core::meter::Metric;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
-use isotherm_core::scheme::goal::Goal;
+use isotherm_core::scheme::filter::{Filter, FilterType};
+use isotherm_core::scheme::goal::{Goal, GoalMetric};
+use isotherm_core::scheme::page_cache::CachePolicy;
 use isotherm_core::scheme::pattern::{AccessPattern, Bounds};
 use isotherm_core::scheme::priority::Weights;
 use isotherm_core::scheme::quota::QuotaSpec;
@@ -26,6 +29,11 @@ const DEFAULT_PERCENTILE: f64 = 0.98;
 const DEFAULT_WARMUP_NS: u64 = 1_200_000_000_000;
 /// For how much of the time a group's processes may wait for what was taken, unless said otherwise.
 const DEFAULT_GOAL: &str = "stall=0.1%";
+/// For page cache, where the goal is about something else.
+const DEFAULT_STALL: f64 = 0.001;
+/// Within which time the pages of a huge page must have been accessed, and how many of them, unless said otherwise.
+const DEFAULT_USED_WITHIN_NS: u64 = 60_000_000_000;
+const DEFAULT_USED_BP: u32 = 5_000;
 /// How often a group's quota begins anew, ns: each time its pages are counted by age.
 pub const WINDOW_NS: u64 = 5_000_000_000;
 /// How often a rule gets its turn, ns.
@@ -45,11 +53,33 @@ pub struct Rule {
     /// What people call it.
     pub name: String,
     pub groups: Vec<GroupPattern>,
+    pub what: What,
+    /// Nothing is done; the status says what would be.
+    pub dry_run: bool,
+}
+
+/// What a rule does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum What {
+    /// Pages out what rests.
+    Reclaim(Reclaim),
+    /// Makes huge pages of what is used densely.
+    HugePages {
+        /// Within which time pages must have been accessed, ns ...
+        within_ns: u64,
+        /// ... and how many of those in 2 MiB, basis points.
+        used_bp: u32,
+    },
+}
+
+/// How memory is taken.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reclaim {
     /// For how long a page must not have been accessed.
     pub min_age: MinAge,
     pub goals: Vec<Goal>,
-    /// Nothing is done; the status says what would be.
-    pub dry_run: bool,
+    /// Whether files go that no process maps.
+    pub page_cache: bool,
 }
 
 /// For how long a page must not have been accessed.
@@ -80,33 +110,75 @@ impl Config {
         self.rules.iter().position(|rule| rule.groups.iter().any(|pattern| pattern.matches(path)))
     }
 
-    /// The same, if that rule does something.
-    pub fn acting_rule_of(&self, path: &str) -> Option<usize> {
-        self.rule_of(path).filter(|rule| !self.rules[*rule].dry_run)
+    /// The same, if the engine has work for that rule: to act, or to find dense blocks.
+    pub fn working_rule_of(&self, path: &str) -> Option<usize> {
+        let works = |rule: &Rule| !rule.dry_run || matches!(rule.what, What::HugePages { .. });
+        self.rule_of(path).filter(|rule| works(&self.rules[*rule]))
     }
 
     /// The policy of the rule for the group at `path`, if that goes by the group's past.
     pub fn policy_of(&self, path: &str) -> Option<ThresholdPolicy> {
-        match self.rules[self.rule_of(path)?].min_age {
+        self.rules[self.rule_of(path)?].policy()
+    }
+
+    /// Whether any rule goes by the past of groups.
+    pub fn learns(&self) -> bool {
+        self.rules.iter().any(|rule| rule.policy().is_some())
+    }
+
+    /// Whether any rule pages out.
+    pub fn reclaims(&self) -> bool {
+        self.rules.iter().any(|rule| !rule.dry_run && rule.reclaim().is_some())
+    }
+}
+
+impl Rule {
+    /// How it takes memory, if it does.
+    pub const fn reclaim(&self) -> Option<&Reclaim> {
+        match &self.what {
+            What::Reclaim(reclaim) => Some(reclaim),
+            What::HugePages { .. } => None,
+        }
+    }
+
+    fn policy(&self) -> Option<ThresholdPolicy> {
+        match self.reclaim()?.min_age {
             MinAge::Auto(policy) => Some(policy),
             MinAge::Fixed(_) => None,
         }
     }
 
-    /// Whether any rule goes by the past of groups.
-    pub fn learns(&self) -> bool {
-        self.rules.iter().any(|rule| matches!(rule.min_age, MinAge::Auto(_)))
-    }
-
-    /// Whether any rule does something.
-    pub fn acts(&self) -> bool {
-        self.rules.iter().any(|rule| !rule.dry_run)
+    /// The scheme of one group. Pages that go must not have been accessed for `min_age_ns`.
+    pub fn scheme(&self, group: &str, min_age_ns: u64) -> Scheme {
+        let scheme = match &self.what {
+            What::Reclaim(reclaim) => reclaim.scheme(min_age_ns),
+            What::HugePages { within_ns, used_bp } => Scheme {
+                used_within_ns: *within_ns,
+                min_density_bp: *used_bp,
+                // Files are shared with whoever reads them, and few kernels have huge pages for them.
+                filters: vec![Filter { what: FilterType::Anon, matching: true, allow: true }],
+                quota: QuotaSpec { reset_ns: WINDOW_NS, ..QuotaSpec::default() },
+                ..Scheme::new(if self.dry_run { Action::Stat } else { Action::Collapse }, AccessPattern::default())
+            },
+        };
+        Scheme { group: Some(group.to_owned()), apply_ns: APPLY_NS, ..scheme }
     }
 }
 
-impl Rule {
-    /// The scheme of one group, for pages that have not been accessed for `min_age_ns`.
-    pub fn scheme(&self, group: &str, min_age_ns: u64) -> Scheme {
+impl Reclaim {
+    /// What page cache is taken by, from the age `min_age_ns` on; `None`: it is not taken. A goal about waiting holds
+    /// for files, too, by the group's own pressure; where the goal is about something else it is the usual one.
+    pub fn cache_policy(&self, min_age_ns: u64) -> Option<CachePolicy> {
+        let stall = self.goals.first().map(|goal| match goal.metric {
+            GoalMetric::Read(Metric::TargetStall | Metric::SomeMemPsi(_)) if goal.window_ns > 0 => {
+                goal.target as f64 * 1e3 / goal.window_ns as f64
+            }
+            _ => DEFAULT_STALL,
+        });
+        self.page_cache.then_some(CachePolicy { min_age_ns, stall })
+    }
+
+    fn scheme(&self, min_age_ns: u64) -> Scheme {
         let pattern = AccessPattern { age_us: Bounds::new(min_age_ns / 1000, u64::MAX), ..AccessPattern::default() };
         let quota = QuotaSpec {
             reset_ns: WINDOW_NS,
@@ -114,7 +186,7 @@ impl Rule {
             goals: self.goals.clone(),
             ..QuotaSpec::default()
         };
-        Scheme { group: Some(group.to_owned()), apply_ns: APPLY_NS, quota, ..Scheme::new(Action::PageOut, pattern) }
+        Scheme { quota, ..Scheme::new(Action::PageOut, pattern) }
     }
 }
 
@@ -127,18 +199,43 @@ fn pace(value: &Scalar) -> Result<Option<u64>, Refused> {
     Ok(Some(u64::try_from(per_second).unwrap_or(u64::MAX)))
 }
 
+/// Keys of every rule, of those that reclaim, and of those that make huge pages.
+const ANY: [&str; 4] = ["name", "groups", "action", "dry_run"];
+const RECLAIM: [&str; 6] = ["min_age", "percentile", "warmup", "rate", "goal", "page_cache"];
+const THP: [&str; 2] = ["used_within", "min_used"];
+
 fn rule(node: &Node) -> Result<Rule, FileError> {
-    node.only(&["name", "groups", "action", "min_age", "percentile", "warmup", "rate", "goal", "dry_run"])?;
-    node.need("action")?.read(|action| match action.to_string().as_str() {
-        "reclaim" => Ok(()),
-        other => Err(Refused::new(other, "is not what a rule can do; the one action is \"reclaim\"")),
+    node.only(&[&ANY[..], &RECLAIM, &THP].concat())?;
+    let reclaims = node.need("action")?.read(|action| match action.to_string().as_str() {
+        "reclaim" => Ok(true),
+        "thp" => Ok(false),
+        "hint" => {
+            let why = "is not said of control groups: a guest gives free memory back to its host as a whole; \
+                       `isotherm hint guest` (isotherm-hint-guest.service) does that beside a node";
+            Err(Refused::new("hint", why))
+        }
+        other => Err(Refused::new(other, "is not what a rule can do; actions are \"reclaim\" and \"thp\"")),
     })?;
+    let (others, action, own) = if reclaims { (&THP[..], "thp", "reclaim") } else { (&RECLAIM[..], "reclaim", "thp") };
+    for key in others {
+        let belongs = || format!("belongs to rules with action = \"{action}\"; this one has \"{own}\"");
+        node.optional(key, |value| Err::<(), _>(Refused::new(value, belongs())))?;
+    }
     let groups = node.need("groups")?;
     let list = if groups.is_list() { groups.items()? } else { vec![groups.clone()] };
     if list.is_empty() {
         return Err(groups.fault("an empty list names no control group"));
     }
     let pattern = |item: &Node| item.read(|text| GroupPattern::parse(&value::text(text)?));
+    Ok(Rule {
+        name: node.optional("name", value::text)?.unwrap_or_default(),
+        groups: list.iter().map(pattern).collect::<Result<_, _>>()?,
+        what: if reclaims { What::Reclaim(reclaim(node)?) } else { huge_pages(node)? },
+        dry_run: node.optional("dry_run", value::flag)?.unwrap_or(false),
+    })
+}
+
+fn reclaim(node: &Node) -> Result<Reclaim, FileError> {
     let min_age = min_age(node)?;
     let goal = node.optional("goal", value::text)?.unwrap_or_else(|| DEFAULT_GOAL.to_owned());
     let goals = match goal.as_str() {
@@ -149,13 +246,23 @@ fn rule(node: &Node) -> Result<Rule, FileError> {
             vec![goal]
         }
     };
-    Ok(Rule {
-        name: node.optional("name", value::text)?.unwrap_or_default(),
-        groups: list.iter().map(pattern).collect::<Result<_, _>>()?,
-        min_age,
-        goals,
-        dry_run: node.optional("dry_run", value::flag)?.unwrap_or(false),
-    })
+    Ok(Reclaim { min_age, goals, page_cache: node.optional("page_cache", value::flag)?.unwrap_or(false) })
+}
+
+fn huge_pages(node: &Node) -> Result<What, FileError> {
+    let within_ns = node.optional("used_within", value::time_ns)?.unwrap_or(DEFAULT_USED_WITHIN_NS);
+    if within_ns < APPLY_NS {
+        return Err(
+            node.fault_at("used_within", "less than 1s says nothing of what is in use; write for example \"1m\"")
+        );
+    }
+    let used_bp = node.optional("min_used", value::share_bp)?.unwrap_or(DEFAULT_USED_BP);
+    if used_bp == 0 {
+        return Err(
+            node.fault_at("min_used", "0% would make huge pages of what nobody uses; write for example \"50%\"")
+        );
+    }
+    Ok(What::HugePages { within_ns, used_bp })
 }
 
 /// Of `min_age`, and of what belongs to `"auto"`.
@@ -198,8 +305,6 @@ fn rate(value: &Scalar) -> Result<f64, Refused> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_core::meter::Metric;
-    use isotherm_core::scheme::goal::GoalMetric;
 
     fn parse(text: &str) -> Result<Config, FileError> {
         Config::parse("node.toml", text)
@@ -210,10 +315,9 @@ mod tests {
         assert_eq!(parse("").unwrap(), Config { pace: Some(16 << 20), rules: Vec::new() });
         let config = parse("[[rule]]\ngroups = \"batch.slice\"\naction = \"reclaim\"\n").unwrap();
         let rule = &config.rules[0];
-        assert_eq!(
-            (&*rule.name, rule.min_age, rule.dry_run, config.acts()),
-            ("rule 1", MinAge::Fixed(120_000_000_000), false, true)
-        );
+        let reclaim = rule.reclaim().unwrap();
+        assert_eq!((&*rule.name, rule.dry_run, config.reclaims()), ("rule 1", false, true));
+        assert_eq!((reclaim.min_age, reclaim.cache_policy(1)), (MinAge::Fixed(120_000_000_000), None));
         let scheme = rule.scheme("/batch.slice", 120_000_000_000);
         assert!(scheme.validate().is_ok() && scheme.brake.is_some() && scheme.confirm_ns > 0);
         assert_eq!((scheme.group.as_deref(), scheme.pattern.age_us.min), (Some("/batch.slice"), 120_000_000));
@@ -243,14 +347,14 @@ mod tests {
         assert_eq!((config.pace, config.rule_of("/a/b"), config.rule_of("/a/c")), (None, Some(0), Some(1)));
         assert_eq!((config.rule_of("/x.slice/y"), config.rule_of("/")), (Some(1), None));
         assert_eq!((&*config.rules[0].name, &*config.rules[1].name), ("spared", "rule 2"));
-        assert!(config.rules[0].dry_run && config.rules[1].goals.is_empty());
+        assert!(config.rules[0].dry_run && config.rules[1].reclaim().unwrap().goals.is_empty());
     }
 
     #[test]
     fn the_age_can_be_left_to_a_groups_past() {
         let auto = |more: &str| {
             let text = format!("[[rule]]\ngroups = \"/**\"\naction = \"reclaim\"\nmin_age = \"auto\"\n{more}");
-            parse(&text).unwrap().rules[0].min_age
+            parse(&text).unwrap().rules[0].reclaim().unwrap().min_age
         };
         assert_eq!(auto(""), MinAge::Auto(ThresholdPolicy { rate: 0.002, percentile: 0.98, warmup_s: 1200 }));
         let policy = ThresholdPolicy { rate: 0.0005, percentile: 0.995, warmup_s: 0 };
@@ -258,7 +362,41 @@ mod tests {
     }
 
     #[test]
+    fn page_cache_follows_the_goal_where_that_is_about_waiting() {
+        let stall = |goal: &str| {
+            let text = format!("[[rule]]\ngroups = \"/**\"\naction = \"reclaim\"\npage_cache = true\n{goal}\n");
+            parse(&text).unwrap().rules[0].reclaim().unwrap().cache_policy(7).unwrap()
+        };
+        assert_eq!(stall(""), CachePolicy { min_age_ns: 7, stall: Some(0.001) });
+        assert_eq!((stall("goal = \"psi=2%\"").stall, stall("goal = \"rss=2G\"").stall), (Some(0.02), Some(0.001)));
+        assert_eq!(stall("goal = \"none\"").stall, None);
+    }
+
+    #[test]
+    fn huge_pages_are_made_of_anonymous_memory_in_use() {
+        let rule = |more: &str| {
+            let text = format!("[[rule]]\ngroups = \"/a\"\naction = \"thp\"\n{more}\n");
+            parse(&text).unwrap()
+        };
+        assert!(!rule("").reclaims() && !rule("").learns());
+        let scheme = rule("").rules[0].scheme("/a", 0);
+        assert_eq!(
+            (scheme.action, scheme.used_within_ns, scheme.min_density_bp),
+            (Action::Collapse, 60_000_000_000, 5000)
+        );
+        assert!(scheme.validate().is_ok() && matches!(scheme.filters[0].what, FilterType::Anon));
+        let tried = rule("used_within = \"5m\"\nmin_used = \"90%\"\ndry_run = true");
+        let scheme = tried.rules[0].scheme("/a", 0);
+        assert_eq!(
+            (scheme.action, scheme.used_within_ns, scheme.min_density_bp),
+            (Action::Stat, 300_000_000_000, 9000)
+        );
+        assert_eq!(tried.working_rule_of("/a"), Some(0), "the engine looks for it");
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_its_line() {
+        let thp = |more: &str| format!("[[rule]]\ngroups = \"/a\"\naction = \"thp\"\n{more}\n");
         let rule = |more: &str| format!("[[rule]]\ngroups = \"/a\"\naction = \"reclaim\"\n{more}\n");
         let cases = [
             ("pace = \"fast\"".to_owned(), "line 1, pace: 'fast'"),
@@ -268,7 +406,15 @@ mod tests {
             ("[[rule]]\naction = \"reclaim\"".to_owned(), "'groups' is missing"),
             ("[[rule]]\naction = \"reclaim\"\ngroups = []".to_owned(), "names no control group"),
             ("[[rule]]\naction = \"reclaim\"\ngroups = [\"a/b\"]".to_owned(), "line 3, rule.groups: 'a/b' must begin"),
-            ("[[rule]]\ngroups = \"/a\"\naction = \"thp\"".to_owned(), "line 3, rule.action: 'thp' is not"),
+            ("[[rule]]\ngroups = \"/a\"\naction = \"freeze\"".to_owned(), "line 3, rule.action: 'freeze' is not"),
+            ("[[rule]]\ngroups = \"/a\"\naction = \"hint\"".to_owned(), "`isotherm hint guest`"),
+            (thp("min_age = \"2m\""), "line 4, rule.min_age: '2m' belongs to rules with action = \"reclaim\""),
+            (thp("goal = \"stall=1%\""), "line 4, rule.goal: 'stall=1%' belongs"),
+            (thp("page_cache = true"), "line 4, rule.page_cache: 'true' belongs"),
+            (thp("used_within = \"1ms\""), "line 4, rule.used_within: less than 1s"),
+            (thp("min_used = \"0%\""), "line 4, rule.min_used: 0%"),
+            (rule("used_within = \"1m\""), "line 4, rule.used_within: '1m' belongs to rules with action = \"thp\""),
+            (rule("page_cache = \"yes\""), "line 4, rule.page_cache"),
             (rule("min_age = \"10ms\""), "line 4, rule.min_age: less than 1s"),
             (rule("min_age = 5"), "'5' is not a time"),
             (rule("percentile = 98"), "belong to min_age = \"auto\""),

@@ -34,19 +34,29 @@ impl Limit {
     }
 }
 
+/// A group that may be protected.
+#[derive(Debug)]
+pub struct Sharer {
+    pub place: usize,
+    /// How many take from it.
+    pub takers: u64,
+    pub protections: io::Result<Vec<Protection>>,
+}
+
 /// The limits of groups from what protects each and those above it, for `windows` of them until it is looked again.
 /// Groups below the same protected one share what it has to spare, in equal parts, so that together they leave what is
-/// protected. Who is not in the answer has no limit.
-pub fn limits(groups: &[(usize, io::Result<Vec<Protection>>)], windows: u64) -> HashMap<usize, Limit> {
+/// protected. A group counts as often as it has takers, of which each has the limit: pages that are paged out, and page
+/// cache. Who is not in the answer has no limit.
+pub fn limits(groups: &[Sharer], windows: u64) -> HashMap<usize, Limit> {
     let mut sharers: HashMap<&str, u64> = HashMap::new();
-    for protection in groups.iter().filter_map(|(_, protections)| protections.as_ref().ok()).flatten() {
-        *sharers.entry(&protection.path).or_default() += 1;
+    for (takers, protections) in groups.iter().filter_map(|g| Some((g.takers, g.protections.as_ref().ok()?))) {
+        protections.iter().for_each(|p| *sharers.entry(&p.path).or_default() += takers);
     }
     let limit = |protections: &io::Result<Vec<Protection>>| match protections {
         Ok(all) => all.iter().map(|p| p.spare / sharers[&*p.path] / windows).min().map(Limit::Bytes),
         Err(why) => Some(Limit::Unknown(why.to_string())),
     };
-    groups.iter().filter_map(|(place, protections)| Some((*place, limit(protections)?))).collect()
+    groups.iter().filter_map(|group| Some((group.place, limit(&group.protections)?))).collect()
 }
 
 #[cfg(test)]
@@ -60,14 +70,15 @@ mod tests {
 
     #[test]
     fn groups_below_a_protected_one_share_what_it_can_spare() {
+        let of = |place, takers, protections| Sharer { place, takers, protections };
         let groups = [
-            (0, Ok(vec![protection("/s", 9000)])),
-            (1, Ok(vec![protection("/s/b", 1000), protection("/s", 9000)])),
-            (2, Ok(vec![])),
-            (4, Err(io::ErrorKind::PermissionDenied.into())),
+            of(0, 1, Ok(vec![protection("/s", 18000)])),
+            of(1, 2, Ok(vec![protection("/s/b", 1000), protection("/s", 18000)])),
+            of(2, 1, Ok(vec![])),
+            of(4, 1, Err(io::ErrorKind::PermissionDenied.into())),
         ];
         let limits = limits(&groups, 1);
-        assert_eq!((&limits[&0], &limits[&1]), (&Limit::Bytes(4500), &Limit::Bytes(1000)));
+        assert_eq!((&limits[&0], &limits[&1]), (&Limit::Bytes(6000), &Limit::Bytes(500)));
         assert_eq!((limits.get(&2), limits[&4].bytes()), (None, 0));
         assert_eq!((limits[&0].idle(), limits[&1].idle().unwrap().0), (None, "protected"));
         let (code, text) = limits[&4].idle().unwrap();
@@ -77,7 +88,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_protected_group_is_ever_undercut(
-            groups in prop::collection::vec(prop::collection::vec(0usize..4, 0..3), 1..20),
+            groups in prop::collection::vec((prop::collection::vec(0usize..4, 0..3), 1u64..3), 1..20),
             spare in prop::array::uniform4(0u64..1 << 40),
             windows in 1u64..20,
         ) {
@@ -85,14 +96,17 @@ mod tests {
                 let of: std::collections::BTreeSet<_> = of.iter().collect();
                 Ok(of.into_iter().map(|&i| protection(&format!("/{i}"), spare[i])).collect())
             };
-            let groups: Vec<_> = groups.iter().map(protections).enumerate().collect();
+            let sharer = |(place, (of, takers)): (usize, &(Vec<usize>, u64))| {
+                Sharer { place, takers: *takers, protections: protections(of) }
+            };
+            let groups: Vec<_> = groups.iter().enumerate().map(sharer).collect();
             let limits = limits(&groups, windows);
             for (i, spare) in spare.into_iter().enumerate() {
                 let below = |p: &Vec<Protection>| p.iter().any(|p| p.path == format!("/{i}"));
                 let taken: u64 = groups
                     .iter()
-                    .filter(|(_, protections)| protections.as_ref().is_ok_and(below))
-                    .map(|(place, _)| limits[place].bytes())
+                    .filter(|group| group.protections.as_ref().is_ok_and(below))
+                    .map(|group| limits[&group.place].bytes() * group.takers)
                     .sum();
                 prop_assert!(taken * windows <= spare);
             }

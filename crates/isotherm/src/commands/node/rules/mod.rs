@@ -1,6 +1,7 @@
 //! Rules: what the node does to control groups, if a file says so. For each group that a rule names there is a scheme of
 //! the engine that watches anyway, so that goals, brakes and figures are the group's own.
 
+mod cache;
 mod config;
 mod limits;
 mod pattern;
@@ -15,20 +16,21 @@ use crate::exit::{Unsupported, Usage, in_words};
 use crate::groups::Groups;
 use crate::hangup::{Hangup, Hangups};
 use crate::schemes::file::read_file;
-use config::{Config, MinAge, WINDOW_NS};
+use cache::{Caches, Wanted};
+use config::{Config, MinAge, WINDOW_NS, What};
 use isotherm_core::printable::printable;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_core::scheme::pattern::AccessPattern;
 use isotherm_core::units::format_size;
-use isotherm_linux::action::unsupported;
+use isotherm_linux::action::{huge_pages_off, unsupported};
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals;
 use isotherm_view::machine::{Machine, Row};
-use limits::{Limit, limits};
+use limits::{Limit, Sharer, limits};
 use slots::{Slot, Slots};
-use status::RuleStatus;
+use status::{CacheStatus, RuleStatus};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use thresholds::{Age, Thresholds};
@@ -49,6 +51,9 @@ pub struct Rules {
     limits: HashMap<usize, Limit>,
     /// Of groups whose rules leave the age to their past.
     thresholds: Thresholds,
+    caches: Caches,
+    /// Why no huge pages can be made; `None`: they can.
+    no_huge_pages: Option<String>,
     acting: BTreeMap<String, RuleStatus>,
     ages_changed: bool,
     refresh_at_ns: u64,
@@ -67,6 +72,8 @@ impl Rules {
             slots: Slots::default(),
             limits: HashMap::new(),
             thresholds: Thresholds::default(),
+            caches: Caches::default(),
+            no_huge_pages: None,
             acting: BTreeMap::new(),
             ages_changed: false,
             refresh_at_ns: 0,
@@ -77,7 +84,7 @@ impl Rules {
 
     /// What is to act for them.
     pub fn engine(&self) -> anyhow::Result<SchemeEngine> {
-        if let Some(why) = unsupported(&Roots::system(), Action::PageOut, &[]).filter(|_| self.config.acts()) {
+        if let Some(why) = unsupported(&Roots::system(), Action::PageOut, &[]).filter(|_| self.config.reclaims()) {
             return Err(Unsupported(format!("rules cannot reclaim here: {why}")).into());
         }
         let mut engine = engine(Vec::new(), self.dry_run)?;
@@ -108,6 +115,7 @@ impl Rules {
             self.refresh_at_ns = now_ns + REFRESH_NS;
             self.refresh(engine, groups, paths, now_ns);
         }
+        self.turn_caches(engine, groups, now_ns);
         if now_ns >= self.figures_at_ns {
             self.figures_at_ns = now_ns + FIGURES_NS;
             self.draw_figures(engine, now_ns);
@@ -119,11 +127,43 @@ impl Rules {
         let path = row.cgroup.as_deref()?;
         let number = self.config.rule_of(path)?;
         let rule = &self.config.rules[number];
-        if rule.dry_run {
+        if rule.dry_run && rule.reclaim().is_some() {
             let age = self.age(number, path, now_ns);
             return Some(RuleStatus::tried(&rule.name, age, row.ages.as_ref(), promotions.of(path)));
         }
         self.acting.get(path).cloned()
+    }
+
+    /// The same with what could go of page cache, where that is only tried.
+    pub fn status_with_cache(
+        &self,
+        row: &Row,
+        promotions: &Promotions,
+        groups: &Groups,
+        now_ns: u64,
+    ) -> Option<RuleStatus> {
+        let mut status = self.status(row, promotions, now_ns)?;
+        let path = row.cgroup.as_deref()?;
+        let rule = &self.config.rules[self.config.rule_of(path)?];
+        if rule.dry_run && rule.reclaim().is_some_and(|reclaim| reclaim.page_cache) {
+            let idle = groups.memcg(path).and_then(|group| group.file_memory().ok()).map(|memory| memory.idle);
+            status.page_cache = Some(CacheStatus::tried(idle));
+        }
+        Some(status)
+    }
+
+    /// Gives page cache back, where rules want that.
+    fn turn_caches(&mut self, engine: &mut SchemeEngine, groups: &Groups, now_ns: u64) {
+        let mut caches = std::mem::take(&mut self.caches);
+        let wanted = |(place, path, rule): (usize, _, usize)| {
+            let age = self.age(rule, path, now_ns);
+            let reclaim = self.config.rules[rule].reclaim()?;
+            let policy = reclaim.cache_policy(age.ns().unwrap_or(u64::MAX))?;
+            Some(Wanted { path, policy, age, limit: self.limits.get(&place) })
+        };
+        let wanted: Vec<Wanted<'_>> = self.slots.groups().filter_map(wanted).collect();
+        caches.turn(&wanted, |path| groups.memcg(path), engine, now_ns);
+        self.caches = caches;
     }
 
     fn reload(&mut self, engine: &mut SchemeEngine, now_ns: u64) {
@@ -131,7 +171,7 @@ impl Rules {
             Ok(config) => {
                 self.config = config;
                 engine.set_pace(self.config.pace);
-                self.slots.replace_rules(|path| self.config.acting_rule_of(path), now_ns);
+                self.slots.replace_rules(|path| self.config.working_rule_of(path), now_ns);
                 engine.commit(self.schemes(now_ns));
                 self.refresh_at_ns = 0;
                 tracing::info!("read again: {}", self.words());
@@ -143,20 +183,28 @@ impl Rules {
     /// Follows the groups that come and go.
     fn refresh(&mut self, engine: &mut SchemeEngine, groups: &Groups, paths: &mut GroupPaths, now_ns: u64) {
         engine.locate(|pid| paths.of(pid, now_ns, |pid| groups.path_of(pid)));
-        let with_rule = |path: String| self.config.acting_rule_of(&path).map(|rule| (path, rule));
+        let with_rule = |path: String| self.config.working_rule_of(&path).map(|rule| (path, rule));
         let changed = self.slots.update(engine.groups().into_iter().filter_map(with_rule).collect(), now_ns);
-        let protections = |(place, path, _)| {
+        let sharer = |(place, path, rule): (usize, &str, usize)| {
+            let reclaim = self.config.rules[rule].reclaim()?;
             // What has gone has no limit any more.
             let memcg = groups.memcg(path)?;
             let protections = memcg.protections();
-            (protections.is_ok() || memcg.exists()).then_some((place, protections))
+            let takers = 1 + u64::from(reclaim.page_cache);
+            (protections.is_ok() || memcg.exists()).then_some(Sharer { place, takers, protections })
         };
-        let protections: Vec<_> = self.slots.groups().filter_map(protections).collect();
-        let before = std::mem::replace(&mut self.limits, limits(&protections, REFRESH_NS / WINDOW_NS));
+        let sharers: Vec<_> = self.slots.groups().filter_map(sharer).collect();
+        let windows = REFRESH_NS / WINDOW_NS;
+        let before = std::mem::replace(&mut self.limits, limits(&sharers, windows));
         for (place, ..) in self.slots.groups().filter(|(place, ..)| before.get(place) != self.limits.get(place)) {
             engine.limit(place, self.limits.get(&place).map(Limit::bytes));
         }
-        if changed || self.ages_changed {
+        let limits = self.slots.groups().map(|(place, path, _)| (path, self.limits.get(&place)));
+        self.caches.limit(limits, windows);
+        let off = huge_pages_off(&Roots::system());
+        let switched = off.is_some() != self.no_huge_pages.is_some();
+        self.no_huge_pages = off;
+        if changed || switched || self.ages_changed {
             self.ages_changed = false;
             engine.commit(self.schemes(now_ns));
         }
@@ -177,9 +225,11 @@ impl Rules {
 
     /// From which age on the rule for the group at `path` takes memory now.
     fn age(&self, rule: usize, path: &str, now_ns: u64) -> Age {
-        match self.config.rules[rule].min_age {
-            MinAge::Fixed(ns) => Age::Known(ns),
-            MinAge::Auto(_) => self.thresholds.age(path, now_ns),
+        match self.config.rules[rule].reclaim().map(|reclaim| reclaim.min_age) {
+            Some(MinAge::Fixed(ns)) => Age::Known(ns),
+            Some(MinAge::Auto(_)) => self.thresholds.age(path, now_ns),
+            // Huge pages go by another time.
+            None => Age::None,
         }
     }
 
@@ -192,7 +242,8 @@ impl Rules {
                     Age::NotKnown | Age::None => u64::MAX,
                 };
                 let mut scheme = self.config.rules[*rule].scheme(path, age_ns);
-                scheme.quota.bytes = self.limits.get(&place).map(Limit::bytes);
+                let off = scheme.used_within_ns > 0 && self.no_huge_pages.is_some();
+                scheme.quota.bytes = self.limits.get(&place).map(Limit::bytes).or(off.then_some(0));
                 scheme
             }
             // For no group at all.
@@ -210,7 +261,14 @@ impl Rules {
             let Some(scheme) = statuses.get(place) else { continue };
             let (limit, age) = (self.limits.get(&place), self.age(rule, path, now_ns));
             let rule = &self.config.rules[rule];
-            let status = RuleStatus::acting(&rule.name, age, scheme, limit);
+            let off = self.no_huge_pages.as_deref().map(|why| ("huge_pages_off", why));
+            let status = match &rule.what {
+                What::Reclaim(_) => RuleStatus {
+                    page_cache: self.caches.status(path),
+                    ..RuleStatus::acting(&rule.name, age, scheme, limit)
+                },
+                What::HugePages { .. } => RuleStatus::huge_pages(&rule.name, rule.dry_run, scheme, off),
+            };
             let brakes = |status: &RuleStatus| status.figures.reclaim_brakes.unwrap_or_default();
             let before = self.acting.get(path).map_or(0, brakes);
             if brakes(&status) > before {

@@ -1,0 +1,188 @@
+//! Page cache of control groups: files in memory that no process maps. Rules that want it give it back by
+//! `memory.reclaim`, in a thread of its own: the kernel lets callers wait.
+
+use super::limits::Limit;
+use super::status::{CacheReclaimed, CacheStatus};
+use super::thresholds::Age;
+use isotherm_core::scheme::engine::SchemeEngine;
+use isotherm_core::scheme::page_cache::{CacheIdle, CachePolicy, CacheReclaim, CacheView, STEP_NS};
+use isotherm_linux::cgroup::memory::Memcg;
+use isotherm_linux::cgroup::reclaim::NoFileReclaim;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// A group whose page cache a rule wants.
+#[derive(Debug)]
+pub struct Wanted<'a> {
+    pub path: &'a str,
+    pub policy: CachePolicy,
+    pub age: Age,
+    /// What protects it.
+    pub limit: Option<&'a Limit>,
+}
+
+/// All groups whose page cache rules want.
+#[derive(Debug, Default)]
+pub struct Caches {
+    groups: BTreeMap<String, Cache>,
+    worker: Option<Worker>,
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    reclaim: CacheReclaim,
+    due_ns: u64,
+    /// Whether the kernel is at it.
+    is_busy: bool,
+    /// What may still go until it is looked again what protects the group; `None`: all.
+    room: Option<u64>,
+    reclaimed: u64,
+    /// The kernel's counter of what was read again, when the first went, and what it has grown by since.
+    refaulted_before: Option<u64>,
+    refaulted: u64,
+    idle: Option<(&'static str, String)>,
+}
+
+#[derive(Debug)]
+struct Job {
+    path: String,
+    group: Memcg,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Worker {
+    jobs: Sender<Job>,
+    done: Receiver<(String, Result<u64, NoFileReclaim>)>,
+}
+
+impl Caches {
+    /// Takes in what protects groups, for the next `windows` of their quota. What one has not taken before is
+    /// forgotten.
+    pub fn limit<'a>(&mut self, limits: impl Iterator<Item = (&'a str, Option<&'a Limit>)>, windows: u64) {
+        for (path, limit) in limits {
+            if let Some(cache) = self.groups.get_mut(path) {
+                cache.room = limit.map(|limit| limit.bytes().saturating_mul(windows));
+            }
+        }
+    }
+
+    /// Goes on with the groups whose time has come. `group_of`: the group at a path, if it is still there.
+    pub fn turn(
+        &mut self,
+        wanted: &[Wanted<'_>],
+        group_of: impl Fn(&str) -> Option<Memcg>,
+        engine: &mut SchemeEngine,
+        now_ns: u64,
+    ) {
+        self.collect(now_ns);
+        let paths: BTreeSet<&str> = wanted.iter().map(|wanted| wanted.path).collect();
+        self.groups.retain(|path, _| paths.contains(path.as_str()));
+        for wanted in wanted {
+            let fresh = || Cache { room: wanted.limit.map(|_| 0), ..Cache::default() };
+            let cache = self.groups.entry(wanted.path.to_owned()).or_insert_with(fresh);
+            if now_ns < cache.due_ns || cache.is_busy {
+                continue;
+            }
+            cache.due_ns = now_ns + STEP_NS;
+            let Some(group) = group_of(wanted.path) else { continue };
+            let bytes = match cache.step(wanted, &group, engine.pace_left(now_ns), now_ns) {
+                Ok(bytes) => bytes,
+                Err(why) => {
+                    cache.idle = Some(why);
+                    continue;
+                }
+            };
+            let job = Job { path: wanted.path.to_owned(), group, bytes };
+            match Worker::get(&mut self.worker).and_then(|worker| worker.jobs.send(job).ok()) {
+                Some(()) => {
+                    engine.spend_pace(bytes);
+                    cache.room = cache.room.map(|room| room.saturating_sub(bytes));
+                    (cache.is_busy, cache.idle) = (true, None);
+                }
+                None => cache.idle = Some(("refused", "no thread can be started for it".to_owned())),
+            }
+        }
+    }
+
+    /// How it stands with the group at `path`; `None`: no rule wants its page cache.
+    pub fn status(&self, path: &str) -> Option<CacheStatus> {
+        let cache = self.groups.get(path)?;
+        let (idle_code, idle_reason) = cache.idle.clone().unzip();
+        let figures = CacheReclaimed {
+            page_cache_reclaimed: Some(cache.reclaimed),
+            page_cache_refaulted: Some(cache.refaulted),
+            page_cache_brakes: Some(cache.reclaim.brakes()),
+        };
+        Some(CacheStatus { figures, could_go: None, idle_code: idle_code.map(str::to_owned), idle_reason })
+    }
+
+    fn collect(&mut self, now_ns: u64) {
+        let Some(worker) = &self.worker else { return };
+        for (path, result) in worker.done.try_iter() {
+            let Some(cache) = self.groups.get_mut(&path) else { continue };
+            cache.is_busy = false;
+            match result {
+                Ok(0) => cache.idle = Some(("refused", "the kernel found nothing of it to drop".to_owned())),
+                Ok(bytes) => {
+                    cache.reclaimed += bytes;
+                    cache.reclaim.took(now_ns, bytes);
+                }
+                Err(why) => cache.idle = Some((why.code(), why.to_string())),
+            }
+        }
+    }
+}
+
+impl Cache {
+    /// How much is to go now, or code and sentence of why nothing does.
+    fn step(
+        &mut self,
+        wanted: &Wanted<'_>,
+        group: &Memcg,
+        pace: u64,
+        now_ns: u64,
+    ) -> Result<u64, (&'static str, String)> {
+        let refused = |why: NoFileReclaim| (why.code(), why.to_string());
+        group.can_reclaim_files().map_err(refused)?;
+        let memory = group.file_memory().map_err(|e| refused(e.into()))?;
+        let refaulted = memory.refaulted.ok_or_else(|| refused(NoFileReclaim::NoRefaults))?;
+        let before = *self.refaulted_before.get_or_insert(refaulted);
+        if self.reclaimed == 0 || refaulted < before {
+            self.refaulted_before = Some(refaulted);
+        }
+        self.refaulted = self.refaulted.max(refaulted.saturating_sub(self.refaulted_before.unwrap_or(refaulted)));
+        let view = CacheView { idle: memory.idle, stall_us: group.stall_us().ok(), refaulted };
+        let room = pace.min(self.room.unwrap_or(u64::MAX));
+        let bytes = self.reclaim.step(now_ns, &view, &wanted.policy, room);
+        if let Some((code, why)) = wanted.age.idle() {
+            return Err((code, why.to_owned()));
+        }
+        bytes.map_err(|why| {
+            let limit = wanted.limit.and_then(Limit::idle).filter(|_| why == CacheIdle::PaceUsed);
+            limit.unwrap_or_else(|| (why.code(), why.to_string()))
+        })
+    }
+}
+
+impl Worker {
+    /// The one that runs, or a new one; `None`: none can be started.
+    fn get(worker: &mut Option<Self>) -> Option<&Self> {
+        if worker.is_none() {
+            let (jobs, to_do) = channel::<Job>();
+            let (finished, done) = channel();
+            // It ends with the sender, or in the midst of its work with the process: the kernel is interrupted then.
+            let work = move || {
+                for job in to_do {
+                    let result = job.group.reclaim_files(job.bytes);
+                    if finished.send((job.path, result)).is_err() {
+                        return;
+                    }
+                }
+            };
+            std::thread::Builder::new().name("isotherm-cache".into()).spawn(work).ok()?;
+            *worker = Some(Self { jobs, done });
+        }
+        worker.as_ref()
+    }
+}
