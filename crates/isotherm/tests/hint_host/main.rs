@@ -326,6 +326,8 @@ fn a_hostile_guest_harms_nobody_else() {
         batch += 1;
         assert_eq!(agent.report(batch, &[(30, 32)]), [Verdict::Dropped], "report {batch}, {rounds:?} rounds");
         good.fill(30 * MIB, 2 * MIB, 0x5a);
+        // Well below what a guest may report: one at full speed is asked to wait.
+        std::thread::sleep(Duration::from_millis(10));
     }
     stop.store(true, Relaxed);
     flood.join().unwrap();
