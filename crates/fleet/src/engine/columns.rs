@@ -1,8 +1,8 @@
 //! Columns of answers by name, whatever width an engine gave them.
 
-use datafusion::arrow::array::{Array, AsArray, Float64Array, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
+use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::error::{DataFusionError, Result};
 
 /// The column called `name`, of whole numbers.
@@ -11,8 +11,10 @@ pub fn ints(batch: &RecordBatch, name: &str) -> Result<Int64Array> {
 }
 
 /// The column called `name`, of numbers.
-pub fn floats(batch: &RecordBatch, name: &str) -> Result<Float64Array> {
-    Ok(of_type(batch, name, &DataType::Float64)?.as_primitive::<Float64Type>().clone())
+#[cfg(test)]
+pub fn floats(batch: &RecordBatch, name: &str) -> Result<datafusion::arrow::array::Float64Array> {
+    let column = of_type(batch, name, &DataType::Float64)?;
+    Ok(column.as_primitive::<datafusion::arrow::datatypes::Float64Type>().clone())
 }
 
 /// The column called `name`, of text.

@@ -6,5 +6,6 @@ pub const WINDOWS: &str = include_str!("../../sql/windows.datafusion.sql");
 pub const AGENTS: &str = include_str!("../../sql/agents.sql");
 /// What each job held on each machine.
 pub const USAGE: &str = include_str!("../../sql/usage.sql");
-/// What a policy would have done.
+/// What a policy would have done, as other engines answer it.
+#[cfg(test)]
 pub const WHAT_IF: &str = include_str!("../../sql/what_if.sql");

@@ -1,6 +1,6 @@
-//! Policies that are replayed at once, and what the query answers about each.
+//! Policies that are replayed at once, and what comes out for each.
 
-/// How many warm-ups the query tells apart.
+/// How many warm-ups are told apart.
 pub const WARMUPS: usize = 6;
 
 /// Which policies are replayed.
@@ -17,7 +17,7 @@ pub struct Grid {
 }
 
 /// What came out for one percentile, job of a host, part of time, and threshold.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Answer {
     pub k: f64,
     pub host: String,

@@ -1,11 +1,15 @@
 //! What policies would have done: `what-if` for one, `tune` for the best.
 //!
-//! * [`grid`]: which; [`replay`]: asks the query; [`outcome`]: what came out; [`what_if`], [`tune`]: the commands; [`rules`]: a file for agents.
+//! * [`grid`]: which; [`replay`]: reads windows, [`groups`]: replays them; [`outcome`]: what came out; [`what_if`], [`tune`]: the
+//!   commands; [`rules`]: a file for agents.
 
 mod grid;
+mod groups;
 mod outcome;
 mod replay;
 mod rules;
+#[cfg(test)]
+mod sql_tests;
 pub mod tune;
 pub mod what_if;
 
