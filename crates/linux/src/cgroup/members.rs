@@ -1,6 +1,6 @@
 //! Control groups as targets, in v1, v2 and hybrid set-ups.
 
-use super::setup::unescape;
+use super::escapes::unescape;
 use crate::targets::TargetError;
 use std::io;
 use std::path::{Path, PathBuf};

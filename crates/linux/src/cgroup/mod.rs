@@ -1,5 +1,6 @@
 //! Control groups: how they are mounted, who is in them, what memory they have.
 
+mod escapes;
 pub mod list;
 pub mod members;
 pub mod memory;

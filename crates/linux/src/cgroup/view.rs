@@ -5,7 +5,7 @@
 //! of path begin at the same place, so that a mount of the host's hierarchy, whose root is then `/../..`, tells how far
 //! up its own root is. No privilege is needed for that.
 
-use super::setup::unescape;
+use super::escapes::unescape;
 use crate::roots::Roots;
 use std::path::{Path, PathBuf};
 
