@@ -4,7 +4,7 @@ use crate::errno::Errno;
 use crate::files::Files;
 use crate::kdamond::{Figures, Kdamond, Starter};
 use crate::refused::Refused;
-use crate::schema::Kind;
+use crate::schema::FileKind;
 use crate::settings::Settings;
 use crate::tree::{Attr, Inode, Listed, Tree};
 use crate::value::streq;
@@ -287,13 +287,13 @@ impl Files for Admin {
 
     fn read(&self, inode: Inode) -> Result<Vec<u8>, Errno> {
         let kind = self.tree().kind(inode)?;
-        if let Kind::State | Kind::Pid = kind {
+        if let FileKind::State | FileKind::Pid = kind {
             let folder = self.tree().parent(inode)?;
             // A command that is under way may take long: until it is done, what was before holds.
             if let Ok(kdamonds) = self.kdamonds.try_lock() {
                 let running = kdamonds.get(&folder).filter(|e| e.kdamond.is_running());
                 let text = match (kind, running) {
-                    (Kind::State, on) => if on.is_some() { "on" } else { "off" }.to_owned(),
+                    (FileKind::State, on) => if on.is_some() { "on" } else { "off" }.to_owned(),
                     (_, on) => on.map_or(-1, |e| e.kdamond.tid()).to_string(),
                 };
                 self.tree().set(inode, text)?;
@@ -313,12 +313,12 @@ impl Files for Admin {
         let text = std::str::from_utf8(text).map_err(|_| Errno::Invalid)?;
         let kind = self.tree().kind(inode)?;
         match kind {
-            Kind::State => {
+            FileKind::State => {
                 let (_, command) = COMMANDS.iter().find(|(word, _)| streq(text, word)).ok_or(Errno::Invalid)?;
                 let folder = self.tree().parent(inode)?;
                 self.command(folder, *command)?;
             }
-            Kind::Count { .. } => self.count(inode, text)?,
+            FileKind::Count { .. } => self.count(inode, text)?,
             _ => self.tree().write(inode, text)?,
         }
         Ok(taken.len())

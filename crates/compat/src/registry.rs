@@ -192,7 +192,7 @@ impl Kdamond for Registered {
 mod tests {
     use super::*;
     use crate::fake::Fake;
-    use crate::settings::Watched;
+    use crate::settings::KdamondTargets;
     use isotherm_core::monitor::config::Algorithm;
     use std::sync::atomic::Ordering;
 
@@ -201,7 +201,7 @@ mod tests {
             attrs: MonitorAttrs { aggr_us, ..MonitorAttrs::default() },
             algorithm: Algorithm::Isotherm,
             intervals_goal: None,
-            watched: Watched::All,
+            watched: KdamondTargets::All,
             schemes: Vec::new(),
             goals: Vec::new(),
         }

@@ -26,14 +26,14 @@ pub(crate) enum What {
 pub(crate) struct File {
     /// Who may do what: 0600, 0400 or 0200.
     pub mode: u16,
-    pub kind: Kind,
+    pub kind: FileKind,
     /// What it holds at first.
     pub default: &'static str,
 }
 
 /// What a write does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     /// It replaces the value.
     Value(Form),
     /// It makes that many numbered folders beside the file, all new; at most so many.
@@ -44,12 +44,12 @@ pub(crate) enum Kind {
     Pid,
 }
 
-pub(crate) const fn file(name: &'static str, mode: u16, kind: Kind, default: &'static str) -> Entry {
+pub(crate) const fn file(name: &'static str, mode: u16, kind: FileKind, default: &'static str) -> Entry {
     Entry { name, what: What::File(File { mode, kind, default }) }
 }
 
 pub(crate) const fn value(name: &'static str, form: Form, default: &'static str) -> Entry {
-    file(name, 0o600, Kind::Value(form), default)
+    file(name, 0o600, FileKind::Value(form), default)
 }
 
 pub(crate) const fn number(name: &'static str, default: &'static str) -> Entry {
@@ -58,11 +58,11 @@ pub(crate) const fn number(name: &'static str, default: &'static str) -> Entry {
 
 /// A figure that only the kdamond writes.
 pub(crate) const fn figure(name: &'static str) -> Entry {
-    file(name, 0o400, Kind::Value(Form::Ulong), "0")
+    file(name, 0o400, FileKind::Value(Form::Ulong), "0")
 }
 
 const fn count(name: &'static str, most: i32) -> Entry {
-    file(name, 0o600, Kind::Count { most }, "0")
+    file(name, 0o600, FileKind::Count { most }, "0")
 }
 
 pub(crate) const fn folder(name: &'static str, entries: &'static [Entry]) -> Entry {
@@ -78,14 +78,14 @@ pub(crate) static DAMON: [Entry; 1] =
     [folder("admin", &[numbered("kdamonds", &[count("nr_kdamonds", i32::MAX)], &KDAMOND)])];
 
 static KDAMOND: [Entry; 4] = [
-    file("state", 0o600, Kind::State, "off"),
-    file("pid", 0o400, Kind::Pid, "-1"),
+    file("state", 0o600, FileKind::State, "off"),
+    file("pid", 0o400, FileKind::Pid, "-1"),
     value("refresh_ms", Form::Uint, "0"),
     numbered("contexts", &[count("nr_contexts", 1)], &CONTEXT),
 ];
 
 static CONTEXT: [Entry; 7] = [
-    file("avail_operations", 0o400, Kind::Value(Form::Text), "vaddr\nfvaddr"),
+    file("avail_operations", 0o400, FileKind::Value(Form::Text), "vaddr\nfvaddr"),
     value("operations", Form::Word(&["vaddr", "fvaddr", "paddr"]), "vaddr"),
     number("addr_unit", "1"),
     value("pause", Form::Flag, "N"),

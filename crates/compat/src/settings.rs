@@ -20,7 +20,7 @@ pub struct Settings {
     /// How the intervals are tuned; `None`: not.
     pub intervals_goal: Option<IntervalsGoal>,
     /// What is watched.
-    pub watched: Watched,
+    pub watched: KdamondTargets,
     /// Schemes, in the order of their folders.
     pub schemes: Vec<Scheme>,
     /// Goals of each scheme with the values that programs push.
@@ -29,7 +29,7 @@ pub struct Settings {
 
 /// What a kdamond watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Watched {
+pub enum KdamondTargets {
     /// These processes, in this order; one may come several times.
     Processes(Vec<WatchedProcess>),
     /// All processes of the machine, now and later, but our own.
@@ -42,12 +42,12 @@ pub struct WatchedProcess {
     /// The process.
     pub pid: u32,
     /// Which of its memory.
-    pub space: Space,
+    pub space: TargetRanges,
 }
 
 /// Which memory of a process is watched. Ranges are sorted, disjoint and page aligned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Space {
+pub enum TargetRanges {
     /// What is mapped.
     Mapped,
     /// These ranges for an update interval, then what is mapped.
@@ -56,7 +56,7 @@ pub enum Space {
     Fixed(Vec<AddrRange>),
 }
 
-impl Space {
+impl TargetRanges {
     /// The operations in DAMON's words.
     pub const fn operations(&self) -> &'static str {
         match self {
@@ -110,7 +110,7 @@ impl Settings {
             return Err(Refused::new("what kind of memory was accessed cannot be seen here; write 0 to nr_probes"));
         }
         let (attrs, intervals_goal) = attrs(&context)?;
-        let watched = Watched::Processes(processes(&context, is_fixed, but_obsolete)?);
+        let watched = KdamondTargets::Processes(processes(&context, is_fixed, but_obsolete)?);
         let folders = context.numbered("schemes")?;
         let at = |index: usize| move |e: Refused| Refused::new(format_args!("scheme {index}: {e}"));
         let schemes = folders.iter().enumerate().map(|(i, f)| scheme::read(f, &attrs).map_err(at(i)));
@@ -181,9 +181,9 @@ fn processes(context: &Folder, is_fixed: bool, but_obsolete: bool) -> Result<Vec
         let ranges = regions.iter().map(range).collect::<Result<Vec<_>, Refused>>()?;
         let ranges = watched_ranges(&ranges).map_err(|e| Refused::new(format_args!("target {index}: {e}")))?;
         let space = match ranges.is_empty() {
-            _ if is_fixed => Space::Fixed(ranges),
-            true => Space::Mapped,
-            false => Space::First(ranges),
+            _ if is_fixed => TargetRanges::Fixed(ranges),
+            true => TargetRanges::Mapped,
+            false => TargetRanges::First(ranges),
         };
         processes.push(WatchedProcess { pid, space });
     }

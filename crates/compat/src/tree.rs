@@ -1,7 +1,7 @@
 //! Folders and files with their values, known by inode numbers.
 
 use crate::errno::Errno;
-use crate::schema::{DAMON, Entry, File, Kind, What};
+use crate::schema::{DAMON, Entry, File, FileKind, What};
 use crate::value;
 use std::collections::BTreeMap;
 
@@ -112,7 +112,7 @@ impl Tree {
     pub fn value(&self, inode: Inode) -> Result<String, Errno> {
         let node = self.node(inode)?;
         match &node.content {
-            Content::File { file, .. } if matches!(file.kind, Kind::Count { .. }) => {
+            Content::File { file, .. } if matches!(file.kind, FileKind::Count { .. }) => {
                 Ok(self.numbers(node.parent)?.to_string())
             }
             Content::File { text, .. } => Ok(text.clone()),
@@ -121,7 +121,7 @@ impl Tree {
     }
 
     /// What kind of file it is.
-    pub(crate) fn kind(&self, inode: Inode) -> Result<Kind, Errno> {
+    pub(crate) fn kind(&self, inode: Inode) -> Result<FileKind, Errno> {
         match &self.node(inode)?.content {
             Content::File { file, .. } => Ok(file.kind),
             Content::Folder { .. } => Err(Errno::Invalid),
@@ -136,8 +136,8 @@ impl Tree {
     /// Takes in what somebody wrote to a file that holds a value or a count.
     pub fn write(&mut self, inode: Inode, text: &str) -> Result<(), Errno> {
         match self.kind(inode)? {
-            Kind::Value(form) => self.set(inode, form.parse(text)?),
-            Kind::Count { most } => {
+            FileKind::Value(form) => self.set(inode, form.parse(text)?),
+            FileKind::Count { most } => {
                 let nr = value::int(text)?;
                 if !(0..=most).contains(&nr) {
                     return Err(Errno::Invalid);
@@ -145,7 +145,7 @@ impl Tree {
                 let parent = self.parent(inode)?;
                 self.renumber(parent, nr.unsigned_abs() as usize)
             }
-            Kind::State | Kind::Pid => Err(Errno::Invalid),
+            FileKind::State | FileKind::Pid => Err(Errno::Invalid),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::units::{format_size, format_time};
 
 /// How a figure behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FigureKind {
     /// Only grows.
     Counter,
     /// Rises and falls.
@@ -111,7 +111,7 @@ pub struct Figure<T> {
     /// Name of the metric, without the program's name before it and the unit after it.
     pub metric: &'static str,
     /// How it behaves.
-    pub kind: Kind,
+    pub kind: FigureKind,
     /// In what it is counted.
     pub unit: Unit,
     /// What it means, in a sentence.
@@ -166,7 +166,7 @@ pub trait Figured: Sized + 'static {
 
 /// Declares a struct whose fields are figures, and after `and` those that are none.
 ///
-/// A figure is `field: type = Kind Unit, "Meaning.";`, with `as "name"` after the unit where the metric is to be called
+/// A figure is `field: type = FigureKind Unit, "Meaning.";`, with `as "name"` after the unit where the metric is to be called
 /// otherwise than the field. The meaning becomes the field's documentation, too.
 #[macro_export]
 macro_rules! figures {
@@ -188,7 +188,7 @@ macro_rules! figures {
                 $( $crate::figure::Figure {
                     name: stringify!($field),
                     metric: [$($metric,)? stringify!($field)][0],
-                    kind: $crate::figure::Kind::$kind,
+                    kind: $crate::figure::FigureKind::$kind,
                     unit: $crate::figure::Unit::$unit,
                     help: $help,
                     read: |it| $crate::figure::ToValue::to_value(&it.$field),

@@ -40,7 +40,7 @@ pub enum Metric {
 
 /// How a metric's raw readings become a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// A reading is the value.
     Level,
     /// The value is by how much the readings grew within a window.
@@ -49,15 +49,15 @@ pub enum Kind {
 
 impl Metric {
     /// Whether the metric only grows.
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> MetricKind {
         match self {
             Self::SomeMemPsi(_)
             | Self::FullMemPsi(_)
             | Self::SwapIn
             | Self::Refault
             | Self::TargetMajorFaults
-            | Self::TargetStall => Kind::Counter,
-            _ => Kind::Level,
+            | Self::TargetStall => MetricKind::Counter,
+            _ => MetricKind::Level,
         }
     }
 }

@@ -19,10 +19,10 @@ pub mod instance;
 pub mod openmetrics;
 #[cfg(any(test, feature = "testing"))]
 pub mod openmetrics_check;
-pub mod places;
 pub mod sandbox;
 pub mod server;
 #[cfg(test)]
 mod server_tests;
 pub mod service;
 pub mod socket;
+pub mod socket_folders;

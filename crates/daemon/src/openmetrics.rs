@@ -1,6 +1,6 @@
 //! Text in the OpenMetrics form, for Prometheus and its kin.
 
-use isotherm_core::figure::{Figured, Kind, Value};
+use isotherm_core::figure::{FigureKind, Figured, Value};
 use std::fmt::Write;
 
 /// The type of such text.
@@ -38,8 +38,8 @@ impl Exposition {
         let separator = if family.unit.is_empty() { "" } else { "_" };
         let name = format!("{NAME}_{}{separator}{}", family.name, family.unit);
         let (kind, series) = match family.kind {
-            Kind::Counter => ("counter", format!("{name}_total")),
-            Kind::Gauge => ("gauge", name.clone()),
+            FigureKind::Counter => ("counter", format!("{name}_total")),
+            FigureKind::Gauge => ("gauge", name.clone()),
         };
         let mut begun = false;
         for (labels, value) in values {
@@ -87,7 +87,7 @@ pub struct Family<'a> {
     /// Its name, without the program's before it and the unit after it.
     pub name: &'a str,
     /// How it behaves.
-    pub kind: Kind,
+    pub kind: FigureKind,
     /// Its unit; empty where there is none.
     pub unit: &'a str,
     /// What it means.

@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use isotherm_core::units::format_time;
 use isotherm_daemon::client::call_within;
 use isotherm_daemon::instance::Instance;
-use isotherm_daemon::places::{Places, live, name};
+use isotherm_daemon::socket_folders::{SocketFolders, live, name};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Which {
         if let Some(socket) = &self.socket {
             return Ok(socket.clone());
         }
-        let folders = Places::from_env().all();
+        let folders = SocketFolders::from_env().all();
         let listed = || folders.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" or ");
         let kind = command.map_or(String::new(), |command| format!(" {command}"));
         if let Some(pid) = self.pid {

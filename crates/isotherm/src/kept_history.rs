@@ -1,6 +1,6 @@
 //! Where a node keeps its page history while it is restarted.
 
-use isotherm_daemon::places::Places;
+use isotherm_daemon::socket_folders::SocketFolders;
 use std::path::{Path, PathBuf};
 
 /// Below the folder of control sockets: it is gone when the machine starts anew, as the processes are.
@@ -9,7 +9,7 @@ const FILE: &str = "pages.gz";
 
 /// The folder; `None`: this user has no place for it.
 pub fn folder() -> Option<PathBuf> {
-    Places::from_env().home().map(|home| home.join(FOLDER))
+    SocketFolders::from_env().home().map(|home| home.join(FOLDER))
 }
 
 /// The file in it.

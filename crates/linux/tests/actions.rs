@@ -87,7 +87,7 @@ mod privileged {
     use crate::common::memory::{has_flag, smaps_kib, state, swapped_pages};
     use crate::common::servant::{PAGE, Servant, push_new_pages_to_lru};
     use crate::common::zram::ZramSwap;
-    use crate::victim::{KINDS, Kind, Victim};
+    use crate::victim::{ACTIVITIES, Activity, Victim};
     use isotherm_core::actuator::Destination;
     use isotherm_linux::mm::huge::HugePages;
     use std::process::{Command, Stdio};
@@ -244,7 +244,7 @@ mod privileged {
     #[test]
     fn root_hugepage_lets_the_kernel_use_huge_pages_and_nohugepage_forbids_them() {
         for (action, flag, kib) in [(Action::HugePage, "hg", 4096), (Action::NoHugePage, "nh", 0)] {
-            let victim = Victim::start(Kind::Sleep, 16);
+            let victim = Victim::start(Activity::Sleep, 16);
             let spare = AddrRange::new(victim.spare(), victim.spare() + 2 * BLOCK);
             let mut actuator = actuator();
             let target = LiveTarget { target: 0, pid: Some(victim.pid()) };
@@ -267,7 +267,7 @@ mod privileged {
     #[test]
     fn root_locked_memory_is_not_paged_out_until_it_is_unlocked() {
         let Some(_swap) = ZramSwap::new(128 << 20) else { return };
-        let victim = Victim::start(Kind::Read, 8192);
+        let victim = Victim::start(Activity::Read, 8192);
         let (pid, start) = (victim.pid(), victim.addr());
         let all = AddrRange::new(start, start + 8192 * PAGE);
         let mut actuator = actuator();
@@ -322,7 +322,7 @@ mod privileged {
     fn root_a_target_that_dies_in_mid_action_ends_it_with_that_error() {
         let mut actuator = actuator();
         for (i, action) in CYCLE.into_iter().cycle().take(36).enumerate() {
-            let victim = Victim::start(KINDS[i % KINDS.len()], 1024);
+            let victim = Victim::start(ACTIVITIES[i % ACTIVITIES.len()], 1024);
             let pid = victim.pid();
             let mut asked = request(pid, action, &[AddrRange::new(victim.addr(), victim.addr() + 1024 * PAGE)]);
             // Each is a target of its own, whatever pids are given out.
@@ -395,7 +395,7 @@ mod privileged {
             random % n
         };
         let mut helpers_killed = 0;
-        for kind in KINDS {
+        for kind in ACTIVITIES {
             let victim = Victim::start(kind, 2048);
             let (pid, start) = (victim.pid(), victim.addr());
             for round in 0..ROUNDS {

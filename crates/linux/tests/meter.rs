@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Guard, wait_for};
-use isotherm_core::meter::{Kind, LiveTarget, Meter, Metric};
+use isotherm_core::meter::{LiveTarget, Meter, Metric, MetricKind};
 use isotherm_linux::meter::LinuxMeter;
 use isotherm_linux::roots::Roots;
 
@@ -33,7 +33,7 @@ fn figures_of_this_machine_are_within_bounds_and_counters_grow() {
         Metric::TargetStall,
     ] {
         match (m.read(&metric, &own), m.read(&metric, &own)) {
-            (Ok(a), Ok(b)) if metric.kind() == Kind::Counter => assert!(b >= a, "{metric}: {a}, then {b}"),
+            (Ok(a), Ok(b)) if metric.kind() == MetricKind::Counter => assert!(b >= a, "{metric}: {a}, then {b}"),
             (Ok(a), Ok(_)) => assert!(a <= 10_000, "{metric}: {a}"),
             // A kernel may lack it; then it says so each time.
             (Err(a), b) => assert_eq!(b, Err(a)),

@@ -2,7 +2,7 @@
 
 use crate::error::{ReadError, Warning, Warnings};
 use crate::format::event::{self, FrameState};
-use crate::format::frame::{FRAME_HEADER_LEN, FileHeader, FrameHeader, Kind, MARKER};
+use crate::format::frame::{FRAME_HEADER_LEN, FileHeader, FrameHeader, FrameKind, MARKER};
 use crate::format::varint::Cursor;
 use crate::format::{HEADER_LEN, VERSION};
 use isotherm_core::event::Event;
@@ -170,19 +170,19 @@ impl<R: Read> Reader<R> {
                 continue;
             }
             self.follow_sequence(header.sequence);
-            if header.kind == Kind::Context {
+            if header.kind == FrameKind::Context {
                 self.in_context = self.want_context;
             } else if std::mem::take(&mut self.in_context) {
                 self.want_context = false;
             }
             let wanted = match header.kind {
-                Kind::Events => true,
-                Kind::Context => self.want_context,
-                Kind::End => {
+                FrameKind::Events => true,
+                FrameKind::Context => self.want_context,
+                FrameKind::End => {
                     self.ended = true;
                     false
                 }
-                Kind::Other(_) => false,
+                FrameKind::Other(_) => false,
             };
             let mut usable = wanted;
             if wanted {

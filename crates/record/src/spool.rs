@@ -2,7 +2,7 @@
 //! and written in bounded memory.
 
 use crate::format::event::{self, FrameState};
-use crate::format::frame::{FRAME_HEADER_LEN, FrameHeader, Kind, Packer, length};
+use crate::format::frame::{FRAME_HEADER_LEN, FrameHeader, FrameKind, Packer, length};
 use crate::format::varint::Cursor;
 use isotherm_core::event::Event;
 use std::fs::File;
@@ -66,7 +66,7 @@ impl Spool {
             return Ok(());
         }
         let packer = self.packer.get_or_insert_with(|| Packer::new(LEVEL));
-        let bytes = packer.pack(Kind::Events, &l.raw, l.events, 0);
+        let bytes = packer.pack(FrameKind::Events, &l.raw, l.events, 0);
         let mut file = match self.file.take() {
             Some(file) => file,
             None => tempfile::tempfile()?,

@@ -2,7 +2,7 @@
 
 use crate::error::WriteError;
 use crate::format::event::{self, FrameState};
-use crate::format::frame::{FileHeader, Kind, Packer};
+use crate::format::frame::{FileHeader, FrameKind, Packer};
 use crate::format::varint::DecodeError;
 use crate::format::{MAX_PAYLOAD, VERSION};
 use crate::rotation::{Rotation, numbered, part_path, with_suffix};
@@ -240,7 +240,7 @@ impl Writer {
             return Ok(());
         }
         let raw = std::mem::take(&mut self.frame.raw);
-        let result = self.put_frame(Kind::Events, &raw, self.frame.events);
+        let result = self.put_frame(FrameKind::Events, &raw, self.frame.events);
         let now = self.frame.from_ns;
         self.frame = Frame { raw, ..Frame::default() };
         self.frame.raw.clear();
@@ -252,7 +252,7 @@ impl Writer {
         } else if self.frames_since_context >= FRAMES_PER_CONTEXT
             && self.bytes_since_context >= self.context_bytes.saturating_mul(CONTEXT_SHARE)
         {
-            self.put_context(Kind::Context)
+            self.put_context(FrameKind::Context)
         } else {
             Ok(())
         }
@@ -264,7 +264,7 @@ impl Writer {
             return Err(error);
         }
         self.flush()?;
-        self.put_frame(Kind::End, &[], 0)?;
+        self.put_frame(FrameKind::End, &[], 0)?;
         let synced = match &mut self.output {
             Output::File { file, .. } => match file.sync_data() {
                 // Pipes and devices cannot be synced.
@@ -298,7 +298,7 @@ impl Writer {
         WriteError::Io { origin: self.origin(), written: self.part_bytes, error }
     }
 
-    fn put_frame(&mut self, kind: Kind, raw: &[u8], events: u32) -> Result<u64, WriteError> {
+    fn put_frame(&mut self, kind: FrameKind, raw: &[u8], events: u32) -> Result<u64, WriteError> {
         let before = self.part_bytes;
         let mut packer = self.packer.take().unwrap_or_else(|| Packer::new(self.options.level));
         let result = self.put(packer.pack(kind, raw, events, self.sequence));
@@ -333,7 +333,7 @@ impl Writer {
     }
 
     /// Writes what is in force, in frames of the usual size.
-    fn put_context(&mut self, kind: Kind) -> Result<(), WriteError> {
+    fn put_context(&mut self, kind: FrameKind) -> Result<(), WriteError> {
         self.frames_since_context = 0;
         self.bytes_since_context = 0;
         self.context_bytes = 0;
@@ -354,7 +354,7 @@ impl Writer {
         result.and_then(|()| if frame.events > 0 { self.put_context_frame(kind, frame) } else { Ok(()) })
     }
 
-    fn put_context_frame(&mut self, kind: Kind, frame: Frame) -> Result<(), WriteError> {
+    fn put_context_frame(&mut self, kind: FrameKind, frame: Frame) -> Result<(), WriteError> {
         self.context_bytes += self.put_frame(kind, &frame.raw, frame.events)?;
         Ok(())
     }
@@ -372,7 +372,7 @@ impl Writer {
     }
 
     fn rotate(&mut self) -> Result<(), WriteError> {
-        self.put_frame(Kind::End, &[], 0)?;
+        self.put_frame(FrameKind::End, &[], 0)?;
         let Output::File { path, file } = &mut self.output else { return Ok(()) };
         let next = part_path(path, self.part + 1);
         match open_part(&next) {
@@ -392,7 +392,7 @@ impl Writer {
         self.part_bytes = 0;
         self.part_from_ns = None;
         self.put_file_header()?;
-        self.put_context(Kind::Events)
+        self.put_context(FrameKind::Events)
     }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::kdamond::Observer;
 use crate::scheme::Goals;
-use crate::settings::{Space, Watched, WatchedProcess};
+use crate::settings::{KdamondTargets, TargetRanges, WatchedProcess};
 use crate::tree::ROOT;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::scheme::action::Action;
@@ -188,8 +188,8 @@ fn settings_are_what_the_files_say() {
     bed.state("on").unwrap();
     let started = bed.seen.started.lock().unwrap();
     let settings = &started[0];
-    let mapped = |pid| WatchedProcess { pid, space: Space::Mapped };
-    assert_eq!(settings.watched, Watched::Processes(vec![mapped(8), mapped(9), mapped(8)]));
+    let mapped = |pid| WatchedProcess { pid, space: TargetRanges::Mapped };
+    assert_eq!(settings.watched, KdamondTargets::Processes(vec![mapped(8), mapped(9), mapped(8)]));
     assert_eq!(settings.attrs, MonitorAttrs { aggr_us: 200_000, update_us: 200_000, ..MonitorAttrs::default() });
     assert_eq!(settings.intervals_goal.unwrap().access_bp, 400);
 }
@@ -202,17 +202,17 @@ fn ranges_are_fixed_or_a_beginning_as_the_operations_say() {
     {
         bed.write(&format!("{CONTEXT}/targets/0/regions/{file}"), text).unwrap();
     }
-    let space = |operations: &str| -> Space {
+    let space = |operations: &str| -> TargetRanges {
         bed.write(&format!("{CONTEXT}/operations"), operations).unwrap();
         bed.state("on").unwrap();
         bed.state("off").unwrap();
         let started = bed.seen.started.lock().unwrap();
-        let Watched::Processes(processes) = &started.last().unwrap().watched else { panic!("processes") };
+        let KdamondTargets::Processes(processes) = &started.last().unwrap().watched else { panic!("processes") };
         processes[0].space.clone()
     };
     let ranges = vec![AddrRange::new(4096, 8192), AddrRange::new(16384, 20480)];
-    assert_eq!(space("vaddr"), Space::First(ranges.clone()));
-    assert_eq!(space("fvaddr"), Space::Fixed(ranges));
+    assert_eq!(space("vaddr"), TargetRanges::First(ranges.clone()));
+    assert_eq!(space("fvaddr"), TargetRanges::Fixed(ranges));
     // The second overlaps the first.
     bed.write(&format!("{CONTEXT}/targets/0/regions/1/start"), "8191").unwrap();
     for operations in ["vaddr", "fvaddr"] {
@@ -220,8 +220,8 @@ fn ranges_are_fixed_or_a_beginning_as_the_operations_say() {
         assert_eq!(bed.state("on"), Err(Errno::Invalid), "{operations}");
     }
     bed.write(&format!("{CONTEXT}/targets/0/regions/nr_regions"), "0").unwrap();
-    assert_eq!(space("fvaddr"), Space::Fixed(vec![]));
-    assert_eq!(space("vaddr"), Space::Mapped);
+    assert_eq!(space("fvaddr"), TargetRanges::Fixed(vec![]));
+    assert_eq!(space("vaddr"), TargetRanges::Mapped);
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn obsolete_targets_are_left_out_of_commits_alone() {
         bed.write(&format!("{CONTEXT}/targets/{file}"), text).unwrap();
     }
     let pids = |settings: &Settings| -> Vec<u32> {
-        let Watched::Processes(processes) = &settings.watched else { panic!("processes") };
+        let KdamondTargets::Processes(processes) = &settings.watched else { panic!("processes") };
         processes.iter().map(|process| process.pid).collect()
     };
     bed.state("on").unwrap();

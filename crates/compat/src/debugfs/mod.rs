@@ -14,11 +14,11 @@ use crate::kdamond::{Figures, Kdamond, Starter};
 use crate::refused::Refused;
 use crate::schema::DEBUGFS;
 use crate::scheme::Goals;
-use crate::settings::{Settings, Space, Watched, WatchedProcess, watched_ranges};
+use crate::settings::{KdamondTargets, Settings, TargetRanges, WatchedProcess, watched_ranges};
 use crate::tree::{Attr, Inode, Listed, ROOT, Tree};
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::monitor::config::{Algorithm, DamonRules};
-use schemes::Line;
+use schemes::SchemeLine;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -69,7 +69,7 @@ struct State {
     /// Sampling, aggregation and update interval in us, least and most regions.
     attrs: [u64; 5],
     targets: Vec<Target>,
-    schemes: Vec<Line>,
+    schemes: Vec<SchemeLine>,
     /// What the schemes have done; kept after the end.
     done: Vec<Figures>,
     /// The record's buffer in bytes, and its path.
@@ -178,7 +178,10 @@ impl State {
             let no_process = || Refused::new(format_args!("target {} is no process; give pids", t.id));
             let pid = u32::try_from(t.id).ok().filter(|&pid| pid > 0).ok_or_else(no_process)?;
             let ranges = watched_ranges(&t.regions)?;
-            Ok(WatchedProcess { pid, space: if ranges.is_empty() { Space::Mapped } else { Space::First(ranges) } })
+            Ok(WatchedProcess {
+                pid,
+                space: if ranges.is_empty() { TargetRanges::Mapped } else { TargetRanges::First(ranges) },
+            })
         };
         let processes = self.targets.iter().map(process).collect::<Result<Vec<_>, Refused>>()?;
         if processes.is_empty() {
@@ -192,7 +195,7 @@ impl State {
             attrs,
             algorithm: Algorithm::Damon(DamonRules::Mainline),
             intervals_goal: None,
-            watched: Watched::Processes(processes),
+            watched: KdamondTargets::Processes(processes),
             schemes: schemes.collect::<Result<_, _>>()?,
             goals: vec![Goals::default(); self.schemes.len()],
         })

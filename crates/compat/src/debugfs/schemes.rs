@@ -25,18 +25,18 @@ const ACTIONS: [Action; 6] =
 
 /// A scheme as it was written, which is how it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct SchemeLine {
     numbers: Vec<u64>,
     action: Action,
 }
 
 /// All lines. One that is neither of the seed's form nor of the later one is EINVAL, for it would mean something else.
-pub(super) fn parse(text: &str) -> Result<Vec<Line>, Errno> {
+pub(super) fn parse(text: &str) -> Result<Vec<SchemeLine>, Errno> {
     let lines = text.lines().filter(|line| !Words(line).is_empty());
     lines.take(MOST).map(line).collect()
 }
 
-fn line(text: &str) -> Result<Line, Errno> {
+fn line(text: &str) -> Result<SchemeLine, Errno> {
     let mut words = Words(text);
     let numbers = words.numbers();
     if !words.is_empty() || ![SHORT, LONG].contains(&numbers.len()) {
@@ -52,10 +52,10 @@ fn line(text: &str) -> Result<Line, Errno> {
         return Err(Errno::Invalid);
     }
     let action = usize::try_from(numbers[6]).ok().and_then(|number| ACTIONS.get(number));
-    Ok(Line { action: *action.ok_or(Errno::Invalid)?, numbers })
+    Ok(SchemeLine { action: *action.ok_or(Errno::Invalid)?, numbers })
 }
 
-impl Line {
+impl SchemeLine {
     /// As it is shown: what was written, with what it has done.
     pub(super) fn show(&self, done: &Figures) -> String {
         let Figures { nr_tried, sz_tried, nr_applied, sz_applied, qt_exceeds, .. } = done;

@@ -6,7 +6,7 @@ use super::tried::Tried;
 use super::until_reaped::UntilReaped;
 use crate::kdamond::{Figures, Observer};
 use crate::refused::Refused;
-use crate::settings::{Settings, Space, Watched, WatchedProcess};
+use crate::settings::{KdamondTargets, Settings, TargetRanges, WatchedProcess};
 use isotherm_core::actuator::Destination;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::context::{Context, Operator};
@@ -94,8 +94,8 @@ fn begin<'r>(
         }
     };
     let spec = match &settings.watched {
-        Watched::Processes(processes) => TargetSpec::Each(pids(processes)),
-        Watched::All => TargetSpec::All,
+        KdamondTargets::Processes(processes) => TargetSpec::Each(pids(processes)),
+        KdamondTargets::All => TargetSpec::All,
     };
     let tracker = TargetTracker::new(spec).map_err(Refused::new)?;
     let source = PageTableSource::new(tracker)
@@ -105,16 +105,16 @@ fn begin<'r>(
     let meter = LinuxMeter::new(roots.clone());
     let attrs = settings.attrs;
     let ids: Vec<TargetId> = match &settings.watched {
-        Watched::Processes(processes) => (0..processes.len() as TargetId).collect(),
-        Watched::All => Vec::new(),
+        KdamondTargets::Processes(processes) => (0..processes.len() as TargetId).collect(),
+        KdamondTargets::All => Vec::new(),
     };
     let mut schemes = SchemeEngine::new(settings.schemes, Box::new(actuator), Box::new(meter));
     for (index, goals) in settings.goals.iter().enumerate() {
         goals.pushed.map(|value| schemes.push_feedback(index, value));
     }
     let source = match &settings.watched {
-        Watched::Processes(_) => UntilReaped::new(source),
-        Watched::All => UntilReaped::never(source),
+        KdamondTargets::Processes(_) => UntilReaped::new(source),
+        KdamondTargets::All => UntilReaped::never(source),
     };
     let mut monitor = Monitor::new(source, config);
     give_spaces(&mut monitor, &settings.watched, &ids, &[]);
@@ -148,14 +148,19 @@ fn pids(processes: &[WatchedProcess]) -> Vec<u32> {
 
 /// Has the targets with these ids watched where their files say so. Where ranges are fixed and none are given now, those of
 /// a target among `known` stay, as in the kernel.
-fn give_spaces<S: AccessSource>(monitor: &mut Monitor<S>, watched: &Watched, ids: &[TargetId], known: &[TargetId]) {
-    let Watched::Processes(processes) = watched else { return };
+fn give_spaces<S: AccessSource>(
+    monitor: &mut Monitor<S>,
+    watched: &KdamondTargets,
+    ids: &[TargetId],
+    known: &[TargetId],
+) {
+    let KdamondTargets::Processes(processes) = watched else { return };
     for (process, &id) in processes.iter().zip(ids) {
         match &process.space {
-            Space::Mapped => monitor.give_space(id, None),
-            Space::First(ranges) => monitor.give_space(id, Some((ranges.clone(), Lasting::UntilUpdate))),
-            Space::Fixed(ranges) if ranges.is_empty() && known.contains(&id) => {}
-            Space::Fixed(ranges) => monitor.give_space(id, Some((ranges.clone(), Lasting::Always))),
+            TargetRanges::Mapped => monitor.give_space(id, None),
+            TargetRanges::First(ranges) => monitor.give_space(id, Some((ranges.clone(), Lasting::UntilUpdate))),
+            TargetRanges::Fixed(ranges) if ranges.is_empty() && known.contains(&id) => {}
+            TargetRanges::Fixed(ranges) => monitor.give_space(id, Some((ranges.clone(), Lasting::Always))),
         }
     }
 }
@@ -186,7 +191,7 @@ struct Server<'r> {
     requests: &'r Receiver<Request>,
     observer: Option<Box<dyn Subscriber>>,
     roots: Roots,
-    watched: Watched,
+    watched: KdamondTargets,
     intervals_goal: Option<IntervalsGoal>,
     /// Targets in the order of their folders; before the first change of them the one of each number.
     ids: Vec<TargetId>,
@@ -320,7 +325,7 @@ impl Server<'_> {
         possible(&self.roots, &settings.schemes)?;
         match (&self.watched, &settings.watched) {
             (before, after) if before == after => {}
-            (Watched::Processes(_), Watched::Processes(processes)) => {
+            (KdamondTargets::Processes(_), KdamondTargets::Processes(processes)) => {
                 let monitor = context.engine();
                 let source = monitor.source_mut();
                 let ids = source.inner().tracker().replace(&pids(processes)).map_err(Refused::new)?;

@@ -3,7 +3,7 @@
 use crate::folder::Folder;
 use crate::refused::Refused;
 use crate::scheme::Goals;
-use crate::settings::{Settings, Watched};
+use crate::settings::{KdamondTargets, Settings};
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::meter::Metric;
 use isotherm_core::monitor::config::Algorithm;
@@ -84,7 +84,7 @@ pub(super) fn stat() -> Settings {
         attrs: MonitorAttrs::default(),
         algorithm: Algorithm::Isotherm,
         intervals_goal: None,
-        watched: Watched::All,
+        watched: KdamondTargets::All,
         schemes: Vec::new(),
         goals: Vec::new(),
     }

@@ -12,7 +12,7 @@ use crate::files::Files;
 use crate::folder::Folder;
 use crate::kdamond::{Figures, Kdamond, Observer, Starter};
 use crate::refused::Refused;
-use crate::schema::{Entry, Kind};
+use crate::schema::{Entry, FileKind};
 use crate::settings::Settings;
 use crate::tree::{Attr, Inode, Listed, ROOT, Tree};
 use crate::value::Form;
@@ -239,7 +239,7 @@ impl Files for Module {
         let text = taken.split(|&b| b == 0).next().unwrap_or_default();
         let text = std::str::from_utf8(text).map_err(|_| Errno::Invalid)?;
         let mut state = self.state();
-        if !matches!(state.tree.kind(inode)?, Kind::Value(_)) || state.tree.attr(inode)?.mode & 0o200 == 0 {
+        if !matches!(state.tree.kind(inode)?, FileKind::Value(_)) || state.tree.attr(inode)?.mode & 0o200 == 0 {
             return Err(Errno::Invalid);
         }
         if inode == self.enabled {

@@ -1,14 +1,14 @@
 //! Every parameter, declared once: those of Linux 6.18 with their modes and defaults, and `kdamond_pid` of `damon_stat`,
 //! which came later.
 
-use crate::schema::{Entry, Kind, figure, file, folder, number, value};
+use crate::schema::{Entry, FileKind, figure, file, folder, number, value};
 use crate::value::Form;
 
 const fn flag(name: &'static str) -> Entry {
     value(name, Form::Flag, "N")
 }
 
-const KDAMOND_PID: Entry = file("kdamond_pid", 0o400, Kind::Pid, "-1");
+const KDAMOND_PID: Entry = file("kdamond_pid", 0o400, FileKind::Pid, "-1");
 
 /// `/sys/module/damon_reclaim`.
 pub(super) static RECLAIM: [Entry; 1] = [folder(

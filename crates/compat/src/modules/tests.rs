@@ -1,6 +1,6 @@
 use super::*;
 use crate::fake::Fake;
-use crate::settings::Watched;
+use crate::settings::KdamondTargets;
 use isotherm_core::monitor::config::Algorithm;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::filter::FilterType;
@@ -90,7 +90,7 @@ fn reclaim_pages_out_what_is_cold_under_quota_and_watermarks() {
     assert_eq!(bed.write("enabled", "Y\n"), Ok(2));
     assert_eq!((bed.read("enabled"), bed.read("kdamond_pid")), ("Y\n".into(), "77\n".into()));
     let settings = bed.fake.last();
-    assert_eq!((settings.watched, settings.algorithm), (Watched::All, Algorithm::Isotherm));
+    assert_eq!((settings.watched, settings.algorithm), (KdamondTargets::All, Algorithm::Isotherm));
     let [scheme] = settings.schemes.as_slice() else { panic!("there is one") };
     assert_eq!((scheme.action, scheme.pattern.rate_bp), (Action::PageOut, Bounds::new(0, 0)));
     assert_eq!(scheme.pattern.age_us, Bounds::new(120_000_000, u64::MAX));
@@ -238,7 +238,7 @@ fn stat_only_watches() {
     let bed = Bed::new(Which::Stat);
     bed.write("enabled", "y\n").unwrap();
     let settings = bed.fake.last();
-    assert!(settings.schemes.is_empty() && settings.watched == Watched::All);
+    assert!(settings.schemes.is_empty() && settings.watched == KdamondTargets::All);
     bed.module.stop();
     assert_eq!((bed.running(), bed.read("enabled")), (false, "N\n".into()));
 }

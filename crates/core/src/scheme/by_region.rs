@@ -3,7 +3,7 @@
 
 use super::action::Preference;
 use super::apply::{Go, LOOK_AT_ONCE, LOOK_PER_TURN, Turn};
-use super::filter::{Piece, Verdict, split};
+use super::filter::{FilteredRange, Verdict, split};
 use super::look::{dense_blocks, passing_pages};
 use super::pattern::{age_us, rate_bp};
 use super::priority::{Histogram, score};
@@ -92,7 +92,7 @@ impl Turn<'_, '_> {
 
     fn target(&mut self, t: &TargetView, from: u64, to: u64) -> Go {
         let subject = t.subject();
-        let (mut pieces, mut passing) = (Vec::new(), Vec::<Piece>::new());
+        let (mut pieces, mut passing) = (Vec::new(), Vec::<FilteredRange>::new());
         // What is done block by block must not depend on where the monitor happens to cut a region in two.
         let blocks = self.runner.scheme.min_density_bp > 0;
         for part in self.matching(t, AddrRange::new(from, to)) {
@@ -104,7 +104,7 @@ impl Turn<'_, '_> {
                     self.runner.stats.sz_filtered += piece.range.len();
                     continue;
                 }
-                let joins = |w: &Piece| w.verdict == piece.verdict && w.range.end == piece.range.start;
+                let joins = |w: &FilteredRange| w.verdict == piece.verdict && w.range.end == piece.range.start;
                 match passing.last_mut().filter(|w| blocks && joins(w)) {
                     Some(last) => last.range.end = piece.range.end,
                     None => passing.push(*piece),
@@ -116,12 +116,12 @@ impl Turn<'_, '_> {
     }
 
     /// The parts of a piece that were not treated lately.
-    fn parts(&mut self, t: &TargetView, piece: Piece) -> Go {
+    fn parts(&mut self, t: &TargetView, piece: FilteredRange) -> Go {
         let mut parts = Vec::new();
         self.untreated(t.live.target, piece.range, &mut parts);
         self.tally.treated += piece.range.len() - total_len(&parts);
         for range in parts {
-            if self.piece(t, Piece { range, verdict: piece.verdict }) == Go::Stop {
+            if self.piece(t, FilteredRange { range, verdict: piece.verdict }) == Go::Stop {
                 return Go::Stop;
             }
         }
@@ -140,7 +140,7 @@ impl Turn<'_, '_> {
     }
 
     /// A part of a matching region that the filters on mappings let pass.
-    fn piece(&mut self, t: &TargetView, piece: Piece) -> Go {
+    fn piece(&mut self, t: &TargetView, piece: FilteredRange) -> Go {
         let scheme = &self.runner.scheme;
         let per_page = piece.verdict != Verdict::Allow && scheme.filters.iter().any(|f| f.what.is_per_page());
         let looks = scheme.action.harms_hot_pages() || per_page || scheme.min_density_bp > 0;

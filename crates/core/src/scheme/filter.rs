@@ -80,7 +80,7 @@ pub enum Verdict {
 
 /// A piece of a region with its verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
+pub struct FilteredRange {
     /// Addresses.
     pub range: AddrRange,
     /// What the filters say.
@@ -99,9 +99,9 @@ pub struct Subject<'a> {
 }
 
 /// Splits `region` where verdicts change; pieces are sorted and cover all of it.
-pub fn split(filters: &[Filter], subject: &Subject, region: AddrRange, out: &mut Vec<Piece>) {
+pub fn split(filters: &[Filter], subject: &Subject, region: AddrRange, out: &mut Vec<FilteredRange>) {
     if filters.iter().all(|f| f.what.is_per_page()) {
-        return out.push(Piece { range: region, verdict: Verdict::Undecided });
+        return out.push(FilteredRange { range: region, verdict: Verdict::Undecided });
     }
     let mut cuts = vec![region.start, region.end];
     for f in filters {
@@ -123,7 +123,7 @@ pub fn split(filters: &[Filter], subject: &Subject, region: AddrRange, out: &mut
             Some(last) if last.range.end == range.start && last.verdict == verdict && range.start != region.start => {
                 last.range.end = range.end;
             }
-            _ => out.push(Piece { range, verdict }),
+            _ => out.push(FilteredRange { range, verdict }),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Goals: what the user wants to see, and how far from it the world is.
 
 use crate::feedback::{GOAL, next_input};
-use crate::meter::{Kind, LiveTarget, Meter, MeterError, Metric};
+use crate::meter::{LiveTarget, Meter, MeterError, Metric, MetricKind};
 use std::collections::VecDeque;
 use std::str::FromStr;
 
@@ -119,7 +119,7 @@ impl GoalState {
             }
         };
         self.error = None;
-        if metric.kind() == Kind::Level {
+        if metric.kind() == MetricKind::Level {
             self.current = Some(reading);
             return;
         }

@@ -9,7 +9,7 @@ pub mod columns;
 pub mod hosts;
 pub mod queries;
 
-use crate::input::place::Place;
+use crate::input::location::Location;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
@@ -25,13 +25,13 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Engine {
     runtime: Arc<RuntimeEnv>,
-    place: Place,
+    place: Location,
     threads: usize,
 }
 
 impl Engine {
     /// One that holds about `memory` bytes at most, and spills the rest into the folder for temporary files.
-    pub fn new(place: Place, memory: usize, threads: usize) -> Result<Self> {
+    pub fn new(place: Location, memory: usize, threads: usize) -> Result<Self> {
         let runtime = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(FairSpillPool::new(memory)))
             .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(DiskManagerMode::OsTmpDirectory))

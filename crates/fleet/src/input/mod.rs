@@ -5,21 +5,21 @@
 
 pub mod footer;
 pub mod judge;
-pub mod place;
+pub mod location;
 
 use crate::progress::Progress;
 use footer::Footer;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use judge::{Found, Inventory};
+use location::{Location, LocationError};
 use object_store::ObjectMeta;
-use place::{Place, PlaceError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Footers that are asked for at a time.
 const AT_A_TIME: usize = 16;
 
 /// Looks through a place. Fails only where that cannot be listed at all.
-pub async fn find(place: &Place) -> Result<Inventory, PlaceError> {
+pub async fn find(place: &Location) -> Result<Inventory, LocationError> {
     let listed: Vec<ObjectMeta> =
         place.store.list(Some(&place.prefix)).try_collect().await.map_err(|e| place.fault(&e))?;
     let (files, parts): (Vec<_>, Vec<_>) = listed
@@ -58,7 +58,7 @@ pub struct NothingFound {
 }
 
 /// Looks through a place that must have at least one file that can be used.
-pub async fn find_some(place: &Place) -> anyhow::Result<Inventory> {
+pub async fn find_some(place: &Location) -> anyhow::Result<Inventory> {
     let inventory = find(place).await?;
     if inventory.files.is_empty() {
         let first = inventory.left_out.first();

@@ -4,7 +4,7 @@ use super::grid::{Answer, Grid};
 use super::replay::read;
 use crate::engine::columns::{count, floats, ints, text, texts};
 use crate::engine::{Engine, queries, rows_of};
-use crate::input::{find_some, place::Place};
+use crate::input::{find_some, location::Location};
 use clap::Parser;
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch};
 use datafusion::error::Result;
@@ -31,7 +31,7 @@ fn the_query_answers_what_the_replay_does() {
         split_s: 1_767_571_200 + 8 * 3600,
     };
     let (mut ours, mut theirs) = tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let place = Place::parse(out.to_str().unwrap()).unwrap();
+        let place = Location::parse(out.to_str().unwrap()).unwrap();
         let inventory = find_some(&place).await.unwrap();
         let paths: Vec<_> = inventory.files.iter().map(|file| file.path.clone()).collect();
         let session = Engine::new(place, 1 << 30, 2).unwrap().open(&paths).await.unwrap();

@@ -7,7 +7,7 @@ use super::replay::replay;
 use super::{percentile, rate, rules, seconds};
 use crate::engine::Engine;
 use crate::input::judge::Inventory;
-use crate::input::{self, place::Place};
+use crate::input::{self, location::Location};
 use crate::options::{Resources, Usage};
 use crate::output;
 use crate::report::{percent, short_time, size};
@@ -85,7 +85,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     warmups.dedup();
     let filled: [u64; WARMUPS] = std::array::from_fn(|i| warmups.get(i).or(warmups.last()).copied().unwrap_or(0));
     let (tried, inventory, split_s) = args.resources.runtime()?.block_on(async {
-        let place = Place::parse(&args.place)?;
+        let place = Location::parse(&args.place)?;
         let mut inventory = input::find_some(&place).await?;
         let split_s = split(&inventory, args.test)?;
         let grid = Grid { rate: args.rate, warmups_s: filled, percentiles: args.percentiles.clone(), split_s };

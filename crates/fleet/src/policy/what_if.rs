@@ -6,7 +6,7 @@ use super::replay::replay;
 use super::{percentile, rate, seconds};
 use crate::engine::Engine;
 use crate::input::judge::Inventory;
-use crate::input::{self, place::Place};
+use crate::input::{self, location::Location};
 use crate::options::Resources;
 use crate::output;
 use crate::report::{fit, percent, short_time, size};
@@ -49,7 +49,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let grid =
         Grid { rate: args.rate, warmups_s: [args.warmup; WARMUPS], percentiles: vec![args.percentile], split_s: 0 };
     let (outcomes, inventory) = args.resources.runtime()?.block_on(async {
-        let place = Place::parse(&args.place)?;
+        let place = Location::parse(&args.place)?;
         let mut inventory = input::find_some(&place).await?;
         let engine = Engine::new(place, args.resources.memory, args.resources.threads())?;
         anyhow::Ok((replay(&engine, &mut inventory, &grid).await?, inventory))

@@ -15,7 +15,7 @@ pub use text::{fit, percent, size};
 
 use crate::engine::hosts::{self, Hosts};
 use crate::engine::{Engine, queries, rows_of};
-use crate::input::{self, place::Place};
+use crate::input::{self, location::Location};
 use crate::options::Resources;
 use crate::output;
 use datafusion::error::Result;
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 async fn read(args: &Args) -> anyhow::Result<(Fleet, Inventory)> {
-    let place = Place::parse(&args.place)?;
+    let place = Location::parse(&args.place)?;
     let mut inventory = input::find_some(&place).await?;
     let engine = Engine::new(place, args.resources.memory, args.resources.threads())?;
     let mut fleet = Fleet::default();

@@ -2,9 +2,9 @@
 
 use crate::host::allowance::Allowance;
 use crate::host::bucket::Bucket;
-use crate::host::layout::{Layout, Piece};
+use crate::host::layout::{Layout, LayoutPart};
 use crate::host::memory::{Memory, MemoryError};
-use crate::host::session::{Outcome, Session};
+use crate::host::session::{HostSession, Outcome};
 use crate::protocol::{Hello, MemoryArea, MemoryKind, Message, Verdict};
 use isotherm_core::addr::AddrRange;
 use std::cell::RefCell;
@@ -19,14 +19,14 @@ const MOST_MESSAGES: usize = 4096;
 
 /// Memory that remembers what was dropped, of which the last part cannot be.
 #[derive(Default)]
-struct Fake(RefCell<Vec<Piece>>);
+struct Fake(RefCell<Vec<LayoutPart>>);
 
 impl Memory for Fake {
     fn layout(&self, areas: &[MemoryArea]) -> Result<Layout, MemoryError> {
         Ok(Layout::of_guest(areas, SIZE)?)
     }
 
-    fn punch(&self, piece: &Piece) -> io::Result<()> {
+    fn punch(&self, piece: &LayoutPart) -> io::Result<()> {
         if piece.offset >= SIZE - RATE {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -45,7 +45,7 @@ struct Agreed {
 
 struct World {
     rate: u64,
-    session: Session,
+    session: HostSession,
     allowance: Allowance,
     memory: Fake,
     agreed: Option<Agreed>,
@@ -64,7 +64,7 @@ pub fn session(bytes: &[u8]) {
     let rate = u64::from(first) * RATE;
     let mut world = World {
         rate,
-        session: Session::new(rate),
+        session: HostSession::new(rate),
         allowance: Allowance::new(Bucket::new(rate, rate, 0), 0),
         memory: Fake::default(),
         agreed: None,
@@ -105,7 +105,7 @@ impl World {
             answer.encode().expect("an answer can be sent");
         }
         if outcome.closing.is_some() || outcome.bye {
-            self.session = Session::new(self.rate);
+            self.session = HostSession::new(self.rate);
             self.agreed = None;
         }
         assert_eq!(self.session.is_open(), self.agreed.is_some());

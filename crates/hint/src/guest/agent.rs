@@ -2,7 +2,7 @@
 
 use super::link::{Incoming, Link};
 use super::machine::Machine;
-use super::session::{self, Heard, Session};
+use super::session::{self, GuestSession, Heard};
 use super::status::{Status, own_rss};
 use super::{GuestError, Settings};
 use crate::protocol::GuestStat;
@@ -117,7 +117,7 @@ impl<'a> Agent<'a> {
                 flags,
                 isolator,
                 link: Link::new(settings.address.clone()),
-                session: Session::new(hello, settings.key.clone()),
+                session: GuestSession::new(hello, settings.key.clone()),
                 most_ranges: 1,
                 shown: String::new(),
             },

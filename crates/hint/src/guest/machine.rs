@@ -2,7 +2,7 @@
 
 use super::GuestError;
 use super::link::Link;
-use super::session::Session;
+use super::session::GuestSession;
 use isotherm_core::hinter::{Block, FreeMemory, Guest};
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::guestmem::{FlagSampler, KernelIsolator, free_memory};
@@ -16,7 +16,7 @@ pub(super) struct Machine {
     pub(super) flags: FlagSampler,
     pub(super) isolator: KernelIsolator,
     pub(super) link: Link,
-    pub(super) session: Session,
+    pub(super) session: GuestSession,
     /// Ranges that the host takes in a report.
     pub(super) most_ranges: usize,
     /// What people were shown last, so that nothing is shown twice in a row.

@@ -54,7 +54,7 @@ struct Sent {
 
 /// A conversation with a host.
 #[derive(Debug)]
-pub struct Session {
+pub struct GuestSession {
     hello: Hello,
     key: Option<Key>,
     /// This guest's part of the exchange, never used in two connections.
@@ -78,7 +78,7 @@ pub struct Session {
     sent: Option<Sent>,
 }
 
-impl Session {
+impl GuestSession {
     /// One that has not said anything yet. `hello.session` is replaced by `random`, as on each new beginning. With a `key`
     /// nothing is said to a host that does not have it.
     pub fn new(hello: Hello, key: Option<Key>) -> Self {

@@ -2,7 +2,7 @@
 
 use super::bucket::Bucket;
 use super::guest::Guest;
-use super::session::{Closing, Outcome, Session};
+use super::session::{Closing, HostSession, Outcome};
 use crate::protocol::auth::{Exchange, Key, Nonce, Seal, Tag};
 use crate::protocol::{Decoder, ErrorCode, Hello, Message, REPEAT_MS, STALL_MS, VERSION};
 use isotherm_linux::clock::monotonic_ns;
@@ -85,7 +85,7 @@ pub(super) struct Terms<'a> {
 pub(super) fn serve(stream: UnixStream, terms: Terms<'_>) -> End {
     let mut connection = Connection {
         number: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
-        session: Session::new(terms.bytes_per_second),
+        session: HostSession::new(terms.bytes_per_second),
         welcomed: false,
         before: (0, 0),
         guest: None,
@@ -117,7 +117,7 @@ fn wait_for(bucket: &mut Bucket, stop: &AtomicBool) -> bool {
 
 struct Connection {
     number: u64,
-    session: Session,
+    session: HostSession,
     guest: Option<Arc<Guest>>,
     /// Whether the guest was welcome once, after which another connection of it ends this one.
     welcomed: bool,
@@ -290,7 +290,7 @@ impl Connection {
             (Some(closing), _) => Some(End::Closed(closing)),
             (None, true) => {
                 // The port stays; whoever comes next says hello.
-                self.session = Session::new(self.session.bytes_per_second());
+                self.session = HostSession::new(self.session.bytes_per_second());
                 if let Some(guest) = &self.guest {
                     guest.disconnected(self.number, None);
                 }

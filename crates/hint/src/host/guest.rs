@@ -4,7 +4,7 @@ use super::allowance::Allowance;
 use super::bucket::Bucket;
 use super::memory::{GuestMemory, MemoryError};
 use super::rate::Rate;
-use super::session::{Closing, Outcome, Session};
+use super::session::{Closing, HostSession, Outcome};
 use super::status::{GuestStatus, ScanStatus};
 use crate::protocol::{ErrorCode, Hello, Message};
 use isotherm_linux::clock::monotonic_ns;
@@ -85,7 +85,7 @@ impl Guest {
 
     /// A guest introduces itself over `connection`, which becomes the only one that is listened to. Waits until what
     /// another one has reported is dealt with.
-    pub fn hello(&self, session: &mut Session, hello: &Hello, connection: u64, token: u64) -> Outcome {
+    pub fn hello(&self, session: &mut HostSession, hello: &Hello, connection: u64, token: u64) -> Outcome {
         let mut work = self.work();
         if !work.allowance.greet(monotonic_ns()) {
             // By the protocol it comes again, as if it had been lost.
@@ -108,7 +108,7 @@ impl Guest {
     }
 
     /// Another message came over `connection`. `None`: that is not the one to listen to any more.
-    pub fn message(&self, session: &mut Session, message: Message, connection: u64) -> Option<Outcome> {
+    pub fn message(&self, session: &mut HostSession, message: Message, connection: u64) -> Option<Outcome> {
         let mut work = self.work();
         if !self.listens_to(connection) && session.is_open() {
             return None;

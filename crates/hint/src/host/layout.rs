@@ -18,7 +18,7 @@ const LOW_START: u64 = 1 << 20;
 
 /// A part of a file that is memory of the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
+pub struct LayoutPart {
     /// Where the guest sees it.
     pub addr: AddrRange,
     /// Which of the files.
@@ -30,7 +30,7 @@ pub struct Piece {
 /// All parts, by guest-physical address, without overlaps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layout {
-    pieces: Vec<Piece>,
+    pieces: Vec<LayoutPart>,
 }
 
 /// Why there is none.
@@ -56,7 +56,7 @@ pub enum LayoutError {
 
 impl Layout {
     /// From parts in any order, of files of these sizes.
-    pub fn new(mut pieces: Vec<Piece>, sizes: &[u64]) -> Result<Self, LayoutError> {
+    pub fn new(mut pieces: Vec<LayoutPart>, sizes: &[u64]) -> Result<Self, LayoutError> {
         pieces.sort_unstable_by_key(|piece| piece.addr);
         for piece in &pieces {
             let end = piece.offset.checked_add(piece.addr.len());
@@ -110,9 +110,9 @@ impl Layout {
         if end != split {
             return Err(no(format!("below 4 GiB it ends at {end:#x}, and {split:#x} bytes should lie there")));
         }
-        let mut pieces = vec![Piece { addr: AddrRange::new(0, split), file: 0, offset: 0 }];
+        let mut pieces = vec![LayoutPart { addr: AddrRange::new(0, split), file: 0, offset: 0 }];
         if !high.is_empty() {
-            pieces.push(Piece { addr: high, file: 0, offset: split });
+            pieces.push(LayoutPart { addr: high, file: 0, offset: split });
         }
         Self::new(pieces, &[size])
     }
@@ -123,12 +123,12 @@ impl Layout {
         self
     }
 
-    pub fn pieces(&self) -> &[Piece] {
+    pub fn pieces(&self) -> &[LayoutPart] {
         &self.pieces
     }
 
     /// The parts of files that make up `range`; `None` if some of it is not memory.
-    pub fn find(&self, range: AddrRange) -> Option<Vec<Piece>> {
+    pub fn find(&self, range: AddrRange) -> Option<Vec<LayoutPart>> {
         let mut found = Vec::new();
         let mut at = range.start;
         let first = self.pieces.partition_point(|piece| piece.addr.end <= range.start);
@@ -140,7 +140,7 @@ impl Layout {
                 return None;
             }
             let addr = AddrRange::new(at, piece.addr.end.min(range.end));
-            found.push(Piece { addr, file: piece.file, offset: piece.offset + (at - piece.addr.start) });
+            found.push(LayoutPart { addr, file: piece.file, offset: piece.offset + (at - piece.addr.start) });
             at = addr.end;
         }
         (at >= range.end && !range.is_empty()).then_some(found)
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn small_memory_is_one_part() {
         let layout = Layout::of_guest(&pc(512 * MIB, 0), 512 * MIB).unwrap();
-        assert_eq!(layout.pieces(), [Piece { addr: AddrRange::new(0, 512 * MIB), file: 0, offset: 0 }]);
+        assert_eq!(layout.pieces(), [LayoutPart { addr: AddrRange::new(0, 512 * MIB), file: 0, offset: 0 }]);
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn parts_are_inside_their_files_and_apart() {
-        let piece = |start, end, offset| Piece { addr: AddrRange::new(start, end), file: 0, offset };
+        let piece = |start, end, offset| LayoutPart { addr: AddrRange::new(start, end), file: 0, offset };
         assert!(Layout::new(vec![piece(0, 10, 0), piece(20, 30, 10)], &[20]).is_ok());
         assert!(Layout::new(vec![piece(0, 10, 0), piece(9, 19, 10)], &[20]).is_err());
         assert!(Layout::new(vec![piece(0, 10, 11)], &[20]).is_err());
@@ -240,7 +240,7 @@ mod tests {
         ) {
             let (mut at, mut offset, mut pieces) = (0, 0, vec![]);
             for (gap, len) in parts {
-                pieces.push(Piece { addr: AddrRange::new(at + gap, at + gap + len), file: 0, offset });
+                pieces.push(LayoutPart { addr: AddrRange::new(at + gap, at + gap + len), file: 0, offset });
                 at += gap + len;
                 offset += len;
             }

@@ -1,6 +1,6 @@
 //! A guest's memory: the files of its VMM, found and locked.
 
-use super::layout::{Layout, LayoutError, Piece};
+use super::layout::{Layout, LayoutError, LayoutPart};
 use super::mtree;
 use super::qmp::{self, QmpError};
 use crate::protocol::MemoryArea;
@@ -63,12 +63,12 @@ pub enum MemoryError {
     Layout(#[from] LayoutError),
 }
 
-/// What a [`Session`](super::session::Session) needs to know of memory, and does to it.
+/// What a [`HostSession`](super::session::HostSession) needs to know of memory, and does to it.
 pub trait Memory {
     /// Where the guest's memory is, by what the VMM says or else by the guest's own map.
     fn layout(&self, areas: &[MemoryArea]) -> Result<Layout, MemoryError>;
     /// Gives a part back.
-    fn punch(&self, piece: &Piece) -> io::Result<()>;
+    fn punch(&self, piece: &LayoutPart) -> io::Result<()>;
 }
 
 /// The memory of a VMM's guest. Nobody else who asks for the lock drops any of it as long as this lives.
@@ -208,7 +208,7 @@ impl Memory for GuestMemory {
         }
     }
 
-    fn punch(&self, piece: &Piece) -> io::Result<()> {
+    fn punch(&self, piece: &LayoutPart) -> io::Result<()> {
         let held = {
             let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
             files.get(piece.file).and_then(Clone::clone)

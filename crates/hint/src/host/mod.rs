@@ -12,7 +12,7 @@ pub mod guest;
 pub mod layout;
 pub mod memory;
 pub mod mtree;
-mod places;
+mod pending;
 pub mod qmp;
 pub mod ranges;
 pub mod rate;

@@ -1,6 +1,6 @@
 //! The VMM's own memory map: the text of QEMU's `info mtree -f`.
 
-use super::layout::{Layout, LayoutError, Piece};
+use super::layout::{Layout, LayoutError, LayoutPart};
 use isotherm_core::addr::AddrRange;
 
 /// A part of the address space that is memory.
@@ -95,13 +95,13 @@ pub fn layout(
         if let Some(host) = region.host {
             // Memory that is the VMM's alone is in no file.
             let Some((file, offset)) = locate(host, region.addr.len()) else { continue };
-            pieces.push(Piece { addr: region.addr, file, offset });
+            pieces.push(LayoutPart { addr: region.addr, file, offset });
             continue;
         }
         let alike = backends.iter().filter(|b| b.size == backend.size).count();
         let mut files = sizes.iter().enumerate().filter(|(_, size)| **size == backend.size);
         let (Some((file, _)), None, 1) = (files.next(), files.next(), alike) else { continue };
-        pieces.push(Piece { addr: region.addr, file, offset: region.offset });
+        pieces.push(LayoutPart { addr: region.addr, file, offset: region.offset });
     }
     if pieces.is_empty() {
         return Err(LayoutError::Map(

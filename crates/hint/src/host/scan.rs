@@ -8,7 +8,7 @@
 //! processes that share it (vhost-user). Guests with any of these are refused.
 
 use super::guest::Guest;
-use super::layout::Piece;
+use super::layout::LayoutPart;
 use super::memory::Memory;
 use super::status::ScanStatus;
 use isotherm_core::addr::AddrRange;
@@ -206,7 +206,7 @@ impl Scan<'_> {
         if self.is_zero(block)? {
             // Where the guest sees it does not matter: it reads as zeros before and after.
             let addr = AddrRange::new(0, BLOCK);
-            self.guest.memory().punch(&Piece { addr, file: self.number, offset: block })?;
+            self.guest.memory().punch(&LayoutPart { addr, file: self.number, offset: block })?;
             self.done.dropped += BLOCK;
             self.dropped += BLOCK;
         }

@@ -3,7 +3,7 @@
 use super::connection::{End, FindKey, Identify, Terms, serve};
 use super::door::{Caller, Door};
 use super::guest::Guest;
-use super::places::{Place, Places};
+use super::pending::{Pending, PendingSlot};
 use super::scan::{self, ScanConfig};
 use super::session::Closing;
 use super::status::GuestStatus;
@@ -310,7 +310,7 @@ impl Shared {
                 if let Some((number, _)) = slots.iter().find(|(_, slot)| is_its(slot)) {
                     return Ok(*number);
                 }
-                // Places of processes that are gone are free again; only those that came by themselves.
+                // Pending of processes that are gone are free again; only those that came by themselves.
                 let named = self.config.guests.len();
                 let is_gone = |slot: &Slot| {
                     let has_failed = slot.guest.is_none() && slot.problem.is_some();
@@ -402,7 +402,7 @@ fn call_guest(shared: &Shared, number: usize, socket: &Path) {
 
 /// Takes calls until the door is shut.
 fn answer_calls(shared: &Arc<Shared>, door: &Door) {
-    let places = Arc::new(Places::default());
+    let pending = Arc::new(Pending::default());
     while !shared.stopping() {
         let Ok((stream, caller)) = door.accept() else {
             // Out of descriptors, say; it passes.
@@ -419,8 +419,8 @@ fn answer_calls(shared: &Arc<Shared>, door: &Door) {
                 continue;
             }
         };
-        let place = match places.take(caller.peer()) {
-            Ok(place) => place,
+        let slot = match pending.take(caller.peer()) {
+            Ok(slot) => slot,
             Err(full) => {
                 shared.trouble.note(Weight::Full, full.to_string());
                 continue;
@@ -429,13 +429,13 @@ fn answer_calls(shared: &Arc<Shared>, door: &Door) {
         shared.calls.fetch_add(1, Ordering::SeqCst);
         let call = Call(Arc::clone(shared));
         // Where no thread can be had, the connection closes.
-        let _ = Builder::new().name("call".into()).spawn(move || answer(&call.0, stream, caller, place));
+        let _ = Builder::new().name("call".into()).spawn(move || answer(&call.0, stream, caller, slot));
     }
 }
 
 /// Serves one call.
-fn answer(shared: &Shared, stream: UnixStream, caller: Caller, place: Place) {
-    let mut place = Some(place);
+fn answer(shared: &Shared, stream: UnixStream, caller: Caller, slot: PendingSlot) {
+    let mut slot = Some(slot);
     let holder = Cell::new(None);
     let find_key = |exchange: &Exchange, proof: &Tag| {
         let (number, key) = shared.holder(exchange, proof)?;
@@ -448,8 +448,8 @@ fn answer(shared: &Shared, stream: UnixStream, caller: Caller, place: Place) {
     };
     let fresh = !matches!(caller, Caller::Process { .. });
     let find_key: Option<FindKey<'_>> = if matches!(caller, Caller::Stranger(_)) { Some(&find_key) } else { None };
-    let end = serve(stream, shared.terms(&identify, find_key, &mut || place = None, Some(GREETING), fresh));
-    if place.is_some() {
+    let end = serve(stream, shared.terms(&identify, find_key, &mut || slot = None, Some(GREETING), fresh));
+    if slot.is_some() {
         if let Some(reason) = end.reason() {
             let what = format!("a connection from {} was closed: {reason}", caller.peer());
             shared.trouble.note(Weight::Closed, what);

@@ -105,7 +105,7 @@ struct Open {
 }
 
 #[derive(Debug)]
-pub struct Session {
+pub struct HostSession {
     limits: Limits,
     open: Option<Open>,
     strikes: u32,
@@ -115,7 +115,7 @@ pub struct Session {
     next_ns: u64,
 }
 
-impl Session {
+impl HostSession {
     /// A connection just made.
     pub fn new(bytes_per_second: u64) -> Self {
         let limits = Limits { ranges: MOST_RANGES as u16, batches: 1, bytes_per_second };

@@ -2,10 +2,10 @@
 
 use crate::exit::Usage;
 use anyhow::Context;
-use isotherm_daemon::places::{Places, bind_in};
 use isotherm_daemon::server::{MetricsPort, Server};
 use isotherm_daemon::service::Service;
 use isotherm_daemon::socket::BoundSocket;
+use isotherm_daemon::socket_folders::{SocketFolders, bind_in};
 use isotherm_linux::roots::Roots;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -87,7 +87,7 @@ impl ControlArgs {
             }
             return Ok(Some(BoundSocket::bind(path)?));
         }
-        let bound = match Places::from_env().home() {
+        let bound = match SocketFolders::from_env().home() {
             Some(folder) => bind_in(&folder).map_err(|e| e.to_string()),
             None => Err("XDG_RUNTIME_DIR is not set, so there is no place for it".to_owned()),
         };

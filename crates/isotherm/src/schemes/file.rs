@@ -29,10 +29,12 @@ pub fn read_file(path: &Path) -> anyhow::Result<String> {
 
 /// Reads a file of any of the three kinds, told apart by what is in it.
 pub fn parse_file(name: &str, text: &str, attrs: &MonitorAttrs) -> Result<Parsed, FileError> {
-    let parsed = match Kind::of(text) {
-        Kind::Toml => toml_file::parse(name, text),
-        Kind::Json => damo_file::parse(name, text, attrs).map(|schemes| Parsed { schemes, ..Parsed::default() }),
-        Kind::Lines => {
+    let parsed = match SchemeFormat::of(text) {
+        SchemeFormat::Toml => toml_file::parse(name, text),
+        SchemeFormat::Json => {
+            damo_file::parse(name, text, attrs).map(|schemes| Parsed { schemes, ..Parsed::default() })
+        }
+        SchemeFormat::Lines => {
             let lines = text.lines().zip(1..).filter(|(line, _)| is_significant(line));
             let read = lines.map(|(line, number)| {
                 line::parse(line, attrs).map_err(|e| FileError::of(name, e).at_line(Some(number)))
@@ -48,7 +50,7 @@ pub fn parse_file(name: &str, text: &str, attrs: &MonitorAttrs) -> Result<Parsed
 
 /// The kinds of scheme files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SchemeFormat {
     Toml,
     Json,
     Lines,
@@ -59,7 +61,7 @@ fn is_significant(line: &str) -> bool {
     !line.is_empty() && !line.starts_with('#')
 }
 
-impl Kind {
+impl SchemeFormat {
     fn of(text: &str) -> Self {
         let text = text.trim_start();
         // A list of JSON begins with [{, a table of TOML with a name or another [.
@@ -82,16 +84,16 @@ mod tests {
     #[test]
     fn the_kind_of_a_file_shows_in_its_first_line() {
         for (text, kind) in [
-            ("[[scheme]]\naction = \"stat\"", Kind::Toml),
-            ("# a = b\n\n[monitor]\n", Kind::Toml),
-            ("scheme = [{ action = \"stat\" }]", Kind::Toml),
-            ("", Kind::Toml),
-            (" {\"schemes\": []}", Kind::Json),
-            ("[ {\"action\": \"stat\"} ]", Kind::Json),
-            ("[]", Kind::Json),
-            ("# cold\n4K max 0 0 5s max pageout\n", Kind::Lines),
+            ("[[scheme]]\naction = \"stat\"", SchemeFormat::Toml),
+            ("# a = b\n\n[monitor]\n", SchemeFormat::Toml),
+            ("scheme = [{ action = \"stat\" }]", SchemeFormat::Toml),
+            ("", SchemeFormat::Toml),
+            (" {\"schemes\": []}", SchemeFormat::Json),
+            ("[ {\"action\": \"stat\"} ]", SchemeFormat::Json),
+            ("[]", SchemeFormat::Json),
+            ("# cold\n4K max 0 0 5s max pageout\n", SchemeFormat::Lines),
         ] {
-            assert_eq!(Kind::of(text), kind, "{text:?}");
+            assert_eq!(SchemeFormat::of(text), kind, "{text:?}");
         }
     }
 

@@ -40,7 +40,7 @@ pub(super) enum Shape {
 
 /// A range that waits for its turn.
 #[derive(Debug, Clone, Copy)]
-struct Piece {
+struct AdviceRange {
     range: AddrRange,
     /// Whether it is known to lie in one mapping.
     whole: bool,
@@ -51,7 +51,7 @@ pub(super) fn give(to: &mut impl Advised, ranges: &[AddrRange], shape: Shape, pa
     let mut tally = Tally::default();
     let mut queue = pieces(ranges, shape);
     let mut mappings: Option<Vec<AddrRange>> = None;
-    let mut batch: Vec<Piece> = Vec::new();
+    let mut batch: Vec<AdviceRange> = Vec::new();
     let (mut tries, mut hopeless) = (0, 0);
     while !queue.is_empty() {
         if to.stopped() {
@@ -107,7 +107,7 @@ pub(super) fn give(to: &mut impl Advised, ranges: &[AddrRange], shape: Shape, pa
                 if parts.is_empty() {
                     tally.refuse(|| to.refusal(refused.range, &error));
                 }
-                parts.into_iter().rev().for_each(|range| queue.push_front(Piece { range, whole: true }));
+                parts.into_iter().rev().for_each(|range| queue.push_front(AdviceRange { range, whole: true }));
                 continue;
             }
         }
@@ -123,24 +123,24 @@ pub(super) fn give(to: &mut impl Advised, ranges: &[AddrRange], shape: Shape, pa
 }
 
 /// The ranges joined where they touch, cut to what the shape wants.
-fn pieces(ranges: &[AddrRange], shape: Shape) -> VecDeque<Piece> {
+fn pieces(ranges: &[AddrRange], shape: Shape) -> VecDeque<AdviceRange> {
     let mut joined = ranges.to_vec();
     normalize(&mut joined);
     match shape {
-        Shape::Pages => joined.into_iter().map(|range| Piece { range, whole: false }).collect(),
+        Shape::Pages => joined.into_iter().map(|range| AdviceRange { range, whole: false }).collect(),
         Shape::Blocks => joined
             .into_iter()
             .flat_map(|r| {
                 let end = r.end / TABLE_SPAN;
                 (r.start.div_ceil(TABLE_SPAN)..end).map(|i| AddrRange::new(i * TABLE_SPAN, (i + 1) * TABLE_SPAN))
             })
-            .map(|range| Piece { range, whole: true })
+            .map(|range| AdviceRange { range, whole: true })
             .collect(),
     }
 }
 
 /// Moves pieces of up to `limit` bytes from `queue` to `batch`, cut at a multiple of 2 MiB; always some.
-fn take(queue: &mut VecDeque<Piece>, batch: &mut Vec<Piece>, limit: u64, shape: Shape) {
+fn take(queue: &mut VecDeque<AdviceRange>, batch: &mut Vec<AdviceRange>, limit: u64, shape: Shape) {
     batch.clear();
     let mut left = limit;
     while let Some(piece) = queue.pop_front() {
@@ -158,9 +158,9 @@ fn take(queue: &mut VecDeque<Piece>, batch: &mut Vec<Piece>, limit: u64, shape: 
                 return;
             }
             let cut = cut.min(range.end);
-            batch.push(Piece { range: AddrRange::new(range.start, cut), ..piece });
+            batch.push(AdviceRange { range: AddrRange::new(range.start, cut), ..piece });
             if cut < range.end {
-                queue.push_front(Piece { range: AddrRange::new(cut, range.end), ..piece });
+                queue.push_front(AdviceRange { range: AddrRange::new(cut, range.end), ..piece });
             }
             return;
         }
@@ -171,7 +171,7 @@ fn take(queue: &mut VecDeque<Piece>, batch: &mut Vec<Piece>, limit: u64, shape: 
 }
 
 /// Pieces that `bytes` cover wholly, and the others. The kernel counts whole ranges only.
-fn split_at_bytes(batch: &[Piece], bytes: u64) -> (&[Piece], &[Piece]) {
+fn split_at_bytes(batch: &[AdviceRange], bytes: u64) -> (&[AdviceRange], &[AdviceRange]) {
     let mut left = bytes;
     let whole = batch.iter().take_while(|p| {
         let fits = p.range.len() <= left;

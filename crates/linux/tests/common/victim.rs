@@ -22,7 +22,7 @@ const CONFINE: u64 = 5;
 
 /// What it does between two looks at its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum Activity {
     /// Computes with all registers.
     Busy,
     /// Sleeps for a time that the kernel keeps (restarted through its own system call).
@@ -35,7 +35,8 @@ pub enum Kind {
     Threads,
 }
 
-pub const KINDS: [Kind; 5] = [Kind::Busy, Kind::Sleep, Kind::Read, Kind::Suspend, Kind::Threads];
+pub const ACTIVITIES: [Activity; 5] =
+    [Activity::Busy, Activity::Sleep, Activity::Read, Activity::Suspend, Activity::Threads];
 
 /// The process; killed and collected when dropped.
 pub struct Victim {
@@ -45,10 +46,10 @@ pub struct Victim {
 
 impl Victim {
     /// Starts one with `pages` pages of private memory and waits until it runs.
-    pub fn start(kind: Kind, pages: u64) -> Self {
+    pub fn start(kind: Activity, pages: u64) -> Self {
         let file = tempfile::tempfile().unwrap();
         file.set_len(PAGE).unwrap();
-        let index = KINDS.iter().position(|k| *k == kind).unwrap();
+        let index = ACTIVITIES.iter().position(|k| *k == kind).unwrap();
         // The child inherits the file as its standard input.
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.env(KIND, index.to_string()).env(PAGES, pages.to_string());
@@ -137,7 +138,7 @@ impl Drop for Victim {
 static BEFORE_MAIN: extern "C" fn() = {
     extern "C" fn before_main() {
         if let Some(kind) = std::env::var(KIND).ok().and_then(|k| k.parse::<usize>().ok()) {
-            live(KINDS[kind], std::env::var(PAGES).unwrap().parse().unwrap());
+            live(ACTIVITIES[kind], std::env::var(PAGES).unwrap().parse().unwrap());
         }
     }
     before_main
@@ -149,7 +150,7 @@ extern "C" fn on_alarm(_: i32) {
     ALARMS.fetch_add(1, Ordering::Relaxed);
 }
 
-fn live(kind: Kind, pages: u64) -> ! {
+fn live(kind: Activity, pages: u64) -> ! {
     // SAFETY: plain system calls on memory mapped here; the shared words are only used through atomics.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -169,9 +170,9 @@ fn live(kind: Kind, pages: u64) -> ! {
         assert_eq!(libc::mprotect(spare as *mut libc::c_void, 2 * BLOCK as usize, rw), 0);
         word(SPARE).store(spare, Ordering::Relaxed);
         let work = Work { kind, start, pages, spare, shared: shared.cast() };
-        if kind == Kind::Threads {
+        if kind == Activity::Threads {
             let mut thread = std::mem::zeroed();
-            let work = Work { kind: Kind::Busy, ..work };
+            let work = Work { kind: Activity::Busy, ..work };
             libc::pthread_create(&mut thread, std::ptr::null(), second_thread, (&raw const work).cast_mut().cast());
             libc::pthread_join(thread, std::ptr::null_mut());
             fail(word(ERROR), 9);
@@ -186,7 +187,7 @@ extern "C" fn second_thread(work: *mut libc::c_void) -> *mut libc::c_void {
 }
 
 struct Work {
-    kind: Kind,
+    kind: Activity,
     start: u64,
     pages: u64,
     spare: u64,
@@ -278,18 +279,18 @@ unsafe fn holds(at: u64, page: u64, round: u64) -> bool {
     (0..8).all(|i| unsafe { ((at + i * 512) as *const u64).read_volatile() } == value(page, round, i))
 }
 
-unsafe fn prepare(kind: Kind) -> i32 {
+unsafe fn prepare(kind: Activity) -> i32 {
     // SAFETY: plain system calls with live structures.
     unsafe {
         match kind {
-            Kind::Read => {
+            Activity::Read => {
                 let timer = libc::timerfd_create(libc::CLOCK_MONOTONIC, 0);
                 let every = libc::timespec { tv_sec: 0, tv_nsec: 3_000_000 };
                 let spec = libc::itimerspec { it_interval: every, it_value: every };
                 libc::timerfd_settime(timer, 0, &spec, std::ptr::null_mut());
                 timer
             }
-            Kind::Suspend => {
+            Activity::Suspend => {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = on_alarm as *const () as usize;
                 libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut());
@@ -308,12 +309,12 @@ unsafe fn prepare(kind: Kind) -> i32 {
 }
 
 /// One piece of its work; the number of the fault that it found.
-unsafe fn turn(kind: Kind, timer: i32, round: u64) -> Option<u64> {
+unsafe fn turn(kind: Activity, timer: i32, round: u64) -> Option<u64> {
     // SAFETY: system calls with live structures.
     unsafe {
         match kind {
-            Kind::Busy | Kind::Threads => (!registers_stay(round)).then_some(1),
-            Kind::Sleep => {
+            Activity::Busy | Activity::Threads => (!registers_stay(round)).then_some(1),
+            Activity::Sleep => {
                 let time = libc::timespec { tv_sec: 0, tv_nsec: 4_000_000 };
                 let mut left: libc::timespec = std::mem::zeroed();
                 let begin = Instant::now();
@@ -326,12 +327,12 @@ unsafe fn turn(kind: Kind, timer: i32, round: u64) -> Option<u64> {
                     _ => Some(4),
                 }
             }
-            Kind::Read => {
+            Activity::Read => {
                 let mut count = 0u64;
                 let got = libc::read(timer, (&raw mut count).cast(), 8);
                 (got != 8 || count == 0 || count > 1 << 32).then_some(5)
             }
-            Kind::Suspend => {
+            Activity::Suspend => {
                 let before = ALARMS.load(Ordering::Relaxed);
                 let mut none = std::mem::zeroed();
                 libc::sigemptyset(&mut none);

@@ -14,7 +14,7 @@ const DEFLATED: u8 = 1;
 
 /// What a frame is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     /// Events.
     Events,
     /// Events that repeat what is in force (run, targets, mappings), for readers that lost frames.
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Other(u8),
 }
 
-impl Kind {
+impl FrameKind {
     const fn code(self) -> u8 {
         match self {
             Self::Events => 1,
@@ -47,7 +47,7 @@ impl Kind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameKind,
     deflated: bool,
     /// Bytes of the payload in the file.
     pub(crate) stored_len: u32,
@@ -84,7 +84,7 @@ impl FrameHeader {
             return None;
         }
         let header = Self {
-            kind: Kind::of(b[4]),
+            kind: FrameKind::of(b[4]),
             deflated: b[5] & DEFLATED != 0,
             stored_len: number(8),
             raw_len: number(12),
@@ -152,7 +152,7 @@ impl Packer {
     }
 
     /// The bytes of a whole frame.
-    pub(crate) fn pack(&mut self, kind: Kind, raw: &[u8], events: u32, sequence: u32) -> &[u8] {
+    pub(crate) fn pack(&mut self, kind: FrameKind, raw: &[u8], events: u32, sequence: u32) -> &[u8] {
         self.deflate.reset();
         self.packed.clear();
         // Output that does not fit here would be longer than the input, which is then stored as it is.
@@ -217,6 +217,6 @@ impl FileHeader {
 /// A record of one frame that holds `raw`, whatever it is, as if it were many events.
 pub(crate) fn wrap(raw: &[u8]) -> Vec<u8> {
     let mut out = FileHeader { version: VERSION, part: 0, id: 0 }.to_bytes().to_vec();
-    out.extend_from_slice(Packer::new(1).pack(Kind::Events, raw, u32::MAX, 0));
+    out.extend_from_slice(Packer::new(1).pack(FrameKind::Events, raw, u32::MAX, 0));
     out
 }

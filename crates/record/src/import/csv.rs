@@ -1,6 +1,6 @@
 //! Comma-separated values: a header that names the columns, then a line per region.
 
-use super::lines::{Line, Lines};
+use super::lines::{Lines, TextLine};
 use super::timeline::intervals;
 use super::{Notes, tidy};
 use crate::error::{ReadError, Warning};
@@ -81,7 +81,7 @@ pub(crate) fn read(input: Input, sink: &mut Sink<'_>) -> Result<Vec<Warning>, Re
     let io_error = |error| ReadError::Io { origin: origin.clone(), error };
     let mut lines = Lines::new(input.into_stream()?);
     let places = match lines.next().map_err(io_error)? {
-        Some((_, Line::Text(text))) => header(&text),
+        Some((_, TextLine::Text(text))) => header(&text),
         _ => None,
     };
     let Some(places) = places else {
@@ -96,9 +96,9 @@ pub(crate) fn read(input: Input, sink: &mut Sink<'_>) -> Result<Vec<Warning>, Re
     let mut out = Out::default();
     while let Some((number, line)) = lines.next().map_err(io_error)? {
         let row = match line {
-            Line::Text(text) if text.is_empty() => continue,
-            Line::Text(text) => parse_row(&text, &places),
-            Line::TooLong => Err("it is too long"),
+            TextLine::Text(text) if text.is_empty() => continue,
+            TextLine::Text(text) => parse_row(&text, &places),
+            TextLine::TooLong => Err("it is too long"),
         };
         match row {
             Ok(row) => out.add(row, number, &mut notes, sink).map_err(ReadError::Sink)?,

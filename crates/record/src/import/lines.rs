@@ -14,7 +14,7 @@ pub(crate) struct Lines<R> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line<'a> {
+pub(crate) enum TextLine<'a> {
     /// Its text, without the line end. Bytes that are no UTF-8 are replaced.
     Text(std::borrow::Cow<'a, str>),
     /// It was too long.
@@ -27,7 +27,7 @@ impl<R: Read> Lines<R> {
     }
 
     /// The next line and its number.
-    pub(crate) fn next(&mut self) -> io::Result<Option<(u64, Line<'_>)>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<(u64, TextLine<'_>)>> {
         self.line.clear();
         let mut got = 0usize;
         loop {
@@ -53,10 +53,10 @@ impl<R: Read> Lines<R> {
         }
         self.number += 1;
         if got > MAX_LINE {
-            return Ok(Some((self.number, Line::TooLong)));
+            return Ok(Some((self.number, TextLine::TooLong)));
         }
         let text = String::from_utf8_lossy(self.line.trim_ascii_end());
-        Ok(Some((self.number, Line::Text(text))))
+        Ok(Some((self.number, TextLine::Text(text))))
     }
 }
 
@@ -70,9 +70,9 @@ mod tests {
         text.extend(vec![b'x'; 200_000]);
         text.extend(b"\nthree");
         let mut lines = Lines::new(&text[..]);
-        assert_eq!(lines.next().unwrap(), Some((1, Line::Text("one".into()))));
-        assert_eq!(lines.next().unwrap(), Some((2, Line::TooLong)));
-        assert_eq!(lines.next().unwrap(), Some((3, Line::Text("three".into()))));
+        assert_eq!(lines.next().unwrap(), Some((1, TextLine::Text("one".into()))));
+        assert_eq!(lines.next().unwrap(), Some((2, TextLine::TooLong)));
+        assert_eq!(lines.next().unwrap(), Some((3, TextLine::Text("three".into()))));
         assert_eq!(lines.next().unwrap(), None);
     }
 }

@@ -4,7 +4,7 @@
 //! `pid=N` and no age. A line's time stands before the event's name; a snapshot's time is its first line's.
 
 use super::Notes;
-use super::lines::{Line, Lines};
+use super::lines::{Lines, TextLine};
 use super::timeline::{Ended, Survey, Timeline};
 use crate::error::{ReadError, Warning};
 use crate::format::MAX_REGIONS;
@@ -56,8 +56,8 @@ fn parse(input: Input, notes: &mut Notes, each: &mut Each<'_>) -> Result<Option<
     let mut open: Option<(Ended, usize, u64)> = None;
     while let Some((number, line)) = lines.next().map_err(|error| ReadError::Io { origin: origin.clone(), error })? {
         let told = match line {
-            Line::Text(text) => parse_line(&text),
-            Line::TooLong => Err("it is too long"),
+            TextLine::Text(text) => parse_line(&text),
+            TextLine::TooLong => Err("it is too long"),
         };
         let (time_ns, id, nr_regions, region) = match told {
             Ok(Some(Told::Region { time_ns, id, is_pid, nr_regions, region })) => {

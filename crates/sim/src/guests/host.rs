@@ -7,7 +7,7 @@ const BLOCK: u32 = 512;
 
 /// Where the host has a guest's page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum PageState {
     /// Nowhere: never touched, or dropped.
     Nowhere,
     Memory,
@@ -17,7 +17,7 @@ enum Place {
 /// A guest's pages as its host sees them.
 #[derive(Debug, Clone)]
 struct Backing {
-    places: Vec<Place>,
+    places: Vec<PageState>,
     /// When each block was touched last, and how many of its pages are in memory.
     touched: Vec<(u64, u32)>,
 }
@@ -60,7 +60,7 @@ impl Host {
     /// A guest comes, whose VMM takes some memory of its own that is never swapped; its number.
     pub fn add(&mut self, pages: u32, vmm_pages: u64) -> usize {
         let touched = vec![(0, 0); pages.div_ceil(BLOCK) as usize];
-        self.guests.push(Backing { places: vec![Place::Nowhere; pages as usize], touched });
+        self.guests.push(Backing { places: vec![PageState::Nowhere; pages as usize], touched });
         self.room = self.room.saturating_sub(vmm_pages);
         self.guests.len() - 1
     }
@@ -71,7 +71,7 @@ impl Host {
 
     /// Pages of a guest in memory or swap.
     pub fn backed(&self, guest: usize) -> u64 {
-        self.guests[guest].places.iter().filter(|place| **place != Place::Nowhere).count() as u64
+        self.guests[guest].places.iter().filter(|place| **place != PageState::Nowhere).count() as u64
     }
 
     /// A guest touches a page; what that costs beyond the touch itself, ns.
@@ -83,15 +83,15 @@ impl Host {
         let place = &mut backing.places[page as usize];
         let mut cost = 0;
         match place {
-            Place::Memory => return 0,
-            Place::Nowhere => {}
-            Place::Swap => {
+            PageState::Memory => return 0,
+            PageState::Nowhere => {}
+            PageState::Swap => {
                 cost += self.swap_in_ns;
                 self.stats.swap_ins += 1;
                 self.stats.swapped -= 1;
             }
         }
-        *place = Place::Memory;
+        *place = PageState::Memory;
         block.1 += 1;
         self.stats.resident += 1;
         if self.stats.resident > self.room {
@@ -105,10 +105,10 @@ impl Host {
         let backing = &mut self.guests[guest];
         let pages = (block * BLOCK) as usize..((block + 1) * BLOCK) as usize;
         for place in &mut backing.places[pages] {
-            match std::mem::replace(place, Place::Nowhere) {
-                Place::Nowhere => {}
-                Place::Memory => self.stats.resident -= 1,
-                Place::Swap => self.stats.swapped -= 1,
+            match std::mem::replace(place, PageState::Nowhere) {
+                PageState::Nowhere => {}
+                PageState::Memory => self.stats.resident -= 1,
+                PageState::Swap => self.stats.swapped -= 1,
             }
         }
         backing.touched[block as usize].1 = 0;
@@ -124,8 +124,8 @@ impl Host {
         let first = block * BLOCK as usize;
         let end = (first + BLOCK as usize).min(backing.places.len());
         let mut out = 0;
-        for place in backing.places[first..end].iter_mut().filter(|place| **place == Place::Memory) {
-            *place = Place::Swap;
+        for place in backing.places[first..end].iter_mut().filter(|place| **place == PageState::Memory) {
+            *place = PageState::Swap;
             out += 1;
         }
         backing.touched[block].1 = 0;

@@ -4,8 +4,8 @@
 //! get most of the rows and the cold stretches between them are compressed, each row still standing for one run of
 //! addresses in order. Every stretch knows its own scale, so that pictures can mark it.
 
+use super::gapless::GaplessSpace;
 use super::profile::Class;
-use super::space::Space;
 use std::ops::Range;
 
 /// Below this share of accessed bytes, cold stretches are compressed.
@@ -69,7 +69,7 @@ pub struct Axis {
 
 impl Axis {
     /// Lays out `runs` (from a [`Profile`](super::profile::Profile)) on at most `rows` rows.
-    pub fn new(space: &Space, runs: &[(u64, u64, Class)], rows: usize, layout: Layout) -> Self {
+    pub fn new(space: &GaplessSpace, runs: &[(u64, u64, Class)], rows: usize, layout: Layout) -> Self {
         let rows = rows.max(1);
         let mut kept = keep(space, runs, layout);
         let accessed = bytes(&kept, true);
@@ -110,7 +110,7 @@ impl Axis {
         (at(row), at(row + 1))
     }
 
-    fn find_folds(&self, space: &Space) -> Vec<Fold> {
+    fn find_folds(&self, space: &GaplessSpace) -> Vec<Fold> {
         let mut folds: Vec<Fold> = Vec::new();
         let mut add = |row: usize, unmapped: u64, absent: u64| {
             match folds.iter_mut().find(|f| f.row == row) {
@@ -149,7 +149,7 @@ fn bytes(parts: &[Part], accessed: bool) -> u64 {
 }
 
 /// Drops what is folded and joins neighbours of a kind.
-fn keep(space: &Space, runs: &[(u64, u64, Class)], layout: Layout) -> Vec<Part> {
+fn keep(space: &GaplessSpace, runs: &[(u64, u64, Class)], layout: Layout) -> Vec<Part> {
     let smallest_fold = (space.total() / 200).max(1 << 20);
     let folds = layout != Layout::Everything && runs.iter().any(|r| r.2 != Class::Absent);
     let mut parts: Vec<Part> = Vec::new();
@@ -205,7 +205,7 @@ fn join_touching(parts: &[Part]) -> Vec<Part> {
 }
 
 /// Cuts parts where addresses jump, so that no row mixes memory from two sides of a gap.
-fn split_at_gaps(space: &Space, parts: &[Part]) -> Vec<Part> {
+fn split_at_gaps(space: &GaplessSpace, parts: &[Part]) -> Vec<Part> {
     let mut out = Vec::with_capacity(parts.len());
     let mut gaps = space.gaps().map(|(offset, _)| offset).peekable();
     for p in parts {
@@ -327,8 +327,8 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn space(total: u64) -> Space {
-        Space::new(vec![AddrRange::new(0, total)])
+    fn space(total: u64) -> GaplessSpace {
+        GaplessSpace::new(vec![AddrRange::new(0, total)])
     }
 
     #[test]
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn absent_memory_is_folded_and_told() {
         let runs = [(0, GIB, Class::Accessed), (GIB, 9 * GIB, Class::Absent), (9 * GIB, 10 * GIB, Class::Cold)];
-        let s = Space::new(vec![AddrRange::new(0, 9 * GIB), AddrRange::new(20 * GIB, 21 * GIB)]);
+        let s = GaplessSpace::new(vec![AddrRange::new(0, 9 * GIB), AddrRange::new(20 * GIB, 21 * GIB)]);
         let axis = Axis::new(&s, &runs, 20, Layout::Accessed);
         assert_eq!(axis.folds, [Fold { row: 10, unmapped: 11 * GIB, absent: 8 * GIB }]);
         assert_eq!(axis.row(5 * GIB), 10.0);
@@ -364,7 +364,7 @@ mod tests {
         let class = |i: u64| if i.is_multiple_of(2) { Class::Accessed } else { Class::Cold };
         let runs: Vec<_> = (0..60_000).map(|i| (i * 100_000, (i + 1) * 100_000, class(i))).collect();
         let ranges = (0..20_000).map(|i| AddrRange::new(i * 1_000_000, i * 1_000_000 + 300_000)).collect();
-        let axis = Axis::new(&Space::new(ranges), &runs, 40, Layout::Accessed);
+        let axis = Axis::new(&GaplessSpace::new(ranges), &runs, 40, Layout::Accessed);
         assert_eq!(axis.rows, 40);
         assert!(axis.stretches.len() <= 13, "{}", axis.stretches.len());
     }

@@ -2,7 +2,7 @@
 //! present.
 
 use super::axis::Axis;
-use super::space::Space;
+use super::gapless::GaplessSpace;
 use super::tables::{TABLE_BYTES, Unseen};
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::history::frame::PageFrame;
@@ -95,7 +95,7 @@ impl Grid {
     ///
     /// Time between two snapshots (some sources look only now and then) is filled as far as a region's age says that
     /// its rate was the same then.
-    pub fn add(&mut self, space: &Space, axis: &Axis, snapshot: &Snapshot) {
+    pub fn add(&mut self, space: &GaplessSpace, axis: &Axis, snapshot: &Snapshot) {
         let end = snapshot.end_ns;
         let free_from = self.filled_to_ns.unwrap_or(snapshot.start_ns);
         let start = snapshot.start_ns.max(free_from);
@@ -118,7 +118,7 @@ impl Grid {
 
     /// Adds a frame of pages; they come in order of time, and each piece of time counts once. What a page table tells
     /// is spread evenly over the memory that is mapped below it.
-    pub(crate) fn add_pages(&mut self, space: &Space, axis: &Axis, frame: &PageFrame) {
+    pub(crate) fn add_pages(&mut self, space: &GaplessSpace, axis: &Axis, frame: &PageFrame) {
         let start = frame.since_ns.max(self.filled_to_ns.unwrap_or(frame.since_ns));
         if start >= frame.time_ns {
             return;
@@ -181,8 +181,8 @@ mod tests {
     use isotherm_core::addr::AddrRange;
     use proptest::prelude::*;
 
-    fn plane(bytes: u64, rows: usize) -> (Space, Axis) {
-        let space = Space::new(vec![AddrRange::new(0, bytes)]);
+    fn plane(bytes: u64, rows: usize) -> (GaplessSpace, Axis) {
+        let space = GaplessSpace::new(vec![AddrRange::new(0, bytes)]);
         let axis = Axis::new(&space, &[(0, bytes, Class::Cold)], rows, Layout::Linear);
         (space, axis)
     }
@@ -226,7 +226,7 @@ mod tests {
     fn scattered_heat_is_the_share_of_pages() {
         let frame = page_frame(0, 0);
         let ranges: Vec<AddrRange> = frame.mappings.iter().map(|m| m.range).collect();
-        let space = Space::new(ranges);
+        let space = GaplessSpace::new(ranges);
         let total = space.total();
         let axis = Axis::new(&space, &[(0, total, Class::Cold)], 83, Layout::Linear);
         let mut g = Grid::new(axis.rows, 4, BASE_NS, BASE_NS + 4_000_000_000);

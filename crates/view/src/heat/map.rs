@@ -1,10 +1,10 @@
 //! A target's heatmap, ready to be drawn.
 
 use super::axis::{Axis, Layout};
+use super::gapless::{GaplessSpace, NamedPart, SpaceBuilder, named_parts};
 use super::grid::Grid;
 use super::profile::Profile;
 use super::scale::RateScale;
-use super::space::{NamedPart, Space, SpaceBuilder, named_parts};
 use crate::error::ViewError;
 use crate::overview::{Overview, TargetOverview};
 use crate::replay::Replay;
@@ -41,7 +41,7 @@ pub struct HeatMap {
     pub target: TargetOverview,
     /// Begin of the record, ns: time zero of the axis.
     pub base_ns: u64,
-    pub space: Space,
+    pub space: GaplessSpace,
     /// Names along the space.
     pub names: Vec<NamedPart>,
     pub axis: Axis,

@@ -9,12 +9,12 @@
 //!   writes it for programs.
 
 pub mod axis;
+pub mod gapless;
 pub mod grid;
 pub mod json;
 pub mod map;
 pub mod palette;
 pub mod profile;
 pub mod scale;
-pub mod space;
 mod tables;
 pub mod terminal;

@@ -1,6 +1,6 @@
 //! Where in a target's space anything was seen at all: what the address axis is laid out by.
 
-use super::space::Space;
+use super::gapless::GaplessSpace;
 use super::tables::{TABLE_BYTES, Unseen};
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::history::frame::PageFrame;
@@ -31,13 +31,13 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    pub fn new(space: &Space) -> Self {
+    pub fn new(space: &GaplessSpace) -> Self {
         let cell_bytes = space.total().div_ceil(MAX_CELLS).next_multiple_of(PAGE_SIZE).max(PAGE_SIZE);
         let cells = space.total().div_ceil(cell_bytes) as usize;
         Self { cell_bytes, cells, accessed: RangeSums::new(cells), present: RangeSums::new(cells) }
     }
 
-    pub fn add(&mut self, space: &Space, snapshot: &Snapshot) {
+    pub fn add(&mut self, space: &GaplessSpace, snapshot: &Snapshot) {
         for r in &snapshot.regions {
             let (from, to) = (space.offset(r.start), space.offset(r.end));
             if from == to {
@@ -53,7 +53,7 @@ impl Profile {
     }
 
     /// Adds a frame of pages.
-    pub(crate) fn add_pages(&mut self, space: &Space, frame: &PageFrame) {
+    pub(crate) fn add_pages(&mut self, space: &GaplessSpace, frame: &PageFrame) {
         let add = |sums: &mut RangeSums, start: u64, end: u64| {
             let (from, to) = (space.offset(start), space.offset(end));
             if from < to {
@@ -73,7 +73,7 @@ impl Profile {
     }
 
     /// Runs of cells of the same class as offsets `(from, to, class)`, in order, without holes.
-    pub fn runs(&self, space: &Space) -> Vec<(u64, u64, Class)> {
+    pub fn runs(&self, space: &GaplessSpace) -> Vec<(u64, u64, Class)> {
         let mut runs: Vec<(u64, u64, Class)> = Vec::new();
         let (accessed, present) = (self.accessed.sums(), self.present.sums());
         for i in 0..self.cells {
@@ -94,7 +94,7 @@ impl Profile {
 
     /// A cell that lies across a gap may mix absent memory with something else. Where absent memory begins or ends near
     /// a gap, it does so at the gap.
-    fn widen_absent(&self, space: &Space, runs: &mut [(u64, u64, Class)]) {
+    fn widen_absent(&self, space: &GaplessSpace, runs: &mut [(u64, u64, Class)]) {
         let gaps: Vec<u64> = space.gaps().map(|(offset, _)| offset).collect();
         let between = |from: u64, to: u64| gaps.get(gaps.partition_point(|&g| g < from)).copied().filter(|&g| g < to);
         for i in 1..runs.len() {
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn classes_in_order() {
-        let space = Space::new(vec![AddrRange::new(0, 4 * MIB)]);
+        let space = GaplessSpace::new(vec![AddrRange::new(0, 4 * MIB)]);
         let mut p = Profile::new(&space);
         p.add(
             &space,
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn absent_memory_ends_at_a_gap() {
         let used = 3 * 4096;
-        let space = Space::new(vec![AddrRange::new(0, used), AddrRange::new(1 << 40, (1 << 40) + (1 << 34))]);
+        let space = GaplessSpace::new(vec![AddrRange::new(0, used), AddrRange::new(1 << 40, (1 << 40) + (1 << 34))]);
         let mut p = Profile::new(&space);
         let reserved = seen(region(1 << 40, (1 << 40) + (1 << 34), 0, 0), 0, 0);
         p.add(&space, &snapshot(0, 0, vec![seen(region(0, used, 3, 0), 10, 0), reserved]));
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_single_page_in_terabytes_shows() {
-        let space = Space::new(vec![AddrRange::new(0, 5 << 40)]);
+        let space = GaplessSpace::new(vec![AddrRange::new(0, 5 << 40)]);
         let mut p = Profile::new(&space);
         p.add(&space, &snapshot(0, 0, vec![region(0, 1 << 40, 0, 0), region(1 << 40, (1 << 40) + 4096, 1, 0)]));
         assert!(p.runs(&space).iter().any(|&(from, to, c)| c == Class::Accessed && from <= 1 << 40 && to > 1 << 40));

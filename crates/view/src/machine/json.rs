@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::io::Write;
 
 #[derive(Serialize)]
-struct Line<'a, E> {
+struct JsonLine<'a, E> {
     kind: &'static str,
     pid: Option<u32>,
     name: &'a str,
@@ -54,7 +54,7 @@ fn line<E: Serialize>(
 ) -> Result<(), ViewError> {
     let pages = row.pages();
     let (idle, windows) = (pages.map(|f| f.idle()), pages.map(|f| f.windows()));
-    let line = Line {
+    let line = JsonLine {
         kind,
         pid: row.pid,
         name: &row.name,

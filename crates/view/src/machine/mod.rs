@@ -6,7 +6,7 @@ mod tree;
 
 pub use json::write as write_json;
 pub use table::{Columns, write as write_table};
-pub use tree::{Line, Tree};
+pub use tree::{Tree, TreeLine};
 
 use crate::summary::cost::Cost;
 use crate::summary::pages::PageFigures;

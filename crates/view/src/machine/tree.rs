@@ -22,7 +22,7 @@ pub struct Tree {
 
 /// A line of the tree where some groups are open.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Line<'a> {
+pub struct TreeLine<'a> {
     /// How many groups it is in, but for the outermost.
     pub depth: usize,
     /// Whether what is in it is shown; `None` for a process.
@@ -76,7 +76,7 @@ impl Tree {
     }
 
     /// What stands on the screen where the groups in `open` are.
-    pub fn lines(&self, open: &BTreeSet<String>, order: Order) -> Vec<Line<'_>> {
+    pub fn lines(&self, open: &BTreeSet<String>, order: Order) -> Vec<TreeLine<'_>> {
         let mut lines = Vec::new();
         self.push(ROOT, 0, open, (order, self.longest_ns().unwrap_or(0)), &mut lines);
         lines
@@ -93,7 +93,7 @@ impl Tree {
         depth: usize,
         open: &BTreeSet<String>,
         order: (Order, u64),
-        lines: &mut Vec<Line<'a>>,
+        lines: &mut Vec<TreeLine<'a>>,
     ) {
         let groups = self.groups.iter().filter(|(path, _)| parent_of(path) == Some(parent)).map(|(_, row)| row);
         let here = |row: &&Row| row.cgroup.as_deref().unwrap_or(ROOT) == parent;
@@ -102,7 +102,7 @@ impl Tree {
         for row in rows {
             let path = row.cgroup.as_deref().filter(|_| row.pid.is_none());
             let is_open = path.map(|path| open.contains(path));
-            lines.push(Line { depth, is_open, row });
+            lines.push(TreeLine { depth, is_open, row });
             if let (Some(path), Some(true)) = (path, is_open) {
                 self.push(path, depth + 1, open, order, lines);
             }

@@ -1,7 +1,7 @@
 //! The machine as a tree of control groups: what `top` shows where no target is given.
 
 use super::Command;
-use crate::machine::{Line, Order, Row, Tree};
+use crate::machine::{Order, Row, Tree, TreeLine};
 use crate::names::fit;
 use crate::summary::text::threshold;
 use crate::summary::total::Shared;
@@ -78,12 +78,12 @@ impl MachineView {
         (self.tree, self.labels) = (tree, labels);
     }
 
-    fn lines(&self) -> Vec<Line<'_>> {
+    fn lines(&self) -> Vec<TreeLine<'_>> {
         self.tree.lines(&self.open, self.order)
     }
 
     /// The line that is chosen: the first where it is not there any more.
-    fn selected(&self, lines: &[Line<'_>]) -> usize {
+    fn selected(&self, lines: &[TreeLine<'_>]) -> usize {
         lines.iter().position(|line| self.chosen.is_some() && Key::of(line.row) == self.chosen).unwrap_or(0)
     }
 
@@ -145,7 +145,7 @@ impl MachineView {
         }
     }
 
-    fn name(&self, line: &Line<'_>) -> String {
+    fn name(&self, line: &TreeLine<'_>) -> String {
         let mark = match line.is_open {
             None => ' ',
             Some(true) => '-',

@@ -22,7 +22,7 @@ fn settings(nr_schemes: usize) -> Settings {
         attrs: MonitorAttrs::default(),
         algorithm: Algorithm::Damon(DamonRules::Mainline),
         intervals_goal: None,
-        watched: Watched::Processes(vec![WatchedProcess { pid: 1, space: Space::Mapped }]),
+        watched: KdamondTargets::Processes(vec![WatchedProcess { pid: 1, space: TargetRanges::Mapped }]),
         schemes: vec![scheme; nr_schemes],
         goals: vec![Goals::default(); nr_schemes],
     }

@@ -10,7 +10,7 @@ const LEAST_SHARE: u64 = 64;
 
 /// A part of a new region with the age that its memory has.
 #[derive(Debug, Clone, Copy)]
-struct Piece {
+struct AgedPart {
     start: u64,
     end: u64,
     age: u32,
@@ -25,7 +25,7 @@ struct Piece {
 pub(super) fn carry_over(old: &[Region], new: Vec<Region>, threshold: u32, max_regions: usize) -> Vec<Region> {
     let mut spare = max_regions.saturating_sub(new.len());
     let mut out = Vec::with_capacity(new.len());
-    let mut pieces: Vec<Piece> = Vec::new();
+    let mut pieces: Vec<AgedPart> = Vec::new();
     let mut first = 0;
     for region in new {
         while first < old.len() && old[first].end <= region.start {
@@ -36,18 +36,18 @@ pub(super) fn carry_over(old: &[Region], new: Vec<Region>, threshold: u32, max_r
         for o in old[first..].iter().take_while(|o| o.start < region.end) {
             let (start, end) = (o.start.max(region.start), o.end.min(region.end));
             if start > at {
-                push(&mut pieces, Piece { start: at, end: start, age: 0 }, region.len());
+                push(&mut pieces, AgedPart { start: at, end: start, age: 0 }, region.len());
             }
             let goes_on = o.nr.abs_diff(region.nr) <= threshold && (o.nr == 0) == (region.nr == 0);
             push(
                 &mut pieces,
-                Piece { start, end, age: if goes_on { o.age.saturating_add(1) } else { 0 } },
+                AgedPart { start, end, age: if goes_on { o.age.saturating_add(1) } else { 0 } },
                 region.len(),
             );
             at = end;
         }
         if at < region.end {
-            push(&mut pieces, Piece { start: at, end: region.end, age: 0 }, region.len());
+            push(&mut pieces, AgedPart { start: at, end: region.end, age: 0 }, region.len());
         }
         if pieces.len() > 1 && pieces.len() - 1 <= spare {
             spare -= pieces.len() - 1;
@@ -61,8 +61,8 @@ pub(super) fn carry_over(old: &[Region], new: Vec<Region>, threshold: u32, max_r
 }
 
 /// Appends a piece, or joins it to the last one if their ages are close or one of them is tiny.
-fn push(pieces: &mut Vec<Piece>, piece: Piece, region_len: u64) {
-    let tiny = |p: &Piece| (p.end - p.start) < region_len / LEAST_SHARE;
+fn push(pieces: &mut Vec<AgedPart>, piece: AgedPart, region_len: u64) {
+    let tiny = |p: &AgedPart| (p.end - p.start) < region_len / LEAST_SHARE;
     match pieces.last_mut() {
         Some(last) if close(last.age, piece.age) || tiny(&piece) || tiny(last) => {
             last.age = mean_age(&[*last, piece]);
@@ -76,7 +76,7 @@ fn close(a: u32, b: u32) -> bool {
     a.abs_diff(b) <= CLOSE.max(a.min(b) / 2)
 }
 
-fn mean_age(pieces: &[Piece]) -> u32 {
+fn mean_age(pieces: &[AgedPart]) -> u32 {
     let (mut sum, mut len) = (0u128, 0u128);
     for p in pieces {
         sum += u128::from(p.end - p.start) * u128::from(p.age);
@@ -86,7 +86,7 @@ fn mean_age(pieces: &[Piece]) -> u32 {
 }
 
 /// The part of a region that a piece covers; evidence goes by size.
-fn part(region: &Region, piece: &Piece) -> Region {
+fn part(region: &Region, piece: &AgedPart) -> Region {
     let share = |n: u32| (u128::from(n) * u128::from(piece.end - piece.start) / u128::from(region.len().max(1))) as u32;
     let e = region.evidence;
     // At least one page stands for each part: the region's evidence speaks of all of it.

@@ -4,13 +4,13 @@ use crate::protocol::MemoryKind;
 const SEC: u64 = 1_000_000_000;
 const LIMITS: Limits = Limits { ranges: 64, batches: 1, bytes_per_second: 0 };
 
-fn session() -> Session {
+fn session() -> GuestSession {
     let memory = vec![MemoryArea { range: AddrRange::new(0, 1 << 30), kind: MemoryKind::Ram }];
-    Session::new(hello(memory, [0; 16], "test".into()), None)
+    GuestSession::new(hello(memory, [0; 16], "test".into()), None)
 }
 
 /// What it says, and forgets.
-fn said(session: &mut Session) -> Vec<Message> {
+fn said(session: &mut GuestSession) -> Vec<Message> {
     let mut decoder = Decoder::new();
     let mut messages = Vec::new();
     let bytes = std::mem::take(session.out());
@@ -25,7 +25,7 @@ fn said(session: &mut Session) -> Vec<Message> {
     messages
 }
 
-fn hear(session: &mut Session, message: &Message) -> Option<Heard> {
+fn hear(session: &mut GuestSession, message: &Message) -> Option<Heard> {
     session.decoder().push(&message.encode().unwrap());
     session.hear(99, SEC)
 }
@@ -35,7 +35,7 @@ fn welcome(session: u64, token: u64) -> Message {
 }
 
 /// One that was welcomed with token 5.
-fn welcomed() -> Session {
+fn welcomed() -> GuestSession {
     let mut s = session();
     s.begin(1, 0);
     hear(&mut s, &Message::Greet { version: VERSION, host: 3 });
@@ -137,7 +137,7 @@ fn key() -> Key {
 }
 
 /// One with a key on a new connection, and the seals of its host.
-fn keyed() -> (Session, Seal) {
+fn keyed() -> (GuestSession, Seal) {
     let mut s = session();
     s.key = Some(key());
     s.connected(NONCES.guest);
@@ -149,13 +149,13 @@ fn challenge() -> Message {
     Message::Challenge { version: VERSION, nonce: NONCES.host }
 }
 
-fn hear_sealed(session: &mut Session, seal: &mut Seal, message: &Message) -> Option<Heard> {
+fn hear_sealed(session: &mut GuestSession, seal: &mut Seal, message: &Message) -> Option<Heard> {
     session.decoder().push(&message.frame(Some(seal)).unwrap());
     session.hear(99, SEC)
 }
 
 /// What it says in sealed frames.
-fn said_sealed(session: &mut Session, seal: &Seal) -> Vec<Message> {
+fn said_sealed(session: &mut GuestSession, seal: &Seal) -> Vec<Message> {
     let mut decoder = Decoder::new();
     decoder.expect_seals(seal.clone());
     decoder.push(&std::mem::take(session.out()));

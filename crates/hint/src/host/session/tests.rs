@@ -1,6 +1,6 @@
 use super::*;
 use crate::host::bucket::Bucket;
-use crate::host::layout::Piece;
+use crate::host::layout::LayoutPart;
 use crate::protocol::MemoryArea;
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -21,7 +21,7 @@ impl Memory for Fake {
         Ok(Layout::of_guest(areas, SIZE)?)
     }
 
-    fn punch(&self, piece: &Piece) -> io::Result<()> {
+    fn punch(&self, piece: &LayoutPart) -> io::Result<()> {
         if self.fails {
             return Err(io::Error::from_raw_os_error(28));
         }
@@ -44,7 +44,7 @@ fn hello() -> Hello {
 }
 
 struct World {
-    session: Session,
+    session: HostSession,
     allowance: Allowance,
     memory: Fake,
 }
@@ -52,7 +52,7 @@ struct World {
 impl World {
     fn new(bytes_per_second: u64) -> Self {
         let allowance = Allowance::new(Bucket::new(bytes_per_second, bytes_per_second, 0), 0);
-        let mut world = Self { session: Session::new(bytes_per_second), allowance, memory: Fake::default() };
+        let mut world = Self { session: HostSession::new(bytes_per_second), allowance, memory: Fake::default() };
         let welcome = world.session.hello(&hello(), 77, &world.memory);
         assert!(matches!(welcome.answer, Some(Message::Welcome { session: 9, token: 77, .. })), "{welcome:?}");
         world
@@ -108,7 +108,7 @@ fn what_was_reported_before_the_welcome_is_void() {
     let mut world = World::new(0);
     let ranges = vec![AddrRange::new(2 * MIB, 4 * MIB)];
     assert_eq!(world.say(Message::Report { token: 76, batch: 1, ranges: ranges.clone() }, 0), Outcome::default());
-    let mut new = Session::new(0);
+    let mut new = HostSession::new(0);
     assert_eq!(
         new.message(Message::Report { token: 77, batch: 1, ranges }, &mut world.allowance, 0, &world.memory),
         Outcome::default()
@@ -148,7 +148,7 @@ fn abuse_ends_the_connection() {
 
 #[test]
 fn a_greeting_that_does_not_fit_is_refused() {
-    let mut session = Session::new(0);
+    let mut session = HostSession::new(0);
     let memory = Fake::default();
     let mut refused = |change: &dyn Fn(&mut Hello)| {
         let mut hello = hello();

@@ -1,7 +1,7 @@
 //! The host side's status as metrics.
 
 use super::status::HostStatus;
-use isotherm_core::figure::{Kind, Value};
+use isotherm_core::figure::{FigureKind, Value};
 use isotherm_daemon::openmetrics::{Exposition, Family, Labels};
 use isotherm_daemon::service::Status;
 use isotherm_hint::host::status::GuestStatus;
@@ -22,7 +22,7 @@ impl Status for HostStatus {
         out.figures(PREFIX, &scans);
         let problem = Family {
             name: "hint_guest_problem",
-            kind: Kind::Gauge,
+            kind: FigureKind::Gauge,
             unit: "",
             help: "1 while something is in the way; `isotherm hint status` says what.",
         };

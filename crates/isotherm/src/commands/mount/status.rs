@@ -2,7 +2,7 @@
 
 use isotherm_compat::kdamond::Figures;
 use isotherm_compat::registry::{Refusal, Registry, RunningKdamond};
-use isotherm_compat::settings::{Space, Watched};
+use isotherm_compat::settings::{KdamondTargets, TargetRanges};
 use isotherm_core::figure::Figured;
 use isotherm_core::units::format_time;
 use isotherm_daemon::instance::Instance;
@@ -90,9 +90,9 @@ impl KdamondStatus {
     fn of(kdamond: RunningKdamond) -> Self {
         let settings = kdamond.settings;
         let (operations, pids) = match &settings.watched {
-            Watched::All => (None, Vec::new()),
-            Watched::Processes(processes) => {
-                let operations = processes.first().map_or("vaddr", |process| Space::operations(&process.space));
+            KdamondTargets::All => (None, Vec::new()),
+            KdamondTargets::Processes(processes) => {
+                let operations = processes.first().map_or("vaddr", |process| TargetRanges::operations(&process.space));
                 (Some(operations.to_owned()), processes.iter().map(|process| process.pid).collect())
             }
         };

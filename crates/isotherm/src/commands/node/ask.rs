@@ -5,13 +5,13 @@ use super::status::{COMMAND, NodeMachine};
 use crate::instances::ask;
 use anyhow::{Context, bail};
 use isotherm_daemon::client::call;
-use isotherm_daemon::places::{Places, live};
+use isotherm_daemon::socket_folders::{SocketFolders, live};
 use std::path::Path;
 
 /// What the node that watches all of this machine knows, and its process. `None`: none runs, none that we may talk to, or
 /// none that knows anything yet.
 pub fn known() -> Option<(u32, NodeMachine)> {
-    let (pid, socket) = live(&Places::from_env().all()).into_iter().find_map(|socket| {
+    let (pid, socket) = live(&SocketFolders::from_env().all()).into_iter().find_map(|socket| {
         let instance = ask(&socket)?;
         // One that watches a part knows nothing of the rest.
         (instance.command == COMMAND && instance.about == super::ALL).then_some((instance.pid, socket))

@@ -2,7 +2,7 @@
 
 pub use super::rules::status::{CacheReclaimed, Collapsed, Reclaimed};
 use super::rules::status::{RuleStatus, WITHIN_S};
-use isotherm_core::figure::{Kind, Value};
+use isotherm_core::figure::{FigureKind, Value};
 use isotherm_core::history::frame::{PageAges, bytes};
 use isotherm_core::history::reaccessed::Reaccessed;
 use isotherm_core::history::times::{AGES_NS, IDLE_NS};
@@ -153,7 +153,7 @@ impl Status for NodeStatus {
         out.figures("memory_", &memories);
         let idle = Family {
             name: "memory_idle",
-            kind: Kind::Gauge,
+            kind: FigureKind::Gauge,
             unit: "bytes",
             help: "Resident memory that has not been accessed for so long; no sample for times that it was not watched for.",
         };
@@ -162,7 +162,7 @@ impl Status for NodeStatus {
         self.write_rules(out, &labelled);
         let again = Family {
             name: "memory_reaccessed",
-            kind: Kind::Counter,
+            kind: FigureKind::Counter,
             unit: "bytes",
             help: "Memory accessed again after it had been idle for so long, each time that it was; of what processes share, each counts its own accesses.",
         };
@@ -170,7 +170,7 @@ impl Status for NodeStatus {
         by_time(out, &again, "min_age_seconds", &labelled, times, GroupStatus::again);
         let used = Family {
             name: "memory_working_set",
-            kind: Kind::Gauge,
+            kind: FigureKind::Gauge,
             unit: "bytes",
             help: "Resident memory that was accessed within so long; no sample for times that it was not watched for.",
         };
@@ -197,7 +197,7 @@ impl NodeStatus {
         out.figures("", &caches.iter().map(|(labels, figures)| (labels.clone(), figures)).collect::<Vec<_>>());
         let refaulted = Family {
             name: "refaulted",
-            kind: Kind::Counter,
+            kind: FigureKind::Counter,
             unit: "bytes",
             help: "Of what a rule has paged out: what came back within so long.",
         };

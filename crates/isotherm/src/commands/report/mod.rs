@@ -22,11 +22,11 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    kind: Kind,
+    kind: Report,
 }
 
 #[derive(Debug, Subcommand)]
-enum Kind {
+enum Report {
     /// Every snapshot as it was recorded
     Raw(RawArgs),
     /// One snapshot: its regions by size, rate and age, hot first
@@ -134,7 +134,7 @@ struct AccessArgs {
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.kind {
-        Kind::Raw(a) => {
+        Report::Raw(a) => {
             let record = a.common.open()?;
             let target = a.common.target;
             match a.common.json {
@@ -142,7 +142,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
                 false => output::text_to_stdout(|out| raw::write_text(&record, target, out)),
             }
         }
-        Kind::Access(a) => {
+        Report::Access(a) => {
             let record = a.common.open()?;
             let at_ns = a.at.map(|t| t.as_nanos() as u64);
             let options = AccessOptions { target: a.common.target, at_ns, limit: a.limit };
@@ -151,11 +151,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
                 false => output::text_to_stdout(|out| access::write_text(&record, &options, out)),
             }
         }
-        Kind::Heatmap(a) => heatmap::run(a),
-        Kind::Wss(a) => series::run_wss(a),
-        Kind::Regions(a) => series::run_regions(a),
-        Kind::Schemes(a) => schemes::run(a),
-        Kind::Summary(a) => summarize(a),
+        Report::Heatmap(a) => heatmap::run(a),
+        Report::Wss(a) => series::run_wss(a),
+        Report::Regions(a) => series::run_regions(a),
+        Report::Schemes(a) => schemes::run(a),
+        Report::Summary(a) => summarize(a),
     }
 }
 

@@ -13,7 +13,7 @@ use isotherm_core::scheme::action::Action;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use victim::{KINDS, Kind, Victim};
+use victim::{ACTIVITIES, Activity, Victim};
 
 const ACTIONS: [Action; 4] = [Action::HugePage, Action::NoHugePage, Action::Lock, Action::Unlock];
 const PAGES: u64 = 256;
@@ -40,7 +40,7 @@ fn range(victim: &Victim) -> AddrRange {
 
 #[test]
 fn root_a_program_that_confines_itself_between_two_looks_is_left_alone() {
-    for kind in KINDS {
+    for kind in ACTIVITIES {
         let victim = Victim::start(kind, PAGES);
         let pidfd = PidFd::open(victim.pid()).unwrap();
         // It was free when the request was checked; the first call of the hook comes right before it is stopped.
@@ -53,7 +53,7 @@ fn root_a_program_that_confines_itself_between_two_looks_is_left_alone() {
 
 #[test]
 fn root_every_call_has_its_effect_whatever_the_thread_does() {
-    for kind in KINDS {
+    for kind in ACTIVITIES {
         let victim = Victim::start(kind, PAGES);
         let (pid, all) = (victim.pid(), range(&victim));
         let pidfd = PidFd::open(pid).unwrap();
@@ -74,7 +74,7 @@ fn root_every_call_has_its_effect_whatever_the_thread_does() {
 
 #[test]
 fn root_the_target_survives_the_helpers_death_at_every_point() {
-    for kind in KINDS {
+    for kind in ACTIVITIES {
         let victim = Victim::start(kind, PAGES);
         let pidfd = PidFd::open(victim.pid()).unwrap();
         for action in ACTIONS {
@@ -106,7 +106,7 @@ fn root_the_target_survives_the_helpers_death_at_every_point() {
 
 #[test]
 fn root_threads_that_are_stopped_or_traced_are_left_alone() {
-    let victim = Victim::start(Kind::Busy, PAGES);
+    let victim = Victim::start(Activity::Busy, PAGES);
     let pidfd = PidFd::open(victim.pid()).unwrap();
     pidfd.send_signal(Signal::STOP).unwrap();
     let stopped = || {
@@ -127,7 +127,7 @@ fn root_threads_that_are_stopped_or_traced_are_left_alone() {
 #[test]
 fn root_much_work_is_done_in_many_short_stops() {
     const MANY: u64 = 32 << 10;
-    let victim = Victim::start(Kind::Busy, MANY);
+    let victim = Victim::start(Activity::Busy, MANY);
     let pidfd = PidFd::open(victim.pid()).unwrap();
     let all = AddrRange::new(victim.addr(), victim.addr() + MANY * 4096);
     for action in ACTIONS {
@@ -150,7 +150,7 @@ fn root_much_work_is_done_in_many_short_stops() {
 
 #[test]
 fn root_a_debugger_is_not_disturbed() {
-    let victim = Victim::start(Kind::Busy, PAGES);
+    let victim = Victim::start(Activity::Busy, PAGES);
     let pidfd = PidFd::open(victim.pid()).unwrap();
     // This thread traces it; the tracing ends with the thread.
     Tracee(victim.pid() as i32).seize().unwrap();
@@ -170,7 +170,7 @@ impl Drop for SetOnDrop<'_> {
 
 #[test]
 fn root_stop_signals_at_any_moment_do_no_harm() {
-    for kind in KINDS {
+    for kind in ACTIVITIES {
         let victim = Victim::start(kind, PAGES);
         let pidfd = PidFd::open(victim.pid()).unwrap();
         let end = AtomicBool::new(false);

@@ -6,7 +6,7 @@ use super::kdamond::KdamondTime;
 use super::ram::system_ram;
 use super::reader::Reader;
 use super::rounds::Whole;
-use super::session::{Asked, Kind, Session, Watched};
+use super::session::{Asked, DamonSession, Operations, SessionTargets};
 use crate::clock::thread_cpu_ns;
 use crate::guard::Guard;
 use crate::proc::ProcessError;
@@ -84,7 +84,7 @@ impl Engine for DamonEngine {
 
 #[derive(Debug)]
 pub(super) struct Inner<F: ControlFiles> {
-    session: Session<F>,
+    session: DamonSession<F>,
     targets: DamonTargets,
     config: DamonConfig,
     ram: Vec<AddrRange>,
@@ -129,12 +129,12 @@ impl WatchedTarget {
 impl<F: ControlFiles> Inner<F> {
     pub(super) fn new(files: F, targets: DamonTargets, config: DamonConfig) -> Result<Self, DamonError> {
         let (kind, ram) = match targets {
-            DamonTargets::Processes(_) => (Kind::Processes, Vec::new()),
-            DamonTargets::Physical => (Kind::Physical, system_ram(files.roots())),
+            DamonTargets::Processes(_) => (Operations::Processes, Vec::new()),
+            DamonTargets::Physical => (Operations::Physical, system_ram(files.roots())),
         };
         let kdamond = KdamondTime::new(files.roots().clone());
-        let session = Session::claim(files, config.attrs, kind)?;
-        if kind == Kind::Physical && ram.is_empty() {
+        let session = DamonSession::claim(files, config.attrs, kind)?;
+        if kind == Operations::Physical && ram.is_empty() {
             return Err(DamonError::NoPhysicalRanges);
         }
         Ok(Self {
@@ -234,8 +234,10 @@ impl<F: ControlFiles> Inner<F> {
         }
         self.attempts += 1;
         let watched = match self.targets {
-            DamonTargets::Physical => Watched::Physical(self.ram.clone()),
-            DamonTargets::Processes(_) => Watched::Processes(self.watched.iter().filter_map(|t| t.info.pid).collect()),
+            DamonTargets::Physical => SessionTargets::Physical(self.ram.clone()),
+            DamonTargets::Processes(_) => {
+                SessionTargets::Processes(self.watched.iter().filter_map(|t| t.info.pid).collect())
+            }
         };
         self.stop()?;
         let count = watched.targets();

@@ -7,7 +7,7 @@
 use super::error::DamonError;
 use super::files::ControlFiles;
 use super::rounds::{Collect, Whole};
-use super::session::{Asked, Session};
+use super::session::{Asked, DamonSession};
 use super::tracepoint::{Aggregated, follow, sample};
 use super::tried::TriedRegions;
 use crate::clock::thread_cpu_ns;
@@ -31,7 +31,7 @@ pub(super) enum Reader {
 impl Reader {
     /// Takes the tracepoint if it can be had, else the files.
     pub(super) fn open<F: ControlFiles>(
-        session: &Session<F>,
+        session: &DamonSession<F>,
         targets: usize,
         attrs: &MonitorAttrs,
         now_ns: u64,
@@ -46,7 +46,7 @@ impl Reader {
     /// Appends the regions that have come. With files, this waits for the end of an aggregation interval.
     pub(super) fn read<F: ControlFiles>(
         &mut self,
-        session: &mut Session<F>,
+        session: &mut DamonSession<F>,
         targets: usize,
         clock: &dyn Clock,
         out: &mut Vec<Whole>,
@@ -120,7 +120,11 @@ pub(super) struct Files {
 }
 
 impl Files {
-    fn open<F: ControlFiles>(session: &Session<F>, targets: usize, attrs: &MonitorAttrs) -> Result<Self, DamonError> {
+    fn open<F: ControlFiles>(
+        session: &DamonSession<F>,
+        targets: usize,
+        attrs: &MonitorAttrs,
+    ) -> Result<Self, DamonError> {
         let open = |i| {
             let path = session.regions_folder(i);
             TriedRegions::open(&path).map_err(|source| DamonError::Io { action: "open".into(), path, source })
@@ -131,7 +135,7 @@ impl Files {
 
     fn read<F: ControlFiles>(
         &mut self,
-        session: &mut Session<F>,
+        session: &mut DamonSession<F>,
         clock: &dyn Clock,
         out: &mut Vec<Whole>,
     ) -> Result<Asked, DamonError> {

@@ -13,12 +13,12 @@ const CONTEXT: &str = "0/contexts/0";
 
 /// What kind of memory is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Operations {
     Processes,
     Physical,
 }
 
-impl Kind {
+impl Operations {
     /// The kernel's name of the operation set.
     const fn operations(self) -> &'static str {
         match self {
@@ -40,18 +40,18 @@ impl Kind {
 
 /// What the kernel is to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Watched {
+pub(super) enum SessionTargets {
     /// Processes, by pid; at least one.
     Processes(Vec<u32>),
     /// Physical memory: sorted, disjoint ranges.
     Physical(Vec<AddrRange>),
 }
 
-impl Watched {
-    const fn kind(&self) -> Kind {
+impl SessionTargets {
+    const fn kind(&self) -> Operations {
         match self {
-            Self::Processes(_) => Kind::Processes,
-            Self::Physical(_) => Kind::Physical,
+            Self::Processes(_) => Operations::Processes,
+            Self::Physical(_) => Operations::Physical,
         }
     }
 
@@ -76,7 +76,7 @@ pub(super) enum Asked {
 
 /// DAMON while it works for us. Dropping this switches it off and removes what was set up, on errors and panics, too.
 #[derive(Debug)]
-pub(super) struct Session<F: ControlFiles> {
+pub(super) struct DamonSession<F: ControlFiles> {
     files: F,
     attrs: MonitorAttrs,
     /// Whether something is set up that has to be put back.
@@ -86,9 +86,9 @@ pub(super) struct Session<F: ControlFiles> {
     _lock: Lock,
 }
 
-impl<F: ControlFiles> Session<F> {
+impl<F: ControlFiles> DamonSession<F> {
     /// Makes sure that nobody uses DAMON and that it can watch this kind; sets nothing up yet.
-    pub(super) fn claim(files: F, attrs: MonitorAttrs, kind: Kind) -> Result<Self, DamonError> {
+    pub(super) fn claim(files: F, attrs: MonitorAttrs, kind: Operations) -> Result<Self, DamonError> {
         let lock = Lock::take(files.roots())?;
         let state = KernelDamon::read(files.roots());
         if !state.users.is_empty() {
@@ -109,7 +109,7 @@ impl<F: ControlFiles> Session<F> {
     }
 
     /// Sets DAMON up for `watched` and switches it on, ending what it did for us before.
-    pub(super) fn start(&mut self, watched: &Watched) -> Result<(), DamonError> {
+    pub(super) fn start(&mut self, watched: &SessionTargets) -> Result<(), DamonError> {
         self.stop()?;
         // Nobody uses it, or it would not be ours. The guard knows before anything is changed.
         self.guarded("nr_kdamonds", "0")?;
@@ -174,7 +174,7 @@ impl<F: ControlFiles> Session<F> {
         self.files.changes(path, before).map_err(|source| DamonError::Unguarded { source })
     }
 
-    fn choose_operations(&mut self, watched: &Watched) -> Result<(), DamonError> {
+    fn choose_operations(&mut self, watched: &SessionTargets) -> Result<(), DamonError> {
         let kind = watched.kind();
         // Kernel 5.18 does not list them: there, the write fails.
         let available = self.read(&format!("{CONTEXT}/avail_operations")).unwrap_or_else(|| kind.operations().into());
@@ -197,16 +197,16 @@ impl<F: ControlFiles> Session<F> {
         self.write(&format!("{dir}/nr_regions/max"), max_regions)
     }
 
-    fn write_targets(&mut self, watched: &Watched) -> Result<(), DamonError> {
+    fn write_targets(&mut self, watched: &SessionTargets) -> Result<(), DamonError> {
         let dir = format!("{CONTEXT}/targets");
         self.write(&format!("{dir}/nr_targets"), watched.targets())?;
         match watched {
-            Watched::Processes(pids) => {
+            SessionTargets::Processes(pids) => {
                 for (i, pid) in pids.iter().enumerate() {
                     self.write(&format!("{dir}/{i}/pid_target"), pid)?;
                 }
             }
-            Watched::Physical(ranges) => {
+            SessionTargets::Physical(ranges) => {
                 self.write(&format!("{dir}/0/regions/nr_regions"), ranges.len())?;
                 for (i, range) in ranges.iter().enumerate() {
                     self.write(&format!("{dir}/0/regions/{i}/start"), range.start)?;
@@ -278,7 +278,7 @@ fn while_busy<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     attempt()
 }
 
-impl<F: ControlFiles> Drop for Session<F> {
+impl<F: ControlFiles> Drop for DamonSession<F> {
     fn drop(&mut self) {
         if let Err(e) = self.stop() {
             // Nobody is left to hand the error to, and it must not be lost: the kernel goes on watching.

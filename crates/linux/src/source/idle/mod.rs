@@ -34,7 +34,7 @@ use isotherm_core::mapping::Mapping;
 use isotherm_core::source::{AccessSource, Clear, Cost, SourceError};
 use isotherm_core::target::TargetId;
 use isotherm_core::target::{Footprint, TargetInfo};
-use observer::{ObserveError, Observer, Space};
+use observer::{ObserveError, Observer, ProcessMarks};
 use physical::{BITMAP, KernelFiles};
 use std::fs::File;
 
@@ -49,13 +49,13 @@ pub struct IdleSource {
 struct Kept {
     /// Bound to the address space it was opened for: reads as empty once that is gone.
     pagemap: File,
-    space: Space,
+    space: ProcessMarks,
 }
 
 impl Kept {
     fn open(process: &Process, target: TargetId) -> Result<Self, SourceError> {
         let pagemap = process.dir().open("pagemap").map_err(|e| e.into_source_error(target))?;
-        Ok(Self { pagemap, space: Space::default() })
+        Ok(Self { pagemap, space: ProcessMarks::default() })
     }
 }
 
@@ -75,7 +75,7 @@ impl IdleSource {
     fn with_pagemap<T>(
         &mut self,
         target: TargetId,
-        work: impl FnOnce(&mut Observer<KernelFiles>, &File, &mut Space) -> Result<T, ObserveError>,
+        work: impl FnOnce(&mut Observer<KernelFiles>, &File, &mut ProcessMarks) -> Result<T, ObserveError>,
     ) -> Result<T, SourceError> {
         self.targets.with(
             target,

@@ -49,7 +49,7 @@ impl Entry {
 
 /// What is known of one process's pages.
 #[derive(Debug, Default)]
-pub(super) struct Space {
+pub(super) struct ProcessMarks {
     /// Folios that did not take the mark when it was last tried: they would look accessed for ever.
     refused: HashSet<u64>,
 }
@@ -87,7 +87,7 @@ impl<P: PhysicalPages> Observer<P> {
     pub(super) fn windows(
         &mut self,
         pagemap: &File,
-        space: &mut Space,
+        space: &mut ProcessMarks,
         windows: &mut [Window],
         mark: bool,
     ) -> Result<(), ObserveError> {
@@ -122,7 +122,7 @@ impl<P: PhysicalPages> Observer<P> {
     pub(super) fn scan(
         &mut self,
         pagemap: &File,
-        space: &mut Space,
+        space: &mut ProcessMarks,
         ranges: &[AddrRange],
         clear: &mut Clear<'_>,
         sink: &mut dyn FnMut(&TableBits),
@@ -141,7 +141,7 @@ impl<P: PhysicalPages> Observer<P> {
     /// Looks at a chunk's pages, marks those to be cleared, hands its tables out, and empties it.
     fn hand_out(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessMarks,
         chunk: &mut Chunk,
         clear: &mut Clear<'_>,
         sink: &mut dyn FnMut(&TableBits),
@@ -175,7 +175,7 @@ impl<P: PhysicalPages> Observer<P> {
     /// Marks the folios of the pages that are to be cleared: all of a folio's pages are, then.
     fn mark_chosen(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessMarks,
         tables: &mut [TableBits],
         frames: &[Frame],
         clear: &mut Clear<'_>,
@@ -208,7 +208,7 @@ impl<P: PhysicalPages> Observer<P> {
     /// Finds out about `frames`, calls `found` for each, and marks the accessed ones.
     fn look(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessMarks,
         frames: &mut [Frame],
         mark: bool,
         mut found: impl FnMut(Page),
@@ -346,7 +346,7 @@ mod tests {
     fn touched_pages_are_seen_and_idle_ones_stay_idle() {
         // Pages 0..4 lie in frames 70, 3, none, 64.
         let (map, mut o) = (pagemap(&[Some(70), Some(3), None, Some(64)]), Observer::new(SimulatedPages::base(200)));
-        let mut space = Space::default();
+        let mut space = ProcessMarks::default();
         let mut all = [window(0, 4), window(1, 1)];
         o.windows(&map, &mut space, &mut all, true).unwrap();
         // Nothing was marked before, so everything present counts as accessed.
@@ -373,7 +373,7 @@ mod tests {
         // Looks as if it were on a list but is taken off before it is marked.
         pages.refuse(8);
         let (map, mut o) = (pagemap(&[Some(5), Some(6), Some(7), Some(8), Some(9), Some(900)]), Observer::new(pages));
-        let mut space = Space::default();
+        let mut space = ProcessMarks::default();
         let mut all = [window(0, 6)];
         for mark in [true, false] {
             o.windows(&map, &mut space, &mut all, mark).unwrap();
@@ -393,7 +393,7 @@ mod tests {
         frames.resize(512, None);
         frames.extend((512..1024).map(Some));
         let (map, mut o) = (pagemap(&frames), Observer::new(pages));
-        let mut space = Space::default();
+        let mut space = ProcessMarks::default();
         let mut all = [window(0, 4), window(512 + 100, 3)];
         o.windows(&map, &mut space, &mut all, true).unwrap();
         assert_eq!((all[0].seen.leaf_shift, all[1].seen.leaf_shift), (12, 21));
@@ -413,7 +413,7 @@ mod tests {
     fn scan_shows_every_present_page_of_the_ranges_once() {
         let frames: Vec<Option<u64>> = (0..2048).map(|i| (i % 3 != 0).then_some(4096 - i)).collect();
         let (map, mut o) = (pagemap(&frames), Observer::new(SimulatedPages::base(8192)));
-        let mut space = Space::default();
+        let mut space = ProcessMarks::default();
         let ranges = [AddrRange::new(PAGE_SIZE, 5 * PAGE_SIZE), AddrRange::new(9 * PAGE_SIZE, 3 * SPAN + PAGE_SIZE)];
         let mut scan = |o: &mut Observer<_>, mark: bool| {
             let mut seen = Vec::new();
@@ -445,7 +445,7 @@ mod tests {
     #[test]
     fn a_gone_address_space_and_hidden_frames_are_told_apart() {
         let mut o = Observer::new(SimulatedPages::base(10));
-        let mut space = Space::default();
+        let mut space = ProcessMarks::default();
         let gone = o.windows(&pagemap(&[]), &mut space, &mut [window(0, 1)], false);
         assert!(matches!(gone, Err(ObserveError::SpaceGone)));
         let hidden = o.windows(&pagemap(&[Some(0)]), &mut space, &mut [window(0, 1)], false);

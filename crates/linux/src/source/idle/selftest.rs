@@ -1,6 +1,6 @@
 //! Before anything is called cold: see that accesses are seen, and that their absence is seen too, on pages of our own.
 
-use super::observer::{ObserveError, Observer, Space};
+use super::observer::{ObserveError, Observer, ProcessMarks};
 use super::physical::PhysicalPages;
 use crate::arena::{Arena, HugePages};
 use crate::source::selftest::SelfTestError;
@@ -51,7 +51,7 @@ fn attempt(
     flush: impl FnOnce() -> io::Result<()>,
     touch: impl Fn(usize),
 ) -> Result<Option<String>, ObserveError> {
-    let mut space = Space::default();
+    let mut space = ProcessMarks::default();
     let mut windows: Vec<Window> = (0..PAGES as u64).map(|i| Window::new(start + i * PAGE_SIZE, 1)).collect();
     observer.windows(pagemap, &mut space, &mut windows, true)?;
     let blind = windows.iter().filter(|w| w.seen.present == 0 || w.seen.blind > 0).count();

@@ -1,7 +1,7 @@
 //! Which page frames a process maps. The copied entries hold their numbers, so nothing but them is read.
 
 use super::pte;
-use super::space::{Observer, Space, SpaceError, span_base};
+use super::space::{Observer, ProcessSpace, SpaceError, span_base};
 use super::walker::Mapped;
 use crate::proc::Process;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
@@ -11,7 +11,7 @@ impl Observer {
     /// See [`isotherm_core::source::AccessSource::frames`].
     pub fn frame_numbers(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
         ranges: &[AddrRange],
         one_in: u32,

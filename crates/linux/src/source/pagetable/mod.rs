@@ -47,7 +47,7 @@ use isotherm_core::mapping::Mapping;
 use isotherm_core::source::{AccessSource, Clear, Cost, SourceError};
 use isotherm_core::target::TargetId;
 use isotherm_core::target::{Footprint, TargetInfo};
-use space::{Observer, Space, SpaceError};
+use space::{Observer, ProcessSpace, SpaceError};
 use std::io;
 use std::path::Path;
 use std::time::Instant;
@@ -90,7 +90,7 @@ impl From<WalkerError> for SourceUnavailable {
 /// Watches processes through their page tables.
 #[derive(Debug)]
 pub struct PageTableSource {
-    targets: Targets<Space>,
+    targets: Targets<ProcessSpace>,
     observer: Observer,
 }
 
@@ -139,14 +139,14 @@ impl PageTableSource {
     fn with_space<T>(
         &mut self,
         target: TargetId,
-        work: impl FnOnce(&mut Observer, &mut Space, &mut Process) -> Result<T, SpaceError>,
+        work: impl FnOnce(&mut Observer, &mut ProcessSpace, &mut Process) -> Result<T, SpaceError>,
     ) -> Result<T, SourceError> {
         self.targets.with(target, &mut self.observer, open_space, work)
     }
 }
 
-fn open_space(observer: &mut Observer, process: &Process) -> Result<Space, SourceError> {
-    Space::new(observer.walker(), process.pid()).map_err(|e| SourceError::Failed(e.to_string()))
+fn open_space(observer: &mut Observer, process: &Process) -> Result<ProcessSpace, SourceError> {
+    ProcessSpace::new(observer.walker(), process.pid()).map_err(|e| SourceError::Failed(e.to_string()))
 }
 
 fn ready_observer() -> Result<Observer, SourceUnavailable> {

@@ -3,7 +3,7 @@
 //! One entry is read per span of 512 GiB; where something is below it, one per 1 GiB; where something is below that,
 //! one per 2 MiB. A reservation of terabytes with little in it thus costs a few hundred reads.
 
-use super::space::{Observer, Space, SpaceError};
+use super::space::{Observer, ProcessSpace, SpaceError};
 use super::walker::{Mapped, Span};
 use crate::proc::Process;
 use isotherm_core::addr::{AddrRange, normalize};
@@ -15,7 +15,7 @@ impl Observer {
     /// See [`isotherm_core::source::AccessSource::populated`].
     pub fn populated(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
         ranges: &[AddrRange],
         out: &mut Vec<AddrRange>,

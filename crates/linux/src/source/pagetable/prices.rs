@@ -2,24 +2,25 @@
 //!
 //! The kernel ends each range of a `process_madvise` call with a flush of the translations that processors hold. Where
 //! the target runs on another processor that is an interrupt, for which the caller waits and which the target pays for,
-//! too. So few wide ranges are better then, or to run in the target's place for that time. Pages between two that are
+//! too. So few wide ranges are better then, or to run in the target's processor for that time. Pages between two that are
 //! to be cleared are passed over for less than what a further range costs.
 
 use crate::source::reset::RESET_NS;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, total_len};
 
-/// Where the target is while its bits are cleared.
+/// On which processor the target runs while its bits are cleared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Place {
+pub enum TargetCpu {
     /// It sleeps, or waits for the processor that clears.
     #[default]
-    Still,
+    NotRunning,
     /// It would run, but the clearing thread has moved to its processor.
-    Beside,
-    Apart,
+    Same,
+    /// On another one, or on several.
+    Other,
 }
 
-/// A range until it has been measured, ns, by [`Place`]: kernel 6.18, a virtual machine of two processors.
+/// A range until it has been measured, ns, by [`TargetCpu`]: kernel 6.18, a virtual machine of two processors.
 const EXPECTED_NS: [f64; 3] = [230.0, 230.0, 4000.0];
 /// A page in a range until it has been measured, ns.
 const EXPECTED_PAGE_NS: f64 = 37.0;
@@ -74,13 +75,15 @@ impl Default for Prices {
 
 impl Prices {
     /// What both sides pay if `running` processors run the target meanwhile.
-    pub fn rates(&self, place: Place, running: usize) -> Rates {
-        let ours = self.range_ns[place as usize];
-        let (range, times) = match place {
-            Place::Still => (ours, 1.0),
+    pub fn rates(&self, cpu: TargetCpu, running: usize) -> Rates {
+        let ours = self.range_ns[cpu as usize];
+        let (range, times) = match cpu {
+            TargetCpu::NotRunning => (ours, 1.0),
             // The target waits for all of it.
-            Place::Beside => (2.0 * ours, 2.0),
-            Place::Apart => (ours + (ours - self.range_ns[Place::Still as usize]).max(0.0) * running as f64, 1.0),
+            TargetCpu::Same => (2.0 * ours, 2.0),
+            TargetCpu::Other => {
+                (ours + (ours - self.range_ns[TargetCpu::NotRunning as usize]).max(0.0) * running as f64, 1.0)
+            }
         };
         let young_page = times * (self.page_ns + YOUNG_EXTRA_NS) + RESET_NS as f64;
         Rates { range, old_page: times * self.page_ns, young_page }
@@ -88,21 +91,21 @@ impl Prices {
 
     /// Whether all of a table of anonymous memory is cleared for less than `pages` of its pages, where `others` have
     /// their bit set, too.
-    pub(crate) fn prefers_table(&self, place: Place, pages: u32, others: u32) -> bool {
-        let rates = self.rates(place, 1);
+    pub(crate) fn prefers_table(&self, cpu: TargetCpu, pages: u32, others: u32) -> bool {
+        let rates = self.rates(cpu, 1);
         let others_ns = f64::from(others) * (rates.young_page - rates.old_page);
         TABLE_PAGES * rates.old_page + others_ns < f64::from(pages) * (rates.range + ASK_NS)
     }
 
-    fn cost(&self, place: Place, ranges: &[AddrRange]) -> f64 {
-        let rates = self.rates(place, 1);
+    fn cost(&self, cpu: TargetCpu, ranges: &[AddrRange]) -> f64 {
+        let rates = self.rates(cpu, 1);
         rates.range * ranges.len() as f64 + rates.old_page * pages(ranges) as f64
     }
 
     /// Whether moving to the processor of a target that runs as one thread, and clearing `fine` ranges there, costs
     /// both sides less than clearing `coarse` ones from here.
     pub(crate) fn pays_to_move(&self, fine: &[AddrRange], coarse: &[AddrRange]) -> bool {
-        MOVE_NS + self.cost(Place::Beside, fine) < self.cost(Place::Apart, coarse)
+        MOVE_NS + self.cost(TargetCpu::Same, fine) < self.cost(TargetCpu::Other, coarse)
     }
 
     /// Of the ranges `fine`, which are to be cleared as the `joined` ones, those that are to be cleared on their own
@@ -118,23 +121,23 @@ impl Prices {
 
     /// Takes note that clearing `ranges` took `cpu_ns` of our time, and tells how much of that was waiting for other
     /// processors: as long as each of these was interrupted.
-    pub fn learn(&mut self, place: Place, ranges: &[AddrRange], cpu_ns: u64) -> u64 {
+    pub fn learn(&mut self, cpu: TargetCpu, ranges: &[AddrRange], cpu_ns: u64) -> u64 {
         let (count, pages) = (ranges.len(), pages(ranges));
         let flushes = (cpu_ns as f64 - self.page_ns * pages as f64).max(0.0);
-        let waited = (flushes - self.range_ns[Place::Still as usize] * count as f64).max(0.0) as u64;
+        let waited = (flushes - self.range_ns[TargetCpu::NotRunning as usize] * count as f64).max(0.0) as u64;
         // A call tells the price of that which makes up most of it; of a mixture, nothing.
         if count >= ENOUGH_RANGES && pages <= NARROW * count {
             for (i, price) in self.range_ns.iter_mut().enumerate() {
-                let measured = i == place as usize;
+                let measured = i == cpu as usize;
                 let (to, weight) = if measured { (flushes / count as f64, WEIGHT) } else { (EXPECTED_NS[i], FORGET) };
                 *price += (to - *price) * weight;
             }
             self.page_ns += (EXPECTED_PAGE_NS - self.page_ns) * FORGET;
         } else if pages >= ENOUGH_PAGES && pages >= WIDE * count {
-            let ranges_ns = self.range_ns[place as usize] * count as f64;
+            let ranges_ns = self.range_ns[cpu as usize] * count as f64;
             self.page_ns += ((cpu_ns as f64 - ranges_ns).max(0.0) / pages as f64 - self.page_ns) * WEIGHT;
         }
-        if place == Place::Apart { waited } else { 0 }
+        if cpu == TargetCpu::Other { waited } else { 0 }
     }
 }
 
@@ -162,9 +165,9 @@ mod tests {
     #[test]
     fn scattered_pages_take_their_table_along_where_a_range_is_dear() {
         let p = Prices::default();
-        assert!(p.prefers_table(Place::Apart, 10, 0) && !p.prefers_table(Place::Apart, 2, 0));
-        assert!(p.prefers_table(Place::Still, 60, 0) && !p.prefers_table(Place::Still, 40, 0));
-        assert!(!p.prefers_table(Place::Apart, 10, 400), "others would have to be set again");
+        assert!(p.prefers_table(TargetCpu::Other, 10, 0) && !p.prefers_table(TargetCpu::Other, 2, 0));
+        assert!(p.prefers_table(TargetCpu::NotRunning, 60, 0) && !p.prefers_table(TargetCpu::NotRunning, 40, 0));
+        assert!(!p.prefers_table(TargetCpu::Other, 10, 400), "others would have to be set again");
     }
 
     #[test]
@@ -172,21 +175,21 @@ mod tests {
         let mut p = Prices::default();
         let some = ranges(100, 1);
         for _ in 0..40 {
-            p.learn(Place::Apart, &some, 100 * 2037);
+            p.learn(TargetCpu::Other, &some, 100 * 2037);
         }
-        assert!((p.rates(Place::Apart, 1).range - (2000.0 + 1770.0)).abs() < 20.0, "{p:?}");
+        assert!((p.rates(TargetCpu::Other, 1).range - (2000.0 + 1770.0)).abs() < 20.0, "{p:?}");
         for _ in 0..40 {
-            p.learn(Place::Beside, &some, 100 * 9037);
+            p.learn(TargetCpu::Same, &some, 100 * 9037);
         }
         assert!(!p.pays_to_move(&some, &some), "the target was taken elsewhere each time: {p:?}");
         for _ in 0..400 {
-            p.learn(Place::Apart, &some, 100 * 4037);
+            p.learn(TargetCpu::Other, &some, 100 * 4037);
         }
         assert!(p.pays_to_move(&some, &some), "it is tried again some time: {p:?}");
-        let before = p.rates(Place::Still, 0).range;
-        p.learn(Place::Still, &ranges(3, 1), 1_000_000);
-        p.learn(Place::Still, &ranges(40, 20), 10_000_000);
-        assert_eq!(p.rates(Place::Still, 0).range, before, "too few to tell, or too mixed");
+        let before = p.rates(TargetCpu::NotRunning, 0).range;
+        p.learn(TargetCpu::NotRunning, &ranges(3, 1), 1_000_000);
+        p.learn(TargetCpu::NotRunning, &ranges(40, 20), 10_000_000);
+        assert_eq!(p.rates(TargetCpu::NotRunning, 0).range, before, "too few to tell, or too mixed");
     }
 
     #[test]
@@ -195,17 +198,17 @@ mod tests {
         let truth = |r: &[AddrRange]| (r.len() * 690 + pages(r) * 111) as u64;
         let mut p = Prices::default();
         for _ in 0..100 {
-            let rates = p.rates(Place::Still, 0);
+            let rates = p.rates(TargetCpu::NotRunning, 0);
             // Every 20th page of 64 tables.
             let r = if 19.0 * rates.old_page < rates.range { ranges(64, 512) } else { ranges(64 * 25, 1) };
-            p.learn(Place::Still, &r, truth(&r));
+            p.learn(TargetCpu::NotRunning, &r, truth(&r));
         }
-        let rates = p.rates(Place::Still, 0);
+        let rates = p.rates(TargetCpu::NotRunning, 0);
         assert!(19.0 * rates.old_page > rates.range && rates.range > 500.0, "{rates:?}");
         for _ in 0..20 {
-            p.learn(Place::Still, &ranges(64, 512), truth(&ranges(64, 512)));
+            p.learn(TargetCpu::NotRunning, &ranges(64, 512), truth(&ranges(64, 512)));
         }
-        assert!((95.0..120.0).contains(&p.rates(Place::Still, 0).old_page), "{p:?}");
+        assert!((95.0..120.0).contains(&p.rates(TargetCpu::NotRunning, 0).old_page), "{p:?}");
     }
 
     #[test]
@@ -220,9 +223,9 @@ mod tests {
     #[test]
     fn waiting_for_other_processors_is_what_they_lose() {
         let mut p = Prices::default();
-        assert_eq!(p.learn(Place::Apart, &ranges(10, 1), 10 * 4267), 10 * 4000);
-        assert_eq!(p.learn(Place::Apart, &ranges(10, 1), 10 * 200), 0);
-        assert_eq!(p.learn(Place::Still, &ranges(10, 1), 10 * 4267), 0);
-        assert!(p.rates(Place::Apart, 2).range > p.rates(Place::Apart, 1).range);
+        assert_eq!(p.learn(TargetCpu::Other, &ranges(10, 1), 10 * 4267), 10 * 4000);
+        assert_eq!(p.learn(TargetCpu::Other, &ranges(10, 1), 10 * 200), 0);
+        assert_eq!(p.learn(TargetCpu::NotRunning, &ranges(10, 1), 10 * 4267), 0);
+        assert!(p.rates(TargetCpu::Other, 2).range > p.rates(TargetCpu::Other, 1).range);
     }
 }

@@ -9,7 +9,7 @@ use super::frames::Sizes;
 use super::plan::Wanted;
 use super::pte;
 use super::sharing;
-use super::space::{Observer, Space, SpaceError, span_base};
+use super::space::{Observer, ProcessSpace, SpaceError, span_base};
 use super::tally::Tally;
 use super::walker::{Mapped, Record, Span};
 use crate::clock::thread_cpu_ns;
@@ -67,7 +67,7 @@ impl Observer {
     /// See [`isotherm_core::source::AccessSource::scan`].
     pub fn scan(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
         ranges: &[AddrRange],
         mut clear: Clear<'_>,
@@ -132,10 +132,10 @@ impl Observer {
     /// Copies the tables below `ranges` piece by piece, and hands on the ranges that are not done before each piece.
     pub(super) fn each_piece(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
         ranges: &[AddrRange],
-        mut piece: impl FnMut(&mut Self, &mut Space, &[AddrRange]) -> Result<(), SpaceError>,
+        mut piece: impl FnMut(&mut Self, &mut ProcessSpace, &[AddrRange]) -> Result<(), SpaceError>,
     ) -> Result<(), SpaceError> {
         let (mut rest, mut cursor) = (ranges, 0);
         while !rest.is_empty() {
@@ -191,7 +191,7 @@ impl Observer {
     /// Decides what to clear, table by table.
     fn plan_scan(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
         found: &mut [Found],
         clear: &mut Clear<'_>,
@@ -221,8 +221,8 @@ impl Observer {
                 continue;
             }
             let others = mask::count(&mask::and_not(&f.accessed, &wanted));
-            let place = self.place(space, process, now);
-            if self.clears_folios && self.prices.prefers_table(place, mask::count(&wanted), others) {
+            let cpu = self.target_cpu(space, process, now);
+            if self.clears_folios && self.prices.prefers_table(cpu, mask::count(&wanted), others) {
                 space.areas.refresh(process.dir(), now);
                 if space.areas.holds_anon_table(base) {
                     // All of it at once: no folio is cut, so nobody need find out which there are (0.3 us a page).
@@ -253,7 +253,7 @@ impl Observer {
     /// Clears what was planned, and notes in `found` which accessed pages lay in the ranges.
     fn clear_planned(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
         plan: &[Wanted],
         found: &mut [Found],
@@ -273,7 +273,7 @@ impl Observer {
     /// Reads again where something was cleared, and finds out why a bit is still set.
     fn verify_scan(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
         found: &[Found],
         now: Instant,

@@ -2,7 +2,7 @@
 
 use super::pte;
 use super::scan::Found;
-use super::space::{Observer, Space, SpaceError};
+use super::space::{Observer, ProcessSpace, SpaceError};
 use super::tally::Tally;
 use super::walker::Mapped;
 use crate::clock::thread_cpu_ns;
@@ -21,7 +21,7 @@ impl Observer {
     /// Whether a scan of `ranges` that is to clear is to be a [`scan_whole`](Self::scan_whole).
     pub(super) fn whole_is_due(
         &mut self,
-        space: &Space,
+        space: &ProcessSpace,
         process: &Process,
         ranges: &[AddrRange],
         now: Instant,
@@ -47,7 +47,7 @@ impl Observer {
     /// refused.
     pub(super) fn scan_whole(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
         ranges: &[AddrRange],
         clear: &mut Clear<'_>,
@@ -102,7 +102,7 @@ impl Observer {
     /// Reads again, and finds out which of the pages that are still set cannot be cleared even so.
     fn verify_whole(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
         ranges: &[AddrRange],
         now: Instant,

@@ -1,6 +1,6 @@
 //! Before anything is called cold: see that accesses are seen, and that their absence is seen too, on pages of our own.
 
-use super::space::{Observer, Space, SpaceError};
+use super::space::{Observer, ProcessSpace, SpaceError};
 use crate::mm::scratch::Scratch;
 use crate::proc::Process;
 use crate::source::selftest::SelfTestError;
@@ -21,7 +21,7 @@ pub(super) fn run(observer: &mut Observer) -> Result<(), SelfTestError> {
     let process = Process::open(pid).map_err(SelfTestError::failed)?;
     let mut last = String::new();
     for _ in 0..ATTEMPTS {
-        let mut space = Space::new(observer.walker(), pid).map_err(SelfTestError::failed)?;
+        let mut space = ProcessSpace::new(observer.walker(), pid).map_err(SelfTestError::failed)?;
         match attempt(observer, &mut space, &process)? {
             None => return Ok(()),
             Some(wrong) => last = wrong,
@@ -31,7 +31,11 @@ pub(super) fn run(observer: &mut Observer) -> Result<(), SelfTestError> {
 }
 
 /// `Some` says what was seen wrongly.
-fn attempt(observer: &mut Observer, space: &mut Space, process: &Process) -> Result<Option<String>, SelfTestError> {
+fn attempt(
+    observer: &mut Observer,
+    space: &mut ProcessSpace,
+    process: &Process,
+) -> Result<Option<String>, SelfTestError> {
     let explain = |e| match e {
         SpaceError::Gone | SpaceError::Replaced => SelfTestError::failed("the self-test cannot find its own memory"),
         SpaceError::Failed(why) => SelfTestError::Failed(why),

@@ -5,7 +5,7 @@ use super::beside::{self, Beside, Running};
 use super::clear::{self, ClearError};
 use super::clear_budget::ClearBudget;
 use super::frames::{Frames, SmallPages};
-use super::prices::{Place, Prices, Rates};
+use super::prices::{Prices, Rates, TargetCpu};
 use super::pte;
 use super::sharing::{self, Verdicts};
 use super::walker::{Batch, Mapped, Progress, SpaceId, Span, SpanView, TaskLink, Walker};
@@ -32,13 +32,13 @@ const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// For how long a target is taken to be where it was seen.
-const PLACE_LASTS: Duration = Duration::from_secs(5);
+const CPU_LASTS: Duration = Duration::from_secs(5);
 /// Fewer ranges are cleared sooner than it is found out where the target runs.
 const WORTH_LOOKING: usize = 16;
 
 /// What is kept about one process.
 #[derive(Debug)]
-pub struct Space {
+pub struct ProcessSpace {
     link: TaskLink,
     id: Option<SpaceId>,
     /// `None`: not tried yet; `Some(None)`: cannot be opened.
@@ -51,12 +51,12 @@ pub struct Space {
     /// Clearing all bits at once.
     pub whole: Whole,
     /// Where it was when that was looked at last.
-    place: Option<(Place, Instant)>,
+    cpu: Option<(TargetCpu, Instant)>,
     /// Numbers of the tables in which a scan has cleared bits.
     cleared_tables: HashSet<u64>,
 }
 
-impl Space {
+impl ProcessSpace {
     /// Prepares to read the memory of process `pid`.
     pub fn new(walker: &Walker, pid: u32) -> Result<Self, BpfError> {
         Ok(Self {
@@ -67,7 +67,7 @@ impl Space {
             small: SmallPages::default(),
             areas: Areas::default(),
             whole: Whole::default(),
-            place: None,
+            cpu: None,
             cleared_tables: HashSet::new(),
         })
     }
@@ -171,7 +171,7 @@ impl Observer {
     }
 
     /// Reads the first of `spans`, as many as fit a batch; [`span`](Self::span) then shows them.
-    pub fn read(&mut self, space: &mut Space, process: &Process, spans: &[Span]) -> Result<usize, SpaceError> {
+    pub fn read(&mut self, space: &mut ProcessSpace, process: &Process, spans: &[Span]) -> Result<usize, SpaceError> {
         let n = self.attempt(space, process, |walker, link| walker.read_spans(link, spans))?;
         let unreadable = |w: &Walker| (0..n).any(|i| w.span(i).mapped == Mapped::Unreadable);
         // An entry above all known memory: memory may have been added since the start.
@@ -189,7 +189,7 @@ impl Observer {
     /// Copies tables; the walker's records then show them.
     pub fn copy(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
         ranges: &[AddrRange],
         cursor: u64,
@@ -204,7 +204,7 @@ impl Observer {
 
     fn attempt<T>(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
         mut run: impl FnMut(&mut Walker, &TaskLink) -> Result<(T, Batch), BpfError>,
     ) -> Result<T, SpaceError> {
@@ -226,63 +226,63 @@ impl Observer {
     }
 
     /// Where a target is likely to be found while its bits are cleared.
-    pub fn place(&self, space: &mut Space, process: &Process, now: Instant) -> Place {
-        if let Some((place, _)) = space.place.filter(|(_, since)| now.duration_since(*since) < PLACE_LASTS) {
-            return place;
+    pub fn target_cpu(&self, space: &mut ProcessSpace, process: &Process, now: Instant) -> TargetCpu {
+        if let Some((cpu, _)) = space.cpu.filter(|(_, since)| now.duration_since(*since) < CPU_LASTS) {
+            return cpu;
         }
-        let place = match Running::of(process.dir(), WORTH_LOOKING) {
-            Running::None => Place::Still,
+        let cpu = match Running::of(process.dir(), WORTH_LOOKING) {
+            Running::None => TargetCpu::NotRunning,
             // We move there if that pays.
-            Running::One(_) => Place::Beside,
-            Running::Several(_) => Place::Apart,
+            Running::One(_) => TargetCpu::Same,
+            Running::Several(_) => TargetCpu::Other,
         };
-        space.place = Some((place, now));
-        place
+        space.cpu = Some((cpu, now));
+        cpu
     }
 
     /// What clearing costs while the target does not run elsewhere.
     pub fn rates(&self) -> Rates {
-        self.prices.rates(Place::Still, 0)
+        self.prices.rates(TargetCpu::NotRunning, 0)
     }
 
     /// Clears the accessed bits in the ranges that `plan` finds best at given rates, in the way that costs both sides
     /// least; places that the kernel refuses become blind. Returns the ranges.
     pub fn clear(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
-        plan: impl Fn(&Space, Rates) -> Vec<AddrRange>,
+        plan: impl Fn(&ProcessSpace, Rates) -> Vec<AddrRange>,
     ) -> Result<Vec<AddrRange>, SpaceError> {
         let fine = plan(space, self.rates());
         let mut coarse = None;
-        let (mut place, mut processors, mut moved) = (Place::Apart, 1, None);
+        let (mut cpu, mut processors, mut moved) = (TargetCpu::Other, 1, None);
         if fine.len() >= WORTH_LOOKING {
             let running = Running::of(process.dir(), fine.len());
             match running {
-                Running::None => place = Place::Still,
+                Running::None => cpu = TargetCpu::NotRunning,
                 // It waits for us to leave.
-                Running::One(processor) if beside::here() == processor => place = Place::Beside,
+                Running::One(processor) if beside::here() == processor => cpu = TargetCpu::Same,
                 Running::One(_) | Running::Several(_) => {
                     // We are on one of them.
                     let others = std::thread::available_parallelism().map_or(1, |n| n.get().saturating_sub(1).max(1));
                     processors = if let Running::Several(n) = running { n.min(others) } else { 1 };
-                    let joined = plan(space, self.prices.rates(Place::Apart, processors));
+                    let joined = plan(space, self.prices.rates(TargetCpu::Other, processors));
                     if let Running::One(processor) = running
                         && self.prices.pays_to_move(&fine, &joined)
                     {
                         moved = Beside::move_to(processor);
                     }
-                    if moved.is_some() { place = Place::Beside } else { coarse = Some(joined) }
+                    if moved.is_some() { cpu = TargetCpu::Same } else { coarse = Some(joined) }
                 }
             }
         }
         if let Some(joined) = &coarse
             && let Some(some) = self.prices.probe(&fine, joined)
         {
-            self.clear_at(space, process, some, place, processors)?;
+            self.clear_at(space, process, some, cpu, processors)?;
         }
         let ranges = coarse.unwrap_or(fine);
-        let result = self.clear_at(space, process, &ranges, place, processors);
+        let result = self.clear_at(space, process, &ranges, cpu, processors);
         drop(moved);
         result.map(|()| ranges)
     }
@@ -290,21 +290,26 @@ impl Observer {
     /// Clears `ranges`, and counts what that costs.
     fn clear_at(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
         ranges: &[AddrRange],
-        place: Place,
+        cpu: TargetCpu,
         processors: usize,
     ) -> Result<(), SpaceError> {
         let begin = thread_cpu_ns();
         let result = self.clear_ranges(space, process, ranges);
         let spent = thread_cpu_ns().saturating_sub(begin);
-        let interrupted = self.prices.learn(place, ranges, spent);
-        self.disturbed_ns += if place == Place::Beside { spent } else { interrupted * processors as u64 };
+        let interrupted = self.prices.learn(cpu, ranges, spent);
+        self.disturbed_ns += if cpu == TargetCpu::Same { spent } else { interrupted * processors as u64 };
         result
     }
 
-    fn clear_ranges(&self, space: &mut Space, process: &Process, ranges: &[AddrRange]) -> Result<(), SpaceError> {
+    fn clear_ranges(
+        &self,
+        space: &mut ProcessSpace,
+        process: &Process,
+        ranges: &[AddrRange],
+    ) -> Result<(), SpaceError> {
         let mut refused = Vec::new();
         let note = |range| {
             refused.push(range);
@@ -326,7 +331,7 @@ impl Observer {
     /// of the last read, the first of them for page number `first`.
     pub fn judge(
         frames: &Frames,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
         base: u64,
         still_set: &PageMask,
@@ -344,7 +349,7 @@ impl Observer {
     /// [`judge`](Self::judge) for a huge entry of 2 MiB: the verdict on its first page holds for all.
     pub(crate) fn judge_leaf(
         frames: &Frames,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
         base: u64,
         entry: u64,
@@ -364,7 +369,7 @@ impl Observer {
     /// split it, and its pages become blind. Returns the pages to clear.
     pub(crate) fn whole_folios(
         &self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         base: u64,
         table: &[u64],
         wanted: &PageMask,

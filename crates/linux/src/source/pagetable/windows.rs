@@ -6,7 +6,7 @@
 
 use super::plan::Wanted;
 use super::pte;
-use super::space::{Observer, Space, SpaceError, page_index, span_base};
+use super::space::{Observer, ProcessSpace, SpaceError, page_index, span_base};
 use super::walker::{Mapped, Span, SpanView};
 use crate::proc::Process;
 use isotherm_core::addr::{self, AddrRange, TABLE_SPAN};
@@ -92,7 +92,12 @@ struct Armed {
 
 impl Observer {
     /// See [`isotherm_core::source::AccessSource::look`].
-    pub fn look(&mut self, space: &mut Space, process: &Process, windows: &mut [Window]) -> Result<(), SpaceError> {
+    pub fn look(
+        &mut self,
+        space: &mut ProcessSpace,
+        process: &Process,
+        windows: &mut [Window],
+    ) -> Result<(), SpaceError> {
         self.each_view(space, process, windows, |_, space, window, view| {
             let observable = !space.may_be_blind(span_base(window.start));
             window.seen = observable.then(|| seen_of_observable(window, view)).flatten().unwrap_or_else(|| {
@@ -104,7 +109,12 @@ impl Observer {
     }
 
     /// See [`isotherm_core::source::AccessSource::arm`].
-    pub fn arm(&mut self, space: &mut Space, process: &Process, windows: &mut [Window]) -> Result<(), SpaceError> {
+    pub fn arm(
+        &mut self,
+        space: &mut ProcessSpace,
+        process: &Process,
+        windows: &mut [Window],
+    ) -> Result<(), SpaceError> {
         let now = Instant::now();
         let (mut armed, mut ranges, mut large) = (Vec::new(), Vec::new(), Vec::new());
         let mut index = 0;
@@ -138,10 +148,10 @@ impl Observer {
     /// Reads all windows, batch by batch.
     fn each_view(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
         windows: &mut [Window],
-        mut each: impl FnMut(&Self, &mut Space, &mut Window, SpanView<'_>) -> Result<(), SpaceError>,
+        mut each: impl FnMut(&Self, &mut ProcessSpace, &mut Window, SpanView<'_>) -> Result<(), SpaceError>,
     ) -> Result<(), SpaceError> {
         let spans: Vec<Span> = windows.iter().map(|w| Span { start: w.start, pages: w.pages }).collect();
         let mut at = 0;
@@ -163,7 +173,7 @@ impl Observer {
     #[allow(clippy::too_many_arguments, reason = "two outputs of one decision")]
     fn plan_window(
         &self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         window: &Window,
         state: &State,
         view: SpanView<'_>,
@@ -197,7 +207,7 @@ impl Observer {
     /// Adds the ranges that clear pages in large folios.
     fn plan_large(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
         mut large: Vec<(u64, PageMask)>,
         ranges: &mut Vec<AddrRange>,
@@ -236,7 +246,7 @@ impl Observer {
     /// Reads windows again after clearing, and corrects what was seen in them by what could not be cleared.
     fn verify(
         &mut self,
-        space: &mut Space,
+        space: &mut ProcessSpace,
         process: &Process,
         windows: &mut [Window],
         armed: &[Armed],

@@ -47,7 +47,7 @@ pub struct RefsEngine {
     cpu_budget: Option<f64>,
     /// Aggregation interval in force.
     aggr_ns: u64,
-    targets: Vec<Watched>,
+    targets: Vec<RefsTarget>,
     started: bool,
     next_update_ns: u64,
     next_stats_ns: u64,
@@ -57,7 +57,7 @@ pub struct RefsEngine {
 }
 
 #[derive(Debug)]
-struct Watched {
+struct RefsTarget {
     target: TargetId,
     pid: u32,
     /// When its bits were cleared last; `None`: not yet.
@@ -122,7 +122,7 @@ impl RefsEngine {
     fn update(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
         subscriber.step(Step::BeforeUpdate, now_ns);
         for info in self.tracker.poll().map_err(|e| SourceError::Failed(e.to_string()))? {
-            let target = Watched {
+            let target = RefsTarget {
                 target: info.target,
                 pid: info.pid.unwrap_or_default(),
                 cleared_ns: None,
@@ -147,7 +147,7 @@ impl RefsEngine {
         &mut self,
         clock: &dyn Clock,
         subscriber: &mut dyn Subscriber,
-        which: impl Fn(&Watched) -> bool,
+        which: impl Fn(&RefsTarget) -> bool,
     ) -> Result<(), EngineError> {
         let now_ns = clock.now_ns();
         subscriber.step(Step::BeforeSample, now_ns);
@@ -207,7 +207,7 @@ impl RefsEngine {
         &mut self,
         now_ns: u64,
         subscriber: &mut dyn Subscriber,
-        mut f: impl FnMut(&mut Process, &mut Watched, &mut dyn Subscriber) -> Result<(), Fault>,
+        mut f: impl FnMut(&mut Process, &mut RefsTarget, &mut dyn Subscriber) -> Result<(), Fault>,
     ) -> Result<(), EngineError> {
         let mut result = Ok(());
         self.targets.retain_mut(|watched| {
@@ -384,7 +384,7 @@ impl Engine for RefsEngine {
     }
 }
 
-impl Watched {
+impl RefsTarget {
     fn forget(&mut self) {
         self.cleared_ns = None;
         self.mappings.clear();
@@ -410,7 +410,7 @@ fn emit(subscriber: &mut dyn Subscriber, event: &Event) -> Result<(), EngineErro
 
 fn refresh_mappings(
     process: &mut Process,
-    watched: &mut Watched,
+    watched: &mut RefsTarget,
     now_ns: u64,
     subscriber: &mut dyn Subscriber,
 ) -> Result<(), Fault> {

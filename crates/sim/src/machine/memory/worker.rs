@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub(super) struct Worker {
     jobs: VecDeque<Job>,
     /// The piece in hand, of the first job, and when it is done.
-    piece: Option<(Piece, f64)>,
+    piece: Option<(RequestPart, f64)>,
     pending: BTreeMap<usize, u64>,
     finished: Vec<Outcome>,
 }
@@ -18,7 +18,7 @@ pub(super) struct Worker {
 #[derive(Debug)]
 struct Job {
     request: Request,
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<RequestPart>,
     began: f64,
     applied: u64,
     nr_applied: u64,
@@ -28,7 +28,7 @@ struct Job {
 
 /// Part of a request within 2 MiB.
 #[derive(Debug, Clone, Copy)]
-struct Piece {
+struct RequestPart {
     /// Which range of the request it belongs to.
     index: usize,
     range: AddrRange,
@@ -58,7 +58,7 @@ impl SimMemory {
         let pieces = request.ranges.iter().enumerate().flat_map(|(index, r)| {
             let tables = r.start / TABLE_SPAN..r.end.div_ceil(TABLE_SPAN);
             let spans = tables.map(|i| AddrRange::new(i * TABLE_SPAN, (i + 1) * TABLE_SPAN));
-            spans.filter_map(move |span| r.intersect(&span)).map(move |range| Piece { index, range })
+            spans.filter_map(move |span| r.intersect(&span)).map(move |range| RequestPart { index, range })
         });
         let pieces = pieces.collect();
         *self.worker.pending.entry(request.scheme).or_default() += total_len(&request.ranges);

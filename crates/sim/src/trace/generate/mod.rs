@@ -8,7 +8,7 @@ use isotherm_core::units::parse_size;
 
 /// What kind of requests to make up.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
+enum RequestPattern {
     Uniform,
     /// Falls exponentially: `percentile` of the requests go to the first `fraction` of the pages.
     Exponential {
@@ -37,7 +37,7 @@ enum Kind {
 /// A description of a made-up trace.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Generator {
-    kind: Kind,
+    kind: RequestPattern,
     pages: u64,
     requests: u64,
     seed: u64,
@@ -65,24 +65,24 @@ impl Generator {
             return Err(keys.wrong("requests must be at least 1"));
         }
         let kind = match name {
-            "uniform" => Kind::Uniform,
-            "exponential" => Kind::Exponential {
+            "uniform" => RequestPattern::Uniform,
+            "exponential" => RequestPattern::Exponential {
                 fraction: keys.share("fraction", 6.0 / 7.0)?,
                 percentile: keys.share("percentile", 0.95)?,
             },
-            "zipf" => Kind::Zipf { theta: keys.theta()? },
-            "scan" => Kind::Scan {
+            "zipf" => RequestPattern::Zipf { theta: keys.theta()? },
+            "scan" => RequestPattern::Scan {
                 theta: keys.theta()?,
                 every: keys.positive("every", (requests / 10).max(1))?,
                 length: keys.positive("length", (pages / 10).max(1))?,
             },
-            "loop" => Kind::Loop,
-            "phases" => Kind::Phases {
+            "loop" => RequestPattern::Loop,
+            "phases" => RequestPattern::Phases {
                 set: keys.positive("set", (pages / 10).max(1))?.min(pages),
                 period: keys.positive("period", (requests / 10).max(1))?,
             },
             _ => match name.strip_prefix("ycsb-").and_then(ycsb::Workload::parse) {
-                Some(workload) => Kind::Ycsb(workload),
+                Some(workload) => RequestPattern::Ycsb(workload),
                 None => return Err(keys.wrong(format!("known are {KNOWN}"))),
             },
         };
@@ -151,8 +151,8 @@ pub fn generate(g: &Generator, selection: Selection, progress: &mut dyn FnMut(u6
         Ok::<(), TraceError>(())
     };
     match g.kind {
-        Kind::Uniform => each(&mut |_, rng| rng.u64(0..n))?,
-        Kind::Exponential { fraction, percentile } => {
+        RequestPattern::Uniform => each(&mut |_, rng| rng.u64(0..n))?,
+        RequestPattern::Exponential { fraction, percentile } => {
             let mean = n as f64 * fraction / -(1.0 - percentile).ln();
             each(&mut |_, rng| loop {
                 let page = -(1.0 - rng.f64()).ln() * mean;
@@ -161,11 +161,11 @@ pub fn generate(g: &Generator, selection: Selection, progress: &mut dyn FnMut(u6
                 }
             })?;
         }
-        Kind::Zipf { theta } => {
+        RequestPattern::Zipf { theta } => {
             let zipf = Zipf::new(n, theta);
             each(&mut |_, rng| zipf.draw(|| rng.f64()))?;
         }
-        Kind::Scan { theta, every, length } => {
+        RequestPattern::Scan { theta, every, length } => {
             let hot = (n / 10).max(1);
             let zipf = Zipf::new(hot, theta);
             let mut scanned = 0;
@@ -177,12 +177,12 @@ pub fn generate(g: &Generator, selection: Selection, progress: &mut dyn FnMut(u6
                 hot + scanned
             })?;
         }
-        Kind::Loop => each(&mut |i, _| i % n)?,
-        Kind::Phases { set, period } => each(&mut |i, rng| {
+        RequestPattern::Loop => each(&mut |i, _| i % n)?,
+        RequestPattern::Phases { set, period } => each(&mut |i, rng| {
             let start = u128::from(i / period) * u128::from(set) % u128::from(n);
             (start as u64 + rng.u64(0..set)) % n
         })?,
-        Kind::Ycsb(workload) => ycsb::run(workload, n, &mut rng, &mut |page, write| {
+        RequestPattern::Ycsb(workload) => ycsb::run(workload, n, &mut rng, &mut |page, write| {
             Ok(builder.add(page, Manner::MAPPED.with_write(write))? == Next::More)
         })?,
     }

@@ -1,7 +1,7 @@
 //! The status as metrics.
 
 use super::status::{self, GoalStatus, SchemeStatus};
-use isotherm_core::figure::{Kind, Value};
+use isotherm_core::figure::{FigureKind, Value};
 use isotherm_daemon::openmetrics::{Exposition, Family, Labels};
 use isotherm_daemon::service::Status;
 
@@ -21,7 +21,7 @@ impl Status for status::Status {
         out.figures("scheme_", &effects);
         let active = Family {
             name: "scheme_active",
-            kind: Kind::Gauge,
+            kind: FigureKind::Gauge,
             unit: "",
             help: "1 while the scheme acts, 0 while something holds it back.",
         };

@@ -30,7 +30,7 @@ struct Job {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct CaseLine<'a> {
     schemes: &'a str,
     pattern: &'a str,
     seed: u64,
@@ -92,7 +92,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.json {
         for (i, case) in cases.iter().enumerate() {
             for (c, choice) in choices.iter().enumerate() {
-                let line = Line {
+                let line = CaseLine {
                     schemes: &choice.name,
                     pattern: &case.pattern,
                     seed: case.seed,

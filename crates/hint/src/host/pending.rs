@@ -1,6 +1,6 @@
 //! How many connections may be there that have not greeted yet.
 //!
-//! Once a guest is welcome its connection has no place here: there is one for each guest, as a newer one replaces it.
+//! Once a guest is welcome its connection does not count here: there is one for each guest, as a newer one replaces it.
 
 use super::door::Peer;
 use std::collections::BTreeMap;
@@ -24,12 +24,12 @@ pub(super) enum Full {
     All(Peer),
 }
 
-/// The places at one door.
+/// The connections at one door on which nobody has greeted.
 #[derive(Debug, Default)]
-pub(super) struct Places(Mutex<BTreeMap<Peer, usize>>);
+pub(super) struct Pending(Mutex<BTreeMap<Peer, usize>>);
 
-impl Places {
-    pub(super) fn take(self: &Arc<Self>, peer: Peer) -> Result<Place, Full> {
+impl Pending {
+    pub(super) fn take(self: &Arc<Self>, peer: Peer) -> Result<PendingSlot, Full> {
         let mut taken = self.taken();
         if taken.get(&peer).is_some_and(|of_peer| *of_peer >= MOST_OF_PEER) {
             return Err(Full::Peer(peer));
@@ -38,7 +38,7 @@ impl Places {
             return Err(Full::All(peer));
         }
         *taken.entry(peer).or_default() += 1;
-        Ok(Place { places: Arc::clone(self), peer })
+        Ok(PendingSlot { pending: Arc::clone(self), peer })
     }
 
     fn taken(&self) -> MutexGuard<'_, BTreeMap<Peer, usize>> {
@@ -46,16 +46,16 @@ impl Places {
     }
 }
 
-/// A place that is taken; free again when this is dropped.
+/// A connection that counts; it counts no longer when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Arc<Places>,
+pub(super) struct PendingSlot {
+    pending: Arc<Pending>,
     peer: Peer,
 }
 
-impl Drop for Place {
+impl Drop for PendingSlot {
     fn drop(&mut self) {
-        let mut taken = self.places.taken();
+        let mut taken = self.pending.taken();
         if let Some(of_peer) = taken.get_mut(&self.peer) {
             *of_peer -= 1;
             if *of_peer == 0 {
@@ -71,17 +71,17 @@ mod tests {
 
     #[test]
     fn no_peer_takes_all_places() {
-        let places = Arc::new(Places::default());
-        let mut held: Vec<Place> = (0..MOST_OF_PEER).map(|_| places.take(Peer::User(0)).unwrap()).collect();
-        assert_eq!(places.take(Peer::User(0)).unwrap_err(), Full::Peer(Peer::User(0)));
+        let pending = Arc::new(Pending::default());
+        let mut held: Vec<PendingSlot> = (0..MOST_OF_PEER).map(|_| pending.take(Peer::User(0)).unwrap()).collect();
+        assert_eq!(pending.take(Peer::User(0)).unwrap_err(), Full::Peer(Peer::User(0)));
         for uid in 1..(MOST / MOST_OF_PEER) as u32 {
-            held.extend((0..MOST_OF_PEER).map(|_| places.take(Peer::User(uid)).unwrap()));
+            held.extend((0..MOST_OF_PEER).map(|_| pending.take(Peer::User(uid)).unwrap()));
         }
-        assert_eq!(places.take(Peer::Cid(3)).unwrap_err(), Full::All(Peer::Cid(3)));
+        assert_eq!(pending.take(Peer::Cid(3)).unwrap_err(), Full::All(Peer::Cid(3)));
         held.pop();
-        let last = places.take(Peer::Cid(3)).unwrap();
-        assert!(places.take(Peer::User(1)).is_err());
+        let last = pending.take(Peer::Cid(3)).unwrap();
+        assert!(pending.take(Peer::User(1)).is_err());
         drop((held, last));
-        assert!(places.taken().is_empty());
+        assert!(pending.taken().is_empty());
     }
 }

@@ -9,7 +9,7 @@ use url::Url;
 
 /// Why a place cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum LocationError {
     /// There is no such folder.
     #[error("{} is not a folder; give one that `isotherm node --parquet` writes to, or that holds such folders", path.display())]
     NoFolder {
@@ -36,7 +36,7 @@ pub enum PlaceError {
 
 /// A place of files.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct Location {
     /// What answers.
     pub store: Arc<dyn ObjectStore>,
     /// Of the store, by which queries find it.
@@ -47,14 +47,15 @@ pub struct Place {
     pub text: String,
 }
 
-impl Place {
+impl Location {
     /// A folder, or an address with `://`. Object stores take what they need to know (keys, regions, end points) from the
     /// environment, by the names that their own tools use, such as `AWS_ACCESS_KEY_ID`.
-    pub fn parse(text: &str) -> Result<Self, PlaceError> {
-        let address = |why: &dyn std::fmt::Display| PlaceError::Address { text: text.to_owned(), why: why.to_string() };
+    pub fn parse(text: &str) -> Result<Self, LocationError> {
+        let address =
+            |why: &dyn std::fmt::Display| LocationError::Address { text: text.to_owned(), why: why.to_string() };
         if !text.contains("://") {
             let folder = Path::new(text);
-            let whole = folder.canonicalize().map_err(|_| PlaceError::NoFolder { path: folder.to_owned() })?;
+            let whole = folder.canonicalize().map_err(|_| LocationError::NoFolder { path: folder.to_owned() })?;
             let prefix = ObjectPath::from_absolute_path(&whole).map_err(|e| address(&e))?;
             let root = Url::parse("file:///").map_err(|e| address(&e))?;
             let store = Arc::new(LocalFileSystem::new());
@@ -78,7 +79,7 @@ impl Place {
     }
 
     /// What a store says, with the place's name.
-    pub fn fault(&self, error: &object_store::Error) -> PlaceError {
-        PlaceError::Store { place: self.text.clone(), why: error.to_string() }
+    pub fn fault(&self, error: &object_store::Error) -> LocationError {
+        LocationError::Store { place: self.text.clone(), why: error.to_string() }
     }
 }

@@ -8,14 +8,14 @@ use isotherm_core::snapshot::RegionInfo;
 
 /// Sorted, disjoint address ranges and where each begins when they are laid end to end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Space {
+pub struct GaplessSpace {
     ranges: Vec<AddrRange>,
     /// Offset of each range's begin.
     offsets: Vec<u64>,
     total: u64,
 }
 
-impl Space {
+impl GaplessSpace {
     /// From ranges in any order.
     pub fn new(mut ranges: Vec<AddrRange>) -> Self {
         normalize(&mut ranges);
@@ -137,8 +137,8 @@ impl SpaceBuilder {
 
     /// The observed part of the mappings (all that was observed, if no mappings are known), inside `limit` if given,
     /// and the mappings for their names. Where pages are known, only they were observed.
-    pub fn finish(self, limit: Option<AddrRange>) -> (Space, Vec<Mapping>) {
-        let mut space = Space::new(if self.with_pages.is_empty() { self.observed } else { self.with_pages });
+    pub fn finish(self, limit: Option<AddrRange>) -> (GaplessSpace, Vec<Mapping>) {
+        let mut space = GaplessSpace::new(if self.with_pages.is_empty() { self.observed } else { self.with_pages });
         if !self.mappings.is_empty() {
             let mut mapped: Vec<AddrRange> = self.mappings.iter().map(|m| m.range).collect();
             normalize(&mut mapped);
@@ -181,7 +181,7 @@ pub struct NamedPart {
 }
 
 /// Names along the space: neighbours of the same name are joined.
-pub(crate) fn named_parts(space: &Space, mappings: &[Mapping]) -> Vec<NamedPart> {
+pub(crate) fn named_parts(space: &GaplessSpace, mappings: &[Mapping]) -> Vec<NamedPart> {
     let mut parts: Vec<NamedPart> = Vec::new();
     for m in mappings {
         let (from, to) = (space.offset(m.range.start), space.offset(m.range.end));
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn offsets_skip_gaps() {
-        let s = Space::new(vec![r(100, 200), r(1000, 1050)]);
+        let s = GaplessSpace::new(vec![r(100, 200), r(1000, 1050)]);
         assert_eq!(s.total(), 150);
         assert_eq!(
             [0, 100, 150, 200, 500, 1000, 1049, 1050, 9999].map(|a| s.offset(a)),
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!([0, 99, 100, 149].map(|o| s.addr(o)), [100, 199, 1000, 1049]);
         assert_eq!(s.addresses(50, 120), [r(150, 200), r(1000, 1020)]);
         assert_eq!(s.gaps().collect::<Vec<_>>(), [(100, 800)]);
-        assert_eq!(Space::new(vec![]).gaps().count(), 0);
+        assert_eq!(GaplessSpace::new(vec![]).gaps().count(), 0);
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
     proptest! {
         #[test]
         fn offset_and_addr_are_inverse(pairs in prop::collection::vec((0u64..5000, 1u64..300), 1..12), pick in 0u64..100_000) {
-            let s = Space::new(pairs.iter().map(|&(a, l)| r(a, a + l)).collect());
+            let s = GaplessSpace::new(pairs.iter().map(|&(a, l)| r(a, a + l)).collect());
             let offset = pick % s.total();
             let addr = s.addr(offset);
             prop_assert!(s.ranges().iter().any(|x| x.contains(addr)));

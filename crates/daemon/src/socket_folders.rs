@@ -13,7 +13,7 @@ const SYSTEM_FOLDER: &str = "/run/isotherm";
 
 /// Where the environment says that sockets belong.
 #[derive(Debug, Clone, Default)]
-pub struct Places {
+pub struct SocketFolders {
     /// What systemd gives a service: `RUNTIME_DIRECTORY`.
     pub service: Option<PathBuf>,
     /// What a session gives its user: `XDG_RUNTIME_DIR`.
@@ -22,7 +22,7 @@ pub struct Places {
     pub root: bool,
 }
 
-impl Places {
+impl SocketFolders {
     /// Those of this process.
     pub fn from_env() -> Self {
         let var = |name| std::env::var_os(name).filter(|v| !v.is_empty());
@@ -125,13 +125,13 @@ mod tests {
 
     #[test]
     fn the_folder_follows_the_environment() {
-        let none = Places::default();
+        let none = SocketFolders::default();
         assert_eq!(none.home(), None);
-        let session = Places { session: Some("/run/user/7".into()), ..none.clone() };
+        let session = SocketFolders { session: Some("/run/user/7".into()), ..none.clone() };
         assert_eq!(session.home().unwrap(), Path::new("/run/user/7/isotherm"));
-        let root = Places { root: true, ..session.clone() };
+        let root = SocketFolders { root: true, ..session.clone() };
         assert_eq!(root.home().unwrap(), Path::new("/run/isotherm"));
-        let service = Places { service: Some("/run/x".into()), ..root };
+        let service = SocketFolders { service: Some("/run/x".into()), ..root };
         assert_eq!(service.home().unwrap(), Path::new("/run/x"));
         assert_eq!(service.all().len(), 3);
     }
