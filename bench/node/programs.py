@@ -81,7 +81,7 @@ class Program:
 
 
 def quantiles(times_us):
-    """Those of a list of times that are told."""
+    """Those of a list of times that are reported."""
     ordered = sorted(times_us)
     at = lambda q: ordered[min(int(q * len(ordered)), len(ordered) - 1)]  # noqa: E731
     return {"p50_us": at(0.5), "p99_us": at(0.99), "p999_us": at(0.999)}

@@ -2,7 +2,7 @@
 """What cAdvisor's metric container_referenced_bytes does: `referenced_bytes.py SECONDS [PID...]`.
 
 Every SECONDS, for each process of the machine (or only these): adds up `Referenced` of its smaps, and then clears the accessed bits of all of its
-pages through clear_refs. (cAdvisor reads at each collection and clears at every one of them unless told otherwise.) It reads smaps
+pages through clear_refs. (cAdvisor reads at each collection and clears at every one of them unless asked otherwise.) It reads smaps
 itself, not smaps_rollup, as cAdvisor does. The first collection is at once; SIGINT and SIGTERM end it.
 """
 

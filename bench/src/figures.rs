@@ -6,7 +6,7 @@ use isotherm_core::addr::AddrRange;
 use isotherm_core::event::Mode;
 use isotherm_core::snapshot::Snapshot;
 use isotherm_record::Record;
-use isotherm_sim::accuracy::by_page::{self, Told};
+use isotherm_sim::accuracy::by_page::{self, Reported};
 use isotherm_sim::accuracy::{Accuracy, Score, steady_share};
 use isotherm_sim::workload::truth::Truth;
 use serde::{Deserialize, Serialize};
@@ -46,8 +46,8 @@ impl Figures {
             .iter()
             .filter(|said| said.time.1 <= told_until)
             .map(|said| {
-                let told = Told::new(&truth.slices, said.time.0, said.time.1);
-                by_page::score(&said.hot, &told.clear_part(&said.known), &told, said.time)
+                let reported = Reported::new(&truth.slices, said.time.0, said.time.1);
+                by_page::score(&said.hot, &reported.clear_part(&said.known), &reported, said.time)
             })
             .collect();
         Self {
@@ -73,10 +73,14 @@ impl Figures {
     pub fn of_record(record: &Record, truth: &Truth, hot_touches: f64) -> anyhow::Result<Self> {
         let first = record.snapshots.first().context("the record holds no snapshot")?;
         let arena: AddrRange = truth.header.arena;
-        let told = truth.slices.last().map_or(0, |s| s.end_ns);
+        let reported = truth.slices.last().map_or(0, |s| s.end_ns);
         // The last snapshots may be younger than the truth that is written so far.
-        let scores: Vec<Score> =
-            record.snapshots.iter().filter(|s| s.end_ns <= told).map(|s| score(s, arena, truth, hot_touches)).collect();
+        let scores: Vec<Score> = record
+            .snapshots
+            .iter()
+            .filter(|s| s.end_ns <= reported)
+            .map(|s| score(s, arena, truth, hot_touches))
+            .collect();
         let (from, to) = (record.stats.first(), record.stats.last());
         let (from, to) = from.zip(to).context("the record holds no cost figures")?;
         let elapsed = to.time_ns.saturating_sub(from.time_ns).max(1) as f64;
@@ -100,8 +104,8 @@ fn score(snapshot: &Snapshot, arena: AddrRange, truth: &Truth, hot_touches: f64)
         return Score::new(snapshot, arena, &truth.slices, hot_touches);
     }
     let time = (snapshot.start_ns, snapshot.end_ns);
-    let told = Told::new(&truth.slices, time.0, time.1);
-    by_page::score(&by_page::hot_by_regions(snapshot), &told.clear_part(&[arena]), &told, time)
+    let reported = Reported::new(&truth.slices, time.0, time.1);
+    by_page::score(&by_page::hot_by_regions(snapshot), &reported.clear_part(&[arena]), &reported, time)
 }
 
 /// The middle value (of two, their mean); `None` without values.

@@ -56,7 +56,7 @@ def judge(name, files, results):
     """Compares what was seen with what must be."""
     check = results.check
     if "off" in files:
-        check(files["off.status"].strip() == "3" and "echo y" in files["off"], f"{name}: switched off is told with the remedy")
+        check(files["off.status"].strip() == "3" and "echo y" in files["off"], f"{name}: switched off is reported with the remedy")
     first, _ = generations(files["first.json"])
     aged, size = generations(files["aged.json"])
     check(2 <= len(first) <= 4 and 2 <= len(aged) <= 4, f"{name}: {len(first)} and {len(aged)} generations")

@@ -121,8 +121,8 @@ def boot(kernel, runs, binaries, **machine):
                            texts=contents(kernel), **machine)  # fmt: skip
     files = {name: content.decode(errors="replace") for name, content in files.items()}
     if status != 0:
-        told = "".join(text for name, text in files.items() if name.endswith((".errors", ".log", "script.log")))
-        raise vm.GuestFailed(f"the script in the guest failed with status {status}:\n{told}")
+        reported = "".join(text for name, text in files.items() if name.endswith((".errors", ".log", "script.log")))
+        raise vm.GuestFailed(f"the script in the guest failed with status {status}:\n{reported}")
     return files
 
 

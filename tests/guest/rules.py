@@ -93,14 +93,14 @@ def judge(name, files, results):
     left, swapped = figure("free", "memory.current"), figure("free", "memory.swap.current")
     check(left <= HOT + 12 * MIB and swapped >= SIZE - HOT - 8 * MIB, f"{name}: what rests has gone: {left // MIB} MiB left, {swapped // MIB} in swap")
     check(left >= HOT - MIB, f"{name}: what is in use has not")
-    told = rules["/free"]
-    check(abs(told["reclaimed_out"] - swapped) <= 4 * MIB, f"{name}: the node tells of {told['reclaimed_out'] // MIB} MiB that are out")
-    check(told["refaulted"][1] <= 2 * MIB, f"{name}: {told['refaulted'][1] // MIB} MiB came back within a minute")
+    reported = rules["/free"]
+    check(abs(reported["reclaimed_out"] - swapped) <= 4 * MIB, f"{name}: the node tells of {reported['reclaimed_out'] // MIB} MiB that are out")
+    check(reported["refaulted"][1] <= 2 * MIB, f"{name}: {reported['refaulted'][1] // MIB} MiB came back within a minute")
     left, swapped = figure("low", "memory.current"), figure("low", "memory.swap.current")
     check(left >= LOW - MIB, f"{name}: {left // MIB} MiB are left where memory.low protects {LOW // MIB}")
     check(swapped > 4 * MIB, f"{name}: and what it does not protect has gone, {swapped // MIB} MiB")
-    told = rules["/low"]
-    check(told["idle_code"] == "protected", f"{name}: the status says why no more goes: {told['idle_reason']}")
+    reported = rules["/low"]
+    check(reported["idle_code"] == "protected", f"{name}: the status says why no more goes: {reported['idle_reason']}")
     judge_cache(name, files, rules, check)
     check(files["node.status"].strip() == "0", f"{name}: the node ends well: {files['node.log'].strip()[-200:]}")
 
@@ -117,14 +117,14 @@ def judge_cache(name, files, rules, check):
     check(min(before.values()) >= FILE - MIB, f"{name}: {before} bytes of page cache to begin with")
     check(after["cache"] <= FILE // 4 + MIB, f"{name}: what was read once has gone: {after['cache'] // MIB} of {FILE // MIB} MiB left")
     check(after["beside"] >= FILE - MIB, f"{name}: the group beside keeps all: {after['beside'] // MIB} MiB")
-    told = {group: rules[f"/{group}"].get("page_cache") for group in CACHED}
+    reported = {group: rules[f"/{group}"].get("page_cache") for group in CACHED}
     gone = before["cache"] - after["cache"]
     check(
-        abs(told["cache"]["page_cache_reclaimed"] - gone) <= 3 * MIB,
-        f"{name}: the node tells of {told['cache']['page_cache_reclaimed'] // MIB} MiB of page cache that went, {gone // MIB} did",
+        abs(reported["cache"]["page_cache_reclaimed"] - gone) <= 3 * MIB,
+        f"{name}: the node tells of {reported['cache']['page_cache_reclaimed'] // MIB} MiB of page cache that went, {gone // MIB} did",
     )
-    check(told["cache"]["page_cache_refaulted"] <= MIB, f"{name}: {told['cache']['page_cache_refaulted'] // MIB} MiB were read again")
-    check(told["beside"] is None, f"{name}: no rule is for the group beside")
+    check(reported["cache"]["page_cache_refaulted"] <= MIB, f"{name}: {reported['cache']['page_cache_refaulted'] // MIB} MiB were read again")
+    check(reported["beside"] is None, f"{name}: no rule is for the group beside")
     left = int(files["cachelow.memory.current"])
     check(left >= CACHE_LOW - MIB, f"{name}: {left // MIB} MiB are left where memory.low protects {CACHE_LOW // MIB}, page cache included")
     check(after["cachelow"] <= before["cachelow"] - 2 * MIB, f"{name}: and of the rest {(before['cachelow'] - after['cachelow']) // MIB} MiB went")

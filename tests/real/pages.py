@@ -178,7 +178,7 @@ def after_exec(results, case, recorder):
 
 
 def locked(results, case, recorder):
-    """Locked memory may be unobservable, but what is used is not cold, and what is not must be told as either."""
+    """Locked memory may be unobservable, but what is used is not cold, and what is not must be one of the two."""
     (program,) = case.programs
     single, _ = summaries(recorder.file)
     said = single.get(program.pids[0])

@@ -33,7 +33,7 @@ def check(results):
             # A look-up writes the value's header (the time of its last use), which lies at this address.
             addresses = [int(a, 16) for a in re.findall(r"at:(0x[0-9a-f]+)", places)]
             touched = normalize((a - a % PAGE, a - a % PAGE + PAGE) for a in addresses)
-            results.check(len(addresses) == HOT, f"redis told where {len(addresses)} values lie, on {mib(touched)}")
+            results.check(len(addresses) == HOT, f"redis reported where {len(addresses)} values lie, on {mib(touched)}")
 
             questions = f"{folder}/questions"
             with open(questions, "w") as f:

@@ -62,7 +62,7 @@ def spent(root):
 
 
 def waited(root):
-    """Seconds that the threads of a tree of processes that live now were ready to run and had no core; None: not told."""
+    """Seconds that the threads of a tree of processes that live now were ready to run and had no core; None: not reported."""
     nanoseconds = 0
     for pid in tree(root):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

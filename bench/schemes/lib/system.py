@@ -119,7 +119,7 @@ class Group:
                 write(f"{self.path}/cgroup.procs", str(pid))
 
     def pressure(self):
-        """Microseconds that some of its tasks waited for memory; of the whole machine where there is no group; None: not told."""
+        """Microseconds that some of its tasks waited for memory; of the whole machine where there is no group; None: not reported."""
         with contextlib.suppress(OSError):
             first = read(f"{self.path}/memory.pressure" if self.path else "/proc/pressure/memory").splitlines()[0]
             return int(first.rpartition("total=")[2])

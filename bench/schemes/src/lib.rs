@@ -12,12 +12,12 @@ use anyhow::Context;
 use std::io::{BufRead, Write};
 use std::time::Instant;
 
-/// Prints `ready` and waits until told to begin.
+/// Prints `ready` and waits until asked to begin.
 pub fn wait_for_start() -> anyhow::Result<Instant> {
     println!("ready");
     std::io::stdout().flush()?;
     let read = std::io::stdin().lock().read_line(&mut String::new()).context("waiting for the start")?;
-    anyhow::ensure!(read > 0, "told to end before the start");
+    anyhow::ensure!(read > 0, "asked to end before the start");
     Ok(Instant::now())
 }
 

@@ -67,7 +67,7 @@ const fn scrambled(size: &'static str, more: &'static [&'static str], rate: Opti
     Case { pattern: "zipf", size, hot: "", more, rate }
 }
 
-/// Slow enough that a few percent of the pages are touched between two walks, and that each touch can be told.
+/// Slow enough that a few percent of the pages are touched between two walks, and that each touch can be distinguished.
 const SLOW_ZIPF: &[&str] = &["--scattered", "--rate", "1000"];
 
 const CASES: [Case; 25] = [

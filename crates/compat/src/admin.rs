@@ -20,7 +20,7 @@ pub const MOST_WRITTEN: usize = 4096;
 /// The files with the kdamonds behind them.
 pub struct Admin {
     tree: Mutex<Tree>,
-    /// By the inode of their folder. Held while a command is carried out; who comes meanwhile is told EBUSY.
+    /// By the inode of their folder. Held while a command is carried out; who comes meanwhile gets EBUSY.
     kdamonds: Mutex<HashMap<Inode, Entry>>,
     starter: Box<dyn Starter>,
 }

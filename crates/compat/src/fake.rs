@@ -1,4 +1,4 @@
-//! A kdamond for tests: keeps what it was told, and says what it is to say.
+//! A kdamond for tests: keeps what it was reported, and says what it is to say.
 
 use crate::kdamond::{Figures, Kdamond, Observer, Starter};
 use crate::refused::Refused;
@@ -10,9 +10,9 @@ use isotherm_core::snapshot::RegionInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What the kdamonds were told, and what they say.
+/// What the kdamonds were reported, and what they say.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
     pub(crate) started: Mutex<Vec<Settings>>,
     pub(crate) committed: Mutex<Vec<Settings>>,
     pub(crate) figures: Mutex<Vec<Figures>>,
@@ -25,7 +25,7 @@ pub(crate) struct Told {
 
 /// Starts kdamonds that do nothing.
 #[derive(Clone, Default)]
-pub(crate) struct Fake(pub(crate) Arc<Told>);
+pub(crate) struct Fake(pub(crate) Arc<Reported>);
 
 /// The test of another thread may have failed.
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

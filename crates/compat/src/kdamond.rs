@@ -37,7 +37,7 @@ pub trait Starter: Send + Sync {
     /// Begins to monitor, for whoever wrote to these files. An error of the observer ends it.
     fn start(&self, files: &str, settings: Settings, observer: Option<Observer>) -> Result<Box<dyn Kdamond>, Refused>;
 
-    /// Is told why what was written to these files cannot be: whoever wrote it hears only EINVAL.
+    /// Gets to know why what was written to these files cannot be: whoever wrote it hears only EINVAL.
     fn refused(&self, files: &str, refused: &Refused) {
         tracing::warn!("{files}: refused (EINVAL): {refused}");
     }

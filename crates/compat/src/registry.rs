@@ -37,7 +37,7 @@ struct Entry {
 /// Kept apart from the kdamond, which whoever waits for its answer holds.
 struct About {
     settings: Settings,
-    /// As they were last told.
+    /// As they were last reported.
     figures: Vec<Figures>,
 }
 

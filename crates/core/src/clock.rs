@@ -23,7 +23,7 @@ pub trait CpuClock: Clock {
     fn cpu_ns(&self) -> u64;
 }
 
-/// A clock that only moves when told to, or when somebody sleeps on it.
+/// A clock that only moves when asked to, or when somebody sleeps on it.
 #[derive(Debug, Clone, Default)]
 pub struct VirtualClock {
     now_ns: u64,

@@ -85,7 +85,7 @@ pub enum Event {
     Footprint(Footprint),
     /// What the page history says of a target, about once a second.
     Pages(PageFrame),
-    /// What it says of all targets together, where there are several and pages that they share can be told.
+    /// What it says of all targets together, where there are several and pages that they share can be known.
     Together(TogetherFrame),
     /// A target ended.
     End {

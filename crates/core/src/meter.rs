@@ -111,7 +111,7 @@ pub trait Meter {
     /// The metric now, in the unit that [`Metric`] states. `targets` are those alive.
     fn read(&mut self, metric: &Metric, targets: &[LiveTarget]) -> Result<u64, MeterError>;
 
-    /// The control group of a target, where it has one and that can be told.
+    /// The control group of a target, where it has one and that can be known.
     fn cgroup_of(&mut self, target: LiveTarget) -> Option<String> {
         let _ = target;
         None

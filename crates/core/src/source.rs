@@ -99,7 +99,7 @@ pub trait AccessSource {
     fn name(&self) -> &'static str;
 
     /// Targets that have come since the last call: at the first call those the source was made with, later what they
-    /// forked or what joined their control group. Ends are told by [`SourceError::Gone`].
+    /// forked or what joined their control group. Ends are reported by [`SourceError::Gone`].
     fn poll_targets(&mut self) -> Result<Vec<TargetInfo>, SourceError>;
 
     /// Whether more targets may come although none is left (a control group that is empty just now).

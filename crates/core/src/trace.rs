@@ -129,7 +129,7 @@ impl TraceEvent {
         }
     }
 
-    /// The figures of a scheme. `qt_exceeds` is told apart, as it is counted by the quota.
+    /// The figures of a scheme. `qt_exceeds` comes apart, as it is counted by the quota.
     pub(crate) fn stat(scheme: usize, stats: &SchemeStats, qt_exceeds: u64) -> Self {
         Self::StatAfterApplyInterval {
             context: 0,
@@ -253,7 +253,7 @@ impl fmt::Display for TraceEvent {
 /// Listens to events.
 pub trait Tracer {
     /// Takes an event in; false where nobody listens to events of its kind at present, so that those which would follow
-    /// need not be told.
+    /// need not be reported.
     fn trace(&mut self, event: &TraceEvent) -> bool;
 }
 
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn texts_are_the_kernels() {
-        let told = |tracepoint, fields: &[u64]| TraceEvent::from_fields(tracepoint, fields).map(|e| e.to_string());
+        let reported = |tracepoint, fields: &[u64]| TraceEvent::from_fields(tracepoint, fields).map(|e| e.to_string());
         for (tracepoint, fields, text) in [
             (Tracepoint::Aggregated, &[1, 10, 4096, 8192, 3, 12][..], "target_id=1 nr_regions=10 4096-8192: 3 12"),
             (Tracepoint::IntervalsTune, &[10_000], "sample_us=10000"),
@@ -294,9 +294,9 @@ mod tests {
                  qt_exceeds=8 nr_snapshots=9",
             ),
         ] {
-            assert_eq!(told(tracepoint, fields).as_deref(), Some(text));
-            assert_eq!(told(tracepoint, &fields[..fields.len() - 1]), None, "a field too few");
+            assert_eq!(reported(tracepoint, fields).as_deref(), Some(text));
+            assert_eq!(reported(tracepoint, &fields[..fields.len() - 1]), None, "a field too few");
         }
-        assert_eq!(told(Tracepoint::Aggregated, &[0, 1 << 32, 0, 1, 0, 0]), None, "no unsigned int");
+        assert_eq!(reported(Tracepoint::Aggregated, &[0, 1 << 32, 0, 1, 0, 0]), None, "no unsigned int");
     }
 }

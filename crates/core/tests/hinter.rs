@@ -28,7 +28,7 @@ struct Guest {
     way: Way,
     unit: u64,
     clears: bool,
-    /// Where an isolator that is told only a number begins to look.
+    /// Where an isolator that gets only a number begins to look.
     next: u64,
     refuses: BTreeSet<Block>,
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Sandbox {
     /// Whether there is one: capabilities given up, no new privileges, a filter of system calls.
     pub on: bool,
-    /// The capabilities that are left; without a sandbox they are not told.
+    /// The capabilities that are left; without a sandbox they are not reported.
     pub capabilities: Vec<String>,
     /// What Landlock does, or why it does nothing.
     pub landlock: String,

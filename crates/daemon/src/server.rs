@@ -132,7 +132,7 @@ impl<S: Service> Server<S> {
 impl<S: Service> Drop for Server<S> {
     fn drop(&mut self) {
         self.shared.ending.store(true, Ordering::SeqCst);
-        // The file first: whoever comes now is told that nobody is there.
+        // The file first: whoever comes now learns that nobody is there.
         self.socket = None;
         for (listener, thread) in self.listeners.drain(..) {
             // Ends accept, in the other thread too; it is the same socket. Of a TCP listener as well: the call does not

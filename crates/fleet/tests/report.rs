@@ -102,7 +102,7 @@ fn files_that_cannot_be_used_are_named_and_nothing_else_is_lost() {
         assert!(out.contains(&file), "{file:?} not in {out:?}");
     }
     assert_eq!(lines[0]["files_left_out"], 6);
-    // People are told, too.
+    // People are reported, too.
     let text = fleet(&["report", made.to_str().unwrap()]);
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("left out: 6 files") && text.contains("newer_schema: "), "{text}");

@@ -107,7 +107,7 @@ fn main() -> ExitCode {
 
 fn guard(purpose: guard::Purpose) -> anyhow::Result<()> {
     guard::detach(purpose, &Roots::system());
-    // Whoever started it has told that this machine cannot, or was told to do without: a guard is better than none.
+    // It was said at its start that this machine cannot, or was asked to do without: a guard is better than none.
     let _ = confine(&sandbox::guard::needs(purpose));
     Ok(guard::serve(std::io::stdin(), std::io::stdout())?)
 }

@@ -141,7 +141,7 @@ impl Subscriber for Progress {
             }
             Event::End { target, why, .. } => {
                 self.working_sets.remove(target);
-                // It is told anew where several targets are left.
+                // It is reported anew where several targets are left.
                 self.together = None;
                 if *why == TargetEnd::Exited {
                     self.rss.remove(target);

@@ -24,7 +24,7 @@ enum State {
         events: Vec<Event>,
     },
     Open(Box<Writer>),
-    /// It could not be created; told with the next event.
+    /// It could not be created; reported with the next event.
     Failed(Option<WriteError>),
 }
 

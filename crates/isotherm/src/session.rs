@@ -207,7 +207,7 @@ fn open_engine(source: SourceName, spec: TargetSpec, config: MonitorConfig) -> a
     }
 }
 
-/// Opens the targets; those that come later and cannot be watched are told on stderr.
+/// Opens the targets; those that come later and cannot be watched are reported on stderr.
 fn tracker(spec: TargetSpec) -> anyhow::Result<TargetTracker> {
     let mut tracker = TargetTracker::new(spec)?;
     tracker.on_skip(|skipped| tracing::warn!("not watching pid {}: {}", skipped.pid, skipped.why));

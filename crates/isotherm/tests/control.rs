@@ -262,7 +262,7 @@ fn metrics_are_served_on_the_socket_and_on_a_port() {
     assert_eq!(status["schemes"][0]["action"], "stat");
     let done = end(&scene, "a", running);
     let line = done.stderr.lines().find(|l| l.contains("metrics at http://127.0.0.1:")).unwrap();
-    assert!(!line.contains(":0/"), "the port that was chosen is told: {line}");
+    assert!(!line.contains(":0/"), "the port that was chosen is reported: {line}");
     isotherm(["schemes", "--scheme", STAT, "--metrics", "nowhere", "--pid", "1"])
         .expect(2, &["nowhere", "127.0.0.1:9190"]);
 }
@@ -280,7 +280,7 @@ fn a_hangup_reloads_the_file_and_a_bad_file_changes_nothing() {
     wait_until("the file is read anew", || schemes(3));
     scene.write("c.toml", "[[scheme]]\naction = 5\n");
     running.signal("HUP");
-    wait_until("the failure is told", || !scene.status("a")["reload_error"].is_null());
+    wait_until("the failure is reported", || !scene.status("a")["reload_error"].is_null());
     assert!(schemes(3));
     scene.write("c.toml", one);
     running.signal("HUP");

@@ -71,7 +71,7 @@ mod privileged {
         let errors = std::fs::read_to_string(folder.path().join("stderr")).unwrap();
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines[0], "status 0", "{said}\n{errors}");
-        assert_eq!(errors.matches("statistics are lost").count(), 1, "told once: {errors}");
+        assert_eq!(errors.matches("statistics are lost").count(), 1, "reported once: {errors}");
         let count: usize = lines[1].trim().parse().unwrap();
         assert!((1..8).contains(&count), "some lines are lost, those after the room is there again are not: {said}");
         assert!(lines[3..].iter().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{said}");

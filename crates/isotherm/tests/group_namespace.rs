@@ -42,7 +42,7 @@ impl Groups {
     }
 
     /// The groups of the three processes, as processes' lines and groups' lines tell them.
-    fn told(&self, done: &Done) -> (Vec<Value>, Vec<Value>) {
+    fn reported(&self, done: &Done) -> (Vec<Value>, Vec<Value>) {
         let lines = done.json_lines();
         let processes = self.sleepers.iter().map(|sleeper| {
             lines.iter().find(|l| l["kind"] == "process" && l["pid"] == sleeper.pid()).unwrap()["cgroup"].clone()
@@ -59,12 +59,12 @@ fn root_groups_are_called_as_outside_of_the_namespace() {
     let Some(groups) = groups("ns") else { return };
     let outside = isotherm(groups.arguments());
     outside.expect(0, &[]);
-    let (processes, listed) = groups.told(&outside);
+    let (processes, listed) = groups.reported(&outside);
     assert_eq!(processes, groups.paths.clone().map(Value::String));
     for (folder, what) in [(1, "the first group is the root"), (0, "the group below is")] {
         let inside = groups.within_namespace(folder, "");
         inside.expect(0, &[]);
-        assert_eq!(groups.told(&inside), (processes.clone(), listed.clone()), "{what}: {inside:#?}");
+        assert_eq!(groups.reported(&inside), (processes.clone(), listed.clone()), "{what}: {inside:#?}");
         assert!(!inside.stderr.contains("is not known"), "{inside:#?}");
         let cached =
             inside.json_lines().iter().filter(|l| l["kind"] == "cgroup" && l["page_cache"].is_object()).count();
@@ -81,7 +81,7 @@ fn root_a_group_that_cannot_be_named_is_unknown_which_is_said_once() {
     let inside = groups.within_namespace(0, &own_part);
     inside.expect(0, &["mount the host's /sys/fs/cgroup", "'/.."]);
     assert_eq!(inside.stderr.matches("is not known").count(), 1, "{inside:#?}");
-    let (processes, listed) = groups.told(&inside);
+    let (processes, listed) = groups.reported(&inside);
     assert_eq!(processes, [Value::Null, Value::Null, "/".into()], "two lie outside: {inside:#?}");
     assert_eq!(listed, ["/".into(), Value::Null]);
     let lines = inside.json_lines();
@@ -99,5 +99,5 @@ fn root_the_host_s_hierarchy_may_be_mounted_elsewhere_and_read_only() {
         format!("mount --bind {mount} {host}; mount -o remount,bind,ro {host}; umount {mount}; mount {how} {mount}");
     let inside = groups.within_namespace(1, &before);
     inside.expect(0, &[]);
-    assert_eq!(groups.told(&inside).0, groups.paths.clone().map(Value::String), "{inside:#?}");
+    assert_eq!(groups.reported(&inside).0, groups.paths.clone().map(Value::String), "{inside:#?}");
 }

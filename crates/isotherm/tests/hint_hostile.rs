@@ -116,7 +116,7 @@ fn a_vmm_that_does_not_answer_keeps_nobody_waiting() {
     good_agent.greet(hello(1));
     let mut agent = Agent::accept(&listener);
     agent.send(&Message::Hello(hello(2)));
-    // The VMM is being asked now, and for seconds to come; the present status and all others are told meanwhile.
+    // The VMM is being asked now, and for seconds to come; the present status and all others are reported meanwhile.
     let begin = Instant::now();
     let mut asked = 0;
     while begin.elapsed() < Duration::from_secs(3) {
@@ -128,7 +128,7 @@ fn a_vmm_that_does_not_answer_keeps_nobody_waiting() {
     assert!(asked > 1);
     assert_eq!(good_agent.report(1, &[(2, 4)]), [Verdict::Dropped]);
     assert_eq!(good.resident(), RAM - 2 * MIB);
-    // It is given up in time, and the operator is told which socket it was.
+    // It is given up in time, and the operator learns which socket it was.
     let problem = || host.guest(0)["problem"].as_str().map(str::to_owned).unwrap_or_default();
     wait_until("the VMM is given up", || problem().contains(text(&qmp)));
     // The guest is not: it has no business with the host's files.

@@ -25,7 +25,7 @@ fn the_exit_status_survives_the_loss_of_stderr() {
 fn the_journal_is_told_the_level() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("stderr");
-    let told = |journal: Option<String>, args: &[&str]| {
+    let reported = |journal: Option<String>, args: &[&str]| {
         let file = File::create(&path).unwrap();
         let mut command = command(args);
         command.env_remove("JOURNAL_STREAM").envs(journal.map(|j| ("JOURNAL_STREAM", j)));
@@ -33,13 +33,13 @@ fn the_journal_is_told_the_level() {
         std::fs::read_to_string(&path).unwrap()
     };
     let failing = ["report", "summary", "/nonexistent"];
-    let plain = told(None, &failing);
+    let plain = reported(None, &failing);
     assert!(plain.starts_with("isotherm: "), "{plain}");
     let meta = path.metadata().unwrap();
-    let journal = told(Some(format!("{}:{}", meta.dev(), meta.ino())), &failing);
+    let journal = reported(Some(format!("{}:{}", meta.dev(), meta.ino())), &failing);
     assert!(journal.starts_with("<3>") && journal.contains("/nonexistent"), "{journal}");
-    assert_eq!(told(Some("1:1".to_owned()), &failing), plain, "somebody else's stderr");
-    let verbose = told(None, &[&["-v"], &failing[..]].concat());
+    assert_eq!(reported(Some("1:1".to_owned()), &failing), plain, "somebody else's stderr");
+    let verbose = reported(None, &[&["-v"], &failing[..]].concat());
     assert!(verbose.starts_with("isotherm: version ") && verbose.ends_with(&plain), "{verbose}");
-    assert_eq!(told(None, &[&failing[..], &["-q"]].concat()), plain, "errors are told all the same");
+    assert_eq!(reported(None, &[&failing[..], &["-q"]].concat()), plain, "errors are reported all the same");
 }

@@ -4,7 +4,7 @@ mod common;
 #[path = "../../linux/tests/common/zram.rs"]
 mod zram;
 
-use common::confined::{check_confined, of_threads, told};
+use common::confined::{check_confined, of_threads, reported};
 use common::grouped::Group;
 use common::{Program, Running, command, isotherm, send, start, state, text, wait_until};
 use serde_json::Value;
@@ -218,8 +218,8 @@ fn root_thrashing_is_told_and_stopped_processes_go_on_again() {
     for pid in &pids {
         args.extend(["--pid", pid]);
     }
-    let told = isotherm([&args[..], &["--duration", "20s"]].concat());
-    told.expect(0, &["thrashing", "working set"]);
+    let reported = isotherm([&args[..], &["--duration", "20s"]].concat());
+    reported.expect(0, &["thrashing", "working set"]);
     let run = start(&mut command([&args[..], &["--on-thrash", "freeze", "--freeze-time", "1h"]].concat()));
     let stopped = || busy.iter().filter(|b| state(b.pid()) == Some('t')).count();
     wait_until("one of them is stopped", || stopped() > 0);
@@ -334,7 +334,7 @@ fn root_lru_run_keeps_what_it_declares_and_its_guard_one_capability() {
     let pid = target.pid().to_string();
     let args = ["lru", "run", "--pid", &pid, "--limit", "1G", "--min-ttl", "1s", "--on-thrash", "freeze"];
     let running = start(command(args).args(["--socket", text(&socket)]));
-    let status = told(&socket);
+    let status = reported(&socket);
     let declared = ["CAP_DAC_OVERRIDE", "CAP_SYS_PTRACE", "CAP_SYS_NICE", "CAP_BPF"];
     check_confined(running.pid(), &status, &declared);
     let children = format!("/proc/{0}/task/{0}/children", running.pid());

@@ -80,7 +80,7 @@ fn root_a_mount_whose_server_was_killed_is_replaced() {
     for signal in ["KILL", "TERM"] {
         let mut server = Command::new(env!("CARGO_BIN_EXE_isotherm")).arg("mount").arg(folder.path()).spawn().unwrap();
         while !kdamonds.join("nr_kdamonds").exists() {
-            assert!(server.try_wait().unwrap().is_none(), "it serves until it is told to end");
+            assert!(server.try_wait().unwrap().is_none(), "it serves until it is asked to end");
             std::thread::yield_now();
         }
         let sent = Command::new("kill").args([&format!("-{signal}"), &server.id().to_string()]).status().unwrap();

@@ -1,5 +1,5 @@
-//! `isotherm ctl` talks to an `isotherm mount`: what runs behind its files, and why something was refused. Needs root, FUSE and
-//! eBPF.
+//! `isotherm ctl` talks to an `isotherm mount`: what runs behind its files, and why something was refused. Needs root,
+//! FUSE and eBPF.
 
 mod common;
 
@@ -38,18 +38,18 @@ fn root_the_status_tells_what_runs_and_what_was_refused() {
         write(&format!("1/{file}"), text).unwrap();
     }
     assert_eq!(write("1/state", "on").unwrap_err().raw_os_error(), Some(22), "EINVAL");
-    // Cold memory cannot be told apart by where the machine has it, so the module refuses, too.
+    // Cold memory cannot be distinguished by where the machine has it, so the module refuses, too.
     fs::write(sys.join("module/damon_lru_sort/parameters/enabled"), "Y").unwrap_err();
-    let told = status(&socket);
-    let refused = told["refused"].as_array().unwrap();
+    let reported = status(&socket);
+    let refused = reported["refused"].as_array().unwrap();
     assert_eq!((&refused[0]["files"], &refused[1]["files"]), (&"kdamonds/1".into(), &"damon_lru_sort".into()));
-    assert!(refused[0]["reason"].as_str().unwrap().contains("physical memory"), "{told}");
+    assert!(refused[0]["reason"].as_str().unwrap().contains("physical memory"), "{reported}");
 
     write("1/contexts/0/operations", "vaddr").unwrap();
     write("1/state", "on").unwrap();
     wait_until("its scheme has acted", || status(&socket)["kdamonds"][0]["schemes"][0]["nr_tried"] != 0);
-    let told = status(&socket);
-    let kdamond = &told["kdamonds"][0];
+    let reported = status(&socket);
+    let kdamond = &reported["kdamonds"][0];
     assert_eq!((&kdamond["files"], &kdamond["pids"][0]), (&"kdamonds/1".into(), &program.pid().into()));
     assert_eq!((&kdamond["operations"], &kdamond["schemes"][0]["action"]), (&"vaddr".into(), &"stat".into()));
     assert_eq!(kdamond["tid"].to_string(), fs::read_to_string(kdamonds.join("1/pid")).unwrap().trim());

@@ -154,11 +154,11 @@ fn root_a_node_ps_top_and_metrics_say_the_same_and_the_truth() {
     let more = process["rss_bytes"].as_u64().unwrap().saturating_sub(64 * MIB);
     assert!(cold + slack >= truth && cold <= truth + slack + more, "{process}");
     let of_group = line_of(&lines, "cgroup", "cgroup", &path.clone().into()).unwrap();
-    let told = bytes(&of_group, "cold", "for_ns", TEN_S).unwrap();
+    let reported = bytes(&of_group, "cold", "for_ns", TEN_S).unwrap();
     let samples = metrics(port);
     let metric = |name: &str, more: &str| samples.get(&format!("isotherm_{name}{{cgroup=\"{path}\"{more}}}")).copied();
     let measured = metric("memory_idle_bytes", ",min_age_seconds=\"10\"").unwrap();
-    assert!((measured - told as f64).abs() <= slack as f64, "{measured} at /metrics, {told} by ps");
+    assert!((measured - reported as f64).abs() <= slack as f64, "{measured} at /metrics, {reported} by ps");
     let used = metric("memory_working_set_bytes", ",window_seconds=\"10\"").unwrap();
     assert!((used - (16 * MIB) as f64).abs() <= (slack + MIB) as f64, "{used}");
     assert_eq!(metric("memory_idle_bytes", ",min_age_seconds=\"28800\""), None, "nobody has watched for 8 h");
@@ -199,7 +199,7 @@ fn root_a_node_of_one_process_is_not_asked_about_all() {
     let program = start(&mut command(["workload", "hotspot", "--size", "4M", "--hot", "25%", "--duration", "300s"]));
     let manager = UnixDatagram::bind(folder.path().join("notify")).unwrap();
     manager.set_nonblocking(true).unwrap();
-    let told = || -> String {
+    let reported = || -> String {
         let mut buffer = [0; 64];
         let next =
             || manager.recv(&mut buffer).ok().map(|length| String::from_utf8_lossy(&buffer[..length]).into_owned());
@@ -210,7 +210,7 @@ fn root_a_node_of_one_process_is_not_asked_about_all() {
     let node = start(&mut node);
     let mut heard = String::new();
     wait_until("the service manager hears that it is ready and alive", || {
-        heard += &told();
+        heard += &reported();
         heard.starts_with("READY=1") && heard.contains("WATCHDOG=1")
     });
     let done = asked(&folder, &["ps", "--json", "--pid", &std::process::id().to_string()]);
@@ -223,5 +223,5 @@ fn root_a_node_of_one_process_is_not_asked_about_all() {
     program.signal("KILL");
     program.finish();
     node.finish().expect(0, &["every target has ended"]);
-    assert!(told().ends_with("STOPPING=1"));
+    assert!(reported().ends_with("STOPPING=1"));
 }

@@ -83,13 +83,13 @@ fn root_a_rule_takes_what_rests_in_its_groups_and_nothing_else() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let arguments = ["node", "-c", file.to_str().unwrap(), "--metrics", &port.to_string()];
     let node = start(&mut at(folder.path(), &arguments));
-    let mut told = Value::Null;
+    let mut reported = Value::Null;
     wait_until("a dry run says what it would save", || {
-        told = of_group(folder.path(), &node, &path);
-        told["rule"]["would_save"].as_u64().is_some_and(|bytes| bytes > COLD - 4 * MIB)
+        reported = of_group(folder.path(), &node, &path);
+        reported["rule"]["would_save"].as_u64().is_some_and(|bytes| bytes > COLD - 4 * MIB)
     });
-    assert_eq!(told["rule"]["reclaimed"], Value::Null, "{told}");
-    assert!(told["rule"]["would_refault"].as_u64().unwrap() < 2 * MIB, "{told}");
+    assert_eq!(reported["rule"]["reclaimed"], Value::Null, "{reported}");
+    assert!(reported["rule"]["would_refault"].as_u64().unwrap() < 2 * MIB, "{reported}");
     let full = resident(in_it.pid());
     assert!(full > 64 * MIB, "nothing was done: {full}");
 
@@ -149,8 +149,8 @@ fn root_without_swap_a_rule_says_so() {
     std::fs::write(&file, format!("[[rule]]\ngroups = \"{path}\"\naction = \"reclaim\"\nmin_age = \"1s\"\n")).unwrap();
     let node = start(&mut at(folder.path(), &["node", "-c", file.to_str().unwrap()]));
     wait_until("the rule says why it does nothing", || {
-        let told = of_group(folder.path(), &node, &path);
-        told["rule"]["idle_reason"].as_str().is_some_and(|why| why.contains("swap"))
+        let reported = of_group(folder.path(), &node, &path);
+        reported["rule"]["idle_reason"].as_str().is_some_and(|why| why.contains("swap"))
     });
     assert_eq!(of_group(folder.path(), &node, &path)["rule"]["reclaimed"], 0);
     node.signal("TERM");

@@ -69,13 +69,13 @@ fn root_memory_in_dense_use_becomes_huge_pages_in_the_groups_of_the_rule() {
     };
     std::fs::write(&file, rule("dry_run = true\n")).unwrap();
     let node = start(&mut at(folder.path(), &["node", "-c", file.to_str().unwrap(), "--cpu-budget", "20%"]));
-    let mut told = Value::Null;
+    let mut reported = Value::Null;
     wait_until("a dry run finds what is used densely", || {
-        told = rule_of(folder.path(), &node, &path);
-        told["would_collapse"].as_u64().is_some_and(|bytes| bytes >= 28 * MIB)
+        reported = rule_of(folder.path(), &node, &path);
+        reported["would_collapse"].as_u64().is_some_and(|bytes| bytes >= 28 * MIB)
     });
-    assert!(told["would_collapse"].as_u64().unwrap() <= 36 * MIB, "{told}");
-    assert_eq!((&told["collapsed"], huge(dense.pid())), (&Value::Null, 0), "{told}");
+    assert!(reported["would_collapse"].as_u64().unwrap() <= 36 * MIB, "{reported}");
+    assert_eq!((&reported["collapsed"], huge(dense.pid())), (&Value::Null, 0), "{reported}");
 
     std::fs::write(&file, rule("")).unwrap();
     node.signal("HUP");
@@ -84,10 +84,10 @@ fn root_memory_in_dense_use_becomes_huge_pages_in_the_groups_of_the_rule() {
     std::thread::sleep(std::time::Duration::from_secs(12));
     assert!(huge(dense.pid()) <= 36 * MIB, "the rest of it is not used: {}", huge(dense.pid()));
     assert_eq!((huge(sparse.pid()), huge(beside.pid())), (0, 0), "sparsely used, and another group");
-    let told = rule_of(folder.path(), &node, &path);
-    let collapsed = told["collapsed"].as_u64().unwrap();
-    assert!((28 * MIB..=36 * MIB).contains(&collapsed), "{told}");
-    assert_eq!(told["idle_code"], "no_dense_block", "{told}");
+    let reported = rule_of(folder.path(), &node, &path);
+    let collapsed = reported["collapsed"].as_u64().unwrap();
+    assert!((28 * MIB..=36 * MIB).contains(&collapsed), "{reported}");
+    assert_eq!(reported["idle_code"], "no_dense_block", "{reported}");
     assert_eq!(std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap(), mode);
     let text = run(&mut at(folder.path(), &["ctl", "status", "--pid", &node.pid().to_string()]));
     assert!(text.stdout.contains("became huge pages"), "{}", text.stdout);
@@ -121,21 +121,21 @@ fn root_page_cache_is_left_alone_with_a_reason_in_version_1() {
     };
     std::fs::write(&file, rule("dry_run = true\n")).unwrap();
     let node = start(&mut at(folder.path(), &["node", "-c", file.to_str().unwrap()]));
-    let mut told = Value::Null;
+    let mut reported = Value::Null;
     let on_disk = !std::fs::read_to_string("/proc/mounts").unwrap().contains(" /tmp tmpfs");
     wait_until("a dry run says what could go", || {
-        told = rule_of(folder.path(), &node, &path);
-        told["page_cache"]["could_go"].as_u64().is_some_and(|bytes| bytes >= 15 * MIB || !on_disk)
+        reported = rule_of(folder.path(), &node, &path);
+        reported["page_cache"]["could_go"].as_u64().is_some_and(|bytes| bytes >= 15 * MIB || !on_disk)
     });
-    assert_eq!(told["page_cache"]["page_cache_reclaimed"], Value::Null, "{told}");
+    assert_eq!(reported["page_cache"]["page_cache_reclaimed"], Value::Null, "{reported}");
     std::fs::write(&file, rule("")).unwrap();
     node.signal("HUP");
     wait_until("the rule says why it does nothing", || {
-        told = rule_of(folder.path(), &node, &path);
-        told["page_cache"]["idle_code"] == "no_memory_reclaim"
+        reported = rule_of(folder.path(), &node, &path);
+        reported["page_cache"]["idle_code"] == "no_memory_reclaim"
     });
-    assert!(told["page_cache"]["idle_reason"].as_str().unwrap().contains("version 1"), "{told}");
-    assert_eq!(told["page_cache"]["page_cache_reclaimed"], 0, "{told}");
+    assert!(reported["page_cache"]["idle_reason"].as_str().unwrap().contains("version 1"), "{reported}");
+    assert_eq!(reported["page_cache"]["page_cache_reclaimed"], 0, "{reported}");
     node.signal("TERM");
     node.finish().expect(0, &["1 rule of"]);
     common::send(program.id(), "KILL");

@@ -3,7 +3,7 @@
 mod common;
 mod hint;
 
-use common::confined::{check_confined, is_root, of_threads, told};
+use common::confined::{check_confined, is_root, of_threads, reported};
 use common::{Program, Running, command, isotherm, run, start, text};
 use hint::{HostSide, Vmm};
 use std::path::Path;
@@ -29,7 +29,7 @@ fn root_schemes_keep_what_they_declare() {
     let (target, folder) = (Program::sleeper(), tempfile::tempdir().unwrap());
     let socket = folder.path().join("s");
     let running = schemes(&socket, target.pid(), &[]);
-    let status = told(&socket);
+    let status = reported(&socket);
     check_confined(running.pid(), &status, &["CAP_DAC_OVERRIDE", "CAP_SYS_PTRACE", "CAP_SYS_NICE", "CAP_BPF"]);
     let words = isotherm(["ctl", "--socket", text(&socket), "status"]);
     assert!(words.stdout.contains("sandbox   on, with CAP_DAC_OVERRIDE"), "{}", words.stdout);
@@ -47,7 +47,7 @@ fn root_without_it_all_rights_are_kept() {
     let (target, folder) = (Program::sleeper(), tempfile::tempdir().unwrap());
     let socket = folder.path().join("s");
     let running = schemes(&socket, target.pid(), &["--no-sandbox"]);
-    let status = told(&socket);
+    let status = reported(&socket);
     assert_eq!(status["sandbox"]["on"], false, "{status}");
     let own = of_threads(std::process::id(), "CapEff:").remove(0);
     for (key, value) in [("NoNewPrivs:", "0"), ("Seccomp:", "0"), ("CapEff:", own.as_str())] {

@@ -211,10 +211,10 @@ fn root_a_watched_target_is_told_as_a_record() {
     running.signal("INT");
     running.finish().expect(0, &[]);
     end(target);
-    let told = events(&std::fs::read_to_string(&trace).unwrap());
-    assert!(told.iter().all(|(name, _)| name == "damon_aggregated"), "only what was asked for: {told:?}");
+    let reported = events(&std::fs::read_to_string(&trace).unwrap());
+    assert!(reported.iter().all(|(name, _)| name == "damon_aggregated"), "only what was asked for: {reported:?}");
     let snapshots = snapshots(&trace);
-    assert_eq!(snapshots.iter().map(|s| regions(s).len()).sum::<usize>(), told.len(), "all of it is read back");
+    assert_eq!(snapshots.iter().map(|s| regions(s).len()).sum::<usize>(), reported.len(), "all of it is read back");
     assert!(snapshots.iter().flat_map(regions).any(|r| r[2] > 0), "something was seen to be accessed");
 }
 

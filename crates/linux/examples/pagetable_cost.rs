@@ -1,7 +1,7 @@
 //! What the page table source costs: time per window armed or looked at, and per GiB scanned.
 //!
 //! `cargo run --release -p isotherm-linux --example pagetable_cost [MIB [huge|many N]]` (as root). Watches a child of
-//! its own that touches exactly what it is told, or N of them. Prints microseconds of CPU time, medians of several
+//! its own that touches exactly what it is asked to, or N of them. Prints microseconds of CPU time, medians of several
 //! rounds.
 
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
@@ -34,7 +34,7 @@ fn main() -> Outcome<()> {
     }
 }
 
-/// Touches pages as told by lines `FIRST COUNT STRIDE` (in pages) on stdin. After a line `busy THREADS` it goes on
+/// Touches pages as lines `FIRST COUNT STRIDE` (in pages) on stdin. After a line `busy THREADS` it goes on
 /// touching the last ones, with another thread that only runs where there are to be two, until another line comes; then
 /// tells how often it went round in a second.
 fn child(mib: u64, huge: bool) -> Outcome<()> {

@@ -12,9 +12,9 @@ const PANICKED: i32 = 101;
 /// Whether this process is a child of [`fork`].
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
-/// Forks; the child runs `child` and ends, with status 0, or 101 if that panics. It never returns from here: what a panic
-/// in it unwinds is `child` alone, and nothing of the parent's, whose files and locks would be given back twice. It says
-/// nothing about it, as another thread may have held the locks for that when we forked.
+/// Forks; the child runs `child` and ends, with status 0, or 101 if that panics. It never returns from here: what a
+/// panic in it unwinds is `child` alone, and nothing of the parent's, whose files and locks would be given back twice.
+/// It says nothing about it, as another thread may have held the locks for that when we forked.
 ///
 /// # Safety
 ///
@@ -36,7 +36,7 @@ pub unsafe fn fork(child: impl FnOnce()) -> io::Result<Pid> {
     unsafe { libc::_exit(status) }
 }
 
-/// Has panics told as before, but for those in children.
+/// Leaves panics reported as before, but for those in children.
 fn silence_children() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -41,7 +41,7 @@ mod tests {
     use std::io::Write;
     use std::process::Command;
 
-    /// A guard that writes down what it is told.
+    /// A guard that writes down what it is given.
     fn scribe(log: &std::path::Path) -> Guard {
         Guard::run(Command::new("sh").args(["-c", "echo; exec cat >\"$0\""]).arg(log)).unwrap()
     }
@@ -55,9 +55,9 @@ mod tests {
         assert_eq!(now(), "1000");
         drop(knob);
         assert_eq!(now(), "7");
-        let told = std::fs::read_to_string(&log).unwrap();
-        let lines: Vec<&str> = told.lines().collect();
-        assert_eq!(lines.len(), 2, "{told}");
+        let reported = std::fs::read_to_string(&log).unwrap();
+        let lines: Vec<&str> = reported.lines().collect();
+        assert_eq!(lines.len(), 2, "{reported}");
         // The end of whoever has changed it, before and after it was put back.
         for (lines, left) in [(&lines[..1], "7"), (&lines[..], "5")] {
             std::fs::write(&path, "5").unwrap();

@@ -16,8 +16,8 @@ pub struct Notify {
 }
 
 impl Notify {
-    /// What the environment of a service says (`NOTIFY_SOCKET`, `WATCHDOG_USEC`). Fails where there is such a socket and
-    /// it cannot be reached.
+    /// What the environment of a service says (`NOTIFY_SOCKET`, `WATCHDOG_USEC`). Fails where there is such a socket
+    /// and it cannot be reached.
     pub fn from_env() -> io::Result<Self> {
         let text = |name| std::env::var(name).ok();
         let is_ours = text("WATCHDOG_PID").is_none_or(|pid| pid == std::process::id().to_string());
@@ -37,7 +37,7 @@ impl Notify {
         Ok(Self { socket: Some(socket), watchdog })
     }
 
-    /// How often [`alive`](Self::alive) is to be told: half of what the manager waits for. `None`: it does not watch.
+    /// How often [`alive`](Self::alive) is to be called: half of what the manager waits for. `None`: it does not watch.
     pub fn watchdog_every(&self) -> Option<Duration> {
         self.watchdog.map(|time| time / 2)
     }

@@ -23,8 +23,8 @@ pub fn run_command(words: &[OsString], signals: &StopSignals) -> io::Result<Exit
     let ended = (done.as_fd(), Interest::Read);
     while !wait(&[ended, (signals.as_fd(), Interest::Read)], None)?[0] {
         let Some(signal) = signals.received() else { continue };
-        let told = signal == libc::SIGINT && io::stdin().is_terminal();
-        if let (false, Some(pid), Some(signal)) = (told, pid, Signal::from_named_raw(signal)) {
+        let reported = signal == libc::SIGINT && io::stdin().is_terminal();
+        if let (false, Some(pid), Some(signal)) = (reported, pid, Signal::from_named_raw(signal)) {
             // It may have ended, and is not collected before the waiter has said so.
             let _ = kill_process(pid, signal);
         }

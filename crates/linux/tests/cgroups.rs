@@ -42,18 +42,18 @@ mod privileged {
         want.sort_unstable();
         assert_eq!(found, want);
 
-        // Another user sees who is in it but may not watch them, and is told so once.
+        // Another user sees who is in it but may not watch them, and gets to know that once.
         let dir = outer.0.clone();
-        let mut told = as_nobody(move || {
-            let (tell, told) = std::sync::mpsc::channel();
+        let mut reported = as_nobody(move || {
+            let (tell, reported) = std::sync::mpsc::channel();
             let mut tracker = TargetTracker::new(TargetSpec::Cgroups(vec![dir])).unwrap();
             tracker.on_skip(move |s| tell.send((s.pid, matches!(s.why, ProcessError::Permission { .. }))).unwrap());
             assert_eq!(tracker.poll().unwrap(), []);
             assert_eq!(tracker.poll().unwrap(), []);
-            told.try_iter().collect::<Vec<_>>()
+            reported.try_iter().collect::<Vec<_>>()
         });
-        told.sort_unstable();
-        assert_eq!(told, want.map(|pid| (pid, true)));
+        reported.sort_unstable();
+        assert_eq!(reported, want.map(|pid| (pid, true)));
 
         // By its name below the mount it is the same group.
         let mut by_name =

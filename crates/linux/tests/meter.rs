@@ -97,7 +97,7 @@ mod privileged {
         let left = Metric::CgroupMemFree(path.clone());
         assert!(m.read(&left, &[]).is_err(), "no limit has been set");
 
-        // It reads 32 MiB into a variable of its own once it is told to.
+        // It reads 32 MiB into a variable of its own once it is asked to.
         let mut child = Guard::shell("read line; x=$(head -c 33554432 /dev/zero | tr '\\0' x); echo done; read line");
         group.add(child.pid());
         let before = m.read(&used, &[]).unwrap();

@@ -76,10 +76,10 @@ mod privileged {
 
     #[test]
     fn root_a_threads_id_names_its_leader() {
-        let (told, hear) = std::sync::mpsc::channel();
+        let (reported, hear) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
-            told.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+            reported.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
             let _ = ended.recv();
         });
         let id = hear.recv().unwrap();

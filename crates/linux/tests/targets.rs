@@ -154,7 +154,7 @@ mod privileged {
         let error = Command::prepare(&[script.clone().into_os_string()]).unwrap_err();
         assert!(error.to_string().contains("/nowhere/interpreter"), "{error}");
 
-        // What only exec can find out is told by the first poll: here, that somebody writes to the file.
+        // What only exec can find out is reported by the first poll: here, that somebody writes to the file.
         let busy = dir.path().join("busy");
         std::fs::copy("/bin/sleep", &busy).unwrap();
         let writer = std::fs::File::options().append(true).open(&busy).unwrap();

@@ -1,4 +1,4 @@
-//! The format of a record, told by its content.
+//! The format of a record, recognized by its content.
 
 use crate::error::ReadError;
 use crate::format::frame::FrameHeader;
@@ -10,7 +10,7 @@ use crate::kind::Format;
 use std::io::Read;
 
 impl Input {
-    /// The format, told by content.
+    /// The format, recognized by content.
     pub fn format(&self) -> Result<Format, ReadError> {
         of_content(self.prefix(), &|looks_like| ReadError::Foreign { origin: self.origin().to_owned(), looks_like })
     }

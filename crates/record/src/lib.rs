@@ -2,13 +2,13 @@
 //!
 //! * [`Writer`] and [`Reader`]: Isotherm's own format (`.iso`), append-only, compressed, checksummed. Its bytes are
 //!   described in `docs/format.md`.
-//! * [`read_events()`]: the events of a record of every supported format, which is told by its content.
+//! * [`read_events()`]: the events of a record of every supported format, which is recognized by its content.
 //! * [`exporter`]: writes records for other tools.
 //! * [`parquet`]: what a machine sees of its control groups, window by window, for the analysis of many machines.
 //! * [`Record`]: a whole record in memory; loads every supported format.
 //!
 //! Everything read is treated as hostile: lengths never lead to allocations beyond the documented limits, damage is
-//! told as a [`Warning`], and what lies before the damage is handed out.
+//! reported as a [`Warning`], and what lies before the damage is handed out.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_possible_wrap))]

@@ -12,7 +12,7 @@ pub struct TraceLine {
     pub tid: u32,
     /// The CPU that it ran on.
     pub cpu: u32,
-    /// When, ns of CLOCK_MONOTONIC; microseconds are told.
+    /// When, ns of CLOCK_MONOTONIC; microseconds are reported.
     pub time_ns: u64,
     /// What happened.
     pub event: TraceEvent,

@@ -143,7 +143,7 @@ pub struct Writer {
     bytes_since_context: u64,
     context_bytes: u64,
     summary: Summary,
-    /// An error of [`Subscriber::step`], told at the next event.
+    /// An error of [`Subscriber::step`], reported at the next event.
     pending_error: Option<WriteError>,
     failed: bool,
 }
@@ -413,7 +413,7 @@ impl Subscriber for Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if !self.failed {
-            // Nobody is left to be told of an error.
+            // Nobody is left to learn of an error.
             let _ = self.flush();
         }
     }

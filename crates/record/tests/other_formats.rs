@@ -31,7 +31,7 @@ fn snapshots(events: &[Event]) -> Vec<Snapshot> {
     events.iter().filter_map(of).collect()
 }
 
-/// Writes, lets the format be told by content, reads.
+/// Writes, lets the format be recognized by content, reads.
 fn round_trip(format: Format, events: &[Event]) -> Vec<Snapshot> {
     let bytes = export(format, events);
     let reading = read(&bytes, None);
@@ -116,7 +116,7 @@ proptest! {
         let mut text = String::new();
         for s in &snapshots {
             for (nth, region) in s.regions.iter().enumerate() {
-                // Regions are told one after the other, and events of schemes come in between.
+                // Regions are reported one after the other, and events of schemes come in between.
                 let time_ns = s.end_ns + nth as u64 * 1000;
                 for event in [Some(TraceEvent::aggregated(s, region)), others.next()].into_iter().flatten() {
                     text += &format!("{}\n", TraceLine { kdamond: 0, tid: 4452, cpu: nth as u32 % 3, time_ns, event });

@@ -123,7 +123,7 @@ proptest! {
                 }
                 Op::Scan(from, n, clear) => {
                     let range = AddrRange::new((FIRST + from) * PAGE_SIZE, (FIRST + from + n) * PAGE_SIZE);
-                    let mut told = vec![None; n as usize];
+                    let mut bits = vec![None; n as usize];
                     source
                         .scan(0, &[range], if clear { Clear::All } else { Clear::Nothing }, &mut |table: &TableBits| {
                             for i in 0..512u64 {
@@ -131,15 +131,15 @@ proptest! {
                                 let page = table.base / PAGE_SIZE + i;
                                 if bit(&table.present) {
                                     let at = (page - FIRST - from) as usize;
-                                    assert_eq!(told[at].replace(bit(&table.accessed)), None);
+                                    assert_eq!(bits[at].replace(bit(&table.accessed)), None);
                                 } else {
                                     assert!(!bit(&table.accessed));
                                 }
                             }
                         })
                         .unwrap();
-                    let told: Vec<bool> = told.into_iter().map(|b| b.expect("every page asked for is present")).collect();
-                    prop_assert_eq!(&told[..], plain.bits(from, n));
+                    let bits: Vec<bool> = bits.into_iter().map(|b| b.expect("every page asked for is present")).collect();
+                    prop_assert_eq!(&bits[..], plain.bits(from, n));
                     if clear {
                         plain.accessed[from as usize..(from + n) as usize].fill(false);
                     }

@@ -1,4 +1,4 @@
-"""A host that does what it is told, also what no good host does: it waits, forgets, repeats itself, and goes away.
+"""A host that does what it is asked to do, also what no good host does: it waits, forgets, repeats itself, and goes away.
 
 It drops memory as soon as it may by the protocol, and in the worst moment that the protocol allows.
 """

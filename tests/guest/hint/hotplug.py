@@ -22,17 +22,17 @@ def follows(machine, check, binary, folder):
         pid = scenarios.agent(machine)
         scenarios.rests(machine, "the first pass ends")
         memory = Plugged(machine)
-        told = machine.wait_for(lambda: refusal(host, machine), scenarios.PATIENCE_S, "the host refuses")
-        check("2 shared files" in told["problem"] and "qmp=PATH" in told["problem"], f"refused in words: {told['problem']!r}")
+        reported = machine.wait_for(lambda: refusal(host, machine), scenarios.PATIENCE_S, "the host refuses")
+        check("2 shared files" in reported["problem"] and "qmp=PATH" in reported["problem"], f"refused in words: {reported['problem']!r}")
         held = Held(machine, 100)
         base = memory.resident()
         machine.sh("guest_load hog 300", timeout_s=scenarios.PATIENCE_S)
         later = host.status()[machine.name]
-        check(later["dropped"] == told["dropped"] and later["closed"] >= 1, f"nothing more is dropped ({told['dropped'] // MIB} MiB before)")
+        check(later["dropped"] == reported["dropped"] and later["closed"] >= 1, f"nothing more is dropped ({reported['dropped'] // MIB} MiB before)")
     with RealHost(binary, [machine], folder, qmp=True) as host:
         machine.wait_for(lambda: host.status()[machine.name]["dropped"] > 0, scenarios.PATIENCE_S, "a host that can ask is reported to")
-        told = host.status()[machine.name]
-        check(told["ram"] == (machine.memory_mib + PLUGGED_MIB) * MIB, f"the host knows of {told['ram'] // MIB} MiB")
+        reported = host.status()[machine.name]
+        check(reported["ram"] == (machine.memory_mib + PLUGGED_MIB) * MIB, f"the host knows of {reported['ram'] // MIB} MiB")
         large = Held(machine, 450)
         peak = memory.plugged()
         check(peak >= 64 * MIB, f"{peak // MIB} MiB of the new memory are in use")
@@ -41,8 +41,8 @@ def follows(machine, check, binary, folder):
         took = scenarios.settled(memory, base + 75 * MIB, 60)
         left = f"{(memory.resident() - base) // MIB} MiB more than before, of the new memory {memory.plugged() // MIB} MiB"
         check(took is not None and memory.plugged() < peak, f"of 750 MiB in both {left} are left")
-        told = host.status()[machine.name]
-        check(told["refused"] == 0 and told["problem"] is None, f"nothing was refused {told['refused']} {told['problem']}")
+        reported = host.status()[machine.name]
+        check(reported["refused"] == 0 and reported["problem"] is None, f"nothing was refused {reported['refused']} {reported['problem']}")
         churners = scenarios.start_churn(machine, 4, 150)
         scenarios.check_churn(machine, check, churners, "with memory plugged in")
         held.check(check)
@@ -56,14 +56,14 @@ def follows(machine, check, binary, folder):
         dropped = host.status()[machine.name]["dropped"]
         machine.sh("guest_load hog 200", timeout_s=scenarios.PATIENCE_S)
         machine.wait_for(lambda: host.status()[machine.name]["dropped"] > dropped, scenarios.PATIENCE_S, "hints go on")
-        told = host.status()[machine.name]
-        check(told["connected"] and told["problem"] is None and told["refused"] == 0, f"unplugged, and hints go on {told['problem']}")
+        reported = host.status()[machine.name]
+        check(reported["connected"] and reported["problem"] is None and reported["refused"] == 0, f"unplugged, and hints go on {reported['problem']}")
         scenarios.stop(machine, pid, check)
 
 
 def refusal(host, machine):
-    told = host.status()[machine.name]
-    return told if told["problem"] and not told["connected"] else None
+    reported = host.status()[machine.name]
+    return reported if reported["problem"] and not reported["connected"] else None
 
 
 def stopped_empty_handed(machine, pid):

@@ -57,8 +57,8 @@ class Line:
         try:
             while more := source.recv(65536):
                 data += more
-                while (told := wire.whole(data)) is not None and len(data) >= told[0]:
-                    frame, data = data[: told[0]], data[told[0] :]
+                while (reported := wire.whole(data)) is not None and len(data) >= reported[0]:
+                    frame, data = data[: reported[0]], data[reported[0] :]
                     if of_guest and frame[5] == wire.REPORT and self.manner:
                         manner, self.manner = self.manner, None
                         if manner == "keep":

@@ -83,9 +83,9 @@ def run(good, bad, check, binary, folder):
         host.start()
         scenarios.rests(good, "all is reported to the next host")
         gives_back_to_both(host, good, check, 300, "after kill -9 of the host")
-        told = host.status()[good.name]
-        check(told["ram"] == good.memory_mib * MIB and told["returned"] > 0, f"status tells of {told['returned'] // MIB} MiB returned")
-        check(abs(told["resident"] - good.resident()) < 64 * MIB, "status tells how much is resident")
+        reported = host.status()[good.name]
+        check(reported["ram"] == good.memory_mib * MIB and reported["returned"] > 0, f"status tells of {reported['returned'] // MIB} MiB returned")
+        check(abs(reported["resident"] - good.resident()) < 64 * MIB, "status tells how much is resident")
 
         port = bad.sh(f"grep -l '^{PORT}$' /sys/class/virtio-ports/*/name").strip().split("/")[-2]
         churners = scenarios.start_churn(good, 10, 40)
@@ -121,9 +121,9 @@ def finds_zeros(machine, check, binary, folder):
         scenarios.check_churn(machine, check, churners, "while it is scanned")
         took = scenarios.settled(machine, before - 0.9 * 300 * MIB, 60)
         check(took is not None, f"of {before // MIB} MiB {machine.resident() // MIB} MiB are left")
-        told = host.status()[machine.name]
-        scan = told["scan"] or {}
-        print(f"     {json.dumps(scan)} {told['problem']}", flush=True)
+        reported = host.status()[machine.name]
+        scan = reported["scan"] or {}
+        print(f"     {json.dumps(scan)} {reported['problem']}", flush=True)
         check(scan.get("dropped", 0) >= 270 * MIB, "status tells what was dropped")
         # The limit is 2 ms and the block under way; an emulator on a busy machine takes its time to stop.
         mean = scan.get("paused_ns", 0) / max(scan.get("pauses", 0), 1) / 1e6
@@ -141,7 +141,7 @@ def knows_where_memory_is(machine, check, binary, folder):
             pid = scenarios.agent(machine)
             scenarios.rests(machine, "the first pass ends")
             gives_back_to_both(host, machine, check, 1000, what)
-            told = host.status()[machine.name]
-            check(told["refused"] == 0 and told["problem"] is None, f"{what}: nothing was refused {told['refused']} {told['problem']}")
+            reported = host.status()[machine.name]
+            check(reported["refused"] == 0 and reported["problem"] is None, f"{what}: nothing was refused {reported['refused']} {reported['problem']}")
             scenarios.stop(machine, pid, check)
     held.check(check, "memory on both sides of 4 GiB is intact")

@@ -107,7 +107,7 @@ def gives_back(machine, check, mib, options="", patience_s=60):
     with FakeHost(machine) as host:
         pid = agent(machine, options)
         check_confined(machine, check, pid)
-        # What was free from the beginning goes first, so that the program's memory is told apart.
+        # What was free from the beginning goes first, so that the program's memory can be distinguished.
         rests(machine, "the first pass ends")
         base = machine.resident()
         ticks = machine.busy_ticks()

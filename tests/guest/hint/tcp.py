@@ -34,8 +34,8 @@ def calls_with_a_key(machine, check, binary, folder):
             before = machine.resident()
             text = machine.sh(f"isotherm hint guest --once {options} 2>&1; echo status $?", timeout_s=scenarios.PATIENCE_S)
             check(word in text and f"status {status}" in text, f"{what} is refused in words: {text.strip()[-120:]!r}")
-            told = host.status()[machine.name]
-            quiet = told["dropped"] == 0 and told["reports"] == 0 and not told["connected"] and machine.resident() >= before
+            reported = host.status()[machine.name]
+            quiet = reported["dropped"] == 0 and reported["reports"] == 0 and not reported["connected"] and machine.resident() >= before
             check(quiet, f"{what}: nothing was dropped")
             scenarios.check_restored(machine, check, what)
         pid = scenarios.agent(machine, f"{connect} /tmp/key")
@@ -49,8 +49,8 @@ def calls_with_a_key(machine, check, binary, folder):
         machine.wait_for(lambda: scenarios.status(machine)["host"], scenarios.PATIENCE_S, "the agent calls again")
         scenarios.rests(machine, "all is reported to the next host")
         gives_back_to_both(host, machine, check, 300, "over TCP to the next host")
-        told = host.status()[machine.name]
-        check(told["welcomes"] > 0 and told["refused"] == 0 and told["problem"] is None, f"nothing was refused {told}")
+        reported = host.status()[machine.name]
+        check(reported["welcomes"] > 0 and reported["refused"] == 0 and reported["problem"] is None, f"nothing was refused {reported}")
         scenarios.stop(machine, pid, check)
         with Line(port) as line:
             on_a_hostile_line(host, machine, check, line)
@@ -61,8 +61,8 @@ def at_rest(host, machine):
     """What the host tells, once that stays the same."""
     before = host.status()[machine.name]
     time.sleep(1)
-    told = host.status()[machine.name]
-    return told if told["reports"] == before["reports"] else None
+    reported = host.status()[machine.name]
+    return reported if reported["reports"] == before["reports"] else None
 
 
 def on_a_hostile_line(host, machine, check, line):
@@ -90,18 +90,18 @@ def on_a_hostile_line(host, machine, check, line):
                 answer += more
         except (BrokenPipeError, ConnectionResetError):
             pass
-    told = host.status()[machine.name]
-    same = all(told[what] == before[what] for what in ("dropped", "reports", "welcomes"))
+    reported = host.status()[machine.name]
+    same = all(reported[what] == before[what] for what in ("dropped", "reports", "welcomes"))
     check(b"no guest has this key" in answer and same, f"a recorded session is refused, and nothing dropped {answer[-60:]!r}")
     machine.sh(f"kill -s CONT {pid}")
 
     line.manner = "change"
     base = machine.resident()
     machine.sh("guest_load hog 200", timeout_s=scenarios.PATIENCE_S)
-    machine.wait_for(lambda: host.status()[machine.name]["forged"] == 1, scenarios.PATIENCE_S, "a changed report is told")
+    machine.wait_for(lambda: host.status()[machine.name]["forged"] == 1, scenarios.PATIENCE_S, "a changed report is noticed")
     gives_back_to_both(host, machine, check, 200, "after a report was changed on its way", base)
-    told = host.status()[machine.name]
-    check(told["forged"] == 1 and told["refused"] == 0, f"the change was seen, and nothing of it done {told['forged']} {told['refused']}")
+    reported = host.status()[machine.name]
+    check(reported["forged"] == 1 and reported["refused"] == 0, f"the change was seen, and nothing of it done {reported['forged']} {reported['refused']}")
 
     # The worst: the guest is made to believe that its host has gone, and the host gets the report much later.
     line.manner = "keep"

@@ -94,7 +94,7 @@ def report(payload):
 
 
 def whole(data):
-    """How long the frame at the beginning of `data` is, and whether it is sealed; None while that cannot be told."""
+    """How long the frame at the beginning of `data` is, and whether it is sealed; None while that cannot be known."""
     if len(data) < 12:
         return None
     if data[:4] != MAGIC or zlib.crc32(data[:8]) != struct.unpack_from("<I", data, 8)[0]:
@@ -107,8 +107,8 @@ def split(data, seals=None):
     """The frames at the beginning of `data` as (kind, payload), and what is left. Garbage raises ValueError, and so does
     what has not the next of the `seals`."""
     found = []
-    while (told := whole(data)) is not None and len(data) >= told[0]:
-        length, sealed = told
+    while (reported := whole(data)) is not None and len(data) >= reported[0]:
+        length, sealed = reported
         if sealed != (seals is not None):
             raise ValueError("a frame has a seal" if sealed else "a frame has no seal")
         end = length - (16 if sealed else 4)

@@ -11,7 +11,7 @@ use isotherm_core::scheme::pattern::Bounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the kdamond was told, and whether it runs.
+/// What the kdamond was reported, and whether it runs.
 #[derive(Debug, Default)]
 struct Seen {
     started: Mutex<Vec<Settings>>,

@@ -1,4 +1,4 @@
-//! A clock whose sleep ends when the kdamond is told to stop.
+//! A clock whose sleep ends when the kdamond is asked to stop.
 
 use isotherm_core::clock::{Clock, Wake};
 use isotherm_linux::clock::monotonic_ns;

@@ -41,7 +41,7 @@ const PATIENCE_NS: u64 = 1_000_000_000;
 type CommitAnswer = SyncSender<Result<(), Refused>>;
 type Live = Context<Monitor<UntilReaped<PageTableSource>>>;
 
-/// Monitors until it is told to stop or no target is left. `ready` is told the thread's id, or why it cannot begin.
+/// Monitors until it is asked to stop or no target is left. `ready` gets the thread's id, or why it cannot begin.
 pub(super) fn run(
     settings: Settings,
     observer: Option<Observer>,
@@ -146,8 +146,8 @@ fn pids(processes: &[WatchedProcess]) -> Vec<u32> {
     processes.iter().map(|process| process.pid).collect()
 }
 
-/// Has the targets with these ids watched where their files say so. Where ranges are fixed and none are given now, those of
-/// a target among `known` stay, as in the kernel.
+/// Has the targets with these ids watched where their files say so. Where ranges are fixed and none are given now,
+/// those of a target among `known` stay, as in the kernel.
 fn give_spaces<S: AccessSource>(
     monitor: &mut Monitor<S>,
     watched: &KdamondTargets,

@@ -1,5 +1,5 @@
-//! How long a target lasts: in the kernel, until somebody has waited for its process. A program that starts DAMON on a child of
-//! its own relies on it: until it has looked, the kdamond is there.
+//! How long a target lasts: in the kernel, until somebody has waited for its process. A program that starts DAMON on a
+//! child of its own relies on it: until it has looked, the kdamond is there.
 
 use isotherm_core::addr::AddrRange;
 use isotherm_core::bits::{Seen, TableBits, Window};
@@ -11,8 +11,8 @@ use isotherm_linux::proc::ProcessDir;
 use isotherm_linux::proc::stat::Stat;
 use std::collections::BTreeMap;
 
-/// A source whose targets last until their processes have been waited for. Of one that has exited nothing is present any
-/// more, at the addresses at which it had its mappings.
+/// A source whose targets last until their processes have been waited for. Of one that has exited nothing is present
+/// any more, at the addresses at which it had its mappings.
 #[derive(Debug)]
 pub(super) struct UntilReaped<S> {
     source: S,
@@ -177,7 +177,7 @@ mod tests {
     /// Sees one process, in which everything was accessed.
     struct One {
         pid: u32,
-        told: bool,
+        reported: bool,
         ended: bool,
     }
 
@@ -194,7 +194,7 @@ mod tests {
 
         fn poll_targets(&mut self) -> Result<Vec<TargetInfo>, SourceError> {
             let info = TargetInfo { target: 0, pid: Some(self.pid), name: String::new() };
-            Ok(if std::mem::replace(&mut self.told, true) { Vec::new() } else { vec![info] })
+            Ok(if std::mem::replace(&mut self.reported, true) { Vec::new() } else { vec![info] })
         }
 
         fn mappings(&mut self, _: TargetId, out: &mut Vec<Mapping>) -> Result<(), SourceError> {
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn a_target_lasts_until_its_process_has_been_waited_for() {
         let mut child = exited();
-        let mut source = UntilReaped::new(One { pid: child.id(), told: false, ended: false });
+        let mut source = UntilReaped::new(One { pid: child.id(), reported: false, ended: false });
         assert_eq!(source.poll_targets().unwrap().len(), 1);
         let (mut mappings, mut windows) = (Vec::new(), [Window::new(4096, 1)]);
         source.mappings(0, &mut mappings).unwrap();
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn where_all_are_watched_it_ends_with_its_process() {
         let mut child = exited();
-        let mut source = UntilReaped::never(One { pid: child.id(), told: false, ended: true });
+        let mut source = UntilReaped::never(One { pid: child.id(), reported: false, ended: true });
         source.poll_targets().unwrap();
         assert!(matches!(source.arm(0, &mut [Window::new(4096, 1)]), Err(SourceError::Gone { .. })));
         child.wait().unwrap();

@@ -22,7 +22,7 @@ struct Seen {
     bytes_per_second: BTreeMap<TargetId, f64>,
     /// How old each target's pages are.
     ages: BTreeMap<TargetId, PageAges>,
-    /// The same of all together, with shared pages counted once, where that could be told.
+    /// The same of all together, with shared pages counted once, where that could be reported.
     together: Option<PageAges>,
     aggr_us: u64,
 }

@@ -5,7 +5,7 @@ use super::block::Block;
 /// What is to be done now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Isolate these blocks, or as many others where the isolator is told only how many, and say [`Event::Isolated`].
+    /// Isolate these blocks, or as many others where the isolator gets only how many, and say [`Event::Isolated`].
     /// With units: these are their first blocks. Never more than asked for.
     Isolate(Vec<Block>),
     /// Report these blocks. The same batch is asked for again after a while without an answer.

@@ -5,7 +5,7 @@
 //! are set a pass begins. It takes a few blocks at a time away from the allocator (isolates them), reports them, waits
 //! for the acknowledgement and returns them.
 //!
-//! [`Passes`] decides that and does nothing itself: it hands out [`Command`]s and is told what became of them in
+//! [`Passes`] decides that and does nothing itself: it hands out [`Command`]s and gets what became of them in
 //! [`Event`]s. The [`Driver`] carries them out on a [`Guest`]: it decides which [`Way`] of isolating is used, looks at
 //! samples of free memory, and returns memory for the sake of others. A guest is the kernel's own means and a
 //! connection to a host, or a simulated allocator; time is the guest's.

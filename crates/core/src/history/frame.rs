@@ -121,7 +121,7 @@ pub struct PageFrame {
     pub since_ns: u64,
     /// When the target's pages were first looked at.
     pub begin_ns: u64,
-    /// Time between the last two walks: nothing shorter can be told apart. 0 after the first.
+    /// Time between the last two walks: nothing shorter can be distinguished. 0 after the first.
     pub walk_ns: u64,
     /// Which target.
     pub target: u32,
@@ -131,8 +131,8 @@ pub struct PageFrame {
     pub mappings: Vec<MappingPages>,
     /// By page table, sorted; tables of which no page is present, or none can be observed, are left out.
     pub tables: Vec<TablePages>,
-    /// Pages accessed again since the watch began, by how long they had been idle; of one that other targets map, too, each
-    /// counts its own accesses. Records do not keep it.
+    /// Pages accessed again since the watch began, by how long they had been idle; of one that other targets map, too,
+    /// each counts its own accesses. Records do not keep it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reaccessed: Option<Box<Reaccessed>>,
 }

@@ -23,7 +23,7 @@ pub const AGES_NS: [u64; 16] = {
     ]
 };
 
-/// Idle times that are told apart, ns: none, and each of [`AGES_NS`] but five minutes, as Parquet files have them.
+/// Idle times that are distinguished, ns: none, and each of [`AGES_NS`] but five minutes, as Parquet files have them.
 pub const IDLE_NS: [u64; AGES_NS.len()] = {
     const LEFT_OUT_NS: u64 = 300_000_000_000;
     let mut times = [0; AGES_NS.len()];

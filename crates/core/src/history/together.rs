@@ -1,7 +1,7 @@
 //! Several targets together: a page that more than one of them maps counts once, and is idle only where none of them
 //! used it.
 //!
-//! Which pages are the same is told by their frames, of which a sample is looked at ([`Sample`]).
+//! Which pages are the same is known from their frames, of which a sample is looked at ([`Sample`]).
 
 use super::ages::Known;
 use super::frame::{self, PageAges, TogetherFrame};
@@ -68,8 +68,8 @@ impl<S: AccessSource> Tracked<S> {
         Ok(Some(TogetherFrame { time_ns, targets: targets.len() as u32, one_in: coarsest, ages, owned }))
     }
 
-    /// A part of all targets' memory: one in how many frames is looked at, and these; `None` where the source cannot tell
-    /// frames.
+    /// A part of all targets' memory: one in how many frames is looked at, and these; `None` where the source cannot
+    /// tell frames.
     fn sample(
         &mut self,
         targets: &[Mapped<'_>],

@@ -2,8 +2,8 @@
 
 use super::address_space::Walked;
 
-/// Share of pages in memory that a walk is to find used. With more, busy pages cannot be told from busier ones; with
-/// fewer, walks say nothing new.
+/// Share of pages in memory that a walk is to find used. With more, busy pages cannot be distinguished from busier
+/// ones; with fewer, walks say nothing new.
 const USED_WISH: f64 = 0.3;
 /// What a walk's result may change the time to the next by.
 const STEP: f64 = 1.5;

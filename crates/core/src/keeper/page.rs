@@ -21,8 +21,8 @@ pub(crate) const NEW: u8 = (MOST * MOST / MEMORY).isqrt() as u8;
 /// with this chance, of 65536.
 ///
 /// A level is the square root of the share of walks that found the page used, younger walks weighing more, of 255: it
-/// is the seldom used pages that must be told apart. Steps smaller than a level are taken at random, so that the share
-/// is right on average; cut off, it would never fall below some level, or never rise to the top.
+/// is the seldom used pages that must be distinguished. Steps smaller than a level are taken at random, so that the
+/// share is right on average; cut off, it would never fall below some level, or never rise to the top.
 static NEXT: [[(u8, u32); 256]; 2] = [next_levels(false), next_levels(true)];
 
 const fn next_levels(used: bool) -> [(u8, u32); 256] {

@@ -195,7 +195,7 @@ fn groups_take_who_is_in_them_or_below() {
     assert!(LimitKeeper::new("all".into(), Vec::new(), CONFIG).takes(""));
 }
 
-/// A kernel that evicts what it is told to, from the oldest generation on.
+/// A kernel that evicts what it is asked to, from the oldest generation on.
 #[derive(Default)]
 struct ToyKernel {
     memories: Vec<KernelMemory>,

@@ -1,4 +1,4 @@
-//! What a monitor is told to do.
+//! What a monitor is asked to do.
 
 use crate::attrs::MonitorAttrs;
 use crate::event::Mode;

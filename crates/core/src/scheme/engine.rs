@@ -126,8 +126,8 @@ impl SchemeEngine {
         self.pace.spend(bytes);
     }
 
-    /// Limits one scheme alone to so many bytes per reset interval, and keeps what it has learnt; false where there is no
-    /// such scheme.
+    /// Limits one scheme alone to so many bytes per reset interval, and keeps what it has learnt; false where there is
+    /// no such scheme.
     pub fn limit(&mut self, scheme: usize, bytes: Option<u64>) -> bool {
         self.runners
             .get_mut(scheme)
@@ -178,7 +178,7 @@ impl SchemeEngine {
         status_of(&mut self.runners, None, |_| (None, None))
     }
 
-    /// The control groups in which targets are, as [told](Self::locate) last.
+    /// The control groups in which targets are, as [`locate`](Self::locate) had them last.
     pub fn groups(&self) -> BTreeSet<String> {
         self.targets.values().filter_map(|t| t.cgroup.clone()).collect()
     }
@@ -193,8 +193,8 @@ impl SchemeEngine {
         members(&self.targets, None)
     }
 
-    /// Looks at the watermarks whose time has come; whether to watch: while they keep every scheme off, nothing needs to
-    /// be sampled. Where there is no scheme, somebody else wants to see.
+    /// Looks at the watermarks whose time has come; whether to watch: while they keep every scheme off, nothing needs
+    /// to be sampled. Where there is no scheme, somebody else wants to see.
     pub fn turn_gates(&mut self, now_ns: u64) -> bool {
         let live = self.live();
         for r in &mut self.runners {

@@ -146,7 +146,7 @@ fn verdict(filters: &[Filter], subject: &Subject, range: AddrRange) -> Verdict {
     }
 }
 
-/// Whether `what` is true of the piece; `None` where that cannot be told, so that the filter does not match.
+/// Whether `what` is true of the piece; `None` where that cannot be known, so that the filter does not match.
 fn matches(what: &FilterType, subject: &Subject, range: AddrRange, mapping: Option<&Mapping>) -> Option<bool> {
     match what {
         FilterType::Addr(r) => Some(r.contains(range.start)),

@@ -8,9 +8,9 @@ use crate::addr::PAGE_SIZE;
 use crate::meter::{LiveTarget, Meter};
 use crate::target::TargetId;
 
-/// How much too early a turn may come for the next window, ns (at most a twentieth of the window): turns that are as far
-/// apart as windows are long come now a little earlier, now a little later, and every other one would find the quota used
-/// up. The kernel counts in jiffies, of which one lasts up to 10 ms.
+/// How much too early a turn may come for the next window, ns (at most a twentieth of the window): turns that are as
+/// far apart as windows are long come now a little earlier, now a little later, and every other one would find the
+/// quota used up. The kernel counts in jiffies, of which one lasts up to 10 ms.
 const MOST_EARLY_NS: u64 = 4_000_000;
 
 /// What a scheme is assumed to manage per ms before it has been seen working: DAMOS's first estimate.
@@ -208,7 +208,7 @@ impl Quota {
         self.spec.bytes = bytes;
     }
 
-    /// What all schemes together may do just now, bytes, until it is told anew.
+    /// What all schemes together may do just now, bytes, until it is set anew.
     pub(crate) const fn set_pace(&mut self, left: u64) {
         self.pace = left;
     }

@@ -225,16 +225,16 @@ mod tests {
                 .filter(|&p| inside(p) && idle(p) && !out.contains(&p) && (!is_huge(p) || whole))
                 .collect();
             let mut found = Vec::new();
-            let told = search.run(&ranges, room, &mut found);
+            let reported = search.run(&ranges, room, &mut found);
             let pages: Vec<u64> = found.iter().flat_map(|r| r.start / PAGE_SIZE..r.end / PAGE_SIZE).collect();
-            prop_assert_eq!(told.taken, pages.len() as u64 * PAGE_SIZE);
-            prop_assert!(told.taken <= room);
-            if told.full_at.is_none() && !told.too_large {
+            prop_assert_eq!(reported.taken, pages.len() as u64 * PAGE_SIZE);
+            prop_assert!(reported.taken <= room);
+            if reported.full_at.is_none() && !reported.too_large {
                 prop_assert_eq!(&pages, &expected);
             } else {
                 let small: Vec<u64> = expected.iter().copied().filter(|&p| !is_huge(p) || pages.contains(&p)).collect();
                 prop_assert_eq!(&pages[..], &small[..pages.len()], "the lowest come first");
-                prop_assert!(told.full_at.is_none_or(|at| pages.iter().all(|p| p * PAGE_SIZE < at)));
+                prop_assert!(reported.full_at.is_none_or(|at| pages.iter().all(|p| p * PAGE_SIZE < at)));
             }
             let mut by_age = BTreeMap::new();
             search.ages(&ranges, &mut by_age);

@@ -81,7 +81,7 @@ impl Actuator for ToyActuator {
     }
 }
 
-/// Free memory as the test says; no pressure is ever told.
+/// Free memory as the test says; no pressure is ever reported.
 struct ToyMeter(Rc<RefCell<u64>>);
 
 impl Meter for ToyMeter {

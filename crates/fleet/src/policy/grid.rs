@@ -1,6 +1,6 @@
 //! Policies that are replayed at once, and what comes out for each.
 
-/// How many warm-ups are told apart.
+/// How many warm-ups are distinguished.
 pub const WARMUPS: usize = 6;
 
 /// Which policies are replayed.

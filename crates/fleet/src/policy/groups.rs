@@ -1,5 +1,6 @@
-//! Windows of control groups in memory, and what each policy of a grid would have done in them, by the rule that agents follow
-//! ([`isotherm_core::scheme::threshold`]). `sql/what_if.sql` says the same for engines of others; a test compares both.
+//! Windows of control groups in memory, and what each policy of a grid would have done in them, by the rule that agents
+//! follow ([`isotherm_core::scheme::threshold`]). `sql/what_if.sql` says the same for engines of others; a test
+//! compares both.
 
 use super::grid::{Answer, Grid, WARMUPS};
 use isotherm_core::history::times::IDLE_NS;
@@ -74,7 +75,7 @@ impl Groups {
 }
 
 fn replay_group(windows: &[Window], grid: &Grid, jobs: &[(String, String)], sums: &mut HashMap<Key, Answer>) {
-    // Warm-ups are told apart below.
+    // Warm-ups are distinguished below.
     let policies = grid.percentiles.iter();
     let policies = policies.map(|percentile| ThresholdPolicy { rate: grid.rate, percentile: *percentile, warmup_s: 0 });
     let policies: Vec<_> = policies.collect();

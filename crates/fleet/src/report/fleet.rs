@@ -5,9 +5,9 @@ use super::usage::{IDLE, Usage};
 use crate::engine::clocks::AgentWindow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Jobs that are told apart; the smallest beyond are one, so that memory stays bounded.
+/// Jobs that are distinguished; the smallest beyond are one, so that memory stays bounded.
 const MOST_JOBS: usize = 50_000;
-/// The name of what is not told apart any more.
+/// The name of what is not distinguished any more.
 pub const OTHERS: &str = "(smaller ones)";
 
 /// Sums over all rows, exact. What is not known adds nothing.

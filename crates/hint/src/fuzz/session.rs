@@ -137,24 +137,26 @@ impl World {
         };
         let Message::Ack { token, batch: answered, verdicts, .. } = answer else { panic!("{answer:?}") };
         assert_eq!((*token, *answered, verdicts.len()), (agreed.token, batch, ranges.len()));
-        let told: Vec<AddrRange> =
+        let reported: Vec<AddrRange> =
             ranges.iter().zip(verdicts).filter(|(_, v)| **v == Verdict::Dropped).map(|(range, _)| *range).collect();
-        assert_eq!(told.iter().map(AddrRange::len).sum::<u64>(), sum, "told is what was dropped");
+        assert_eq!(reported.iter().map(AddrRange::len).sum::<u64>(), sum, "reported is what was dropped");
         let ram = || agreed.hello.memory.iter().filter(|area| area.kind == MemoryKind::Ram).map(|area| area.range);
         for piece in &dropped {
             assert!(piece.file == 0 && piece.offset + piece.addr.len() <= SIZE, "{piece:?} leaves the file");
-            assert!(told.iter().any(|range| range.start <= piece.addr.start && piece.addr.end <= range.end));
+            assert!(reported.iter().any(|range| range.start <= piece.addr.start && piece.addr.end <= range.end));
             let owned: u64 = ram().filter_map(|area| area.intersect(&piece.addr)).map(|part| part.len()).sum();
             assert_eq!(owned, piece.addr.len(), "{piece:?} is not the guest's");
         }
-        for (range, other) in told.iter().enumerate().flat_map(|(i, range)| told[..i].iter().map(move |o| (range, o))) {
+        for (range, other) in
+            reported.iter().enumerate().flat_map(|(i, range)| reported[..i].iter().map(move |o| (range, o)))
+        {
             assert!(range.intersect(other).is_none(), "{range:?} and {other:?} overlap");
         }
         let block = agreed.hello.block_size;
-        assert!(told.iter().all(|range| range.start % block == 0 && range.end % block == 0), "not whole blocks");
+        assert!(reported.iter().all(|range| range.start % block == 0 && range.end % block == 0), "not whole blocks");
         agreed.last = Some((batch, answer.clone()));
         self.dropped += sum;
-        self.longest = told.iter().map(AddrRange::len).max().unwrap_or(0).max(self.longest);
+        self.longest = reported.iter().map(AddrRange::len).max().unwrap_or(0).max(self.longest);
         // What is larger than the bucket empties it, and is more than was in it.
         if self.rate > 0 && self.longest <= self.rate {
             let most = u128::from(self.rate) + u128::from(self.rate) * u128::from(self.now_ns) / 1_000_000_000;

@@ -88,7 +88,7 @@ impl<'a> Agent<'a> {
         let leftover = !ledger.is_empty();
         let alarm = StallAlarm::new(&roots);
         if let Err(e) = &alarm {
-            tracing::info!("memory pressure is not told: {e}; the reserve alone protects this guest");
+            tracing::info!("memory pressure is not reported: {e}; the reserve alone protects this guest");
         }
         let flags = FlagSampler::open(&roots).map_err(GuestError::io("open /proc/kpageflags"))?;
         let free = free_memory(&roots).map_err(GuestError::io("read how much memory is free"))?;

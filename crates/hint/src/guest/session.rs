@@ -1,8 +1,8 @@
 //! The guest's side of the protocol: bytes in, bytes out, no files and no clock of its own.
 //!
 //! It says `Hello` until it is welcomed, turns batches of blocks into reports and answers into fates. What an answer
-//! means for what is isolated is told as [`Heard`]; the rules are those of [`crate::protocol`]. With a key it says nothing
-//! before the host has asked it to prove that it knows the key, and believes nothing but what is sealed.
+//! means for what is isolated is reported as [`Heard`]; the rules are those of [`crate::protocol`]. With a key it says
+//! nothing before the host has asked it to prove that it knows the key, and believes nothing but what is sealed.
 
 use crate::protocol::auth::{Exchange, Key, Nonce, Seal};
 use crate::protocol::{
@@ -79,8 +79,8 @@ pub struct GuestSession {
 }
 
 impl GuestSession {
-    /// One that has not said anything yet. `hello.session` is replaced by `random`, as on each new beginning. With a `key`
-    /// nothing is said to a host that does not have it.
+    /// One that has not said anything yet. `hello.session` is replaced by `random`, as on each new beginning. With a
+    /// `key` nothing is said to a host that does not have it.
     pub fn new(hello: Hello, key: Option<Key>) -> Self {
         Self {
             hello,
@@ -120,9 +120,9 @@ impl GuestSession {
         (self.welcomed, self.farewell) = (false, false);
     }
 
-    /// Whether the end of this connection, as seen from the other side, means that nothing reported so far will be acted
-    /// upon any more: not if that was reported over an earlier one, and with a key only if the host has said so, as
-    /// anybody on the way can end a connection and keep a report for later.
+    /// Whether the end of this connection, as seen from the other side, means that nothing reported so far will be
+    /// acted upon any more: not if that was reported over an earlier one, and with a key only if the host has said so,
+    /// as anybody on the way can end a connection and keep a report for later.
     pub(crate) const fn end_is_final(&self) -> bool {
         self.welcomed && (self.key.is_none() || self.farewell)
     }

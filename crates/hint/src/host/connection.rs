@@ -69,7 +69,7 @@ pub(super) struct Terms<'a> {
     pub identify: Identify<'a>,
     /// Where callers have to prove that they know a key, before anything else: whether one does.
     pub find_key: Option<FindKey<'a>>,
-    /// Told once a guest is welcome.
+    /// Called once a guest is welcome.
     pub welcomed: &'a mut dyn FnMut(),
     /// How long it may last without a guest that is welcome; `None`: for ever, as the connection is ours to a VMM whose
     /// guest has its agent started at any time.
@@ -307,7 +307,7 @@ impl Connection {
 
     fn finish(&mut self, end: &End) {
         if let End::Closed(closing) = end {
-            let _ = self.send(&Message::Error { code: closing.code, text: closing.told().to_owned() });
+            let _ = self.send(&Message::Error { code: closing.code, text: closing.for_guest().to_owned() });
         } else if let End::Silent(_) | End::Replaced = end {
             let _ = self.send(&Message::Bye(end.reason().unwrap_or_default()));
         } else if matches!(end, End::Stopped) {

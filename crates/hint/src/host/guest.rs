@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 const SECOND: u64 = 1_000_000_000;
 /// How often to look, at most, whether a device has come that needs memory to stay.
 const LOOK_EVERY: u64 = SECOND / 2;
-/// How often to look, at most, which memory has come and gone, without being told.
+/// How often to look, at most, which memory has come and gone, without being asked to.
 const FILES_EVERY: u64 = 5 * SECOND;
 
 #[derive(Debug)]
@@ -171,7 +171,8 @@ impl Guest {
         }
     }
 
-    /// A connection was closed for what came over it before it was more than bytes; `forged`: by somebody without the key.
+    /// A connection was closed for what came over it before it was more than bytes; `forged`: by somebody without the
+    /// key.
     pub fn closed(&self, forged: bool) {
         let mut state = self.state();
         state.status.closed += 1;

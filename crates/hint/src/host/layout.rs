@@ -208,7 +208,7 @@ mod tests {
         let mut cut = pc(2 * GIB, 2 * GIB);
         cut.last_mut().unwrap().range.end -= 2 * MIB;
         assert!(matches!(refused(&cut, 4 * GIB), LayoutError::Sum { .. }));
-        // Firmware's memory is not told.
+        // Firmware's memory is not reported.
         let mut untold = pc(2 * GIB, 2 * GIB);
         untold.remove(5);
         assert!(matches!(refused(&untold, 4 * GIB), LayoutError::Sum { .. }));

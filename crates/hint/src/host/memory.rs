@@ -112,7 +112,7 @@ impl GuestMemory {
     /// their memory.
     pub fn look_again(&self) -> Result<(), MemoryError> {
         let pid = self.pid();
-        let now = self.told(ram_file::of_process(pid, LEAST))?;
+        let now = self.reported(ram_file::of_process(pid, LEAST))?;
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
         let is_gone = |held: &mut Arc<Held>| now.iter().all(|file| file.identity != held.file.identity);
         let gone: Vec<_> = files.iter_mut().filter_map(|place| place.take_if(is_gone)).collect();
@@ -144,14 +144,14 @@ impl GuestMemory {
     /// Whether memory may still be dropped: devices come while a guest runs, too.
     pub(crate) fn check_unpinned(&self) -> Result<(), MemoryError> {
         let pid = self.pid();
-        match self.told(ram_file::pinning_device(pid))? {
+        match self.reported(ram_file::pinning_device(pid))? {
             Some(device) => Err(MemoryError::Pinned { pid, device }),
             None => Ok(()),
         }
     }
 
     /// What was read of the process by its number, which is its own as long as it has not ended.
-    fn told<T>(&self, read: Result<T, ProcessError>) -> Result<T, MemoryError> {
+    fn reported<T>(&self, read: Result<T, ProcessError>) -> Result<T, MemoryError> {
         if self.process.has_exited() {
             return Err(MemoryError::Ended(self.pid()));
         }
@@ -173,7 +173,7 @@ impl GuestMemory {
         self.files().iter().map(|(_, held)| held.file.size).sum()
     }
 
-    /// Bytes that they take now, in memory and swap; `None` where that cannot be told.
+    /// Bytes that they take now, in memory and swap; `None` where that cannot be known.
     pub fn resident(&self) -> Option<u64> {
         self.files().iter().map(|(_, held)| held.file.resident().ok()).sum()
     }
@@ -193,8 +193,8 @@ impl Memory for GuestMemory {
             (_, []) => Err(MemoryError::None(self.pid())),
             (Some(path), [.., (last, _)]) => {
                 let (regions, backends) = qmp::memory_map(path, &self.stop)?;
-                // After the VMM has told: what it has unmapped since is in no file then.
-                let maps = self.told(SharedMaps::of_process(self.pid()))?;
+                // After the VMM has answered: what it has unmapped since is in no file then.
+                let maps = self.reported(SharedMaps::of_process(self.pid()))?;
                 let locate = |host, len| {
                     let mut places =
                         files.iter().filter_map(|(n, held)| Some((*n, maps.offset_of(&held.file, host, len)?)));

@@ -81,7 +81,7 @@ pub struct Backend {
 /// Which file, and where in it, the VMM has mapped so many bytes of its address space from an address on.
 pub(crate) type Locate<'a> = &'a dyn Fn(u64, u64) -> Option<(usize, u64)>;
 
-/// The layout of files of these sizes. A part that the VMM has told the place of is where it has mapped a file there,
+/// The layout of files of these sizes. A part whose place the VMM has reported is where it has mapped a file there,
 /// or in none of them. Otherwise a backend is the only file of its size; of two that look alike none is touched.
 pub fn layout(
     regions: &[Region],

@@ -183,10 +183,10 @@ mod tests {
     fn only_the_answer_to_the_question_counts() {
         let addr = AddrRange::new(0x1_0000_0000, 0x1_2000_0000);
         let region = Region { addr, name: "more".into(), offset: 0, host: None };
-        let told = |answer: &str| host_address(answer, &region);
+        let reported = |answer: &str| host_address(answer, &region);
         let right = "Host virtual address for 0x100000000 (more) is 0x7fdacbfff000\r\n";
-        assert_eq!(told(right), Some(0x7fda_cbff_f000));
-        assert_eq!(told(&right.replace("more", "/objects/more")), Some(0x7fda_cbff_f000));
+        assert_eq!(reported(right), Some(0x7fda_cbff_f000));
+        assert_eq!(reported(&right.replace("more", "/objects/more")), Some(0x7fda_cbff_f000));
         for wrong in [
             "",
             "No memory is mapped at address 0x100000000",
@@ -196,7 +196,7 @@ mod tests {
             &right.replace("0x7fda", "7fda"),
             &right.replace("0x7fda", "0xzz"),
         ] {
-            assert_eq!(told(wrong), None, "{wrong}");
+            assert_eq!(reported(wrong), None, "{wrong}");
         }
     }
 }

@@ -108,7 +108,7 @@ struct Scan<'a> {
     number: usize,
     buffer: Vec<u8>,
     failed_pauses: u32,
-    /// What was done, not told yet.
+    /// What was done, not reported yet.
     done: ScanStatus,
     dropped: u64,
 }
@@ -135,7 +135,7 @@ impl Scan<'_> {
 
     /// Whether a block reads as zeros. Through the file, not a mapping, which would populate it.
     fn is_zero(&mut self, block: u64) -> io::Result<bool> {
-        // Most that are not are told by their first page.
+        // Most that are not are recognized by their first page.
         for (from, to) in [(0, 4096), (4096, BLOCK as usize)] {
             let bytes = &mut self.buffer[from..to];
             self.file.file.read_exact_at(bytes, block + from as u64)?;

@@ -144,7 +144,7 @@ impl Host {
 
     /// What is wrong with connections that belong to no guest.
     pub fn problem(&self) -> Option<String> {
-        self.shared.trouble.told()
+        self.shared.trouble.latest()
     }
 
     /// How every guest stands.
@@ -415,7 +415,7 @@ fn answer_calls(shared: &Arc<Shared>, door: &Door) {
         let caller = match caller {
             Ok(caller) => caller,
             Err(error) => {
-                shared.trouble.note(Weight::Closed, format!("a process called that cannot be told: {error}"));
+                shared.trouble.note(Weight::Closed, format!("a process called that cannot be known: {error}"));
                 continue;
             }
         };

@@ -21,7 +21,7 @@ const MOST_IGNORED: u32 = 1000;
 /// Reports in a row that come before the time that the host has named, until a connection is closed.
 const MOST_HASTY: u32 = 64;
 
-/// What a guest is told where the reason is none of its business.
+/// What a guest gets to read where the reason is none of its business.
 const PRIVATE: &str = "the host cannot serve this guest; `isotherm hint status` there says why";
 
 /// How a connection ends from our side.
@@ -39,13 +39,13 @@ impl Closing {
         Self { code, why: why.into(), private: false }
     }
 
-    /// One that the guest is not told the reason of.
+    /// One whose reason the guest does not learn.
     pub(super) fn private(code: ErrorCode, why: impl Into<String>) -> Self {
         Self { code, why: why.into(), private: true }
     }
 
-    /// What the guest is told.
-    pub(super) fn told(&self) -> &str {
+    /// What the guest gets to read.
+    pub(super) fn for_guest(&self) -> &str {
         if self.private { PRIVATE } else { &self.why }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long it is told. Within that time nothing of the same weight takes its place: whoever causes it again and again
+/// How long it is shown. Within that time nothing of the same weight takes its place: whoever causes it again and again
 /// does not fill the log.
 const TOLD_FOR: Duration = Duration::from_secs(60);
 
@@ -27,7 +27,7 @@ impl Trouble {
         }
     }
 
-    pub(super) fn told(&self) -> Option<String> {
+    pub(super) fn latest(&self) -> Option<String> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().filter(|(at, _, _)| at.elapsed() < TOLD_FOR).map(|(_, _, what)| what.clone())
     }
@@ -40,15 +40,15 @@ mod tests {
     #[test]
     fn what_weighs_more_is_told() {
         let trouble = Trouble::default();
-        assert_eq!(trouble.told(), None);
-        for (weight, what, told) in [
+        assert_eq!(trouble.latest(), None);
+        for (weight, what, reported) in [
             (Weight::Closed, "a", "a"),
             (Weight::Closed, "b", "a"),
             (Weight::Full, "c", "c"),
             (Weight::Closed, "d", "c"),
         ] {
             trouble.note(weight, what.into());
-            assert_eq!(trouble.told().as_deref(), Some(told));
+            assert_eq!(trouble.latest().as_deref(), Some(reported));
         }
     }
 }

@@ -10,10 +10,11 @@
 //! ```
 //!
 //! K(label) is HMAC-SHA-256 with the shared key over the label, a zero byte, the protocol's version (u16), H and G. The
-//! guest seals with K("guest sends"), the host with K("host sends"). A seal is the first 16 bytes of HMAC-SHA-256 with that
-//! key over the frame's number (u64, from 0 in each direction), its header and its payload. So a frame that was changed,
-//! left out, sent again, put elsewhere, recorded in another connection or sent back where it came from is told, and ends
-//! the connection. Nothing is hidden: whoever sees the traffic reads it, and can try keys that are easy to guess.
+//! guest seals with K("guest sends"), the host with K("host sends"). A seal is the first 16 bytes of HMAC-SHA-256 with
+//! that key over the frame's number (u64, from 0 in each direction), its header and its payload. So a frame that was
+//! changed, left out, sent again, put elsewhere, recorded in another connection or sent back where it came from is
+//! noticed, and ends the connection. Nothing is hidden: whoever sees the traffic reads it, and can try keys that are
+//! easy to guess.
 
 use super::VERSION;
 use super::limits::{LEAST_KEY, MOST_KEY};

@@ -6,7 +6,7 @@
 //! | 4 | 1 | form of the frame: [`PLAIN`], or [`SEALED`] where both sides have [proved](super::auth) that they know a key |
 //! | 5 | 1 | kind of the message |
 //! | 6 | 2 | length of the payload, at most [`MOST_PAYLOAD`] |
-//! | 8 | 4 | CRC-32 of the 8 bytes before: garbage is told before it is waited for |
+//! | 8 | 4 | CRC-32 of the 8 bytes before: garbage is recognized before it is waited for |
 //! | 12 | n | payload |
 //! | 12+n | 4 or 16 | CRC-32 of all bytes before, or the [seal](super::auth) |
 
@@ -38,7 +38,7 @@ struct Header {
 
 /// The header at the beginning of `bytes`; `None` while there are too few bytes to tell.
 fn header(bytes: &[u8]) -> Result<Option<Header>, DecodeError> {
-    // What is there already is looked at, so that garbage shorter than a header is told at once.
+    // What is there already is looked at, so that garbage shorter than a header is recognized at once.
     let some = bytes.len().min(MAGIC.len());
     if bytes[..some] != MAGIC[..some] {
         return Err(DecodeError::Magic);
@@ -70,15 +70,15 @@ pub(super) struct Frame<'a> {
     pub(super) sealed: bool,
 }
 
-/// The first frame of `bytes`; `None` while it is not all there. With a `seal` frames must have the next one, but for those of
-/// kind `plain_kind`, if given.
+/// The first frame of `bytes`; `None` while it is not all there. With a `seal` frames must have the next one, but for
+/// those of kind `plain_kind`, if given.
 pub(super) fn split<'a>(
     bytes: &'a [u8],
     seal: Option<&Seal>,
     plain_kind: Option<u8>,
 ) -> Result<Option<Frame<'a>>, DecodeError> {
     let Some(Header { sealed, kind, len }) = header(bytes)? else { return Ok(None) };
-    // Told by the header alone: nobody is listened to for longer than that.
+    // Recognized by the header alone: nobody is listened to for longer than that.
     let seal = match (seal, sealed) {
         (Some(seal), true) => Some(seal),
         (Some(_), false) if plain_kind == Some(kind) => None,
@@ -97,8 +97,8 @@ pub(super) fn split<'a>(
     Ok(Some(Frame { kind, payload: &content[HEADER..], len: whole, sealed }))
 }
 
-/// A frame, with the next of the seals if there are any. The payload must not be longer than [`MOST_PAYLOAD`], which the
-/// limits of messages see to.
+/// A frame, with the next of the seals if there are any. The payload must not be longer than [`MOST_PAYLOAD`], which
+/// the limits of messages see to.
 pub(super) fn join(kind: u8, payload: &[u8], seal: Option<&mut Seal>) -> Vec<u8> {
     debug_assert!(payload.len() <= MOST_PAYLOAD);
     let mut frame = Vec::with_capacity(HEADER + payload.len() + TAG);

@@ -129,7 +129,7 @@ proptest! {
         decoder.strict();
         let (found, error) = decode_all(&mut decoder, &bytes, 4096);
         prop_assert_eq!(found, vec![]);
-        // Never taken for a shorter message; a length that grew is told by the header's own check.
+        // Never taken for a shorter message; a length that grew is reported by the header's own check.
         prop_assert!(error.is_some());
         prop_assert_eq!(decoder.message().unwrap_err(), error.unwrap());
     }
@@ -239,7 +239,7 @@ fn lengths_are_not_believed() {
     assert_eq!(decode_all(&mut decoder, &header, 4096).1, Some(DecodeError::TooLong(65535)));
 }
 
-/// The greeting of version 1 held the key; it is still read, so that its sender can be told of the versions.
+/// The greeting of version 1 held the key; it is still read, so that its sender can learn of the versions.
 #[test]
 fn a_greeting_of_version_1_is_told_from_one_of_today() {
     let greeting = |version: u16| {

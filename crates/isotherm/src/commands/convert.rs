@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 /// Convert between record formats.
 ///
 /// Formats: iso (Isotherm's own), json and json_compressed (damo's), perf_script (text of damon_aggregated events),
-/// csv, binary_v0, binary_v1 and binary_v2 (DAMON's old binary records). IN's format is told by its content, OUT's by
-/// its name: .iso, .json, .data or .zlib (json_compressed), .perf or .txt (perf_script), .csv, .bin (binary_v2). OUT is
-/// there whole or not at all. What a format has no place for is dropped: see the book's page on formats.
+/// csv, binary_v0, binary_v1 and binary_v2 (DAMON's old binary records). IN's format is recognized by its content,
+/// OUT's by its name: .iso, .json, .data or .zlib (json_compressed), .perf or .txt (perf_script), .csv, .bin
+/// (binary_v2). OUT is there whole or not at all. What a format has no place for is dropped: see the book's page on
+/// formats.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The record to read ("-": standard input)

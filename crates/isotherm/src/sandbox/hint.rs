@@ -6,8 +6,8 @@ use isotherm_linux::confine::{Calls, CapabilitySet, Files, Needs};
 
 /// The host side. `pauses`: guests are paused, to look for zeros.
 pub fn host(pauses: bool) -> Needs {
-    // VMMs run as users of their own: their sockets and memory files belong to them, and what they have mapped is told
-    // to CAP_CHECKPOINT_RESTORE only.
+    // VMMs run as users of their own: their sockets and memory files belong to them, and what they have mapped is
+    // reported to CAP_CHECKPOINT_RESTORE only.
     let needs = Needs::new(Files::Any(LOOKS_INTO_PROCESSES))
         .capabilities(CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_OVERRIDE | CapabilitySet::CHECKPOINT_RESTORE)
         .calls([Calls::Serve, Calls::ConnectHere, Calls::Processes, Calls::Punch]);

@@ -41,13 +41,13 @@ impl SandboxArgs {
                 "this kernel has no Landlock, so files are not restricted; all else of the sandbox is in force"
             );
         }
-        let sandbox = told(&confined);
+        let sandbox = reported(&confined);
         tracing::debug!("sandbox {}", sandbox.text());
         Ok(sandbox)
     }
 }
 
-fn told(confined: &Confined) -> Sandbox {
+fn reported(confined: &Confined) -> Sandbox {
     let landlock = match confined.landlock {
         Landlock::Full => "full",
         Landlock::Partial => "partial: an older one, which enforces what it knows",

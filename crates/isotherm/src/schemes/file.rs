@@ -27,7 +27,7 @@ pub fn read_file(path: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Reads a file of any of the three kinds, told apart by what is in it.
+/// Reads a file of any of the three kinds, distinguished by what is in it.
 pub fn parse_file(name: &str, text: &str, attrs: &MonitorAttrs) -> Result<Parsed, FileError> {
     let parsed = match SchemeFormat::of(text) {
         SchemeFormat::Toml => toml_file::parse(name, text),

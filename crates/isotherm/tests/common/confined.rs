@@ -32,7 +32,7 @@ pub fn of_threads(pid: u32, key: &str) -> Vec<String> {
 }
 
 /// The status of whoever listens at `socket`, once it does.
-pub fn told(socket: &Path) -> Value {
+pub fn reported(socket: &Path) -> Value {
     wait_until("it listens", || socket.exists());
     let done = isotherm(["ctl", "--socket", text(socket), "status", "--json"]);
     done.expect(0, &[]);

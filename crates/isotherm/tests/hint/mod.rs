@@ -1,5 +1,5 @@
-//! What the tests of hinting share: a process that holds memory as a VMM does, and an agent that says what it is told
-//! to.
+//! What the tests of hinting share: a process that holds memory as a VMM does, and an agent that says what it is asked
+//! to say to.
 // Every file in tests/ is a crate of its own and uses a part of this.
 #![allow(dead_code)]
 

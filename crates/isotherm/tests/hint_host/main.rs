@@ -68,7 +68,7 @@ fn what_is_reported_comes_back_and_nothing_else() {
     let socket = host.socket.clone();
     host.end("TERM").expect(0, &["12.0 MiB"]);
     assert!(!socket.exists());
-    // The end is told, so that the guest knows that nothing is on its way any more.
+    // The end is reported, so that the guest knows that nothing is on its way any more.
     assert!(matches!(agent.receive(), Some(Message::Bye(_))));
     assert_eq!(agent.receive(), None);
 }
@@ -259,8 +259,8 @@ fn memory_of_a_vmm_that_has_ended_is_let_go() {
     drop(vmm);
     // Nobody calls, nobody asks: it is done all the same.
     wait_until("the host side lets go", || held() == 0);
-    let told = host.guest(0);
-    assert!(told["ram"].is_null() && told["resident"].is_null(), "{told}");
+    let reported = host.guest(0);
+    assert!(reported["ram"].is_null() && reported["resident"].is_null(), "{reported}");
 }
 
 #[test]
@@ -318,7 +318,8 @@ fn a_hostile_guest_harms_nobody_else() {
         let (stop, rounds, listener) = (stop.clone(), rounds.clone(), bad_port.listener);
         move || flood_host(&listener, &stop, &rounds)
     });
-    // Meanwhile the other one is served as ever. A failure here leaves the thread behind instead of waiting for it for ever.
+    // Meanwhile the other one is served as ever. A failure here leaves the thread behind instead of waiting for it for
+    // ever.
     let begin = Instant::now();
     let mut batch = 0;
     while batch < 50 || rounds.load(Relaxed) < 4 {

@@ -107,8 +107,8 @@ fn a_recorded_session_is_of_no_use() {
         }
     }
     assert!(vmm.holds(2 * MIB, 4 * MIB, 7));
-    let told = host.status()["problem"].clone();
-    assert!(told.as_str().is_some_and(|told| told.contains("no guest has this key")), "{told}");
+    let reported = host.status()["problem"].clone();
+    assert!(reported.as_str().is_some_and(|reported| reported.contains("no guest has this key")), "{reported}");
 }
 
 #[test]

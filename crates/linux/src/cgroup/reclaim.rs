@@ -204,7 +204,7 @@ mod tests {
         std::fs::remove_file(t.roots.path("/sys/fs/cgroup/a/memory.reclaim")).unwrap();
         assert_eq!((why("/a"), why("/a").code()), (NoFileReclaim::NoFile, "no_memory_reclaim"));
         std::fs::create_dir(t.roots.path("/sys/fs/cgroup/a/memory.reclaim")).unwrap();
-        assert!(matches!(why("/a"), NoFileReclaim::Refused(_)), "an error is told");
+        assert!(matches!(why("/a"), NoFileReclaim::Refused(_)), "an error is reported");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! System calls by what they are for.
 //!
-//! Each group lists what our code and the two C libraries (glibc, musl) call for it on x86-64 and on 64-bit ARM. Numbers
-//! that only older interfaces have are x86-64's alone.
+//! Each group lists what our code and the two C libraries (glibc, musl) call for it on x86-64 and on 64-bit ARM.
+//! Numbers that only older interfaces have are x86-64's alone.
 
 use super::filter::{Allowed, Test};
 use libc as c;
@@ -64,7 +64,7 @@ const NO_NAMESPACE: &[Test] = &[Test::NoneOf(
 /// To end with a message, not to signal others.
 const ABORT_THREAD: &[Test] = &[Test::Is(1, c::SIGABRT as u64)];
 const ABORT: &[Test] = &[Test::Is(2, c::SIGABRT as u64)];
-/// Names of threads (PR_SET_NAME, PR_GET_NAME) and of allocators' mappings (PR_SET_VMA), and what the kernel told us at
+/// Names of threads (PR_SET_NAME, PR_GET_NAME) and of allocators' mappings (PR_SET_VMA), and what the kernel gave us at
 /// our start (PR_GET_AUXV).
 const HARMLESS_PRCTLS: &[Test] = &[
     Test::Is(0, c::PR_SET_NAME as u64),

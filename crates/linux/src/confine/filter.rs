@@ -46,7 +46,7 @@ pub(super) fn compile(needs: &Needs) -> Result<[BpfProgram; 2], ConfineError> {
         let tests = tests.iter().map(|test| test.rule()).collect::<Result<Vec<_>, _>>()?;
         rules.entry(one.number).or_default().extend(tests);
     }
-    // Its flags lie in memory, where no filter looks. C libraries that are told that there is no such call use clone,
+    // Its flags lie in memory, where no filter looks. C libraries that see that there is no such call use clone,
     // which the list looks at.
     let unknown = SeccompAction::Errno(libc::ENOSYS as u32);
     let no_clone3 = program([(libc::SYS_clone3, Vec::new())].into(), SeccompAction::Allow, unknown)?;

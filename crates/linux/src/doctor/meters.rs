@@ -48,8 +48,8 @@ fn own_pid(roots: &Roots) -> Option<u32> {
 }
 
 fn pressure_scope(roots: &Roots, env: &Environment) -> &'static str {
-    let told = |folder: &PathBuf| roots.exists(folder.join("memory.pressure"));
-    let groups = env.cgroup.v2.as_ref().is_some_and(|v2| told(v2) || env.cgroup.own.as_ref().is_some_and(told));
+    let reported = |folder: &PathBuf| roots.exists(folder.join("memory.pressure"));
+    let groups = env.cgroup.v2.as_ref().is_some_and(|v2| reported(v2) || env.cgroup.own.as_ref().is_some_and(reported));
     if groups { "system-wide and per control group" } else { "system-wide" }
 }
 

@@ -3,8 +3,8 @@
 use crate::roots::Roots;
 
 /// Whether the kernel writes zeros (or a pattern) to pages that are freed, by `init_on_free` or page poisoning: then
-/// giving an isolated page back makes the host populate it again. Told by the kernel's command line and configuration;
-/// where neither says, it does not.
+/// giving an isolated page back makes the host populate it again. Recognized by the kernel's command line and
+/// configuration; where neither says, it does not.
 pub fn clears_on_free(roots: &Roots) -> bool {
     let line = roots.read("/proc/cmdline").unwrap_or_default();
     let release = roots.line("/proc/sys/kernel/osrelease").unwrap_or_default();

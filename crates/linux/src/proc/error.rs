@@ -50,7 +50,7 @@ pub enum ProcessError {
     /// The process has exited since it was opened.
     #[error("pid {pid} has exited")]
     Exited { pid: u32 },
-    /// The process has executed another program since it was last read. Told once; later reads speak of the new
+    /// The process has executed another program since it was last read. Reported once; later reads speak of the new
     /// program.
     #[error("pid {pid} executed another program")]
     Replaced { pid: u32 },

@@ -1,4 +1,4 @@
-//! `/proc/PID/statm`: how much of a process is in memory, told cheaply.
+//! `/proc/PID/statm`: how much of a process is in memory, read cheaply.
 
 use super::dir::ProcessDir;
 

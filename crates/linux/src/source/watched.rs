@@ -101,7 +101,7 @@ impl<S> Targets<S> {
             if result.is_ok() {
                 listed(kept, out);
             }
-            // An exec that the reader of mappings notices is told once, by it: not for `with` to follow.
+            // An exec that the reader of mappings notices is reported once, by it: not for `with` to follow.
             Ok(result)
         })?;
         result.map_err(|e| {

@@ -16,12 +16,12 @@ pub enum TargetSpec {
     /// All processes of these control groups and of those nested in them, now and later: paths as `/proc/PID/cgroup`
     /// shows them, paths below `/sys/fs/cgroup`, or full paths of folders.
     Cgroups(Vec<PathBuf>),
-    /// All processes with one of these names, now and later: the command name, of which the kernel keeps 15 bytes, or the
-    /// file name in the first argument.
+    /// All processes with one of these names, now and later: the command name, of which the kernel keeps 15 bytes, or
+    /// the file name in the first argument.
     Names(Vec<String>),
     /// All processes of this pid namespace, now and later; those of the kernel have no memory of their own.
     All,
-    /// Those that [`TargetTracker::watch`](super::TargetTracker::watch) is told, one by one.
+    /// Those that are passed to [`TargetTracker::watch`](super::TargetTracker::watch), one by one.
     OneByOne,
     /// A command that is ready to start; it starts at the first poll.
     Command {

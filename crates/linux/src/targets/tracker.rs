@@ -30,7 +30,8 @@ pub struct Skipped {
 ///
 /// Limits of polling: a process that comes and goes between two polls is not seen, and neither is one whose
 /// parent exited before the poll (see [`ChildFinder`]). Our own process is watched only if its pid is given,
-/// not as a child, as a member of a control group, by its name or as one of all: watching makes memory accesses of its own.
+/// not as a child, as a member of a control group, by its name or as one of all: watching makes memory accesses of its
+/// own.
 #[derive(Debug)]
 pub struct TargetTracker {
     membership: Membership,
@@ -45,7 +46,7 @@ pub struct TargetTracker {
     /// Opened by `new`, announced by the first poll.
     unannounced: Vec<Process>,
     on_skip: OnSkip,
-    /// Pids told as skipped; not tried again while they last.
+    /// Pids reported as skipped; not tried again while they last.
     refused: HashSet<u32>,
 }
 
@@ -81,8 +82,8 @@ impl Membership {
 }
 
 impl TargetTracker {
-    /// Opens the processes, or finds the control groups. A pid that cannot be watched is an error here, and so is a name
-    /// that nobody has; a control group may be empty.
+    /// Opens the processes, or finds the control groups. A pid that cannot be watched is an error here, and so is a
+    /// name that nobody has; a control group may be empty.
     pub fn new(spec: TargetSpec) -> Result<Self, TargetError> {
         let mut unannounced: Vec<Process> = Vec::new();
         let membership = match spec {
@@ -196,7 +197,7 @@ impl TargetTracker {
     }
 
     /// Makes a process a target, unless it is one already or is our own. `None`: it has exited, is one of the kernel's,
-    /// or cannot be watched, which is told as that of group members is.
+    /// or cannot be watched, which is reported as that of group members is.
     pub fn watch(&mut self, pid: u32) -> Option<TargetId> {
         let known = self.by_pid.contains_key(&pid);
         if pid == std::process::id() || (!known && runs_in_parents_memory(pid)) {

@@ -64,15 +64,15 @@ pub fn notes(elf: &[u8]) -> Result<Vec<Note>, NoteError> {
             if note.n_type(endian) != NT_STAPSDT || note.name() != OWNER {
                 continue;
             }
-            let told = told(note.desc()).ok_or(NoteError::Form)?;
-            let moved = base.map_or(0, |base| base.wrapping_sub(told.base));
+            let reported = reported(note.desc()).ok_or(NoteError::Form)?;
+            let moved = base.map_or(0, |base| base.wrapping_sub(reported.base));
             let place = |address: u64| file_offset(address.wrapping_add(moved)).ok_or(NoteError::Form);
             found.push(Note {
-                provider: text(told.provider)?,
-                name: text(told.name)?,
-                offset: place(told.location)?,
-                semaphore: (told.semaphore != 0).then(|| place(told.semaphore)).transpose()?,
-                arguments: text(told.arguments)?
+                provider: text(reported.provider)?,
+                name: text(reported.name)?,
+                offset: place(reported.location)?,
+                semaphore: (reported.semaphore != 0).then(|| place(reported.semaphore)).transpose()?,
+                arguments: text(reported.arguments)?
                     .split_ascii_whitespace()
                     .map(argument)
                     .collect::<Option<_>>()
@@ -84,7 +84,7 @@ pub fn notes(elf: &[u8]) -> Result<Vec<Note>, NoteError> {
 }
 
 /// What a note says.
-struct Told<'a> {
+struct Described<'a> {
     location: u64,
     base: u64,
     semaphore: u64,
@@ -93,14 +93,14 @@ struct Told<'a> {
     arguments: &'a [u8],
 }
 
-fn told(bytes: &[u8]) -> Option<Told<'_>> {
+fn reported(bytes: &[u8]) -> Option<Described<'_>> {
     let (location, rest) = bytes.split_first_chunk()?;
     let (base, rest) = rest.split_first_chunk()?;
     let (semaphore, rest) = rest.split_first_chunk()?;
     let mut texts = rest.split(|&b| b == 0);
     let [location, base, semaphore] = [location, base, semaphore].map(|b| u64::from_ne_bytes(*b));
     let (provider, name, arguments) = (texts.next()?, texts.next()?, texts.next()?);
-    Some(Told { location, base, semaphore, provider, name, arguments })
+    Some(Described { location, base, semaphore, provider, name, arguments })
 }
 
 fn text(bytes: &[u8]) -> Result<String, NoteError> {
@@ -181,11 +181,11 @@ mod tests {
 
     #[test]
     fn notes_of_another_form_are_refused() {
-        assert!(told(&[0; 24]).is_none(), "no texts");
+        assert!(reported(&[0; 24]).is_none(), "no texts");
         let mut bytes = [1u64, 2, 3].map(u64::to_ne_bytes).concat();
         bytes.extend(b"a\0b\0-8@%rax\0");
-        let told = told(&bytes).unwrap();
-        assert_eq!((told.location, told.base, told.semaphore), (1, 2, 3));
-        assert_eq!((told.provider, told.name, told.arguments), (&b"a"[..], &b"b"[..], &b"-8@%rax"[..]));
+        let reported = reported(&bytes).unwrap();
+        assert_eq!((reported.location, reported.base, reported.semaphore), (1, 2, 3));
+        assert_eq!((reported.provider, reported.name, reported.arguments), (&b"a"[..], &b"b"[..], &b"-8@%rax"[..]));
     }
 }

@@ -59,7 +59,7 @@ pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A child made by fork: it runs a closure that shares our memory's contents, and goes on step by step when told to.
+/// A child made by fork: it runs a closure that shares our memory's contents, and goes on step by step when asked to.
 ///
 /// The harness runs tests in threads, so between fork and exit the closure may only use system calls and memory
 /// that exists.

@@ -1,4 +1,4 @@
-//! A child process that does as it is told: system calls and memory accesses, one at a time, so that a test knows
+//! A child process that does as it is asked: system calls and memory accesses, one at a time, so that a test knows
 //! exactly which pages were touched when.
 
 use isotherm_linux::fork::fork;
@@ -98,7 +98,7 @@ impl Servant {
         self.order([TOUCH, page, times, 0, 0, 0, 0]);
     }
 
-    /// Whether the child is done with what it was last told to start.
+    /// Whether the child is done with what it was last asked to start.
     pub fn is_done(&self) -> bool {
         self.line.set_nonblocking(true).unwrap();
         let done = (&self.line).read(&mut [0; 8]).is_ok();

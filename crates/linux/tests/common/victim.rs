@@ -321,8 +321,8 @@ unsafe fn turn(kind: Activity, timer: i32, round: u64) -> Option<u64> {
                 match libc::nanosleep(&time, &mut left) {
                     0 if begin.elapsed() < Duration::from_micros(3900) => Some(2),
                     0 => None,
-                    // Allowed after the helper's death: what was left is told. The kernel adds the timer's slack (50
-                    // us).
+                    // Allowed after the helper's death: what was left is reported. The kernel adds the timer's slack
+                    // (50 us).
                     _ if *libc::__errno_location() == libc::EINTR => (left.tv_nsec > 4_100_000).then_some(3),
                     _ => Some(4),
                 }

@@ -1,7 +1,7 @@
 //! Base pages: single windows, wide ones and scans.
 
 use crate::common::servant::{PAGE, Servant, push_new_pages_to_lru};
-use crate::watching::{TABLE, hot, pages, scan, settle, told, watch, windows};
+use crate::watching::{TABLE, hot, pages, reported, scan, settle, watch, windows};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::bits::{TableBits, Window};
 use isotherm_core::source::{AccessSource, Clear};
@@ -20,13 +20,13 @@ fn root_base_pages_are_told_exactly() {
     s.touch(at, 2000, 1);
     let mut source = watch(&s);
     let mut w = windows(at, 2048, 1);
-    told(|| {
+    reported(|| {
         s.touch(at, 2000, 1);
         source.look(0, &mut w).unwrap();
         assert_eq!((0..2048).filter(|&i| w[i].seen.present == 1).collect::<Vec<_>>(), (0..2000).collect::<Vec<_>>());
         (hot(&w), (0..2000).collect())
     });
-    told(|| {
+    reported(|| {
         settle(&mut source, &mut w);
         s.touch(at + 7 * PAGE, 150, 13);
         let want: Vec<usize> = (0..150).map(|i| 7 + 13 * i).collect();
@@ -55,7 +55,7 @@ fn root_wide_windows_count_their_pages() {
     for size in [8u16, 16, 100, 512] {
         let n = 512 / size as u64;
         let mut w = windows(at, n, size);
-        told(|| {
+        reported(|| {
             settle(&mut source, &mut w);
             // One page in the first window, all in the second, every other one in the third.
             s.touch(at + PAGE, 1, 1);
@@ -90,7 +90,7 @@ fn root_a_scan_agrees_with_single_looks() {
     let mut source = watch(&s);
     let mut w = windows(at, 70 * 512, 1);
     for clear in [false, true] {
-        told(|| {
+        reported(|| {
             settle(&mut source, &mut w);
             s.touch(at + 100 * PAGE, 500, 3);
             s.touch(at + 20 * TABLE, 100, 35);
@@ -107,7 +107,7 @@ fn root_a_scan_agrees_with_single_looks() {
     let after = scan(&mut source, all, false);
     assert_eq!(pages(&after, |t| t.accessed), [0u64; 0]);
     // A part of a table only.
-    told(|| {
+    reported(|| {
         s.touch(at, 512, 1);
         let part = AddrRange::new(at + 10 * PAGE, at + 20 * PAGE);
         let inside = scan(&mut source, part, true);
@@ -125,7 +125,7 @@ fn root_sparse_mappings_cost_only_what_is_populated() {
     let len = 1 << 40;
     let at = s.map(len, TABLE, libc::MAP_PRIVATE | libc::MAP_NORESERVE);
     let mut source = watch(&s);
-    told(|| {
+    reported(|| {
         s.touch(at + (300 << 30), 3, 1);
         s.touch(at + len - PAGE, 1, 1);
         push_new_pages_to_lru();
@@ -159,14 +159,14 @@ fn root_file_and_shared_memory_of_one_process_can_be_observed() {
     let mut source = watch(&s);
     for at in [shm, mapped] {
         let mut w = windows(at + PAGE, 200, 1);
-        told(|| {
+        reported(|| {
             s.touch(at + PAGE, 200, 1);
             source.look(0, &mut w).unwrap();
             (hot(&w), (0..200).collect())
         });
-        told(|| {
+        reported(|| {
             settle(&mut source, &mut w);
-            // A page that is part of a large folio of the page cache may be blind; none may be told wrongly.
+            // A page that is part of a large folio of the page cache may be blind; none may be reported wrongly.
             let blind: Vec<usize> = (0..200).filter(|&i| w[i].seen.blind > 0).collect();
             assert!(blind.len() < 100, "{} of 200 pages are not observable", blind.len());
             s.touch(at + 11 * PAGE, 20, 1);
@@ -192,7 +192,7 @@ fn root_what_is_told_as_cleared_is_clear_and_nothing_else() {
         let after = pages(&scan(&mut source, range, false), |t| t.accessed);
         let kept = pages(&first, |t| std::array::from_fn(|w| t.accessed[w] & !t.cleared[w]));
         // Another agent may have cleared some more.
-        assert!(after.iter().all(|a| kept.binary_search(a).is_ok()), "told as cleared, and set");
+        assert!(after.iter().all(|a| kept.binary_search(a).is_ok()), "reported as cleared, and set");
         assert!(after.len() * 10 >= kept.len() * 9, "{} kept, of which {} are still set", kept.len(), after.len());
         let cleared = pages(&first, |t| t.cleared);
         // What another agent had cleared before is not cleared again.

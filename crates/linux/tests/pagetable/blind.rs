@@ -1,7 +1,7 @@
 //! What cannot be observed, and what must not be mistaken for it.
 
 use crate::common::servant::{PAGE, Servant, push_new_pages_to_lru};
-use crate::watching::{TABLE, pages, scan, settle, told, watch, windows};
+use crate::watching::{TABLE, pages, reported, scan, settle, watch, windows};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::bits::Window;
 use isotherm_core::source::AccessSource;
@@ -75,7 +75,7 @@ fn root_locked_memory_is_not_observable() {
         ((0..512).filter(|&i| w[i].seen.blind == 1).collect::<Vec<_>>(), (100..150).collect())
     };
     // Learnt from the kernel's refusal to clear a bit; where another agent has cleared it, there is nothing to refuse.
-    told(|| {
+    reported(|| {
         s.touch(at, 512, 1);
         push_new_pages_to_lru();
         source.arm(0, &mut w).unwrap();

@@ -1,7 +1,7 @@
 //! Huge pages and folios mapped by base entries, which must never be split.
 
 use crate::common::servant::{PAGE, Servant};
-use crate::watching::{TABLE, hot, pages, scan, settle, told, watch, windows};
+use crate::watching::{TABLE, hot, pages, reported, scan, settle, watch, windows};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::bits::Window;
 use isotherm_core::source::AccessSource;
@@ -56,7 +56,7 @@ fn root_huge_pages_are_told_exactly_and_never_split() {
             .flat_map(|i| [Window::new(at + i * TABLE + 5 * PAGE, 1), Window::new(at + i * TABLE + 16 * PAGE, 16)])
             .collect();
         from();
-        told(|| {
+        reported(|| {
             settle(&mut source, &mut w);
             assert!(w.iter().all(|w| w.seen.leaf_shift == 21), "{w:?}");
             s.touch(at + 3 * TABLE + 77 * PAGE, 1, 1);
@@ -112,7 +112,7 @@ fn root_folios_mapped_by_base_entries_are_never_split() {
         let mut blind = vec![at + TABLE, at + 2 * TABLE];
         if large_folios_can_be_cleared() {
             let mut whole = windows(at, 512, 1);
-            told(|| {
+            reported(|| {
                 settle(&mut source, &mut whole);
                 assert!(whole.iter().all(|w| w.seen.leaf_shift == 12 && w.seen.blind == 0));
                 s.touch(at + 5 * PAGE, 3, 1);
@@ -133,7 +133,7 @@ fn root_folios_mapped_by_base_entries_are_never_split() {
             source.look(0, &mut w).unwrap();
             assert!(w.iter().all(|w| w.seen.accessed == 0 && w.seen.blind == 16), "{w:?}");
         }
-        told(|| {
+        reported(|| {
             s.touch(at, 512, 1);
             let tables = scan(&mut source, AddrRange::new(at, at + 3 * TABLE), true);
             let clearable = if blind.contains(&at) { 0 } else { 512 };

@@ -1,7 +1,7 @@
 //! Processes that end, execute another program, or lose memory while they are watched.
 
 use crate::common::servant::Servant;
-use crate::watching::{TABLE, hot, settle, told, watch, windows};
+use crate::watching::{TABLE, hot, reported, settle, watch, windows};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::source::{AccessSource, Clear, SourceError};
 
@@ -34,11 +34,11 @@ fn root_exec_is_told_once() {
         source.arm(0, &mut w).unwrap();
         s.exec_sleep();
         let mut maps = Vec::new();
-        let told = match first {
+        let reported = match first {
             "look" => source.look(0, &mut w),
             _ => source.mappings(0, &mut maps),
         };
-        assert!(matches!(told, Err(SourceError::Replaced { target: 0, .. })), "{told:?}");
+        assert!(matches!(reported, Err(SourceError::Replaced { target: 0, .. })), "{reported:?}");
         source.mappings(0, &mut maps).unwrap();
         assert!(!maps.iter().any(|m| m.name.contains("pagetable")), "{maps:?}");
         source.look(0, &mut w).unwrap();
@@ -61,7 +61,7 @@ fn root_a_process_without_its_first_thread_is_read() {
     let mut w = windows(at, 512, 1);
     settle(&mut source, &mut w);
     s.lose_leader();
-    told(|| {
+    reported(|| {
         s.touch(at, 5, 1);
         source.look(0, &mut w).unwrap();
         (hot(&w), (0..5).collect())

@@ -1,7 +1,7 @@
 //! Memory that several processes map: observed through `clear_refs` where there is much of it, else not at all.
 
 use crate::common::servant::{PAGE, Servant, push_new_pages_to_lru};
-use crate::watching::{TABLE, pages, told, watch};
+use crate::watching::{TABLE, pages, reported, watch};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::bits::TableBits;
 use isotherm_core::mapping::MappingKind;
@@ -102,7 +102,7 @@ fn root_much_shared_memory_is_told_exactly_by_who_uses_it() {
         common.pages(&interval(&mut source), |t| t.blind).is_empty().then_some(())
     });
     for stride in [1, 3, 64] {
-        told(|| {
+        reported(|| {
             let kept = common.kept(&interval(&mut source));
             assert!(kept.len() as u64 <= common.count / 2, "{} pages still count from before", kept.len());
             let count = common.count / stride;
@@ -143,7 +143,7 @@ fn root_a_part_that_is_scanned_in_between_takes_nothing_from_the_rest() {
         s.touch(common.at, common.count, 1);
         common.pages(&interval(&mut source), |t| t.blind).is_empty().then_some(())
     });
-    told(|| {
+    reported(|| {
         interval(&mut source);
         s.touch(common.at, 100, 1);
         s.touch(own, 200, 1);
@@ -182,7 +182,7 @@ fn root_locked_pages_are_cleared_and_the_zero_page_is_not_called_hot() {
     let tables = interval(&mut source);
     assert_eq!(within(zero, pages(&tables, |t| t.present)).len(), 512);
     assert_eq!(within(zero, pages(&tables, |t| t.accessed)), [0u64; 0]);
-    told(|| {
+    reported(|| {
         interval(&mut source);
         s.touch(own + 90 * PAGE, 20, 1);
         let tables = interval(&mut source);
@@ -191,7 +191,7 @@ fn root_locked_pages_are_cleared_and_the_zero_page_is_not_called_hot() {
     });
 }
 
-/// Checks that shared pages stay blind in every interval, and are never told as accessed.
+/// Checks that shared pages stay blind in every interval, and are never reported as accessed.
 fn stays_blind(s: &Servant, common: &Common, source: &mut PageTableSource) {
     for _ in 0..6 {
         s.touch(common.at, common.count, 1);

@@ -1,4 +1,4 @@
-//! Watching a servant, and checking what is told against what is true.
+//! Watching a servant, and checking what is reported against what is true.
 
 use crate::common::servant::{PAGE, Servant, push_new_pages_to_lru};
 use isotherm_core::addr::AddrRange;
@@ -32,7 +32,7 @@ pub fn settle(source: &mut PageTableSource, w: &mut [Window]) {
 /// Repeats `attempt`, which gives what was seen and what is true, until both agree. What is seen must be true always;
 /// but something may be missing now and then, where another agent of this machine (the kernel's own DAMON on physical
 /// memory, or reclaim) clears accessed bits, too.
-pub fn told<T: Ord + std::fmt::Debug>(mut attempt: impl FnMut() -> (Vec<T>, Vec<T>)) {
+pub fn reported<T: Ord + std::fmt::Debug>(mut attempt: impl FnMut() -> (Vec<T>, Vec<T>)) {
     let mut missing = Vec::new();
     for _ in 0..10 {
         let (seen, mut truth) = attempt();

@@ -1,4 +1,4 @@
-//! The old binary records; the layout is told at the reader.
+//! The old binary records; the layout is described at the reader.
 
 use super::{Export, Out};
 use crate::error::WriteError;

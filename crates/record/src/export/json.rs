@@ -14,7 +14,7 @@ use isotherm_core::target::TargetInfo;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 
-/// Interval at which mappings are read that is told where the record does not know: damo's default.
+/// Interval at which mappings are read that is written where the record does not know: damo's default.
 const USUAL_UPDATE_US: u64 = 1_000_000;
 
 /// What damo keeps apart.

@@ -9,8 +9,8 @@ use isotherm_core::trace::{TraceEvent, Tracepoint};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Writes perf-script text. Only ends of snapshots are told, so a target with a single snapshot gets a false one, `[0,
-/// 0)` with figures -1, that tells the interval.
+/// Writes perf-script text. Only ends of snapshots are reported, so a target with a single snapshot gets a false one,
+/// `[0, 0)` with figures -1, that tells the interval.
 pub(crate) struct PerfScript {
     out: Out,
     text: String,

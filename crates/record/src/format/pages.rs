@@ -1,7 +1,7 @@
 //! What the page history says of a target, and of all targets together, as bytes.
 //!
 //! Ages are numbers that fall from one threshold to the next, so they are stored as differences, and thresholds alike
-//! as their number. Page tables next to one another of which the same is told are one run.
+//! as their number. Page tables next to one another of which the same is reported are one run.
 
 use super::varint::{Cursor, DecodeError, put, put_delta, unzigzag, zigzag};
 use super::{MAX_MAPPINGS, MAX_TABLES, MAX_THRESHOLDS};

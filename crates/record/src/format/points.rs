@@ -20,7 +20,7 @@ const INSERT_COVERED: u64 = 1;
 const INSERT_UNCOVERED: u64 = 2;
 const END: u64 = 3;
 
-/// Whether the regions can be told by points.
+/// Whether the regions can be written as points.
 pub(crate) fn is_sorted_disjoint(regions: &[RegionInfo]) -> bool {
     regions.iter().all(|r| r.start < r.end) && regions.windows(2).all(|w| w[0].end <= w[1].start)
 }

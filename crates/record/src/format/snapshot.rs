@@ -22,7 +22,8 @@ const AGE_OTHER: u64 = 2;
 /// So many regions take as much memory as what is remembered of a target beside its regions.
 const TARGET_COST: usize = 8;
 
-/// Codes of the bytes accessed: not told, none, all of the region; larger ones are whole pages (even) or bytes (odd).
+/// Codes of the bytes accessed: not reported, none, all of the region; larger ones are whole pages (even) or bytes
+/// (odd).
 const ACCESSED_UNTOLD: u64 = 0;
 const ACCESSED_NONE: u64 = 1;
 const ACCESSED_ALL: u64 = 2;

@@ -41,7 +41,7 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(low8(value));
 }
 
-/// Appends `value - base`, zigzag-coded; wraps, so every pair of numbers can be told.
+/// Appends `value - base`, zigzag-coded; wraps, so every pair of numbers can be written.
 pub(crate) fn put_delta(out: &mut Vec<u8>, value: u64, base: u64) {
     put(out, zigzag(value.wrapping_sub(base).cast_signed()));
 }

@@ -173,11 +173,11 @@ impl Parts {
         if let Some(run) = self.heads.iter().find_map(|h| h.intervals).map(run_info) {
             sink(Event::Run(run)).map_err(ReadError::Sink)?;
         }
-        let mut told: HashMap<u32, TargetInfo> = HashMap::new();
+        let mut reported: HashMap<u32, TargetInfo> = HashMap::new();
         for head in &self.heads {
             let info = TargetInfo { target: head.target, pid: head.pid, name: head.name.clone() };
-            if told.get(&head.target) != Some(&info) {
-                told.insert(head.target, info.clone());
+            if reported.get(&head.target) != Some(&info) {
+                reported.insert(head.target, info.clone());
                 sink(Event::Target(info)).map_err(ReadError::Sink)?;
             }
         }
@@ -252,7 +252,7 @@ fn complete(s: &mut Snapshot, head: &Head) {
     }
 }
 
-/// What a damo record tells of the run. Limits of regions are not told: 0.
+/// What a damo record tells of the run. Limits of regions are not in it: 0.
 fn run_info(i: Intervals) -> RunInfo {
     RunInfo {
         source: String::new(),

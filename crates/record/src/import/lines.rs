@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Longest line that is looked at; longer ones are told as such and passed over.
+/// Longest line that is looked at; longer ones are reported as such and passed over.
 const MAX_LINE: usize = 16 << 10;
 
 /// Yields lines with their numbers, counted from 1.

@@ -1,7 +1,7 @@
 //! Records of other tools.
 //!
 //! All readers hand out events in the order of time, in bounded memory. What other tools store and we do not keep, and
-//! the other way round, is told in `docs/format.md`.
+//! the other way round, is described in `docs/format.md`.
 
 mod ages;
 pub(crate) mod binary;
@@ -50,7 +50,7 @@ pub(crate) struct Targets {
 }
 
 impl Targets {
-    /// The target's number, and what is to be told of it when it is seen for the first time.
+    /// The target's number, and what is to be reported of it when it is seen for the first time.
     pub(crate) fn number(&mut self, id: u64, is_pid: bool) -> (u32, Option<TargetInfo>) {
         if let Some(&target) = self.index.get(&id) {
             return (target, None);

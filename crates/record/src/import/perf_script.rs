@@ -13,7 +13,7 @@ use isotherm_core::snapshot::RegionInfo;
 
 /// What a line of use tells.
 #[derive(Debug, PartialEq)]
-enum Told {
+enum Reported {
     Region {
         time_ns: u64,
         id: u64,
@@ -47,7 +47,7 @@ pub(crate) fn read(input: Input, sink: &mut Sink<'_>) -> Result<Vec<Warning>, Re
 
 type Each<'a> = dyn FnMut(Ended, &mut Notes) -> Result<(), ReadError> + 'a;
 
-/// Returns whether targets are told by pid; `None` if there is no event.
+/// Returns whether targets are named by pid; `None` if there is no event.
 fn parse(input: Input, notes: &mut Notes, each: &mut Each<'_>) -> Result<Option<bool>, ReadError> {
     let origin = input.origin().to_owned();
     let mut lines = Lines::new(input.into_stream()?);
@@ -55,19 +55,19 @@ fn parse(input: Input, notes: &mut Notes, each: &mut Each<'_>) -> Result<Option<
     let mut sample_us = None;
     let mut open: Option<(Ended, usize, u64)> = None;
     while let Some((number, line)) = lines.next().map_err(|error| ReadError::Io { origin: origin.clone(), error })? {
-        let told = match line {
+        let reported = match line {
             TextLine::Text(text) => parse_line(&text),
             TextLine::TooLong => Err("it is too long"),
         };
-        let (time_ns, id, nr_regions, region) = match told {
-            Ok(Some(Told::Region { time_ns, id, is_pid, nr_regions, region })) => {
+        let (time_ns, id, nr_regions, region) = match reported {
+            Ok(Some(Reported::Region { time_ns, id, is_pid, nr_regions, region })) => {
                 if *pids.get_or_insert(is_pid) != is_pid {
                     notes.skip(number, "it tells a pid where others tell a target id, or the other way round");
                     continue;
                 }
                 (time_ns, id, nr_regions, region)
             }
-            Ok(Some(Told::Sample { sample_us: s })) => {
+            Ok(Some(Reported::Sample { sample_us: s })) => {
                 sample_us = Some(s);
                 continue;
             }
@@ -106,7 +106,7 @@ fn incomplete(ended: &Ended, expected: usize, first: u64, notes: &mut Notes) {
 }
 
 /// `Ok(None)`: the line is of another kind.
-fn parse_line(line: &str) -> Result<Option<Told>, &'static str> {
+fn parse_line(line: &str) -> Result<Option<Reported>, &'static str> {
     let mut words = line.split_ascii_whitespace();
     let (mut before, mut event) = (None, None);
     for word in words.by_ref() {
@@ -121,7 +121,7 @@ fn parse_line(line: &str) -> Result<Option<Told>, &'static str> {
     let mut rest = words.peekable();
     if event == "damon_monitor_intervals_tune" {
         let sample = rest.next().and_then(|w| w.strip_prefix("sample_us=")).and_then(|n| n.parse().ok());
-        return sample.map(|sample_us| Some(Told::Sample { sample_us })).ok_or("the tuned interval is missing");
+        return sample.map(|sample_us| Some(Reported::Sample { sample_us })).ok_or("the tuned interval is missing");
     }
     let time_ns = before
         .and_then(|w| parse_seconds(w.strip_suffix(':').unwrap_or(w)))
@@ -147,7 +147,7 @@ fn parse_line(line: &str) -> Result<Option<Told>, &'static str> {
     // -1 stands in false snapshots and for ages that are not known.
     let figure = |n: i64| u32::try_from(n.max(0)).map_err(|_| "a figure is too large");
     let region = RegionInfo { start, end, nr_accesses: figure(nr)?, age: figure(age)?, evidence: None, accessed: None };
-    Ok(Some(Told::Region { time_ns, id, is_pid, nr_regions, region }))
+    Ok(Some(Reported::Region { time_ns, id, is_pid, nr_regions, region }))
 }
 
 /// Nanoseconds of `sec.fraction`, exactly.
@@ -165,7 +165,7 @@ fn parse_seconds(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn told(line: &str) -> Told {
+    fn reported(line: &str) -> Reported {
         parse_line(line).unwrap().unwrap()
     }
 
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn all_layouts_of_the_line_are_read() {
-        let expected = |id, is_pid, age| Told::Region {
+        let expected = |id, is_pid, age| Reported::Region {
             time_ns: 82_877_315_633_000,
             id,
             is_pid,
@@ -188,15 +188,15 @@ mod tests {
             "kdamond.0-129062 [005] ..... 82877.315633: damon_aggregated:    ",
             " my thread 4452 [000] 82877.315633000: damon:damon_aggregated:",
         ] {
-            assert_eq!(told(&format!("{begin} target_id=3 nr_regions=17 4096-8192: 5 7")), expected(3, false, 7));
+            assert_eq!(reported(&format!("{begin} target_id=3 nr_regions=17 4096-8192: 5 7")), expected(3, false, 7));
         }
         assert_eq!(
-            told("kdamond.0 4452 [000] 82877.315633: damon:damon_aggregated: pid=42 nr_regions=17 4096-8192: 5"),
+            reported("kdamond.0 4452 [000] 82877.315633: damon:damon_aggregated: pid=42 nr_regions=17 4096-8192: 5"),
             expected(42, true, 0)
         );
         assert_eq!(
-            told("a 1 [0] 1.0: damon:damon_monitor_intervals_tune: sample_us=80000"),
-            Told::Sample { sample_us: 80_000 }
+            reported("a 1 [0] 1.0: damon:damon_monitor_intervals_tune: sample_us=80000"),
+            Reported::Sample { sample_us: 80_000 }
         );
     }
 

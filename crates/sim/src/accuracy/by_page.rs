@@ -43,16 +43,16 @@ impl TouchedPages for Simulated<'_> {
     }
 }
 
-/// What a workload on real memory told about itself, for one span of time.
+/// What a workload on real memory reported about itself, for one span of time.
 #[derive(Debug)]
-pub struct Told {
+pub struct Reported {
     /// Touched in it: sorted, disjoint.
     touched: Vec<AddrRange>,
     /// Touched in slices that lie only partly in it, and in no others: nobody knows whether within the span.
     unclear: Vec<AddrRange>,
 }
 
-impl Told {
+impl Reported {
     /// The pages that were touched at all during `[from_ns, to_ns)`.
     pub fn new(slices: &[Slice], from_ns: u64, to_ns: u64) -> Self {
         let (mut touched, mut border) = (Vec::new(), Vec::new());
@@ -78,7 +78,7 @@ impl Told {
     }
 }
 
-impl TouchedPages for Told {
+impl TouchedPages for Reported {
     fn touched(&self, range: AddrRange, _: u64, _: u64, out: &mut Vec<AddrRange>) {
         let first = self.touched.partition_point(|r| r.end <= range.start);
         out.extend(self.touched[first..].iter().map_while(|r| r.intersect(&range)));
@@ -220,12 +220,12 @@ mod tests {
             touched: pages.iter().map(|p| Touched::all(page(*p), 1)).collect(),
         };
         let slices = [slice(0, &[0, 1]), slice(100, &[1, 2]), slice(200, &[2, 3]), slice(300, &[4])];
-        let rounds = Told::new(&[Slice { touched: vec![Touched::all(page(7), 10)], ..slice(0, &[]) }], 50, 200);
+        let rounds = Reported::new(&[Slice { touched: vec![Touched::all(page(7), 10)], ..slice(0, &[]) }], 50, 200);
         assert_eq!((rounds.touched, rounds.unclear), (vec![page(7)], vec![]));
-        let told = Told::new(&slices, 50, 300);
-        let judged = told.clear_part(&[AddrRange::new(0, 8 * PAGE_SIZE)]);
+        let reported = Reported::new(&slices, 50, 300);
+        let judged = reported.clear_part(&[AddrRange::new(0, 8 * PAGE_SIZE)]);
         assert_eq!(judged, [AddrRange::new(PAGE_SIZE, 8 * PAGE_SIZE)]);
-        let score = score(&[page(1), page(2)], &judged, &told, (50, 300));
+        let score = score(&[page(1), page(2)], &judged, &reported, (50, 300));
         assert_eq!((score.hot, score.reported, score.common), (3 * PAGE_SIZE, 2 * PAGE_SIZE, 2 * PAGE_SIZE));
     }
 

@@ -193,13 +193,13 @@ mod tests {
                 cleared.set(start..start + len, time);
                 plain[start as usize..(start + len) as usize].fill(Some(time));
             }
-            let mut told = Vec::new();
+            let mut reported = Vec::new();
             let asked = q.0..q.0 + q.1;
             cleared.for_each(asked.clone(), |pages, time| {
-                assert!(!pages.is_empty() && pages.start == asked.start + told.len() as u64);
-                told.extend(pages.map(|_| time));
+                assert!(!pages.is_empty() && pages.start == asked.start + reported.len() as u64);
+                reported.extend(pages.map(|_| time));
             });
-            prop_assert_eq!(&told[..], &plain[asked.start as usize..asked.end as usize]);
+            prop_assert_eq!(&reported[..], &plain[asked.start as usize..asked.end as usize]);
         }
     }
 

@@ -62,7 +62,7 @@ impl SimSource {
         self
     }
 
-    /// The target, if it is alive; an exec is told once.
+    /// The target, if it is alive; an exec is reported once.
     fn living(&mut self, target: TargetId) -> Result<&mut Target, SourceError> {
         let now = self.clock.now_ns();
         let Some(t) = self.targets.get_mut(target as usize) else {

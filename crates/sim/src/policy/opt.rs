@@ -38,7 +38,7 @@ pub struct Optimum {
     pub resident: u64,
 }
 
-/// Runs the optimum with `size` pages. `each` is told of every request whether it was a hit.
+/// Runs the optimum with `size` pages. `each` is called for every request with whether it was a hit.
 pub fn optimum(next: &NextUse, size: u32, mut each: impl FnMut(bool)) -> Optimum {
     let mut set = PositionSet::new(next.0.len());
     let (mut misses, mut live, mut dead) = (0u64, 0u32, 0u32);

@@ -1,7 +1,7 @@
 //! How long tasks waited for memory: `some` of them, and all at once (`full`), as the kernel's pressure figures have
 //! it.
 
-/// Waits of tasks, told in the order in which they begin.
+/// Waits of tasks, reported in the order in which they begin.
 #[derive(Debug, Clone)]
 pub struct Pressure {
     /// When each task's last wait ends.

@@ -107,7 +107,7 @@ impl Future {
         Self { trace, next: OnceLock::new(), placed: OnceLock::new() }
     }
 
-    /// `watch` is told of every request.
+    /// `watch` is called for every request.
     fn count(&self, job: Job, groups: &Groups, watch: Option<&mut Watch<'_>>) -> Count {
         let (trace, pages, size) = (&self.trace, self.trace.footprint(), job.size);
         match job.policy {
@@ -233,7 +233,7 @@ impl Replay {
         figures
     }
 
-    /// Runs jobs on as many threads as the machine has cores. `done` is told each result as it comes; all come in the
+    /// Runs jobs on as many threads as the machine has cores. `done` gets each result as it comes; all come in the
     /// order of the jobs.
     pub fn run_all(&self, jobs: &[Job], done: &(dyn Fn(&Figures) + Sync)) -> Vec<Figures> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());

@@ -11,7 +11,7 @@ use std::path::Path;
 /// A format of trace files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Told by its content.
+    /// Recognized by its content.
     Auto,
     /// Comma-separated values with a header line.
     Csv,
@@ -27,7 +27,7 @@ const PREFIX: usize = 64 << 10;
 const BUFFER: usize = 1 << 20;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Reads a trace; it may be packed with zstd. `progress` is told how many requests were read so far.
+/// Reads a trace; it may be packed with zstd. `progress` gets how many requests were read so far.
 pub fn read(
     path: &Path,
     format: Format,

@@ -14,7 +14,7 @@ use isotherm_record::{Input, ReadError, read_events};
 /// Rounds that stand for an aggregation interval.
 const ROUNDS: u64 = 4;
 const PAGE_SHIFT: u32 = 12;
-/// Addresses have 52 bits above the page's; targets are told apart in the bits above.
+/// Addresses have 52 bits above the page's; targets are distinguished in the bits above.
 const TARGET_SHIFT: u32 = 52;
 /// Largest region that is believed: 16 TiB.
 const LARGEST: u64 = 1 << 44;

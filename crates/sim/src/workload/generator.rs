@@ -29,12 +29,12 @@ struct Draws {
 }
 
 impl Draws {
-    /// Most draws that are told page by page.
+    /// Most draws that are reported page by page.
     const FEW: usize = 4096;
 
     fn add(&mut self, page: u64, pages: u64) {
         self.bins[truth::bin_of(page, pages) as usize] += 1;
-        // One more than are told marks that there were too many.
+        // One more than are reported marks that there were too many.
         if self.pages.len() <= Self::FEW {
             self.pages.push(page);
         }
@@ -222,12 +222,12 @@ mod tests {
             let counts = draw(&mut g, batches);
             let account = g.account();
             for page in 0..100 {
-                let told: u64 = account
+                let reported: u64 = account
                     .iter()
                     .filter(|t| t.start <= page * PAGE_SIZE && page * PAGE_SIZE < t.end)
                     .map(|t| t.touches * PAGE_SIZE / (t.end - t.start))
                     .sum();
-                assert_eq!(told, counts.get(&page).copied().unwrap_or(0), "page {page} of {batches} batches");
+                assert_eq!(reported, counts.get(&page).copied().unwrap_or(0), "page {page} of {batches} batches");
             }
         }
     }
@@ -239,8 +239,8 @@ mod tests {
         for batches in [10, 64] {
             let counts = draw(&mut g, batches);
             let account = g.account();
-            let told: u64 = account.iter().map(|t| (t.end - t.start) / PAGE_SIZE).sum();
-            assert_eq!(told, counts.len() as u64);
+            let reported: u64 = account.iter().map(|t| (t.end - t.start) / PAGE_SIZE).sum();
+            assert_eq!(reported, counts.len() as u64);
             assert!(counts.iter().all(|(page, n)| per_page(&account, *page) == *n));
         }
         draw(&mut g, 65);

@@ -82,7 +82,7 @@ pub struct Header {
 }
 
 impl Truth {
-    /// Whether single pages are told, so that ranges tell little.
+    /// Whether single pages are reported, so that ranges tell little.
     pub fn is_scattered(&self) -> bool {
         let touched = || self.slices.iter().flat_map(|s| &s.touched);
         touched().any(|t| t.pages.is_some() || t.end - t.start == PAGE_SIZE)
@@ -123,10 +123,10 @@ pub fn hot(slices: &[Slice], from_ns: u64, to_ns: u64, min_touches: f64) -> Vec<
     out
 }
 
-/// Most ranges that an area with random draws is told in.
+/// Most ranges that an area with random draws is described by.
 const MAX_BINS: u64 = 256;
 
-/// In how many bins of equal size an area of `pages` with random draws is told.
+/// In how many bins of equal size an area of `pages` with random draws is reported.
 pub(super) fn bins(pages: u64) -> u64 {
     pages.clamp(1, MAX_BINS)
 }
@@ -159,7 +159,8 @@ pub(super) fn single(area: &Area, pages: &[u64], out: &mut Vec<Touched>) {
 }
 
 /// Appends the account of the touches `from..to` (counted since the stage began) of an area that is gone through in
-/// rounds. In address order the very pages are told; scattered touches are told for all of the area that is touched.
+/// rounds. In address order the very pages are reported; scattered touches are reported for all of the area that is
+/// touched.
 pub(super) fn rounds(area: &Area, from: u64, to: u64, out: &mut Vec<Touched>) {
     let Plan::Round(sweep) = area.plan() else { return };
     let (range, pages) = (area.range(), area.pages());
@@ -193,7 +194,7 @@ pub fn touches_after(rate: f64, share: f64, ns: u64) -> u64 {
 }
 
 /// What `workload` at `rate` touches a second does during `[from_ns, to_ns)` since its start, in slices of at most
-/// `slice_ns`, with addresses in an arena at `arena_start`. Random draws are told by their expectation.
+/// `slice_ns`, with addresses in an arena at `arena_start`. Random draws are reported by their expectation.
 pub fn predicted(
     workload: &Workload,
     rate: f64,
@@ -326,12 +327,12 @@ mod tests {
             rounds(&area, from, from + len, &mut out);
             for page in 0..pages {
                 let walked = (from..from + len).filter(|k| k % pages == page).count() as u64;
-                let told: u64 = out
+                let reported: u64 = out
                     .iter()
                     .filter(|t| t.start <= page * PAGE_SIZE && page * PAGE_SIZE < t.end)
                     .map(|t| t.touches / ((t.end - t.start) / PAGE_SIZE))
                     .sum();
-                prop_assert_eq!(told, walked);
+                prop_assert_eq!(reported, walked);
             }
         }
 

@@ -191,7 +191,7 @@ mod tests {
     fn each_piece_of_time_counts_once() {
         let (space, axis) = plane(100, 1);
         let mut g = Grid::new(1, 1, BASE_NS, BASE_NS + 2 * AGGR_NS);
-        // An old region: its age reaches back over what the first snapshot already told.
+        // An old region: its age reaches back over what the first snapshot already reported.
         g.add(&space, &axis, &snapshot(0, 0, vec![region(0, 100, 10, 500)]));
         g.add(&space, &axis, &snapshot(0, 1, vec![region(0, 100, 20, 500)]));
         assert_eq!(g.cell(0, 0).seen, 1.0);
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!([16, 40, 79].map(|row| rate(row, 1)), [10; 3], "10 of 512 pages, wherever one looks");
         assert_eq!([0, 1, 2].map(|col| rate(80, col)), [0, 256, -2], "nothing is known of the third second");
         assert_eq!(rate(82, 0), -1, "locked memory cannot be observed");
-        assert_eq!(g.cell(40, 1).seen, 1.0, "what is told twice counts once");
+        assert_eq!(g.cell(40, 1).seen, 1.0, "what is reported twice counts once");
     }
 
     proptest! {

@@ -30,7 +30,7 @@ pub struct HeatOptions {
 }
 
 /// What a heatmap is drawn from.
-enum Told<'a> {
+enum Reported<'a> {
     Regions(&'a Snapshot),
     Pages(&'a PageFrame),
 }
@@ -114,14 +114,14 @@ impl HeatMap {
             return Err(ViewError::EmptyRange { what: "address range", have: "only addresses outside it".into() });
         }
         let names = named_parts(&space, &mappings);
-        let each = |sink: &mut dyn FnMut(Told<'_>)| {
+        let each = |sink: &mut dyn FnMut(Reported<'_>)| {
             events.replay(&mut |event| {
                 match (event, measure) {
                     (Event::Snapshot(s), Measure::Intervals(..)) if s.target == id && in_time(s.start_ns, s.end_ns) => {
-                        sink(Told::Regions(s));
+                        sink(Reported::Regions(s));
                     }
                     (Event::Pages(f), Measure::Pages(_)) if f.target == id && in_time(f.since_ns, f.time_ns) => {
-                        sink(Told::Pages(f));
+                        sink(Reported::Pages(f));
                     }
                     _ => {}
                 }
@@ -130,17 +130,17 @@ impl HeatMap {
         };
 
         let mut profile = Profile::new(&space);
-        each(&mut |told| match told {
-            Told::Regions(s) => profile.add(&space, s),
-            Told::Pages(f) => profile.add_pages(&space, f),
+        each(&mut |reported| match reported {
+            Reported::Regions(s) => profile.add(&space, s),
+            Reported::Pages(f) => profile.add_pages(&space, f),
         })?;
         let layout = if options.address_range.is_some() { Layout::Everything } else { options.layout };
         let axis = Axis::new(&space, &profile.runs(&space), options.rows, layout);
 
         let mut grid = Grid::new(axis.rows, options.cols, start_ns, end_ns);
-        each(&mut |told| match told {
-            Told::Regions(s) => grid.add(&space, &axis, s),
-            Told::Pages(f) => grid.add_pages(&space, &axis, f),
+        each(&mut |reported| match reported {
+            Reported::Regions(s) => grid.add(&space, &axis, s),
+            Reported::Pages(f) => grid.add_pages(&space, &axis, f),
         })?;
         let scale = RateScale::fitting(grid.rates());
         Ok(Self { target: target.clone(), base_ns: overview.start_ns, space, names, axis, grid, scale, measure })

@@ -10,7 +10,7 @@ pub(crate) const TABLE_BYTES: u64 = 2 << 20;
 /// holds one that was looked at shows that one.
 const SAMPLED: f64 = 0.25;
 
-/// A part of a mapping of which no page table is told, or nothing of it.
+/// A part of a mapping of which no page table is reported, or nothing of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Unseen {
     pub range: AddrRange,

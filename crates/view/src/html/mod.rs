@@ -347,8 +347,8 @@ mod tests {
         assert_eq!(v["targets"].as_array().map(Vec::len), Some(10));
         assert_eq!((&v["total"]["targets"], &v["rest"]["targets"]), (&12.into(), &2.into()));
         let cold = |v: &serde_json::Value| v["idle"]["cold"][0]["bytes"].as_u64();
-        let rest = v["rest"]["cold"].as_u64().expect("is told");
-        assert_eq!(cold(&v["total"]).expect("is told"), rest + 10 * cold(&v["targets"][0]).expect("is told"));
+        let rest = v["rest"]["cold"].as_u64().expect("is reported");
+        assert_eq!(cold(&v["total"]).expect("is reported"), rest + 10 * cold(&v["targets"][0]).expect("is reported"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::names;
 /// Width and height of the picture.
 pub const SIZE: (f64, f64) = (960.0, 520.0);
 
-/// Colours that are told apart on a dark ground; they begin anew after the last.
+/// Colours that can be distinguished on a dark ground; they begin anew after the last.
 const COLOURS: [Rgb; 12] = [
     Rgb(0xf0, 0x8a, 0x5d),
     Rgb(0x5b, 0xc0, 0xeb),

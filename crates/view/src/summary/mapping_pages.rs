@@ -78,12 +78,12 @@ mod tests {
             &mappings,
             10_000_000_000,
         );
-        let told: Vec<_> = uses
+        let reported: Vec<_> = uses
             .iter()
             .map(|u| (u.name.as_str(), u.bytes / MIB, u.pages.resident / 4096, u.pages.cold / 4096))
             .collect();
         assert_eq!(
-            told,
+            reported,
             [
                 ("4000000-5000000", 16, 3000, 2000),
                 ("0-4000000", 64, 1000, 900),

@@ -50,7 +50,7 @@ struct Sums {
 #[derive(Debug, Default)]
 pub(crate) struct MappingHeatBuilder {
     by_name: HashMap<String, Sums>,
-    /// Whether anonymous memory without a name is told by its addresses.
+    /// Whether anonymous memory without a name is named by its addresses.
     apart: bool,
     time: f64,
 }

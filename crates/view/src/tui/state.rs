@@ -117,7 +117,7 @@ impl Top {
             Event::Pages(f) => self.target(f.target).history.add(event),
             Event::Together(f) => self.together = Some(f.clone()),
             Event::End { time_ns, target, why } => {
-                // It is told anew where several are left.
+                // It is reported anew where several are left.
                 self.together = None;
                 let t = self.target(*target);
                 match why {

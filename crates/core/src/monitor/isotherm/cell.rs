@@ -123,7 +123,7 @@ impl Segment {
         self.tick_round_bytes += next.tick_round_bytes;
     }
 
-    /// Takes over what rounds told of `whole`, which it is a part of.
+    /// Takes over what rounds found of `whole`, which it is a part of.
     pub(crate) fn take_rate(&mut self, whole: &Self) {
         self.tick = whole.tick;
         self.tick_bytes = whole.tick_bytes;

@@ -14,7 +14,7 @@ const FIRST_ROUND_NS: f64 = 100_000.0;
 /// Prices for the monitor and its targets together.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Prices {
-    /// A round of a target, all told: waking up twice, the calls, its windows, ns.
+    /// A round of a target, in all: waking up twice, the calls, its windows, ns.
     pub round_ns: f64,
     /// Whether this is what one proved to cost.
     pub rounds_seen: bool,

@@ -102,8 +102,8 @@ fn pressure_slows_it_down_and_ends_it() {
     let mut cache = CacheReclaim::default();
     let unknown = CacheView { idle: MIB, stall_us: None, refaulted: 0 };
     let step = |second| cache.step(second * S, &unknown, &POLICY, u64::MAX);
-    let told: Vec<_> = (0..60).step_by(5).map(step).collect();
-    assert_eq!(told.last(), Some(&Err(CacheIdle::NoPressure)), "not known is not none");
+    let reported: Vec<_> = (0..60).step_by(5).map(step).collect();
+    assert_eq!(reported.last(), Some(&Err(CacheIdle::NoPressure)), "not known is not none");
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn challenged(answer: impl FnOnce(Nonce) -> Vec<u8> + Send + 'static) -> (Closin
         };
         theirs.write_all(&answer(nonce)).unwrap();
         let mut all = Vec::new();
-        // What was not read when the other side closed is told as an error.
+        // What was not read when the other side closed is reported as an error.
         let _ = theirs.read_to_end(&mut all);
         all
     });

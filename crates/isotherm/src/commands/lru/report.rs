@@ -105,7 +105,8 @@ fn of_processes(args: &Args) -> anyhow::Result<(Vec<Row>, anyhow::Result<()>)> {
         None if processes.known => {}
         duration => processes.watch(args.interval, duration.unwrap_or(Duration::from_secs(4).max(args.interval)))?,
     }
-    // Ages are told as of this moment: what the look finds used was used before or after it, but is young at any rate.
+    // Ages are reported as of this moment: what the look finds used was used before or after it, but is young at any
+    // rate.
     let now = monotonic_ns();
     processes.refresh()?;
     let mut rows: Vec<Row> = processes

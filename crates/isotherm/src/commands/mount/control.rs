@@ -82,7 +82,7 @@ impl Answerer {
     }
 }
 
-/// As `kill` does: with --exec, the command is told, too.
+/// As `kill` does: with --exec, the command gets the signal, too.
 fn stop() -> Result<Answer<MountStatus>, Refusal> {
     let sent = PidFd::open(std::process::id()).and_then(|this| this.send_signal(Signal::TERM));
     sent.map_err(|e| Refusal::new(500, format!("cannot stop: {e}")))?;

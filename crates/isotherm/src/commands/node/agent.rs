@@ -51,7 +51,7 @@ impl Service for NodeService {
     }
 }
 
-/// What is told of an instance's start.
+/// What is reported of an instance's start.
 #[derive(Debug)]
 pub struct About {
     /// What it watches, in a few words.

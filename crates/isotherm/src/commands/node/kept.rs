@@ -93,7 +93,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Takes what the last node has left. `None`: there is no place for it, which is told.
+    /// Takes what the last node has left. `None`: there is no place for it, which is reported.
     pub fn open() -> Option<Self> {
         let Some(folder) = kept_history::folder() else {
             tracing::info!("there is no folder for the page history: it will be gone with this node");
@@ -184,7 +184,7 @@ impl Kept {
         }
     }
 
-    /// Writes what is known for the next node; a failure is told.
+    /// Writes what is known for the next node; a failure is reported.
     pub fn write(self, source: &mut dyn AccessSource) {
         let begun_ns = monotonic_ns();
         let (path, part) = (kept_history::file(&self.folder), self.folder.join(".pages.part"));

@@ -75,7 +75,7 @@ impl Windows {
         now_us >= end_us || now_us < self.begin_us
     }
 
-    /// Ends the window. What cannot be written is told and lost.
+    /// Ends the window. What cannot be written is reported and lost.
     pub fn end(&mut self, now_us: i64, sources: Sources<'_>) {
         let begin_us = std::mem::replace(&mut self.begin_us, now_us);
         let length_us = now_us - begin_us;

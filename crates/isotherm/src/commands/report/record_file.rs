@@ -7,7 +7,7 @@ use isotherm_view::replay::{Replay, Sink};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-/// A record with all its parts. What reading it brings up is told on stderr, once.
+/// A record with all its parts. What reading it brings up is reported on stderr, once.
 #[derive(Debug)]
 pub struct RecordFile {
     events: Events,
@@ -25,8 +25,8 @@ enum Events {
 }
 
 impl RecordFile {
-    /// Finds the parts of the record at `path` and checks that the first one is a record. `-` is standard input. Without
-    /// `arguments` they are left out of command lines.
+    /// Finds the parts of the record at `path` and checks that the first one is a record. `-` is standard input.
+    /// Without `arguments` they are left out of command lines.
     pub fn open(path: &Path, arguments: bool) -> Result<Self, ViewError> {
         Self::find(path, arguments).map_err(|e| ViewError::Read(e.into()))
     }

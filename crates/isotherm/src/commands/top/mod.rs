@@ -30,8 +30,8 @@ const KEY_WAIT: Duration = Duration::from_millis(100);
 
 /// Watch a target live: its mappings by heat, working set, cold memory and the monitor's own cost.
 ///
-/// Without a target: the whole machine, as a tree of control groups that open, down to the heatmap of a process. Press ?
-/// for the keys. The output of a command given after -- is thrown away. With --batch it needs no terminal and prints
+/// Without a target: the whole machine, as a tree of control groups that open, down to the heatmap of a process. Press
+/// ? for the keys. The output of a command given after -- is thrown away. With --batch it needs no terminal and prints
 /// what `isotherm ps` does, again and again; from the `isotherm node` that runs here, if there is one.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -192,7 +192,7 @@ fn show(
                 }
                 Ok(Message::Over(None)) => return Ok(()),
                 Err(TryRecvError::Empty) => break,
-                // After the end was told: the last picture stays until a key says otherwise.
+                // After the end was reported: the last picture stays until a key says otherwise.
                 Err(TryRecvError::Disconnected) => break,
             }
         }

@@ -8,7 +8,7 @@ use isotherm_view::plot::tradeoff::{Tradeoff, TradeoffPoint};
 use serde_json::json;
 use std::io::{self, Write};
 
-/// All that is told.
+/// All that is reported.
 pub struct Summary<'a> {
     /// The command alone, by round.
     pub alone: &'a [Measured],

@@ -171,8 +171,8 @@ fn errors_name_file_and_key() {
         (contexts(&[context("{}"), context("{}")].join(",")), &["contexts[1]", "contexts[0]", "file of its own"]),
         (contexts(&context(addr)), &["filters[0]", "physical"]),
     ] {
-        let told = fault(&text);
-        parts.iter().for_each(|part| assert!(told.contains(part), "{text}: {told:?} lacks {part:?}"));
+        let reported = fault(&text);
+        parts.iter().for_each(|part| assert!(reported.contains(part), "{text}: {reported:?} lacks {part:?}"));
     }
     assert_eq!(
         read(&contexts(&[context("{}"), context("")].join(","))).len(),

@@ -131,9 +131,9 @@ fn every_filter() {
             { type = "hugepage_size", min = "2M" },
         ]
     "#);
-    let told: Vec<_> = s.filters.iter().map(|f| (f.what.name(), f.matching, f.allow)).collect();
+    let reported: Vec<_> = s.filters.iter().map(|f| (f.what.name(), f.matching, f.allow)).collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("anon", false, false),
             ("addr", true, false),
@@ -177,8 +177,8 @@ fn a_file_may_say_whom_to_watch_and_how() {
         ("[target]\nall = true\nname = \"sh\"", &["line 2, target.all"]),
         ("[target]\nall = 1", &["line 2, target.all"]),
     ] {
-        let told = fault(text);
-        parts.iter().for_each(|part| assert!(told.contains(part), "{text:?}: {told:?} lacks {part:?}"));
+        let reported = fault(text);
+        parts.iter().for_each(|part| assert!(reported.contains(part), "{text:?}: {reported:?} lacks {part:?}"));
     }
 }
 
@@ -241,9 +241,9 @@ fn errors_name_file_line_and_key() {
             &["line 4, scheme.destinations", "leave one out"],
         ),
     ] {
-        let told = fault(&text);
+        let reported = fault(&text);
         for part in parts {
-            assert!(told.contains(part), "{text:?}: {told:?} lacks {part:?}");
+            assert!(reported.contains(part), "{text:?}: {reported:?} lacks {part:?}");
         }
     }
 }

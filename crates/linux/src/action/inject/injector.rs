@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Ranges that one helper gets.
 const AT_ONCE: usize = 1024;
-/// How long a helper that was told to stop is waited for.
+/// How long a helper that was asked to stop is waited for.
 const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 /// Mappings that a process may have, where the kernel does not tell.
 const MAX_MAP_COUNT: usize = 65530;

@@ -99,7 +99,7 @@ fn root_the_target_survives_the_helpers_death_at_every_point() {
             }
             assert!(point >= 12, "only {point} points passed");
         }
-        // Nobody traces it, and it does as it is told.
+        // Nobody traces it, and it does as it is asked.
         assert_eq!(inject(&pidfd, Action::Unlock, range(&victim), &|| ()), (PAGES * 4096, None));
     }
 }

@@ -20,8 +20,8 @@ pub(super) trait ControlFiles {
     /// Writes `value` to the file at `path`, relative to [`KDAMONDS`], in one call.
     fn write(&mut self, path: &str, value: &str) -> io::Result<()>;
 
-    /// The file at `path` is about to be changed and is to become `before` again if we are killed; what is told last is
-    /// put back first.
+    /// The file at `path` is about to be changed and is to become `before` again if we are killed; what is given last
+    /// is put back first.
     fn changes(&mut self, path: &str, before: &str) -> io::Result<()>;
 
     /// It is as it was.

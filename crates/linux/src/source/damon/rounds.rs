@@ -8,7 +8,7 @@ use isotherm_core::snapshot::RegionInfo;
 pub(super) struct Whole {
     /// Index of the target in its context.
     pub(super) target: u64,
-    /// When the last of them was told, ns of CLOCK_MONOTONIC.
+    /// When the last of them was reported, ns of CLOCK_MONOTONIC.
     pub(super) time_ns: u64,
     pub(super) regions: Vec<RegionInfo>,
 }

@@ -28,7 +28,7 @@ pub(super) struct Control {
     /// Whether filters know targets (6.6).
     pub(super) target_filters: bool,
     requests: usize,
-    /// What the guard would write back if we were killed now, as it was told.
+    /// What the guard would write back if we were killed now, as it was given.
     pub(super) guarded: Vec<(String, String)>,
     /// Whether the guard has ended.
     pub(super) unguarded: bool,

@@ -67,11 +67,11 @@ fn the_guard_knows_what_to_put_back_while_damon_is_on() {
         let mut engine = Inner::new(kernel.clone(), DamonTargets::Physical, config()).unwrap();
         assert!(kernel.control.borrow().guarded.is_empty(), "nothing is changed yet");
         run(&mut engine, 1);
-        // Here we are killed: the guard does what it was told, the last first.
-        let told = kernel.control.borrow().guarded.clone();
-        assert_eq!(told, [("nr_kdamonds".into(), "0".into()), ("0/state".into(), "off".into())]);
+        // Here we are killed: the guard does what it was given, the last first.
+        let guarded = kernel.control.borrow().guarded.clone();
+        assert_eq!(guarded, [("nr_kdamonds".into(), "0".into()), ("0/state".into(), "off".into())]);
         let mut guard = kernel.clone();
-        for (path, value) in told.iter().rev() {
+        for (path, value) in guarded.iter().rev() {
             guard.write(path, value).unwrap();
         }
         assert_eq!(kernel.files(), before);

@@ -47,7 +47,7 @@ impl Field {
 pub(super) struct Traced {
     /// Index of the target in its context.
     pub(super) target: u64,
-    /// Regions of this target, all of which are told one after the other.
+    /// Regions of this target, all of which are reported one after the other.
     pub(super) nr_regions: u64,
     pub(super) start: u64,
     pub(super) end: u64,

@@ -7,8 +7,8 @@
 //! kernel's active lists, for the mark keeps reclaim informed.
 //!
 //! Limits: only pages on reclaim lists (not hugetlb, not device memory, and not for a moment after a page appears:
-//! those are told as not observable); one mark per folio, so pages of a large folio look alike; translations are not
-//! flushed, so memory that lives in a processor's TLB can look idle; another agent that clears accessed bits (the
+//! those are reported as not observable); one mark per folio, so pages of a large folio look alike; translations are
+//! not flushed, so memory that lives in a processor's TLB can look idle; another agent that clears accessed bits (the
 //! kernel's DAMON on physical memory, another user of the bitmap) takes accesses away from us.
 //!
 //! It needs `CONFIG_IDLE_PAGE_TRACKING`, which few distributions set, and root. It has been tested on simulated pages

@@ -16,7 +16,7 @@ const STRIDE: usize = 3;
 /// Pages that appeared a moment ago may wait in a per-CPU list, off the reclaim lists. Each attempt uses new ones.
 const ATTEMPTS: u32 = 5;
 
-/// Touches pages of our own and leaves others alone; fails with the reason if they are not told apart.
+/// Touches pages of our own and leaves others alone; fails with the reason if they are not distinguished.
 pub(super) fn run(observer: &mut Observer<impl PhysicalPages>) -> Result<(), SelfTestError> {
     let pagemap = File::open("/proc/self/pagemap")
         .map_err(|e| SelfTestError::Failed(format!("cannot open /proc/self/pagemap: {e}")))?;
@@ -69,7 +69,7 @@ fn attempt(
     observer.windows(pagemap, &mut space, &mut windows, false)?;
     let wrong = |(i, w): &(usize, &Window)| w.seen.blind == 0 && (w.seen.accessed > 0) != i.is_multiple_of(STRIDE);
     let wrong = windows.iter().enumerate().filter(wrong).count();
-    Ok((wrong > 0).then(|| format!("of {PAGES} pages, a third of them touched, {wrong} were told wrongly")))
+    Ok((wrong > 0).then(|| format!("of {PAGES} pages, a third of them touched, {wrong} were reported wrongly")))
 }
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_kernel_that_sees_no_access_fails() {
         let wrong = outcome(&SimulatedPages::base(200), false).unwrap();
-        assert!(wrong.contains("22 were told wrongly"), "{wrong}");
+        assert!(wrong.contains("22 were reported wrongly"), "{wrong}");
     }
 
     #[test]

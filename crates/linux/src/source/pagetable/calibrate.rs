@@ -2,8 +2,8 @@
 //!
 //! The top-level table's kernel address is its physical address plus the wanted base; the base is a multiple of 1 GiB,
 //! and the physical address is below the end of memory. That leaves as many candidates as the machine has GiB. The
-//! right one is told by a pattern: pages of our own, touched or not by a coin's toss, whose last-level entries must
-//! show just that.
+//! right one is recognized by a pattern: pages of our own, touched or not by a coin's toss, whose last-level entries
+//! must show just that.
 //!
 //! Candidates are tried from the lowest up. A candidate below the true base plus a physical address that exists is an
 //! address below the end of the direct map: at worst plain memory, never device registers, which live above.

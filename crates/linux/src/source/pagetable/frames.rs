@@ -19,7 +19,7 @@ use std::path::Path;
 /// Flag bits of the kernel's interface (KPF_COMPOUND_HEAD, KPF_COMPOUND_TAIL).
 const HEAD: u64 = 1 << 15;
 const TAIL: u64 = 1 << 16;
-/// On an LRU list (KPF_LRU). Not told for the tail of a large folio by all kernels.
+/// On an LRU list (KPF_LRU). Not reported for the tail of a large folio by all kernels.
 const LRU: u64 = 1 << 5;
 /// Hugetlb memory, the zero page, and frames without any description (KPF_HUGE, KPF_ZERO_PAGE, KPF_NOPAGE).
 const HUGE: u64 = 1 << 17;
@@ -201,7 +201,7 @@ impl Frames {
         Ok(Sizes { large, small: mask::and_not(&present, &large) })
     }
 
-    /// Pages of `pages` (sorted pairs of frame and index) in large folios; the others are told to `note_small`.
+    /// Pages of `pages` (sorted pairs of frame and index) in large folios; the others are passed to `note_small`.
     fn judge(&self, pages: &[(u64, usize)], mut note_small: impl FnMut(usize, u64)) -> io::Result<PageMask> {
         let mut large = NO_PAGES;
         if pages.is_empty() {

@@ -176,7 +176,7 @@ fn ready_observer() -> Result<Observer, SourceUnavailable> {
     Ok(observer)
 }
 
-/// Whether this process has CAP_SYS_NICE; yes if that cannot be told, for then clearing will tell. The self-test
+/// Whether this process has CAP_SYS_NICE; yes if that cannot be known, for then clearing will tell. The self-test
 /// cannot, because a process may always advise on its own memory.
 fn has_sys_nice() -> bool {
     const CAP_SYS_NICE: u32 = 23;

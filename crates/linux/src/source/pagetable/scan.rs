@@ -49,7 +49,7 @@ impl Found {
         if self.leaf_shift > 12 { pages.min(1) } else { pages }
     }
 
-    /// What is told of it; `known_blind` and `covered` pages that `stuck` are not cleared.
+    /// What is reported of it; `known_blind` and `covered` pages that `stuck` are not cleared.
     pub(super) fn bits(&self, known_blind: &PageMask, stuck: &PageMask) -> TableBits {
         let blind = if self.blind { self.present } else { mask::and(&self.present, known_blind) };
         TableBits {

@@ -58,7 +58,7 @@ fn attempt(
     observer.look(space, process, &mut single).map_err(explain)?;
     let wrong = single.iter().enumerate().filter(|(i, w)| (w.seen.accessed > 0) != (i % STRIDE == 0)).count();
     if wrong > 0 {
-        return Ok(Some(format!("of {PAGES} pages, a third of them touched, {wrong} were told wrongly")));
+        return Ok(Some(format!("of {PAGES} pages, a third of them touched, {wrong} were reported wrongly")));
     }
     let mut seen = NO_PAGES;
     let range = [window[0].range()];

@@ -144,7 +144,7 @@ pub struct Walker {
 }
 
 impl Walker {
-    /// Loads the programs. They cannot be used before [`set_layout`](Self::set_layout) has told where memory is.
+    /// Loads the programs. They cannot be used before [`set_layout`](Self::set_layout) has said where memory is.
     pub fn load() -> Result<Self, WalkerError> {
         // Before 5.17: no bpf_loop. If something else is wrong, the second attempt fails too and says what.
         Self::load_style(LoopStyle::Helper).or_else(|_| Self::load_style(LoopStyle::Bounded))
@@ -213,7 +213,7 @@ impl Walker {
     /// Prepares reading process `pid`.
     pub(crate) fn attach(&self, pid: u32) -> Result<TaskLink, BpfError> {
         let one = |program: &Program| match program.attach(Some(pid)) {
-            // Before 6.1 an iterator cannot be told the process: go through all and compare the id.
+            // Before 6.1 an iterator cannot be limited to the process: go through all and compare the id.
             Err(_) if self.root_pids => program.attach(None),
             other => other,
         };

@@ -2,7 +2,7 @@
 //!
 //! Once per aggregation interval all accessed bits of a target are cleared and, at its end, the kernel's own count of
 //! referenced bytes is read for each mapping. One mapping is the smallest unit: a hot page in a large mapping shows
-//! only as a small share. Limits: hugetlb memory and the memory of KVM guests are told as not observable; pages of
+//! only as a small share. Limits: hugetlb memory and the memory of KVM guests are reported as not observable; pages of
 //! files count as referenced when another process uses them, too (the kernel adds the page's own flag, which that
 //! process's reads and exit set); translations that a CPU still holds hide accesses for some milliseconds after the
 //! clear, so intervals are never below [`SHORTEST_NS`].
@@ -202,7 +202,7 @@ impl RefsEngine {
         Ok(())
     }
 
-    /// Calls `f` for each target; those that have ended are told and left out from then on.
+    /// Calls `f` for each target; those that have ended are reported and left out from then on.
     fn for_each_target(
         &mut self,
         now_ns: u64,

@@ -5,7 +5,7 @@ use isotherm_core::keeper::PageKind;
 /// How memory is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Channel {
-    /// Through a page table: the hardware sets an accessed bit, nobody is told.
+    /// Through a page table: the hardware sets an accessed bit, nobody is reported.
     Mapped,
     /// Through a file descriptor (`read`, `write`): the kernel knows at once.
     Fd,

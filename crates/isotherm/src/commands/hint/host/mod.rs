@@ -178,7 +178,7 @@ fn check(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What can be known to go wrong is told before anything is begun.
+/// What can be known to go wrong is reported before anything is begun.
 fn probe(spec: &GuestSpec) -> anyhow::Result<()> {
     let Some(pid) = spec.pid else { return Ok(()) };
     let process = PidFd::open(pid).with_context(|| format!("there is no process {pid} (--guest pid={pid})"))?;

@@ -135,7 +135,7 @@ impl Limit {
     /// One limit of `all` bytes on the groups at these paths together; without it, those that they have.
     fn of(paths: &[String], groups: &mut Memcgs, all: Option<u64>) -> anyhow::Result<Vec<Self>> {
         let mut open = |path: &String| {
-            groups.open(path).map_err(|e| Unsupported(format!("the memory of {path} is not told: {e}")))
+            groups.open(path).map_err(|e| Unsupported(format!("the memory of {path} is not reported: {e}")))
         };
         let found = paths.iter().map(&mut open).collect::<Result<Vec<_>, _>>()?;
         if let Some(bytes) = all {

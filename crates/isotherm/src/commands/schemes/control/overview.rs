@@ -6,7 +6,7 @@ use isotherm_core::target::{TargetEnd, TargetInfo};
 use isotherm_view::series::working_set_of;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Over which time costs are told, ns.
+/// Over which time costs are reported, ns.
 const COST_WINDOW_NS: u64 = 60_000_000_000;
 
 #[derive(Debug, Default)]

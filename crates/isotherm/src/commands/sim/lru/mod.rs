@@ -76,7 +76,7 @@ pub struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum FormatName {
-    /// Told by its content
+    /// Recognized by its content
     Auto,
     /// A header line that names columns: page (required), op (r, w), channel (map, fd), type (anon, file)
     Csv,

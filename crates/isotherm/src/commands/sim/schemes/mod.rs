@@ -141,7 +141,7 @@ fn run_one(args: &Args) -> anyhow::Result<()> {
         last.take(engine, now_ns)?;
         Ok(signals.received().is_none())
     });
-    let figures = told(figures, args)?;
+    let figures = reported(figures, args)?;
     say!("{}", speed(figures.runtime_s, began.elapsed()));
     if let Some(path) = &args.svg {
         let histories = isotherm_view::schemes::read(course.as_slice())?;
@@ -153,7 +153,7 @@ fn run_one(args: &Args) -> anyhow::Result<()> {
 }
 
 /// A failure to write names the file.
-fn told(figures: Result<Figures, ExperimentError>, args: &Args) -> anyhow::Result<Figures> {
+fn reported(figures: Result<Figures, ExperimentError>, args: &Args) -> anyhow::Result<Figures> {
     figures.map_err(|e| match (e, &args.stats) {
         (ExperimentError::Visitor(e), Some(path)) => {
             anyhow::Error::from(e).context(format!("cannot write statistics to {}", path.display()))

@@ -12,8 +12,8 @@ use balance::Costs;
 
 /// Inactive and active, for each kind.
 pub(super) const LISTS: u32 = 4;
-/// The node that its shadows name, so that they are told from those of the multi-generational LRU after a switch: their
-/// numbers count something else.
+/// The node that its shadows name, so that they are distinguished from those of the multi-generational LRU after a
+/// switch: their numbers count something else.
 const NODE: u16 = 1023;
 
 /// How the classic LRU is set up.
