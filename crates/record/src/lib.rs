@@ -21,6 +21,7 @@ pub mod fuzz;
 mod import;
 mod input;
 mod kind;
+mod names;
 pub mod parquet;
 mod read_events;
 mod reader;

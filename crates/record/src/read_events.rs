@@ -4,22 +4,10 @@ use crate::error::{ReadError, Warning};
 use crate::import;
 use crate::input::{Input, Sink};
 use crate::kind::Format;
+use crate::names::shorten;
 use crate::reader::Reader;
 use isotherm_core::event::Event;
 use isotherm_core::printable::make_printable;
-
-/// Bytes of a name, at most: as many as a path has. What we record is shorter.
-const MAX_NAME: usize = 4096;
-
-/// Cuts a name that nobody could read, and that would be kept for each target until the end.
-pub(crate) fn shorten(name: &mut String) {
-    if name.len() > MAX_NAME {
-        let end = (0..=MAX_NAME - '…'.len_utf8()).rev().find(|at| name.is_char_boundary(*at));
-        name.truncate(end.unwrap_or_default());
-        name.push('…');
-        name.shrink_to_fit();
-    }
-}
 
 /// What a reading came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,21 +49,4 @@ pub fn read_events(input: Input, format: Option<Format>, sink: &mut Sink<'_>) ->
         Format::BinaryV0 | Format::BinaryV1 | Format::BinaryV2 => import::binary::read(input, format, sink)?,
     };
     Ok(Outcome { format, warnings })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_names_are_cut_between_characters() {
-        for (name, len) in
-            [("x".repeat(MAX_NAME), MAX_NAME), ("x".repeat(9999), MAX_NAME), ("€".repeat(9999), MAX_NAME / 3 * 3)]
-        {
-            let mut short = name.clone();
-            shorten(&mut short);
-            assert_eq!(short.len(), len);
-            assert!(short == name || short.strip_suffix('…').is_some_and(|begin| name.starts_with(begin)));
-        }
-    }
 }

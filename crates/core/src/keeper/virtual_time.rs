@@ -195,6 +195,15 @@ fn groups_take_who_is_in_them_or_below() {
     assert!(LimitKeeper::new("all".into(), Vec::new(), CONFIG).takes(""));
 }
 
+/// Why the kernel did not do it.
+#[derive(Debug, thiserror::Error)]
+enum ToyError {
+    #[error("the kernel refuses {0}")]
+    Refused(u32),
+    #[error("there is no memory {0}")]
+    Unknown(u32),
+}
+
 /// A kernel that evicts what it is asked to, from the oldest generation on.
 #[derive(Default)]
 struct ToyKernel {
@@ -217,11 +226,11 @@ impl ToyKernel {
         Self { memories: (1..).zip(sizes).map(memory).collect(), ..Self::default() }
     }
 
-    fn find(&mut self, id: u32) -> Result<&mut KernelMemory, String> {
+    fn find(&mut self, id: u32) -> Result<&mut KernelMemory, ToyError> {
         if self.refusing.contains(&id) {
-            return Err(format!("the kernel refuses {id}"));
+            return Err(ToyError::Refused(id));
         }
-        self.memories.iter_mut().find(|memory| memory.id == id).ok_or_else(|| "no such memory".into())
+        self.memories.iter_mut().find(|memory| memory.id == id).ok_or(ToyError::Unknown(id))
     }
 }
 
@@ -230,25 +239,25 @@ const fn generation(seq: u64, pages: u64) -> Generation {
 }
 
 impl KernelGenerations for ToyKernel {
-    type Error = String;
+    type Error = ToyError;
 
     fn used(&mut self) -> Option<u64> {
         (!self.memories.is_empty()).then(|| self.memories.iter().map(KernelMemory::bytes).sum())
     }
 
-    fn memories(&mut self) -> Result<Vec<KernelMemory>, String> {
+    fn memories(&mut self) -> Result<Vec<KernelMemory>, ToyError> {
         self.reads += 1;
         Ok(self.memories.clone())
     }
 
-    fn age(&mut self, memory: &KernelMemory) -> Result<(), String> {
+    fn age(&mut self, memory: &KernelMemory) -> Result<(), ToyError> {
         let seq = memory.max_seq() + 1;
         self.find(memory.id)?.generations.push(generation(seq, 0));
         self.aged.push(memory.id);
         Ok(())
     }
 
-    fn evict(&mut self, memory: &KernelMemory, seq: u64, _: u8, pages: u64) -> Result<(), String> {
+    fn evict(&mut self, memory: &KernelMemory, seq: u64, _: u8, pages: u64) -> Result<(), ToyError> {
         let mut left = pages * PAGE_SIZE;
         let found = self.find(memory.id)?;
         for one in found.generations.iter_mut().filter(|g| g.seq <= seq) {

@@ -10,7 +10,7 @@ use super::{Notes, USUAL_SAMPLES, tidy};
 use crate::error::{ReadError, Warning};
 use crate::format::MAX_REGIONS;
 use crate::input::{Input, Sink};
-use crate::read_events::shorten;
+use crate::names::shorten;
 use crate::spool::{LaneReader, Spool};
 use flate2::read::ZlibDecoder;
 use isotherm_core::attrs::MonitorAttrs;

@@ -2,6 +2,7 @@
 
 use isotherm_core::addr::AddrRange;
 use isotherm_core::bits::{TableBits, Window};
+use isotherm_core::history::pages::PageHistory;
 use isotherm_core::mapping::Mapping;
 use isotherm_core::source::{AccessSource, Clear, Cost, SourceError};
 use isotherm_core::target::TargetId;
@@ -55,6 +56,15 @@ impl<S: AccessSource> AccessSource for Metered<S> {
         self.timed(|s| s.mappings(target, out))
     }
 
+    fn populated(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        out: &mut Vec<AddrRange>,
+    ) -> Result<(), SourceError> {
+        self.timed(|s| s.populated(target, ranges, out))
+    }
+
     fn arm(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError> {
         self.timed(|s| s.arm(target, windows))
     }
@@ -86,5 +96,17 @@ impl<S: AccessSource> AccessSource for Metered<S> {
 
     fn cost(&self) -> Cost {
         self.inner.cost()
+    }
+
+    fn page_history(&self, target: TargetId) -> Option<&PageHistory> {
+        self.inner.page_history(target)
+    }
+
+    fn continue_history(&mut self, target: TargetId, history: PageHistory) {
+        self.inner.continue_history(target, history);
+    }
+
+    fn ask_age(&mut self, age_ns: u64) {
+        self.inner.ask_age(age_ns);
     }
 }
