@@ -156,6 +156,7 @@ bench-schemes bench-thp bench-tiering bench-lock:
 .PHONY: bench-sim
 bench-sim:
 	scripts/deps build
+	scripts/deps sim || true # without them libCacheSim's own program is left out
 	$(CARGO) build --release -p isotherm
 	bench/sim/sim.py $(BENCH_ARGS)
 

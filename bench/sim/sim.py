@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """How fast `isotherm sim lru` simulates, and in how much memory, beside libCacheSim.
 
-Both run the same trace, made up by Isotherm: 20 million requests, Zipf (theta 1) over a million pages, as an oracleGeneral file
-that is in the page cache. Each run is a process of its own; rounds are interleaved, so that a drift of the machine hits both;
-medians are printed, ratios are those within a round. libCacheSim is its wheel from PyPI, installed into a folder below target/;
-where that cannot be had, Isotherm runs alone.
+All run the same trace, made up by Isotherm: 20 million requests, Zipf (theta 1) over a million pages, as an oracleGeneral file
+that is in the page cache; then three that were recorded (bench/sim/traces.py), each policy with a tenth of the pages. Each run is a
+process of its own; rounds are interleaved, so that a drift of the machine hits all; medians are printed, ratios are those within a
+round. libCacheSim runs twice: `cachesim`, its own program, built in release mode from the sources of its Python package, and its
+Python binding (the wheel), whose misses are compared to the last one. Both go into a folder below target/; what cannot be had is
+left out.
 
 "simulated": the simulation alone. libCacheSim reads while it simulates, which takes it about a tenth of its time. "from the file":
-everything, the start of the process included (of libCacheSim: from opening the file on, without the start of Python).
+everything, the start of the process included (of the binding: from opening the file on, without the start of Python).
 """
 
 import argparse
@@ -20,6 +22,9 @@ import subprocess
 import sys
 import time
 import venv
+
+import native
+import traces
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TARGET = os.path.join(HERE, "..", "..", "target")
@@ -113,6 +118,63 @@ def ratio(own, other, figure):
     return statistics.median(o["seconds"] / r[figure] for r, o in zip(own, other))
 
 
+def beside_native(runs, natives, requests):
+    """How fast both simulate and come from the file to the end; ratios within a round."""
+    speed = lambda seconds: f"{requests / seconds / 1e6:.1f}"
+    rows = [["", "simulated M/s", "cachesim M/s", "ratio", "range", "from the file M/s", "cachesim M/s", "ratio", "range", "miss ratio",
+             "cachesim's"]]  # fmt: skip
+    for row, others in natives.items():
+        own = runs[row]
+        cells = [row]
+        for figure in ("seconds", "whole"):
+            ratios = [r[figure] / o[figure] for o, r in zip(own, others)]
+            cells += [speed(median(own, figure)), speed(median(others, figure)), f"x{statistics.median(ratios):.1f}"]
+            cells += [f"x{min(ratios):.1f} to x{max(ratios):.1f}"]
+        rows.append([*cells, f"{own[0]['miss_ratio']:.4f}", f"{others[0]['miss_ratio']:.4f}"])
+    table(rows)
+    print()
+
+
+def compare(options, binaries, trace, rows, size):
+    """Rounds of all on one trace: ours, the binding's, cachesim's, each by row."""
+    python, program, folder = binaries
+    runs, others, natives = {}, {}, {}
+    with open(trace, "rb") as file:
+        while file.read(1 << 24):
+            pass
+    for number in range(options.rounds):
+        for row in rows:
+            print(f"\rround {number + 1} of {options.rounds}, {row}\x1b[K", end="", file=sys.stderr, flush=True)
+            runs.setdefault(row, []).append(ours(options.binary, trace, row, size))
+            other = theirs(python, trace, row, size)
+            if other:
+                others.setdefault(row, []).append(other)
+            if program and row in native.POLICIES:
+                natives.setdefault(row, []).append(native.run(program, trace, row, size, folder))
+    print("\r\x1b[K", end="", file=sys.stderr)
+    return runs, others, natives
+
+
+def recorded(options, program, folder):
+    """The traces that were recorded; cachesim's ratio for each."""
+    found = {}
+    for name in options.traces:
+        try:
+            trace = traces.real(options.binary, folder, name)
+        except native.Failed as why:
+            print(f"The trace {name} cannot be had: {why}\n")
+            continue
+        first = json.loads(run([options.binary, "sim", "lru", "--policy", "lru", "--size", "1", "--json", "--trace", trace])[0])
+        pages = first["misses"] - first["refaults"]
+        size = max(pages // 10, 1)
+        print(f"{name}: {first['requests']} requests for {pages} pages, {size} fit; medians of {options.rounds}\n")
+        rows = [row for row in options.only or ROWS if row in native.POLICIES]
+        runs, _, natives = compare(options, (None, program, folder), trace, rows, size)
+        beside_native(runs, natives, first["requests"])
+        found[name] = {"isotherm": runs, "cachesim": natives}
+    return found
+
+
 def table(rows):
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
     for at, row in enumerate(rows):
@@ -160,43 +222,44 @@ def main():
     parser.add_argument("--size", type=int, default=100_000, help="pages that fit")
     parser.add_argument("--theta", type=float, default=1.0)
     parser.add_argument("--only", metavar="ROW", nargs="*", choices=ROWS, help=", ".join(ROWS))
+    parser.add_argument("--traces", metavar="NAME", nargs="*", choices=traces.REAL, default=traces.REAL, help="recorded ones")
     parser.add_argument("--binary", default=os.path.join(TARGET, "release", "isotherm"))
     parser.add_argument("--json", metavar="FILE", help="write all runs there")
     options = parser.parse_args()
     folder = os.path.join(TARGET, "bench-sim")
     os.makedirs(folder, exist_ok=True)
-    trace = os.path.join(folder, f"zipf{options.theta}-{options.pages}-{options.requests}.oracleGeneral.bin")
-    made = f"zipf:pages={options.pages},requests={options.requests},theta={options.theta},seed=42"
-    sim = [options.binary, "sim", "lru", "--policy", "lru", "--size", "1", "--json"]
-    if not os.path.exists(trace):
-        run([*sim, "--generate", made, "--save", trace + ".part"])
-        os.rename(trace + ".part", trace)
+    trace = traces.zipf(options.binary, folder, options.pages, options.requests, options.theta)
     python, why = install(os.path.join(folder, "libcachesim"))
     if python is None:
-        print(f"{WHEEL} cannot be installed, Isotherm runs alone: {why}", file=sys.stderr)
-    with open(trace, "rb") as file:
-        while file.read(1 << 24):
-            pass
+        print(f"{WHEEL} cannot be installed, its binding is left out: {why}", file=sys.stderr)
+    program = None
+    try:
+        program = native.build(os.path.join(folder, "native"))
+    except native.Failed as why:
+        print(f"cachesim cannot be built and is left out: {why}", file=sys.stderr)
+    sim = [options.binary, "sim", "lru", "--policy", "lru", "--size", "1", "--json"]
     first = json.loads(run([*sim, "--trace", trace])[0])
     pages = first["misses"] - first["refaults"]
     with open("/proc/cpuinfo") as file:
         cpu = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "unknown processor")
     print(f"kernel {platform.release()}, {os.cpu_count()} x {cpu}, {WHEEL}")
     print(f"{first['requests']} requests for {pages} pages, Zipf {options.theta}, {options.size} fit; medians of {options.rounds}\n")
-    runs, others = {}, {}
-    for number in range(options.rounds):
-        for row in options.only or ROWS:
-            print(f"\rround {number + 1} of {options.rounds}, {row}\x1b[K", end="", file=sys.stderr, flush=True)
-            runs.setdefault(row, []).append(ours(options.binary, trace, row, options.size))
-            other = theirs(python, trace, row, options.size)
-            if other:
-                others.setdefault(row, []).append(other)
-    print("\r\x1b[K", end="", file=sys.stderr)
+    runs, others, natives = compare(options, (python, program, folder), trace, options.only or list(ROWS), options.size)
+    if natives:
+        print("Beside cachesim:\n")
+        beside_native(runs, natives, first["requests"])
+        print("Beside the Python binding, and the kernel's policies beside its LRU:\n")
     show(runs, others, first["requests"], pages)
-    differ = [row for row in EXACT if row in others and runs[row][0]["misses"] != others[row][0]["misses"]]
+    print()
+    shapes = recorded(options, program, folder) if program else {}
     if options.json:
         with open(options.json, "w") as file:
-            json.dump({"isotherm": runs, "libcachesim": others}, file)
+            json.dump({"isotherm": runs, "libcachesim": others, "cachesim": natives, "recorded": shapes}, file)
+    differ = [row for row in EXACT if row in others and runs[row][0]["misses"] != others[row][0]["misses"]]
+    everywhere = [(natives, runs), *((s["cachesim"], s["isotherm"]) for s in shapes.values())]
+    for theirs_of, ours_of in everywhere:
+        # It prints four digits.
+        differ += [r for r in EXACT if r in theirs_of and abs(theirs_of[r][0]["miss_ratio"] - ours_of[r][0]["miss_ratio"]) > 1e-4]
     if differ:
         sys.exit(f"misses differ from libCacheSim's where they must not: {', '.join(differ)}")
 
