@@ -1,6 +1,8 @@
 //! Streams that end at a point in time.
 
+use isotherm_linux::ready::{Interest, wait};
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// A stream whose reads and writes can be given a time limit.
@@ -51,6 +53,16 @@ impl<S: Timed> UntilDeadline<S> {
 
     pub const fn get(&self) -> &S {
         &self.stream
+    }
+
+    /// Waits until a read would not wait: there is something to read, or the end.
+    pub fn wait_for_more(&self) -> io::Result<()>
+    where
+        S: AsFd,
+    {
+        // A signal ends a wait early.
+        while !wait(&[(self.stream.as_fd(), Interest::Read)], Some(self.left()?))?[0] {}
+        Ok(())
     }
 
     fn left(&self) -> io::Result<Duration> {

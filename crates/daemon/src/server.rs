@@ -9,16 +9,17 @@ use crate::deadline::{Timed, UntilDeadline};
 use crate::http::{HttpError, HttpResponse, read_request};
 use crate::service::{Answer, Ask, Door, Refusal, Route, Service, respond, route};
 use crate::socket::BoundSocket;
-use std::io::{self, Read};
+use isotherm_linux::ready::{Interest, wait};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connections at a time, at each door.
 pub(crate) const MOST_CONNECTIONS: usize = 16;
@@ -28,6 +29,11 @@ pub(crate) const TRANSFER_TIME: Duration = Duration::from_secs(10);
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// How long the answers to the last requests may take to leave, at the end.
 const LAST_ANSWERS_TIME: Duration = Duration::from_secs(1);
+/// How long a new connection may wait for the threads of others to read what these have sent: longer than a thread of a busy
+/// machine waits for a processor.
+const FIRST_READ_TIME: Duration = Duration::from_secs(1);
+/// How often it looks whether they have.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Bytes of a refused request that are read and thrown away, so that the refusal arrives.
 const MOST_LEFTOVER: u64 = 4 << 20;
 
@@ -158,7 +164,7 @@ trait Listener: Send + 'static {
 }
 
 /// A connection of either kind.
-trait Connection: Timed + Send + 'static {
+trait Connection: Timed + AsFd + Send + 'static {
     /// Tells the peer that nothing more comes.
     fn finish_writing(&self);
     fn duplicate(&self) -> io::Result<OwnedFd>;
@@ -234,8 +240,32 @@ fn accept<L: Listener, S: Service>(listener: &L, door: Door, shared: &Arc<Shared
 struct Present {
     number: u64,
     handle: OwnedFd,
-    /// Whether its request has come in whole and is not answered yet.
-    waits: bool,
+    stage: Stage,
+}
+
+/// How far a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Its request has not come in whole, as far as its thread has read.
+    Asks,
+    /// Its thread looks at what has come.
+    Reads,
+    /// Its request has come in whole and is not answered yet.
+    Waits,
+    /// It has its answer.
+    Answered,
+}
+
+impl Present {
+    /// Whether it may give way: it has its answer, or has said nothing that is not yet read.
+    fn is_idle(&self) -> bool {
+        let has_unread = || wait(&[(self.handle.as_fd(), Interest::Read)], Some(Duration::ZERO)).is_ok_and(|r| r[0]);
+        match self.stage {
+            Stage::Asks => !has_unread(),
+            Stage::Reads | Stage::Waits => false,
+            Stage::Answered => true,
+        }
+    }
 }
 
 /// A connection that is counted at its door until it ends.
@@ -247,17 +277,28 @@ struct Admitted<S: Service> {
 
 impl<S: Service> Admitted<S> {
     /// `None` where there are too many already. The oldest that has not said yet what it wants, or has its
-    /// answer, gives way: whoever asks at once gets in however many stand there in silence.
+    /// answer, gives way: whoever asks at once gets in however many stand there in silence. Many connections are accepted
+    /// before the first of their threads runs, so one with something unread may have asked: its thread is waited for.
     fn at(door: Door, shared: &Arc<Shared<S>>, handle: OwnedFd) -> Option<Self> {
         let mut connections = shared.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        let present = &mut connections[door as usize];
-        if present.len() >= MOST_CONNECTIONS {
-            let silent = present.iter().position(|p| !p.waits)?;
-            // Ends its thread. It need not be of this family: the call does not ask what kind of socket it is.
-            let _ = UnixStream::from(present.remove(silent).handle).shutdown(Shutdown::Both);
+        let deadline = Instant::now() + FIRST_READ_TIME;
+        while connections[door as usize].len() >= MOST_CONNECTIONS {
+            let present = &mut connections[door as usize];
+            if let Some(idle) = present.iter().position(Present::is_idle) {
+                // Ends its thread. It need not be of this family: the call does not ask what kind of socket it is.
+                let _ = UnixStream::from(present.remove(idle).handle).shutdown(Shutdown::Both);
+            } else if present.iter().any(|p| matches!(p.stage, Stage::Asks | Stage::Reads))
+                && Instant::now() < deadline
+                && !shared.ending.load(Ordering::SeqCst)
+            {
+                let waited = shared.fewer.wait_timeout(connections, LOOK_EVERY);
+                connections = waited.unwrap_or_else(PoisonError::into_inner).0;
+            } else {
+                return None;
+            }
         }
         let number = shared.next_number.fetch_add(1, Ordering::Relaxed);
-        present.push(Present { number, handle, waits: false });
+        connections[door as usize].push(Present { number, handle, stage: Stage::Asks });
         Some(Self { shared: Arc::clone(shared), door, number })
     }
 
@@ -265,9 +306,9 @@ impl<S: Service> Admitted<S> {
         work(&mut self.shared.connections.lock().unwrap_or_else(PoisonError::into_inner)[self.door as usize]);
     }
 
-    fn set_waits(&self, waits: bool) {
+    fn is_at(&self, stage: Stage) {
         self.with_present(|present| {
-            present.iter_mut().filter(|p| p.number == self.number).for_each(|p| p.waits = waits)
+            present.iter_mut().filter(|p| p.number == self.number).for_each(|p| p.stage = stage)
         });
     }
 }
@@ -279,11 +320,37 @@ impl<S: Service> Drop for Admitted<S> {
     }
 }
 
+/// A stream whose reads others can see coming: what has been taken from the socket and not looked at yet is no silence.
+struct Seen<'a, C, S: Service> {
+    stream: UntilDeadline<C>,
+    admitted: &'a Admitted<S>,
+}
+
+impl<C: Connection, S: Service> Read for Seen<'_, C, S> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.admitted.is_at(Stage::Asks);
+        self.stream.wait_for_more()?;
+        self.admitted.is_at(Stage::Reads);
+        self.stream.read(buf)
+    }
+}
+
+impl<C: Connection, S: Service> Write for Seen<'_, C, S> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.stream.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 fn serve<C: Connection, S: Service>(stream: C, admitted: &Admitted<S>) {
     let (door, shared) = (admitted.door, &*admitted.shared);
-    let mut stream = UntilDeadline::new(stream, TRANSFER_TIME);
-    let request = read_request(&mut stream);
-    admitted.set_waits(true);
+    let mut seen = Seen { stream: UntilDeadline::new(stream, TRANSFER_TIME), admitted };
+    let request = read_request(&mut seen);
+    let mut stream = seen.stream;
+    admitted.is_at(Stage::Waits);
     let (response, with_body) = match request {
         Err(HttpError::Gone) => return,
         Err(HttpError::Refused(status, text)) => (HttpResponse::error(status, &text), true),
@@ -293,7 +360,7 @@ fn serve<C: Connection, S: Service>(stream: C, admitted: &Admitted<S>) {
     };
     stream.extend(TRANSFER_TIME);
     let sent = response.write(&mut stream, with_body).is_ok();
-    admitted.set_waits(false);
+    admitted.is_at(Stage::Answered);
     if sent {
         // Closing with something unread would throw away the answer on its way.
         stream.get().finish_writing();

@@ -185,6 +185,37 @@ fn slow_and_silent_clients_keep_nobody_out() {
 }
 
 #[test]
+fn who_asks_amid_a_burst_of_silent_clients_is_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    for round in 0..50 {
+        let socket = BoundSocket::bind(&path).unwrap();
+        // All stand in the queue before the first is let in, as they do when the server had no processor for a while.
+        let mut asking: Vec<_> = (0..MOST_CONNECTIONS / 2).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        asking.iter_mut().for_each(|stream| stream.write_all(b"GET /status HTTP/1.1\r\n\r\n").unwrap());
+        let silent: Vec<_> = (0..3 * MOST_CONNECTIONS).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        let server = Server::start(Some(socket), None, Numbers).unwrap();
+        let reading = std::thread::spawn(move || {
+            let read = |mut stream: UnixStream| {
+                let mut answer = String::new();
+                let _ = stream.read_to_string(&mut answer);
+                answer
+            };
+            asking.into_iter().map(read).collect::<Vec<_>>()
+        });
+        while !reading.is_finished() {
+            if let Some((_, responder)) = server.try_next() {
+                responder.send(Ok(Answer::Status(Box::new(Counter { asked: 1 }))));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let answers = reading.join().unwrap();
+        assert!(answers.iter().all(|answer| answer.starts_with("HTTP/1.1 200 ")), "round {round}: {answers:?}");
+        drop(silent);
+    }
+}
+
+#[test]
 fn who_has_asked_does_not_give_way_and_there_are_only_so_many() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
