@@ -49,6 +49,11 @@ test-deb: deb ## the package is installed, upgraded and purged by dpkg below a f
 	scripts/deps guest
 	tests/deb/run target/deb/isotherm_*.deb
 
+.PHONY: test-deb-guest
+test-deb-guest: deb ## the package and its units in a Debian 12 that boots systemd, under QEMU (root; not part of `make test`)
+	scripts/deps guest root-fs
+	tests/deb/guest target/deb/isotherm_*.deb
+
 .PHONY: install-files
 install-files:
 	install -D -m 755 target/static/isotherm $(DESTDIR)$(PREFIX)/bin/isotherm

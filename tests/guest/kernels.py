@@ -15,8 +15,9 @@ PACKAGES = {
     "5.10": ("bullseye", re.compile(r"linux-image-5\.10\.\d+-\d+-amd64")),
     "6.1": ("bookworm", re.compile(r"linux-image-6\.1\.\d+-\d+-amd64")),
     "6.12": ("bookworm", re.compile(r"linux-image-6\.12\.\d+\+\w+-cloud-amd64")),
-    # From 6.19 on a kernel and its modules are packages of their own.
     "6.18": ("trixie", re.compile(r"linux-image-6\.18\.\d+\+\w+-cloud-amd64")),
+    # From 6.19 on a kernel and its modules are packages of their own.
+    **{release: ("trixie", re.compile(rf"linux-binary-{re.escape(release)}\.\d+\+\w+-cloud-amd64")) for release in ("6.19", "7.0", "7.1", "7.2", "7.3")},
 }
 SUITES = {
     "bullseye": ["bullseye"],
@@ -32,6 +33,8 @@ MODULES = {
                "drivers/virtio/virtio_balloon"],
     "net": ["net/core/failover", "drivers/net/net_failover", "drivers/net/virtio_net"],
     "fuse": ["fs/fuse/fuse"],
+    # For a root file system on a disk.
+    "disk": ["drivers/block/virtio_blk", "lib/crc16", "crypto/crc32c_generic", "fs/mbcache", "fs/jbd2/jbd2", "fs/ext4/ext4"],
     "zram": ["mm/zsmalloc", "lib/lz4/lz4_compress", "lib/lz4/lz4hc_compress", "drivers/block/zram/zram"],
 }  # fmt: skip
 
@@ -69,16 +72,18 @@ def kernel(release, cache):
     if not _holds(stamp, _wanted()) or not all(map(os.path.exists, (image, elf, modules))):
         os.makedirs(cache, exist_ok=True)
         subprocess.run(["rm", "-f", stamp], check=True)
-        package = _download(release, cache)
+        packages = _download(release, cache)
         tree = os.path.join(cache, f"tree-{release}")
-        subprocess.run(["dpkg-deb", "-x", package, tree], check=True)
-        (packed,) = glob.glob(os.path.join(tree, "boot", "vmlinuz-*"))
+        for package in packages:
+            subprocess.run(["dpkg-deb", "-x", package, tree], check=True)
+        # Beside its modules from 7.x on.
+        (packed,) = glob.glob(os.path.join(tree, "boot", "vmlinuz-*")) or glob.glob(os.path.join(tree, "usr/lib/modules/*/vmlinuz"))
         os.replace(packed, image)
         _keep_modules(tree, modules)
         with open(image, "rb") as f:
             unpacked = _unpack(f.read())
         _replace(elf, unpacked)
-        subprocess.run(["rm", "-rf", tree, package], check=True)
+        subprocess.run(["rm", "-rf", tree, *packages], check=True)
         _replace(stamp, _wanted())
     return Kernel(image, elf, modules)
 
@@ -106,8 +111,9 @@ def _replace(path, content):
 
 def _keep_modules(tree, folder):
     """Unpacks the modules of the package in `tree` into `folder`, a folder for each set."""
-    # Below /usr from Debian 13 on.
-    (kernel,) = glob.glob(os.path.join(tree, "lib/modules/*/kernel")) or glob.glob(os.path.join(tree, "usr/lib/modules/*/kernel"))
+    # Below /usr from Debian 13 on. A mirror may have a kernel, but not its modules any more: then there are none.
+    found = glob.glob(os.path.join(tree, "lib/modules/*/kernel")) + glob.glob(os.path.join(tree, "usr/lib/modules/*/kernel"))
+    kernel = found[0] if found else tree
     new = folder + ".new"
     subprocess.run(["rm", "-rf", new, folder], check=True)
     for name, modules in MODULES.items():
@@ -124,19 +130,27 @@ def _keep_modules(tree, folder):
 
 
 def _download(release, cache):
+    """The packages of the newest kernel of this release: one, or two where modules are in one of their own."""
     distribution, package = PACKAGES[release]
     apt = _apt(cache, distribution)
     available = subprocess.run(
         ["apt-cache", *apt, "dumpavail"], check=True, stdout=subprocess.PIPE, text=True
     ).stdout
-    names = [n for n in re.findall(r"^Package: (\S+)$", available, re.M) if package.fullmatch(n)]
-    if not names:
+    names = re.findall(r"^Package: (\S+)$", available, re.M)
+    kernels = [name for name in names if package.fullmatch(name)]
+    if not kernels:
         raise KernelsUnavailable(f"the Debian mirrors of this machine have no package of kernel {release}")
-    newest = max(names, key=lambda n: [int(x) for x in re.findall(r"\d+", n)])
-    for old in glob.glob(os.path.join(cache, newest + "_*.deb")):
+    newest = max(kernels, key=lambda n: [int(x) for x in re.findall(r"\d+", n)])
+    modules = newest.replace("linux-binary-", "linux-modules-")
+    return [_fetch(name, apt, cache) for name in sorted({newest, modules} & set(names))]
+
+
+def _fetch(name, apt, cache):
+    """The path of the downloaded package."""
+    for old in glob.glob(os.path.join(cache, name + "_*.deb")):
         os.unlink(old)
-    subprocess.run(["apt-get", *apt, "-q", "download", newest], check=True, cwd=cache, stdout=subprocess.DEVNULL)
-    (package,) = glob.glob(os.path.join(cache, newest + "_*.deb"))
+    subprocess.run(["apt-get", *apt, "-q", "download", name], check=True, cwd=cache, stdout=subprocess.DEVNULL)
+    (package,) = glob.glob(os.path.join(cache, name + "_*.deb"))
     return package
 
 
@@ -147,7 +161,7 @@ def _apt(cache, distribution):
     options = ["-o", f"Dir::Etc::sourcelist={sources}", "-o", "Dir::Etc::sourceparts=/dev/null",
                "-o", f"Dir::State::lists={lists}", "-o", f"Dir::Cache={cache}/apt", "-o", "APT::Sandbox::User="]
     if not os.path.exists(sources):
-        mirror, security = _mirrors()
+        mirror, security = mirrors()
         if mirror is None:
             raise KernelsUnavailable("this machine's apt sources name no Debian mirror to fetch kernels from")
         trust = f"[signed-by={KEYRING}] " if os.path.exists(KEYRING) else ""
@@ -163,7 +177,7 @@ def _apt(cache, distribution):
     return options
 
 
-def _mirrors():
+def mirrors():
     """Addresses of the Debian mirror and of its security archive, as this machine's apt is set up; None if absent."""
     mirror = security = None
     files = ["/etc/apt/sources.list", *sorted(glob.glob("/etc/apt/sources.list.d/*"))]

@@ -64,16 +64,16 @@ def run(*args, **options):
             print(f"     a guest {'died' if died else 'did not boot'}, once more: {str(error).splitlines()[0]}", flush=True)
 
 
-def run_once(image, script, files, cpu="", memory_mib=768, cpus=2, timeout_s=240, options=(), texts=None):
+def run_once(image, script, files, cpu="", memory_mib=768, cpus=2, timeout_s=240, options=(), texts=None, init=INIT):
     """Boots `image` and runs `script` (shell text) in it; `files` maps names in the guest's /bin to files here, `texts` maps paths
-    from its root to contents; `options` are more of QEMU's.
+    from its root to contents; `options` are more of QEMU's; `init` is what boots and runs `/script`.
 
-    Returns (exit status of the script, {name: bytes} of what it left in /out). The guest has no disk and no network.
+    Returns (exit status of the script, {name: bytes} of what it left in /out). The guest has no network, and no disk but of `options`.
     """
     with tempfile.TemporaryDirectory(prefix="isotherm-guest-") as work:
         packed = os.path.join(work, "initramfs")
         with open(packed, "wb") as f:
-            f.write(initramfs(INIT, {"script": script.encode(), **(texts or {})}, files))
+            f.write(initramfs(init, {"script": script.encode(), **(texts or {})}, files))
         console, result = os.path.join(work, "console"), os.path.join(work, "result")
         command = [
             "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
