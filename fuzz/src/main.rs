@@ -2,7 +2,7 @@
 //! standard input.
 
 /// Readers of what others wrote, by the names of their folders below `corpus/`.
-const TARGETS: [(&str, fn(&[u8])); 9] = [
+const TARGETS: [(&str, fn(&[u8])); 12] = [
     ("records", isotherm_record::fuzz::every_format),
     ("frames", isotherm_record::fuzz::payload),
     ("hint", isotherm_hint::fuzz::stream),
@@ -12,6 +12,9 @@ const TARGETS: [(&str, fn(&[u8])); 9] = [
     ("traces", isotherm_sim::fuzz::traces),
     ("http", isotherm_daemon::fuzz::http),
     ("files", isotherm_compat::fuzz::operations),
+    ("schemes", isotherm::fuzz::schemes),
+    ("rules", isotherm::fuzz::rules),
+    ("control", isotherm::fuzz::control),
 ];
 
 fn main() {

@@ -152,7 +152,7 @@ fn status(socket: &Path, json: bool) -> anyhow::Result<()> {
 }
 
 /// The status of whatever kind of instance, for people.
-fn text(body: &[u8], socket: &Path) -> serde_json::Result<String> {
+pub fn text(body: &[u8], socket: &Path) -> serde_json::Result<String> {
     let instance: Instance = serde_json::from_slice(body)?;
     Ok(match instance.command.as_str() {
         hint::COMMAND => hint::text(&serde_json::from_slice(body)?),

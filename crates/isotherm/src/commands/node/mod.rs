@@ -6,7 +6,7 @@ mod jumps;
 mod kept;
 mod paths;
 mod promotions;
-mod rules;
+pub mod rules;
 pub mod status;
 mod windows;
 

@@ -135,7 +135,7 @@ pub fn engine(schemes: Vec<Scheme>, dry_run: bool) -> anyhow::Result<SchemeEngin
 }
 
 /// How requests are read. Lines of numbers are in samples and intervals of `attrs`.
-fn readers(attrs: MonitorAttrs) -> Readers {
+pub fn readers(attrs: MonitorAttrs) -> Readers {
     Readers {
         schemes: Arc::new(move |text| Tuning::from_text(SENT_FILE, text, &attrs).map_err(|e| Usage(e.to_string()))),
         goal: |text, action| goal_text::parse(text).map(|goal| goal.of(action)).map_err(|e| Usage(e.to_string())),

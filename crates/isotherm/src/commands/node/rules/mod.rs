@@ -2,7 +2,7 @@
 //! the engine that watches anyway, so that goals, brakes and figures are the group's own.
 
 mod cache;
-mod config;
+pub mod config;
 mod limits;
 mod pattern;
 mod slots;
