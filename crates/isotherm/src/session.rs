@@ -21,7 +21,7 @@ use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
 use isotherm_linux::source::damon::{DamonConfig, DamonEngine, DamonError, DamonTargets};
 use isotherm_linux::source::idle::IdleSource;
-use isotherm_linux::source::pagetable::PageTableSource;
+use isotherm_linux::source::pagetable::PageTableReader;
 use isotherm_linux::source::refs::{self, RefsEngine};
 use isotherm_linux::targets::{Command, TargetSpec, TargetTracker};
 use isotherm_linux::usdt::Probes;
@@ -187,15 +187,19 @@ fn context(engine: Box<dyn Engine>) -> LiveContext {
 /// is not the best one.
 fn open_engine(source: SourceName, spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
     match source {
-        SourceName::Pagetable => page_table(spec, config),
+        SourceName::Pagetable => {
+            let reader = PageTableReader::ready()
+                .map_err(|e| Unsupported(format!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?;
+            page_table(reader, spec, config)
+        }
         SourceName::Idle => idle(spec, config),
         SourceName::Refs => refs_engine(spec, &config),
         SourceName::Damon => {
             let tracker = tracker(spec)?;
             Ok(Box::new(damon(DamonTargets::Processes(Box::new(tracker)), &config)?))
         }
-        SourceName::Auto => match PageTableSource::probe() {
-            Ok(()) => page_table(spec, config),
+        SourceName::Auto => match PageTableReader::ready() {
+            Ok(reader) => page_table(reader, spec, config),
             Err(why) => {
                 tracing::warn!(
                     "page tables cannot be read ({}); falling back to refs, which sees whole mappings only",
@@ -214,10 +218,8 @@ fn tracker(spec: TargetSpec) -> anyhow::Result<TargetTracker> {
     Ok(tracker)
 }
 
-fn page_table(spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
-    let source = PageTableSource::new(tracker(spec)?)
-        .map_err(|e| Unsupported(format!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?
-        .with_cpu_budget(config.cpu_budget);
+fn page_table(reader: PageTableReader, spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
+    let source = reader.watch(tracker(spec)?).with_cpu_budget(config.cpu_budget);
     Ok(Box::new(Monitor::new(source, config)))
 }
 

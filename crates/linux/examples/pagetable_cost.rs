@@ -10,7 +10,7 @@ use isotherm_core::mask::{NO_PAGES, span_mask};
 use isotherm_core::source::{AccessSource, Clear};
 use isotherm_linux::arena::{Arena, HugePages};
 use isotherm_linux::clock::thread_cpu_ns;
-use isotherm_linux::source::pagetable::PageTableSource;
+use isotherm_linux::source::pagetable::{PageTableReader, PageTableSource};
 use isotherm_linux::targets::{TargetSpec, TargetTracker};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::error::Error;
@@ -135,7 +135,7 @@ fn median(mut prepare: impl FnMut() -> Outcome<()>, mut work: impl FnMut() -> Ou
 }
 
 fn measure(mib: u64, huge: bool) -> Outcome<()> {
-    let probe = median(|| Ok(()), || Ok(PageTableSource::probe()?))?;
+    let probe = median(|| Ok(()), || Ok(PageTableReader::ready().map(drop)?))?;
     println!("probe (load, calibrate, self-test)      {probe:9.0} us");
     let toucher = std::cell::RefCell::new(Toucher::start(mib, huge)?);
     let (base, pid) = (toucher.borrow().base, toucher.borrow().child.id());

@@ -3,6 +3,7 @@
 //!
 //! Format: "BPF Type Format (BTF)" in the kernel's documentation.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 const MAGIC: u16 = 0xeb9f;
@@ -35,8 +36,10 @@ pub enum BtfError {
 /// Parsed type information of a kernel.
 #[derive(Debug)]
 pub(crate) struct Btf {
-    types: Vec<u8>,
-    strings: Vec<u8>,
+    /// All of it: the kernel's is several MiB, so its parts are not copied.
+    blob: Vec<u8>,
+    types: Range<usize>,
+    strings: Range<usize>,
     /// Byte offset in `types` of each type; index 0 is type id 1.
     offsets: Vec<u32>,
 }
@@ -67,21 +70,22 @@ impl Btf {
     /// Reads the types in file `path`.
     pub fn read(path: &Path) -> Result<Self, BtfError> {
         let blob = std::fs::read(path).map_err(|source| BtfError::Read { path: path.to_owned(), source })?;
-        Self::parse(&blob)
+        Self::parse(blob)
     }
 
     /// Parses a BTF blob.
-    pub fn parse(blob: &[u8]) -> Result<Self, BtfError> {
+    pub fn parse(blob: Vec<u8>) -> Result<Self, BtfError> {
         if blob.len() < 24 || u16::from_le_bytes([blob[0], blob[1]]) != MAGIC {
             return Err(BtfError::Malformed(0));
         }
-        let header_len = u32_at(blob, 4)? as usize;
-        let section = |at: usize| -> Result<Vec<u8>, BtfError> {
-            let start = header_len.checked_add(u32_at(blob, at)? as usize).ok_or(BtfError::Malformed(at))?;
-            let end = start.checked_add(u32_at(blob, at + 4)? as usize).ok_or(BtfError::Malformed(at))?;
-            Ok(blob.get(start..end).ok_or(BtfError::Malformed(at))?.to_vec())
+        let header_len = u32_at(&blob, 4)? as usize;
+        let section = |at: usize| -> Result<Range<usize>, BtfError> {
+            let start = header_len.checked_add(u32_at(&blob, at)? as usize).ok_or(BtfError::Malformed(at))?;
+            let end = start.checked_add(u32_at(&blob, at + 4)? as usize).ok_or(BtfError::Malformed(at))?;
+            blob.get(start..end).map(|_| start..end).ok_or(BtfError::Malformed(at))
         };
-        let mut btf = Self { types: section(8)?, strings: section(16)?, offsets: Vec::new() };
+        let (types, strings) = (section(8)?, section(16)?);
+        let mut btf = Self { blob, types, strings, offsets: Vec::new() };
         let mut at = 0;
         while at < btf.types.len() {
             btf.offsets.push(at as u32);
@@ -94,10 +98,14 @@ impl Btf {
         Ok(btf)
     }
 
+    fn types(&self) -> &[u8] {
+        &self.blob[self.types.clone()]
+    }
+
     fn header(&self, at: usize) -> Result<Header, BtfError> {
-        let info = u32_at(&self.types, at + 4)?;
+        let info = u32_at(self.types(), at + 4)?;
         Ok(Header {
-            name: u32_at(&self.types, at)?,
+            name: u32_at(self.types(), at)?,
             kind: info >> 24 & 0x1f,
             vlen: info & 0xffff,
             bitfield_offsets: info >> 31 == 1,
@@ -106,7 +114,7 @@ impl Btf {
     }
 
     fn is_named(&self, offset: u32, name: &str) -> bool {
-        self.strings
+        self.blob[self.strings.clone()]
             .get(offset as usize..)
             .and_then(|s| s.strip_prefix(name.as_bytes()))
             .is_some_and(|s| s.first() == Some(&0))
@@ -141,7 +149,7 @@ impl Btf {
         for m in 0..h.vlen as usize {
             let at = h.data + m * 12;
             let (name, ty, raw) =
-                (u32_at(&self.types, at)?, u32_at(&self.types, at + 4)?, u32_at(&self.types, at + 8)?);
+                (u32_at(self.types(), at)?, u32_at(self.types(), at + 4)?, u32_at(self.types(), at + 8)?);
             let bits = if h.bitfield_offsets { raw & 0xff_ffff } else { raw };
             if self.is_named(name, member) {
                 return Ok(Some(bits));
@@ -286,7 +294,7 @@ mod tests {
 
     #[test]
     fn offsets_through_unnamed_members() {
-        let btf = Btf::parse(&sample()).unwrap();
+        let btf = Btf::parse(sample()).unwrap();
         assert_eq!(btf.member_offset("outer", "a").unwrap(), 0);
         assert_eq!(btf.member_offset("outer", "deep").unwrap(), 4);
         assert_eq!(btf.member_offset("outer", "b").unwrap(), 8);
@@ -297,7 +305,7 @@ mod tests {
 
     #[test]
     fn own_blob_is_valid() {
-        let btf = Btf::parse(&two_functions()).unwrap();
+        let btf = Btf::parse(two_functions()).unwrap();
         assert_eq!(btf.func_id("main").unwrap(), MAIN_FUNC);
         assert_eq!(btf.func_id("step").unwrap(), CALLBACK_FUNC);
     }
@@ -318,7 +326,7 @@ mod tests {
                 }
             }
             b.truncate(b.len().min(cut.max(1)));
-            if let Ok(btf) = Btf::parse(&b) {
+            if let Ok(btf) = Btf::parse(b) {
                 let _ = btf.member_offset("outer", "b");
                 let _ = btf.func_id("f");
             }

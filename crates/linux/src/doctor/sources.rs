@@ -3,7 +3,7 @@
 use super::Finding;
 use crate::facts::{Environment, Lockdown};
 use crate::roots::Roots;
-use crate::source::{idle::IdleSource, pagetable::PageTableSource, refs};
+use crate::source::{idle::IdleSource, pagetable::PageTableReader, refs};
 
 /// Asks each source whether it works here. `pagetable` and `refs` watch pages of this process while it touches some and
 /// leaves others alone.
@@ -12,7 +12,7 @@ pub(crate) fn probe_sources(roots: &Roots, env: &Environment) -> Vec<Finding> {
 }
 
 fn pagetable(env: &Environment) -> Finding {
-    match PageTableSource::probe() {
+    match PageTableReader::ready().map(drop) {
         Ok(()) => Finding::usable("pagetable", "self-test passed: saw every touched page of its own, and no other"),
         Err(_) if env.lockdown == Lockdown::Confidentiality => Finding::unusable(
             "pagetable",

@@ -5,11 +5,11 @@ use crate::watching::{TABLE, hot, pages, reported, scan, settle, watch, windows}
 use isotherm_core::addr::AddrRange;
 use isotherm_core::bits::{TableBits, Window};
 use isotherm_core::source::{AccessSource, Clear};
-use isotherm_linux::source::pagetable::PageTableSource;
+use isotherm_linux::source::pagetable::PageTableReader;
 
 #[test]
 fn root_the_source_works_here() {
-    PageTableSource::probe().unwrap();
+    PageTableReader::ready().unwrap();
 }
 
 #[test]

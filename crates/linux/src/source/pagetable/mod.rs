@@ -94,11 +94,32 @@ pub struct PageTableSource {
     observer: Observer,
 }
 
+/// What page tables are read with: programs that have been loaded and have passed the self-test.
+#[derive(Debug)]
+pub struct PageTableReader {
+    observer: Observer,
+    /// CPU time of this thread before they were loaded: the source's cost counts from there.
+    cpu_at_start: u64,
+}
+
+impl PageTableReader {
+    /// Loads the programs and runs the self-test. The error says why the source does not work here. Changes nothing but
+    /// accessed bits of pages of its own.
+    pub fn ready() -> Result<Self, SourceUnavailable> {
+        let cpu_at_start = thread_cpu_ns();
+        Ok(Self { observer: ready_observer()?, cpu_at_start })
+    }
+
+    /// A source for these targets, on the same thread.
+    pub fn watch(self, tracker: TargetTracker) -> PageTableSource {
+        PageTableSource { observer: self.observer, targets: Targets::new(tracker, self.cpu_at_start) }
+    }
+}
+
 impl PageTableSource {
     /// Loads the programs, runs the self-test, and takes over the targets.
     pub fn new(tracker: TargetTracker) -> Result<Self, SourceUnavailable> {
-        let cpu_at_start = thread_cpu_ns();
-        Ok(Self { observer: ready_observer()?, targets: Targets::new(tracker, cpu_at_start) })
+        Ok(PageTableReader::ready()?.watch(tracker))
     }
 
     /// Whether a target has not ended, as far as it was found out.
@@ -123,11 +144,6 @@ impl PageTableSource {
     pub fn prefer_cheapest(mut self) -> Self {
         self.observer.budget.prefer_cheapest();
         self
-    }
-
-    /// Whether the source works here; if not, why. Changes nothing but accessed bits of pages of its own.
-    pub fn probe() -> Result<(), SourceUnavailable> {
-        ready_observer().map(drop)
     }
 
     /// Processes and control group that are watched.
