@@ -27,10 +27,21 @@ pub(super) struct Limits {
     pub nr_threshold: u32,
 }
 
+/// Whether memory of which nothing was observed may lie in one segment with other memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Blind {
+    Apart,
+    /// At the price of the smaller one's pages: then the few between others go before what differs in a large piece.
+    Joined,
+}
+
 /// What joining two neighbours would deny; `None` if they must stay apart.
-fn price(a: &Segment, b: &Segment, limits: &Limits) -> Option<f32> {
-    if a.end != b.start || a.is_blind() != b.is_blind() || a.end - a.start + b.end - b.start > limits.size_limit {
+fn price(a: &Segment, b: &Segment, limits: &Limits, blind: Blind) -> Option<f32> {
+    if a.end != b.start || a.end - a.start + b.end - b.start > limits.size_limit {
         return None;
+    }
+    if a.is_blind() != b.is_blind() {
+        return (blind == Blind::Joined).then(|| a.evidence.pages.min(b.evidence.pages).max(1) as f32);
     }
     let (na, nb) = (a.nr_accesses(limits.max_nr), b.nr_accesses(limits.max_nr));
     let alike = (na == 0) == (nb == 0)
@@ -67,8 +78,9 @@ fn extreme(s: &Segment) -> Option<bool> {
 }
 
 /// One round. Returns whether anything was joined.
-fn round(segments: &mut Vec<Segment>, threshold: f32, limits: &Limits) -> bool {
-    let prices: Vec<f32> = segments.windows(2).map(|w| price(&w[0], &w[1], limits).unwrap_or(f32::INFINITY)).collect();
+fn round(segments: &mut Vec<Segment>, threshold: f32, limits: &Limits, blind: Blind) -> bool {
+    let price = |pair: &[Segment]| price(&pair[0], &pair[1], limits, blind).unwrap_or(f32::INFINITY);
+    let prices: Vec<f32> = segments.windows(2).map(price).collect();
     let mut out: Vec<Segment> = Vec::with_capacity(segments.len());
     let mut joined_before = false;
     for (i, segment) in segments.iter().enumerate() {
@@ -94,12 +106,13 @@ fn round(segments: &mut Vec<Segment>, threshold: f32, limits: &Limits) -> bool {
 pub(super) fn draw(cells: &[Cell], limits: &Limits) -> Vec<Segment> {
     let mut segments = join_equal(cells, limits);
     let first_threshold = DIFFERENT + MANY_PAIRS * (segments.len() as f32).ln().max(0.0);
-    let (mut threshold, mut limits) = (first_threshold, *limits);
+    let (mut threshold, mut limits, mut blind) = (first_threshold, *limits, Blind::Apart);
     loop {
-        while round(&mut segments, threshold, &limits) {}
+        while round(&mut segments, threshold, &limits, blind) {}
         if segments.len() <= limits.max_segments || threshold > 1e12 {
             break;
         }
+        blind = Blind::Joined;
         threshold *= 2.0;
         if threshold > 1e6 {
             // Only the size limit keeps them apart; the number of regions is the harder rule.
@@ -108,7 +121,7 @@ pub(super) fn draw(cells: &[Cell], limits: &Limits) -> Vec<Segment> {
     }
     let mut alike = segments.clone();
     limits.size_limit = u64::MAX;
-    while round(&mut alike, first_threshold, &limits) {}
+    while round(&mut alike, first_threshold, &limits, Blind::Apart) {}
     let mut alike = alike.iter().peekable();
     for segment in &mut segments {
         while alike.peek().is_some_and(|a| a.end <= segment.start) {
@@ -125,6 +138,7 @@ pub(super) fn draw(cells: &[Cell], limits: &Limits) -> Vec<Segment> {
 mod tests {
     use super::super::cell::Counts;
     use super::*;
+    use crate::snapshot::Evidence;
     use proptest::prelude::*;
 
     const LIMITS: Limits = Limits { max_segments: 100, size_limit: u64::MAX, max_nr: 20, nr_threshold: 1 };
@@ -168,6 +182,34 @@ mod tests {
         for s in segments {
             assert_eq!(s.nr_accesses(20), if s.end <= 48 { 5 } else { 0 }, "{s:?}");
         }
+    }
+
+    /// A hot quarter of a large piece, then `pairs` of pages that cannot be observed and pages that are not accessed.
+    fn with_blind_pages(pairs: u64) -> Vec<Cell> {
+        let pages = |start: u64, pages: u64, hot: bool, blind: u64| {
+            let seen = (pages - blind) as f32;
+            let counts = Counts { hits: if hot { seen } else { 0.0 }, seen };
+            let evidence =
+                Evidence { checks: pages as u32, pages: pages as u32, present: pages as u32, blind: blind as u32 };
+            Cell { start, end: start + pages, aggr: counts, tick: counts, evidence }
+        };
+        let arena = [pages(0, 4_000, false, 0), pages(4_000, 4_000, true, 0), pages(8_000, 8_000, false, 0)];
+        let text =
+            (0..pairs).flat_map(|i| [pages(16_000 + i * 40, 39, false, 39), pages(16_039 + i * 40, 1, false, 0)]);
+        arena.into_iter().chain(text).collect()
+    }
+
+    #[test]
+    fn pages_that_cannot_be_observed_do_not_hide_what_differs() {
+        let bounds = |pairs, limits: &Limits| {
+            let segments = draw(&with_blind_pages(pairs), limits);
+            (segments.len(), segments.iter().map(|s| s.end).take_while(|end| *end <= 16_000).collect::<Vec<_>>())
+        };
+        assert_eq!(bounds(40, &LIMITS), (83, vec![4_000, 8_000, 16_000]), "they stay apart where there is room");
+        let (count, borders) = bounds(60, &LIMITS);
+        assert!(count <= 100 && borders[..2] == [4_000, 8_000], "{count} {borders:?}");
+        let (count, borders) = bounds(400, &Limits { max_segments: 10, ..LIMITS });
+        assert!(count <= 10 && borders[..2] == [4_000, 8_000], "{count} {borders:?}");
     }
 
     proptest! {
