@@ -108,19 +108,33 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     } else {
         output::print(&text(args, &tried, choice.as_ref(), &inventory))?;
     }
-    let Some(choice) = choice else {
-        bail!(
-            "no policy of the grid keeps the limit in {} of the windows; allow more (--over, --rate), or try larger \
-               percentiles",
-            percent(1.0 - args.over)
-        );
-    };
+    let Some(choice) = choice else { bail!(nothing_chosen(&tried, args.over)) };
     match &args.rules {
         Some(path) => {
             output::write_file(path, rules::toml(choice.best.percentile, choice.best.warmup_s, args.rate).as_bytes())
         }
         None => Ok(()),
     }
+}
+
+/// Why there is no choice, and what to do.
+fn nothing_chosen(tried: &[Tried], over: f64) -> String {
+    let acted = tried.iter().filter(|t| t.train.windows > 0);
+    let nearest = acted.min_by(|a, b| a.train.broken_share().total_cmp(&b.train.broken_share()));
+    let Some(t) = nearest else {
+        return "no policy would have acted in the first part of the time: groups were not watched for long enough; \
+                give windows of a longer time, or try shorter warm-ups (--warmups) and a shorter test (--test)"
+            .to_owned();
+    };
+    format!(
+        "no policy of the grid keeps the limit in {} of the windows; nearest comes percentile {} with a warm-up of {}, over it in {} \
+         of {}: allow more (--over, --rate), try larger percentiles, or give windows of a longer time",
+        percent(1.0 - over),
+        trimmed(t.percentile * 100.0),
+        short_time(t.warmup_s.saturating_mul(1_000_000_000)),
+        t.train.broken,
+        t.train.windows
+    )
 }
 
 /// Where the rest of the time begins: at a day's begin if there are at least two days, s since 1970.
@@ -260,6 +274,10 @@ mod tests {
         assert_eq!((choice.best.percentile, choice.hindsight.unwrap().percentile), (0.9, 0.5));
         assert!((choice.regret().unwrap() - (1.0 - 27.0 / 50.0)).abs() < 1e-12);
         assert!(choose(&all[..1], 0.02).is_none(), "over the limit");
+        let why = nothing_chosen(&all[..1], 0.02);
+        assert!(why.contains("percentile 50 with a warm-up of 0s, over it in 9 of 100"), "{why}");
+        let idle = Tried { train: Outcome::default(), ..all[0] };
+        assert!(choose(&[idle], 0.02).is_none() && nothing_chosen(&[idle], 0.02).contains("--warmups"));
         let all = [tried(0.9, (30.0, 2), (27.0, 3))];
         assert_eq!(choose(&all, 0.02).unwrap().regret(), None, "nothing keeps the limit in the rest");
     }

@@ -20,15 +20,16 @@ const LIMIT: f64 = 0.002;
 const NAMED: usize = 100;
 
 const OWN_STYLE: &str = "
+#cards { grid-template-columns: repeat(auto-fit, minmax(min(170px, 100%), 1fr)); }
 main { display: grid; gap: 18px; margin-top: 22px; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(480px, 100%), 1fr)); gap: 14px; }
 .pictures svg { border: 1px solid var(--edge); border-radius: 10px; width: 100%; height: auto; }
 section { background: var(--panel); border: 1px solid var(--edge); border-radius: 10px; padding: 14px 18px; overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th { text-align: right; color: var(--dim); font-weight: 500; padding: 3px 10px; white-space: nowrap; }
-td { text-align: right; padding: 3px 10px; border-top: 1px solid var(--edge); white-space: nowrap; }
+table { border-collapse: collapse; width: 100%; font-size: 13px; font-variant-numeric: tabular-nums; }
+th { text-align: right; color: var(--dim); font-weight: 500; padding: 3px 8px; vertical-align: bottom; }
+td { text-align: right; padding: 3px 8px; border-top: 1px solid var(--edge); white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; overflow-wrap: anywhere; white-space: normal; }
-td .share { display: inline-block; width: 90px; height: 8px; margin-left: 8px; border-radius: 2px; vertical-align: middle;
+td .share { display: inline-block; width: 60px; height: 8px; margin-left: 8px; border-radius: 2px; vertical-align: middle;
   background: linear-gradient(90deg, var(--curve) var(--p), var(--edge) var(--p)); }
 ";
 
@@ -51,7 +52,7 @@ pub fn page(fleet: &Fleet, inventory: &Inventory, most: usize) -> String {
     let share = |bytes: f64| percent(bytes / total.resident);
     card(
         &mut out,
-        "in use (accessed within 2m)",
+        "in use within 2m",
         &in_use.map_or_else(|| "not known".into(), size),
         &in_use.map_or_else(String::new, share),
     );
