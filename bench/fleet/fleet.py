@@ -7,6 +7,7 @@ Engines take turns on the same files of a made-up fleet; the table has medians o
 
 import argparse
 import glob
+import json
 import os
 import platform
 import shutil
@@ -72,6 +73,8 @@ def main():
     parser.add_argument("--groups", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--engines", default="duckdb,spark", help="to compare with; '' for none")
+    parser.add_argument("--folder", help="a fleet that was made up earlier; else one is made up there, and stays")
+    parser.add_argument("--commands", default="report,what-if", help="which are timed")
     parser.add_argument("--binary", default=os.path.join(ROOT, "target/fleet/isotherm-fleet"))
     parser.add_argument("--python", default=os.path.join(ROOT, "out/engines/venv/bin/python"))
     args = parser.parse_args()
@@ -81,18 +84,21 @@ def main():
         engines = []
     work = tempfile.mkdtemp(prefix="isotherm-bench-fleet-", dir=os.environ.get("TMPDIR"))
     try:
-        folder, spill = os.path.join(work, "fleet"), os.path.join(work, "spill")
+        folder, spill = args.folder or os.path.join(work, "fleet"), os.path.join(work, "spill")
         os.mkdir(spill)
-        print("making up the fleet ...", file=sys.stderr)
-        made = subprocess.run([args.binary, "simulate", "--hosts", str(args.hosts), "--hours", str(args.hours), "--groups", str(args.groups),
-                               "--seed", "1", "--out", folder], check=True, capture_output=True, text=True)
-        rows = int(made.stderr.split("isotherm-fleet: ")[-1].split(" rows")[0])
+        if not os.path.exists(os.path.join(folder, "truth.json")):
+            print("making up the fleet ...", file=sys.stderr)
+            subprocess.run([args.binary, "simulate", "--hosts", str(args.hosts), "--hours", str(args.hours), "--groups", str(args.groups),
+                            "--seed", "1", "--out", folder], check=True, capture_output=True)
+        with open(os.path.join(folder, "truth.json")) as f:
+            truth = json.load(f)
+        rows, hosts = truth["rows"], truth["hosts"]
         size = sum(os.path.getsize(path) for path in glob.glob(f"{folder}/*/*.parquet")) / 2**20
-        print(f"{rows} rows of {args.hosts} hosts, {args.hours} h, {size:.0f} MiB; Linux {platform.release()}, {os.cpu_count()} processors, "
+        print(f"{rows} rows of {hosts} hosts, {size:.0f} MiB; Linux {platform.release()}, {os.cpu_count()} processors, "
               f"{args.rounds} rounds; all engines within 2 GiB")
         print(f"{'':<10} {'':<16} {'s':>7} {'rows/s':>10} {'MiB':>6}  ratio of times to isotherm-fleet")
-        for command, queries in QUERIES.items():
-            times = {}
+        for command in args.commands.split(","):
+            queries, times = QUERIES[command], {}
             for _ in range(args.rounds):
                 for name in ["isotherm-fleet", *engines]:
                     text = {"duckdb": DUCKDB, "spark": SPARK}.get(name, "").format(

@@ -94,7 +94,11 @@ class Redis(Program):
 
     def __init__(self, binaries, work):
         super().__init__()
-        self.store = latency.Store(binaries, 600_000, work)
+        try:
+            self.store = latency.Store(binaries, 600_000, work)
+        except BaseException:
+            self.group.remove()
+            raise
         self.group.take(self.store.server.pid)
 
     def begin(self, seconds):
