@@ -219,9 +219,10 @@ impl<P: PhysicalPages> Observer<P> {
         heads.sort_unstable();
         heads.dedup();
         let idle = self.read_idle(&heads)?;
-        let is_idle = |head: u64| heads.binary_search(&head).is_ok_and(|i| idle[i]);
+        let is_idle = |head: u64| heads.binary_search(&head).ok().and_then(|i| idle[i]);
         if mark {
-            let accessed: Vec<u64> = heads.iter().zip(&idle).filter(|(_, idle)| !**idle).map(|(&h, _)| h).collect();
+            let is_accessed = |(&head, idle): (&u64, &Option<bool>)| (*idle == Some(false)).then_some(head);
+            let accessed: Vec<u64> = heads.iter().zip(&idle).filter_map(is_accessed).collect();
             let refused = self.mark_idle(&accessed)?;
             for head in &heads {
                 space.refused.remove(head);
@@ -230,21 +231,23 @@ impl<P: PhysicalPages> Observer<P> {
         }
         for &frame in frames.iter() {
             let observable = frame.head.filter(|h| !space.refused.contains(h));
-            found(Page { frame, accessed: observable.map(|h| !is_idle(h)) });
+            found(Page { frame, accessed: observable.and_then(is_idle).map(|idle| !idle) });
         }
         Ok(())
     }
 
-    /// Whether each of `heads` (sorted) is idle. Looks in the page tables of everybody who maps them.
-    fn read_idle(&self, heads: &[u64]) -> io::Result<Vec<bool>> {
+    /// Whether each of `heads` (sorted) is idle; `None`: the bitmap does not give its word. Looks in the page tables of
+    /// everybody who maps them.
+    fn read_idle(&self, heads: &[u64]) -> io::Result<Vec<Option<bool>>> {
         let mut idle = Vec::with_capacity(heads.len());
         let mut words = Vec::new();
         for run in word_runs(heads) {
             let first = run[0] / 64;
             words.clear();
             words.resize((run[run.len() - 1] / 64 - first + 1) as usize, 0);
-            self.pages.read_idle(first, &mut words)?;
-            idle.extend(run.iter().map(|h| words[(h / 64 - first) as usize] >> (h % 64) & 1 == 1));
+            let count = self.pages.read_idle(first, &mut words)?;
+            let given = &words[..count];
+            idle.extend(run.iter().map(|h| given.get((h / 64 - first) as usize).map(|word| word >> (h % 64) & 1 == 1)));
         }
         Ok(idle)
     }
@@ -381,6 +384,22 @@ mod tests {
             assert_eq!((present, accessed, blind), (6, u16::from(mark), 5));
         }
         assert_eq!(o.pages_marked, 1);
+    }
+
+    #[test]
+    fn the_last_frames_are_blind_where_the_bitmap_ends_before_them() {
+        // 200 frames are three words and eight frames.
+        let (map, mut o) = (pagemap(&[Some(191), Some(192), Some(199)]), Observer::new(SimulatedPages::base(200)));
+        let mut space = Space::default();
+        for accessed in [1, 0] {
+            let mut all = [window(0, 3)];
+            o.windows(&map, &mut space, &mut all, true).unwrap();
+            assert_eq!(all[0].seen, Seen { present: 3, accessed, blind: 2, leaf_shift: 12 });
+        }
+        let mut tables = Vec::new();
+        let ranges = [AddrRange::new(0, 3 * PAGE_SIZE)];
+        o.scan(&map, &mut space, &ranges, &mut Clear::All, &mut |t| tables.push(*t)).unwrap();
+        assert_eq!((tables[0].present[0], tables[0].accessed[0], tables[0].blind[0]), (0b111, 0, 0b110));
     }
 
     #[test]

@@ -32,12 +32,12 @@ pub(super) trait PhysicalPages {
     /// Fills `out` with the flags of the frames from `first` on; frames that do not exist read as [`flag::NOPAGE`].
     fn flags(&self, first: u64, out: &mut [u64]) -> io::Result<()>;
 
-    /// Fills `out` with the bitmap's words from `first` on. A set bit: not accessed since it was set. Words behind the
-    /// end read as 0.
-    fn read_idle(&self, first: u64, out: &mut [u64]) -> io::Result<()>;
+    /// Fills `out` with the bitmap's words from `first` on, as many as it gives. A set bit: not accessed since it was
+    /// set. The kernel gives whole words only: the last frames have none where their number is no multiple of 64.
+    fn read_idle(&self, first: u64, out: &mut [u64]) -> io::Result<usize>;
 
     /// Marks pages idle: those whose bits are set in the words from `first` on. Bits that are 0 change nothing, and
-    /// neither do pages that cannot be marked.
+    /// neither do pages that cannot be marked, nor those that have no whole word.
     fn mark_idle(&self, first: u64, words: &[u64]) -> io::Result<()>;
 }
 
@@ -46,7 +46,7 @@ impl<P: PhysicalPages> PhysicalPages for &P {
         P::flags(self, first, out)
     }
 
-    fn read_idle(&self, first: u64, out: &mut [u64]) -> io::Result<()> {
+    fn read_idle(&self, first: u64, out: &mut [u64]) -> io::Result<usize> {
         P::read_idle(self, first, out)
     }
 
@@ -100,15 +100,17 @@ impl PhysicalPages for KernelFiles {
         Ok(())
     }
 
-    fn read_idle(&self, first: u64, out: &mut [u64]) -> io::Result<()> {
-        let n = read_words(&self.bitmap, first, out)?;
-        out[n..].fill(0);
-        Ok(())
+    fn read_idle(&self, first: u64, out: &mut [u64]) -> io::Result<usize> {
+        read_words(&self.bitmap, first, out)
     }
 
     fn mark_idle(&self, first: u64, words: &[u64]) -> io::Result<()> {
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
-        self.bitmap.write_all_at(&bytes, first * 8)
+        match self.bitmap.write_all_at(&bytes, first * 8) {
+            // A last word that is not whole counts as nothing written; behind it there is nothing.
+            Err(e) if e.kind() == io::ErrorKind::WriteZero || e.raw_os_error() == Some(libc::ENXIO) => Ok(()),
+            other => other,
+        }
     }
 }
 
@@ -132,7 +134,7 @@ mod tests {
         // Frame 2 * 64 + 2.
         assert_eq!(bytes[16], 0b101);
         assert_eq!(bytes[31], 0x80);
-        files.read_idle(2, &mut out).unwrap();
-        assert_eq!(out, [0b101, 1 << 63, 0]);
+        assert_eq!(files.read_idle(2, &mut out).unwrap(), 2);
+        assert_eq!(out[..2], [0b101, 1 << 63]);
     }
 }

@@ -60,9 +60,11 @@ impl PhysicalPages for SimulatedPages {
         Ok(())
     }
 
-    fn read_idle(&self, first: u64, out: &mut [u64]) -> io::Result<()> {
+    fn read_idle(&self, first: u64, out: &mut [u64]) -> io::Result<usize> {
         let mut pages = self.0.borrow_mut();
-        for (i, word) in (first as usize..).zip(out) {
+        // A last word that is not whole is not given.
+        let count = (pages.len() / 64).saturating_sub(first as usize).min(out.len());
+        for (i, word) in (first as usize..).zip(&mut out[..count]) {
             *word = 0;
             for (bit, page) in pages.iter_mut().skip(i * 64).take(64).enumerate() {
                 // The kernel looks up page tables now, and takes the mark from a page that was accessed.
@@ -72,7 +74,7 @@ impl PhysicalPages for SimulatedPages {
                 *word |= u64::from(page.flags & flag::IDLE != 0) << bit;
             }
         }
-        Ok(())
+        Ok(count)
     }
 
     fn mark_idle(&self, first: u64, words: &[u64]) -> io::Result<()> {
