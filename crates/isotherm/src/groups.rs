@@ -53,6 +53,13 @@ impl Groups {
         path.inspect_err(|outside| SAID.call_once(|| tracing::warn!("{outside}; others may lie there, too"))).ok()
     }
 
+    /// Memory of a group's processes in swap, bytes; `None`: not known. Their own counts lack shared memory, and the group's lacks
+    /// what was charged to another group before they came: it is the larger one.
+    pub fn swapped(&self, row: &Row) -> Option<u64> {
+        let charged = self.memcg(row.cgroup.as_deref()?).and_then(|memcg| memcg.swapped().ok());
+        row.swap.max(charged)
+    }
+
     /// What people call the group at this path.
     pub fn names(&self, path: &str) -> GroupNames {
         self.names.of(path)

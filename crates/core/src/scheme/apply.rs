@@ -173,6 +173,7 @@ impl<'a, 'w> Turn<'a, 'w> {
             self.tally.busy = true;
             return Go::Stop;
         }
+        self.runner.asked_idle_ns = self.runner.idle_ns(self.world.by_region);
         // A dry run counts everything once. What goes page by page is seen to have gone once that is finished.
         let left_out = self.runner.left_out.entry(target).or_default();
         let once = self.world.dry_run || scheme.used_within_ns > 0;

@@ -1,6 +1,7 @@
 //! What paging out has really brought: how much memory went, how much of it came back, and when.
 
-use crate::addr::AddrRange;
+use crate::addr::{AddrRange, PAGE_SIZE};
+use crate::history::reaccessed::Reaccessed;
 use crate::pages::PageSet;
 use crate::source::{AccessSource, Clear, SourceError};
 use crate::target::TargetId;
@@ -17,6 +18,8 @@ const LOOK_EVERY_NS: u64 = 1_000_000_000;
 const LOOK_AT_ALL_EVERY_NS: u64 = 10_000_000_000;
 /// Young batches at most; more are joined.
 const MOST_BATCHES: usize = 64;
+/// Old batches of a target at most; of more, those whose idle times are most alike are joined.
+const MOST_OLD: usize = 32;
 
 crate::figures! {
     /// What has become of the memory that was paged out, since the start unless said otherwise.
@@ -36,18 +39,32 @@ crate::figures! {
 struct Batch {
     target: TargetId,
     time_ns: u64,
+    /// Since when its pages had certainly been idle when they went.
+    idle_since_ns: u64,
     out: PageSet,
     bytes: u64,
     back: u64,
+}
+
+/// What has been out for longer than [`LATER_NS`].
+#[derive(Debug)]
+struct Old {
+    /// As that of a batch.
+    idle_since_ns: u64,
+    /// The earliest of those of the batches that it is made of.
+    earliest_ns: u64,
+    out: PageSet,
 }
 
 /// Follows what a scheme has paged out.
 #[derive(Debug, Default)]
 pub(crate) struct EffectTracker {
     batches: VecDeque<Batch>,
-    /// Out for longer than [`LATER_NS`].
-    old: HashMap<TargetId, PageSet>,
+    /// Sorted by how long they have been idle.
+    old: HashMap<TargetId, Vec<Old>>,
     effect: Effect,
+    /// What came back, by how long it had been idle until then: walks take it for new memory.
+    back: Reaccessed,
     looked_ns: u64,
     looked_at_all_ns: u64,
 }
@@ -65,14 +82,28 @@ fn absent(source: &mut dyn AccessSource, target: TargetId, pages: &PageSet) -> R
     Ok(out)
 }
 
+/// Joins neighbours until there are few enough: those of which the longest and the shortest idle time at `now_ns` have the least ratio.
+/// What is joined counts as idle for the shortest.
+fn join(old: &mut Vec<Old>, now_ns: u64) {
+    while old.len() > MOST_OLD {
+        let idle = |since_ns: u64| now_ns.saturating_sub(since_ns).max(1) as f64;
+        let ratio = |i: &usize| idle(old[*i].earliest_ns) / idle(old[i + 1].idle_since_ns);
+        let Some(at) = (0..old.len() - 1).min_by(|a, b| ratio(a).total_cmp(&ratio(b))) else { return };
+        let longer = old.remove(at);
+        old[at].earliest_ns = longer.earliest_ns;
+        longer.out.ranges().iter().for_each(|&r| old[at].out.insert(r));
+    }
+}
+
 impl EffectTracker {
-    /// Takes in that `pages`, all of them present before, were paged out at `time_ns`; looks which are really gone.
+    /// Takes in that `pages`, all of them present before and idle for `idle_ns`, were paged out at `time_ns`; looks which are really
+    /// gone.
     pub(crate) fn paged_out(
         &mut self,
         source: &mut dyn AccessSource,
         target: TargetId,
         pages: &PageSet,
-        time_ns: u64,
+        (time_ns, idle_ns): (u64, u64),
     ) -> Result<PageSet, SourceError> {
         let out = absent(source, target, pages)?;
         let bytes = out.len();
@@ -81,11 +112,11 @@ impl EffectTracker {
         }
         self.effect.out += bytes;
         // What went again was counted as out before only if nobody saw it come back.
-        if let Some(old) = self.old.get_mut(&target) {
-            out.ranges().iter().for_each(|&r| {
-                old.remove(r);
-            });
+        for old in self.old.get_mut(&target).into_iter().flatten() {
+            let back: u64 = out.ranges().iter().map(|&r| old.out.remove(r)).sum();
+            self.back.add(self.looked_at_all_ns.saturating_sub(old.idle_since_ns), back / PAGE_SIZE);
         }
+        let idle_since_ns = time_ns.saturating_sub(idle_ns);
         let many = self.batches.len() >= MOST_BATCHES;
         let joins = |b: &Batch| b.target == target && (many || time_ns < b.time_ns + LOOK_EVERY_NS);
         match self.batches.back_mut().filter(|b| joins(b)) {
@@ -93,8 +124,11 @@ impl EffectTracker {
                 let before = last.out.len();
                 out.ranges().iter().for_each(|&r| last.out.insert(r));
                 last.bytes += last.out.len() - before;
+                last.idle_since_ns = last.idle_since_ns.max(idle_since_ns);
             }
-            None => self.batches.push_back(Batch { target, time_ns, out: out.clone(), bytes, back: 0 }),
+            None => {
+                self.batches.push_back(Batch { target, time_ns, idle_since_ns, out: out.clone(), bytes, back: 0 });
+            }
         }
         Ok(out)
     }
@@ -104,7 +138,7 @@ impl EffectTracker {
         if now_ns < self.looked_ns + LOOK_EVERY_NS {
             return;
         }
-        self.looked_ns = now_ns;
+        let before_ns = std::mem::replace(&mut self.looked_ns, now_ns);
         let mut gone = Vec::new();
         for batch in &mut self.batches {
             let Ok(still) = absent(source, batch.target, &batch.out) else {
@@ -114,6 +148,7 @@ impl EffectTracker {
             let back = batch.out.len() - still.len();
             batch.out = still;
             batch.back += back;
+            self.back.add(before_ns.max(batch.time_ns) - batch.idle_since_ns, back / PAGE_SIZE);
             let age = now_ns.saturating_sub(batch.time_ns);
             if age <= SOON_NS + LOOK_EVERY_NS {
                 self.effect.back_10s += back;
@@ -121,25 +156,34 @@ impl EffectTracker {
             self.effect.back_60s += back;
         }
         if now_ns >= self.looked_at_all_ns + LOOK_AT_ALL_EVERY_NS {
-            self.looked_at_all_ns = now_ns;
-            for (&target, set) in &mut self.old {
-                match absent(source, target, set) {
-                    Ok(still) => *set = still,
-                    Err(_) => gone.push(target),
+            let before_ns = std::mem::replace(&mut self.looked_at_all_ns, now_ns);
+            for (&target, sets) in &mut self.old {
+                for set in &mut *sets {
+                    let Ok(still) = absent(source, target, &set.out) else {
+                        gone.push(target);
+                        break;
+                    };
+                    let idle_ns = before_ns.saturating_sub(set.idle_since_ns);
+                    self.back.add(idle_ns, (set.out.len() - still.len()) / PAGE_SIZE);
+                    set.out = still;
                 }
+                sets.retain(|set| !set.out.is_empty());
             }
         }
         gone.iter().for_each(|&t| self.forget(t));
         while self.batches.front().is_some_and(|b| now_ns >= b.time_ns + LATER_NS) {
             let batch = self.batches.pop_front().expect("just seen");
             let old = self.old.entry(batch.target).or_default();
-            batch.out.ranges().iter().for_each(|&r| old.insert(r));
+            let at = old.partition_point(|old| old.idle_since_ns <= batch.idle_since_ns);
+            let since_ns = batch.idle_since_ns;
+            old.insert(at, Old { idle_since_ns: since_ns, earliest_ns: since_ns, out: batch.out });
+            join(old, now_ns);
         }
         let recent = || self.batches.iter().filter(|b| now_ns < b.time_ns + SOON_NS);
         self.effect.recent_out = recent().map(|b| b.bytes).sum();
         self.effect.recent_back = recent().map(|b| b.back).sum();
-        self.effect.saved_now =
-            self.batches.iter().map(|b| b.out.len()).sum::<u64>() + self.old.values().map(PageSet::len).sum::<u64>();
+        self.effect.saved_now = self.batches.iter().map(|b| b.out.len()).sum::<u64>()
+            + self.old.values().flatten().map(|old| old.out.len()).sum::<u64>();
     }
 
     /// Of what went since `since_ns`, at most a minute ago: how much, and how much of that has come back.
@@ -154,8 +198,38 @@ impl EffectTracker {
         self.old.remove(&target);
     }
 
+    /// What came back since the start, by how long it had certainly been idle.
+    pub const fn back(&self) -> Reaccessed {
+        self.back
+    }
+
     /// The figures.
     pub const fn effect(&self) -> &Effect {
         &self.effect
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_been_idle_for_about_as_long_is_joined_and_counts_as_idle_for_the_shorter_time() {
+        // A batch each second for an hour.
+        let mut old: Vec<Old> = Vec::new();
+        for second in 0..3600 {
+            let since_ns = second * 1_000_000_000;
+            let out = PageSet::of(&[AddrRange::new(second * PAGE_SIZE, (second + 1) * PAGE_SIZE)]);
+            old.push(Old { idle_since_ns: since_ns, earliest_ns: since_ns, out });
+            join(&mut old, since_ns + LATER_NS);
+        }
+        assert_eq!((old.len(), old.iter().map(|old| old.out.len()).sum::<u64>()), (MOST_OLD, 3600 * PAGE_SIZE));
+        assert!(old.is_sorted_by_key(|old| old.idle_since_ns));
+        let now_ns = 3599 * 1_000_000_000 + LATER_NS;
+        for set in &old {
+            let (longest, counted) = (now_ns - set.earliest_ns, now_ns - set.idle_since_ns);
+            assert!(longest as f64 <= 1.5 * counted as f64, "{longest} counts as {counted}");
+            assert!(set.out.ranges().iter().all(|r| r.start / PAGE_SIZE * 1_000_000_000 <= set.idle_since_ns));
+        }
     }
 }

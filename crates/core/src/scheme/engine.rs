@@ -11,6 +11,7 @@ use super::target_view::TargetView;
 use crate::action_log::ActionLog;
 use crate::actuator::{Actuator, Outcome};
 use crate::event::{Event, Step, Subscriber, SubscriberError};
+use crate::history::reaccessed::Reaccessed;
 use crate::meter::{LiveTarget, Meter, Metric};
 use crate::source::AccessSource;
 use crate::target::{TargetEnd, TargetId};
@@ -47,6 +48,8 @@ pub struct SchemeStatus<'a> {
     pub scheme: &'a Scheme,
     /// Its counters.
     pub stats: SchemeStats,
+    /// Of what it has paged out: what came back since the start, by how long it had certainly been idle.
+    pub back: Reaccessed,
     /// Why it does nothing; `None` while it acts.
     pub idle: Option<&'a IdleReason>,
     /// Last values of its goals, in their order; `None` where not known.
@@ -304,6 +307,7 @@ fn status_of<'a>(
         SchemeStatus {
             scheme: &r.scheme,
             stats,
+            back: r.effect.back(),
             idle: r.idle.as_ref(),
             goals: r.quota.goals.iter().map(|g| g.current).collect(),
             goal_targets: r.quota.goals.iter().map(|g| g.goal.target).collect(),

@@ -35,6 +35,8 @@ pub(super) struct Runner {
     pub left_out: HashMap<TargetId, LeftOut>,
     /// Idle pages that the quota could be spent on.
     pub supply: Supply,
+    /// For how long pages had been idle at least that were asked for last, ns.
+    pub asked_idle_ns: u64,
     /// The lowest priority of a region that is served in this quota window.
     pub cut_off: u32,
     pub idle: Option<IdleReason>,
@@ -64,6 +66,7 @@ impl Runner {
             left_out: HashMap::new(),
             supply: Supply::default(),
             next_apply_ns: (scheme.apply_ns > 0).then_some(0),
+            asked_idle_ns: 0,
             cut_off: 0,
             idle: Some(IdleReason::NoSnapshot),
             refused: None,
@@ -78,7 +81,7 @@ impl Runner {
             self.quota = old.quota;
         }
         (self.effect, self.stats, self.base, self.patience) = (old.effect, old.stats, old.base, old.patience);
-        self.left_out = old.left_out;
+        (self.left_out, self.asked_idle_ns) = (old.left_out, old.asked_idle_ns);
         // Another pattern may want what the old one passed over.
         self.left_out.values_mut().for_each(|l| l.asked = Default::default());
     }
@@ -156,7 +159,7 @@ impl Runner {
         }
         let mut applied = outcome.applied;
         if let Some(source) = source.filter(|_| request.action == Action::PageOut) {
-            match self.effect.paged_out(source, target, &ranges, outcome.done_ns.min(now_ns)) {
+            match self.effect.paged_out(source, target, &ranges, (outcome.done_ns.min(now_ns), self.asked_idle_ns)) {
                 Ok(gone) => {
                     applied = gone.len();
                     // What stayed although it was to go is not asked for again at once.

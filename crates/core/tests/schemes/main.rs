@@ -141,6 +141,24 @@ fn what_comes_back_pulls_the_brake() {
     assert!(run.idle().expect("stopped").to_string().contains("emergency brake: 50%"));
 }
 
+/// Walks take what comes back for new memory; how long it had been idle is known by when it went, and at which age.
+#[test]
+fn of_what_comes_back_it_is_known_how_long_it_had_been_idle() {
+    let mut run = Run::new(&[pages(0, 4096)], &[], vec![Scheme::new(Action::PageOut, idle_for(5 * S))]);
+    run.run(9 * S);
+    assert_eq!(run.out(), 4096 * P);
+    let back = |run: &mut Run| run.engine.status().remove(0).back.pages();
+    assert_eq!(back(&mut run)[0], 0);
+    run.world.borrow_mut().hot.push(pages(0, 1000));
+    run.run(3 * S);
+    assert_eq!((back(&mut run)[3], back(&mut run)[5]), (1000, 0), "5 s and more, and less than 30");
+    run.run(150 * S);
+    assert_eq!(back(&mut run)[0], 1000);
+    run.world.borrow_mut().hot.push(pages(1000, 3000));
+    run.run(15 * S);
+    assert_eq!((back(&mut run)[3], back(&mut run)[7], back(&mut run)[8]), (3000, 2000, 0), "2 min and less than 4");
+}
+
 #[test]
 fn filters_spare_what_they_name() {
     let mut scheme = page_out();

@@ -168,6 +168,32 @@ impl Memcg {
         self.cache().map(|cache| cache.unmapped())
     }
 
+    /// What is in swap of the memory that is charged to it, that of groups below it left out.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not count it for each group.
+    pub fn swapped(&self) -> io::Result<u64> {
+        let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+        if !self.v2 {
+            let text = self.roots.read(self.folder.join("memory.stat"))?;
+            let value = text.lines().find_map(|l| l.strip_prefix("swap ")?.trim().parse().ok());
+            return value.ok_or_else(|| invalid("memory.stat lacks the size of what is in swap"));
+        }
+        let of = |folder: &Path| {
+            let text = self.roots.read(folder.join("memory.swap.current"))?;
+            text.trim().parse::<u64>().map_err(|_| invalid("memory.swap.current is not a number"))
+        };
+        let mut own = of(&self.folder)?;
+        for below in std::fs::read_dir(self.roots.path(&self.folder))?.flatten() {
+            if below.file_type().is_ok_and(|kind| kind.is_dir()) {
+                // One that has gone, or without the controller of memory, has none of its own.
+                own = own.saturating_sub(of(&self.folder.join(below.file_name())).unwrap_or(0));
+            }
+        }
+        Ok(own)
+    }
+
     /// Files in its memory, and in that of the groups below it.
     pub fn cache(&self) -> io::Result<PageCache> {
         let text = self.roots.read(self.folder.join("memory.stat"))?;
@@ -265,7 +291,8 @@ mod tests {
     use crate::test_tree::tree;
 
     const MOUNTS: &str = "29 24 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
-    const STAT: &str = "cache 1\ntotal_mapped_file 8192\ntotal_inactive_file 12288\ntotal_active_file 4096\n";
+    const STAT: &str = "cache 1\ntotal_mapped_file 8192\ntotal_inactive_file 12288\ntotal_active_file 4096\nswap 512\n\
+                        total_swap 1024\n";
 
     #[test]
     fn what_is_protected_by_the_group_or_above_is_not_spare() {
@@ -302,6 +329,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_in_swap_is_that_of_the_group_alone() {
+        let t = tree(&[
+            ("proc/self/mountinfo", "29 24 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
+            ("sys/fs/cgroup/cgroup.procs", ""),
+            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
+            ("sys/fs/cgroup/a/cgroup.procs", ""),
+            ("sys/fs/cgroup/a/memory.swap.current", "10000\n"),
+            ("sys/fs/cgroup/a/b/cgroup.procs", ""),
+            ("sys/fs/cgroup/a/b/memory.swap.current", "4000\n"),
+            ("sys/fs/cgroup/a/without/cgroup.procs", ""),
+        ]);
+        let swapped = |path| Memcgs::new(&t.roots).open(path).unwrap().swapped();
+        assert_eq!((swapped("/a").unwrap(), swapped("/a/b").unwrap()), (6000, 4000));
+        assert!(swapped("/a/without").is_err(), "not known is not zero");
+    }
+
+    #[test]
     fn figures_and_limits_of_v1_groups() {
         let t = tree(&[
             ("proc/self/mountinfo", MOUNTS),
@@ -320,6 +364,7 @@ mod tests {
         assert_eq!(groups.path_of(8), None);
         let b = groups.open("/a/b").unwrap();
         assert_eq!((b.used().unwrap(), b.unmapped_cache().unwrap(), b.exists()), (4096, 8192, true));
+        assert_eq!(b.swapped().unwrap(), 512);
         let limit = b.limit().unwrap().unwrap();
         assert_eq!((limit.bytes, &*limit.group.path()), (1 << 20, "/a"));
         let root = groups.open("/").unwrap();

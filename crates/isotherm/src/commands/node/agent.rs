@@ -228,6 +228,7 @@ impl Agent {
         let group = |row: &Row| {
             let path = row.cgroup.as_deref()?;
             let mut group = GroupStatus::of(row, self.groups.names(path), self.sizes(path), self.promotions.of(path))?;
+            group.memory.swapped = self.groups.swapped(row);
             group.rule = self
                 .rules
                 .as_ref()
@@ -305,7 +306,8 @@ impl Subscriber for Agent {
 
 impl Operator for Agent {
     fn between_steps(&mut self, schemes: &mut SchemeEngine, now_ns: u64) {
-        let Self { rules, groups, paths, .. } = self;
-        rules.iter_mut().for_each(|rules| rules.turn(schemes, groups, paths, now_ns));
+        let Self { rules: Some(rules), groups, paths, promotions, .. } = self else { return };
+        rules.turn(schemes, groups, paths, now_ns);
+        rules.back().iter().for_each(|(path, back)| promotions.count_back(path, *back));
     }
 }

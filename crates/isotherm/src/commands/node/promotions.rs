@@ -1,4 +1,5 @@
-//! What the processes of each control group have accessed again after it had been idle.
+//! What the processes of each control group have accessed again after it had been idle, whether it was still present or had been
+//! paged out by a rule.
 
 use isotherm_core::history::reaccessed::Reaccessed;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -8,6 +9,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 pub struct Promotions {
     /// Of each target that is there, what was counted last.
     targets: HashMap<u32, Reaccessed>,
+    /// Of each group's rule, what was counted last.
+    rules: HashMap<String, Reaccessed>,
     groups: BTreeMap<String, Reaccessed>,
 }
 
@@ -15,6 +18,16 @@ impl Promotions {
     /// The counters of `target`, which is in the group `path`, are `now`.
     pub fn count(&mut self, target: u32, path: &str, now: Reaccessed) {
         let new = now.since(&self.targets.insert(target, now).unwrap_or_default());
+        self.add(path, new);
+    }
+
+    /// The counters of what the rule for the group `path` had paged out and came back are `now`.
+    pub fn count_back(&mut self, path: &str, now: Reaccessed) {
+        let new = now.since(&self.rules.insert(path.to_owned(), now).unwrap_or_default());
+        self.add(path, new);
+    }
+
+    fn add(&mut self, path: &str, new: Reaccessed) {
         match self.groups.get_mut(path) {
             Some(sum) => sum.add_all(&new, 1),
             None => drop(self.groups.insert(path.to_owned(), new)),
@@ -31,10 +44,16 @@ impl Promotions {
         self.groups.get(path).copied()
     }
 
+    /// The same of all groups, by path.
+    pub fn all(&self) -> impl Iterator<Item = (&str, Reaccessed)> {
+        self.groups.iter().map(|(path, sum)| (path.as_str(), *sum))
+    }
+
     /// Forgets all groups but these.
     pub fn keep<'a>(&mut self, paths: impl Iterator<Item = &'a str>) {
         let kept: HashSet<&str> = paths.collect();
         self.groups.retain(|path, _| kept.contains(path.as_str()));
+        self.rules.retain(|path, _| kept.contains(path.as_str()));
     }
 }
 
@@ -73,7 +92,12 @@ mod tests {
         all.count(1, "/b", counted(1));
         all.count(2, "/b", counted(3));
         assert_eq!((pages(&all, "/a"), pages(&all, "/b")), (Some(6 * 512), Some(2 * 512)), "it has moved");
+        // What a rule had paged out adds to it; a rule that begins anew, too.
+        all.count_back("/b", counted(2));
+        all.count_back("/b", counted(3));
+        all.count_back("/b", counted(1));
+        assert_eq!(pages(&all, "/b"), Some(6 * 512));
         all.keep(["/b"].into_iter());
-        assert_eq!((pages(&all, "/a"), pages(&all, "/b")), (None, Some(2 * 512)));
+        assert_eq!((pages(&all, "/a"), pages(&all, "/b")), (None, Some(6 * 512)));
     }
 }

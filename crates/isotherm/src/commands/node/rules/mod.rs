@@ -18,6 +18,7 @@ use crate::hangup::{Hangup, Hangups};
 use crate::schemes::file::read_file;
 use cache::{Caches, Wanted};
 use config::{Config, MinAge, WINDOW_NS, What};
+use isotherm_core::history::reaccessed::Reaccessed;
 use isotherm_core::printable::printable;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
@@ -55,6 +56,8 @@ pub struct Rules {
     /// Why no huge pages can be made; `None`: they can.
     no_huge_pages: Option<String>,
     acting: BTreeMap<String, RuleStatus>,
+    /// By group: what its rule had paged out and came back.
+    back: Vec<(String, Reaccessed)>,
     ages_changed: bool,
     refresh_at_ns: u64,
     figures_at_ns: u64,
@@ -75,6 +78,7 @@ impl Rules {
             caches: Caches::default(),
             no_huge_pages: None,
             acting: BTreeMap::new(),
+            back: Vec::new(),
             ages_changed: false,
             refresh_at_ns: 0,
             figures_at_ns: 0,
@@ -132,6 +136,11 @@ impl Rules {
             return Some(RuleStatus::tried(&rule.name, age, row.ages.as_ref(), promotions.of(path)));
         }
         self.acting.get(path).cloned()
+    }
+
+    /// By group: of what its rule has paged out, what came back, by how long it had been idle.
+    pub fn back(&self) -> &[(String, Reaccessed)] {
+        &self.back
     }
 
     /// The same with what could go of page cache, where that is only tried.
@@ -257,6 +266,7 @@ impl Rules {
     fn draw_figures(&mut self, engine: &mut SchemeEngine, now_ns: u64) {
         let statuses = engine.status_without_meters();
         let mut acting = BTreeMap::new();
+        self.back.clear();
         for (place, path, rule) in self.slots.groups() {
             let Some(scheme) = statuses.get(place) else { continue };
             let (limit, age) = (self.limits.get(&place), self.age(rule, path, now_ns));
@@ -275,6 +285,7 @@ impl Rules {
                 let why = status.idle_reason.as_deref().unwrap_or("too much came back");
                 tracing::warn!("{} is braked in {}: {why}", rule.name, printable(path));
             }
+            self.back.push((path.to_owned(), scheme.back));
             acting.insert(path.to_owned(), status);
         }
         self.acting = acting;

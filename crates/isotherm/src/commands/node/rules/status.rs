@@ -244,6 +244,7 @@ mod tests {
         let now = SchemeStatus {
             scheme: &scheme,
             stats: SchemeStats { sz_applied: 2 << 20, ..SchemeStats::default() },
+            back: Reaccessed::default(),
             idle: None,
             goals: Vec::new(),
             goal_targets: Vec::new(),

@@ -49,6 +49,8 @@ impl Age {
 pub struct Thresholds {
     /// Begin of the window, ns; `None`: none has begun.
     begin_ns: Option<u64>,
+    /// Counters of all groups at its begin; one that is not there had none then.
+    begin: HashMap<String, Reaccessed>,
     groups: HashMap<String, Past>,
 }
 
@@ -56,8 +58,6 @@ pub struct Thresholds {
 struct Past {
     policy: ThresholdPolicy,
     threshold: Threshold,
-    /// At the begin of the window.
-    reaccessed: Reaccessed,
 }
 
 impl Thresholds {
@@ -76,26 +76,25 @@ impl Thresholds {
         policy_of: impl Fn(&str) -> Option<ThresholdPolicy>,
     ) {
         let begin_ns = self.begin_ns.replace(now_ns);
+        let all = promotions.all().map(|(path, sum)| (path.to_owned(), sum)).collect();
+        let begin = std::mem::replace(&mut self.begin, all);
         let mut before = std::mem::take(&mut self.groups);
         for row in &machine.groups {
             let Some((path, policy)) = row.cgroup.as_ref().and_then(|path| Some((path, policy_of(path)?))) else {
                 continue;
             };
-            let now = promotions.of(path).unwrap_or_default();
-            let mut past = match before.remove(path).filter(|past| past.policy == policy) {
-                Some(past) => past,
-                None => Past { policy, threshold: Threshold::default(), reaccessed: now },
-            };
+            let past = before.remove(path).filter(|past| past.policy == policy);
+            let mut past = past.unwrap_or(Past { policy, threshold: Threshold::default() });
             if let (Some(begin_ns), Some(ages)) = (begin_ns, &row.ages) {
                 let mut window = GroupWindow::default();
                 window.set_ages(ages);
-                window.set_promoted(&now.since(&past.reaccessed));
+                let promoted = promotions.of(path).unwrap_or_default();
+                window.set_promoted(&promoted.since(&begin.get(path).copied().unwrap_or_default()));
                 let (start_s, window_s) = (begin_ns / 1_000_000_000, (now_ns - begin_ns) / 1_000_000_000);
                 let seen =
                     SeenWindow { start_s, window_s, accessed: window.accessed_bytes, promoted: &window.promoted_bytes };
                 past.threshold.see(&seen, &policy);
             }
-            past.reaccessed = now;
             self.groups.insert(path.clone(), past);
         }
     }
@@ -184,6 +183,13 @@ mod tests {
         assert_eq!(thresholds.age("/a", 1200 * S), Age::NotKnown);
         thresholds.end_window(1500 * S, &machine(1500), &promotions, |_| None);
         assert_eq!((thresholds.groups.len(), thresholds.age("/a", 1500 * S)), (0, Age::NotKnown));
+        // A group that begins within a window: all that it did counts.
+        let (mut thresholds, mut promotions) = (Thresholds::default(), Promotions::default());
+        let policy = |_: &str| Some(ThresholdPolicy { warmup_s: 0, ..POLICY });
+        thresholds.end_window(0, &machine(0), &promotions, policy);
+        promotions.count(1, "/a", again(1));
+        thresholds.end_window(300 * S, &machine(300), &promotions, policy);
+        assert_eq!(thresholds.age("/a", 300 * S), Age::Known(480 * S), "it came back after 4 min, the longest known");
         assert!(Age::None.idle().is_some() && Age::Known(1).idle().is_none());
     }
 }
