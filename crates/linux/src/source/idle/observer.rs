@@ -390,7 +390,7 @@ mod tests {
     fn the_last_frames_are_blind_where_the_bitmap_ends_before_them() {
         // 200 frames are three words and eight frames.
         let (map, mut o) = (pagemap(&[Some(191), Some(192), Some(199)]), Observer::new(SimulatedPages::base(200)));
-        let mut space = Space::default();
+        let mut space = ProcessMarks::default();
         for accessed in [1, 0] {
             let mut all = [window(0, 3)];
             o.windows(&map, &mut space, &mut all, true).unwrap();
