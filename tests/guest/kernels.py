@@ -69,7 +69,7 @@ def kernel(release, cache):
     image, elf, modules = (os.path.join(cache, f"{part}-{release}") for part in ("bzimage", "vmlinux", "modules"))
     # Written last, so that whatever is older than this list, or was interrupted, is made anew.
     stamp = os.path.join(cache, f"stamp-{release}")
-    if not _holds(stamp, _wanted()) or not all(map(os.path.exists, (image, elf, modules))):
+    if not holds(stamp, _wanted()) or not all(map(os.path.exists, (image, elf, modules))):
         os.makedirs(cache, exist_ok=True)
         subprocess.run(["rm", "-f", stamp], check=True)
         packages = _download(release, cache)
@@ -81,10 +81,10 @@ def kernel(release, cache):
         os.replace(packed, image)
         _keep_modules(tree, modules)
         with open(image, "rb") as f:
-            unpacked = _unpack(f.read())
-        _replace(elf, unpacked)
+            unpacked = unpack(f.read())
+        replace(elf, unpacked)
         subprocess.run(["rm", "-rf", tree, *packages], check=True)
-        _replace(stamp, _wanted())
+        replace(stamp, _wanted())
     return Kernel(image, elf, modules)
 
 
@@ -93,7 +93,7 @@ def _wanted():
     return json.dumps(MODULES, indent=1).encode()
 
 
-def _holds(path, content):
+def holds(path, content):
     """Whether the file is there with this content."""
     try:
         with open(path, "rb") as f:
@@ -102,7 +102,7 @@ def _holds(path, content):
         return False
 
 
-def _replace(path, content):
+def replace(path, content):
     """Writes the file, all of it or nothing."""
     with open(path + ".new", "wb") as f:
         f.write(content)
@@ -132,7 +132,7 @@ def _keep_modules(tree, folder):
 def _download(release, cache):
     """The packages of the newest kernel of this release: one, or two where modules are in one of their own."""
     distribution, package = PACKAGES[release]
-    apt = _apt(cache, distribution)
+    apt = apt_options(cache, distribution)
     available = subprocess.run(
         ["apt-cache", *apt, "dumpavail"], check=True, stdout=subprocess.PIPE, text=True
     ).stdout
@@ -142,10 +142,10 @@ def _download(release, cache):
         raise KernelsUnavailable(f"the Debian mirrors of this machine have no package of kernel {release}")
     newest = max(kernels, key=lambda n: [int(x) for x in re.findall(r"\d+", n)])
     modules = newest.replace("linux-binary-", "linux-modules-")
-    return [_fetch(name, apt, cache) for name in sorted({newest, modules} & set(names))]
+    return [fetch(name, apt, cache) for name in sorted({newest, modules} & set(names))]
 
 
-def _fetch(name, apt, cache):
+def fetch(name, apt, cache):
     """The path of the downloaded package."""
     for old in glob.glob(os.path.join(cache, name + "_*.deb")):
         os.unlink(old)
@@ -154,7 +154,7 @@ def _fetch(name, apt, cache):
     return package
 
 
-def _apt(cache, distribution):
+def apt_options(cache, distribution):
     """Options that make apt use a distribution's suites from this machine's own mirrors, and lists of our own."""
     sources = os.path.join(cache, f"{distribution}.list")
     lists = os.path.join(cache, f"lists-{distribution}")
@@ -202,13 +202,13 @@ def mirrors():
 
 def zram_swap(mib):
     """Lines of a guest's script that load all modules it has, zram among them, and swap to so much of it."""
-    return f"""for module in /modules/*.ko; do insmod $module; done
+    return f"""for module in /modules/*.ko; do [ ! -e $module ] || insmod $module; done
 echo {mib}M >/sys/block/zram0/disksize
 mkswap /dev/zram0 >/dev/null
 swapon /dev/zram0"""
 
 
-def _unpack(bzimage):
+def unpack(bzimage):
     """The ELF kernel inside a bzImage (layout: the kernel's Documentation/arch/x86/boot.rst)."""
     setup_sectors = bzimage[0x1F1] or 4
     offset, length = struct.unpack_from("<II", bzimage, 0x248)

@@ -11,9 +11,9 @@
 //! not flushed, so memory that lives in a processor's TLB can look idle; another agent that clears accessed bits (the
 //! kernel's DAMON on physical memory, another user of the bitmap) takes accesses away from us.
 //!
-//! It needs `CONFIG_IDLE_PAGE_TRACKING`, which few distributions set, and root. It has been tested on simulated pages
-//! and captured files only, not yet on a live kernel: none at hand has the option. The self-test must pass on the
-//! kernel at hand before anything is reported.
+//! It needs `CONFIG_IDLE_PAGE_TRACKING`, which few distributions set, and root. It has been tested on simulated pages,
+//! captured files, and one kernel that was built for that (tests/guest). The self-test must pass on the kernel at hand
+//! before anything is reported.
 
 mod folios;
 mod observer;
