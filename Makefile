@@ -184,6 +184,13 @@ bench-fleet: ## isotherm-fleet's rows a second and memory beside DuckDB and Spar
 	ISOTHERM_NO_BALLISTA=1 tests/engines/setup
 	bench/fleet/fleet.py $(BENCH_ARGS)
 
+.PHONY: bench-agents
+bench-agents: ## three agents for an hour: whether rules of isotherm-fleet's tune save what its what-if has said; root
+	scripts/deps build real
+	$(CARGO) build --release -p isotherm -p isotherm-bench-lru
+	$(CARGO) build --profile fleet -p isotherm-fleet
+	bench/fleet/agents.py $(BENCH_ARGS)
+
 .PHONY: bench-lru-guest
 bench-lru-guest: ## the load of bench-lru where the kernel has generations of its own: in an emulated guest
 	scripts/deps build guest
