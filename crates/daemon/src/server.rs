@@ -29,8 +29,8 @@ pub(crate) const TRANSFER_TIME: Duration = Duration::from_secs(10);
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// How long the answers to the last requests may take to leave, at the end.
 const LAST_ANSWERS_TIME: Duration = Duration::from_secs(1);
-/// How long a new connection may wait for the threads of others to read what these have sent: longer than a thread of a busy
-/// machine waits for a processor.
+/// How long a new connection may wait for the threads of others to read what these have sent: longer than a thread of
+/// a busy machine waits for a processor.
 const FIRST_READ_TIME: Duration = Duration::from_secs(1);
 /// How often it looks whether they have.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -277,8 +277,9 @@ struct Admitted<S: Service> {
 
 impl<S: Service> Admitted<S> {
     /// `None` where there are too many already. The oldest that has not said yet what it wants, or has its
-    /// answer, gives way: whoever asks at once gets in however many stand there in silence. Many connections are accepted
-    /// before the first of their threads runs, so one with something unread may have asked: its thread is waited for.
+    /// answer, gives way: whoever asks at once gets in however many stand there in silence. Many connections are
+    /// accepted before the first of their threads runs, so one with something unread may have asked: its thread is
+    /// waited for.
     fn at(door: Door, shared: &Arc<Shared<S>>, handle: OwnedFd) -> Option<Self> {
         let mut connections = shared.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let deadline = Instant::now() + FIRST_READ_TIME;

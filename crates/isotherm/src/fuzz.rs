@@ -16,7 +16,8 @@ const FILE: &str = "file";
 /// Paths of control groups, for the patterns of rules.
 const GROUPS: [&str; 5] = ["/", "/a", "/a/b/c", "/system.slice/redis@1.service", "/kubepods.slice/x.slice/y.scope"];
 
-/// Reads a text as a scheme file of whatever kind. What is taken is valid, and the same again once it is written as TOML.
+/// Reads a text as a scheme file of whatever kind. What is taken is valid, and the same again once it is written as
+/// TOML.
 pub fn schemes(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let schemes = match parse_file(FILE, text, &MonitorAttrs::default()) {
