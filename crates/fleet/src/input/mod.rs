@@ -1,7 +1,7 @@
 //! The files of `isotherm node` that are to be analysed: found, judged by their footers, and those that cannot be used
 //! named with the reason.
 //!
-//! * [`place`]: a folder or an object store; [`footer`]: what a file's end tells; [`judge`]: which files are used.
+//! * [`location`]: a folder or an object store; [`footer`]: what a file's end tells; [`judge`]: which files are used.
 
 pub mod footer;
 pub mod judge;
