@@ -58,7 +58,8 @@ pub struct Rules {
     acting: BTreeMap<String, RuleStatus>,
     /// By group: what its rule had paged out and came back.
     back: Vec<(String, Reaccessed)>,
-    ages_changed: bool,
+    /// From which age on each slot's rule takes memory, as it is in force.
+    ages: Vec<Age>,
     refresh_at_ns: u64,
     figures_at_ns: u64,
     hangups: Hangups,
@@ -79,7 +80,7 @@ impl Rules {
             no_huge_pages: None,
             acting: BTreeMap::new(),
             back: Vec::new(),
-            ages_changed: false,
+            ages: Vec::new(),
             refresh_at_ns: 0,
             figures_at_ns: 0,
             hangups: Hangups::new(),
@@ -122,7 +123,7 @@ impl Rules {
         self.turn_caches(engine, groups, now_ns);
         if now_ns >= self.figures_at_ns {
             self.figures_at_ns = now_ns + FIGURES_NS;
-            self.draw_figures(engine, now_ns);
+            self.draw_figures(engine);
         }
     }
 
@@ -165,7 +166,7 @@ impl Rules {
     fn turn_caches(&mut self, engine: &mut SchemeEngine, groups: &Groups, now_ns: u64) {
         let mut caches = std::mem::take(&mut self.caches);
         let wanted = |(place, path, rule): (usize, _, usize)| {
-            let age = self.age(rule, path, now_ns);
+            let age = *self.ages.get(place)?;
             let reclaim = self.config.rules[rule].reclaim()?;
             let policy = reclaim.cache_policy(age.ns().unwrap_or(u64::MAX))?;
             Some(Wanted { path, policy, age, limit: self.limits.get(&place) })
@@ -181,7 +182,8 @@ impl Rules {
                 self.config = config;
                 engine.set_pace(self.config.pace);
                 self.slots.replace_rules(|path| self.config.working_rule_of(path), now_ns);
-                engine.commit(self.schemes(now_ns));
+                self.ages = self.ages_at(now_ns);
+                engine.commit(self.schemes());
                 self.refresh_at_ns = 0;
                 tracing::info!("read again: {}", self.words());
             }
@@ -213,9 +215,11 @@ impl Rules {
         let off = huge_pages_off(&Roots::system());
         let switched = off.is_some() != self.no_huge_pages.is_some();
         self.no_huge_pages = off;
-        if changed || switched || self.ages_changed {
-            self.ages_changed = false;
-            engine.commit(self.schemes(now_ns));
+        // A window has ended, or the time in which a young group is left alone.
+        let ages = self.ages_at(now_ns);
+        if changed || switched || ages != self.ages {
+            self.ages = ages;
+            engine.commit(self.schemes());
         }
     }
 
@@ -228,7 +232,6 @@ impl Rules {
     pub fn learn(&mut self, machine: &Machine, promotions: &Promotions, now_ns: u64) {
         let config = &self.config;
         self.thresholds.end_window(now_ns, machine, promotions, |path| config.policy_of(path));
-        self.ages_changed = true;
         self.refresh_at_ns = now_ns;
     }
 
@@ -242,15 +245,20 @@ impl Rules {
         }
     }
 
-    fn schemes(&self, now_ns: u64) -> Vec<Scheme> {
-        let scheme = |(place, slot): (usize, &Slot)| match slot {
+    /// That of each slot.
+    fn ages_at(&self, now_ns: u64) -> Vec<Age> {
+        let age = |slot: &Slot| match slot {
+            Slot::Group { path, rule, .. } => self.age(*rule, path, now_ns),
+            Slot::Empty { .. } => Age::None,
+        };
+        self.slots.all().iter().map(age).collect()
+    }
+
+    fn schemes(&self) -> Vec<Scheme> {
+        let scheme = |((place, slot), age): ((usize, &Slot), &Age)| match slot {
             Slot::Group { path, rule, .. } => {
-                let age_ns = match self.age(*rule, path, now_ns) {
-                    Age::Known(ns) => ns,
-                    // Longer than anything lives.
-                    Age::NotKnown | Age::None => u64::MAX,
-                };
-                let mut scheme = self.config.rules[*rule].scheme(path, age_ns);
+                // Else longer than anything lives.
+                let mut scheme = self.config.rules[*rule].scheme(path, age.ns().unwrap_or(u64::MAX));
                 let off = scheme.used_within_ns > 0 && self.no_huge_pages.is_some();
                 scheme.quota.bytes = self.limits.get(&place).map(Limit::bytes).or(off.then_some(0));
                 scheme
@@ -260,16 +268,16 @@ impl Rules {
                 Scheme { group: Some(String::new()), ..Scheme::new(Action::Stat, AccessPattern::default()) }
             }
         };
-        self.slots.all().iter().enumerate().map(scheme).collect()
+        self.slots.all().iter().enumerate().zip(&self.ages).map(scheme).collect()
     }
 
-    fn draw_figures(&mut self, engine: &mut SchemeEngine, now_ns: u64) {
+    fn draw_figures(&mut self, engine: &mut SchemeEngine) {
         let statuses = engine.status_without_meters();
         let mut acting = BTreeMap::new();
         self.back.clear();
         for (place, path, rule) in self.slots.groups() {
-            let Some(scheme) = statuses.get(place) else { continue };
-            let (limit, age) = (self.limits.get(&place), self.age(rule, path, now_ns));
+            let (Some(scheme), Some(&age)) = (statuses.get(place), self.ages.get(place)) else { continue };
+            let limit = self.limits.get(&place);
             let rule = &self.config.rules[rule];
             let off = self.no_huge_pages.as_deref().map(|why| ("huge_pages_off", why));
             let status = match &rule.what {
