@@ -3,7 +3,7 @@
 //! * [`service`]: what a kind of instance (`schemes`, `hint host`, `lru run`) has to say, and what can be asked of it;
 //! * [`server`]: threads that turn connections into questions, and the queue that the instance's loop empties; it
 //!   speaks [`http`], within [`deadline`]s, on a [`socket`] and on a port for metrics alone;
-//! * [`places`]: where sockets are, and how those that run are found; [`client`]: the other side;
+//! * [`socket_folders`]: where sockets are, and how those that run are found; [`client`]: the other side;
 //! * [`instance`]: what every instance says of itself, its [`sandbox`] included; [`openmetrics`] writes [figures](isotherm_core::figure) in that
 //!   form; [`documentation`] writes them as a table.
 

@@ -1,6 +1,6 @@
 //! Heatmaps: access rate over time and address.
 //!
-//! * [`space`]: which addresses exist, with names, laid end to end without the gaps between them;
+//! * [`gapless`]: which addresses exist, with names, laid end to end without the gaps between them;
 //! * [`profile`]: where in that space accesses were seen at all;
 //! * [`axis`]: how many rows of a picture each part of the space gets;
 //! * [`grid`]: the mean rate of each cell, weighted by the area that was observed, or the share of its pages accessed;
