@@ -120,7 +120,7 @@ test-kubernetes: ## manifests against Kubernetes' schemas; the image's content a
 	out/kubernetes/venv/bin/python tests/kubernetes/run target/static/isotherm
 
 .PHONY: test-engines
-test-engines: ## isotherm-fleet's queries on DuckDB, DataFusion, Spark (Ballista: not run yet), and an S3 bucket (not part of `make test`)
+test-engines: ## isotherm-fleet's queries on DuckDB, DataFusion, Spark, Ballista, and an S3 bucket (not part of `make test`)
 	scripts/deps build engines
 	$(CARGO) build -p isotherm-fleet
 	tests/engines/setup
