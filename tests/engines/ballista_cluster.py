@@ -60,7 +60,7 @@ class Cluster:
         with open(path, "w", encoding="utf-8") as file:
             file.write(";\n".join([*setup, text]) + ";\n")
         done = subprocess.run([self.client, "--host", "127.0.0.1", "--port", str(self.port), "--format", "nd-json", "--quiet", "-f", path],
-                              capture_output=True, text=True, timeout=180)
+                              capture_output=True, text=True, timeout=180, cwd=self.folder)
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         if done.returncode or not lines:
             raise RuntimeError(f"ballista-cli: {done.returncode} {done.stderr[-2000:]} {done.stdout[-2000:]}")
