@@ -46,6 +46,14 @@ struct Batch {
     back: u64,
 }
 
+impl Batch {
+    /// For how long its pages had certainly been idle at `at_ns`, or when they went if that was later, ns. What joined a batch may
+    /// have been in use until after the batch began: then 0.
+    fn idle_at(&self, at_ns: u64) -> u64 {
+        at_ns.max(self.time_ns).saturating_sub(self.idle_since_ns)
+    }
+}
+
 /// What has been out for longer than [`LATER_NS`].
 #[derive(Debug)]
 struct Old {
@@ -148,7 +156,7 @@ impl EffectTracker {
             let back = batch.out.len() - still.len();
             batch.out = still;
             batch.back += back;
-            self.back.add(before_ns.max(batch.time_ns) - batch.idle_since_ns, back / PAGE_SIZE);
+            self.back.add(batch.idle_at(before_ns), back / PAGE_SIZE);
             let age = now_ns.saturating_sub(batch.time_ns);
             if age <= SOON_NS + LOOK_EVERY_NS {
                 self.effect.back_10s += back;
@@ -212,6 +220,13 @@ impl EffectTracker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_joins_a_batch_may_have_been_in_use_until_then() {
+        let batch =
+            |idle_since_ns| Batch { target: 0, time_ns: 10, idle_since_ns, out: PageSet::default(), bytes: 0, back: 0 };
+        assert_eq!((batch(12).idle_at(5), batch(12).idle_at(15), batch(4).idle_at(5)), (0, 3, 6));
+    }
 
     #[test]
     fn what_has_been_idle_for_about_as_long_is_joined_and_counts_as_idle_for_the_shorter_time() {
