@@ -1,5 +1,6 @@
 //! What is known of control groups beside their pages: paths, names, page cache.
 
+use crate::args::target::TargetArgs;
 use isotherm_core::printable::printable;
 use isotherm_linux::cgroup::memory::{Memcg, Memcgs, PageCache};
 use isotherm_linux::cgroup::names::{ContainerNames, GroupNames};
@@ -53,11 +54,11 @@ impl Groups {
         path.inspect_err(|outside| SAID.call_once(|| tracing::warn!("{outside}; others may lie there, too"))).ok()
     }
 
-    /// Memory of a group's processes in swap, bytes; `None`: not known. Their own counts lack shared memory, and the group's lacks
-    /// what was charged to another group before they came: it is the larger one.
-    pub fn swapped(&self, row: &Row) -> Option<u64> {
-        let charged = self.memcg(row.cgroup.as_deref()?).and_then(|memcg| memcg.swapped().ok());
-        row.swap.max(charged)
+    /// What is in swap of the memory that is charged to the group at this path, bytes. `None`: not known, or others than
+    /// `watched` may hold it.
+    pub fn swapped(&self, path: &str, watched: &TargetArgs) -> Option<u64> {
+        let whole = watched.are_groups().then(|| self.memcg(path))?;
+        whole?.swapped().ok()
     }
 
     /// What people call the group at this path.

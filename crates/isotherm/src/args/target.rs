@@ -60,6 +60,11 @@ impl TargetArgs {
         !self.names.is_empty() || !self.cgroups.is_empty()
     }
 
+    /// Whether it is all processes of the control groups that they are in.
+    pub fn are_groups(&self) -> bool {
+        self.all || !self.cgroups.is_empty()
+    }
+
     /// Turns the arguments into a target. A command is made ready but not started. Without a target: a usage error.
     pub fn resolve(&self) -> anyhow::Result<Target> {
         let children = self.children;

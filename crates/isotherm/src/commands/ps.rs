@@ -133,7 +133,7 @@ fn look(args: &Args) -> anyhow::Result<()> {
     let ended = result?;
     let groups = Groups::read();
     let source = machine.source().map(str::to_owned);
-    let machine = machine.finish(|pid| groups.path_of(pid));
+    let machine = machine.finish(|pid| groups.path_of(pid), |path| groups.swapped(path, &target));
     if machine.total.pages().is_none() {
         return Err(match ended {
             Ended::Interrupted => anyhow::anyhow!("interrupted before anything was known"),

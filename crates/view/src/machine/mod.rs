@@ -112,8 +112,14 @@ impl MachineBuilder {
     }
 
     /// The machine as of now. `group_of` tells the control group of a process. Those of which it is not known are a row
-    /// without a path.
-    pub fn finish(&self, mut group_of: impl FnMut(u32) -> Option<String>) -> Machine {
+    /// without a path. `swap_of` tells what the group at a path has in swap by the kernel's charge, bytes; `None`: not
+    /// known, or its processes are not all watched. The counts of processes lack shared memory, the charge lacks what
+    /// another group was charged with before they came: the larger one counts.
+    pub fn finish(
+        &self,
+        mut group_of: impl FnMut(u32) -> Option<String>,
+        mut swap_of: impl FnMut(&str) -> Option<u64>,
+    ) -> Machine {
         let owned: BTreeMap<u32, &PageAges> =
             self.together.iter().flat_map(|t| t.owned.iter().map(|(target, ages)| (*target, ages))).collect();
         let counted_once = self.processes.len() < 2 || !owned.is_empty();
@@ -136,13 +142,16 @@ impl MachineBuilder {
                 ages: known.ages.clone(),
             });
         }
-        let groups = groups.into_iter().map(|(cgroup, sum)| {
+        let groups = groups.into_iter().map(|(cgroup, mut sum)| {
+            sum.swap = sum.swap.max(cgroup.as_deref().and_then(&mut swap_of));
             let name = cgroup.clone().unwrap_or_else(|| UNKNOWN.to_owned());
             sum.row(name, cgroup)
         });
+        let groups: Vec<Row> = groups.collect();
+        all.swap = groups.iter().filter_map(|row| row.swap).reduce(|a, b| a + b);
         Machine {
             processes,
-            groups: groups.collect(),
+            groups,
             total: all.row("total".to_owned(), None),
             shared: if counted_once { Shared::CountedOnce } else { Shared::CountedForEachTarget },
             cost: self.stats.and_then(|(first, last)| Cost::between(&first, &last, self.run.as_ref())),
@@ -198,7 +207,7 @@ pub struct Row {
     pub not_watched: usize,
     /// Resident memory: as the kernel counts it for a process; of several the pages that are their own, each once.
     pub rss: Option<u64>,
-    /// In swap; `None` where the kernel does not tell.
+    /// In swap, bytes: as the kernel counts it for a process; of groups see [`MachineBuilder::finish`]. `None`: not known.
     pub swap: Option<u64>,
     /// How old its pages are; `None`: not watched yet.
     pub ages: Option<PageAges>,

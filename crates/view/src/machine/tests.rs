@@ -2,6 +2,7 @@ use super::*;
 use crate::testdata::{MIB, ages, page_frame};
 use isotherm_core::history::frame::bytes;
 use isotherm_core::target::TargetInfo;
+use std::collections::BTreeSet;
 
 const S: u64 = 1_000_000_000;
 
@@ -41,7 +42,7 @@ fn group(pid: u32) -> Option<String> {
 
 #[test]
 fn groups_count_shared_pages_once_and_add_up_to_the_total() {
-    let machine = two().finish(group);
+    let machine = two().finish(group, |_| None);
     let cold = |row: &Row| row.cold(10 * S).map(|b| b / 4096);
     assert_eq!(machine.processes.iter().map(cold).collect::<Vec<_>>(), [Some(900), Some(300)], "all that they map");
     assert_eq!(machine.groups.iter().map(cold).collect::<Vec<_>>(), [Some(900), Some(100)], "what is their own");
@@ -53,18 +54,34 @@ fn groups_count_shared_pages_once_and_add_up_to_the_total() {
 }
 
 #[test]
+fn shared_memory_in_swap_counts_by_the_charge_of_its_group() {
+    let swap = |rows: &[Row]| rows.iter().map(|row| row.swap).collect::<Vec<_>>();
+    let charged = |path: &str| (path == "/b").then_some(5 * MIB);
+    let machine = two().finish(group, charged);
+    assert_eq!(swap(&machine.processes), [Some(MIB), Some(MIB)], "the kernel's counts");
+    assert_eq!(swap(&machine.groups), [Some(MIB), Some(5 * MIB)]);
+    assert_eq!(machine.total.swap, Some(6 * MIB), "groups add up to the total");
+    assert_eq!(two().finish(group, |_| Some(0)).total.swap, Some(2 * MIB), "charged elsewhere before they came");
+    let nested = |pid| Some(if pid == 100 { "/a".to_owned() } else { "/a/b".to_owned() });
+    let tree = two().tree(nested, |path| (path == "/a/b").then_some(5 * MIB));
+    let lines = tree.lines(&BTreeSet::from(["/".to_owned(), "/a".to_owned()]), Order::Name);
+    let groups: Vec<_> = lines.iter().filter(|line| line.row.pid.is_none()).map(|line| line.row.swap).collect();
+    assert_eq!(groups, [Some(6 * MIB), Some(5 * MIB)], "those below are counted in those above");
+}
+
+#[test]
 fn who_ends_is_left_out_and_who_came_late_is_not_cold() {
     let mut machine = two();
     machine.event(&target(2, "new")).unwrap();
     machine.event(&Event::End { time_ns: S, target: 0, why: TargetEnd::Exited }).unwrap();
     assert_eq!(machine.watched_for(10 * S), (2, 1));
-    let machine = machine.finish(group);
+    let machine = machine.finish(group, |_| None);
     assert_eq!(machine.processes.len(), 2);
     assert_eq!((machine.total.not_watched, machine.processes[1].pages()), (1, None));
     assert_eq!(machine.total.cold(10 * S), Some(bytes(100)));
     let mut machine = two();
     machine.event(&Event::End { time_ns: S, target: 1, why: TargetEnd::Replaced }).unwrap();
-    assert_eq!(machine.finish(group).processes[1].pages(), None, "another program");
+    assert_eq!(machine.finish(group, |_| None).processes[1].pages(), None, "another program");
 }
 
 #[test]
@@ -82,7 +99,7 @@ fn what_one_process_has_not_told_yet_is_open_though_all_together_have() {
 fn without_frames_pages_count_for_each() {
     let mut machine = two();
     machine.together = None;
-    let machine = machine.finish(|_| None);
+    let machine = machine.finish(|_| None, |_| None);
     assert_eq!((machine.shared, machine.total.rss), (Shared::CountedForEachTarget, Some(bytes(1510))));
     let groups: Vec<_> = machine.groups.iter().map(|row| (&*row.name, &row.cgroup, row.processes)).collect();
     assert_eq!(groups, [("unknown", &None, 2)], "a group that is not known is no group's");
@@ -90,7 +107,7 @@ fn without_frames_pages_count_for_each() {
 
 #[test]
 fn rows_are_sorted_by_what_is_asked_for() {
-    let mut machine = two().finish(group);
+    let mut machine = two().finish(group, |_| None);
     let mut names = |order| {
         machine.sort(order);
         machine.processes.iter().map(|row| row.name.clone()).collect::<Vec<_>>()
@@ -105,7 +122,7 @@ fn rows_are_sorted_by_what_is_asked_for() {
 fn the_table_fits_the_screen() {
     let mut machine = two();
     machine.event(&target(2, &"x".repeat(300))).unwrap();
-    let mut machine = machine.finish(group);
+    let mut machine = machine.finish(group, |_| None);
     machine.sort(Order::Cold);
     for (columns, width) in
         [(Columns::Processes, 80), (Columns::Groups, 80), (Columns::Processes, 120), (Columns::Groups, 96)]
@@ -128,7 +145,7 @@ fn json_has_a_line_for_each_and_null_for_what_is_not_known() {
         #[serde(skip_serializing_if = "Option::is_none")]
         unit: Option<&'static str>,
     }
-    let machine = two().finish(group);
+    let machine = two().finish(group, |_| None);
     let mut out = Vec::new();
     write_json(&machine, (true, true), |_| More { unit: Some("u") }, &mut out).unwrap();
     let lines: Vec<serde_json::Value> =

@@ -32,15 +32,20 @@ pub struct TreeLine<'a> {
 }
 
 impl MachineBuilder {
-    /// The machine as of now, by nested groups. `group_of` tells the control group of a process; one without a known
-    /// group stands in the outermost.
-    pub fn tree(&self, mut group_of: impl FnMut(u32) -> Option<String>) -> Tree {
+    /// The machine as of now, by nested groups; `group_of` and `swap_of` as of [`Self::finish`]. A process without a
+    /// known group stands in the outermost.
+    pub fn tree(
+        &self,
+        mut group_of: impl FnMut(u32) -> Option<String>,
+        swap_of: impl FnMut(&str) -> Option<u64>,
+    ) -> Tree {
         let mut paths = BTreeMap::new();
-        let machine = self.finish(|pid| {
+        let group_of = |pid| {
             let path = group_of(pid);
             paths.insert(pid, path.clone());
             path
-        });
+        };
+        let machine = self.finish(group_of, swap_of);
         let owned: BTreeMap<u32, &PageAges> =
             self.together.iter().flat_map(|t| t.owned.iter().map(|(target, ages)| (*target, ages))).collect();
         let mut sums: BTreeMap<&str, Sum<'_>> = BTreeMap::new();
@@ -49,6 +54,15 @@ impl MachineBuilder {
             let path = paths.get(&known.pid).and_then(Option::as_deref).unwrap_or(ROOT);
             for group in with_those_above(path) {
                 sums.entry(group).or_default().add(known, own);
+            }
+        }
+        sums.values_mut().for_each(|sum| sum.swap = None);
+        for row in &machine.groups {
+            let Some(swap) = row.swap else { continue };
+            for group in with_those_above(row.cgroup.as_deref().unwrap_or(ROOT)) {
+                if let Some(sum) = sums.get_mut(group) {
+                    *sum.swap.get_or_insert(0) += swap;
+                }
             }
         }
         let groups = sums.into_iter().map(|(path, sum)| {
@@ -139,7 +153,7 @@ mod tests {
     #[test]
     fn groups_open_and_hold_what_is_below_them() {
         let path = |pid| Some(if pid == 100 { "/slice/a".to_owned() } else { "/slice".to_owned() });
-        let tree = two().tree(path);
+        let tree = two().tree(path, |_| None);
         assert_eq!(shown(&tree, &[]), [line(0, "slice", Some(false))]);
         assert_eq!(
             shown(&tree, &["/slice"]),
@@ -155,8 +169,11 @@ mod tests {
 
     #[test]
     fn who_has_no_known_group_stands_outside() {
-        assert_eq!(shown(&two().tree(|_| None), &[]), [line(0, "redis", None), line(0, "nginx", None)]);
-        assert_eq!(shown(&two().tree(|_| Some("/".into())), &[]), [line(0, "redis", None), line(0, "nginx", None)]);
+        assert_eq!(shown(&two().tree(|_| None, |_| None), &[]), [line(0, "redis", None), line(0, "nginx", None)]);
+        assert_eq!(
+            shown(&two().tree(|_| Some("/".into()), |_| None), &[]),
+            [line(0, "redis", None), line(0, "nginx", None)]
+        );
         assert_eq!(Tree::default().lines(&BTreeSet::new(), Order::Name), []);
     }
 

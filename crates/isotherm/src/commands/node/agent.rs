@@ -7,6 +7,7 @@ use super::promotions::Promotions;
 use super::rules::Rules;
 use super::status::{COMMAND, GroupMemory, GroupStatus, NodeFigures, NodeMachine, NodeStatus};
 use super::windows::{Sources, Windows};
+use crate::args::target::TargetArgs;
 use crate::groups::Groups;
 use isotherm_core::context::Operator;
 use isotherm_core::event::{Event, MonitorStats, Step, Subscriber, SubscriberError};
@@ -56,6 +57,7 @@ impl Service for NodeService {
 pub struct About {
     /// What it watches, in a few words.
     pub words: String,
+    pub target: TargetArgs,
     pub sandbox: Sandbox,
 }
 
@@ -168,8 +170,9 @@ impl Agent {
         if now_ns.saturating_sub(self.groups_ns) >= NAMES_EVERY_NS {
             (self.groups, self.groups_ns) = (Groups::read(), now_ns);
         }
-        let Self { machine, groups, paths, .. } = self;
-        machine.finish(|pid| paths.of(pid, now_ns, |pid| groups.path_of(pid)))
+        let Self { machine, groups, paths, about, .. } = self;
+        let group_of = |pid| paths.of(pid, now_ns, |pid| groups.path_of(pid));
+        machine.finish(group_of, |path| groups.swapped(path, &about.target))
     }
 
     /// Tells of working sets that jump, and forgets groups that have gone.
@@ -228,7 +231,6 @@ impl Agent {
         let group = |row: &Row| {
             let path = row.cgroup.as_deref()?;
             let mut group = GroupStatus::of(row, self.groups.names(path), self.sizes(path), self.promotions.of(path))?;
-            group.memory.swapped = self.groups.swapped(row);
             group.rule = self
                 .rules
                 .as_ref()

@@ -102,7 +102,7 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
     // Threads from here on.
     let server = bound.serve(NodeService).context("cannot listen")?;
     tracing::info!("watching {words}");
-    let mut agent = Agent::new(server, notify, About { words: words.to_owned(), sandbox });
+    let mut agent = Agent::new(server, notify, About { words: words.to_owned(), target: args.target, sandbox });
     if let Some(windows) = windows {
         agent.write(windows);
     }

@@ -155,7 +155,7 @@ fn of_group(mut window: GroupWindow, row: &Row, path: &str, groups: &Groups) -> 
     let names = groups.names(path);
     (window.namespace, window.pod, window.container) = (names.namespace, names.pod, names.container);
     window.cgroup = path.to_owned();
-    window.swapped_bytes = groups.swapped(row);
+    window.swapped_bytes = row.swap;
     if let Some(ages) = &row.ages {
         window.set_ages(ages);
     }

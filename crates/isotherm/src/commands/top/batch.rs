@@ -51,7 +51,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             due_ns = now_ns.saturating_add(delay_ns);
             // Containers come and go.
             let groups = Groups::read();
-            print(&groups, machine.finish(|pid| groups.path_of(pid)), args.json)?;
+            let machine = machine.finish(|pid| groups.path_of(pid), |path| groups.swapped(path, &args.target));
+            print(&groups, machine, args.json)?;
         }
         Ok(true)
     });

@@ -91,7 +91,7 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
     let terminal = ratatui::try_init().context("cannot set up the terminal")?;
     let colours = output::colours(args.color);
     let (view, machine) = match args.target.all {
-        true => (Top::machine(colours), Some(Whole::new())),
+        true => (Top::machine(colours), Some(Whole::new(args.target.clone()))),
         false => (Top::new(colours), None),
     };
     let delay = args.delay.max(KEY_WAIT);
@@ -143,22 +143,24 @@ impl Operator for Feed<'_> {}
 struct Whole {
     machine: MachineBuilder,
     groups: Groups,
+    target: TargetArgs,
 }
 
 impl Whole {
-    fn new() -> Self {
-        Self { machine: MachineBuilder::default(), groups: Groups::read() }
+    fn new(target: TargetArgs) -> Self {
+        Self { machine: MachineBuilder::default(), groups: Groups::read(), target }
     }
 
     fn show(&self, view: &mut Top) {
         let mut labels = BTreeMap::new();
-        let tree = self.machine.tree(|pid| {
+        let group_of = |pid| {
             let path = self.groups.path_of(pid)?;
             if let Some(name) = self.groups.container_of(&path) {
                 labels.insert(path.clone(), name);
             }
             Some(path)
-        });
+        };
+        let tree = self.machine.tree(group_of, |path| self.groups.swapped(path, &self.target));
         view.show_machine(tree, labels);
     }
 }

@@ -22,7 +22,8 @@ fn machine() -> Top {
         top.event(event);
         builder.event(event).unwrap();
     }
-    let tree = builder.tree(|pid| Some(if pid == 77 { "/user.slice" } else { "/docker/0123" }.to_owned()));
+    let group_of = |pid| Some(if pid == 77 { "/user.slice" } else { "/docker/0123" }.to_owned());
+    let tree = builder.tree(group_of, |_| None);
     top.show_machine(tree, BTreeMap::from([("/docker/0123".to_owned(), "redis".to_owned())]));
     top
 }
