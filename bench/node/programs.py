@@ -3,15 +3,14 @@
 import contextlib
 import glob
 import os
-import pwd
 import re
-import signal
 import subprocess
 import tempfile
 import threading
 import time
 
 import latency
+from postgres_server import PostgresServer
 
 NUMPY = """
 import sys, time
@@ -123,61 +122,36 @@ class Postgres(Program):
     name = "postgres"
     SCRIPT = "\\set aid random(1, 200000)\nSELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n"
 
-    def __init__(self, work):
+    def __init__(self):
         super().__init__()
-        found = max(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda p: int(p.split("/")[-2]))
-        owner = pwd.getpwnam("postgres")
-        self.folder = tempfile.mkdtemp(prefix="isotherm-bench-postgres-")
-        os.chown(self.folder, owner.pw_uid, owner.pw_gid)
-        environment = {"PATH": found + ":/usr/bin:/bin", "PGHOST": self.folder, "PGDATABASE": "postgres", "LC_ALL": "C"}
-        self.common = {"env": environment, "cwd": self.folder, "stdin": subprocess.DEVNULL,
-                       "user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}  # fmt: skip
-        self.server = self.session = None
         try:
-            self._start()
+            # The group is entered by number: whoever has become another user may not write there.
+            self.server = PostgresServer("shared_buffers=384MB", started=self.group.take)
+        except BaseException:
+            self.group.remove()
+            raise
+        try:
+            for process in self.server.children():
+                self.group.take(process)
+            self.server.run("pgbench", "-i", "-q", "-s", "20")
+            # A session that stays, so that what it has read is mapped by a process, as by those of a pool.
+            session, _ = self.server.session()
+            session.stdin.write("CREATE EXTENSION pg_prewarm;\nSELECT pg_prewarm('pgbench_accounts');\nSELECT sum(abalance) FROM pgbench_accounts;\n")
+            session.stdin.flush()
+            session.stdout.readline()
+            session.stdout.readline()
+            with open(f"{self.server.folder}/script", "w") as f:
+                f.write(self.SCRIPT)
         except BaseException:
             self.stop()
             raise
 
-    def _start(self):
-        data = f"{self.folder}/data"
-        self._run("initdb", "-D", data, "-A", "trust", "--no-sync")
-        # The group is entered by number: whoever has become another user may not write there.
-        self.server = subprocess.Popen(
-            ["postgres", "-D", data, "-k", self.folder, "-c", "listen_addresses=", "-c", "shared_buffers=384MB", "-c", "fsync=off"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self.common,
-        )  # fmt: skip
-        self.group.take(self.server.pid)
-        end = time.monotonic() + 60
-        while subprocess.run(["pg_isready", "-q"], **self.common).returncode != 0:
-            if time.monotonic() > end:
-                raise RuntimeError("PostgreSQL did not start")
-            time.sleep(0.2)
-        for process in self._children():
-            self.group.take(process)
-        self._run("pgbench", "-i", "-q", "-s", "20")
-        # A session that stays, so that what it has read is mapped by a process, as by those of a pool.
-        self.session = subprocess.Popen(["psql", "-qtA"], stdout=subprocess.PIPE, text=True, **{**self.common, "stdin": subprocess.PIPE})
-        self.session.stdin.write("CREATE EXTENSION pg_prewarm;\nSELECT pg_prewarm('pgbench_accounts');\nSELECT sum(abalance) FROM pgbench_accounts;\n")
-        self.session.stdin.flush()
-        self.session.stdout.readline()
-        self.session.stdout.readline()
-        with open(f"{self.folder}/script", "w") as f:
-            f.write(self.SCRIPT)
-
-    def _run(self, *command):
-        return subprocess.run(command, check=True, capture_output=True, text=True, **self.common).stdout
-
-    def _children(self):
-        with open(f"/proc/{self.server.pid}/task/{self.server.pid}/children") as f:
-            return [int(pid) for pid in f.read().split()]
-
     def begin(self, seconds):
-        self.log = tempfile.mkdtemp(dir=self.folder, prefix="log")
+        self.log = tempfile.mkdtemp(dir=self.server.folder, prefix="log")
         os.chmod(self.log, 0o777)
-        command = ["pgbench", "-n", "-f", f"{self.folder}/script", "-c", "1", "-T", str(int(seconds)), "-R", "500", "-l",
+        command = ["pgbench", "-n", "-f", f"{self.server.folder}/script", "-c", "1", "-T", str(int(seconds)), "-R", "500", "-l",
                    "--log-prefix", f"{self.log}/t"]  # fmt: skip
-        self.bench = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, **self.common)
+        self.bench = self.server.start(*command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
     def end(self):
         text, _ = self.bench.communicate()
@@ -188,13 +162,7 @@ class Postgres(Program):
         return {"rate": float(re.search(r"tps = ([0-9.]+)", text)[1]), **quantiles(times)}
 
     def stop(self):
-        if self.session is not None:
-            self.session.kill()
-            self.session.wait()
-        if self.server is not None:
-            self.server.send_signal(signal.SIGQUIT)
-            self.server.wait()
-        subprocess.run(["rm", "-r", self.folder], check=True)
+        self.server.stop()
         self.group.remove()
 
 
@@ -239,7 +207,7 @@ def running(binaries, work):
     """All of them, until the block ends."""
     started = []
     try:
-        for make in (lambda: Redis(binaries, work), lambda: Postgres(work), Numpy):
+        for make in (lambda: Redis(binaries, work), Postgres, Numpy):
             started.append(make())
         yield started
     finally:

@@ -21,7 +21,7 @@ class Server:
     """A redis of `keys` values of 1 KB, and a client that asks for some of them over and over, each every 0.3 s or so."""
 
     def __init__(self, folder, name, keys, asked):
-        self.folder, self.keys, self.asked = f"{folder}/{name}", keys, asked
+        self.name, self.folder, self.keys, self.asked = name, f"{folder}/{name}", keys, asked
         self.server = self.client = None
 
     def cli(self, *arguments, text=None):

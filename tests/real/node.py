@@ -1,4 +1,5 @@
-"""The agent of the machine: what it says of 150 programs and of a redis among all else that runs, after a minute, at a bounded cost."""
+"""The agent of the machine: what it says of 150 programs, a redis, a PostgreSQL and a JVM among all else that runs, after a minute, at a
+bounded cost."""
 
 import json
 import os
@@ -7,10 +8,12 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import cold
 from group import EACH_MIB, USED, affordable
 from harness import BINARY, MIB, ControlGroup, CpuTime, used_pages, wait_for
+from neighbours import Jvm, PostgresSession
 from pages import COLD, WORKING_SET, Program, build, hot_pages, size
 
 SECONDS = int(os.environ.get("NODE_SECONDS", "60"))
@@ -65,15 +68,26 @@ def _bytes(line, what, time_name):
     return next((entry["bytes"] for entry in line[what] if entry[time_name] == TEN * 10**9), None)
 
 
+def _compare(results, neighbour, true, line):
+    """Cold memory of a program as `ps` has it. Of its mappings some may wait for their turn to be cleared; until then `ps` says of
+    these that it does not know."""
+    measured, waits = (line and _bytes(line, "cold", "for_ns")) or 0, (line and line["unresolved_bytes"]) or 0
+    ok = measured <= true * (1 + COLD) and measured + waits >= true * (1 - COLD)
+    results.check(ok, f"{neighbour.name}: cold > {TEN} s by ps: truth {true / MIB:.1f} MiB, measured {measured / MIB:.1f}, and "
+                      f"{waits / MIB:.1f} not known yet")  # fmt: skip
+
+
 def check(results):
     """Starts all, lets the agent watch, and compares what it says in three ways with the truth."""
     number = affordable()
-    programs, server, node = [], None, None
+    programs, neighbours, node = [], [], None
     with tempfile.TemporaryDirectory(prefix="isotherm-node-") as folder, ControlGroup("node") as group:
         try:
             path = build(folder)
-            server = cold.Server(folder, "redis", 150_000, random.Random(1).sample(range(150_000), 5_000))
-            server.start()
+            neighbours.append(cold.Server(folder, "redis", 150_000, random.Random(1).sample(range(150_000), 5_000)))
+            neighbours[0].start()
+            for kind in (PostgresSession, Jvm):
+                neighbours.append(kind())
             words = dict(size=size(EACH_MIB), set="random", hot=hot_pages(EACH_MIB, USED), period=200_000)
             programs += [Program(path, group.enter, seed=seed, **words) for seed in range(number)]
             for program in programs:
@@ -87,12 +101,12 @@ def check(results):
             lines, top, samples = node.ask("ps"), node.ask("top", "--batch", "--duration", "100ms"), node.metrics()
             node.cpu.look()
             cpu, memory = node.cpu.share(), node.memory()
-            accessed = used_pages(server.pid, TEN)
+            with ThreadPoolExecutor() as pool:
+                truths = list(pool.map(lambda n: used_pages(n.pid, TEN), neighbours))
             ended = node.stop()
         finally:
-            for one in [*programs, server]:
-                if one is not None:
-                    one.stop()
+            for one in [*programs, *neighbours]:
+                one.stop()
             if node is not None and node.process.poll() is None:
                 node.stop()
     truth = sum(program.size - program.hot for program in programs)
@@ -113,12 +127,8 @@ def check(results):
     results.near(f"top: cold > {TEN} s of their group", truth, _bytes(of_group, "cold", "for_ns"), COLD)
     at = samples.get(f'isotherm_memory_idle_bytes{{cgroup="{path}",min_age_seconds="{TEN}"}}')
     results.near(f"/metrics: idle for {TEN} s in their group", truth, at, COLD)
-    line = by_pid.get(server.pid)
-    # Of its mappings some may wait for their turn to be cleared; until then ps says of these that it does not know.
-    true, measured, waits = accessed[0] - accessed[1], (line and _bytes(line, "cold", "for_ns")) or 0, line["unresolved_bytes"]
-    ok = measured <= true * (1 + COLD) and measured + waits >= true * (1 - COLD)
-    results.check(ok, f"redis: cold > {TEN} s by ps: truth {true / MIB:.1f} MiB, measured {measured / MIB:.1f}, "
-                      f"and {waits / MIB:.1f} not known yet")  # fmt: skip
+    for neighbour, (resident, used) in zip(neighbours, truths):
+        _compare(results, neighbour, resident - used, by_pid.get(neighbour.pid))
     cost = samples["isotherm_monitor_cpu_seconds_total"] + samples["isotherm_target_cost_seconds_total"]
     results.at_most("cost of monitor and target, as reported", 0.0105, cost / SECONDS)
     results.at_most("CPU of the node, from outside", 0.0105, cpu)

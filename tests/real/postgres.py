@@ -1,15 +1,12 @@
 """PostgreSQL under pgbench, and one session that reads a whole table again and again from the shared buffers."""
 
-import glob
-import os
-import pwd
 import re
-import signal
 import subprocess
 import tempfile
 import time
 
-from harness import MIB, mib, start, stop, summaries, wait_for, watch
+from harness import MIB, mib, stop, summaries, watch
+from postgres_server import PostgresServer
 from ranges import length, normalize
 
 TABLE = "pgbench_accounts"
@@ -17,47 +14,16 @@ TABLE = "pgbench_accounts"
 
 def check(results):
     """Runs a server of its own as user postgres and records it with all its processes."""
-    programs = max(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda p: int(p.split("/")[-2]))
-    owner = pwd.getpwnam("postgres")
-    server = bench = reader = None
+    server = bench = None
     with tempfile.TemporaryDirectory(prefix="isotherm-postgres-") as folder:
-        os.chown(folder, owner.pw_uid, owner.pw_gid)
-        environment = {"PATH": programs + ":/usr/bin:/bin", "PGHOST": folder, "PGDATABASE": "postgres", "LC_ALL": "C"}
-        common = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": [], "env": environment, "cwd": folder}
-        common["stdin"] = subprocess.DEVNULL
-
-        def run(*command):
-            return subprocess.run(command, check=True, capture_output=True, text=True, **common).stdout
-
-        def sql(text):
-            return run("psql", "-qtA", "-c", text).strip()
-
         try:
-            data = f"{folder}/data"
-            run("initdb", "-D", data, "-A", "trust", "--no-sync")
-            log = open(f"{folder}/log", "w")
-            server = start(
-                ["postgres", "-D", data, "-k", folder, "-c", "listen_addresses=", "-c", "shared_buffers=128MB",
-                 "-c", "fsync=off", "-c", "max_parallel_workers_per_gather=0"], stdout=log, stderr=log, **common
-            )  # fmt: skip
-            # Each session is a process group of its own, and ends when the server does.
-            wait_for("PostgreSQL answers", lambda: subprocess.run(["pg_isready", "-q"], **common).returncode == 0)
-            run("pgbench", "-i", "-q", "-s", "2")
-            table_bytes = int(sql(f"VACUUM {TABLE}") or sql(f"SELECT pg_relation_size('{TABLE}')"))
-
-            bench = start(
-                ["pgbench", "-S", "-n", "-c", "2", "-T", "600"],
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **common
-            )  # fmt: skip
-            reader = start(
-                ["psql", "-qtA", "-v", "ON_ERROR_STOP=1"],
-                stdout=subprocess.PIPE, text=True, **{**common, "stdin": subprocess.PIPE}
-            )  # fmt: skip
-            reader.stdin.write("SELECT pg_backend_pid();\n")
-            reader.stdin.flush()
-            session = int(reader.stdout.readline())
+            server = PostgresServer("shared_buffers=128MB", "max_parallel_workers_per_gather=0")
+            server.run("pgbench", "-i", "-q", "-s", "2")
+            table_bytes = int(server.sql(f"VACUUM {TABLE}") or server.sql(f"SELECT pg_relation_size('{TABLE}')"))
+            bench = server.start("pgbench", "-S", "-n", "-c", "2", "-T", "600", stderr=subprocess.DEVNULL)
+            reader, session = server.session()
             # Twice: the first may read from files, the second finds the whole table in the shared buffers.
-            plan = sql(f"SELECT sum(abalance) FROM {TABLE}") and sql(
+            plan = server.sql(f"SELECT sum(abalance) FROM {TABLE}") and server.sql(
                 f"EXPLAIN (ANALYZE, BUFFERS) SELECT sum(abalance) FROM {TABLE}"
             )
             in_buffers = int(re.search(r"shared hit=(\d+)", plan)[1]) * 8192
@@ -72,10 +38,9 @@ def check(results):
             shared = _shared_memory(session)
             results.check(_runs(session), "the session read the table throughout the window")
         finally:
-            for process in (reader, bench):
-                stop(process)
-            # Its "immediate" way to stop, which does not wait for sessions to end.
-            stop(server, signal.SIGQUIT)
+            stop(bench)
+            if server is not None:
+                server.stop()
     watched = {s.pid for s in snapshots}
     results.check(len(watched) >= 4, f"{len(watched)} processes of the server were watched")
     results.check(length(shared) >= table_bytes, f"the session maps {mib(shared)} of shared buffers")

@@ -1,15 +1,17 @@
 """The programs under test. Each has memory of which a part is cold, does a fixed amount of work, and checks its own data."""
 
 import contextlib
-import glob
 import os
-import pwd
-import shutil
 import signal
 import subprocess
+import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, "../../../tests/lib"))
+
+from postgres_server import PostgresServer
+
 START_S = 120
 
 
@@ -144,22 +146,12 @@ class Postgres:
     many = True
     CLIENTS = 2
 
-    def __init__(self, scale, transactions, buffers_mib, folder):
+    def __init__(self, scale, transactions, buffers_mib):
         self.scale, self.transactions, self.buffers_mib = scale, transactions, buffers_mib
-        self.folder = f"{folder}/postgres"
-        self.server = self.gate = self.bench = None
+        self.server = self.bench = None
 
     def __enter__(self):
-        programs = max(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda p: int(p.split("/")[-2]))
-        owner = pwd.getpwnam("postgres")
-        environment = {"PATH": f"{programs}:/usr/bin:/bin", "PGHOST": self.folder, "PGDATABASE": "postgres", "LC_ALL": "C"}
-        self.common = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": [], "env": environment,
-                       "cwd": self.folder, "stdin": subprocess.DEVNULL}  # fmt: skip
         try:
-            os.mkdir(self.folder)
-            # Programs of another user must get in here.
-            os.chmod(os.path.dirname(self.folder), 0o755)
-            os.chown(self.folder, owner.pw_uid, owner.pw_gid)
             self._start()
             return self
         except BaseException:
@@ -167,35 +159,27 @@ class Postgres:
             raise
 
     def _start(self):
-        data = f"{self.folder}/data"
-        self._run("initdb", "-D", data, "-A", "trust", "--no-sync")
-        settings = {"listen_addresses": "", "shared_buffers": f"{self.buffers_mib}MB", "fsync": "off",
-                    "autovacuum": "off", "checkpoint_timeout": "1h", "max_wal_size": "8GB",
+        settings = {"shared_buffers": f"{self.buffers_mib}MB", "autovacuum": "off", "checkpoint_timeout": "1h", "max_wal_size": "8GB",
                     "max_parallel_workers_per_gather": "0"}  # fmt: skip
-        log = open(f"{self.folder}/log", "w")
-        self.server = self._popen(
-            ["postgres", "-D", data, "-k", self.folder, *(f"--{k}={v}" for k, v in settings.items())],
-            stdout=log, stderr=log
-        )  # fmt: skip
+        self.server = PostgresServer(*(f"{k}={v}" for k, v in settings.items()))
         self.pid = self.server.pid
-        ready = {**self.common, "stdout": subprocess.DEVNULL}
-        wait_until("PostgreSQL answers", lambda: subprocess.run(["pg_isready", "-q"], **ready).returncode == 0)
-        self._run("pgbench", "-i", "-q", "-s", str(self.scale))
-        self._sql("CREATE EXTENSION pg_prewarm; CHECKPOINT")
-        self.gate = self._popen(["psql", "-qtA"], stdout=subprocess.PIPE, text=True, stdin=subprocess.PIPE)
+        self.server.run("pgbench", "-i", "-q", "-s", str(self.scale))
+        self.server.sql("CREATE EXTENSION pg_prewarm")
+        self.server.sql("CHECKPOINT")
+        self.gate, _ = self.server.session()
         self.gate.stdin.write("SELECT pg_advisory_lock(42); SELECT 'held';\n")
         self.gate.stdin.flush()
         wait_until("the gate is shut", lambda: self.gate.stdout.readline() == "held\n")
-        script = f"{self.folder}/script"
+        script = f"{self.server.folder}/script"
         with open(script, "w") as f:
             f.write(PGBENCH_SCRIPT)
         each = self.transactions // self.CLIENTS
-        self.bench = self._popen(
-            ["pgbench", "-n", "-f", script, "-s", str(self.scale), "-D", "begun=0", "-c", str(self.CLIENTS),
-             "-t", str(each), "--random-seed=9"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        self.bench = self.server.start(
+            "pgbench", "-n", "-f", script, "-s", str(self.scale), "-D", "begun=0", "-c", str(self.CLIENTS), "-t", str(each),
+            "--random-seed=9", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )  # fmt: skip
         waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-        wait_until("the clients are ready", lambda: self._sql(waiting) == str(self.CLIENTS))
+        wait_until("the clients are ready", lambda: self.server.sql(waiting) == str(self.CLIENTS))
 
     def work(self):
         """Opens the gate; returns the seconds until the last transaction."""
@@ -210,31 +194,17 @@ class Postgres:
 
     def check(self):
         """The balances of accounts, tellers and branches add up to the same, and to what the history says."""
-        found = self._sql("SELECT (SELECT sum(abalance) FROM pgbench_accounts), (SELECT sum(tbalance) FROM pgbench_tellers),"
+        found = self.server.sql("SELECT (SELECT sum(abalance) FROM pgbench_accounts), (SELECT sum(tbalance) FROM pgbench_tellers),"
                           " (SELECT sum(bbalance) FROM pgbench_branches), (SELECT sum(delta) FROM pgbench_history),"
                           " (SELECT count(*) FROM pgbench_history)").split("|")  # fmt: skip
         done = self.transactions // self.CLIENTS * self.CLIENTS
         if len(set(found[:4])) != 1 or found[4] != str(done):
             raise RuntimeError(f"PostgreSQL's data is wrong: sums {found[:4]}, {found[4]} transactions instead of {done}")
 
-    def _popen(self, command, **options):
-        return subprocess.Popen(command, start_new_session=True, **{**self.common, **options})
-
-    def _run(self, *command):
-        done = subprocess.run(command, capture_output=True, text=True, **self.common)
-        if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-        return done.stdout
-
-    def _sql(self, text):
-        return self._run("psql", "-qtA", "-v", "ON_ERROR_STOP=1", "-c", text).strip()
-
     def __exit__(self, *_):
         stop(self.bench)
-        stop(self.gate)
-        # Its "immediate" way to stop.
-        stop(self.server, signal.SIGQUIT)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.server is not None:
+            self.server.stop()
 
 
 def catalogue(binaries, folder, part):
@@ -245,7 +215,7 @@ def catalogue(binaries, folder, part):
 
     return {
         "redis": lambda: Redis(binaries["zipf_client"], 400_000, of(900_000), 20, folder),
-        "postgres": lambda: Postgres(20, of(150_000), 400, folder),
+        "postgres": lambda: Postgres(20, of(150_000), 400),
         "sort": lambda: Worker([binaries["batch_sort"], "8", "40", str(of(10))]),
         "stencil": lambda: Worker([binaries["stencil"], "2800", "320", str(of(3500))]),
         "numpy": lambda: Worker(["/usr/bin/python3", f"{HERE}/numpy_analytics.py", str(of(60))]),
