@@ -1,0 +1,64 @@
+"""The agent of the machine among thousands of processes: its budget, memory and descriptors are bounded, and it knows of all."""
+
+import os
+import subprocess
+import tempfile
+import time
+
+from harness import MIB, ControlGroup, start, stop, wait_for
+from node import Node
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROCESSES = int(os.environ.get("CROWD_PROCESSES", "10000"))
+PAGES = 16
+SECONDS = 60
+MOST_MEMORY = 96 * MIB
+# What it takes for the first time does not come again; what is kept of CPU time that was not used is given out within a minute.
+BUDGET = 0.0105
+# Each has some memory beside its pages, and little of it is seen by none.
+LEAST_EACH = PAGES * 4096
+
+
+def _open_files(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def check(results):
+    """Starts them, lets the agent watch, and looks at what it takes and says."""
+    crowd = node = None
+    with tempfile.TemporaryDirectory(prefix="isotherm-crowd-") as folder, ControlGroup("crowd") as group:
+        try:
+            path = f"{folder}/crowd"
+            subprocess.run(["cc", "-O2", "-static", f"{HERE}/crowd.c", "-o", path], check=True)
+            crowd = start([path, str(PROCESSES), str(PAGES)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                          preexec_fn=group.enter)  # fmt: skip
+            results.check(crowd.stdout.readline() == "ready\n", f"{PROCESSES} processes are there")
+            node = Node(folder)
+            wait_for("the node serves metrics", lambda: "watching" in node.said())
+            begun = time.monotonic()
+            while time.monotonic() < begun + SECONDS:
+                node.cpu.look()
+                time.sleep(0.2)
+            lines = node.ask("ps")
+            cpu, memory, files = node.cpu.share(), node.memory(), _open_files(node.process.pid)
+            crowd.kill()
+            crowd.wait()
+            wait_for("their descriptors are closed", lambda: _open_files(node.process.pid) < PROCESSES, 60)
+            left = _open_files(node.process.pid)
+            ended = node.stop()
+        finally:
+            stop(crowd)
+            if node is not None and node.process.poll() is None:
+                node.stop()
+    path = group.path.removeprefix("/sys/fs/cgroup/memory").removeprefix("/sys/fs/cgroup")
+    row = next((line for line in lines if line["kind"] == "cgroup" and line["cgroup"] == path), None)
+    results.check(row is not None and row["processes"] == PROCESSES, f"ps knows their group, with {row and row['processes']} processes")
+    known = row["processes"] - row["not_watched"] if row else 0
+    results.check(known == PROCESSES, f"{known} of them have been watched")
+    resident = (row and row["rss_bytes"]) or 0
+    results.check(resident >= LEAST_EACH * PROCESSES, f"together they have {resident / MIB:.0f} MiB, of which "
+                                                      f"{LEAST_EACH * PROCESSES / MIB:.0f} are their own pages")  # fmt: skip
+    results.at_most("CPU of the node, from outside", BUDGET, cpu)
+    results.at_most("its memory", MOST_MEMORY, memory, MIB, "MiB")
+    results.check(left < files / 10, f"its {files} descriptors become {left} once the processes have ended")
+    results.check(ended, "it ends in good order")
