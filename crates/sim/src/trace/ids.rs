@@ -1,6 +1,7 @@
 //! Dense numbers for the names of pages.
 
 use super::MOST_PAGES;
+use super::dense::Dense;
 
 /// Spreads a name over all 64 bits (the finaliser of MurmurHash3: one-to-one, every bit depends on every bit).
 #[inline]
@@ -11,20 +12,54 @@ pub fn hash(name: u64) -> u64 {
     h ^ (h >> 33)
 }
 
-const EMPTY: u32 = u32::MAX;
+/// No number: the place is free, or a name was not found.
+pub(super) const NO_NUMBER: u32 = u32::MAX;
+/// Places of a bucket.
+const PLACES: usize = 8;
+/// Names that are looked up together.
+pub const TOGETHER: usize = 32;
 
-/// A place of the table: a number, and bits of its name's hash that the place itself does not tell.
-#[derive(Debug, Clone, Copy)]
-struct Slot {
-    tag: u32,
-    number: u32,
+/// What [`Ids::find`] says where it finds none.
+pub const NONE: [u32; TOGETHER] = [NO_NUMBER; TOGETHER];
+
+/// A cache line of the table: numbers, and of each a part of its name's hash. Filled from the first place on.
+#[derive(Debug, Clone)]
+#[repr(align(64))]
+struct Bucket {
+    tags: [u32; PLACES],
+    numbers: [u32; PLACES],
 }
 
-/// Numbers in order of appearance: open addressing, at most two thirds full, 12 to 24 bytes a page while reading, and 8
-/// for its name.
+impl Bucket {
+    const FREE: Self = Self { tags: [0; PLACES], numbers: [NO_NUMBER; PLACES] };
+
+    /// Places whose tag this is, as bits; free ones may be among them.
+    #[inline]
+    fn alike(&self, tag: u32) -> u32 {
+        self.tags.iter().enumerate().fold(0, |bits, (i, &other)| bits | u32::from(other == tag) << i)
+    }
+
+    /// The number at the first place whose tag this is. Without a branch, which would be foretold wrongly at every second name.
+    #[inline]
+    fn first(&self, tag: u32) -> u32 {
+        let mut first = NO_NUMBER;
+        for (&other, &number) in self.tags.iter().zip(&self.numbers).rev() {
+            first = if other == tag { number } else { first };
+        }
+        first
+    }
+
+    fn is_full(&self) -> bool {
+        self.numbers[PLACES - 1] != NO_NUMBER
+    }
+}
+
+/// Numbers in order of appearance. As long as names lie close together, a table that they index; then a hash table of buckets, a name's
+/// own or, where that is full, the next one, at most three quarters full. 4 to 24 bytes a page while reading, and 8 for its name.
 #[derive(Debug)]
 pub struct Ids {
-    slots: Vec<Slot>,
+    dense: Option<Dense>,
+    buckets: Vec<Bucket>,
     shift: u32,
     names: Vec<u64>,
 }
@@ -32,74 +67,116 @@ pub struct Ids {
 impl Ids {
     /// No name yet.
     pub fn new() -> Self {
-        Self::with_slots(10)
+        Self { dense: Some(Dense::default()), buckets: Vec::new(), shift: 64, names: Vec::new() }
     }
 
-    fn with_slots(bits: u32) -> Self {
-        Self { slots: vec![Slot { tag: 0, number: EMPTY }; 1 << bits], shift: 64 - bits, names: Vec::new() }
-    }
-
-    /// Where a name's search begins. A sample holds only names whose hash is small: its high bits alone would not do.
+    /// The bucket of a name. A sample holds only names whose hash is small: its high bits alone would not do.
     #[inline]
-    const fn place(&self, hash: u64) -> usize {
-        (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+    fn place(&self, hash: u64) -> usize {
+        (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize & (self.buckets.len() - 1)
     }
 
-    /// Reads what looking these names up will need, so that the processor fetches all of it at once instead of one
-    /// after the other. The result only keeps the compiler from leaving it out.
+    /// Numbers of names that were seen before and are easily found, [`Self::is_number`] of the others is false. Each step is done for all
+    /// names before the next one, so that the processor fetches what they need at once and not one after the other.
     #[inline]
-    pub fn warm(&self, names: impl Iterator<Item = u64> + Clone) -> u64 {
-        let mask = self.slots.len() - 1;
-        let numbers = names.map(|name| self.slots[self.place(hash(name)) & mask].number as usize);
-        let Some(last) = self.names.len().checked_sub(1) else { return 0 };
-        numbers.fold(0, |sum, number| sum ^ self.names[number.min(last)])
+    pub fn find(&self, names: &[u64; TOGETHER]) -> [u32; TOGETHER] {
+        let (mut hashes, mut numbers) = ([0; TOGETHER], NONE);
+        if let Some(dense) = &self.dense {
+            for (number, &name) in numbers.iter_mut().zip(names) {
+                *number = dense.find(name);
+            }
+            return numbers;
+        }
+        for (hash, &name) in hashes.iter_mut().zip(names) {
+            *hash = self::hash(name);
+        }
+        for (number, &hash) in numbers.iter_mut().zip(&hashes) {
+            *number = self.buckets[self.place(hash)].first(hash as u32);
+        }
+        for (number, name) in numbers.iter_mut().zip(names) {
+            if self.names.get(*number as usize) != Some(name) {
+                *number = NO_NUMBER;
+            }
+        }
+        numbers
+    }
+
+    /// Whether it is a number, not what [`Self::find`] says of a name that it did not find.
+    #[inline]
+    pub const fn is_number(found: u32) -> bool {
+        found != NO_NUMBER
     }
 
     /// The number of `name`, whose [`hash`] is `hash`; `None`: there are too many.
     #[inline]
     pub fn number(&mut self, name: u64, hash: u64) -> Option<u32> {
-        let mask = self.slots.len() - 1;
+        if let Some(dense) = &mut self.dense {
+            let number = dense.find(name);
+            if number != NO_NUMBER {
+                return Some(number);
+            }
+            if dense.put(name, self.names.len() as u32) {
+                return self.push(name);
+            }
+            self.dense = None;
+            self.rehash(usize::BITS - (self.names.len() / PLACES).leading_zeros() + 1);
+        }
         let mut at = self.place(hash);
         loop {
-            let slot = self.slots[at & mask];
-            if slot.number == EMPTY {
-                return self.add(at & mask, name, hash);
+            let bucket = &self.buckets[at];
+            let mut alike = bucket.alike(hash as u32);
+            while alike != 0 {
+                let number = bucket.numbers[alike.trailing_zeros() as usize];
+                if self.names.get(number as usize) == Some(&name) {
+                    return Some(number);
+                }
+                alike &= alike - 1;
             }
-            // The tag keeps most strangers' names, which lie elsewhere, from being looked at.
-            if slot.tag == hash as u32 && self.names[slot.number as usize] == name {
-                return Some(slot.number);
+            if !bucket.is_full() {
+                return self.add(at, name, hash);
             }
-            at += 1;
+            at = (at + 1) & (self.buckets.len() - 1);
         }
     }
 
     #[cold]
     fn add(&mut self, at: usize, name: u64, hash: u64) -> Option<u32> {
-        let number = self.names.len() as u32;
-        if number == MOST_PAGES {
-            return None;
-        }
-        self.slots[at] = Slot { tag: hash as u32, number };
-        self.names.push(name);
-        if self.names.len() * 3 > self.slots.len() * 2 {
-            self.grow();
+        let number = self.push(name)?;
+        self.put(at, number, hash);
+        if self.names.len() * 4 > self.buckets.len() * PLACES * 3 {
+            self.rehash(64 - self.shift + 1);
         }
         Some(number)
     }
 
-    fn grow(&mut self) {
-        let mut larger = Self::with_slots(64 - self.shift + 1);
-        let mask = larger.slots.len() - 1;
-        for (number, &name) in self.names.iter().enumerate() {
-            let hash = hash(name);
-            let mut at = larger.place(hash);
-            while larger.slots[at & mask].number != EMPTY {
-                at += 1;
-            }
-            larger.slots[at & mask] = Slot { tag: hash as u32, number: number as u32 };
+    /// The next number, for a name that has none.
+    fn push(&mut self, name: u64) -> Option<u32> {
+        let number = self.names.len() as u32;
+        (number < MOST_PAGES).then(|| {
+            self.names.push(name);
+            number
+        })
+    }
+
+    /// Into the bucket at `at`, or the next one that has room.
+    fn put(&mut self, mut at: usize, number: u32, hash: u64) {
+        while self.buckets[at].is_full() {
+            at = (at + 1) & (self.buckets.len() - 1);
         }
-        self.slots = larger.slots;
-        self.shift = larger.shift;
+        let bucket = &mut self.buckets[at];
+        let free = bucket.numbers.iter().position(|&number| number == NO_NUMBER).unwrap_or(0);
+        (bucket.tags[free], bucket.numbers[free]) = (hash as u32, number);
+    }
+
+    /// All names into 2^`bits` buckets.
+    fn rehash(&mut self, bits: u32) {
+        (self.buckets, self.shift) = (vec![Bucket::FREE; 1 << bits], 64 - bits);
+        let names = std::mem::take(&mut self.names);
+        for (number, &name) in names.iter().enumerate() {
+            let hash = hash(name);
+            self.put(self.place(hash), number as u32, hash);
+        }
+        self.names = names;
     }
 
     /// All names, by number.
@@ -127,6 +204,15 @@ mod tests {
             let next = map.len() as u32;
             assert_eq!(ids.number(name, hash(name)), Some(*map.entry(name).or_insert(next)));
         }
+        let names: Vec<u64> = map.keys().copied().chain(5_000_000..5_001_000).collect();
+        for names in names.as_chunks::<TOGETHER>().0 {
+            for (name, found) in names.iter().zip(ids.find(names)) {
+                let wrong = Ids::is_number(found) && map.get(name) != Some(&found);
+                assert!(!wrong, "{name} is said to be {found}");
+            }
+        }
+        let found = names.as_chunks().0.iter().flat_map(|names| ids.find(names)).filter(|&n| Ids::is_number(n)).count();
+        assert!(found * 10 > map.len() * 8, "only {found} of {} are found at once", map.len());
         assert!(ids.into_names().iter().enumerate().all(|(i, name)| map[name] == i as u32));
     }
 
@@ -137,11 +223,14 @@ mod tests {
         for (number, &name) in kept.iter().enumerate() {
             assert_eq!(ids.number(name, hash(name)), Some(number as u32));
         }
-        let away = |(at, slot): (usize, &Slot)| match ids.names.get(slot.number as usize) {
-            Some(&name) => at.wrapping_sub(ids.place(hash(name))) & (ids.slots.len() - 1),
-            None => 0,
-        };
-        let farthest = ids.slots.iter().enumerate().map(away).max().expect("slots");
-        assert!(farthest < 100, "{farthest} places from where the search begins");
+        let buckets = ids.buckets.iter().enumerate();
+        let entries = buckets.flat_map(|(at, bucket)| bucket.numbers.iter().map(move |&number| (at, number)));
+        let away = entries.filter_map(|(at, number)| {
+            let name = *ids.names.get(number as usize)?;
+            Some(at.wrapping_sub(ids.place(hash(name))) & (ids.buckets.len() - 1))
+        });
+        assert!(ids.dense.is_none(), "too far apart for a table");
+        let farthest = away.max().expect("names");
+        assert!(farthest < 20, "{farthest} buckets from where the search begins");
     }
 }

@@ -1,5 +1,6 @@
 //! Opens traces: unpacks them, tells their format, hands them to its reader.
 
+use super::ahead::ReadAhead;
 use super::source::Source;
 use super::{Builder, Selection, Trace, TraceError, csv, lackey, oracle, record};
 use isotherm_record::{Format as RecordFormat, Input};
@@ -42,7 +43,7 @@ pub fn read(
 /// Reads a trace from a stream, which errors call `origin`.
 pub(crate) fn from_reader(
     origin: &str,
-    stream: Box<dyn Read>,
+    stream: Box<dyn Read + Send>,
     format: Format,
     selection: Selection,
     progress: &mut dyn FnMut(u64),
@@ -66,7 +67,7 @@ pub(crate) fn from_reader(
         format => format,
     };
     let mut builder = Builder::new(selection, progress);
-    let mut stream = BufReader::with_capacity(BUFFER, stream);
+    let mut stream = ReadAhead::new(stream).map_err(io_error)?;
     let source = Source::new(origin, &io_error);
     match format {
         Format::Oracle => oracle::read(&mut stream, &source, &mut builder)?,
@@ -84,7 +85,7 @@ pub(crate) fn from_reader(
 }
 
 /// Reads the first bytes and puts them back.
-fn peek(mut stream: Box<dyn Read>) -> io::Result<(Vec<u8>, Box<dyn Read>)> {
+fn peek(mut stream: Box<dyn Read + Send>) -> io::Result<(Vec<u8>, Box<dyn Read + Send>)> {
     let mut prefix = Vec::new();
     (&mut stream).take(PREFIX as u64).read_to_end(&mut prefix)?;
     let all = Cursor::new(prefix.clone()).chain(stream);
@@ -124,8 +125,8 @@ struct Unpacking(String);
 
 /// Unpacks zstd frames, one behind the other.
 struct Unpack {
-    source: BufReader<Box<dyn Read>>,
-    frame: Option<StreamingDecoder<BufReader<Box<dyn Read>>, ruzstd::decoding::FrameDecoder>>,
+    source: BufReader<Box<dyn Read + Send>>,
+    frame: Option<StreamingDecoder<BufReader<Box<dyn Read + Send>>, ruzstd::decoding::FrameDecoder>>,
 }
 
 impl Unpack {
@@ -133,7 +134,7 @@ impl Unpack {
         io::Error::new(io::ErrorKind::InvalidData, Unpacking(error.to_string()))
     }
 
-    fn empty() -> BufReader<Box<dyn Read>> {
+    fn empty() -> BufReader<Box<dyn Read + Send>> {
         BufReader::with_capacity(0, Box::new(io::empty()))
     }
 }

@@ -4,7 +4,9 @@
 //! in more than the page, a byte each for that. Names of pages in the source (addresses, block numbers, hashes) are
 //! looked up once, while reading, so that policies need no hashing.
 
+mod ahead;
 mod csv;
+mod dense;
 mod error;
 mod generate;
 mod groups;
@@ -26,7 +28,7 @@ pub use save::save_oracle;
 #[cfg(test)]
 mod tests;
 
-use ids::Ids;
+use ids::{Ids, TOGETHER};
 
 /// What a request is besides its page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,13 +227,17 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Fetches what the next requests need; see [`Ids::warm`].
-    #[inline]
-    fn warm(&self, names: impl Iterator<Item = u64> + Clone) {
+    /// Requests that are all made in the same manner, as by [`Self::add`], but faster where pages were seen before.
+    fn add_all(&mut self, names: &[u64; TOGETHER], manner: Manner) -> Result<Next, TraceError> {
         // Of a sample most are not looked up.
-        if self.sample_rate.is_none() {
-            std::hint::black_box(self.ids.warm(names));
+        let numbers = if self.sample_rate.is_none() { self.ids.find(names) } else { ids::NONE };
+        for (&name, number) in names.iter().zip(numbers) {
+            let found = Ids::is_number(number).then_some(number);
+            if self.take(name, found, manner)? == Next::Enough {
+                return Ok(Next::Enough);
+            }
         }
+        Ok(Next::More)
     }
 
     /// A request on behalf of a group; see [`Builder::group`]. Either all requests of a source have one, or none.
@@ -251,6 +257,12 @@ impl<'a> Builder<'a> {
 
     #[inline]
     fn add(&mut self, name: u64, manner: Manner) -> Result<Next, TraceError> {
+        self.take(name, None, manner)
+    }
+
+    /// A request for a page whose number may be known.
+    #[inline]
+    fn take(&mut self, name: u64, found: Option<u32>, manner: Manner) -> Result<Next, TraceError> {
         if self.seen == self.limit {
             return Ok(Next::Enough);
         }
@@ -258,11 +270,16 @@ impl<'a> Builder<'a> {
         if self.seen.is_multiple_of(REPORT_EVERY) {
             (self.progress)(self.seen);
         }
-        let hash = ids::hash(name);
-        if hash > self.threshold {
-            return Ok(Next::More);
-        }
-        let page = self.ids.number(name, hash).ok_or(TraceError::TooManyPages)?;
+        let page = match found {
+            Some(number) => number,
+            None => {
+                let hash = ids::hash(name);
+                if hash > self.threshold {
+                    return Ok(Next::More);
+                }
+                self.ids.number(name, hash).ok_or(TraceError::TooManyPages)?
+            }
+        };
         if self.pages.len() as u64 == MOST_REQUESTS {
             return Err(TraceError::TooManyRequests);
         }

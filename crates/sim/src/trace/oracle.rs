@@ -2,13 +2,12 @@
 //! (u64), its size (u32), position of the next request for it (i64; -1: none). Every object counts as one page,
 //! whatever its size; time and next request are not used.
 
+use super::ids::TOGETHER;
 use super::source::Source;
 use super::{Builder, Manner, Next, TraceError};
 use std::io::BufRead;
 
 const RECORD: usize = 24;
-/// Records that are looked at ahead, for the processor's sake.
-const AHEAD: usize = 32;
 
 fn object(record: &[u8; RECORD]) -> u64 {
     let [_, _, _, _, a, b, c, d, e, f, g, h, ..] = *record;
@@ -45,12 +44,19 @@ pub(super) fn read(stream: &mut dyn BufRead, source: &Source<'_>, builder: &mut 
             part.clear();
         }
         let (records, tail) = rest.as_chunks::<RECORD>();
-        for records in records.chunks(AHEAD) {
-            builder.warm(records.iter().map(object));
-            for record in records {
-                if builder.add(object(record), Manner::FD)? == Next::Enough {
-                    return Ok(());
-                }
+        let (many, few) = records.as_chunks::<TOGETHER>();
+        for records in many {
+            let mut objects = [0; TOGETHER];
+            for (to, record) in objects.iter_mut().zip(records) {
+                *to = object(record);
+            }
+            if builder.add_all(&objects, Manner::FD)? == Next::Enough {
+                return Ok(());
+            }
+        }
+        for record in few {
+            if builder.add(object(record), Manner::FD)? == Next::Enough {
+                return Ok(());
             }
         }
         part.extend_from_slice(tail);
