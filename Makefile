@@ -110,6 +110,7 @@ test-damo: ## damo and scripts for DAMON's files control us (root), damo and we 
 test-prometheus: ## a real Prometheus scrapes the node; alerts and dashboard are tried (root; not part of `make test`)
 	scripts/deps build prometheus
 	scripts/static
+	tests/prometheus/setup
 	tests/prometheus/run
 
 .PHONY: test-kubernetes
