@@ -27,9 +27,9 @@ fn root_the_commands_own_status_is_passed_on() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("r.iso");
     for (script, status, words) in [
-        ("sleep 0.3", 0, &[][..]),
-        ("sleep 0.3; exit 7", 7, &["exit status 7"]),
-        ("sleep 0.3; kill -9 $$", 128 + 9, &["signal 9"]),
+        ("sleep 1", 0, &[][..]),
+        ("sleep 1; exit 7", 7, &["exit status 7"]),
+        ("sleep 1; kill -9 $$", 128 + 9, &["signal 9"]),
     ] {
         let done = isotherm(["record", "-o", text(&file), "--", "sh", "-c", script]);
         assert_eq!(done.status, Some(status), "{done:#?}");
@@ -38,7 +38,7 @@ fn root_the_commands_own_status_is_passed_on() {
         isotherm(["report", "summary", text(&file)]).expect(0, &[]);
     }
     // One that we end is no failure of it.
-    let done = isotherm(["record", "-o", text(&file), "--duration", "300ms", "--", "sleep", "60"]);
+    let done = isotherm(["record", "-o", text(&file), "--duration", "1s", "--", "sleep", "60"]);
     done.expect(0, &["ending 'sleep'"]);
 }
 
