@@ -199,6 +199,13 @@ bench-lru-guest: ## the load of bench-lru where the kernel has generations of it
 	scripts/static ycsb_client
 	bench/lru/guest.py $(BENCH_ARGS)
 
+.PHONY: bench-node-guest
+bench-node-guest: ## rules of the agent beside a loop by pressure, and its cost and truth beside the kernel's DAMON: in an emulated guest
+	scripts/deps build guest
+	scripts/static
+	scripts/static ycsb_client
+	bench/node/guest.py $(BENCH_ARGS)
+
 .PHONY: bench-guests
 bench-guests: ## how many guests fit on a host with hints, and what they cost a guest; root; BENCH_ARGS="..." as above
 	scripts/deps build guest

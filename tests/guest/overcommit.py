@@ -39,7 +39,7 @@ lines() {{
 
 # What the counters say, to files that begin with this name.
 note() {{
-  for file in memory.events memory.stat memory.swap.current memory.pressure memory.max; do cat {GROUP}/$file >$1.$file; done
+  for file in memory.events memory.stat memory.current memory.swap.current memory.pressure memory.max; do cat {GROUP}/$file >$1.$file; done
   cat /proc/stat >$1.cpu
   cat /proc/vmstat >$1.vmstat
   grep -A 9 ' /store' /sys/kernel/debug/lru_gen >$1.gens || true
@@ -47,19 +47,45 @@ note() {{
   if [ -n "$manager" ]; then cat /proc/$manager/stat >$1.manager; fi
 }}
 
+# Starts redis in the group; NAME
+serve() {{
+  mkdir {GROUP}
+  # Store and client share a processor: else most of a request's time is waking the other's up.
+  sh -c 'echo $$ >{GROUP}/cgroup.procs; exec taskset 1 redis-server --port 0 --unixsocket /tmp/redis --dir /tmp --save ""' >$1.redis &
+  server=$!
+  until [ -S /tmp/redis ]; do kill -0 $server; sleep 0.1; done
+}}
+
+# Starts a client, which stores its records and then takes orders on descriptor 3; NAME RECORDS DISTRIBUTION SEED
+ask() {{
+  mkfifo /tmp/orders
+  : >$1.answers
+  taskset 1 ycsb_client /tmp/redis $2 $3 $4 </tmp/orders >>$1.answers 2>$1.errors & client=$!
+  exec 3>/tmp/orders
+  lines $1.answers 1
+}}
+
+# Ends client and redis, and takes the group away.
+close() {{
+  exec 3>&-
+  wait $client
+  kill -s TERM $server
+  wait $server || true
+  rm -f /tmp/redis /tmp/orders
+  until rmdir {GROUP}; do sleep 0.1; done
+}}
+
+# Ends what manages the group, in good order; NAME
+dismiss() {{
+  kill -s INT $manager
+  wait $manager && echo 0 >$1.status || echo $? >$1.status
+}}
+
 # NAME DISTRIBUTION RECORDS SEED WARM-UP SECONDS [what manages the group...]
 store() {{
   name=$1 distribution=$2 records=$3 seed=$4 warm=$5 seconds=$6; shift 6
-  mkdir {GROUP}
-  # Store and client share a processor: else most of a request's time is waking the other's up.
-  sh -c 'echo $$ >{GROUP}/cgroup.procs; exec taskset 1 redis-server --port 0 --unixsocket /tmp/redis --dir /tmp --save ""' >$name.redis &
-  server=$!
-  until [ -S /tmp/redis ]; do kill -0 $server; sleep 0.1; done
-  mkfifo /tmp/orders
-  : >$name.answers
-  taskset 1 ycsb_client /tmp/redis $records $distribution $seed </tmp/orders >>$name.answers 2>$name.errors & client=$!
-  exec 3>/tmp/orders
-  lines $name.answers 1
+  serve $name
+  ask $name $records $distribution $seed
   cat {GROUP}/memory.current >$name.needs
   limit=$(($(cat $name.needs) / 2 / 4096 * 4096))
   # memory.high reclaims what is above it; memory.max would kill where that is not done at once.
@@ -74,17 +100,9 @@ store() {{
   echo "run $seconds" >&3
   lines $name.answers 3
   note $name.after
-  if [ -n "$manager" ]; then
-    kill -s INT $manager
-    wait $manager && echo 0 >$name.status || echo $? >$name.status
-  fi
+  if [ -n "$manager" ]; then dismiss $name; fi
   cat {GROUP}/memory.max >$name.max
-  exec 3>&-
-  wait $client
-  kill -s TERM $server
-  wait $server || true
-  rm -f /tmp/redis /tmp/orders
-  until rmdir {GROUP}; do sleep 0.1; done
+  close
 }}
 """
 
@@ -162,9 +180,9 @@ class Run:
         return busy("after") - busy("before")
 
     def manager_seconds(self):
-        """CPU time of isotherm, likewise."""
+        """CPU time of what manages the group, and of processes that it has waited for, likewise."""
         def used(when):
             text = self._files.get(f"{self.name}.{when}.manager")
-            return sum(map(int, text.rpartition(")")[2].split()[11:13])) / 100 if text else 0.0
+            return sum(map(int, text.rpartition(")")[2].split()[11:15])) / 100 if text else 0.0
 
         return used("after") - used("before")

@@ -1,9 +1,10 @@
 //! A YCSB-like client for redis: `ycsb_client SOCKET RECORDS DISTRIBUTION [SEED]`.
 //!
-//! Stores RECORDS records of 1000 bytes, prints `ready`, and then does what each line on its input says: `run SECONDS`
-//! asks for records for so long, one at a time, 80 % reads and 20 % updates, and prints operations, seconds and
-//! latencies as a JSON line. Every value read must be the last one written. The end of the input ends it. The same SEED
-//! asks for the same records.
+//! Stores RECORDS records of 1000 bytes, prints `ready`, and then does what each line on its input says: `run SECONDS
+//! [RATE]` asks for records for so long, one at a time, 80 % reads and 20 % updates, and prints operations, seconds and
+//! latencies as a JSON line. With a RATE, so many requests a second at most, evenly spaced; what is late does not wait,
+//! and its time before it was sent does not count. Every value read must be the last one written. The end of the input
+//! ends it. The same SEED asks for the same records.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, ensure};
@@ -38,9 +39,8 @@ fn main() -> anyhow::Result<()> {
     let mut random = Random::new(seed);
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        let seconds = line.strip_prefix("run ").and_then(|s| s.parse().ok());
-        let seconds: f64 = seconds.with_context(|| format!("'{line}' is no command: run SECONDS"))?;
-        let (latencies, elapsed) = client.run(&keys, &mut random, Duration::from_secs_f64(seconds))?;
+        let (time, apart) = order(&line).with_context(|| format!("'{line}' is no command: run SECONDS [RATE]"))?;
+        let (latencies, elapsed) = client.run(&keys, &mut random, time, apart)?;
         let us = |share| latencies.quantile(share) as f64 / 1000.0;
         println!(
             "{{\"operations\":{},\"seconds\":{},\"p50_us\":{},\"p99_us\":{},\"p999_us\":{}}}",
@@ -53,6 +53,17 @@ fn main() -> anyhow::Result<()> {
         std::io::stdout().flush()?;
     }
     Ok(())
+}
+
+/// What `run SECONDS [RATE]` asks for: for how long, and the time from one request to the next.
+fn order(line: &str) -> Option<(Duration, Duration)> {
+    let mut words = line.strip_prefix("run ")?.split_whitespace();
+    let seconds = Duration::try_from_secs_f64(words.next()?.parse().ok()?).ok()?;
+    let apart = match words.next() {
+        Some(rate) => Duration::try_from_secs_f64(1.0 / rate.parse::<f64>().ok()?).ok()?,
+        None => Duration::ZERO,
+    };
+    words.next().is_none().then_some((seconds, apart))
 }
 
 /// Bytes that compress about as well as text: half of them are random.
@@ -79,10 +90,16 @@ impl Client {
         Ok(())
     }
 
-    fn run(&mut self, keys: &Keys, random: &mut Random, time: Duration) -> anyhow::Result<(Latencies, Duration)> {
+    fn run(
+        &mut self,
+        keys: &Keys,
+        random: &mut Random,
+        time: Duration,
+        apart: Duration,
+    ) -> anyhow::Result<(Latencies, Duration)> {
         let (mut latencies, mut command, mut answer) = (Latencies::default(), Vec::new(), Vec::new());
         let begin = Instant::now();
-        let mut before = begin;
+        let (mut before, mut due) = (begin, begin);
         while before.duration_since(begin) < time {
             let key = keys.draw(random);
             command.clear();
@@ -103,6 +120,12 @@ impl Client {
             let now = Instant::now();
             latencies.add(now.duration_since(before).as_nanos() as u64);
             before = now;
+            if !apart.is_zero() {
+                // After a long request the next ones are spaced from its end on, not sent all at once.
+                due = (due + apart).max(now);
+                std::thread::sleep(due.duration_since(now));
+                before = Instant::now();
+            }
         }
         Ok((latencies, begin.elapsed()))
     }
@@ -121,5 +144,20 @@ impl Client {
         let rest = end - out.len();
         let at = mix(key ^ u64::from(version) << 40) as usize % (self.filler.len() - rest);
         out.extend(&self.filler[at..at + rest]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::order;
+    use std::time::Duration;
+
+    #[test]
+    fn orders_have_a_time_and_perhaps_a_rate() {
+        assert_eq!(order("run 2.5"), Some((Duration::from_millis(2500), Duration::ZERO)));
+        assert_eq!(order("run 60 1000"), Some((Duration::from_secs(60), Duration::from_millis(1))));
+        for bad in ["", "run", "run x", "run -1", "run 1 0", "run 1 x", "run 1 2 3"] {
+            assert_eq!(order(bad), None, "{bad}");
+        }
     }
 }
