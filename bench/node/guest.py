@@ -97,6 +97,7 @@ def one_round(kernel, number, table, options):
     order = names[turn:] + names[:turn]
     slug = {name: f"run{i}" for i, name in enumerate(names)}
     text = pair.rules_text("node.toml", options.min_age, options.goal)
+    text += pair.idle_text() * options.idle
     text += "".join(pair.run_text(slug[name], *rows[name], options, number + 1) for name in order)
     machine = {} if options.clock else overcommit.COUNTED
     # Where nobody reclaims only regions and intervals have to settle.
@@ -211,13 +212,15 @@ def show_truth(runs, options):
         return looks("DAMON", lambda idle: sum(idle[k] for k in keys))
 
     at_least = (options.records - options.asked) * VALUE_BYTES
-    batch = statistics.median(f["current_batch"] for f in runs["alone"]) - HOT
+    # What the program itself is, its file included, may rest or not.
+    batch = [idle["batch"][3] - HOT for row in nodes for f in runs[row] for idle in f["idle"]]
+    most = f" to {max(batch) / MIB:.0f}" if batch else " or more"
     print(f"\nidle for {pair.IDLE_S} s or longer, MiB: median of all looks (least-most)")
     none = [None] * len(nodes)
     rounds.table(["", "truth", *nodes, "DAMON"], [
         ["the program's rest that it never uses", f"{(SIZE - HOT) / MIB:.0f}", *none, damon("cold")],
         ["its used part, called idle", "0", *none, damon("hot")],
-        ["the program's group", f"{(SIZE - HOT) / MIB:.0f} to {batch / MIB:.1f}", *node("batch"), None],
+        ["the program's group", f"{(SIZE - HOT) / MIB:.0f}{most}", *node("batch"), None],
         ["the redis", f"at least {at_least / MIB:.0f}", *node("store"), damon("store")],
         ["all of the machine", "not known", *node("all"), damon("all")],
     ])  # fmt: skip
@@ -225,8 +228,8 @@ def show_truth(runs, options):
         memory, regions = runs["DAMON"][-1]["memory"], [n for f in runs["DAMON"] for n in f["regions"]]
         print(f"DAMON's: frames of these programs in regions of no access and an age of {pair.IDLE_S} s ({statistics.median(regions):.0f} regions); "
               f"of all the machine that is free memory, too ({memory['MemFree'] // MIB} MiB), and the kernel's own.")  # fmt: skip
-    print("The node's: pages of processes, those of program files included, which no group is charged with here; in brackets the least and the\n"
-          "most that may be true by its own account. It sees neither free memory nor files that nobody maps.")  # fmt: skip
+    print("The node's: resident pages of processes, program files included, which no group is charged with here; in brackets the least and the most\n"
+          "that may be true by its own account (medians). It sees neither free memory nor files that nobody maps.")  # fmt: skip
 
 
 def numbers(text):
@@ -254,6 +257,7 @@ def parse():
     parser.add_argument("--targets", metavar="%,...", type=numbers, default=[0.1, 1.0, 5.0], help="pressure that the loop reclaims up to")
     parser.add_argument("--ratio", type=float, default=5.0, help="how much of a group the loop takes at most at once, %%")
     parser.add_argument("--interval", type=int, default=6, help="between the loop's looks, s")
+    parser.add_argument("--idle", action="store_true", help="node and loop run when nobody else wants to (cpu.idle of their group)")
     parser.add_argument("--jobs", type=int, default=1, help="guests at once; not with --clock")
     parser.add_argument("--clock", action="store_true", help="two processors and the true time, not counted instructions")
     parser.add_argument("--quick", action="store_true", help="one round of little work: does it run at all")

@@ -15,6 +15,8 @@ from overcommit import fields
 MIB = 1 << 20
 PAGE = 4096
 BATCH = "/sys/fs/cgroup/batch"
+# Where what watches or reclaims is put on request, but for a thread of the kernel.
+AGENT = "/sys/fs/cgroup/agent"
 SIZE, HOT = 64 * MIB, 16 * MIB
 # Each hot page is touched so often a second, so that some of DAMON's looks of 5 ms find it used; the rest never after it was there.
 TOUCHES = 60
@@ -110,7 +112,7 @@ pair() {{
   case $kind in
     none) ;;
     damon) damon_on $name ;;
-    *) "$@" >$name.log 2>&1 & manager=$! ;;
+    *) sh -c '[ ! -d {AGENT} ] || echo $$ >{AGENT}/cgroup.procs; exec "$@"' agent "$@" >$name.log 2>&1 & manager=$! ;;
   esac
   # Nothing of this script runs meanwhile.
   echo "run $settle $rate" >&3
@@ -154,6 +156,11 @@ min_age = "{min_age}"
 goal = "{goal}"
 END
 """
+
+
+def idle_text():
+    """Lines after which what watches or reclaims runs when nobody else wants to."""
+    return f"mkdir {AGENT}\necho 1 >{AGENT}/cpu.idle\n"
 
 
 def run_text(name, kind, command, options, seed):
@@ -211,14 +218,14 @@ class Run(overcommit.Run):
             yield self.text(f"look.{number}"), memory
 
     def node_idle(self):
-        """What the node has called idle at each look: {"store", "batch", "all": (bytes, least, most)}."""
+        """What the node has called idle at each look: {"store", "batch", "all": (bytes, least, most, resident)}."""
         for text, memory in self.looks():
             found = {}
             for line in map(json.loads, text.splitlines()):
                 cold = next((c for c in line["cold"] or () if c["for_ns"] == IDLE_S * 10**9), None)
                 key = {"total": "all", "cgroup": (line.get("cgroup") or "").strip("/")}.get(line["kind"])
                 if cold is not None and key in ("all", "store", "batch"):
-                    found[key] = (cold["bytes"], cold["least"], cold["most"])
+                    found[key] = (cold["bytes"], cold["least"], cold["most"], line["rss_bytes"])
             yield found, memory
 
     def frames(self):
