@@ -2,9 +2,9 @@
 """The agent of the machine beside a loop that reclaims by pressure, and beside the kernel's DAMON, in a guest with Debian's kernel 6.12
 under QEMU's emulation.
 
-A redis, of whose records a part is asked for (zipfian, 80 % reads, one at a time and so many a second, every value compared), and a program that uses a
-known quarter of its memory, each in a control group of its own; zram to swap to. Two tables, each from one guest a round, in which
-rows take turns to be first:
+A redis, of whose records a part is asked for (zipfian, 80 % reads, one at a time and so many a second, every value compared), and a
+program that uses a known quarter of its memory, each in a control group of its own; zram to swap to. Two tables, each from one guest a
+round, in which rows take turns to be first:
 
 reclaim: nobody; `isotherm node` with a rule; a loop as Meta's senpai is described in the paper on TMO (bench/node/senpai.sh), with
 several targets of pressure. What is saved, what stalls, latencies. Ratios are to the first row of the same round.
@@ -134,7 +134,7 @@ LATENCY_HEAD = ["op/s", "(to alone)", "p50 us", "p99 us", "p99.9 us", "p99", "p9
 
 
 def saved(found, first, group=None, net=False):
-    """Memory that is saved against the first row, in each round: of a group or of both, less what zram takes with `net`. Parts of the whole."""
+    """Part of the first row's memory that is saved, in each round: of a group or of both, less what zram takes with `net`."""
     groups = GROUPS if group is None else (group,)
     for f, alone in zip(found, first):
         was = sum(alone[f"current_{g}"] for g in groups)
@@ -147,7 +147,8 @@ def show_reclaim(runs):
     first = runs["alone"]
     lines = []
     for row, found in runs.items():
-        parts = [[x for x in saved(found, first, group, net)] for group, net in (("store", False), ("batch", False), (None, False), (None, True))]
+        wanted = (("store", False), ("batch", False), (None, False), (None, True))
+        parts = [list(saved(found, first, group, net)) for group, net in wanted]
         lines.append([row, *(f"{middle(found, f'current_{g}') / MIB:.0f}" for g in GROUPS),
                       *((f"{statistics.median(p):.0%}" if found is not first else None) for p in parts),
                       *(f"{middle(found, f'stalled_{g}'):.3%}" for g in GROUPS), *(f"{middle(found, f'faults_{g}'):.1f}" for g in GROUPS),
@@ -226,10 +227,11 @@ def show_truth(runs, options):
     ])  # fmt: skip
     if "DAMON" in runs:
         memory, regions = runs["DAMON"][-1]["memory"], [n for f in runs["DAMON"] for n in f["regions"]]
-        print(f"DAMON's: frames of these programs in regions of no access and an age of {pair.IDLE_S} s ({statistics.median(regions):.0f} regions); "
-              f"of all the machine that is free memory, too ({memory['MemFree'] // MIB} MiB), and the kernel's own.")  # fmt: skip
-    print("The node's: resident pages of processes, program files included, which no group is charged with here; in brackets the least and the most\n"
-          "that may be true by its own account (medians). It sees neither free memory nor files that nobody maps.")  # fmt: skip
+        print(f"DAMON's: frames of these programs in regions of no access and an age of {pair.IDLE_S} s "
+              f"({statistics.median(regions):.0f} regions); of all the machine that is free memory, too "
+              f"({memory['MemFree'] // MIB} MiB), and the kernel's own.")  # fmt: skip
+    print("The node's: resident pages of processes, program files included, which no group is charged with here; in brackets the least\n"
+          "and the most that may be true by its own account (medians). It sees neither free memory nor files that nobody maps.")  # fmt: skip
 
 
 def numbers(text):
@@ -265,9 +267,8 @@ def parse():
     parser.add_argument("--files", metavar="FOLDER", help="also write there what each guest has left")
     options = parser.parse_args()
     if options.quick:
-        options.rounds, options.settle, options.window, options.records, options.asked, options.targets = 1, 30.0, 10.0, 20_000, 5_000, [1.0]
-        options.budgets = options.budgets[:1]
-        options.min_age = "15s"
+        options.rounds, options.settle, options.window, options.records, options.asked = 1, 30.0, 10.0, 20_000, 5_000
+        options.min_age, options.targets, options.budgets = "15s", options.targets[:1], options.budgets[:1]
     if options.rounds < 1 or options.jobs < 1 or (options.clock and options.jobs > 1):
         parser.error("--rounds and --jobs must be 1 or more, --jobs 1 with --clock, whose figures depend on what else runs")
     if not 2 <= options.asked <= options.records:
@@ -298,13 +299,15 @@ def main():
             pool.shutdown(cancel_futures=True)
             raise
     if "reclaim" in everything:
-        print(f"\nreclaim: rule with min_age {options.min_age}, goal {options.goal}; the loop takes {options.ratio:g} % every {options.interval} s at most\n")
+        print(f"\nreclaim: rule with min_age {options.min_age}, goal {options.goal}; "
+              f"the loop takes {options.ratio:g} % every {options.interval} s at most\n")  # fmt: skip
         show_reclaim(everything["reclaim"])
     if "watch" in everything:
         print("\nwatch\n")
         show_watch(everything["watch"], options)
-    print("\nMedians over rounds; ratios compare runs of the same guest, ± is the 95 % confidence interval over the rounds. MiB of the groups are\n"
-          "memory.current, stall is memory.pressure `some`, its CPU is a part of one core. It is emulation: compare rows, not machines.")  # fmt: skip
+    print("\nMedians over rounds; ratios compare runs of the same guest, ± is the 95 % confidence interval over the rounds. MiB of the\n"
+          "groups are memory.current, stall is memory.pressure `some`, its CPU is a part of one core. It is emulation: compare rows,\n"
+          "not machines.")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -58,8 +58,8 @@ damon_on() {{
   echo {ANY} >$scheme/access_pattern/sz/max
   echo {int(IDLE_S / DAMON_AGGREGATION_S)} >$scheme/access_pattern/age/min
   echo {(1 << 32) - 1} >$scheme/access_pattern/age/max
-  for file in monitoring_attrs/intervals/sample_us monitoring_attrs/intervals/aggr_us monitoring_attrs/nr_regions/min monitoring_attrs/nr_regions/max; do
-    echo "${{file##*/}} $(cat $context/$file)"
+  for file in intervals/sample_us intervals/aggr_us nr_regions/min nr_regions/max; do
+    echo "${{file##*/}} $(cat $context/monitoring_attrs/$file)"
   done >$1.damon
   echo on >{DAMON}/0/state
   manager=$(cat {DAMON}/0/pid)
