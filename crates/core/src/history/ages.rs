@@ -70,8 +70,10 @@ fn idle_for(history: &PageHistory, by_ages: &[Vec<(Known, u64)>], i: usize, age:
     let (younger, known) = by_ages.split_at(i + 1);
     let (mut sum, seen) = sum_idle(history, known, age);
     let (mut rest, rest_seen) = sum_idle(history, younger, age);
-    if rest.unresolved > 0 && seen >= KNOWN_LEAST && seen * KNOWN_PART >= rest_seen {
-        let expected = (sum.pages as f64 * rest_seen as f64 / seen as f64).round() as u64;
+    // Pages that are still open in these tables say nothing of the others.
+    let resolved = seen - sum.unresolved;
+    if rest.unresolved > 0 && resolved >= KNOWN_LEAST && resolved * KNOWN_PART >= rest_seen {
+        let expected = (sum.pages as f64 * rest_seen as f64 / resolved as f64).round() as u64;
         (rest.pages, rest.unresolved) = (expected.clamp(rest.least, rest.most), 0);
     }
     sum.add(&rest);
@@ -260,5 +262,27 @@ impl PageHistory {
             (pages.present > 0 || waits).then_some(pages)
         };
         self.tables().filter_map(one).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn pages_that_are_open_themselves_say_nothing_of_the_others() {
+        let mut history = PageHistory::new(0);
+        history.begin_walk(&[], 20 * S);
+        history.end_walk(20 * S);
+        let accessed = |after_ns, by_ns| Known::In(Epoch { after_ns: Some(after_ns), by_ns });
+        let mut by_ages = vec![Vec::new(); AGES_NS.len() + 1];
+        by_ages[0] = vec![(Known::Never, 4000)];
+        by_ages[AGES_NS.len()] = vec![(accessed(0, S), 600), (accessed(19 * S, 20 * S), 200), (Known::Never, 1000)];
+        let ten_seconds = AGES_NS.iter().position(|&age| age == 10 * S).unwrap();
+        let idle = idle_for(&history, &by_ages, ten_seconds, 10 * S);
+        // Three quarters of those that are known, and of the 4000.
+        assert_eq!((idle.least, idle.pages, idle.unresolved), (600, 600 + 3000, 1000));
     }
 }
