@@ -3,7 +3,6 @@
 import os
 import subprocess
 import tempfile
-import time
 
 from harness import MIB, ControlGroup, start, stop, wait_for
 from node import Node
@@ -13,9 +12,7 @@ PROCESSES = int(os.environ.get("CROWD_PROCESSES", "10000"))
 PAGES = 16
 SECONDS = 60
 MOST_MEMORY = 96 * MIB
-# What it takes for the first time does not come again; what is kept of CPU time that was not used is given out within a minute.
 BUDGET = 0.0105
-# Each has some memory beside its pages, and little of it is seen by none.
 LEAST_EACH = PAGES * 4096
 
 
@@ -34,11 +31,7 @@ def check(results):
                           preexec_fn=group.enter)  # fmt: skip
             results.check(crowd.stdout.readline() == "ready\n", f"{PROCESSES} processes are there")
             node = Node(folder)
-            wait_for("the node serves metrics", lambda: "watching" in node.said())
-            begun = time.monotonic()
-            while time.monotonic() < begun + SECONDS:
-                node.cpu.look()
-                time.sleep(0.2)
+            node.watch(SECONDS)
             lines = node.ask("ps")
             cpu, memory, files = node.cpu.share(), node.memory(), _open_files(node.process.pid)
             crowd.kill()

@@ -37,6 +37,14 @@ class Node:
         with open(self.log.name) as f:
             return f.read()
 
+    def watch(self, seconds):
+        """Lets it watch for so long."""
+        wait_for("the node serves metrics", lambda: "watching" in self.said())
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.cpu.look()
+            time.sleep(0.2)
+
     def metrics(self):
         """Its samples at /metrics."""
         url = self.said().partition("metrics at ")[2].split()[0]
@@ -98,11 +106,7 @@ def check(results, kinds=(PostgresSession,)):
             for program in programs:
                 program.ready()
             node = Node(folder)
-            wait_for("the node serves metrics", lambda: "watching" in node.said())
-            begun = time.monotonic()
-            while time.monotonic() < begun + SECONDS:
-                node.cpu.look()
-                time.sleep(0.2)
+            node.watch(SECONDS)
             lines, top, samples = node.ask("ps"), node.ask("top", "--batch", "--duration", "100ms"), node.metrics()
             node.cpu.look()
             cpu, memory = node.cpu.share(), node.memory()
