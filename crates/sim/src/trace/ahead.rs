@@ -1,7 +1,7 @@
 //! Reads a stream in a thread of its own: while one block is looked through, the next ones are read and unpacked.
 
 use std::io::{self, BufRead, Read};
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
 const BLOCK: usize = 1 << 20;
@@ -14,7 +14,7 @@ const AHEAD: usize = 4;
 /// waiting, which nobody else does.
 pub(super) struct ReadAhead {
     full: Receiver<io::Result<Vec<u8>>>,
-    empty: std::sync::mpsc::Sender<Vec<u8>>,
+    empty: Sender<Vec<u8>>,
     block: Vec<u8>,
     at: usize,
 }

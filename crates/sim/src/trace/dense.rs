@@ -1,12 +1,11 @@
 //! Dense numbers for names that lie close together, such as pages of a file or of memory: a table that they index.
 
-use super::ids::NO_NUMBER;
+/// No number: a name has none, or was not found.
+pub(super) const NO_NUMBER: u32 = u32::MAX;
 
 /// Names of a block, whose numbers lie together.
 const BLOCK: usize = 1 << 10;
-/// Names from here on are not taken: a directory of 16 MiB would not do.
-const END: u64 = 1 << 32;
-/// Bytes that the blocks may take for each name, and in any case.
+/// Bytes that directory and blocks may take for each name, and in any case.
 const MOST_EACH: usize = 24;
 const MOST_AT_FIRST: usize = 4 << 20;
 
@@ -33,18 +32,14 @@ impl Dense {
     /// Gives a name that has none the number `number`, which is how many have one. False: it does not fit here, or names lie too far
     /// apart for such a table.
     pub(super) fn put(&mut self, name: u64, number: u32) -> bool {
-        if name >= END {
-            return false;
-        }
         let at = (name / BLOCK as u64) as usize;
-        if at >= self.directory.len() {
-            self.directory.resize(at + 1, NO_BLOCK);
-        }
-        if self.directory[at] == NO_BLOCK {
-            let bytes = (self.blocks.len() + BLOCK) * size_of::<u32>();
+        if self.directory.get(at).is_none_or(|&block| block == NO_BLOCK) {
+            let directory = self.directory.len().max(at + 1);
+            let bytes = (directory + self.blocks.len() + BLOCK) * size_of::<u32>();
             if bytes > MOST_AT_FIRST.max(number as usize * MOST_EACH) {
                 return false;
             }
+            self.directory.resize(directory, NO_BLOCK);
             self.directory[at] = (self.blocks.len() / BLOCK) as u32;
             self.blocks.resize(self.blocks.len() + BLOCK, NO_NUMBER);
         }
@@ -72,7 +67,8 @@ mod tests {
     #[test]
     fn takes_no_more_memory_than_a_hash_table_where_names_are_scattered() {
         let mut dense = Dense::default();
-        assert!(!dense.put(END, 0) && !dense.put(u64::MAX, 0));
+        assert!(!dense.put(1 << 32, 0) && !dense.put(u64::MAX, 0));
+        assert!(dense.directory.is_empty(), "a refused name leaves nothing behind");
         let taken = (0..).take_while(|&number| dense.put(u64::from(number) << 12, number)).count();
         assert!(taken < 2000, "{taken} blocks for as many names");
     }

@@ -1,7 +1,7 @@
 //! Dense numbers for the names of pages.
 
 use super::MOST_PAGES;
-use super::dense::Dense;
+use super::dense::{Dense, NO_NUMBER};
 
 /// Spreads a name over all 64 bits (the finaliser of MurmurHash3: one-to-one, every bit depends on every bit).
 #[inline]
@@ -12,8 +12,6 @@ pub fn hash(name: u64) -> u64 {
     h ^ (h >> 33)
 }
 
-/// No number: the place is free, or a name was not found.
-pub(super) const NO_NUMBER: u32 = u32::MAX;
 /// Places of a bucket.
 const PLACES: usize = 8;
 /// Names that are looked up together.
