@@ -27,6 +27,8 @@ const ZERO_PAGE: u64 = 1 << 24;
 const NOPAGE: u64 = 1 << 20;
 /// Frames in the largest folio that last-level entries can map.
 const MAX_FOLIO: u64 = 512;
+/// Frames whose flags are read first to find a folio.
+const FIRST_BLOCK: u64 = 32;
 /// One read costs as much as this many entries more in another.
 const READ_GAP: u64 = 8;
 /// Pages and spans remembered; either cache is emptied beyond.
@@ -229,7 +231,7 @@ impl Frames {
 
     /// Finds folios that `table` maps.
     pub fn folios<'a>(&'a self, table: &'a [u64]) -> FolioFinder<'a> {
-        FolioFinder { frames: self, table, block: None, flags: Box::new([0; MAX_FOLIO as usize]) }
+        FolioFinder { frames: self, table, block: 0..0, flags: Box::new([0; MAX_FOLIO as usize]) }
     }
 }
 
@@ -238,7 +240,8 @@ impl Frames {
 pub struct FolioFinder<'a> {
     frames: &'a Frames,
     table: &'a [u64],
-    block: Option<u64>,
+    /// The aligned block of frames whose flags were read last.
+    block: Range<u64>,
     flags: Box<[u64; MAX_FOLIO as usize]>,
 }
 
@@ -251,14 +254,35 @@ impl FolioFinder<'_> {
     /// The folio that `page` is part of; `None` if it is not (any more) part of a large one.
     pub fn around(&mut self, page: usize) -> io::Result<Option<Folio>> {
         let Some(frame) = self.frame(page) else { return Ok(None) };
-        // Folios are aligned to their size, so the aligned block around the frame holds all of it.
-        let block = frame / MAX_FOLIO * MAX_FOLIO;
-        if self.block != Some(block) {
-            self.block = None;
-            self.frames.read(block, &mut self.flags[..])?;
-            self.block = Some(block);
+        // Folios are aligned to their size, so the aligned block around the frame holds all of it, if it is as large.
+        // Most are small, and each frame's flags take their time.
+        let mut frames = FIRST_BLOCK;
+        if !self.block.contains(&frame) {
+            self.read_around(frame, frames)?;
         }
-        Ok(folio_in(&self.flags[..], block, |i| self.frame(i), page, frame))
+        while !self.is_whole_in_block(frame) {
+            frames = (self.block.end - self.block.start).max(frames) * 2;
+            self.read_around(frame, frames)?;
+        }
+        let flags = &self.flags[..(self.block.end - self.block.start) as usize];
+        Ok(folio_in(flags, self.block.start, |i| self.frame(i), page, frame))
+    }
+
+    fn read_around(&mut self, frame: u64, frames: u64) -> io::Result<()> {
+        let first = frame / frames * frames;
+        self.block = 0..0;
+        self.frames.read(first, &mut self.flags[..frames as usize])?;
+        self.block = first..first + frames;
+        Ok(())
+    }
+
+    /// Whether the block is as large as folios can be, or shows both ends of the one around `frame`.
+    fn is_whole_in_block(&self, frame: u64) -> bool {
+        let frames = self.block.end - self.block.start;
+        let (at, len) = ((frame - self.block.start) as usize, frames as usize);
+        let head = self.flags[..=at].iter().rposition(|f| f & TAIL == 0);
+        let ends = self.flags[at + 1..len].iter().any(|f| f & TAIL == 0);
+        frames >= MAX_FOLIO || self.flags[at] & (HEAD | TAIL) == 0 || head.is_some() && ends
     }
 }
 

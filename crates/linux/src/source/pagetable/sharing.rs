@@ -19,7 +19,10 @@ use std::time::{Duration, Instant};
 /// for a hot one for that long.
 pub(crate) const VERDICT_LIFE: Duration = Duration::from_secs(2);
 /// Pages that again and again cannot be cleared are tried ever more seldom, up to this.
-const LONGEST_LIFE: Duration = Duration::from_secs(32);
+const LONGEST_LIFE: Duration = Duration::from_secs(256);
+/// Of a table's pages that cannot be cleared so many are tried again, and the others only where one of these can: asking
+/// about a page costs as much as reading hundreds, and whole libraries are mapped by many processes for good.
+const RETRIED: usize = 4;
 /// Bits of a pagemap entry.
 const PM_PRESENT: u64 = 1 << 63;
 const PM_EXCLUSIVE: u64 = 1 << 56;
@@ -30,6 +33,8 @@ const READ_GAP: u64 = 16;
 struct Verdict {
     blind: PageMask,
     exclusive: PageMask,
+    /// Of those that could not be cleared, the pages that are tried again.
+    retried: PageMask,
     since: Instant,
     /// When pages that cannot be cleared are tried again, and how long that takes the next time.
     retry: Instant,
@@ -61,10 +66,15 @@ impl Verdicts {
             v.since = now;
             v.exclusive = NO_PAGES;
         }
-        if now >= v.retry {
+        if mask::and_not(&v.retried, &v.blind) != NO_PAGES {
+            // The answer is another one now.
+            (v.blind, v.retried, v.life) = (NO_PAGES, NO_PAGES, VERDICT_LIFE);
+            v.retry = now + v.life;
+        } else if now >= v.retry {
             v.life = (v.life * 2).min(LONGEST_LIFE);
             v.retry = now + v.life;
-            v.blind = NO_PAGES;
+            v.retried = some_of(&v.blind, v.life.as_secs() as usize);
+            v.blind = mask::and_not(&v.blind, &v.retried);
         }
         v.blind
     }
@@ -79,7 +89,7 @@ impl Verdicts {
             return;
         }
         let (none, life) = (NO_PAGES, VERDICT_LIFE);
-        let new = Verdict { blind: none, exclusive: none, since: now, retry: now + life, life };
+        let new = Verdict { blind: none, exclusive: none, retried: none, since: now, retry: now + life, life };
         let v = self.tables.entry(base / TABLE_SPAN).or_insert(new);
         v.blind = mask::or(&mask::and_not(&v.blind, exclusive), blind);
         v.exclusive = mask::or(&mask::and_not(&v.exclusive, blind), exclusive);
@@ -107,6 +117,14 @@ impl Verdicts {
     pub fn tidy(&mut self, now: Instant) {
         self.tables.retain(|_, v| now.duration_since(v.since) < 2 * LONGEST_LIFE);
     }
+}
+
+/// [`RETRIED`] of `pages`, spread over them; which depends on `turn`.
+fn some_of(pages: &PageMask, turn: usize) -> PageMask {
+    let step = (mask::count(pages) as usize).div_ceil(RETRIED).max(1);
+    let mut some = NO_PAGES;
+    mask::iter(pages).skip(turn % step).step_by(step).for_each(|page| mask::put(&mut some, page));
+    some
 }
 
 /// Tables at which [`estimate_shared`] looks, and pages of each.
@@ -180,14 +198,29 @@ mod tests {
         // Answers are kept.
         assert_eq!(v.judge(0, &all, now, |_| unreachable!()), odd);
         assert_eq!(v.fresh_blind(0, now), odd);
-        // And tried again later.
-        assert_eq!(v.fresh_blind(0, now + VERDICT_LIFE), NO_PAGES);
-        assert_eq!(v.blind(0), NO_PAGES);
-        // But ever more seldom where the answer is the same.
+        // A few are tried again later, ever more seldom where the answer is the same.
         let later = now + VERDICT_LIFE;
+        let others = v.fresh_blind(0, later);
+        assert_eq!(mask::count(&mask::and_not(&odd, &others)) as usize, RETRIED);
         assert_eq!(v.judge(0, &all, later, |asked| exclusive_pages(&f, 0, asked).unwrap()), odd);
         assert_eq!(v.fresh_blind(0, later + VERDICT_LIFE), odd);
-        assert_eq!(v.fresh_blind(0, later + 2 * VERDICT_LIFE), NO_PAGES);
+        assert_ne!(v.fresh_blind(0, later + 2 * VERDICT_LIFE), odd);
+    }
+
+    #[test]
+    fn all_are_tried_again_once_one_can_be_cleared() {
+        let shared = pagemap(|i| i % 2 == 0);
+        let mut v = Verdicts::default();
+        let mut now = Instant::now();
+        let all = [u64::MAX; 8];
+        v.judge(0, &all, now, |asked| exclusive_pages(&shared, 0, asked).unwrap());
+        now += VERDICT_LIFE;
+        // Those that are tried were cleared, or are only in use now.
+        v.fresh_blind(0, now);
+        let tried = v.judge(0, &all, now, |asked| *asked);
+        assert_eq!(mask::count(&tried) as usize, 256 - RETRIED);
+        assert_eq!(v.fresh_blind(0, now), NO_PAGES);
+        assert_eq!(v.judge(0, &all, now, |asked| exclusive_pages(&pagemap(|_| true), 0, asked).unwrap()), NO_PAGES);
     }
 
     #[test]
