@@ -53,7 +53,7 @@ class Node:
 
     def ask(self, *command):
         """Lines of JSON of a command that asks it."""
-        done = subprocess.run([BINARY, *command, "--json"], env=self.environment, capture_output=True, text=True, check=True)
+        done = subprocess.run([BINARY, *command, "--json"], env=self.environment, stdout=subprocess.PIPE, text=True, check=True)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def memory(self):

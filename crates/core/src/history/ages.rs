@@ -5,6 +5,7 @@ use super::frame::{IdlePages, MappingPages, PageAges, PageFrame, TablePages};
 use super::pages::PageHistory;
 use super::table::{TENTH_NS, Table};
 use super::times::AGES_NS;
+use super::usage::Usage;
 use crate::addr::{AddrRange, TABLE_SPAN};
 use crate::mapping::Mapping;
 use crate::pages::mask_of;
@@ -15,24 +16,28 @@ const KNOWN_PART: u64 = 32;
 /// ... nor do fewer than these.
 const KNOWN_LEAST: u64 = 512;
 
+/// Where tables are counted that were there before the watch began and are known for all ages, and those that came
+/// later: what is new is in use more than the rest, and says nothing of it.
+const ALWAYS: usize = AGES_NS.len();
+const NEW: usize = ALWAYS + 1;
+
 /// How many pages have each byte, by how many of [`AGES_NS`] their table has been known for.
 #[derive(Debug, Clone)]
 pub(crate) struct CodeCounts {
     watched_ns: u64,
-    by_ages: [Option<Box<[u64; 256]>>; AGES_NS.len() + 1],
+    by_ages: [Option<Box<[u64; 256]>>; NEW + 1],
 }
 
 impl CodeCounts {
     /// Nothing counted yet; to count pages of `history` as of its last walk.
     pub fn new(history: &PageHistory) -> Self {
-        Self { watched_ns: history.now_ns() - history.begin_ns(), by_ages: [const { None }; AGES_NS.len() + 1] }
+        Self { watched_ns: history.now_ns() - history.begin_ns(), by_ages: [const { None }; NEW + 1] }
     }
 
     /// Adds `pages` of `table` with the byte `code`.
     pub fn add(&mut self, table: &Table, code: u8, pages: u64) {
         let known_ns = self.watched_ns.saturating_sub(u64::from(table.known_from_ds) * TENTH_NS);
-        let ages =
-            if table.known_from_ds == 0 { AGES_NS.len() } else { AGES_NS.partition_point(|&age| age <= known_ns) };
+        let ages = if table.known_from_ds == 0 { NEW } else { AGES_NS.partition_point(|&age| age <= known_ns) };
         self.by_ages[ages].get_or_insert_with(|| Box::new([0; 256]))[usize::from(code)] += pages;
     }
 
@@ -68,7 +73,9 @@ impl CodeCounts {
 /// ratio estimate.
 fn idle_for(history: &PageHistory, by_ages: &[Vec<(Known, u64)>], i: usize, age: u64) -> IdlePages {
     let (younger, known) = by_ages.split_at(i + 1);
+    let (known, new) = known.split_at(NEW - i - 1);
     let (mut sum, seen) = sum_idle(history, known, age);
+    let (new, _) = sum_idle(history, new, age);
     let (mut rest, rest_seen) = sum_idle(history, younger, age);
     // Pages that are still open in these tables say nothing of the others.
     let resolved = seen - sum.unresolved;
@@ -77,15 +84,17 @@ fn idle_for(history: &PageHistory, by_ages: &[Vec<(Known, u64)>], i: usize, age:
         (rest.pages, rest.unresolved) = (expected.clamp(rest.least, rest.most), 0);
     }
     sum.add(&rest);
+    sum.add(&new);
     sum
 }
 
 /// The pages idle for `age`, without an estimate of those that nothing is known of; and how many can be observed.
 fn sum_idle(history: &PageHistory, by_ages: &[Vec<(Known, u64)>], age: u64) -> (IdlePages, u64) {
     let now = history.now_ns();
+    let usage = history.usage();
     let (mut sum, mut expected, mut seen) = (IdlePages::default(), 0.0, 0);
     for &(known, pages) in by_ages.iter().flatten() {
-        expected += pages as f64 * known.idle(now - age, (now, history.walk_again()), pages, &mut sum);
+        expected += pages as f64 * known.idle(now - age, usage, pages, &mut sum);
         seen += if known == Known::Blind { 0 } else { pages };
     }
     sum.pages = sum.least + expected.round() as u64;
@@ -142,25 +151,28 @@ impl Known {
         }
     }
 
-    /// Adds what is certain of `pages` pages that are to have been idle since `limit_ns` to `sum`; the share of them
-    /// that is to be expected in addition. `walk`: when the last walk was, and of the pages that it found accessed, the
-    /// share in constant use.
-    pub(super) fn idle(self, limit_ns: u64, walk: (u64, f64), pages: u64, sum: &mut IdlePages) -> f64 {
+    /// Adds what is certain of `pages` pages that are to have been idle since `limit_ns` to `sum`; returns the share of
+    /// them that is to be expected in addition.
+    pub(super) fn idle(self, limit_ns: u64, usage: Usage, pages: u64, sum: &mut IdlePages) -> f64 {
         let (mut least, mut most, mut unresolved, mut expected) = (0, 0, 0, 0.0);
         match self {
             Self::Blind => {}
             Self::Never => (most, unresolved) = (pages, pages),
-            // Its bit is set again: it was in constant use when it was last tried, and is taken to be still.
-            Self::Standing(after_ns) => most = if after_ns < limit_ns { pages } else { 0 },
+            // Its bit is set again: it was used after that, and nobody knows whether it still is.
+            Self::Standing(after_ns) if after_ns < limit_ns => {
+                most = pages;
+                expected = usage.idle(usage.walk_ns - limit_ns, usage.walk_ns - after_ns);
+            }
+            Self::Standing(_) => {}
             Self::In(epoch) if epoch.by_ns <= limit_ns => (least, most) = (pages, pages),
             Self::In(Epoch { after_ns: None, .. }) => (most, unresolved) = (pages, pages),
             Self::In(Epoch { after_ns: Some(after), by_ns }) if after < limit_ns => {
                 most = pages;
-                expected = (limit_ns - after) as f64 / (by_ns - after) as f64;
-                // Pages found accessed by the last walk are likely to have been accessed all the time.
-                if by_ns == walk.0 {
-                    expected *= 1.0 - walk.1;
-                }
+                expected = if by_ns == usage.walk_ns {
+                    usage.idle(by_ns - limit_ns, by_ns - after)
+                } else {
+                    (limit_ns - after) as f64 / (by_ns - after) as f64
+                };
             }
             Self::In(_) => {}
         }
@@ -176,14 +188,6 @@ fn scaled(idle: IdlePages, by: u64) -> IdlePages {
 }
 
 impl PageHistory {
-    /// Of the pages that the last walk found accessed, the share that the walk before had found accessed, too; 0 to 1.
-    pub(crate) fn walk_again(&self) -> f64 {
-        let learnt = self.learnt();
-        // What was set since before the watch says nothing of the time since the last walk.
-        let accessed = learnt.accessed.saturating_sub(learnt.unresolved + learnt.first);
-        if accessed == 0 { 0.0 } else { (learnt.again as f64 / accessed as f64).min(1.0) }
-    }
-
     /// All pages together.
     pub fn total(&self) -> PageAges {
         let mut counts = CodeCounts::new(self);
@@ -272,17 +276,38 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     #[test]
-    fn pages_that_are_open_themselves_say_nothing_of_the_others() {
+    fn pages_that_are_open_themselves_or_new_say_nothing_of_the_others() {
         let mut history = PageHistory::new(0);
         history.begin_walk(&[], 20 * S);
         history.end_walk(20 * S);
         let accessed = |after_ns, by_ns| Known::In(Epoch { after_ns: Some(after_ns), by_ns });
-        let mut by_ages = vec![Vec::new(); AGES_NS.len() + 1];
+        let mut by_ages = vec![Vec::new(); NEW + 1];
         by_ages[0] = vec![(Known::Never, 4000)];
-        by_ages[AGES_NS.len()] = vec![(accessed(0, S), 600), (accessed(19 * S, 20 * S), 200), (Known::Never, 1000)];
+        by_ages[ALWAYS] = vec![(accessed(0, S), 600), (accessed(19 * S, 20 * S), 200), (Known::Never, 1000)];
+        by_ages[NEW] = vec![(accessed(19 * S, 20 * S), 2000)];
         let ten_seconds = AGES_NS.iter().position(|&age| age == 10 * S).unwrap();
         let idle = idle_for(&history, &by_ages, ten_seconds, 10 * S);
         // Three quarters of those that are known, and of the 4000.
         assert_eq!((idle.least, idle.pages, idle.unresolved), (600, 600 + 3000, 1000));
+    }
+
+    #[test]
+    fn pages_left_set_are_idle_as_often_as_those_that_were_tried() {
+        let usage = Usage { walk_ns: 100 * S, interval_ns: 10 * S, again: 1.0, held: 0.25 };
+        let idle = |known: Known, usage, age| {
+            let mut sum = IdlePages::default();
+            let expected = known.idle(100 * S - age, usage, 8, &mut sum);
+            (expected, sum.least, sum.most)
+        };
+        let standing = |after| Known::Standing(after);
+        assert_eq!(idle(standing(60 * S), usage, 10 * S), (usage.idle(10 * S, 40 * S), 0, 8));
+        assert!(idle(standing(0), usage, 10 * S).0 > 0.7 && idle(standing(0), usage, 20 * S).0 < 0.57);
+        assert_eq!(idle(standing(60 * S), usage, 60 * S), (0.0, 0, 0), "it was used since");
+        assert_eq!(idle(standing(60 * S), Usage::constant(100 * S), 10 * S), (0.0, 0, 8));
+        assert_eq!(idle(standing(90 * S), usage, 5 * S), (0.0, 0, 8), "in use all the time, of those just used");
+        // The last walk has cleared it at last.
+        let cleared = |after| Known::In(Epoch { after_ns: Some(after), by_ns: 100 * S });
+        assert_eq!(idle(cleared(60 * S), usage, 10 * S), (usage.idle(10 * S, 40 * S), 0, 8));
+        assert_eq!(idle(cleared(90 * S), usage, 5 * S), (0.0, 0, 8), "in use all the time");
     }
 }

@@ -191,6 +191,16 @@ impl Epochs {
         self.last_walk.map(|code| code.unwrap_or(ABSENT))
     }
 
+    /// Of these, the byte of those that had been clear at the walk before that; [`ABSENT`] where there are none.
+    pub fn last_regular(&self) -> u8 {
+        self.last_walk[Begun::Regular as usize].unwrap_or(ABSENT)
+    }
+
+    /// The byte of those that had been left set before; [`ABSENT`] where there are none.
+    pub fn last_trial(&self) -> u8 {
+        self.last_walk[Begun::Trial as usize].unwrap_or(ABSENT)
+    }
+
     /// Accessed between the last two walks.
     pub fn regular(&mut self) -> u8 {
         self.begun(Begun::Regular, Some(self.before_ns))

@@ -6,7 +6,7 @@
 //! * [`tracked`]: an access source with the histories of its targets, which it walks.
 //! * [`together`]: several targets, whose common pages count once; [`once`]: how a sample of frames tells that.
 //! * [`stored`]: a history kept for the next run.
-//! * [`ages`]: figures from them; [`reaccessed`]: what came back after how long; [`frame`]: the figures, as they are recorded;
+//! * [`ages`]: figures from them; [`usage`]: what to expect of pages in use; [`reaccessed`]: what came back after how long; [`frame`]: the figures, as they are recorded;
 //!   [`times`]: the ages that they are for.
 
 pub mod ages;
@@ -20,6 +20,7 @@ pub mod table;
 pub mod times;
 pub mod together;
 pub mod tracked;
+mod usage;
 
 #[cfg(test)]
 mod tests;

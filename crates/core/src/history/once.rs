@@ -8,6 +8,7 @@
 use super::ages::Known;
 use super::frame::{IdlePages, PageAges};
 use super::times::AGES_NS;
+use super::usage::Usage;
 use std::collections::{BTreeMap, HashMap};
 
 /// Resident and not observable pages, and four figures for each age.
@@ -127,7 +128,7 @@ fn figures_of_page(known: Known, now_ns: u64) -> Figures {
     figures[1] = if known == Known::Blind { 1.0 } else { 0.0 };
     for (i, age) in AGES_NS.iter().enumerate() {
         let mut idle = IdlePages::default();
-        let expected = known.idle(now_ns.saturating_sub(*age), (now_ns, 1.0), 1, &mut idle);
+        let expected = known.idle(now_ns.saturating_sub(*age), Usage::constant(now_ns), 1, &mut idle);
         put(&mut figures, i, idle.least as f64 + expected, &idle);
     }
     figures
@@ -258,7 +259,7 @@ mod tests {
             for (i, idle) in own.idle.iter().enumerate() {
                 let mut exact = IdlePages::default();
                 for known in frames.values() {
-                    known.idle(NOW.saturating_sub(AGES_NS[i]), (NOW, 1.0), 1, &mut exact);
+                    known.idle(NOW.saturating_sub(AGES_NS[i]), Usage::constant(NOW), 1, &mut exact);
                 }
                 // Each target's figures are rounded to pages.
                 prop_assert!(idle.least.abs_diff(exact.least) <= 4, "{idle:?} {exact:?}");

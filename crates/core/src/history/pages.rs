@@ -3,6 +3,7 @@
 use super::epoch::{ABSENT, BLIND, Epochs, STANDING};
 use super::reaccessed::Reaccessed;
 use super::table::{Learnt, TENTH_NS, Table};
+use super::usage::{Reuse, Usage};
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
 use crate::bits::{TableBits, Window};
 use crate::mask::{self, NO_PAGES, PageMask};
@@ -33,6 +34,8 @@ pub struct PageHistory {
     waiting: u64,
     /// Pages found accessed again by the walks that have ended.
     reaccessed: Reaccessed,
+    /// How many of the pages in use were used again.
+    reuse: Reuse,
 }
 
 impl PageHistory {
@@ -40,7 +43,18 @@ impl PageHistory {
     pub fn new(now_ns: u64) -> Self {
         let learnt = Learnt::default();
         let (epochs, tables, reaccessed) = (Epochs::new(now_ns), BTreeMap::new(), Reaccessed::default());
-        Self { epochs, tables, walks: 0, learnt, most_level: 0, one_in: 1, begun_in: 1, waiting: 0, reaccessed }
+        Self {
+            epochs,
+            tables,
+            walks: 0,
+            learnt,
+            most_level: 0,
+            one_in: 1,
+            begun_in: 1,
+            waiting: 0,
+            reaccessed,
+            reuse: Reuse::default(),
+        }
     }
 
     /// What was kept of an earlier one: epochs, the number of walks, and tables by address.
@@ -76,6 +90,11 @@ impl PageHistory {
     /// What the last walk learnt.
     pub const fn learnt(&self) -> &Learnt {
         &self.learnt
+    }
+
+    /// What to expect of pages in use as of the last walk.
+    pub(super) fn usage(&self) -> Usage {
+        self.reuse.usage(self.now_ns(), self.walk_ns())
     }
 
     /// Pages found accessed again by the end of the last walk, by how long they had been idle.
@@ -121,6 +140,13 @@ impl PageHistory {
     /// nothing yet: a figure for all is known early.
     pub(crate) fn set_begun_in(&mut self, begun_in: u32) {
         self.begun_in = begun_in.max(1).next_power_of_two();
+    }
+
+    /// Goes on to as many tables as can be cleared for the first time where `pages` may be.
+    pub(crate) fn begin_more(&mut self, pages: f64) {
+        while self.begun_in > 1 && self.learnt.unresolved as f64 / f64::from(self.begun_in / 2) <= pages {
+            self.begun_in /= 2;
+        }
     }
 
     /// See [`set_begun_in`](Self::set_begun_in); 1: all tables have begun.
@@ -200,6 +226,8 @@ impl PageHistory {
     pub fn end_walk(&mut self, now_ns: u64) {
         self.epochs.end_walk(now_ns);
         self.reaccessed.add_all(&self.epochs.take_reaccessed(), u64::from(self.one_in));
+        let Learnt { used, again, tried, held, .. } = self.learnt;
+        self.reuse.note((used, again), (tried, held));
         // Single pages that cannot be cleared keep nobody waiting.
         if self.waiting * 256 <= self.learnt.present {
             self.begun_in = (self.begun_in / 2).max(1);

@@ -47,8 +47,6 @@ pub struct Learnt {
     pub blind: u64,
     /// Found accessed that could be observed.
     pub accessed: u64,
-    /// Of these, found accessed by the walk before, too, or left standing since.
-    pub again: u64,
     /// Seen for the first time.
     pub fresh: u64,
     /// Bits cleared.
@@ -59,6 +57,14 @@ pub struct Learnt {
     pub resolved: u64,
     /// Of these, found accessed: nobody knows when.
     pub first: u64,
+    /// Found accessed and cleared by the walk before, which had seen them clear before that.
+    pub used: u64,
+    /// Of these, found accessed.
+    pub again: u64,
+    /// Left set for some time, and cleared by the walk before to see whether they are still in use.
+    pub tried: u64,
+    /// Of these, found accessed.
+    pub held: u64,
 }
 
 impl Learnt {
@@ -67,12 +73,26 @@ impl Learnt {
         self.present += other.present;
         self.blind += other.blind;
         self.accessed += other.accessed;
-        self.again += other.again;
         self.fresh += other.fresh;
         self.cleared += other.cleared;
         self.unresolved += other.unresolved;
         self.resolved += other.resolved;
         self.first += other.first;
+        self.used += other.used;
+        self.again += other.again;
+        self.tried += other.tried;
+        self.held += other.held;
+    }
+
+    /// Adds `pages` pages whose byte is of the last walk, of which `again` were found accessed.
+    fn cleared_before(&mut self, code: u8, epochs: &Epochs, pages: u64, again: u64) {
+        if code == epochs.last_regular() {
+            self.used += pages;
+            self.again += again;
+        } else if code == epochs.last_trial() {
+            self.tried += pages;
+            self.held += again;
+        }
     }
 
     /// Whether of so many pages that the last access is not known before this walk that it cannot be overlooked.
@@ -208,6 +228,7 @@ impl Table {
         learnt.accessed = u64::from(mask::count(&mask::and_not(&bits.accessed, &bits.blind)));
         let (mut tried, mut held) = (0u32, 0u32);
         let last_walk = epochs.last_walk();
+        let (regular, trial) = (epochs.last_regular(), epochs.last_trial());
         for (w, codes) in codes.chunks_exact_mut(64).enumerate() {
             let (present, accessed, blind) = (bits.present[w], bits.accessed[w], bits.blind[w]);
             // Present, idle, and known to be: nothing is to be learnt of these.
@@ -220,11 +241,12 @@ impl Table {
                 never = set & bit_mask(codes, |c| c == NEVER);
                 standing = set & !never & bit_mask(codes, |c| c & STANDING != 0);
                 learnt.unresolved += u64::from(never.count_ones());
-                learnt.again += u64::from(standing.count_ones());
             }
             let mut rest = !(quiet | gone | never | standing);
             // Of what was cleared by the last walk, how much was accessed again?
             tried += (quiet & bit_mask(codes, |c| last_walk.contains(&c))).count_ones();
+            learnt.used += u64::from((quiet & bit_mask(codes, |c| c == regular)).count_ones());
+            learnt.tried += u64::from((quiet & bit_mask(codes, |c| c == trial)).count_ones());
             while rest != 0 {
                 let i = rest.trailing_zeros() as usize;
                 rest &= rest - 1;
@@ -232,6 +254,7 @@ impl Table {
                 if matches!(state, Seen::Cleared | Seen::Set) && epochs.is_of_last_walk(codes[i]) {
                     tried += 1;
                     held += 1;
+                    learnt.cleared_before(codes[i], epochs, 1, 1);
                 }
                 codes[i] = self.learn(codes[i], state, 1, epochs, first, &mut learnt);
             }
@@ -264,8 +287,10 @@ impl Table {
             }
             let new = self.learn(code, state, u64::from(count), epochs, first, &mut learnt);
             if tried && state != Seen::Absent && state != Seen::Blind {
+                let again = if state == Seen::Idle { 0 } else { count };
                 all += count;
-                held += if state == Seen::Idle { 0 } else { count };
+                held += again;
+                learnt.cleared_before(code, epochs, u64::from(count), u64::from(again));
             }
             if count as usize == PAGES {
                 codes = [new; PAGES];
@@ -291,9 +316,6 @@ impl Table {
         let accessed = matches!(state, Seen::Cleared | Seen::Set);
         if accessed && known && !standing {
             epochs.accessed_again(code, pages);
-        }
-        if accessed && known && code != NEVER && (standing || epochs.is_of_last_walk(code)) {
-            learnt.again += pages;
         }
         if code == ABSENT && state != Seen::Absent {
             learnt.fresh += pages;

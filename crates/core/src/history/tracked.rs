@@ -19,15 +19,15 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 /// What a walk of one target may clear, in ns of its price as estimated by `price_ns`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Allowance {
-    /// In all.
-    pub ns: f64,
-    /// Of this, on pages that have never been cleared.
-    pub unresolved_ns: f64,
+    /// On pages that have been cleared before.
+    pub again_ns: f64,
+    /// On pages that have never been cleared.
+    pub first_ns: f64,
 }
 
 impl Allowance {
     /// Everything may be cleared.
-    pub const UNLIMITED: Self = Self { ns: f64::INFINITY, unresolved_ns: f64::INFINITY };
+    pub const UNLIMITED: Self = Self { again_ns: f64::INFINITY, first_ns: f64::INFINITY };
 }
 
 /// What clearing costs a walk and its target together, ns, as estimated beforehand: a call's share for a run of pages;
@@ -167,9 +167,9 @@ impl<S: AccessSource> Tracked<S> {
             let unresolved = if history.borrow().is_begun(bits.base) { unresolved } else { NO_PAGES };
             let mut chosen = NO_PAGES;
             let price = price_ns(&wanted, bits.leaf_shift, SET_AGAIN_NS);
-            if price <= left.ns {
+            if price <= left.again_ns {
                 chosen = wanted;
-                left.ns -= price;
+                left.again_ns -= price;
                 slice.cleared_ns += price;
             } else {
                 slice.refused_ns += price;
@@ -177,10 +177,9 @@ impl<S: AccessSource> Tracked<S> {
             }
             // What was never cleared may be idle, and then is never set again.
             let price = price_ns(&unresolved, bits.leaf_shift, 0.0);
-            if price > 0.0 && price <= left.unresolved_ns.min(left.ns) {
+            if price > 0.0 && price <= left.first_ns {
                 chosen = mask::or(&chosen, &unresolved);
-                left.unresolved_ns -= price;
-                left.ns -= price;
+                left.first_ns -= price;
                 slice.first_ns += price;
             }
             chosen

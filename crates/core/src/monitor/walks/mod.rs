@@ -16,8 +16,10 @@ use crate::history::tracked::{CLEAR_NS, SLICE_NS, Tracked};
 use crate::mapping::MappingKind;
 use crate::source::{AccessSource, SourceError};
 use crate::target::TargetId;
-use savings::{ADVANCE_NS, Savings, least_share};
-use schedule::{FRAME_NS, FRAME_PART, LONGEST_NS, Means, NEWEST, READ_PART, READ_PART_AT_FIRST, Schedule, wish_ns};
+use savings::{ADVANCE_NS, Savings, TOGETHER_PART, least_share};
+use schedule::{
+    FRAME_NS, FRAME_PART, LONGEST_NS, Means, NEWEST, Needs, READ_PART, READ_PART_AT_FIRST, Schedule, wish_ns,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) use savings::SHARE_AT_FIRST;
@@ -31,14 +33,13 @@ const BLIND_PART: f64 = 0.25;
 const FIRST_FIGURES_NS: f64 = 4e9;
 /// ... of which there are to be so many page tables in each target.
 const FIRST_TABLES: u64 = 4;
-/// How often pages that several targets map are looked for, ns, and the part of the walks' budget that this may take.
+/// How often pages that several targets map are looked for at most, ns.
 const TOGETHER_NS: u64 = 2_000_000_000;
-const TOGETHER_PART: f64 = 0.2;
 /// Walks of one turn end after this time, so that samples are not late, ns.
 const TURN_NS: u64 = 10_000_000;
 /// What a page's walk costs until that is known, ns (0.18 ms a GiB), and a target's.
 const READ_NS_PER_PAGE: f64 = 0.7;
-const READ_NS_PER_TARGET: f64 = 30_000.0;
+const READ_NS_PER_TARGET: f64 = 150_000.0;
 /// The largest sample step.
 const MOST_ONE_IN: u32 = 1 << 12;
 
@@ -49,9 +50,8 @@ pub(super) struct Walks {
     savings: Savings,
     /// When what was spent too much will have been saved, ns.
     ready_ns: u64,
-    /// When all targets together are reported next, and when pages that several of them map are looked for.
+    /// When all targets together are reported next.
     together_ns: Option<u64>,
-    frames_ns: u64,
 }
 
 impl Walks {
@@ -92,13 +92,18 @@ impl Walks {
         let begin_ns = clock.now_ns();
         self.follow(targets, begin_ns);
         self.expect(tracked, targets, begin_ns);
-        self.savings.at_first = budget.is_some_and(|budget| self.is_at_first(tracked, budget));
+        self.savings.at_first = budget.is_some_and(|budget| self.is_at_first(budget));
         let share = budget.map(|budget| self.savings.share(budget));
         let read_ns: f64 = self.schedules.values().map(|s| s.read_ns).sum();
         let pages = self.schedules.values().map(|s| s.pages).sum();
         let stretch = self.schedules.values().map(|s| s.stretch).fold(1.0, f64::max);
         let wish_ns = wish_ns(tracked.shortest_age_ns()) as f64;
-        self.savings.fill(share, begin_ns, |share| wish_ns.max(read_ns / (share * READ_PART_AT_FIRST)) * stretch);
+        let interval_ns = |share: f64| wish_ns.max(read_ns / (share * READ_PART_AT_FIRST)) * stretch;
+        let together_ns = if targets.len() < 2 { 0.0 } else { read_ns };
+        self.savings.fill(share, begin_ns, interval_ns, together_ns);
+        // What an interval brings beyond reading is for all targets, whosever turn it is now.
+        let clearing_ns = share.map_or(0.0, |share| share * interval_ns(share) - read_ns);
+        let all = self.schedules.values().map(Schedule::needs).fold(Needs::default(), Needs::and);
         let mut faults = Vec::new();
         let mut due: Vec<(u64, usize)> = targets
             .iter()
@@ -110,19 +115,22 @@ impl Walks {
         let slice_ns = |s: &Schedule| s.read_ns.min(SLICE_NS as f64);
         let mut due_read_ns: f64 =
             due.iter().filter_map(|(_, i)| self.schedules.get(&targets[*i].info.target)).map(slice_ns).sum();
-        let (mut left, mut needed_ns) = (due.len(), 0.0);
+        let mut needed_ns = 0.0;
         for (_, i) in due {
             let target = &targets[i];
             // What is to be spent has to be saved first.
-            needed_ns = self.schedules.get(&target.info.target).map_or(0.0, slice_ns);
+            let Some(s) = self.schedules.get(&target.info.target) else { continue };
+            needed_ns = slice_ns(s);
             if clock.now_ns() > begin_ns + TURN_NS || share.is_some() && self.savings.saved_ns < needed_ns {
                 break;
             }
-            // What is left when all have been read is shared by those whose turn it is.
-            let spare_ns = (self.savings.saved_ns - due_read_ns).max(0.0) / left as f64;
-            due_read_ns -= self.schedules.get(&target.info.target).map_or(0.0, slice_ns);
-            left -= 1;
-            let means = share.map(|share| Means { share, read_ns, pages, spare_ns });
+            let means = share.map(|share| {
+                let spare_ns = clearing_ns.max(self.savings.saved_ns - due_read_ns);
+                let spare = s.needs().share_of(all, spare_ns);
+                let most_ns = self.savings.saved_ns - needed_ns + self.savings.advance_ns(share);
+                Means { share, read_ns, pages, spare: spare.at_most(most_ns) }
+            });
+            due_read_ns -= needed_ns;
             match self.walk(tracked, target, means, clock) {
                 Ok(true) => self.frame(tracked, target, clock, subscriber)?,
                 Ok(false) => {}
@@ -151,7 +159,8 @@ impl Walks {
             return Ok(());
         }
         let before_ns = spent(tracked);
-        let samples = now_ns >= self.frames_ns;
+        // Of many targets frames are dear: their price is saved up.
+        let samples = share.is_none() || self.savings.has_aside();
         let frame = if samples {
             let all: Vec<Mapped> = targets.iter().map(|t| (t.info.target, &t.mappings[..])).collect();
             // A target that has just ended is noticed when it is walked.
@@ -159,16 +168,16 @@ impl Walks {
         } else {
             tracked.together_unshared(targets.iter().map(|t| t.info.target))
         };
-        let cost_ns = spent(tracked) - before_ns;
-        self.savings.spend(cost_ns as f64);
-        let pause_ns = share.map_or(0, |share| (cost_ns as f64 / (share * TOGETHER_PART)) as u64);
-        if samples {
-            // Of many targets frames are dear.
-            self.frames_ns = now_ns + pause_ns;
-            self.together_ns = Some(now_ns + TOGETHER_NS);
+        let cost_ns = (spent(tracked) - before_ns) as f64;
+        let mut pause_ns = TOGETHER_NS;
+        if samples && frame.is_some() {
+            self.savings.spend_aside(cost_ns);
         } else {
-            self.together_ns = Some(now_ns + TOGETHER_NS.max(pause_ns));
+            self.savings.spend(cost_ns);
+            let paid_ns = share.map_or(0, |share| (cost_ns / (share * TOGETHER_PART)) as u64);
+            pause_ns = pause_ns.max(paid_ns);
         }
+        self.together_ns = Some(now_ns + pause_ns);
         match frame {
             Some(frame) => emit(subscriber, &Event::Together(frame)),
             None => Ok(()),
@@ -190,26 +199,19 @@ impl Walks {
             let Some(s) = self.schedules.get_mut(&t.info.target).filter(|s| s.read_ns == 0.0) else { continue };
             let pages = tracked.footprint(t.info.target, now_ns).map_or(0, |f| f.rss / PAGE_SIZE);
             s.pages = pages;
+            match tracked.page_history(t.info.target).filter(|h| h.walks() > 0) {
+                Some(history) => s.learn_pages(history.learnt()),
+                None => (s.unresolved, s.present) = (pages, pages),
+            }
             s.read_ns = READ_NS_PER_TARGET + READ_NS_PER_PAGE * pages as f64;
         }
     }
 
     /// Whether much has never been cleared, so much that it would take long with the usual share of `budget`.
-    fn is_at_first<S: AccessSource>(&self, tracked: &Tracked<S>, budget: f64) -> bool {
-        let (mut unresolved, mut blind, mut present) = (0, 0, 0);
-        for (id, s) in &self.schedules {
-            match tracked.page_history(*id).filter(|h| h.walks() > 0) {
-                Some(history) => {
-                    unresolved += history.learnt().unresolved;
-                    blind += history.learnt().blind;
-                    present += history.learnt().present;
-                }
-                None => {
-                    unresolved += s.pages;
-                    present += s.pages;
-                }
-            }
-        }
+    fn is_at_first(&self, budget: f64) -> bool {
+        let sum = |pages: fn(&Schedule) -> u64| self.schedules.values().map(pages).sum::<u64>();
+        let (mut unresolved, blind) = (sum(|s| s.unresolved), sum(|s| s.blind));
+        let present = sum(|s| s.present);
         if blind as f64 > BLIND_PART * present as f64 {
             unresolved += blind;
         }
@@ -250,15 +252,15 @@ impl Walks {
             history.set_begun_in(begun_in.min(tables / FIRST_TABLES).clamp(1, 1 << 16) as u32);
         }
         history.set_most_level(s.level);
-        // The first walk clears what figures are to be known of soon, as long as that does not cost much at once.
-        let begun_ns = match means {
-            Some(means) if history.walks() == 0 => {
-                let begun_ns = s.pages as f64 * CLEAR_NS / f64::from(history.one_in()) / f64::from(history.begun_in());
-                begun_ns.min(means.share * ADVANCE_NS as f64)
-            }
-            _ => 0.0,
-        };
-        let allowance = s.allowance(means, begun_ns);
+        let mut allowance = s.allowance(means);
+        if history.walks() > 0 {
+            history.begin_more(allowance.first_ns / CLEAR_NS);
+        } else if let Some(means) = means {
+            // The first walk clears what figures are to be known of soon, as long as that does not cost much at once, and
+            // no more: others wait for theirs.
+            let begun_ns = s.pages as f64 * CLEAR_NS / f64::from(history.one_in()) / f64::from(history.begun_in());
+            allowance.first_ns = begun_ns.min(means.share * ADVANCE_NS as f64);
+        }
         let before = spent(tracked);
         let slice = tracked.walk(id, &mapped(target), allowance, clock)?;
         let cost_ns = (spent(tracked) - before) as f64;
@@ -270,6 +272,9 @@ impl Walks {
         if !slice.complete {
             s.due_ns = now_ns;
             return Ok(false);
+        }
+        if let Some(history) = tracked.page_history(id) {
+            s.learn_pages(history.learnt());
         }
         s.learn(means, wish_ns, asked.map_or(LONGEST_NS, |age| age as f64));
         s.put_next(means, wish_ns, at_first, clock.now_ns());

@@ -15,6 +15,10 @@ const GIVEN: f64 = 0.4;
 const RATE_NS: f64 = 5e9;
 /// Of the budget so much is aimed at: what things cost is known only afterwards.
 const AIM: f64 = 0.86;
+/// Of the difference so much may be spent in advance later on.
+const ADVANCE_PART: f64 = 0.5;
+/// Part of the walks' budget that looking for pages that several targets map may take.
+pub(super) const TOGETHER_PART: f64 = 0.2;
 /// What a start may take in advance, ns of its share.
 pub(super) const ADVANCE_NS: u64 = 250_000_000;
 
@@ -24,6 +28,12 @@ pub(super) struct Savings {
     /// Budget that is saved, ns; negative where more was spent.
     pub saved_ns: f64,
     filled_ns: Option<u64>,
+    /// When the first walks began.
+    began_ns: Option<u64>,
+    /// What is set aside for looking for pages that several targets map, ns, and what that is expected to cost, once it
+    /// is known.
+    aside_ns: f64,
+    aside_cost_ns: Option<f64>,
     /// Spent since the last fill, and a moving average of what is spent, in parts of a core; `None`: not known yet.
     recent_ns: f64,
     rate: Option<f64>,
@@ -84,18 +94,39 @@ impl Savings {
         AIM * (1.0 - part + (part - needed).max(0.0) * GIVEN)
     }
 
+    /// What may be spent before it is saved, ns of a `share` of a core: less than the budget has been more than was aimed
+    /// at so far.
+    pub fn advance_ns(&self, share: f64) -> f64 {
+        let watched_ns = self.filled_ns.zip(self.began_ns).map_or(0, |(now, begin)| now - begin);
+        share * (watched_ns as f64 * (1.0 / AIM - 1.0) * ADVANCE_PART).min(ADVANCE_NS as f64)
+    }
+
     /// Takes out what was spent.
     pub fn spend(&mut self, ns: f64) {
         self.saved_ns -= ns;
         self.recent_ns += ns;
     }
 
+    /// Whether what is set aside pays for looking for pages that several targets map.
+    pub fn has_aside(&self) -> bool {
+        self.aside_cost_ns.is_some_and(|cost| self.aside_ns >= cost)
+    }
+
+    /// Takes what that cost out of what is set aside for it.
+    pub fn spend_aside(&mut self, ns: f64) {
+        self.recent_ns += ns;
+        self.saved_ns += (self.aside_ns - ns).min(0.0);
+        (self.aside_ns, self.aside_cost_ns) = ((self.aside_ns - ns).max(0.0), Some(ns));
+    }
+
     /// Adds what the time since the last call has brought. `interval_ns`: the time between two walks, of a share; `share`:
-    /// `None` where there is no budget.
-    pub fn fill(&mut self, share: Option<f64>, now_ns: u64, interval_ns: impl FnOnce(f64) -> f64) {
+    /// `None` where there is no budget; `together_ns`: what looking for pages that several targets map costs, as long as
+    /// nobody knows better; 0: nobody does.
+    pub fn fill(&mut self, share: Option<f64>, now_ns: u64, interval_ns: impl FnOnce(f64) -> f64, together_ns: f64) {
         let Some(filled_ns) = self.filled_ns else {
             // The first walks may begin at once, with what the next moments bring.
             self.filled_ns = Some(now_ns + ADVANCE_NS);
+            self.began_ns = self.filled_ns;
             self.saved_ns = share.map_or(0.0, |share| share * ADVANCE_NS as f64);
             return;
         };
@@ -110,6 +141,9 @@ impl Savings {
             }
         }
         let Some(share) = share else { return };
-        self.saved_ns = (self.saved_ns + share * since).min(share * interval_ns(share) * SAVED);
+        let cost_ns = if together_ns > 0.0 { *self.aside_cost_ns.get_or_insert(together_ns) } else { 0.0 };
+        let aside_ns = (share * since * TOGETHER_PART).min(cost_ns - self.aside_ns).max(0.0);
+        self.aside_ns += aside_ns;
+        self.saved_ns = (self.saved_ns + share * since - aside_ns).min(share * interval_ns(share) * SAVED);
     }
 }

@@ -1,7 +1,7 @@
 //! When a target is walked next, and what a walk of it may clear, by what the last ones have cost.
 
-use crate::history::table::HIGHEST_LEVEL;
-use crate::history::tracked::Allowance;
+use crate::history::table::{HIGHEST_LEVEL, Learnt};
+use crate::history::tracked::{Allowance, CLEAR_NS};
 
 /// Time between walks where nobody asks about shorter ages and the budget pays for it, ns: the shortest window of a
 /// working set.
@@ -13,7 +13,7 @@ const PER_AGE: u64 = 4;
 /// Part of the walks' budget that reading and reporting may take; the rest is for clearing.
 pub(super) const READ_PART: f64 = 0.4;
 /// The same while much has never been cleared.
-pub(super) const READ_PART_AT_FIRST: f64 = 0.5;
+pub(super) const READ_PART_AT_FIRST: f64 = 0.3;
 /// Time between two frames of a target, ns, ...
 pub(super) const FRAME_NS: u64 = 1_000_000_000;
 /// ... unless they cost more than this part of what reading costs.
@@ -22,6 +22,8 @@ pub(super) const FRAME_PART: f64 = 0.5;
 pub(super) const LONGEST_NS: f64 = 10e9;
 /// The second walk of a target comes at most so long after the first, ns: then it knows what was idle for 10 s.
 const SECOND_NS: f64 = 10.3e9;
+/// Part of what is left for clearing that pages in use have, whatever was never cleared.
+const AGAIN_PART: f64 = 0.25;
 /// Real over estimated price of clearing until that is known: rather too little is cleared than too much.
 const DEARER: f64 = 1.3;
 /// Of what the first walk costs, reading is at least this part.
@@ -44,6 +46,11 @@ pub(super) struct Schedule {
     pub read_ns: f64,
     /// Pages that were resident before it was read for the first time.
     pub pages: u64,
+    /// Pages that the last complete walk found present, of these those that cannot be observed, and those that have
+    /// never been cleared; before the first walk all have not.
+    pub present: u64,
+    pub blind: u64,
+    pub unresolved: u64,
     /// What a frame costs, ns.
     pub frame_ns: f64,
     /// When the last frame was drawn up.
@@ -72,7 +79,44 @@ pub(super) struct Means {
     /// Pages of all targets, about.
     pub pages: u64,
     /// What this slice may spend beyond reading, ns.
-    pub spare_ns: f64,
+    pub spare: Needs,
+}
+
+/// What clearing costs, ns.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Needs {
+    /// Pages that have never been cleared.
+    pub first_ns: f64,
+    /// Pages that have been, and are in use.
+    pub again_ns: f64,
+}
+
+impl Needs {
+    /// Those of two targets.
+    pub fn and(self, other: Self) -> Self {
+        Self { first_ns: self.first_ns + other.first_ns, again_ns: self.again_ns + other.again_ns }
+    }
+
+    /// Less of both where together they are more than `most_ns`.
+    pub fn at_most(self, most_ns: f64) -> Self {
+        let part = (most_ns / (self.first_ns + self.again_ns).max(1.0)).clamp(0.0, 1.0);
+        Self { first_ns: self.first_ns * part, again_ns: self.again_ns * part }
+    }
+
+    /// Of `spare_ns` the part of a target that needs these, where all together need `all`.
+    ///
+    /// What nobody has looked at yet comes first: a page that is not used is cleared once, and from then on its age is
+    /// known, while of a page in constant use clearing it again tells little that is new.
+    pub fn share_of(self, all: Self, spare_ns: f64) -> Self {
+        let least_ns = spare_ns * AGAIN_PART;
+        let first_ns = spare_ns - least_ns.min(all.again_ns);
+        let again_ns = (spare_ns - all.first_ns).max(least_ns);
+        let part = |need: f64, all: f64| if all > 0.0 { (need / all).min(1.0) } else { 0.0 };
+        Self {
+            first_ns: first_ns * part(self.first_ns, all.first_ns),
+            again_ns: again_ns * part(self.again_ns, all.again_ns),
+        }
+    }
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -89,12 +133,22 @@ impl Schedule {
         Self { due_ns, dearer: DEARER, stretch: 1.0, ..Self::default() }
     }
 
-    /// What the next slice may clear; of what was never cleared at least `begun_ns`.
-    pub fn allowance(&self, means: Option<Means>, begun_ns: f64) -> Allowance {
-        let Some(means) = means else { return Allowance::UNLIMITED };
-        let ns = means.spare_ns / self.dearer;
-        // What is known to be wanted comes before what nobody has looked at yet.
-        Allowance { ns: ns.max(begun_ns), unresolved_ns: (ns - self.demand_ns).max(begun_ns) }
+    /// What clearing all that it should costs.
+    pub fn needs(&self) -> Needs {
+        // Who has not needed anything yet is not to go without altogether.
+        let again_ns = self.demand_ns * self.dearer + self.read_ns;
+        Needs { first_ns: self.unresolved as f64 * CLEAR_NS * self.dearer, again_ns }
+    }
+
+    /// What the last complete walk found.
+    pub fn learn_pages(&mut self, learnt: &Learnt) {
+        (self.present, self.blind, self.unresolved) = (learnt.present, learnt.blind, learnt.unresolved);
+    }
+
+    /// What the next slice may clear.
+    pub fn allowance(&self, means: Option<Means>) -> Allowance {
+        let Some(Means { spare, .. }) = means else { return Allowance::UNLIMITED };
+        Allowance { again_ns: spare.again_ns / self.dearer, first_ns: spare.first_ns / self.dearer }
     }
 
     /// A walk is complete: learns its prices, and how much of what is used all the time is to be cleared by the next.
@@ -144,7 +198,9 @@ impl Schedule {
         // In step with the clock, so that windows of whole seconds hold whole walks; but the first ones of many targets
         // come one after the other, and the second of each is to come so long after it.
         let since_ns = if self.walks == 1 { self.begun_ns } else { self.due_ns };
-        self.due_ns = (since_ns + interval_ns).max(now_ns + interval_ns / 2);
+        // Who was late is not to be early the next time: what is left beside reading is for clearing.
+        let next_ns = since_ns + interval_ns;
+        self.due_ns = if next_ns < now_ns + interval_ns * 3 / 4 { now_ns + interval_ns } else { next_ns };
     }
 }
 

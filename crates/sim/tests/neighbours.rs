@@ -1,0 +1,93 @@
+//! One budget for many programs: what the page history says of a large one beside many busy ones.
+
+use isotherm_core::addr::{AddrRange, PAGE_SIZE};
+use isotherm_core::clock::Clock;
+use isotherm_core::engine::Engine;
+use isotherm_core::event::{Event, Subscriber, SubscriberError};
+use isotherm_core::history::frame::PageFrame;
+use isotherm_core::monitor::Monitor;
+use isotherm_core::monitor::config::{Algorithm, MonitorConfig};
+use isotherm_core::source::AccessSource;
+use isotherm_sim::machine::activity::Activity;
+use isotherm_sim::machine::{CostModel, Process, SimClock, SimSource};
+use isotherm_sim::workload::members::Members;
+use isotherm_sim::workload::{Area, Order, Stage, Workload};
+use std::collections::BTreeMap;
+
+const S: u64 = 1_000_000_000;
+const MIB: u64 = 1 << 20;
+const BUDGET: f64 = 0.01;
+const TEN: u64 = 10 * S;
+/// What a look at one of 150 programs costs that take the caches in turn, whatever is read, ns (6.18, two cores).
+const LOOK_NS: f64 = 150_000.0;
+
+/// Each target's latest figures.
+#[derive(Default)]
+struct Latest(BTreeMap<u32, PageFrame>);
+
+impl Subscriber for Latest {
+    fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
+        if let Event::Pages(frame) = event {
+            self.0.insert(frame.target, frame.clone());
+        }
+        Ok(())
+    }
+}
+
+impl Latest {
+    /// Of a target: bytes idle for ten seconds as estimated, at least, and at most.
+    fn cold(&self, target: u32) -> Option<[u64; 3]> {
+        let idle = *self.0.get(&target)?.total().idle_for(TEN)?;
+        Some([idle.pages, idle.least, idle.most].map(|pages| pages * PAGE_SIZE))
+    }
+}
+
+/// A program with `size` bytes, of which it uses `hot` pages, chosen at random, five times a second.
+fn program(pid: u32, size: u64, hot: u64) -> Process {
+    let members = Members::Random { count: hot, seed: u64::from(pid) };
+    let area = Area::sparse(AddrRange::new(0, size), 1.0, Order::Scattered, members);
+    let stage = Stage { name: "s".into(), duration_ns: 1000 * S, areas: vec![area] };
+    let workload = Workload::new("p", size, 1, vec![stage]).unwrap();
+    Process::running(pid, 1 << 40, Activity::new(workload, hot as f64 * 5.0)).unwrap()
+}
+
+#[test]
+fn large_programs_are_known_after_a_minute_beside_150_busy_ones() {
+    let large = [(300 * MIB, 15_000), (350 * MIB, 5_000)];
+    let busy = (80 * MIB, 2048);
+    let all: Vec<(u64, u64)> = large.into_iter().chain(vec![busy; 150]).collect();
+    let processes = all.iter().zip(1..).map(|(&(size, hot), pid)| program(pid, size, hot)).collect();
+    let clock = SimClock::new(0);
+    let model = CostModel { read_call: LOOK_NS, ..CostModel::MEASURED };
+    let source = SimSource::new(clock.clone(), model, processes);
+    let config =
+        MonitorConfig { algorithm: Algorithm::PagesOnly, cpu_budget: Some(BUDGET), ..MonitorConfig::default() };
+    let mut monitor = Monitor::new(source, config);
+    let (mut driver, mut latest) = (clock.clone(), Latest::default());
+    let mut run_until = |until_ns: u64, latest: &mut Latest| {
+        while clock.now_ns() < until_ns {
+            monitor.run_interval(&mut driver, latest).expect("the simulation never fails");
+            let cost = monitor.source().cost();
+            let spent = (cost.monitor_ns + cost.target_ns) as f64 / clock.now_ns() as f64;
+            assert!(clock.now_ns() < S || spent <= BUDGET, "{spent} of a core by {} ms", clock.now_ns() / 1_000_000);
+        }
+    };
+    for (seconds, sure) in [(60, 0.0), (90, 0.85)] {
+        run_until(seconds * S, &mut latest);
+        for (target, &(size, hot)) in (0..).zip(&all) {
+            let truth = size - hot * PAGE_SIZE;
+            let [pages, least, most] = latest.cold(target).expect("it has been watched for a minute");
+            if target < 4 {
+                println!(
+                    "{target}: cold {} MiB, said {} ({} to {})",
+                    truth / MIB,
+                    pages / MIB,
+                    least / MIB,
+                    most / MIB
+                );
+            }
+            assert!(truth.abs_diff(pages) * 20 <= truth, "{target}: {truth}, said {pages}");
+            assert!(least as f64 >= truth as f64 * sure, "{target}: {truth}, known {least}");
+        }
+    }
+}
