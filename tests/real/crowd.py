@@ -1,6 +1,7 @@
 """The agent of the machine among thousands of processes: its budget, memory and descriptors are bounded, and it knows of all."""
 
 import os
+import resource
 import subprocess
 import tempfile
 
@@ -8,7 +9,9 @@ from harness import MIB, ControlGroup, start, stop, wait_for
 from node import Node
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PROCESSES = int(os.environ.get("CROWD_PROCESSES", "10000"))
+# Each takes two descriptors of the node, which leaves some for all else.
+MOST_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+PROCESSES = int(os.environ.get("CROWD_PROCESSES", min(10_000, (MOST_FILES - 1000) // 2)))
 PAGES = 16
 SECONDS = 60
 MOST_MEMORY = 96 * MIB

@@ -2,6 +2,11 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+/// How many files this process may have open; `None`: any number.
+pub(crate) fn open_files() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
 /// Raises the limit of open files to the most that this user may have, and once that is met, with CAP_SYS_RESOURCE to
 /// what the kernel gives at most (`fs.nr_open`). Whether it was raised.
 ///

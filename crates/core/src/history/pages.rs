@@ -142,9 +142,9 @@ impl PageHistory {
         self.begun_in = begun_in.max(1).next_power_of_two();
     }
 
-    /// Goes on to as many tables as can be cleared for the first time where `pages` may be.
-    pub(crate) fn begin_more(&mut self, pages: f64) {
-        while self.begun_in > 1 && self.learnt.unresolved as f64 / f64::from(self.begun_in / 2) <= pages {
+    /// Goes on to as many tables as can be cleared for the first time where `pages` may be, of `unresolved` in all.
+    pub(crate) fn begin_more(&mut self, unresolved: u64, pages: f64) {
+        while self.begun_in > 1 && unresolved as f64 / f64::from(self.begun_in / 2) <= pages {
             self.begun_in /= 2;
         }
     }

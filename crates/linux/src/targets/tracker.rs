@@ -4,7 +4,7 @@ use super::command::Command;
 use super::error::TargetError;
 use super::listed::Listed;
 use super::spec::TargetSpec;
-use crate::limits::raise_open_files;
+use crate::limits::{open_files, raise_open_files};
 use crate::proc::children::ChildFinder;
 use crate::proc::pidfd::share_memory;
 use crate::proc::stat::Stat;
@@ -14,6 +14,10 @@ use isotherm_core::target::TargetId;
 use isotherm_core::target::TargetInfo;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
+/// Descriptors that stay open for each target: the process, and what reads its page tables.
+const FILES_EACH: u64 = 2;
+/// Descriptors that are left for all else.
+const FILES_LEFT: u64 = 128;
 /// Ended targets whose pids are known.
 const REMEMBERED: usize = 4096;
 
@@ -93,7 +97,7 @@ impl TargetTracker {
                 }
                 for pid in pids {
                     if unannounced.iter().all(|p| p.pid() != pid) {
-                        unannounced.push(open(pid)?);
+                        unannounced.push(open(pid, unannounced.len())?);
                     }
                 }
                 Membership::family(children)
@@ -102,7 +106,7 @@ impl TargetTracker {
                 if pids.is_empty() {
                     return Err(TargetError::Nothing);
                 }
-                unannounced = pids.into_iter().map(open).collect::<Result<_, _>>()?;
+                unannounced = (0..).zip(pids).map(|(others, pid)| open(pid, others)).collect::<Result<_, _>>()?;
                 Membership::Fixed
             }
             TargetSpec::Cgroups(paths) => Membership::listed(Listed::cgroups(&paths)?),
@@ -139,7 +143,7 @@ impl TargetTracker {
                 Some(at) => ids.push(left.remove(at).0),
                 None => {
                     ids.push(self.next + new.len() as TargetId);
-                    new.push(open(pid)?);
+                    new.push(open(pid, self.targets.len() + new.len())?);
                 }
             }
         }
@@ -243,7 +247,7 @@ impl TargetTracker {
             // Another process under the same pid.
             self.close(target);
         }
-        match open(pid) {
+        match open(pid, self.targets.len()) {
             Ok(process) => Some(self.announce(process)),
             // It has come and gone; or it is one of the kernel's, which the root control group holds.
             Err(why) if why.is_gone() || matches!(why, ProcessError::KernelThread { .. }) => None,
@@ -302,8 +306,18 @@ impl TargetTracker {
     }
 }
 
-/// Opens a process, with the limit of open files raised should it be in the way: two stay open for each target.
-fn open(pid: u32) -> Result<Process, ProcessError> {
+/// Opens a process besides `others`, with the limit of open files raised should it be in the way. Whoever asks for
+/// figures must find a descriptor, too: not the last ones are taken.
+fn open(pid: u32, others: usize) -> Result<Process, ProcessError> {
+    let needed = FILES_EACH * (others as u64 + 1);
+    let is_met = || open_files().is_some_and(|most| needed + FILES_LEFT.min(most / 4) > most);
+    if is_met() {
+        raise_open_files();
+        if is_met() {
+            let (path, source) = (ProcessDir::live(pid).file("stat"), std::io::Error::from_raw_os_error(libc::EMFILE));
+            return Err(ProcessError::Io { pid, path, source });
+        }
+    }
     match Process::open(pid) {
         Err(e) if e.is_out_of_descriptors() && raise_open_files() => Process::open(pid),
         other => other,

@@ -253,13 +253,13 @@ impl Walks {
         }
         history.set_most_level(s.level);
         let mut allowance = s.allowance(means);
-        if history.walks() > 0 {
-            history.begin_more(allowance.first_ns / CLEAR_NS);
-        } else if let Some(means) = means {
+        if let Some(means) = means.filter(|_| history.walks() == 0) {
             // The first walk clears what figures are to be known of soon, as long as that does not cost much at once, and
             // no more: others wait for theirs.
             let begun_ns = s.pages as f64 * CLEAR_NS / f64::from(history.one_in()) / f64::from(history.begun_in());
             allowance.first_ns = begun_ns.min(means.share * ADVANCE_NS as f64);
+        } else if s.walks > 0 {
+            history.begin_more(s.unresolved, allowance.first_ns / CLEAR_NS);
         }
         let before = spent(tracked);
         let slice = tracked.walk(id, &mapped(target), allowance, clock)?;

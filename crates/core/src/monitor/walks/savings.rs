@@ -19,6 +19,8 @@ const AIM: f64 = 0.86;
 const ADVANCE_PART: f64 = 0.5;
 /// Part of the walks' budget that looking for pages that several targets map may take.
 pub(super) const TOGETHER_PART: f64 = 0.2;
+/// It is saved up for no longer than this: of thousands of targets it is dearer, and not put off for long, ns.
+const LONGEST_ASIDE_NS: f64 = 60e9;
 /// What a start may take in advance, ns of its share.
 pub(super) const ADVANCE_NS: u64 = 250_000_000;
 
@@ -30,9 +32,10 @@ pub(super) struct Savings {
     filled_ns: Option<u64>,
     /// When the first walks began.
     began_ns: Option<u64>,
-    /// What is set aside for looking for pages that several targets map, ns, and what that is expected to cost, once it
-    /// is known.
+    /// What is set aside for looking for pages that several targets map, how much that is to be, and what it cost the last
+    /// time, ns.
     aside_ns: f64,
+    wanted_aside_ns: f64,
     aside_cost_ns: Option<f64>,
     /// Spent since the last fill, and a moving average of what is spent, in parts of a core; `None`: not known yet.
     recent_ns: f64,
@@ -109,7 +112,7 @@ impl Savings {
 
     /// Whether what is set aside pays for looking for pages that several targets map.
     pub fn has_aside(&self) -> bool {
-        self.aside_cost_ns.is_some_and(|cost| self.aside_ns >= cost)
+        self.wanted_aside_ns > 0.0 && self.aside_ns >= self.wanted_aside_ns
     }
 
     /// Takes what that cost out of what is set aside for it.
@@ -141,8 +144,10 @@ impl Savings {
             }
         }
         let Some(share) = share else { return };
-        let cost_ns = if together_ns > 0.0 { *self.aside_cost_ns.get_or_insert(together_ns) } else { 0.0 };
-        let aside_ns = (share * since * TOGETHER_PART).min(cost_ns - self.aside_ns).max(0.0);
+        let rate = share * TOGETHER_PART;
+        let cost_ns = if together_ns > 0.0 { self.aside_cost_ns.unwrap_or(together_ns) } else { 0.0 };
+        self.wanted_aside_ns = cost_ns.min(rate * LONGEST_ASIDE_NS);
+        let aside_ns = (rate * since).min(self.wanted_aside_ns - self.aside_ns).max(0.0);
         self.aside_ns += aside_ns;
         self.saved_ns = (self.saved_ns + share * since - aside_ns).min(share * interval_ns(share) * SAVED);
     }

@@ -125,6 +125,8 @@ impl Observer {
         self.pages_cleared_first += tally.first;
         if clear.any() {
             space.whole.note_walk(tally, single_ns, begin);
+            // Of thousands of targets, a descriptor each is many.
+            space.pagemap = None;
         }
         Ok(())
     }
