@@ -244,9 +244,12 @@ impl Table {
             }
             let mut rest = !(quiet | gone | never | standing);
             // Of what was cleared by the last walk, how much was accessed again?
-            tried += (quiet & bit_mask(codes, |c| last_walk.contains(&c))).count_ones();
-            learnt.used += u64::from((quiet & bit_mask(codes, |c| c == regular)).count_ones());
-            learnt.tried += u64::from((quiet & bit_mask(codes, |c| c == trial)).count_ones());
+            let retried = quiet & bit_mask(codes, |c| last_walk.contains(&c));
+            if retried != 0 {
+                tried += retried.count_ones();
+                learnt.used += u64::from((retried & bit_mask(codes, |c| c == regular)).count_ones());
+                learnt.tried += u64::from((retried & bit_mask(codes, |c| c == trial)).count_ones());
+            }
             while rest != 0 {
                 let i = rest.trailing_zeros() as usize;
                 rest &= rest - 1;

@@ -14,8 +14,9 @@ use isotherm_core::target::TargetId;
 use isotherm_core::target::TargetInfo;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-/// Descriptors that stay open for each target: the process, and what reads its page tables.
-const FILES_EACH: u64 = 2;
+/// Descriptors that stay open for each target: its pidfd, its maps, and a link for each program that reads its page
+/// tables.
+const FILES_EACH: u64 = 4;
 /// Descriptors that are left for all else.
 const FILES_LEFT: u64 = 128;
 /// Ended targets whose pids are known.
