@@ -35,6 +35,8 @@ struct Verdict {
     exclusive: PageMask,
     /// Of those that could not be cleared, the pages that are tried again.
     retried: PageMask,
+    /// How often that was: other pages each time.
+    turn: usize,
     since: Instant,
     /// When pages that cannot be cleared are tried again, and how long that takes the next time.
     retry: Instant,
@@ -73,7 +75,8 @@ impl Verdicts {
         } else if now >= v.retry {
             v.life = (v.life * 2).min(LONGEST_LIFE);
             v.retry = now + v.life;
-            v.retried = some_of(&v.blind, v.life.as_secs() as usize);
+            v.turn += 1;
+            v.retried = some_of(&v.blind, v.turn);
             v.blind = mask::and_not(&v.blind, &v.retried);
         }
         v.blind
@@ -89,7 +92,7 @@ impl Verdicts {
             return;
         }
         let (none, life) = (NO_PAGES, VERDICT_LIFE);
-        let new = Verdict { blind: none, exclusive: none, retried: none, since: now, retry: now + life, life };
+        let new = Verdict { blind: none, exclusive: none, retried: none, turn: 0, since: now, retry: now + life, life };
         let v = self.tables.entry(base / TABLE_SPAN).or_insert(new);
         v.blind = mask::or(&mask::and_not(&v.blind, exclusive), blind);
         v.exclusive = mask::or(&mask::and_not(&v.exclusive, blind), exclusive);
