@@ -45,18 +45,12 @@ pub struct Learnt {
     pub present: u64,
     /// Of these, pages that cannot be observed.
     pub blind: u64,
-    /// Found accessed that could be observed.
-    pub accessed: u64,
-    /// Seen for the first time.
-    pub fresh: u64,
     /// Bits cleared.
     pub cleared: u64,
     /// Left standing without ever having been cleared.
     pub unresolved: u64,
     /// Seen with a bit that is clear for the first time.
     pub resolved: u64,
-    /// Of these, found accessed: nobody knows when.
-    pub first: u64,
     /// Found accessed and cleared by the walk before, which had seen them clear before that.
     pub used: u64,
     /// Of these, found accessed.
@@ -72,12 +66,9 @@ impl Learnt {
     pub fn add(&mut self, other: &Self) {
         self.present += other.present;
         self.blind += other.blind;
-        self.accessed += other.accessed;
-        self.fresh += other.fresh;
         self.cleared += other.cleared;
         self.unresolved += other.unresolved;
         self.resolved += other.resolved;
-        self.first += other.first;
         self.used += other.used;
         self.again += other.again;
         self.tried += other.tried;
@@ -225,7 +216,6 @@ impl Table {
             Codes::Alike(code) => Box::new([code; PAGES]),
             Codes::Each(codes) => codes,
         };
-        learnt.accessed = u64::from(mask::count(&mask::and_not(&bits.accessed, &bits.blind)));
         let (mut tried, mut held) = (0u32, 0u32);
         let last_walk = epochs.last_walk();
         let (regular, trial) = (epochs.last_regular(), epochs.last_trial());
@@ -279,7 +269,6 @@ impl Table {
         (first, most_level): (bool, u8),
         mut learnt: Learnt,
     ) -> Learnt {
-        learnt.accessed = u64::from(mask::count(&mask::and_not(&bits.accessed, &bits.blind)));
         let tried = Epochs::is_epoch(code) && epochs.is_of_last_walk(code);
         let (mut all, mut held) = (0, 0);
         let mut codes = [ABSENT; PAGES];
@@ -320,13 +309,9 @@ impl Table {
         if accessed && known && !standing {
             epochs.accessed_again(code, pages);
         }
-        if code == ABSENT && state != Seen::Absent {
-            learnt.fresh += pages;
-        }
         let is_new = code == NEVER || !known && (first || code != ABSENT);
         if is_new && matches!(state, Seen::Cleared | Seen::Idle) {
             learnt.resolved += pages;
-            learnt.first += if state == Seen::Cleared { pages } else { 0 };
         }
         match state {
             Seen::Absent => ABSENT,
