@@ -271,6 +271,7 @@ impl PageHistory {
 
 #[cfg(test)]
 mod tests {
+    use super::super::usage::Reuse;
     use super::*;
 
     const S: u64 = 1_000_000_000;
@@ -293,7 +294,9 @@ mod tests {
 
     #[test]
     fn pages_left_set_are_idle_as_often_as_those_that_were_tried() {
-        let usage = Usage { walk_ns: 100 * S, interval_ns: 10 * S, again: 1.0, held: 0.25 };
+        let mut reuse = Reuse::default();
+        reuse.note((1000, 1000), (1000, 250));
+        let usage = reuse.usage(100 * S, 10 * S);
         let idle = |known: Known, usage, age| {
             let mut sum = IdlePages::default();
             let expected = known.idle(100 * S - age, usage, 8, &mut sum);
@@ -301,7 +304,7 @@ mod tests {
         };
         let standing = |after| Known::Standing(after);
         assert_eq!(idle(standing(60 * S), usage, 10 * S), (usage.idle(10 * S, 40 * S), 0, 8));
-        assert!(idle(standing(0), usage, 10 * S).0 > 0.7 && idle(standing(0), usage, 20 * S).0 < 0.57);
+        assert!(idle(standing(0), usage, 10 * S).0 > 0.75 && idle(standing(0), usage, 50 * S).0 < 0.35);
         assert_eq!(idle(standing(60 * S), usage, 60 * S), (0.0, 0, 0), "it was used since");
         assert_eq!(idle(standing(60 * S), Usage::constant(100 * S), 10 * S), (0.0, 0, 8));
         assert_eq!(idle(standing(90 * S), usage, 5 * S), (0.0, 0, 8), "in use all the time, of those just used");
