@@ -7,25 +7,25 @@
 //! about that seldom, however constantly the others are.
 
 /// Of what earlier walks saw, so much counts at each further one.
-const REMEMBERED: f64 = 0.7;
+const REMEMBERED: f32 = 0.7;
 /// Fewer pages do not tell a share.
-const LEAST: f64 = 64.0;
+const LEAST: f32 = 64.0;
 
 /// Pages that one walk cleared, and of these those that the next found accessed.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Again {
-    cleared: f64,
-    accessed: f64,
+    cleared: f32,
+    accessed: f32,
 }
 
 impl Again {
     fn note(&mut self, cleared: u64, accessed: u64) {
-        self.cleared = self.cleared * REMEMBERED + cleared as f64;
-        self.accessed = self.accessed * REMEMBERED + accessed as f64;
+        self.cleared = self.cleared * REMEMBERED + cleared as f32;
+        self.accessed = self.accessed * REMEMBERED + accessed as f32;
     }
 
     fn rates(&self) -> Option<Rates> {
-        (self.cleared >= LEAST).then(|| Rates::of_share(self.accessed / self.cleared))
+        (self.cleared >= LEAST).then(|| Rates::of_share(f64::from(self.accessed) / f64::from(self.cleared)))
     }
 }
 
@@ -35,13 +35,13 @@ impl Again {
 /// are as `ln(1 + h t)`: the integral of `(1 - exp(-r t)) exp(-r / h) / r` over `r`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Rates {
-    /// Logarithm of the highest rate, in uses between two walks.
-    ln_highest: f64,
+    /// Logarithm of the highest rate, in uses between two walks. (One of these is kept for each address space: it is small.)
+    ln_highest: f32,
 }
 
 impl Rates {
     /// All pages are used all the time.
-    const CONSTANT: Self = Self { ln_highest: f64::INFINITY };
+    const CONSTANT: Self = Self { ln_highest: f32::INFINITY };
     /// Below this logarithm of a highest rate, and above, `ln(1 + h t)` is `h t`, and `ln(h t)`.
     const LINEAR: f64 = -16.0;
     const LOGARITHMIC: f64 = 40.0;
@@ -62,7 +62,7 @@ impl Rates {
             let middle = (low + high) / 2.0;
             if used_again(middle) < share { low = middle } else { high = middle }
         }
-        Self { ln_highest: low }
+        Self { ln_highest: low as f32 }
     }
 
     /// Of pages used within `within` intervals between walks, the share that is not used within `time` of these.
@@ -70,7 +70,8 @@ impl Rates {
         if self == Self::CONSTANT {
             return 0.0;
         }
-        1.0 - used(self.ln_highest + time.ln()) / used(self.ln_highest + within.ln())
+        let ln_highest = f64::from(self.ln_highest);
+        1.0 - used(ln_highest + time.ln()) / used(ln_highest + within.ln())
     }
 }
 
