@@ -51,32 +51,48 @@ fn program(pid: u32, size: u64, hot: u64) -> Process {
     Process::running(pid, 1 << 40, Activity::new(workload, hot as f64 * 5.0)).unwrap()
 }
 
+/// A monitor of pages alone, at the default budget, of programs with so many bytes and pages in use each.
+struct Machine {
+    clock: SimClock,
+    monitor: Monitor<SimSource>,
+    latest: Latest,
+}
+
+impl Machine {
+    fn new(programs: &[(u64, u64)]) -> Self {
+        let processes = programs.iter().zip(1..).map(|(&(size, hot), pid)| program(pid, size, hot)).collect();
+        let clock = SimClock::new(0);
+        let model = CostModel { read_call: LOOK_NS, ..CostModel::MEASURED };
+        let source = SimSource::new(clock.clone(), model, processes);
+        let config =
+            MonitorConfig { algorithm: Algorithm::PagesOnly, cpu_budget: Some(BUDGET), ..MonitorConfig::default() };
+        Self { clock, monitor: Monitor::new(source, config), latest: Latest::default() }
+    }
+
+    /// Watches until a moment; the budget holds all the time.
+    fn run_until(&mut self, until_ns: u64) {
+        let mut driver = self.clock.clone();
+        while self.clock.now_ns() < until_ns {
+            self.monitor.run_interval(&mut driver, &mut self.latest).expect("the simulation never fails");
+            let cost = self.monitor.source().cost();
+            let now_ns = self.clock.now_ns();
+            let spent = (cost.monitor_ns + cost.target_ns) as f64 / now_ns as f64;
+            assert!(now_ns < S || spent <= BUDGET, "{spent} of a core by {} ms", now_ns / 1_000_000);
+        }
+    }
+}
+
 #[test]
 fn large_programs_are_known_after_a_minute_beside_150_busy_ones() {
     let large = [(300 * MIB, 15_000), (350 * MIB, 5_000)];
     let busy = (80 * MIB, 2048);
     let all: Vec<(u64, u64)> = large.into_iter().chain(vec![busy; 150]).collect();
-    let processes = all.iter().zip(1..).map(|(&(size, hot), pid)| program(pid, size, hot)).collect();
-    let clock = SimClock::new(0);
-    let model = CostModel { read_call: LOOK_NS, ..CostModel::MEASURED };
-    let source = SimSource::new(clock.clone(), model, processes);
-    let config =
-        MonitorConfig { algorithm: Algorithm::PagesOnly, cpu_budget: Some(BUDGET), ..MonitorConfig::default() };
-    let mut monitor = Monitor::new(source, config);
-    let (mut driver, mut latest) = (clock.clone(), Latest::default());
-    let mut run_until = |until_ns: u64, latest: &mut Latest| {
-        while clock.now_ns() < until_ns {
-            monitor.run_interval(&mut driver, latest).expect("the simulation never fails");
-            let cost = monitor.source().cost();
-            let spent = (cost.monitor_ns + cost.target_ns) as f64 / clock.now_ns() as f64;
-            assert!(clock.now_ns() < S || spent <= BUDGET, "{spent} of a core by {} ms", clock.now_ns() / 1_000_000);
-        }
-    };
+    let mut machine = Machine::new(&all);
     for (seconds, sure) in [(60, 0.0), (90, 0.85)] {
-        run_until(seconds * S, &mut latest);
+        machine.run_until(seconds * S);
         for (target, &(size, hot)) in (0..).zip(&all) {
             let truth = size - hot * PAGE_SIZE;
-            let [pages, least, most] = latest.cold(target).expect("it has been watched for a minute");
+            let [pages, least, most] = machine.latest.cold(target).expect("it has been watched for a minute");
             if target < 4 {
                 println!(
                     "{target}: cold {} MiB, said {} ({} to {})",
@@ -90,4 +106,25 @@ fn large_programs_are_known_after_a_minute_beside_150_busy_ones() {
             assert!(least as f64 >= truth as f64 * sure, "{target}: {truth}, known {least}");
         }
     }
+}
+
+/// What is known of some processes is worth more than that all have been looked at once.
+#[test]
+fn of_thousands_of_processes_the_largest_are_known_first() {
+    let large = [(300 * MIB, 5_000), (350 * MIB, 5_000)];
+    let small = (MIB, 32);
+    let mut all = vec![small; 4000];
+    all.extend(large);
+    let mut machine = Machine::new(&all);
+    machine.run_until(30 * S);
+    for (target, (size, hot)) in (4000..).zip(large) {
+        let truth = size - hot * PAGE_SIZE;
+        let [pages, least, most] = machine.latest.cold(target).expect("it is one of the largest");
+        println!("cold {} MiB, said {} ({} to {})", truth / MIB, pages / MIB, least / MIB, most / MIB);
+        assert!(truth.abs_diff(pages) * 20 <= truth, "{target}: {truth}, said {pages}");
+    }
+    machine.run_until(60 * S);
+    let known = (0..4000).filter(|&target| machine.latest.cold(target).is_some()).count();
+    println!("{known} of the small ones are known");
+    assert!(known > 500, "{known}");
 }

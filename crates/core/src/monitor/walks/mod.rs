@@ -37,6 +37,10 @@ const FIRST_TABLES: u64 = 4;
 const TOGETHER_NS: u64 = 2_000_000_000;
 /// Walks of one turn end after this time, so that samples are not late, ns.
 const TURN_NS: u64 = 10_000_000;
+/// What a turn costs for each target, whether it is walked or not, ns, and the part of the walks' budget that this may
+/// take: of thousands of targets turns are rarer, and several are walked in each.
+const TURN_NS_PER_TARGET: f64 = 100.0;
+const TURN_PART: f64 = 0.05;
 /// What a page's walk costs until that is known, ns (0.18 ms a GiB), and a target's.
 const READ_NS_PER_PAGE: f64 = 0.7;
 const READ_NS_PER_TARGET: f64 = 150_000.0;
@@ -48,6 +52,8 @@ const MOST_ONE_IN: u32 = 1 << 12;
 pub(super) struct Walks {
     schedules: BTreeMap<TargetId, Schedule>,
     savings: Savings,
+    /// Before this there is no turn, ns.
+    rest_until_ns: u64,
     /// When what was spent too much will have been saved, ns.
     ready_ns: u64,
     /// When all targets together are reported next.
@@ -79,7 +85,7 @@ impl Walks {
         self.schedules.remove(&target);
     }
 
-    /// Walks the targets whose time has come, the longest due first, and hands out what it found. `budget`: share of a
+    /// Walks the targets whose time has come, [in turn](Schedule::turn), and hands out what it found. `budget`: share of a
     /// core for the whole monitor. Returns errors that concern one target.
     pub fn turn<S: AccessSource>(
         &mut self,
@@ -90,6 +96,9 @@ impl Walks {
         subscriber: &mut dyn Subscriber,
     ) -> Result<Vec<SourceError>, EngineError> {
         let begin_ns = clock.now_ns();
+        if begin_ns < self.rest_until_ns {
+            return Ok(Vec::new());
+        }
         self.follow(targets, begin_ns);
         self.expect(tracked, targets, begin_ns);
         self.savings.at_first = budget.is_some_and(|budget| self.is_at_first(budget));
@@ -105,18 +114,18 @@ impl Walks {
         let clearing_ns = share.map_or(0.0, |share| share * interval_ns(share) - read_ns);
         let all = self.schedules.values().map(Schedule::needs).fold(Needs::default(), Needs::and);
         let mut faults = Vec::new();
-        let mut due: Vec<(u64, usize)> = targets
+        let mut due: Vec<(&Schedule, usize)> = targets
             .iter()
             .enumerate()
-            .filter_map(|(i, t)| Some((self.schedules.get(&t.info.target)?.due_ns, i)))
-            .filter(|(due_ns, _)| *due_ns <= begin_ns)
+            .filter_map(|(i, t)| Some((self.schedules.get(&t.info.target)?, i)))
+            .filter(|(s, _)| s.due_ns <= begin_ns)
             .collect();
-        due.sort_unstable();
+        due.sort_unstable_by_key(|(s, i)| (s.turn(), *i));
         let slice_ns = |s: &Schedule| s.read_ns.min(SLICE_NS as f64);
-        let mut due_read_ns: f64 =
-            due.iter().filter_map(|(_, i)| self.schedules.get(&targets[*i].info.target)).map(slice_ns).sum();
+        let mut due_read_ns: f64 = due.iter().map(|(s, _)| slice_ns(s)).sum();
+        let due: Vec<usize> = due.into_iter().map(|(_, i)| i).collect();
         let mut needed_ns = 0.0;
-        for (_, i) in due {
+        for i in due {
             let target = &targets[i];
             // What is to be spent has to be saved first.
             let Some(s) = self.schedules.get(&target.info.target) else { continue };
@@ -139,8 +148,10 @@ impl Walks {
         }
         self.together(tracked, targets, share, clock, subscriber)?;
         let debt_ns = (needed_ns - self.savings.saved_ns).max(0.0);
-        self.ready_ns =
-            share.map_or(0, |share| clock.now_ns() + (debt_ns / share.max(1e-6)).min(LONGEST_NS).ceil() as u64);
+        let pause_ns = |ns: f64| share.map_or(0, |share| (ns / share.max(1e-6)).min(LONGEST_NS).ceil() as u64);
+        let end_ns = clock.now_ns();
+        self.rest_until_ns = end_ns + pause_ns(targets.len() as f64 * TURN_NS_PER_TARGET / TURN_PART);
+        self.ready_ns = self.rest_until_ns.max(end_ns + pause_ns(debt_ns));
         Ok(faults)
     }
 
@@ -186,6 +197,9 @@ impl Walks {
 
     /// Takes targets in and out.
     fn follow(&mut self, targets: &[Target], now_ns: u64) {
+        if targets.iter().map(|t| &t.info.target).eq(self.schedules.keys()) {
+            return;
+        }
         let there: BTreeSet<TargetId> = targets.iter().map(|t| t.info.target).collect();
         self.schedules.retain(|id, _| there.contains(id));
         for t in targets {

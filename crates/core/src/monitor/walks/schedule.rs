@@ -2,6 +2,7 @@
 
 use crate::history::table::{HIGHEST_LEVEL, Learnt};
 use crate::history::tracked::{Allowance, CLEAR_NS};
+use std::cmp::Reverse;
 
 /// Time between walks where nobody asks about shorter ages and the budget pays for it, ns: the shortest window of a
 /// working set.
@@ -131,6 +132,14 @@ impl Schedule {
     /// Of a target whose first walk is due at `due_ns`.
     pub fn new(due_ns: u64) -> Self {
         Self { due_ns, dearer: DEARER, stretch: 1.0, ..Self::default() }
+    }
+
+    /// Of walks that are due, the least comes first.
+    ///
+    /// Second walks do, since nothing is known of a target before: of thousands there are figures of ever more, instead of
+    /// none until each was read once. Otherwise the longest due; of those found at once, the largest.
+    pub fn turn(&self) -> impl Ord + use<> {
+        (self.walks != 1, self.due_ns, Reverse(self.pages))
     }
 
     /// What clearing all that it should costs.
