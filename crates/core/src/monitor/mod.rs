@@ -39,8 +39,11 @@ const LONG_INTERVAL_NS: u64 = 1_500_000_000;
 
 /// Part of the regions' budget that reading the targets' footprints may take.
 const FOOTPRINTS_SHARE: f64 = 0.1;
-/// Part of the budget that following the mappings may take.
-const UPDATE_SHARE: f64 = 0.25;
+/// Parts of the budget that finding targets and following their mappings may take.
+const POLL_SHARE: f64 = 0.1;
+/// New and ended targets are found after at most so long, ns.
+const LONGEST_POLL_NS: u64 = 10_000_000_000;
+const FOLLOW_SHARE: f64 = 0.15;
 
 /// Watches the targets of an access source.
 pub struct Monitor<S> {
@@ -54,6 +57,10 @@ pub struct Monitor<S> {
     started: bool,
     interval_start_ns: u64,
     next_update_ns: u64,
+    /// When what following mappings has cost is paid for; `None`: the next update is to follow all, whatever that costs.
+    paid_ns: Option<u64>,
+    /// The target whose turn to be followed it was last.
+    followed: TargetId,
     next_stats_ns: u64,
     next_footprints_ns: u64,
     late_samples: u64,
@@ -94,6 +101,8 @@ impl<S: AccessSource> Monitor<S> {
             started: false,
             interval_start_ns: 0,
             next_update_ns: 0,
+            paid_ns: None,
+            followed: 0,
             next_stats_ns: 0,
             next_footprints_ns: 0,
             late_samples: 0,
@@ -107,7 +116,7 @@ impl<S: AccessSource> Monitor<S> {
 
     /// The source, for a change of its targets: they are looked up anew when the interval under way ends.
     pub const fn source_mut(&mut self) -> &mut S {
-        self.next_update_ns = 0;
+        (self.next_update_ns, self.paid_ns) = (0, None);
         self.source.source_mut()
     }
 
@@ -115,7 +124,7 @@ impl<S: AccessSource> Monitor<S> {
     /// update on; the target may be one that is about to come. `None`: what its mappings say.
     pub fn give_space(&mut self, target: TargetId, space: Option<(Vec<AddrRange>, Lasting)>) {
         self.targets.give_space(target, space);
-        self.next_update_ns = 0;
+        (self.next_update_ns, self.paid_ns) = (0, None);
     }
 
     /// How the intervals are tuned from now on; `None`: not.
@@ -157,7 +166,8 @@ impl<S: AccessSource> Monitor<S> {
         self.stats(now_ns, subscriber)
     }
 
-    /// Takes in new targets and lets the regions follow the mappings.
+    /// Takes in new targets and lets the regions follow the mappings: those of new targets at once, of the others in turn
+    /// as many as their share pays for.
     fn update(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
         subscriber.step_with(Step::BeforeUpdate, now_ns, &mut self.source);
         let spent_before = self.source.cost().monitor_ns;
@@ -166,40 +176,61 @@ impl<S: AccessSource> Monitor<S> {
             emit(subscriber, &Event::Target(info.clone()))?;
             self.targets.add(info);
         }
-        let mut fresh = Vec::new();
-        for id in self.targets.ids() {
-            let mut result = self.source.mappings(id, &mut fresh);
-            if matches!(result, Err(SourceError::Replaced { .. })) {
-                self.fault(result, now_ns, subscriber)?;
-                result = self.source.mappings(id, &mut fresh);
-            }
-            if !self.fault(result, now_ns, subscriber)? {
-                continue;
-            }
-            let attrs = *self.intervals.attrs();
-            let space = self.targets.space(&mut self.source, (id, &fresh), self.config.space, &attrs, now_ns);
-            let Ok(space) = space else {
-                self.fault(space.map(|_| ()), now_ns, subscriber)?;
-                continue;
-            };
-            let Some(t) = self.targets.get_mut(id) else { continue };
-            if t.space != space {
-                self.algorithm.set_space(id, &space, &attrs);
-                t.space = space;
-            }
-            if t.mappings != fresh {
-                t.mappings.clone_from(&fresh);
-                emit(subscriber, &Event::Mappings { time_ns: now_ns, target: id, mappings: fresh.clone() })?;
-            }
+        // Finding thousands of processes is dear, and so is reading tens of thousands of mappings. But opening those that
+        // have come all at once is no reason not to see that others end.
+        let found = self.source.cost().monitor_ns;
+        let pause_ns = self.intervals.pause_ns(found - spent_before, POLL_SHARE).min(LONGEST_POLL_NS);
+        let (new, others) = self.targets.in_turn(self.followed);
+        for id in new {
+            self.follow(id, now_ns, subscriber)?;
         }
-        let spent_ns = self.source.cost().monitor_ns - spent_before;
-        // Reading tens of thousands of mappings is dear: then it is done less often.
-        let pause_ns = self.intervals.pause_ns(spent_ns, UPDATE_SHARE);
+        for id in others {
+            if self.paid_ns.is_some_and(|paid_ns| paid_ns + self.follow_pause_ns(found) > now_ns) {
+                break;
+            }
+            self.follow(id, now_ns, subscriber)?;
+            self.followed = id;
+        }
+        self.paid_ns = Some(self.paid_ns.unwrap_or(0).max(now_ns) + self.follow_pause_ns(found));
         self.next_update_ns = now_ns + (self.intervals.attrs().update_us * 1000).max(pause_ns);
         if self.targets.all().len() > nr_targets {
             self.intervals.make_room(self.algorithm.as_mut());
         }
         subscriber.step_with(Step::AfterUpdate, now_ns, &mut self.source);
+        Ok(())
+    }
+
+    /// How long what following mappings has cost since the source had spent so much has to wait for its share, ns.
+    fn follow_pause_ns(&self, spent_before: u64) -> u64 {
+        self.intervals.pause_ns(self.source.cost().monitor_ns - spent_before, FOLLOW_SHARE)
+    }
+
+    /// Lets the regions of a target follow its mappings.
+    fn follow(&mut self, id: TargetId, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        let mut fresh = Vec::new();
+        let mut result = self.source.mappings(id, &mut fresh);
+        if matches!(result, Err(SourceError::Replaced { .. })) {
+            self.fault(result, now_ns, subscriber)?;
+            result = self.source.mappings(id, &mut fresh);
+        }
+        if !self.fault(result, now_ns, subscriber)? {
+            return Ok(());
+        }
+        let attrs = *self.intervals.attrs();
+        let space = self.targets.space(&mut self.source, (id, &fresh), self.config.space, &attrs, now_ns);
+        let Ok(space) = space else {
+            self.fault(space.map(|_| ()), now_ns, subscriber)?;
+            return Ok(());
+        };
+        let Some(t) = self.targets.get_mut(id) else { return Ok(()) };
+        if t.space != space {
+            self.algorithm.set_space(id, &space, &attrs);
+            t.space = space;
+        }
+        if t.mappings != fresh {
+            t.mappings.clone_from(&fresh);
+            emit(subscriber, &Event::Mappings { time_ns: now_ns, target: id, mappings: fresh })?;
+        }
         Ok(())
     }
 

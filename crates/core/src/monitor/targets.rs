@@ -25,6 +25,7 @@ pub(super) struct Target {
 /// The targets that are there.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
+    /// By id.
     list: Vec<Target>,
     /// Of targets that are monitored, and of some that are yet to come.
     given: BTreeMap<TargetId, GivenSpace>,
@@ -39,28 +40,38 @@ impl Targets {
         self.list.iter().map(|t| t.info.target).collect()
     }
 
+    /// Those whose mappings are not known, and the others, beginning after `last`.
+    pub fn in_turn(&self, last: TargetId) -> (Vec<TargetId>, Vec<TargetId>) {
+        let (mut known, new): (Vec<&Target>, Vec<&Target>) = self.list.iter().partition(|t| !t.mappings.is_empty());
+        let next = known.partition_point(|t| t.info.target <= last);
+        known.rotate_left(next);
+        let ids = |list: Vec<&Target>| list.iter().map(|t| t.info.target).collect();
+        (ids(new), ids(known))
+    }
+
+    fn find(&self, id: TargetId) -> Result<usize, usize> {
+        self.list.binary_search_by_key(&id, |t| t.info.target)
+    }
+
     pub fn get_mut(&mut self, id: TargetId) -> Option<&mut Target> {
-        self.list.iter_mut().find(|t| t.info.target == id)
+        self.find(id).ok().map(|i| &mut self.list[i])
     }
 
     /// Takes a new one in, of which nothing is monitored yet.
     pub fn add(&mut self, info: TargetInfo) {
-        self.list.push(Target { info, mappings: Vec::new(), space: Vec::new() });
+        let (Ok(at) | Err(at)) = self.find(info.target);
+        self.list.insert(at, Target { info, mappings: Vec::new(), space: Vec::new() });
     }
 
     /// Takes one out, or forgets the address space that it had.
     pub fn end(&mut self, id: TargetId, why: TargetEnd) {
-        match why {
-            TargetEnd::Exited => {
-                self.list.retain(|t| t.info.target != id);
-                self.given.remove(&id);
-            }
-            TargetEnd::Replaced => {
-                for t in self.list.iter_mut().filter(|t| t.info.target == id) {
-                    t.mappings.clear();
-                    t.space.clear();
-                }
-            }
+        let found = self.find(id);
+        if why == TargetEnd::Exited {
+            self.given.remove(&id);
+            found.map(|at| self.list.remove(at)).ok();
+        } else if let Ok(at) = found {
+            self.list[at].mappings.clear();
+            self.list[at].space.clear();
         }
     }
 
@@ -102,5 +113,28 @@ impl Targets {
         source.populated(id, &mapped, &mut populated)?;
         close_narrow_holes(&mut populated, &mapped, LEAST_HOLE, max_ranges);
         Ok(populated)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_targets_are_followed_first_and_the_others_in_turn() {
+        let mut targets = Targets::default();
+        for target in [3, 1, 2, 5] {
+            targets.add(TargetInfo { target, pid: None, name: String::new() });
+        }
+        assert_eq!(targets.in_turn(0), (vec![1, 2, 3, 5], vec![]));
+        for target in [1, 3, 5] {
+            targets.get_mut(target).unwrap().mappings = vec![Mapping::anon(0, 4096)];
+        }
+        assert_eq!(targets.in_turn(1), (vec![2], vec![3, 5, 1]));
+        assert_eq!(targets.in_turn(5), (vec![2], vec![1, 3, 5]));
+        targets.end(3, TargetEnd::Exited);
+        targets.end(5, TargetEnd::Replaced);
+        targets.end(4, TargetEnd::Exited);
+        assert_eq!(targets.in_turn(3), (vec![2, 5], vec![1]));
     }
 }
