@@ -1,9 +1,22 @@
 //! Reading files of /proc line by line, with one buffer for all reads.
 
+use std::cell::Cell;
 use std::io::{self, Read};
 
 /// The kernel hands out such files in pieces of one page or more; a few of them at a time is plenty.
 const CHUNK: usize = 64 << 10;
+
+thread_local! {
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Calls `read` with the thread's buffer: one for all processes, of which there may be thousands.
+pub(crate) fn with_buffer<T>(read: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    let mut buf = BUFFER.take();
+    let result = read(&mut buf);
+    BUFFER.set(buf);
+    result
+}
 
 /// Calls `line` for every line of `reader` (without its newline), reusing `buf`. Returns the number of bytes read.
 pub(crate) fn for_each_line(reader: &mut impl Read, buf: &mut Vec<u8>, mut line: impl FnMut(&[u8])) -> io::Result<u64> {

@@ -3,7 +3,7 @@
 use super::dir::ProcessDir;
 use super::error::ProcessError;
 use super::filesystems::Filesystems;
-use super::lines::for_each_line;
+use super::lines::{for_each_line, with_buffer};
 use super::maps::{MappingList, MapsLine};
 use super::pidfd::PidFd;
 use super::smaps::{self, Figures};
@@ -39,7 +39,6 @@ pub struct Process {
     runs_guests: bool,
     lines: Vec<MapsRecord>,
     names: Vec<u8>,
-    buf: Vec<u8>,
 }
 
 /// A line of maps, its name in a common buffer.
@@ -84,7 +83,6 @@ impl Process {
             runs_guests: false,
             lines: Vec::new(),
             names: Vec::new(),
-            buf: Vec::new(),
         })
     }
 
@@ -113,13 +111,13 @@ impl Process {
     /// The kernel hands out the list in pieces: a mapping that changes meanwhile may show in its old or new extent.
     pub fn mappings(&mut self, out: &mut Vec<Mapping>) -> Result<(), ProcessError> {
         self.read_lines()?;
-        let status = Status::read(&self.dir, &mut self.buf).map_err(|e| self.as_exit(e))?;
+        let status = with_buffer(|buf| Status::read(&self.dir, buf)).map_err(|e| self.as_exit(e))?;
         let areas: Vec<AddrRange> = if status.vm_locked.unwrap_or(0) > 0 || status.hugetlb.unwrap_or(0) > 0 {
             self.lines.iter().map(|l| l.range).collect()
         } else {
             Vec::new()
         };
-        let updated = self.vm_flags.update(&self.dir, &status, &areas, &mut self.buf);
+        let updated = with_buffer(|buf| self.vm_flags.update(&self.dir, &status, &areas, buf));
         updated.map_err(|e| self.as_exit(e))?;
         self.check_alive()?;
         let mut list = MappingList::new(out);
@@ -141,7 +139,7 @@ impl Process {
     pub fn smaps(&mut self, mut area: impl FnMut(MapsLine<'_>, MappingKind, Figures)) -> Result<(), ProcessError> {
         let filesystems = &self.filesystems;
         let mut seen = false;
-        smaps::read(&self.dir, &mut self.buf, |line, figures| {
+        let note = |line: MapsLine<'_>, figures: Figures| {
             seen = true;
             let kind = match figures {
                 Figures { pfn_map: true, .. } => MappingKind::Special,
@@ -149,8 +147,8 @@ impl Process {
                 _ => line.kind(filesystems),
             };
             area(line, kind, figures);
-        })
-        .map_err(|e| self.as_exit(e))?;
+        };
+        with_buffer(|buf| smaps::read(&self.dir, buf, note)).map_err(|e| self.as_exit(e))?;
         self.check_alive()?;
         // Without memory but not (yet) gone: its leading thread has exited.
         if seen { Ok(()) } else { Err(ProcessError::Exited { pid: self.pid() }) }
@@ -180,7 +178,7 @@ impl Process {
 
     /// Its memory as the kernel counts it, for target `target` at `now_ns`. `None` once it has exited.
     pub fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {
-        let status = Status::read(&self.dir, &mut self.buf).ok()?;
+        let status = with_buffer(|buf| Status::read(&self.dir, buf)).ok()?;
         if !self.is_alive() {
             return None;
         }
@@ -212,13 +210,13 @@ impl Process {
 
     /// Fills `lines` and `names` from the maps file, and notices an exec.
     fn read_lines(&mut self) -> Result<(), ProcessError> {
-        let Self { dir, maps, filesystems, lines, names, buf, runs_guests, .. } = self;
+        let Self { dir, maps, filesystems, lines, names, runs_guests, .. } = self;
         lines.clear();
         names.clear();
         *runs_guests = false;
         let mut bad = None;
         let read = maps.seek(SeekFrom::Start(0)).and_then(|_| {
-            for_each_line(maps, buf, |text| match MapsLine::parse(text) {
+            let note = |text: &[u8]| match MapsLine::parse(text) {
                 Some(line) => {
                     *runs_guests |= line.name.starts_with(b"anon_inode:kvm-vcpu");
                     let begin = names.len();
@@ -231,7 +229,8 @@ impl Process {
                     });
                 }
                 None => bad = Some(dir.malformed("maps", String::from_utf8_lossy(text))),
-            })
+            };
+            with_buffer(|buf| for_each_line(maps, buf, note))
         });
         match read {
             Err(e) => return Err(self.as_exit(self.dir.error("maps", e))),
