@@ -57,6 +57,12 @@ pub enum ProcessError {
     /// The process has executed a program that this user may not look into (a set-user-id program, say).
     #[error("pid {pid} executed a program whose memory may not be read; run as root to go on watching it")]
     OutOfReach { pid: u32 },
+    /// There are as many targets as the limit of open files allows.
+    #[error(
+        "pid {pid} is not watched: {watched} processes are, with {each} open files each, and the limit is {most}; watch fewer, or \
+         raise it with `ulimit -n` (in a unit: LimitNOFILE=)"
+    )]
+    NoRoom { pid: u32, watched: u64, each: u64, most: u64 },
     /// A file could not be read for another reason.
     #[error("cannot read {} of pid {pid}: {source}{}", path.display(), remedy(source))]
     Io { pid: u32, path: PathBuf, source: io::Error },

@@ -310,13 +310,12 @@ impl TargetTracker {
 /// Opens a process besides `others`, with the limit of open files raised should it be in the way. Whoever asks for
 /// figures must find a descriptor, too: not the last ones are taken.
 fn open(pid: u32, others: usize) -> Result<Process, ProcessError> {
-    let needed = FILES_EACH * (others as u64 + 1);
-    let is_met = || open_files().is_some_and(|most| needed + FILES_LEFT.min(most / 4) > most);
-    if is_met() {
+    let watched = others as u64;
+    let limit = || open_files().filter(|most| FILES_EACH * (watched + 1) + FILES_LEFT.min(most / 4) > *most);
+    if limit().is_some() {
         raise_open_files();
-        if is_met() {
-            let (path, source) = (ProcessDir::live(pid).file("stat"), std::io::Error::from_raw_os_error(libc::EMFILE));
-            return Err(ProcessError::Io { pid, path, source });
+        if let Some(most) = limit() {
+            return Err(ProcessError::NoRoom { pid, watched, each: FILES_EACH, most });
         }
     }
     match Process::open(pid) {
