@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 /// What it may use of the CPU budget, all targets together; the rest is for reading and for the processor's setting the
 /// bits again.
 const PART_OF_BUDGET: f64 = 0.3;
+/// The part of that which may be used where few pages need it.
+const PART_FOR_FEW: f64 = 0.2;
 /// Longest time for which page faults of a process may wait.
 pub(crate) const LONGEST_STALL: Duration = Duration::from_millis(30);
 /// What clearing a page costs until it has been measured, ns (13 ms a GiB).
@@ -62,6 +64,13 @@ impl ClearBudget {
     /// Whether clearing all of so many pages costs clearly less than `single_ns`.
     pub fn saves(&self, pages: u64, single_ns: f64) -> bool {
         self.expected_ns(pages) < CLEARLY_CHEAPER * single_ns
+    }
+
+    /// How long a process with so many pages waits at least between two times where few of them need it, if `others` wait
+    /// as well.
+    pub(crate) fn pause_for_few(&self, pages: u64, others: u64) -> Duration {
+        let seconds = |share: f64| self.expected_ns(pages) * (others + 1) as f64 / (share * PART_FOR_FEW) / 1e9;
+        self.share.map_or(Duration::ZERO, |share| Duration::try_from_secs_f64(seconds(share)).unwrap_or(Duration::MAX))
     }
 
     /// Whether process `who` may have its pages cleared now. If not, it waits for its turn, as long as it keeps asking.
@@ -138,6 +147,16 @@ mod tests {
             b.spend(GIB, 40_000_000);
         }
         assert!(!b.grants(1, GIB, now));
+    }
+
+    #[test]
+    fn for_few_pages_many_processes_wait_longer() {
+        let budget = ClearBudget::new(Some(0.01), Instant::now());
+        let seconds = |pages, others| budget.pause_for_few(pages, others).as_secs_f64();
+        assert!((21.0..22.0).contains(&seconds(GIB, 0)), "13 ms of a fifth of 3 ms a second");
+        assert!((seconds(GIB, 149) / seconds(GIB, 0) - 150.0).abs() < 1e-6);
+        assert_eq!(ClearBudget::new(None, Instant::now()).pause_for_few(GIB, 149), Duration::ZERO);
+        assert_eq!(ClearBudget::new(Some(0.0), Instant::now()).pause_for_few(GIB, 149), Duration::MAX);
     }
 
     #[test]

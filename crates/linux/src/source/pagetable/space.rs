@@ -19,6 +19,7 @@ use isotherm_core::mask::{self, NO_PAGES, PageMask};
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl From<BpfError> for SpaceError {
@@ -54,6 +55,8 @@ pub struct ProcessSpace {
     cpu: Option<(TargetCpu, Instant)>,
     /// Numbers of the tables in which a scan has cleared bits.
     cleared_tables: HashSet<u64>,
+    /// Counts the spaces that share the budget for clearing all bits at once.
+    pub(super) sharer: Option<Arc<()>>,
 }
 
 impl ProcessSpace {
@@ -69,6 +72,7 @@ impl ProcessSpace {
             whole: Whole::default(),
             cpu: None,
             cleared_tables: HashSet::new(),
+            sharer: None,
         })
     }
 
@@ -125,6 +129,8 @@ pub struct Observer {
     pub(super) clears_folios: bool,
     /// What clearing all bits of processes may cost.
     pub(super) budget: ClearBudget,
+    /// Each space that may be cleared so has one.
+    pub(super) sharers: Arc<()>,
     pub(super) prices: Prices,
     pub(super) buf: Vec<u8>,
     pub pages_read: u64,
@@ -147,6 +153,7 @@ impl Observer {
             frames,
             clears_folios,
             budget,
+            sharers: Arc::default(),
             prices: Prices::default(),
             buf: Vec::new(),
             pages_read: 0,
