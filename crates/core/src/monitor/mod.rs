@@ -41,9 +41,9 @@ const LONG_INTERVAL_NS: u64 = 1_500_000_000;
 const FOOTPRINTS_SHARE: f64 = 0.1;
 /// Parts of the budget that finding targets and following their mappings may take.
 const POLL_SHARE: f64 = 0.1;
+const FOLLOW_SHARE: f64 = 0.15;
 /// New and ended targets are found after at most so long, ns.
 const LONGEST_POLL_NS: u64 = 10_000_000_000;
-const FOLLOW_SHARE: f64 = 0.15;
 
 /// Watches the targets of an access source.
 pub struct Monitor<S> {
