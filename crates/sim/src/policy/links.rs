@@ -74,6 +74,10 @@ impl Links {
     /// Moves a page from its list to the front of `list`.
     #[inline]
     pub(crate) fn move_front(&mut self, list: List, page: u32) {
+        // Programs use a page several times in a row; linking it anew waits for what the last time has written.
+        if self.nodes[page as usize].prev == self.head(list) {
+            return;
+        }
         self.detach(page);
         self.push_front(list, page);
     }
