@@ -305,6 +305,9 @@ mod tests {
         let standing = |after| Known::Standing(after);
         assert_eq!(idle(standing(60 * S), usage, 10 * S), (usage.idle(10 * S, 40 * S), 0, 8));
         assert!(idle(standing(0), usage, 10 * S).0 > 0.75 && idle(standing(0), usage, 50 * S).0 < 0.35);
+        // A quarter is used again in 10 s by a highest rate of 0.395 in that time.
+        let expected = 1.0 - 1.79f64.ln() / 4.95f64.ln();
+        assert!((idle(standing(0), usage, 20 * S).0 - expected).abs() < 0.01, "evenly it would be 0.8");
         assert_eq!(idle(standing(60 * S), usage, 60 * S), (0.0, 0, 0), "it was used since");
         assert_eq!(idle(standing(60 * S), Usage::constant(100 * S), 10 * S), (0.0, 0, 8));
         assert_eq!(idle(standing(90 * S), usage, 5 * S), (0.0, 0, 8), "in use all the time, of those just used");

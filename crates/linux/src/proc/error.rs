@@ -62,7 +62,16 @@ pub enum ProcessError {
         "pid {pid} is not watched: {watched} processes are, with {each} open files each, and the limit is {most}; watch fewer, or \
          raise it with `ulimit -n` (in a unit: LimitNOFILE=)"
     )]
-    NoRoom { pid: u32, watched: u64, each: u64, most: u64 },
+    NoRoom {
+        /// The pid that came too late.
+        pid: u32,
+        /// Processes that are watched.
+        watched: u64,
+        /// Open files that each of them takes.
+        each: u64,
+        /// The limit of open files.
+        most: u64,
+    },
     /// A file could not be read for another reason.
     #[error("cannot read {} of pid {pid}: {source}{}", path.display(), remedy(source))]
     Io { pid: u32, path: PathBuf, source: io::Error },

@@ -28,6 +28,7 @@ impl Observer {
         now: Instant,
     ) -> bool {
         space.sharer.get_or_insert_with(|| self.sharers.clone());
+        // All but the observer's own and this one.
         let others = Arc::strong_count(&self.sharers) as u64 - 2;
         // The last walk may have been one over hot pages only, of which much is the text of shared libraries: what it
         // found needs the more to be measured against all that is resident. Asking for that costs more than this.
