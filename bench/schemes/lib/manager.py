@@ -22,6 +22,8 @@ class Manager:
         target = ["--pid", str(program.pid)] + (["--children"] if program.many else [])
         self.command = arguments and [isotherm, *arguments, *target, "--stats", self.stats_file]
         self.process = None
+        # A program that ends takes isotherm with it, and what its threads spent is not told any more.
+        self.with_program = getattr(program, "ends", False)
         self.cpu = self.moving = None  # shares of a core: all of it, and of it for carrying actions out
 
     def __enter__(self):
@@ -49,10 +51,12 @@ class Manager:
         """The work has ended."""
         if self.process is None:
             return
-        if self.process.poll() is not None:
+        if not self.with_program and self.process.poll() is not None:
             raise RuntimeError(f"isotherm ended before the work did (status {self.process.returncode}):\n{self.log()}")
         wall = time.monotonic() - self.begun[0]
         self.cpu, self.moving = ((now - then) / wall for now, then in zip(self._spent(), self.begun[1:]))
+        if self.with_program:
+            self.moving = None
 
     def __exit__(self, *_):
         if self.process is None:

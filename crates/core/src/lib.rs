@@ -18,6 +18,7 @@ pub mod engine;
 pub mod event;
 pub mod feedback;
 pub mod figure;
+pub mod filling;
 pub mod hinter;
 pub mod history;
 pub mod keeper;

@@ -89,7 +89,7 @@ mod privileged {
     use crate::common::zram::ZramSwap;
     use crate::victim::{ACTIVITIES, Activity, Victim};
     use isotherm_core::actuator::Destination;
-    use isotherm_linux::mm::huge::HugePages;
+    use isotherm_linux::mm::pagemap::Pagemap;
     use std::process::{Command, Stdio};
     use std::time::{Duration, SystemTime};
 
@@ -193,7 +193,7 @@ mod privileged {
         let all = AddrRange::new(start, start + 10 * BLOCK);
         let mut actuator = actuator();
         assert_eq!(act(&mut actuator, request(pid, Action::Collapse, &[all])).applied, all.len());
-        let tells = HugePages::open(pid).unwrap().maps(start);
+        let tells = Pagemap::open(pid).unwrap().maps(start);
         if tells.is_none() {
             eprintln!("skipped in part: this kernel does not tell where huge pages are");
         }

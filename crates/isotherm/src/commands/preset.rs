@@ -1,9 +1,8 @@
 //! What the commands with ready-made schemes have in common.
 
-use super::schemes::run::{self, RunArgs};
+use super::schemes::run::{self, RunArgs, Wanted};
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
-use isotherm_core::scheme::Scheme;
 
 /// Whom to watch, and how.
 #[derive(Debug, clap::Args)]
@@ -17,7 +16,7 @@ pub struct PresetArgs {
 }
 
 impl PresetArgs {
-    pub fn go(self, schemes: Vec<Scheme>) -> anyhow::Result<()> {
-        run::run(&self.target, &self.monitor, schemes, &self.run, None)
+    pub fn go(self, wanted: impl Into<Wanted>) -> anyhow::Result<()> {
+        run::run(&self.target, &self.monitor, wanted.into(), &self.run)
     }
 }

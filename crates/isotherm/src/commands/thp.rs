@@ -1,6 +1,7 @@
 //! `isotherm thp`.
 
 use super::preset::PresetArgs;
+use super::schemes::run::Wanted;
 use crate::schemes::preset::{ThpArgs, huge_pages_always};
 use isotherm_linux::roots::Roots;
 
@@ -8,16 +9,19 @@ use isotherm_linux::roots::Roots;
 ///
 /// Memory in use becomes huge pages: faster for what has much of it. What has not been used for a while gets none, and
 /// blocks of which little is populated are left alone, so that memory is not wasted. Thresholds are those of DAMON's
-/// "ethp".
+/// "ethp". Mappings that are being filled densely get huge pages ahead of the faults.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     thp: ThpArgs,
+    /// Do not ask for huge pages ahead of the faults where a mapping is being filled densely
+    #[arg(long, help_heading = "Huge pages")]
+    no_ahead: bool,
     #[command(flatten)]
     common: PresetArgs,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     let schemes = args.thp.schemes(huge_pages_always(&Roots::system()))?;
-    args.common.go(schemes)
+    args.common.go(Wanted { ahead: !args.no_ahead && !args.thp.advise, ..schemes.into() })
 }

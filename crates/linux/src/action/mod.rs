@@ -6,6 +6,7 @@
 
 mod actuator;
 mod advice;
+mod ahead;
 mod hinted;
 mod holds;
 pub(crate) mod inject;
@@ -17,5 +18,6 @@ mod tally;
 mod worker;
 
 pub use actuator::LinuxActuator;
+pub use ahead::{Ahead, AheadTotals};
 pub(crate) use obstacle::LRU_PRIO;
 pub use obstacle::{huge_pages_off, unsupported};

@@ -84,13 +84,21 @@ impl Obstacles {
     }
 }
 
+/// When huge pages are made: `always`, `madvise` (of what asks for them) or `never`.
+const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
 /// Why this machine is not to have huge pages, as it is set up now; with a remedy.
 pub fn huge_pages_off(roots: &Roots) -> Option<String> {
-    const FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-    let Some(mode) = roots.line(FILE) else {
+    let Some(mode) = roots.line(HUGE_PAGES) else {
         return Some("the kernel has no transparent huge pages; use one with CONFIG_TRANSPARENT_HUGEPAGE=y".into());
     };
-    mode.contains("[never]").then(|| format!("transparent huge pages are switched off; write `madvise` to {FILE}"))
+    mode.contains("[never]")
+        .then(|| format!("transparent huge pages are switched off; write `madvise` to {HUGE_PAGES}"))
+}
+
+/// Whether huge pages are made of what asks for them, and of nothing else.
+pub(super) fn huge_pages_on_request(roots: &Roots) -> bool {
+    roots.line(HUGE_PAGES).is_some_and(|mode| mode.contains("[madvise]"))
 }
 
 /// Why this machine cannot carry out `action`, whatever the target is and as long as it runs; with a remedy. Lack of

@@ -9,7 +9,7 @@ use super::pace::Pace;
 use super::tally::{Tally, refusal};
 use crate::clock::monotonic_ns;
 use crate::mm::advise::{Advice, advise};
-use crate::mm::huge::HugePages;
+use crate::mm::pagemap::Pagemap;
 use crate::proc::PidFd;
 use crate::proc::maps::mapped_ranges;
 use isotherm_core::actuator::{Outcome, Request};
@@ -124,7 +124,7 @@ impl Worker {
 /// The ranges without what would split a huge page. Kernels before 6.7 do not tell; then all of them.
 fn unsplit(pid: u32, mut ranges: Vec<AddrRange>) -> Vec<AddrRange> {
     normalize(&mut ranges);
-    if let Ok(pages) = HugePages::open(pid) {
+    if let Ok(pages) = Pagemap::open(pid) {
         ranges.iter_mut().for_each(|r| *r = pages.whole(*r));
         ranges.retain(|r| !r.is_empty());
     }

@@ -1,5 +1,6 @@
 //! Facts about this machine, read from its files without trying anything.
 
+pub(crate) mod buddyinfo;
 mod environment;
 mod kernel_damon;
 pub(crate) mod meminfo;

@@ -1,6 +1,6 @@
 //! How much memory is free, and how much allocation went on.
 
-use crate::facts::{meminfo, vmstat};
+use crate::facts::{buddyinfo, meminfo, vmstat};
 use crate::roots::Roots;
 use isotherm_core::hinter::FreeMemory;
 use std::io;
@@ -22,7 +22,7 @@ pub fn free_memory(roots: &Roots) -> io::Result<FreeMemory> {
     Ok(FreeMemory {
         total: field("MemTotal")?,
         free: field("MemFree")?,
-        free_huge: free_huge(&roots.read("/proc/buddyinfo")?),
+        free_huge: buddyinfo::free_huge(&roots.read(buddyinfo::FILE)?),
         allocated_pages: roots.read(vmstat::FILE).ok().and_then(|text| vmstat::pages(&text, ALLOCATED)),
     })
 }
@@ -38,18 +38,6 @@ pub fn default_reserve(total: u64, roots: &Roots) -> u64 {
 fn high_watermarks(zoneinfo: &str) -> u64 {
     let pages = zoneinfo.lines().filter_map(|l| l.trim().strip_prefix("high ")?.trim().parse::<u64>().ok());
     pages.sum()
-}
-
-/// Bytes in free blocks of order 9 and above.
-fn free_huge(buddyinfo: &str) -> u64 {
-    let line = |l: &str| -> Option<u64> {
-        // The zone's name, then a count for each order from 0.
-        let (_, rest) = l.split_once("zone")?;
-        let (zone, counts) = rest.trim().split_once(' ')?;
-        let counts = counts.split_ascii_whitespace().map(|c| c.parse::<u64>().unwrap_or(0));
-        (zone != "DMA").then(|| counts.enumerate().skip(9).map(|(order, n)| n << (order + 12)).sum())
-    };
-    buddyinfo.lines().filter_map(line).sum()
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 pub mod advise;
 pub mod entry_bits;
-pub mod huge;
 pub mod mapping;
 mod move_pages;
+pub mod pagemap;
 pub mod scratch;
 pub mod swap_trip;
 

@@ -3,7 +3,7 @@
 use super::dir::ProcessDir;
 use super::error::ProcessError;
 use super::filesystems::{Filesystems, MemoryFs};
-use super::lines::for_each_line;
+use super::lines::{for_each_line, with_buffer};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::mapping::{Mapping, MappingKind};
 use isotherm_core::printable::printable;
@@ -113,11 +113,28 @@ fn hex(text: &[u8], end: u8) -> Option<(u64, &[u8])> {
 /// Addresses of every line of process `pid`'s maps, in order. The process may be another one with its pid: whoever
 /// holds a [`PidFd`](super::PidFd) checks it afterwards.
 pub(crate) fn mapped_ranges(pid: u32) -> Result<Vec<AddrRange>, ProcessError> {
+    ranges_of(&ProcessDir::live(pid), |_| true)
+}
+
+/// Addresses of the lines of private anonymous memory that may be written, stacks excepted: as the kernel has its
+/// mappings, never joined.
+pub(crate) fn anonymous_ranges(dir: &ProcessDir) -> Result<Vec<AddrRange>, ProcessError> {
+    ranges_of(dir, |line| {
+        let plain = line.inode == 0 && line.perms.starts_with(b"rw") && !line.is_shared();
+        plain && (line.name.is_empty() || line.name == b"[heap]" || line.name.starts_with(b"[anon:"))
+    })
+}
+
+fn ranges_of(dir: &ProcessDir, wanted: impl Fn(&MapsLine<'_>) -> bool) -> Result<Vec<AddrRange>, ProcessError> {
     const FILE: &str = "maps";
-    let dir = ProcessDir::live(pid);
     let mut ranges = Vec::new();
-    for_each_line(&mut dir.open(FILE)?, &mut Vec::new(), |l| ranges.extend(MapsLine::parse(l).map(|l| l.range)))
-        .map_err(|e| dir.error(FILE, e))?;
+    let mut file = dir.open(FILE)?;
+    with_buffer(|buf| {
+        for_each_line(&mut file, buf, |l| {
+            ranges.extend(MapsLine::parse(l).filter(|line| wanted(line)).map(|line| line.range));
+        })
+    })
+    .map_err(|e| dir.error(FILE, e))?;
     Ok(ranges)
 }
 

@@ -27,6 +27,30 @@ impl Resident {
     }
 }
 
+/// How large a process is, pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// All its mappings.
+    pub size: u64,
+    /// What is in memory of them, with the same reservation as [`Resident`].
+    pub resident: u64,
+}
+
+impl Extent {
+    /// Reads the file; `None` once the process has exited.
+    pub fn read(process: &ProcessDir) -> Option<Self> {
+        let mut text = Vec::new();
+        process.read("statm", &mut text).ok()?;
+        let mut fields = std::str::from_utf8(&text).ok()?.split_ascii_whitespace().map(str::parse::<u64>);
+        Some(Self { size: fields.next()?.ok()?, resident: fields.next()?.ok()? })
+    }
+
+    /// Whether one of the two differs by `pages` or more.
+    pub const fn differs(&self, other: &Self, pages: u64) -> bool {
+        self.size.abs_diff(other.size) >= pages || self.resident.abs_diff(other.resident) >= pages
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -40,5 +40,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         settings.fill(&mut target);
     }
     let reload = schemes.reads_files().then(|| -> Reload { Box::new(move || schemes.reload(&given)) });
-    run::run(&target, &monitor, loaded.schemes, &run, reload)
+    let wanted = run::Wanted { reload, ..loaded.schemes.into() };
+    run::run(&target, &monitor, wanted, &run)
 }

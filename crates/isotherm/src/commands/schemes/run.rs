@@ -19,10 +19,12 @@ use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::context::Operator;
 use isotherm_core::engine::Engine;
 use isotherm_core::event::{Event, Subscriber, SubscriberError};
+use isotherm_core::meter::LiveTarget;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::engine::SchemeEngine;
+use isotherm_core::target::{TargetEnd, TargetInfo};
 use isotherm_core::units::format_time;
-use isotherm_linux::action::{LinuxActuator, unsupported};
+use isotherm_linux::action::{Ahead, LinuxActuator, unsupported};
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::meter::LinuxMeter;
 use isotherm_linux::roots::Roots;
@@ -62,15 +64,25 @@ pub struct RunArgs {
     pub sandbox: SandboxArgs,
 }
 
-/// Watches the target and applies `schemes` until the end of the duration, a signal, somebody's `isotherm ctl stop`, or
-/// the last target's end. `reload`: what SIGHUP reads anew; without it, SIGHUP stops.
-pub fn run(
-    target: &TargetArgs,
-    monitor: &MonitorArgs,
-    schemes: Vec<Scheme>,
-    args: &RunArgs,
-    reload: Option<Reload>,
-) -> anyhow::Result<()> {
+/// What is to be applied.
+pub struct Wanted {
+    pub schemes: Vec<Scheme>,
+    /// Whether huge pages are asked for ahead of the faults, too.
+    pub ahead: bool,
+    /// What SIGHUP reads anew; without it, SIGHUP stops.
+    pub reload: Option<Reload>,
+}
+
+impl From<Vec<Scheme>> for Wanted {
+    fn from(schemes: Vec<Scheme>) -> Self {
+        Self { schemes, ahead: false, reload: None }
+    }
+}
+
+/// Watches the target and applies what is wanted until the end of the duration, a signal, somebody's `isotherm ctl
+/// stop`, or the last target's end.
+pub fn run(target: &TargetArgs, monitor: &MonitorArgs, wanted: Wanted, args: &RunArgs) -> anyhow::Result<()> {
+    let Wanted { schemes, ahead, reload } = wanted;
     if args.print {
         std::io::stdout().write_all(to_toml(&schemes).as_bytes())?;
         return Ok(());
@@ -91,7 +103,8 @@ pub fn run(
     control.dry_run(args.dry_run);
     control.quiet(args.quiet);
     let line = if args.quiet { StatusLine::default() } else { StatusLine::new() };
-    let mut run = Run { control, line, stats: stats_file, next_stats_ns: monotonic_ns() + STATS_EVERY_NS };
+    let ahead = (ahead && !args.dry_run).then(Ahead::start).transpose().context("cannot start a thread")?;
+    let mut run = Run { control, line, ahead, stats: stats_file, next_stats_ns: monotonic_ns() + STATS_EVERY_NS };
     let result = session.run(args.duration, &mut run, Run::after_turn);
     run.line.clear();
     session.settle();
@@ -106,6 +119,9 @@ pub fn run(
         if !args.quiet {
             for (index, status) in schemes.status().iter().enumerate() {
                 say!("{}", stats::words(index, status, args.dry_run));
+            }
+            if let Some(ahead) = &run.ahead {
+                say!("{}", stats::ahead_words(&ahead.totals()));
             }
             say!("{} watched; cost: {}", format_time(run.line.elapsed_ns()), run.line.cost_words());
         }
@@ -146,6 +162,7 @@ pub fn readers(attrs: MonitorAttrs) -> Readers {
 struct Run {
     control: Control,
     line: StatusLine,
+    ahead: Option<Ahead>,
     stats: Option<Box<dyn Write>>,
     next_stats_ns: u64,
 }
@@ -153,6 +170,15 @@ struct Run {
 impl Subscriber for Run {
     fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
         self.control.event(event);
+        if let Some(ahead) = &self.ahead {
+            match event {
+                Event::Target(TargetInfo { target, pid, .. }) => {
+                    ahead.follow(LiveTarget { target: *target, pid: *pid })
+                }
+                Event::End { target, why: TargetEnd::Exited, .. } => ahead.leave(*target),
+                _ => {}
+            }
+        }
         self.line.event(event)
     }
 

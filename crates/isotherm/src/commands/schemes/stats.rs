@@ -3,6 +3,7 @@
 use isotherm_core::scheme::engine::{SchemeEngine, SchemeStatus};
 use isotherm_core::scheme::stats::StatsLine;
 use isotherm_core::units::format_size;
+use isotherm_linux::action::AheadTotals;
 use std::io::{self, Write};
 
 /// Writes a line for each scheme.
@@ -44,6 +45,19 @@ pub fn words(index: usize, status: &SchemeStatus<'_>, dry_run: bool) -> String {
     }
     if let Some(reason) = status.idle {
         text += &format!("; idle: {reason}");
+    }
+    text
+}
+
+/// What was done ahead of faults, in a line: for people.
+pub fn ahead_words(totals: &AheadTotals) -> String {
+    let AheadTotals { asked, room, taken_back, refusal } = totals;
+    let mut text = format!(
+        "ahead of faults: asked for huge pages {asked} times, for {} without a page then; took {taken_back} back",
+        format_size(*room)
+    );
+    if let Some(why) = refusal {
+        text += &format!("; first refusal: {why}");
     }
     text
 }

@@ -15,6 +15,9 @@ pub struct ThpArgs {
     /// Back with huge pages what is accessed at least at this rate
     #[arg(long, value_name = "P", default_value = "5%", value_parser = rate)]
     hot_rate: u32,
+    /// Make huge pages only of what has been accessed like that for this time: the copy takes a while to pay for itself
+    #[arg(long, value_name = "T", default_value = "5s", value_parser = time, conflicts_with = "advise")]
+    hot_age: u64,
     /// Forbid huge pages for what has not been accessed for this time, where the kernel makes them without being asked
     #[arg(long, value_name = "T", default_value = "7s", value_parser = time)]
     cold_age: u64,
@@ -27,7 +30,7 @@ pub struct ThpArgs {
     /// Advise the kernel to use huge pages in its own time, as ethp does, instead of making them at once: then what is
     /// sparse grows, too
     #[arg(long)]
-    advise: bool,
+    pub advise: bool,
 }
 
 impl ThpArgs {
@@ -45,6 +48,7 @@ impl ThpArgs {
         checked(if self.advise {
             vec![Scheme::new(Action::HugePage, hot), Scheme::new(Action::NoHugePage, cold)]
         } else {
+            let hot = AccessPattern { age_us: Bounds::new(self.hot_age / 1000, u64::MAX), ..hot };
             huge_pages(hot, cold, self.min_density, always)
         })
     }
@@ -77,12 +81,14 @@ mod tests {
 
     #[test]
     fn flags_change_them() {
-        let got = schemes(&["--hot-rate", "20%", "--cold-age", "1m", "--min-size", "4M"], true).unwrap();
+        let args = ["--hot-rate", "20%", "--hot-age", "1s", "--cold-age", "1m", "--min-size", "4M"];
+        let got = schemes(&args, true).unwrap();
         assert_eq!(
             got.iter().map(|s| s.0).collect::<Vec<_>>(),
             [Action::NoHugePage, Action::HugePage, Action::Collapse]
         );
-        assert_eq!((got[2].1.rate_bp.min, got[0].1.age_us.min, got[0].1.size.min), (2000, 60_000_000, 4 << 20));
+        assert_eq!((got[2].1.rate_bp.min, got[2].1.age_us.min), (2000, 1_000_000));
+        assert_eq!((got[0].1.age_us.min, got[0].1.size.min), (60_000_000, 4 << 20));
         assert!(schemes(&["--hot-rate", "0%"], false).is_err());
     }
 

@@ -40,9 +40,12 @@ impl Gadgets {
             }
             // Code that is written while it runs (JIT) may change at any time; the emulated vsyscall page holds none.
             if line.perms == *b"r-xp" && line.name != b"[vsyscall]" && !line.name.is_empty() {
-                code.push(line.range);
+                code.push((!is_c_library(line.name), line.range));
             }
         }
+        // The C library has both; other libraries may be a hundred times as large.
+        code.sort_by_key(|(other, range)| (*other, range.len()));
+        let code: Vec<AddrRange> = code.into_iter().map(|(_, range)| range).collect();
         let stack = stack.ok_or(InjectError::LeftAlone(pid, Refusal::NotOnStack))?;
         let (mut syscall_ret, mut restore) = (None, None);
         scan(&dir, &code, |addr, window| {
@@ -60,6 +63,12 @@ impl Gadgets {
             _ => Err(InjectError::NoGadgets(pid)),
         }
     }
+}
+
+/// Whether a file's path is that of glibc or musl, as far as its name tells.
+fn is_c_library(path: &[u8]) -> bool {
+    let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
+    [&b"libc.so"[..], b"libc-", b"libc.musl", b"ld-musl"].iter().any(|known| name.starts_with(known))
 }
 
 /// Whether code begins with the instructions that return from a signal.

@@ -1,0 +1,391 @@
+//! Which mappings are being filled so densely that huge pages should back what comes next.
+//!
+//! Pages that a program touches one by one cost a fault each, and turning them into a huge page afterwards costs a copy
+//! more, while a huge page that is there from the first touch costs one fault and saves 511. So this looks at mappings
+//! while they grow: where some blocks of 2 MiB have been filled wholly and hardly any partly, huge pages are [asked
+//! for](Verdict::Ask) ahead of the faults. From then on page tables no longer tell which pages of a block are used.
+//! Samples of what the huge pages hold do: where most of it was never written, the request is [taken
+//! back](Filling::sampled), and the process has to show more before it is trusted again.
+//!
+//! Requests are about whole mappings, never a part of one: `mremap` refuses ranges that lie in several, and allocators
+//! use it.
+
+use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use std::collections::HashMap;
+
+/// The smallest mapping that is worth a request, bytes.
+pub const WORTH: u64 = 4 * TABLE_SPAN;
+/// Blocks that a mapping must have filled wholly.
+const EVIDENCE: u64 = 2;
+/// A process that has filled so many blocks, and none in vain, is trusted: its mappings of up to half of that have to
+/// show less.
+const TRUSTED: u64 = 32;
+/// Blocks from which on a mapping of a trusted process has to show nothing. Smaller ones may be stacks of threads, of
+/// which only the end is used.
+const NO_STACK: u64 = 16;
+/// A block is filled from so many of its 512 pages on: allocators leave a guard page or a header's page out.
+const FULL_PAGES: u64 = 460;
+/// Blocks without a page that a mapping must have left.
+const ROOM: u64 = 2;
+/// One partly filled block is allowed for so many full ones, and one in any case: where the program is at present.
+const FULL_FOR_PARTIAL: u64 = 8;
+/// So many huge pages more, and what they hold is sampled.
+const SAMPLE_EVERY: u64 = 8;
+/// Samples in a row that were dense, after which they get rarer.
+const SURE_AFTER: u32 = 4;
+/// Requests for mappings that turned out to be sparse double what a process has to show, so often at most.
+const MOST_DOUBLINGS: u32 = 6;
+
+/// Adjacent pages of a mapping that have memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Populated {
+    /// Where.
+    pub range: AddrRange,
+    /// Whether huge pages map them.
+    pub huge: bool,
+}
+
+/// How a mapping is filled, in blocks of 2 MiB that lie wholly in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fill {
+    /// Filled with base pages, wholly or nearly so.
+    pub full: u64,
+    /// Filled with base pages in part.
+    pub partial: u64,
+    /// Without a page.
+    pub empty: u64,
+    /// Mapped by a huge page: their addresses, ascending.
+    pub huge: Vec<u64>,
+}
+
+impl Fill {
+    /// Of `mapping`, of which `populated` has memory: sorted and disjoint.
+    pub fn of(mapping: AddrRange, populated: &[Populated]) -> Self {
+        let first = mapping.start.next_multiple_of(TABLE_SPAN);
+        let end = mapping.end / TABLE_SPAN * TABLE_SPAN;
+        let blocks = end.saturating_sub(first) / TABLE_SPAN;
+        let mut fill = Self { empty: blocks, ..Self::default() };
+        let (mut block, mut pages) = (first, 0);
+        let close = |fill: &mut Self, pages: u64| {
+            match pages {
+                0 => return,
+                FULL_PAGES.. => fill.full += 1,
+                _ => fill.partial += 1,
+            }
+            fill.empty -= 1;
+        };
+        for part in populated {
+            let mut at = part.range.start.max(first);
+            let until = part.range.end.min(end);
+            while at < until {
+                let its = at / TABLE_SPAN * TABLE_SPAN;
+                if its != block {
+                    close(&mut fill, pages);
+                    (block, pages) = (its, 0);
+                }
+                let stop = until.min(its + TABLE_SPAN);
+                if part.huge {
+                    fill.huge.push(its);
+                    fill.empty -= 1;
+                } else {
+                    pages += (stop - at) / PAGE_SIZE;
+                }
+                at = stop;
+            }
+        }
+        close(&mut fill, pages);
+        fill
+    }
+}
+
+/// What is to be done about a mapping.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing.
+    Leave,
+    /// Ask for huge pages for all of it.
+    Ask,
+    /// Look which part of these blocks, all of them huge pages, was ever written, and tell [`Filling::sampled`].
+    Sample(Vec<u64>),
+}
+
+/// What is known of a mapping.
+#[derive(Debug)]
+enum State {
+    /// Huge pages were asked for.
+    Asked(Asked),
+    /// They were, in vain: it was sparse, and had so many blocks with a page then.
+    Sparse(u64),
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    /// Blocks full of base pages then.
+    full: u64,
+    /// Huge pages that there were at the last sample, or that are older than the request.
+    seen: Vec<u64>,
+    /// Dense samples in a row.
+    dense: u32,
+}
+
+/// What is known of the mappings of one process.
+#[derive(Debug, Default)]
+pub struct Filling {
+    /// By first address.
+    mappings: HashMap<u64, State>,
+    /// Requests that were taken back.
+    taken_back: u32,
+    /// Blocks seen filled at the same time, at most: with base pages, or with huge ones that samples found dense.
+    proven: u64,
+    /// The same so far, of this round.
+    round: u64,
+}
+
+impl Filling {
+    /// Looks at a mapping: one of private anonymous memory that may be written, of at least [`WORTH`] bytes.
+    pub fn look(&mut self, mapping: AddrRange, fill: &Fill) -> Verdict {
+        let start = mapping.start;
+        match self.mappings.get_mut(&start) {
+            // Base pages went away: it was unmapped, and this is another one. And where blocks are filled with base
+            // pages although they were asked for as huge ones, it is, too.
+            Some(State::Asked(asked)) if fill.full < asked.full || fill.full > asked.full + EVIDENCE => {
+                self.mappings.remove(&start);
+            }
+            Some(State::Asked(asked)) => {
+                self.round += fill.full + if asked.dense > 0 { fill.huge.len() as u64 } else { 0 };
+                return asked.sample(fill);
+            }
+            // One that has doubled gets another chance.
+            Some(State::Sparse(blocks)) if fill.full + fill.partial + fill.huge.len() as u64 >= 2 * *blocks => {
+                self.mappings.remove(&start);
+            }
+            Some(State::Sparse(_)) => return Verdict::Leave,
+            None => {}
+        }
+        self.round += fill.full;
+        let evidence = self.evidence(fill.full + fill.partial + fill.empty + fill.huge.len() as u64);
+        let dense = fill.partial <= (fill.full / FULL_FOR_PARTIAL).max(1);
+        if fill.full < evidence || !dense || fill.empty < ROOM {
+            return Verdict::Leave;
+        }
+        let asked = Asked { full: fill.full, seen: fill.huge.clone(), dense: 0 };
+        self.mappings.insert(start, State::Asked(asked));
+        Verdict::Ask
+    }
+
+    /// Takes what a [sample](Verdict::Sample) found: whether most of what the blocks hold was never written. True: the
+    /// request is to be taken back.
+    pub fn sampled(&mut self, mapping: AddrRange, fill: &Fill, sparse: bool) -> bool {
+        match self.mappings.get_mut(&mapping.start) {
+            Some(State::Asked(asked)) if !sparse => asked.dense += 1,
+            Some(state @ State::Asked(_)) => {
+                *state = State::Sparse(fill.full + fill.partial + fill.huge.len() as u64);
+                self.taken_back += 1;
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// Forgets the mapping there: what was asked for was refused.
+    pub fn refused(&mut self, mapping: AddrRange) {
+        self.mappings.remove(&mapping.start);
+    }
+
+    /// Blocks that a mapping of so many blocks must have filled wholly.
+    const fn evidence(&self, blocks: u64) -> u64 {
+        if self.taken_back > 0 {
+            let doublings = if self.taken_back < MOST_DOUBLINGS { self.taken_back } else { MOST_DOUBLINGS };
+            EVIDENCE << doublings
+        } else if self.proven < TRUSTED || blocks * 2 > self.proven {
+            EVIDENCE
+        } else if blocks < NO_STACK {
+            1
+        } else {
+            0
+        }
+    }
+
+    /// Begins a round of looks at all mappings of the process, whose first addresses are `starts`, ascending. Forgets
+    /// the others.
+    pub fn begin(&mut self, starts: &[u64]) {
+        self.proven = self.proven.max(std::mem::take(&mut self.round));
+        self.mappings.retain(|start, _| starts.binary_search(start).is_ok());
+    }
+}
+
+impl Asked {
+    /// The blocks to look into, if there are enough new ones.
+    fn sample(&mut self, fill: &Fill) -> Verdict {
+        let new: Vec<u64> = fill.huge.iter().copied().filter(|b| self.seen.binary_search(b).is_err()).collect();
+        let wanted = if self.dense < SURE_AFTER { SAMPLE_EVERY } else { SAMPLE_EVERY.max(self.seen.len() as u64) };
+        if (new.len() as u64) < wanted {
+            return Verdict::Leave;
+        }
+        self.seen.clone_from(&fill.huge);
+        // Spread evenly: whatever the order in which a program fills them, only a few of the new ones are not finished
+        // yet.
+        let count = new.len();
+        Verdict::Sample((0..SAMPLES).map(|i| new[i * count / SAMPLES]).collect())
+    }
+}
+
+/// Blocks that a sample looks into.
+const SAMPLES: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BLOCK: u64 = TABLE_SPAN;
+    const BASE: u64 = 64 * BLOCK;
+
+    /// A mapping of `blocks` blocks.
+    fn mapping(blocks: u64) -> AddrRange {
+        AddrRange::new(BASE, BASE + blocks * BLOCK)
+    }
+
+    fn part(from: u64, to: u64, huge: bool) -> Populated {
+        Populated { range: AddrRange::new(BASE + from, BASE + to), huge }
+    }
+
+    /// Of a mapping of 100 blocks that is filled from the front: `full` blocks of base pages, then `huge` huge ones.
+    fn filled(full: u64, huge: u64) -> Fill {
+        let end = full * BLOCK;
+        Fill::of(mapping(100), &[part(0, end, false), part(end, end + huge * BLOCK, true)])
+    }
+
+    #[test]
+    fn blocks_are_told_apart_by_what_is_in_them() {
+        let populated =
+            [part(0, 2 * BLOCK, false), part(3 * BLOCK, 3 * BLOCK + 4096, false), part(4 * BLOCK, 6 * BLOCK, true)];
+        let fill = Fill::of(mapping(10), &populated);
+        assert_eq!(fill, Fill { full: 2, partial: 1, empty: 5, huge: vec![BASE + 4 * BLOCK, BASE + 5 * BLOCK] });
+        // What lies in no whole block does not count.
+        let odd = AddrRange::new(BASE + 4096, BASE + 3 * BLOCK - 4096);
+        let fill = Fill::of(odd, &[part(4096, 3 * BLOCK - 4096, false)]);
+        assert_eq!(fill, Fill { full: 1, ..Fill::default() });
+        assert_eq!(Fill::of(AddrRange::new(BASE + 4096, BASE + 8192), &[part(4096, 8192, false)]), Fill::default());
+    }
+
+    #[test]
+    fn who_fills_densely_gets_huge_pages_ahead() {
+        let mut filling = Filling::default();
+        assert_eq!(filling.look(mapping(100), &filled(0, 0)), Verdict::Leave);
+        assert_eq!(filling.look(mapping(100), &filled(1, 0)), Verdict::Leave);
+        assert_eq!(filling.look(mapping(100), &filled(2, 0)), Verdict::Ask);
+        assert_eq!(filling.look(mapping(100), &filled(2, 0)), Verdict::Leave, "asked for once");
+        // One more was filled with base pages before the request took effect.
+        assert_eq!(filling.look(mapping(100), &filled(3, 7)), Verdict::Leave);
+        let Verdict::Sample(blocks) = filling.look(mapping(100), &filled(3, 8)) else { panic!() };
+        assert!(blocks.iter().all(|b| (BASE + 3 * BLOCK..BASE + 11 * BLOCK).contains(b)), "{blocks:x?}");
+        assert!(!filling.sampled(mapping(100), &filled(3, 8), false));
+        assert_eq!(filling.look(mapping(100), &filled(3, 8)), Verdict::Leave);
+    }
+
+    #[test]
+    fn nothing_is_asked_for_what_is_sparse_or_has_no_room() {
+        let mut filling = Filling::default();
+        // One page in each block, and a dense beginning that turns sparse soon.
+        let sparse: Vec<_> = (0..50).map(|i| part(i * BLOCK, i * BLOCK + 4096, false)).collect();
+        assert_eq!(filling.look(mapping(100), &Fill::of(mapping(100), &sparse)), Verdict::Leave);
+        let mut turns = vec![part(0, 4 * BLOCK, false)];
+        turns.extend((5..20).map(|i| part(i * BLOCK, i * BLOCK + 4096, false)));
+        assert_eq!(filling.look(mapping(100), &Fill::of(mapping(100), &turns)), Verdict::Leave);
+        // Every second page, everywhere: a table that is filled at random.
+        let random: Vec<_> = (0..512 * 10).map(|i| part(i * 8192, i * 8192 + 4096, false)).collect();
+        assert_eq!(filling.look(mapping(100), &Fill::of(mapping(100), &random)), Verdict::Leave);
+        assert_eq!(filling.look(mapping(100), &filled(99, 0)), Verdict::Leave);
+        assert_eq!(filling.look(mapping(100), &filled(97, 3)), Verdict::Leave);
+    }
+
+    #[test]
+    fn what_turned_out_sparse_is_taken_back_and_more_is_wanted_then() {
+        let mut filling = Filling::default();
+        assert_eq!(filling.look(mapping(100), &filled(2, 0)), Verdict::Ask);
+        assert!(matches!(filling.look(mapping(100), &filled(2, 10)), Verdict::Sample(_)));
+        assert!(filling.sampled(mapping(100), &filled(2, 10), true));
+        assert_eq!(filling.look(mapping(100), &filled(5, 10)), Verdict::Leave);
+        let other = AddrRange::new(BASE << 8, (BASE << 8) + 100 * BLOCK);
+        let of_other = |full| Fill { full, empty: 100 - full, ..Fill::default() };
+        assert_eq!(filling.look(other, &of_other(3)), Verdict::Leave);
+        assert_eq!(filling.look(other, &of_other(4)), Verdict::Ask);
+        // The first has doubled, densely.
+        assert_eq!(filling.look(mapping(100), &filled(24, 10)), Verdict::Ask);
+    }
+
+    #[test]
+    fn another_mapping_at_the_same_place_is_asked_for_anew() {
+        let mut filling = Filling::default();
+        assert_eq!(filling.look(mapping(100), &filled(6, 0)), Verdict::Ask);
+        assert_eq!(filling.look(mapping(100), &filled(1, 0)), Verdict::Leave, "begun anew");
+        assert_eq!(filling.look(mapping(100), &filled(3, 0)), Verdict::Ask);
+        assert_eq!(filling.look(mapping(100), &filled(40, 0)), Verdict::Ask, "filled with base pages all the same");
+        filling.begin(&[]);
+        assert_eq!(filling.look(mapping(100), &filled(40, 0)), Verdict::Ask);
+        filling.refused(mapping(100));
+        assert_eq!(filling.look(mapping(100), &filled(40, 0)), Verdict::Ask);
+    }
+
+    #[test]
+    fn a_process_that_always_fills_what_it_maps_need_not_show_it_each_time() {
+        let whole = |start: u64, blocks: u64| AddrRange::new(start * BLOCK, (start + blocks) * BLOCK);
+        let empty = |blocks: u64| Fill { empty: blocks, ..Fill::default() };
+        let mut filling = Filling::default();
+        let old = Fill { full: 40, ..Fill::default() };
+        assert_eq!(filling.look(whole(0, 40), &old), Verdict::Leave);
+        assert_eq!(filling.look(whole(100, 20), &empty(20)), Verdict::Leave, "not before the round has ended");
+        filling.begin(&[0]);
+        assert_eq!(filling.look(whole(100, 20), &empty(20)), Verdict::Ask);
+        assert_eq!(filling.look(whole(200, 21), &empty(21)), Verdict::Leave, "more than half of it");
+        assert_eq!(filling.look(whole(300, 8), &empty(8)), Verdict::Leave, "it may be a stack");
+        let scattered = Fill { partial: 3, empty: 17, ..Fill::default() };
+        assert_eq!(filling.look(whole(400, 20), &scattered), Verdict::Leave);
+        // One that was filled in vain, and nothing is asked for at sight any more.
+        let huge =
+            |n: u64| Fill { empty: 20 - n, huge: (100..100 + n).map(|b| b * BLOCK).collect(), ..Fill::default() };
+        assert!(matches!(filling.look(whole(100, 20), &huge(8)), Verdict::Sample(_)));
+        assert!(filling.sampled(whole(100, 20), &huge(8), true));
+        assert_eq!(filling.look(whole(500, 20), &empty(20)), Verdict::Leave);
+    }
+
+    #[test]
+    fn samples_get_rarer_once_they_were_dense_often() {
+        let (mut filling, mut samples) = (Filling::default(), 0);
+        let whole = AddrRange::new(BASE, BASE + 10_000 * BLOCK);
+        for huge in 0..4000 {
+            let end = 2 * BLOCK;
+            let fill = Fill::of(whole, &[part(0, end, false), part(end, end + huge * BLOCK, true)]);
+            if matches!(filling.look(whole, &fill), Verdict::Sample(_)) {
+                samples += 1;
+                filling.sampled(whole, &fill, false);
+            }
+        }
+        assert!((8..16).contains(&samples), "{samples}");
+    }
+
+    proptest! {
+        #[test]
+        fn every_block_is_counted_once(
+            parts in prop::collection::vec((0u64..40, 1u64..3000, any::<bool>()), 0..60), blocks in 0u64..60, odd in 0u64..512,
+        ) {
+            let mut at = 0;
+            let mut populated = Vec::new();
+            for (gap, pages, huge) in parts {
+                let (mut from, mut to) = (at + gap * 4096, at + (gap + pages) * 4096);
+                if huge {
+                    (from, to) = (from.next_multiple_of(BLOCK), to.next_multiple_of(BLOCK) + BLOCK);
+                }
+                populated.push(part(from, to, huge));
+                at = to;
+            }
+            let range = AddrRange::new(BASE + odd * 4096, BASE + blocks * BLOCK + odd * 4096 + 4096);
+            let fill = Fill::of(range, &populated);
+            let whole = (range.end / BLOCK).saturating_sub(range.start.div_ceil(BLOCK));
+            prop_assert_eq!(fill.full + fill.partial + fill.empty + fill.huge.len() as u64, whole);
+            prop_assert!(fill.huge.is_sorted());
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Huge pages ahead of the faults: a thread that follows how the mappings of processes are filled, and asks for huge
+//! pages where [`Filling`](isotherm_core::filling::Filling) says so, in the process's own name.
+
+mod process;
+mod sample;
+
+use crate::clock::monotonic_ns;
+use crate::roots::Roots;
+use isotherm_core::meter::LiveTarget;
+use isotherm_core::target::TargetId;
+use process::Process;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The longest rest while there is nobody to look at.
+const IDLE: Duration = Duration::from_millis(20);
+
+/// What was done so far, over all processes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AheadTotals {
+    /// Mappings for which huge pages were asked for; one that has grown counts again.
+    pub asked: u64,
+    /// Of those, what had no page yet then, bytes.
+    pub room: u64,
+    /// Requests that were taken back, as most of what the huge pages hold was never written.
+    pub taken_back: u64,
+    /// The first refusal: pid, reason, remedy.
+    pub refusal: Option<String>,
+}
+
+/// Follows processes, in a thread of its own, until it is dropped.
+#[derive(Debug)]
+pub struct Ahead {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stop: Arc<AtomicBool>,
+    targets: Mutex<BTreeMap<TargetId, u32>>,
+    asked: AtomicU64,
+    room: AtomicU64,
+    taken_back: AtomicU64,
+    refusal: Mutex<Option<String>>,
+}
+
+impl Ahead {
+    /// Starts the thread.
+    pub fn start() -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let its = shared.clone();
+        let thread = std::thread::Builder::new().name("isotherm-ahead".into()).spawn(move || run(&its))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Follows this process, too; ids are never given twice. Does nothing for what is no process.
+    pub fn follow(&self, target: LiveTarget) {
+        if let Some(pid) = target.pid {
+            self.shared.targets().insert(target.target, pid);
+        }
+    }
+
+    /// Follows it no longer.
+    pub fn leave(&self, target: TargetId) {
+        self.shared.targets().remove(&target);
+    }
+
+    /// What was done so far.
+    pub fn totals(&self) -> AheadTotals {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Shared { asked, room, taken_back, refusal, .. } = &*self.shared;
+        let refusal = refusal.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        AheadTotals { asked: count(asked), room: count(room), taken_back: count(taken_back), refusal }
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // One that panicked has nothing left to clean up: calls in a process's name end by themselves.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn targets(&self) -> std::sync::MutexGuard<'_, BTreeMap<TargetId, u32>> {
+        self.targets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refuse(&self, why: String) {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    }
+}
+
+/// The thread: each process has its turn when it is due.
+fn run(shared: &Shared) {
+    let roots = Roots::system();
+    let mut processes: BTreeMap<TargetId, Process> = BTreeMap::new();
+    while !shared.stop.load(Ordering::Relaxed) {
+        let wanted = shared.targets().clone();
+        processes.retain(|target, _| wanted.contains_key(target));
+        for (target, pid) in wanted {
+            if let std::collections::btree_map::Entry::Vacant(entry) = processes.entry(target) {
+                // One that has ended is left out once the monitor says so.
+                let Ok(process) = Process::open(pid) else { continue };
+                entry.insert(process);
+            }
+        }
+        let now = monotonic_ns();
+        for process in processes.values_mut().filter(|p| p.due_ns() <= now) {
+            process.turn(shared, &roots);
+        }
+        let due = processes.values().map(Process::due_ns).min();
+        let rest = due.map_or(IDLE, |due| Duration::from_nanos(due.saturating_sub(monotonic_ns())).min(IDLE));
+        std::thread::park_timeout(rest);
+    }
+}
+
+#[cfg(test)]
+mod tests;

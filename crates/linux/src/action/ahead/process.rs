@@ -1,0 +1,210 @@
+//! One process that is followed.
+
+use super::Shared;
+use super::sample::Sampler;
+use crate::action::inject::{Call, Injector};
+use crate::action::obstacle::huge_pages_on_request;
+use crate::clock::{monotonic_ns, thread_cpu_ns};
+use crate::facts::buddyinfo;
+use crate::mm::pagemap::Pagemap;
+use crate::proc::maps::anonymous_ranges;
+use crate::proc::statm::Extent;
+use crate::proc::{PidFd, ProcessDir};
+use crate::roots::Roots;
+use isotherm_core::addr::{AddrRange, TABLE_SPAN};
+use isotherm_core::filling::{Fill, Filling, Populated, Verdict, WORTH};
+use isotherm_core::scheme::action::Action;
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::Ordering;
+
+/// Between two looks at a process that grows, ns: at a GiB a second it fills five blocks meanwhile.
+const SHORT_NS: u64 = 10_000_000;
+/// Between two looks at one that has not grown for long, ns.
+const LONG_NS: u64 = 100_000_000;
+/// A rest grows by a part of the time since the process has last grown.
+const REST_PART: u64 = 20;
+/// A turn of so much CPU time is followed by a rest of so many times that: 2 % of a core.
+const REST_OF_COST: u64 = 50;
+/// Growth that is worth looking at the mappings, pages.
+const GROWN_PAGES: u64 = 256;
+/// After a refusal the process is left alone, ns.
+const REFUSED_NS: u64 = 10_000_000_000;
+/// Free memory in blocks of 2 MiB that there must be: with less, faults would wait for the kernel to make such blocks.
+const FREE: u64 = 256 << 20;
+/// More stretches than this, and a mapping is scattered in any case.
+const MOST_STRETCHES: usize = 2048;
+/// Pages of a block that were never written, from which on it is sparse.
+const SPARSE_PAGES: u64 = 256;
+
+/// What is kept of it.
+#[derive(Debug)]
+pub(super) struct Process {
+    held: PidFd,
+    dir: ProcessDir,
+    filling: Filling,
+    injector: Injector,
+    sampler: Sampler,
+    pub(super) populated: Vec<Populated>,
+    /// By a mapping's start: up to where it was filled with base pages without a gap, a multiple of 2 MiB.
+    fronts: HashMap<u64, u64>,
+    /// Its size at the last look at its mappings.
+    seen: Extent,
+    grown_ns: u64,
+    due_ns: u64,
+}
+
+/// What a look at its mappings came to.
+#[derive(Debug, Default)]
+struct Found {
+    ask: Vec<AddrRange>,
+    room: u64,
+    take_back: Vec<AddrRange>,
+}
+
+impl Process {
+    pub fn open(pid: u32) -> io::Result<Self> {
+        Ok(Self {
+            held: PidFd::open(pid)?,
+            dir: ProcessDir::live(pid),
+            filling: Filling::default(),
+            injector: Injector::default(),
+            sampler: Sampler::default(),
+            populated: Vec::new(),
+            fronts: HashMap::new(),
+            seen: Extent::default(),
+            grown_ns: monotonic_ns(),
+            due_ns: 0,
+        })
+    }
+
+    /// When it is to be looked at again, ns.
+    pub const fn due_ns(&self) -> u64 {
+        self.due_ns
+    }
+
+    /// Looks at it, and asks for what is wanted.
+    pub fn turn(&mut self, shared: &Shared, roots: &Roots) {
+        let (begin, begin_cpu) = (monotonic_ns(), thread_cpu_ns());
+        let Some(extent) = Extent::read(&self.dir) else {
+            self.due_ns = begin + LONG_NS;
+            return;
+        };
+        if extent.differs(&self.seen, GROWN_PAGES) {
+            self.seen = extent;
+            self.grown_ns = begin;
+            // Others may set it, and the process may execute another program: looked at each time.
+            if huge_pages_on_request(roots) {
+                self.look_and_act(shared, roots);
+            }
+        }
+        let now = monotonic_ns();
+        let rest = ((now - self.grown_ns) / REST_PART)
+            .clamp(SHORT_NS, LONG_NS)
+            .max((thread_cpu_ns() - begin_cpu) * REST_OF_COST);
+        self.due_ns = self.due_ns.max(now + rest);
+    }
+
+    fn look_and_act(&mut self, shared: &Shared, roots: &Roots) {
+        let Ok(found) = self.look() else { return };
+        if !found.take_back.is_empty() {
+            let done = self.call(Action::NoHugePage, &found.take_back, shared);
+            shared.taken_back.fetch_add(done, Ordering::Relaxed);
+        }
+        if found.ask.is_empty() {
+            return;
+        }
+        if roots.read(buddyinfo::FILE).is_ok_and(|text| buddyinfo::free_huge(&text) < FREE) {
+            found.ask.iter().for_each(|m| self.filling.refused(*m));
+            return;
+        }
+        let done = self.call(Action::HugePage, &found.ask, shared);
+        if done > 0 {
+            shared.asked.fetch_add(done, Ordering::Relaxed);
+            shared.room.fetch_add(found.room, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes the process call; gives for how many of the ranges it did.
+    fn call(&mut self, action: Action, ranges: &[AddrRange], shared: &Shared) -> u64 {
+        let Some(call) = Call::of(action) else { return 0 };
+        let tally = self.injector.run(&self.held, call, ranges, &shared.stop);
+        if let Some(why) = &tally.error {
+            ranges.iter().for_each(|m| self.filling.refused(*m));
+            if !self.held.has_exited() {
+                // Also where only a mapping went away in between: it does no harm to be patient.
+                self.due_ns = monotonic_ns() + if tally.applied > 0 { 0 } else { REFUSED_NS };
+                shared.refuse(why.clone());
+            }
+        }
+        tally.ranges(ranges)
+    }
+
+    /// Looks at all mappings that are worth it.
+    fn look(&mut self) -> io::Result<Found> {
+        // Opened anew: the process may have executed another program.
+        let pagemap = Pagemap::open(self.held.pid())?;
+        let mut mappings = anonymous_ranges(&self.dir).map_err(io::Error::other)?;
+        mappings.retain(|m| m.len() >= WORTH);
+        let starts: Vec<u64> = mappings.iter().map(|m| m.start).collect();
+        self.filling.begin(&starts);
+        self.fronts.retain(|start, _| starts.binary_search(start).is_ok());
+        let mut found = Found::default();
+        for mapping in mappings {
+            self.scan(&pagemap, mapping)?;
+            let fill = Fill::of(mapping, &self.populated);
+            match self.filling.look(mapping, &fill) {
+                Verdict::Leave => {}
+                Verdict::Ask => {
+                    found.ask.push(mapping);
+                    found.room += fill.empty * TABLE_SPAN;
+                }
+                Verdict::Sample(blocks) => {
+                    let sparse = self.is_sparse(&blocks);
+                    if self.filling.sampled(mapping, &fill, sparse) {
+                        found.take_back.push(mapping);
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Sets `populated` to what of a mapping is in memory. What was filled already at the last look is not looked at
+    /// again, as that costs a millisecond for each 800 MiB: if its last block is as it was, so is the rest.
+    pub(super) fn scan(&mut self, pagemap: &Pagemap, mapping: AddrRange) -> io::Result<()> {
+        let populated = &mut self.populated;
+        populated.clear();
+        let mut from = mapping.start;
+        if let Some(&front) = self.fronts.get(&mapping.start).filter(|front| **front <= mapping.end) {
+            let last = AddrRange::new(front - TABLE_SPAN, front);
+            pagemap.populated(last, MOST_STRETCHES, populated)?;
+            if *populated == [Populated { range: last, huge: false }] {
+                populated[0].range.start = mapping.start;
+                from = front;
+            } else {
+                populated.clear();
+            }
+        }
+        pagemap.populated(AddrRange::new(from, mapping.end), MOST_STRETCHES, populated)?;
+        let front = match populated.first() {
+            Some(first) if !first.huge && first.range.start == mapping.start => {
+                first.range.end / TABLE_SPAN * TABLE_SPAN
+            }
+            _ => 0,
+        };
+        if front >= mapping.start + TABLE_SPAN {
+            self.fronts.insert(mapping.start, front);
+        } else {
+            self.fronts.remove(&mapping.start);
+        }
+        Ok(())
+    }
+
+    /// Whether most of what these blocks hold was never written. Those that are gone tell nothing.
+    fn is_sparse(&mut self, blocks: &[u64]) -> bool {
+        let pid = self.held.pid();
+        let zeros: Vec<u64> = blocks.iter().filter_map(|b| self.sampler.zero_pages(pid, *b).ok()).collect();
+        zeros.iter().filter(|pages| **pages >= SPARSE_PAGES).count() * 2 > zeros.len()
+    }
+}

@@ -1,0 +1,173 @@
+/* A program that fills memory in a known way, and checks what it wrote: the truth of tests/real/ahead.py.
+ *
+ * fill PATTERN MIB [BLOCKS_PER_S]
+ *   dense    every page, in ascending order           down     in descending order
+ *   threads  by four threads, a quarter each          random   every page, in random order
+ *   sparse   one page in 2 MiB                        turns    16 MiB densely, and a while later one page in 2 MiB
+ *   grow     every page, in a mapping that mremap doubles again and again
+ *   fork     the first half, and the other one by a child in its own copy
+ *   anew     every page, four times, each time in a mapping of its own
+ *
+ * Waits for a line, fills, prints "filled PID TOUCHED_BYTES FAULTS", waits for another line, checks, and prints "ok".
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE 4096ul
+#define BLOCK (2ul << 20)
+#define THREADS 4
+
+static char *memory;
+static size_t size, touched;
+static long blocks_per_s = 200;
+
+static void fail(const char *what) {
+    perror(what);
+    exit(1);
+}
+
+static void *map(size_t length) {
+    /* Room for a beginning at a multiple of 2 MiB, so that all blocks are whole ones. */
+    char *p = mmap(NULL, length + BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) fail("mmap");
+    char *begin = (char *)(((uintptr_t)p + BLOCK - 1) & ~(BLOCK - 1));
+    if (begin > p) munmap(p, begin - p);
+    munmap(begin + length, p + BLOCK - begin);
+    return begin;
+}
+
+static void write_page(size_t page) {
+    uint64_t *words = (uint64_t *)(memory + page * PAGE);
+    for (size_t i = 0; i < PAGE / 8; i++) words[i] = (page + 1) * 0x9e3779b97f4a7c15ul + i;
+}
+
+static int is_right(size_t page) {
+    const uint64_t *words = (const uint64_t *)(memory + page * PAGE);
+    for (size_t i = 0; i < PAGE / 8; i++)
+        if (words[i] != (page + 1) * 0x9e3779b97f4a7c15ul + i) return 0;
+    return 1;
+}
+
+static void rest(void) {
+    struct timespec time = {0, 1000000000l / blocks_per_s};
+    nanosleep(&time, NULL);
+}
+
+static void fill(size_t from, size_t to) {
+    for (size_t page = from; page < to; page++) {
+        write_page(page);
+        if (page % 512 == 511) rest();
+    }
+}
+
+static void *fill_part(void *number) {
+    size_t part = size / PAGE / THREADS, at = (size_t)(uintptr_t)number * part;
+    fill(at, at + part);
+    return NULL;
+}
+
+static uint8_t *is_touched;
+
+static void touch(size_t page) {
+    write_page(page);
+    is_touched[page] = 1;
+}
+
+static void wait_for_line(void) {
+    char line[8];
+    if (!fgets(line, sizeof line, stdin)) exit(2);
+}
+
+int main(int count, char **words) {
+    if (count < 3) return 2;
+    const char *pattern = words[1];
+    size = strtoul(words[2], NULL, 10) << 20;
+    if (count > 3) blocks_per_s = strtol(words[3], NULL, 10);
+    size_t pages = size / PAGE, half = pages / 2;
+    is_touched = calloc(pages, 1);
+    int is = 1;
+    wait_for_line();
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    if (!strcmp(pattern, "grow")) {
+        size_t length = 4 * BLOCK;
+        memory = map(length);
+        for (size_t from = 0; from < pages; from = length / PAGE, length *= 2) {
+            if (from) memory = mremap(memory, length / 2, length, MREMAP_MAYMOVE);
+            if (memory == MAP_FAILED) fail("mremap");
+            fill(from, length / PAGE);
+        }
+        memset(is_touched, 1, pages);
+    } else if (!strcmp(pattern, "anew")) {
+        for (int i = 0; i < 4; i++) {
+            if (i) munmap(memory, size);
+            memory = map(size);
+            fill(0, pages);
+        }
+        memset(is_touched, 1, pages);
+    } else {
+        memory = map(size);
+        if (!strcmp(pattern, "dense")) {
+            fill(0, pages), memset(is_touched, 1, pages);
+        } else if (!strcmp(pattern, "down")) {
+            for (size_t block = pages / 512; block-- > 0; rest())
+                for (size_t page = 512; page-- > 0;) touch(block * 512 + page);
+        } else if (!strcmp(pattern, "threads")) {
+            pthread_t threads[THREADS];
+            for (size_t i = 0; i < THREADS; i++)
+                if (pthread_create(&threads[i], NULL, fill_part, (void *)(uintptr_t)i)) fail("pthread_create");
+            for (size_t i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+            memset(is_touched, 1, pages);
+        } else if (!strcmp(pattern, "random")) {
+            size_t *order = malloc(pages * sizeof *order);
+            for (size_t i = 0; i < pages; i++) {
+                size_t j = (size_t)rand() % (i + 1);
+                order[i] = order[j], order[j] = i;
+            }
+            /* A tenth stays untouched. */
+            for (size_t i = 0; i < pages * 9 / 10; i++) {
+                touch(order[i]);
+                if (i % 512 == 511) rest();
+            }
+        } else if (!strcmp(pattern, "sparse") || !strcmp(pattern, "turns")) {
+            size_t dense = pattern[0] == 't' ? 8 * 512 : 0;
+            for (size_t page = 0; page < dense; page++) touch(page);
+            /* Long enough to be seen. */
+            for (int i = 0; dense && i < 40; i++) rest();
+            for (size_t page = dense; page < pages; page += 512, rest()) touch(page + page / 512 % 512);
+        } else if (!strcmp(pattern, "fork")) {
+            fill(0, half), memset(is_touched, 1, half);
+            pid_t child = fork();
+            if (child == 0) {
+                fill(half, pages), memset(is_touched, 1, pages);
+                for (size_t page = 0; page < pages; page++)
+                    if (!is_right(page)) _exit(1);
+                _exit(0);
+            }
+            /* Meanwhile this one writes its half again. */
+            fill(0, half);
+            int status;
+            if (waitpid(child, &status, 0) != child || status != 0) is = 0;
+        } else {
+            return 2;
+        }
+    }
+    getrusage(RUSAGE_SELF, &after);
+    for (size_t page = 0; page < pages; page++) touched += is_touched[page] * PAGE;
+    printf("filled %d %zu %ld\n", getpid(), touched, after.ru_minflt - before.ru_minflt);
+    fflush(stdout);
+    wait_for_line();
+    for (size_t page = 0; page < pages; page++)
+        if (is_touched[page] && !is_right(page)) is = 0;
+    puts(is ? "ok" : "wrong");
+    return !is;
+}
