@@ -1,6 +1,7 @@
 """Huge pages ahead of the faults, by `isotherm thp`: programs that fill memory in a known way (fill.c), each watched by a run of its own.
 
-What is filled densely gets them, without being hot for long; what is sparse does not grow; and no byte changes.
+What is filled densely gets them, without being hot for long; what is sparse does not grow; and no byte changes. They are asked for at any
+price, because the hosts of some machines take free memory back, so that huge pages are not asked for there.
 """
 
 import contextlib
@@ -44,11 +45,11 @@ def field(pid, name):
 class Fill:
     """fill.c at work, and `isotherm thp` that watches it."""
 
-    def __init__(self, path, folder, pattern, *arguments):
+    def __init__(self, path, folder, pattern, ahead):
         self.pattern, self.manager = pattern, None
         self.process = start([path, pattern, str(SIZE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.log = open(f"{folder}/{pattern}{len(arguments)}.log", "w+")
-        command = [BINARY, "thp", "--pid", str(self.process.pid), *arguments]
+        self.log = open(f"{folder}/{pattern}-{ahead}.log", "w+")
+        command = [BINARY, "thp", "--pid", str(self.process.pid), "--ahead", ahead]
         self.manager = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
 
     def go(self):
@@ -94,16 +95,16 @@ def check(results):
         for patterns in (["dense", "down"], ["threads", "grow"], ["anew", "fork"], ["sparse", "random", "turns"]):
             for fill in run(path, folder, patterns):
                 judge(results, fill)
-        (without,) = run(path, folder, ["dense"], "--no-ahead")
+        (without,) = run(path, folder, ["dense"], "never")
         results.check(without.huge == 0, f"without it a program that fills for a second has no huge pages: {without.huge / MIB:.0f} MiB")
 
 
-def run(path, folder, patterns, *arguments):
+def run(path, folder, patterns, ahead="always"):
     """Runs programs at the same time."""
     fills = []
     try:
         for pattern in patterns:
-            fills.append(Fill(path, folder, pattern, *arguments))
+            fills.append(Fill(path, folder, pattern, ahead))
         time.sleep(1)
         for fill in fills:
             fill.go()

@@ -96,6 +96,11 @@ impl Fill {
         close(&mut fill, pages);
         fill
     }
+
+    /// Blocks with a page.
+    const fn populated(&self) -> u64 {
+        self.full + self.partial + self.huge.len() as u64
+    }
 }
 
 /// What is to be done about a mapping.
@@ -105,6 +110,8 @@ pub enum Verdict {
     Leave,
     /// Ask for huge pages for all of it.
     Ask,
+    /// Take the request back for now.
+    TakeBack,
     /// Look which part of these blocks, all of them huge pages, was ever written, and tell [`Filling::sampled`].
     Sample(Vec<u64>),
 }
@@ -114,6 +121,8 @@ pub enum Verdict {
 enum State {
     /// Huge pages were asked for.
     Asked(Asked),
+    /// They were, and it would have gone on as before, but they had become dear.
+    Paused,
     /// They were, in vain: it was sparse, and had so many blocks with a page then.
     Sparse(u64),
 }
@@ -142,9 +151,11 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// Looks at a mapping: one of private anonymous memory that may be written, of at least [`WORTH`] bytes.
-    pub fn look(&mut self, mapping: AddrRange, fill: &Fill) -> Verdict {
-        let start = mapping.start;
+    /// Looks at a mapping: one of private anonymous memory that may be written, of at least [`WORTH`] bytes. `dear`
+    /// says whether huge pages cost more than base pages at present, or are not to be had; it is asked only where that
+    /// matters.
+    pub fn look(&mut self, mapping: AddrRange, fill: &Fill, mut dear: impl FnMut() -> bool) -> Verdict {
+        let (start, room) = (mapping.start, fill.empty >= ROOM);
         match self.mappings.get_mut(&start) {
             // Base pages went away: it was unmapped, and this is another one. And where blocks are filled with base
             // pages although they were asked for as huge ones, it is, too.
@@ -153,24 +164,40 @@ impl Filling {
             }
             Some(State::Asked(asked)) => {
                 self.round += fill.full + if asked.dense > 0 { fill.huge.len() as u64 } else { 0 };
+                if room && dear() {
+                    self.mappings.insert(start, State::Paused);
+                    return Verdict::TakeBack;
+                }
                 return asked.sample(fill);
             }
+            Some(State::Paused) if dear() => return Verdict::Leave,
+            // Also where no room is left: what is forbidden there could not become huge pages afterwards, either.
+            Some(State::Paused) => return self.ask(start, fill),
             // One that has doubled gets another chance.
-            Some(State::Sparse(blocks)) if fill.full + fill.partial + fill.huge.len() as u64 >= 2 * *blocks => {
+            Some(State::Sparse(blocks)) if fill.populated() >= 2 * *blocks => {
                 self.mappings.remove(&start);
             }
             Some(State::Sparse(_)) => return Verdict::Leave,
             None => {}
         }
         self.round += fill.full;
-        let evidence = self.evidence(fill.full + fill.partial + fill.empty + fill.huge.len() as u64);
+        let evidence = self.evidence(fill.populated() + fill.empty);
         let dense = fill.partial <= (fill.full / FULL_FOR_PARTIAL).max(1);
-        if fill.full < evidence || !dense || fill.empty < ROOM {
+        if fill.full < evidence || !dense || !room || dear() {
             return Verdict::Leave;
         }
+        self.ask(start, fill)
+    }
+
+    fn ask(&mut self, start: u64, fill: &Fill) -> Verdict {
         let asked = Asked { full: fill.full, seen: fill.huge.clone(), dense: 0 };
         self.mappings.insert(start, State::Asked(asked));
         Verdict::Ask
+    }
+
+    /// Whether requests were taken back only for now.
+    pub fn has_paused(&self) -> bool {
+        self.mappings.values().any(|state| matches!(state, State::Paused))
     }
 
     /// Takes what a [sample](Verdict::Sample) found: whether most of what the blocks hold was never written. True: the
@@ -179,7 +206,7 @@ impl Filling {
         match self.mappings.get_mut(&mapping.start) {
             Some(State::Asked(asked)) if !sparse => asked.dense += 1,
             Some(state @ State::Asked(_)) => {
-                *state = State::Sparse(fill.full + fill.partial + fill.huge.len() as u64);
+                *state = State::Sparse(fill.populated());
                 self.taken_back += 1;
                 return true;
             }
@@ -188,9 +215,9 @@ impl Filling {
         false
     }
 
-    /// Forgets the mapping there: what was asked for was refused.
-    pub fn refused(&mut self, mapping: AddrRange) {
-        self.mappings.remove(&mapping.start);
+    /// The request could not be taken back: it stands, and is sampled again as soon as possible.
+    pub fn stands(&mut self, mapping: AddrRange, fill: &Fill) {
+        self.mappings.insert(mapping.start, State::Asked(Asked { full: fill.full, ..Asked::default() }));
     }
 
     /// Blocks that a mapping of so many blocks must have filled wholly.
@@ -257,6 +284,10 @@ mod tests {
         Fill::of(mapping(100), &[part(0, end, false), part(end, end + huge * BLOCK, true)])
     }
 
+    fn look(filling: &mut Filling, mapping: AddrRange, fill: &Fill) -> Verdict {
+        filling.look(mapping, fill, || false)
+    }
+
     #[test]
     fn blocks_are_told_apart_by_what_is_in_them() {
         let populated =
@@ -273,16 +304,16 @@ mod tests {
     #[test]
     fn who_fills_densely_gets_huge_pages_ahead() {
         let mut filling = Filling::default();
-        assert_eq!(filling.look(mapping(100), &filled(0, 0)), Verdict::Leave);
-        assert_eq!(filling.look(mapping(100), &filled(1, 0)), Verdict::Leave);
-        assert_eq!(filling.look(mapping(100), &filled(2, 0)), Verdict::Ask);
-        assert_eq!(filling.look(mapping(100), &filled(2, 0)), Verdict::Leave, "asked for once");
+        assert_eq!(look(&mut filling, mapping(100), &filled(0, 0)), Verdict::Leave);
+        assert_eq!(look(&mut filling, mapping(100), &filled(1, 0)), Verdict::Leave);
+        assert_eq!(look(&mut filling, mapping(100), &filled(2, 0)), Verdict::Ask);
+        assert_eq!(look(&mut filling, mapping(100), &filled(2, 0)), Verdict::Leave, "asked for once");
         // One more was filled with base pages before the request took effect.
-        assert_eq!(filling.look(mapping(100), &filled(3, 7)), Verdict::Leave);
-        let Verdict::Sample(blocks) = filling.look(mapping(100), &filled(3, 8)) else { panic!() };
+        assert_eq!(look(&mut filling, mapping(100), &filled(3, 7)), Verdict::Leave);
+        let Verdict::Sample(blocks) = look(&mut filling, mapping(100), &filled(3, 8)) else { panic!() };
         assert!(blocks.iter().all(|b| (BASE + 3 * BLOCK..BASE + 11 * BLOCK).contains(b)), "{blocks:x?}");
         assert!(!filling.sampled(mapping(100), &filled(3, 8), false));
-        assert_eq!(filling.look(mapping(100), &filled(3, 8)), Verdict::Leave);
+        assert_eq!(look(&mut filling, mapping(100), &filled(3, 8)), Verdict::Leave);
     }
 
     #[test]
@@ -290,43 +321,48 @@ mod tests {
         let mut filling = Filling::default();
         // One page in each block, and a dense beginning that turns sparse soon.
         let sparse: Vec<_> = (0..50).map(|i| part(i * BLOCK, i * BLOCK + 4096, false)).collect();
-        assert_eq!(filling.look(mapping(100), &Fill::of(mapping(100), &sparse)), Verdict::Leave);
+        assert_eq!(look(&mut filling, mapping(100), &Fill::of(mapping(100), &sparse)), Verdict::Leave);
         let mut turns = vec![part(0, 4 * BLOCK, false)];
         turns.extend((5..20).map(|i| part(i * BLOCK, i * BLOCK + 4096, false)));
-        assert_eq!(filling.look(mapping(100), &Fill::of(mapping(100), &turns)), Verdict::Leave);
+        assert_eq!(look(&mut filling, mapping(100), &Fill::of(mapping(100), &turns)), Verdict::Leave);
         // Every second page, everywhere: a table that is filled at random.
         let random: Vec<_> = (0..512 * 10).map(|i| part(i * 8192, i * 8192 + 4096, false)).collect();
-        assert_eq!(filling.look(mapping(100), &Fill::of(mapping(100), &random)), Verdict::Leave);
-        assert_eq!(filling.look(mapping(100), &filled(99, 0)), Verdict::Leave);
-        assert_eq!(filling.look(mapping(100), &filled(97, 3)), Verdict::Leave);
+        assert_eq!(look(&mut filling, mapping(100), &Fill::of(mapping(100), &random)), Verdict::Leave);
+        assert_eq!(look(&mut filling, mapping(100), &filled(99, 0)), Verdict::Leave);
+        assert_eq!(look(&mut filling, mapping(100), &filled(97, 3)), Verdict::Leave);
     }
 
     #[test]
     fn what_turned_out_sparse_is_taken_back_and_more_is_wanted_then() {
         let mut filling = Filling::default();
-        assert_eq!(filling.look(mapping(100), &filled(2, 0)), Verdict::Ask);
-        assert!(matches!(filling.look(mapping(100), &filled(2, 10)), Verdict::Sample(_)));
+        assert_eq!(look(&mut filling, mapping(100), &filled(2, 0)), Verdict::Ask);
+        assert!(matches!(look(&mut filling, mapping(100), &filled(2, 10)), Verdict::Sample(_)));
         assert!(filling.sampled(mapping(100), &filled(2, 10), true));
-        assert_eq!(filling.look(mapping(100), &filled(5, 10)), Verdict::Leave);
+        filling.stands(mapping(100), &filled(2, 10));
+        assert!(matches!(look(&mut filling, mapping(100), &filled(2, 11)), Verdict::Sample(_)), "again");
+        assert!(filling.sampled(mapping(100), &filled(2, 10), true));
+        assert_eq!(look(&mut filling, mapping(100), &filled(5, 10)), Verdict::Leave);
         let other = AddrRange::new(BASE << 8, (BASE << 8) + 100 * BLOCK);
         let of_other = |full| Fill { full, empty: 100 - full, ..Fill::default() };
-        assert_eq!(filling.look(other, &of_other(3)), Verdict::Leave);
-        assert_eq!(filling.look(other, &of_other(4)), Verdict::Ask);
+        assert_eq!(look(&mut filling, other, &of_other(7)), Verdict::Leave);
+        assert_eq!(look(&mut filling, other, &of_other(8)), Verdict::Ask);
         // The first has doubled, densely.
-        assert_eq!(filling.look(mapping(100), &filled(24, 10)), Verdict::Ask);
+        assert_eq!(look(&mut filling, mapping(100), &filled(24, 10)), Verdict::Ask);
     }
 
     #[test]
     fn another_mapping_at_the_same_place_is_asked_for_anew() {
         let mut filling = Filling::default();
-        assert_eq!(filling.look(mapping(100), &filled(6, 0)), Verdict::Ask);
-        assert_eq!(filling.look(mapping(100), &filled(1, 0)), Verdict::Leave, "begun anew");
-        assert_eq!(filling.look(mapping(100), &filled(3, 0)), Verdict::Ask);
-        assert_eq!(filling.look(mapping(100), &filled(40, 0)), Verdict::Ask, "filled with base pages all the same");
+        assert_eq!(look(&mut filling, mapping(100), &filled(6, 0)), Verdict::Ask);
+        assert_eq!(look(&mut filling, mapping(100), &filled(1, 0)), Verdict::Leave, "begun anew");
+        assert_eq!(look(&mut filling, mapping(100), &filled(3, 0)), Verdict::Ask);
+        assert_eq!(
+            look(&mut filling, mapping(100), &filled(40, 0)),
+            Verdict::Ask,
+            "filled with base pages all the same"
+        );
         filling.begin(&[]);
-        assert_eq!(filling.look(mapping(100), &filled(40, 0)), Verdict::Ask);
-        filling.refused(mapping(100));
-        assert_eq!(filling.look(mapping(100), &filled(40, 0)), Verdict::Ask);
+        assert_eq!(look(&mut filling, mapping(100), &filled(40, 0)), Verdict::Ask);
     }
 
     #[test]
@@ -335,20 +371,42 @@ mod tests {
         let empty = |blocks: u64| Fill { empty: blocks, ..Fill::default() };
         let mut filling = Filling::default();
         let old = Fill { full: 40, ..Fill::default() };
-        assert_eq!(filling.look(whole(0, 40), &old), Verdict::Leave);
-        assert_eq!(filling.look(whole(100, 20), &empty(20)), Verdict::Leave, "not before the round has ended");
+        assert_eq!(look(&mut filling, whole(0, 40), &old), Verdict::Leave);
+        assert_eq!(look(&mut filling, whole(100, 20), &empty(20)), Verdict::Leave, "not before the round has ended");
         filling.begin(&[0]);
-        assert_eq!(filling.look(whole(100, 20), &empty(20)), Verdict::Ask);
-        assert_eq!(filling.look(whole(200, 21), &empty(21)), Verdict::Leave, "more than half of it");
-        assert_eq!(filling.look(whole(300, 8), &empty(8)), Verdict::Leave, "it may be a stack");
+        assert_eq!(look(&mut filling, whole(100, 20), &empty(20)), Verdict::Ask);
+        assert_eq!(look(&mut filling, whole(200, 21), &empty(21)), Verdict::Leave, "more than half of it");
+        assert_eq!(look(&mut filling, whole(300, 8), &empty(8)), Verdict::Leave, "it may be a stack");
         let scattered = Fill { partial: 3, empty: 17, ..Fill::default() };
-        assert_eq!(filling.look(whole(400, 20), &scattered), Verdict::Leave);
+        assert_eq!(look(&mut filling, whole(400, 20), &scattered), Verdict::Leave);
         // One that was filled in vain, and nothing is asked for at sight any more.
         let huge =
             |n: u64| Fill { empty: 20 - n, huge: (100..100 + n).map(|b| b * BLOCK).collect(), ..Fill::default() };
-        assert!(matches!(filling.look(whole(100, 20), &huge(8)), Verdict::Sample(_)));
+        assert!(matches!(look(&mut filling, whole(100, 20), &huge(8)), Verdict::Sample(_)));
         assert!(filling.sampled(whole(100, 20), &huge(8), true));
-        assert_eq!(filling.look(whole(500, 20), &empty(20)), Verdict::Leave);
+        assert_eq!(look(&mut filling, whole(500, 20), &empty(20)), Verdict::Leave);
+    }
+
+    #[test]
+    fn nothing_is_asked_for_while_huge_pages_are_dear() {
+        let mut filling = Filling::default();
+        assert_eq!(filling.look(mapping(100), &filled(2, 0), || true), Verdict::Leave);
+        assert_eq!(look(&mut filling, mapping(100), &filled(3, 0)), Verdict::Ask);
+        assert!(!filling.has_paused());
+        assert_eq!(filling.look(mapping(100), &filled(3, 4), || true), Verdict::TakeBack);
+        assert!(filling.has_paused());
+        assert_eq!(filling.look(mapping(100), &filled(20, 4), || true), Verdict::Leave);
+        assert_eq!(look(&mut filling, mapping(100), &filled(40, 4)), Verdict::Ask);
+        // One that is full already is left as it is, and a paused one gets its flag back although it is.
+        assert_eq!(filling.look(mapping(100), &filled(40, 60), || true), Verdict::Sample(filling_blocks(44, 100)));
+        assert_eq!(filling.look(mapping(100), &filled(40, 58), || true), Verdict::TakeBack);
+        assert_eq!(look(&mut filling, mapping(100), &filled(42, 58)), Verdict::Ask);
+        assert!(!filling.has_paused());
+    }
+
+    /// What a sample of the blocks `from..to` looks into.
+    fn filling_blocks(from: u64, to: u64) -> Vec<u64> {
+        (0..SAMPLES as u64).map(|i| BASE + (from + i * (to - from) / SAMPLES as u64) * BLOCK).collect()
     }
 
     #[test]
@@ -358,7 +416,7 @@ mod tests {
         for huge in 0..4000 {
             let end = 2 * BLOCK;
             let fill = Fill::of(whole, &[part(0, end, false), part(end, end + huge * BLOCK, true)]);
-            if matches!(filling.look(whole, &fill), Verdict::Sample(_)) {
+            if matches!(look(&mut filling, whole, &fill), Verdict::Sample(_)) {
                 samples += 1;
                 filling.sampled(whole, &fill, false);
             }

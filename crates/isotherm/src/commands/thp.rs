@@ -1,7 +1,7 @@
 //! `isotherm thp`.
 
 use super::preset::PresetArgs;
-use super::schemes::run::Wanted;
+use super::schemes::run::{Wanted, WhenAhead};
 use crate::schemes::preset::{ThpArgs, huge_pages_always};
 use isotherm_linux::roots::Roots;
 
@@ -14,14 +14,15 @@ use isotherm_linux::roots::Roots;
 pub struct Args {
     #[command(flatten)]
     thp: ThpArgs,
-    /// Do not ask for huge pages ahead of the faults where a mapping is being filled densely
-    #[arg(long, help_heading = "Huge pages")]
-    no_ahead: bool,
+    /// Ask for huge pages ahead of the faults where a mapping is being filled densely
+    #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = "Huge pages")]
+    ahead: WhenAhead,
     #[command(flatten)]
     common: PresetArgs,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     let schemes = args.thp.schemes(huge_pages_always(&Roots::system()))?;
-    args.common.go(Wanted { ahead: !args.no_ahead && !args.thp.advise, ..schemes.into() })
+    let ahead = if args.thp.advise { WhenAhead::Never } else { args.ahead };
+    args.common.go(Wanted { ahead, ..schemes.into() })
 }

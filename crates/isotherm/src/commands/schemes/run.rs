@@ -64,18 +64,29 @@ pub struct RunArgs {
     pub sandbox: SandboxArgs,
 }
 
+/// When huge pages are asked for ahead of the faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum WhenAhead {
+    /// While they cost less than base pages
+    Auto,
+    /// Always: also where the host takes free memory back, so that they cost more
+    Always,
+    /// Never
+    Never,
+}
+
 /// What is to be applied.
 pub struct Wanted {
     pub schemes: Vec<Scheme>,
-    /// Whether huge pages are asked for ahead of the faults, too.
-    pub ahead: bool,
+    /// When huge pages are asked for ahead of the faults.
+    pub ahead: WhenAhead,
     /// What SIGHUP reads anew; without it, SIGHUP stops.
     pub reload: Option<Reload>,
 }
 
 impl From<Vec<Scheme>> for Wanted {
     fn from(schemes: Vec<Scheme>) -> Self {
-        Self { schemes, ahead: false, reload: None }
+        Self { schemes, ahead: WhenAhead::Never, reload: None }
     }
 }
 
@@ -103,7 +114,12 @@ pub fn run(target: &TargetArgs, monitor: &MonitorArgs, wanted: Wanted, args: &Ru
     control.dry_run(args.dry_run);
     control.quiet(args.quiet);
     let line = if args.quiet { StatusLine::default() } else { StatusLine::new() };
-    let ahead = (ahead && !args.dry_run).then(Ahead::start).transpose().context("cannot start a thread")?;
+    let ahead = match ahead {
+        WhenAhead::Auto | WhenAhead::Always if !args.dry_run => {
+            Some(Ahead::start(ahead == WhenAhead::Always).context("cannot start a thread")?)
+        }
+        _ => None,
+    };
     let mut run = Run { control, line, ahead, stats: stats_file, next_stats_ns: monotonic_ns() + STATS_EVERY_NS };
     let result = session.run(args.duration, &mut run, Run::after_turn);
     run.line.clear();

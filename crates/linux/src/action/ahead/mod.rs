@@ -1,6 +1,7 @@
 //! Huge pages ahead of the faults: a thread that follows how the mappings of processes are filled, and asks for huge
 //! pages where [`Filling`](isotherm_core::filling::Filling) says so, in the process's own name.
 
+mod probe;
 mod process;
 mod sample;
 
@@ -8,6 +9,7 @@ use crate::clock::monotonic_ns;
 use crate::roots::Roots;
 use isotherm_core::meter::LiveTarget;
 use isotherm_core::target::TargetId;
+use probe::Probe;
 use process::Process;
 use std::collections::BTreeMap;
 use std::io;
@@ -26,7 +28,7 @@ pub struct AheadTotals {
     pub asked: u64,
     /// Of those, what had no page yet then, bytes.
     pub room: u64,
-    /// Requests that were taken back, as most of what the huge pages hold was never written.
+    /// Requests that were taken back: most of what the huge pages hold was never written, or they had become dear.
     pub taken_back: u64,
     /// The first refusal: pid, reason, remedy.
     pub refusal: Option<String>,
@@ -50,11 +52,13 @@ struct Shared {
 }
 
 impl Ahead {
-    /// Starts the thread.
-    pub fn start() -> io::Result<Self> {
+    /// Starts the thread. `at_any_price`: also while huge pages cost more than base pages, as with a host that takes
+    /// free memory back.
+    pub fn start(at_any_price: bool) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let its = shared.clone();
-        let thread = std::thread::Builder::new().name("isotherm-ahead".into()).spawn(move || run(&its))?;
+        let probe = if at_any_price { Probe::good() } else { Probe::default() };
+        let thread = std::thread::Builder::new().name("isotherm-ahead".into()).spawn(move || run(&its, probe))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
@@ -101,7 +105,7 @@ impl Shared {
 }
 
 /// The thread: each process has its turn when it is due.
-fn run(shared: &Shared) {
+fn run(shared: &Shared, mut probe: Probe) {
     let roots = Roots::system();
     let mut processes: BTreeMap<TargetId, Process> = BTreeMap::new();
     while !shared.stop.load(Ordering::Relaxed) {
@@ -116,7 +120,7 @@ fn run(shared: &Shared) {
         }
         let now = monotonic_ns();
         for process in processes.values_mut().filter(|p| p.due_ns() <= now) {
-            process.turn(shared, &roots);
+            process.turn(shared, &roots, &mut probe);
         }
         let due = processes.values().map(Process::due_ns).min();
         let rest = due.map_or(IDLE, |due| Duration::from_nanos(due.saturating_sub(monotonic_ns())).min(IDLE));

@@ -1,9 +1,11 @@
 //! One process that is followed.
 
 use super::Shared;
+use super::probe::Probe;
 use super::sample::Sampler;
 use crate::action::inject::{Call, Injector};
 use crate::action::obstacle::huge_pages_on_request;
+use crate::action::tally::Tally;
 use crate::clock::{monotonic_ns, thread_cpu_ns};
 use crate::facts::buddyinfo;
 use crate::mm::pagemap::Pagemap;
@@ -26,9 +28,11 @@ const LONG_NS: u64 = 100_000_000;
 const REST_PART: u64 = 20;
 /// A turn of so much CPU time is followed by a rest of so many times that: 2 % of a core.
 const REST_OF_COST: u64 = 50;
+/// A process that has not grown for so long gets back what was taken from it for now, ns.
+const QUIET_NS: u64 = 10_000_000_000;
 /// Growth that is worth looking at the mappings, pages.
 const GROWN_PAGES: u64 = 256;
-/// After a refusal the process is left alone, ns.
+/// After a refusal nothing more is asked for, ns.
 const REFUSED_NS: u64 = 10_000_000_000;
 /// Free memory in blocks of 2 MiB that there must be: with less, faults would wait for the kernel to make such blocks.
 const FREE: u64 = 256 << 20;
@@ -51,6 +55,8 @@ pub(super) struct Process {
     /// Its size at the last look at its mappings.
     seen: Extent,
     grown_ns: u64,
+    /// Until when nothing more is asked for, after a refusal.
+    blocked_ns: u64,
     due_ns: u64,
 }
 
@@ -60,6 +66,15 @@ struct Found {
     ask: Vec<AddrRange>,
     room: u64,
     take_back: Vec<AddrRange>,
+    /// How each of `take_back` is filled.
+    fills: Vec<Fill>,
+}
+
+impl Found {
+    fn take_back(&mut self, mapping: AddrRange, fill: Fill) {
+        self.take_back.push(mapping);
+        self.fills.push(fill);
+    }
 }
 
 impl Process {
@@ -74,6 +89,7 @@ impl Process {
             fronts: HashMap::new(),
             seen: Extent::default(),
             grown_ns: monotonic_ns(),
+            blocked_ns: 0,
             due_ns: 0,
         })
     }
@@ -84,7 +100,7 @@ impl Process {
     }
 
     /// Looks at it, and asks for what is wanted.
-    pub fn turn(&mut self, shared: &Shared, roots: &Roots) {
+    pub fn turn(&mut self, shared: &Shared, roots: &Roots, probe: &mut Probe) {
         let (begin, begin_cpu) = (monotonic_ns(), thread_cpu_ns());
         let Some(extent) = Extent::read(&self.dir) else {
             self.due_ns = begin + LONG_NS;
@@ -93,55 +109,63 @@ impl Process {
         if extent.differs(&self.seen, GROWN_PAGES) {
             self.seen = extent;
             self.grown_ns = begin;
-            // Others may set it, and the process may execute another program: looked at each time.
-            if huge_pages_on_request(roots) {
-                self.look_and_act(shared, roots);
-            }
+            self.look_and_act(shared, roots, probe);
+        } else if begin - self.grown_ns >= QUIET_NS && self.filling.has_paused() {
+            // Nothing is touched for the first time, so that they cost nothing now; and may be wanted later.
+            self.look_and_act(shared, roots, &mut Probe::good());
         }
         let now = monotonic_ns();
         let rest = ((now - self.grown_ns) / REST_PART)
             .clamp(SHORT_NS, LONG_NS)
             .max((thread_cpu_ns() - begin_cpu) * REST_OF_COST);
-        self.due_ns = self.due_ns.max(now + rest);
+        self.due_ns = now + rest;
     }
 
-    fn look_and_act(&mut self, shared: &Shared, roots: &Roots) {
-        let Ok(found) = self.look() else { return };
+    fn look_and_act(&mut self, shared: &Shared, roots: &Roots, probe: &mut Probe) {
+        // Others may set it: looked at each time.
+        if !huge_pages_on_request(roots) {
+            return;
+        }
+        let is_blocked = monotonic_ns() < self.blocked_ns;
+        let mut dear = || {
+            let few = || roots.read(buddyinfo::FILE).is_ok_and(|text| buddyinfo::free_huge(&text) < FREE);
+            is_blocked || few() || probe.is_dear(monotonic_ns())
+        };
+        let Ok(found) = self.look(&mut dear) else { return };
         if !found.take_back.is_empty() {
-            let done = self.call(Action::NoHugePage, &found.take_back, shared);
-            shared.taken_back.fetch_add(done, Ordering::Relaxed);
+            let tally = self.call(Action::NoHugePage, &found.take_back, shared);
+            if tally.error.is_some() {
+                // Whether or not one of several was: they are asked about again.
+                let all = found.take_back.iter().zip(&found.fills);
+                all.for_each(|(mapping, fill)| self.filling.stands(*mapping, fill));
+            }
+            shared.taken_back.fetch_add(tally.ranges(&found.take_back), Ordering::Relaxed);
         }
-        if found.ask.is_empty() {
-            return;
-        }
-        if roots.read(buddyinfo::FILE).is_ok_and(|text| buddyinfo::free_huge(&text) < FREE) {
-            found.ask.iter().for_each(|m| self.filling.refused(*m));
-            return;
-        }
-        let done = self.call(Action::HugePage, &found.ask, shared);
-        if done > 0 {
-            shared.asked.fetch_add(done, Ordering::Relaxed);
-            shared.room.fetch_add(found.room, Ordering::Relaxed);
-        }
-    }
-
-    /// Makes the process call; gives for how many of the ranges it did.
-    fn call(&mut self, action: Action, ranges: &[AddrRange], shared: &Shared) -> u64 {
-        let Some(call) = Call::of(action) else { return 0 };
-        let tally = self.injector.run(&self.held, call, ranges, &shared.stop);
-        if let Some(why) = &tally.error {
-            ranges.iter().for_each(|m| self.filling.refused(*m));
-            if !self.held.has_exited() {
-                // Also where only a mapping went away in between: it does no harm to be patient.
-                self.due_ns = monotonic_ns() + if tally.applied > 0 { 0 } else { REFUSED_NS };
-                shared.refuse(why.clone());
+        if !found.ask.is_empty() {
+            let tally = self.call(Action::HugePage, &found.ask, shared);
+            if tally.error.is_some() {
+                self.blocked_ns = monotonic_ns() + REFUSED_NS;
+            }
+            if tally.applied > 0 {
+                shared.asked.fetch_add(tally.ranges(&found.ask), Ordering::Relaxed);
+                shared.room.fetch_add(found.room, Ordering::Relaxed);
             }
         }
-        tally.ranges(ranges)
+    }
+
+    /// Makes the process call. What is refused is not forgotten: without effect, the mapping fills with base pages,
+    /// which shows.
+    fn call(&mut self, action: Action, ranges: &[AddrRange], shared: &Shared) -> Tally {
+        let Some(call) = Call::of(action) else { return Tally::default() };
+        let tally = self.injector.run(&self.held, call, ranges, &shared.stop);
+        if let Some(why) = tally.error.as_ref().filter(|_| !self.held.has_exited()) {
+            shared.refuse(why.clone());
+        }
+        tally
     }
 
     /// Looks at all mappings that are worth it.
-    fn look(&mut self) -> io::Result<Found> {
+    fn look(&mut self, dear: &mut dyn FnMut() -> bool) -> io::Result<Found> {
         // Opened anew: the process may have executed another program.
         let pagemap = Pagemap::open(self.held.pid())?;
         let mut mappings = anonymous_ranges(&self.dir).map_err(io::Error::other)?;
@@ -153,8 +177,9 @@ impl Process {
         for mapping in mappings {
             self.scan(&pagemap, mapping)?;
             let fill = Fill::of(mapping, &self.populated);
-            match self.filling.look(mapping, &fill) {
+            match self.filling.look(mapping, &fill, &mut *dear) {
                 Verdict::Leave => {}
+                Verdict::TakeBack => found.take_back(mapping, fill),
                 Verdict::Ask => {
                     found.ask.push(mapping);
                     found.room += fill.empty * TABLE_SPAN;
@@ -162,7 +187,7 @@ impl Process {
                 Verdict::Sample(blocks) => {
                     let sparse = self.is_sparse(&blocks);
                     if self.filling.sampled(mapping, &fill, sparse) {
-                        found.take_back.push(mapping);
+                        found.take_back(mapping, fill);
                     }
                 }
             }
