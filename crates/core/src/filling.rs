@@ -129,7 +129,9 @@ enum State {
 
 #[derive(Debug, Default)]
 struct Asked {
-    /// Blocks full of base pages then.
+    /// Blocks with a page then.
+    populated: u64,
+    /// Blocks full of base pages, at least.
     full: u64,
     /// Huge pages that there were at the last sample, or that are older than the request.
     seen: Vec<u64>,
@@ -157,12 +159,14 @@ impl Filling {
     pub fn look(&mut self, mapping: AddrRange, fill: &Fill, mut dear: impl FnMut() -> bool) -> Verdict {
         let (start, room) = (mapping.start, fill.empty >= ROOM);
         match self.mappings.get_mut(&start) {
-            // Base pages went away: it was unmapped, and this is another one. And where blocks are filled with base
-            // pages although they were asked for as huge ones, it is, too.
-            Some(State::Asked(asked)) if fill.full < asked.full || fill.full > asked.full + EVIDENCE => {
+            // Memory went away: it was unmapped, and this is another one. And where blocks are filled with base pages
+            // although they were asked for as huge ones, it is, too.
+            Some(State::Asked(asked)) if fill.populated() < asked.populated || fill.full > asked.full + EVIDENCE => {
                 self.mappings.remove(&start);
             }
             Some(State::Asked(asked)) => {
+                // The kernel collapses blocks of base pages by itself.
+                asked.full = asked.full.min(fill.full);
                 self.round += fill.full + if asked.dense > 0 { fill.huge.len() as u64 } else { 0 };
                 if room && dear() {
                     self.mappings.insert(start, State::Paused);
@@ -190,7 +194,7 @@ impl Filling {
     }
 
     fn ask(&mut self, start: u64, fill: &Fill) -> Verdict {
-        let asked = Asked { full: fill.full, seen: fill.huge.clone(), dense: 0 };
+        let asked = Asked { populated: fill.populated(), full: fill.full, seen: fill.huge.clone(), dense: 0 };
         self.mappings.insert(start, State::Asked(asked));
         Verdict::Ask
     }
@@ -348,6 +352,27 @@ mod tests {
         assert_eq!(look(&mut filling, other, &of_other(8)), Verdict::Ask);
         // The first has doubled, densely.
         assert_eq!(look(&mut filling, mapping(100), &filled(24, 10)), Verdict::Ask);
+    }
+
+    #[test]
+    fn blocks_that_the_kernel_collapses_meanwhile_hide_nothing() {
+        let mut filling = Filling::default();
+        let (begin, end) = (8 * BLOCK, 100 * BLOCK);
+        assert_eq!(look(&mut filling, mapping(100), &filled(8, 0)), Verdict::Ask);
+        let mut samples = 0;
+        for i in 1..40 {
+            // One more of the first blocks is collapsed each time, and the others fill.
+            let base = part(i.min(8) * BLOCK, begin, false);
+            let huge = part(begin, (begin + i * BLOCK).min(end), true);
+            let populated = [part(0, i.min(8) * BLOCK, true), base, huge];
+            let fill = Fill::of(mapping(100), &populated[..]);
+            match look(&mut filling, mapping(100), &fill) {
+                Verdict::Sample(_) => samples += 1,
+                Verdict::Leave => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(samples >= 4, "{samples}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod probe;
 mod process;
 mod sample;
 
-use crate::clock::monotonic_ns;
+use crate::clock::{monotonic_ns, thread_cpu_ns};
 use crate::roots::Roots;
 use isotherm_core::meter::LiveTarget;
 use isotherm_core::target::TargetId;
@@ -20,6 +20,9 @@ use std::time::Duration;
 
 /// The longest rest while there is nobody to look at.
 const IDLE: Duration = Duration::from_millis(20);
+
+/// Looks that took so much CPU time are followed by a rest of so many times that: 2 % of a core, however many the processes.
+const REST_OF_COST: u32 = 50;
 
 /// What was done so far, over all processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -118,13 +121,15 @@ fn run(shared: &Shared, mut probe: Probe) {
                 entry.insert(process);
             }
         }
-        let now = monotonic_ns();
+        let (now, cpu) = (monotonic_ns(), thread_cpu_ns());
         for process in processes.values_mut().filter(|p| p.due_ns() <= now) {
             process.turn(shared, &roots, &mut probe);
         }
         let due = processes.values().map(Process::due_ns).min();
         let rest = due.map_or(IDLE, |due| Duration::from_nanos(due.saturating_sub(monotonic_ns())).min(IDLE));
-        std::thread::park_timeout(rest);
+        let spent = Duration::from_nanos(thread_cpu_ns() - cpu);
+        // Whoever wants it to end wakes it.
+        std::thread::park_timeout(rest.max(spent * REST_OF_COST));
     }
 }
 

@@ -12,6 +12,8 @@ use isotherm_core::addr::{PAGE_SIZE, TABLE_SPAN};
 use rustix::mm::Advice;
 use std::io;
 
+/// Blocks that are tried: of some the host may have taken the memory, and of others not.
+const BLOCKS: u64 = 4;
 /// How long a good answer is taken for true, ns.
 const GOOD_NS: u64 = 1_000_000_000;
 /// How long a bad one, ns. The block that was tried has memory now, and is the first to be handed out again: the host
@@ -42,13 +44,14 @@ impl Probe {
     }
 }
 
-/// What touching 2 MiB for the first time takes, ns of CPU time.
+/// What touching some blocks of 2 MiB for the first time takes, ns of CPU time.
 fn cost_ns(huge: bool) -> io::Result<u64> {
-    let memory = Mapping::aligned(TABLE_SPAN as usize, TABLE_SPAN as usize)?;
+    let len = BLOCKS * TABLE_SPAN;
+    let memory = Mapping::aligned(len as usize, TABLE_SPAN as usize)?;
     memory.advise(memory.range(), if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage })?;
     let begin = thread_cpu_ns();
-    let pages = if huge { 1 } else { TABLE_SPAN / PAGE_SIZE };
-    (0..pages).for_each(|page| memory.write((page * PAGE_SIZE) as usize, &[1]));
+    let step = if huge { TABLE_SPAN } else { PAGE_SIZE };
+    (0..len).step_by(step as usize).for_each(|at| memory.write(at as usize, &[1]));
     Ok(thread_cpu_ns() - begin)
 }
 

@@ -6,7 +6,7 @@ use super::sample::Sampler;
 use crate::action::inject::{Call, Injector};
 use crate::action::obstacle::huge_pages_on_request;
 use crate::action::tally::Tally;
-use crate::clock::{monotonic_ns, thread_cpu_ns};
+use crate::clock::monotonic_ns;
 use crate::facts::buddyinfo;
 use crate::mm::pagemap::Pagemap;
 use crate::proc::maps::anonymous_ranges;
@@ -23,16 +23,16 @@ use std::sync::atomic::Ordering;
 /// Between two looks at a process that grows, ns: at a GiB a second it fills five blocks meanwhile.
 const SHORT_NS: u64 = 10_000_000;
 /// Between two looks at one that has not grown for long, ns.
-const LONG_NS: u64 = 100_000_000;
+const LONG_NS: u64 = 1_000_000_000;
 /// A rest grows by a part of the time since the process has last grown.
 const REST_PART: u64 = 20;
-/// A turn of so much CPU time is followed by a rest of so many times that: 2 % of a core.
-const REST_OF_COST: u64 = 50;
+/// After a request that could not be taken back, or a look that failed, ns.
+const AGAIN_NS: u64 = 100_000_000;
 /// A process that has not grown for so long gets back what was taken from it for now, ns.
 const QUIET_NS: u64 = 10_000_000_000;
 /// Growth that is worth looking at the mappings, pages.
 const GROWN_PAGES: u64 = 256;
-/// After a refusal nothing more is asked for, ns.
+/// After a refusal the process is left alone, ns.
 const REFUSED_NS: u64 = 10_000_000_000;
 /// Free memory in blocks of 2 MiB that there must be: with less, faults would wait for the kernel to make such blocks.
 const FREE: u64 = 256 << 20;
@@ -55,7 +55,7 @@ pub(super) struct Process {
     /// Its size at the last look at its mappings.
     seen: Extent,
     grown_ns: u64,
-    /// Until when nothing more is asked for, after a refusal.
+    /// Until when it is left alone, after a refusal.
     blocked_ns: u64,
     due_ns: u64,
 }
@@ -101,7 +101,7 @@ impl Process {
 
     /// Looks at it, and asks for what is wanted.
     pub fn turn(&mut self, shared: &Shared, roots: &Roots, probe: &mut Probe) {
-        let (begin, begin_cpu) = (monotonic_ns(), thread_cpu_ns());
+        let begin = monotonic_ns();
         let Some(extent) = Extent::read(&self.dir) else {
             self.due_ns = begin + LONG_NS;
             return;
@@ -115,10 +115,8 @@ impl Process {
             self.look_and_act(shared, roots, &mut Probe::good());
         }
         let now = monotonic_ns();
-        let rest = ((now - self.grown_ns) / REST_PART)
-            .clamp(SHORT_NS, LONG_NS)
-            .max((thread_cpu_ns() - begin_cpu) * REST_OF_COST);
-        self.due_ns = now + rest;
+        let rest = ((now - self.grown_ns) / REST_PART).clamp(SHORT_NS, LONG_NS);
+        self.due_ns = self.blocked_ns.max(now + rest);
     }
 
     fn look_and_act(&mut self, shared: &Shared, roots: &Roots, probe: &mut Probe) {
@@ -126,27 +124,36 @@ impl Process {
         if !huge_pages_on_request(roots) {
             return;
         }
-        let is_blocked = monotonic_ns() < self.blocked_ns;
         let mut dear = || {
-            let few = || roots.read(buddyinfo::FILE).is_ok_and(|text| buddyinfo::free_huge(&text) < FREE);
-            is_blocked || few() || probe.is_dear(monotonic_ns())
+            let few = roots.read(buddyinfo::FILE).is_ok_and(|text| buddyinfo::free_huge(&text) < FREE);
+            few || probe.is_dear(monotonic_ns())
         };
-        let Ok(found) = self.look(&mut dear) else { return };
+        let found = match self.look(&mut dear) {
+            Ok(found) => found,
+            Err(e) => {
+                if e.raw_os_error() == Some(libc::ENOTTY) {
+                    shared.refuse("the kernel does not tell which pages are there (PAGEMAP_SCAN, Linux 6.7)".into());
+                }
+                // It has ended, or is about to execute another program.
+                self.blocked_ns = monotonic_ns() + AGAIN_NS;
+                return;
+            }
+        };
         if !found.take_back.is_empty() {
             let tally = self.call(Action::NoHugePage, &found.take_back, shared);
             if tally.error.is_some() {
                 // Whether or not one of several was: they are asked about again.
                 let all = found.take_back.iter().zip(&found.fills);
                 all.for_each(|(mapping, fill)| self.filling.stands(*mapping, fill));
+                self.blocked_ns = monotonic_ns() + AGAIN_NS;
             }
             shared.taken_back.fetch_add(tally.ranges(&found.take_back), Ordering::Relaxed);
         }
         if !found.ask.is_empty() {
             let tally = self.call(Action::HugePage, &found.ask, shared);
-            if tally.error.is_some() {
+            if tally.applied == 0 {
                 self.blocked_ns = monotonic_ns() + REFUSED_NS;
-            }
-            if tally.applied > 0 {
+            } else {
                 shared.asked.fetch_add(tally.ranges(&found.ask), Ordering::Relaxed);
                 shared.room.fetch_add(found.room, Ordering::Relaxed);
             }

@@ -2,6 +2,7 @@
 //! process that has waited longest.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What it may use of the CPU budget, all targets together; the rest is for reading and for the processor's setting the
@@ -20,6 +21,10 @@ const SAVED: Duration = Duration::from_secs(30);
 /// Who has not asked for so long does not keep others waiting.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Held by each process that a [`ClearBudget`] is for.
+#[derive(Debug)]
+pub(crate) struct Sharer(#[expect(dead_code, reason = "it is counted")] Arc<()>);
+
 /// CPU time for `clear_refs`.
 #[derive(Debug)]
 pub(crate) struct ClearBudget {
@@ -30,6 +35,8 @@ pub(crate) struct ClearBudget {
     ns_per_page: f64,
     /// Whether to use it wherever it is cheaper.
     prefer_cheapest: bool,
+    /// Each [`Sharer`] holds it, too.
+    sharers: Arc<()>,
     /// Processes whose turn comes when enough has been saved, and when they asked last.
     waiting: VecDeque<(u32, Instant)>,
 }
@@ -43,6 +50,7 @@ impl ClearBudget {
             filled: now,
             ns_per_page: EXPECTED_NS_PER_PAGE,
             prefer_cheapest: false,
+            sharers: Arc::default(),
             waiting: VecDeque::new(),
         }
     }
@@ -66,10 +74,16 @@ impl ClearBudget {
         self.expected_ns(pages) < CLEARLY_CHEAPER * single_ns
     }
 
-    /// How long a process with so many pages waits at least between two times where few of them need it, if `others` wait
-    /// as well.
-    pub(crate) fn pause_for_few(&self, pages: u64, others: u64) -> Duration {
-        let seconds = |share: f64| self.expected_ns(pages) * (others + 1) as f64 / (share * PART_FOR_FEW) / 1e9;
+    /// Takes a process in, until what it gets is dropped.
+    pub(crate) fn sharer(&self) -> Sharer {
+        Sharer(self.sharers.clone())
+    }
+
+    /// How long a process with so many pages waits at least between two times where few of them need it: all sharers
+    /// have as much.
+    pub(crate) fn pause_for_few(&self, pages: u64) -> Duration {
+        let sharers = (Arc::strong_count(&self.sharers) - 1).max(1);
+        let seconds = |share: f64| self.expected_ns(pages) * sharers as f64 / (share * PART_FOR_FEW) / 1e9;
         self.share.map_or(Duration::ZERO, |share| Duration::try_from_secs_f64(seconds(share)).unwrap_or(Duration::MAX))
     }
 
@@ -152,11 +166,15 @@ mod tests {
     #[test]
     fn for_few_pages_many_processes_wait_longer() {
         let budget = ClearBudget::new(Some(0.01), Instant::now());
-        let seconds = |pages, others| budget.pause_for_few(pages, others).as_secs_f64();
-        assert!((21.0..22.0).contains(&seconds(GIB, 0)), "13 ms of a fifth of 3 ms a second");
-        assert!((seconds(GIB, 149) / seconds(GIB, 0) - 150.0).abs() < 1e-6);
-        assert_eq!(ClearBudget::new(None, Instant::now()).pause_for_few(GIB, 149), Duration::ZERO);
-        assert_eq!(ClearBudget::new(Some(0.0), Instant::now()).pause_for_few(GIB, 149), Duration::MAX);
+        let mut sharers = vec![budget.sharer()];
+        let alone = budget.pause_for_few(GIB).as_secs_f64();
+        assert!((21.0..22.0).contains(&alone), "13 ms of a fifth of 3 ms a second");
+        sharers.resize_with(150, || budget.sharer());
+        assert!((budget.pause_for_few(GIB).as_secs_f64() / alone - 150.0).abs() < 1e-6);
+        drop(sharers);
+        assert!((budget.pause_for_few(GIB).as_secs_f64() - alone).abs() < 1e-6);
+        assert_eq!(ClearBudget::new(None, Instant::now()).pause_for_few(GIB), Duration::ZERO);
+        assert_eq!(ClearBudget::new(Some(0.0), Instant::now()).pause_for_few(GIB), Duration::MAX);
     }
 
     #[test]

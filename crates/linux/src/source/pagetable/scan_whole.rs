@@ -12,7 +12,6 @@ use isotherm_core::addr::{AddrRange, PAGE_SIZE, total_len};
 use isotherm_core::bits::TableBits;
 use isotherm_core::mask::{self, NO_PAGES};
 use isotherm_core::source::Clear;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// Of what a process has resident, at least so much must lie in the ranges that are scanned.
@@ -27,16 +26,14 @@ impl Observer {
         ranges: &[AddrRange],
         now: Instant,
     ) -> bool {
-        space.sharer.get_or_insert_with(|| self.sharers.clone());
-        // All but the observer's own and this one.
-        let others = Arc::strong_count(&self.sharers) as u64 - 2;
+        space.sharer.get_or_insert_with(|| self.budget.sharer());
         // The last walk may have been one over hot pages only, of which much is the text of shared libraries: what it
         // found needs the more to be measured against all that is resident. Asking for that costs more than this.
-        if !space.whole.is_wanted(space.whole.tally.present, &self.budget, others, now) {
+        if !space.whole.is_wanted(space.whole.tally.present, &self.budget, now) {
             return false;
         }
         let resident = self.resident(process);
-        space.whole.is_wanted(resident, &self.budget, others, now)
+        space.whole.is_wanted(resident, &self.budget, now)
             && total_len(ranges) / PAGE_SIZE >= (resident as f64 * ALL) as u64
             && self.budget.grants(process.pid(), resident, now)
     }

@@ -3,7 +3,7 @@
 use super::areas::Areas;
 use super::beside::{self, Beside, Running};
 use super::clear::{self, ClearError};
-use super::clear_budget::ClearBudget;
+use super::clear_budget::{ClearBudget, Sharer};
 use super::frames::{Frames, SmallPages};
 use super::prices::{Prices, Rates, TargetCpu};
 use super::pte;
@@ -19,7 +19,6 @@ use isotherm_core::mask::{self, NO_PAGES, PageMask};
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl From<BpfError> for SpaceError {
@@ -56,7 +55,7 @@ pub struct ProcessSpace {
     /// Numbers of the tables in which a scan has cleared bits.
     cleared_tables: HashSet<u64>,
     /// Counts the spaces that share the budget for clearing all bits at once.
-    pub(super) sharer: Option<Arc<()>>,
+    pub(super) sharer: Option<Sharer>,
 }
 
 impl ProcessSpace {
@@ -129,8 +128,6 @@ pub struct Observer {
     pub(super) clears_folios: bool,
     /// What clearing all bits of processes may cost.
     pub(super) budget: ClearBudget,
-    /// Each space that may be cleared so has one.
-    pub(super) sharers: Arc<()>,
     pub(super) prices: Prices,
     pub(super) buf: Vec<u8>,
     pub pages_read: u64,
@@ -153,7 +150,6 @@ impl Observer {
             frames,
             clears_folios,
             budget,
-            sharers: Arc::default(),
             prices: Prices::default(),
             buf: Vec::new(),
             pages_read: 0,

@@ -112,9 +112,8 @@ impl Whole {
         self.rest_until = Some(now + REST);
     }
 
-    /// Whether it is worth its price at `now`, whoever pays, if `present` pages are to be walked, and there are `others`
-    /// that need it as well.
-    pub(super) fn is_wanted(&self, present: u64, budget: &ClearBudget, others: u64, now: Instant) -> bool {
+    /// Whether it is worth its price at `now`, whoever pays, if `present` pages are to be walked.
+    pub(super) fn is_wanted(&self, present: u64, budget: &ClearBudget, now: Instant) -> bool {
         let (Some(first), Some(last)) = (self.first_walk, self.last_walk) else { return false };
         let interval = now.duration_since(last);
         if interval < SHORTEST || self.rest_until.is_some_and(|t| now < t) {
@@ -123,7 +122,7 @@ impl Whole {
         let Tally { accessed, stuck, .. } = self.tally;
         let many = stuck >= MANY || stuck > 0 && stuck * LARGE_PART >= present;
         let times = (present / (stuck * SMALL_PART).max(1)).clamp(1, 1000) as u32;
-        let pause = (SELDOM * times).max(budget.pause_for_few(present, others));
+        let pause = (SELDOM * times).max(budget.pause_for_few(present));
         let few = stuck > 0 && now.duration_since(self.cleared_at.unwrap_or(first)) >= pause;
         let single_ns = accessed as f64 * self.single_ns.unwrap_or(SINGLE_NS);
         let cheaper = budget.prefers_cheapest() && budget.saves(present, single_ns);
@@ -150,7 +149,7 @@ mod tests {
         let now = Instant::now() + 1000 * SECOND;
         let budget = ClearBudget::new(None, now);
         let tally = |present, stuck| Tally { present, stuck, ..Tally::default() };
-        let wanted = |tally: Tally, interval| walked(tally, interval, now).is_wanted(tally.present, &budget, 0, now);
+        let wanted = |tally: Tally, interval| walked(tally, interval, now).is_wanted(tally.present, &budget, now);
         assert!(wanted(tally(1 << 18, MANY), SECOND));
         assert!(wanted(tally(400, 100), SECOND), "a quarter of a small process");
         assert!(!wanted(tally(1 << 18, 0), 100 * SECOND) && !wanted(tally(1 << 18, 1000), SECOND));
@@ -159,13 +158,10 @@ mod tests {
         assert!(!wanted(tally(1 << 18, MANY), SHORTEST / 2));
         let mut w = walked(tally(1 << 16, 1000), 3 * SECOND, now);
         w.cleared_at = Some(now - SELDOM / 2);
-        assert!(
-            !w.is_wanted(w.tally.present, &budget, 0, now)
-                && w.is_wanted(w.tally.present, &budget, 0, now + SELDOM / 2)
-        );
+        assert!(!w.is_wanted(w.tally.present, &budget, now) && w.is_wanted(w.tally.present, &budget, now + SELDOM / 2));
         w.rest_until = Some(now + REST);
-        assert!(!w.is_wanted(w.tally.present, &budget, 0, now + SELDOM / 2));
-        assert!(!Whole::default().is_wanted(1, &budget, 0, now));
+        assert!(!w.is_wanted(w.tally.present, &budget, now + SELDOM / 2));
+        assert!(!Whole::default().is_wanted(1, &budget, now));
     }
 
     #[test]
@@ -173,7 +169,7 @@ mod tests {
         let now = Instant::now() + 1000 * SECOND;
         let budget = ClearBudget::new(None, now);
         let w = walked(Tally { present: 1000, stuck: 900, ..Tally::default() }, SECOND, now);
-        assert!(w.is_wanted(1000, &budget, 0, now) && !w.is_wanted(1 << 16, &budget, 0, now));
+        assert!(w.is_wanted(1000, &budget, now) && !w.is_wanted(1 << 16, &budget, now));
     }
 
     #[test]
@@ -182,16 +178,16 @@ mod tests {
         let mut budget = ClearBudget::new(None, now);
         let tally = |accessed| Tally { present: 100_000, accessed, ..Tally::default() };
         let wanted = |budget: &ClearBudget, tally: Tally, interval| {
-            walked(tally, interval, now).is_wanted(tally.present, budget, 0, now)
+            walked(tally, interval, now).is_wanted(tally.present, budget, now)
         };
         assert!(!wanted(&budget, tally(30_000), SECOND), "it does not flush translations");
         budget.prefer_cheapest();
         assert!(wanted(&budget, tally(30_000), SECOND / 4) && !wanted(&budget, tally(1000), SECOND));
         // Dear single pages: their target runs on another processor.
         let mut w = walked(tally(2000), SECOND, now);
-        assert!(!w.is_wanted(w.tally.present, &budget, 0, now));
+        assert!(!w.is_wanted(w.tally.present, &budget, now));
         w.note_walk(Tally { cleared: 2000, ..tally(2000) }, 2000 * 8000, now - SECOND);
-        assert!(w.is_wanted(w.tally.present, &budget, 0, now));
+        assert!(w.is_wanted(w.tally.present, &budget, now));
     }
 
     #[test]
