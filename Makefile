@@ -155,7 +155,7 @@ bench-overhead:
 
 .PHONY: bench-schemes bench-thp bench-tiering bench-lock
 bench-schemes bench-thp bench-tiering bench-lock:
-	scripts/deps build real
+	scripts/deps build real $(if $(filter bench-thp,$@),neighbours)
 	$(CARGO) build --release -p isotherm -p isotherm-bench-schemes
 	bench/schemes/$(@:bench-%=%).py $(BENCH_ARGS)
 

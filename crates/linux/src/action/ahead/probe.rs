@@ -16,31 +16,47 @@ use std::io;
 const BLOCKS: u64 = 4;
 /// How long a good answer is taken for true, ns.
 const GOOD_NS: u64 = 1_000_000_000;
-/// How long a bad one, ns. The block that was tried has memory now, and is the first to be handed out again: the host
-/// must have taken it back by the next try, which it does within two or three seconds.
-const BAD_NS: u64 = 5_000_000_000;
+/// How long a bad one, ns, and the more the more often it came. The blocks that were tried have memory now, and are the
+/// first to be handed out again: the host must have taken it back by the next try, which it does within two or three
+/// seconds.
+const BAD_NS: std::ops::RangeInclusive<u64> = 5_000_000_000..=60_000_000_000;
 
 /// The last answer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Probe {
     is_dear: bool,
     until_ns: u64,
+    /// How long the next bad answer is taken for true.
+    bad_ns: u64,
+}
+
+impl Default for Probe {
+    fn default() -> Self {
+        Self { is_dear: false, until_ns: 0, bad_ns: *BAD_NS.start() }
+    }
 }
 
 impl Probe {
     /// One that always finds them cheap.
     pub const fn good() -> Self {
-        Self { is_dear: false, until_ns: u64::MAX }
+        Self { is_dear: false, until_ns: u64::MAX, bad_ns: 0 }
     }
 
     /// Whether 2 MiB cost more as a huge page than as base pages; tried on memory of our own where the last answer is
     /// too old. False where it cannot be tried.
     pub fn is_dear(&mut self, now_ns: u64) -> bool {
         if now_ns >= self.until_ns {
-            self.is_dear = matches!((cost_ns(true), cost_ns(false)), (Ok(huge), Ok(base)) if huge > base);
-            self.until_ns = now_ns + if self.is_dear { BAD_NS } else { GOOD_NS };
+            let dear = matches!((cost_ns(true), cost_ns(false)), (Ok(huge), Ok(base)) if huge > base);
+            self.learn(dear, now_ns);
         }
         self.is_dear
+    }
+
+    fn learn(&mut self, dear: bool, now_ns: u64) {
+        self.is_dear = dear;
+        self.until_ns = now_ns + if dear { self.bad_ns } else { GOOD_NS };
+        let next = if dear { self.bad_ns * 2 } else { self.bad_ns / 2 };
+        self.bad_ns = next.clamp(*BAD_NS.start(), *BAD_NS.end());
     }
 }
 
@@ -60,12 +76,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_holds_for_a_while() {
-        let mut probe = Probe { is_dear: true, until_ns: 50 };
-        assert!(probe.is_dear(49), "the last answer");
-        let now = probe.is_dear(50);
-        assert_eq!(probe.until_ns, 50 + if now { BAD_NS } else { GOOD_NS });
-        assert_eq!(probe.is_dear(51), now);
-        assert!(cost_ns(false).unwrap() > 0);
+    fn answers_hold_for_a_while_and_bad_ones_longer_each_time() {
+        let mut probe = Probe::default();
+        for seconds in [5, 10, 20, 40, 60, 60] {
+            probe.learn(true, 7);
+            assert_eq!(probe.until_ns, 7 + seconds * 1_000_000_000);
+            assert!(probe.is_dear(probe.until_ns - 1), "the last answer");
+        }
+        probe.learn(false, 0);
+        assert!(!probe.is_dear(GOOD_NS - 1));
+        probe.learn(true, 0);
+        assert_eq!(probe.until_ns, 30_000_000_000);
+    }
+
+    #[test]
+    fn it_is_tried_where_the_answer_is_old() {
+        assert!(cost_ns(true).unwrap() > 0 && cost_ns(false).unwrap() > 0);
+        let mut probe = Probe::default();
+        let dear = probe.is_dear(1);
+        assert_eq!(probe.until_ns, 1 + if dear { *BAD_NS.start() } else { GOOD_NS });
+        assert!(!Probe::good().is_dear(u64::MAX - 1));
     }
 }
