@@ -125,6 +125,9 @@ def judge(results, fill):
     if least:
         results.check(fill.huge >= least * fill.touched, f"{what} MiB (at least {least:.0%})")
         results.check(fill.resident <= fill.touched + 4 * MIB, f"{what} MiB: takes no more than it has touched")
+        if fill.pattern in ("dense", "down"):
+            pages = fill.touched // 4096
+            results.check(fill.faults < pages / 2, f"{fill.pattern}: {fill.faults} faults for {pages} pages: ahead of them, not afterwards")
     else:
         results.check(fill.resident <= fill.touched + most, f"{what} MiB (at most {most / MIB:.0f} MiB more)")
     results.check(fill.is_right and fill.status == 0, f"{fill.pattern}: every byte is as it was written, status {fill.status}")

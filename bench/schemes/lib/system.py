@@ -27,7 +27,14 @@ def prepare(name):
     if os.geteuid() != 0:
         sys.exit(f"{name}: needs root, because it sets up swap and manages the memory of other processes")
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda n, _: sys.exit(128 + n))
+        signal.signal(number, _end)
+
+
+def _end(number, _):
+    """Ends the benchmark. A second signal would interrupt the clean-up, which restores the machine's settings."""
+    for other in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(other, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 @contextlib.contextmanager

@@ -31,6 +31,8 @@ const ROOM: u64 = 2;
 const FULL_FOR_PARTIAL: u64 = 8;
 /// So many huge pages more, and what they hold is sampled.
 const SAMPLE_EVERY: u64 = 8;
+/// Blocks that a sample looks into.
+const SAMPLES: usize = 4;
 /// Samples in a row that were dense, after which they get rarer.
 const SURE_AFTER: u32 = 4;
 /// Requests for mappings that turned out to be sparse double what a process has to show, so often at most.
@@ -261,9 +263,6 @@ impl Asked {
         Verdict::Sample((0..SAMPLES).map(|i| new[i * count / SAMPLES]).collect())
     }
 }
-
-/// Blocks that a sample looks into.
-const SAMPLES: usize = 4;
 
 #[cfg(test)]
 mod tests {

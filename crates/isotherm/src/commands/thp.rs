@@ -15,7 +15,7 @@ pub struct Args {
     #[command(flatten)]
     thp: ThpArgs,
     /// Ask for huge pages ahead of the faults where a mapping is being filled densely
-    #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = "Huge pages")]
+    #[arg(long, value_name = "WHEN", default_value = "auto", conflicts_with = "advise", help_heading = "Huge pages")]
     ahead: WhenAhead,
     #[command(flatten)]
     common: PresetArgs,

@@ -133,8 +133,10 @@ impl Process {
             Err(e) => {
                 if e.raw_os_error() == Some(libc::ENOTTY) {
                     shared.refuse("the kernel does not tell which pages are there (PAGEMAP_SCAN, Linux 6.7)".into());
+                } else if !self.held.has_exited() {
+                    shared
+                        .refuse(format!("pid {}: it cannot be seen how its mappings are filled: {e}", self.held.pid()));
                 }
-                // It has ended, or is about to execute another program.
                 self.blocked_ns = monotonic_ns() + AGAIN_NS;
                 return;
             }
@@ -192,8 +194,9 @@ impl Process {
                     found.room += fill.empty * TABLE_SPAN;
                 }
                 Verdict::Sample(blocks) => {
-                    let sparse = self.is_sparse(&blocks);
-                    if self.filling.sampled(mapping, &fill, sparse) {
+                    if let Some(sparse) = self.is_sparse(&blocks)
+                        && self.filling.sampled(mapping, &fill, sparse)
+                    {
                         found.take_back(mapping, fill);
                     }
                 }
@@ -233,10 +236,11 @@ impl Process {
         Ok(())
     }
 
-    /// Whether most of what these blocks hold was never written. Those that are gone tell nothing.
-    fn is_sparse(&mut self, blocks: &[u64]) -> bool {
+    /// Whether most of what these blocks hold was never written; `None` if all of them are gone.
+    fn is_sparse(&mut self, blocks: &[u64]) -> Option<bool> {
         let pid = self.held.pid();
         let zeros: Vec<u64> = blocks.iter().filter_map(|b| self.sampler.zero_pages(pid, *b).ok()).collect();
-        zeros.iter().filter(|pages| **pages >= SPARSE_PAGES).count() * 2 > zeros.len()
+        let sparse = zeros.iter().filter(|pages| **pages >= SPARSE_PAGES).count();
+        (!zeros.is_empty()).then_some(sparse * 2 > zeros.len())
     }
 }
