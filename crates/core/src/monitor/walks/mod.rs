@@ -33,6 +33,11 @@ const BLIND_PART: f64 = 0.25;
 const FIRST_FIGURES_NS: f64 = 4e9;
 /// ... of which there are to be so many page tables in each target.
 const FIRST_TABLES: u64 = 4;
+/// First walks come before second ones where all of them are done within this time, and no second walk is later, ns.
+const FIRST_WALKS_NS: f64 = 8e9;
+/// Until every target has figures nothing is set aside for what targets share, but for no longer than this, ns: where
+/// processes come and go there is always one without.
+const FIGURES_FIRST_NS: u64 = 60_000_000_000;
 /// How often pages that several targets map are looked for at most, ns.
 const TOGETHER_NS: u64 = 2_000_000_000;
 /// Walks of one turn end after this time, so that samples are not late, ns.
@@ -58,6 +63,8 @@ pub(super) struct Walks {
     ready_ns: u64,
     /// When all targets together are reported next.
     together_ns: Option<u64>,
+    /// What a first walk costs, ns: a moving average; `None`: there was none.
+    first_walk_ns: Option<f64>,
 }
 
 impl Walks {
@@ -108,7 +115,8 @@ impl Walks {
         let stretch = self.schedules.values().map(|s| s.stretch).fold(1.0, f64::max);
         let wish_ns = wish_ns(tracked.shortest_age_ns()) as f64;
         let interval_ns = |share: f64| wish_ns.max(read_ns / (share * READ_PART_AT_FIRST)) * stretch;
-        let together_ns = if targets.len() < 2 { 0.0 } else { read_ns };
+        let figures_first = self.savings.watched_ns() < FIGURES_FIRST_NS && self.schedules.values().any(|s| s.walks < 2);
+        let together_ns = if targets.len() < 2 || figures_first { 0.0 } else { read_ns };
         self.savings.fill(share, begin_ns, interval_ns, together_ns);
         // What an interval brings beyond reading is for all targets, whosever turn it is now.
         let clearing_ns = share.map_or(0.0, |share| share * interval_ns(share) - read_ns);
@@ -120,7 +128,8 @@ impl Walks {
             .filter_map(|(i, t)| Some((self.schedules.get(&t.info.target)?, i)))
             .filter(|(s, _)| s.due_ns <= begin_ns)
             .collect();
-        due.sort_unstable_by_key(|(s, i)| (s.turn(), *i));
+        let firsts_first = share.is_some_and(|share| self.firsts_first(share, begin_ns));
+        due.sort_unstable_by_key(|(s, i)| (s.turn(firsts_first), *i));
         let slice_ns = |s: &Schedule| s.read_ns.min(SLICE_NS as f64);
         let mut due_read_ns: f64 = due.iter().map(|(s, _)| slice_ns(s)).sum();
         let due: Vec<usize> = due.into_iter().map(|(_, i)| i).collect();
@@ -153,6 +162,20 @@ impl Walks {
         self.rest_until_ns = end_ns + pause_ns(targets.len() as f64 * TURN_NS_PER_TARGET / TURN_PART);
         self.ready_ns = self.rest_until_ns.max(end_ns + pause_ns(debt_ns));
         Ok(faults)
+    }
+
+    /// Whether first walks come before second ones: where few are left. Else those few would wait until all others have
+    /// been walked twice, and then for the time between their own first and second walk.
+    fn firsts_first(&self, share: f64, now_ns: u64) -> bool {
+        let (mut left_ns, mut late_ns) = (0.0, 0);
+        for s in self.schedules.values() {
+            match s.walks {
+                0 => left_ns += self.first_walk_ns.unwrap_or(s.read_ns),
+                1 => late_ns = late_ns.max(now_ns.saturating_sub(s.due_ns)),
+                _ => {}
+            }
+        }
+        left_ns <= share * FIRST_WALKS_NS && late_ns as f64 <= FIRST_WALKS_NS
     }
 
     /// Hands out the figures of all targets together if it is time.
@@ -289,6 +312,10 @@ impl Walks {
         }
         if let Some(history) = tracked.page_history(id) {
             s.learn_pages(history.learnt());
+        }
+        if s.walks == 0 {
+            let spent_ns = s.walk.spent_ns;
+            self.first_walk_ns = Some(self.first_walk_ns.map_or(spent_ns, |ns| ns + (spent_ns - ns) * NEWEST));
         }
         s.learn(means, wish_ns, asked.map_or(LONGEST_NS, |age| age as f64));
         s.put_next(means, wish_ns, at_first, clock.now_ns());

@@ -97,11 +97,15 @@ impl Savings {
         AIM * (1.0 - part + (part - needed).max(0.0) * GIVEN)
     }
 
+    /// How long there have been walks, ns.
+    pub fn watched_ns(&self) -> u64 {
+        self.filled_ns.zip(self.began_ns).map_or(0, |(now, begin)| now - begin)
+    }
+
     /// What may be spent before it is saved, ns of a `share` of a core: less than the budget has been more than was aimed
     /// at so far.
     pub fn advance_ns(&self, share: f64) -> f64 {
-        let watched_ns = self.filled_ns.zip(self.began_ns).map_or(0, |(now, begin)| now - begin);
-        share * (watched_ns as f64 * (1.0 / AIM - 1.0) * ADVANCE_PART).min(ADVANCE_NS as f64)
+        share * (self.watched_ns() as f64 * (1.0 / AIM - 1.0) * ADVANCE_PART).min(ADVANCE_NS as f64)
     }
 
     /// Takes out what was spent.

@@ -137,9 +137,10 @@ impl Schedule {
     /// Of walks that are due, the least comes first.
     ///
     /// Second walks do, since nothing is known of a target before: of thousands there are figures of ever more, instead of
-    /// none until each was read once. Otherwise the longest due; of those found at once, the largest.
-    pub fn turn(&self) -> impl Ord + use<> {
-        (self.walks != 1, self.due_ns, Reverse(self.pages))
+    /// none until each was read once. With `firsts_first` first walks do. Otherwise the longest due; of those found at
+    /// once, the largest.
+    pub fn turn(&self, firsts_first: bool) -> impl Ord + use<> {
+        (self.walks != u64::from(!firsts_first), self.due_ns, Reverse(self.pages))
     }
 
     /// What clearing all that it should costs.
