@@ -4,6 +4,10 @@
 //! as all that map the frame have in common (like the proportional set size). The targets' own figures, which are exact,
 //! are reduced by the mean of these parts. So what the sample has too much or too little of hardly matters: where all
 //! pages of a target are shared by nine, each stands for a ninth whichever are in the sample.
+//!
+//! That fails where a target has only some pages in the sample: of thousands of forks that share twenty frames, one of
+//! these frames is in the sample of all of them, or in that of none. Such targets are looked at together: of pages with
+//! one mapper, of which the sample has many, their number follows; all others of theirs are shared.
 
 use super::ages::Known;
 use super::frame::{IdlePages, PageAges};
@@ -14,15 +18,29 @@ use std::collections::{BTreeMap, HashMap};
 /// Resident and not observable pages, and four figures for each age.
 const FIGURES: usize = 2 + 4 * AGES_NS.len();
 
+/// With fewer pages than this in the sample, on average, a target's own say nothing of it, ...
+const LEAST_SAMPLED: u64 = 4;
+/// ... and with fewer in all those of such targets together do not either.
+const LEAST_TOGETHER: f64 = 32.0;
+/// What chance adds to a number of sampled pages is below so many times its root.
+const CHANCE: f64 = 3.0;
+
 /// Targets in a fixed order, and a sample of the frames that they map.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sample {
+    /// One in so many frames is in it.
+    one_in: u32,
     targets: Vec<PageAges>,
     /// Of each page in the sample: its frame, the index of the target that maps it, and what is known of it.
     pages: Vec<(u64, usize, Known)>,
 }
 
 impl Sample {
+    /// Of one in `one_in` frames.
+    pub fn new(one_in: u32) -> Self {
+        Self { one_in, targets: Vec::new(), pages: Vec::new() }
+    }
+
     /// Adds the next target: how old its pages are, each counted.
     pub fn add_target(&mut self, ages: PageAges) {
         self.targets.push(ages);
@@ -41,7 +59,7 @@ impl Sample {
     /// Of each target the figures of the pages that are its own: those that no target before it maps. A page is as old as
     /// its last access by any target.
     pub fn own(mut self, now_ns: u64) -> Vec<PageAges> {
-        let shares = Shares::of(&mut self.pages, self.targets.len(), now_ns);
+        let shares = Shares::of(&mut self, now_ns);
         let mut own = vec![[0.0; FIGURES]; self.targets.len()];
         for (target, ages) in self.targets.iter().enumerate() {
             let figures = figures_of(ages);
@@ -63,10 +81,49 @@ struct Shares {
     mapped: Vec<Figures>,
     /// By target and owner: the sum of the parts of a page that the target's pages stand for.
     flows: BTreeMap<(usize, usize), Figures>,
+    /// By target: whether it has too few pages in the sample.
+    is_small: Vec<bool>,
+    small: Small,
+    /// What part of the pages of each such target is its own.
+    small_part: Figures,
+}
+
+/// The targets with too few pages in the sample, together.
+struct Small {
+    /// All their pages.
+    resident: Figures,
+    /// Of those in the sample: with no other mapper, ...
+    alone: Figures,
+    /// ... with others, and the sum of the parts of a page that these stand for.
+    shared: Figures,
+    parts: Figures,
+}
+
+impl Small {
+    /// What part of their pages is their own; `None`: the sample does not tell.
+    fn part(&self, one_in: u32) -> Option<Figures> {
+        if self.alone[0] + self.shared[0] < LEAST_TOGETHER {
+            return None;
+        }
+        let of = |k: usize| {
+            let (one_in, resident) = (f64::from(one_in), self.resident[k]);
+            let alone = one_in * self.alone[k];
+            let others = (resident - alone).max(0.0);
+            let is_chance = others < one_in * CHANCE * self.alone[k].sqrt();
+            let own = match self.shared[k] {
+                shared if shared > 0.0 => alone + others * self.parts[k] / shared,
+                _ if is_chance => resident,
+                _ => alone,
+            };
+            (own / resident.max(1.0)).min(1.0)
+        };
+        let all = of(0);
+        Some(std::array::from_fn(|k| if self.alone[k] + self.shared[k] > 0.0 { of(k) } else { all }))
+    }
 }
 
 impl Shares {
-    fn of(pages: &mut [(u64, usize, Known)], targets: usize, now_ns: u64) -> Self {
+    fn of(Sample { one_in, targets, pages }: &mut Sample, now_ns: u64) -> Self {
         pages.sort_unstable_by_key(|(frame, target, _)| (*frame, *target));
         // Most frames have the same mappers and ages as many others.
         let mut alike: HashMap<Vec<(usize, Known)>, f64> = HashMap::new();
@@ -81,11 +138,27 @@ impl Shares {
                 }
             }
         }
-        let mut shares = Self { mapped: vec![[0.0; FIGURES]; targets], flows: BTreeMap::new() };
+        let few = LEAST_SAMPLED * u64::from(*one_in);
+        let is_small: Vec<bool> = targets.iter().map(|ages| *one_in > 1 && ages.resident < few).collect();
+        let none = [0.0; FIGURES];
+        let mut small = Small { resident: none, alone: none, shared: none, parts: none };
+        for (ages, _) in targets.iter().zip(&is_small).filter(|(_, is_small)| **is_small) {
+            add_up(&mut small.resident, &figures_of(ages), 1.0);
+        }
+        let mapped = vec![[0.0; FIGURES]; targets.len()];
+        let mut shares = Self { mapped, flows: BTreeMap::new(), is_small, small, small_part: [1.0; FIGURES] };
         for (mappers, frames) in &alike {
             shares.add(mappers, *frames, now_ns);
         }
+        shares.small_part = shares.small.part(*one_in).unwrap_or_else(|| shares.part_of_all());
         shares
+    }
+
+    /// What part of a page each in the sample stands for, all targets together.
+    fn part_of_all(&self) -> Figures {
+        let own: f64 = self.flows.values().map(|flow| flow[0]).sum();
+        let mapped: f64 = self.mapped.iter().map(|mapped| mapped[0]).sum();
+        [if mapped > 0.0 { own / mapped } else { 1.0 }; FIGURES]
     }
 
     fn add(&mut self, mappers: &[(usize, Known)], frames: f64, now_ns: u64) {
@@ -93,33 +166,44 @@ impl Shares {
         let known = others.iter().fold(first, |known, (_, other)| known.or(*other));
         let each: Vec<Figures> = mappers.iter().map(|(_, known)| figures_of_page(*known, now_ns)).collect();
         let (once, mut sum) = (figures_of_page(known, now_ns), [0.0; FIGURES]);
-        for figures in &each {
-            sum.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
-        }
+        each.iter().for_each(|figures| add_up(&mut sum, figures, 1.0));
         for ((target, _), figures) in mappers.iter().zip(&each) {
-            let mapped = &mut self.mapped[*target];
-            let flow = self.flows.entry((*target, owner)).or_insert([0.0; FIGURES]);
+            let mut part = [0.0; FIGURES];
             for k in 0..FIGURES {
-                mapped[k] += frames * figures[k];
-                flow[k] += if sum[k] > 0.0 { frames * once[k] * figures[k] / sum[k] } else { 0.0 };
+                part[k] = if sum[k] > 0.0 { once[k] * figures[k] / sum[k] } else { 0.0 };
+            }
+            add_up(&mut self.mapped[*target], figures, frames);
+            add_up(self.flows.entry((*target, owner)).or_insert([0.0; FIGURES]), &part, frames);
+            match (self.is_small[*target], others.is_empty()) {
+                (false, _) => {}
+                (true, true) => add_up(&mut self.small.alone, figures, frames),
+                (true, false) => {
+                    add_up(&mut self.small.shared, figures, frames);
+                    add_up(&mut self.small.parts, &part, frames);
+                }
             }
         }
     }
 
-    /// By owner, what part of each figure of `target` is its own. One that has no page in the sample is taken to share
-    /// as all do; a figure that no page in the sample stands for, as the target's pages do.
+    /// By owner, what part of each figure of `target` is its own. One that has too few pages in the sample is taken to
+    /// share as all those do; a figure that no page in the sample stands for, as the target's pages do.
     fn parts(&self, target: usize) -> Vec<(usize, Figures)> {
+        if self.is_small[target] {
+            return vec![(target, self.small_part)];
+        }
         let mapped = &self.mapped[target];
         if mapped[0] == 0.0 {
-            let own: f64 = self.flows.values().map(|flow| flow[0]).sum();
-            let mapped: f64 = self.mapped.iter().map(|mapped| mapped[0]).sum();
-            return vec![(target, [if mapped > 0.0 { own / mapped } else { 1.0 }; FIGURES])];
+            return vec![(target, self.part_of_all())];
         }
         let part = |flow: &Figures| {
             std::array::from_fn(|k| if mapped[k] > 0.0 { flow[k] / mapped[k] } else { flow[0] / mapped[0] })
         };
         self.flows.range((target, 0)..(target + 1, 0)).map(|((_, owner), flow)| (*owner, part(flow))).collect()
     }
+}
+
+fn add_up(sum: &mut Figures, figures: &Figures, times: f64) {
+    sum.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += times * figure);
 }
 
 fn figures_of_page(known: Known, now_ns: u64) -> Figures {
@@ -187,7 +271,7 @@ mod tests {
     /// Too many of the pages in use are in the sample, and it hardly matters; the pages are all the first one's.
     #[test]
     fn what_all_share_is_right_with_a_sample_that_is_off() {
-        let mut sample = Sample::default();
+        let mut sample = Sample::new(1000);
         sample.add_target(ages(1_000_000, 1_000_000));
         (0..1000).for_each(|frame| sample.add_page(frame, COLD));
         for _ in 0..8 {
@@ -203,7 +287,7 @@ mod tests {
 
     #[test]
     fn what_nobody_shares_stays_as_it_is() {
-        let mut sample = Sample::default();
+        let mut sample = Sample::new(100);
         for target in 0..3u64 {
             sample.add_target(ages(1_000 + target, 900));
             (0..10).for_each(|frame| sample.add_page(target << 32 | frame, if frame < 3 { HOT } else { COLD }));
@@ -213,14 +297,54 @@ mod tests {
 
     #[test]
     fn a_target_without_a_page_in_the_sample_shares_as_all_do() {
-        let mut sample = Sample::default();
+        let mut sample = Sample::new(100);
         for _ in 0..2 {
             sample.add_target(ages(1_000, 500));
             (0..10).for_each(|frame| sample.add_page(frame, COLD));
         }
         sample.add_target(ages(10, 6));
         assert_eq!(sample.own(NOW)[2], ages(5, 3));
-        assert_eq!(Sample::default().own(NOW), []);
+        assert_eq!(Sample::new(1).own(NOW), []);
+    }
+
+    /// `sampled` of twenty frames that 4000 forks share are in the sample of each of them; of the sixteen pages that each has
+    /// alone, one in 16 is. A target with many pages is beside them.
+    fn crowd(sampled: u64) -> Vec<PageAges> {
+        let mut sample = Sample::new(16);
+        sample.add_target(ages(160_000, 80_000));
+        (0..10_000).for_each(|frame| sample.add_page(1 << 40 | frame, if frame % 2 == 0 { COLD } else { HOT }));
+        for target in 0..4000u64 {
+            sample.add_target(ages(36, 8));
+            (0..sampled).for_each(|frame| sample.add_page(frame, HOT));
+            // None, one, or two: one in the mean.
+            (0..target % 3)
+                .for_each(|page| sample.add_page(1 << 32 | target << 8 | page, if page == 0 { COLD } else { HOT }));
+        }
+        sample.own(NOW)
+    }
+
+    #[test]
+    fn what_each_of_thousands_of_forks_has_alone_does_not_depend_on_what_they_share() {
+        for sampled in 0..5 {
+            let own = crowd(sampled);
+            assert_eq!(own[0], ages(160_000, 80_000));
+            let each = frame::sum(own[1..].iter());
+            println!("{sampled}: {} MiB", (each.resident * 4) >> 10);
+            assert!(each.resident.abs_diff(4000 * 16) < 4000 * 16 / 20, "{sampled}: {}", each.resident);
+        }
+    }
+
+    #[test]
+    fn thousands_that_share_nothing_are_counted_wholly_whatever_the_sample_has() {
+        for all in [1, 2] {
+            let mut sample = Sample::new(16);
+            for target in 0..4000u64 {
+                sample.add_target(ages(20, 5));
+                let pages = if target % 4 == 0 { all + 1 } else { 1 };
+                (0..pages).for_each(|page| sample.add_page(target << 8 | page, COLD));
+            }
+            assert_eq!(total(sample), ages(80_000, 20_000), "{all}");
+        }
     }
 
     fn known() -> impl Strategy<Value = Known> {
@@ -240,7 +364,7 @@ mod tests {
         fn a_sample_of_all_is_exact(pages in prop::collection::vec((0..20u64, 0..4usize, known()), 0..80)) {
             let mut mappers: BTreeMap<(u64, usize), Known> = BTreeMap::new();
             mappers.extend(pages.into_iter().map(|(frame, target, known)| ((frame, target), known)));
-            let mut sample = Sample::default();
+            let mut sample = Sample::new(1);
             for target in 0..4 {
                 let mut figures = [0.0; FIGURES];
                 for (_, known) in mappers.iter().filter(|((_, t), _)| *t == target) {

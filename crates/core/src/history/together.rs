@@ -13,8 +13,10 @@ use crate::source::{AccessSource, SourceError};
 use crate::target::TargetId;
 use std::collections::BTreeMap;
 
-/// Pages in each sample, about.
+/// Pages in each sample, about: so many, ...
 const SAMPLED: u64 = 1 << 13;
+/// ... and more for each target, since with a few pages in the sample little is known of one.
+const SAMPLED_EACH: u64 = 32;
 /// With so large a part of the pages left when each counts once, nothing that matters is shared.
 const UNSHARED: f64 = 0.99;
 
@@ -83,8 +85,9 @@ impl<S: AccessSource> Tracked<S> {
             of_part.push((*target, history.ages_in(&ranges), ranges));
         }
         let resident: u64 = of_part.iter().map(|(_, ages, _)| ages.resident).sum();
-        let one_in = (resident / SAMPLED).max(1).next_power_of_two().min(1 << 16) as u32;
-        let mut sample = Sample::default();
+        let sampled = SAMPLED + SAMPLED_EACH * targets.len() as u64;
+        let one_in = (resident / sampled).max(1).next_power_of_two().min(1 << 16) as u32;
+        let mut sample = Sample::new(one_in);
         let mut pages: Vec<(u64, u64)> = Vec::new();
         for (target, ages, ranges) in of_part {
             pages.clear();

@@ -115,7 +115,8 @@ impl Walks {
         let stretch = self.schedules.values().map(|s| s.stretch).fold(1.0, f64::max);
         let wish_ns = wish_ns(tracked.shortest_age_ns()) as f64;
         let interval_ns = |share: f64| wish_ns.max(read_ns / (share * READ_PART_AT_FIRST)) * stretch;
-        let figures_first = self.savings.watched_ns() < FIGURES_FIRST_NS && self.schedules.values().any(|s| s.walks < 2);
+        let figures_first =
+            self.savings.watched_ns() < FIGURES_FIRST_NS && self.schedules.values().any(|s| s.walks < 2);
         let together_ns = if targets.len() < 2 || figures_first { 0.0 } else { read_ns };
         self.savings.fill(share, begin_ns, interval_ns, together_ns);
         // What an interval brings beyond reading is for all targets, whosever turn it is now.
