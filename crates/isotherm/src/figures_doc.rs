@@ -5,6 +5,7 @@ use crate::commands::mount::status::SchemeStatus;
 use crate::commands::node::status::{CacheReclaimed, Collapsed, GroupMemory, NodeFigures, Reclaimed};
 use crate::commands::schemes::control::status::{GoalStatus, MonitorStatus, TargetStatus};
 use isotherm_core::keeper::figures::{LimitFigures, MemoryFigures};
+use isotherm_core::scheme::ahead::AheadTotals;
 use isotherm_core::scheme::effect::Effect;
 use isotherm_core::scheme::stats::SchemeStats;
 use isotherm_daemon::documentation::table;
@@ -27,6 +28,7 @@ fn text() -> String {
         ("Schemes", "`schemes`; labels `scheme`, `action`.", table::<SchemeStats>("scheme_")),
         ("What became of memory that was paged out", "Beside the former.", table::<Effect>("scheme_")),
         ("Goals", "`goals` of a scheme; labels `scheme`, `goal`, `metric`.", table::<GoalStatus>("goal_")),
+        ("Huge pages ahead of faults", "`ahead`, of `thp`.", table::<AheadTotals>("ahead_")),
         ("Limits of `lru run`", "`limits`; labels `domain`, `engine`.", table::<LimitFigures>("lru_")),
         (
             "Memories below a limit",

@@ -9,7 +9,7 @@ use isotherm_linux::cgroup::list::{GroupList, ListedGroup};
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::lru::page_out::LivePageOut;
 use isotherm_linux::proc::ProcessDir;
-use isotherm_linux::proc::statm::Resident;
+use isotherm_linux::proc::statm::Statm;
 use isotherm_linux::roots::Roots;
 use isotherm_linux::source::pagetable::PageTableSource;
 use isotherm_linux::targets::{TargetSpec, TargetTracker};
@@ -46,8 +46,8 @@ impl Machine for LiveMachine {
         self.groups.pids(id)
     }
 
-    fn resident(&self, pid: u32) -> Option<Resident> {
-        Resident::read(&ProcessDir::live(pid))
+    fn resident(&self, pid: u32) -> Option<Statm> {
+        Statm::read(&ProcessDir::live(pid))
     }
 
     fn swappiness(&self, id: u32) -> u8 {

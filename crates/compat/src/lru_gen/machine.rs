@@ -5,7 +5,7 @@ use isotherm_core::keeper::memory::PageOut;
 use isotherm_core::source::AccessSource;
 use isotherm_core::target::TargetId;
 use isotherm_linux::cgroup::list::ListedGroup;
-use isotherm_linux::proc::statm::Resident;
+use isotherm_linux::proc::statm::Statm;
 
 /// Control groups, their processes, and the means to walk and evict their memory.
 pub trait Machine: Send {
@@ -16,7 +16,7 @@ pub trait Machine: Send {
     /// The processes in a group itself.
     fn pids(&mut self, id: u32) -> Vec<u32>;
     /// What of a process is in memory; `None` once it has exited.
-    fn resident(&self, pid: u32) -> Option<Resident>;
+    fn resident(&self, pid: u32) -> Option<Statm>;
     /// The swappiness of a group.
     fn swappiness(&self, id: u32) -> u8;
     /// CLOCK_MONOTONIC, ns.

@@ -11,6 +11,7 @@
 //! it has them; docs/schemes.md lists where they differ and why.
 
 pub mod action;
+pub mod ahead;
 mod apply;
 pub mod brake;
 mod by_block;

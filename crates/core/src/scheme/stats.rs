@@ -1,5 +1,6 @@
 //! What a scheme has done.
 
+use super::ahead::AheadTotals;
 use super::effect::Effect;
 use serde::{Deserialize, Serialize};
 
@@ -55,4 +56,7 @@ pub struct StatsLine {
     pub goal_targets: Vec<u64>,
     /// Resident memory of the targets, bytes.
     pub rss: Option<u64>,
+    /// Of the first scheme that makes huge pages: what was done ahead of faults; `None`: nothing is.
+    #[serde(default)]
+    pub ahead: Option<AheadTotals>,
 }

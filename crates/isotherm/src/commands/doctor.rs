@@ -56,7 +56,7 @@ fn to_json(survey: &Survey) -> Value {
                 "v1_memory": env.cgroup.v1_memory,
             },
             "psi": {"usable": env.psi.is_ok(), "reason": env.psi.as_ref().err().map(ToString::to_string)},
-            "thp": env.thp,
+            "thp": env.thp.map(|mode| mode.to_string()),
             "swap": env.swap.iter().map(|s| json!({"name": s.name, "size": s.size, "used": s.used})).collect::<Vec<_>>(),
             "mglru": env.mglru,
             "damon": {
@@ -97,7 +97,7 @@ fn facts(env: &Environment) -> Vec<(&'static str, String)> {
         ),
         ("control groups", env.cgroup.describe()),
         ("pressure (PSI)", env.psi.as_ref().map_or_else(|reason| format!("no: {reason}"), |()| "measured".to_owned())),
-        ("huge pages", env.thp.clone().unwrap_or_else(|| "not built in".into())),
+        ("huge pages", env.thp.map_or_else(|| "not built in".into(), |mode| mode.to_string())),
         ("swap", if swap.is_empty() { "none".into() } else { swap.join(", ") }),
         ("memory nodes", env.memory_nodes.len().to_string()),
         (

@@ -2,7 +2,8 @@
 
 use super::preset::PresetArgs;
 use super::schemes::run::{Wanted, WhenAhead};
-use crate::schemes::preset::{ThpArgs, huge_pages_always};
+use crate::schemes::preset::ThpArgs;
+use isotherm_linux::facts::HugePages;
 use isotherm_linux::roots::Roots;
 
 /// Back memory with huge pages where it is used, and only there.
@@ -22,7 +23,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let schemes = args.thp.schemes(huge_pages_always(&Roots::system()))?;
+    let schemes = args.thp.schemes(HugePages::read(&Roots::system()) == Some(HugePages::Always))?;
     let ahead = if args.thp.advise { WhenAhead::Never } else { args.ahead };
     args.common.go(Wanted { ahead, ..schemes.into() })
 }

@@ -1,7 +1,8 @@
 //! `isotherm tier`.
 
 use super::preset::PresetArgs;
-use crate::schemes::preset::{TierArgs, huge_pages_always};
+use crate::schemes::preset::TierArgs;
+use isotherm_linux::facts::HugePages;
 use isotherm_linux::roots::Roots;
 
 /// Keep cold memory in swap or on a slower node, and hot memory in huge pages or on a faster node.
@@ -18,6 +19,6 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let schemes = args.tier.schemes(huge_pages_always(&Roots::system()))?;
+    let schemes = args.tier.schemes(HugePages::read(&Roots::system()) == Some(HugePages::Always))?;
     args.common.go(schemes)
 }

@@ -18,6 +18,6 @@ mod tally;
 mod worker;
 
 pub use actuator::LinuxActuator;
-pub use ahead::{Ahead, AheadTotals};
+pub use ahead::Ahead;
 pub(crate) use obstacle::LRU_PRIO;
 pub use obstacle::{huge_pages_off, unsupported};

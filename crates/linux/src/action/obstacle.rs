@@ -1,7 +1,7 @@
 //! What forbids an action before it is tried: asked often, so answers are kept for a second.
 
 use super::inject::ineligible;
-use crate::facts::{Environment, SwapArea};
+use crate::facts::{Environment, HugePages, SwapArea};
 use crate::proc::status::Status;
 use crate::roots::Roots;
 use isotherm_core::actuator::Destination;
@@ -84,21 +84,15 @@ impl Obstacles {
     }
 }
 
-/// When huge pages are made: `always`, `madvise` (of what asks for them) or `never`.
-const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
-
 /// Why this machine is not to have huge pages, as it is set up now; with a remedy.
 pub fn huge_pages_off(roots: &Roots) -> Option<String> {
-    let Some(mode) = roots.line(HUGE_PAGES) else {
-        return Some("the kernel has no transparent huge pages; use one with CONFIG_TRANSPARENT_HUGEPAGE=y".into());
-    };
-    mode.contains("[never]")
-        .then(|| format!("transparent huge pages are switched off; write `madvise` to {HUGE_PAGES}"))
-}
-
-/// Whether huge pages are made of what asks for them, and of nothing else.
-pub(super) fn huge_pages_on_request(roots: &Roots) -> bool {
-    roots.line(HUGE_PAGES).is_some_and(|mode| mode.contains("[madvise]"))
+    match HugePages::read(roots) {
+        Some(HugePages::Always | HugePages::OnRequest) => None,
+        Some(HugePages::Never) => {
+            Some(format!("transparent huge pages are switched off; write `madvise` to {}", HugePages::FILE))
+        }
+        None => Some("the kernel has no transparent huge pages; use one with CONFIG_TRANSPARENT_HUGEPAGE=y".into()),
+    }
 }
 
 /// Why this machine cannot carry out `action`, whatever the target is and as long as it runs; with a remedy. Lack of

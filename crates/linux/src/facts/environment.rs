@@ -1,7 +1,7 @@
 //! Facts about the machine that explain why something works or does not.
 
 use super::pressure;
-use super::{KernelDamon, bracketed};
+use super::{HugePages, KernelDamon, bracketed};
 use crate::cgroup::CgroupSetup;
 use crate::roots::Roots;
 use std::fmt;
@@ -69,8 +69,8 @@ pub struct Environment {
     pub cgroup: CgroupSetup,
     /// Whether pressure is measured for memory.
     pub psi: Result<(), NoPressure>,
-    /// Transparent huge pages: `always`, `madvise` or `never`.
-    pub thp: Option<String>,
+    /// Transparent huge pages; `None`: not built in.
+    pub thp: Option<HugePages>,
     pub swap: Vec<SwapArea>,
     /// Bits of the multi-generational LRU's switch; 0: built in and off.
     pub mglru: Option<u32>,
@@ -95,7 +95,7 @@ impl Environment {
             capabilities: roots.read("/proc/self/status").ok().and_then(|t| effective_capabilities(&t)),
             cgroup: CgroupSetup::read(roots),
             psi: psi(roots),
-            thp: roots.line("/sys/kernel/mm/transparent_hugepage/enabled").and_then(|t| bracketed(&t)),
+            thp: HugePages::read(roots),
             swap: Self::read_swap(roots),
             mglru: lru_gen.and_then(|t| u32::from_str_radix(t.trim_start_matches("0x"), 16).ok()),
             damon: KernelDamon::read(roots),
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!((e.page_table_levels, e.btf_bytes, e.mglru), (Some(5), Some(10), Some(7)));
         assert_eq!((e.kernel.as_str(), e.lockdown, e.psi.is_ok()), ("6.12.1", Lockdown::Integrity, true));
         assert_eq!(e.missing_capabilities(), ["CAP_SYS_ADMIN"]);
-        assert_eq!(e.thp.as_deref(), Some("never"));
+        assert_eq!(e.thp, Some(HugePages::Never));
         assert_eq!(e.swap, [SwapArea { name: "/dev/zram0".into(), size: 8_388_604 * 1024, used: 1 << 20 }]);
         assert_eq!(e.memory_nodes, [0, 1, 4]);
         assert_eq!(e.hypervisor.below.as_deref(), Some("QEMU"));

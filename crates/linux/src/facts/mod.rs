@@ -2,12 +2,14 @@
 
 pub(crate) mod buddyinfo;
 mod environment;
+mod huge_pages;
 mod kernel_damon;
 pub(crate) mod meminfo;
 pub(crate) mod pressure;
 pub(crate) mod vmstat;
 
 pub use environment::{Environment, Hypervisor, Lockdown, NoPressure, SwapArea};
+pub use huge_pages::HugePages;
 pub use kernel_damon::{DamonUser, KernelDamon};
 
 /// The choice in brackets of a file like `always [madvise] never`.

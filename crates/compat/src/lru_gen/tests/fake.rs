@@ -9,7 +9,7 @@ use isotherm_core::mapping::Mapping;
 use isotherm_core::source::{AccessSource, Clear, Cost, SourceError};
 use isotherm_core::target::{TargetId, TargetInfo};
 use isotherm_linux::cgroup::list::ListedGroup;
-use isotherm_linux::proc::statm::Resident;
+use isotherm_linux::proc::statm::Statm;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -111,8 +111,9 @@ impl Machine for Fake {
         self.world().processes.iter().filter(|(_, process)| process.group == id).map(|(&pid, _)| pid).collect()
     }
 
-    fn resident(&self, pid: u32) -> Option<Resident> {
-        Some(Resident { anon: self.world().processes.get(&pid)?.present.len() as u64, file: 0 })
+    fn resident(&self, pid: u32) -> Option<Statm> {
+        let anon = self.world().processes.get(&pid)?.present.len() as u64;
+        Some(Statm { anon, ..Statm::default() })
     }
 
     fn swappiness(&self, _: u32) -> u8 {

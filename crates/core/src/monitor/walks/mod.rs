@@ -37,7 +37,7 @@ const FIRST_TABLES: u64 = 4;
 const FIRST_WALKS_NS: f64 = 8e9;
 /// Until every target has figures nothing is set aside for what targets share, but for no longer than this, ns: where
 /// processes come and go there is always one without.
-const FIGURES_FIRST_NS: u64 = 60_000_000_000;
+const FIGURES_FIRST_NS: u64 = 45_000_000_000;
 /// How often pages that several targets map are looked for at most, ns.
 const TOGETHER_NS: u64 = 2_000_000_000;
 /// Walks of one turn end after this time, so that samples are not late, ns.

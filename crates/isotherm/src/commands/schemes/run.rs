@@ -120,6 +120,9 @@ pub fn run(target: &TargetArgs, monitor: &MonitorArgs, wanted: Wanted, args: &Ru
         }
         _ => None,
     };
+    if let Some(ahead) = &ahead {
+        control.ahead(ahead.totals());
+    }
     let mut run = Run { control, line, ahead, stats: stats_file, next_stats_ns: monotonic_ns() + STATS_EVERY_NS };
     let result = session.run(args.duration, &mut run, Run::after_turn);
     run.line.clear();
@@ -130,14 +133,15 @@ pub fn run(target: &TargetArgs, monitor: &MonitorArgs, wanted: Wanted, args: &Ru
         // The targets' last state is wanted even where the run failed.
         written = run.write_stats(schemes, now);
         if args.json {
-            stats::write_lines(&mut std::io::stdout().lock(), schemes, now)?;
+            let ahead = run.ahead.as_ref().map(Ahead::totals);
+            stats::write_lines(&mut std::io::stdout().lock(), schemes, ahead, now)?;
         }
         if !args.quiet {
             for (index, status) in schemes.status().iter().enumerate() {
                 say!("{}", stats::words(index, status, args.dry_run));
             }
             if let Some(ahead) = &run.ahead {
-                say!("{}", stats::ahead_words(&ahead.totals()));
+                say!("ahead of faults: {}", ahead.totals());
             }
             say!("{} watched; cost: {}", format_time(run.line.elapsed_ns()), run.line.cost_words());
         }
@@ -227,14 +231,19 @@ impl Run {
         if now >= self.next_stats_ns {
             self.next_stats_ns = now + STATS_EVERY_NS;
             self.write_stats(schemes, now)?;
-            self.line.note(stats::short(schemes));
+            let ahead = self.ahead.as_ref().map(Ahead::totals);
+            self.line.note(stats::short(schemes, ahead.as_ref()));
+            ahead.into_iter().for_each(|totals| self.control.ahead(totals));
         }
         Ok(true)
     }
 
     fn write_stats(&mut self, schemes: &mut SchemeEngine, now_ns: u64) -> anyhow::Result<()> {
         match &mut self.stats {
-            Some(out) => stats::write_lines(out, schemes, now_ns).context("cannot write statistics"),
+            Some(out) => {
+                let ahead = self.ahead.as_ref().map(Ahead::totals);
+                stats::write_lines(out, schemes, ahead, now_ns).context("cannot write statistics")
+            }
             None => Ok(()),
         }
     }

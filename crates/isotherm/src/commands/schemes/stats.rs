@@ -1,13 +1,19 @@
 //! Statistics of schemes: JSON lines for programs, a line a scheme for people.
 
+use isotherm_core::scheme::action::Action;
+use isotherm_core::scheme::ahead::AheadTotals;
 use isotherm_core::scheme::engine::{SchemeEngine, SchemeStatus};
 use isotherm_core::scheme::stats::StatsLine;
 use isotherm_core::units::format_size;
-use isotherm_linux::action::AheadTotals;
 use std::io::{self, Write};
 
-/// Writes a line for each scheme.
-pub fn write_lines(out: &mut dyn Write, engine: &mut SchemeEngine, now_ns: u64) -> io::Result<()> {
+/// Writes a line for each scheme. `ahead`: what was done ahead of faults.
+pub fn write_lines(
+    out: &mut dyn Write,
+    engine: &mut SchemeEngine,
+    mut ahead: Option<AheadTotals>,
+    now_ns: u64,
+) -> io::Result<()> {
     for (scheme, status) in engine.status().into_iter().enumerate() {
         let line = StatsLine {
             time_ns: now_ns,
@@ -19,6 +25,7 @@ pub fn write_lines(out: &mut dyn Write, engine: &mut SchemeEngine, now_ns: u64) 
             goals: status.goals,
             goal_targets: status.goal_targets,
             rss: status.rss,
+            ahead: ahead.take_if(|_| matches!(status.scheme.action, Action::Collapse | Action::HugePage)),
         };
         serde_json::to_writer(&mut *out, &line)?;
         out.write_all(b"\n")?;
@@ -49,26 +56,14 @@ pub fn words(index: usize, status: &SchemeStatus<'_>, dry_run: bool) -> String {
     text
 }
 
-/// What was done ahead of faults, in a line: for people.
-pub fn ahead_words(totals: &AheadTotals) -> String {
-    let AheadTotals { asked, room, taken_back, refusal } = totals;
-    let mut text = format!(
-        "ahead of faults: asked for huge pages {asked} times, for {} without a page then; took {taken_back} back",
-        format_size(*room)
-    );
-    if let Some(why) = refusal {
-        text += &format!("; first refusal: {why}");
-    }
-    text
-}
-
 /// All schemes in a few words, for a status line.
-pub fn short(engine: &mut SchemeEngine) -> String {
+pub fn short(engine: &mut SchemeEngine, ahead: Option<&AheadTotals>) -> String {
     let one = |s: SchemeStatus<'_>| {
         let stalled = if s.idle.is_some() { " (idle)" } else { "" };
         format!("{} {}{stalled}", s.scheme.action, format_size(s.stats.sz_applied))
     };
-    engine.status().into_iter().map(one).collect::<Vec<_>>().join(", ")
+    let ahead = ahead.map(|ahead| format!("{} asked for ahead", format_size(ahead.room)));
+    engine.status().into_iter().map(one).chain(ahead).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -77,8 +72,8 @@ mod tests {
     use isotherm_core::actuator::DryRun;
     use isotherm_core::meter::{LiveTarget, Meter, MeterError, Metric};
     use isotherm_core::scheme::Scheme;
-    use isotherm_core::scheme::action::Action;
     use isotherm_core::scheme::pattern::AccessPattern;
+    use std::io::BufRead;
 
     struct NoMeter;
 
@@ -93,7 +88,7 @@ mod tests {
         let schemes = vec![Scheme::new(Action::PageOut, AccessPattern::default())];
         let mut engine = SchemeEngine::new(schemes, Box::new(DryRun::default()), Box::new(NoMeter));
         let mut out = Vec::new();
-        write_lines(&mut out, &mut engine, 7).unwrap();
+        write_lines(&mut out, &mut engine, Some(AheadTotals::default()), 7).unwrap();
         let line: serde_json::Value = serde_json::from_slice(&out).unwrap();
         for key in ["nr_tried", "sz_tried", "nr_applied", "sz_applied", "qt_exceeds"] {
             assert_eq!(line[key], 0, "{key}");
@@ -103,5 +98,20 @@ mod tests {
         assert!(line["effective_quota"].is_null(), "no limit");
         assert!(line["major_faults"].is_null(), "not known is not zero");
         assert!(line["idle_reason"].is_string());
+        assert!(line["ahead"].is_null(), "no huge pages are made");
+    }
+
+    #[test]
+    fn what_was_done_ahead_is_in_the_first_line_about_huge_pages() {
+        let schemes = [Action::PageOut, Action::Collapse, Action::HugePage];
+        let schemes = schemes.map(|action| Scheme::new(action, AccessPattern::default())).to_vec();
+        let mut engine = SchemeEngine::new(schemes, Box::new(DryRun::default()), Box::new(NoMeter));
+        let ahead = AheadTotals { asked: 3, room: 5 << 20, taken_back: 1, refusal: None };
+        let mut out = Vec::new();
+        write_lines(&mut out, &mut engine, Some(ahead.clone()), 7).unwrap();
+        let lines: Vec<StatsLine> = out.lines().map(|l| serde_json::from_str(&l.unwrap()).unwrap()).collect();
+        assert_eq!(lines.iter().map(|l| l.ahead.as_ref()).collect::<Vec<_>>(), [None, Some(&ahead), None]);
+        let short = short(&mut engine, Some(&ahead));
+        assert!(short.ends_with(", 5.00 MiB asked for ahead"), "{short}");
     }
 }

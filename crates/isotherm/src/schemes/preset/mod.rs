@@ -14,7 +14,6 @@ use crate::exit::Usage;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::pattern::AccessPattern;
-use isotherm_linux::roots::Roots;
 
 /// Schemes that make huge pages of `hot` memory of which at least `min_density_bp` is populated.
 ///
@@ -29,11 +28,6 @@ fn huge_pages(hot: AccessPattern, cold: AccessPattern, min_density_bp: u32, alwa
     } else {
         vec![collapse]
     }
-}
-
-/// Whether the kernel makes huge pages of all memory without being asked.
-pub fn huge_pages_always(roots: &Roots) -> bool {
-    roots.line("/sys/kernel/mm/transparent_hugepage/enabled").is_some_and(|mode| mode.contains("[always]"))
 }
 
 /// Checks schemes that were put together from flags.

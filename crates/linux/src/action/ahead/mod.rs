@@ -8,6 +8,7 @@ mod sample;
 use crate::clock::{monotonic_ns, thread_cpu_ns};
 use crate::roots::Roots;
 use isotherm_core::meter::LiveTarget;
+use isotherm_core::scheme::ahead::AheadTotals;
 use isotherm_core::target::TargetId;
 use probe::Probe;
 use process::Process;
@@ -23,19 +24,6 @@ const IDLE: Duration = Duration::from_millis(20);
 
 /// Looks that took so much CPU time are followed by a rest of so many times that: 2 % of a core, however many the processes.
 const REST_OF_COST: u32 = 50;
-
-/// What was done so far, over all processes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AheadTotals {
-    /// Mappings for which huge pages were asked for; one that has grown counts again.
-    pub asked: u64,
-    /// Of those, what had no page yet then, bytes.
-    pub room: u64,
-    /// Requests that were taken back: most of what the huge pages hold was never written, or they had become dear.
-    pub taken_back: u64,
-    /// The first refusal: pid, reason, remedy.
-    pub refusal: Option<String>,
-}
 
 /// Follows processes, in a thread of its own, until it is dropped.
 #[derive(Debug)]

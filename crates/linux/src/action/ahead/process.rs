@@ -4,13 +4,12 @@ use super::Shared;
 use super::probe::Probe;
 use super::sample::Sampler;
 use crate::action::inject::{Call, Injector};
-use crate::action::obstacle::huge_pages_on_request;
 use crate::action::tally::Tally;
 use crate::clock::monotonic_ns;
-use crate::facts::buddyinfo;
+use crate::facts::{HugePages, buddyinfo};
 use crate::mm::pagemap::Pagemap;
 use crate::proc::maps::anonymous_ranges;
-use crate::proc::statm::Extent;
+use crate::proc::statm::Statm;
 use crate::proc::{PidFd, ProcessDir};
 use crate::roots::Roots;
 use isotherm_core::addr::{AddrRange, TABLE_SPAN};
@@ -53,7 +52,7 @@ pub(super) struct Process {
     /// By a mapping's start: up to where it was filled with base pages without a gap, a multiple of 2 MiB.
     fronts: HashMap<u64, u64>,
     /// Its size at the last look at its mappings.
-    seen: Extent,
+    seen: Statm,
     grown_ns: u64,
     /// Until when it is left alone, after a refusal.
     blocked_ns: u64,
@@ -87,7 +86,7 @@ impl Process {
             sampler: Sampler::default(),
             populated: Vec::new(),
             fronts: HashMap::new(),
-            seen: Extent::default(),
+            seen: Statm::default(),
             grown_ns: monotonic_ns(),
             blocked_ns: 0,
             due_ns: 0,
@@ -102,12 +101,12 @@ impl Process {
     /// Looks at it, and asks for what is wanted.
     pub fn turn(&mut self, shared: &Shared, roots: &Roots, probe: &mut Probe) {
         let begin = monotonic_ns();
-        let Some(extent) = Extent::read(&self.dir) else {
+        let Some(statm) = Statm::read(&self.dir) else {
             self.due_ns = begin + LONG_NS;
             return;
         };
-        if extent.differs(&self.seen, GROWN_PAGES) {
-            self.seen = extent;
+        if statm.differs(&self.seen, GROWN_PAGES) {
+            self.seen = statm;
             self.grown_ns = begin;
             self.look_and_act(shared, roots, probe);
         } else if begin - self.grown_ns >= QUIET_NS && self.filling.has_paused() {
@@ -121,7 +120,7 @@ impl Process {
 
     fn look_and_act(&mut self, shared: &Shared, roots: &Roots, probe: &mut Probe) {
         // Others may set it: looked at each time.
-        if !huge_pages_on_request(roots) {
+        if HugePages::read(roots) != Some(HugePages::OnRequest) {
             return;
         }
         let mut dear = || {

@@ -35,6 +35,8 @@ impl Status for status::Status {
             })
             .collect();
         out.figures("goal_", &goals);
+        let ahead = self.ahead.iter().map(|ahead| (Labels::new(), ahead));
+        out.figures("ahead_", &ahead.collect::<Vec<_>>());
     }
 }
 

@@ -17,6 +17,7 @@ use crate::hangup::{Hangup, Hangups};
 use crate::schemes::Tuning;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::Event;
+use isotherm_core::scheme::ahead::AheadTotals;
 use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_daemon::instance::Instance;
 use isotherm_daemon::sandbox::Sandbox;
@@ -54,6 +55,7 @@ pub struct Control {
     dry_run: bool,
     quiet: bool,
     sandbox: Sandbox,
+    ahead: Option<AheadTotals>,
     stop: bool,
     hangups: Hangups,
 }
@@ -82,6 +84,7 @@ impl Control {
             looked_ns: now,
             dry_run: false,
             quiet: false,
+            ahead: None,
             sandbox: Sandbox::default(),
             stop: false,
             hangups: Hangups::new(),
@@ -96,6 +99,11 @@ impl Control {
     /// Whether nothing is really done, which the status then says.
     pub const fn dry_run(&mut self, dry_run: bool) {
         self.dry_run = dry_run;
+    }
+
+    /// What was done ahead of faults, which the status then says.
+    pub fn ahead(&mut self, totals: AheadTotals) {
+        self.ahead = Some(totals);
     }
 
     /// How we are confined, which the status then says.
@@ -243,6 +251,7 @@ impl Control {
             monitor: self.overview.monitor(),
             targets,
             schemes,
+            ahead: self.ahead.clone(),
             log,
         }
     }

@@ -4,6 +4,7 @@ use super::words;
 use isotherm_core::action_log::Entry;
 use isotherm_core::event::Mode;
 use isotherm_core::figures;
+use isotherm_core::scheme::ahead::AheadTotals;
 use isotherm_core::scheme::engine::SchemeStatus as EngineStatus;
 use isotherm_core::scheme::goal::Goal;
 use isotherm_core::scheme::pattern::{AccessPattern, Bounds, FULL_RATE_BP};
@@ -29,6 +30,9 @@ pub struct Status {
     pub targets: Vec<TargetStatus>,
     /// The schemes, in their order.
     pub schemes: Vec<SchemeStatus>,
+    /// What was done ahead of faults; `null`: nothing is.
+    #[serde(default)]
+    pub ahead: Option<AheadTotals>,
     /// What was done lately, oldest first.
     pub log: Vec<Entry>,
 }

@@ -12,6 +12,7 @@ use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::meter::{LiveTarget, Meter, MeterError, Metric};
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
+use isotherm_core::scheme::ahead::AheadTotals;
 use isotherm_core::scheme::effect::Effect;
 use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_core::scheme::goal::{Goal, GoalMetric};
@@ -139,6 +140,7 @@ pub fn status() -> Status {
                 words: "some_mem_psi 0.05% of 0.5%".into(),
             }],
         }],
+        ahead: Some(AheadTotals { asked: 3, room: 8192, taken_back: 1, refusal: None }),
         log: vec![entry],
     }
 }

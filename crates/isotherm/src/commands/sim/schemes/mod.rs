@@ -133,10 +133,10 @@ fn run_one(args: &Args) -> anyhow::Result<()> {
     let mut last = report::Last::default();
     let figures = experiment.run(&mut |now_ns, engine| {
         if let Some(out) = &mut stats_file {
-            stats::write_lines(out, engine, now_ns)?;
+            stats::write_lines(out, engine, None, now_ns)?;
         }
         if args.svg.is_some() {
-            stats::write_lines(&mut course, engine, now_ns)?;
+            stats::write_lines(&mut course, engine, None, now_ns)?;
         }
         last.take(engine, now_ns)?;
         Ok(signals.received().is_none())

@@ -18,7 +18,7 @@ pub struct Last {
 impl Last {
     pub fn take(&mut self, engine: &mut SchemeEngine, now_ns: u64) -> io::Result<()> {
         self.lines.clear();
-        stats::write_lines(&mut self.lines, engine, now_ns)?;
+        stats::write_lines(&mut self.lines, engine, None, now_ns)?;
         self.words = engine.status().iter().enumerate().map(|(i, s)| stats::words(i, s, false)).collect();
         Ok(())
     }
