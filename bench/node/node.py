@@ -11,7 +11,6 @@ Needs root, eBPF, zram, redis and PostgreSQL. All it sets up is taken down again
 import argparse
 import json
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -23,6 +22,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "../overhead"), os.path.join(HERE, "../
 
 import latency
 import programs
+import unwind
 from run import Pressure, cpu_seconds
 
 MIB = 1 << 20
@@ -153,8 +153,7 @@ def main():
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("node: needs root, because it watches all processes")
-    # Ctrl-C and kill both unwind through the clean-up.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    unwind.on_signals()
     binaries = {name: os.path.join(options.bin, name) for name in ("isotherm", "ycsb_client")}
     print(f"kernel {os.uname().release}, {os.cpu_count()} cores")
     with tempfile.TemporaryDirectory(prefix="isotherm-bench-node-") as work:

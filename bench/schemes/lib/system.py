@@ -7,6 +7,10 @@ import subprocess
 import sys
 import time
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../tests/lib"))
+
+import unwind
+
 MEMORY = "/sys/fs/cgroup/memory"
 
 
@@ -26,15 +30,7 @@ def prepare(name):
     """Refuses to run without root; makes Ctrl-C and kill unwind through the clean-up."""
     if os.geteuid() != 0:
         sys.exit(f"{name}: needs root, because it sets up swap and manages the memory of other processes")
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _end)
-
-
-def _end(number, _):
-    """Ends the benchmark. A second signal would interrupt the clean-up, which restores the machine's settings."""
-    for other in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(other, signal.SIG_IGN)
-    sys.exit(128 + number)
+    unwind.on_signals()
 
 
 @contextlib.contextmanager

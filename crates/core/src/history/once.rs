@@ -142,9 +142,8 @@ impl Shares {
         let is_small: Vec<bool> = targets.iter().map(|ages| *one_in > 1 && ages.resident < few).collect();
         let none = [0.0; FIGURES];
         let mut small = Small { resident: none, alone: none, shared: none, parts: none };
-        for (ages, _) in targets.iter().zip(&is_small).filter(|(_, is_small)| **is_small) {
-            add_up(&mut small.resident, &figures_of(ages), 1.0);
-        }
+        let of_small = targets.iter().zip(&is_small).filter(|(_, is_small)| **is_small);
+        of_small.for_each(|(ages, _)| add_up(&mut small.resident, &figures_of(ages), 1.0));
         let mapped = vec![[0.0; FIGURES]; targets.len()];
         let mut shares = Self { mapped, flows: BTreeMap::new(), is_small, small, small_part: [1.0; FIGURES] };
         for (mappers, frames) in &alike {
@@ -329,7 +328,6 @@ mod tests {
             let own = crowd(sampled);
             assert_eq!(own[0], ages(160_000, 80_000));
             let each = frame::sum(own[1..].iter());
-            println!("{sampled}: {} MiB", (each.resident * 4) >> 10);
             assert!(each.resident.abs_diff(4000 * 16) < 4000 * 16 / 20, "{sampled}: {}", each.resident);
         }
     }
