@@ -7,7 +7,7 @@
 //! 4096     8192     0        5        10      20      2             numbers alone: samples, aggregation intervals
 //! ```
 
-use super::value::{End, Scalar, end_of, share_bp, size, time_us};
+use super::value::{self, End, Scalar, end_of, share_bp, size, time_us};
 use crate::args::refused::Refused;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::scheme::action::Action;
@@ -99,7 +99,7 @@ fn by_numbers(words: &[&str; 7], attrs: &MonitorAttrs) -> Result<(AccessPattern,
         // Only what was never accessed has a rate of 0.
         (bp as u32).max(u32::from(samples > 0))
     };
-    let age = |intervals: u64| intervals.saturating_mul(attrs.aggr_us);
+    let age = |intervals| value::age_us(intervals, attrs);
     let pattern = AccessPattern {
         size: Bounds::new(n[0], no_limit(n[1])),
         rate_bp: Bounds::new(rate(n[2]), rate(if n[2] == 0 { n[3] } else { no_limit(n[3]) })),
@@ -171,6 +171,11 @@ mod tests {
         assert_eq!(ok("4096 0 5 0 10 0 3").0, pattern((4096, MAX), (2500, 10_000), (1_000_000, MAX)));
         assert_eq!(ok("4096 0 0 0 10 0 2").0.rate_bp, Bounds::new(0, 0), "hot memory is not paged out by a zero");
         assert_eq!(ok("0 18446744073709551615 0 100 0 18446744073709551615 2").0, AccessPattern::default());
+        for longer_than_100_years in ["31536000001", "10000000000000", "18446744073709551614"] {
+            let line = format!("8 657 0 8 397 {longer_than_100_years} 1");
+            assert_eq!(ok(&line).0.age_us, Bounds::new(39_700_000, MAX));
+        }
+        assert_eq!(ok("8 657 0 8 0 31536000000 1").0.age_us, Bounds::new(0, 3_153_600_000_000_000));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Words and numbers of scheme lines and files, as the engine's units.
 
 use crate::args::refused::Refused;
+use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::scheme::pattern::{Bounds, FULL_RATE_BP};
 use isotherm_core::units::{parse_percent, parse_size, parse_time_ns};
 use std::fmt;
@@ -68,6 +69,11 @@ pub fn time_ns(value: &Scalar) -> Result<u64, Refused> {
 /// Microseconds, rounded down.
 pub fn time_us(value: &Scalar) -> Result<u64, Refused> {
     Ok(time_ns(value)? / 1000)
+}
+
+/// An age of so many aggregation intervals, in microseconds; more than [`LONGEST_NS`] is no limit.
+pub fn age_us(intervals: u64, attrs: &MonitorAttrs) -> u64 {
+    intervals.checked_mul(attrs.aggr_us).filter(|us| *us <= LONGEST_NS / 1000).unwrap_or(u64::MAX)
 }
 
 /// A share, as a fraction of one: `5%`; a bare number is a percentage, too.

@@ -126,7 +126,7 @@ pub fn rate_bp(value: &Scalar, attrs: &MonitorAttrs) -> Result<u32, Refused> {
 pub fn age_us(value: &Scalar, attrs: &MonitorAttrs) -> Result<u64, Refused> {
     let text = plain(value).to_string();
     if let Some(intervals) = text.strip_suffix("aggr_intervals") {
-        return Ok(count(&intervals.into())?.saturating_mul(attrs.aggr_us));
+        return Ok(value::age_us(count(&intervals.into())?, attrs));
     }
     let ns = time_ns(value, US)?;
     Ok(if ns == u64::MAX { u64::MAX } else { ns / 1000 })
