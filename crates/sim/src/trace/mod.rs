@@ -5,6 +5,7 @@
 //! looked up once, while reading, so that policies need no hashing.
 
 mod ahead;
+mod chosen;
 mod csv;
 mod dense;
 mod error;

@@ -6,6 +6,7 @@
 //! with which a page of the region was found accessed. What could not be observed is left out. Pages are 4 KiB and
 //! anonymous: a record does not tell.
 
+use super::chosen::Choice;
 use super::{Builder, Manner, Next, TraceError, ids};
 use isotherm_core::event::Event;
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
@@ -16,6 +17,8 @@ const ROUNDS: u64 = 4;
 const PAGE_SHIFT: u32 = 12;
 /// Addresses have 52 bits above the page's; targets are distinguished in the bits above.
 const TARGET_SHIFT: u32 = 52;
+/// Seed of the hash that chooses which pages of a region take part.
+const MEMBERS: u64 = 0x5bd1_e995_0000_0000;
 /// Largest region that is believed: 16 TiB.
 const LARGEST: u64 = 1 << 44;
 
@@ -53,26 +56,25 @@ fn add(snapshot: &Snapshot, number: u64, origin: &str, builder: &mut Builder<'_>
     }
     for round in 0..ROUNDS {
         for region in snapshot.regions.iter().filter(|r| r.end > r.start && r.nr_accesses > 0 && !r.is_unseen()) {
-            let members = region.accessed.map_or(1.0, |bytes| (bytes as f64 / region.len() as f64).min(1.0));
-            let rate = region.access_rate(snapshot.max_nr_accesses);
-            let chance = if members > 0.0 { (rate / members).min(1.0) } else { 0.0 };
-            let (members, chance) = (limit(members), limit(chance));
-            for page in region.start >> PAGE_SHIFT..((region.end - 1) >> PAGE_SHIFT) + 1 {
-                let name = u64::from(snapshot.target) << TARGET_SHIFT ^ page;
-                let member = ids::hash(name ^ 0x5bd1_e995_0000_0000);
-                if member <= members
-                    && ids::hash(member ^ (number * ROUNDS + round)) <= chance
-                    && builder.add(name, Manner::MAPPED)? == Next::Enough
-                {
-                    return Ok(Next::Enough);
-                }
+            if ask(snapshot, region, number * ROUNDS + round, builder)? == Next::Enough {
+                return Ok(Next::Enough);
             }
         }
     }
     Ok(Next::More)
 }
 
-/// Hashes up to this are as many as the probability says.
-fn limit(probability: f64) -> u64 {
-    (probability * u64::MAX as f64) as u64
+/// One round through a region, the `number`th in all.
+fn ask(snapshot: &Snapshot, region: &RegionInfo, number: u64, builder: &mut Builder<'_>) -> Result<Next, TraceError> {
+    let share = region.accessed.map_or(1.0, |bytes| (bytes as f64 / region.len() as f64).min(1.0));
+    let rate = region.access_rate(snapshot.max_nr_accesses);
+    let members = Choice::new(share, MEMBERS);
+    let asked = Choice::new(if share > 0.0 { (rate / share).min(1.0) } else { 0.0 }, ids::hash(number));
+    let name = |page| u64::from(snapshot.target) << TARGET_SHIFT ^ page;
+    let pages = region.start >> PAGE_SHIFT..((region.end - 1) >> PAGE_SHIFT) + 1;
+    let (rarer, other) = if asked.is_rarer_than(&members) { (asked, members) } else { (members, asked) };
+    rarer.each(pages, name, |page| match other.has(page, name) {
+        true => builder.add(name(page), Manner::MAPPED),
+        false => Ok(Next::More),
+    })
 }

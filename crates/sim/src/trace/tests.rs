@@ -132,6 +132,15 @@ fn region(start: u64, pages: u64, nr_accesses: u32, accessed_pages: Option<u64>)
     RegionInfo { start: start << 12, end: (start + pages) << 12, nr_accesses, age: 0, evidence: None, accessed }
 }
 
+/// 16 TiB, of which 200 pages are in use: nobody could look at each page of it, 400 times.
+#[test]
+fn a_record_of_few_pages_in_a_huge_region() {
+    let bytes = record(vec![region(0, 1 << 32, 20, Some(200))], 100);
+    let trace = read_bytes(&bytes, Format::Isotherm).expect("reads");
+    assert!((120..280).contains(&trace.footprint()), "{}", trace.footprint());
+    assert_eq!(trace.seen(), 400 * u64::from(trace.footprint()), "the same pages in every round");
+}
+
 #[test]
 fn records_of_a_monitor() {
     let regions = vec![region(1000, 100, 20, None), region(5000, 1000, 0, None), region(9000, 1000, 20, Some(100))];
