@@ -5,6 +5,7 @@ price, because the hosts of some machines take free memory back, so that huge pa
 """
 
 import contextlib
+import json
 import os
 import subprocess
 import tempfile
@@ -49,7 +50,7 @@ class Fill:
         self.pattern, self.manager = pattern, None
         self.process = start([path, pattern, str(SIZE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.log = open(f"{folder}/{pattern}-{ahead}.log", "w+")
-        command = [BINARY, "thp", "--pid", str(self.process.pid), "--ahead", ahead]
+        command = [BINARY, "thp", "--pid", str(self.process.pid), "--ahead", ahead, "--json"]
         self.manager = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
 
     def go(self):
@@ -76,6 +77,8 @@ class Fill:
         self.status = self.manager.wait(timeout=20)
         self.log.seek(0)
         self.said = self.log.read()
+        lines = [json.loads(line) for line in self.said.splitlines() if line.startswith("{")]
+        self.totals = next((line["ahead"] for line in lines if line["ahead"]), None)
         return right
 
     def stop(self):
@@ -96,6 +99,7 @@ def check(results):
             for fill in run(path, folder, patterns):
                 judge(results, fill)
         (without,) = run(path, folder, ["dense"], "never")
+        results.check(without.totals is None, "without it nothing is told of what was asked for ahead")
         results.check(without.huge == 0, f"without it a program that fills for a second has no huge pages: {without.huge / MIB:.0f} MiB")
 
 
@@ -133,3 +137,7 @@ def judge(results, fill):
     results.check(fill.is_right and fill.status == 0, f"{fill.pattern}: every byte is as it was written, status {fill.status}")
     if fill.pattern == "turns":
         results.check("took 1 back" in fill.said, "turns: the request was taken back, and it says so")
+        results.check(fill.totals and fill.totals["taken_back"] == 1, f"turns: the same in JSON: {fill.totals}")
+    if fill.pattern == "dense":
+        room = fill.totals["room"] if fill.totals else 0
+        results.check(room >= least * fill.touched, f"dense: JSON tells of {room / MIB:.0f} MiB that were asked for: {fill.totals}")

@@ -130,9 +130,11 @@ impl Process {
         let found = match self.look(&mut dear) {
             Ok(found) => found,
             Err(e) => {
+                // One that is about to end has no memory any more, and is not over yet.
+                let ends = e.raw_os_error() == Some(libc::ESRCH) || self.held.has_exited();
                 if e.raw_os_error() == Some(libc::ENOTTY) {
                     shared.refuse("the kernel does not tell which pages are there (PAGEMAP_SCAN, Linux 6.7)".into());
-                } else if !self.held.has_exited() {
+                } else if !ends {
                     shared
                         .refuse(format!("pid {}: it cannot be seen how its mappings are filled: {e}", self.held.pid()));
                 }
