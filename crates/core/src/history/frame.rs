@@ -169,7 +169,7 @@ pub struct TogetherFrame {
     pub owned: Vec<(u32, PageAges)>,
 }
 
-/// Bytes of so many pages.
+/// Bytes of so many pages; of more than there can be, which others may claim, the largest number.
 pub const fn bytes(pages: u64) -> u64 {
-    pages * PAGE_SIZE
+    pages.saturating_mul(PAGE_SIZE)
 }
