@@ -140,7 +140,8 @@ impl Schedule {
     /// none until each was read once. With `firsts_first` first walks do. Otherwise the longest due; of those found at
     /// once, the largest.
     pub fn turn(&self, firsts_first: bool) -> impl Ord + use<> {
-        (self.walks != u64::from(!firsts_first), self.due_ns, Reverse(self.pages))
+        let preferred = if firsts_first { 0 } else { 1 };
+        (self.walks != preferred, self.due_ns, Reverse(self.pages))
     }
 
     /// What clearing all that it should costs.

@@ -21,6 +21,7 @@ use isotherm_core::engine::Engine;
 use isotherm_core::event::{Event, Subscriber, SubscriberError};
 use isotherm_core::meter::LiveTarget;
 use isotherm_core::scheme::Scheme;
+use isotherm_core::scheme::ahead::AheadTotals;
 use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_core::target::{TargetEnd, TargetInfo};
 use isotherm_core::units::format_time;
@@ -133,8 +134,7 @@ pub fn run(target: &TargetArgs, monitor: &MonitorArgs, wanted: Wanted, args: &Ru
         // The targets' last state is wanted even where the run failed.
         written = run.write_stats(schemes, now);
         if args.json {
-            let ahead = run.ahead.as_ref().map(Ahead::totals);
-            stats::write_lines(&mut std::io::stdout().lock(), schemes, ahead, now)?;
+            stats::write_lines(&mut std::io::stdout().lock(), schemes, run.ahead_totals(), now)?;
         }
         if !args.quiet {
             for (index, status) in schemes.status().iter().enumerate() {
@@ -231,19 +231,22 @@ impl Run {
         if now >= self.next_stats_ns {
             self.next_stats_ns = now + STATS_EVERY_NS;
             self.write_stats(schemes, now)?;
-            let ahead = self.ahead.as_ref().map(Ahead::totals);
+            let ahead = self.ahead_totals();
             self.line.note(stats::short(schemes, ahead.as_ref()));
             ahead.into_iter().for_each(|totals| self.control.ahead(totals));
         }
         Ok(true)
     }
 
+    /// What was done ahead of faults; `None`: nothing is.
+    fn ahead_totals(&self) -> Option<AheadTotals> {
+        self.ahead.as_ref().map(Ahead::totals)
+    }
+
     fn write_stats(&mut self, schemes: &mut SchemeEngine, now_ns: u64) -> anyhow::Result<()> {
+        let ahead = self.ahead_totals();
         match &mut self.stats {
-            Some(out) => {
-                let ahead = self.ahead.as_ref().map(Ahead::totals);
-                stats::write_lines(out, schemes, ahead, now_ns).context("cannot write statistics")
-            }
+            Some(out) => stats::write_lines(out, schemes, ahead, now_ns).context("cannot write statistics"),
             None => Ok(()),
         }
     }
