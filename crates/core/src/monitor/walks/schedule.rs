@@ -23,6 +23,8 @@ pub(super) const FRAME_PART: f64 = 0.5;
 pub(super) const LONGEST_NS: f64 = 10e9;
 /// The second walk of a target comes at most so long after the first, ns: then it knows what was idle for 10 s.
 const SECOND_NS: f64 = 10.3e9;
+/// Of more pages than this part of a target the next walk is the first to tell whether they are used: it is not put off.
+const OPEN_PART: f64 = 0.05;
 /// Part of what is left for clearing that pages in use have, whatever was never cleared.
 const AGAIN_PART: f64 = 0.25;
 /// Real over estimated price of clearing until that is known: rather too little is cleared than too much.
@@ -52,6 +54,8 @@ pub(super) struct Schedule {
     pub present: u64,
     pub blind: u64,
     pub unresolved: u64,
+    /// Pages that have never been cleared before the last complete walk: what the next one is to tell of.
+    open: u64,
     /// What a frame costs, ns.
     pub frame_ns: f64,
     /// When the last frame was drawn up.
@@ -137,11 +141,22 @@ impl Schedule {
     /// Of walks that are due, the least comes first.
     ///
     /// Second walks do, since nothing is known of a target before: of thousands there are figures of ever more, instead of
-    /// none until each was read once. With `firsts_first` first walks do. Otherwise the longest due; of those found at
-    /// once, the largest.
+    /// none until each was read once. With `firsts_first` first walks do. Then those of which there is most to learn:
+    /// first walks of large targets, and third walks where the first two could not clear all. Otherwise the longest due;
+    /// of those found at once, the largest.
     pub fn turn(&self, firsts_first: bool) -> impl Ord + use<> {
         let preferred = if firsts_first { 0 } else { 1 };
-        (self.walks != preferred, self.due_ns, Reverse(self.pages))
+        let unknown = match self.walks {
+            0 => self.pages,
+            2 if self.is_open() => self.open,
+            _ => 0,
+        };
+        (self.walks != preferred, Reverse(unknown), self.due_ns, Reverse(self.pages))
+    }
+
+    /// Whether the next walk tells much that is not known.
+    fn is_open(&self) -> bool {
+        self.open as f64 > self.present as f64 * OPEN_PART
     }
 
     /// What clearing all that it should costs.
@@ -167,6 +182,7 @@ impl Schedule {
     pub fn learn(&mut self, means: Option<Means>, wish_ns: u64, longest_ns: f64) {
         let walk = std::mem::take(&mut self.walk);
         let cleared_ns = walk.cleared_ns + walk.first_ns;
+        self.open = self.unresolved + (walk.first_ns / CLEAR_NS) as u64;
         // What reading costs: what is not for clearing, and never more than a walk in all.
         let first = self.walks == 0;
         self.walks += 1;
@@ -202,8 +218,9 @@ impl Schedule {
         let frames_ns = self.frame_ns * wish_ns as f64 / FRAME_NS as f64;
         let reading_ns = |m: Means| m.read_ns * (1.0 + (frames_ns / self.read_ns).min(FRAME_PART));
         let affordable_ns = means.map_or(0.0, |m| reading_ns(m) / (m.share * part));
-        // The second walk is the first to tell ages: nobody waits long for it.
-        let longest_ns = if self.walks == 1 { SECOND_NS } else { f64::INFINITY };
+        // The second walk is the first to tell ages, and the third of what the first did not clear: nobody waits long for
+        // them.
+        let longest_ns = if self.walks == 1 || self.walks == 2 && self.is_open() { SECOND_NS } else { f64::INFINITY };
         let stretched_ns = self.stretch * affordable_ns.max(wish_ns as f64);
         let interval_ns = wish_ns.max(stretched_ns.min(longest_ns) as u64);
         // In step with the clock, so that windows of whole seconds hold whole walks; but the first ones of many targets
@@ -218,4 +235,48 @@ impl Schedule {
 /// The time between two walks that is wished for, where ages from `asked_ns` on are asked about.
 pub(super) fn wish_ns(asked_ns: Option<u64>) -> u64 {
     asked_ns.map_or(WISH_NS, |age| (age / PER_AGE).clamp(SHORTEST_NS, WISH_NS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    fn schedule(walks: u64, due_s: u64, pages: u64) -> Schedule {
+        Schedule { walks, pages, present: pages, ..Schedule::new(due_s * S) }
+    }
+
+    #[test]
+    fn what_tells_most_comes_first() {
+        let open = |pages, open| Schedule { open, ..schedule(2, 30, pages) };
+        let in_turn = [
+            ("second walk of a small one", schedule(1, 20, 10)),
+            ("first walk of a large one", schedule(0, 40, 1000)),
+            ("third walk, half of it not known", open(1000, 500)),
+            ("first walk of a small one", schedule(0, 5, 100)),
+            ("fourth walk, the longest due", Schedule { open: 700, ..schedule(3, 10, 1000) }),
+            ("third walk, nearly all known", open(1000, 40)),
+            ("third walk, nearly all known, smaller", open(900, 40)),
+        ];
+        let turns: Vec<_> = in_turn.iter().map(|(_, s)| s.turn(false)).collect();
+        for (i, pair) in turns.windows(2).enumerate() {
+            assert!(pair[0] < pair[1], "{} before {}", in_turn[i].0, in_turn[i + 1].0);
+        }
+        assert!(in_turn[3].1.turn(true) < in_turn[0].1.turn(true), "first walks before second ones");
+    }
+
+    #[test]
+    fn a_third_walk_that_tells_much_is_not_put_off() {
+        let means = Means { share: 0.001, read_ns: 30e6, pages: 1000, spare: Needs::default() };
+        // Before the second walk half was cleared, with the second the rest.
+        let due_s = |cleared: f64| {
+            let mut s = schedule(1, 30, 1000);
+            s.walk = Spent { spent_ns: 1e6, first_ns: cleared * CLEAR_NS, ..Spent::default() };
+            s.learn(Some(means), S, LONGEST_NS);
+            s.put_next(Some(means), S, false, 31 * S);
+            s.due_ns / S
+        };
+        assert_eq!((due_s(500.0), due_s(0.0)), (40, 105));
+    }
 }
