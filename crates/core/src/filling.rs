@@ -201,6 +201,11 @@ impl Filling {
         Verdict::Ask
     }
 
+    /// Whether a request stands.
+    pub fn has_asked(&self) -> bool {
+        self.mappings.values().any(|state| matches!(state, State::Asked(_)))
+    }
+
     /// Whether requests were taken back only for now.
     pub fn has_paused(&self) -> bool {
         self.mappings.values().any(|state| matches!(state, State::Paused))

@@ -18,6 +18,7 @@ pub mod reaccessed;
 pub mod stored;
 pub mod table;
 pub mod times;
+pub mod to_clear;
 pub mod together;
 pub mod tracked;
 mod usage;

@@ -3,6 +3,7 @@
 use super::epoch::{ABSENT, BLIND, Epochs, STANDING};
 use super::reaccessed::Reaccessed;
 use super::table::{Learnt, TENTH_NS, Table};
+use super::to_clear::ToClear;
 use super::usage::{Reuse, Usage};
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
 use crate::bits::{TableBits, Window};
@@ -183,15 +184,16 @@ impl PageHistory {
         out
     }
 
-    /// Of the pages that the walk finds accessed in a table, those that it should clear, and those that have never been
-    /// cleared: these may wait until that can be afforded.
-    pub fn wanted(&self, bits: &TableBits) -> (PageMask, PageMask) {
-        match self.tables.get(&bits.base) {
+    /// Of the pages that the walk finds accessed in a table, those that it should clear: of those never cleared, if it
+    /// is the turn of the table.
+    pub fn wanted(&self, bits: &TableBits) -> ToClear {
+        let wanted = match self.tables.get(&bits.base) {
             Some(table) => table.wanted(bits, &self.epochs, self.walks.wrapping_add(hash(bits.base) >> 32)),
             // The first walk finds bits set that say nothing.
-            None if self.walks == 1 => (NO_PAGES, bits.accessed),
-            None => (bits.accessed, NO_PAGES),
-        }
+            None if self.walks == 1 => ToClear { never: bits.accessed, ..ToClear::NOTHING },
+            None => ToClear { new: bits.accessed, ..ToClear::NOTHING },
+        };
+        ToClear { never: if self.is_begun(bits.base) { wanted.never } else { NO_PAGES }, ..wanted }
     }
 
     /// Takes over what the walk saw and cleared of a table, or of an entry of 1 GiB.

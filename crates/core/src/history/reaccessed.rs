@@ -62,8 +62,7 @@ mod tests {
     fn walk(history: &mut PageHistory, now_ns: u64, accessed: &PageMask) {
         history.begin_walk(&[AddrRange::new(0, TABLE_SPAN)], now_ns);
         let mut bits = TableBits { present: [u64::MAX; 8], accessed: *accessed, ..TableBits::empty(0) };
-        let (wanted, unresolved) = history.wanted(&bits);
-        bits.cleared = mask::or(&wanted, &unresolved);
+        bits.cleared = history.wanted(&bits).all();
         history.take(&bits);
         history.end_walk(now_ns);
     }

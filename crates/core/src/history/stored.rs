@@ -117,8 +117,7 @@ mod tests {
         fn walk(&mut self, i: usize, allowed: u64) {
             let base = i as u64 * TABLE_SPAN;
             let mut bits = TableBits { present: [u64::MAX; 8], accessed: self.bits[i], ..TableBits::empty(base) };
-            let (wanted, unresolved) = self.history.wanted(&bits);
-            bits.cleared = mask::or(&wanted, &unresolved).map(|word| word & allowed);
+            bits.cleared = self.history.wanted(&bits).all().map(|word| word & allowed);
             self.bits[i] = mask::and_not(&self.bits[i], &bits.cleared);
             self.history.take(&bits);
             self.now_ns += 1_000_000;

@@ -1,6 +1,7 @@
 //! The pages below one last-level page table, a byte each; tables whose pages are alike take one byte for all.
 
 use super::epoch::{ABSENT, BLIND, Epochs, STANDING};
+use super::to_clear::ToClear;
 use crate::bits::TableBits;
 use crate::mask::{self, NO_PAGES, PageMask};
 
@@ -176,28 +177,27 @@ impl Table {
         mask::span_mask(part * size, (part + 1) * size)
     }
 
-    /// Of the pages that a walk finds accessed, those that it should clear now (what changed, and the part of those in
-    /// constant use whose turn it is), and those that have never been cleared.
-    pub fn wanted(&self, bits: &TableBits, epochs: &Epochs, turn: u64) -> (PageMask, PageMask) {
+    /// Of the pages that a walk finds accessed, those that it should clear.
+    pub fn wanted(&self, bits: &TableBits, epochs: &Epochs, turn: u64) -> ToClear {
         let is_steady = |c: u8| c != NEVER && (c & STANDING != 0 || epochs.is_of_last_walk(c));
         if let Codes::Alike(code) = self.codes {
             return match code {
-                NEVER => (NO_PAGES, bits.accessed),
-                c if is_steady(c) => (mask::and(&bits.accessed, &self.due(turn)), NO_PAGES),
-                _ => (bits.accessed, NO_PAGES),
+                NEVER => ToClear { never: bits.accessed, ..ToClear::NOTHING },
+                ABSENT => ToClear { new: bits.accessed, ..ToClear::NOTHING },
+                c if is_steady(c) => ToClear { again: mask::and(&bits.accessed, &self.due(turn)), ..ToClear::NOTHING },
+                _ => ToClear { again: bits.accessed, ..ToClear::NOTHING },
             };
         }
-        let mut is_never = [false; 256];
-        is_never[usize::from(NEVER)] = true;
-        let unresolved = mask::and(&bits.accessed, &self.pages(&is_never));
+        let with = |code: u8| mask::and(&bits.accessed, &self.pages(&std::array::from_fn(|c| c == usize::from(code))));
+        let (never, new) = (with(NEVER), with(ABSENT));
         let due = self.due(turn);
-        let mut wanted = mask::and_not(&bits.accessed, &unresolved);
-        for i in mask::iter(&mask::and_not(&wanted, &due)) {
+        let mut again = mask::and_not(&bits.accessed, &mask::or(&never, &new));
+        for i in mask::iter(&mask::and_not(&again, &due)) {
             if is_steady(self.code(i)) {
-                wanted[i / 64] &= !(1 << (i % 64));
+                again[i / 64] &= !(1 << (i % 64));
             }
         }
-        (wanted, unresolved)
+        ToClear { again, new, never }
     }
 
     /// Takes over what a walk saw and cleared. `most_level`: how seldom pages that are accessed all the time may be

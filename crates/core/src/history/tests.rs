@@ -6,6 +6,7 @@ use super::pages::PageHistory;
 use super::stored;
 use super::table::Table;
 use super::times::AGES_NS;
+use super::to_clear::ToClear;
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use crate::bits::TableBits;
 use crate::mapping::Mapping;
@@ -150,10 +151,10 @@ impl World {
             if bits.present == NO_PAGES {
                 continue;
             }
-            let (wanted, unresolved) = self.history.wanted(&bits);
-            assert_eq!(mask::and(&wanted, &unresolved), NO_PAGES);
-            bits.cleared =
-                mask::and(&bits.accessed, &mask::or(&mask::and(&wanted, allowed), &mask::and(&unresolved, resolve)));
+            let ToClear { again, new, never } = self.history.wanted(&bits);
+            assert_eq!((mask::and(&again, &new), mask::and(&mask::or(&again, &new), &never)), (NO_PAGES, NO_PAGES));
+            let again = mask::and(&mask::or(&again, &new), allowed);
+            bits.cleared = mask::and(&bits.accessed, &mask::or(&again, &mask::and(&never, resolve)));
             mask::iter(&bits.cleared).for_each(|i| self.pages[table * 512 + i].bit = false);
             self.history.take(&bits);
         }
@@ -413,8 +414,7 @@ fn what_was_not_cleared_yet_is_expected_to_be_as_the_rest() {
             let mut bits = TableBits::empty(table * TABLE_SPAN);
             bits.present = [u64::MAX; 8];
             bits.accessed = mask::or(&mask::and_not(&bits.present, cleared), &hot(table));
-            let (wanted, unresolved) = history.wanted(&bits);
-            bits.cleared = if history.is_begun(bits.base) { mask::or(&wanted, &unresolved) } else { wanted };
+            bits.cleared = history.wanted(&bits).all();
             *cleared = mask::or(cleared, &bits.cleared);
             history.take(&bits);
         }
@@ -431,4 +431,34 @@ fn what_was_not_cleared_yet_is_expected_to_be_as_the_rest() {
     }
     assert!(begun_in[0] < 20 && begun_in.windows(2).all(|w| w[0] <= w[1]), "{begun_in:?}");
     assert_eq!((begun_in[10], mask::count(&cleared[399])), (64, 512), "in the end all of them are cleared");
+}
+
+#[test]
+fn what_a_walk_should_clear_is_told_apart_by_what_it_tells() {
+    let range = [AddrRange::new(0, TABLE_SPAN)];
+    let mut history = PageHistory::new(0);
+    let half = [u64::MAX, u64::MAX, u64::MAX, u64::MAX, 0, 0, 0, 0];
+    let mut bits = TableBits { present: half, accessed: half, ..TableBits::empty(0) };
+    history.begin_walk(&range, S);
+    assert_eq!(history.wanted(&bits), ToClear { never: half, ..ToClear::NOTHING });
+    // Only the first 64 pages are paid for.
+    bits.cleared[0] = u64::MAX;
+    history.take(&bits);
+    history.end_walk(S);
+    // They are used again, and the other half has come.
+    bits = TableBits { present: [u64::MAX; 8], accessed: [u64::MAX; 8], ..TableBits::empty(0) };
+    history.begin_walk(&range, 2 * S);
+    let wanted = history.wanted(&bits);
+    let one = |w: usize| std::array::from_fn(|i| if i == w { u64::MAX } else { 0 });
+    assert_eq!(wanted.again, one(0));
+    assert_eq!((wanted.new, wanted.never), (half.map(|word| !word), mask::and_not(&half, &one(0))));
+    assert_eq!((wanted.first(), wanted.all()), (mask::or(&wanted.new, &wanted.never), [u64::MAX; 8]));
+    history.take(&bits);
+    history.end_walk(2 * S);
+    // What has come and was left set belongs to what is in use; what was never cleared waits for the table's turn.
+    history.set_begun_in(1 << 16);
+    history.begin_walk(&range, 3 * S);
+    assert_eq!(history.wanted(&bits).new, NO_PAGES);
+    let other = (1..).map(|i| i * TABLE_SPAN).find(|&base| !history.is_begun(base)).unwrap();
+    assert_eq!(history.wanted(&TableBits { base: other, ..bits }).new, [u64::MAX; 8], "whosever turn it is");
 }

@@ -163,24 +163,26 @@ impl<S: AccessSource> Tracked<S> {
         let history = RefCell::new(history);
         let (mut slice, mut left, mut refused) = (Slice::default(), allowance, None);
         let mut choose = |bits: &TableBits| {
-            let (wanted, unresolved) = history.borrow().wanted(bits);
-            let unresolved = if history.borrow().is_begun(bits.base) { unresolved } else { NO_PAGES };
-            let mut chosen = NO_PAGES;
-            let price = price_ns(&wanted, bits.leaf_shift, SET_AGAIN_NS);
+            let wanted = history.borrow().wanted(bits);
+            let (mut chosen, mut again) = (NO_PAGES, mask::or(&wanted.again, &wanted.new));
+            // What was never cleared may be idle, and then is never set again; so may what came since the last walk.
+            for (first, others) in [(wanted.first(), wanted.again), (wanted.never, again)] {
+                let price = price_ns(&first, bits.leaf_shift, 0.0);
+                if price > 0.0 && price <= left.first_ns {
+                    (chosen, again) = (first, others);
+                    left.first_ns -= price;
+                    slice.first_ns += price;
+                    break;
+                }
+            }
+            let price = price_ns(&again, bits.leaf_shift, SET_AGAIN_NS);
             if price <= left.again_ns {
-                chosen = wanted;
+                chosen = mask::or(&chosen, &again);
                 left.again_ns -= price;
                 slice.cleared_ns += price;
             } else {
                 slice.refused_ns += price;
                 refused.get_or_insert(bits.base);
-            }
-            // What was never cleared may be idle, and then is never set again.
-            let price = price_ns(&unresolved, bits.leaf_shift, 0.0);
-            if price > 0.0 && price <= left.first_ns {
-                chosen = mask::or(&chosen, &unresolved);
-                left.first_ns -= price;
-                slice.first_ns += price;
             }
             chosen
         };

@@ -185,8 +185,7 @@ impl AddressSpace {
 
     /// Of the pages that the walk finds accessed in a table, those that it should clear.
     pub fn wanted(&self, bits: &TableBits) -> PageMask {
-        let (wanted, never_cleared) = self.history.wanted(bits);
-        or(&wanted, &never_cleared)
+        self.history.wanted(bits).all()
     }
 
     /// Takes over what a walk saw of a table.

@@ -6,6 +6,9 @@ use super::error::ProcessError;
 /// Set in the flags of a kernel thread (PF_KTHREAD in the kernel's sched.h).
 const PF_KTHREAD: u64 = 0x0020_0000;
 
+/// Processor times are told in these, ns: USER_HZ is 100 on x86-64.
+const TICK_NS: u64 = 10_000_000;
+
 /// The fields of `/proc/PID/stat` that Isotherm uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
@@ -16,8 +19,13 @@ pub struct Stat {
     pub ppid: u32,
     /// Whether it is a kernel thread.
     pub kernel_thread: bool,
-    /// Page faults that had to wait for a device, of all its threads, those that have ended included.
+    /// Page faults that need not wait for a device, of all its threads, those that have ended included.
+    pub minor_faults: u64,
+    /// The same of those that had to.
     pub major_faults: u64,
+    /// Processor time in the program and in the kernel, ns, in steps of 10 ms, of all its threads, those that have ended included.
+    pub user_ns: u64,
+    pub system_ns: u64,
     pub threads: u32,
     /// Processor that the thread ran on last.
     pub processor: Option<u32>,
@@ -41,8 +49,11 @@ impl Stat {
         let state = fields.next()?.chars().next()?;
         let ppid = fields.next()?.parse().ok()?;
         let flags: u64 = fields.nth(9 - 5)?.parse().ok()?;
-        let major_faults = fields.nth(12 - 10)?.parse().ok()?;
-        let threads = fields.nth(20 - 13)?.parse().ok()?;
+        let minor_faults = fields.next()?.parse().ok()?;
+        let major_faults = fields.nth(12 - 11)?.parse().ok()?;
+        let user_ticks: u64 = fields.nth(14 - 13)?.parse().ok()?;
+        let system_ticks: u64 = fields.next()?.parse().ok()?;
+        let threads = fields.nth(20 - 16)?.parse().ok()?;
         let start_ticks = fields.nth(22 - 21)?.parse().ok()?;
         let start_code = fields.nth(26 - 23)?.parse().ok()?;
         let start_stack = fields.nth(28 - 27)?.parse().ok()?;
@@ -52,7 +63,10 @@ impl Stat {
             state,
             ppid,
             kernel_thread: flags & PF_KTHREAD != 0,
+            minor_faults,
             major_faults,
+            user_ns: user_ticks.saturating_mul(TICK_NS),
+            system_ns: system_ticks.saturating_mul(TICK_NS),
             threads,
             processor,
             start_ticks,
@@ -89,6 +103,7 @@ mod tests {
         assert_eq!((stat.state, stat.ppid, stat.major_faults, stat.start_ticks), ('S', 17, 3, 987_654));
         assert_eq!(stat.image, (94_000_000_000, 140_720_000_000));
         assert_eq!((stat.threads, stat.processor), (5, Some(1)));
+        assert_eq!((stat.minor_faults, stat.user_ns, stat.system_ns), (120, 10_000_000, 20_000_000));
         assert!(!stat.kernel_thread && !stat.is_zombie());
     }
 

@@ -142,13 +142,13 @@ impl Schedule {
     ///
     /// Second walks do, since nothing is known of a target before: of thousands there are figures of ever more, instead of
     /// none until each was read once. With `firsts_first` first walks do. Then those of which there is most to learn:
-    /// first walks of large targets, and third walks where the first two could not clear all. Otherwise the longest due;
+    /// first walks of large targets, and third and fourth ones where those before could not clear all. Otherwise the longest due;
     /// of those found at once, the largest.
     pub fn turn(&self, firsts_first: bool) -> impl Ord + use<> {
         let preferred = if firsts_first { 0 } else { 1 };
         let unknown = match self.walks {
             0 => self.pages,
-            2 if self.is_open() => self.open,
+            2 | 3 if self.is_open() => self.open,
             _ => 0,
         };
         (self.walks != preferred, Reverse(unknown), self.due_ns, Reverse(self.pages))
@@ -218,9 +218,10 @@ impl Schedule {
         let frames_ns = self.frame_ns * wish_ns as f64 / FRAME_NS as f64;
         let reading_ns = |m: Means| m.read_ns * (1.0 + (frames_ns / self.read_ns).min(FRAME_PART));
         let affordable_ns = means.map_or(0.0, |m| reading_ns(m) / (m.share * part));
-        // The second walk is the first to tell ages, and the third of what the first did not clear: nobody waits long for
-        // them.
-        let longest_ns = if self.walks == 1 || self.walks == 2 && self.is_open() { SECOND_NS } else { f64::INFINITY };
+        // The second walk is the first to tell ages, and the next two of what the first did not clear: nobody waits long
+        // for them.
+        let soon = self.walks == 1 || matches!(self.walks, 2 | 3) && self.is_open();
+        let longest_ns = if soon { SECOND_NS } else { f64::INFINITY };
         let stretched_ns = self.stretch * affordable_ns.max(wish_ns as f64);
         let interval_ns = wish_ns.max(stretched_ns.min(longest_ns) as u64);
         // In step with the clock, so that windows of whole seconds hold whole walks; but the first ones of many targets
@@ -254,8 +255,9 @@ mod tests {
             ("second walk of a small one", schedule(1, 20, 10)),
             ("first walk of a large one", schedule(0, 40, 1000)),
             ("third walk, half of it not known", open(1000, 500)),
+            ("fourth walk, a fifth of it not known", Schedule { open: 200, ..schedule(3, 30, 1000) }),
             ("first walk of a small one", schedule(0, 5, 100)),
-            ("fourth walk, the longest due", Schedule { open: 700, ..schedule(3, 10, 1000) }),
+            ("fifth walk, the longest due", Schedule { open: 700, ..schedule(4, 10, 1000) }),
             ("third walk, nearly all known", open(1000, 40)),
             ("third walk, nearly all known, smaller", open(900, 40)),
         ];
@@ -263,7 +265,7 @@ mod tests {
         for (i, pair) in turns.windows(2).enumerate() {
             assert!(pair[0] < pair[1], "{} before {}", in_turn[i].0, in_turn[i + 1].0);
         }
-        assert!(in_turn[3].1.turn(true) < in_turn[0].1.turn(true), "first walks before second ones");
+        assert!(in_turn[4].1.turn(true) < in_turn[0].1.turn(true), "first walks before second ones");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod probe;
 mod process;
 mod sample;
+mod system_time;
 
 use crate::clock::{monotonic_ns, thread_cpu_ns};
 use crate::roots::Roots;
@@ -48,7 +49,7 @@ impl Ahead {
     pub fn start(at_any_price: bool) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let its = shared.clone();
-        let probe = if at_any_price { Probe::good() } else { Probe::default() };
+        let probe = if at_any_price { Probe::good() } else { Probe::new() };
         let thread = std::thread::Builder::new().name("isotherm-ahead".into()).spawn(move || run(&its, probe))?;
         Ok(Self { shared, thread: Some(thread) })
     }

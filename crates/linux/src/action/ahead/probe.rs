@@ -21,6 +21,9 @@ const GOOD_NS: u64 = 1_000_000_000;
 /// seconds.
 const BAD_NS: std::ops::RangeInclusive<u64> = 5_000_000_000..=60_000_000_000;
 
+/// A good answer that was doubted and found true is not doubted again for so long, ns: longer each time.
+const SURE_NS: std::ops::RangeInclusive<u64> = 20_000_000..=GOOD_NS;
+
 /// The last answer.
 #[derive(Debug)]
 pub(super) struct Probe {
@@ -28,18 +31,28 @@ pub(super) struct Probe {
     until_ns: u64,
     /// How long the next bad answer is taken for true.
     bad_ns: u64,
-}
-
-impl Default for Probe {
-    fn default() -> Self {
-        Self { is_dear: false, until_ns: 0, bad_ns: *BAD_NS.start() }
-    }
+    doubted: bool,
+    /// Until then it is not, and for how long after the next doubt.
+    sure_until_ns: u64,
+    sure_ns: u64,
 }
 
 impl Probe {
+    /// One that tries it when it is asked.
+    pub const fn new() -> Self {
+        Self {
+            is_dear: false,
+            until_ns: 0,
+            bad_ns: *BAD_NS.start(),
+            doubted: false,
+            sure_until_ns: 0,
+            sure_ns: *SURE_NS.start(),
+        }
+    }
+
     /// One that always finds them cheap.
     pub const fn good() -> Self {
-        Self { is_dear: false, until_ns: u64::MAX, bad_ns: 0 }
+        Self { until_ns: u64::MAX, sure_until_ns: u64::MAX, ..Self::new() }
     }
 
     /// Whether 2 MiB cost more as a huge page than as base pages; tried on memory of our own where the last answer is
@@ -52,11 +65,23 @@ impl Probe {
         self.is_dear
     }
 
+    /// A process spends as if they were dear: a good answer is tried again, unless it has just been.
+    pub const fn doubt(&mut self, now_ns: u64) {
+        if !self.is_dear && now_ns >= self.sure_until_ns {
+            self.until_ns = now_ns;
+            self.doubted = true;
+        }
+    }
+
     fn learn(&mut self, dear: bool, now_ns: u64) {
         self.is_dear = dear;
         self.until_ns = now_ns + if dear { self.bad_ns } else { GOOD_NS };
         let next = if dear { self.bad_ns * 2 } else { self.bad_ns / 2 };
         self.bad_ns = next.clamp(*BAD_NS.start(), *BAD_NS.end());
+        if std::mem::take(&mut self.doubted) {
+            self.sure_until_ns = now_ns + self.sure_ns;
+            self.sure_ns = if dear { *SURE_NS.start() } else { (self.sure_ns * 2).min(*SURE_NS.end()) };
+        }
     }
 }
 
@@ -77,7 +102,7 @@ mod tests {
 
     #[test]
     fn answers_hold_for_a_while_and_bad_ones_longer_each_time() {
-        let mut probe = Probe::default();
+        let mut probe = Probe::new();
         for seconds in [5, 10, 20, 40, 60, 60] {
             probe.learn(true, 7);
             assert_eq!(probe.until_ns, 7 + seconds * 1_000_000_000);
@@ -90,9 +115,33 @@ mod tests {
     }
 
     #[test]
+    fn doubt_ends_a_good_answer_and_less_often_where_it_was_wrong() {
+        let mut probe = Probe::new();
+        probe.learn(false, 0);
+        let mut now = 1;
+        for sure_ms in [20, 40, 80, 160, 320, 640, 1000, 1000] {
+            probe.doubt(now);
+            assert_eq!(probe.until_ns, now);
+            probe.learn(false, now);
+            let sure_ns = sure_ms * 1_000_000;
+            probe.doubt(now + sure_ns - 1);
+            assert_eq!(probe.until_ns, now + GOOD_NS, "it has just been tried");
+            now += sure_ns;
+        }
+        probe.doubt(now);
+        probe.learn(true, now);
+        probe.doubt(now + 2 * GOOD_NS);
+        assert_eq!(probe.until_ns, now + BAD_NS.start(), "a bad answer is not doubted");
+        assert_eq!(probe.sure_ns, *SURE_NS.start());
+        let mut good = Probe::good();
+        good.doubt(u64::MAX - 1);
+        assert_eq!(good.until_ns, u64::MAX);
+    }
+
+    #[test]
     fn it_is_tried_where_the_answer_is_old() {
         assert!(cost_ns(true).unwrap() > 0 && cost_ns(false).unwrap() > 0);
-        let mut probe = Probe::default();
+        let mut probe = Probe::new();
         let dear = probe.is_dear(1);
         assert_eq!(probe.until_ns, 1 + if dear { *BAD_NS.start() } else { GOOD_NS });
         assert!(!Probe::good().is_dear(u64::MAX - 1));

@@ -3,12 +3,14 @@
 use super::Shared;
 use super::probe::Probe;
 use super::sample::Sampler;
+use super::system_time::SystemTime;
 use crate::action::inject::{Call, Injector};
 use crate::action::tally::Tally;
 use crate::clock::monotonic_ns;
 use crate::facts::{HugePages, buddyinfo};
 use crate::mm::pagemap::Pagemap;
 use crate::proc::maps::anonymous_ranges;
+use crate::proc::stat::Stat;
 use crate::proc::statm::Statm;
 use crate::proc::{PidFd, ProcessDir};
 use crate::roots::Roots;
@@ -48,6 +50,8 @@ pub(super) struct Process {
     filling: Filling,
     injector: Injector,
     sampler: Sampler,
+    /// Since something is asked for.
+    system_time: SystemTime,
     pub(super) populated: Vec<Populated>,
     /// By a mapping's start: up to where it was filled with base pages without a gap, a multiple of 2 MiB.
     fronts: HashMap<u64, u64>,
@@ -84,6 +88,7 @@ impl Process {
             filling: Filling::default(),
             injector: Injector::default(),
             sampler: Sampler::default(),
+            system_time: SystemTime::default(),
             populated: Vec::new(),
             fronts: HashMap::new(),
             seen: Statm::default(),
@@ -122,6 +127,11 @@ impl Process {
         // Others may set it: looked at each time.
         if HugePages::read(roots) != Some(HugePages::OnRequest) {
             return;
+        }
+        if !self.filling.has_asked() {
+            self.system_time.forget();
+        } else if Stat::read(&self.dir).is_ok_and(|stat| self.system_time.raises_doubt(&stat)) {
+            probe.doubt(monotonic_ns());
         }
         let mut dear = || {
             let few = roots.read(buddyinfo::FILE).is_ok_and(|text| buddyinfo::free_huge(&text) < FREE);

@@ -1,6 +1,7 @@
 //! CPU time of the kernel thread that monitors.
 
 use crate::proc::ProcessDir;
+use crate::proc::stat::Stat;
 use crate::roots::Roots;
 
 /// Adds up CPU time over the kernel threads that worked for us, one after the other.
@@ -40,13 +41,8 @@ fn cpu_ns(dir: &ProcessDir) -> Option<u64> {
     if dir.read("schedstat", &mut buf).is_ok() {
         return std::str::from_utf8(&buf).ok()?.split_ascii_whitespace().next()?.parse().ok();
     }
-    dir.read("stat", &mut buf).ok()?;
-    let text = String::from_utf8_lossy(&buf).into_owned();
-    // Fields 14 and 15 (user and system time); the name, field 2, ends with the last parenthesis.
-    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace().skip(14 - 3);
-    let mut ticks = || fields.next()?.parse::<u64>().ok();
-    // USER_HZ is 100 on x86-64.
-    Some((ticks()? + ticks()?) * 10_000_000)
+    let Stat { user_ns, system_ns, .. } = Stat::read(dir).ok()?;
+    Some(user_ns.saturating_add(system_ns))
 }
 
 #[cfg(test)]
@@ -58,7 +54,7 @@ mod tests {
     fn threads_add_up_and_ended_ones_stay() {
         let t = tree(&[
             ("proc/7/schedstat", "5000 1 2\n"),
-            ("proc/8/stat", "8 (kdamond.0) I 2 0 0 0 -1 2129984 0 0 0 0 1 2 0 0 20 0 1 0 129 0 0\n"),
+            ("proc/8/stat", "8 (kdamond.0) I 2 0 0 0 -1 2129984 0 0 0 0 1 2 0 0 20 0 1 0 129 0 0 0 0 0 0\n"),
         ]);
         let mut time = KdamondTime::new(t.roots.clone());
         assert_eq!(time.total_ns(), 0);
