@@ -86,8 +86,7 @@ def _compare(results, neighbour, true, line):
 
 
 def check_more(results):
-    """With a PostgreSQL and a JVM as well. How much the PostgreSQL uses differs from run to run, and the JVM is at the edge: one run in three
-    was right in all."""
+    """With a PostgreSQL and a JVM as well. How much the PostgreSQL uses differs from run to run."""
     check(results, kinds=(PostgresSession, Jvm))
 
 
