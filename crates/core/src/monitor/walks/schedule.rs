@@ -25,6 +25,10 @@ pub(super) const LONGEST_NS: f64 = 10e9;
 const SECOND_NS: f64 = 10.3e9;
 /// Of more pages than this part of a target the next walk is the first to tell whether they are used: it is not put off.
 const OPEN_PART: f64 = 0.05;
+/// For each page that it tells of for the first time a walk may come so much earlier than its turn, ns, ...
+const EARLIER_NS_PER_PAGE: u64 = 1_000_000;
+/// ... but no more than this: else it would be the turn of new processes alone, where many come and go.
+const MOST_EARLIER_NS: u64 = 20_000_000_000;
 /// Part of what is left for clearing that pages in use have, whatever was never cleared.
 const AGAIN_PART: f64 = 0.25;
 /// Real over estimated price of clearing until that is known: rather too little is cleared than too much.
@@ -141,9 +145,9 @@ impl Schedule {
     /// Of walks that are due, the least comes first.
     ///
     /// Second walks do, since nothing is known of a target before: of thousands there are figures of ever more, instead of
-    /// none until each was read once. With `firsts_first` first walks do. Then those of which there is most to learn:
-    /// first walks of large targets, and third and fourth ones where those before could not clear all. Otherwise the longest due;
-    /// of those found at once, the largest.
+    /// none until each was read once. With `firsts_first` first walks do. Otherwise the longest due, where those with much
+    /// to tell come earlier: first walks, and third and fourth ones where those before could not clear all. Of those found
+    /// at once, the largest.
     pub fn turn(&self, firsts_first: bool) -> impl Ord + use<> {
         let preferred = if firsts_first { 0 } else { 1 };
         let unknown = match self.walks {
@@ -151,7 +155,8 @@ impl Schedule {
             2 | 3 if self.is_open() => self.open,
             _ => 0,
         };
-        (self.walks != preferred, Reverse(unknown), self.due_ns, Reverse(self.pages))
+        let earlier_ns = unknown.saturating_mul(EARLIER_NS_PER_PAGE).min(MOST_EARLIER_NS);
+        (self.walks != preferred, self.due_ns.saturating_sub(earlier_ns), Reverse(self.pages))
     }
 
     /// Whether the next walk tells much that is not known.
@@ -249,23 +254,24 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_most_comes_first() {
-        let open = |pages, open| Schedule { open, ..schedule(2, 30, pages) };
+    fn what_tells_most_comes_first_but_for_what_has_waited_long() {
+        const MANY: u64 = 10_000;
+        let open = |walks, due_s, open| Schedule { open, ..schedule(walks, due_s, MANY) };
         let in_turn = [
-            ("second walk of a small one", schedule(1, 20, 10)),
-            ("first walk of a large one", schedule(0, 40, 1000)),
-            ("third walk, half of it not known", open(1000, 500)),
-            ("fourth walk, a fifth of it not known", Schedule { open: 200, ..schedule(3, 30, 1000) }),
-            ("first walk of a small one", schedule(0, 5, 100)),
-            ("fifth walk, the longest due", Schedule { open: 700, ..schedule(4, 10, 1000) }),
-            ("third walk, nearly all known", open(1000, 40)),
-            ("third walk, nearly all known, smaller", open(900, 40)),
+            ("second walk of a small one", schedule(1, 60, 10)),
+            ("fifth walk, long due", open(4, 20, MANY)),
+            ("first walk of a large one", schedule(0, 50, 4 * MANY)),
+            ("first walk of a smaller one", schedule(0, 50, 2 * MANY)),
+            ("third walk, all of it not known", open(2, 42, MANY)),
+            ("fourth walk, half of it not known", open(3, 40, MANY / 2)),
+            ("third walk, nearly all known", open(2, 40, MANY / 40)),
+            ("first walk of a small one", schedule(0, 41, 10)),
         ];
         let turns: Vec<_> = in_turn.iter().map(|(_, s)| s.turn(false)).collect();
         for (i, pair) in turns.windows(2).enumerate() {
             assert!(pair[0] < pair[1], "{} before {}", in_turn[i].0, in_turn[i + 1].0);
         }
-        assert!(in_turn[4].1.turn(true) < in_turn[0].1.turn(true), "first walks before second ones");
+        assert!(in_turn[7].1.turn(true) < in_turn[0].1.turn(true), "first walks before second ones");
     }
 
     #[test]
