@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import cold
 from group import EACH_MIB, USED, affordable
-from harness import BINARY, MIB, ControlGroup, CpuTime, used_pages, wait_for
+from harness import BINARY, MIB, ControlGroup, CpuTime, start, stop, used_pages, wait_for
 from neighbours import Jvm, PostgresSession
 from pages import COLD, WORKING_SET, Program, build, hot_pages, size
 
 SECONDS = int(os.environ.get("NODE_SECONDS", "60"))
+CHURN_SECONDS = 40
 MOST_MEMORY = 64 * MIB
 TEN = 10
 
@@ -70,6 +71,17 @@ class Node:
             self.process.kill()
             self.process.wait()
             return False
+
+
+class Churn:
+    """Processes that come every two seconds, and live for twelve: one is always too young for anything to be known of it."""
+
+    def __init__(self):
+        self.process = start(["sh", "-c", "while :; do sleep 12 & sleep 2; done"])
+
+    def stop(self):
+        """Ends all of them."""
+        stop(self.process)
 
 
 def _bytes(line, what, time_name):
@@ -143,4 +155,35 @@ def check(results, kinds=()):
     results.at_most("CPU of the node, from outside", 0.0105, cpu)
     watched = sum(line["rss_bytes"] or 0 for line in lines if line["kind"] == "total")
     results.at_most(f"its memory, with {watched / 2**30:.1f} GiB watched", MOST_MEMORY, memory, MIB, "MiB")
+    results.check(ended, "it ends in good order")
+
+
+def check_churn(results):
+    """Where processes come and go all the time, what the others hold together is known all the same, with shared pages counted once."""
+    programs, churn, node = [], None, None
+    with tempfile.TemporaryDirectory(prefix="isotherm-node-") as folder, ControlGroup("churn") as group:
+        try:
+            path = build(folder)
+            churn = Churn()
+            words = dict(size=size(EACH_MIB), set="random", hot=hot_pages(EACH_MIB, USED), period=200_000)
+            programs += [Program(path, group.enter, seed=seed, **words) for seed in range(2)]
+            for program in programs:
+                program.ready()
+            node = Node(folder)
+            node.watch(CHURN_SECONDS)
+            lines = node.ask("ps")
+            ended = node.stop()
+        finally:
+            for program in programs:
+                program.stop()
+            if churn is not None:
+                churn.stop()
+            if node is not None and node.process.poll() is None:
+                node.stop()
+    total = next(line for line in lines if line["kind"] == "total")
+    results.check(total["shared"] == "counted_once", f"shared pages where processes come and go: {total['shared']}")
+    path = group.path.removeprefix("/sys/fs/cgroup/memory").removeprefix("/sys/fs/cgroup")
+    of_group = next(line for line in lines if line["kind"] == "cgroup" and line["cgroup"] == path)
+    truth = sum(program.size - program.hot for program in programs)
+    results.near(f"ps: cold > {TEN} s of a group there", truth, _bytes(of_group, "cold", "for_ns"), COLD)
     results.check(ended, "it ends in good order")

@@ -6,6 +6,7 @@
 use super::ages::Known;
 use super::frame::{self, PageAges, TogetherFrame};
 use super::once::Sample;
+use super::pages::PageHistory;
 use super::tracked::Tracked;
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
 use crate::mapping::{Mapping, MappingKind};
@@ -50,52 +51,57 @@ impl Part {
 }
 
 impl<S: AccessSource> Tracked<S> {
-    /// The figures of `targets` together; `None` where the source cannot tell frames, or a target was not walked twice
-    /// yet.
+    /// The figures of `targets` together, of those that were walked twice: of the others nothing is known, and they would
+    /// hide what is known of the pages that they share. `None` where the source cannot tell frames, or none was walked
+    /// twice yet.
     pub fn together(&mut self, targets: &[Mapped<'_>]) -> Result<Option<TogetherFrame>, SourceError> {
-        let Some(time_ns) = self.walked_twice(targets.iter().map(|(target, _)| *target)) else { return Ok(None) };
+        let Some(time_ns) = self.last_walk(targets.iter().map(|(target, _)| *target)) else { return Ok(None) };
         let (mut owned, mut resident, mut coarsest) = (BTreeMap::<TargetId, Vec<PageAges>>::new(), 0, 1);
         for part in [Part::Backed, Part::Private] {
-            let Some((one_in, sample)) = self.sample(targets, part, time_ns)? else { return Ok(None) };
+            let Some((one_in, there, sample)) = self.sample(targets, part, time_ns)? else { return Ok(None) };
             coarsest = coarsest.max(one_in);
             resident += sample.mapped();
-            for ((target, _), own) in targets.iter().zip(sample.own(time_ns)) {
-                owned.entry(*target).or_default().push(own);
+            for (target, own) in there.into_iter().zip(sample.own(time_ns)) {
+                owned.entry(target).or_default().push(own);
             }
         }
         let owned: Vec<(TargetId, PageAges)> =
             owned.into_iter().map(|(target, parts)| (target, frame::sum(parts.iter()))).collect();
         let ages = frame::sum(owned.iter().map(|(_, ages)| ages));
         self.set_shares_little(ages.resident as f64 >= UNSHARED * resident as f64);
-        Ok(Some(TogetherFrame { time_ns, targets: targets.len() as u32, one_in: coarsest, ages, owned }))
+        Ok(Some(TogetherFrame { time_ns, targets: owned.len() as u32, one_in: coarsest, ages, owned }))
     }
 
-    /// A part of all targets' memory: one in how many frames is looked at, and these; `None` where the source cannot
-    /// tell frames.
+    /// A part of the memory of all targets that were walked twice: one in how many frames is looked at, the targets, and the
+    /// frames; `None` where the source cannot tell frames. Those that have ended meanwhile are left out.
     fn sample(
         &mut self,
         targets: &[Mapped<'_>],
         part: Part,
         now_ns: u64,
-    ) -> Result<Option<(u32, Sample)>, SourceError> {
+    ) -> Result<Option<(u32, Vec<TargetId>, Sample)>, SourceError> {
         let mut of_part = Vec::new();
         for (target, mappings) in targets {
             let ranges = part.ranges(mappings);
-            let Some(history) = self.page_history(*target) else { return Ok(None) };
+            let Some(history) = self.walked_twice(*target) else { continue };
             of_part.push((*target, history.ages_in(&ranges), ranges));
         }
         let resident: u64 = of_part.iter().map(|(_, ages, _)| ages.resident).sum();
         let sampled = SAMPLED + SAMPLED_EACH * targets.len() as u64;
         let one_in = (resident / sampled).max(1).next_power_of_two().min(1 << 16) as u32;
-        let mut sample = Sample::new(one_in);
+        let (mut there, mut sample) = (Vec::new(), Sample::new(one_in));
         let mut pages: Vec<(u64, u64)> = Vec::new();
         for (target, ages, ranges) in of_part {
             pages.clear();
-            if !self.frames(target, &ranges, one_in, &mut |addr, frame| pages.push((addr, frame)))? {
-                return Ok(None);
+            match self.frames(target, &ranges, one_in, &mut |addr, frame| pages.push((addr, frame))) {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(SourceError::Gone { .. } | SourceError::Replaced { .. }) => continue,
+                Err(e) => return Err(e),
             }
+            let Some(history) = self.page_history(target) else { continue };
+            there.push(target);
             sample.add_target(ages);
-            let Some(history) = self.page_history(target) else { return Ok(None) };
             // Ages are those at the target's last walk, also where another target was walked later.
             let later_ns = now_ns - history.now_ns();
             for &(addr, frame) in &pages {
@@ -106,23 +112,25 @@ impl<S: AccessSource> Tracked<S> {
                 }
             }
         }
-        Ok(Some((one_in, sample)))
+        Ok(Some((one_in, there, sample)))
     }
 
     /// The same without looking at frames, where these have shown lately that the targets share next to nothing.
     pub(crate) fn together_unshared(&self, targets: impl Iterator<Item = TargetId> + Clone) -> Option<TogetherFrame> {
-        let time_ns = self.walked_twice(targets.clone()).filter(|_| self.shares_little())?;
+        let time_ns = self.last_walk(targets.clone()).filter(|_| self.shares_little())?;
         let owned: Vec<(TargetId, PageAges)> =
-            targets.filter_map(|t| Some((t, self.page_history(t)?.total()))).collect();
+            targets.filter_map(|t| Some((t, self.walked_twice(t)?.total()))).collect();
         let ages = frame::sum(owned.iter().map(|(_, ages)| ages));
         Some(TogetherFrame { time_ns, targets: owned.len() as u32, one_in: 1, ages, owned })
     }
 
-    /// When the last walk of any of `targets` was; `None` if one was not walked twice yet.
-    fn walked_twice(&self, targets: impl Iterator<Item = TargetId>) -> Option<u64> {
-        let times: Option<Vec<u64>> =
-            targets.map(|t| self.page_history(t).filter(|h| h.walks() > 1).map(|h| h.now_ns())).collect();
-        times?.into_iter().max()
+    /// When the last walk of any of `targets` was; `None` if none was walked twice yet.
+    fn last_walk(&self, targets: impl Iterator<Item = TargetId>) -> Option<u64> {
+        targets.filter_map(|t| self.walked_twice(t)).map(PageHistory::now_ns).max()
+    }
+
+    fn walked_twice(&self, target: TargetId) -> Option<&PageHistory> {
+        self.page_history(target).filter(|h| h.walks() > 1)
     }
 }
 
@@ -142,8 +150,9 @@ mod tests {
     /// Pages below a table.
     const PAGES: u64 = 512;
 
-    /// Targets that map the same 2 MiB of text, and 20 MiB each of their own, of which they use every eighth page.
-    struct Group;
+    /// Targets that map the same 2 MiB of text, and 20 MiB each of their own, of which they use every eighth page. These
+    /// have ended.
+    struct Group(Vec<TargetId>);
 
     fn mappings() -> Vec<Mapping> {
         let text = Mapping { kind: MappingKind::File, ..Mapping::anon(TEXT, TEXT + TABLE_SPAN) };
@@ -196,6 +205,9 @@ mod tests {
             one_in: u32,
             sink: &mut dyn FnMut(u64, u64),
         ) -> Result<bool, SourceError> {
+            if self.0.contains(&target) {
+                return Err(SourceError::Gone { target, pid: target });
+            }
             for addr in ranges.iter().flat_map(|r| (r.start..r.end).step_by(PAGE_SIZE as usize)) {
                 let own = 1 << 20 | (u64::from(target) * PRIVATE_TABLES * PAGES);
                 let frame = if addr < PRIVATE { (addr - TEXT) / PAGE_SIZE } else { own + (addr - PRIVATE) / PAGE_SIZE };
@@ -214,7 +226,7 @@ mod tests {
     #[test]
     fn a_text_that_all_of_many_targets_map_does_not_shake_their_total() {
         const TARGETS: u64 = 150;
-        let mut tracked = Tracked::new(Group);
+        let mut tracked = Tracked::new(Group(Vec::new()));
         let (mappings, mut clock) = (mappings(), VirtualClock::default());
         let ranges: Vec<AddrRange> = mappings.iter().map(|m| m.range).collect();
         let targets: Vec<Mapped> = (0..TARGETS).map(|t| (t as TargetId, &mappings[..])).collect();
@@ -237,5 +249,27 @@ mod tests {
         let owned: Vec<u64> = frame.owned.iter().map(|(_, ages)| ages.resident).collect();
         assert_eq!((owned.len(), owned.iter().sum()), (TARGETS as usize, frame.ages.resident));
         assert_eq!((owned[0], owned[1], owned[149]), (11 * PAGES, 10 * PAGES, 10 * PAGES));
+    }
+
+    #[test]
+    fn who_came_just_now_or_has_ended_does_not_keep_others_from_being_counted_once() {
+        const OLD: TargetId = 20;
+        let (once, never, ended) = (OLD, OLD + 1, 0);
+        let mut tracked = Tracked::new(Group(vec![ended]));
+        let (mappings, mut clock) = (mappings(), VirtualClock::default());
+        let ranges: Vec<AddrRange> = mappings.iter().map(|m| m.range).collect();
+        let targets: Vec<Mapped> = (0..=never).map(|t| (t, &mappings[..])).collect();
+        for last in [OLD, once + 1] {
+            for target in 0..last {
+                while !tracked.walk(target, &ranges, Allowance::UNLIMITED, &mut clock).unwrap().complete {}
+            }
+            clock.advance_ns(11_000_000_000);
+        }
+        let frame = tracked.together(&targets).unwrap().unwrap();
+        let counted: Vec<TargetId> = frame.owned.iter().map(|(target, _)| *target).collect();
+        assert_eq!((counted, frame.targets), ((1..OLD).collect(), OLD - 1));
+        let private = u64::from(OLD - 1) * PRIVATE_TABLES * PAGES;
+        assert_eq!(frame.ages.resident, private + PAGES);
+        assert_eq!(frame.ages.idle_for(10_000_000_000).unwrap().pages, private / 8 * 7);
     }
 }

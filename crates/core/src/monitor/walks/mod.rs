@@ -35,9 +35,12 @@ const FIRST_FIGURES_NS: f64 = 4e9;
 const FIRST_TABLES: u64 = 4;
 /// First walks come before second ones where all of them are done within this time, and no second walk is later, ns.
 const FIRST_WALKS_NS: f64 = 8e9;
-/// Until every target has figures nothing is set aside for what targets share, but for no longer than this, ns: where
-/// processes come and go there is always one without.
+/// Until so large a part of all pages has figures nothing is set aside for what targets share, but for no longer than this,
+/// ns. Where processes come and go there is always one without.
+const FIGURES_FIRST_PART: f64 = 0.98;
 const FIGURES_FIRST_NS: u64 = 45_000_000_000;
+/// All targets together are reported where so large a part of their pages is in targets that were walked twice.
+const KNOWN_PART: f64 = 0.9;
 /// How often pages that several targets map are looked for at most, ns.
 const TOGETHER_NS: u64 = 2_000_000_000;
 /// Walks of one turn end after this time, so that samples are not late, ns.
@@ -115,8 +118,7 @@ impl Walks {
         let stretch = self.schedules.values().map(|s| s.stretch).fold(1.0, f64::max);
         let wish_ns = wish_ns(tracked.shortest_age_ns()) as f64;
         let interval_ns = |share: f64| wish_ns.max(read_ns / (share * READ_PART_AT_FIRST)) * stretch;
-        let figures_first =
-            self.savings.watched_ns() < FIGURES_FIRST_NS && self.schedules.values().any(|s| s.walks < 2);
+        let figures_first = self.savings.watched_ns() < FIGURES_FIRST_NS && self.known_part() < FIGURES_FIRST_PART;
         let together_ns = if targets.len() < 2 || figures_first { 0.0 } else { read_ns };
         self.savings.fill(share, begin_ns, interval_ns, together_ns);
         // What an interval brings beyond reading is for all targets, whosever turn it is now.
@@ -190,7 +192,7 @@ impl Walks {
     ) -> Result<(), EngineError> {
         let now_ns = clock.now_ns();
         let due_ns = *self.together_ns.get_or_insert(now_ns + TOGETHER_NS);
-        if targets.len() < 2 || now_ns < due_ns {
+        if targets.len() < 2 || now_ns < due_ns || self.known_part() < KNOWN_PART {
             return Ok(());
         }
         let before_ns = spent(tracked);
@@ -217,6 +219,17 @@ impl Walks {
             Some(frame) => emit(subscriber, &Event::Together(frame)),
             None => Ok(()),
         }
+    }
+
+    /// What part of all pages is in targets that were walked twice.
+    fn known_part(&self) -> f64 {
+        let (mut known, mut all) = (0, 0);
+        for s in self.schedules.values() {
+            let pages = if s.walks > 0 { s.present } else { s.pages };
+            all += pages;
+            known += if s.walks > 1 { pages } else { 0 };
+        }
+        known as f64 / all.max(1) as f64
     }
 
     /// Takes targets in and out.
