@@ -31,8 +31,9 @@ pub(super) struct Probe {
     until_ns: u64,
     /// How long the next bad answer is taken for true.
     bad_ns: u64,
+    /// Whether the answer is to be tried again because of a doubt.
     doubted: bool,
-    /// Until then it is not, and for how long after the next doubt.
+    /// Until when, ns of CLOCK_MONOTONIC, a good answer is not doubted, and for how long after the next doubt.
     sure_until_ns: u64,
     sure_ns: u64,
 }
