@@ -25,12 +25,6 @@ def _open_files(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-def _row(lines, group):
-    """What `ps` says of a control group; None: nothing."""
-    path = group.path.removeprefix("/sys/fs/cgroup/memory").removeprefix("/sys/fs/cgroup")
-    return next((line for line in lines if line["kind"] == "cgroup" and line["cgroup"] == path), None)
-
-
 def _known(row):
     """Of how many processes of a group more is known than that they are there."""
     return row["processes"] - row["not_watched"] if row else 0
@@ -48,9 +42,9 @@ def check(results):
             results.check(crowd.stdout.readline() == "ready\n", f"{PROCESSES} processes are there")
             node = Node(folder)
             node.watch(SECONDS)
-            early = _row(node.ask("ps"), group)
+            early = group.row(node.ask("ps"))
             node.watch(SECONDS_FOR_ALL - SECONDS)
-            row = _row(node.ask("ps"), group)
+            row = group.row(node.ask("ps"))
             cpu, memory, files = node.cpu.share(), node.memory(), _open_files(node.process.pid)
             crowd.kill()
             crowd.wait()

@@ -209,7 +209,12 @@ class ControlGroup:
     def __init__(self, name):
         v1 = "/sys/fs/cgroup/memory"
         root = v1 if os.path.exists(f"{v1}/memory.usage_in_bytes") else "/sys/fs/cgroup"
-        self.path = f"{root}/isotherm-test-{name}-{os.getpid()}"
+        self.name = f"/isotherm-test-{name}-{os.getpid()}"
+        self.path = root + self.name
+
+    def row(self, lines):
+        """What `ps` or `top` says of it, in lines of JSON; None: nothing."""
+        return next((line for line in lines if line["kind"] == "cgroup" and line["cgroup"] == self.name), None)
 
     def __enter__(self):
         os.mkdir(self.path)

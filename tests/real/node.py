@@ -73,15 +73,8 @@ class Node:
             return False
 
 
-class Churn:
-    """Processes that come every two seconds, and live for twelve: one is always too young for anything to be known of it."""
-
-    def __init__(self):
-        self.process = start(["sh", "-c", "while :; do sleep 12 & sleep 2; done"])
-
-    def stop(self):
-        """Ends all of them."""
-        stop(self.process)
+# Processes that come every two seconds, and live for twelve: one is always too young for anything to be known of it.
+CHURN = ["sh", "-c", "while :; do sleep 12 & sleep 2; done"]
 
 
 def _bytes(line, what, time_name):
@@ -139,14 +132,13 @@ def check(results, kinds=()):
     own = 2 * MIB
     right = [measured is not None and true * (1 - COLD) <= measured <= true * (1 + COLD) + own for true, measured in found]
     results.check(all(right), f"ps: cold > {TEN} s of each within {COLD:.0%}: {sum(right)} of {len(right)}")
-    path = group.path.removeprefix("/sys/fs/cgroup/memory").removeprefix("/sys/fs/cgroup")
-    of_group = next(line for line in lines if line["kind"] == "cgroup" and line["cgroup"] == path)
+    of_group = group.row(lines)
     results.near(f"ps: cold > {TEN} s of their group", truth, _bytes(of_group, "cold", "for_ns"), COLD)
     hot = sum(program.hot for program in programs)
     results.near(f"ps: used within {TEN} s in their group", hot, _bytes(of_group, "working_set", "within_ns"), WORKING_SET)
-    of_group = next(line for line in top if line["kind"] == "cgroup" and line["cgroup"] == path)
+    of_group = group.row(top)
     results.near(f"top: cold > {TEN} s of their group", truth, _bytes(of_group, "cold", "for_ns"), COLD)
-    at = samples.get(f'isotherm_memory_idle_bytes{{cgroup="{path}",min_age_seconds="{TEN}"}}')
+    at = samples.get(f'isotherm_memory_idle_bytes{{cgroup="{group.name}",min_age_seconds="{TEN}"}}')
     results.near(f"/metrics: idle for {TEN} s in their group", truth, at, COLD)
     for neighbour, (resident, used) in zip(neighbours, truths):
         _compare(results, neighbour, resident - used, by_pid.get(neighbour.pid))
@@ -164,7 +156,7 @@ def check_churn(results):
     with tempfile.TemporaryDirectory(prefix="isotherm-node-") as folder, ControlGroup("churn") as group:
         try:
             path = build(folder)
-            churn = Churn()
+            churn = start(CHURN)
             words = dict(size=size(EACH_MIB), set="random", hot=hot_pages(EACH_MIB, USED), period=200_000)
             programs += [Program(path, group.enter, seed=seed, **words) for seed in range(2)]
             for program in programs:
@@ -176,14 +168,16 @@ def check_churn(results):
         finally:
             for program in programs:
                 program.stop()
-            if churn is not None:
-                churn.stop()
+            stop(churn)
             if node is not None and node.process.poll() is None:
                 node.stop()
     total = next(line for line in lines if line["kind"] == "total")
     results.check(total["shared"] == "counted_once", f"shared pages where processes come and go: {total['shared']}")
-    path = group.path.removeprefix("/sys/fs/cgroup/memory").removeprefix("/sys/fs/cgroup")
-    of_group = next(line for line in lines if line["kind"] == "cgroup" and line["cgroup"] == path)
+    of_group = group.row(lines)
+    pids = {program.pids[0] for program in programs}
+    each = sum(line["rss_bytes"] for line in lines if line["kind"] == "process" and line["pid"] in pids)
+    once = of_group["rss_bytes"]
+    results.check(once < each, f"the group's RSS is below that of its two processes, {each / MIB:.1f} MiB: {once / MIB:.1f}")
     truth = sum(program.size - program.hot for program in programs)
     results.near(f"ps: cold > {TEN} s of a group there", truth, _bytes(of_group, "cold", "for_ns"), COLD)
     results.check(ended, "it ends in good order")

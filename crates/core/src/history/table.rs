@@ -180,20 +180,20 @@ impl Table {
     /// Of the pages that a walk finds accessed, those that it should clear.
     pub fn wanted(&self, bits: &TableBits, epochs: &Epochs, turn: u64) -> ToClear {
         let is_steady = |c: u8| c != NEVER && (c & STANDING != 0 || epochs.is_of_last_walk(c));
-        if let Codes::Alike(code) = self.codes {
-            return match code {
-                NEVER => ToClear { never: bits.accessed, ..ToClear::NOTHING },
-                ABSENT => ToClear { new: bits.accessed, ..ToClear::NOTHING },
-                c if is_steady(c) => ToClear { again: mask::and(&bits.accessed, &self.due(turn)), ..ToClear::NOTHING },
-                _ => ToClear { again: bits.accessed, ..ToClear::NOTHING },
-            };
-        }
-        let with = |code: u8| mask::and(&bits.accessed, &self.pages(&std::array::from_fn(|c| c == usize::from(code))));
-        let (never, new) = (with(NEVER), with(ABSENT));
-        let due = self.due(turn);
+        let codes = match &self.codes {
+            Codes::Alike(NEVER) => return ToClear { never: bits.accessed, ..ToClear::NOTHING },
+            Codes::Alike(ABSENT) => return ToClear { new: bits.accessed, ..ToClear::NOTHING },
+            Codes::Alike(c) => {
+                let due = if is_steady(*c) { self.due(turn) } else { [u64::MAX; 8] };
+                return ToClear { again: mask::and(&bits.accessed, &due), ..ToClear::NOTHING };
+            }
+            Codes::Each(codes) => codes,
+        };
+        let never = mask::and(&bits.accessed, &masks(codes, |c| c == NEVER));
+        let new = mask::and(&bits.accessed, &masks(codes, |c| c == ABSENT));
         let mut again = mask::and_not(&bits.accessed, &mask::or(&never, &new));
-        for i in mask::iter(&mask::and_not(&again, &due)) {
-            if is_steady(self.code(i)) {
+        for i in mask::iter(&mask::and_not(&again, &self.due(turn))) {
+            if is_steady(codes[i]) {
                 again[i / 64] &= !(1 << (i % 64));
             }
         }

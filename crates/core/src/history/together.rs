@@ -35,6 +35,8 @@ enum Part {
     Private,
 }
 
+const PARTS: [Part; 2] = [Part::Backed, Part::Private];
+
 impl Part {
     /// Its ranges, sorted and disjoint.
     fn ranges(self, mappings: &[Mapping]) -> Vec<AddrRange> {
@@ -57,7 +59,7 @@ impl<S: AccessSource> Tracked<S> {
     pub fn together(&mut self, targets: &[Mapped<'_>]) -> Result<Option<TogetherFrame>, SourceError> {
         let Some(time_ns) = self.last_walk(targets.iter().map(|(target, _)| *target)) else { return Ok(None) };
         let (mut owned, mut resident, mut coarsest) = (BTreeMap::<TargetId, Vec<PageAges>>::new(), 0, 1);
-        for part in [Part::Backed, Part::Private] {
+        for part in PARTS {
             let Some((one_in, there, sample)) = self.sample(targets, part, time_ns)? else { return Ok(None) };
             coarsest = coarsest.max(one_in);
             resident += sample.mapped();
@@ -65,6 +67,8 @@ impl<S: AccessSource> Tracked<S> {
                 owned.entry(target).or_default().push(own);
             }
         }
+        // Half of one that has ended in between says nothing of it.
+        owned.retain(|_, parts| parts.len() == PARTS.len());
         let owned: Vec<(TargetId, PageAges)> =
             owned.into_iter().map(|(target, parts)| (target, frame::sum(parts.iter()))).collect();
         let ages = frame::sum(owned.iter().map(|(_, ages)| ages));
@@ -87,7 +91,7 @@ impl<S: AccessSource> Tracked<S> {
             of_part.push((*target, history.ages_in(&ranges), ranges));
         }
         let resident: u64 = of_part.iter().map(|(_, ages, _)| ages.resident).sum();
-        let sampled = SAMPLED + SAMPLED_EACH * targets.len() as u64;
+        let sampled = SAMPLED + SAMPLED_EACH * of_part.len() as u64;
         let one_in = (resident / sampled).max(1).next_power_of_two().min(1 << 16) as u32;
         let (mut there, mut sample) = (Vec::new(), Sample::new(one_in));
         let mut pages: Vec<(u64, u64)> = Vec::new();

@@ -23,7 +23,8 @@ pub struct Stat {
     pub minor_faults: u64,
     /// The same of those that had to.
     pub major_faults: u64,
-    /// Processor time in the program and in the kernel, ns, in steps of 10 ms, of all its threads, those that have ended included.
+    /// Processor time in the program and in the kernel, ns, in steps of 10 ms, of all its threads, those that have ended
+    /// included.
     pub user_ns: u64,
     pub system_ns: u64,
     pub threads: u32,

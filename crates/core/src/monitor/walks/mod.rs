@@ -9,6 +9,7 @@ use crate::addr::{AddrRange, PAGE_SIZE, normalize};
 use crate::clock::Clock;
 use crate::engine::{EngineError, emit};
 use crate::event::{Event, Subscriber};
+use crate::history::pages::PageHistory;
 use crate::history::table::PAGES;
 use crate::history::times::AGES_NS;
 use crate::history::together::Mapped;
@@ -118,7 +119,8 @@ impl Walks {
         let stretch = self.schedules.values().map(|s| s.stretch).fold(1.0, f64::max);
         let wish_ns = wish_ns(tracked.shortest_age_ns()) as f64;
         let interval_ns = |share: f64| wish_ns.max(read_ns / (share * READ_PART_AT_FIRST)) * stretch;
-        let figures_first = self.savings.watched_ns() < FIGURES_FIRST_NS && self.known_part() < FIGURES_FIRST_PART;
+        let figures_first =
+            self.savings.watched_ns() < FIGURES_FIRST_NS && self.known_part(tracked) < FIGURES_FIRST_PART;
         let together_ns = if targets.len() < 2 || figures_first { 0.0 } else { read_ns };
         self.savings.fill(share, begin_ns, interval_ns, together_ns);
         // What an interval brings beyond reading is for all targets, whosever turn it is now.
@@ -192,7 +194,7 @@ impl Walks {
     ) -> Result<(), EngineError> {
         let now_ns = clock.now_ns();
         let due_ns = *self.together_ns.get_or_insert(now_ns + TOGETHER_NS);
-        if targets.len() < 2 || now_ns < due_ns || self.known_part() < KNOWN_PART {
+        if targets.len() < 2 || now_ns < due_ns || self.known_part(tracked) < KNOWN_PART {
             return Ok(());
         }
         let before_ns = spent(tracked);
@@ -221,13 +223,14 @@ impl Walks {
         }
     }
 
-    /// What part of all pages is in targets that were walked twice.
-    fn known_part(&self) -> f64 {
+    /// What part of all pages is in targets that were walked twice, by an Isotherm before this one, too.
+    fn known_part<S: AccessSource>(&self, tracked: &Tracked<S>) -> f64 {
         let (mut known, mut all) = (0, 0);
-        for s in self.schedules.values() {
-            let pages = if s.walks > 0 { s.present } else { s.pages };
+        for (target, s) in &self.schedules {
+            let walks = tracked.page_history(*target).map_or(0, PageHistory::walks);
+            let pages = if walks > 0 { s.present } else { s.pages };
             all += pages;
-            known += if s.walks > 1 { pages } else { 0 };
+            known += if walks > 1 { pages } else { 0 };
         }
         known as f64 / all.max(1) as f64
     }

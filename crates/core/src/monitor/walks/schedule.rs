@@ -152,16 +152,16 @@ impl Schedule {
         let preferred = if firsts_first { 0 } else { 1 };
         let unknown = match self.walks {
             0 => self.pages,
-            2 | 3 if self.is_open() => self.open,
+            _ if self.is_open() => self.open,
             _ => 0,
         };
         let earlier_ns = unknown.saturating_mul(EARLIER_NS_PER_PAGE).min(MOST_EARLIER_NS);
         (self.walks != preferred, self.due_ns.saturating_sub(earlier_ns), Reverse(self.pages))
     }
 
-    /// Whether the next walk tells much that is not known.
+    /// Whether the next walk, a third or fourth one, tells much that those before could not.
     fn is_open(&self) -> bool {
-        self.open as f64 > self.present as f64 * OPEN_PART
+        matches!(self.walks, 2 | 3) && self.open as f64 > self.present as f64 * OPEN_PART
     }
 
     /// What clearing all that it should costs.
@@ -225,8 +225,7 @@ impl Schedule {
         let affordable_ns = means.map_or(0.0, |m| reading_ns(m) / (m.share * part));
         // The second walk is the first to tell ages, and the next two of what the first did not clear: nobody waits long
         // for them.
-        let soon = self.walks == 1 || matches!(self.walks, 2 | 3) && self.is_open();
-        let longest_ns = if soon { SECOND_NS } else { f64::INFINITY };
+        let longest_ns = if self.walks == 1 || self.is_open() { SECOND_NS } else { f64::INFINITY };
         let stretched_ns = self.stretch * affordable_ns.max(wish_ns as f64);
         let interval_ns = wish_ns.max(stretched_ns.min(longest_ns) as u64);
         // In step with the clock, so that windows of whole seconds hold whole walks; but the first ones of many targets

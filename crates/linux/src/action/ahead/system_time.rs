@@ -5,12 +5,12 @@
 
 use crate::proc::stat::Stat;
 
-/// What a fault in a base page takes, ns: this in a virtual machine, less on bare metal.
+/// What a fault in a base page takes at most, ns: 1300 were measured in a virtual machine, and bare metal takes less.
 const FAULT_NS: i64 = 2_000;
 /// The kernel tells system time in steps of this, ns: so far it may be behind.
 const STEP_NS: i64 = 10_000_000;
 /// Doubt begins at so much system time that faults in base pages do not explain, ns: that of seven blocks of 2 MiB that a
-/// host has to fill, or of some 300 that it need not.
+/// host has to fill, or of some 340 that it need not.
 const UNEXPLAINED_NS: i64 = 30_000_000;
 
 /// System time that faults in base pages do not explain.
