@@ -216,6 +216,10 @@ class ControlGroup:
         """What `ps` or `top` says of it, in lines of JSON; None: nothing."""
         return next((line for line in lines if line["kind"] == "cgroup" and line["cgroup"] == self.name), None)
 
+    def idle(self, metrics, seconds):
+        """Its bytes idle for so long by the samples of /metrics; None: nothing."""
+        return metrics.get(f'isotherm_memory_idle_bytes{{cgroup="{self.name}",min_age_seconds="{seconds}"}}')
+
     def __enter__(self):
         os.mkdir(self.path)
         return self

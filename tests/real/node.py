@@ -17,7 +17,7 @@ from neighbours import Jvm, PostgresSession
 from pages import COLD, WORKING_SET, Program, build, hot_pages, size
 
 SECONDS = int(os.environ.get("NODE_SECONDS", "60"))
-CHURN_SECONDS = 40
+CHURN_SECONDS = 50
 MOST_MEMORY = 64 * MIB
 TEN = 10
 
@@ -25,10 +25,10 @@ TEN = 10
 class Node:
     """A running `isotherm node` of all processes, with its sockets in a folder of its own."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *options):
         self.environment = {**os.environ, "RUNTIME_DIRECTORY": folder}
         self.log = open(f"{folder}/log", "w+")
-        command = [BINARY, "node", "--metrics", "0", "--parquet", f"{folder}/windows", "--window", "10s"]
+        command = [BINARY, "node", "--metrics", "0", "--parquet", f"{folder}/windows", "--window", "10s", *options]
         self.process = subprocess.Popen(command, env=self.environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         self.cpu = CpuTime(self.process)
 
@@ -138,8 +138,7 @@ def check(results, kinds=()):
     results.near(f"ps: used within {TEN} s in their group", hot, _bytes(of_group, "working_set", "within_ns"), WORKING_SET)
     of_group = group.row(top)
     results.near(f"top: cold > {TEN} s of their group", truth, _bytes(of_group, "cold", "for_ns"), COLD)
-    at = samples.get(f'isotherm_memory_idle_bytes{{cgroup="{group.name}",min_age_seconds="{TEN}"}}')
-    results.near(f"/metrics: idle for {TEN} s in their group", truth, at, COLD)
+    results.near(f"/metrics: idle for {TEN} s in their group", truth, group.idle(samples, TEN), COLD)
     for neighbour, (resident, used) in zip(neighbours, truths):
         _compare(results, neighbour, resident - used, by_pid.get(neighbour.pid))
     cost = samples["isotherm_monitor_cpu_seconds_total"] + samples["isotherm_target_cost_seconds_total"]
@@ -150,27 +149,46 @@ def check(results, kinds=()):
     results.check(ended, "it ends in good order")
 
 
+# A server that loads its memory and forks: each worker lives for 20 s, every five seconds another one takes its place.
+SERVER_MIB, WORKERS, LIFE_MS = 256, 4, 20_000
+OLDER = 30  # than any worker, s
+
+
 def check_churn(results):
-    """Where processes come and go all the time, what the others hold together is known all the same, with shared pages counted once."""
-    programs, churn, node = [], None, None
-    with tempfile.TemporaryDirectory(prefix="isotherm-node-") as folder, ControlGroup("churn") as group:
+    """Where processes come and go all the time, what the others hold together is known all the same, with shared pages counted once;
+    what a server has loaded and its workers do not use is idle, however young they are."""
+    programs, churn, server, node = [], None, None, None
+    with tempfile.TemporaryDirectory(prefix="isotherm-node-") as folder, ControlGroup("churn") as group, ControlGroup("prefork") as prefork:
         try:
             path = build(folder)
             churn = start(CHURN)
-            words = dict(size=size(EACH_MIB), set="random", hot=hot_pages(EACH_MIB, USED), period=200_000)
-            programs += [Program(path, group.enter, seed=seed, **words) for seed in range(2)]
+            words = dict(set="random", period=200_000)
+            of_each = dict(size=size(EACH_MIB), hot=hot_pages(EACH_MIB, USED), **words)
+            programs += [Program(path, group.enter, seed=seed, **of_each) for seed in range(2)]
             for program in programs:
                 program.ready()
-            node = Node(folder)
+            of_server = dict(size=size(SERVER_MIB), hot=hot_pages(SERVER_MIB, USED), **words)
+            server = Program(path, prefork.enter, fork=WORKERS, life=LIFE_MS, **of_server).ready()
+            node = Node(folder, "--cpu-budget", "5%")
             node.watch(CHURN_SECONDS)
-            lines = node.ask("ps")
+            looks = []
+            for _ in range(3):
+                looks.append((node.ask("ps"), node.metrics()))
+                node.watch(2)
             ended = node.stop()
         finally:
-            for program in programs:
-                program.stop()
+            for program in [*programs, server]:
+                if program is not None:
+                    program.stop()
             stop(churn)
             if node is not None and node.process.poll() is None:
                 node.stop()
+    idle = server.size - server.hot
+    for lines, metrics in looks:
+        of_server = prefork.row(lines)
+        results.near("a server that forks: resident memory by ps", server.size, of_server["rss_bytes"], COLD)
+        results.near(f"cold > {TEN} s by ps", idle, _bytes(of_server, "cold", "for_ns"), COLD)
+        results.near(f"idle for {OLDER} s by /metrics", idle, prefork.idle(metrics, OLDER), COLD)
     total = next(line for line in lines if line["kind"] == "total")
     results.check(total["shared"] == "counted_once", f"shared pages where processes come and go: {total['shared']}")
     of_group = group.row(lines)

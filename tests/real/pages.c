@@ -8,6 +8,7 @@
  *   window=US       tell in which share of all windows of this length a page is used
  *   threads=N       share a round among so many threads
  *   fork=N          let so many children use the pages, which are shared copy-on-write; the parent uses none
+ *   life=MS         with fork: end a child after this time, one after the other, and fork another in its place
  *   file=PATH       map this file, shared, instead of anonymous memory
  *   lock=1          lock the memory
  *   stop=MS         after this time, use nothing any more
@@ -144,6 +145,7 @@ int main(int count, char **words) {
         printf("\n");
         fflush(stdout);
     }
+    uint64_t life = number(own, words, "life", 0) * 1000000, used = hot_pages, oldest = 0;
     if (parent) hot_pages = 0;
     thread_count = number(own, words, "threads", 1);
     pthread_barrier_init(&begin, NULL, thread_count);
@@ -157,8 +159,22 @@ int main(int count, char **words) {
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
     uint64_t started = now_ns(), next = started, last = 0, rounds = 0, longest = 0, unseen = 0, first = 0;
+    uint64_t change = started + (parent && life ? life / children : 0);
     while (!asked_to_end) {
         uint64_t now = now_ns();
+        if (parent && life && now >= change) {
+            kill(pids[oldest], SIGKILL);
+            waitpid(pids[oldest], NULL, 0);
+            pids[oldest] = fork();
+            if (pids[oldest] < 0) fail("fork");
+            if (!pids[oldest]) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                parent = 0;
+                hot_pages = used;
+            }
+            oldest = (oldest + 1) % children;
+            change += life / children;
+        }
         if (exec_ms && now - started > exec_ms * 1000000) {
             words[own] = words[0];
             execv("/proc/self/exe", words + own);

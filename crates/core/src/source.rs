@@ -5,7 +5,7 @@ use crate::bits::{TableBits, Window};
 use crate::history::pages::PageHistory;
 use crate::mapping::Mapping;
 use crate::mask::{NO_PAGES, PageMask};
-use crate::target::{Footprint, TargetId, TargetInfo};
+use crate::target::{Footprint, Start, TargetId, TargetInfo};
 
 /// Which of the accessed bits that it finds set a scan clears. Bits of neighbours in the same leaf or folio may be
 /// cleared, too; [`TableBits::cleared`] tells.
@@ -105,6 +105,12 @@ pub trait AccessSource {
     /// Whether more targets may come although none is left (a control group that is empty just now).
     fn may_gain_targets(&self) -> bool {
         false
+    }
+
+    /// How a target's process began; `None` where that is not known, or the target is none.
+    fn start(&mut self, target: TargetId) -> Option<Start> {
+        let _ = target;
+        None
     }
 
     /// Resident memory of a target at `now_ns`; `None` where nobody counts it.

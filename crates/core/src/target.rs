@@ -31,6 +31,16 @@ impl TargetInfo {
 /// The kernel's names of programs have 15 bytes at most.
 const MOST_BARE: usize = 15 + "[]".len();
 
+/// How a target's process began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Start {
+    /// When, ns of CLOCK_MONOTONIC; up to 10 ms too early, as the kernel tells it.
+    pub time_ns: u64,
+    /// Whether it was forked and has not executed a program since: it began with all private memory of its parent, which
+    /// runs the same program.
+    pub forked: bool,
+}
+
 /// Why a target ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

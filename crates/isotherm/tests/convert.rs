@@ -212,6 +212,7 @@ fn the_loss_of_the_page_history_is_told() {
         mappings: Vec::new(),
         tables: Vec::new(),
         reaccessed: None,
+        forked: false,
     });
     record(&iso, &[events(true), vec![with_pages]].concat(), Options::default());
     isotherm(["convert", text(&iso), text(&json)]).expect(0, &["page history of 1 moments", "json", "estimated"]);

@@ -184,7 +184,7 @@ fn pages(target: u32, second: u64) -> Event {
     let (resident, hot) = (4096, 64);
     let known = AGES_NS.iter().take_while(|age| **age <= second * 1_000_000_000).count();
     let idle = IdlePages { pages: resident - hot, least: resident - hot, most: resident - hot, unresolved: 0 };
-    let ages = PageAges { resident, unobservable: 0, idle: vec![idle; known] };
+    let ages = PageAges { resident, unobservable: 0, idle: vec![idle; known], ..PageAges::default() };
     Event::Pages(PageFrame {
         time_ns: second * 1_000_000_000,
         since_ns: (second - 1) * 1_000_000_000,
@@ -195,6 +195,7 @@ fn pages(target: u32, second: u64) -> Event {
         mappings: vec![MappingPages { range: AddrRange::new(HEAP, HEAP + 16 * MIB), ages }],
         tables: (0..8).map(|i| TablePages { base: HEAP + i * 2 * MIB, present: 512, accessed: 8 }).collect(),
         reaccessed: None,
+        forked: false,
     })
 }
 

@@ -57,6 +57,11 @@ pub fn monotonic_ns() -> u64 {
     read(ClockId::Monotonic)
 }
 
+/// CLOCK_BOOTTIME now, ns: time in suspend counts, too.
+pub fn boottime_ns() -> u64 {
+    read(ClockId::Boottime)
+}
+
 /// Microseconds since 1970 (UTC).
 pub fn unix_us() -> i64 {
     (read(ClockId::Realtime) / 1000) as i64

@@ -6,9 +6,11 @@ mod privileged {
     use super::common::{Forked, Guard, as_nobody, wait_for};
     use isotherm_core::addr::AddrRange;
     use isotherm_core::mapping::{Mapping, MappingKind};
+    use isotherm_linux::clock::monotonic_ns;
     use isotherm_linux::proc::{Process, ProcessDir, ProcessError, Signal};
     use isotherm_linux::roots::Roots;
     use isotherm_linux::targets::{TargetError, TargetSpec, TargetTracker};
+    use std::io::{BufRead, BufReader};
     use std::os::fd::AsRawFd;
     use std::os::unix::process::CommandExt;
 
@@ -51,6 +53,23 @@ mod privileged {
         }
         let error = TargetTracker::new(TargetSpec::Pids { pids: vec![std::process::id(), pid], children: false });
         assert!(matches!(error, Err(TargetError::Process(ProcessError::NoSuchProcess { .. }))));
+    }
+
+    #[test]
+    fn root_how_a_process_began() {
+        let now_ns = monotonic_ns();
+        // The inner shell is a copy of the outer one; what it waits for is another program.
+        let mut shell = Guard::shell("(sleep 60; :) & echo $!; sleep 60 & echo $!; wait");
+        let mut lines =
+            BufReader::new(shell.0.stdout.take().unwrap()).lines().map(|line| line.unwrap().parse().unwrap());
+        let (copy, other) = (lines.next().unwrap(), lines.next().unwrap());
+        let start = |pid| Process::open(pid).unwrap().start();
+        let other = wait_for("sleep", || Some(start(other)).filter(|start| !start.forked));
+        for (start, forked) in [(start(shell.pid()), false), (start(copy), true), (other, false)] {
+            assert_eq!(start.forked, forked);
+            // The kernel tells it in hundredths of a second.
+            assert!((now_ns - 10_000_000..=monotonic_ns()).contains(&start.time_ns), "{start:?}, {now_ns}");
+        }
     }
 
     #[test]

@@ -58,7 +58,7 @@ fn snapshot(target: u32, regions: u64) -> Event {
 
 /// As many ages and page tables as an event may have, in few bytes.
 fn pages() -> Event {
-    let ages = PageAges { resident: 0, unobservable: 0, idle: vec![IdlePages::default(); 16] };
+    let ages = PageAges { resident: 0, unobservable: 0, idle: vec![IdlePages::default(); 16], ..PageAges::default() };
     let mapping = |i: u64| MappingPages { range: AddrRange::new(i * 4096, i * 4096 + 4096), ages: ages.clone() };
     Event::Pages(PageFrame {
         time_ns: 0,
@@ -70,6 +70,7 @@ fn pages() -> Event {
         mappings: (0..1 << 18).map(mapping).collect(),
         tables: (0..1 << 22).map(|i| TablePages { base: i << 21, present: 0, accessed: 0 }).collect(),
         reaccessed: None,
+        forked: false,
     })
 }
 

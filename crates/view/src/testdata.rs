@@ -51,7 +51,7 @@ pub fn mapping(start: u64, end: u64, kind: MappingKind, name: &str) -> Mapping {
 /// Ages of `seen` pages that can be observed and others that cannot: so many idle at each threshold, exactly.
 pub fn ages(seen: u64, idle: &[u64], unobservable: u64) -> PageAges {
     let idle = idle.iter().map(|&pages| IdlePages { pages, least: pages, most: pages, unresolved: 0 }).collect();
-    PageAges { resident: seen + unobservable, unobservable, idle }
+    PageAges { resident: seen + unobservable, unobservable, idle, ..PageAges::default() }
 }
 
 pub fn run_info() -> RunInfo {
@@ -161,6 +161,7 @@ pub(crate) fn page_frame(target: u32, second: u64) -> PageFrame {
         ],
         tables,
         reaccessed: None,
+        forked: false,
     }
 }
 

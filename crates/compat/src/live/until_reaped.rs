@@ -6,7 +6,7 @@ use isotherm_core::bits::{Seen, TableBits, Window};
 use isotherm_core::history::pages::PageHistory;
 use isotherm_core::mapping::Mapping;
 use isotherm_core::source::{AccessSource, Clear, Cost, SourceError};
-use isotherm_core::target::{Footprint, TargetId, TargetInfo};
+use isotherm_core::target::{Footprint, Start, TargetId, TargetInfo};
 use isotherm_linux::proc::ProcessDir;
 use isotherm_linux::proc::stat::Stat;
 use std::collections::BTreeMap;
@@ -98,6 +98,10 @@ impl<S: AccessSource> AccessSource for UntilReaped<S> {
 
     fn may_gain_targets(&self) -> bool {
         self.source.may_gain_targets()
+    }
+
+    fn start(&mut self, target: TargetId) -> Option<Start> {
+        self.source.start(target)
     }
 
     fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {

@@ -110,7 +110,7 @@ mod tests {
 
     fn ages(resident: u64, idle: &[u64]) -> PageAges {
         let idle = idle.iter().map(|&pages| IdlePages { pages, least: pages, most: pages, unresolved: 0 }).collect();
-        PageAges { resident, unobservable: 0, idle }
+        PageAges { resident, unobservable: 0, idle, ..PageAges::default() }
     }
 
     fn frame(target: u32, ages: PageAges) -> Event {
@@ -125,6 +125,7 @@ mod tests {
             mappings,
             tables: Vec::new(),
             reaccessed: None,
+            forked: false,
         })
     }
 

@@ -1,11 +1,11 @@
 //! From pages' bytes to figures: how many pages have been idle for how long.
 
-use super::epoch::{ABSENT, BLIND, Epoch, Epochs, STANDING};
+use super::epoch::{ABSENT, BLIND, Epochs, STANDING};
 use super::frame::{IdlePages, MappingPages, PageAges, PageFrame, TablePages};
+use super::known::Known;
 use super::pages::PageHistory;
 use super::table::{TENTH_NS, Table};
 use super::times::AGES_NS;
-use super::usage::Usage;
 use crate::addr::{AddrRange, TABLE_SPAN};
 use crate::mapping::Mapping;
 use crate::pages::mask_of;
@@ -51,17 +51,24 @@ impl CodeCounts {
     /// Their ages at the last walk of `history`.
     pub fn ages(&self, history: &PageHistory) -> PageAges {
         let scale = u64::from(history.one_in());
-        let watched = history.now_ns() - history.begin_ns();
-        let idle = AGES_NS.iter().enumerate().take_while(|(_, age)| **age <= watched);
+        let (watched, started_ns) = (history.now_ns() - history.begin_ns(), history.started_ns());
+        let (ages, longer) = AGES_NS.split_at(AGES_NS.partition_point(|&age| age <= watched));
         let known = |counts: &Option<Box<[u64; 256]>>| -> Vec<(Known, u64)> {
             let counts = counts.iter().flat_map(|counts| (0..=255u8).zip(counts.iter()));
-            counts.filter(|(_, n)| **n > 0).filter_map(|(c, &n)| Some((Known::of(c, history.epochs())?, n))).collect()
+            counts
+                .filter(|(_, n)| **n > 0)
+                .filter_map(|(c, &n)| Some((Known::of(c, history.epochs(), started_ns)?, n)))
+                .collect()
         };
         let by_ages: Vec<Vec<(Known, u64)>> = self.by_ages.iter().map(known).collect();
         PageAges {
             resident: self.count(|c| c != ABSENT) * scale,
             unobservable: self.count(|c| c == BLIND) * scale,
-            idle: idle.map(|(i, &age)| scaled(idle_for(history, &by_ages, i, age), scale)).collect(),
+            idle: ages.iter().enumerate().map(|(i, &age)| scaled(idle_for(history, &by_ages, i, age), scale)).collect(),
+            longer: match started_ns {
+                Some(_) => longer.iter().map(|&age| scaled(sum_idle(history, &by_ages, age).0, scale)).collect(),
+                None => Vec::new(),
+            },
         }
     }
 }
@@ -94,93 +101,11 @@ fn sum_idle(history: &PageHistory, by_ages: &[Vec<(Known, u64)>], age: u64) -> (
     let usage = history.usage();
     let (mut sum, mut expected, mut seen) = (IdlePages::default(), 0.0, 0);
     for &(known, pages) in by_ages.iter().flatten() {
-        expected += pages as f64 * known.idle(now - age, usage, pages, &mut sum);
+        expected += pages as f64 * known.idle(now.saturating_sub(age), usage, pages, &mut sum);
         seen += if known == Known::Blind { 0 } else { pages };
     }
     sum.pages = sum.least + expected.round() as u64;
     (sum, seen)
-}
-
-/// What is known of a present page's last access.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Known {
-    /// Nothing: it cannot be observed.
-    Blind,
-    /// Its bit was set when the watch began, and has not been cleared since.
-    Never,
-    /// After this moment; when, nobody knows, since its bit has not been cleared.
-    Standing(u64),
-    /// In this interval.
-    In(Epoch),
-}
-
-impl Known {
-    /// What the byte `code` says; `None`: the page is not present.
-    pub fn of(code: u8, epochs: &Epochs) -> Option<Self> {
-        match code {
-            ABSENT => None,
-            BLIND => Some(Self::Blind),
-            c if c == STANDING | Epochs::BEFORE => Some(Self::Never),
-            c if c & STANDING != 0 => Some(Self::Standing(epochs.of(c).by_ns)),
-            c => Some(Self::In(epochs.of(c))),
-        }
-    }
-
-    /// What is known of the last access to a page by either of two who map it.
-    pub fn or(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Blind, _) | (_, Self::Blind) => Self::Blind,
-            (Self::Standing(a), Self::Standing(b)) => Self::Standing(a.max(b)),
-            (Self::Standing(a), Self::In(e)) | (Self::In(e), Self::Standing(a)) => {
-                Self::Standing(e.after_ns.map_or(a, |after| after.max(a)))
-            }
-            (Self::Standing(a), Self::Never) | (Self::Never, Self::Standing(a)) => Self::Standing(a),
-            (Self::Never, _) | (_, Self::Never) => Self::Never,
-            (Self::In(a), Self::In(b)) => {
-                Self::In(Epoch { after_ns: a.after_ns.max(b.after_ns), by_ns: a.by_ns.max(b.by_ns) })
-            }
-        }
-    }
-
-    /// The same of an access so much later, ns.
-    pub fn later(self, by_ns: u64) -> Self {
-        match self {
-            Self::Standing(after_ns) => Self::Standing(after_ns + by_ns),
-            Self::In(e) => Self::In(Epoch { after_ns: e.after_ns.map(|after| after + by_ns), by_ns: e.by_ns + by_ns }),
-            Self::Blind | Self::Never => self,
-        }
-    }
-
-    /// Adds what is certain of `pages` pages that are to have been idle since `limit_ns` to `sum`; returns the share of
-    /// them that is to be expected in addition.
-    pub(super) fn idle(self, limit_ns: u64, usage: Usage, pages: u64, sum: &mut IdlePages) -> f64 {
-        let (mut least, mut most, mut unresolved, mut expected) = (0, 0, 0, 0.0);
-        match self {
-            Self::Blind => {}
-            Self::Never => (most, unresolved) = (pages, pages),
-            // Its bit is set again: it was used after that, and nobody knows whether it still is.
-            Self::Standing(after_ns) if after_ns < limit_ns => {
-                most = pages;
-                expected = usage.idle(usage.walk_ns - limit_ns, usage.walk_ns - after_ns);
-            }
-            Self::Standing(_) => {}
-            Self::In(epoch) if epoch.by_ns <= limit_ns => (least, most) = (pages, pages),
-            Self::In(Epoch { after_ns: None, .. }) => (most, unresolved) = (pages, pages),
-            Self::In(Epoch { after_ns: Some(after), by_ns }) if after < limit_ns => {
-                most = pages;
-                expected = if by_ns == usage.walk_ns {
-                    usage.idle(by_ns - limit_ns, by_ns - after)
-                } else {
-                    (limit_ns - after) as f64 / (by_ns - after) as f64
-                };
-            }
-            Self::In(_) => {}
-        }
-        sum.least += least;
-        sum.most += most;
-        sum.unresolved += unresolved;
-        expected
-    }
 }
 
 fn scaled(idle: IdlePages, by: u64) -> IdlePages {
@@ -215,6 +140,7 @@ impl PageHistory {
             mappings: self.by_mapping(mappings),
             tables: self.by_table(since_ns),
             reaccessed: Some(Box::new(self.reaccessed())),
+            forked: false,
         }
     }
 
@@ -271,7 +197,8 @@ impl PageHistory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::usage::Reuse;
+    use super::super::known::By;
+    use super::super::usage::{Reuse, Usage};
     use super::*;
 
     const S: u64 = 1_000_000_000;
@@ -281,10 +208,11 @@ mod tests {
         let mut history = PageHistory::new(0);
         history.begin_walk(&[], 20 * S);
         history.end_walk(20 * S);
-        let accessed = |after_ns, by_ns| Known::In(Epoch { after_ns: Some(after_ns), by_ns });
+        let accessed = |after_ns, by_ns| Known::In { after_ns, by: By::certain(by_ns) };
+        let never = Known::Open { after_ns: None, by: None };
         let mut by_ages = vec![Vec::new(); NEW + 1];
-        by_ages[0] = vec![(Known::Never, 4000)];
-        by_ages[ALWAYS] = vec![(accessed(0, S), 600), (accessed(19 * S, 20 * S), 200), (Known::Never, 1000)];
+        by_ages[0] = vec![(never, 4000)];
+        by_ages[ALWAYS] = vec![(accessed(0, S), 600), (accessed(19 * S, 20 * S), 200), (never, 1000)];
         by_ages[NEW] = vec![(accessed(19 * S, 20 * S), 2000)];
         let ten_seconds = AGES_NS.iter().position(|&age| age == 10 * S).unwrap();
         let idle = idle_for(&history, &by_ages, ten_seconds, 10 * S);
@@ -312,7 +240,7 @@ mod tests {
         assert_eq!(idle(standing(60 * S), Usage::constant(100 * S), 10 * S), (0.0, 0, 8));
         assert_eq!(idle(standing(90 * S), usage, 5 * S), (0.0, 0, 8), "in use all the time, of those just used");
         // The last walk has cleared it at last.
-        let cleared = |after| Known::In(Epoch { after_ns: Some(after), by_ns: 100 * S });
+        let cleared = |after_ns| Known::In { after_ns, by: By::certain(100 * S) };
         assert_eq!(idle(cleared(60 * S), usage, 10 * S), (usage.idle(10 * S, 40 * S), 0, 8));
         assert_eq!(idle(cleared(90 * S), usage, 5 * S), (0.0, 0, 8), "in use all the time");
     }

@@ -41,25 +41,37 @@ pub struct PageAges {
     pub unobservable: u64,
     /// For each of the first [`AGES_NS`] that the target has been watched for: the pages idle for at least that long.
     pub idle: Vec<IdlePages>,
+    /// The same for the rest of [`AGES_NS`], where the process began so lately that it is known what it has accessed since;
+    /// of other targets empty. Records do not keep it.
+    #[serde(skip)]
+    pub longer: Vec<IdlePages>,
 }
 
 impl PageAges {
-    /// Adds another part of memory. Where one of both was not watched for so long as the other, nothing is known of its
-    /// pages.
+    /// Adds another part of memory. Where one of both was not watched for so long as the other, it is known of its pages
+    /// only which ones were accessed since.
     pub fn add(&mut self, other: &Self) {
-        let (ours, theirs) = (self.unknown(), other.unknown());
-        self.idle.resize(self.idle.len().max(other.idle.len()), ours);
-        for (i, idle) in self.idle.iter_mut().enumerate() {
-            idle.add(other.idle.get(i).unwrap_or(&theirs));
-        }
+        let ages = |of: fn(&Self) -> usize| of(self).max(of(other));
+        let mut idle: Vec<IdlePages> = (0..ages(|p| p.idle.len() + p.longer.len())).map(|i| self.at(i)).collect();
+        idle.iter_mut().enumerate().for_each(|(i, idle)| idle.add(&other.at(i)));
+        self.longer = idle.split_off(ages(|p| p.idle.len()));
+        self.idle = idle;
         self.resident += other.resident;
         self.unobservable += other.unobservable;
     }
 
-    /// What is known of a time for which nobody watched.
-    pub(super) fn unknown(&self) -> IdlePages {
+    /// Those idle for the `i`th of [`AGES_NS`], whether the target was watched for so long or not.
+    pub(super) fn at(&self, i: usize) -> IdlePages {
+        let longer = || self.longer.get(i - self.idle.len());
+        self.idle.get(i).or_else(longer).copied().unwrap_or_else(|| self.unknown())
+    }
+
+    /// What is known of a time for which nobody watched: what was accessed within a shorter one was within this.
+    fn unknown(&self) -> IdlePages {
         let seen = self.resident.saturating_sub(self.unobservable);
-        IdlePages { most: seen, unresolved: seen, ..IdlePages::default() }
+        let (most, unresolved) =
+            self.idle.last().map_or((seen, seen), |idle| (idle.most, idle.pages + idle.unresolved));
+        IdlePages { pages: 0, least: 0, most, unresolved }
     }
 
     /// Pages idle for at least `age_ns`, one of [`AGES_NS`]; `None` if the target was not watched for so long.
@@ -135,6 +147,10 @@ pub struct PageFrame {
     /// each counts its own accesses. Records do not keep it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reaccessed: Option<Box<Reaccessed>>,
+    /// Whether it was forked, and runs what its parent runs: most of its pages may be its parent's, too. Records do not keep
+    /// it.
+    #[serde(skip)]
+    pub forked: bool,
 }
 
 impl PageFrame {

@@ -12,6 +12,7 @@
 pub mod ages;
 pub mod epoch;
 pub mod frame;
+pub mod known;
 mod once;
 pub mod pages;
 pub mod reaccessed;

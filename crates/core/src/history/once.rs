@@ -9,8 +9,8 @@
 //! these frames is in the sample of all of them, or in that of none. Such targets are looked at together: of pages with
 //! one mapper, of which the sample has many, their number follows; all others of theirs are shared.
 
-use super::ages::Known;
 use super::frame::{IdlePages, PageAges};
+use super::known::Known;
 use super::times::AGES_NS;
 use super::usage::Usage;
 use std::collections::{BTreeMap, HashMap};
@@ -69,7 +69,7 @@ impl Sample {
                 }
             }
         }
-        self.targets.iter().zip(own).map(|(ages, own)| ages_of(&own, ages.idle.len())).collect()
+        self.targets.iter().zip(own).map(|(ages, own)| ages_of(&own, ages)).collect()
     }
 }
 
@@ -221,7 +221,7 @@ fn figures_of(ages: &PageAges) -> Figures {
     let mut figures = [0.0; FIGURES];
     (figures[0], figures[1]) = (ages.resident as f64, ages.unobservable as f64);
     for i in 0..AGES_NS.len() {
-        let idle = ages.idle.get(i).copied().unwrap_or_else(|| ages.unknown());
+        let idle = ages.at(i);
         put(&mut figures, i, idle.pages as f64, &idle);
     }
     figures
@@ -232,8 +232,8 @@ fn put(figures: &mut Figures, age: usize, pages: f64, idle: &IdlePages) {
     figures[2 + 4 * age..][..4].copy_from_slice(&four);
 }
 
-/// The figures of the first `known` ages.
-fn ages_of(figures: &Figures, known: usize) -> PageAges {
+/// The figures of those ages that are known of `all`.
+fn ages_of(figures: &Figures, all: &PageAges) -> PageAges {
     let resident = figures[0].round() as u64;
     let idle = |four: &[f64]| {
         let least = (four[1].round() as u64).min(resident);
@@ -243,24 +243,30 @@ fn ages_of(figures: &Figures, known: usize) -> PageAges {
         IdlePages { pages, least, most, unresolved }
     };
     let unobservable = (figures[1].round() as u64).min(resident);
-    PageAges { resident, unobservable, idle: figures[2..].chunks(4).take(known).map(idle).collect() }
+    let mut known = figures[2..].chunks(4).map(idle);
+    let idle = known.by_ref().take(all.idle.len()).collect();
+    PageAges { resident, unobservable, idle, longer: known.take(all.longer.len()).collect() }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::epoch::Epoch;
     use super::super::frame;
+    use super::super::known::By;
     use super::*;
     use proptest::prelude::*;
 
     const S: u64 = 1_000_000_000;
     const NOW: u64 = 100 * S;
-    const HOT: Known = Known::In(Epoch { after_ns: Some(NOW - S / 2), by_ns: NOW });
-    const COLD: Known = Known::In(Epoch { after_ns: Some(0), by_ns: S });
+    const HOT: Known = within(NOW - S / 2, NOW);
+    const COLD: Known = within(0, S);
+
+    const fn within(after_ns: u64, by_ns: u64) -> Known {
+        Known::In { after_ns, by: By::certain(by_ns) }
+    }
 
     fn ages(resident: u64, idle: u64) -> PageAges {
         let idle = IdlePages { pages: idle, least: idle, most: idle, unresolved: 0 };
-        PageAges { resident, unobservable: 0, idle: vec![idle; 6] }
+        PageAges { resident, idle: vec![idle; 6], ..PageAges::default() }
     }
 
     fn total(sample: Sample) -> PageAges {
@@ -346,11 +352,11 @@ mod tests {
     }
 
     fn known() -> impl Strategy<Value = Known> {
-        let epoch =
-            |(after, length): (u64, u64)| Known::In(Epoch { after_ns: Some(after * S), by_ns: (after + length) * S });
+        let epoch = |(after, length): (u64, u64)| within(after * S, (after + length) * S);
         prop_oneof![
             Just(Known::Blind),
-            Just(Known::Never),
+            prop::option::of(0..100u64).prop_map(|after| Known::Open { after_ns: after.map(|s| s * S), by: None }),
+            (0..100u64).prop_map(|by| Known::Copied(by * S)),
             (0..100u64).prop_map(|at| Known::Standing(at * S)),
             (0..90u64, 0..10u64).prop_map(epoch),
         ]
@@ -363,12 +369,13 @@ mod tests {
             let mut mappers: BTreeMap<(u64, usize), Known> = BTreeMap::new();
             mappers.extend(pages.into_iter().map(|(frame, target, known)| ((frame, target), known)));
             let mut sample = Sample::new(1);
+            let all_ages = PageAges { idle: vec![IdlePages::default(); AGES_NS.len()], ..PageAges::default() };
             for target in 0..4 {
                 let mut figures = [0.0; FIGURES];
                 for (_, known) in mappers.iter().filter(|((_, t), _)| *t == target) {
                     figures.iter_mut().zip(figures_of_page(*known, NOW)).for_each(|(sum, one)| *sum += one);
                 }
-                sample.add_target(ages_of(&figures, AGES_NS.len()));
+                sample.add_target(ages_of(&figures, &all_ages));
                 mappers.iter().filter(|((_, t), _)| *t == target).for_each(|((frame, _), known)| sample.add_page(*frame, *known));
             }
             let mut frames: BTreeMap<u64, Known> = BTreeMap::new();

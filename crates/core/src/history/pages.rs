@@ -11,6 +11,10 @@ use crate::mask::{self, NO_PAGES, PageMask};
 pub use crate::pages::pages_in;
 use crate::pages::{mask_of, push_range};
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
+/// A process whose pages are looked at for the first time no later than this after it began, ns, is known from its begin on.
+const LATE_NS: u64 = 120_000_000_000;
 
 /// A set of values that a page's byte may have.
 pub type Codes = [bool; 256];
@@ -37,6 +41,7 @@ pub struct PageHistory {
     reaccessed: Reaccessed,
     /// How many of the pages in use were used again.
     reuse: Reuse,
+    started_ns: Option<NonZeroU64>,
 }
 
 impl PageHistory {
@@ -55,6 +60,7 @@ impl PageHistory {
             waiting: 0,
             reaccessed,
             reuse: Reuse::default(),
+            started_ns: None,
         }
     }
 
@@ -66,6 +72,18 @@ impl PageHistory {
     /// When the watch began, ns.
     pub fn begin_ns(&self) -> u64 {
         self.epochs.begin_ns()
+    }
+
+    /// When the process began, ns, if that is known.
+    pub(super) fn set_started(&mut self, started_ns: Option<u64>) {
+        self.started_ns = started_ns.and_then(NonZeroU64::new);
+    }
+
+    /// When the process began, ns, where the watch began shortly after: then nothing happened to its pages before that, and
+    /// pages that it has not accessed are its parent's. `None`: earlier, or not known.
+    pub(super) fn started_ns(&self) -> Option<u64> {
+        let started_ns = self.started_ns?.get();
+        (self.begin_ns().saturating_sub(started_ns) <= LATE_NS).then_some(started_ns)
     }
 
     /// When the last walk was, ns.

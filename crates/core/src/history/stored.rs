@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::addr::AddrRange;
     use crate::bits::TableBits;
-    use crate::history::ages::Known;
+    use crate::history::known::Known;
     use crate::mask::{self, NO_PAGES, PageMask};
     use proptest::prelude::*;
 
@@ -142,11 +142,13 @@ mod tests {
             for (base, table) in self.history.tables() {
                 for page in 0..PAGES {
                     let accessed = self.accessed_ns[(base / TABLE_SPAN) as usize][page];
-                    match Known::of(table.code(page), self.history.epochs()) {
-                        Some(Known::In(e)) => {
-                            assert!(accessed.is_none_or(|a| a <= e.by_ns), "{accessed:?} is after {e:?}");
-                            let after = e.after_ns.map_or(0, |after| after);
-                            assert!(accessed.is_some_and(|a| a > after) || after == 0, "{accessed:?} not in {e:?}");
+                    match Known::of(table.code(page), self.history.epochs(), None) {
+                        Some(Known::Open { after_ns: None, by: Some(by) }) => {
+                            assert!(accessed.is_none_or(|a| a <= by.ns), "{accessed:?} is after {by:?}");
+                        }
+                        Some(Known::In { after_ns, by }) => {
+                            let is_in = accessed.is_some_and(|a| after_ns < a && a <= by.ns);
+                            assert!(is_in, "{accessed:?} is not from {after_ns} to {by:?}");
                         }
                         Some(Known::Standing(after)) => {
                             assert!(accessed.is_some_and(|a| a >= after), "{accessed:?} is before {after}");

@@ -2,6 +2,7 @@
 
 use super::ages::CodeCounts;
 use super::epoch::{ABSENT, BLIND, Epochs, Kept, STANDING};
+use super::frame::{IdlePages, PageAges};
 use super::pages::PageHistory;
 use super::stored;
 use super::table::Table;
@@ -391,6 +392,39 @@ fn memory_stays_within_its_bounds() {
 
 /// A tenth of the pages, at random, are used all the time; at each walk an eighth of the tables more may be cleared for
 /// the first time.
+/// Every fourth page is used all the time, every sixteenth was before the watch, and the others were not by this process.
+#[test]
+fn a_process_that_began_lately_has_used_nothing_before() {
+    let ages = |started_ns: Option<u64>| {
+        let mut history = PageHistory::new(1000 * S);
+        history.set_started(started_ns);
+        for second in 1000..1004 {
+            history.begin_walk(&[AddrRange::new(0, TABLE_SPAN)], second * S);
+            let accessed = [if second == 1000 { 0x1113_1113_1113_1113 } else { 0x1111_1111_1111_1111 }; 8];
+            let mut bits = TableBits { present: [u64::MAX; 8], accessed, ..TableBits::empty(0) };
+            bits.cleared = history.wanted(&bits).all();
+            history.take(&bits);
+            history.end_walk(second * S);
+        }
+        history.total()
+    };
+    let (old, unknown, young) = (ages(Some(S)), ages(None), ages(Some(995 * S)));
+    assert_eq!(old, PageAges { longer: Vec::new(), ..young.clone() }, "the same, as far as it was watched");
+    assert_eq!(old, unknown);
+    assert!(young.idle_for(10 * S).is_none(), "it has not been watched for so long, ...");
+    let minute = AGES_NS.iter().position(|&age| age == 60 * S).unwrap();
+    assert_eq!(young.at(minute), IdlePages { pages: 0, least: 0, most: 352, unresolved: 352 }, "... but this is known");
+    assert_eq!(old.at(minute).unresolved, 384, "it may have used these a minute ago");
+    // Beside a process that was watched for a minute, and has 100 pages idle for so long.
+    let mut all =
+        PageAges { resident: 200, unobservable: 0, idle: vec![IdlePages::default(); minute + 1], longer: Vec::new() };
+    all.idle[minute] = IdlePages { pages: 100, least: 100, most: 100, unresolved: 0 };
+    all.add(&young);
+    let idle = all.idle_for(60 * S).unwrap();
+    assert_eq!((all.resident, idle.pages, idle.unresolved), (712, 100, 352));
+    assert_eq!(all.idle.len() + all.longer.len(), AGES_NS.len());
+}
+
 #[test]
 fn what_was_not_cleared_yet_is_expected_to_be_as_the_rest() {
     const TABLES: u64 = 400;

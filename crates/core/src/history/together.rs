@@ -3,8 +3,8 @@
 //!
 //! Which pages are the same is known from their frames, of which a sample is looked at ([`Sample`]).
 
-use super::ages::Known;
 use super::frame::{self, PageAges, TogetherFrame};
+use super::known::Known;
 use super::once::Sample;
 use super::pages::PageHistory;
 use super::tracked::Tracked;
@@ -111,7 +111,7 @@ impl<S: AccessSource> Tracked<S> {
             for &(addr, frame) in &pages {
                 let base = addr / TABLE_SPAN * TABLE_SPAN;
                 let code = history.table(base).map(|t| t.code(((addr - base) / PAGE_SIZE) as usize));
-                if let Some(known) = code.and_then(|c| Known::of(c, history.epochs())) {
+                if let Some(known) = code.and_then(|c| Known::of(c, history.epochs(), history.started_ns())) {
                     sample.add_page(frame, known.later(later_ns));
                 }
             }

@@ -11,8 +11,7 @@ use crate::mapping::Mapping;
 use crate::mask::{self, NO_PAGES, PageMask};
 use crate::pages::{mask_of, push_range, push_runs};
 use crate::source::{AccessSource, Clear, Cost, SourceError};
-use crate::target::TargetId;
-use crate::target::{Footprint, TargetInfo};
+use crate::target::{Footprint, Start, TargetId, TargetInfo};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -217,6 +216,7 @@ impl<S: AccessSource> Tracked<S> {
         now_ns: u64,
     ) -> Result<Vec<AddrRange>, SourceError> {
         let history = self.histories.entry(target).or_insert_with(|| PageHistory::new(now_ns));
+        history.set_started(self.source.start(target).map(|start| start.time_ns));
         if history.one_in() == 1 {
             return Ok(history.begin_walk(mapped, now_ns));
         }
@@ -323,6 +323,10 @@ impl<S: AccessSource> AccessSource for Tracked<S> {
 
     fn may_gain_targets(&self) -> bool {
         self.source.may_gain_targets()
+    }
+
+    fn start(&mut self, target: TargetId) -> Option<Start> {
+        self.source.start(target)
     }
 
     fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {

@@ -13,8 +13,7 @@ use super::vm_flags::VmFlags;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::mapping::{Mapping, MappingKind};
 use isotherm_core::printable::printable;
-use isotherm_core::target::Footprint;
-use isotherm_core::target::TargetId;
+use isotherm_core::target::{Footprint, Start, TargetId};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::Duration;
@@ -34,6 +33,7 @@ pub struct Process {
     /// Changes at exec; needed where `maps` is not enough because another process keeps the old address space alive
     /// (vfork).
     image: (u64, u64),
+    start: Start,
     filesystems: Filesystems,
     vm_flags: VmFlags,
     runs_guests: bool,
@@ -73,11 +73,17 @@ impl Process {
             return Err(ProcessError::NoSuchProcess { pid });
         }
         let filesystems = Filesystems::read(&dir);
+        let runs_parents_program = || {
+            let parent = Stat::read(&ProcessDir::live(stat.ppid));
+            parent.is_ok_and(|parent| parent.image == image && parent.image.0 != 0)
+        };
+        let start = Start { time_ns: stat.started_ns(), forked: runs_parents_program() };
         Ok(Self {
             dir,
             pidfd,
             maps,
             image,
+            start,
             filesystems,
             vm_flags: VmFlags::default(),
             runs_guests: false,
@@ -97,6 +103,11 @@ impl Process {
 
     pub const fn dir(&self) -> &ProcessDir {
         &self.dir
+    }
+
+    /// How it began.
+    pub const fn start(&self) -> Start {
+        self.start
     }
 
     /// Whether it still runs. A zombie does not.
@@ -264,6 +275,7 @@ impl Process {
         }) {
             Ok(Some((maps, image))) => {
                 (self.maps, self.image) = (maps, image);
+                self.start.forked = false;
                 self.filesystems = Filesystems::read(&self.dir);
                 self.vm_flags.clear();
                 ProcessError::Replaced { pid }

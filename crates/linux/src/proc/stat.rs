@@ -2,6 +2,7 @@
 
 use super::dir::ProcessDir;
 use super::error::ProcessError;
+use crate::clock::{boottime_ns, monotonic_ns};
 
 /// Set in the flags of a kernel thread (PF_KTHREAD in the kernel's sched.h).
 const PF_KTHREAD: u64 = 0x0020_0000;
@@ -80,6 +81,13 @@ impl Stat {
         let mut buf = Vec::with_capacity(512);
         dir.read("stat", &mut buf)?;
         Self::parse(&buf).ok_or_else(|| dir.malformed("stat", String::from_utf8_lossy(&buf)))
+    }
+
+    /// When the process began, ns of CLOCK_MONOTONIC, at most a tick too early.
+    pub fn started_ns(&self) -> u64 {
+        // It is told in time since boot, time in suspend included.
+        let ago_ns = boottime_ns().saturating_sub(self.start_ticks.saturating_mul(TICK_NS));
+        monotonic_ns().saturating_sub(ago_ns)
     }
 
     /// Whether the process has exited and only waits to be collected.

@@ -6,8 +6,7 @@ use crate::source::reset::RESET_NS;
 use crate::targets::TargetTracker;
 use isotherm_core::mapping::Mapping;
 use isotherm_core::source::{Cost, SourceError};
-use isotherm_core::target::TargetId;
-use isotherm_core::target::{Footprint, TargetInfo};
+use isotherm_core::target::{Footprint, Start, TargetId, TargetInfo};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -48,6 +47,11 @@ impl<S> Targets<S> {
     pub(super) fn close(&mut self, target: TargetId) {
         self.tracker.close(target);
         self.kept.remove(&target);
+    }
+
+    /// See [`isotherm_core::source::AccessSource::start`].
+    pub(super) fn start(&mut self, target: TargetId) -> Option<Start> {
+        Some(self.tracker.process(target).ok()?.start())
     }
 
     /// See [`isotherm_core::source::AccessSource::footprint`].

@@ -70,7 +70,18 @@ pub(crate) fn decode(input: &mut Cursor<'_>, base_ns: u64) -> Result<PageFrame, 
         at = end;
     }
     let tables = decode_tables(input)?;
-    Ok(PageFrame { time_ns, since_ns, begin_ns, walk_ns, target, one_in, mappings, tables, reaccessed: None })
+    Ok(PageFrame {
+        time_ns,
+        since_ns,
+        begin_ns,
+        walk_ns,
+        target,
+        one_in,
+        mappings,
+        tables,
+        reaccessed: None,
+        forked: false,
+    })
 }
 
 /// Appends the body of an event about all targets together.
@@ -135,7 +146,8 @@ const fn slack(idle: &IdlePages) -> u64 {
 }
 
 fn decode_ages(input: &mut Cursor<'_>, limit: usize) -> Result<PageAges, DecodeError> {
-    let mut ages = PageAges { resident: input.number()?, unobservable: input.number()?, idle: Vec::new() };
+    let mut ages =
+        PageAges { resident: input.number()?, unobservable: input.number()?, idle: Vec::new(), ..PageAges::default() };
     let count = input.count(limit)?;
     ages.idle.reserve_exact(count);
     let mut before = before_first(&ages);
@@ -221,7 +233,8 @@ mod tests {
     #[test]
     fn what_is_alike_takes_little_room() {
         let idle = |pages| IdlePages { pages, least: pages, most: pages, unresolved: 0 };
-        let ages = PageAges { resident: 153_600, unobservable: 0, idle: vec![idle(150_500); 16] };
+        let ages =
+            PageAges { resident: 153_600, unobservable: 0, idle: vec![idle(150_500); 16], ..PageAges::default() };
         let mut out = Vec::new();
         encode_ages(&mut out, &ages);
         assert!(out.len() <= 11, "{} bytes", out.len());

@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn what_was_not_watched_for_so_long_is_not_known() {
         let idle = [80, 70, 60].map(|pages| IdlePages { pages, least: pages, most: pages, unresolved: 0 });
-        let ages = PageAges { resident: 100, unobservable: 5, idle: idle.to_vec() };
+        let ages = PageAges { resident: 100, unobservable: 5, idle: idle.to_vec(), ..PageAges::default() };
         let mut window = GroupWindow::default();
         window.set_ages(&ages);
         window.set_promoted(&Reaccessed::default());

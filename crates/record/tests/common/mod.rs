@@ -101,7 +101,7 @@ fn arb_ages() -> impl Strategy<Value = PageAges> {
             let most = pages.wrapping_add(above).wrapping_add(unresolved);
             IdlePages { pages, least: pages.wrapping_sub(below), most, unresolved }
         });
-        PageAges { resident, unobservable, idle: idle.collect() }
+        PageAges { resident, unobservable, idle: idle.collect(), ..PageAges::default() }
     };
     (any::<u32>(), 0u32..1000, prop::collection::vec(threshold, 0..=AGES_NS.len())).prop_map(of)
 }
@@ -145,6 +145,7 @@ fn arb_pages() -> impl Strategy<Value = Event> {
                 mappings,
                 tables,
                 reaccessed: None,
+                forked: false,
             })
         },
     )
@@ -321,7 +322,7 @@ fn pages(now: u64, first: u64, areas: &[(u64, u64, &str)], rng: &mut Random) -> 
             let pages = resident * 98 / 100 - (i as u64).min(resident / 2);
             IdlePages { pages, least: pages - pages / 100, most: pages + 2, unresolved: u64::from(i > 3) }
         };
-        let ages = PageAges { resident, unobservable: 0, idle: (0..watched).map(idle).collect() };
+        let ages = PageAges { resident, idle: (0..watched).map(idle).collect(), ..PageAges::default() };
         MappingPages { range: AddrRange::new(start, end), ages }
     };
     let mut tables: Vec<TablePages> = Vec::new();
@@ -343,6 +344,7 @@ fn pages(now: u64, first: u64, areas: &[(u64, u64, &str)], rng: &mut Random) -> 
         mappings,
         tables,
         reaccessed: None,
+        forked: false,
     })
 }
 

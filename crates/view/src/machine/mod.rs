@@ -12,6 +12,8 @@ use crate::summary::cost::Cost;
 use crate::summary::pages::PageFigures;
 use crate::summary::total::Shared;
 use isotherm_core::event::{Event, MonitorStats, RunInfo, Subscriber, SubscriberError};
+#[cfg(doc)]
+use isotherm_core::history::frame::PageFrame;
 use isotherm_core::history::frame::{PageAges, TogetherFrame, bytes, sum};
 use isotherm_core::target::{Footprint, TargetEnd};
 use serde::{Deserialize, Serialize};
@@ -39,6 +41,8 @@ struct Known {
     /// For how long, ns.
     watched_ns: u64,
     footprint: Option<Footprint>,
+    /// See [`PageFrame::forked`].
+    forked: bool,
 }
 
 impl Subscriber for MachineBuilder {
@@ -47,13 +51,20 @@ impl Subscriber for MachineBuilder {
             Event::Run(run) => self.run = Some(run.clone()),
             Event::Target(info) => {
                 if let Some(pid) = info.pid {
-                    let known = Known { pid, name: info.name.clone(), ages: None, watched_ns: 0, footprint: None };
+                    let known = Known {
+                        pid,
+                        name: info.name.clone(),
+                        ages: None,
+                        watched_ns: 0,
+                        footprint: None,
+                        forked: false,
+                    };
                     self.processes.insert(info.target, known);
                 }
             }
             Event::Pages(frame) => {
                 if let Some(known) = self.processes.get_mut(&frame.target) {
-                    known.ages = Some(frame.total());
+                    (known.ages, known.forked) = (Some(frame.total()), frame.forked);
                     known.watched_ns = frame.time_ns.saturating_sub(frame.begin_ns);
                 }
             }
@@ -68,7 +79,7 @@ impl Subscriber for MachineBuilder {
             Event::End { target, why: TargetEnd::Replaced, .. } => {
                 // Nothing is known of the new program yet.
                 if let Some(known) = self.processes.get_mut(target) {
-                    (known.ages, known.watched_ns) = (None, 0);
+                    (known.ages, known.watched_ns, known.forked) = (None, 0, false);
                 }
             }
             Event::Snapshot(_) | Event::Mappings { .. } => {}
@@ -127,8 +138,13 @@ impl MachineBuilder {
         let mut all = Sum::default();
         for (target, known) in &self.processes {
             let cgroup = group_of(known.pid);
-            // Who came after pages were last counted together has none that are known to be others'.
-            let own = owned.get(target).copied().or(known.ages.as_ref());
+            let own = match owned.get(target) {
+                // Most of its pages are its parent's, and have been counted there.
+                None if known.forked && !owned.is_empty() => None,
+                // Who came after pages were last counted together has none that are known to be others'.
+                None => known.ages.as_ref(),
+                Some(own) => Some(*own),
+            };
             groups.entry(cgroup.clone()).or_default().add(known, own);
             all.add(known, own);
             processes.push(Row {

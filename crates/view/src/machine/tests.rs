@@ -1,6 +1,6 @@
 use super::*;
 use crate::testdata::{MIB, ages, page_frame};
-use isotherm_core::history::frame::bytes;
+use isotherm_core::history::frame::{MappingPages, PageFrame, bytes};
 use isotherm_core::target::TargetInfo;
 use std::collections::BTreeSet;
 
@@ -27,8 +27,8 @@ pub(super) fn two() -> MachineBuilder {
     }
     for (target, ages) in [(0, ages(1000, &[950, 930, 910, 900], 10)), (1, ages(500, &[400, 350, 310, 300], 0))] {
         let frame = page_frame(target, 20);
-        let mappings = vec![isotherm_core::history::frame::MappingPages { range: frame.mappings[0].range, ages }];
-        machine.event(&Event::Pages(isotherm_core::history::frame::PageFrame { mappings, ..frame })).unwrap();
+        let mappings = vec![MappingPages { range: frame.mappings[0].range, ages }];
+        machine.event(&Event::Pages(PageFrame { mappings, ..frame })).unwrap();
     }
     machine
         .event(&together(vec![(0, ages(1000, &[950, 930, 910, 900], 10)), (1, ages(300, &[200, 150, 110, 100], 0))]))
@@ -82,6 +82,20 @@ fn who_ends_is_left_out_and_who_came_late_is_not_cold() {
     let mut machine = two();
     machine.event(&Event::End { time_ns: S, target: 1, why: TargetEnd::Replaced }).unwrap();
     assert_eq!(machine.finish(group, |_| None).processes[1].pages(), None, "another program");
+}
+
+#[test]
+fn a_copy_that_was_not_compared_yet_counts_none_of_its_parents_pages_again() {
+    for (forked, counted) in [(true, 1310), (false, 1310 + 700)] {
+        let mut machine = two();
+        machine.event(&target(2, "nginx")).unwrap();
+        let frame = PageFrame { forked, ..page_frame(2, 20) };
+        let mappings = vec![MappingPages { range: frame.mappings[0].range, ages: ages(700, &[600, 600, 600, 600], 0) }];
+        machine.event(&Event::Pages(PageFrame { mappings, ..frame })).unwrap();
+        let Machine { processes, total, .. } = machine.finish(group, |_| None);
+        assert_eq!((total.rss, total.not_watched), (Some(bytes(counted)), usize::from(forked)));
+        assert_eq!(processes[2].ages.as_ref().map(|ages| ages.resident), Some(700), "what it maps itself");
+    }
 }
 
 #[test]

@@ -18,12 +18,6 @@ impl Estimate {
         Self { bytes: bytes(pages), least: bytes(least), most: bytes(most) }
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
-        self.bytes += other.bytes;
-        self.least += other.least;
-        self.most += other.most;
-    }
-
     /// `12.3 MiB`; with both ends where they differ by more than 5 % of the figure: `12.3 MiB (11.9 to 13.0)`.
     pub fn text(&self) -> String {
         let text = format_size(self.bytes);

@@ -4,7 +4,7 @@ use super::estimate::Estimate;
 use super::idle::{Cold, Idle, THRESHOLDS_NS};
 use super::working_set::{WINDOWS_NS, Window};
 use crate::units::NS_PER_S;
-use isotherm_core::history::frame::{PageAges, bytes};
+use isotherm_core::history::frame::{PageAges, bytes, sum};
 use serde::Serialize;
 
 /// Ages that summaries tell about, ns.
@@ -30,22 +30,6 @@ impl Split {
             cold: Estimate::of_pages(idle.pages, idle.least, idle.most),
             not_resolved: bytes(idle.unresolved),
         })
-    }
-
-    /// For a sum over targets of which this one was not watched for so long: what it accessed since is certain, the
-    /// rest is not known.
-    fn of_younger(ages: &PageAges) -> Self {
-        let seen = bytes(ages.resident.saturating_sub(ages.unobservable));
-        let longest = AGES.iter().rev().find_map(|&age| Self::at(ages, age)).unwrap_or_default();
-        let accessed = Estimate { most: seen, ..longest.accessed };
-        let not_resolved = seen.saturating_sub(accessed.bytes);
-        Self { accessed, cold: Estimate { bytes: 0, least: 0, most: not_resolved }, not_resolved }
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.accessed.add(&other.accessed);
-        self.cold.add(&other.cold);
-        self.not_resolved += other.not_resolved;
     }
 }
 
@@ -77,20 +61,11 @@ pub struct PageFigures {
 impl PageFigures {
     /// Of several parts, each page of which counts for itself; of one, if there is only one. `None` if there is none of
     /// which anything is known.
-    pub fn of<'a>(parts: impl Iterator<Item = &'a PageAges> + Clone) -> Option<Self> {
-        let mut all = Self::default();
-        for part in parts.clone() {
-            all.resident += bytes(part.resident);
-            all.not_observable += bytes(part.unobservable);
-        }
-        for (split, age) in all.splits.iter_mut().zip(AGES) {
-            if parts.clone().any(|p| p.idle_for(age).is_some()) {
-                let mut sum = Split::default();
-                parts.clone().for_each(|p| sum.add(&Split::at(p, age).unwrap_or_else(|| Split::of_younger(p))));
-                *split = Some(sum);
-            }
-        }
-        all.splits[0].is_some().then_some(all)
+    pub fn of<'a>(parts: impl Iterator<Item = &'a PageAges>) -> Option<Self> {
+        let all = sum(parts);
+        let (resident, not_observable) = (bytes(all.resident), bytes(all.unobservable));
+        let splits = AGES.map(|age| Split::at(&all, age));
+        splits[0].is_some().then_some(Self { resident, not_observable, splits })
     }
 
     fn split(&self, age_ns: u64) -> Option<&Split> {

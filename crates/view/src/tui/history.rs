@@ -52,8 +52,10 @@ impl History {
                 if let Some(value) = working_set_of(&f.total()) {
                     push(&mut self.page_points, Point { time_ns: f.time_ns, value });
                 }
-                let without_ages =
-                    |m: &MappingPages| MappingPages { range: m.range, ages: PageAges { idle: Vec::new(), ..m.ages } };
+                let without_ages = |m: &MappingPages| MappingPages {
+                    range: m.range,
+                    ages: PageAges { idle: Vec::new(), longer: Vec::new(), ..m.ages },
+                };
                 let frame = PageFrame { mappings: f.mappings.iter().map(without_ages).collect(), ..f.clone() };
                 self.tables += f.tables.len();
                 self.frames.push_back(Event::Pages(frame));

@@ -40,6 +40,8 @@ const FIRST_WALKS_NS: f64 = 8e9;
 /// ns. Where processes come and go there is always one without.
 const FIGURES_FIRST_PART: f64 = 0.98;
 const FIGURES_FIRST_NS: u64 = 45_000_000_000;
+/// And not where so large a part of the pages is in forked targets: what each has is far off as long as pages count for each.
+const FORKED_PART: f64 = 0.5;
 /// All targets together are reported where so large a part of their pages is in targets that were walked twice.
 const KNOWN_PART: f64 = 0.9;
 /// How often pages that several targets map are looked for at most, ns.
@@ -119,8 +121,9 @@ impl Walks {
         let stretch = self.schedules.values().map(|s| s.stretch).fold(1.0, f64::max);
         let wish_ns = wish_ns(tracked.shortest_age_ns()) as f64;
         let interval_ns = |share: f64| wish_ns.max(read_ns / (share * READ_PART_AT_FIRST)) * stretch;
-        let figures_first =
-            self.savings.watched_ns() < FIGURES_FIRST_NS && self.known_part(tracked) < FIGURES_FIRST_PART;
+        let figures_first = self.savings.watched_ns() < FIGURES_FIRST_NS
+            && self.known_part(tracked) < FIGURES_FIRST_PART
+            && self.forked_part() < FORKED_PART;
         let together_ns = if targets.len() < 2 || figures_first { 0.0 } else { read_ns };
         self.savings.fill(share, begin_ns, interval_ns, together_ns);
         // What an interval brings beyond reading is for all targets, whosever turn it is now.
@@ -223,16 +226,33 @@ impl Walks {
         }
     }
 
-    /// What part of all pages is in targets that were walked twice, by an Isotherm before this one, too.
+    /// What part of all pages is in targets that were walked twice, by an Isotherm before this one, too. Those forked after
+    /// the watch began keep nobody waiting: their pages are their parents', and there may be new ones all the time.
     fn known_part<S: AccessSource>(&self, tracked: &Tracked<S>) -> f64 {
+        let began_ns = self.savings.began_ns.unwrap_or(u64::MAX);
+        let forked_later = |s: &Schedule| s.start.is_some_and(|start| start.forked && start.time_ns > began_ns);
         let (mut known, mut all) = (0, 0);
         for (target, s) in &self.schedules {
             let walks = tracked.page_history(*target).map_or(0, PageHistory::walks);
+            if walks < 2 && forked_later(s) {
+                continue;
+            }
             let pages = if walks > 0 { s.present } else { s.pages };
             all += pages;
             known += if walks > 1 { pages } else { 0 };
         }
         known as f64 / all.max(1) as f64
+    }
+
+    /// What part of all pages is in targets that were forked.
+    fn forked_part(&self) -> f64 {
+        let is_forked = |s: &Schedule| s.start.is_some_and(|start| start.forked);
+        let (mut forked, mut all) = (0, 0);
+        for s in self.schedules.values() {
+            all += s.pages;
+            forked += if is_forked(s) { s.pages } else { 0 };
+        }
+        forked as f64 / all.max(1) as f64
     }
 
     /// Takes targets in and out.
@@ -251,6 +271,7 @@ impl Walks {
     fn expect<S: AccessSource>(&mut self, tracked: &mut Tracked<S>, targets: &[Target], now_ns: u64) {
         for t in targets {
             let Some(s) = self.schedules.get_mut(&t.info.target).filter(|s| s.read_ns == 0.0) else { continue };
+            s.start = tracked.start(t.info.target);
             let pages = tracked.footprint(t.info.target, now_ns).map_or(0, |f| f.rss / PAGE_SIZE);
             s.pages = pages;
             match tracked.page_history(t.info.target).filter(|h| h.walks() > 0) {
@@ -361,7 +382,8 @@ impl Walks {
             return Ok(());
         }
         let before_ns = tracked.cost().monitor_ns;
-        let frame = history.frame(id, &target.mappings, s.framed_ns);
+        let mut frame = history.frame(id, &target.mappings, s.framed_ns);
+        frame.forked = tracked.start(id).is_some_and(|start| start.forked);
         s.framed_ns = Some(clock.now_ns().min(frame.time_ns));
         emit(subscriber, &Event::Pages(frame))?;
         let cost_ns = (tracked.cost().monitor_ns - before_ns) as f64;

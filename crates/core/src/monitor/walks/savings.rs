@@ -31,7 +31,7 @@ pub(super) struct Savings {
     pub saved_ns: f64,
     filled_ns: Option<u64>,
     /// When the first walks began.
-    began_ns: Option<u64>,
+    pub began_ns: Option<u64>,
     /// What is set aside for looking for pages that several targets map, how much that is to be, and what it cost the last
     /// time, ns.
     aside_ns: f64,

@@ -2,6 +2,7 @@
 
 use crate::history::table::{HIGHEST_LEVEL, Learnt};
 use crate::history::tracked::{Allowance, CLEAR_NS};
+use crate::target::Start;
 use std::cmp::Reverse;
 
 /// Time between walks where nobody asks about shorter ages and the budget pays for it, ns: the shortest window of a
@@ -53,6 +54,8 @@ pub(super) struct Schedule {
     pub read_ns: f64,
     /// Pages that were resident before it was read for the first time.
     pub pages: u64,
+    /// How its process began, where that is known.
+    pub start: Option<Start>,
     /// Pages that the last complete walk found present, of these those that cannot be observed, and those that have
     /// never been cleared; before the first walk all have not.
     pub present: u64,

@@ -303,7 +303,7 @@ mod tests {
 
     fn ages(resident: u64, idle: &[u64]) -> PageAges {
         let idle = idle.iter().map(|&pages| IdlePages { pages, least: pages, most: pages, unresolved: 0 });
-        PageAges { resident, unobservable: 1, idle: idle.collect() }
+        PageAges { resident, unobservable: 1, idle: idle.collect(), ..PageAges::default() }
     }
 
     fn status() -> NodeStatus {

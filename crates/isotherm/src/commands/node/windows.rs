@@ -181,7 +181,7 @@ mod tests {
             not_watched: 0,
             rss: None,
             swap: Some(7),
-            ages: Some(PageAges { resident: 100, unobservable: 0, idle: vec![idle; 4] }),
+            ages: Some(PageAges { resident: 100, unobservable: 0, idle: vec![idle; 4], ..PageAges::default() }),
         };
         let groups = vec![row(Some("/isotherm-test-no-such-group"))];
         Machine { processes: Vec::new(), groups, total: row(None), shared: Shared::CountedOnce, cost: None }

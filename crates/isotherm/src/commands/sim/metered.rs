@@ -5,8 +5,7 @@ use isotherm_core::bits::{TableBits, Window};
 use isotherm_core::history::pages::PageHistory;
 use isotherm_core::mapping::Mapping;
 use isotherm_core::source::{AccessSource, Clear, Cost, SourceError};
-use isotherm_core::target::TargetId;
-use isotherm_core::target::{Footprint, TargetInfo};
+use isotherm_core::target::{Footprint, Start, TargetId, TargetInfo};
 use isotherm_linux::clock::thread_cpu_ns;
 
 /// A source that counts the CPU time spent inside of another.
@@ -46,6 +45,10 @@ impl<S: AccessSource> AccessSource for Metered<S> {
 
     fn may_gain_targets(&self) -> bool {
         self.inner.may_gain_targets()
+    }
+
+    fn start(&mut self, target: TargetId) -> Option<Start> {
+        self.timed(|s| s.start(target))
     }
 
     fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {

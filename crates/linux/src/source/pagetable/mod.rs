@@ -45,8 +45,7 @@ use isotherm_core::addr::AddrRange;
 use isotherm_core::bits::{TableBits, Window};
 use isotherm_core::mapping::Mapping;
 use isotherm_core::source::{AccessSource, Clear, Cost, SourceError};
-use isotherm_core::target::TargetId;
-use isotherm_core::target::{Footprint, TargetInfo};
+use isotherm_core::target::{Footprint, Start, TargetId, TargetInfo};
 use space::{Observer, ProcessSpace, SpaceError};
 use std::io;
 use std::path::Path;
@@ -212,6 +211,10 @@ impl AccessSource for PageTableSource {
 
     fn may_gain_targets(&self) -> bool {
         self.targets.tracker.may_gain_targets()
+    }
+
+    fn start(&mut self, target: TargetId) -> Option<Start> {
+        self.targets.start(target)
     }
 
     fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {

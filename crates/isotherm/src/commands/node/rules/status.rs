@@ -210,6 +210,7 @@ mod tests {
                 .enumerate()
                 .map(|(i, _)| idle(900 - i as u64))
                 .collect(),
+            ..PageAges::default()
         };
         let known = ages.idle.len() as u64 - 1;
         let of = |min_age_ns| RuleStatus::tried("r", Age::Known(min_age_ns), Some(&ages), Some(Reaccessed::default()));

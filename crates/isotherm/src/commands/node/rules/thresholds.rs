@@ -136,7 +136,7 @@ mod tests {
             not_watched: 0,
             rss: None,
             swap: None,
-            ages: Some(PageAges { resident: 1000, unobservable: 0, idle: vec![idle; known] }),
+            ages: Some(PageAges { resident: 1000, unobservable: 0, idle: vec![idle; known], ..PageAges::default() }),
         };
         Machine {
             processes: Vec::new(),

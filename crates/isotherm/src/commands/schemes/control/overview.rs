@@ -180,7 +180,7 @@ mod tests {
         o.event(&snapshot);
         assert_eq!(o.targets()[0].accessed, Some(8192));
         let idle = IdlePages { pages: 90, least: 90, most: 90, unresolved: 0 };
-        let ages = PageAges { resident: 100, unobservable: 0, idle: vec![idle] };
+        let ages = PageAges { resident: 100, unobservable: 0, idle: vec![idle], ..PageAges::default() };
         o.event(&Event::Pages(PageFrame {
             time_ns: 1,
             since_ns: 0,
@@ -191,6 +191,7 @@ mod tests {
             mappings: vec![MappingPages { range: AddrRange::new(0, 1 << 20), ages }],
             tables: Vec::new(),
             reaccessed: None,
+            forked: false,
         }));
         o.event(&snapshot);
         assert_eq!(o.targets()[0].accessed, Some(10 * 4096), "regions do not overrule pages");
