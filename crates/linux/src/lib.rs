@@ -5,6 +5,7 @@
 
 pub mod action;
 pub mod arena;
+pub mod beside;
 pub mod bpf;
 pub mod cgroup;
 pub mod clock;

@@ -7,6 +7,7 @@
 mod actuator;
 mod advice;
 mod ahead;
+mod batches;
 mod hinted;
 mod holds;
 pub(crate) mod inject;

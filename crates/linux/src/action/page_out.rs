@@ -1,25 +1,34 @@
 //! Paging out memory that was chosen page by page, in the caller's thread.
 
 use super::advice::{self, Shape};
+use super::batches::{self, Batches, is_crowded};
 use super::holds::{HoldError, Holds};
 use super::obstacle::Obstacles;
 use super::pace::Pace;
 use super::worker::Process;
+use crate::beside::{Beside, Running, Turn};
+use crate::clock::thread_cpu_ns;
 use crate::mm::advise::Advice;
-use crate::proc::PidFd;
+use crate::proc::{PidFd, ProcessDir};
 use crate::roots::Roots;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::keeper::memory::{PageOut, PagedOut};
 use isotherm_core::meter::LiveTarget;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::target::TargetId;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// A target whose processor is crowded is paged out from elsewhere for so long.
+const ELSEWHERE: Duration = Duration::from_secs(10);
 
 /// Pages out ranges of live processes with `process_madvise(MADV_PAGEOUT)`: up to 1024 ranges in one call, calls of
 /// about 20 ms.
+///
+/// A target that runs one thread at a time is paged out on its own processor, a few pages at a time. From another one each page
+/// costs twice as much CPU time: that one's translations have to be flushed by interrupts, and the page is in its caches.
 ///
 /// Unlike the actions of schemes it does not look for huge pages that a range would split: whoever chose the ranges has
 /// read the page table and asks for huge pages as a whole.
@@ -29,6 +38,9 @@ pub struct LivePageOut {
     holds: Holds,
     obstacles: Obstacles,
     pace: Pace,
+    batches: Batches,
+    /// Until when targets are paged out from other processors than their own.
+    elsewhere: HashMap<TargetId, Instant>,
     stop: AtomicBool,
 }
 
@@ -40,6 +52,8 @@ impl LivePageOut {
             holds: Holds::default(),
             obstacles: Obstacles::new(roots.clone()),
             pace: Pace::default(),
+            batches: Batches::default(),
+            elsewhere: HashMap::new(),
             stop: AtomicBool::new(false),
         }
     }
@@ -54,6 +68,7 @@ impl LivePageOut {
     /// Forgets the other targets, and lets go of those that have ended.
     pub fn keep_only(&mut self, keep: impl Fn(TargetId) -> bool) {
         self.pids.retain(|target, _| keep(*target));
+        self.elsewhere.retain(|target, _| keep(*target));
         self.holds.keep_only(keep);
         self.holds.release(Instant::now());
     }
@@ -64,6 +79,18 @@ impl LivePageOut {
         match self.pids.get(&target) {
             Some(&pid) => self.obstacles.find(Action::PageOut, pid),
             None => Some(format!("target {target} is not a process")),
+        }
+    }
+
+    /// Moves the calling thread to the processor of a target that runs one thread at a time; `None` where it does not, the
+    /// processor is crowded, or `ranges` are too few for finding out.
+    fn go_beside(&mut self, target: TargetId, ranges: usize) -> Option<Beside> {
+        if self.elsewhere.get(&target).is_some_and(|until| *until > Instant::now()) {
+            return None;
+        }
+        match Running::of(&ProcessDir::live(*self.pids.get(&target)?), ranges) {
+            Running::One(processor) | Running::None(Some(processor)) => Beside::move_to(processor),
+            Running::None(None) | Running::Several(_) => None,
         }
     }
 
@@ -82,8 +109,29 @@ impl PageOut for LivePageOut {
             Ok(process) => process,
             Err(why) => return PagedOut { taken: 0, error: Some(why.to_string()) },
         };
+        let beside = self.go_beside(target, ranges.len());
         let mut to = Process { action: Action::PageOut, advice: Advice::PageOut, process: &process, stop: &self.stop };
-        let tally = advice::give(&mut to, ranges, Shape::Pages, &mut self.pace);
-        PagedOut { taken: tally.applied, error: tally.error }
+        let Some(beside) = beside else {
+            let tally = advice::give(&mut to, ranges, Shape::Pages, &mut self.pace);
+            return PagedOut { taken: tally.applied, error: tally.error };
+        };
+        let (begin, begin_ns) = (Instant::now(), thread_cpu_ns());
+        let mut turn = Turn::of(self.pids.get(&target).copied().unwrap_or_default());
+        let (mut left, mut sum) = (VecDeque::from(ranges.to_vec()), PagedOut { taken: 0, error: None });
+        while !left.is_empty() && !is_crowded(begin.elapsed(), Duration::from_nanos(thread_cpu_ns() - begin_ns)) {
+            let part = batches::take(&mut left, self.batches.pages());
+            let before_ns = thread_cpu_ns();
+            let tally = advice::give(&mut to, &part, Shape::Pages, &mut self.pace);
+            self.batches.learn(tally.applied, thread_cpu_ns() - before_ns);
+            (sum.taken, sum.error) = (sum.taken + tally.applied, sum.error.or(tally.error));
+            turn.pass();
+        }
+        drop(beside);
+        if !left.is_empty() {
+            self.elsewhere.insert(target, Instant::now() + ELSEWHERE);
+            let tally = advice::give(&mut to, left.make_contiguous(), Shape::Pages, &mut self.pace);
+            (sum.taken, sum.error) = (sum.taken + tally.applied, sum.error.or(tally.error));
+        }
+        sum
     }
 }

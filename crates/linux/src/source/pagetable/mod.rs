@@ -4,13 +4,12 @@
 //! * [`space`] is one watched process: it notices exit and exec, and knows what cannot be observed.
 //! * [`windows`] looks at and arms windows, [`scan`] reads everything; [`plan`], [`clear`], [`frames`] and [`sharing`]
 //!   decide and do the clearing without splitting folios and without taking shared pages for hot ones; [`prices`] and
-//!   [`beside`] keep its cost low for both sides.
+//!   [`beside`](crate::beside) keep its cost low for both sides.
 //! * [`whole`] and `scan_whole` clear through `/proc/PID/clear_refs` instead, which reaches shared and locked pages
 //!   too, but only the whole process at once while its page faults wait.
 //! * [`selftest`] must pass before any of this is believed.
 
 pub mod areas;
-pub mod beside;
 #[cfg(test)]
 mod c_twin_tests;
 pub mod calibrate;

@@ -1,7 +1,6 @@
 //! One watched address space, and reading it with all the care that live processes need.
 
 use super::areas::Areas;
-use super::beside::{self, Beside, Running};
 use super::clear::{self, ClearError};
 use super::clear_budget::{ClearBudget, Sharer};
 use super::frames::{Frames, SmallPages};
@@ -10,6 +9,7 @@ use super::pte;
 use super::sharing::{self, Verdicts};
 use super::walker::{Batch, Mapped, Progress, SpaceId, Span, SpanView, TaskLink, Walker};
 use super::whole::Whole;
+use crate::beside::{self, Beside, Running};
 use crate::bpf::sys::BpfError;
 use crate::clock::{kernel_release, thread_cpu_ns};
 use crate::proc::Process;
@@ -234,7 +234,7 @@ impl Observer {
             return cpu;
         }
         let cpu = match Running::of(process.dir(), WORTH_LOOKING) {
-            Running::None => TargetCpu::NotRunning,
+            Running::None(_) => TargetCpu::NotRunning,
             // We move there if that pays.
             Running::One(_) => TargetCpu::Same,
             Running::Several(_) => TargetCpu::Other,
@@ -262,7 +262,7 @@ impl Observer {
         if fine.len() >= WORTH_LOOKING {
             let running = Running::of(process.dir(), fine.len());
             match running {
-                Running::None => cpu = TargetCpu::NotRunning,
+                Running::None(_) => cpu = TargetCpu::NotRunning,
                 // It waits for us to leave.
                 Running::One(processor) if beside::here() == processor => cpu = TargetCpu::Same,
                 Running::One(_) | Running::Several(_) => {

@@ -4,6 +4,7 @@ use crate::proc::ProcessDir;
 use crate::proc::stat::Stat;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::marker::PhantomData;
+use std::time::Duration;
 
 /// Ranges that are cleared in the time in which one thread's state is read.
 const RANGES_PER_THREAD: usize = 3;
@@ -11,7 +12,8 @@ const RANGES_PER_THREAD: usize = 3;
 /// Which threads of a process run or want to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Running {
-    None,
+    /// None; where its leading thread ran last.
+    None(Option<u32>),
     /// One, on this processor.
     One(u32),
     /// So many, or it was not worth finding out.
@@ -23,7 +25,7 @@ impl Running {
     pub fn of(dir: &ProcessDir, ranges: usize) -> Self {
         let Ok(leader) = Stat::read(dir) else { return Self::Several(1) };
         if leader.threads <= 1 {
-            return Self::among([leader]);
+            return Self::among(leader.processor, [leader]);
         }
         let unknown =
             Self::Several((leader.threads as usize).min(std::thread::available_parallelism().map_or(1, usize::from)));
@@ -32,13 +34,13 @@ impl Running {
         }
         let Ok(tasks) = std::fs::read_dir(dir.file("task")) else { return unknown };
         let read = |task: std::fs::DirEntry| Stat::parse(&std::fs::read(task.path().join("stat")).ok()?);
-        Self::among(tasks.flatten().filter_map(read))
+        Self::among(leader.processor, tasks.flatten().filter_map(read))
     }
 
-    fn among(threads: impl IntoIterator<Item = Stat>) -> Self {
+    fn among(last: Option<u32>, threads: impl IntoIterator<Item = Stat>) -> Self {
         let mut running = threads.into_iter().filter(|t| t.state == 'R');
         match (running.next().map(|t| t.processor), running.count()) {
-            (None, _) => Self::None,
+            (None, _) => Self::None(last),
             (Some(Some(processor)), 0) => Self::One(processor),
             (Some(_), more) => Self::Several(1 + more),
         }
@@ -77,6 +79,52 @@ impl Drop for Beside {
         // Refused only where its cpuset allows none of them any more.
         let _ = sched_setaffinity(None, &self.before);
     }
+}
+
+/// So often in a row the processor may be passed on without anybody taking it.
+const NOT_TAKEN: u32 = 10;
+/// Then a process that wants it has at least so long.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// Taking turns with a process on its processor.
+///
+/// The scheduler gives a thread that has waited for long what it has missed, whatever it yields: milliseconds, in which the
+/// process would stand still.
+#[derive(Debug)]
+pub struct Turn {
+    dir: ProcessDir,
+    switches: i64,
+    not_taken: u32,
+}
+
+impl Turn {
+    /// With process `pid`; the calling thread is on its processor.
+    pub fn of(pid: u32) -> Self {
+        Self { dir: ProcessDir::live(pid), switches: switches(), not_taken: 0 }
+    }
+
+    /// Lets whoever wants the processor have it.
+    pub fn pass(&mut self) {
+        std::thread::yield_now();
+        let switches = switches();
+        self.not_taken = if switches == self.switches { self.not_taken + 1 } else { 0 };
+        self.switches = switches;
+        if self.not_taken == NOT_TAKEN {
+            self.not_taken = 0;
+            if !matches!(Running::of(&self.dir, usize::MAX), Running::None(_)) {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+}
+
+/// How often the calling thread has lost its processor.
+fn switches() -> i64 {
+    // SAFETY: a plain structure of numbers, for which all zeros is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: it fills in the structure, and nothing else.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
+    usage.ru_nvcsw + usage.ru_nivcsw
 }
 
 #[cfg(test)]
@@ -120,7 +168,7 @@ mod tests {
         };
         let of = |ranges| Running::of(&ProcessDir::of(&Roots::captured(dir.path()), 7), ranges);
         write("7/stat", 'S', 1, 3);
-        assert_eq!(of(100), Running::None);
+        assert_eq!(of(100), Running::None(Some(3)));
         write("7/stat", 'R', 1, 3);
         assert_eq!(of(100), Running::One(3));
         write("7/stat", 'S', 2, 3);
