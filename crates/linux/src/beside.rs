@@ -99,7 +99,7 @@ pub struct Turn {
 
 impl Turn {
     /// With process `pid`; the calling thread is on its processor.
-    pub fn of(pid: u32) -> Self {
+    pub fn with(pid: u32) -> Self {
         Self { dir: ProcessDir::live(pid), switches: switches(), not_taken: 0 }
     }
 

@@ -140,6 +140,7 @@ impl PageHistory {
             mappings: self.by_mapping(mappings),
             tables: self.by_table(since_ns),
             reaccessed: Some(Box::new(self.reaccessed())),
+            // Known to the source.
             forked: false,
         }
     }

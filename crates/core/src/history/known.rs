@@ -24,7 +24,7 @@ impl By {
         Self { ns: self.ns.max(other.ns), certain_ns: self.certain_ns.max(other.certain_ns) }
     }
 
-    fn unless_copied(self, ns: u64) -> Self {
+    fn or_copied(self, ns: u64) -> Self {
         Self { certain_ns: self.certain_ns.max(ns), ..self }
     }
 
@@ -38,8 +38,8 @@ impl By {
 pub enum Known {
     /// Nothing: it cannot be observed.
     Blind,
-    /// Its bit was set when the watch began, or the page was there before. It was accessed after the one moment (ns; `None`:
-    /// at any time) and by the other (`None`: until now).
+    /// It was there before the watch, and when it was used then is not known: accessed after the one moment (ns; `None`: at
+    /// any time) and by the other (`None`: until now, for its bit has never been cleared).
     Open {
         /// Not before.
         after_ns: Option<u64>,
@@ -89,10 +89,10 @@ impl Known {
             (Blind, _) | (_, Blind) => Blind,
             (Copied(a), Copied(b)) => Copied(a.max(b)),
             (Copied(ns), Open { after_ns, by }) | (Open { after_ns, by }, Copied(ns)) => {
-                Open { after_ns, by: by.map(|by| by.unless_copied(ns)) }
+                Open { after_ns, by: by.map(|by| by.or_copied(ns)) }
             }
             (Copied(ns), In { after_ns, by }) | (In { after_ns, by }, Copied(ns)) => {
-                In { after_ns, by: by.unless_copied(ns) }
+                In { after_ns, by: by.or_copied(ns) }
             }
             (Copied(_), Standing(a)) | (Standing(a), Copied(_)) => Standing(a),
             (Standing(a), Standing(b)) => Standing(a.max(b)),

@@ -5,6 +5,7 @@ use super::batches::{self, Batches, is_crowded};
 use super::holds::{HoldError, Holds};
 use super::obstacle::Obstacles;
 use super::pace::Pace;
+use super::tally::Tally;
 use super::worker::Process;
 use crate::beside::{Beside, Running, Turn};
 use crate::clock::thread_cpu_ns;
@@ -82,14 +83,17 @@ impl LivePageOut {
         }
     }
 
-    /// Moves the calling thread to the processor of a target that runs one thread at a time; `None` where it does not, the
-    /// processor is crowded, or `ranges` are too few for finding out.
-    fn go_beside(&mut self, target: TargetId, ranges: usize) -> Option<Beside> {
+    /// Moves the calling thread to the processor of a target that runs one thread at a time, to take turns with it; `None`
+    /// where it does not, the processor is crowded, or `ranges` are too few for finding out.
+    fn go_beside(&self, target: TargetId, ranges: usize) -> Option<(Beside, Turn)> {
         if self.elsewhere.get(&target).is_some_and(|until| *until > Instant::now()) {
             return None;
         }
-        match Running::of(&ProcessDir::live(*self.pids.get(&target)?), ranges) {
-            Running::One(processor) | Running::None(Some(processor)) => Beside::move_to(processor),
+        let pid = *self.pids.get(&target)?;
+        match Running::of(&ProcessDir::live(pid), ranges) {
+            Running::One(processor) | Running::None(Some(processor)) => {
+                Some((Beside::move_to(processor)?, Turn::with(pid)))
+            }
             Running::None(None) | Running::Several(_) => None,
         }
     }
@@ -111,26 +115,28 @@ impl PageOut for LivePageOut {
         };
         let beside = self.go_beside(target, ranges.len());
         let mut to = Process { action: Action::PageOut, advice: Advice::PageOut, process: &process, stop: &self.stop };
-        let Some(beside) = beside else {
+        let Some((beside, mut turn)) = beside else {
             let tally = advice::give(&mut to, ranges, Shape::Pages, &mut self.pace);
             return PagedOut { taken: tally.applied, error: tally.error };
         };
         let (begin, begin_ns) = (Instant::now(), thread_cpu_ns());
-        let mut turn = Turn::of(self.pids.get(&target).copied().unwrap_or_default());
         let (mut left, mut sum) = (VecDeque::from(ranges.to_vec()), PagedOut { taken: 0, error: None });
+        let mut add = |tally: Tally| {
+            sum.taken += tally.applied;
+            sum.error = sum.error.take().or(tally.error);
+        };
         while !left.is_empty() && !is_crowded(begin.elapsed(), Duration::from_nanos(thread_cpu_ns() - begin_ns)) {
             let part = batches::take(&mut left, self.batches.pages());
             let before_ns = thread_cpu_ns();
             let tally = advice::give(&mut to, &part, Shape::Pages, &mut self.pace);
             self.batches.learn(tally.applied, thread_cpu_ns() - before_ns);
-            (sum.taken, sum.error) = (sum.taken + tally.applied, sum.error.or(tally.error));
+            add(tally);
             turn.pass();
         }
         drop(beside);
         if !left.is_empty() {
             self.elsewhere.insert(target, Instant::now() + ELSEWHERE);
-            let tally = advice::give(&mut to, left.make_contiguous(), Shape::Pages, &mut self.pace);
-            (sum.taken, sum.error) = (sum.taken + tally.applied, sum.error.or(tally.error));
+            add(advice::give(&mut to, left.make_contiguous(), Shape::Pages, &mut self.pace));
         }
         sum
     }
