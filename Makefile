@@ -70,8 +70,7 @@ test: ## lint and all tests that this machine and this user can run; what waits 
 	$(MAKE) static-programs
 	scripts/beside '$(MAKE) test-programs' '$(MAKE) test-real REAL=-beats'
 	$(MAKE) test-real REAL=beats # programs that keep time have nothing beside them
-	$(MAKE) test-unit
-	scripts/beside 'CARGO_TARGET_DIR=target/lint $(MAKE) lint' '$(MAKE) test-root test-damo' # one folder has one cargo at a time
+	scripts/beside '$(MAKE) test-unit && CARGO_TARGET_DIR=target/lint $(MAKE) lint' '$(MAKE) test-root test-damo' # one folder has one compiler at a time
 	$(MAKE) test-guest
 
 .PHONY: static-programs
@@ -112,6 +111,14 @@ test-real: ## redis, PostgreSQL, numpy, known pages: what they used is not calle
 	scripts/deps build real
 	scripts/static
 	tests/real/run $(REAL)
+
+.PHONY: test-neighbours
+test-neighbours: ## as test-real, of a redis, a PostgreSQL and a JVM beside 150 programs: ps, top, /metrics and Parquet agree (root; not part of `make test`)
+	scripts/deps build neighbours
+	scripts/static
+	[ -x out/neighbours/bin/python ] || python3 -m venv out/neighbours
+	out/neighbours/bin/pip install --quiet --disable-pip-version-check pyarrow==26.0.1
+	out/neighbours/bin/python tests/real/run neighbours
 
 .PHONY: test-damo
 test-damo: ## damo and scripts for DAMON's files control us (root), damo and we read each other's records; what is missing is skipped

@@ -83,7 +83,7 @@ def stalled_us():
 
 
 def windows(all_programs, seconds, number, what):
-    """Measures so many windows of all programs at once: medians by program, and the part of the time with a stall."""
+    """Measures so many windows of all programs at once: figures of each program, and the part of the time with a stall."""
     rows, stalls = [], []
     for i in range(number):
         print(f"\r{what}: window {i + 1} of {number}    ", end="", file=sys.stderr)
@@ -93,8 +93,14 @@ def windows(all_programs, seconds, number, what):
         rows.append([program.end() for program in all_programs])
         stalls.append((stalled_us() - before) / 1e6 / (time.monotonic() - begin))
     print(file=sys.stderr)
-    medians = [{key: statistics.median(row[i][key] for row in rows) for key in rows[0][i]} for i in range(len(all_programs))]
-    return medians, statistics.median(stalls)
+    return [{key: [row[i][key] for row in rows] for key in rows[0][i]} for i in range(len(all_programs))], statistics.median(stalls)
+
+
+def times_before(after, before):
+    """The median of windows by the median of those before, with the range of each, by the same."""
+    base = statistics.median(before)
+    return (f"{statistics.median(after) / base:.2f} ({min(after) / base:.2f} to {max(after) / base:.2f}; "
+            f"before {min(before) / base:.2f} to {max(before) / base:.2f})")  # fmt: skip
 
 
 def rules(options, binaries, work):
@@ -122,18 +128,18 @@ def rules(options, binaries, work):
         compressed = zram_used() - used_by_zram
     print(f"\nrules: idle for {options.age}, stall 0.1 %; {options.windows} windows of {options.window:.0f} s each, before and after "
           f"{options.settle:.0f} s of rules")  # fmt: skip
-    print(f"{'':12}{'resident':>10}{'with rules':>12}{'saved':>7}{'came back':>11}{'throughput':>12}{'p50':>7}{'p99':>7}{'p99.9':>7}  (x before)")
-    for program, was, now, then, after in zip(all_programs, resident, left, before, during):
+    print(f"{'':12}{'resident':>10}{'with rules':>12}{'saved':>7}{'came back':>11}")
+    for program, was, now in zip(all_programs, resident, left):
         rule = (status.get(program.group.name) or {}).get("rule") or {}
         back = (rule.get("refaulted") or [0, 0])[1]
-        line = f"{program.name:12}{was // MIB:>6} MiB{now // MIB:>8} MiB{1 - now / was:>7.0%}{back // MIB:>7} MiB"
-        line += f"{after['rate'] / then['rate']:>12.3f}"
-        for quantile in QUANTILES:
-            line += f"{after[quantile] / then[quantile]:>7.2f}" if quantile in then else f"{'-':>7}"
-        print(line)
+        print(f"{program.name:12}{was // MIB:>6} MiB{now // MIB:>8} MiB{1 - now / was:>7.0%}{back // MIB:>7} MiB")
     was, now = sum(resident), sum(left)
     print(f"{'all':12}{was // MIB:>6} MiB{now // MIB:>8} MiB{1 - now / was:>7.0%}, with {compressed // MIB} MiB of compressed memory "
           f"{1 - (now + compressed) / was:.0%}")  # fmt: skip
+    print("medians of the windows with rules by those before (range; range of those before)")
+    for program, then, after in zip(all_programs, before, during):
+        for key, name in (("rate", "throughput"), *((q, q.removesuffix("_us")) for q in QUANTILES)):
+            print(f"{program.name:12}{name:12}x {times_before(after[key], then[key])}")
     print(f"some task waited for memory during {stall_before:.3%} of the time before, {stall_during:.3%} with rules; the node took "
           f"{cpu:.2%} of a core, paging out included")  # fmt: skip
     return {"before": before, "during": during, "resident": resident, "left": left}

@@ -20,6 +20,7 @@ import tempfile
 import time
 
 import latency
+import start
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TICK = os.sysconf("SC_CLK_TCK")
@@ -197,7 +198,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=7, help="at least five for figures that are quoted (default 7)")
     parser.add_argument("--seconds", type=float, default=4.0, help="about how long one run takes")
     parser.add_argument("--json", metavar="FILE", help="also write every single run there")
-    parser.add_argument("--only", choices=["plain", "pressure", "latency"], help="only one of the tables")
+    parser.add_argument("--only", choices=["plain", "pressure", "latency", "start"], help="only one of the tables")
     parser.add_argument("--defaults", action="store_true",
                         help="only the rows 'alone' and 'isotherm (defaults)', which leaves time for more rounds")  # fmt: skip
     parser.add_argument("--keys", type=int, default=400_000, help="records of 1 KB in the redis whose latency is measured")
@@ -236,6 +237,10 @@ def main():
             runs = latency.measure(chosen, binaries, options, work)
             latency.show(runs, options)
             everything["latency"] = runs
+        if options.only in (None, "start"):
+            runs = start.measure(binaries, work)
+            start.show(runs)
+            everything["start"] = runs
     if options.json:
         with open(options.json, "w") as f:
             json.dump(everything, f)

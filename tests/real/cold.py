@@ -49,6 +49,11 @@ class Server:
         """The server's process."""
         return self.server.pid
 
+    @property
+    def pids(self):
+        """All of its processes."""
+        return [self.pid]
+
     def stop(self):
         """Ends both."""
         stop(self.client)

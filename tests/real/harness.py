@@ -229,6 +229,12 @@ class ControlGroup:
         with open(f"{self.path}/cgroup.procs", "w") as f:
             f.write(str(os.getpid()))
 
+    def take(self, pids):
+        """Moves these processes into it."""
+        for pid in pids:
+            with open(f"{self.path}/cgroup.procs", "w") as f:
+                f.write(str(pid))
+
     def __exit__(self, *_):
         def empty():
             with open(f"{self.path}/cgroup.procs") as f:

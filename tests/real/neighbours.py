@@ -52,6 +52,11 @@ class Jvm:
         """The process that is watched."""
         return self.process.pid
 
+    @property
+    def pids(self):
+        """All of its processes."""
+        return [self.pid]
+
     def stop(self):
         """Ends it."""
         stop(self.process)
@@ -81,6 +86,11 @@ class PostgresSession:
         except BaseException:
             self.stop()
             raise
+
+    @property
+    def pids(self):
+        """All of its processes."""
+        return [self.server.pid, *self.server.children()]
 
     def stop(self):
         """Ends it."""

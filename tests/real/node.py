@@ -1,6 +1,7 @@
 """The agent of the machine: what it says of 150 programs and of a redis among all else that runs, after a minute, at a bounded cost. By
 name also of a PostgreSQL and a JVM."""
 
+import contextlib
 import json
 import os
 import random
@@ -11,6 +12,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import cold
+import windows
 from group import EACH_MIB, USED, affordable
 from harness import BINARY, MIB, ControlGroup, CpuTime, start, stop, used_pages, wait_for
 from neighbours import Jvm, PostgresSession
@@ -90,22 +92,41 @@ def _compare(results, neighbour, true, line):
                       f"{waits / MIB:.1f} not known yet")  # fmt: skip
 
 
+def _agree(results, what, group, lines, top, metrics, rows):
+    """What is said of a group in four ways must be the same: by `ps`, `top`, /metrics, and in the last window's row."""
+    figures = {
+        "ps": _bytes(group.row(lines), "cold", "for_ns"),
+        "top": _bytes(group.row(top), "cold", "for_ns"),
+        "/metrics": group.idle(metrics, TEN),
+        "Parquet": windows.idle(rows, group.name, TEN),
+    }
+    known = [value for value in figures.values() if value is not None]
+    same = len(known) == len(figures) and max(known) - min(known) <= COLD * max(known)
+    said = ", ".join(f"{way} {'nothing' if value is None else f'{value / MIB:.1f}'}" for way, value in figures.items())
+    results.check(same, f"{what}: idle for {TEN} s, MiB, by {said} (within {COLD:.0%} of each other)")
+
+
 def check_more(results):
     """With a PostgreSQL and a JVM as well. How much the PostgreSQL uses differs from run to run."""
     check(results, kinds=(PostgresSession, Jvm))
 
 
 def check(results, kinds=()):
-    """Starts all, lets the agent watch, and compares what it says in three ways with the truth."""
+    """Starts all, lets the agent watch, and compares what it says in several ways with the truth; with `kinds`, also of groups of
+    other programs, and in the Parquet files."""
     number = affordable()
     programs, neighbours, node = [], [], None
-    with tempfile.TemporaryDirectory(prefix="isotherm-node-") as folder, ControlGroup("node") as group:
+    with tempfile.TemporaryDirectory(prefix="isotherm-node-") as folder, ControlGroup("node") as group, contextlib.ExitStack() as groups:
+        own_groups = []
         try:
             path = build(folder)
             neighbours.append(cold.Server(folder, "redis", 150_000, random.Random(1).sample(range(150_000), 5_000)))
             neighbours[0].start()
             for kind in kinds:
                 neighbours.append(kind())
+            for neighbour in neighbours:
+                own_groups.append(groups.enter_context(ControlGroup(neighbour.name)))
+                own_groups[-1].take(neighbour.pids)
             words = dict(size=size(EACH_MIB), set="random", hot=hot_pages(EACH_MIB, USED), period=200_000)
             programs += [Program(path, group.enter, seed=seed, **words) for seed in range(number)]
             for program in programs:
@@ -115,9 +136,11 @@ def check(results, kinds=()):
             lines, top, samples = node.ask("ps"), node.ask("top", "--batch", "--duration", "100ms"), node.metrics()
             node.cpu.look()
             cpu, memory = node.cpu.share(), node.memory()
+            # Its last window is that of its end. The truth clears accessed bits, which it must not see.
+            ended = node.stop()
+            rows = windows.last(f"{folder}/windows") if kinds else None
             with ThreadPoolExecutor() as pool:
                 truths = list(pool.map(lambda n: used_pages(n.pid, TEN), neighbours))
-            ended = node.stop()
         finally:
             for one in [*programs, *neighbours]:
                 one.stop()
@@ -141,6 +164,10 @@ def check(results, kinds=()):
     results.near(f"/metrics: idle for {TEN} s in their group", truth, group.idle(samples, TEN), COLD)
     for neighbour, (resident, used) in zip(neighbours, truths):
         _compare(results, neighbour, resident - used, by_pid.get(neighbour.pid))
+    if rows is not None:
+        _agree(results, f"the {number}", group, lines, top, samples, rows)
+        for neighbour, own in zip(neighbours, own_groups):
+            _agree(results, f"{neighbour.name}'s group", own, lines, top, samples, rows)
     cost = samples["isotherm_monitor_cpu_seconds_total"] + samples["isotherm_target_cost_seconds_total"]
     results.at_most("cost of monitor and target, as reported", 0.0105, cost / SECONDS)
     results.at_most("CPU of the node, from outside", 0.0105, cpu)
