@@ -93,28 +93,43 @@ const PAUSE: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub struct Turn {
     dir: ProcessDir,
-    switches: i64,
-    not_taken: u32,
+    passes: Passes,
 }
 
 impl Turn {
     /// With process `pid`; the calling thread is on its processor.
     pub fn with(pid: u32) -> Self {
-        Self { dir: ProcessDir::live(pid), switches: switches(), not_taken: 0 }
+        Self { dir: ProcessDir::live(pid), passes: Passes { switches: switches(), not_taken: 0 } }
     }
 
     /// Lets whoever wants the processor have it.
     pub fn pass(&mut self) {
         std::thread::yield_now();
-        let switches = switches();
+        if self.passes.are_in_vain(switches()) && !matches!(Running::of(&self.dir, usize::MAX), Running::None(_)) {
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Whether anybody takes the processor that is passed on.
+#[derive(Debug)]
+struct Passes {
+    /// How often the thread had lost its processor after the last pass.
+    switches: i64,
+    /// Passes in a row after which it had not.
+    not_taken: u32,
+}
+
+impl Passes {
+    /// After a pass, with `switches` so far: whether nobody has taken it [`NOT_TAKEN`] times in a row, which then begin anew.
+    fn are_in_vain(&mut self, switches: i64) -> bool {
         self.not_taken = if switches == self.switches { self.not_taken + 1 } else { 0 };
         self.switches = switches;
-        if self.not_taken == NOT_TAKEN {
+        let in_vain = self.not_taken == NOT_TAKEN;
+        if in_vain {
             self.not_taken = 0;
-            if !matches!(Running::of(&self.dir, usize::MAX), Running::None(_)) {
-                std::thread::sleep(PAUSE);
-            }
         }
+        in_vain
     }
 }
 
@@ -153,6 +168,17 @@ mod tests {
         assert_eq!(allowed(), before);
         assert!(Beside::move_to(u32::MAX).is_none() && Beside::move_to(1023).is_none());
         assert_eq!(allowed(), before);
+    }
+
+    #[test]
+    fn a_pause_comes_after_ten_passes_in_a_row_that_nobody_took() {
+        let mut passes = Passes { switches: 5, not_taken: 0 };
+        let paused: Vec<u32> = (1..=25).filter(|_| passes.are_in_vain(5)).collect();
+        assert_eq!(paused, [10, 20]);
+        // Five are left of those before; somebody takes it.
+        assert!(!passes.are_in_vain(6));
+        let paused: Vec<u32> = (1..=15).filter(|_| passes.are_in_vain(6)).collect();
+        assert_eq!(paused, [10]);
     }
 
     #[test]
