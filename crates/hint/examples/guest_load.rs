@@ -5,6 +5,8 @@
 //! guest_load hold MIB                 write, say "ready", wait for a line, check, say "intact"
 //! guest_load churn MIB SECONDS SEED   allocate, write, check and free up to so much at a time, say "intact ROUNDS"
 //! guest_load scale MIB SECONDS PROCS  processes that map, write to and unmap so much again and again; say the rounds
+//! guest_load stream MIB SECONDS MS    copy so much again and again, check; say the median of MiB a second in times of MS, and the
+//!                                     rate of which a hundredth of them stayed below
 //! guest_load net SECONDS               send over TCP to itself; say the MiB a second
 //! guest_load hostile DEVICE SECONDS   send a host reports that it must refuse, as fast as it goes
 //! ```
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         (Some("churn"), Some(mib), Some(seconds), Some(seed)) => churn(mib, seconds, seed),
         (Some("scale"), Some(mib), Some(seconds), Some(procs)) => scale(mib, seconds, procs),
         (Some("scale-one"), Some(mib), Some(seconds), None) => scale_one(mib, seconds),
+        (Some("stream"), Some(mib), Some(seconds), Some(ms)) => stream(mib, seconds, ms),
         (Some("net"), Some(seconds), None, _) => net(seconds),
         (Some("hostile"), None, Some(seconds), _) => hostile(&args[1], seconds),
         _ => {
@@ -169,6 +172,34 @@ fn scale_one(mib: u64, seconds: u64) -> Result<String, String> {
         rounds += std::hint::black_box(&memory).len() as u64 / 4096;
     }
     Ok(rounds.to_string())
+}
+
+/// A program bound by memory, in quanta of time: how slow it becomes for moments.
+fn stream(mib: u64, seconds: u64, ms: u64) -> Result<String, String> {
+    const PIECE: usize = 16 << 10;
+    let source = Patch::new(mib as usize * MIB / 2, 3);
+    let mut copy = Patch { words: vec![0; source.words.len()], seed: source.seed };
+    let quantum = Duration::from_millis(ms.max(1));
+    let mut rates: Vec<f64> = Vec::new();
+    let begin = Instant::now();
+    let (mut since, mut bytes) = (begin, 0);
+    while begin.elapsed() < Duration::from_secs(seconds) {
+        for (from, to) in source.words.chunks(PIECE / 8).zip(copy.words.chunks_mut(PIECE / 8)) {
+            std::hint::black_box(&mut *to).copy_from_slice(from);
+            bytes += size_of_val(from);
+            let took = since.elapsed();
+            if took >= quantum {
+                rates.push(bytes as f64 / MIB as f64 / took.as_secs_f64());
+                (since, bytes) = (Instant::now(), 0);
+            }
+        }
+        copy.check()?;
+        // The check does not count.
+        (since, bytes) = (Instant::now(), 0);
+    }
+    rates.sort_by(f64::total_cmp);
+    let rate = |part: usize| rates.get(rates.len() / part).ok_or("no quantum was over: too little memory or time");
+    Ok(format!("{:.1} {:.1}", rate(2)?, rate(100)?))
 }
 
 /// Throughput of the loopback device.

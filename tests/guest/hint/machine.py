@@ -39,10 +39,12 @@ class Machine:
     """One VM. `with Machine(...) as m:` starts it and ends it."""
 
     def __init__(self, kernel, files, name="guest", memory_mib=800, cpus=2, append="", balloon=False, port=True, qmp=False,
-                 network=False, slots=False, boot_s=120):  # fmt: skip
+                 network=False, slots=False, disk=None, boot_s=120):  # fmt: skip
         self.kernel, self.files, self.name, self.memory_mib, self.cpus = kernel, files, name, memory_mib, cpus
         self.append, self.balloon, self.port, self.boot_s = append, balloon, port, boot_s
         self.qmp, self.network, self.slots = qmp, network, slots
+        # An image that is /dev/vda; what is written to it is forgotten.
+        self.disk = disk
         # How long a command in the guest may take that nothing else is said of.
         self.patience_s = 120
         self.process = self._control = self._fd = None
@@ -59,6 +61,8 @@ class Machine:
         if self.network:
             # After the others, which it needs.
             modules |= {path.replace("/", "/net-"): m for path, m in self.kernel.modules("net").items()}
+        if self.disk:
+            modules |= {path.replace("/", "/disk-"): m for path, m in self.kernel.modules("disk").items()}
         packed = os.path.join(work, "initramfs")
         with open(packed, "wb") as f:
             f.write(vm.initramfs(INIT, modules, self.files))
@@ -81,6 +85,8 @@ class Machine:
         if self.network:
             # QEMU's own: the host is at 10.0.2.2, and what calls there calls this machine's loopback device.
             command += ["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="]
+        if self.disk:
+            command += ["-drive", f"file={self.disk},format=raw,if=none,id=disk,snapshot=on", "-device", "virtio-blk-pci,drive=disk"]
         if self.balloon:
             command += ["-device", "virtio-balloon-pci,free-page-reporting=on"]
         self.command = command

@@ -1,0 +1,150 @@
+"""A guest that builds a C program: the memory that it costs the host over time, what stays of it, and whether the build is slower."""
+
+import os
+import re
+import statistics
+import sys
+import tempfile
+import threading
+import time
+
+import toolchain
+from machine import GuestError
+
+GIB, MIB = 1 << 30, 1 << 20
+FLAGS = "-O0"
+# Runs in the guest beside everything else: what the guest itself says of its memory, each second.
+WATCH = """while :; do
+awk '/^(MemTotal|MemFree|Buffers|Cached|SReclaimable|Shmem):/ {printf "%s%s ", $1, $2} END {print ""}' /proc/meminfo
+sleep 1
+done"""
+MAKE = f"chroot /disk sh -c 'PATH=/usr/bin:/bin TMPDIR=/tmp; make -s -j2 -f /src/Makefile FLAGS={FLAGS}"
+
+
+class Samples:
+    """What the host holds of a machine, each second, on a thread of its own."""
+
+    def __init__(self, machine):
+        self._machine, self.taken, self._end = machine, [], threading.Event()
+        machine.memory()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self):
+        self._begin = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._end.set()
+        self._thread.join()
+
+    def _run(self):
+        while True:
+            self.taken.append((time.monotonic() - self._begin, self._machine.resident()))
+            if self._end.wait(1):
+                return
+
+    def gib_seconds(self):
+        """The area below the curve."""
+        return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in zip(self.taken, self.taken[1:])) / GIB
+
+
+def meminfo(text):
+    """A line of WATCH, bytes by field; None if it is not whole."""
+    fields = {name: int(kib) * 1024 for name, kib in re.findall(r"(\w+):(\d+) ", text)}
+    return fields if len(fields) == 6 else None
+
+
+def cache(info):
+    """What of the guest's memory would be free if it dropped its caches."""
+    return info["Buffers"] + info["Cached"] + info["SReclaimable"] - info["Shmem"]
+
+
+def cpu_s(machine):
+    """CPU time of the emulator."""
+    with open(f"/proc/{machine.pid}/stat") as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def add_options(parser):
+    parser.add_argument("--build-mib", type=int, default=1024, help="a guest's memory (build)")
+    parser.add_argument("--builds", type=int, default=2, help="builds in a row, each followed by a pause (build)")
+    parser.add_argument("--build-pause", type=float, default=40, help="seconds of that pause (build)")
+    parser.add_argument("--drop-pause", type=float, default=30, help="seconds from dropping the caches to the last look (build)")
+    parser.add_argument("--build-rounds", type=int, default=1, help="guests of each row (build)")
+    parser.add_argument("--curve", action="store_true", help="print what the host holds each second as well (build)")
+
+
+def one(bench, row, image):
+    """A guest from its first build to the end of the last pause, and after its caches are dropped. Its figures."""
+    options = bench.options
+    memory = options.build_mib * MIB
+    with bench.machine(row, memory_mib=options.build_mib, disk=image) as machine, bench.hints(row, [machine]):
+        machine.sh("mkdir -p /disk && mount -t ext4 /dev/vda /disk && mount -t proc proc /disk/proc && mount -t devtmpfs dev /disk/dev")
+        machine.sh(f"cat >/tmp/watch <<'END'\n{WATCH}\nEND")
+        machine.start("sh /tmp/watch", "watch.log")
+        seconds, cpu, sums = 0, 0, set()
+        with Samples(machine) as samples:
+            for _ in range(options.builds):
+                begin, used = time.monotonic(), cpu_s(machine)
+                said = machine.sh(f"{MAKE} && /out/check && /out/check-shared && sha256sum /out/check /out/*.so'", timeout_s=900)
+                seconds += time.monotonic() - begin
+                cpu += cpu_s(machine) - used
+                sums.add(tuple(said.split()))
+                machine.sh("rm -rf /disk/out/*")
+                time.sleep(options.build_pause)
+        # The first line of what was seen is that of the first moment.
+        watched = [info for info in map(meminfo, machine.cat("/tmp/watch.log").splitlines()) if info]
+        machine.sh("sync; echo 3 >/proc/sys/vm/drop_caches")
+        time.sleep(options.drop_pause)
+        used = memory - meminfo(machine.sh("tail -n1 /tmp/watch.log"))["MemFree"]
+        held = machine.resident()
+        if options.curve:
+            print(f"{row}: MiB each second: {' '.join(str(b // MIB) for _, b in samples.taken)}")
+        troubles = machine.troubles()
+        if troubles:
+            raise GuestError(f"{row}: the guest's kernel is in trouble: {troubles[0]}")
+        took = samples.taken[-1][0]
+        return {
+            "GiB s": samples.gib_seconds(),
+            "in use": statistics.mean(memory - info["MemFree"] for info in watched) / GIB * took,
+            "cache": statistics.mean(map(cache, watched)) / GIB * took,
+            "build s": seconds,
+            "CPU s": cpu,
+            "held": held / MIB,
+            "stays": max(0, held - used) / MIB,
+            "sums": sums,
+        }
+
+
+def compare(bench, rows):
+    """Rounds of all rows; their table: title, head, lines."""
+    options = bench.options
+    found = {row: [] for row in rows}
+    with tempfile.TemporaryDirectory(prefix="isotherm-build-") as work:
+        image = os.path.join(work, "disk")
+        toolchain.image(image)
+        for turn in range(options.build_rounds):
+            for row in rows if turn % 2 == 0 else reversed(rows):
+                found[row].append(one(bench, row, image))
+                print(f"  {row}: " + ", ".join(f"{name} {x:.1f}" for name, x in found[row][-1].items() if name != "sums"), file=sys.stderr)
+    said = set().union(*(figures["sums"] for runs in found.values() for figures in runs))
+    if len(said) != 1:
+        raise GuestError(f"builds of the same sources differ: {sorted(said)}")
+    title = (f"A guest of {options.build_mib} MiB builds zstd {options.builds} times, {options.build_pause:.0f} s apart, each build equal and at work; "
+             f"{options.build_rounds} rounds, medians; ratios are of the same round.\n"
+             "Memory times time as the host has it, and as the guest says that it uses; held and unused after its caches were dropped")  # fmt: skip
+
+    def median(row, name):
+        return statistics.median(figures[name] for figures in found[row])
+
+    def ratio(row, name, to="none"):
+        return statistics.median(ours[name] / max(theirs[name], 1) for ours, theirs in zip(found[row], found[to]))
+
+    head = ["hints", "GiB s", "ratio", "guest uses", "of it cache", "build s", "ratio", "CPU s", "ratio", "held MiB", "unused MiB", "by balloon's"]
+    lines = [[row, f"{median(row, 'GiB s'):.1f}", f"{ratio(row, 'GiB s'):.2f}", f"{median(row, 'in use'):.1f}", f"{median(row, 'cache'):.1f}",
+              f"{median(row, 'build s'):.1f}", f"{ratio(row, 'build s'):.3f}", f"{median(row, 'CPU s'):.1f}", f"{ratio(row, 'CPU s'):.3f}",
+              f"{median(row, 'held'):.0f}", f"{median(row, 'stays'):.0f}", f"{ratio(row, 'stays', 'balloon'):.2f}"]
+             for row in rows]  # fmt: skip
+    return title, head, lines
