@@ -132,7 +132,7 @@ def compare(bench, rows):
     said = set().union(*(figures["sums"] for runs in found.values() for figures in runs))
     if len(said) != 1:
         raise GuestError(f"builds of the same sources differ: {sorted(said)}")
-    title = (f"A guest of {options.build_mib} MiB builds zstd {options.builds} times, {options.build_pause:.0f} s apart, each build equal and at work; "
+    title = (f"A guest of {options.build_mib} MiB builds zstd {options.builds} times, {options.build_pause:.0f} s apart, all builds equal; "
              f"{options.build_rounds} rounds, medians; ratios are of the same round.\n"
              "Memory times time as the host has it, and as the guest says that it uses; held and unused after its caches were dropped")  # fmt: skip
 

@@ -31,6 +31,7 @@ sys.path[:0] = [os.path.join(ROOT, d) for d in ("bench/schemes/lib", "tests/gues
 
 import build
 import kernels
+import toolchain
 from machine import GuestError, Machine
 from system import Swap, prepare, read, undisturbed, write
 
@@ -258,7 +259,10 @@ def main():
                       f"{100 * (1 - statistics.median(ratios)):.1f} %"] for row, (figure, ratios) in found.items()]  # fmt: skip
             table(f"{title}; {options.rounds} rounds, medians and extremes", ["hints", "figure", "ratio", "", "loss"], lines)
     if "build" in parts:
-        table(*build.compare(bench, ROWS))
+        try:
+            table(*build.compare(bench, ROWS))
+        except toolchain.Missing as error:
+            sys.exit(f"bench-guests: {error}")
     print(REFERENCES)
 
 

@@ -4,15 +4,15 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "../..")
 # What a build runs besides the compiler.
-COMMANDS = ("gcc", "as", "ld", "make", "sh", "rm", "sha256sum")
+COMMANDS = ("gcc", "as", "ld", "make", "sh", "mkdir", "sha256sum")
 # What gcc runs without a path of its own.
-PARTS = ("cc1", "collect2", "lto-wrapper", "liblto_plugin.so")
+PARTS = ("cc1", "collect2", "lto-wrapper")
+PLUGIN = "liblto_plugin.so"
 # What packages bring that a C program is built with, but for what only checks itself.
 PACKAGES = ("libc6-dev", "linux-libc-dev", "libgcc-{}-dev", "libgcc-s1")
 LEFT_OUT = ("asan", "tsan", "lsan", "ubsan", "gomp", "itm", "quadmath")
@@ -76,9 +76,11 @@ def copy(path, tree):
 
 def programs():
     """Paths of what is run, and of the libraries that it needs."""
-    run = [shutil.which(command) or sys.exit(f"bench-guests: build needs {command}") for command in (*COMMANDS, "mkdir")]
-    run += [output("gcc", f"-print-prog-name={part}").strip() for part in PARTS[:3]]
-    run.append(output("gcc", f"-print-file-name={PARTS[3]}").strip())
+    run = [shutil.which(command) for command in COMMANDS]
+    if None in run:
+        raise Missing(f"build needs {COMMANDS[run.index(None)]}")
+    run += [output("gcc", f"-print-prog-name={part}").strip() for part in PARTS]
+    run.append(output("gcc", f"-print-file-name={PLUGIN}").strip())
     libraries = set()
     for path in run:
         # Lines like "libz.so.1 => /lib/x86_64-linux-gnu/libz.so.1 (0x...)", "/lib64/ld-linux-x86-64.so.2 (0x...)".

@@ -3,6 +3,7 @@
 
 use super::block::{BLOCK_BYTES, Block, joined};
 use super::command::{Command, Event, Isolation};
+use super::compaction::{Compaction, CompactionStats};
 use super::config::Config;
 use super::guest::{FreeMemory, Guest, IsolateError, Isolator};
 use super::passes::Passes;
@@ -11,7 +12,7 @@ use super::sampler::{NEWS_PAGES, Sampler, likely_free};
 use super::stats::Rest;
 use super::way::Way;
 use super::ways::Ways;
-use crate::addr::{AddrRange, subtract};
+use crate::addr::{AddrRange, PAGE_SIZE, subtract};
 
 const MS: u64 = 1_000_000;
 /// How long to wait before trying again to return what could not be returned, ns.
@@ -37,6 +38,8 @@ pub struct Settings {
     pub look_ns: u64,
     /// One pass in each way, and no more.
     pub once: bool,
+    /// Whether the kernel may be asked to put scattered free memory together.
+    pub compact: bool,
     /// Any number; it says which pages are looked at.
     pub seed: u64,
 }
@@ -48,6 +51,7 @@ pub struct Driver {
     ways: Ways,
     sampler: Sampler,
     refresh: Refresh,
+    compaction: Compaction,
     settings: Settings,
     ram: Vec<AddrRange>,
     free: FreeMemory,
@@ -78,6 +82,7 @@ impl Driver {
             ways,
             sampler: Sampler::new(settings.seed),
             refresh: Refresh::new(free, now_ns),
+            compaction: Compaction::new(),
             settings,
             ram: Vec::new(),
             free,
@@ -113,6 +118,11 @@ impl Driver {
     /// The longest time that a single step of isolating took, ns.
     pub const fn longest_step_ns(&self) -> u64 {
         self.longest_step_ns
+    }
+
+    /// What compactions did.
+    pub const fn compaction_stats(&self) -> CompactionStats {
+        self.compaction.stats()
     }
 
     /// When the next look at free memory is due, ns.
@@ -152,7 +162,10 @@ impl Driver {
         match &event {
             Event::Acked { .. } => guest.isolator().acked(),
             // What can be returned is at once, the rest when the host has answered.
-            Event::Pressure => guest.isolator().release_answered(),
+            Event::Pressure => {
+                guest.isolator().release_answered();
+                self.compaction.pressure();
+            }
             _ => {}
         }
         self.passes.event(event, guest.now_ns());
@@ -160,7 +173,7 @@ impl Driver {
 
     /// Looks at free memory if it is time; whether it was. It is looked at closely only if that is likely to show
     /// something new.
-    pub fn look<G: Guest>(&mut self, guest: &G) -> Result<bool, G::Error> {
+    pub fn look<G: Guest>(&mut self, guest: &mut G) -> Result<bool, G::Error> {
         let now = guest.now_ns();
         if now < self.next_look_ns {
             return Ok(false);
@@ -168,6 +181,7 @@ impl Driver {
         self.next_look_ns = now + self.settings.look_ns;
         let before = std::mem::replace(&mut self.free, guest.free_memory()?);
         let calm = self.free.allocated_since(&before).is_some_and(|pages| pages < NEWS_PAGES);
+        self.compact(guest)?;
         if self.sampler.is_due(&self.free, now) {
             self.sampler.look(&mut self.passes, self.free, guest)?;
             self.looked = true;
@@ -179,6 +193,29 @@ impl Driver {
             self.forget(now);
         }
         Ok(true)
+    }
+
+    /// Has scattered free memory put together if that is worth it now, so that the look that follows sees it whole.
+    fn compact<G: Guest>(&mut self, guest: &mut G) -> Result<(), G::Error> {
+        let Some(idle_ns) = guest.idle_ns().filter(|_| self.settings.compact) else { return Ok(()) };
+        let begin = guest.now_ns();
+        // What was isolated was allocated by ourselves.
+        let own_pages = self.passes.stats().isolated * (BLOCK_BYTES / PAGE_SIZE);
+        self.compaction.looked(&self.free, own_pages, idle_ns, begin);
+        let at_rest = matches!(self.passes.rest(), Rest::NothingNew | Rest::Reserve | Rest::Gap);
+        let first = self.settings.once && !self.looked;
+        if !(at_rest || first) || guest.isolator().isolated() > 0 || !self.compaction.is_due(&self.free, first, begin) {
+            return Ok(());
+        }
+        if let Err(e) = guest.compact() {
+            guest.trouble(format_args!("the kernel does not put free memory together: {e}; not tried any more"));
+            self.compaction.failed();
+            return Ok(());
+        }
+        let end = guest.now_ns();
+        let before = std::mem::replace(&mut self.free, guest.free_memory()?);
+        self.compaction.done(&before, &self.free, begin, end);
+        Ok(())
     }
 
     /// Does what is to be done until there is nothing; when to come again (ns), if nothing happens before.

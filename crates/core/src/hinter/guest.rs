@@ -99,6 +99,13 @@ pub trait Guest {
     /// Whether the page at a physical address is free.
     fn page_is_free(&self, addr: u64) -> Result<bool, Self::Error>;
 
+    /// Idle time of all CPUs together since boot, ns; `None` where it is not known.
+    fn idle_ns(&self) -> Option<u64>;
+
+    /// Makes the kernel put free memory together into whole blocks, as far as it can. Asked for only while nothing is
+    /// isolated, and only with [`Settings::compact`](super::Settings::compact).
+    fn compact(&mut self) -> io::Result<()>;
+
     /// What isolates its memory.
     fn isolator(&mut self) -> &mut Self::Isolator;
 

@@ -107,6 +107,7 @@ impl<'a> Agent<'a> {
                     reserve,
                     look_ns: nanos(settings.interval),
                     once: settings.once,
+                    compact: settings.compact,
                     seed: random()?,
                 },
                 free,
@@ -330,7 +331,7 @@ impl<'a> Agent<'a> {
             let stat = self.stat();
             self.machine.session.stat(stat);
         }
-        self.driver.look(&self.machine)
+        self.driver.look(&mut self.machine)
     }
 
     /// Memory may have come or gone.
@@ -430,6 +431,7 @@ impl<'a> Agent<'a> {
             cpu_us: process_cpu_ns() / 1000,
             longest_step_us: self.driver.longest_step_ns() / 1000,
             counters: passes.stats(),
+            compaction: self.driver.compaction_stats(),
         }
     }
 

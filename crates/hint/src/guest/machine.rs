@@ -5,9 +5,10 @@ use super::link::Link;
 use super::session::GuestSession;
 use isotherm_core::hinter::{Block, FreeMemory, Guest};
 use isotherm_linux::clock::monotonic_ns;
-use isotherm_linux::guestmem::{FlagSampler, KernelIsolator, free_memory};
+use isotherm_linux::guestmem::{FlagSampler, KernelIsolator, compact, free_memory, idle_ns};
 use isotherm_linux::roots::Roots;
 use std::fmt;
+use std::io;
 
 /// The kernel's files, and the host at the other end of a connection.
 #[derive(Debug)]
@@ -37,6 +38,14 @@ impl Guest for Machine {
 
     fn page_is_free(&self, addr: u64) -> Result<bool, GuestError> {
         self.flags.is_free(addr).map_err(GuestError::io("read /proc/kpageflags"))
+    }
+
+    fn idle_ns(&self) -> Option<u64> {
+        idle_ns(&self.roots)
+    }
+
+    fn compact(&mut self) -> io::Result<()> {
+        compact(&self.roots)
     }
 
     fn isolator(&mut self) -> &mut KernelIsolator {

@@ -40,6 +40,8 @@ pub struct Settings {
     pub reserve: Option<u64>,
     /// Between looks at free memory.
     pub interval: Duration,
+    /// Whether the kernel is asked to put scattered free memory together where that is worth it.
+    pub compact: bool,
     /// One pass, then the end.
     pub once: bool,
     /// Hint although the balloon reports already, or although the kernel clears what is freed.

@@ -1,6 +1,6 @@
 //! What the agent tells of itself.
 
-use isotherm_core::hinter::HintStats;
+use isotherm_core::hinter::{CompactionStats, HintStats};
 use serde::Serialize;
 
 /// How the agent is doing.
@@ -34,6 +34,8 @@ pub struct Status {
     pub longest_step_us: u64,
     /// Counters of the algorithm, in blocks.
     pub counters: HintStats,
+    /// What was done to put scattered free memory together.
+    pub compaction: CompactionStats,
 }
 
 /// Resident memory of this process, bytes.

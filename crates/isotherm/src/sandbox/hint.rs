@@ -3,6 +3,7 @@
 use super::LOOKS_INTO_PROCESSES;
 use isotherm_hint::guest::Address;
 use isotherm_linux::confine::{Calls, CapabilitySet, Files, Needs};
+use isotherm_linux::guestmem::COMPACT_FILE;
 
 /// The host side. `pauses`: guests are paused, to look for zeros.
 pub fn host(pauses: bool) -> Needs {
@@ -14,10 +15,11 @@ pub fn host(pauses: bool) -> Needs {
     if pauses { needs.capabilities(CapabilitySet::SYS_NICE) } else { needs }
 }
 
-/// The agent in a guest, which reports to `address`.
-pub fn guest(address: &Address) -> Needs {
+/// The agent in a guest, which reports to `address`. `compacts`: it may ask the kernel to put free memory together.
+pub fn guest(address: &Address, compacts: bool) -> Needs {
     // What it changes: which memory blocks are online, how many huge pages there may be, and its ledger.
     let mut write = vec!["/sys/devices/system/memory".into(), "/sys/kernel/mm/hugepages/hugepages-2048kB".into()];
+    write.extend(compacts.then(|| COMPACT_FILE.into()));
     let mut read = vec!["/proc".into(), "/sys".into(), "/dev/urandom".into()];
     let own = vec!["/run/isotherm/hint-guest".into()];
     let mut calls = vec![Calls::Segments, Calls::Fork];
@@ -53,12 +55,14 @@ mod tests {
     #[test]
     fn the_agent_has_one_capability_and_writes_to_few_places() {
         for address in ["vsock:2:7482", "tcp:host:7482", "unix:/run/x.sock"] {
-            let needs = guest(&address.parse().unwrap());
+            let needs = guest(&address.parse().unwrap(), false);
             assert_eq!(needs.wanted_capabilities(), CapabilitySet::IPC_LOCK);
             let Files::Only { write, .. } = needs.files() else { panic!("all files") };
             assert!(write.iter().all(|path| path.starts_with("/sys")), "{write:?}");
         }
-        let port = guest(&Address::NamedPort);
+        let Files::Only { write, .. } = guest(&Address::NamedPort, true).files().clone() else { panic!("all files") };
+        assert!(write.contains(&COMPACT_FILE.into()) && !write.contains(&"/proc/sys".into()), "{write:?}");
+        let port = guest(&Address::NamedPort, true);
         assert!(!port.wanted_calls().contains(&Calls::ConnectAway));
         assert!(!port.wanted_calls().contains(&Calls::ConnectHere));
     }

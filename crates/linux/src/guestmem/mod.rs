@@ -8,6 +8,7 @@
 
 mod balloon;
 mod clearing;
+mod compact;
 mod deadline;
 mod flags;
 mod isolate;
@@ -20,6 +21,7 @@ mod stall;
 
 pub use balloon::reporting_balloons;
 pub use clearing::clears_on_free;
+pub use compact::{COMPACT_FILE, compact, idle_ns};
 pub use flags::FlagSampler;
 pub use isolate::KernelIsolator;
 pub use ledger::{Ledger, LedgerError};

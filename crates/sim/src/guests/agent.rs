@@ -13,6 +13,7 @@ use isotherm_core::hinter::{
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::fmt;
+use std::io;
 
 /// Pages of a block that a look sees at most.
 const SAMPLES: u64 = 3;
@@ -140,6 +141,15 @@ impl Guest for Inside<'_> {
         Ok(self.buddy.is_free((addr / PAGE_SIZE) as u32))
     }
 
+    fn idle_ns(&self) -> Option<u64> {
+        None
+    }
+
+    fn compact(&mut self) -> io::Result<()> {
+        // There are no pages in this guest that could be moved: it is not asked for.
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn isolator(&mut self) -> &mut Self {
         self
     }
@@ -161,7 +171,8 @@ impl Agent {
     /// One for a guest with so much memory, of so many pages.
     pub fn new(buddy: &Buddy, pages: u32, params: &Params, now_ns: u64) -> Self {
         let ways = vec![Config::offline(params.memory_block, params.reserve), Config::touch(params.reserve)];
-        let settings = Settings { ways, reserve: params.reserve, look_ns: params.look_ns, once: false, seed: 1 };
+        let settings =
+            Settings { ways, reserve: params.reserve, look_ns: params.look_ns, once: false, compact: false, seed: 1 };
         let mut driver = Driver::new(settings, buddy.free_memory(), now_ns);
         driver.set_memory(vec![AddrRange::new(0, u64::from(pages) * PAGE_SIZE)]);
         driver.welcome(usize::MAX, true, now_ns);

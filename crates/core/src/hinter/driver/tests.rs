@@ -22,7 +22,7 @@ impl World {
             Way::Touch => Config::touch(0),
         };
         let ways = ways.iter().map(config).collect();
-        let settings = Settings { ways, reserve: 0, look_ns: SECOND, once, seed: 1 };
+        let settings = Settings { ways, reserve: 0, look_ns: SECOND, once, compact: true, seed: 1 };
         let guest = TestGuest::new(blocks);
         let mut driver = Driver::new(settings, guest.free_memory().unwrap(), 0);
         driver.set_memory(vec![AddrRange::new(0, blocks * BLOCK_BYTES)]);
@@ -32,7 +32,7 @@ impl World {
 
     /// One round of the agent; when it wants to come again.
     fn turn(&mut self) -> u64 {
-        self.driver.look(&self.guest).unwrap();
+        self.driver.look(&mut self.guest).unwrap();
         let until = self.driver.act(&mut self.guest).unwrap();
         until.unwrap_or(u64::MAX).min(self.driver.next_look_ns())
     }
@@ -216,4 +216,57 @@ fn memory_comes_and_goes() {
     world.driver.set_memory(vec![AddrRange::new(0, 64 * BLOCK_BYTES)]);
     world.pass(40 * SECOND);
     assert!(world.dropped.len() > before && world.dropped[before..].iter().all(|block| block.0 >= 32));
+}
+
+/// One in which a third of memory is free in pieces.
+fn scattered_world(once: bool) -> World {
+    let mut world = World::new(64, &[Way::Offline, Way::Touch], once);
+    world.guest.scatter(40..60);
+    world.guest.compacts = true;
+    world
+}
+
+#[test]
+fn scattered_memory_is_put_together_and_reported_once_the_guest_is_calm() {
+    let mut world = scattered_world(false);
+    let scattered = |world: &World| world.dropped.iter().filter(|block| (40..60).contains(&block.0)).count();
+    world.pass(3 * SECOND);
+    assert_eq!((world.guest.compactions, scattered(&world)), (0, 0), "too early");
+    world.pass(60 * SECOND);
+    assert_eq!((world.guest.compactions, scattered(&world)), (1, 20));
+    let stats = world.driver.compaction_stats();
+    assert_eq!((stats.compactions, stats.gained_blocks), (1, 20));
+}
+
+#[test]
+fn scattered_memory_of_a_busy_guest_is_left_as_it_is() {
+    let mut world = scattered_world(false);
+    for second in 1..60 {
+        world.guest.allocated += NEWS_PAGES;
+        world.pass(second * SECOND);
+    }
+    assert_eq!(world.guest.compactions, 0);
+    world.driver.event(Event::Silent, &mut world.guest);
+    world.pass(120 * SECOND);
+    assert_eq!(world.guest.compactions, 0, "nobody to report it to");
+}
+
+#[test]
+fn without_leave_or_where_the_kernel_refuses_nothing_is_put_together() {
+    let mut world = scattered_world(false);
+    world.driver.settings.compact = false;
+    world.pass(60 * SECOND);
+    assert_eq!(world.guest.compactions, 0);
+    world.driver.settings.compact = true;
+    world.guest.compacts = false;
+    world.pass(3600 * SECOND);
+    assert_eq!((world.guest.compactions, world.guest.troubles.len()), (1, 1), "{:?}", world.guest.troubles);
+}
+
+#[test]
+fn the_one_pass_is_made_with_what_was_scattered() {
+    let mut world = scattered_world(true);
+    world.pass(SECOND);
+    assert!(world.driver.is_done() && world.guest.compactions == 1);
+    assert!((40..60).all(|block| world.dropped.contains(&Block(block))), "{:?}", world.dropped);
 }

@@ -32,6 +32,10 @@ pub(in crate::hinter) struct TestGuest {
     pub(in crate::hinter) broken: Vec<Way>,
     pub(in crate::hinter) stuck: bool,
     pub(in crate::hinter) taken_back: bool,
+    /// Free blocks in pieces that compaction puts together; whether it works, and how often it was asked for.
+    pub(in crate::hinter) scattered: Vec<Block>,
+    pub(in crate::hinter) compacts: bool,
+    pub(in crate::hinter) compactions: usize,
 }
 
 impl TestGuest {
@@ -43,6 +47,13 @@ impl TestGuest {
 
     pub(in crate::hinter) fn set_now(&self, now_ns: u64) {
         self.now_ns.set(now_ns);
+    }
+
+    /// Takes every other page of blocks: the others are free and no longer in whole blocks.
+    pub(in crate::hinter) fn scatter(&mut self, blocks: std::ops::Range<u64>) {
+        self.free.retain(|block| !blocks.contains(&block.0));
+        self.used_pages.extend((blocks.start * 512..blocks.end * 512).step_by(2));
+        self.scattered.extend(blocks.map(Block));
     }
 
     /// Takes blocks into use from `first` on.
@@ -108,9 +119,10 @@ impl Guest for TestGuest {
     }
 
     fn free_memory(&self) -> Result<FreeMemory, Infallible> {
-        let free = self.free.len() as u64 * BLOCK_BYTES;
+        let free_huge = self.free.len() as u64 * BLOCK_BYTES;
+        let free = free_huge + self.scattered.len() as u64 * BLOCK_BYTES;
         let total = self.blocks * BLOCK_BYTES;
-        Ok(FreeMemory { total, free, free_huge: free, allocated_pages: Some(self.allocated) })
+        Ok(FreeMemory { total, free, free_huge, allocated_pages: Some(self.allocated) })
     }
 
     fn page_is_free(&self, addr: u64) -> Result<bool, Infallible> {
@@ -121,6 +133,24 @@ impl Guest for TestGuest {
         }
         self.looked_at.set(block);
         Ok(!self.used_pages.contains(&(addr / 4096)))
+    }
+
+    fn idle_ns(&self) -> Option<u64> {
+        Some(self.now_ns())
+    }
+
+    fn compact(&mut self) -> io::Result<()> {
+        self.compactions += 1;
+        if !self.compacts {
+            return Err(io::Error::other("broken"));
+        }
+        assert!(self.isolated.is_empty(), "what is isolated cannot be moved");
+        let whole: Vec<Block> = self.scattered.drain(..).collect();
+        for block in &whole {
+            self.used_pages.retain(|page| page / 512 != block.0);
+        }
+        self.free.extend(whole);
+        Ok(())
     }
 
     fn isolator(&mut self) -> &mut Self {

@@ -34,6 +34,9 @@ pub struct Args {
     /// Free memory to be left alone [default: a 32nd of all, at least 16M]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     reserve: Option<u64>,
+    /// Whether the kernel may be asked to put free memory together that lies about in pieces smaller than 2 MiB
+    #[arg(long, value_name = "auto|off", default_value = "auto")]
+    compact: Compact,
     /// Report once what is free, then end
     #[arg(long)]
     once: bool,
@@ -50,17 +53,27 @@ pub struct Args {
     sandbox: SandboxArgs,
 }
 
+/// Whether scattered free memory is put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Compact {
+    /// Where it is worth it, while the guest is calm.
+    Auto,
+    /// Never.
+    Off,
+}
+
 pub fn run(args: Args) -> anyhow::Result<()> {
     let signals = StopSignals::catch().context("cannot catch signals")?;
     let address = args.connect.or(args.port.map(Address::Port)).unwrap_or(Address::NamedPort);
     check_key(&address, args.key.is_some())?;
-    let needs = hint::guest(&address);
+    let needs = hint::guest(&address, args.compact == Compact::Auto);
     let settings = Settings {
         address,
         key: args.key,
         wish: args.isolate,
         reserve: args.reserve,
         interval: args.interval.max(Duration::from_millis(10)),
+        compact: args.compact == Compact::Auto,
         once: args.once,
         force: args.force,
     };
