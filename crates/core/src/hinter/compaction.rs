@@ -8,7 +8,6 @@
 
 use super::block::BLOCK_BYTES;
 use super::guest::FreeMemory;
-use super::sampler::NEWS_PAGES;
 use serde::{Deserialize, Serialize};
 
 const MS: u64 = 1_000_000;
@@ -36,21 +35,9 @@ pub struct CompactionStats {
     pub spent_us: u64,
 }
 
-/// What was seen at a look.
-#[derive(Debug, Clone, Copy)]
-struct Look {
-    free: FreeMemory,
-    own_pages: u64,
-    idle_ns: u64,
-    at_ns: u64,
-}
-
 /// Decides when to compact.
 #[derive(Debug)]
 pub(super) struct Compaction {
-    /// Since when the guest is calm, ns.
-    calm_since_ns: Option<u64>,
-    last: Option<Look>,
     not_before_ns: u64,
     pause_ns: u64,
     stats: CompactionStats,
@@ -58,45 +45,17 @@ pub(super) struct Compaction {
 
 impl Compaction {
     pub(super) fn new() -> Self {
-        Self {
-            calm_since_ns: None,
-            last: None,
-            not_before_ns: 0,
-            pause_ns: PAUSE_NS.0,
-            stats: CompactionStats::default(),
-        }
+        Self { not_before_ns: 0, pause_ns: PAUSE_NS.0, stats: CompactionStats::default() }
     }
 
     pub(super) const fn stats(&self) -> CompactionStats {
         self.stats
     }
 
-    /// The guest was looked at. `own_pages`: pages that were isolated since the start, which the kernel counts as
-    /// allocated; `idle_ns`: idle time of all CPUs since boot.
-    pub(super) fn looked(&mut self, free: &FreeMemory, own_pages: u64, idle_ns: u64, now_ns: u64) {
-        let last = self.last.replace(Look { free: *free, own_pages, idle_ns, at_ns: now_ns });
-        let calm = last.is_some_and(|last| {
-            let own = own_pages - last.own_pages;
-            let quiet = free.allocated_since(&last.free).is_some_and(|pages| pages.saturating_sub(own) < NEWS_PAGES);
-            // Half of one CPU's time at least: then there is one that can do the work.
-            quiet && idle_ns.saturating_sub(last.idle_ns) >= now_ns.saturating_sub(last.at_ns) / 2
-        });
-        if calm {
-            self.calm_since_ns.get_or_insert(now_ns);
-        } else {
-            self.calm_since_ns = None;
-        }
-    }
-
-    /// Somebody needed memory.
-    pub(super) const fn pressure(&mut self) {
-        self.calm_since_ns = None;
-    }
-
-    /// Whether to compact now; only asked while nothing is isolated and nothing else is to be done. `insist`: not later,
-    /// even if the guest is not calm.
-    pub(super) fn is_due(&self, free: &FreeMemory, insist: bool, now_ns: u64) -> bool {
-        let calm = self.calm_since_ns.is_some_and(|since| now_ns >= since.saturating_add(CALM_NS));
+    /// Whether to compact now; only asked while nothing is isolated and nothing else is to be done. `calm_ns`: how long
+    /// the guest has been calm, ns; `insist`: not later, even if it is not.
+    pub(super) fn is_due(&self, free: &FreeMemory, calm_ns: u64, insist: bool, now_ns: u64) -> bool {
+        let calm = calm_ns >= CALM_NS;
         let much = (free.total / SCATTERED_SHARE).max(SCATTERED_BLOCKS * BLOCK_BYTES);
         (calm || insist) && now_ns >= self.not_before_ns && scattered(free) >= much
     }
@@ -135,70 +94,45 @@ mod tests {
         FreeMemory { total: 1 << 30, free: free_mib * MIB, free_huge: huge_mib * MIB, allocated_pages: Some(0) }
     }
 
-    fn allocated(pages: u64) -> FreeMemory {
-        FreeMemory { allocated_pages: Some(pages), ..free(500, 0) }
-    }
-
-    /// One of a guest that has been calm since second 1.
-    fn calm() -> Compaction {
-        let mut compaction = Compaction::new();
-        compaction.looked(&allocated(0), 0, 0, 0);
-        compaction.looked(&allocated(0), 0, SECOND, SECOND);
-        compaction
+    /// In a calm guest in which much is scattered.
+    fn is_due(compaction: &Compaction, now: u64) -> bool {
+        compaction.is_due(&free(500, 0), CALM_NS, false, now)
     }
 
     #[test]
-    fn much_must_be_scattered() {
-        let compaction = calm();
-        assert!(compaction.is_due(&free(500, 468), false, 4 * SECOND));
-        assert!(!compaction.is_due(&free(500, 469), false, 4 * SECOND));
-        assert!(!compaction.is_due(&free(500, 501), false, 4 * SECOND), "counts that do not fit each other");
-        let large = FreeMemory { total: 64 << 30, ..free(1000, 0) };
-        assert!(!compaction.is_due(&large, false, 4 * SECOND), "little of a large guest");
-    }
-
-    #[test]
-    fn the_guest_must_have_been_calm_for_a_while() {
-        let mut compaction = calm();
-        assert!(!compaction.is_due(&free(500, 0), false, 4 * SECOND - 1));
-        assert!(compaction.is_due(&free(500, 0), true, SECOND), "unless it is now or never");
-        compaction.looked(&allocated(NEWS_PAGES + 511), 512, 4 * SECOND, 4 * SECOND);
-        assert!(compaction.is_due(&free(500, 0), false, 4 * SECOND), "much of that was isolated");
-        compaction.looked(&allocated(2 * NEWS_PAGES + 511), 512, 4 * SECOND, 4 * SECOND);
-        assert!(!compaction.is_due(&free(500, 0), false, 5 * SECOND), "it allocates");
-        compaction.looked(&allocated(2 * NEWS_PAGES + 511), 512, 4 * SECOND + SECOND / 2 - 1, 5 * SECOND);
-        assert!(!compaction.is_due(&free(500, 0), false, 10 * SECOND), "its CPUs are busy");
-        compaction.looked(&allocated(2 * NEWS_PAGES + 511), 512, 5 * SECOND, 6 * SECOND);
-        assert!(compaction.is_due(&free(500, 0), false, 9 * SECOND));
-        compaction.pressure();
-        assert!(!compaction.is_due(&free(500, 0), false, 9 * SECOND));
+    fn much_must_be_scattered_and_the_guest_calm_for_a_while() {
+        let compaction = Compaction::new();
+        let due = |free: FreeMemory| compaction.is_due(&free, CALM_NS, false, 0);
+        assert!(due(free(500, 468)) && !due(free(500, 469)));
+        assert!(!due(free(500, 501)), "counts that do not fit each other");
+        assert!(!due(FreeMemory { total: 64 << 30, ..free(1000, 0) }), "little of a large guest");
+        assert!(!compaction.is_due(&free(500, 0), CALM_NS - 1, false, 0));
+        assert!(compaction.is_due(&free(500, 0), 0, true, 0), "now or never");
     }
 
     #[test]
     fn one_that_brings_little_is_repeated_later_each_time() {
-        let mut compaction = calm();
+        let mut compaction = Compaction::new();
         let mut now = 10 * SECOND;
         // 200 blocks are scattered: 25 are worth it.
         for (gained, pause) in [(50, 5), (48, 10), (0, 20), (2, 40), (50, 5), (48, 10)] {
             compaction.done(&free(500, 100), &free(500, 100 + gained), now, now + MS);
-            now += MS;
-            assert!(!compaction.is_due(&free(500, 0), false, now + pause * SECOND - 1), "{gained} {pause}");
-            assert!(compaction.is_due(&free(500, 0), false, now + pause * SECOND), "{gained} {pause}");
-            now += pause * SECOND;
+            now += MS + pause * SECOND;
+            assert!(!is_due(&compaction, now - 1) && is_due(&compaction, now), "{gained} {pause}");
         }
         (0..20).for_each(|_| compaction.done(&free(500, 100), &free(490, 90), now, now));
-        assert!(compaction.is_due(&free(500, 0), false, now + 600 * SECOND), "never more than ten minutes");
+        assert!(is_due(&compaction, now + 600 * SECOND), "never more than ten minutes");
         let stats = compaction.stats();
         assert_eq!((stats.compactions, stats.gained_blocks, stats.spent_us), (26, 25 + 24 + 1 + 25 + 24, 6000));
     }
 
     #[test]
     fn it_takes_a_hundredth_of_the_time_at_most() {
-        let mut compaction = calm();
+        let mut compaction = Compaction::new();
         compaction.done(&free(500, 100), &free(500, 400), 10 * SECOND, 11 * SECOND);
-        assert!(!compaction.is_due(&free(500, 0), true, 111 * SECOND - 1));
-        assert!(compaction.is_due(&free(500, 0), false, 111 * SECOND));
+        assert!(!compaction.is_due(&free(500, 0), 0, true, 111 * SECOND - 1));
+        assert!(is_due(&compaction, 111 * SECOND));
         compaction.failed();
-        assert!(!compaction.is_due(&free(500, 0), true, 1000 * SECOND));
+        assert!(!compaction.is_due(&free(500, 0), CALM_NS, true, 1000 * SECOND));
     }
 }

@@ -2,13 +2,14 @@
 //! return it for the sake of others.
 
 use super::block::{BLOCK_BYTES, Block, joined};
+use super::calm::Calm;
 use super::command::{Command, Event, Isolation};
 use super::compaction::{Compaction, CompactionStats};
 use super::config::Config;
 use super::guest::{FreeMemory, Guest, IsolateError, Isolator};
 use super::passes::Passes;
 use super::refresh::Refresh;
-use super::sampler::{NEWS_PAGES, Sampler, likely_free};
+use super::sampler::{Sampler, likely_free};
 use super::stats::Rest;
 use super::way::Way;
 use super::ways::Ways;
@@ -51,6 +52,7 @@ pub struct Driver {
     ways: Ways,
     sampler: Sampler,
     refresh: Refresh,
+    calm: Calm,
     compaction: Compaction,
     settings: Settings,
     ram: Vec<AddrRange>,
@@ -82,6 +84,7 @@ impl Driver {
             ways,
             sampler: Sampler::new(settings.seed),
             refresh: Refresh::new(free, now_ns),
+            calm: Calm::default(),
             compaction: Compaction::new(),
             settings,
             ram: Vec::new(),
@@ -164,7 +167,7 @@ impl Driver {
             // What can be returned is at once, the rest when the host has answered.
             Event::Pressure => {
                 guest.isolator().release_answered();
-                self.compaction.pressure();
+                self.calm.pressure();
             }
             _ => {}
         }
@@ -179,8 +182,10 @@ impl Driver {
             return Ok(false);
         }
         self.next_look_ns = now + self.settings.look_ns;
-        let before = std::mem::replace(&mut self.free, guest.free_memory()?);
-        let calm = self.free.allocated_since(&before).is_some_and(|pages| pages < NEWS_PAGES);
+        self.free = guest.free_memory()?;
+        // What was isolated was allocated by ourselves.
+        let own_pages = self.passes.stats().isolated * (BLOCK_BYTES / PAGE_SIZE);
+        self.calm.looked(&self.free, own_pages, guest.idle_ns(), now);
         self.compact(guest)?;
         if self.sampler.is_due(&self.free, now) {
             self.sampler.look(&mut self.passes, self.free, guest)?;
@@ -189,7 +194,7 @@ impl Driver {
             self.passes.reconfigure(self.ways.config());
         }
         let clears = self.way() == Way::Touch;
-        if self.passes.isolated().is_empty() && self.refresh.is_due(&self.free, calm, clears, now) {
+        if self.passes.isolated().is_empty() && self.refresh.is_due(&self.free, self.calm.is_calm(), clears, now) {
             self.forget(now);
         }
         Ok(true)
@@ -197,14 +202,11 @@ impl Driver {
 
     /// Has scattered free memory put together if that is worth it now, so that the look that follows sees it whole.
     fn compact<G: Guest>(&mut self, guest: &mut G) -> Result<(), G::Error> {
-        let Some(idle_ns) = guest.idle_ns().filter(|_| self.settings.compact) else { return Ok(()) };
         let begin = guest.now_ns();
-        // What was isolated was allocated by ourselves.
-        let own_pages = self.passes.stats().isolated * (BLOCK_BYTES / PAGE_SIZE);
-        self.compaction.looked(&self.free, own_pages, idle_ns, begin);
         let at_rest = matches!(self.passes.rest(), Rest::NothingNew | Rest::Reserve | Rest::Gap);
         let first = self.settings.once && !self.looked;
-        if !(at_rest || first) || guest.isolator().isolated() > 0 || !self.compaction.is_due(&self.free, first, begin) {
+        let may = self.settings.compact && (at_rest || first) && guest.isolator().isolated() == 0;
+        if !may || !self.compaction.is_due(&self.free, self.calm.duration_ns(begin), first, begin) {
             return Ok(());
         }
         if let Err(e) = guest.compact() {

@@ -20,6 +20,7 @@
 mod bitmap;
 mod block;
 mod block_map;
+mod calm;
 mod command;
 mod compaction;
 mod config;

@@ -5,7 +5,7 @@
 //!
 //! It counts as new sooner where the kernel gave what the host had dropped already, and much is left: memory blocks
 //! that go offline and come back are handed out last, so that the next pass meets what is left. That waits until the
-//! guest itself allocates little, and a tenth of the time at most goes into it.
+//! guest itself allocates little and has a CPU to spare, and a tenth of the time at most goes into it.
 
 use super::guest::FreeMemory;
 use crate::addr::PAGE_SIZE;

@@ -1,5 +1,6 @@
 use super::super::command::Fate;
 use super::super::guest::tests::TestGuest;
+use super::super::sampler::NEWS_PAGES;
 use super::*;
 
 const SECOND: u64 = 1000 * MS;
