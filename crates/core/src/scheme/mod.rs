@@ -108,6 +108,13 @@ impl Scheme {
         }
     }
 
+    /// Whether it acts on single pages by how long they have been idle, whatever their region's figures are: its least age
+    /// and [`confirm_ns`](Self::confirm_ns) mean the same then, the greater counts, and access rates mean nothing.
+    /// `by_region`: the monitor's algorithm is DAMON's.
+    pub fn chooses_pages(&self, by_region: bool) -> bool {
+        !by_region && self.pattern.rate_bp.min == 0 && self.action.is_for_idle_pages()
+    }
+
     /// Checks all of it.
     pub fn validate(&self) -> Result<(), SchemeError> {
         self.pattern.validate()?;

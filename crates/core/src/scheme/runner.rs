@@ -112,7 +112,7 @@ impl Runner {
 
     /// Whether regions tell where the victims lie; `by_region`: the monitor's algorithm is DAMON's.
     pub(crate) fn is_regional(&self, by_region: bool) -> bool {
-        by_region || self.scheme.pattern.rate_bp.min > 0 || !self.scheme.action.is_for_idle_pages()
+        !self.scheme.chooses_pages(by_region)
     }
 
     /// For how long a page must have been idle before it is touched, ns; 0: that does not matter.

@@ -1,5 +1,6 @@
 //! One run of a command: how long it took, and how much memory it had.
 
+use super::search::Figures;
 use crate::args::monitor::MonitorArgs;
 use crate::commands::schemes::run::engine;
 use crate::session::{Ended, Session};
@@ -33,6 +34,12 @@ pub struct Measured {
     pub applied: u64,
     /// Why the scheme did nothing the last time that it could have.
     pub idle: Option<String>,
+}
+
+impl Measured {
+    pub fn figures(&self) -> Figures {
+        Figures { seconds: self.seconds, memory: self.memory }
+    }
 }
 
 /// Runs `words`, under `schemes` if there are any. What the command prints is thrown away.

@@ -1,51 +1,85 @@
 //! `isotherm tune`: which parameters suit a command best, found by running it.
 
 mod candidates;
+mod grid;
+mod history;
+mod learned;
 mod measure;
+mod parameters;
+mod propose;
 mod report;
 mod score;
+mod search;
 
-use crate::args::monitor::MonitorArgs;
+use crate::args::monitor::{AlgorithmName, MonitorArgs};
 use crate::exit::Usage;
 use crate::output::write_file;
 use crate::schemes::preset::{rate, time_us};
 use crate::schemes::{SchemeArgs, to_toml};
 use anyhow::Context;
-use candidates::{Parameters, around};
+use history::{Entry, History, Known, Subject};
 use isotherm_core::scheme::Scheme;
 use isotherm_core::units::format_size;
+use isotherm_linux::clock::{kernel_release, unix_us};
+use isotherm_linux::roots::Roots;
+use learned::{Learned, Next};
 use measure::Measured;
-use score::{Scored, best, score};
+use parameters::Parameters;
+use score::Scored;
+use search::Wish;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Find the parameters of a scheme that suit a command best, by running it.
 ///
-/// Runs the command alone and under the scheme with several least ages and access rates, several times each, in turns,
-/// so that a change of the machine's load meets all alike. Prints what each costs and saves compared with the command
-/// alone in the same round, and writes the scheme that needs the least memory among those within --max-slowdown. The
-/// command must do the same work each time, end by itself, and succeed; what it prints is thrown away.
+/// Runs the command at most --runs times: alone now and then, because the machine may become faster or slower, and under
+/// the scheme with the least age (and access rate, where it matters) that all runs so far make most worth trying. Prints
+/// what each set costs and saves compared with the command alone, and writes the scheme that needs the least memory among
+/// those within --max-slowdown. The command must do the same work each time, end by itself, and succeed; what it prints is
+/// thrown away. With --ages, --rates or --repeats it tries every combination instead.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     schemes: SchemeArgs,
-    /// Least ages to try, for example 2s,5s,10s [default: a quarter of the scheme's to four times of it]
-    #[arg(long, value_name = "T,...", value_delimiter = ',', value_parser = time_us, help_heading = "Tuning")]
-    ages: Vec<u64>,
-    /// Access rates to try, for example 0%,5%: the highest ones, or the least ones of a scheme that asks for a least
-    /// rate [default: 0% and the scheme's]
-    #[arg(long, value_name = "P,...", value_delimiter = ',', value_parser = rate, help_heading = "Tuning")]
-    rates: Vec<u32>,
-    /// Which scheme is tuned, if there are several; the others stay as they are
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Tuning")]
-    nth: usize,
-    /// Runs of each set
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000),
-          help_heading = "Tuning")]
-    repeats: u32,
+    /// How often the command runs at most, alone and under the scheme
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1000),
+          conflicts_with_all = ["ages", "rates", "repeats"], help_heading = "Tuning")]
+    runs: u32,
     /// How much longer than alone the command may take
     #[arg(long, value_name = "P", default_value = "5%", value_parser = crate::args::units::percent, help_heading = "Tuning")]
     max_slowdown: f64,
+    /// How much runtime counts in the score that is maximised within --max-slowdown; the rest is memory. DAMOOS has 50%
+    #[arg(long, value_name = "P", default_value = "0%", value_parser = weight, help_heading = "Tuning")]
+    runtime_weight: f64,
+    /// Which scheme is tuned, if there are several; the others stay as they are
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Tuning")]
+    nth: usize,
+    /// Keep every run in this file, and begin with what it knows of the same command, scheme, machine and kernel
+    #[arg(long, value_name = "FILE", help_heading = "Tuning")]
+    history: Option<PathBuf>,
+    /// Try all of these least ages, for example 2s,5s,10s [default with --rates or --repeats: a quarter of the scheme's to
+    /// four times of it]
+    #[arg(long, value_name = "T,...", value_delimiter = ',', value_parser = time_us, help_heading = "Trying all")]
+    ages: Vec<u64>,
+    /// Try all of these access rates, for example 0%,5%: the highest ones, or the least ones of a scheme that asks for a
+    /// least rate [default with --ages or --repeats: 0% and the scheme's]
+    #[arg(long, value_name = "P,...", value_delimiter = ',', value_parser = rate, help_heading = "Trying all")]
+    rates: Vec<u32>,
+    /// Runs of each combination [default with --ages or --rates: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Trying all")]
+    repeats: Option<u32>,
+    /// Run nothing: tell as JSON what to run next, and write its scheme to --output; for what is no single command. COMMAND
+    /// is any name for it
+    #[arg(long, requires = "history", conflicts_with_all = ["ages", "rates", "repeats", "svg", "json"],
+          help_heading = "Running it yourself")]
+    propose: bool,
+    /// With --propose: first add a run to the history that took so many seconds and so much memory, for example 12.5,430M
+    #[arg(long, value_name = "SECONDS,SIZE", requires = "propose", value_parser = propose::figures,
+          help_heading = "Running it yourself")]
+    record: Option<search::Figures>,
+    /// With --record: the run was under the schemes of this file [default: without any]
+    #[arg(long, value_name = "FILE", requires = "record", help_heading = "Running it yourself")]
+    ran: Option<PathBuf>,
     /// Where the best scheme is written
     #[arg(short, long, value_name = "FILE", default_value = "tuned.toml", help_heading = "Output")]
     output: PathBuf,
@@ -62,99 +96,196 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
+/// A share from 0 to 100 %.
+fn weight(text: &str) -> Result<f64, String> {
+    let share = crate::args::units::percent(text).map_err(|e| e.to_string())?;
+    if share <= 1.0 { Ok(share) } else { Err("more than 100 %".to_owned()) }
+}
+
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let mut monitor = args.monitor.clone();
-    let loaded = args.schemes.load(&monitor.attrs()?)?;
-    if let Some(settings) = &loaded.monitor {
-        settings.fill(&mut monitor);
+    let task = Task::of(args)?;
+    if task.args.propose {
+        return propose::run(&task);
     }
-    if loaded.target.is_some() {
-        return Err(Usage("the file names a [target], but tune runs the command; leave the table out".into()).into());
+    let all = !task.args.ages.is_empty() || !task.args.rates.is_empty() || task.args.repeats.is_some();
+    let outcome = if all { grid::run(&task)? } else { learn(&task)? };
+    outcome.report(&task)
+}
+
+/// What is tuned, for what.
+struct Task {
+    args: Args,
+    monitor: MonitorArgs,
+    schemes: Vec<Scheme>,
+    wish: Wish,
+}
+
+impl Task {
+    fn of(args: Args) -> anyhow::Result<Self> {
+        let mut monitor = args.monitor.clone();
+        let loaded = args.schemes.load(&monitor.attrs()?)?;
+        if let Some(settings) = &loaded.monitor {
+            settings.fill(&mut monitor);
+        }
+        if loaded.target.is_some() {
+            return Err(
+                Usage("the file names a [target], but tune runs the command; leave the table out".into()).into()
+            );
+        }
+        let wish = Wish { max_slowdown: args.max_slowdown, runtime_weight: args.runtime_weight };
+        let task = Self { args, monitor, schemes: loaded.schemes, wish };
+        if task.schemes.len() <= task.args.nth {
+            let why = format!("--nth {}: there are {} schemes, counted from 0", task.args.nth, task.schemes.len());
+            return Err(Usage(why).into());
+        }
+        Ok(task)
     }
-    let schemes = loaded.schemes;
-    let Some(own) = schemes.get(args.nth) else {
-        let why = format!("--nth {}: there are {} schemes, counted from 0", args.nth, schemes.len());
-        return Err(Usage(why).into());
-    };
-    let sets = around(own, &args.ages, &args.rates);
-    if sets.is_empty() {
-        return Err(Usage("none of these ages and rates fits the scheme's other bounds".into()).into());
+
+    /// The scheme that is tuned.
+    fn own(&self) -> &Scheme {
+        &self.schemes[self.args.nth]
     }
-    let with = |p: &Parameters| {
-        let mut all = schemes.clone();
-        if let (Some(slot), Some(tuned)) = (all.get_mut(args.nth), p.applied_to(own)) {
-            *slot = tuned;
+
+    /// All schemes, the tuned one with these parameters.
+    fn with(&self, parameters: Parameters) -> Vec<Scheme> {
+        let mut all = self.schemes.clone();
+        if let Some(tuned) = parameters.applied_to(self.own()) {
+            all[self.args.nth] = tuned;
         }
         all
-    };
-    let runs = Runs::make(&args, &monitor, &sets, with)?;
-    let scored: Vec<Scored> =
-        sets.iter().zip(&runs.with).map(|(&parameters, with)| score(parameters, &runs.alone, with)).collect();
-    let idle = runs.nothing_done();
-    let best = best(&scored, args.max_slowdown).filter(|_| idle.is_none());
-    let summary = report::Summary { alone: &runs.alone, scored: &scored, best, max_slowdown: args.max_slowdown };
-    if args.json {
-        summary.print_json()?;
-    } else {
-        summary.print_table()?;
     }
-    if let Some(path) = &args.svg {
-        write_file(path, summary.svg().as_bytes())?;
+
+    /// What must be the same in the history: everything but the parameters.
+    fn subject(&self, schemes: &[Scheme]) -> Subject {
+        let mut schemes = schemes.to_vec();
+        if let Some(scheme) = schemes.get_mut(self.args.nth) {
+            Parameters::of(scheme).taken_from(scheme);
+        }
+        Subject {
+            command: self.args.command.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
+            scheme: to_toml(&schemes),
+            nth: self.args.nth,
+            machine: Roots::system().line("/proc/sys/kernel/hostname").unwrap_or_default(),
+            kernel: kernel_release().unwrap_or_default(),
+        }
     }
-    if let Some(why) = idle {
-        anyhow::bail!("the scheme never did anything, so there is nothing to choose: {why}");
+
+    /// The history, if there is to be one, and what it knows.
+    fn history(&self) -> anyhow::Result<(Option<History>, Known)> {
+        let Some(path) = &self.args.history else { return Ok((None, Known::default())) };
+        let (history, known) = History::open(path, &self.subject(&self.schemes))?;
+        say!("{}: {}", path.display(), known.words());
+        Ok((Some(history), known))
     }
-    let best = best.with_context(|| {
-        format!(
-            "no set keeps the command within {:.1} % of its runtime alone, so nothing was written; try greater --ages, or more \
-             --max-slowdown",
-            args.max_slowdown * 100.0
-        )
-    })?;
-    say!("the best: {}", best.parameters.words());
-    write_file(&args.output, to_toml(&with(&best.parameters)).as_bytes())
+
+    fn by_region(&self) -> bool {
+        self.monitor.algorithm == AlgorithmName::Damon
+    }
+
+    /// A tuning that learns; `this`: its name in the history.
+    fn learned(&self, known: &Known, this: i64) -> Learned {
+        Learned::new(self.own(), self.by_region(), self.wish, self.args.runs as usize, known, this)
+    }
 }
 
-/// All runs, by round.
-struct Runs {
+/// Runs the command, tells how far it is, and keeps the run.
+struct Runner<'a> {
+    task: &'a Task,
+    history: Option<History>,
+    this: i64,
+    done: usize,
+    total: usize,
+}
+
+impl Runner<'_> {
+    /// One run: alone, or with these parameters.
+    fn run(&mut self, parameters: Option<Parameters>) -> anyhow::Result<Measured> {
+        let args = &self.task.args;
+        let schemes = parameters.map_or_else(Vec::new, |p| self.task.with(p));
+        let measured = measure::run(&args.command, &schemes, &self.task.monitor, args.nth)?;
+        self.done += 1;
+        let what = parameters.map_or_else(|| "alone".to_owned(), Parameters::words);
+        let memory = format_size(measured.memory as u64);
+        say!("run {} of {}, {what}: {:.2} s, {memory}", self.done, self.total, measured.seconds);
+        if let Some(history) = &mut self.history {
+            history.add(&Entry {
+                subject: self.task.subject(&self.task.schemes),
+                tuning: self.this,
+                parameters,
+                seconds: measured.seconds,
+                memory_bytes: measured.memory,
+                applied_bytes: parameters.map(|_| measured.applied),
+            })?;
+        }
+        Ok(measured)
+    }
+}
+
+/// What came out.
+struct Outcome {
     alone: Vec<Measured>,
-    /// By parameter set, then by round.
-    with: Vec<Vec<Measured>>,
+    scored: Vec<Scored>,
+    best: Option<Parameters>,
+    /// Why no run did anything, if none did.
+    idle: Option<String>,
 }
 
-impl Runs {
-    fn make(
-        args: &Args,
-        monitor: &MonitorArgs,
-        sets: &[Parameters],
-        with: impl Fn(&Parameters) -> Vec<Scheme>,
-    ) -> anyhow::Result<Self> {
-        let mut runs = Self { alone: Vec::new(), with: vec![Vec::new(); sets.len()] };
-        let total = (sets.len() + 1) * args.repeats as usize;
-        let mut done = 0;
-        let mut tell = |what: &str, m: &Measured| {
-            done += 1;
-            say!("run {done} of {total}, {what}: {:.2} s, {}", m.seconds, format_size(m.memory as u64));
-        };
-        for _ in 0..args.repeats {
-            let measured = measure::run(&args.command, &[], monitor, args.nth)?;
-            tell("alone", &measured);
-            runs.alone.push(measured);
-            for (set, all) in sets.iter().zip(&mut runs.with) {
-                let measured = measure::run(&args.command, &with(set), monitor, args.nth)?;
-                tell(&set.words(), &measured);
-                all.push(measured);
-            }
+impl Outcome {
+    fn report(&self, task: &Task) -> anyhow::Result<()> {
+        let args = &task.args;
+        let best = self.best.filter(|_| self.idle.is_none());
+        let best = self.scored.iter().find(|s| Some(s.parameters) == best);
+        let summary = report::Summary { alone: &self.alone, scored: &self.scored, best, wish: task.wish };
+        if args.json {
+            summary.print_json()?;
+        } else {
+            summary.print_table()?;
         }
-        Ok(runs)
+        if let Some(path) = &args.svg {
+            write_file(path, summary.svg().as_bytes())?;
+        }
+        if let Some(why) = &self.idle {
+            anyhow::bail!("the scheme never did anything, so there is nothing to choose: {why}");
+        }
+        let best = best.with_context(|| {
+            format!(
+                "no set keeps the command within {:.1} % of its runtime alone, so nothing was written; begin with a greater \
+                 age, or allow more with --max-slowdown",
+                args.max_slowdown * 100.0
+            )
+        })?;
+        say!("the best: {}", best.words());
+        write_file(&args.output, to_toml(&task.with(best.parameters)).as_bytes())
     }
+}
 
-    /// Why no run did anything, if none did.
-    fn nothing_done(&self) -> Option<&str> {
-        let mut all = self.with.iter().flatten();
-        if all.clone().any(|m| m.applied > 0) {
-            return None;
-        }
-        Some(all.find_map(|m| m.idle.as_deref()).unwrap_or("the command ended before its first turn"))
+/// Why no run did anything, if none did.
+fn nothing_done<'a>(with: impl Iterator<Item = &'a Measured> + Clone) -> Option<String> {
+    if with.clone().any(|m| m.applied > 0) {
+        return None;
     }
+    let why = with.clone().find_map(|m| m.idle.as_deref());
+    Some(why.unwrap_or("the command ended before its first turn").to_owned())
+}
+
+/// Tries what all runs so far make most worth trying.
+fn learn(task: &Task) -> anyhow::Result<Outcome> {
+    let (history, known) = task.history()?;
+    let this = unix_us();
+    let mut learned = task.learned(&known, this);
+    let mut runner = Runner { task, history, this, done: 0, total: task.args.runs as usize };
+    let (mut alone, mut with) = (Vec::new(), Vec::new());
+    loop {
+        let parameters = match learned.next() {
+            Next::Alone => None,
+            Next::Try(parameters) => Some(parameters),
+            Next::Done => break,
+        };
+        let measured = runner.run(parameters)?;
+        learned.learn(parameters, &measured);
+        if parameters.is_some() { with.push(measured) } else { alone.push(measured) }
+    }
+    let scored = learned.scored();
+    let idle = if scored.iter().any(|s| s.applied > 0) { None } else { nothing_done(with.iter()) };
+    Ok(Outcome { alone, scored, best: learned.best(), idle })
 }

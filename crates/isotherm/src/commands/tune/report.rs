@@ -2,6 +2,7 @@
 
 use super::measure::Measured;
 use super::score::{Scored, median};
+use super::search::Wish;
 use isotherm_core::units::{format_size, format_time};
 use isotherm_view::picture::tradeoff_svg;
 use isotherm_view::plot::tradeoff::{Tradeoff, TradeoffPoint};
@@ -15,7 +16,7 @@ pub struct Summary<'a> {
     pub scored: &'a [Scored],
     /// The best of them.
     pub best: Option<&'a Scored>,
-    pub max_slowdown: f64,
+    pub wish: Wish,
 }
 
 impl Summary<'_> {
@@ -36,13 +37,25 @@ impl Summary<'_> {
         let mut out = io::stdout().lock();
         let memory = format_size(self.alone_memory() as u64);
         writeln!(out, "alone: {:.2} s, {memory} (medians of {})", self.alone_seconds(), self.alone.len())?;
-        writeln!(out, "{:>10} {:>7}  {:>8} {:>8} {:>11}", "least age", "rate", "runtime", "memory", "applied")?;
+        let expects = self.scored.iter().any(|s| s.expected.is_some());
+        let expected = if expects { format!("  {:>17}", "expected of both") } else { String::new() };
+        writeln!(
+            out,
+            "{:>10} {:>7} {:>4}  {:>8} {:>8}{expected} {:>11}",
+            "least age", "rate", "runs", "runtime", "memory", "applied"
+        )?;
         for s in self.scored {
-            let age = format_time(s.parameters.min_age_us.saturating_mul(1000));
+            let age = format_time(s.parameters.age_us().saturating_mul(1000));
             let rate = format!("{} %", f64::from(s.parameters.rate_bp) / 100.0);
             let mark = if self.is_best(s) { "  <- best" } else { "" };
             let applied = format_size(s.applied);
-            writeln!(out, "{age:>10} {rate:>7}  {:>8.3} {:>8.3} {applied:>11}{mark}", s.runtime, s.memory)?;
+            let expected =
+                s.expected.map_or_else(String::new, |(runtime, memory)| format!("  {runtime:>8.3} {memory:>8.3}"));
+            writeln!(
+                out,
+                "{age:>10} {rate:>7} {:>4}  {:>8.3} {:>8.3}{expected} {applied:>11}{mark}",
+                s.runs, s.runtime, s.memory
+            )?;
         }
         out.flush()
     }
@@ -54,8 +67,13 @@ impl Summary<'_> {
             let line = json!({
                 "min_age_us": s.parameters.min_age_us,
                 "rate_bp": s.parameters.rate_bp,
+                "confirm_us": s.parameters.confirm_us,
+                "runs": s.runs,
                 "runtime": s.runtime,
                 "memory": s.memory,
+                "score": self.wish.score(s.runtime, s.memory),
+                "expected_runtime": s.expected.map(|e| e.0),
+                "expected_memory": s.expected.map(|e| e.1),
                 "sz_applied": s.applied,
                 "alone_seconds": self.alone_seconds(),
                 "alone_bytes": self.alone_memory() as u64,
@@ -76,7 +94,7 @@ impl Summary<'_> {
         tradeoff_svg(&Tradeoff {
             title: "Runtime and memory under the scheme, by least age and rate".to_owned(),
             points: self.scored.iter().map(point).collect(),
-            limit: Some(1.0 + self.max_slowdown),
+            limit: Some(1.0 + self.wish.max_slowdown),
         })
     }
 }

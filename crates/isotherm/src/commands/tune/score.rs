@@ -1,7 +1,8 @@
 //! What each parameter set costs and saves, and which is best.
 
-use super::candidates::Parameters;
 use super::measure::Measured;
+use super::parameters::Parameters;
+use super::search::Wish;
 
 /// A parameter set with its figures, as shares of the command alone in the same round.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,6 +14,22 @@ pub struct Scored {
     pub memory: f64,
     /// Bytes that the scheme was applied to, median over the rounds.
     pub applied: u64,
+    /// How many runs that is.
+    pub runs: usize,
+    /// Runtime and memory that all runs together let expect; `None` where none tell of others.
+    pub expected: Option<(f64, f64)>,
+}
+
+impl Scored {
+    /// For people: the parameters, and what they are good for.
+    pub fn words(&self) -> String {
+        let figures =
+            |(runtime, memory): (f64, f64)| format!("{memory:.3} of the memory at {runtime:.3} of the runtime");
+        let measured = figures((self.runtime, self.memory));
+        let expected =
+            self.expected.map_or_else(String::new, |e| format!("; by all runs, {} is to be expected", figures(e)));
+        format!("{}: {measured}, measured in {} runs{expected}", self.parameters.words(), self.runs)
+    }
 }
 
 /// The middle value; of an even number the mean of the two in the middle. 0 of none.
@@ -37,15 +54,17 @@ pub fn score(parameters: Parameters, alone: &[Measured], with: &[Measured]) -> S
         runtime: ratio(|m| m.seconds),
         memory: ratio(|m| m.memory),
         applied: median(with.iter().map(|m| m.applied as f64).collect()) as u64,
+        runs: with.len(),
+        expected: None,
     }
 }
 
-/// The set that needs the least memory among those that cost no more than `max_slowdown` (0.05: 5 %); of equal ones the
-/// fastest.
-pub fn best(all: &[Scored], max_slowdown: f64) -> Option<&Scored> {
+/// The set with the best score among those that keep to the limit; of equal ones the fastest.
+pub fn best(all: &[Scored], wish: Wish) -> Option<&Scored> {
+    let score = |s: &Scored| wish.score(s.runtime, s.memory);
     all.iter()
-        .filter(|s| s.runtime <= 1.0 + max_slowdown)
-        .min_by(|a, b| a.memory.total_cmp(&b.memory).then(a.runtime.total_cmp(&b.runtime)))
+        .filter(|s| s.runtime <= 1.0 + wish.max_slowdown)
+        .max_by(|a, b| score(a).total_cmp(&score(b)).then(b.runtime.total_cmp(&a.runtime)))
 }
 
 #[cfg(test)]
@@ -56,8 +75,12 @@ mod tests {
         Measured { seconds, memory, applied: 0, idle: None }
     }
 
+    fn aged(min_age_us: u64) -> Parameters {
+        Parameters { min_age_us, rate_bp: 0, confirm_us: 0 }
+    }
+
     fn scored(age: u64, runtime: f64, memory: f64) -> Scored {
-        Scored { parameters: Parameters { min_age_us: age, rate_bp: 0 }, runtime, memory, applied: 0 }
+        Scored { parameters: aged(age), runtime, memory, applied: 0, runs: 1, expected: None }
     }
 
     #[test]
@@ -65,16 +88,20 @@ mod tests {
         // The machine was twice as slow in the second round.
         let alone = [measured(10.0, 100.0), measured(20.0, 100.0), measured(10.0, 100.0)];
         let with = [measured(11.0, 60.0), measured(22.0, 50.0), measured(11.0, 70.0)];
-        let s = score(Parameters { min_age_us: 1, rate_bp: 0 }, &alone, &with);
+        let s = score(aged(1), &alone, &with);
         assert!((s.runtime - 1.1).abs() < 1e-9 && (s.memory - 0.6).abs() < 1e-9, "{s:?}");
     }
 
     #[test]
     fn the_least_memory_within_the_limit_is_best() {
         let all = [scored(1, 1.2, 0.3), scored(2, 1.04, 0.5), scored(3, 1.01, 0.5), scored(4, 1.0, 0.9)];
-        assert_eq!(best(&all, 0.05).unwrap().parameters.min_age_us, 3);
-        assert_eq!(best(&all, 0.5).unwrap().parameters.min_age_us, 1);
-        assert_eq!(best(&all[..1], 0.05), None);
+        let best = |all, max_slowdown, runtime_weight| {
+            best(all, Wish { max_slowdown, runtime_weight }).map(|s| s.parameters.min_age_us)
+        };
+        assert_eq!(best(&all, 0.05, 0.0), Some(3));
+        assert_eq!(best(&all, 0.5, 0.0), Some(1));
+        assert_eq!(best(&all[..1], 0.05, 0.0), None);
+        assert_eq!(best(&all, 0.5, 0.8), Some(3), "0.2 of runtime cost more than 0.2 of memory save");
         assert_eq!(median(vec![]), 0.0);
         assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
     }
