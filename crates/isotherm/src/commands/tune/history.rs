@@ -3,6 +3,7 @@
 use super::parameters::Parameters;
 use super::search::Figures;
 use anyhow::{Context, bail};
+use isotherm_linux::links;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -62,13 +63,14 @@ impl History {
     /// read is an error: what it said is not silently left out.
     pub fn open(path: &Path, subject: &Subject) -> anyhow::Result<(Self, Known)> {
         let cannot = || format!("cannot use the history {}", path.display());
-        let text = match std::fs::read_to_string(path) {
+        let place = links::followed(path).with_context(cannot)?;
+        let text = match std::fs::read_to_string(&place) {
             Ok(text) => text,
             Err(e) if e.kind() == ErrorKind::NotFound => String::new(),
             Err(e) => return Err(e).with_context(cannot),
         };
         let known = read(&text, subject).map_err(|e| anyhow::anyhow!("{}:{e}", path.display()))?;
-        let mut file = File::options().append(true).create(true).open(path).with_context(cannot)?;
+        let mut file = File::options().append(true).create(true).open(&place).with_context(cannot)?;
         if !text.is_empty() && !text.ends_with('\n') {
             file.write_all(b"\n").with_context(cannot)?;
         }

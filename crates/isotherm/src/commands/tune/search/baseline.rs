@@ -1,5 +1,7 @@
 //! Runs as shares of the command alone, where the machine's speed may change meanwhile.
 
+use crate::commands::tune::score::median;
+
 /// Runtime and memory of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures {
@@ -12,6 +14,26 @@ const GUESS: Figures = Figures { seconds: 0.02, memory: 0.01 };
 const GUESS_RUNS: f64 = 3.0;
 /// Shares are never taken for more exact than this: no curve fits a program that well.
 const LEAST: Figures = Figures { seconds: 0.006, memory: 0.01 };
+
+/// How far a run alone may differ from the median of them without being taken for disturbed, where the others agree.
+const AGREEING: f64 = 0.03;
+
+/// Runs of the command alone, those that something disturbed drawn to the others: no further from their median than twice
+/// the median of the distances. What changes steadily stays as it is.
+pub fn steadied(alone: &[(usize, Figures)]) -> Vec<(usize, Figures)> {
+    let bounds = |figure: fn(&Figures) -> f64| {
+        let middle = median(alone.iter().map(|(_, f)| figure(f)).collect());
+        let far = median(alone.iter().map(|(_, f)| (figure(f) - middle).abs()).collect());
+        let far = (2.0 * far).max(AGREEING * middle);
+        (middle - far, middle + far)
+    };
+    let (seconds, memory) = (bounds(|f| f.seconds), bounds(|f| f.memory));
+    let within = |f: &Figures| Figures {
+        seconds: f.seconds.clamp(seconds.0, seconds.1),
+        memory: f.memory.clamp(memory.0, memory.1),
+    };
+    alone.iter().map(|(turn, f)| (*turn, within(f))).collect()
+}
 
 /// What the command alone takes at each turn: of its runs before and after, the nearer the more, half drawn to the mean
 /// of all, because each of them has noise of its own. `None` without any.
@@ -60,6 +82,17 @@ mod tests {
         assert!((at(4) - 12.0).abs() < 1e-9 && (at(20) - 13.0).abs() < 1e-9);
         assert_eq!(alone_at(&alone[..1], 5), Some(took(10.0)));
         assert_eq!(alone_at(&[], 5), None);
+    }
+
+    #[test]
+    fn a_disturbed_run_alone_counts_like_the_others_and_a_steady_change_stays() {
+        let steady = [(0, took(10.0)), (4, took(12.0)), (8, took(14.0))];
+        assert_eq!(steadied(&steady), steady);
+        let disturbed = [(0, took(20.5)), (4, took(14.2)), (9, took(14.2))];
+        let seconds: Vec<f64> = steadied(&disturbed).iter().map(|(_, f)| f.seconds).collect();
+        assert!(seconds[0] < 14.7 && seconds[1..] == [14.2, 14.2], "{seconds:?}");
+        assert_eq!(steadied(&steady[..2]), steady[..2]);
+        assert_eq!(steadied(&[]), []);
     }
 
     #[test]

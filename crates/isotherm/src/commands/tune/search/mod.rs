@@ -111,8 +111,11 @@ impl Search {
         if alone_turns(runs).contains(&done.len()) {
             return Step::Alone;
         }
-        let tried = earlier.iter().flatten().chain(done).any(|r| r.point.is_some());
-        if tried { Step::Try(self.most_telling(done, earlier)) } else { Step::Try(self.first) }
+        if !self.shares(done, earlier).is_empty() {
+            Step::Try(self.most_telling(done, earlier))
+        } else {
+            Step::Try(self.first)
+        }
     }
 
     /// What is believed of every point.
@@ -128,7 +131,7 @@ impl Search {
     /// The best of the points that were tried; `None` if none of them is likely to be within the limit.
     pub fn best(&self, done: &[Run], earlier: &[Vec<Run>]) -> Option<usize> {
         let beliefs = self.beliefs(done, earlier);
-        let mut tried: Vec<usize> = earlier.iter().flatten().chain(done).filter_map(|r| r.point).collect();
+        let mut tried: Vec<usize> = self.shares(done, earlier).into_iter().map(|(point, _)| point).collect();
         tried.retain(|&p| beliefs[p].within >= LIKELY);
         tried.into_iter().max_by(|&a, &b| beliefs[a].value.total_cmp(&beliefs[b].value))
     }
@@ -203,9 +206,10 @@ impl Search {
     }
 }
 
-/// The runs of the command alone, with their turns.
+/// The runs of the command alone, with their turns, steadied.
 fn alone(session: &[Run]) -> Vec<(usize, Figures)> {
-    session.iter().enumerate().filter(|(_, r)| r.point.is_none()).map(|(at, r)| (at, r.figures)).collect()
+    let alone = session.iter().enumerate().filter(|(_, r)| r.point.is_none());
+    baseline::steadied(&alone.map(|(turn, r)| (turn, r.figures)).collect::<Vec<_>>())
 }
 
 /// At which turns the command runs alone: about every third, the first and the last among them, so that a machine whose

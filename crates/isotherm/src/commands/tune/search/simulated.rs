@@ -199,6 +199,23 @@ fn a_cliff_is_found_from_either_side() {
 }
 
 #[test]
+fn a_first_run_that_something_disturbed_misleads_nobody() {
+    let (search, program) = (search(), plain(4.0, 4.0));
+    for seed in 0..8 {
+        let mut rng = Rng::with_seed(seed);
+        let mut done = Vec::new();
+        while let step @ (Step::Alone | Step::Try(_)) = search.next(&done, 10, &[]) {
+            let point = if let Step::Try(point) = step { Some(point) } else { None };
+            let mut figures = program.measure(point.map(|p| ages()[p]), done.len(), &mut rng);
+            figures.seconds *= if done.is_empty() { 1.4 } else { 1.0 };
+            done.push(Run { point, figures });
+        }
+        let age = search.best(&done, &[]).map(|point| ages()[point]);
+        assert!(age.is_some_and(|age| age >= 4.0), "{age:?}");
+    }
+}
+
+#[test]
 fn noise_above_the_limit_leaves_more_than_chance_does() {
     let (search, mut program) = (search(), plain(10.0, 4.0));
     program.noise.seconds = 0.1;
