@@ -63,7 +63,7 @@ install-files:
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/isotherm dist/example.toml dist/node.toml docs/control.md dist/prometheus/isotherm.rules.yml dist/grafana/isotherm-node.json
 
 .PHONY: test
-test: ## lint and all tests that this machine and this user can run; what waits for the clock has the compiler beside it
+test: ## lint and all tests that this machine and this user can run; what waits for the clock has the compiler and unit tests beside it
 	scripts/deps build lint guest real
 	[ $(UID) != 0 ] || scripts/deps root || true # without clang one test is skipped
 	$(CARGO) fmt --all --check
