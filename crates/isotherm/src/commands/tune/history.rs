@@ -1,7 +1,7 @@
 //! Runs that earlier tunings have made, in a file of JSON lines: one for each run, written as soon as it has ended.
 
+use super::figures::Figures;
 use super::parameters::Parameters;
-use super::search::Figures;
 use anyhow::{Context, bail};
 use isotherm_linux::links;
 use serde::{Deserialize, Serialize};

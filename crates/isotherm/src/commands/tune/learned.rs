@@ -1,10 +1,11 @@
 //! A tuning that learns from its runs: what the search and the history say, in terms of schemes.
 
 use super::candidates::Space;
+use super::figures::median;
 use super::history::{Entry, Known};
 use super::measure::Measured;
 use super::parameters::{Parameters, wants_hot};
-use super::score::{Scored, median};
+use super::score::Scored;
 use super::search::{Run, Search, Step, Wish};
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;

@@ -1,6 +1,6 @@
 //! One run of a command: how long it took, and how much memory it had.
 
-use super::search::Figures;
+use super::figures::Figures;
 use crate::args::monitor::MonitorArgs;
 use crate::commands::schemes::run::engine;
 use crate::session::{Ended, Session};

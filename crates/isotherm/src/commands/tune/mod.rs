@@ -1,6 +1,7 @@
 //! `isotherm tune`: which parameters suit a command best, found by running it.
 
 mod candidates;
+mod figures;
 mod grid;
 mod history;
 mod learned;
@@ -76,7 +77,7 @@ pub struct Args {
     /// With --propose: first add a run to the history that took so many seconds and so much memory, for example 12.5,430M
     #[arg(long, value_name = "SECONDS,SIZE", requires = "propose", value_parser = propose::figures,
           help_heading = "Running it yourself")]
-    record: Option<search::Figures>,
+    record: Option<figures::Figures>,
     /// With --record: the run was under the schemes of this file [default: without any]
     #[arg(long, value_name = "FILE", requires = "record", help_heading = "Running it yourself")]
     ran: Option<PathBuf>,

@@ -1,9 +1,9 @@
 //! Tuning of what the user runs: what to run next, from a history that the user fills.
 
+use super::figures::Figures;
 use super::history::Entry;
 use super::learned::Next;
 use super::parameters::Parameters;
-use super::search::Figures;
 use super::{Task, to_toml, write_file};
 use crate::exit::Usage;
 use crate::schemes::file::{parse_file, read_file};

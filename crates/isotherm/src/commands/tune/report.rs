@@ -1,7 +1,8 @@
 //! What tuning found: a table, JSON, a picture.
 
+use super::figures::median;
 use super::measure::Measured;
-use super::score::{Scored, median};
+use super::score::Scored;
 use super::search::Wish;
 use isotherm_core::units::{format_size, format_time};
 use isotherm_view::picture::tradeoff_svg;

@@ -1,5 +1,6 @@
 //! What each parameter set costs and saves, and which is best.
 
+use super::figures::median;
 use super::measure::Measured;
 use super::parameters::Parameters;
 use super::search::Wish;
@@ -29,17 +30,6 @@ impl Scored {
         let expected =
             self.expected.map_or_else(String::new, |e| format!("; by all runs, {} is to be expected", figures(e)));
         format!("{}: {measured}, measured in {} runs{expected}", self.parameters.words(), self.runs)
-    }
-}
-
-/// The middle value; of an even number the mean of the two in the middle. 0 of none.
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let mid = values.len() / 2;
-    match values.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => values[mid],
-        _ => f64::midpoint(values[mid - 1], values[mid]),
     }
 }
 
@@ -102,7 +92,5 @@ mod tests {
         assert_eq!(best(&all, 0.5, 0.0), Some(1));
         assert_eq!(best(&all[..1], 0.05, 0.0), None);
         assert_eq!(best(&all, 0.5, 0.8), Some(3), "0.2 of runtime cost more than 0.2 of memory save");
-        assert_eq!(median(vec![]), 0.0);
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
     }
 }

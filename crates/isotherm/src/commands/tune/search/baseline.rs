@@ -1,13 +1,6 @@
 //! Runs as shares of the command alone, where the machine's speed may change meanwhile.
 
-use crate::commands::tune::score::median;
-
-/// Runtime and memory of a run.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Figures {
-    pub seconds: f64,
-    pub memory: f64,
-}
+use crate::commands::tune::figures::{Figures, median};
 
 /// What a share's noise is taken for before anything is known: runtime and memory, and how many runs that weighs.
 const GUESS: Figures = Figures { seconds: 0.02, memory: 0.01 };

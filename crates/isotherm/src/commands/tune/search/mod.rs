@@ -10,9 +10,9 @@ mod curves;
 #[cfg(test)]
 mod simulated;
 
-pub use baseline::Figures;
 pub use curves::Point;
 
+use super::figures::Figures;
 use curves::{Curves, Figure, normal};
 use fastrand::Rng;
 

@@ -4,7 +4,8 @@
 //! curves that the search believes in, except that they are monotone.
 
 use super::curves::normal;
-use super::{Figures, Point, Run, Search, Step, Wish};
+use super::{Point, Run, Search, Step, Wish};
+use crate::commands::tune::figures::Figures;
 use crate::commands::tune::measure::Measured;
 use crate::commands::tune::parameters::Parameters;
 use crate::commands::tune::score;
