@@ -57,6 +57,8 @@ pub const fn in_sample(frame: u64, one_in: u32) -> bool {
 pub struct Cost {
     /// CPU time of the monitor itself, in ns (measured on a real system, modelled in a simulation).
     pub monitor_ns: u64,
+    /// Of this, what clearing bits took in scans; `None`: not measured apart.
+    pub clear_ns: Option<u64>,
     /// Time the target loses, in ns: the hardware must set cleared bits again (estimated), clearing interrupts the
     /// processors that run it, or takes its processor for a while (measured; the CPU time itself is in `monitor_ns`).
     pub target_ns: u64,

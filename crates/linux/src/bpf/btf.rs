@@ -10,6 +10,7 @@ const MAGIC: u16 = 0xeb9f;
 const KIND_INT: u32 = 1;
 const KIND_STRUCT: u32 = 4;
 const KIND_UNION: u32 = 5;
+const KIND_ENUM: u32 = 6;
 const KIND_FUNC: u32 = 12;
 const KIND_FUNC_PROTO: u32 = 13;
 /// Unnamed structs inside each other; the kernel has at most a few.
@@ -142,6 +143,23 @@ impl Btf {
         bits.map(|b| b / 8).ok_or_else(|| BtfError::Missing(format!("{name}.{member}")))
     }
 
+    /// Bytes of `struct name`.
+    pub(crate) fn size(&self, name: &str) -> Result<u32, BtfError> {
+        let (_, h) = self.find(KIND_STRUCT, name)?;
+        u32_at(self.types(), h.data - 4)
+    }
+
+    /// The value of one of the names in `enum name`.
+    pub(crate) fn enum_value(&self, name: &str, value: &str) -> Result<u32, BtfError> {
+        let (_, h) = self.find(KIND_ENUM, name)?;
+        for at in (h.data..).step_by(8).take(h.vlen as usize) {
+            if self.is_named(u32_at(self.types(), at)?, value) {
+                return u32_at(self.types(), at + 4);
+            }
+        }
+        Err(BtfError::Missing(format!("{name}.{value}")))
+    }
+
     fn member_bits(&self, h: Header, member: &str, depth: u32) -> Result<Option<u32>, BtfError> {
         if depth > MAX_NESTING {
             return Ok(None);
@@ -232,7 +250,7 @@ mod tests {
 
     /// `struct outer { int a; struct { union { int pad; int deep:24; }; int b; }; }` and one function.
     fn sample() -> Vec<u8> {
-        let strings = b"\0int\0outer\0a\0deep\0b\0f\0pad\0";
+        let strings = b"\0int\0outer\0a\0deep\0b\0f\0pad\0flags\0low\0high\0";
         let at = |s: &str| {
             let s: Vec<u8> = [&[0u8][..], s.as_bytes(), &[0]].concat();
             strings.windows(s.len()).position(|w| w == s).unwrap() as u32 + 1
@@ -280,7 +298,15 @@ mod tests {
             // 6 f
             at("f"),
             12 << 24,
-            5,
+            5, //
+            // 7 enum flags { low, high = 6 }
+            at("flags"),
+            6 << 24 | 2,
+            4,
+            at("low"),
+            0,
+            at("high"),
+            6,
         ];
         let mut b = vec![0x9f, 0xeb, 1, 0];
         let len = (types.len() * 4) as u32;
@@ -301,6 +327,9 @@ mod tests {
         assert_eq!(btf.func_id("f").unwrap(), 6);
         assert!(matches!(btf.member_offset("outer", "dee"), Err(BtfError::Missing(n)) if n == "outer.dee"));
         assert!(matches!(btf.func_id("outer"), Err(BtfError::Missing(_))));
+        assert_eq!(btf.size("outer").unwrap(), 12);
+        assert_eq!(btf.enum_value("flags", "high").unwrap(), 6);
+        assert!(matches!(btf.enum_value("flags", "hig"), Err(BtfError::Missing(n)) if n == "flags.hig"));
     }
 
     #[test]
@@ -329,6 +358,7 @@ mod tests {
             if let Ok(btf) = Btf::parse(b) {
                 let _ = btf.member_offset("outer", "b");
                 let _ = btf.func_id("f");
+                let _ = btf.enum_value("flags", "high");
             }
         }
     }

@@ -2,5 +2,6 @@
 
 pub mod btf;
 pub mod insn;
+pub(crate) mod read;
 pub mod sys;
 pub mod walk;

@@ -10,7 +10,7 @@ use Reg::*;
 use Width::{W32, W64};
 
 /// Helper numbers of the kernel's BPF interface.
-const PROBE_READ_KERNEL: i32 = 113;
+pub(super) const PROBE_READ_KERNEL: i32 = 113;
 const BPF_LOOP: i32 = 181;
 
 /// Words of the control map, in front of the slots.
@@ -172,6 +172,30 @@ fn read_word(a: &mut Asm, off: u32, fail: Label) {
     a.jump_if(Cond::Ne, R0, 0, fail);
 }
 
+/// Calls `step` with 0, 1, ... until it returns something else than 0. Loses R0 to R5, and R8.
+pub(super) fn repeat(a: &mut Asm, style: LoopStyle, step: Label) {
+    match style {
+        LoopStyle::Helper => {
+            a.mov(R1, style.steps() as i32);
+            a.func(R2, step);
+            a.mov(R3, 0);
+            a.mov(R4, 0);
+            a.call(BPF_LOOP);
+        }
+        LoopStyle::Bounded => {
+            let (again, enough) = (a.label(), a.label());
+            a.mov(R8, 0);
+            a.bind(again);
+            a.mov_reg(R1, R8);
+            a.call_local(step);
+            a.jump_if(Cond::Ne, R0, 0, enough);
+            a.alu(Alu::Add, R8, 1);
+            a.jump_if(Cond::Lt, R8, style.steps() as i32, again);
+            a.bind(enough);
+        }
+    }
+}
+
 /// Picks the task, notes whose address space it has, runs the steps, and checks that the address space is still the
 /// same.
 fn main_function(a: &mut Asm, style: LoopStyle, k: KernelOffsets, maps: MapFds, step: Label) {
@@ -206,26 +230,7 @@ fn main_function(a: &mut Asm, style: LoopStyle, k: KernelOffsets, maps: MapFds, 
     read_word(a, k.self_exec_id, out);
     a.load(W64, R1, FP, SCRATCH);
     a.store(W64, R7, word(ctrl::EXEC_ID), R1);
-    match style {
-        LoopStyle::Helper => {
-            a.mov(R1, style.steps() as i32);
-            a.func(R2, step);
-            a.mov(R3, 0);
-            a.mov(R4, 0);
-            a.call(BPF_LOOP);
-        }
-        LoopStyle::Bounded => {
-            let (again, enough) = (a.label(), a.label());
-            a.mov(R8, 0);
-            a.bind(again);
-            a.mov_reg(R1, R8);
-            a.call_local(step);
-            a.jump_if(Cond::Ne, R0, 0, enough);
-            a.alu(Alu::Add, R8, 1);
-            a.jump_if(Cond::Lt, R8, style.steps() as i32, again);
-            a.bind(enough);
-        }
-    }
+    repeat(a, style, step);
     // exit and exec take the address space away from the task before they tear it down. So if the task still has it,
     // it was whole all along.
     let changed = a.label();

@@ -125,6 +125,7 @@ impl<S> Targets<S> {
     pub(super) fn cost(&self, pages_read: u64, pages_cleared: u64, disturbed_ns: u64) -> Cost {
         Cost {
             monitor_ns: thread_cpu_ns().saturating_sub(self.cpu_at_start),
+            clear_ns: None,
             target_ns: pages_cleared * RESET_NS + disturbed_ns,
             pages_read,
             pages_cleared,

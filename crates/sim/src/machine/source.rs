@@ -28,6 +28,7 @@ pub struct SimSource {
     model: CostModel,
     targets: Vec<Target>,
     monitor_ns: f64,
+    clear_ns: f64,
     charged_ns: u64,
     /// When the last call ended.
     called_ns: u64,
@@ -45,6 +46,7 @@ impl SimSource {
             model,
             targets,
             monitor_ns: 0.0,
+            clear_ns: 0.0,
             charged_ns: 0,
             called_ns: 0,
             target_ns: 0.0,
@@ -217,7 +219,7 @@ impl AccessSource for SimSource {
         let (model, call) = (self.model.clone(), self.call());
         let t = self.living(target)?;
         let moment = t.moment(now);
-        let (mut monitor, mut set_again) = (call, 0);
+        let (mut monitor, mut clearing, mut set_again) = (call, 0.0, 0);
         let (mut pages_read, mut pages_cleared) = (0u64, 0u64);
         let mut to_clear: Vec<Range<u64>> = Vec::new();
         let mut hand_out = |table: &mut TableBits, asked: &mut Vec<Range<u64>>| {
@@ -238,10 +240,10 @@ impl AccessSource for SimSource {
                     // Neighbours that stay set must not be reached over.
                     let first = table.base / PAGE_SIZE;
                     *asked = runs(&table.cleared).map(|run| first + run.start..first + run.end).collect();
-                    monitor +=
+                    clearing +=
                         asked.iter().map(|run| model.clear(run.end - run.start, run.end - run.start)).sum::<f64>();
                 } else {
-                    monitor += model.clear(entries, young);
+                    clearing += model.clear(entries, young);
                 }
                 let never: u64 = asked.iter().map(|piece| t.never_cleared(piece.clone())).sum();
                 set_again += young.saturating_sub(never);
@@ -285,12 +287,13 @@ impl AccessSource for SimSource {
             hand_out(&mut table, &mut asked);
         }
         if !to_clear.is_empty() {
-            monitor += model.clear_call;
+            clearing += model.clear_call;
         }
         for pages in to_clear {
             t.cleared.set(pages, moment.work_ns);
         }
-        self.monitor_ns += monitor;
+        self.clear_ns += clearing;
+        self.monitor_ns += monitor + clearing;
         // What nobody had cleared before was set when memory was populated, and need not be set again.
         self.lose(target, set_again, set_again);
         self.pages_read += pages_read;
@@ -322,6 +325,7 @@ impl AccessSource for SimSource {
     fn cost(&self) -> Cost {
         Cost {
             monitor_ns: self.monitor_ns as u64,
+            clear_ns: Some(self.clear_ns as u64),
             target_ns: self.target_ns as u64,
             pages_read: self.pages_read,
             pages_cleared: self.pages_cleared,

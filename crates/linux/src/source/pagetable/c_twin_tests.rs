@@ -2,6 +2,8 @@
 //! find the same in the same page tables. Needs root.
 
 use super::calibrate::calibrate;
+use super::descriptors::Descriptors;
+use super::frames::Frames;
 use super::walker::{Batch, Mapped, Span, TaskLink, Walker};
 use crate::arena::{Arena, HugePages};
 use crate::bpf::insn::Insn;
@@ -11,6 +13,7 @@ use crate::proc::maps::mapped_ranges;
 use crate::test_process::{Sleeper, wait_for};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SymbolKind};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 const DOCUMENT: &str = include_str!("../../../../../docs/ebpf-program.md");
@@ -32,15 +35,16 @@ struct mm_struct { AT(PGD, u64, pgd); };
 struct bpf_iter__task { void *meta; struct task_struct *task; };
 ";
 
-/// The document's pieces put together.
-fn source(which: Which) -> String {
+/// The document's pieces put together. `None`: the program that reads descriptors.
+fn source(which: Option<Which>) -> String {
     let blocks: Vec<&str> =
         DOCUMENT.split("```c\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();
-    let [common, walk, windows, copy] = blocks[..] else { panic!("four programs in C, not {}", blocks.len()) };
+    let [common, walk, windows, copy, read] = blocks[..] else { panic!("five programs in C, not {}", blocks.len()) };
     let (types, main) = common.split_at(common.find("SEC(").expect("the program's section"));
     let step = match which {
-        Which::Windows => windows,
-        Which::Copy => copy,
+        Some(Which::Windows) => windows,
+        Some(Which::Copy) => copy,
+        None => return [PRELUDE, read].concat(),
     };
     assert!(step.contains("\t/* walk */\n"));
     [PRELUDE, types, &step.replace("\t/* walk */\n", walk), main].concat()
@@ -59,7 +63,7 @@ fn clang() -> Option<String> {
     })
 }
 
-fn compile(clang: &str, which: Which, k: KernelOffsets) -> Vec<u8> {
+fn compile(clang: &str, which: Option<Which>, k: KernelOffsets) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let (c, o) = (folder.path().join("twin.c"), folder.path().join("twin.o"));
     std::fs::write(&c, source(which)).unwrap();
@@ -167,7 +171,7 @@ fn root_the_documented_programs_do_what_the_assembled_ones_do() {
     };
     calibrate(&mut assembled).unwrap();
     let mut documented =
-        Walker::built_by(LoopStyle::Helper, |which, k, maps| Ok(link(&compile(&clang, which, k), maps))).unwrap();
+        Walker::built_by(LoopStyle::Helper, |which, k, maps| Ok(link(&compile(&clang, Some(which), k), maps))).unwrap();
     documented.set_layout(assembled.layout());
 
     // Somebody who stands still, and ourselves, who have huge pages.
@@ -194,4 +198,33 @@ fn root_the_documented_programs_do_what_the_assembled_ones_do() {
         seen.push(kinds);
     }
     assert_eq!(seen[0], seen[1]);
+}
+
+#[test]
+fn root_the_documented_reader_does_what_the_assembled_one_does() {
+    let Some(clang) = clang() else {
+        eprintln!("skipped: clang is not installed");
+        return;
+    };
+    let mut walker = match Walker::load_style(LoopStyle::Helper) {
+        Ok(walker) => walker,
+        Err(e) => {
+            eprintln!("skipped: the document's programs need bpf_loop: {e}");
+            return;
+        }
+    };
+    calibrate(&mut walker).unwrap();
+    let flags = Frames::open(Path::new("/")).unwrap();
+    let types = walker.descriptor_types().unwrap();
+    let mut assembled = Descriptors::find(&mut walker, |frames| flags.large_by_flags(frames)).unwrap();
+    let offsets = KernelOffsets { tgid: 0, mm: 0, self_exec_id: 0, pgd: 0 };
+    let mut documented = Descriptors::built_by(LoopStyle::Helper, types, |control| {
+        Ok(link(&compile(&clang, None, offsets), MapFds { ctrl: control, data: control }))
+    })
+    .unwrap();
+    documented.begin_at(&assembled);
+    let frames: Vec<u64> = (0..3000).map(|i| i * 101).collect();
+    let (a, b) = (assembled.large(&frames).unwrap(), documented.large(&frames).unwrap());
+    let differ = a.iter().zip(&b).filter(|(a, b)| a != b).count();
+    assert!(a.contains(&true) && a.contains(&false) && differ < 30, "{differ} differ");
 }

@@ -1,14 +1,17 @@
-//! Which page frames belong to large folios, from `/proc/kpageflags`.
+//! Which page frames belong to large folios, from the kernel's [descriptors](super::descriptors) or `/proc/kpageflags`.
 //!
 //! Clearing part of a large folio splits it, so before pages are cleared the folio of each must be known. A page that
 //! was found not to be part of one stays so as long as the same frame is mapped at the same address: a folio is made of
 //! fresh pages. So results are kept, by address and frame for single pages, and by a hash of all frames for wide
 //! windows and whole tables.
 
+use super::descriptors::Descriptors;
 use super::plan;
 use super::pte;
+use super::walker::{Walker, WalkerError};
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::mask::{self, NO_PAGES, PageMask};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -29,6 +32,8 @@ const NOPAGE: u64 = 1 << 20;
 const MAX_FOLIO: u64 = 512;
 /// Frames whose flags are read first to find a folio.
 const FIRST_BLOCK: u64 = 32;
+/// Fewer frames are not worth a run of the BPF program.
+const FEW: usize = 8;
 /// One read costs as much as this many entries more in another.
 const READ_GAP: u64 = 8;
 /// Pages and spans remembered; either cache is emptied beyond.
@@ -42,6 +47,7 @@ const WHOLE_SPAN: usize = 32;
 pub struct Frames {
     file: File,
     phys_mask: u64,
+    descriptors: Option<RefCell<Descriptors>>,
 }
 
 /// What is known to be free of large folios, for one address space.
@@ -90,7 +96,27 @@ impl Frames {
         let file = File::open(root.join("proc/kpageflags"))?;
         // It can be opened without CONFIG_PROC_PAGE_MONITOR or the capability on no kernel; still, read one entry.
         file.read_exact_at(&mut [0; 8], 8)?;
-        Ok(Self { file, phys_mask: u64::MAX })
+        Ok(Self { file, phys_mask: u64::MAX, descriptors: None })
+    }
+
+    /// Looks for the kernel's descriptors, by means of a calibrated `walker`. Without them all comes from kpageflags.
+    pub(crate) fn find_descriptors(&mut self, walker: &mut Walker) -> Result<(), WalkerError> {
+        let found = Descriptors::find(walker, |frames| self.large_by_flags(frames))?;
+        self.descriptors = Some(RefCell::new(found));
+        Ok(())
+    }
+
+    /// Which of `frames` (sorted) are part of a large folio.
+    fn large(&self, frames: &[u64]) -> io::Result<Vec<bool>> {
+        let descriptors = self.descriptors.as_ref().filter(|_| frames.len() > FEW);
+        match descriptors.map(|d| d.borrow_mut().large(frames)) {
+            Some(Ok(large)) => Ok(large),
+            Some(Err(_)) | None => self.large_by_flags(frames),
+        }
+    }
+
+    pub(super) fn large_by_flags(&self, frames: &[u64]) -> io::Result<Vec<bool>> {
+        Ok(self.flags(frames)?.iter().map(|flags| flags & (HEAD | TAIL) != 0).collect())
     }
 
     /// States which bits of an entry are an address.
@@ -211,10 +237,10 @@ impl Frames {
         }
         let mut frames: Vec<u64> = pages.iter().map(|p| p.0).collect();
         frames.dedup();
-        let flags = self.flags(&frames)?;
+        let is_large = self.large(&frames)?;
         for &(frame, i) in pages {
             match frames.binary_search(&frame) {
-                Ok(at) if flags[at] & (HEAD | TAIL) == 0 => note_small(i, frame),
+                Ok(at) if !is_large[at] => note_small(i, frame),
                 _ => mask::put(&mut large, i),
             }
         }

@@ -15,6 +15,7 @@ mod c_twin_tests;
 pub mod calibrate;
 pub mod clear;
 pub mod clear_budget;
+mod descriptors;
 mod frame_numbers;
 pub mod frames;
 mod memory_end;
@@ -172,13 +173,15 @@ fn ready_observer() -> Result<Observer, SourceUnavailable> {
     }
     let mut walker = Walker::load()?;
     calibrate::calibrate(&mut walker)?;
-    let frames = Frames::open(Path::new("/")).map_err(|e| {
+    let mut frames = Frames::open(Path::new("/")).map_err(|e| {
         let remedy = match e.kind() {
             io::ErrorKind::NotFound => "use a kernel with CONFIG_PROC_PAGE_MONITOR=y, or another source",
             _ => "run as root, or with CAP_DAC_READ_SEARCH in addition",
         };
         SourceUnavailable::new(format!("cannot read /proc/kpageflags, which tells large folios: {e}"), remedy)
     })?;
+    // Without descriptors clearing costs more.
+    let _ = frames.find_descriptors(&mut walker);
     let mut observer = Observer::new(walker, frames);
     selftest::run(&mut observer).map_err(|why| {
         SourceUnavailable::new(format!("the self-test failed: {why}"), "use another source, and please report this")
@@ -187,6 +190,7 @@ fn ready_observer() -> Result<Observer, SourceUnavailable> {
     observer.pages_cleared = 0;
     observer.pages_cleared_first = 0;
     observer.disturbed_ns = 0;
+    observer.clear_ns = 0;
     Ok(observer)
 }
 
@@ -271,6 +275,7 @@ impl AccessSource for PageTableSource {
         let set_again = observer.pages_cleared - observer.pages_cleared_first;
         Cost {
             pages_cleared: observer.pages_cleared,
+            clear_ns: Some(observer.clear_ns),
             ..self.targets.cost(observer.pages_read, set_again, observer.disturbed_ns)
         }
     }

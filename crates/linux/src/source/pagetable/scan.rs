@@ -87,13 +87,14 @@ impl Observer {
         self.each_piece(space, process, ranges, |this, space, ranges| {
             let mut found = this.found(ranges);
             if clear.any() {
-                let now = Instant::now();
+                let (now, began_ns) = (Instant::now(), thread_cpu_ns());
                 let plan = this.plan_scan(space, process, &mut found, &mut clear, since_whole, now)?;
                 if !plan.is_empty() {
                     let before = thread_cpu_ns() + this.disturbed_ns;
                     this.clear_planned(space, process, &plan, &mut found)?;
                     single_ns += (thread_cpu_ns() + this.disturbed_ns).saturating_sub(before);
                     this.verify_scan(space, process, &found, now)?;
+                    this.clear_ns += thread_cpu_ns().saturating_sub(began_ns);
                 }
             }
             for f in &found {

@@ -67,7 +67,9 @@ impl Observer {
         }
         let begin = thread_cpu_ns();
         let cleared = process.clear_refs();
-        self.budget.spend(tally.present, thread_cpu_ns().saturating_sub(begin));
+        let spent_ns = thread_cpu_ns().saturating_sub(begin);
+        self.budget.spend(tally.present, spent_ns);
+        self.clear_ns += spent_ns;
         match cleared {
             Ok(()) => {}
             Err(e) if e.is_gone() => return Err(SpaceError::Gone),

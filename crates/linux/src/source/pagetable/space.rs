@@ -134,6 +134,8 @@ pub struct Observer {
     pub pages_cleared: u64,
     /// Of these, bits that had never been cleared before.
     pub pages_cleared_first: u64,
+    /// CPU time of this thread for clearing them, ns.
+    pub clear_ns: u64,
     /// What targets lost while bits were cleared, ns: interrupts, and waiting for the processor that they shared with
     /// us.
     pub disturbed_ns: u64,
@@ -155,6 +157,7 @@ impl Observer {
             pages_read: 0,
             pages_cleared: 0,
             pages_cleared_first: 0,
+            clear_ns: 0,
             disturbed_ns: 0,
         }
     }

@@ -1,5 +1,6 @@
 //! Reads other processes' page tables: loads the two walk programs, and runs them for windows and for whole ranges.
 
+use super::descriptors::Types;
 use super::memory_end::max_phys;
 use crate::bpf::btf::{self, Btf, BtfError};
 use crate::bpf::insn::AsmError;
@@ -139,6 +140,7 @@ pub struct Walker {
     copy: Program,
     style: LoopStyle,
     layout: Layout,
+    descriptor_types: Option<Types>,
     /// Whether process ids here are those of the initial namespace, which is what tasks carry.
     root_pids: bool,
 }
@@ -180,7 +182,8 @@ impl Walker {
         let windows = load("isotherm_window", Which::Windows)?;
         let copy = load("isotherm_copy", Which::Copy)?;
         let layout = Layout { direct_map: 0, max_phys: 0, phys_mask: 0, levels: 4 };
-        Ok(Self { arrays, windows, copy, style, layout, root_pids: in_root_pid_namespace() })
+        let (root_pids, descriptor_types) = (in_root_pid_namespace(), Types::of(&btf).ok());
+        Ok(Self { arrays, windows, copy, style, layout, descriptor_types, root_pids })
     }
 
     /// States where memory is.
@@ -203,6 +206,11 @@ impl Walker {
             }
             _ => false,
         }
+    }
+
+    /// What of the kernel's types is needed to read page descriptors; `None`: this kernel keeps them differently.
+    pub(super) const fn descriptor_types(&self) -> Option<Types> {
+        self.descriptor_types
     }
 
     /// Whether the kernel's loop helper is used (Linux 5.17 and later).
