@@ -82,7 +82,7 @@ class PostgresSession:
             )
             session.stdin.flush()
             session.stdout.readline()
-            wait_for("the session has mapped the table", lambda: _resident(self.pid) > 100 * MIB)
+            wait_for("the session has mapped the table", lambda: resident(self.pid) > 100 * MIB)
         except BaseException:
             self.stop()
             raise
@@ -97,6 +97,7 @@ class PostgresSession:
         self.server.stop()
 
 
-def _resident(pid):
+def resident(pid):
+    """Resident memory of a process, bytes."""
     with open(f"/proc/{pid}/statm") as f:
         return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

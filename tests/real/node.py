@@ -15,7 +15,7 @@ import cold
 import windows
 from group import EACH_MIB, USED, affordable
 from harness import BINARY, MIB, ControlGroup, CpuTime, start, stop, used_pages, wait_for
-from neighbours import Jvm, PostgresSession
+from neighbours import Jvm, PostgresSession, resident
 from pages import COLD, WORKING_SET, Program, build, hot_pages, size
 
 SECONDS = int(os.environ.get("NODE_SECONDS", "60"))
@@ -92,14 +92,17 @@ def _compare(results, neighbour, true, line):
                       f"{waits / MIB:.1f} not known yet")  # fmt: skip
 
 
-def _agree(results, what, group, lines, top, metrics, rows):
-    """What is said of a group in four ways must be the same: by `ps`, `top`, /metrics, and in the last window's row."""
+def _agree(results, what, group, lines, top, metrics, rows, process=None):
+    """What is said of a group in four ways must be the same: by `ps`, `top`, /metrics, and in the last window's row; of the only
+    process of a group, in a fifth, its own line."""
     figures = {
         "ps": _bytes(group.row(lines), "cold", "for_ns"),
         "top": _bytes(group.row(top), "cold", "for_ns"),
         "/metrics": group.idle(metrics, TEN),
         "Parquet": windows.idle(rows, group.name, TEN),
     }
+    if process is not None:
+        figures["its process"] = _bytes(process, "cold", "for_ns")
     known = [value for value in figures.values() if value is not None]
     same = len(known) == len(figures) and max(known) - min(known) <= COLD * max(known)
     said = ", ".join(f"{way} {'nothing' if value is None else f'{value / MIB:.1f}'}" for way, value in figures.items())
@@ -117,7 +120,7 @@ def check(results, kinds=()):
     number = affordable()
     programs, neighbours, node = [], [], None
     with tempfile.TemporaryDirectory(prefix="isotherm-node-") as folder, ControlGroup("node") as group, contextlib.ExitStack() as groups:
-        own_groups = []
+        own_groups, numbers = [], []
         try:
             path = build(folder)
             neighbours.append(cold.Server(folder, "redis", 150_000, random.Random(1).sample(range(150_000), 5_000)))
@@ -127,12 +130,14 @@ def check(results, kinds=()):
             for neighbour in neighbours:
                 own_groups.append(groups.enter_context(ControlGroup(neighbour.name)))
                 own_groups[-1].take(neighbour.pids)
+                numbers.append(len(neighbour.pids))
             words = dict(size=size(EACH_MIB), set="random", hot=hot_pages(EACH_MIB, USED), period=200_000)
             programs += [Program(path, group.enter, seed=seed, **words) for seed in range(number)]
             for program in programs:
                 program.ready()
             node = Node(folder)
             node.watch(SECONDS)
+            held = [resident(neighbour.pid) for neighbour in neighbours]
             lines, top, samples = node.ask("ps"), node.ask("top", "--batch", "--duration", "100ms"), node.metrics()
             node.cpu.look()
             cpu, memory = node.cpu.share(), node.memory()
@@ -162,12 +167,14 @@ def check(results, kinds=()):
     of_group = group.row(top)
     results.near(f"top: cold > {TEN} s of their group", truth, _bytes(of_group, "cold", "for_ns"), COLD)
     results.near(f"/metrics: idle for {TEN} s in their group", truth, group.idle(samples, TEN), COLD)
-    for neighbour, (resident, used) in zip(neighbours, truths):
-        _compare(results, neighbour, resident - used, by_pid.get(neighbour.pid))
+    # What the program has allocated since is in the pages that are seen to be used, but not in what it held.
+    for neighbour, then, (_, used) in zip(neighbours, held, truths):
+        _compare(results, neighbour, then - used, by_pid.get(neighbour.pid))
     if rows is not None:
         _agree(results, f"the {number}", group, lines, top, samples, rows)
-        for neighbour, own in zip(neighbours, own_groups):
-            _agree(results, f"{neighbour.name}'s group", own, lines, top, samples, rows)
+        for neighbour, own, processes in zip(neighbours, own_groups, numbers):
+            process = by_pid.get(neighbour.pid) if processes == 1 else None
+            _agree(results, f"{neighbour.name}'s group", own, lines, top, samples, rows, process)
     cost = samples["isotherm_monitor_cpu_seconds_total"] + samples["isotherm_target_cost_seconds_total"]
     results.at_most("cost of monitor and target, as reported", 0.0105, cost / SECONDS)
     results.at_most("CPU of the node, from outside", 0.0105, cpu)

@@ -6,6 +6,7 @@ use super::known::Known;
 use super::pages::PageHistory;
 use super::table::{TENTH_NS, Table};
 use super::times::AGES_NS;
+use super::usage::Usage;
 use crate::addr::{AddrRange, TABLE_SPAN};
 use crate::mapping::Mapping;
 use crate::pages::mask_of;
@@ -53,14 +54,19 @@ impl CodeCounts {
         let scale = u64::from(history.one_in());
         let (watched, started_ns) = (history.now_ns() - history.begin_ns(), history.started_ns());
         let (ages, longer) = AGES_NS.split_at(AGES_NS.partition_point(|&age| age <= watched));
-        let known = |counts: &Option<Box<[u64; 256]>>| -> Vec<(Known, u64)> {
+        let usage = history.usage();
+        let known = |counts: &Option<Box<[u64; 256]>>| -> Vec<Alike> {
             let counts = counts.iter().flat_map(|counts| (0..=255u8).zip(counts.iter()));
             counts
                 .filter(|(_, n)| **n > 0)
-                .filter_map(|(c, &n)| Some((Known::of(c, history.epochs(), started_ns)?, n)))
+                .filter_map(|(c, &pages)| {
+                    let known = Known::of(c, history.epochs(), started_ns)?;
+                    let is_fresh = Epochs::is_epoch(c) && history.epochs().is_fresh(c);
+                    Some(Alike { known, usage: usage.of(is_fresh), pages })
+                })
                 .collect()
         };
-        let by_ages: Vec<Vec<(Known, u64)>> = self.by_ages.iter().map(known).collect();
+        let by_ages: Vec<Vec<Alike>> = self.by_ages.iter().map(known).collect();
         PageAges {
             resident: self.count(|c| c != ABSENT) * scale,
             unobservable: self.count(|c| c == BLIND) * scale,
@@ -73,12 +79,19 @@ impl CodeCounts {
     }
 }
 
+/// So many pages of which the same is known.
+struct Alike {
+    known: Known,
+    usage: Usage,
+    pages: u64,
+}
+
 /// The pages idle for `age`, the `i`th of [`AGES_NS`].
 ///
 /// Tables are cleared for the first time in an order that has nothing to do with their use
 /// ([`PageHistory::set_begun_in`]). So what is not known of a part of them yet is expected to be as in the others: a
 /// ratio estimate.
-fn idle_for(history: &PageHistory, by_ages: &[Vec<(Known, u64)>], i: usize, age: u64) -> IdlePages {
+fn idle_for(history: &PageHistory, by_ages: &[Vec<Alike>], i: usize, age: u64) -> IdlePages {
     let (younger, known) = by_ages.split_at(i + 1);
     let (known, new) = known.split_at(NEW - i - 1);
     let (mut sum, seen) = sum_idle(history, known, age);
@@ -96,11 +109,10 @@ fn idle_for(history: &PageHistory, by_ages: &[Vec<(Known, u64)>], i: usize, age:
 }
 
 /// The pages idle for `age`, without an estimate of those that nothing is known of; and how many can be observed.
-fn sum_idle(history: &PageHistory, by_ages: &[Vec<(Known, u64)>], age: u64) -> (IdlePages, u64) {
+fn sum_idle(history: &PageHistory, by_ages: &[Vec<Alike>], age: u64) -> (IdlePages, u64) {
     let now = history.now_ns();
-    let usage = history.usage();
     let (mut sum, mut expected, mut seen) = (IdlePages::default(), 0.0, 0);
-    for &(known, pages) in by_ages.iter().flatten() {
+    for &Alike { known, usage, pages } in by_ages.iter().flatten() {
         expected += pages as f64 * known.idle(now.saturating_sub(age), usage, pages, &mut sum);
         seen += if known == Known::Blind { 0 } else { pages };
     }
@@ -199,8 +211,11 @@ impl PageHistory {
 #[cfg(test)]
 mod tests {
     use super::super::known::By;
+    use super::super::table::{Learnt, Retried};
     use super::super::usage::{Reuse, Usage};
     use super::*;
+    use crate::bits::TableBits;
+    use crate::mask;
 
     const S: u64 = 1_000_000_000;
 
@@ -211,10 +226,12 @@ mod tests {
         history.end_walk(20 * S);
         let accessed = |after_ns, by_ns| Known::In { after_ns, by: By::certain(by_ns) };
         let never = Known::Open { after_ns: None, by: None };
-        let mut by_ages = vec![Vec::new(); NEW + 1];
-        by_ages[0] = vec![(never, 4000)];
-        by_ages[ALWAYS] = vec![(accessed(0, S), 600), (accessed(19 * S, 20 * S), 200), (never, 1000)];
-        by_ages[NEW] = vec![(accessed(19 * S, 20 * S), 2000)];
+        let usage = history.usage();
+        let alike = |known, pages| Alike { known, usage, pages };
+        let mut by_ages: Vec<Vec<Alike>> = (0..=NEW).map(|_| Vec::new()).collect();
+        by_ages[0] = vec![alike(never, 4000)];
+        by_ages[ALWAYS] = vec![alike(accessed(0, S), 600), alike(accessed(19 * S, 20 * S), 200), alike(never, 1000)];
+        by_ages[NEW] = vec![alike(accessed(19 * S, 20 * S), 2000)];
         let ten_seconds = AGES_NS.iter().position(|&age| age == 10 * S).unwrap();
         let idle = idle_for(&history, &by_ages, ten_seconds, 10 * S);
         // Three quarters of those that are known, and of the 4000.
@@ -224,7 +241,8 @@ mod tests {
     #[test]
     fn pages_left_set_are_idle_as_often_as_those_that_were_tried() {
         let mut reuse = Reuse::default();
-        reuse.note((1000, 1000), (1000, 250));
+        let retried = |accessed| Retried { cleared: 1000, accessed };
+        reuse.note(&Learnt { steady: retried(1000), held: retried(250), ..Learnt::default() });
         let usage = reuse.usage(100 * S, 10 * S);
         let idle = |known: Known, usage, age| {
             let mut sum = IdlePages::default();
@@ -244,5 +262,49 @@ mod tests {
         let cleared = |after_ns| Known::In { after_ns, by: By::certain(100 * S) };
         assert_eq!(idle(cleared(60 * S), usage, 10 * S), (usage.idle(10 * S, 40 * S), 0, 8));
         assert_eq!(idle(cleared(90 * S), usage, 5 * S), (0.0, 0, 8), "in use all the time");
+    }
+
+    /// Pages of `tables` tables; in each interval of 20 s one in ten is accessed all the time, and one in fifty others once.
+    /// In the last one a garbage collector goes through a third of them, or new ones come.
+    fn idle_after(collected: impl Fn(usize) -> bool, come: bool) -> IdlePages {
+        const TABLES: usize = 12;
+        let is_hot = |page: usize| page.is_multiple_of(10);
+        let mut history = PageHistory::new(0);
+        for walk in 0..6u64 {
+            history.begin_walk(&[AddrRange::new(0, TABLES as u64 * TABLE_SPAN)], walk * 20 * S);
+            for table in 0..TABLES {
+                let pages = (0..512).filter(|i| !come || walk == 5 || !collected(table * 512 + i));
+                let (mut present, mut accessed) = (mask::NO_PAGES, mask::NO_PAGES);
+                for i in pages {
+                    let page = table * 512 + i;
+                    let once = page % 50 == 1 + walk as usize || walk == 5 && collected(page);
+                    mask::put(&mut present, i);
+                    if is_hot(page) || walk > 0 && once {
+                        mask::put(&mut accessed, i);
+                    }
+                }
+                let mut bits = TableBits { present, accessed, ..TableBits::empty(table as u64 * TABLE_SPAN) };
+                bits.cleared = if walk < 5 { history.wanted(&bits).all() } else { mask::NO_PAGES };
+                history.take(&bits);
+            }
+            history.end_walk(walk * 20 * S);
+        }
+        let ten_seconds = AGES_NS.iter().position(|&age| age == 10 * S).unwrap();
+        history.total().idle[ten_seconds]
+    }
+
+    #[test]
+    fn what_was_touched_once_is_as_likely_idle_as_not_and_what_is_in_use_is_not() {
+        let idle = idle_after(|_| false, false);
+        // 615 are in use, and 122 have been used once in the last 20 s: half of them in the last 10.
+        assert!(idle.pages.abs_diff(6144 - 615 - 61) < 20, "{idle:?}");
+        let third = |page: usize| page % 9 < 3;
+        for come in [false, true] {
+            let idle = idle_after(third, come);
+            let most = idle.most - idle.least;
+            assert!(most > 2048, "the last walk has found them accessed: {idle:?}");
+            // Of 1844 fresh ones and those used once half, and of the hot ones none.
+            assert!(idle.pages.abs_diff(6144 - 615 - 960) < 120, "{come}: {idle:?}");
+        }
     }
 }

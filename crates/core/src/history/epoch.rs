@@ -19,7 +19,7 @@ const FIRST: u8 = 2;
 /// Epochs that a byte can tell apart.
 const MOST: usize = (STANDING - FIRST) as usize;
 /// Epochs that one walk may begin.
-const PER_WALK: usize = 5;
+const PER_WALK: usize = KINDS + 4;
 /// Epochs that are left after joining.
 const KEPT: usize = 80;
 
@@ -43,27 +43,39 @@ pub struct Epochs {
     now_ns: u64,
     /// End of the walk before.
     before_end_ns: u64,
-    /// Numbers of the epochs that the present walk and the one before have begun.
-    this_walk: [Option<u8>; 3],
-    last_walk: [Option<u8>; 3],
-    /// Epochs that end at the begin of the walk before, and of the present one.
-    marks: [Option<u8>; 2],
+    /// Numbers of the epochs that the present walk and the one before have begun, by [`Begun`]; [`ABSENT`] where there is none.
+    this_walk: [u8; KINDS],
+    last_walk: [u8; KINDS],
+    /// Epochs that only mark the begin of the walk before, and of the present one: for steady pages, and for fresh ones.
+    marks: [[u8; 2]; 2],
+    /// A bit for each number (less [`FIRST`]): whether its pages were fresh.
+    fresh: [u64; 2],
     /// Whether a walk is under way.
     walking: bool,
     /// Pages found accessed again since this was last taken.
     reaccessed: Reaccessed,
 }
 
-/// Epochs that a walk begins, by what is known of the begin.
+/// Epochs that a walk begins for pages that it clears, by what earlier walks saw of them.
+///
+/// A *fresh* page was accessed between the last two walks, but not between the two before, or it has come since: nobody
+/// knows whether it is used again. A *steady* one was found accessed by two walks in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Begun {
-    /// Pages whose bits were clear at the walk before.
-    Regular,
-    /// Pages whose bits were left set at the walk before.
-    Trial,
-    /// Pages that nobody had watched.
+pub(super) enum Begun {
+    /// The walk before saw them idle, or not at all.
+    Fresh,
+    /// The walk before found them accessed and cleared them.
+    Steady,
+    /// They were fresh, and have been left set since.
+    FreshTrial,
+    /// They were steady, and have been left set since.
+    SteadyTrial,
+    /// Nobody had watched them.
     Unknown,
 }
+
+/// Number of variants of [`Begun`].
+pub(super) const KINDS: usize = 5;
 
 impl Epochs {
     /// Begins to watch at `begin_ns`; the first walk is that of [`begin_walk`](Self::begin_walk).
@@ -74,9 +86,10 @@ impl Epochs {
             begun_ns: begin_ns,
             now_ns: begin_ns,
             before_end_ns: begin_ns,
-            this_walk: [None; 3],
-            last_walk: [None; 3],
-            marks: [None; 2],
+            this_walk: [ABSENT; KINDS],
+            last_walk: [ABSENT; KINDS],
+            marks: [[ABSENT; 2]; 2],
+            fresh: [0; 2],
             walking: false,
             reaccessed: Reaccessed::default(),
         }
@@ -103,7 +116,7 @@ impl Epochs {
         let mut kept = Kept { list: self.list.clone(), looked_ns: self.begun_ns, now_ns: self.now_ns };
         if self.walking {
             (kept.looked_ns, kept.now_ns) = (self.before_ns, now_ns.max(self.now_ns));
-            for number in self.this_walk.iter().flatten() {
+            for number in self.this_walk.iter().filter(|n| **n != ABSENT) {
                 kept.list[usize::from(number - FIRST)].by_ns = kept.now_ns;
             }
         }
@@ -153,7 +166,7 @@ impl Epochs {
         self.now_ns = now_ns.max(self.now_ns);
         self.begun_ns = self.now_ns;
         self.last_walk = std::mem::take(&mut self.this_walk);
-        self.marks = [self.marks[1], None];
+        self.marks = [self.marks[1], [ABSENT; 2]];
         self.walking = true;
     }
 
@@ -161,7 +174,7 @@ impl Epochs {
     pub fn end_walk(&mut self, now_ns: u64) {
         self.now_ns = now_ns.max(self.now_ns);
         self.walking = false;
-        for number in self.this_walk.iter().flatten() {
+        for number in self.this_walk.iter().filter(|n| **n != ABSENT) {
             self.list[usize::from(number - FIRST)].by_ns = self.now_ns;
         }
     }
@@ -183,27 +196,29 @@ impl Epochs {
 
     /// Whether the byte is one of a page whose bit was cleared by the walk before.
     pub(crate) fn is_of_last_walk(&self, code: u8) -> bool {
-        self.last_walk.contains(&Some(code))
+        code != ABSENT && self.last_walk.contains(&code)
     }
 
     /// The bytes of pages whose bit was cleared by the walk before; [`ABSENT`] where there are fewer.
-    pub fn last_walk(&self) -> [u8; 3] {
-        self.last_walk.map(|code| code.unwrap_or(ABSENT))
+    pub(super) const fn last_walk(&self) -> [u8; KINDS] {
+        self.last_walk
     }
 
-    /// Of these, the byte of those that had been clear at the walk before that; [`ABSENT`] where there are none.
-    pub fn last_regular(&self) -> u8 {
-        self.last_walk[Begun::Regular as usize].unwrap_or(ABSENT)
+    /// Whether the byte is one of pages that were [fresh](Begun) when they were found accessed last.
+    pub(super) const fn is_fresh(&self, code: u8) -> bool {
+        let at = (code & !STANDING).saturating_sub(FIRST);
+        self.fresh[(at / 64) as usize] >> (at % 64) & 1 != 0
     }
 
-    /// The byte of those that had been left set before; [`ABSENT`] where there are none.
-    pub fn last_trial(&self) -> u8 {
-        self.last_walk[Begun::Trial as usize].unwrap_or(ABSENT)
+    /// Accessed between the last two walks, or come since then.
+    pub fn fresh(&mut self) -> u8 {
+        self.begun(Begun::Fresh, Some(self.before_ns))
     }
 
-    /// Accessed between the last two walks.
-    pub fn regular(&mut self) -> u8 {
-        self.begun(Begun::Regular, Some(self.before_ns))
+    /// The byte of a page that was clear, with `code`, and has been accessed between the last two walks.
+    pub fn accessed(&mut self, code: u8) -> u8 {
+        let kind = if self.is_of_last_walk(code) { Begun::Steady } else { Begun::Fresh };
+        self.begun(kind, Some(self.before_ns))
     }
 
     /// Accessed at any time before the present walk.
@@ -217,7 +232,8 @@ impl Epochs {
             return self.unknown();
         }
         let after = self.of(code).by_ns;
-        let number = self.begun(Begun::Trial, Some(after));
+        let kind = if self.is_fresh(code) { Begun::FreshTrial } else { Begun::SteadyTrial };
+        let number = self.begun(kind, Some(after));
         let epoch = &mut self.list[usize::from(number - FIRST)];
         epoch.after_ns = epoch.after_ns.map(|known| known.min(after));
         number
@@ -252,16 +268,12 @@ impl Epochs {
     }
 
     fn left_set(&mut self, code: u8, after_ns: u64) -> u8 {
-        if Self::is_epoch(code) && self.of(code).by_ns == after_ns {
-            return STANDING | code;
-        }
-        // An epoch that ends then, or one that only marks that moment.
-        let slot = usize::from(after_ns == self.begun_ns);
-        let mark = match self.marks[slot].filter(|&n| self.of(n).by_ns == after_ns) {
-            Some(mark) => mark,
-            None => self.push(Epoch { after_ns: Some(after_ns), by_ns: after_ns }),
+        let (slot, is_fresh) = (usize::from(after_ns == self.begun_ns), !self.is_of_last_walk(code));
+        let mark = match self.marks[slot][usize::from(is_fresh)] {
+            mark if mark != ABSENT && self.of(mark).by_ns == after_ns => mark,
+            _ => self.push(Epoch { after_ns: Some(after_ns), by_ns: after_ns }, is_fresh),
         };
-        self.marks[slot] = Some(mark);
+        self.marks[slot][usize::from(is_fresh)] = mark;
         STANDING | mark
     }
 
@@ -275,16 +287,19 @@ impl Epochs {
     }
 
     fn begun(&mut self, which: Begun, after_ns: Option<u64>) -> u8 {
-        if let Some(number) = self.this_walk[which as usize] {
-            return number;
+        if self.this_walk[which as usize] != ABSENT {
+            return self.this_walk[which as usize];
         }
-        let number = self.push(Epoch { after_ns, by_ns: self.now_ns });
-        self.this_walk[which as usize] = Some(number);
+        let is_fresh = matches!(which, Begun::Fresh | Begun::FreshTrial);
+        let number = self.push(Epoch { after_ns, by_ns: self.now_ns }, is_fresh);
+        self.this_walk[which as usize] = number;
         number
     }
 
-    fn push(&mut self, epoch: Epoch) -> u8 {
+    fn push(&mut self, epoch: Epoch, is_fresh: bool) -> u8 {
         debug_assert!(self.list.len() < MOST, "a walk was begun without room");
+        let at = self.list.len();
+        self.fresh[at / 64] |= u64::from(is_fresh) << (at % 64);
         self.list.push(epoch);
         (self.list.len() - 1) as u8 + FIRST
     }
@@ -296,14 +311,14 @@ impl Epochs {
             number == Self::BEFORE
                 || used[usize::from(number)]
                 || used[usize::from(STANDING | number)]
-                || self.this_walk.contains(&Some(number))
+                || self.this_walk.contains(&number)
         };
         // Groups of numbers that become one epoch.
         let mut groups: Vec<(Epoch, Vec<u8>)> = (0..self.list.len())
             .map(|i| (self.list[i], vec![i as u8 + FIRST]))
             .filter(|(_, numbers)| keep(numbers[0]))
             .collect();
-        let fixed = |numbers: &[u8]| numbers.iter().any(|&n| n == Self::BEFORE || self.this_walk.contains(&Some(n)));
+        let fixed = |numbers: &[u8]| numbers.iter().any(|&n| n == Self::BEFORE || self.this_walk.contains(&n));
         // Those without a begin stay apart, or they would take it from the others.
         groups.sort_by_key(|(epoch, numbers)| (!fixed(numbers), epoch.after_ns.is_some(), epoch.by_ns));
         while groups.len() > KEPT {
@@ -334,8 +349,13 @@ impl Epochs {
                 renumbered[usize::from(STANDING | n)] = STANDING | self.not_later(&groups, n, i);
             }
         }
-        self.this_walk = self.this_walk.map(|n| n.map(|n| new_number[usize::from(n)]));
-        (self.last_walk, self.marks) = ([None; 3], [None; 2]);
+        self.this_walk = self.this_walk.map(|n| if n == ABSENT { ABSENT } else { new_number[usize::from(n)] });
+        (self.last_walk, self.marks) = ([ABSENT; KINDS], [[ABSENT; 2]; 2]);
+        let mut fresh = [0; 2];
+        for (i, (_, numbers)) in groups.iter().enumerate() {
+            fresh[i / 64] |= u64::from(numbers.iter().all(|&n| self.is_fresh(n))) << (i % 64);
+        }
+        self.fresh = fresh;
         self.list = groups.into_iter().map(|(epoch, _)| epoch).collect();
         renumbered
     }
@@ -366,7 +386,7 @@ mod tests {
         assert_eq!(e.of(unknown), Epoch { after_ns: None, by_ns: S });
         e.begin_walk(3 * S);
         assert!(e.is_of_last_walk(unknown));
-        let regular = e.regular();
+        let regular = e.accessed(unknown);
         assert_eq!(e.of(regular), Epoch { after_ns: Some(S), by_ns: 3 * S });
         let standing = e.standing(regular);
         assert_eq!((standing & STANDING, e.of(standing).by_ns), (STANDING, S));
@@ -391,7 +411,7 @@ mod tests {
                 assert!(e.has_room());
             }
             e.begin_walk(second * S);
-            pages.push((e.regular(), second * S));
+            pages.push((e.fresh(), second * S));
         }
         for (code, accessed) in pages {
             let epoch = e.of(code);

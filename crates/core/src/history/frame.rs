@@ -1,5 +1,6 @@
 //! What the page history says about a target at one moment: the figures that records keep and reports show.
 
+use super::owned::Owned;
 use super::reaccessed::Reaccessed;
 use super::times::AGES_NS;
 use crate::addr::{AddrRange, PAGE_SIZE};
@@ -180,9 +181,8 @@ pub struct TogetherFrame {
     pub one_in: u32,
     /// Their pages.
     pub ages: PageAges,
-    /// The same by target, in order of their numbers: a page that several map is the first one's. Empty where that is
-    /// not known; records do not keep it.
-    pub owned: Vec<(u32, PageAges)>,
+    /// The same by target, in order of their numbers. Empty where that is not known; records do not keep it.
+    pub owned: Vec<Owned>,
 }
 
 /// Bytes of so many pages; of more than there can be, which others may claim, the largest number.

@@ -4,7 +4,8 @@
 //! * [`epoch`]: such an interval as one byte; [`table`]: the pages below one page table; [`pages`]: those of an address
 //!   space.
 //! * [`tracked`]: an access source with the histories of its targets, which it walks.
-//! * [`together`]: several targets, whose common pages count once; [`once`]: how a sample of frames tells that.
+//! * [`together`]: several targets, whose common pages count once; [`once`]: how a sample of frames tells that; [`owned`]:
+//!   what then counts for each.
 //! * [`stored`]: a history kept for the next run.
 //! * [`ages`]: figures from them; [`usage`]: what to expect of pages in use; [`reaccessed`]: what came back after how long; [`frame`]: the figures, as they are recorded;
 //!   [`times`]: the ages that they are for.
@@ -14,6 +15,7 @@ pub mod epoch;
 pub mod frame;
 pub mod known;
 mod once;
+pub mod owned;
 pub mod pages;
 pub mod reaccessed;
 pub mod stored;

@@ -51,6 +51,11 @@ impl Sample {
         self.pages.push((frame, self.targets.len() - 1, known));
     }
 
+    /// How old the pages of each target are, each counted.
+    pub fn targets(&self) -> &[PageAges] {
+        &self.targets
+    }
+
     /// Present pages of all targets, each counted for each target that maps it.
     pub fn mapped(&self) -> u64 {
         self.targets.iter().map(|ages| ages.resident).sum()

@@ -246,8 +246,7 @@ impl PageHistory {
     pub fn end_walk(&mut self, now_ns: u64) {
         self.epochs.end_walk(now_ns);
         self.reaccessed.add_all(&self.epochs.take_reaccessed(), u64::from(self.one_in));
-        let Learnt { used, again, tried, held, .. } = self.learnt;
-        self.reuse.note((used, again), (tried, held));
+        self.reuse.note(&self.learnt);
         // Single pages that cannot be cleared keep nobody waiting.
         if self.waiting * 256 <= self.learnt.present {
             self.begun_in = (self.begun_in / 2).max(1);

@@ -1,6 +1,6 @@
 //! The pages below one last-level page table, a byte each; tables whose pages are alike take one byte for all.
 
-use super::epoch::{ABSENT, BLIND, Epochs, STANDING};
+use super::epoch::{ABSENT, BLIND, Begun, Epochs, KINDS, STANDING};
 use super::to_clear::ToClear;
 use crate::bits::TableBits;
 use crate::mask::{self, NO_PAGES, PageMask};
@@ -52,14 +52,28 @@ pub struct Learnt {
     pub unresolved: u64,
     /// Seen with a bit that is clear for the first time.
     pub resolved: u64,
-    /// Found accessed and cleared by the walk before, which had seen them clear before that.
-    pub used: u64,
-    /// Of these, found accessed.
-    pub again: u64,
+    /// Found accessed by the two walks before, and cleared.
+    pub steady: Retried,
+    /// Those that were fresh at the walk before, and fresh ones left set until then.
+    pub fresh: Retried,
     /// Left set for some time, and cleared by the walk before to see whether they are still in use.
-    pub tried: u64,
-    /// Of these, found accessed.
-    pub held: u64,
+    pub held: Retried,
+}
+
+/// Pages that the walk before cleared.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Retried {
+    /// All of them.
+    pub cleared: u32,
+    /// Those found accessed.
+    pub accessed: u32,
+}
+
+impl Retried {
+    const fn add(&mut self, other: Self) {
+        self.cleared = self.cleared.saturating_add(other.cleared);
+        self.accessed = self.accessed.saturating_add(other.accessed);
+    }
 }
 
 impl Learnt {
@@ -70,21 +84,18 @@ impl Learnt {
         self.cleared += other.cleared;
         self.unresolved += other.unresolved;
         self.resolved += other.resolved;
-        self.used += other.used;
-        self.again += other.again;
-        self.tried += other.tried;
-        self.held += other.held;
+        self.steady.add(other.steady);
+        self.fresh.add(other.fresh);
+        self.held.add(other.held);
     }
 
-    /// Adds `pages` pages whose byte is of the last walk, of which `again` were found accessed.
-    fn cleared_before(&mut self, code: u8, epochs: &Epochs, pages: u64, again: u64) {
-        if code == epochs.last_regular() {
-            self.used += pages;
-            self.again += again;
-        } else if code == epochs.last_trial() {
-            self.tried += pages;
-            self.held += again;
-        }
+    /// Adds pages whose bytes are of the walk before, by [`Begun`].
+    fn retried(&mut self, by_kind: &[Retried; KINDS]) {
+        use Begun::{Fresh, FreshTrial, Steady, SteadyTrial};
+        let of = |kind: Begun| by_kind[kind as usize];
+        self.steady.add(of(Steady));
+        [Fresh, FreshTrial].into_iter().for_each(|kind| self.fresh.add(of(kind)));
+        self.held.add(of(SteadyTrial));
     }
 
     /// Whether of so many pages that the last access is not known before this walk that it cannot be overlooked.
@@ -216,9 +227,8 @@ impl Table {
             Codes::Alike(code) => Box::new([code; PAGES]),
             Codes::Each(codes) => codes,
         };
-        let (mut tried, mut held) = (0u32, 0u32);
         let last_walk = epochs.last_walk();
-        let (regular, trial) = (epochs.last_regular(), epochs.last_trial());
+        let mut retried_by_kind = [Retried::default(); KINDS];
         for (w, codes) in codes.chunks_exact_mut(64).enumerate() {
             let (present, accessed, blind) = (bits.present[w], bits.accessed[w], bits.blind[w]);
             // Present, idle, and known to be: nothing is to be learnt of these.
@@ -236,23 +246,23 @@ impl Table {
             // Of what was cleared by the last walk, how much was accessed again?
             let retried = quiet & bit_mask(codes, |c| last_walk.contains(&c));
             if retried != 0 {
-                tried += retried.count_ones();
-                learnt.used += u64::from((retried & bit_mask(codes, |c| c == regular)).count_ones());
-                learnt.tried += u64::from((retried & bit_mask(codes, |c| c == trial)).count_ones());
+                for (sum, code) in retried_by_kind.iter_mut().zip(last_walk).filter(|(_, code)| *code != ABSENT) {
+                    sum.cleared += (retried & bit_mask(codes, |c| c == code)).count_ones();
+                }
             }
             while rest != 0 {
                 let i = rest.trailing_zeros() as usize;
                 rest &= rest - 1;
                 let state = Seen::of(bits, w * 64 + i);
-                if matches!(state, Seen::Cleared | Seen::Set) && epochs.is_of_last_walk(codes[i]) {
-                    tried += 1;
-                    held += 1;
-                    learnt.cleared_before(codes[i], epochs, 1, 1);
+                if matches!(state, Seen::Cleared | Seen::Set)
+                    && let Some(kind) = last_walk.iter().position(|&c| c == codes[i] && c != ABSENT)
+                {
+                    retried_by_kind[kind].add(Retried { cleared: 1, accessed: 1 });
                 }
                 codes[i] = self.learn(codes[i], state, 1, epochs, first, &mut learnt);
             }
         }
-        self.adapt(tried, held, most_level);
+        self.note_retried(&retried_by_kind, &mut learnt, most_level);
         self.codes = match codes.iter().all(|&c| c == codes[0]) {
             true => Codes::Alike(codes[0]),
             false => Codes::Each(codes),
@@ -269,8 +279,8 @@ impl Table {
         (first, most_level): (bool, u8),
         mut learnt: Learnt,
     ) -> Learnt {
-        let tried = Epochs::is_epoch(code) && epochs.is_of_last_walk(code);
-        let (mut all, mut held) = (0, 0);
+        let kind = epochs.last_walk().iter().position(|&c| c == code && c != ABSENT);
+        let mut retried_by_kind = [Retried::default(); KINDS];
         let mut codes = [ABSENT; PAGES];
         for (state, pages) in Seen::all(bits) {
             let count = mask::count(&pages);
@@ -278,11 +288,9 @@ impl Table {
                 continue;
             }
             let new = self.learn(code, state, u64::from(count), epochs, first, &mut learnt);
-            if tried && state != Seen::Absent && state != Seen::Blind {
-                let again = if state == Seen::Idle { 0 } else { count };
-                all += count;
-                held += again;
-                learnt.cleared_before(code, epochs, u64::from(count), u64::from(again));
+            if let Some(kind) = kind.filter(|_| state != Seen::Absent && state != Seen::Blind) {
+                let accessed = if state == Seen::Idle { 0 } else { count };
+                retried_by_kind[kind].add(Retried { cleared: count, accessed });
             }
             if count as usize == PAGES {
                 codes = [new; PAGES];
@@ -290,7 +298,7 @@ impl Table {
                 mask::iter(&pages).for_each(|i| codes[i] = new);
             }
         }
-        self.adapt(all, held, most_level);
+        self.note_retried(&retried_by_kind, &mut learnt, most_level);
         self.codes = match codes.iter().all(|&c| c == codes[0]) {
             true => Codes::Alike(codes[0]),
             false => Codes::Each(Box::new(codes)),
@@ -318,7 +326,7 @@ impl Table {
             Seen::Blind => BLIND,
             // New pages were accessed when they came, whatever their bits say.
             Seen::Idle if code == ABSENT && first => Epochs::BEFORE,
-            Seen::Idle | Seen::Cleared if code == ABSENT && !first => epochs.regular(),
+            Seen::Idle | Seen::Cleared if code == ABSENT && !first => epochs.fresh(),
             Seen::Set if code == ABSENT && !first => epochs.standing(code),
             // What could not be observed, or was there before anybody watched.
             Seen::Cleared | Seen::Idle if !known => epochs.unknown(),
@@ -329,7 +337,7 @@ impl Table {
             // Somebody else may have cleared a bit that was left set.
             Seen::Cleared | Seen::Idle if standing => epochs.trial(code),
             Seen::Idle => code,
-            Seen::Cleared => epochs.regular(),
+            Seen::Cleared => epochs.accessed(code),
             Seen::Set if standing => {
                 learnt.unresolved += if code == NEVER { pages } else { 0 };
                 code
@@ -338,13 +346,17 @@ impl Table {
         }
     }
 
-    /// Of `tried` pages that the last walk cleared, `held` were found accessed again.
-    fn adapt(&mut self, tried: u32, held: u32, most_level: u8) {
-        if tried > 0 {
+    /// Of pages that the last walk cleared, by [`Begun`], so many were found accessed again.
+    fn note_retried(&mut self, by_kind: &[Retried; KINDS], learnt: &mut Learnt, most_level: u8) {
+        learnt.retried(by_kind);
+        let mut all = Retried::default();
+        by_kind.iter().for_each(|&retried| all.add(retried));
+        let Retried { cleared, accessed } = all;
+        if cleared > 0 {
             self.level = match () {
-                () if held * 10 >= tried * 9 => self.level + 1,
+                () if accessed * 10 >= cleared * 9 => self.level + 1,
                 // What was taken to be in constant use is not any more: look at all of it at once.
-                () if held * 2 < tried => 0,
+                () if accessed * 2 < cleared => 0,
                 () => self.level,
             };
         }

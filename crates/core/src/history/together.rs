@@ -6,6 +6,7 @@
 use super::frame::{self, PageAges, TogetherFrame};
 use super::known::Known;
 use super::once::Sample;
+use super::owned::Owned;
 use super::pages::PageHistory;
 use super::tracked::Tracked;
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
@@ -58,20 +59,24 @@ impl<S: AccessSource> Tracked<S> {
     /// twice yet.
     pub fn together(&mut self, targets: &[Mapped<'_>]) -> Result<Option<TogetherFrame>, SourceError> {
         let Some(time_ns) = self.last_walk(targets.iter().map(|(target, _)| *target)) else { return Ok(None) };
-        let (mut owned, mut resident, mut coarsest) = (BTreeMap::<TargetId, Vec<PageAges>>::new(), 0, 1);
+        let (mut owned, mut resident, mut coarsest) = (BTreeMap::<TargetId, Vec<[PageAges; 2]>>::new(), 0, 1);
         for part in PARTS {
             let Some((one_in, there, sample)) = self.sample(targets, part, time_ns)? else { return Ok(None) };
             coarsest = coarsest.max(one_in);
             resident += sample.mapped();
-            for (target, own) in there.into_iter().zip(sample.own(time_ns)) {
-                owned.entry(target).or_default().push(own);
+            let mapped = sample.targets().to_vec();
+            for ((target, mapped), own) in there.into_iter().zip(mapped).zip(sample.own(time_ns)) {
+                owned.entry(target).or_default().push([mapped, own]);
             }
         }
         // Half of one that has ended in between says nothing of it.
         owned.retain(|_, parts| parts.len() == PARTS.len());
-        let owned: Vec<(TargetId, PageAges)> =
-            owned.into_iter().map(|(target, parts)| (target, frame::sum(parts.iter()))).collect();
-        let ages = frame::sum(owned.iter().map(|(_, ages)| ages));
+        let owned = owned.into_iter().filter_map(|(target, parts)| {
+            let [mapped, ages] = [0, 1].map(|which| frame::sum(parts.iter().map(|part| &part[which])));
+            Some(Owned { target, walked_ns: self.page_history(target)?.now_ns(), mapped, ages })
+        });
+        let owned: Vec<Owned> = owned.collect();
+        let ages = frame::sum(owned.iter().map(|owned| &owned.ages));
         self.set_shares_little(ages.resident as f64 >= UNSHARED * resident as f64);
         Ok(Some(TogetherFrame { time_ns, targets: owned.len() as u32, one_in: coarsest, ages, owned }))
     }
@@ -122,9 +127,13 @@ impl<S: AccessSource> Tracked<S> {
     /// The same without looking at frames, where these have shown lately that the targets share next to nothing.
     pub(crate) fn together_unshared(&self, targets: impl Iterator<Item = TargetId> + Clone) -> Option<TogetherFrame> {
         let time_ns = self.last_walk(targets.clone()).filter(|_| self.shares_little())?;
-        let owned: Vec<(TargetId, PageAges)> =
-            targets.filter_map(|t| Some((t, self.walked_twice(t)?.total()))).collect();
-        let ages = frame::sum(owned.iter().map(|(_, ages)| ages));
+        let owned = targets.filter_map(|target| {
+            let history = self.walked_twice(target)?;
+            let ages = history.total();
+            Some(Owned { target, walked_ns: history.now_ns(), mapped: ages.clone(), ages })
+        });
+        let owned: Vec<Owned> = owned.collect();
+        let ages = frame::sum(owned.iter().map(|owned| &owned.ages));
         Some(TogetherFrame { time_ns, targets: owned.len() as u32, one_in: 1, ages, owned })
     }
 
@@ -250,7 +259,7 @@ mod tests {
         assert_eq!(frame.ages.resident, private + PAGES);
         assert_eq!(frame.ages.idle_for(10_000_000_000).unwrap().pages, private / 8 * 7);
         // The text is the first one's.
-        let owned: Vec<u64> = frame.owned.iter().map(|(_, ages)| ages.resident).collect();
+        let owned: Vec<u64> = frame.owned.iter().map(|owned| owned.ages.resident).collect();
         assert_eq!((owned.len(), owned.iter().sum()), (TARGETS as usize, frame.ages.resident));
         assert_eq!((owned[0], owned[1], owned[149]), (11 * PAGES, 10 * PAGES, 10 * PAGES));
     }
@@ -270,7 +279,7 @@ mod tests {
             clock.advance_ns(11_000_000_000);
         }
         let frame = tracked.together(&targets).unwrap().unwrap();
-        let counted: Vec<TargetId> = frame.owned.iter().map(|(target, _)| *target).collect();
+        let counted: Vec<TargetId> = frame.owned.iter().map(|owned| owned.target).collect();
         assert_eq!((counted, frame.targets), ((1..OLD).collect(), OLD - 1));
         let private = u64::from(OLD - 1) * PRIVATE_TABLES * PAGES;
         assert_eq!(frame.ages.resident, private + PAGES);

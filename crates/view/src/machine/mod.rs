@@ -15,6 +15,7 @@ use isotherm_core::event::{Event, MonitorStats, RunInfo, Subscriber, SubscriberE
 #[cfg(doc)]
 use isotherm_core::history::frame::PageFrame;
 use isotherm_core::history::frame::{PageAges, TogetherFrame, bytes, sum};
+use isotherm_core::history::owned::Owned;
 use isotherm_core::target::{Footprint, TargetEnd};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,7 +39,9 @@ struct Known {
     pid: u32,
     name: String,
     ages: Option<PageAges>,
-    /// For how long, ns.
+    /// When they were walked last, ns of CLOCK_MONOTONIC.
+    walked_ns: u64,
+    /// For how long they have been watched, ns.
     watched_ns: u64,
     footprint: Option<Footprint>,
     /// See [`PageFrame::forked`].
@@ -55,6 +58,7 @@ impl Subscriber for MachineBuilder {
                         pid,
                         name: info.name.clone(),
                         ages: None,
+                        walked_ns: 0,
                         watched_ns: 0,
                         footprint: None,
                         forked: false,
@@ -65,6 +69,7 @@ impl Subscriber for MachineBuilder {
             Event::Pages(frame) => {
                 if let Some(known) = self.processes.get_mut(&frame.target) {
                     (known.ages, known.forked) = (Some(frame.total()), frame.forked);
+                    known.walked_ns = frame.time_ns;
                     known.watched_ns = frame.time_ns.saturating_sub(frame.begin_ns);
                 }
             }
@@ -122,6 +127,24 @@ impl MachineBuilder {
         counted_once && is_little(all)
     }
 
+    /// Of each process, how old the pages are that are its own; those of which nothing is known are left out.
+    fn own_ages(&self) -> BTreeMap<u32, PageAges> {
+        let owned: BTreeMap<u32, &Owned> =
+            self.together.iter().flat_map(|t| t.owned.iter().map(|owned| (owned.target, owned))).collect();
+        let own = |(target, known): (&u32, &Known)| {
+            let ages = match (owned.get(target), &known.ages) {
+                // Most of its pages are its parent's, and have been counted there.
+                (None, _) if known.forked && !owned.is_empty() => None,
+                // Who came after pages were last counted together has none that are known to be others'.
+                (None, ages) => ages.clone(),
+                (Some(owned), Some(later)) if known.walked_ns > owned.walked_ns => Some(owned.of_later(later)),
+                (Some(owned), _) => Some(owned.ages.clone()),
+            };
+            Some((*target, ages?))
+        };
+        self.processes.iter().filter_map(own).collect()
+    }
+
     /// The machine as of now. `group_of` tells the control group of a process. Those of which it is not known are a row
     /// without a path. `swap_of` tells what the group at a path has in swap by the kernel's charge, bytes; `None`: not
     /// known, or its processes are not all watched. The counts of processes lack shared memory, the charge lacks what
@@ -131,20 +154,13 @@ impl MachineBuilder {
         mut group_of: impl FnMut(u32) -> Option<String>,
         mut swap_of: impl FnMut(&str) -> Option<u64>,
     ) -> Machine {
-        let owned: BTreeMap<u32, &PageAges> =
-            self.together.iter().flat_map(|t| t.owned.iter().map(|(target, ages)| (*target, ages))).collect();
-        let counted_once = self.processes.len() < 2 || !owned.is_empty();
+        let counted_once = self.processes.len() < 2 || self.together.as_ref().is_some_and(|t| !t.owned.is_empty());
+        let own_ages = self.own_ages();
         let (mut processes, mut groups) = (Vec::new(), BTreeMap::<Option<String>, Sum<'_>>::new());
         let mut all = Sum::default();
         for (target, known) in &self.processes {
             let cgroup = group_of(known.pid);
-            let own = match owned.get(target) {
-                // Most of its pages are its parent's, and have been counted there.
-                None if known.forked && !owned.is_empty() => None,
-                // Who came after pages were last counted together has none that are known to be others'.
-                None => known.ages.as_ref(),
-                Some(own) => Some(*own),
-            };
+            let own = own_ages.get(target);
             groups.entry(cgroup.clone()).or_default().add(known, own);
             all.add(known, own);
             processes.push(Row {

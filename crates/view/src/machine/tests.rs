@@ -14,8 +14,13 @@ fn footprint(target: u32, mib: u64) -> Event {
     Event::Footprint(Footprint { time_ns: S, target, vsz: mib * MIB, rss: mib * MIB, swap: Some(MIB) })
 }
 
+/// What each owns; where nothing else is said, a later walk has found the same.
 fn together(owned: Vec<(u32, PageAges)>) -> Event {
     let all = isotherm_core::history::frame::sum(owned.iter().map(|(_, ages)| ages));
+    let owned: Vec<Owned> = owned
+        .into_iter()
+        .map(|(target, ages)| Owned { target, walked_ns: u64::MAX, mapped: ages.clone(), ages })
+        .collect();
     Event::Together(TogetherFrame { time_ns: S, targets: owned.len() as u32, one_in: 1, ages: all, owned })
 }
 
@@ -51,6 +56,26 @@ fn groups_count_shared_pages_once_and_add_up_to_the_total() {
     assert_eq!(machine.total.rss, machine.groups.iter().map(|g| g.rss).sum());
     assert_eq!((machine.total.swap, machine.total.processes), (Some(2 * MIB), 2));
     assert_eq!(machine.shared, Shared::CountedOnce);
+}
+
+#[test]
+fn a_group_of_one_process_says_what_the_process_says_whenever_it_was_walked() {
+    let mut machine = two();
+    for owned in machine.together.iter_mut().flat_map(|t| &mut t.owned) {
+        owned.walked_ns = 0;
+        owned.mapped = if owned.target == 0 { owned.ages.clone() } else { ages(500, &[400, 350, 310, 300], 0) };
+    }
+    let frame = page_frame(0, 20);
+    let mappings =
+        vec![MappingPages { range: frame.mappings[0].range, ages: ages(1200, &[1150, 1130, 1110, 1100], 10) }];
+    machine.event(&Event::Pages(PageFrame { mappings, ..frame })).unwrap();
+    let tree = machine.tree(group, |_| None);
+    let machine = machine.finish(group, |_| None);
+    assert_eq!(machine.groups[0].ages, machine.processes[0].ages);
+    assert_eq!(machine.groups[1].rss, Some(bytes(300)), "the part of it that is its own");
+    assert_eq!((machine.total.rss, machine.total.cold(10 * S)), (Some(bytes(1510)), Some(bytes(1200))));
+    let lines = tree.lines(&BTreeSet::from(["/".to_owned()]), Order::Name);
+    assert_eq!(lines[0].row.rss, machine.total.rss, "the tree's root");
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use super::{MachineBuilder, Order, Row, Sum};
 use crate::summary::total::Shared;
-use isotherm_core::history::frame::PageAges;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The path of the group that all others are in.
@@ -46,11 +45,10 @@ impl MachineBuilder {
             path
         };
         let machine = self.finish(group_of, swap_of);
-        let owned: BTreeMap<u32, &PageAges> =
-            self.together.iter().flat_map(|t| t.owned.iter().map(|(target, ages)| (*target, ages))).collect();
+        let own_ages = self.own_ages();
         let mut sums: BTreeMap<&str, Sum<'_>> = BTreeMap::new();
         for (target, known) in &self.processes {
-            let own = owned.get(target).copied().or(known.ages.as_ref());
+            let own = own_ages.get(target);
             let path = paths.get(&known.pid).and_then(Option::as_deref).unwrap_or(ROOT);
             for group in with_those_above(path) {
                 sums.entry(group).or_default().add(known, own);

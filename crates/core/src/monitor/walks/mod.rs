@@ -336,9 +336,14 @@ impl Walks {
         } else if s.walks > 0 {
             history.begin_more(s.unresolved, allowance.first_ns / CLEAR_NS);
         }
-        let before = spent(tracked);
+        let before = tracked.cost();
         let slice = tracked.walk(id, &mapped(target), allowance, clock)?;
-        let cost_ns = (spent(tracked) - before) as f64;
+        let after = tracked.cost();
+        let monitor_ns = (after.monitor_ns - before.monitor_ns) as f64;
+        let cost_ns = monitor_ns + (after.target_ns - before.target_ns) as f64;
+        if let (Some(before), Some(after)) = (before.clear_ns, after.clear_ns) {
+            *s.walk.read_ns.get_or_insert(0.0) += (monitor_ns - (after - before) as f64).max(0.0);
+        }
         self.savings.spend(cost_ns);
         s.walk.spent_ns += cost_ns;
         s.walk.cleared_ns += slice.cleared_ns;

@@ -134,6 +134,8 @@ impl Needs {
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Spent {
     pub spent_ns: f64,
+    /// Of this, what was spent on reading; `None`: not measured apart.
+    pub read_ns: Option<f64>,
     pub cleared_ns: f64,
     pub first_ns: f64,
     pub refused_ns: f64,
@@ -149,7 +151,7 @@ impl Schedule {
     ///
     /// Second walks do, since nothing is known of a target before: of thousands there are figures of ever more, instead of
     /// none until each was read once. With `firsts_first` first walks do. Otherwise the longest due, where those with much
-    /// to tell come earlier: first walks, and third and fourth ones where those before could not clear all. Of those found
+    /// to tell come earlier: first walks, and third and later ones where those before could not clear all. Of those found
     /// at once, the largest.
     pub fn turn(&self, firsts_first: bool) -> impl Ord + use<> {
         let preferred = if firsts_first { 0 } else { 1 };
@@ -162,9 +164,9 @@ impl Schedule {
         (self.walks != preferred, self.due_ns.saturating_sub(earlier_ns), Reverse(self.pages))
     }
 
-    /// Whether the next walk, a third or fourth one, tells much that those before could not.
+    /// Whether the next walk, a third one or later, tells much that those before could not.
     fn is_open(&self) -> bool {
-        matches!(self.walks, 2 | 3) && self.open as f64 > self.present as f64 * OPEN_PART
+        self.walks > 1 && self.open as f64 > self.present as f64 * OPEN_PART
     }
 
     /// What clearing all that it should costs.
@@ -191,12 +193,17 @@ impl Schedule {
         let walk = std::mem::take(&mut self.walk);
         let cleared_ns = walk.cleared_ns + walk.first_ns;
         self.open = self.unresolved + (walk.first_ns / CLEAR_NS) as u64;
-        // What reading costs: what is not for clearing, and never more than a walk in all.
+        // Where it is not measured: what is not for clearing, and never more than a walk in all.
         let first = self.walks == 0;
         self.walks += 1;
-        let reading_ns = (walk.spent_ns - self.dearer * cleared_ns).max(walk.spent_ns * LEAST_READ);
-        self.read_ns = if first { reading_ns } else { (self.read_ns * 1.02).min(walk.spent_ns) }.max(1.0);
-        if cleared_ns > self.read_ns && cleared_ns > ENOUGH_NS {
+        self.read_ns = match walk.read_ns {
+            Some(ns) if first => ns,
+            Some(ns) => self.read_ns + (ns - self.read_ns) * NEWEST,
+            None if first => (walk.spent_ns - self.dearer * cleared_ns).max(walk.spent_ns * LEAST_READ),
+            None => (self.read_ns * 1.02).min(walk.spent_ns),
+        }
+        .max(1.0);
+        if cleared_ns > ENOUGH_NS && (walk.read_ns.is_some() || cleared_ns > self.read_ns) {
             let dearer = ((walk.spent_ns - self.read_ns) / cleared_ns).clamp(0.1, 20.0);
             self.dearer += (dearer - self.dearer) * NEWEST;
         }
@@ -226,8 +233,8 @@ impl Schedule {
         let frames_ns = self.frame_ns * wish_ns as f64 / FRAME_NS as f64;
         let reading_ns = |m: Means| m.read_ns * (1.0 + (frames_ns / self.read_ns).min(FRAME_PART));
         let affordable_ns = means.map_or(0.0, |m| reading_ns(m) / (m.share * part));
-        // The second walk is the first to tell ages, and the next two of what the first did not clear: nobody waits long
-        // for them.
+        // The second walk is the first to tell ages, and later ones of what the first did not clear: nobody waits long for
+        // them.
         let longest_ns = if self.walks == 1 || self.is_open() { SECOND_NS } else { f64::INFINITY };
         let stretched_ns = self.stretch * affordable_ns.max(wish_ns as f64);
         let interval_ns = wish_ns.max(stretched_ns.min(longest_ns) as u64);

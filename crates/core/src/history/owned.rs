@@ -1,0 +1,95 @@
+//! What of its pages counts for a target where all are counted together.
+
+use super::frame::{IdlePages, PageAges};
+use serde::{Deserialize, Serialize};
+
+/// A target's part of a [`TogetherFrame`](super::frame::TogetherFrame).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owned {
+    /// Which target.
+    pub target: u32,
+    /// When its pages had been walked last, ns of CLOCK_MONOTONIC.
+    pub walked_ns: u64,
+    /// All that it mapped.
+    pub mapped: PageAges,
+    /// Of these, those that are its own: a page that several map is the first one's.
+    pub ages: PageAges,
+}
+
+impl Owned {
+    /// Of what it maps by a later walk, the part that is its own: in each figure the same as it was, or as of its resident pages
+    /// where there were none. Targets are walked more often than pages are compared between them.
+    pub fn of_later(&self, mapped: &PageAges) -> PageAges {
+        let otherwise = if self.mapped.resident > 0 { (self.ages.resident, self.mapped.resident) } else { (1, 1) };
+        let resident = part(self.ages.resident, self.mapped.resident, mapped.resident, otherwise);
+        let own = |own: u64, was: u64, is: u64| part(own, was, is, otherwise).min(resident);
+        let idle = |i: usize| {
+            let (before, was, is) = (self.ages.at(i), self.mapped.at(i), mapped.at(i));
+            let least = own(before.least, was.least, is.least);
+            let pages = own(before.pages, was.pages, is.pages).max(least);
+            let unresolved = own(before.unresolved, was.unresolved, is.unresolved).min(resident - pages);
+            let most = own(before.most, was.most, is.most).max(pages + unresolved);
+            IdlePages { pages, least, most, unresolved }
+        };
+        let known = mapped.idle.len();
+        PageAges {
+            resident,
+            unobservable: own(self.ages.unobservable, self.mapped.unobservable, mapped.unobservable),
+            idle: (0..known).map(idle).collect(),
+            longer: (known..known + mapped.longer.len()).map(idle).collect(),
+        }
+    }
+}
+
+/// Of `is` pages so many as `own` were of `was`; of none, as `otherwise`, a ratio.
+fn part(own: u64, was: u64, is: u64, otherwise: (u64, u64)) -> u64 {
+    let (own, was) = if was > 0 { (own, was) } else { otherwise };
+    (u128::from(is) * u128::from(own) / u128::from(was)).min(is.into()) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ages(resident: u64, idle: u64) -> PageAges {
+        let idle = IdlePages { pages: idle, least: idle / 2, most: resident, unresolved: (resident - idle) / 2 };
+        PageAges { resident, unobservable: resident / 100, idle: vec![idle; 4], longer: Vec::new() }
+    }
+
+    fn owned(mapped: PageAges, own: PageAges) -> Owned {
+        Owned { target: 1, walked_ns: 0, mapped, ages: own }
+    }
+
+    #[test]
+    fn what_nobody_shares_is_what_the_last_walk_says() {
+        let later = ages(1500, 1300);
+        assert_eq!(owned(ages(1000, 0), ages(1000, 0)).of_later(&later), later);
+    }
+
+    #[test]
+    fn of_shared_pages_the_same_part_stays_its_own() {
+        let own = owned(ages(1000, 500), ages(400, 100)).of_later(&ages(2000, 800));
+        assert_eq!((own.resident, own.idle[0].pages), (800, 160));
+        assert_eq!(own.idle.len(), 4);
+        // Nothing was idle when they were compared: as of all its pages.
+        let own = owned(ages(1000, 0), ages(400, 0)).of_later(&ages(1000, 100));
+        assert_eq!(own.idle[0].pages, 40);
+        let later = ages(100, 50);
+        assert_eq!(owned(ages(0, 0), ages(0, 0)).of_later(&later), later, "nothing of it was others'");
+    }
+
+    proptest! {
+        #[test]
+        fn figures_keep_their_order(a in 0u64..5000, b in 0u64..5000, c in 0u64..5000, own in 0u64..5000) {
+            let (mapped, later) = (ages(a.max(b), a.min(b)), ages(b.max(c), b.min(c)));
+            let own = ages(own.min(mapped.resident), own.min(mapped.resident) / 3);
+            prop_assert_eq!(owned(mapped.clone(), own.clone()).of_later(&mapped).resident, own.resident);
+            let of_later = owned(mapped, own).of_later(&later);
+            for idle in &of_later.idle {
+                prop_assert!(idle.least <= idle.pages && idle.pages + idle.unresolved <= idle.most, "{idle:?}");
+                prop_assert!(idle.most <= of_later.resident && of_later.resident <= later.resident);
+            }
+        }
+    }
+}
