@@ -1,13 +1,13 @@
 //! From pages' bytes to figures: how many pages have been idle for how long.
 
 use super::epoch::{ABSENT, BLIND, Epochs, STANDING};
-use super::frame::{IdlePages, MappingPages, PageAges, PageFrame, TablePages};
+use super::frame::{IdlePages, MappingPages, PageAges, PageFrame, TablePages, sum};
 use super::known::Known;
 use super::pages::PageHistory;
 use super::table::{TENTH_NS, Table};
 use super::times::AGES_NS;
 use super::usage::Usage;
-use crate::addr::{AddrRange, TABLE_SPAN};
+use crate::addr::TABLE_SPAN;
 use crate::mapping::Mapping;
 use crate::pages::mask_of;
 use crate::target::TargetId;
@@ -132,11 +132,9 @@ impl PageHistory {
         counts.ages(self)
     }
 
-    /// The pages of `ranges` (sorted, disjoint) together.
-    pub(crate) fn ages_in(&self, ranges: &[AddrRange]) -> PageAges {
-        let mut counts = CodeCounts::new(self);
-        self.each_table_in(ranges, |_, table, inside| table.count_in(inside, |code, n| counts.add(table, code, n)));
-        counts.ages(self)
+    /// The pages of all `mappings` (sorted) together, with what is not known yet estimated in each by itself.
+    pub(crate) fn ages_of(&self, mappings: &[Mapping]) -> PageAges {
+        sum(self.by_mapping(mappings).iter().map(|mapping| &mapping.ages))
     }
 
     /// The figures at the last walk. `since_ns`: the frame before, if there was one.
@@ -214,6 +212,7 @@ mod tests {
     use super::super::table::{Learnt, Retried};
     use super::super::usage::{Reuse, Usage};
     use super::*;
+    use crate::addr::AddrRange;
     use crate::bits::TableBits;
     use crate::mask;
 

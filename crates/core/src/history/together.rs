@@ -39,17 +39,14 @@ enum Part {
 const PARTS: [Part; 2] = [Part::Backed, Part::Private];
 
 impl Part {
-    /// Its ranges, sorted and disjoint.
-    fn ranges(self, mappings: &[Mapping]) -> Vec<AddrRange> {
+    /// Its mappings, in order.
+    fn of(self, mappings: &[Mapping]) -> Vec<Mapping> {
         let part = |kind| match kind {
             MappingKind::File | MappingKind::Shmem | MappingKind::Hugetlb => Some(Self::Backed),
             MappingKind::Anon => Some(Self::Private),
             MappingKind::Special => None,
         };
-        let mut ranges: Vec<AddrRange> =
-            mappings.iter().filter(|m| part(m.kind) == Some(self)).map(|m| m.range).collect();
-        normalize(&mut ranges);
-        ranges
+        mappings.iter().filter(|m| part(m.kind) == Some(self)).cloned().collect()
     }
 }
 
@@ -91,9 +88,13 @@ impl<S: AccessSource> Tracked<S> {
     ) -> Result<Option<(u32, Vec<TargetId>, Sample)>, SourceError> {
         let mut of_part = Vec::new();
         for (target, mappings) in targets {
-            let ranges = part.ranges(mappings);
             let Some(history) = self.walked_twice(*target) else { continue };
-            of_part.push((*target, history.ages_in(&ranges), ranges));
+            let mappings = part.of(mappings);
+            // By mapping, as a target's own frames are: what is not known yet is estimated in each by itself.
+            let ages = history.ages_of(&mappings);
+            let mut ranges: Vec<AddrRange> = mappings.iter().map(|m| m.range).collect();
+            normalize(&mut ranges);
+            of_part.push((*target, ages, ranges));
         }
         let resident: u64 = of_part.iter().map(|(_, ages, _)| ages.resident).sum();
         let sampled = SAMPLED + SAMPLED_EACH * of_part.len() as u64;
@@ -125,11 +126,11 @@ impl<S: AccessSource> Tracked<S> {
     }
 
     /// The same without looking at frames, where these have shown lately that the targets share next to nothing.
-    pub(crate) fn together_unshared(&self, targets: impl Iterator<Item = TargetId> + Clone) -> Option<TogetherFrame> {
-        let time_ns = self.last_walk(targets.clone()).filter(|_| self.shares_little())?;
-        let owned = targets.filter_map(|target| {
+    pub(crate) fn together_unshared(&self, targets: &[Mapped<'_>]) -> Option<TogetherFrame> {
+        let time_ns = self.last_walk(targets.iter().map(|(target, _)| *target)).filter(|_| self.shares_little())?;
+        let owned = targets.iter().filter_map(|&(target, mappings)| {
             let history = self.walked_twice(target)?;
-            let ages = history.total();
+            let ages = history.ages_of(mappings);
             Some(Owned { target, walked_ns: history.now_ns(), mapped: ages.clone(), ages })
         });
         let owned: Vec<Owned> = owned.collect();

@@ -203,12 +203,12 @@ impl Walks {
         let before_ns = spent(tracked);
         // Of many targets frames are dear: their price is saved up.
         let samples = share.is_none() || self.savings.has_aside();
+        let all: Vec<Mapped> = targets.iter().map(|t| (t.info.target, &t.mappings[..])).collect();
         let frame = if samples {
-            let all: Vec<Mapped> = targets.iter().map(|t| (t.info.target, &t.mappings[..])).collect();
             // A target that has just ended is noticed when it is walked.
             tracked.together(&all).unwrap_or(None)
         } else {
-            tracked.together_unshared(targets.iter().map(|t| t.info.target))
+            tracked.together_unshared(&all)
         };
         let cost_ns = (spent(tracked) - before_ns) as f64;
         let mut pause_ns = TOGETHER_NS;
