@@ -63,6 +63,19 @@ fn clang() -> Option<String> {
     })
 }
 
+/// Clang, and a calibrated walker with the helper that the document's programs need; says what is missing.
+fn clang_and_walker() -> Option<(String, Walker)> {
+    let Some(clang) = clang() else {
+        eprintln!("skipped: clang is not installed");
+        return None;
+    };
+    let mut walker = Walker::load_style(LoopStyle::Helper)
+        .inspect_err(|e| eprintln!("skipped: the document's programs need bpf_loop: {e}"))
+        .ok()?;
+    calibrate(&mut walker).unwrap();
+    Some((clang, walker))
+}
+
 fn compile(clang: &str, which: Option<Which>, k: KernelOffsets) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let (c, o) = (folder.path().join("twin.c"), folder.path().join("twin.o"));
@@ -158,18 +171,7 @@ fn windows(walker: &mut Walker, link: &TaskLink, mappings: &[AddrRange]) -> Vec<
 
 #[test]
 fn root_the_documented_programs_do_what_the_assembled_ones_do() {
-    let Some(clang) = clang() else {
-        eprintln!("skipped: clang is not installed");
-        return;
-    };
-    let mut assembled = match Walker::load_style(LoopStyle::Helper) {
-        Ok(walker) => walker,
-        Err(e) => {
-            eprintln!("skipped: the document's programs need bpf_loop: {e}");
-            return;
-        }
-    };
-    calibrate(&mut assembled).unwrap();
+    let Some((clang, mut assembled)) = clang_and_walker() else { return };
     let mut documented =
         Walker::built_by(LoopStyle::Helper, |which, k, maps| Ok(link(&compile(&clang, Some(which), k), maps))).unwrap();
     documented.set_layout(assembled.layout());
@@ -202,18 +204,7 @@ fn root_the_documented_programs_do_what_the_assembled_ones_do() {
 
 #[test]
 fn root_the_documented_reader_does_what_the_assembled_one_does() {
-    let Some(clang) = clang() else {
-        eprintln!("skipped: clang is not installed");
-        return;
-    };
-    let mut walker = match Walker::load_style(LoopStyle::Helper) {
-        Ok(walker) => walker,
-        Err(e) => {
-            eprintln!("skipped: the document's programs need bpf_loop: {e}");
-            return;
-        }
-    };
-    calibrate(&mut walker).unwrap();
+    let Some((clang, mut walker)) = clang_and_walker() else { return };
     let flags = Frames::open(Path::new("/")).unwrap();
     let types = walker.descriptor_types().unwrap();
     let mut assembled = Descriptors::find(&mut walker, |frames| flags.large_by_flags(frames)).unwrap();
