@@ -15,6 +15,7 @@ use crate::bpf::read::{self, MAX_SLOTS, ctrl};
 use crate::bpf::sys::{BpfError, Link, ProgramImage, SharedArrays};
 use crate::bpf::walk::{Built, LoopStyle};
 use isotherm_core::addr::PAGE_SIZE;
+use std::io;
 use std::path::Path;
 
 /// Of a folio's first page, where it is large: a bit of `page.flags`. Of the others: the lowest bit of `page.compound_head`.
@@ -67,10 +68,7 @@ pub(super) struct Descriptors {
 impl Descriptors {
     /// Finds them by means of a calibrated `walker`. `large`: whether frames are part of a large folio, as
     /// `/proc/kpageflags` has it; both have to agree.
-    pub fn find(
-        walker: &mut Walker,
-        large: impl FnOnce(&[u64]) -> std::io::Result<Vec<bool>>,
-    ) -> Result<Self, WalkerError> {
+    pub fn find(walker: &mut Walker, large: impl FnOnce(&[u64]) -> io::Result<Vec<bool>>) -> Result<Self, WalkerError> {
         let fail = |why: &str| WalkerError::Calibrate(format!("page descriptors: {why}"));
         let types = walker.descriptor_types().ok_or_else(|| fail("the kernel's type information lacks them"))?;
         let style = walker.style();
@@ -147,6 +145,11 @@ impl Descriptors {
             slot[..3].copy_from_slice(&[address, 0, 0]);
         }
         self.link.run(&mut self.arrays)?;
+        if self.arrays.words(0)[ctrl::STATE] == 0 {
+            // As after a fork: it is tied to the process that loaded it.
+            let source = io::Error::new(io::ErrorKind::NotFound, "the program found no task");
+            return Err(BpfError::Iterate { source });
+        }
         let slots = self.arrays.words(0)[ctrl::SLOTS..].chunks_exact(ctrl::SLOT_WORDS);
         Ok(slots.take(count).map(|slot| [slot[1], slot[2]]).collect())
     }
