@@ -120,7 +120,7 @@ def check(results, kinds=()):
     number = affordable()
     programs, neighbours, node = [], [], None
     with tempfile.TemporaryDirectory(prefix="isotherm-node-") as folder, ControlGroup("node") as group, contextlib.ExitStack() as groups:
-        own_groups, numbers = [], []
+        own_groups = []
         try:
             path = build(folder)
             neighbours.append(cold.Server(folder, "redis", 150_000, random.Random(1).sample(range(150_000), 5_000)))
@@ -128,9 +128,9 @@ def check(results, kinds=()):
             for kind in kinds:
                 neighbours.append(kind())
             for neighbour in neighbours:
-                own_groups.append(groups.enter_context(ControlGroup(neighbour.name)))
-                own_groups[-1].take(neighbour.pids)
-                numbers.append(len(neighbour.pids))
+                own, pids = groups.enter_context(ControlGroup(neighbour.name)), neighbour.pids
+                own.take(pids)
+                own_groups.append((own, len(pids)))
             words = dict(size=size(EACH_MIB), set="random", hot=hot_pages(EACH_MIB, USED), period=200_000)
             programs += [Program(path, group.enter, seed=seed, **words) for seed in range(number)]
             for program in programs:
@@ -172,7 +172,7 @@ def check(results, kinds=()):
         _compare(results, neighbour, then - used, by_pid.get(neighbour.pid))
     if rows is not None:
         _agree(results, f"the {number}", group, lines, top, samples, rows)
-        for neighbour, own, processes in zip(neighbours, own_groups, numbers):
+        for neighbour, (own, processes) in zip(neighbours, own_groups):
             process = by_pid.get(neighbour.pid) if processes == 1 else None
             _agree(results, f"{neighbour.name}'s group", own, lines, top, samples, rows, process)
     cost = samples["isotherm_monitor_cpu_seconds_total"] + samples["isotherm_target_cost_seconds_total"]

@@ -1,7 +1,8 @@
 //! What leaves a monitor: snapshots, mappings, costs, and the life of targets. Recorders and views consume these.
 
 use crate::attrs::MonitorAttrs;
-use crate::history::frame::{PageFrame, TogetherFrame};
+use crate::history::frame::PageFrame;
+use crate::history::together_frame::TogetherFrame;
 use crate::mapping::Mapping;
 use crate::snapshot::Snapshot;
 use crate::source::AccessSource;

@@ -68,6 +68,18 @@ pub struct Cost {
     pub pages_cleared: u64,
 }
 
+impl Cost {
+    /// All of it, ns.
+    pub const fn spent_ns(&self) -> u64 {
+        self.monitor_ns + self.target_ns
+    }
+
+    /// CPU time of the monitor for all but clearing bits, ns; `None`: not measured apart.
+    pub fn reading_ns(&self) -> Option<u64> {
+        Some(self.monitor_ns - self.clear_ns?.min(self.monitor_ns))
+    }
+}
+
 /// Why a source cannot answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {

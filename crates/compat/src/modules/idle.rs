@@ -103,7 +103,8 @@ fn percentiles(ages: &PageAges) -> [u64; PERCENTILES] {
 mod tests {
     use super::*;
     use isotherm_core::addr::AddrRange;
-    use isotherm_core::history::frame::{IdlePages, MappingPages, PageFrame, TogetherFrame};
+    use isotherm_core::history::frame::{IdlePages, MappingPages, PageFrame};
+    use isotherm_core::history::together_frame::TogetherFrame;
     use isotherm_core::snapshot::RegionInfo;
     use isotherm_core::target::TargetEnd;
     use proptest::prelude::*;

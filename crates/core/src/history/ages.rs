@@ -133,7 +133,7 @@ impl PageHistory {
     }
 
     /// The pages of all `mappings` (sorted) together, with what is not known yet estimated in each by itself.
-    pub(crate) fn ages_of(&self, mappings: &[Mapping]) -> PageAges {
+    pub(crate) fn ages_of<'a>(&self, mappings: impl IntoIterator<Item = &'a Mapping>) -> PageAges {
         sum(self.by_mapping(mappings).iter().map(|mapping| &mapping.ages))
     }
 
@@ -155,7 +155,7 @@ impl PageHistory {
         }
     }
 
-    fn by_mapping(&self, mappings: &[Mapping]) -> Vec<MappingPages> {
+    fn by_mapping<'a>(&self, mappings: impl IntoIterator<Item = &'a Mapping>) -> Vec<MappingPages> {
         let mut out: Vec<MappingPages> = Vec::new();
         let mut tables = self.tables().peekable();
         // A mapping may end, and several may lie, inside one table.
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(idle(cleared(90 * S), usage, 5 * S), (0.0, 0, 8), "in use all the time");
     }
 
-    /// Pages of `tables` tables; in each interval of 20 s one in ten is accessed all the time, and one in fifty others once.
+    /// Pages of some tables; in each interval of 20 s one in ten is accessed all the time, and one in fifty others once.
     /// In the last one a garbage collector goes through a third of them, or new ones come.
     fn idle_after(collected: impl Fn(usize) -> bool, come: bool) -> IdlePages {
         const TABLES: usize = 12;

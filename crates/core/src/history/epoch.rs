@@ -210,12 +210,8 @@ impl Epochs {
         self.fresh[(at / 64) as usize] >> (at % 64) & 1 != 0
     }
 
-    /// Accessed between the last two walks, or come since then.
-    pub fn fresh(&mut self) -> u8 {
-        self.begun(Begun::Fresh, Some(self.before_ns))
-    }
-
-    /// The byte of a page that was clear, with `code`, and has been accessed between the last two walks.
+    /// The byte of a page that was clear or not there, with `code`, and has been accessed or has come between the last two
+    /// walks.
     pub fn accessed(&mut self, code: u8) -> u8 {
         let kind = if self.is_of_last_walk(code) { Begun::Steady } else { Begun::Fresh };
         self.begun(kind, Some(self.before_ns))
@@ -411,7 +407,7 @@ mod tests {
                 assert!(e.has_room());
             }
             e.begin_walk(second * S);
-            pages.push((e.fresh(), second * S));
+            pages.push((e.accessed(ABSENT), second * S));
         }
         for (code, accessed) in pages {
             let epoch = e.of(code);

@@ -1,6 +1,5 @@
 //! What the page history says about a target at one moment: the figures that records keep and reports show.
 
-use super::owned::Owned;
 use super::reaccessed::Reaccessed;
 use super::times::AGES_NS;
 use crate::addr::{AddrRange, PAGE_SIZE};
@@ -167,22 +166,6 @@ pub fn sum<'a>(parts: impl Iterator<Item = &'a PageAges>) -> PageAges {
     let mut total = parts.next().cloned().unwrap_or_default();
     parts.for_each(|p| total.add(p));
     total
-}
-
-/// All targets together: a page that several of them map counts once, and is idle only where none of them used it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TogetherFrame {
-    /// When, ns of CLOCK_MONOTONIC.
-    pub time_ns: u64,
-    /// Targets counted.
-    pub targets: u32,
-    /// One in so many frames was compared between the targets, in the coarser of the samples, to find pages that
-    /// several of them map.
-    pub one_in: u32,
-    /// Their pages.
-    pub ages: PageAges,
-    /// The same by target, in order of their numbers. Empty where that is not known; records do not keep it.
-    pub owned: Vec<Owned>,
 }
 
 /// Bytes of so many pages; of more than there can be, which others may claim, the largest number.

@@ -4,7 +4,7 @@
 //! * [`epoch`]: such an interval as one byte; [`table`]: the pages below one page table; [`pages`]: those of an address
 //!   space.
 //! * [`tracked`]: an access source with the histories of its targets, which it walks.
-//! * [`together`]: several targets, whose common pages count once; [`once`]: how a sample of frames tells that; [`owned`]:
+//! * [`together`]: several targets, whose common pages count once; [`once`]: how a sample of frames tells that; [`together_frame`]:
 //!   what then counts for each.
 //! * [`stored`]: a history kept for the next run.
 //! * [`ages`]: figures from them; [`usage`]: what to expect of pages in use; [`reaccessed`]: what came back after how long; [`frame`]: the figures, as they are recorded;
@@ -15,7 +15,6 @@ pub mod epoch;
 pub mod frame;
 pub mod known;
 mod once;
-pub mod owned;
 pub mod pages;
 pub mod reaccessed;
 pub mod stored;
@@ -23,6 +22,7 @@ pub mod table;
 pub mod times;
 pub mod to_clear;
 pub mod together;
+pub mod together_frame;
 pub mod tracked;
 mod usage;
 

@@ -326,7 +326,7 @@ impl Table {
             Seen::Blind => BLIND,
             // New pages were accessed when they came, whatever their bits say.
             Seen::Idle if code == ABSENT && first => Epochs::BEFORE,
-            Seen::Idle | Seen::Cleared if code == ABSENT && !first => epochs.fresh(),
+            Seen::Idle | Seen::Cleared if code == ABSENT && !first => epochs.accessed(code),
             Seen::Set if code == ABSENT && !first => epochs.standing(code),
             // What could not be observed, or was there before anybody watched.
             Seen::Cleared | Seen::Idle if !known => epochs.unknown(),

@@ -3,11 +3,11 @@
 //!
 //! Which pages are the same is known from their frames, of which a sample is looked at ([`Sample`]).
 
-use super::frame::{self, PageAges, TogetherFrame};
+use super::frame::{self, PageAges};
 use super::known::Known;
 use super::once::Sample;
-use super::owned::Owned;
 use super::pages::PageHistory;
+use super::together_frame::{Owned, TogetherFrame};
 use super::tracked::Tracked;
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
 use crate::mapping::{Mapping, MappingKind};
@@ -40,13 +40,13 @@ const PARTS: [Part; 2] = [Part::Backed, Part::Private];
 
 impl Part {
     /// Its mappings, in order.
-    fn of(self, mappings: &[Mapping]) -> Vec<Mapping> {
+    fn of(self, mappings: &[Mapping]) -> impl Iterator<Item = &Mapping> + Clone {
         let part = |kind| match kind {
             MappingKind::File | MappingKind::Shmem | MappingKind::Hugetlb => Some(Self::Backed),
             MappingKind::Anon => Some(Self::Private),
             MappingKind::Special => None,
         };
-        mappings.iter().filter(|m| part(m.kind) == Some(self)).cloned().collect()
+        mappings.iter().filter(move |m| part(m.kind) == Some(self))
     }
 }
 
@@ -91,8 +91,8 @@ impl<S: AccessSource> Tracked<S> {
             let Some(history) = self.walked_twice(*target) else { continue };
             let mappings = part.of(mappings);
             // By mapping, as a target's own frames are: what is not known yet is estimated in each by itself.
-            let ages = history.ages_of(&mappings);
-            let mut ranges: Vec<AddrRange> = mappings.iter().map(|m| m.range).collect();
+            let ages = history.ages_of(mappings.clone());
+            let mut ranges: Vec<AddrRange> = mappings.map(|m| m.range).collect();
             normalize(&mut ranges);
             of_part.push((*target, ages, ranges));
         }

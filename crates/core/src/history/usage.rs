@@ -154,14 +154,16 @@ pub(super) struct Reuse {
     steady: Again,
     fresh: Again,
     left_set: Again,
-    /// What follows from the first and the last.
-    rates: [Rates; 2],
+    /// What follows from the steady ones, ...
+    again: Rates,
+    /// ... and from those left set.
+    held: Rates,
 }
 
 impl Default for Reuse {
     fn default() -> Self {
-        let nothing = Again::default();
-        Self { steady: nothing, fresh: nothing, left_set: nothing, rates: [Rates::CONSTANT; 2] }
+        let (nothing, rates) = (Again::default(), Rates::CONSTANT);
+        Self { steady: nothing, fresh: nothing, left_set: nothing, again: rates, held: rates }
     }
 }
 
@@ -171,14 +173,14 @@ impl Reuse {
         self.steady.note(learnt.steady);
         self.fresh.note(learnt.fresh);
         self.left_set.note(learnt.held);
-        let again = self.steady.rates(Rates::of_steady).unwrap_or(Rates::CONSTANT);
-        self.rates = [again, self.left_set.rates(Rates::of_left_set).unwrap_or(again)];
+        self.again = self.steady.rates(Rates::of_steady).unwrap_or(Rates::CONSTANT);
+        self.held = self.left_set.rates(Rates::of_left_set).unwrap_or(self.again);
     }
 
     /// For the last walk, at `walk_ns`, and the one `interval_ns` before. Where too little was seen, pages in use are
     /// taken to be all the time.
     pub fn usage(&self, walk_ns: u64, interval_ns: u64) -> Usage {
-        let [again, held] = self.rates;
+        let Self { again, held, .. } = *self;
         let fresh_again = self.fresh.share().unwrap_or_else(|| again.fresh_again() as f32);
         Usage { walk_ns, interval_ns, again, held, fresh_again, is_fresh: false }
     }
@@ -230,13 +232,11 @@ impl Usage {
         let (seen, expected) = (f64::from(self.fresh_again), self.again.fresh_again());
         let within = within.max(1.0);
         let as_rates_tell = self.again.fresh_idle(time, within);
-        match seen < expected {
-            true => {
-                let once = 1.0 - seen / expected;
-                once * (within - time).min(1.0) + (1.0 - once) * as_rates_tell
-            }
-            false => as_rates_tell * (1.0 - seen) / (1.0 - expected),
+        if seen >= expected {
+            return as_rates_tell * (1.0 - seen) / (1.0 - expected);
         }
+        let once = 1.0 - seen / expected;
+        once * (within - time).min(1.0) + (1.0 - once) * as_rates_tell
     }
 }
 

@@ -6,7 +6,8 @@
 use super::varint::{Cursor, DecodeError, put, put_delta, unzigzag, zigzag};
 use super::{MAX_MAPPINGS, MAX_TABLES, MAX_THRESHOLDS};
 use isotherm_core::addr::AddrRange;
-use isotherm_core::history::frame::{IdlePages, MappingPages, PageAges, PageFrame, TablePages, TogetherFrame};
+use isotherm_core::history::frame::{IdlePages, MappingPages, PageAges, PageFrame, TablePages};
+use isotherm_core::history::together_frame::TogetherFrame;
 
 /// Bytes below a page table.
 const TABLE: u64 = 2 << 20;

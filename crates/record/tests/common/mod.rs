@@ -4,8 +4,9 @@
 use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::{Event, Mode, MonitorStats, RunInfo};
-use isotherm_core::history::frame::{IdlePages, MappingPages, PageAges, PageFrame, TablePages, TogetherFrame};
+use isotherm_core::history::frame::{IdlePages, MappingPages, PageAges, PageFrame, TablePages};
 use isotherm_core::history::times::AGES_NS;
+use isotherm_core::history::together_frame::TogetherFrame;
 use isotherm_core::mapping::{Mapping, MappingKind};
 use isotherm_core::snapshot::{Evidence, RegionInfo, Snapshot};
 use isotherm_core::target::{Footprint, TargetEnd, TargetInfo};

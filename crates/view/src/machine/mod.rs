@@ -14,8 +14,8 @@ use crate::summary::total::Shared;
 use isotherm_core::event::{Event, MonitorStats, RunInfo, Subscriber, SubscriberError};
 #[cfg(doc)]
 use isotherm_core::history::frame::PageFrame;
-use isotherm_core::history::frame::{PageAges, TogetherFrame, bytes, sum};
-use isotherm_core::history::owned::Owned;
+use isotherm_core::history::frame::{PageAges, bytes, sum};
+use isotherm_core::history::together_frame::{Owned, TogetherFrame};
 use isotherm_core::target::{Footprint, TargetEnd};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -8,7 +8,7 @@ use crate::heat::terminal::Colours;
 use crate::machine::Tree;
 use crate::overview::TargetOverview;
 use isotherm_core::event::{Event, MonitorStats, RunInfo};
-use isotherm_core::history::frame::TogetherFrame;
+use isotherm_core::history::together_frame::TogetherFrame;
 use isotherm_core::target::{Footprint, TargetEnd, TargetInfo};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};

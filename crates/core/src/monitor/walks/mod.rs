@@ -339,10 +339,9 @@ impl Walks {
         let before = tracked.cost();
         let slice = tracked.walk(id, &mapped(target), allowance, clock)?;
         let after = tracked.cost();
-        let monitor_ns = (after.monitor_ns - before.monitor_ns) as f64;
-        let cost_ns = monitor_ns + (after.target_ns - before.target_ns) as f64;
-        if let (Some(before), Some(after)) = (before.clear_ns, after.clear_ns) {
-            *s.walk.read_ns.get_or_insert(0.0) += (monitor_ns - (after - before) as f64).max(0.0);
+        let cost_ns = (after.spent_ns() - before.spent_ns()) as f64;
+        if let (Some(before_ns), Some(after_ns)) = (before.reading_ns(), after.reading_ns()) {
+            *s.walk.read_ns.get_or_insert(0.0) += after_ns.saturating_sub(before_ns) as f64;
         }
         self.savings.spend(cost_ns);
         s.walk.spent_ns += cost_ns;
@@ -399,8 +398,7 @@ impl Walks {
 }
 
 fn spent<S: AccessSource>(tracked: &Tracked<S>) -> u64 {
-    let cost = tracked.cost();
-    cost.monitor_ns + cost.target_ns
+    tracked.cost().spent_ns()
 }
 
 /// The addresses that can hold pages.

@@ -204,7 +204,7 @@ impl Schedule {
         }
         .max(1.0);
         if cleared_ns > ENOUGH_NS && (walk.read_ns.is_some() || cleared_ns > self.read_ns) {
-            let dearer = ((walk.spent_ns - self.read_ns) / cleared_ns).clamp(0.1, 20.0);
+            let dearer = ((walk.spent_ns - walk.read_ns.unwrap_or(self.read_ns)) / cleared_ns).clamp(0.1, 20.0);
             self.dearer += (dearer - self.dearer) * NEWEST;
         }
         self.demand_ns = walk.cleared_ns + walk.refused_ns;

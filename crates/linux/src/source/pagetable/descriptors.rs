@@ -6,10 +6,11 @@
 //! Descriptors are an array, by frame number. Where it begins is random; it follows from the stack of one of our own threads,
 //! of which the kernel keeps a list of descriptors, and whose frames the page table tells.
 
+use super::descriptor_types::Types;
 use super::memory_end::max_phys;
 use super::pte;
 use super::walker::{Batch, Mapped, Span, Walker, WalkerError};
-use crate::bpf::btf::{self, Btf, BtfError};
+use crate::bpf::btf;
 use crate::bpf::insn::AsmError;
 use crate::bpf::read::{self, MAX_SLOTS, ctrl};
 use crate::bpf::sys::{BpfError, Link, ProgramImage, SharedArrays};
@@ -23,36 +24,6 @@ const TAIL: u64 = 1;
 /// Frames that are compared with what `/proc/kpageflags` says, and those of them that may have changed meanwhile.
 const COMPARED: usize = 256;
 const CHANGED: usize = 8;
-
-/// What of the kernel's types is needed.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Types {
-    attach_btf_id: u32,
-    task_stack: u64,
-    task_stack_area: u64,
-    area_pages: u64,
-    page_size: u64,
-    /// `PG_head`, as a mask.
-    head: u64,
-}
-
-impl Types {
-    /// Reads them. An error where the kernel keeps them differently (older than 4.9, or with CONFIG_VMAP_STACK=n).
-    pub fn of(btf: &Btf) -> Result<Self, BtfError> {
-        // Both words are read at once.
-        if (btf.member_offset("page", "flags")?, btf.member_offset("page", "compound_head")?) != (0, 8) {
-            return Err(BtfError::Missing("page.compound_head behind page.flags".into()));
-        }
-        Ok(Self {
-            attach_btf_id: btf.func_id("bpf_iter_task")?,
-            task_stack: btf.member_offset("task_struct", "stack")?.into(),
-            task_stack_area: btf.member_offset("task_struct", "stack_vm_area")?.into(),
-            area_pages: btf.member_offset("vm_struct", "pages")?.into(),
-            page_size: btf.size("page")?.into(),
-            head: 1 << btf.enum_value("pageflags", "PG_head")?.min(63),
-        })
-    }
-}
 
 /// Reader of descriptors.
 #[derive(Debug)]

@@ -115,6 +115,7 @@ impl Frames {
         }
     }
 
+    /// The same by kpageflags alone.
     pub(super) fn large_by_flags(&self, frames: &[u64]) -> io::Result<Vec<bool>> {
         Ok(self.flags(frames)?.iter().map(|flags| flags & (HEAD | TAIL) != 0).collect())
     }

@@ -15,6 +15,7 @@ mod c_twin_tests;
 pub mod calibrate;
 pub mod clear;
 pub mod clear_budget;
+mod descriptor_types;
 mod descriptors;
 mod frame_numbers;
 pub mod frames;

@@ -1,6 +1,6 @@
 //! Reads other processes' page tables: loads the two walk programs, and runs them for windows and for whole ranges.
 
-use super::descriptors::Types;
+use super::descriptor_types::Types;
 use super::memory_end::max_phys;
 use crate::bpf::btf::{self, Btf, BtfError};
 use crate::bpf::insn::AsmError;

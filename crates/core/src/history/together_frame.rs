@@ -1,9 +1,25 @@
-//! What of its pages counts for a target where all are counted together.
+//! All targets together, and what of its pages then counts for each.
 
 use super::frame::{IdlePages, PageAges};
 use serde::{Deserialize, Serialize};
 
-/// A target's part of a [`TogetherFrame`](super::frame::TogetherFrame).
+/// All targets together: a page that several of them map counts once, and is idle only where none of them used it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TogetherFrame {
+    /// When, ns of CLOCK_MONOTONIC.
+    pub time_ns: u64,
+    /// Targets counted.
+    pub targets: u32,
+    /// One in so many frames was compared between the targets, in the coarser of the samples, to find pages that
+    /// several of them map.
+    pub one_in: u32,
+    /// Their pages.
+    pub ages: PageAges,
+    /// The same by target, in order of their numbers. Empty where that is not known; records do not keep it.
+    pub owned: Vec<Owned>,
+}
+
+/// A target's part of a [`TogetherFrame`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owned {
     /// Which target.
