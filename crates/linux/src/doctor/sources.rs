@@ -12,8 +12,17 @@ pub(crate) fn probe_sources(roots: &Roots, env: &Environment) -> Vec<Finding> {
 }
 
 fn pagetable(env: &Environment) -> Finding {
-    match PageTableReader::ready().map(drop) {
-        Ok(()) => Finding::usable("pagetable", "self-test passed: saw every touched page of its own, and no other"),
+    match PageTableReader::ready() {
+        Ok(reader) => {
+            let folios = match reader.no_descriptors() {
+                None => "large folios by page descriptors".to_owned(),
+                Some(why) => format!("large folios by /proc/kpageflags, which costs more CPU time: {why}"),
+            };
+            Finding::usable(
+                "pagetable",
+                format!("self-test passed: saw every touched page of its own, and no other; {folios}"),
+            )
+        }
         Err(_) if env.lockdown == Lockdown::Confidentiality => Finding::unusable(
             "pagetable",
             "the kernel is locked down (confidentiality) and lets no program read its memory",

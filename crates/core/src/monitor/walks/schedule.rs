@@ -36,7 +36,7 @@ const AGAIN_PART: f64 = 0.25;
 const DEARER: f64 = 1.3;
 /// Of what the first walk costs, reading is at least this part.
 const LEAST_READ: f64 = 0.2;
-/// Less than this cleared tells nothing of its price, ns.
+/// Less than this cleared, in one walk or several, tells nothing of its price, ns.
 const ENOUGH_NS: f64 = 300_000.0;
 /// Walks are put so many times further apart, or closer together, at once.
 const STRETCH: f64 = 1.2;
@@ -69,6 +69,8 @@ pub(super) struct Schedule {
     pub framed_ns: Option<u64>,
     /// Real over estimated price of clearing.
     pub dearer: f64,
+    /// Clearing since that was last learnt: a walk of a small target has too little to tell.
+    clearing: Clearing,
     /// What the last complete walk would have cleared, had it been allowed to, ns; first clears not counted.
     pub demand_ns: f64,
     /// Complete walks.
@@ -141,6 +143,13 @@ pub(super) struct Spent {
     pub refused_ns: f64,
 }
 
+/// What clearing has cost, ns.
+#[derive(Debug, Default, Clone, Copy)]
+struct Clearing {
+    estimated_ns: f64,
+    real_ns: f64,
+}
+
 impl Schedule {
     /// Of a target whose first walk is due at `due_ns`.
     pub fn new(due_ns: u64) -> Self {
@@ -203,9 +212,14 @@ impl Schedule {
             None => (self.read_ns * 1.02).min(walk.spent_ns),
         }
         .max(1.0);
-        if cleared_ns > ENOUGH_NS && (walk.read_ns.is_some() || cleared_ns > self.read_ns) {
-            let dearer = ((walk.spent_ns - walk.read_ns.unwrap_or(self.read_ns)) / cleared_ns).clamp(0.1, 20.0);
-            self.dearer += (dearer - self.dearer) * NEWEST;
+        // Where reading is not measured apart, little clearing cannot be told from a walk that read for longer.
+        if walk.read_ns.is_some() || cleared_ns > self.read_ns {
+            self.clearing.estimated_ns += cleared_ns;
+            self.clearing.real_ns += walk.spent_ns - walk.read_ns.unwrap_or(self.read_ns);
+        }
+        if self.clearing.estimated_ns > ENOUGH_NS {
+            let Clearing { estimated_ns, real_ns } = std::mem::take(&mut self.clearing);
+            self.dearer += ((real_ns / estimated_ns).clamp(0.1, 20.0) - self.dearer) * NEWEST;
         }
         self.demand_ns = walk.cleared_ns + walk.refused_ns;
         let Some(Means { share, read_ns, .. }) = means else {
@@ -295,5 +309,22 @@ mod tests {
             s.due_ns / S
         };
         assert_eq!((due_s(500.0), due_s(0.0)), (40, 105));
+    }
+
+    #[test]
+    fn several_walks_that_clear_little_tell_its_price_as_one_that_clears_much_does() {
+        let after = |walks: u32, cleared_ns: f64| {
+            let mut s = schedule(1, 0, 1000);
+            for _ in 0..walks {
+                let (read_ns, real_ns) = (100_000.0, cleared_ns * 4.0);
+                s.walk = Spent { spent_ns: read_ns + real_ns, read_ns: Some(read_ns), cleared_ns, ..Spent::default() };
+                s.learn(None, S, LONGEST_NS);
+            }
+            s.dearer
+        };
+        assert_eq!(after(1, ENOUGH_NS * 0.9), DEARER, "too little to tell");
+        let once = DEARER + (4.0 - DEARER) * NEWEST;
+        assert!((after(1, ENOUGH_NS * 1.2) - once).abs() < 1e-6);
+        assert!((after(4, ENOUGH_NS * 0.3) - once).abs() < 1e-6);
     }
 }

@@ -100,6 +100,7 @@ pub struct PageTableReader {
     observer: Observer,
     /// CPU time of this thread before they were loaded: the source's cost counts from there.
     cpu_at_start: u64,
+    no_descriptors: Option<WalkerError>,
 }
 
 impl PageTableReader {
@@ -107,7 +108,14 @@ impl PageTableReader {
     /// accessed bits of pages of its own.
     pub fn ready() -> Result<Self, SourceUnavailable> {
         let cpu_at_start = thread_cpu_ns();
-        Ok(Self { observer: ready_observer()?, cpu_at_start })
+        let (observer, no_descriptors) = ready_observer()?;
+        Ok(Self { observer, cpu_at_start, no_descriptors })
+    }
+
+    /// Why large folios are told by `/proc/kpageflags`, at about five times the price, and not by page descriptors;
+    /// `None`: they are read.
+    pub fn no_descriptors(&self) -> Option<&WalkerError> {
+        self.no_descriptors.as_ref()
     }
 
     /// A source for these targets, on the same thread.
@@ -165,7 +173,8 @@ fn open_space(observer: &mut Observer, process: &Process) -> Result<ProcessSpace
     ProcessSpace::new(observer.walker(), process.pid()).map_err(|e| SourceError::Failed(e.to_string()))
 }
 
-fn ready_observer() -> Result<Observer, SourceUnavailable> {
+/// With it, why there are no page descriptors.
+fn ready_observer() -> Result<(Observer, Option<WalkerError>), SourceUnavailable> {
     if !has_sys_nice() {
         return Err(SourceUnavailable::new(
             "clearing accessed bits of other processes needs CAP_SYS_NICE",
@@ -181,8 +190,7 @@ fn ready_observer() -> Result<Observer, SourceUnavailable> {
         };
         SourceUnavailable::new(format!("cannot read /proc/kpageflags, which tells large folios: {e}"), remedy)
     })?;
-    // Without descriptors clearing costs more.
-    let _ = frames.find_descriptors(&mut walker);
+    let no_descriptors = frames.find_descriptors(&mut walker).err();
     let mut observer = Observer::new(walker, frames);
     selftest::run(&mut observer).map_err(|why| {
         SourceUnavailable::new(format!("the self-test failed: {why}"), "use another source, and please report this")
@@ -192,7 +200,7 @@ fn ready_observer() -> Result<Observer, SourceUnavailable> {
     observer.pages_cleared_first = 0;
     observer.disturbed_ns = 0;
     observer.clear_ns = 0;
-    Ok(observer)
+    Ok((observer, no_descriptors))
 }
 
 /// Whether this process has CAP_SYS_NICE; yes if that cannot be known, for then clearing will tell. The self-test
