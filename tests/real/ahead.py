@@ -17,10 +17,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SETTING = "/sys/kernel/mm/transparent_hugepage/enabled"
 SIZE = 256  # MiB
 # Pattern -> least share of the touched memory that huge pages hold.
-DENSE = {"dense": 0.75, "down": 0.75, "threads": 0.6, "grow": 0.5, "anew": 0.75}
+DENSE = {"dense": 0.75, "down": 0.75, "threads": 0.6, "grow": 0.5, "anew": 0.75, "stride": 0.85}
 # Pattern -> most bytes that it may take more than it has touched: what is filled until the first sample.
 # Who writes again after a fork copies base pages.
-SPARSE = {"sparse": 2 * MIB, "random": 2 * MIB, "fork": 2 * MIB, "turns": 96 * MIB}
+SPARSE = {"sparse": 2 * MIB, "stripes": 2 * MIB, "random": 2 * MIB, "fork": 2 * MIB, "turns": 96 * MIB}
 
 
 @contextlib.contextmanager
@@ -95,7 +95,7 @@ def check(results):
     with tempfile.TemporaryDirectory(prefix="isotherm-fill-") as folder, on_request():
         path = f"{folder}/fill"
         subprocess.run(["cc", "-O2", "-pthread", f"{HERE}/fill.c", "-o", path], check=True)
-        for patterns in (["dense", "down"], ["threads", "grow"], ["anew", "fork"], ["sparse", "random", "turns"]):
+        for patterns in (["dense", "down"], ["threads", "grow"], ["anew", "fork"], ["stride", "stripes"], ["sparse", "random", "turns"]):
             for fill in run(path, folder, patterns):
                 judge(results, fill)
         (without,) = run(path, folder, ["dense"], "never")
@@ -138,6 +138,8 @@ def judge(results, fill):
     if fill.pattern == "turns":
         results.check("took 1 back" in fill.said, "turns: the request was taken back, and it says so")
         results.check(fill.totals and fill.totals["taken_back"] == 1, f"turns: the same in JSON: {fill.totals}")
+    if fill.pattern == "stride":
+        results.check("collapsed" in fill.said, "stride: it says that it has collapsed what was there")
     if fill.pattern == "dense":
         room = fill.totals["room"] if fill.totals else 0
         results.check(room >= least * fill.touched, f"dense: JSON tells of {room / MIB:.0f} MiB that were asked for: {fill.totals}")

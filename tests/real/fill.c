@@ -7,6 +7,8 @@
  *   grow     every page, in a mapping that mremap doubles again and again
  *   fork     the first half, and the other one by a child in its own copy
  *   anew     every page, four times, each time in a mapping of its own
+ *   stride   three quarters densely, then the last one, every 14th page first, then those beside them
+ *   stripes  a quarter densely, then of the others two fifths, like that
  *
  * Waits for a line, fills, prints "filled PID TOUCHED_BYTES FAULTS", waits for another line, checks, and prints "ok".
  */
@@ -25,6 +27,7 @@
 #define PAGE 4096ul
 #define BLOCK (2ul << 20)
 #define THREADS 4
+#define STRIDE 14ul
 
 static char *memory;
 static size_t size, touched;
@@ -82,6 +85,15 @@ static void touch(size_t page) {
     is_touched[page] = 1;
 }
 
+/* Writes to pages from..to, every STRIDEth first, then those beside them, PASSES times; the first time at once. */
+static void touch_all_over(size_t from, size_t to, size_t passes) {
+    for (size_t pass = 0, written = 0; pass < passes; pass++)
+        for (size_t page = from + pass; page < to; page += STRIDE) {
+            touch(page);
+            if (pass && ++written % 512 == 0) rest();
+        }
+}
+
 static void wait_for_line(void) {
     char line[8];
     if (!fgets(line, sizeof line, stdin)) exit(2);
@@ -114,6 +126,15 @@ int main(int count, char **words) {
             fill(0, pages);
         }
         memset(is_touched, 1, pages);
+    } else if (!strncmp(pattern, "str", 3)) {
+        /* Two mappings: the second one is there once the first has been filled, and long enough to be seen. */
+        size_t first = pattern[3] == 'i' && pattern[4] == 'd' ? pages * 3 / 4 : pages / 4;
+        memory = map(size);
+        if (mprotect(memory + first * PAGE, size - first * PAGE, PROT_NONE)) fail("mprotect");
+        fill(0, first), memset(is_touched, 1, first);
+        for (int i = 0; i < 60; i++) rest();
+        if (mprotect(memory + first * PAGE, size - first * PAGE, PROT_READ | PROT_WRITE)) fail("mprotect");
+        touch_all_over(first, pages, first > half ? STRIDE : STRIDE * 2 / 5);
     } else {
         memory = map(size);
         if (!strcmp(pattern, "dense")) {

@@ -14,7 +14,7 @@ import time
 
 CHUNK = 32 << 20
 POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, which Python does not name
-LOW, HIGH = 256 << 20, 384 << 20  # of free memory in blocks of 2 MiB: released below the one, up to the other
+LOW, HIGH = 512 << 20, 768 << 20  # of free memory in blocks of 2 MiB: released below the one, up to the other
 LEAVE = 1500 << 20  # of all free memory: blocks smaller than 2 MiB are enough for base pages, and never reported
 REPORTING = "/sys/module/page_reporting"
 

@@ -159,7 +159,7 @@ class PostgresJoin:
     many = ends = False
 
     def __init__(self, length):
-        self.length, self.server = 2 * length, None
+        self.length, self.server = 10 * length, None
 
     def __enter__(self):
         self.server = PostgresServer("work_mem=2GB", "max_parallel_workers_per_gather=0", "jit=off")

@@ -7,6 +7,9 @@
 //! Samples of what the huge pages hold do: where most of it was never written, the request is [taken
 //! back](Filling::sampled), and the process has to show more before it is trusted again.
 //!
+//! What is filled page by page all over, with a stride, never has a block wholly filled before all are. Where the process is
+//! trusted it is [collapsed](Verdict::Collapse) once a quarter of it is there: a copy for each block, and no more faults.
+//!
 //! Requests are about whole mappings, never a part of one: `mremap` refuses ranges that lie in several, and allocators
 //! use it.
 
@@ -14,7 +17,7 @@ use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use std::collections::HashMap;
 
 /// The smallest mapping that is worth a request, bytes.
-pub const WORTH: u64 = 4 * TABLE_SPAN;
+pub const WORTH: u64 = (ROOM + 1) * TABLE_SPAN;
 /// Blocks that a mapping must have filled wholly.
 const EVIDENCE: u64 = 2;
 /// A process that has filled so many blocks, and none in vain, is trusted: its mappings of up to half of that have to
@@ -25,10 +28,19 @@ const TRUSTED: u64 = 32;
 const NO_STACK: u64 = 16;
 /// A block is filled from so many of its 512 pages on: allocators leave a guard page or a header's page out.
 const FULL_PAGES: u64 = 460;
-/// Blocks without a page that a mapping must have left.
-const ROOM: u64 = 2;
-/// One partly filled block is allowed for so many full ones, and one in any case: where the program is at present.
+/// Blocks without a page that a mapping must have left for a request: it stops the process for about a millisecond, and
+/// saves half of one for each block.
+const ROOM: u64 = 6;
+/// And for one to be taken back while huge pages are dear.
+const ROOM_LEFT: u64 = 2;
+/// One partly filled block is allowed for so many full ones, and one in any case: where the program is at present. ...
 const FULL_FOR_PARTIAL: u64 = 8;
+/// ... More are where of four pages in blocks that have any three are there: heaps are filled at several places at a time.
+const DENSE_OF_FOUR: u64 = 3;
+/// Of a mapping that is filled all over, blocks that have pages, of ten; ...
+const EVENLY: u64 = 9;
+/// ... and pages of each, on average.
+const EVEN_PAGES: u64 = TABLE_SPAN / PAGE_SIZE / 4;
 /// So many huge pages more, and what they hold is sampled.
 const SAMPLE_EVERY: u64 = 8;
 /// Blocks that a sample looks into.
@@ -54,6 +66,8 @@ pub struct Fill {
     pub full: u64,
     /// Filled with base pages in part.
     pub partial: u64,
+    /// Base pages of those.
+    pub partial_pages: u64,
     /// Without a page.
     pub empty: u64,
     /// Mapped by a huge page: their addresses, ascending.
@@ -72,7 +86,10 @@ impl Fill {
             match pages {
                 0 => return,
                 FULL_PAGES.. => fill.full += 1,
-                _ => fill.partial += 1,
+                _ => {
+                    fill.partial += 1;
+                    fill.partial_pages += pages;
+                }
             }
             fill.empty -= 1;
         };
@@ -99,9 +116,36 @@ impl Fill {
         fill
     }
 
+    /// Adds that of another stretch, at higher addresses.
+    pub fn add(&mut self, other: Self) {
+        self.full += other.full;
+        self.partial += other.partial;
+        self.partial_pages += other.partial_pages;
+        self.empty += other.empty;
+        self.huge.extend(other.huge);
+    }
+
     /// Blocks with a page.
     const fn populated(&self) -> u64 {
         self.full + self.partial + self.huge.len() as u64
+    }
+
+    /// Base pages.
+    const fn pages(&self) -> u64 {
+        self.full * (TABLE_SPAN / PAGE_SIZE) + self.partial_pages
+    }
+
+    /// Whether hardly any of the blocks that have base pages are filled in part, or nearly to the full.
+    fn is_dense(&self) -> bool {
+        let all = (self.full + self.partial) * (TABLE_SPAN / PAGE_SIZE);
+        self.partial <= (self.full / FULL_FOR_PARTIAL).max(1) || self.pages() * 4 >= all * DENSE_OF_FOUR
+    }
+
+    /// Whether nearly all blocks have pages, a quarter of what they can have on average, and most of them are not full.
+    const fn is_even(&self) -> bool {
+        let based = self.full + self.partial;
+        let blocks = based + self.huge.len() as u64 + self.empty;
+        self.partial * 2 >= blocks && based * 10 >= blocks * EVENLY && self.pages() >= based * EVEN_PAGES
     }
 }
 
@@ -112,6 +156,8 @@ pub enum Verdict {
     Leave,
     /// Ask for huge pages for all of it.
     Ask,
+    /// The same, and make huge pages of what is there.
+    Collapse,
     /// Take the request back for now.
     TakeBack,
     /// Look which part of these blocks, all of them huge pages, was ever written, and tell [`Filling::sampled`].
@@ -155,11 +201,18 @@ pub struct Filling {
 }
 
 impl Filling {
-    /// Looks at a mapping: one of private anonymous memory that may be written, of at least [`WORTH`] bytes. `dear`
+    /// Looks at a mapping: one of private anonymous memory that may be written, of at least [`WORTH`] bytes. `sample` is
+    /// the same of some of its blocks, spread over all of it, where it is so scattered that `fill` is not complete. `dear`
     /// says whether huge pages cost more than base pages at present, or are not to be had; it is asked only where that
-    /// matters.
-    pub fn look(&mut self, mapping: AddrRange, fill: &Fill, mut dear: impl FnMut() -> bool) -> Verdict {
-        let (start, room) = (mapping.start, fill.empty >= ROOM);
+    /// matters, and whether a request stands already.
+    pub fn look(
+        &mut self,
+        mapping: AddrRange,
+        fill: &Fill,
+        sample: Option<&Fill>,
+        mut dear: impl FnMut(bool) -> bool,
+    ) -> Verdict {
+        let start = mapping.start;
         match self.mappings.get_mut(&start) {
             // Memory went away: it was unmapped, and this is another one. And where blocks are filled with base pages
             // although they were asked for as huge ones, it is, too.
@@ -170,15 +223,18 @@ impl Filling {
                 // The kernel collapses blocks of base pages by itself.
                 asked.full = asked.full.min(fill.full);
                 self.round += fill.full + if asked.dense > 0 { fill.huge.len() as u64 } else { 0 };
-                if room && dear() {
+                if fill.empty >= ROOM_LEFT && dear(true) {
                     self.mappings.insert(start, State::Paused);
                     return Verdict::TakeBack;
                 }
                 return asked.sample(fill);
             }
-            Some(State::Paused) if dear() => return Verdict::Leave,
+            Some(State::Paused) if dear(false) => return Verdict::Leave,
             // Also where no room is left: what is forbidden there could not become huge pages afterwards, either.
-            Some(State::Paused) => return self.ask(start, fill),
+            Some(State::Paused) => {
+                self.ask(start, fill, fill.huge.clone());
+                return Verdict::Ask;
+            }
             // One that has doubled gets another chance.
             Some(State::Sparse(blocks)) if fill.populated() >= 2 * *blocks => {
                 self.mappings.remove(&start);
@@ -187,18 +243,25 @@ impl Filling {
             None => {}
         }
         self.round += fill.full;
-        let evidence = self.evidence(fill.populated() + fill.empty);
-        let dense = fill.partial <= (fill.full / FULL_FOR_PARTIAL).max(1);
-        if fill.full < evidence || !dense || !room || dear() {
+        let blocks = fill.populated() + fill.empty;
+        let evidence = self.evidence(blocks);
+        if evidence == 0 && sample.unwrap_or(fill).is_even() && !dear(false) {
+            // None of them is to be sampled: how much of it was written is known.
+            let first = mapping.start.next_multiple_of(TABLE_SPAN);
+            self.ask(start, fill, (0..blocks).map(|i| first + i * TABLE_SPAN).collect());
+            return Verdict::Collapse;
+        }
+        if fill.full < evidence || !fill.is_dense() || fill.empty < ROOM || dear(false) {
             return Verdict::Leave;
         }
-        self.ask(start, fill)
+        self.ask(start, fill, fill.huge.clone());
+        Verdict::Ask
     }
 
-    fn ask(&mut self, start: u64, fill: &Fill) -> Verdict {
-        let asked = Asked { populated: fill.populated(), full: fill.full, seen: fill.huge.clone(), dense: 0 };
+    /// Notes a request. `seen`: blocks that samples are not to look into.
+    fn ask(&mut self, start: u64, fill: &Fill, seen: Vec<u64>) {
+        let asked = Asked { populated: fill.populated(), full: fill.full, seen, dense: 0 };
         self.mappings.insert(start, State::Asked(asked));
-        Verdict::Ask
     }
 
     /// Whether a request stands.
@@ -282,6 +345,10 @@ mod tests {
         AddrRange::new(BASE, BASE + blocks * BLOCK)
     }
 
+    fn whole(start: u64, blocks: u64) -> AddrRange {
+        AddrRange::new(start * BLOCK, (start + blocks) * BLOCK)
+    }
+
     fn part(from: u64, to: u64, huge: bool) -> Populated {
         Populated { range: AddrRange::new(BASE + from, BASE + to), huge }
     }
@@ -293,7 +360,7 @@ mod tests {
     }
 
     fn look(filling: &mut Filling, mapping: AddrRange, fill: &Fill) -> Verdict {
-        filling.look(mapping, fill, || false)
+        filling.look(mapping, fill, None, |_| false)
     }
 
     #[test]
@@ -301,7 +368,10 @@ mod tests {
         let populated =
             [part(0, 2 * BLOCK, false), part(3 * BLOCK, 3 * BLOCK + 4096, false), part(4 * BLOCK, 6 * BLOCK, true)];
         let fill = Fill::of(mapping(10), &populated);
-        assert_eq!(fill, Fill { full: 2, partial: 1, empty: 5, huge: vec![BASE + 4 * BLOCK, BASE + 5 * BLOCK] });
+        assert_eq!(
+            fill,
+            Fill { full: 2, partial: 1, partial_pages: 1, empty: 5, huge: vec![BASE + 4 * BLOCK, BASE + 5 * BLOCK] }
+        );
         // What lies in no whole block does not count.
         let odd = AddrRange::new(BASE + 4096, BASE + 3 * BLOCK - 4096);
         let fill = Fill::of(odd, &[part(4096, 3 * BLOCK - 4096, false)]);
@@ -333,6 +403,10 @@ mod tests {
         let mut turns = vec![part(0, 4 * BLOCK, false)];
         turns.extend((5..20).map(|i| part(i * BLOCK, i * BLOCK + 4096, false)));
         assert_eq!(look(&mut filling, mapping(100), &Fill::of(mapping(100), &turns)), Verdict::Leave);
+        // At several places at a time, each halfway: a heap.
+        let heap = |pages| Fill { full: 8, partial: 6, partial_pages: 6 * pages, empty: 86, ..Fill::default() };
+        assert_eq!(look(&mut filling, mapping(100), &heap(210)), Verdict::Leave);
+        assert_eq!(look(&mut Filling::default(), mapping(100), &heap(214)), Verdict::Ask);
         // Every second page, everywhere: a table that is filled at random.
         let random: Vec<_> = (0..512 * 10).map(|i| part(i * 8192, i * 8192 + 4096, false)).collect();
         assert_eq!(look(&mut filling, mapping(100), &Fill::of(mapping(100), &random)), Verdict::Leave);
@@ -396,7 +470,6 @@ mod tests {
 
     #[test]
     fn a_process_that_always_fills_what_it_maps_need_not_show_it_each_time() {
-        let whole = |start: u64, blocks: u64| AddrRange::new(start * BLOCK, (start + blocks) * BLOCK);
         let empty = |blocks: u64| Fill { empty: blocks, ..Fill::default() };
         let mut filling = Filling::default();
         let old = Fill { full: 40, ..Fill::default() };
@@ -419,18 +492,69 @@ mod tests {
     #[test]
     fn nothing_is_asked_for_while_huge_pages_are_dear() {
         let mut filling = Filling::default();
-        assert_eq!(filling.look(mapping(100), &filled(2, 0), || true), Verdict::Leave);
+        assert_eq!(filling.look(mapping(100), &filled(2, 0), None, |_| true), Verdict::Leave);
         assert_eq!(look(&mut filling, mapping(100), &filled(3, 0)), Verdict::Ask);
         assert!(!filling.has_paused());
-        assert_eq!(filling.look(mapping(100), &filled(3, 4), || true), Verdict::TakeBack);
+        assert_eq!(filling.look(mapping(100), &filled(3, 4), None, |_| true), Verdict::TakeBack);
         assert!(filling.has_paused());
-        assert_eq!(filling.look(mapping(100), &filled(20, 4), || true), Verdict::Leave);
+        assert_eq!(filling.look(mapping(100), &filled(20, 4), None, |_| true), Verdict::Leave);
         assert_eq!(look(&mut filling, mapping(100), &filled(40, 4)), Verdict::Ask);
         // One that is full already is left as it is, and a paused one gets its flag back although it is.
-        assert_eq!(filling.look(mapping(100), &filled(40, 60), || true), Verdict::Sample(filling_blocks(44, 100)));
-        assert_eq!(filling.look(mapping(100), &filled(40, 58), || true), Verdict::TakeBack);
+        assert_eq!(
+            filling.look(mapping(100), &filled(40, 60), None, |_| true),
+            Verdict::Sample(filling_blocks(44, 100))
+        );
+        assert_eq!(filling.look(mapping(100), &filled(40, 58), None, |_| true), Verdict::TakeBack);
         assert_eq!(look(&mut filling, mapping(100), &filled(42, 58)), Verdict::Ask);
         assert!(!filling.has_paused());
+    }
+
+    #[test]
+    fn what_a_trusted_process_fills_all_over_is_collapsed_once_a_quarter_of_it_is_there() {
+        let even = |blocks: u64, pages: u64| {
+            let part = |i| part(i * BLOCK, i * BLOCK + pages * PAGE_SIZE, false);
+            Fill::of(mapping(blocks), &(0..blocks).map(part).collect::<Vec<_>>())
+        };
+        let many = mapping(100);
+        let trusted = || {
+            let mut filling = Filling::default();
+            look(&mut filling, whole(500, 200), &Fill { full: 200, ..Fill::default() });
+            filling.begin(&[]);
+            filling
+        };
+        let mut filling = trusted();
+        assert_eq!(look(&mut filling, many, &even(100, 127)), Verdict::Leave);
+        assert_eq!(look(&mut filling, mapping(15), &even(15, 300)), Verdict::Leave, "it may be a stack");
+        assert_eq!(
+            look(&mut filling, mapping(101), &even(101, 300)),
+            Verdict::Leave,
+            "more than half of what it has filled"
+        );
+        assert_eq!(filling.look(many, &even(100, 128), None, |_| true), Verdict::Leave, "dear");
+        assert_eq!(look(&mut filling, many, &even(100, 128)), Verdict::Collapse);
+        let collapsed = Fill { huge: (0..100).map(|i| BASE + i * BLOCK).collect(), ..Fill::default() };
+        assert_eq!(look(&mut filling, many, &collapsed), Verdict::Leave, "not called sparse");
+        // Half of its blocks alone are in use, or it is full already.
+        let mut half = even(50, 400);
+        half.add(Fill { empty: 50, ..Fill::default() });
+        assert_eq!(look(&mut trusted(), many, &half), Verdict::Leave);
+        assert_eq!(look(&mut trusted(), many, &filled(100, 0)), Verdict::Leave);
+        assert_eq!(look(&mut Filling::default(), many, &even(100, 400)), Verdict::Leave, "it has filled nothing yet");
+        // So scattered that only some of its blocks are looked into.
+        let cut = Fill { partial: 10, partial_pages: 2000, empty: 90, ..Fill::default() };
+        let of_sample = |pages| trusted().look(many, &cut, Some(&even(8, pages)), |_| false);
+        assert_eq!((of_sample(127), of_sample(128)), (Verdict::Leave, Verdict::Collapse));
+    }
+
+    #[test]
+    fn less_is_needed_for_what_stands_than_for_a_new_request() {
+        let mut filling = Filling::default();
+        let scarce = |stands: bool| !stands;
+        assert_eq!(filling.look(mapping(100), &filled(2, 0), None, scarce), Verdict::Leave);
+        assert_eq!(look(&mut filling, mapping(100), &filled(3, 0)), Verdict::Ask);
+        assert_eq!(filling.look(mapping(100), &filled(3, 4), None, scarce), Verdict::Leave, "it stands");
+        assert_eq!(filling.look(mapping(100), &filled(3, 4), None, |_| true), Verdict::TakeBack);
+        assert_eq!(filling.look(mapping(100), &filled(9, 4), None, scarce), Verdict::Leave, "and does no longer");
     }
 
     /// What a sample of the blocks `from..to` looks into.

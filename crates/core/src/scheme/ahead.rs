@@ -12,6 +12,8 @@ figures! {
         asked: u64 = Counter Count as "requests",
             "Mappings for which huge pages were asked for ahead of the faults; one that has grown counts again.";
         room: u64 = Counter Bytes as "requested", "Of those, what had no page yet then.";
+        collapsed: u64 = Counter Bytes as "collapsed",
+            "What was filled all over, page by page, and became huge pages at once, at least.";
         taken_back: u64 = Counter Count as "withdrawals",
             "Requests that were taken back: most of what the huge pages hold was never written, or they had become dear.";
     }
@@ -24,8 +26,11 @@ figures! {
 impl fmt::Display for AheadTotals {
     /// In a line, for people.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { asked, room, taken_back, refusal } = self;
+        let Self { asked, room, collapsed, taken_back, refusal } = self;
         write!(f, "asked for huge pages {asked} times, for {} without a page then; ", format_size(*room))?;
+        if *collapsed > 0 {
+            write!(f, "collapsed {}; ", format_size(*collapsed))?;
+        }
         write!(f, "took {taken_back} back")?;
         refusal.iter().try_for_each(|why| write!(f, "; first refusal: {why}"))
     }

@@ -106,7 +106,7 @@ mod tests {
         let schemes = [Action::PageOut, Action::Collapse, Action::HugePage];
         let schemes = schemes.map(|action| Scheme::new(action, AccessPattern::default())).to_vec();
         let mut engine = SchemeEngine::new(schemes, Box::new(DryRun::default()), Box::new(NoMeter));
-        let ahead = AheadTotals { asked: 3, room: 5 << 20, taken_back: 1, refusal: None };
+        let ahead = AheadTotals { asked: 3, room: 5 << 20, collapsed: 0, taken_back: 1, refusal: None };
         let mut out = Vec::new();
         write_lines(&mut out, &mut engine, Some(ahead.clone()), 7).unwrap();
         let lines: Vec<StatsLine> = out.lines().map(|l| serde_json::from_str(&l.unwrap()).unwrap()).collect();

@@ -39,6 +39,7 @@ struct Shared {
     targets: Mutex<BTreeMap<TargetId, u32>>,
     asked: AtomicU64,
     room: AtomicU64,
+    collapsed: AtomicU64,
     taken_back: AtomicU64,
     refusal: Mutex<Option<String>>,
 }
@@ -69,9 +70,15 @@ impl Ahead {
     /// What was done so far.
     pub fn totals(&self) -> AheadTotals {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Shared { asked, room, taken_back, refusal, .. } = &*self.shared;
+        let Shared { asked, room, collapsed, taken_back, refusal, .. } = &*self.shared;
         let refusal = refusal.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        AheadTotals { asked: count(asked), room: count(room), taken_back: count(taken_back), refusal }
+        AheadTotals {
+            asked: count(asked),
+            room: count(room),
+            collapsed: count(collapsed),
+            taken_back: count(taken_back),
+            refusal,
+        }
     }
 }
 
@@ -111,12 +118,13 @@ fn run(shared: &Shared, mut probe: Probe) {
             }
         }
         let (now, cpu) = (monotonic_ns(), thread_cpu_ns());
+        let mut acting_ns = 0;
         for process in processes.values_mut().filter(|p| p.due_ns() <= now) {
-            process.turn(shared, &roots, &mut probe);
+            acting_ns += process.turn(shared, &roots, &mut probe);
         }
         let due = processes.values().map(Process::due_ns).min();
         let rest = due.map_or(IDLE, |due| Duration::from_nanos(due.saturating_sub(monotonic_ns())).min(IDLE));
-        let spent = Duration::from_nanos(thread_cpu_ns() - cpu);
+        let spent = Duration::from_nanos((thread_cpu_ns() - cpu).saturating_sub(acting_ns));
         // Whoever wants it to end wakes it.
         std::thread::park_timeout(rest.max(spent * REST_OF_COST));
     }

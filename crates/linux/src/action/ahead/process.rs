@@ -6,8 +6,9 @@ use super::sample::Sampler;
 use super::system_time::SystemTime;
 use crate::action::inject::{Call, Injector};
 use crate::action::tally::Tally;
-use crate::clock::monotonic_ns;
+use crate::clock::{monotonic_ns, thread_cpu_ns};
 use crate::facts::{HugePages, buddyinfo};
+use crate::mm::advise::{Advice, advise};
 use crate::mm::pagemap::Pagemap;
 use crate::proc::maps::anonymous_ranges;
 use crate::proc::stat::Stat;
@@ -19,7 +20,8 @@ use isotherm_core::filling::{Fill, Filling, Populated, Verdict, WORTH};
 use isotherm_core::scheme::action::Action;
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::Ordering;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Between two looks at a process that grows, ns: at a GiB a second it fills five blocks meanwhile.
 const SHORT_NS: u64 = 10_000_000;
@@ -35,12 +37,19 @@ const QUIET_NS: u64 = 10_000_000_000;
 const GROWN_PAGES: u64 = 256;
 /// After a refusal the process is left alone, ns.
 const REFUSED_NS: u64 = 10_000_000_000;
-/// Free memory in blocks of 2 MiB that there must be: with less, faults would wait for the kernel to make such blocks.
+/// Free memory in blocks of 2 MiB that there must be to ask for some: with little, faults would wait for the kernel to
+/// make such blocks.
 const FREE: u64 = 256 << 20;
-/// More stretches than this, and a mapping is scattered in any case.
+/// With less than this, what was asked for is taken back. At 2 GiB a second a program takes a sixth of it between two looks.
+const FREE_AT_LEAST: u64 = 128 << 20;
+/// More stretches than this, and a mapping is scattered in any case: then blocks all over it are looked into, so many.
 const MOST_STRETCHES: usize = 2048;
-/// Pages of a block that were never written, from which on it is sparse.
-const SPARSE_PAGES: u64 = 256;
+const SAMPLED_BLOCKS: u64 = 8;
+/// What one call collapses: each has the kernel drain what all processors keep back, which takes as long as several blocks.
+/// Of one that fails in part it is not told in which.
+const COLLAPSED_AT_ONCE: u64 = 16 * TABLE_SPAN;
+/// Part of a block that was never written, from which on it is sparse.
+const SPARSE: f64 = 0.5;
 
 /// What is kept of it.
 #[derive(Debug)]
@@ -68,6 +77,8 @@ pub(super) struct Process {
 struct Found {
     ask: Vec<AddrRange>,
     room: u64,
+    /// Those of `ask` whose memory becomes huge pages at once.
+    collapse: Vec<AddrRange>,
     take_back: Vec<AddrRange>,
     /// How each of `take_back` is filled.
     fills: Vec<Fill>,
@@ -103,38 +114,42 @@ impl Process {
         self.due_ns
     }
 
-    /// Looks at it, and asks for what is wanted.
-    pub fn turn(&mut self, shared: &Shared, roots: &Roots, probe: &mut Probe) {
+    /// Looks at it, and asks for what is wanted. How much CPU time it took to make huge pages of what is there, ns.
+    pub fn turn(&mut self, shared: &Shared, roots: &Roots, probe: &mut Probe) -> u64 {
         let begin = monotonic_ns();
         let Some(statm) = Statm::read(&self.dir) else {
             self.due_ns = begin + LONG_NS;
-            return;
+            return 0;
         };
+        let mut acting_ns = 0;
         if statm.differs(&self.seen, GROWN_PAGES) {
             self.seen = statm;
             self.grown_ns = begin;
-            self.look_and_act(shared, roots, probe);
+            acting_ns = self.look_and_act(shared, roots, probe);
         } else if begin - self.grown_ns >= QUIET_NS && self.filling.has_paused() {
             // Nothing is touched for the first time, so that they cost nothing now; and may be wanted later.
-            self.look_and_act(shared, roots, &mut Probe::good());
+            acting_ns = self.look_and_act(shared, roots, &mut Probe::good());
         }
         let now = monotonic_ns();
         let rest = ((now - self.grown_ns) / REST_PART).clamp(SHORT_NS, LONG_NS);
         self.due_ns = self.blocked_ns.max(now + rest);
+        acting_ns
     }
 
-    fn look_and_act(&mut self, shared: &Shared, roots: &Roots, probe: &mut Probe) {
+    /// As [`turn`](Self::turn).
+    fn look_and_act(&mut self, shared: &Shared, roots: &Roots, probe: &mut Probe) -> u64 {
         // Others may set it: looked at each time.
         if HugePages::read(roots) != Some(HugePages::OnRequest) {
-            return;
+            return 0;
         }
         if !self.filling.has_asked() {
             self.system_time.forget();
         } else if Stat::read(&self.dir).is_ok_and(|stat| self.system_time.raises_doubt(&stat)) {
             probe.doubt(monotonic_ns());
         }
-        let mut dear = || {
-            let few = roots.read(buddyinfo::FILE).is_ok_and(|text| buddyinfo::free_huge(&text) < FREE);
+        let mut dear = |stands: bool| {
+            let wanted = if stands { FREE_AT_LEAST } else { FREE };
+            let few = roots.read(buddyinfo::FILE).is_ok_and(|text| buddyinfo::free_huge(&text) < wanted);
             few || probe.is_dear(monotonic_ns())
         };
         let found = match self.look(&mut dear) {
@@ -149,7 +164,7 @@ impl Process {
                         .refuse(format!("pid {}: it cannot be seen how its mappings are filled: {e}", self.held.pid()));
                 }
                 self.blocked_ns = monotonic_ns() + AGAIN_NS;
-                return;
+                return 0;
             }
         };
         if !found.take_back.is_empty() {
@@ -171,6 +186,32 @@ impl Process {
                 shared.room.fetch_add(found.room, Ordering::Relaxed);
             }
         }
+        if found.collapse.is_empty() {
+            return 0;
+        }
+        let begin = thread_cpu_ns();
+        let collapsed: u64 = found.collapse.iter().map(|mapping| self.collapse(*mapping, &shared.stop)).sum();
+        shared.collapsed.fetch_add(collapsed, Ordering::Relaxed);
+        thread_cpu_ns() - begin
+    }
+
+    /// Makes huge pages of a mapping; how much of it, bytes. What is refused stays in base pages: it was unmapped meanwhile,
+    /// or there is no free block.
+    fn collapse(&self, mapping: AddrRange, stop: &AtomicBool) -> u64 {
+        let first = mapping.start.next_multiple_of(TABLE_SPAN);
+        let mut collapsed = 0;
+        for start in (first..mapping.end / TABLE_SPAN * TABLE_SPAN).step_by(COLLAPSED_AT_ONCE as usize) {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let range = AddrRange::new(start, (start + COLLAPSED_AT_ONCE).min(mapping.end / TABLE_SPAN * TABLE_SPAN));
+            match advise(self.held.as_fd(), &[range], Advice::Collapse) {
+                Ok(bytes) => collapsed += bytes,
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY)) => {}
+                Err(_) => break,
+            }
+        }
+        collapsed
     }
 
     /// Makes the process call. What is refused is not forgotten: without effect, the mapping fills with base pages,
@@ -185,7 +226,7 @@ impl Process {
     }
 
     /// Looks at all mappings that are worth it.
-    fn look(&mut self, dear: &mut dyn FnMut() -> bool) -> io::Result<Found> {
+    fn look(&mut self, dear: &mut dyn FnMut(bool) -> bool) -> io::Result<Found> {
         // Opened anew: the process may have executed another program.
         let pagemap = Pagemap::open(self.held.pid())?;
         let mut mappings = anonymous_ranges(&self.dir).map_err(io::Error::other)?;
@@ -197,11 +238,16 @@ impl Process {
         for mapping in mappings {
             self.scan(&pagemap, mapping)?;
             let fill = Fill::of(mapping, &self.populated);
-            match self.filling.look(mapping, &fill, &mut *dear) {
+            let sample = match self.populated.len() {
+                MOST_STRETCHES.. => Some(self.sampled_fill(&pagemap, mapping)?),
+                _ => None,
+            };
+            match self.filling.look(mapping, &fill, sample.as_ref(), &mut *dear) {
                 Verdict::Leave => {}
                 Verdict::TakeBack => found.take_back(mapping, fill),
-                Verdict::Ask => {
+                verdict @ (Verdict::Ask | Verdict::Collapse) => {
                     found.ask.push(mapping);
+                    found.collapse.extend((verdict == Verdict::Collapse).then_some(mapping));
                     found.room += fill.empty * TABLE_SPAN;
                 }
                 Verdict::Sample(blocks) => {
@@ -247,11 +293,26 @@ impl Process {
         Ok(())
     }
 
+    /// How blocks all over a mapping are filled.
+    fn sampled_fill(&mut self, pagemap: &Pagemap, mapping: AddrRange) -> io::Result<Fill> {
+        let first = mapping.start.next_multiple_of(TABLE_SPAN);
+        let blocks = (mapping.end / TABLE_SPAN).saturating_sub(first / TABLE_SPAN);
+        let mut fill = Fill::default();
+        for i in 0..SAMPLED_BLOCKS.min(blocks) {
+            let start = first + i * blocks / SAMPLED_BLOCKS.min(blocks) * TABLE_SPAN;
+            let block = AddrRange::new(start, start + TABLE_SPAN);
+            self.populated.clear();
+            pagemap.populated(block, usize::MAX, &mut self.populated)?;
+            fill.add(Fill::of(block, &self.populated));
+        }
+        Ok(fill)
+    }
+
     /// Whether most of what these blocks hold was never written; `None` if all of them are gone.
     fn is_sparse(&mut self, blocks: &[u64]) -> Option<bool> {
         let pid = self.held.pid();
-        let zeros: Vec<u64> = blocks.iter().filter_map(|b| self.sampler.zero_pages(pid, *b).ok()).collect();
-        let sparse = zeros.iter().filter(|pages| **pages >= SPARSE_PAGES).count();
+        let zeros: Vec<f64> = blocks.iter().filter_map(|b| self.sampler.zero_part(pid, *b).ok()).collect();
+        let sparse = zeros.iter().filter(|part| **part >= SPARSE).count();
         (!zeros.is_empty()).then_some(sparse * 2 > zeros.len())
     }
 }

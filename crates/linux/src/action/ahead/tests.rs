@@ -24,12 +24,13 @@ fn what_was_never_written_is_told_from_what_was() {
     let (memory, range) = blocks();
     let mut sampler = Sampler::default();
     for i in 0..512 {
-        // A third holds something, the others were written with zeros or not at all.
-        write(&memory, range.start + i * PAGE_SIZE, u8::from(i % 3 == 0));
+        // A quarter holds something, the others were written with zeros or not at all.
+        write(&memory, range.start + i * PAGE_SIZE, u8::from(i % 4 == 0));
     }
-    assert_eq!(sampler.zero_pages(std::process::id(), range.start).unwrap(), 512 - 171);
+    let part = sampler.zero_part(std::process::id(), range.start).unwrap();
+    assert!((0.7..0.8).contains(&part), "{part}");
     let gone = memory.range().end + (1 << 40);
-    assert!(sampler.zero_pages(std::process::id(), gone / TABLE_SPAN * TABLE_SPAN).is_err());
+    assert!(sampler.zero_part(std::process::id(), gone / TABLE_SPAN * TABLE_SPAN).is_err());
 }
 
 #[test]

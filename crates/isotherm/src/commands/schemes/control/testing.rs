@@ -140,7 +140,7 @@ pub fn status() -> Status {
                 words: "some_mem_psi 0.05% of 0.5%".into(),
             }],
         }],
-        ahead: Some(AheadTotals { asked: 3, room: 8192, taken_back: 1, refusal: None }),
+        ahead: Some(AheadTotals { asked: 3, room: 8192, collapsed: 4096, taken_back: 1, refusal: None }),
         log: vec![entry],
     }
 }
