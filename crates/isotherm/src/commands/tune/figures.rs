@@ -7,14 +7,15 @@ pub struct Figures {
     pub memory: f64,
 }
 
-/// The middle value; of an even number the mean of the two in the middle. 0 of none.
-pub fn median(mut values: Vec<f64>) -> f64 {
+/// The middle value; of an even number the mean of the two in the middle. `None` of none.
+pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     let mid = values.len() / 2;
     match values.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => values[mid],
-        _ => f64::midpoint(values[mid - 1], values[mid]),
+        0 => None,
+        n if n % 2 == 1 => Some(values[mid]),
+        _ => Some(f64::midpoint(values[mid - 1], values[mid])),
     }
 }
 
@@ -24,7 +25,8 @@ mod tests {
 
     #[test]
     fn the_median_is_in_the_middle() {
-        assert_eq!(median(vec![]), 0.0);
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median([]), None);
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median([4.0, 1.0, 2.0]), Some(2.0));
     }
 }

@@ -27,7 +27,8 @@ pub fn run(task: &Task) -> anyhow::Result<Outcome> {
         }
     }
     let idle = nothing_done(with.iter().flatten());
-    let scored: Vec<_> = sets.iter().zip(&with).map(|(&set, with)| super::score::score(set, &alone, with)).collect();
+    let scored: Vec<_> =
+        sets.iter().zip(&with).filter_map(|(&set, with)| super::score::score(set, &alone, with)).collect();
     let best = super::score::best(&scored, task.wish).map(|s| s.parameters);
     Ok(Outcome { alone, scored, best, idle })
 }

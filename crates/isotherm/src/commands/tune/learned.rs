@@ -77,7 +77,7 @@ impl Learned {
     /// Takes a run into account: of the command alone, or with these parameters.
     pub fn learn(&mut self, parameters: Option<Parameters>, measured: &Measured) {
         let point = parameters.and_then(|set| self.space.sets.iter().position(|s| *s == set));
-        self.applied.extend(point.map(|p| (p, measured.applied)));
+        self.applied.extend(point.zip(measured.applied));
         self.done.push(Run { point, figures: measured.figures() });
     }
 
@@ -88,15 +88,15 @@ impl Learned {
         let mut all: Vec<Scored> = Vec::new();
         for (point, (&parameters, belief)) in self.space.sets.iter().zip(&beliefs).enumerate() {
             let of: Vec<_> = shares.iter().filter(|(p, _)| *p == point).map(|(_, share)| share).collect();
-            if of.is_empty() {
-                continue;
-            }
-            let applied = self.applied.iter().filter(|(p, _)| *p == point).map(|(_, bytes)| *bytes as f64).collect();
+            let runtime = median(of.iter().map(|s| s.seconds));
+            let memory = median(of.iter().map(|s| s.memory));
+            let (Some(runtime), Some(memory)) = (runtime, memory) else { continue };
+            let applied = self.applied.iter().filter(|(p, _)| *p == point).map(|(_, bytes)| *bytes as f64);
             all.push(Scored {
                 parameters,
-                runtime: median(of.iter().map(|s| s.seconds).collect()),
-                memory: median(of.iter().map(|s| s.memory).collect()),
-                applied: median(applied) as u64,
+                runtime,
+                memory,
+                applied: median(applied).map(|bytes| bytes as u64),
                 runs: of.len(),
                 expected: Some((belief.runtime, belief.memory)),
             });

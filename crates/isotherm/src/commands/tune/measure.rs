@@ -30,8 +30,8 @@ pub struct Measured {
     pub seconds: f64,
     /// Resident memory of the command and of what it forked, mean over the run, bytes.
     pub memory: f64,
-    /// Bytes that the scheme was applied to.
-    pub applied: u64,
+    /// Bytes that the scheme was applied to; `None` of the command alone.
+    pub applied: Option<u64>,
     /// Why the scheme did nothing the last time that it could have.
     pub idle: Option<String>,
 }
@@ -56,7 +56,7 @@ pub fn run(words: &[OsString], schemes: &[Scheme], monitor: &MonitorArgs, nth: u
         }
         let (seconds, memory) = sampler.finish()?;
         check_end(&command, words)?;
-        return Ok(Measured { seconds, memory, applied: 0, idle: None });
+        return Ok(Measured { seconds, memory, applied: None, idle: None });
     }
     let mut session = Session::of_command(command.clone(), monitor)?.with_schemes(engine(schemes.to_vec(), false)?);
     let sampler = Sampler::start(&command)?;
@@ -75,7 +75,7 @@ pub fn run(words: &[OsString], schemes: &[Scheme], monitor: &MonitorArgs, nth: u
     session.settle();
     let (seconds, memory) = sampler.finish()?;
     check_end(&command, words)?;
-    let applied = session.schemes().and_then(|s| s.status().get(nth).map(|s| s.stats.sz_applied)).unwrap_or(0);
+    let applied = session.schemes().and_then(|s| s.status().get(nth).map(|s| s.stats.sz_applied));
     session.finish()?;
     Ok(Measured { seconds, memory, applied, idle })
 }

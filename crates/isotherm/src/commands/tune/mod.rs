@@ -215,7 +215,7 @@ impl Runner<'_> {
                 parameters,
                 seconds: measured.seconds,
                 memory_bytes: measured.memory,
-                applied_bytes: parameters.map(|_| measured.applied),
+                applied_bytes: measured.applied,
             })?;
         }
         Ok(measured)
@@ -262,7 +262,7 @@ impl Outcome {
 
 /// Why no run did anything, if none did.
 fn nothing_done<'a>(with: impl Iterator<Item = &'a Measured> + Clone) -> Option<String> {
-    if with.clone().any(|m| m.applied > 0) {
+    if with.clone().any(|m| m.applied > Some(0)) {
         return None;
     }
     let why = with.clone().find_map(|m| m.idle.as_deref());
@@ -287,6 +287,6 @@ fn learn(task: &Task) -> anyhow::Result<Outcome> {
         if parameters.is_some() { with.push(measured) } else { alone.push(measured) }
     }
     let scored = learned.scored();
-    let idle = if scored.iter().any(|s| s.applied > 0) { None } else { nothing_done(with.iter()) };
+    let idle = if scored.iter().any(|s| s.applied > Some(0)) { None } else { nothing_done(with.iter()) };
     Ok(Outcome { alone, scored, best: learned.best(), idle })
 }

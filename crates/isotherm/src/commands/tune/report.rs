@@ -1,6 +1,6 @@
 //! What tuning found: a table, JSON, a picture.
 
-use super::figures::median;
+use super::figures::{Figures, median};
 use super::measure::Measured;
 use super::score::Scored;
 use super::search::Wish;
@@ -25,19 +25,19 @@ impl Summary<'_> {
         self.best.is_some_and(|b| b == s)
     }
 
-    fn alone_seconds(&self) -> f64 {
-        median(self.alone.iter().map(|m| m.seconds).collect())
-    }
-
-    fn alone_memory(&self) -> f64 {
-        median(self.alone.iter().map(|m| m.memory).collect())
+    /// Medians of the command alone; `None` if it was not run.
+    fn alone(&self) -> Option<Figures> {
+        let seconds = median(self.alone.iter().map(|m| m.seconds))?;
+        Some(Figures { seconds, memory: median(self.alone.iter().map(|m| m.memory))? })
     }
 
     /// The table, on stdout.
     pub fn print_table(&self) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        let memory = format_size(self.alone_memory() as u64);
-        writeln!(out, "alone: {:.2} s, {memory} (medians of {})", self.alone_seconds(), self.alone.len())?;
+        if let Some(Figures { seconds, memory }) = self.alone() {
+            let memory = format_size(memory as u64);
+            writeln!(out, "alone: {seconds:.2} s, {memory} (medians of {})", self.alone.len())?;
+        }
         let expects = self.scored.iter().any(|s| s.expected.is_some());
         let expected = if expects { format!("  {:>17}", "expected of both") } else { String::new() };
         writeln!(
@@ -49,7 +49,7 @@ impl Summary<'_> {
             let age = format_time(s.parameters.age_us().saturating_mul(1000));
             let rate = format!("{} %", f64::from(s.parameters.rate_bp) / 100.0);
             let mark = if self.is_best(s) { "  <- best" } else { "" };
-            let applied = format_size(s.applied);
+            let applied = s.applied.map_or_else(|| "-".to_owned(), format_size);
             let expected =
                 s.expected.map_or_else(String::new, |(runtime, memory)| format!("  {runtime:>8.3} {memory:>8.3}"));
             writeln!(
@@ -64,6 +64,7 @@ impl Summary<'_> {
     /// A line for each set, on stdout.
     pub fn print_json(&self) -> io::Result<()> {
         let mut out = io::stdout().lock();
+        let alone = self.alone();
         for s in self.scored {
             let line = json!({
                 "min_age_us": s.parameters.min_age_us,
@@ -76,8 +77,8 @@ impl Summary<'_> {
                 "expected_runtime": s.expected.map(|e| e.0),
                 "expected_memory": s.expected.map(|e| e.1),
                 "sz_applied": s.applied,
-                "alone_seconds": self.alone_seconds(),
-                "alone_bytes": self.alone_memory() as u64,
+                "alone_seconds": alone.map(|a| a.seconds),
+                "alone_bytes": alone.map(|a| a.memory as u64),
                 "best": self.is_best(s),
             });
             writeln!(out, "{line}")?;

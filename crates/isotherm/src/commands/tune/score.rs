@@ -13,8 +13,8 @@ pub struct Scored {
     pub runtime: f64,
     /// Memory, median over the rounds; 1: as alone.
     pub memory: f64,
-    /// Bytes that the scheme was applied to, median over the rounds.
-    pub applied: u64,
+    /// Bytes that the scheme was applied to, median over the rounds; `None`: of no run is that known.
+    pub applied: Option<u64>,
     /// How many runs that is.
     pub runs: usize,
     /// Runtime and memory that all runs together let expect; `None` where none tell of others.
@@ -33,20 +33,20 @@ impl Scored {
     }
 }
 
-/// Scores one set: `alone` and `with` are its rounds.
-pub fn score(parameters: Parameters, alone: &[Measured], with: &[Measured]) -> Scored {
+/// Scores one set: `alone` and `with` are its rounds. `None` without any.
+pub fn score(parameters: Parameters, alone: &[Measured], with: &[Measured]) -> Option<Scored> {
     let ratio = |figure: fn(&Measured) -> f64| {
-        let of_rounds = alone.iter().zip(with).map(|(a, w)| figure(w) / figure(a).max(f64::MIN_POSITIVE)).collect();
-        median(of_rounds)
+        median(alone.iter().zip(with).map(|(a, w)| figure(w) / figure(a).max(f64::MIN_POSITIVE)))
     };
-    Scored {
+    let applied = median(with.iter().filter_map(|m| m.applied).map(|bytes| bytes as f64));
+    Some(Scored {
         parameters,
-        runtime: ratio(|m| m.seconds),
-        memory: ratio(|m| m.memory),
-        applied: median(with.iter().map(|m| m.applied as f64).collect()) as u64,
+        runtime: ratio(|m| m.seconds)?,
+        memory: ratio(|m| m.memory)?,
+        applied: applied.map(|bytes| bytes as u64),
         runs: with.len(),
         expected: None,
-    }
+    })
 }
 
 /// The set with the best score among those that keep to the limit; of equal ones the fastest.
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     fn measured(seconds: f64, memory: f64) -> Measured {
-        Measured { seconds, memory, applied: 0, idle: None }
+        Measured { seconds, memory, applied: None, idle: None }
     }
 
     fn aged(min_age_us: u64) -> Parameters {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     fn scored(age: u64, runtime: f64, memory: f64) -> Scored {
-        Scored { parameters: aged(age), runtime, memory, applied: 0, runs: 1, expected: None }
+        Scored { parameters: aged(age), runtime, memory, applied: None, runs: 1, expected: None }
     }
 
     #[test]
@@ -78,8 +78,9 @@ mod tests {
         // The machine was twice as slow in the second round.
         let alone = [measured(10.0, 100.0), measured(20.0, 100.0), measured(10.0, 100.0)];
         let with = [measured(11.0, 60.0), measured(22.0, 50.0), measured(11.0, 70.0)];
-        let s = score(aged(1), &alone, &with);
+        let s = score(aged(1), &alone, &with).unwrap();
         assert!((s.runtime - 1.1).abs() < 1e-9 && (s.memory - 0.6).abs() < 1e-9, "{s:?}");
+        assert_eq!((s.applied, score(aged(1), &[], &[])), (None, None), "not known is not 0");
     }
 
     #[test]

@@ -15,12 +15,12 @@ const AGREEING: f64 = 0.03;
 /// the median of the distances. What changes steadily stays as it is.
 pub fn steadied(alone: &[(usize, Figures)]) -> Vec<(usize, Figures)> {
     let bounds = |figure: fn(&Figures) -> f64| {
-        let middle = median(alone.iter().map(|(_, f)| figure(f)).collect());
-        let far = median(alone.iter().map(|(_, f)| (figure(f) - middle).abs()).collect());
+        let middle = median(alone.iter().map(|(_, f)| figure(f)))?;
+        let far = median(alone.iter().map(|(_, f)| (figure(f) - middle).abs()))?;
         let far = (2.0 * far).max(AGREEING * middle);
-        (middle - far, middle + far)
+        Some((middle - far, middle + far))
     };
-    let (seconds, memory) = (bounds(|f| f.seconds), bounds(|f| f.memory));
+    let (Some(seconds), Some(memory)) = (bounds(|f| f.seconds), bounds(|f| f.memory)) else { return Vec::new() };
     let within = |f: &Figures| Figures {
         seconds: f.seconds.clamp(seconds.0, seconds.1),
         memory: f.memory.clamp(memory.0, memory.1),

@@ -119,14 +119,14 @@ fn chosen_by_rounds(program: &Program, ages: &[f64], rounds: usize, rng: &mut Rn
     let mut run = |age| {
         turn += 1;
         let f = program.measure(age, turn - 1, rng);
-        Measured { seconds: f.seconds, memory: f.memory, applied: 1, idle: None }
+        Measured { seconds: f.seconds, memory: f.memory, applied: Some(1), idle: None }
     };
     for _ in 0..rounds {
         alone.push(run(None));
         with.iter_mut().zip(ages).for_each(|(all, &age)| all.push(run(Some(age))));
     }
     let scored: Vec<_> = (ages.iter().zip(&with).enumerate())
-        .map(|(n, (_, with))| {
+        .filter_map(|(n, (_, with))| {
             score::score(Parameters { min_age_us: n as u64, rate_bp: 0, confirm_us: 0 }, &alone, with)
         })
         .collect();
