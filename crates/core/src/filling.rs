@@ -404,7 +404,7 @@ mod tests {
         turns.extend((5..20).map(|i| part(i * BLOCK, i * BLOCK + 4096, false)));
         assert_eq!(look(&mut filling, mapping(100), &Fill::of(mapping(100), &turns)), Verdict::Leave);
         // At several places at a time, each halfway: a heap.
-        let heap = |pages| Fill { full: 8, partial: 6, partial_pages: 6 * pages, empty: 86, ..Fill::default() };
+        let heap = |pages: u64| Fill { full: 8, partial: 6, partial_pages: 6 * pages, empty: 86, ..Fill::default() };
         assert_eq!(look(&mut filling, mapping(100), &heap(210)), Verdict::Leave);
         assert_eq!(look(&mut Filling::default(), mapping(100), &heap(214)), Verdict::Ask);
         // Every second page, everywhere: a table that is filled at random.
@@ -535,7 +535,7 @@ mod tests {
         let collapsed = Fill { huge: (0..100).map(|i| BASE + i * BLOCK).collect(), ..Fill::default() };
         assert_eq!(look(&mut filling, many, &collapsed), Verdict::Leave, "not called sparse");
         // Half of its blocks alone are in use, or it is full already.
-        let mut half = even(50, 400);
+        let mut half = even(50, 300);
         half.add(Fill { empty: 50, ..Fill::default() });
         assert_eq!(look(&mut trusted(), many, &half), Verdict::Leave);
         assert_eq!(look(&mut trusted(), many, &filled(100, 0)), Verdict::Leave);
