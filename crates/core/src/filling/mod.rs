@@ -13,7 +13,11 @@
 //! Requests are about whole mappings, never a part of one: `mremap` refuses ranges that lie in several, and allocators
 //! use it.
 
-use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+mod fill;
+
+pub use fill::{Fill, Populated};
+
+use crate::addr::{AddrRange, TABLE_SPAN};
 use std::collections::HashMap;
 
 /// The smallest mapping that is worth a request, bytes.
@@ -26,21 +30,11 @@ const TRUSTED: u64 = 32;
 /// Blocks from which on a mapping of a trusted process has to show nothing. Smaller ones may be stacks of threads, of
 /// which only the end is used.
 const NO_STACK: u64 = 16;
-/// A block is filled from so many of its 512 pages on: allocators leave a guard page or a header's page out.
-const FULL_PAGES: u64 = 460;
 /// Blocks without a page that a mapping must have left for a request: it stops the process for about a millisecond, and
 /// saves half of one for each block.
 const ROOM: u64 = 6;
 /// And for one to be taken back while huge pages are dear.
 const ROOM_LEFT: u64 = 2;
-/// One partly filled block is allowed for so many full ones, and one in any case: where the program is at present. ...
-const FULL_FOR_PARTIAL: u64 = 8;
-/// ... More are where of four pages in blocks that have any three are there: heaps are filled at several places at a time.
-const DENSE_OF_FOUR: u64 = 3;
-/// Of a mapping that is filled all over, blocks that have pages, of ten; ...
-const EVENLY: u64 = 9;
-/// ... and pages of each, on average.
-const EVEN_PAGES: u64 = TABLE_SPAN / PAGE_SIZE / 4;
 /// So many huge pages more, and what they hold is sampled.
 const SAMPLE_EVERY: u64 = 8;
 /// Blocks that a sample looks into.
@@ -49,105 +43,6 @@ const SAMPLES: usize = 4;
 const SURE_AFTER: u32 = 4;
 /// Requests for mappings that turned out to be sparse double what a process has to show, so often at most.
 const MOST_DOUBLINGS: u32 = 6;
-
-/// Adjacent pages of a mapping that have memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Populated {
-    /// Where.
-    pub range: AddrRange,
-    /// Whether huge pages map them.
-    pub huge: bool,
-}
-
-/// How a mapping is filled, in blocks of 2 MiB that lie wholly in it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Fill {
-    /// Filled with base pages, wholly or nearly so.
-    pub full: u64,
-    /// Filled with base pages in part.
-    pub partial: u64,
-    /// Base pages of those.
-    pub partial_pages: u64,
-    /// Without a page.
-    pub empty: u64,
-    /// Mapped by a huge page: their addresses, ascending.
-    pub huge: Vec<u64>,
-}
-
-impl Fill {
-    /// Of `mapping`, of which `populated` has memory: sorted and disjoint.
-    pub fn of(mapping: AddrRange, populated: &[Populated]) -> Self {
-        let first = mapping.start.next_multiple_of(TABLE_SPAN);
-        let end = mapping.end / TABLE_SPAN * TABLE_SPAN;
-        let blocks = end.saturating_sub(first) / TABLE_SPAN;
-        let mut fill = Self { empty: blocks, ..Self::default() };
-        let (mut block, mut pages) = (first, 0);
-        let close = |fill: &mut Self, pages: u64| {
-            match pages {
-                0 => return,
-                FULL_PAGES.. => fill.full += 1,
-                _ => {
-                    fill.partial += 1;
-                    fill.partial_pages += pages;
-                }
-            }
-            fill.empty -= 1;
-        };
-        for part in populated {
-            let mut at = part.range.start.max(first);
-            let until = part.range.end.min(end);
-            while at < until {
-                let its = at / TABLE_SPAN * TABLE_SPAN;
-                if its != block {
-                    close(&mut fill, pages);
-                    (block, pages) = (its, 0);
-                }
-                let stop = until.min(its + TABLE_SPAN);
-                if part.huge {
-                    fill.huge.push(its);
-                    fill.empty -= 1;
-                } else {
-                    pages += (stop - at) / PAGE_SIZE;
-                }
-                at = stop;
-            }
-        }
-        close(&mut fill, pages);
-        fill
-    }
-
-    /// Adds that of another stretch, at higher addresses.
-    pub fn add(&mut self, other: Self) {
-        self.full += other.full;
-        self.partial += other.partial;
-        self.partial_pages += other.partial_pages;
-        self.empty += other.empty;
-        self.huge.extend(other.huge);
-    }
-
-    /// Blocks with a page.
-    const fn populated(&self) -> u64 {
-        self.full + self.partial + self.huge.len() as u64
-    }
-
-    /// Base pages.
-    const fn pages(&self) -> u64 {
-        self.full * (TABLE_SPAN / PAGE_SIZE) + self.partial_pages
-    }
-
-    /// Whether hardly any of the blocks that have base pages are filled in part, or nearly to the full.
-    fn is_dense(&self) -> bool {
-        let all = (self.full + self.partial) * (TABLE_SPAN / PAGE_SIZE);
-        self.partial <= (self.full / FULL_FOR_PARTIAL).max(1) || self.pages() * 4 >= all * DENSE_OF_FOUR
-    }
-
-    /// Whether nearly all blocks have pages, a quarter of what they can have on average, and most of them are not full.
-    const fn is_even(&self) -> bool {
-        let based = self.full + self.partial;
-        let blocks = based + self.huge.len() as u64 + self.empty;
-        self.partial * 2 >= blocks && based * 10 >= blocks * EVENLY && self.pages() >= based * EVEN_PAGES
-    }
-}
 
 /// What is to be done about a mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -335,7 +230,7 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
+    use crate::addr::PAGE_SIZE;
 
     const BLOCK: u64 = TABLE_SPAN;
     const BASE: u64 = 64 * BLOCK;
@@ -361,22 +256,6 @@ mod tests {
 
     fn look(filling: &mut Filling, mapping: AddrRange, fill: &Fill) -> Verdict {
         filling.look(mapping, fill, None, |_| false)
-    }
-
-    #[test]
-    fn blocks_are_told_apart_by_what_is_in_them() {
-        let populated =
-            [part(0, 2 * BLOCK, false), part(3 * BLOCK, 3 * BLOCK + 4096, false), part(4 * BLOCK, 6 * BLOCK, true)];
-        let fill = Fill::of(mapping(10), &populated);
-        assert_eq!(
-            fill,
-            Fill { full: 2, partial: 1, partial_pages: 1, empty: 5, huge: vec![BASE + 4 * BLOCK, BASE + 5 * BLOCK] }
-        );
-        // What lies in no whole block does not count.
-        let odd = AddrRange::new(BASE + 4096, BASE + 3 * BLOCK - 4096);
-        let fill = Fill::of(odd, &[part(4096, 3 * BLOCK - 4096, false)]);
-        assert_eq!(fill, Fill { full: 1, ..Fill::default() });
-        assert_eq!(Fill::of(AddrRange::new(BASE + 4096, BASE + 8192), &[part(4096, 8192, false)]), Fill::default());
     }
 
     #[test]
@@ -575,28 +454,5 @@ mod tests {
             }
         }
         assert!((8..16).contains(&samples), "{samples}");
-    }
-
-    proptest! {
-        #[test]
-        fn every_block_is_counted_once(
-            parts in prop::collection::vec((0u64..40, 1u64..3000, any::<bool>()), 0..60), blocks in 0u64..60, odd in 0u64..512,
-        ) {
-            let mut at = 0;
-            let mut populated = Vec::new();
-            for (gap, pages, huge) in parts {
-                let (mut from, mut to) = (at + gap * 4096, at + (gap + pages) * 4096);
-                if huge {
-                    (from, to) = (from.next_multiple_of(BLOCK), to.next_multiple_of(BLOCK) + BLOCK);
-                }
-                populated.push(part(from, to, huge));
-                at = to;
-            }
-            let range = AddrRange::new(BASE + odd * 4096, BASE + blocks * BLOCK + odd * 4096 + 4096);
-            let fill = Fill::of(range, &populated);
-            let whole = (range.end / BLOCK).saturating_sub(range.start.div_ceil(BLOCK));
-            prop_assert_eq!(fill.full + fill.partial + fill.empty + fill.huge.len() as u64, whole);
-            prop_assert!(fill.huge.is_sorted());
-        }
     }
 }
