@@ -70,8 +70,7 @@ test: ## lint and all tests that this machine and this user can run; what waits 
 	$(MAKE) static-programs
 	scripts/beside '$(MAKE) test-programs' '$(MAKE) test-real REAL=-beats'
 	$(MAKE) test-real REAL=beats # programs that keep time have nothing beside them
-	$(MAKE) test-unit
-	scripts/beside 'CARGO_TARGET_DIR=target/lint $(MAKE) lint' '$(MAKE) test-root test-damo' # one folder has one compiler at a time
+	scripts/beside 'CARGO_TARGET_DIR=target/lint $(MAKE) lint && $(MAKE) test-unit' '$(MAKE) test-root test-damo' # one folder has one compiler at a time
 	$(MAKE) test-guest
 
 .PHONY: static-programs

@@ -188,7 +188,7 @@ mod tests {
             "8.00 KiB went out; 50.00 % of it came back within 10 s",
             "4.00 KiB saved now",
             "now     acting",
-            "ahead     of faults: asked for huge pages 3 times, for 8.00 KiB without a page then; took 1 back",
+            "ahead     of faults: asked for huge pages 3 times, for 8.00 KiB without a page then; collapsed 4.00 KiB; took 1 back",
             "1.00 s ago  scheme 0 pageout pid 42: 4.00 KiB of 8.00 KiB in 1.00 ms; 0x1000-0x2000: no",
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
