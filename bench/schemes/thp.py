@@ -93,14 +93,14 @@ def main():
     parser.add_argument("--only", metavar="PROGRAM,...", help="only these programs")
     options = rounds.finish_options(parser, lambda _: ROWS)
     prepare("bench-thp")
+    reserve, all_runs = Reserve(options.hold), {}
     # What the host has taken of the little that is free at first says nothing of what the program gets.
-    price = {"isotherm thp": ["--ahead", "always"]} if options.hold else {}
+    price = {"isotherm thp": ["--ahead", "always"]} if reserve.needed else {}
     rows = {
         name: (options.setting if arguments else setting, arguments + price.get(name, []))
         for name, (setting, arguments) in ROWS.items()
     }
     binaries = rounds.binaries_of(options, ("isotherm", "sparse_dense", "page_rank"))
-    reserve, all_runs = Reserve(options.hold), {}
     with rounds.work_folder() as folder, HugePages() as pages, Group() as group:
         makers = thp_programs.programs(binaries, folder, options.length)
         makers["dense+sparse"] = dense_and_sparse(binaries, options.length, options.part)

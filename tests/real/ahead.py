@@ -139,7 +139,9 @@ def judge(results, fill):
         results.check("took 1 back" in fill.said, "turns: the request was taken back, and it says so")
         results.check(fill.totals and fill.totals["taken_back"] == 1, f"turns: the same in JSON: {fill.totals}")
     if fill.pattern == "stride":
+        collapsed = fill.totals["collapsed"] if fill.totals else 0
         results.check("collapsed" in fill.said, "stride: it says that it has collapsed what was there")
+        results.check(SIZE // 8 * MIB <= collapsed <= SIZE // 4 * MIB, f"stride: at least half of the last quarter: {collapsed / MIB:.0f} MiB")
     if fill.pattern == "dense":
         room = fill.totals["room"] if fill.totals else 0
         results.check(room >= least * fill.touched, f"dense: JSON tells of {room / MIB:.0f} MiB that were asked for: {fill.totals}")

@@ -126,15 +126,16 @@ int main(int count, char **words) {
             fill(0, pages);
         }
         memset(is_touched, 1, pages);
-    } else if (!strncmp(pattern, "str", 3)) {
+    } else if (!strcmp(pattern, "stride") || !strcmp(pattern, "stripes")) {
         /* Two mappings: the second one is there once the first has been filled, and long enough to be seen. */
-        size_t first = pattern[3] == 'i' && pattern[4] == 'd' ? pages * 3 / 4 : pages / 4;
+        int wholly = !strcmp(pattern, "stride");
+        size_t first = wholly ? pages * 3 / 4 : pages / 4;
         memory = map(size);
         if (mprotect(memory + first * PAGE, size - first * PAGE, PROT_NONE)) fail("mprotect");
         fill(0, first), memset(is_touched, 1, first);
         for (int i = 0; i < 60; i++) rest();
         if (mprotect(memory + first * PAGE, size - first * PAGE, PROT_READ | PROT_WRITE)) fail("mprotect");
-        touch_all_over(first, pages, first > half ? STRIDE : STRIDE * 2 / 5);
+        touch_all_over(first, pages, wholly ? STRIDE : STRIDE * 2 / 5);
     } else {
         memory = map(size);
         if (!strcmp(pattern, "dense")) {

@@ -146,7 +146,9 @@ impl Filling {
             self.ask(start, fill, (0..blocks).map(|i| first + i * TABLE_SPAN).collect());
             return Verdict::Collapse;
         }
-        if fill.full < evidence || !fill.is_dense() || fill.empty < ROOM || dear(false) {
+        // What was not looked at of a scattered one counts as empty in `fill`, and need not be.
+        let scattered = sample.is_some();
+        if scattered || fill.full < evidence || !fill.is_dense() || fill.empty < ROOM || dear(false) {
             return Verdict::Leave;
         }
         self.ask(start, fill, fill.huge.clone());
@@ -423,6 +425,10 @@ mod tests {
         let cut = Fill { partial: 10, partial_pages: 2000, empty: 90, ..Fill::default() };
         let of_sample = |pages| trusted().look(many, &cut, Some(&even(8, pages)), |_| false);
         assert_eq!((of_sample(127), of_sample(128)), (Verdict::Leave, Verdict::Collapse));
+        // Most of it is there: what was not looked at is not room.
+        let cut = Fill { full: 20, partial: 10, partial_pages: 4500, empty: 70, ..Fill::default() };
+        assert_eq!(look(&mut Filling::default(), many, &cut), Verdict::Ask);
+        assert_eq!(Filling::default().look(many, &cut, Some(&even(8, 450)), |_| false), Verdict::Leave);
     }
 
     #[test]

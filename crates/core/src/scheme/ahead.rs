@@ -11,9 +11,9 @@ figures! {
     pub struct AheadTotals {
         asked: u64 = Counter Count as "requests",
             "Mappings for which huge pages were asked for ahead of the faults; one that has grown counts again.";
-        room: u64 = Counter Bytes as "requested", "Of those, what had no page yet then.";
+        room: u64 = Counter Bytes as "requested", "Of those that were not collapsed, what had no page yet then.";
         collapsed: u64 = Counter Bytes as "collapsed",
-            "What was filled all over, page by page, and became huge pages at once, at least.";
+            "What was filled all over, page by page, and became huge pages at once.";
         taken_back: u64 = Counter Count as "withdrawals",
             "Requests that were taken back: most of what the huge pages hold was never written, or they had become dear.";
     }

@@ -98,9 +98,10 @@ pub struct Args {
 }
 
 /// A share from 0 to 100 %.
-fn weight(text: &str) -> Result<f64, String> {
-    let share = crate::args::units::percent(text).map_err(|e| e.to_string())?;
-    if share <= 1.0 { Ok(share) } else { Err("more than 100 %".to_owned()) }
+fn weight(text: &str) -> anyhow::Result<f64> {
+    let share = crate::args::units::percent(text)?;
+    anyhow::ensure!(share <= 1.0, "more than 100 %");
+    Ok(share)
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {

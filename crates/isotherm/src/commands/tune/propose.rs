@@ -16,13 +16,12 @@ use std::path::Path;
 const OF_THE_USER: i64 = 0;
 
 /// `12.5,430M`: seconds and memory of a run.
-pub fn figures(text: &str) -> Result<Figures, String> {
-    let (seconds, memory) = text.split_once(',').ok_or("seconds and a size are wanted, for example 12.5,430M")?;
-    let seconds: f64 = seconds.trim().parse().map_err(|_| format!("'{seconds}' is no number of seconds"))?;
-    let memory = parse_size(memory.trim()).map_err(|e| e.to_string())? as f64;
-    if !(seconds.is_finite() && seconds > 0.0 && memory > 0.0) {
-        return Err("a run takes time and memory: both must be above 0".to_owned());
-    }
+pub fn figures(text: &str) -> anyhow::Result<Figures> {
+    let (seconds, memory) = text.split_once(',').context("seconds and a size are wanted, for example 12.5,430M")?;
+    let seconds: f64 = seconds.trim().parse().ok().with_context(|| format!("'{seconds}' is no number of seconds"))?;
+    let memory = parse_size(memory.trim())? as f64;
+    let both = seconds.is_finite() && seconds > 0.0 && memory > 0.0;
+    anyhow::ensure!(both, "a run takes time and memory: both must be above 0");
     Ok(Figures { seconds, memory })
 }
 
@@ -92,7 +91,7 @@ mod tests {
 
     #[test]
     fn figures_are_seconds_and_a_size() {
-        assert_eq!(figures("12.5,430M"), Ok(Figures { seconds: 12.5, memory: 450_887_680.0 }));
+        assert_eq!(figures("12.5,430M").unwrap(), Figures { seconds: 12.5, memory: 450_887_680.0 });
         for wrong in ["", "5", "5,", ",5M", "0,5M", "-1,5M", "5,0", "nan,5M", "inf,5M", "1e999,5M", "5,5X", "5,5M,6"] {
             assert!(figures(wrong).is_err(), "{wrong}");
         }

@@ -5,7 +5,7 @@ use super::probe::Probe;
 use super::sample::Sampler;
 use super::system_time::SystemTime;
 use crate::action::inject::{Call, Injector};
-use crate::action::tally::Tally;
+use crate::action::tally::{Tally, refusal};
 use crate::clock::{monotonic_ns, thread_cpu_ns};
 use crate::facts::{HugePages, buddyinfo};
 use crate::mm::advise::{Advice, advise};
@@ -21,7 +21,7 @@ use isotherm_core::scheme::action::Action;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Between two looks at a process that grows, ns: at a GiB a second it fills five blocks meanwhile.
 const SHORT_NS: u64 = 10_000_000;
@@ -46,7 +46,6 @@ const FREE_AT_LEAST: u64 = 128 << 20;
 const MOST_STRETCHES: usize = 2048;
 const SAMPLED_BLOCKS: u64 = 8;
 /// What one call collapses: each has the kernel drain what all processors keep back, which takes as long as several blocks.
-/// Of one that fails in part it is not told in which.
 const COLLAPSED_AT_ONCE: u64 = 16 * TABLE_SPAN;
 /// Part of a block that was never written, from which on it is sparse.
 const SPARSE: f64 = 0.5;
@@ -190,28 +189,36 @@ impl Process {
             return 0;
         }
         let begin = thread_cpu_ns();
-        let collapsed: u64 = found.collapse.iter().map(|mapping| self.collapse(*mapping, &shared.stop)).sum();
-        shared.collapsed.fetch_add(collapsed, Ordering::Relaxed);
+        found.collapse.iter().for_each(|mapping| self.collapse(*mapping, shared));
         thread_cpu_ns() - begin
     }
 
-    /// Makes huge pages of a mapping; how much of it, bytes. What is refused stays in base pages: it was unmapped meanwhile,
-    /// or there is no free block.
-    fn collapse(&self, mapping: AddrRange, stop: &AtomicBool) -> u64 {
-        let first = mapping.start.next_multiple_of(TABLE_SPAN);
-        let mut collapsed = 0;
-        for start in (first..mapping.end / TABLE_SPAN * TABLE_SPAN).step_by(COLLAPSED_AT_ONCE as usize) {
-            if stop.load(Ordering::Relaxed) {
+    /// Makes huge pages of a mapping. What is refused stays in base pages.
+    fn collapse(&self, mapping: AddrRange, shared: &Shared) {
+        let (first, end) = (mapping.start.next_multiple_of(TABLE_SPAN), mapping.end / TABLE_SPAN * TABLE_SPAN);
+        // Of another program that the process has executed meanwhile none is there.
+        let Ok(pagemap) = Pagemap::open(self.held.pid()) else { return };
+        let blocks = || (first..end).step_by(TABLE_SPAN as usize);
+        let huge = || blocks().filter(|block| pagemap.maps(*block) == Some(true)).count() as u64;
+        let before = huge();
+        for start in (first..end).step_by(COLLAPSED_AT_ONCE as usize) {
+            if shared.stop.load(Ordering::Relaxed) {
                 break;
             }
-            let range = AddrRange::new(start, (start + COLLAPSED_AT_ONCE).min(mapping.end / TABLE_SPAN * TABLE_SPAN));
+            let range = AddrRange::new(start, (start + COLLAPSED_AT_ONCE).min(end));
             match advise(self.held.as_fd(), &[range], Advice::Collapse) {
-                Ok(bytes) => collapsed += bytes,
+                Ok(_) => {}
+                // Pages were in use by the kernel, in one block or several.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY)) => {}
-                Err(_) => break,
+                Err(e) => {
+                    if anonymous_ranges(&self.dir).is_ok_and(|mappings| mappings.contains(&mapping)) {
+                        shared.refuse(refusal(Action::Collapse, self.held.pid(), range, &e));
+                    }
+                    break;
+                }
             }
         }
-        collapsed
+        shared.collapsed.fetch_add(huge().saturating_sub(before) * TABLE_SPAN, Ordering::Relaxed);
     }
 
     /// Makes the process call. What is refused is not forgotten: without effect, the mapping fills with base pages,
@@ -245,10 +252,13 @@ impl Process {
             match self.filling.look(mapping, &fill, sample.as_ref(), &mut *dear) {
                 Verdict::Leave => {}
                 Verdict::TakeBack => found.take_back(mapping, fill),
-                verdict @ (Verdict::Ask | Verdict::Collapse) => {
+                Verdict::Ask => {
                     found.ask.push(mapping);
-                    found.collapse.extend((verdict == Verdict::Collapse).then_some(mapping));
                     found.room += fill.empty * TABLE_SPAN;
+                }
+                Verdict::Collapse => {
+                    found.ask.push(mapping);
+                    found.collapse.push(mapping);
                 }
                 Verdict::Sample(blocks) => {
                     if let Some(sparse) = self.is_sparse(&blocks)
