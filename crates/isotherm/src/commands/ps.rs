@@ -45,7 +45,7 @@ enum Sort {
 ///
 /// Asks the `isotherm node` that runs here. Without one, or with a target, an option of the monitor or --duration, it watches
 /// for a while itself: all processes, or those of the target. Lists them or their control groups by what they have not
-/// accessed. Cold memory is what was not accessed for the longest of 10 s, 1 min, 5 min and 30 min that --duration holds;
+/// accessed. Cold memory is what was not accessed for the longest of 1 s, 10 s, 1 min, 5 min and 30 min that --duration holds;
 /// what cannot be observed is neither cold nor used. With --json processes, groups and the total are a line each, if
 /// --by does not choose.
 #[derive(Debug, clap::Args)]
@@ -71,14 +71,6 @@ pub struct Args {
 struct Watching {
     machine: MachineBuilder,
     progress: Progress,
-}
-
-impl Watching {
-    /// Whether nearly all processes have been watched for so long (some may be too young), and all together are known.
-    fn is_enough(&self, age_ns: u64) -> bool {
-        let (processes, long) = self.machine.watched_for(age_ns);
-        long * 20 >= processes * 19 && self.machine.is_known_for(age_ns)
-    }
 }
 
 impl Subscriber for Watching {
@@ -125,7 +117,7 @@ fn look(args: &Args) -> anyhow::Result<()> {
     let age_ns = nanos(duration);
     let enough_ns = monotonic_ns().saturating_add(age_ns);
     let result = session.run(Some(duration.saturating_add(PATIENCE)), &mut watching, |watching, _| {
-        Ok(monotonic_ns() < enough_ns || !watching.is_enough(age_ns))
+        Ok(monotonic_ns() < enough_ns || !watching.machine.is_known_for(age_ns))
     });
     let Watching { machine, mut progress } = watching;
     progress.clear();
@@ -133,7 +125,8 @@ fn look(args: &Args) -> anyhow::Result<()> {
     let ended = result?;
     let groups = Groups::read();
     let source = machine.source().map(str::to_owned);
-    let machine = machine.finish(|pid| groups.path_of(pid), |path| groups.swapped(path, &target));
+    let mut machine = machine.finish(|pid| groups.path_of(pid), |path| groups.swapped(path, &target));
+    machine.most_age_ns = Some(age_ns);
     if machine.total.pages().is_none() {
         return Err(match ended {
             Ended::Interrupted => anyhow::anyhow!("interrupted before anything was known"),

@@ -9,7 +9,7 @@ pub use table::{Columns, write as write_table};
 pub use tree::{Tree, TreeLine};
 
 use crate::summary::cost::Cost;
-use crate::summary::pages::PageFigures;
+use crate::summary::pages::{PageFigures, ResidentPages};
 use crate::summary::total::Shared;
 use isotherm_core::event::{Event, MonitorStats, RunInfo, Subscriber, SubscriberError};
 #[cfg(doc)]
@@ -32,6 +32,8 @@ pub struct MachineBuilder {
     processes: BTreeMap<u32, Known>,
     together: Option<TogetherFrame>,
     stats: Option<(MonitorStats, MonitorStats)>,
+    /// Whether any process has been looked at.
+    looks: bool,
 }
 
 #[derive(Debug)]
@@ -46,6 +48,8 @@ struct Known {
     footprint: Option<Footprint>,
     /// See [`PageFrame::forked`].
     forked: bool,
+    /// It, or the program that it runs, came when others had been looked at already.
+    late: bool,
 }
 
 impl Subscriber for MachineBuilder {
@@ -62,11 +66,13 @@ impl Subscriber for MachineBuilder {
                         watched_ns: 0,
                         footprint: None,
                         forked: false,
+                        late: self.looks,
                     };
                     self.processes.insert(info.target, known);
                 }
             }
             Event::Pages(frame) => {
+                self.looks = true;
                 if let Some(known) = self.processes.get_mut(&frame.target) {
                     (known.ages, known.forked) = (Some(frame.total()), frame.forked);
                     known.walked_ns = frame.time_ns;
@@ -84,7 +90,7 @@ impl Subscriber for MachineBuilder {
             Event::End { target, why: TargetEnd::Replaced, .. } => {
                 // Nothing is known of the new program yet.
                 if let Some(known) = self.processes.get_mut(target) {
-                    (known.ages, known.watched_ns, known.forked) = (None, 0, false);
+                    (known.ages, known.watched_ns, known.forked, known.late) = (None, 0, false, true);
                 }
             }
             Event::Snapshot(_) | Event::Mappings { .. } => {}
@@ -104,27 +110,27 @@ impl MachineBuilder {
         self.processes.get(&target).map(|known| known.pid)
     }
 
-    /// Processes that are there, and how many of them have been watched for so long, ns.
-    pub fn watched_for(&self, age_ns: u64) -> (usize, usize) {
-        let long = self.processes.values().filter(|known| known.watched_ns >= age_ns).count();
-        (self.processes.len(), long)
-    }
-
-    /// Whether it is known for this age what all hold together, with shared pages counted once, and little of it is still
-    /// open: neither of that, nor of what the processes hold that have been watched for so long. (Of pages that several map,
-    /// one of them may know more than the others.)
+    /// Whether nearly all processes have been watched for so long, ns, and it is known for this age what all hold together, with
+    /// shared pages counted once, and little of it is still open: neither of that, nor of what single processes hold. (Of
+    /// pages that several map, one of them may know more than the others.) Who came later is not waited for: where programs
+    /// come and go all the time, some always have.
     pub fn is_known_for(&self, age_ns: u64) -> bool {
         let open = |ages: &PageAges| {
             Some((ages.idle_for(age_ns)?.unresolved, ages.resident.saturating_sub(ages.unobservable)))
         };
         let is_little = |(unresolved, seen): (u64, u64)| unresolved * OPEN_PART <= seen;
-        let each = self.processes.values().filter_map(|known| open(known.ages.as_ref()?));
+        let waited_for = || self.processes.values().filter(|known| !known.late);
+        let long = waited_for().filter(|known| known.watched_ns >= age_ns).count();
+        let each = waited_for().filter_map(|known| open(known.ages.as_ref()?));
         let all = each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let late: u64 =
+            self.processes.values().filter(|k| k.late).filter_map(|k| Some(k.ages.as_ref()?.resident)).sum();
         let counted_once = match &self.together {
-            Some(together) if self.processes.len() > 1 => open(&together.ages).is_some_and(is_little),
+            Some(together) if self.processes.len() > 1 => open(&together.ages)
+                .is_some_and(|(unresolved, seen)| is_little((unresolved.saturating_sub(late), seen))),
             _ => self.processes.len() < 2 && all.1 > 0,
         };
-        counted_once && is_little(all)
+        long > 0 && long * 20 >= waited_for().count() * 19 && counted_once && is_little(all)
     }
 
     /// Of each process, how old the pages are that are its own; those of which nothing is known are left out.
@@ -187,6 +193,7 @@ impl MachineBuilder {
             total: all.row("total".to_owned(), None),
             shared: if counted_once { Shared::CountedOnce } else { Shared::CountedForEachTarget },
             cost: self.stats.and_then(|(first, last)| Cost::between(&first, &last, self.run.as_ref())),
+            most_age_ns: None,
         }
     }
 }
@@ -251,19 +258,15 @@ impl Row {
         PageFigures::of(self.ages.iter())
     }
 
-    /// Idle for at least one of the times that are listed, ns and bytes; `None` where that is not known.
-    pub(crate) fn cold(&self, for_ns: u64) -> Option<u64> {
-        self.pages()?.idle().cold.iter().find(|cold| cold.for_ns == for_ns)?.bytes
+    /// The same, divided at one of the listed ages, ns; `None`: not watched for so long.
+    pub(crate) fn divided(&self, age_ns: u64) -> Option<ResidentPages> {
+        Some(self.pages()?.divided(age_ns)).filter(|divided| divided.within_ns == age_ns)
     }
 
-    /// Accessed within one of the times that are listed, ns and bytes; `None` where that is not known.
-    pub(crate) fn used(&self, within_ns: u64) -> Option<u64> {
-        self.pages()?.windows().iter().find(|window| window.within_ns == within_ns)?.bytes
-    }
-
-    /// The longest of the listed times for which its cold memory is known, ns.
-    fn longest_ns(&self) -> Option<u64> {
-        self.pages()?.idle().cold.iter().filter(|cold| cold.bytes.is_some()).map(|cold| cold.for_ns).next_back()
+    /// What cannot be observed, or of which it is not known yet whether it was accessed within this time, bytes.
+    pub(crate) fn unseen(&self, age_ns: Option<u64>) -> Option<u64> {
+        let divided = self.pages()?.divided(age_ns.unwrap_or_default());
+        Some(divided.not_observable + divided.not_resolved)
     }
 }
 
@@ -277,6 +280,9 @@ pub struct Machine {
     pub shared: Shared,
     /// What watching cost.
     pub cost: Option<Cost>,
+    /// Cold memory is told from what is in use by no longer age than this, ns; `None`: by the longest that is known.
+    #[serde(skip)]
+    pub most_age_ns: Option<u64>,
 }
 
 /// What comes first.
@@ -289,9 +295,9 @@ pub enum Order {
 }
 
 impl Machine {
-    /// The longest of the listed times for which cold memory is known of any, ns.
+    /// The longest of the listed ages that is known of any, ns: by that cold memory is told from what is in use.
     pub fn longest_ns(&self) -> Option<u64> {
-        self.total.longest_ns()
+        self.total.pages()?.longest_ns(self.most_age_ns)
     }
 
     /// Sorts processes and groups; what is not known comes last.
@@ -308,8 +314,8 @@ impl Order {
     fn compare(self, a: &Row, b: &Row, for_ns: u64) -> std::cmp::Ordering {
         let by = |f: &dyn Fn(&Row) -> Option<u64>| f(b).cmp(&f(a));
         let first = match self {
-            Self::Cold => by(&|row| row.cold(for_ns)),
-            Self::WorkingSet => by(&|row| row.used(for_ns)),
+            Self::Cold => by(&|row| row.divided(for_ns).map(|divided| divided.cold)),
+            Self::WorkingSet => by(&|row| row.divided(for_ns).map(|divided| divided.accessed)),
             Self::Rss => by(&|row| row.rss),
             Self::Name => std::cmp::Ordering::Equal,
         };

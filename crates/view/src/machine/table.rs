@@ -36,7 +36,6 @@ pub fn write(
     out: &mut dyn Write,
 ) -> Result<(), ViewError> {
     let for_ns = machine.longest_ns();
-    let time = for_ns.map_or_else(|| "?".to_owned(), threshold);
     let shows_cache = columns == Columns::Groups && width >= WIDE;
     let sizes = if shows_cache { 6 } else { 5 };
     let name_width = width.saturating_sub(8 + SIZE * sizes + 6).max(SHORTEST);
@@ -49,12 +48,12 @@ pub fn write(
     let cached = if shows_cache { format!("{:>SIZE$}", "CACHE") } else { String::new() };
     writeln!(out, "{first:>7} {title:<name_width$}{rss}{cold}  COLD{used}{unseen}{swap}{cached}")?;
     let mut row = |row: &Row, name: &str| -> Result<(), ViewError> {
-        let (cold, used) = for_ns.map_or((None, None), |ns| (row.cold(ns), row.used(ns)));
-        let share = match (cold, row.pages().map(|f| f.resident().resident)) {
-            (Some(cold), Some(resident)) if resident > 0 => format!("{:.0}%", cold as f64 / resident as f64 * 100.0),
+        let divided = for_ns.and_then(|ns| row.divided(ns));
+        let (cold, used) = (divided.map(|d| d.cold), divided.map(|d| d.accessed));
+        let share = match divided {
+            Some(d) if d.resident > 0 => format!("{:.0}%", d.cold as f64 / d.resident as f64 * 100.0),
             _ => "-".to_owned(),
         };
-        let unseen = row.pages().map(|f| f.idle().not_observable + f.idle().not_visited);
         let size = |bytes: Option<u64>| format!("{:>SIZE$}", bytes.map_or_else(|| "-".to_owned(), format_size));
         let number = match row.pid {
             Some(pid) => pid.to_string(),
@@ -62,7 +61,8 @@ pub fn write(
         };
         // Of a command the begin says most, of a path its end.
         let name = if row.pid.is_some() { fit(name, name_width) } else { fit_end(name, name_width) };
-        let sizes = [size(row.rss), size(cold), format!("{share:>6}"), size(used), size(unseen), size(row.swap)];
+        let sizes =
+            [size(row.rss), size(cold), format!("{share:>6}"), size(used), size(row.unseen(for_ns)), size(row.swap)];
         let cached = if shows_cache { size(cache(row)) } else { String::new() };
         let sizes = sizes.concat();
         Ok(writeln!(out, "{number:>7} {name:<name_width$}{sizes}{cached}")?)
@@ -71,10 +71,11 @@ pub fn write(
         row(each, &label(each))?;
     }
     row(&machine.total, "total")?;
-    writeln!(
-        out,
-        "COLD: not accessed for {time}. USED: accessed within {time}. UNSEEN: cannot be observed, or not yet known."
-    )?;
+    match for_ns.map(threshold) {
+        Some(time) => write!(out, "COLD: not accessed for {time}. USED: accessed within {time}.")?,
+        None => write!(out, "COLD, USED: not known yet.")?,
+    }
+    writeln!(out, " UNSEEN: cannot be observed, or not yet known.")?;
     if shows_cache {
         writeln!(out, "CACHE: files in its memory, and in that of groups below it, that no process maps.")?;
     }

@@ -41,6 +41,10 @@ pub(super) fn two() -> MachineBuilder {
     machine
 }
 
+fn cold(row: &Row) -> Option<u64> {
+    row.divided(10 * S).map(|divided| divided.cold)
+}
+
 fn group(pid: u32) -> Option<String> {
     Some(if pid == 100 { "/a".to_owned() } else { "/b".to_owned() })
 }
@@ -48,7 +52,7 @@ fn group(pid: u32) -> Option<String> {
 #[test]
 fn groups_count_shared_pages_once_and_add_up_to_the_total() {
     let machine = two().finish(group, |_| None);
-    let cold = |row: &Row| row.cold(10 * S).map(|b| b / 4096);
+    let cold = |row: &Row| cold(row).map(|b| b / 4096);
     assert_eq!(machine.processes.iter().map(cold).collect::<Vec<_>>(), [Some(900), Some(300)], "all that they map");
     assert_eq!(machine.groups.iter().map(cold).collect::<Vec<_>>(), [Some(900), Some(100)], "what is their own");
     assert_eq!(cold(&machine.total), Some(1000));
@@ -73,7 +77,7 @@ fn a_group_of_one_process_says_what_the_process_says_whenever_it_was_walked() {
     let machine = machine.finish(group, |_| None);
     assert_eq!(machine.groups[0].ages, machine.processes[0].ages);
     assert_eq!(machine.groups[1].rss, Some(bytes(300)), "the part of it that is its own");
-    assert_eq!((machine.total.rss, machine.total.cold(10 * S)), (Some(bytes(1510)), Some(bytes(1200))));
+    assert_eq!((machine.total.rss, cold(&machine.total)), (Some(bytes(1510)), Some(bytes(1200))));
     let lines = tree.lines(&BTreeSet::new(), Order::Name);
     let in_tree: Vec<_> = lines.iter().map(|line| (&*line.row.name, line.row.rss)).collect();
     assert_eq!(in_tree, [("a", machine.groups[0].rss), ("b", machine.groups[1].rss)], "the tree says the same");
@@ -100,11 +104,10 @@ fn who_ends_is_left_out_and_who_came_late_is_not_cold() {
     let mut machine = two();
     machine.event(&target(2, "new")).unwrap();
     machine.event(&Event::End { time_ns: S, target: 0, why: TargetEnd::Exited }).unwrap();
-    assert_eq!(machine.watched_for(10 * S), (2, 1));
     let machine = machine.finish(group, |_| None);
     assert_eq!(machine.processes.len(), 2);
     assert_eq!((machine.total.not_watched, machine.processes[1].pages()), (1, None));
-    assert_eq!(machine.total.cold(10 * S), Some(bytes(100)));
+    assert_eq!(cold(&machine.total), Some(bytes(100)));
     let mut machine = two();
     machine.event(&Event::End { time_ns: S, target: 1, why: TargetEnd::Replaced }).unwrap();
     assert_eq!(machine.finish(group, |_| None).processes[1].pages(), None, "another program");
@@ -133,6 +136,64 @@ fn what_one_process_has_not_told_yet_is_open_though_all_together_have() {
     assert!(!machine.is_known_for(10 * S), "a fifth of its pages");
     assert!(machine.is_known_for(S), "of a second all is known");
     assert!(!machine.is_known_for(60 * S), "nobody has watched for so long");
+}
+
+#[test]
+fn who_came_later_is_not_waited_for() {
+    let late = |unresolved, comes_late| {
+        let mut machine = two();
+        machine.looks = comes_late;
+        machine.event(&target(2, "new")).unwrap();
+        let mut young = ages(800, &[100, 0, 0, 0], 0);
+        young.idle.truncate(1);
+        let frame = page_frame(2, 2);
+        let mappings = vec![MappingPages { range: frame.mappings[0].range, ages: young }];
+        machine.event(&Event::Pages(PageFrame { mappings, ..frame })).unwrap();
+        machine.together.as_mut().unwrap().ages.idle[3].unresolved = unresolved;
+        machine
+    };
+    assert!(late(700, true).is_known_for(10 * S), "its own pages are what is open");
+    assert!(!late(1000, true).is_known_for(10 * S), "a fifth of the others'");
+    assert!(!late(0, false).is_known_for(10 * S), "it was there when watching began");
+    let mut machine = late(0, true);
+    for target in [0, 1] {
+        machine.event(&Event::End { time_ns: S, target, why: TargetEnd::Exited }).unwrap();
+    }
+    assert!(!machine.is_known_for(10 * S), "nobody is left that was watched for so long");
+}
+
+#[test]
+fn columns_are_of_one_age_and_of_a_second_where_no_more_is_known() {
+    let table = |machine: Machine| {
+        let mut text = Vec::new();
+        write_table(&machine, Columns::Processes, 80, |row| row.name.clone(), |_| None, &mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    };
+    let short = || {
+        let mut machine = two();
+        for known in machine.processes.values_mut() {
+            known.ages.as_mut().unwrap().idle.truncate(1);
+        }
+        let together = machine.together.as_mut().unwrap();
+        for ages in together.owned.iter_mut().flat_map(|owned| [&mut owned.ages, &mut owned.mapped]) {
+            ages.idle.truncate(1);
+        }
+        together.ages.idle.truncate(1);
+        machine
+    };
+    let machine = short().finish(group, |_| None);
+    assert_eq!(machine.longest_ns(), Some(S));
+    let text = table(machine);
+    assert!(text.contains("COLD: not accessed for 1 s. USED: accessed within 1 s."), "{text}");
+    let mut machine = two().finish(group, |_| None);
+    assert_eq!(machine.longest_ns(), Some(10 * S));
+    machine.most_age_ns = Some(5 * S);
+    assert_eq!(machine.longest_ns(), Some(S), "not longer than was asked for");
+    let mut machine = short();
+    machine.processes.clear();
+    machine.together = None;
+    let text = table(machine.finish(group, |_| None));
+    assert!(text.contains("COLD, USED: not known yet."), "{text}");
 }
 
 #[test]

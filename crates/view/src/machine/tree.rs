@@ -94,9 +94,9 @@ impl Tree {
         lines
     }
 
-    /// The longest of the listed times for which cold memory is known of any, ns.
+    /// See [`Machine::longest_ns`](super::Machine::longest_ns).
     pub fn longest_ns(&self) -> Option<u64> {
-        self.total.as_ref()?.longest_ns()
+        self.total.as_ref()?.pages()?.longest_ns(None)
     }
 
     fn push<'a>(

@@ -72,6 +72,12 @@ impl PageFigures {
         self.splits[AGES.iter().position(|&a| a == age_ns)?].as_ref()
     }
 
+    /// The longest of the ages that is known, ns; not longer than `most_ns`.
+    pub fn longest_ns(&self, most_ns: Option<u64>) -> Option<u64> {
+        let known = AGES.iter().zip(&self.splits).filter(|(_, split)| split.is_some()).map(|(&age, _)| age);
+        known.filter(|age| most_ns.is_none_or(|most| *age <= most)).next_back()
+    }
+
     /// Memory accessed within each of the windows.
     pub fn windows(&self) -> [Window; WINDOWS_NS.len()] {
         WINDOWS_NS.map(|within_ns| Window::new(within_ns, self.split(within_ns).map(|s| s.accessed)))

@@ -162,9 +162,10 @@ impl MachineView {
 
     fn text(&self, row: &Row, name: &str, name_width: usize) -> String {
         let size = |bytes: Option<u64>| format!("{:>9}", bytes.map_or_else(|| "-".to_owned(), format_size));
-        let (cold, used) = self.tree.longest_ns().map_or((None, None), |ns| (row.cold(ns), row.used(ns)));
-        let unseen = row.pages().map(|figures| figures.idle().not_observable + figures.idle().not_visited);
-        let sizes = [row.rss, cold, used, unseen, row.swap].map(size).concat();
+        let age_ns = self.tree.longest_ns();
+        let divided = age_ns.and_then(|ns| row.divided(ns));
+        let (cold, used) = (divided.map(|d| d.cold), divided.map(|d| d.accessed));
+        let sizes = [row.rss, cold, used, row.unseen(age_ns), row.swap].map(size).concat();
         format!("{:<name_width$}{sizes}", fit(name, name_width))
     }
 

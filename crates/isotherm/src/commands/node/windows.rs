@@ -184,7 +184,14 @@ mod tests {
             ages: Some(PageAges { resident: 100, unobservable: 0, idle: vec![idle; 4], ..PageAges::default() }),
         };
         let groups = vec![row(Some("/isotherm-test-no-such-group"))];
-        Machine { processes: Vec::new(), groups, total: row(None), shared: Shared::CountedOnce, cost: None }
+        Machine {
+            processes: Vec::new(),
+            groups,
+            total: row(None),
+            shared: Shared::CountedOnce,
+            cost: None,
+            most_age_ns: None,
+        }
     }
 
     fn stats(monitor_ns: u64) -> MonitorStats {

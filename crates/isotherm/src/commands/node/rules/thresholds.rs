@@ -144,6 +144,7 @@ mod tests {
             total: row(None),
             shared: Shared::CountedOnce,
             cost: None,
+            most_age_ns: None,
         }
     }
 
