@@ -119,15 +119,17 @@ impl MachineBuilder {
             Some((ages.idle_for(age_ns)?.unresolved, ages.resident.saturating_sub(ages.unobservable)))
         };
         let is_little = |(unresolved, seen): (u64, u64)| unresolved * OPEN_PART <= seen;
+        let add = |sum: (u64, u64), one: (u64, u64)| (sum.0 + one.0, sum.1 + one.1);
+        let is_waited_for = |target: &u32| self.processes.get(target).is_some_and(|known| !known.late);
         let waited_for = || self.processes.values().filter(|known| !known.late);
         let long = waited_for().filter(|known| known.watched_ns >= age_ns).count();
-        let each = waited_for().filter_map(|known| open(known.ages.as_ref()?));
-        let all = each.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let late: u64 =
-            self.processes.values().filter(|k| k.late).filter_map(|k| Some(k.ages.as_ref()?.resident)).sum();
+        let all = waited_for().filter_map(|known| open(known.ages.as_ref()?)).fold((0, 0), add);
         let counted_once = match &self.together {
-            Some(together) if self.processes.len() > 1 => open(&together.ages)
-                .is_some_and(|(unresolved, seen)| is_little((unresolved.saturating_sub(late), seen))),
+            Some(together) if self.processes.len() > 1 => {
+                let owned = together.owned.iter().filter(|owned| is_waited_for(&owned.target));
+                let once = owned.filter_map(|owned| open(&owned.ages)).fold((0, 0), add);
+                once.1 > 0 && is_little(once)
+            }
             _ => self.processes.len() < 2 && all.1 > 0,
         };
         long > 0 && long * 20 >= waited_for().count() * 19 && counted_once && is_little(all)
