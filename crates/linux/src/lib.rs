@@ -42,5 +42,6 @@ pub mod targets;
 mod test_process;
 #[cfg(test)]
 mod test_tree;
+mod tracefs;
 pub mod usdt;
 pub mod vsock;

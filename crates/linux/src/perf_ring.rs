@@ -5,7 +5,7 @@
 use crate::mm::mapping::Mapping;
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 const PAGE: usize = 4096;
@@ -47,6 +47,12 @@ impl EventAttr {
         self
     }
 
+    /// The same, waking whoever waits for the buffer at every hit.
+    pub(crate) fn waking(mut self) -> Self {
+        self.0[6] = 1;
+        self
+    }
+
     /// The same, with these registers of user space (bits `PERF_REG_*`) in every sample.
     pub(crate) fn with_registers(mut self, registers: u64) -> Self {
         self.0[10] = registers;
@@ -75,7 +81,7 @@ pub(crate) enum Record<'a> {
 /// The event and its buffer.
 #[derive(Debug)]
 pub(crate) struct PerfRing {
-    _event: OwnedFd,
+    event: OwnedFd,
     /// A page of counters and the data behind it, whose length is a power of two.
     map: Mapping,
     record: Vec<u8>,
@@ -99,7 +105,16 @@ impl PerfRing {
         let event = unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) };
         let size = bytes.clamp(16 * PAGE, 4096 * PAGE).next_power_of_two();
         let map = Mapping::of_file(&event, PAGE + size)?;
-        Ok(Self { _event: event, map, record: Vec::new() })
+        Ok(Self { event, map, record: Vec::new() })
+    }
+
+    /// Leaves hits of a tracepoint out of which this is not true (`length >= 4096`; see filter.rst in the kernel's documentation).
+    pub(crate) fn filter(&self, condition: &CStr) -> io::Result<()> {
+        /// `PERF_EVENT_IOC_SET_FILTER`.
+        const SET_FILTER: libc::c_ulong = 0x4008_2406;
+        // SAFETY: the text lives until the call returns; the kernel copies it.
+        let done = unsafe { libc::ioctl(self.event.as_raw_fd(), SET_FILTER, condition.as_ptr()) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// Hands out all records that have come since the last call.
@@ -137,6 +152,13 @@ impl PerfRing {
         let (before_end, rest) = out.split_at_mut(out.len().min(size - place));
         self.map.read(PAGE + place, before_end);
         self.map.read(PAGE, rest);
+    }
+}
+
+impl AsFd for PerfRing {
+    /// What becomes readable at a hit of an event that [wakes](EventAttr::waking).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
     }
 }
 

@@ -8,6 +8,8 @@ const FULL_PAGES: u64 = 460;
 const FULL_FOR_PARTIAL: u64 = 8;
 /// ... More are where of four pages in blocks that have any three are there: heaps are filled at several places at a time.
 const DENSE_OF_FOUR: u64 = 3;
+/// Of a mapping that is filled wholly not more than one in so many blocks is not.
+const WHOLLY: u64 = 16;
 /// Of a mapping that is filled all over, blocks that have pages, of ten; ...
 const EVENLY: u64 = 9;
 /// ... and pages of each, on average.
@@ -96,6 +98,13 @@ impl Fill {
     /// Base pages.
     const fn pages(&self) -> u64 {
         self.full * (TABLE_SPAN / PAGE_SIZE) + self.partial_pages
+    }
+
+    /// Whether nearly all blocks are full, or huge pages.
+    pub(super) const fn is_whole(&self) -> bool {
+        let whole = self.full + self.huge.len() as u64;
+        let rest = self.partial + self.empty;
+        whole > 0 && rest * WHOLLY <= whole + rest
     }
 
     /// Whether hardly any of the blocks that have base pages are filled in part, or nearly to the full.

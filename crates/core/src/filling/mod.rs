@@ -7,6 +7,9 @@
 //! Samples of what the huge pages hold do: where most of it was never written, the request is [taken
 //! back](Filling::sampled), and the process has to show more before it is trusted again.
 //!
+//! Who works in rounds maps memory of the same length again and again: where one of a length was filled wholly, the next one is asked for
+//! before its first page, which has to be [seen in time](Filling::look).
+//!
 //! What is filled page by page all over, with a stride, never has a block wholly filled before all are. Where the process is
 //! trusted it is [collapsed](Verdict::Collapse) once a quarter of it is there: a copy for each block, and no more faults.
 //!
@@ -41,6 +44,8 @@ const SAMPLE_EVERY: u64 = 8;
 const SAMPLES: usize = 4;
 /// Samples in a row that were dense, after which they get rarer.
 const SURE_AFTER: u32 = 4;
+/// Lengths of mappings that are remembered.
+const MOST_LENGTHS: usize = 1000;
 /// Requests for mappings that turned out to be sparse double what a process has to show, so often at most.
 const MOST_DOUBLINGS: u32 = 6;
 
@@ -76,6 +81,8 @@ struct Asked {
     populated: u64,
     /// Blocks full of base pages, at least.
     full: u64,
+    /// Huge pages that there were, at most.
+    most_huge: u64,
     /// Huge pages that there were at the last sample, or that are older than the request.
     seen: Vec<u64>,
     /// Dense samples in a row.
@@ -93,6 +100,9 @@ pub struct Filling {
     proven: u64,
     /// The same so far, of this round.
     round: u64,
+    /// Of lengths of mappings, bytes, whether one of it was filled wholly; false: one turned out to be sparse. Who works in rounds
+    /// maps the same again and again.
+    lengths: HashMap<u64, bool>,
 }
 
 impl Filling {
@@ -109,20 +119,24 @@ impl Filling {
     ) -> Verdict {
         let start = mapping.start;
         match self.mappings.get_mut(&start) {
-            // Memory went away: it was unmapped, and this is another one. And where blocks are filled with base pages
-            // although they were asked for as huge ones, it is, too.
-            Some(State::Asked(asked)) if fill.populated() < asked.populated || fill.full > asked.full + EVIDENCE => {
+            Some(State::Asked(asked)) if asked.is_of_another(fill) => {
                 self.mappings.remove(&start);
             }
             Some(State::Asked(asked)) => {
+                asked.most_huge = asked.most_huge.max(fill.huge.len() as u64);
                 // The kernel collapses blocks of base pages by itself.
                 asked.full = asked.full.min(fill.full);
+                let wholly = asked.dense > 0 && fill.is_whole();
                 self.round += fill.full + if asked.dense > 0 { fill.huge.len() as u64 } else { 0 };
                 if fill.empty >= ROOM_LEFT && dear(true) {
                     self.mappings.insert(start, State::Paused);
                     return Verdict::TakeBack;
                 }
-                return asked.sample(fill);
+                let verdict = asked.sample(fill);
+                if wholly {
+                    self.remember(mapping.len(), true);
+                }
+                return verdict;
             }
             Some(State::Paused) if dear(false) => return Verdict::Leave,
             // Also where no room is left: what is forbidden there could not become huge pages afterwards, either.
@@ -139,7 +153,10 @@ impl Filling {
         }
         self.round += fill.full;
         let blocks = fill.populated() + fill.empty;
-        let evidence = self.evidence(blocks);
+        if fill.huge.is_empty() && fill.is_whole() {
+            self.remember(mapping.len(), true);
+        }
+        let evidence = if self.lengths.get(&mapping.len()) == Some(&true) { 0 } else { self.evidence(blocks) };
         if evidence == 0 && sample.unwrap_or(fill).is_even() && !dear(false) {
             // None of them is to be sampled: how much of it was written is known.
             let first = mapping.start.next_multiple_of(TABLE_SPAN);
@@ -157,7 +174,7 @@ impl Filling {
 
     /// Notes a request. `seen`: blocks that samples are not to look into.
     fn ask(&mut self, start: u64, fill: &Fill, seen: Vec<u64>) {
-        let asked = Asked { populated: fill.populated(), full: fill.full, seen, dense: 0 };
+        let asked = Asked { populated: fill.populated(), full: fill.full, most_huge: 0, seen, dense: 0 };
         self.mappings.insert(start, State::Asked(asked));
     }
 
@@ -179,11 +196,21 @@ impl Filling {
             Some(state @ State::Asked(_)) => {
                 *state = State::Sparse(fill.populated());
                 self.taken_back += 1;
+                self.remember(mapping.len(), false);
                 return true;
             }
             _ => {}
         }
         false
+    }
+
+    /// Remembers of a mapping's length whether one of it was filled wholly. Sparse once is sparse.
+    fn remember(&mut self, len: u64, wholly: bool) {
+        if self.lengths.len() >= MOST_LENGTHS {
+            self.lengths.clear();
+        }
+        let known = self.lengths.entry(len).or_insert(wholly);
+        *known &= wholly;
     }
 
     /// The request could not be taken back: it stands, and is sampled again as soon as possible.
@@ -214,6 +241,15 @@ impl Filling {
 }
 
 impl Asked {
+    /// Whether this is another mapping at the same address: memory went away, half of the huge pages did, or blocks are filled with
+    /// base pages although they were asked for as huge ones. (The second alone tells it of one that was filled all over
+    /// between two looks.)
+    const fn is_of_another(&self, fill: &Fill) -> bool {
+        fill.populated() < self.populated
+            || (fill.huge.len() as u64) * 2 < self.most_huge
+            || fill.full > self.full + EVIDENCE
+    }
+
     /// The blocks to look into, if there are enough new ones.
     fn sample(&mut self, fill: &Fill) -> Verdict {
         let new: Vec<u64> = fill.huge.iter().copied().filter(|b| self.seen.binary_search(b).is_err()).collect();
@@ -371,6 +407,34 @@ mod tests {
     }
 
     #[test]
+    fn where_one_of_a_length_was_filled_wholly_the_next_is_asked_for_at_sight() {
+        let (mut filling, empty) = (Filling::default(), Fill { empty: 15, ..Fill::default() });
+        let full = Fill { full: 15, ..Fill::default() };
+        assert_eq!(look(&mut filling, whole(0, 15), &empty), Verdict::Leave);
+        assert_eq!(look(&mut filling, whole(0, 15), &Fill { full: 14, empty: 1, ..Fill::default() }), Verdict::Leave);
+        assert_eq!(look(&mut filling, whole(100, 15), &empty), Verdict::Leave, "not filled wholly");
+        assert_eq!(look(&mut filling, whole(0, 15), &full), Verdict::Leave);
+        assert_eq!(look(&mut filling, whole(200, 16), &Fill { empty: 16, ..Fill::default() }), Verdict::Leave);
+        assert_eq!(
+            look(&mut filling, whole(300, 15), &Fill { partial: 3, empty: 12, ..empty.clone() }),
+            Verdict::Leave
+        );
+        assert_eq!(look(&mut filling, whole(100, 15), &empty), Verdict::Ask);
+        // It is filled with huge pages, gone, and there again.
+        let huge =
+            |n: u64| Fill { empty: 15 - n, huge: (100..100 + n).map(|b| b * BLOCK).collect(), ..Fill::default() };
+        assert!(matches!(look(&mut filling, whole(100, 15), &huge(15)), Verdict::Sample(_)));
+        assert!(!filling.sampled(whole(100, 15), &huge(15), false));
+        filling.begin(&[]);
+        assert_eq!(look(&mut filling, whole(100, 15), &empty), Verdict::Ask);
+        // What has turned out to be sparse once is not trusted again, though others are filled.
+        assert!(matches!(look(&mut filling, whole(100, 15), &huge(12)), Verdict::Sample(_)));
+        assert!(filling.sampled(whole(100, 15), &huge(12), true));
+        assert_eq!(look(&mut filling, whole(400, 15), &full), Verdict::Leave);
+        assert_eq!(look(&mut filling, whole(500, 15), &empty), Verdict::Leave);
+    }
+
+    #[test]
     fn nothing_is_asked_for_while_huge_pages_are_dear() {
         let mut filling = Filling::default();
         assert_eq!(filling.look(mapping(100), &filled(2, 0), None, |_| true), Verdict::Leave);
@@ -415,6 +479,13 @@ mod tests {
         assert_eq!(look(&mut filling, many, &even(100, 128)), Verdict::Collapse);
         let collapsed = Fill { huge: (0..100).map(|i| BASE + i * BLOCK).collect(), ..Fill::default() };
         assert_eq!(look(&mut filling, many, &collapsed), Verdict::Leave, "not called sparse");
+        // Another one at the same address, that had pages in all blocks before it was seen for the first time.
+        assert_eq!(look(&mut filling, many, &even(100, 20)), Verdict::Leave);
+        assert_eq!(look(&mut filling, many, &even(100, 128)), Verdict::Collapse, "though the request seemed to stand");
+        // Some of it is given back to the kernel.
+        assert_eq!(look(&mut filling, many, &collapsed), Verdict::Leave);
+        let holes = Fill { huge: collapsed.huge[..60].to_vec(), partial: 40, partial_pages: 6000, ..Fill::default() };
+        assert_eq!(look(&mut filling, many, &holes), Verdict::Leave);
         // Half of its blocks alone are in use, or it is full already.
         let mut half = even(50, 300);
         half.add(Fill { empty: 50, ..Fill::default() });

@@ -19,6 +19,6 @@ mod tally;
 mod worker;
 
 pub use actuator::LinuxActuator;
-pub use ahead::Ahead;
+pub use ahead::{Ahead, Arrivals};
 pub(crate) use obstacle::LRU_PRIO;
 pub use obstacle::{huge_pages_off, unsupported};

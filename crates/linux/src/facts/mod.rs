@@ -1,6 +1,7 @@
 //! Facts about this machine, read from its files without trying anything.
 
 pub(crate) mod buddyinfo;
+pub(crate) mod cpus;
 mod environment;
 mod huge_pages;
 mod kernel_damon;

@@ -3,6 +3,7 @@
 use super::note::{Note, NoteError, notes};
 use super::probes::PROVIDER;
 use crate::clock::monotonic_ns;
+use crate::facts::cpus;
 use crate::perf_ring::{EventAttr, PerfRing, Record, Who};
 use crate::roots::Roots;
 use isotherm_core::trace::{MOST_FIELDS, TraceEvent, Tracepoint};
@@ -125,7 +126,7 @@ impl Listener {
             // SAFETY: `name` lives until the end of this function, and the events are opened in it.
             let attr = unsafe { EventAttr::new(kind, config, SAMPLE).at(&name, note.offset) };
             let attr = attr.with_registers(REGISTERS);
-            for cpu in online(roots).map_err(ListenError::NoUprobes)? {
+            for cpu in cpus::online(roots).map_err(ListenError::NoUprobes)? {
                 let ring = PerfRing::open(&attr, Who::Cpu(cpu), RING_BYTES).map_err(ListenError::Refused)?;
                 rings.push(Ring { ring, tracepoint, fields: fields.clone() });
             }
@@ -194,18 +195,6 @@ fn read_program(path: &Path) -> io::Result<Vec<u8>> {
     if size > MOST_BYTES { Err(io::ErrorKind::FileTooLarge.into()) } else { std::fs::read(path) }
 }
 
-/// The CPUs that are switched on: `0-3,8`.
-fn online(roots: &Roots) -> io::Result<Vec<u32>> {
-    let text = std::fs::read_to_string(roots.path("/sys/devices/system/cpu/online"))?;
-    let number = |n: &str| n.parse::<u32>().map_err(io::Error::other);
-    let mut cpus = Vec::new();
-    for part in text.trim().split(',').filter(|p| !p.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        cpus.extend(number(first)?..=number(last)?);
-    }
-    Ok(cpus)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,14 +229,6 @@ mod tests {
         assert_eq!(parse(&body, Tracepoint::EffectiveQuota, &fields), Some(heard));
         assert_eq!(parse(&body[..body.len() - 64], Tracepoint::EffectiveQuota, &fields), None, "cut off");
         assert_eq!(parse(&[], Tracepoint::EffectiveQuota, &fields), None);
-    }
-
-    #[test]
-    fn cpus_that_are_switched_off_are_left_out() {
-        let cpus = |text: &str| online(&tree(&[("sys/devices/system/cpu/online", text)]).roots).ok();
-        assert_eq!(cpus("0-3,8\n"), Some(vec![0, 1, 2, 3, 8]));
-        assert_eq!(cpus("0\n"), Some(vec![0]));
-        assert_eq!(cpus("x\n"), None);
     }
 
     #[test]

@@ -74,8 +74,8 @@ impl PageFigures {
 
     /// The longest of the ages that is known, ns; not longer than `most_ns`.
     pub fn longest_ns(&self, most_ns: Option<u64>) -> Option<u64> {
-        let known = AGES.iter().zip(&self.splits).filter(|(_, split)| split.is_some()).map(|(&age, _)| age);
-        known.filter(|age| most_ns.is_none_or(|most| *age <= most)).next_back()
+        let mut known = AGES.iter().zip(&self.splits).filter(|(_, split)| split.is_some()).map(|(&age, _)| age);
+        known.rfind(|age| most_ns.is_none_or(|most| *age <= most))
     }
 
     /// Memory accessed within each of the windows.

@@ -25,7 +25,7 @@ use isotherm_core::scheme::ahead::AheadTotals;
 use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_core::target::{TargetEnd, TargetInfo};
 use isotherm_core::units::format_time;
-use isotherm_linux::action::{Ahead, LinuxActuator, unsupported};
+use isotherm_linux::action::{Ahead, Arrivals, LinuxActuator, unsupported};
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::meter::LinuxMeter;
 use isotherm_linux::roots::Roots;
@@ -103,6 +103,9 @@ pub fn run(target: &TargetArgs, monitor: &MonitorArgs, wanted: Wanted, args: &Ru
     let bound = args.control.bind(args.quiet)?;
     let session = Session::open(target, monitor)?;
     let work = Work { source: monitor.source, command: !target.command.is_empty(), dry_run: args.dry_run };
+    let looks_ahead = ahead != WhenAhead::Never && !args.dry_run;
+    // Before the sandbox, which lets nobody listen.
+    let arrivals = looks_ahead.then(Arrivals::open).transpose().context("cannot wait for files")?;
     let sandbox = args.sandbox.enter(&needs(work))?;
     // Threads from here on.
     let mut session = session.with_schemes(engine(schemes, args.dry_run)?);
@@ -115,12 +118,8 @@ pub fn run(target: &TargetArgs, monitor: &MonitorArgs, wanted: Wanted, args: &Ru
     control.dry_run(args.dry_run);
     control.quiet(args.quiet);
     let line = if args.quiet { StatusLine::default() } else { StatusLine::new() };
-    let ahead = match ahead {
-        WhenAhead::Auto | WhenAhead::Always if !args.dry_run => {
-            Some(Ahead::start(ahead == WhenAhead::Always).context("cannot start a thread")?)
-        }
-        _ => None,
-    };
+    let start = |arrivals| Ahead::start(ahead == WhenAhead::Always, arrivals).context("cannot start a thread");
+    let ahead = arrivals.map(start).transpose()?;
     if let Some(ahead) = &ahead {
         control.ahead(ahead.totals());
     }

@@ -1,9 +1,9 @@
 //! One process that is followed.
 
-use super::Shared;
 use super::probe::Probe;
 use super::sample::Sampler;
 use super::system_time::SystemTime;
+use super::{MADE_NS, Shared};
 use crate::action::inject::{Call, Injector};
 use crate::action::tally::{Tally, refusal};
 use crate::clock::{monotonic_ns, thread_cpu_ns};
@@ -69,6 +69,8 @@ pub(super) struct Process {
     /// Until when it is left alone, after a refusal.
     blocked_ns: u64,
     due_ns: u64,
+    /// Whether it makes a large mapping that was not looked at yet.
+    has_arrived: bool,
 }
 
 /// What a look at its mappings came to.
@@ -105,7 +107,23 @@ impl Process {
             grown_ns: monotonic_ns(),
             blocked_ns: 0,
             due_ns: 0,
+            has_arrived: false,
         })
+    }
+
+    pub const fn pid(&self) -> u32 {
+        self.held.pid()
+    }
+
+    /// It makes a large mapping.
+    pub fn arrive(&mut self) {
+        self.has_arrived = true;
+        self.due_ns = self.blocked_ns.max(monotonic_ns() + MADE_NS);
+    }
+
+    /// Whether it makes a large mapping that was not looked at yet.
+    pub const fn has_arrived(&self) -> bool {
+        self.has_arrived
     }
 
     /// When it is to be looked at again, ns.
@@ -121,7 +139,8 @@ impl Process {
             return 0;
         };
         let mut acting_ns = 0;
-        if statm.differs(&self.seen, GROWN_PAGES) {
+        let arrived = std::mem::take(&mut self.has_arrived);
+        if arrived || statm.differs(&self.seen, GROWN_PAGES) {
             self.seen = statm;
             self.grown_ns = begin;
             acting_ns = self.look_and_act(shared, roots, probe);

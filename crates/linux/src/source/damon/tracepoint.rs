@@ -2,14 +2,9 @@
 
 use crate::perf_ring::{EventAttr, PerfRing, Who};
 use crate::roots::Roots;
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
+use crate::tracefs::{TYPE_TRACEPOINT, read_event};
+use std::io;
 
-/// Where tracefs is mounted usually.
-const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const EVENT: &str = "events/damon/damon_aggregated";
 
 /// The tracepoint's number for perf_event_open(2) and the layout of its records.
@@ -100,7 +95,6 @@ impl Aggregated {
 
 /// Follows tracepoint `id` in thread `tid`, with room for `bytes` of records.
 pub(super) fn follow(id: u64, tid: u32, bytes: usize) -> io::Result<PerfRing> {
-    const TYPE_TRACEPOINT: u32 = 2;
     const SAMPLE_TIME_RAW: u64 = 1 << 2 | 1 << 10;
     PerfRing::open(&EventAttr::new(TYPE_TRACEPOINT, id, SAMPLE_TIME_RAW), Who::Thread(tid), bytes)
 }
@@ -110,30 +104,6 @@ pub(super) fn sample(body: &[u8]) -> Option<(u64, &[u8])> {
     let (time, rest) = body.split_first_chunk::<8>()?;
     let (len, rest) = rest.split_first_chunk::<4>()?;
     Some((u64::from_ne_bytes(*time), rest.get(..u32::from_ne_bytes(*len) as usize)?))
-}
-
-/// The text of an event's file.
-fn read_event(roots: &Roots, event: &str, file: &str) -> io::Result<String> {
-    match MOUNTS.iter().map(|m| roots.path(m).join(event)).find(|p| p.exists()) {
-        Some(folder) => std::fs::read_to_string(folder.join(file)),
-        None if roots.is_system() => read_at(&detached_tracefs()?, &format!("{event}/{file}")),
-        None => Err(io::ErrorKind::NotFound.into()),
-    }
-}
-
-/// Mounts tracefs where nobody else sees it; unmounted when the descriptor is closed.
-fn detached_tracefs() -> io::Result<OwnedFd> {
-    let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_create(&context)?;
-    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
-}
-
-fn read_at(folder: &OwnedFd, path: &str) -> io::Result<String> {
-    // A detached mount is reached through its descriptor.
-    let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(path);
-    let mut text = String::new();
-    File::open(path)?.read_to_string(&mut text)?;
-    Ok(text)
 }
 
 #[cfg(test)]
