@@ -113,6 +113,17 @@ impl Fill {
         self.partial <= (self.full / FULL_FOR_PARTIAL).max(1) || self.pages() * 4 >= all * DENSE_OF_FOUR
     }
 
+    /// Whether half of the blocks have pages, and most of them few.
+    pub(super) fn is_thin(&self) -> bool {
+        self.partial * 2 >= self.full + self.partial + self.huge.len() as u64 + self.empty && !self.is_dense()
+    }
+
+    /// The part of all that has no base page, of what has no huge page.
+    pub(super) fn empty_part(&self) -> f64 {
+        let all = (self.full + self.partial + self.empty) * (TABLE_SPAN / PAGE_SIZE);
+        1.0 - self.pages() as f64 / all.max(1) as f64
+    }
+
     /// Whether nearly all blocks have pages, a quarter of what they can have on average, and most of them are not full.
     pub(super) const fn is_even(&self) -> bool {
         let based = self.full + self.partial;

@@ -47,8 +47,8 @@ const MOST_STRETCHES: usize = 2048;
 const SAMPLED_BLOCKS: u64 = 8;
 /// What one call collapses: each has the kernel drain what all processors keep back, which takes as long as several blocks.
 const COLLAPSED_AT_ONCE: u64 = 16 * TABLE_SPAN;
-/// Part of a block that was never written, from which on it is sparse.
-const SPARSE: f64 = 0.5;
+/// After this time it is looked whether what is filled all over gets denser, ns.
+const SETTLES_NS: u64 = 500_000_000;
 
 /// What is kept of it.
 #[derive(Debug)]
@@ -69,6 +69,8 @@ pub(super) struct Process {
     /// Until when it is left alone, after a refusal.
     blocked_ns: u64,
     due_ns: u64,
+    /// When it was looked last whether something gets denser.
+    settled_ns: u64,
     /// Whether it makes a large mapping that was not looked at yet.
     has_arrived: bool,
 }
@@ -107,6 +109,7 @@ impl Process {
             grown_ns: monotonic_ns(),
             blocked_ns: 0,
             due_ns: 0,
+            settled_ns: 0,
             has_arrived: false,
         })
     }
@@ -143,6 +146,8 @@ impl Process {
         if arrived || statm.differs(&self.seen, GROWN_PAGES) {
             self.seen = statm;
             self.grown_ns = begin;
+            acting_ns = self.look_and_act(shared, roots, probe);
+        } else if self.filling.has_doubts() && begin - self.settled_ns >= SETTLES_NS {
             acting_ns = self.look_and_act(shared, roots, probe);
         } else if begin - self.grown_ns >= QUIET_NS && self.filling.has_paused() {
             // Nothing is touched for the first time, so that they cost nothing now; and may be wanted later.
@@ -258,7 +263,12 @@ impl Process {
         let mut mappings = anonymous_ranges(&self.dir).map_err(io::Error::other)?;
         mappings.retain(|m| m.len() >= WORTH);
         let starts: Vec<u64> = mappings.iter().map(|m| m.start).collect();
-        self.filling.begin(&starts);
+        let now = monotonic_ns();
+        let settles = now - self.settled_ns >= SETTLES_NS;
+        if settles {
+            self.settled_ns = now;
+        }
+        self.filling.begin(&starts, settles);
         self.fronts.retain(|start, _| starts.binary_search(start).is_ok());
         let mut found = Found::default();
         for mapping in mappings {
@@ -280,9 +290,10 @@ impl Process {
                     found.collapse.push(mapping);
                 }
                 Verdict::Sample(blocks) => {
-                    if let Some(sparse) = self.is_sparse(&blocks)
-                        && self.filling.sampled(mapping, &fill, sparse)
-                    {
+                    let pid = self.held.pid();
+                    let zeros: Vec<f64> = blocks.iter().filter_map(|b| self.sampler.zero_part(pid, *b).ok()).collect();
+                    // Of none: all of them are gone.
+                    if !zeros.is_empty() && self.filling.sampled(mapping, &fill, blocks, &zeros) {
                         found.take_back(mapping, fill);
                     }
                 }
@@ -335,13 +346,5 @@ impl Process {
             fill.add(Fill::of(block, &self.populated));
         }
         Ok(fill)
-    }
-
-    /// Whether most of what these blocks hold was never written; `None` if all of them are gone.
-    fn is_sparse(&mut self, blocks: &[u64]) -> Option<bool> {
-        let pid = self.held.pid();
-        let zeros: Vec<f64> = blocks.iter().filter_map(|b| self.sampler.zero_part(pid, *b).ok()).collect();
-        let sparse = zeros.iter().filter(|part| **part >= SPARSE).count();
-        (!zeros.is_empty()).then_some(sparse * 2 > zeros.len())
     }
 }
