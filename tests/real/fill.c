@@ -9,6 +9,8 @@
  *   anew     every page, four times, each time in a mapping of its own
  *   stride   three quarters densely, then the last one, every 14th page first, then those beside them
  *   stripes  a quarter densely, then of the others two fifths, like that
+ *   rounds   every page of an eighth, at once, again and again, each time in a mapping of its own
+ *   leaves   an eighth like that, and then seven mappings as large at once, of each one page in 2 MiB
  *
  * Waits for a line, fills, prints "filled PID TOUCHED_BYTES FAULTS", waits for another line, checks, and prints "ok".
  */
@@ -28,9 +30,11 @@
 #define BLOCK (2ul << 20)
 #define THREADS 4
 #define STRIDE 14ul
+#define PARTS 8ul
+#define ROUNDS 16
 
-static char *memory;
-static size_t size, touched;
+static char *memory, *others[PARTS];
+static size_t size, touched, other_count;
 static long blocks_per_s = 200;
 
 static void fail(const char *what) {
@@ -136,6 +140,26 @@ int main(int count, char **words) {
         for (int i = 0; i < 60; i++) rest();
         if (mprotect(memory + first * PAGE, size - first * PAGE, PROT_READ | PROT_WRITE)) fail("mprotect");
         touch_all_over(first, pages, wholly ? STRIDE : STRIDE * 2 / 5);
+    } else if (!strcmp(pattern, "rounds") || !strcmp(pattern, "leaves")) {
+        int wholly = !strcmp(pattern, "rounds");
+        size /= PARTS, pages /= PARTS;
+        for (int i = 0; i < (wholly ? ROUNDS : 1); i++) {
+            if (memory) munmap(memory, size);
+            memory = map(size);
+            for (size_t page = 0; page < pages; page++) write_page(page);
+            for (int j = 0; j < 40; j++) rest();
+        }
+        if (wholly) {
+            memset(is_touched, 1, pages);
+        } else {
+            munmap(memory, size);
+            for (size_t i = 0; i < PARTS - 1; i++) others[other_count++] = map(size);
+            for (size_t i = 0; i < other_count; i++) {
+                memory = others[i];
+                for (size_t page = 0; page < pages; page += 512) touch(page);
+            }
+            for (int j = 0; j < 400; j++) rest();
+        }
     } else {
         memory = map(size);
         if (!strcmp(pattern, "dense")) {
@@ -184,12 +208,16 @@ int main(int count, char **words) {
         }
     }
     getrusage(RUSAGE_SELF, &after);
-    for (size_t page = 0; page < pages; page++) touched += is_touched[page] * PAGE;
+    if (!other_count) others[other_count++] = memory;
+    for (size_t page = 0; page < pages; page++) touched += is_touched[page] * PAGE * other_count;
     printf("filled %d %zu %ld\n", getpid(), touched, after.ru_minflt - before.ru_minflt);
     fflush(stdout);
     wait_for_line();
-    for (size_t page = 0; page < pages; page++)
-        if (is_touched[page] && !is_right(page)) is = 0;
+    for (size_t i = 0; i < other_count; i++) {
+        memory = others[i];
+        for (size_t page = 0; page < pages; page++)
+            if (is_touched[page] && !is_right(page)) is = 0;
+    }
     puts(is ? "ok" : "wrong");
     return !is;
 }

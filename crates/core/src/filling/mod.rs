@@ -82,6 +82,8 @@ enum State {
 
 #[derive(Debug, Default)]
 struct Asked {
+    /// Length of the mapping, bytes.
+    len: u64,
     /// Blocks with a page then.
     populated: u64,
     /// Blocks full of base pages, at least.
@@ -158,7 +160,7 @@ impl Filling {
             Some(State::Paused) if dear(false) => return Verdict::Leave,
             // Also where no room is left: what is forbidden there could not become huge pages afterwards, either.
             Some(State::Paused) => {
-                self.ask(start, fill, fill.huge.clone(), None);
+                self.ask(mapping, fill, fill.huge.clone(), None);
                 return Verdict::Ask;
             }
             // One that has doubled gets another chance.
@@ -173,14 +175,14 @@ impl Filling {
         if fill.huge.is_empty() && fill.is_whole() {
             self.remember(mapping.len(), true);
         }
-        let recurs = self.lengths.get(&mapping.len()) == Some(&true);
+        let recurs = self.recurs(mapping.len());
         let evidence = if recurs { 0 } else { self.evidence(blocks) };
         let all_over = sample.unwrap_or(fill);
         if evidence == 0 && (all_over.is_even() || recurs && all_over.is_thin()) && !dear(false) {
             let first = mapping.start.next_multiple_of(TABLE_SPAN);
             let seen: Vec<u64> = (0..blocks).map(|i| first + i * TABLE_SPAN).collect();
             let doubt = Doubt { blocks: spread(&seen), zero: all_over.empty_part() };
-            self.ask(start, fill, seen, Some(doubt));
+            self.ask(mapping, fill, seen, Some(doubt));
             return Verdict::Collapse;
         }
         // What was not looked at of a scattered one counts as empty in `fill`, and need not be.
@@ -188,14 +190,15 @@ impl Filling {
         if scattered || fill.full < evidence || !fill.is_dense() || fill.empty < ROOM || dear(false) {
             return Verdict::Leave;
         }
-        self.ask(start, fill, fill.huge.clone(), None);
+        self.ask(mapping, fill, fill.huge.clone(), None);
         Verdict::Ask
     }
 
     /// Notes a request. `seen`: blocks that samples are not to look into.
-    fn ask(&mut self, start: u64, fill: &Fill, seen: Vec<u64>, doubt: Option<Doubt>) {
-        let asked = Asked { populated: fill.populated(), full: fill.full, most_huge: 0, seen, dense: 0, doubt };
-        self.mappings.insert(start, State::Asked(asked));
+    fn ask(&mut self, mapping: AddrRange, fill: &Fill, seen: Vec<u64>, doubt: Option<Doubt>) {
+        let (len, populated, full) = (mapping.len(), fill.populated(), fill.full);
+        let asked = Asked { len, populated, full, most_huge: 0, seen, dense: 0, doubt };
+        self.mappings.insert(mapping.start, State::Asked(asked));
     }
 
     /// Whether a request stands.
@@ -242,6 +245,13 @@ impl Filling {
         true
     }
 
+    /// Whether one of this length was filled wholly, and there is no other of which that is still open: of many that are made at the same
+    /// time, and left nearly empty, one alone is to grow.
+    fn recurs(&self, len: u64) -> bool {
+        let is_open = |state: &State| matches!(state, State::Asked(asked) if asked.len == len && asked.dense == 0);
+        self.lengths.get(&len) == Some(&true) && !self.mappings.values().any(is_open)
+    }
+
     /// Remembers of a mapping's length whether one of it was filled wholly. Sparse once is sparse.
     fn remember(&mut self, len: u64, wholly: bool) {
         if self.lengths.len() >= MOST_LENGTHS {
@@ -253,7 +263,8 @@ impl Filling {
 
     /// The request could not be taken back: it stands, and is sampled again as soon as possible.
     pub fn stands(&mut self, mapping: AddrRange, fill: &Fill) {
-        self.mappings.insert(mapping.start, State::Asked(Asked { full: fill.full, ..Asked::default() }));
+        let asked = Asked { len: mapping.len(), full: fill.full, ..Asked::default() };
+        self.mappings.insert(mapping.start, State::Asked(asked));
     }
 
     /// Blocks that a mapping of so many blocks must have filled wholly.

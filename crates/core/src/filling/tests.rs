@@ -148,10 +148,13 @@ fn where_one_of_a_length_was_filled_wholly_the_next_is_asked_for_at_sight() {
     assert_eq!(look(&mut filling, whole(200, 16), &Fill { empty: 16, ..Fill::default() }), Verdict::Leave);
     assert_eq!(look(&mut filling, whole(300, 15), &Fill { partial: 3, empty: 12, ..empty.clone() }), Verdict::Leave);
     assert_eq!(look(&mut filling, whole(100, 15), &empty), Verdict::Ask);
+    let other = whole(600, 15);
+    assert_eq!(look(&mut filling, other, &empty), Verdict::Leave, "the first of them is still open");
     // It is filled with huge pages, gone, and there again.
     let huge = |n: u64| Fill { empty: 15 - n, huge: (100..100 + n).map(|b| b * BLOCK).collect(), ..Fill::default() };
     assert!(matches!(look(&mut filling, whole(100, 15), &huge(15)), Verdict::Sample(_)));
     assert!(!sampled(&mut filling, whole(100, 15), &huge(15), false));
+    assert_eq!(look(&mut filling, other, &empty), Verdict::Ask, "and was dense, too");
     filling.begin(&[], false);
     assert_eq!(look(&mut filling, whole(100, 15), &empty), Verdict::Ask);
     // What has turned out to be sparse once is not trusted again, though others are filled.
