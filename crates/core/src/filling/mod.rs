@@ -45,8 +45,9 @@ const SAMPLE_EVERY: u64 = 8;
 const SAMPLES: usize = 4;
 /// Part of a block that was never written, from which on it is sparse.
 const SPARSE: f64 = 0.5;
-/// Such part less than before, and it is still being filled.
+/// Such part less than before, after this time, ns, and it is still being filled.
 const DENSER: f64 = 0.02;
+const SETTLES_NS: u64 = 500_000_000;
 /// Samples in a row that were dense, after which they get rarer.
 const SURE_AFTER: u32 = 4;
 /// Lengths of mappings that are remembered.
@@ -104,6 +105,8 @@ struct Doubt {
     blocks: Vec<u64>,
     /// ... and the part of them that was never written then.
     zero: f64,
+    /// When it is looked again, ns.
+    due_ns: u64,
 }
 
 /// What is known of the mappings of one process.
@@ -120,8 +123,8 @@ pub struct Filling {
     /// Of lengths of mappings, bytes, whether one of it was filled wholly; false: one turned out to be sparse. Who works in rounds
     /// maps the same again and again.
     lengths: HashMap<u64, bool>,
-    /// Whether doubts are looked into in this round.
-    settles: bool,
+    /// When this round began.
+    now_ns: u64,
 }
 
 impl Filling {
@@ -151,7 +154,7 @@ impl Filling {
                     self.mappings.insert(start, State::Paused);
                     return Verdict::TakeBack;
                 }
-                let verdict = asked.sample(fill, self.settles);
+                let verdict = asked.sample(fill, self.now_ns);
                 if wholly {
                     self.remember(mapping.len(), true);
                 }
@@ -181,7 +184,8 @@ impl Filling {
         if evidence == 0 && (all_over.is_even() || recurs && all_over.is_thin()) && !dear(false) {
             let first = mapping.start.next_multiple_of(TABLE_SPAN);
             let seen: Vec<u64> = (0..blocks).map(|i| first + i * TABLE_SPAN).collect();
-            let doubt = Doubt { blocks: spread(&seen), zero: all_over.empty_part() };
+            let due_ns = self.now_ns + SETTLES_NS;
+            let doubt = Doubt { blocks: spread(&seen), zero: all_over.empty_part(), due_ns };
             self.ask(mapping, fill, seen, Some(doubt));
             return Verdict::Collapse;
         }
@@ -211,9 +215,13 @@ impl Filling {
         self.mappings.values().any(|state| matches!(state, State::Paused))
     }
 
-    /// Whether it is to be looked soon whether something gets denser, in a round that [settles](Self::begin).
-    pub fn has_doubts(&self) -> bool {
-        self.mappings.values().any(|state| matches!(state, State::Asked(Asked { doubt: Some(_), .. })))
+    /// When it is to be looked whether something has got denser, ns; `None`: nothing is in doubt.
+    pub fn settles_ns(&self) -> Option<u64> {
+        let doubt = |state: &State| match state {
+            State::Asked(Asked { doubt: Some(doubt), .. }) => Some(doubt.due_ns),
+            _ => None,
+        };
+        self.mappings.values().filter_map(doubt).min()
     }
 
     /// Takes what a [sample](Verdict::Sample) found: of each of the `blocks` the part that was never written. True: the
@@ -236,7 +244,7 @@ impl Filling {
             None => recurs,
         };
         if gets_denser {
-            asked.doubt = Some(Doubt { blocks, zero });
+            asked.doubt = Some(Doubt { blocks, zero, due_ns: self.now_ns + SETTLES_NS });
             return false;
         }
         self.mappings.insert(mapping.start, State::Sparse(fill.populated()));
@@ -282,9 +290,9 @@ impl Filling {
     }
 
     /// Begins a round of looks at all mappings of the process, whose first addresses are `starts`, ascending. Forgets
-    /// the others. `settles`: it is looked what gets denser, which wants some time since the last such round.
-    pub fn begin(&mut self, starts: &[u64], settles: bool) {
-        self.settles = settles;
+    /// the others. `now_ns` is of any clock that only goes on.
+    pub fn begin(&mut self, starts: &[u64], now_ns: u64) {
+        self.now_ns = now_ns;
         self.proven = self.proven.max(std::mem::take(&mut self.round));
         self.mappings.retain(|start, _| starts.binary_search(start).is_ok());
     }
@@ -301,9 +309,9 @@ impl Asked {
     }
 
     /// The blocks to look into, if there are enough new ones, or doubts.
-    fn sample(&mut self, fill: &Fill, settles: bool) -> Verdict {
+    fn sample(&mut self, fill: &Fill, now_ns: u64) -> Verdict {
         if let Some(doubt) = &self.doubt {
-            return if settles { Verdict::Sample(doubt.blocks.clone()) } else { Verdict::Leave };
+            return if now_ns >= doubt.due_ns { Verdict::Sample(doubt.blocks.clone()) } else { Verdict::Leave };
         }
         let new: Vec<u64> = fill.huge.iter().copied().filter(|b| self.seen.binary_search(b).is_err()).collect();
         let wanted = if self.dense < SURE_AFTER { SAMPLE_EVERY } else { SAMPLE_EVERY.max(self.seen.len() as u64) };

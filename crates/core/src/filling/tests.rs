@@ -113,7 +113,7 @@ fn another_mapping_at_the_same_place_is_asked_for_anew() {
     assert_eq!(look(&mut filling, mapping(100), &filled(1, 0)), Verdict::Leave, "begun anew");
     assert_eq!(look(&mut filling, mapping(100), &filled(3, 0)), Verdict::Ask);
     assert_eq!(look(&mut filling, mapping(100), &filled(40, 0)), Verdict::Ask, "filled with base pages all the same");
-    filling.begin(&[], false);
+    filling.begin(&[], 0);
     assert_eq!(look(&mut filling, mapping(100), &filled(40, 0)), Verdict::Ask);
 }
 
@@ -124,7 +124,7 @@ fn a_process_that_always_fills_what_it_maps_need_not_show_it_each_time() {
     let old = Fill { full: 40, ..Fill::default() };
     assert_eq!(look(&mut filling, whole(0, 40), &old), Verdict::Leave);
     assert_eq!(look(&mut filling, whole(100, 20), &empty(20)), Verdict::Leave, "not before the round has ended");
-    filling.begin(&[0], false);
+    filling.begin(&[0], 0);
     assert_eq!(look(&mut filling, whole(100, 20), &empty(20)), Verdict::Ask);
     assert_eq!(look(&mut filling, whole(200, 21), &empty(21)), Verdict::Leave, "more than half of it");
     assert_eq!(look(&mut filling, whole(300, 8), &empty(8)), Verdict::Leave, "it may be a stack");
@@ -155,13 +155,13 @@ fn where_one_of_a_length_was_filled_wholly_the_next_is_asked_for_at_sight() {
     assert!(matches!(look(&mut filling, whole(100, 15), &huge(15)), Verdict::Sample(_)));
     assert!(!sampled(&mut filling, whole(100, 15), &huge(15), false));
     assert_eq!(look(&mut filling, other, &empty), Verdict::Ask, "and was dense, too");
-    filling.begin(&[], false);
+    filling.begin(&[], 0);
     assert_eq!(look(&mut filling, whole(100, 15), &empty), Verdict::Ask);
     // What has turned out to be sparse once is not trusted again, though others are filled.
     assert!(matches!(look(&mut filling, whole(100, 15), &huge(12)), Verdict::Sample(_)));
     assert!(!sampled(&mut filling, whole(100, 15), &huge(12), true), "it may be filled all over");
     assert_eq!(look(&mut filling, whole(100, 15), &huge(13)), Verdict::Leave, "not yet");
-    filling.begin(&[100 * BLOCK], true);
+    filling.begin(&[100 * BLOCK], SETTLES_NS);
     assert_eq!(look(&mut filling, whole(100, 15), &huge(13)), Verdict::Sample(vec![BASE]));
     assert!(sampled(&mut filling, whole(100, 15), &huge(13), true), "it is not");
     assert_eq!(look(&mut filling, whole(400, 15), &full), Verdict::Leave);
@@ -195,7 +195,7 @@ fn what_a_trusted_process_fills_all_over_is_collapsed_once_a_quarter_of_it_is_th
     let trusted = || {
         let mut filling = Filling::default();
         look(&mut filling, whole(500, 200), &Fill { full: 200, ..Fill::default() });
-        filling.begin(&[], false);
+        filling.begin(&[], 0);
         filling
     };
     let mut filling = trusted();
@@ -272,7 +272,7 @@ fn what_is_filled_all_over_gets_denser_or_is_taken_back() {
     let known = || {
         let mut filling = Filling::default();
         assert_eq!(look(&mut filling, whole(500, 100), &Fill { full: 100, ..Fill::default() }), Verdict::Leave);
-        filling.begin(&[], false);
+        filling.begin(&[], 0);
         filling
     };
     assert_eq!(look(&mut Filling::default(), many, &thin(5)), Verdict::Leave, "nothing is known of its length");
@@ -280,19 +280,19 @@ fn what_is_filled_all_over_gets_denser_or_is_taken_back() {
     assert_eq!(look(&mut known(), many, &few), Verdict::Leave, "used at some places");
     let mut filling = known();
     assert_eq!(look(&mut filling, many, &thin(5)), Verdict::Collapse, "at sight");
-    assert!(filling.has_doubts());
+    assert_eq!(filling.settles_ns(), Some(SETTLES_NS));
+    filling.begin(&[BASE], SETTLES_NS - 1);
     assert_eq!(look(&mut filling, many, &huge), Verdict::Leave);
-    filling.begin(&[BASE], true);
     let settle = |filling: &mut Filling, zero: f64| {
+        filling.begin(&[BASE], filling.settles_ns().unwrap());
         let Verdict::Sample(blocks) = look(filling, many, &huge) else { panic!() };
         filling.sampled(many, &huge, blocks, &[zero; 4])
     };
     assert!(!settle(&mut filling, 0.90), "denser than at first");
     assert!(!settle(&mut filling, 0.70));
-    assert!(!settle(&mut filling, 0.49) && !filling.has_doubts(), "dense");
+    assert!(!settle(&mut filling, 0.49) && filling.settles_ns().is_none(), "dense");
     let mut filling = known();
     assert_eq!(look(&mut filling, many, &thin(5)), Verdict::Collapse);
-    filling.begin(&[BASE], true);
     assert!(!settle(&mut filling, 0.90));
     assert!(settle(&mut filling, 0.89), "nobody goes on with it");
     assert_eq!(look(&mut filling, whole(700, 100), &thin(5)), Verdict::Leave, "nor is the next one trusted");

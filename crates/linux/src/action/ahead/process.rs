@@ -47,8 +47,6 @@ const MOST_STRETCHES: usize = 2048;
 const SAMPLED_BLOCKS: u64 = 8;
 /// What one call collapses: each has the kernel drain what all processors keep back, which takes as long as several blocks.
 const COLLAPSED_AT_ONCE: u64 = 16 * TABLE_SPAN;
-/// After this time it is looked whether what is filled all over gets denser, ns.
-const SETTLES_NS: u64 = 500_000_000;
 
 /// What is kept of it.
 #[derive(Debug)]
@@ -69,8 +67,6 @@ pub(super) struct Process {
     /// Until when it is left alone, after a refusal.
     blocked_ns: u64,
     due_ns: u64,
-    /// When it was looked last whether something gets denser.
-    settled_ns: u64,
     /// Whether it makes a large mapping that was not looked at yet.
     has_arrived: bool,
 }
@@ -109,7 +105,6 @@ impl Process {
             grown_ns: monotonic_ns(),
             blocked_ns: 0,
             due_ns: 0,
-            settled_ns: 0,
             has_arrived: false,
         })
     }
@@ -147,7 +142,7 @@ impl Process {
             self.seen = statm;
             self.grown_ns = begin;
             acting_ns = self.look_and_act(shared, roots, probe);
-        } else if self.filling.has_doubts() && begin - self.settled_ns >= SETTLES_NS {
+        } else if self.filling.settles_ns().is_some_and(|due_ns| due_ns <= begin) {
             acting_ns = self.look_and_act(shared, roots, probe);
         } else if begin - self.grown_ns >= QUIET_NS && self.filling.has_paused() {
             // Nothing is touched for the first time, so that they cost nothing now; and may be wanted later.
@@ -263,12 +258,7 @@ impl Process {
         let mut mappings = anonymous_ranges(&self.dir).map_err(io::Error::other)?;
         mappings.retain(|m| m.len() >= WORTH);
         let starts: Vec<u64> = mappings.iter().map(|m| m.start).collect();
-        let now = monotonic_ns();
-        let settles = now - self.settled_ns >= SETTLES_NS;
-        if settles {
-            self.settled_ns = now;
-        }
-        self.filling.begin(&starts, settles);
+        self.filling.begin(&starts, monotonic_ns());
         self.fronts.retain(|start, _| starts.binary_search(start).is_ok());
         let mut found = Found::default();
         for mapping in mappings {
