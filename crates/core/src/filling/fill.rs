@@ -37,6 +37,8 @@ pub struct Fill {
     pub empty: u64,
     /// Mapped by a huge page: their addresses, ascending.
     pub huge: Vec<u64>,
+    /// Of those filled with base pages the last one's address.
+    pub last_full: Option<u64>,
 }
 
 impl Fill {
@@ -47,10 +49,13 @@ impl Fill {
         let blocks = end.saturating_sub(first) / TABLE_SPAN;
         let mut fill = Self { empty: blocks, ..Self::default() };
         let (mut block, mut pages) = (first, 0);
-        let close = |fill: &mut Self, pages: u64| {
+        let close = |fill: &mut Self, block: u64, pages: u64| {
             match pages {
                 0 => return,
-                FULL_PAGES.. => fill.full += 1,
+                FULL_PAGES.. => {
+                    fill.full += 1;
+                    fill.last_full = Some(block);
+                }
                 _ => {
                     fill.partial += 1;
                     fill.partial_pages += pages;
@@ -64,7 +69,7 @@ impl Fill {
             while at < until {
                 let its = at / TABLE_SPAN * TABLE_SPAN;
                 if its != block {
-                    close(&mut fill, pages);
+                    close(&mut fill, block, pages);
                     (block, pages) = (its, 0);
                 }
                 let stop = until.min(its + TABLE_SPAN);
@@ -77,7 +82,7 @@ impl Fill {
                 at = stop;
             }
         }
-        close(&mut fill, pages);
+        close(&mut fill, block, pages);
         fill
     }
 
@@ -88,6 +93,7 @@ impl Fill {
         self.partial_pages += other.partial_pages;
         self.empty += other.empty;
         self.huge.extend(other.huge);
+        self.last_full = other.last_full.or(self.last_full);
     }
 
     /// Blocks with a page.
@@ -155,12 +161,19 @@ mod tests {
         let fill = Fill::of(mapping(10), &populated);
         assert_eq!(
             fill,
-            Fill { full: 2, partial: 1, partial_pages: 1, empty: 5, huge: vec![BASE + 4 * BLOCK, BASE + 5 * BLOCK] }
+            Fill {
+                full: 2,
+                partial: 1,
+                partial_pages: 1,
+                empty: 5,
+                huge: vec![BASE + 4 * BLOCK, BASE + 5 * BLOCK],
+                last_full: Some(BASE + BLOCK)
+            }
         );
         // What lies in no whole block does not count.
         let odd = AddrRange::new(BASE + 4096, BASE + 3 * BLOCK - 4096);
         let fill = Fill::of(odd, &[part(4096, 3 * BLOCK - 4096, false)]);
-        assert_eq!(fill, Fill { full: 1, ..Fill::default() });
+        assert_eq!(fill, Fill { full: 1, last_full: Some(BASE + BLOCK), ..Fill::default() });
         assert_eq!(Fill::of(AddrRange::new(BASE + 4096, BASE + 8192), &[part(4096, 8192, false)]), Fill::default());
     }
 

@@ -45,6 +45,8 @@ const SAMPLE_EVERY: u64 = 8;
 const SAMPLES: usize = 4;
 /// Part of a block that was never written, from which on it is sparse.
 const SPARSE: f64 = 0.5;
+/// The same of mappings of a length of which one was filled wholly: part of that may have been zeros.
+const SPARSE_AGAIN: f64 = 0.75;
 /// Such part less than before, after this time, ns, and it is still being filled.
 const DENSER: f64 = 0.02;
 const SETTLES_NS: u64 = 500_000_000;
@@ -224,18 +226,30 @@ impl Filling {
         self.mappings.values().filter_map(doubt).min()
     }
 
-    /// Takes what a [sample](Verdict::Sample) found: of each of the `blocks` the part that was never written. True: the
-    /// request is to be taken back.
-    pub fn sampled(&mut self, mapping: AddrRange, fill: &Fill, blocks: Vec<u64>, zeros: &[f64]) -> bool {
+    /// Takes what a [sample](Verdict::Sample) found: of each of the `blocks` the part that was never written, as far as its content
+    /// tells; and the same of [what was filled page by page](Fill::last_full) next to them. Where that holds zeros, too, these were
+    /// written, and content tells nothing. True: the request is to be taken back.
+    pub fn sampled(
+        &mut self,
+        mapping: AddrRange,
+        fill: &Fill,
+        blocks: Vec<u64>,
+        zeros: &[f64],
+        of_full: Option<f64>,
+    ) -> bool {
         let recurs = self.lengths.get(&mapping.len()) == Some(&true);
         let Some(State::Asked(asked)) = self.mappings.get_mut(&mapping.start) else { return false };
-        let sparse = zeros.iter().filter(|part| **part >= SPARSE).count() * 2 > zeros.len();
-        if !sparse {
+        let limit = if recurs { SPARSE_AGAIN } else { SPARSE };
+        if zeros.iter().filter(|part| **part >= limit).count() * 2 <= zeros.len() {
             asked.dense += 1;
             asked.doubt = None;
             if fill.is_whole() {
                 self.remember(mapping.len(), true);
             }
+            return false;
+        }
+        if of_full.is_some_and(|zero| zero >= SPARSE) {
+            asked.doubt = None;
             return false;
         }
         let zero = zeros.iter().sum::<f64>() / zeros.len() as f64;

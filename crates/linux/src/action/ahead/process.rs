@@ -281,9 +281,11 @@ impl Process {
                 }
                 Verdict::Sample(blocks) => {
                     let pid = self.held.pid();
-                    let zeros: Vec<f64> = blocks.iter().filter_map(|b| self.sampler.zero_part(pid, *b).ok()).collect();
+                    let mut zero_part = |block: u64| self.sampler.zero_part(pid, block).ok();
+                    let zeros: Vec<f64> = blocks.iter().filter_map(|b| zero_part(*b)).collect();
+                    let of_full = fill.last_full.and_then(zero_part);
                     // Of none: all of them are gone.
-                    if !zeros.is_empty() && self.filling.sampled(mapping, &fill, blocks, &zeros) {
+                    if !zeros.is_empty() && self.filling.sampled(mapping, &fill, blocks, &zeros, of_full) {
                         found.take_back(mapping, fill);
                     }
                 }
