@@ -105,6 +105,25 @@ fn root_groups_add_up_and_figures_are_the_truth() {
     }
 }
 
+#[test]
+fn root_a_short_look_tells_what_was_not_used_for_a_second() {
+    let Some((a, path)) = group("ps-short") else { return };
+    let a = Ending(a);
+    let program = workload(&a, "hotspot --size 64M --hot 25%");
+    wait_until("its memory is there", || resident(program.pid()) >= 64 * MIB);
+    // Others come and go meanwhile.
+    let others = start(&mut within(&a.0, Command::new("sh").args(["-c", "while :; do sleep 1; done"])));
+    let done = ps(&["--cgroup", &path, "--duration", "2s"]);
+    drop(others);
+    assert!(done.stdout.contains("COLD: not accessed for 1 s. USED: accessed within 1 s."), "{done:#?}");
+    let pid = program.pid().to_string();
+    let row = done.stdout.lines().find(|line| line.split_whitespace().next() == Some(&pid));
+    let share = row.and_then(|row| row.split_whitespace().find_map(|word| word.strip_suffix('%')?.parse().ok()));
+    // 48 MiB of 64, and of what the program has besides.
+    assert!(share.is_some_and(|share: u32| (60..=85).contains(&share)), "{done:#?}");
+    drop(program);
+}
+
 /// After a fork parent and child share all of it.
 #[test]
 fn root_memory_shared_by_a_fork_counts_once_and_so_says_a_record() {
