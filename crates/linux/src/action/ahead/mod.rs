@@ -30,8 +30,8 @@ const IDLE_NS: u64 = 20_000_000;
 const REST_OF_COST: u64 = 50;
 /// ... What makes a large mapping is looked at before that, as long as no more rest than this is owed, ns: CPU time of 4 ms.
 const MOST_OWED_NS: u64 = 200_000_000;
-/// After a large mapping was asked for it takes the kernel a moment to make it, ns.
-const MADE_NS: u64 = 50_000;
+/// After a large mapping was asked for it takes the kernel a moment to make it, and its program to give back what aligns it, ns.
+const MADE_NS: u64 = 200_000;
 
 /// Follows processes, in a thread of its own, until it is dropped.
 #[derive(Debug)]
