@@ -96,6 +96,11 @@ impl Fill {
         self.last_full = other.last_full.or(self.last_full);
     }
 
+    /// All blocks.
+    pub(super) const fn blocks(&self) -> u64 {
+        self.populated() + self.empty
+    }
+
     /// Blocks with a page.
     pub(super) const fn populated(&self) -> u64 {
         self.full + self.partial + self.huge.len() as u64
@@ -109,8 +114,7 @@ impl Fill {
     /// Whether nearly all blocks are full, or huge pages.
     pub(super) const fn is_whole(&self) -> bool {
         let whole = self.full + self.huge.len() as u64;
-        let rest = self.partial + self.empty;
-        whole > 0 && rest * WHOLLY <= whole + rest
+        whole > 0 && (self.partial + self.empty) * WHOLLY <= self.blocks()
     }
 
     /// Whether hardly any of the blocks that have base pages are filled in part, or nearly to the full.
@@ -121,7 +125,7 @@ impl Fill {
 
     /// Whether half of the blocks have pages, and most of them few.
     pub(super) fn is_thin(&self) -> bool {
-        self.partial * 2 >= self.full + self.partial + self.huge.len() as u64 + self.empty && !self.is_dense()
+        self.partial * 2 >= self.blocks() && !self.is_dense()
     }
 
     /// The part of all that has no base page, of what has no huge page.
@@ -133,7 +137,7 @@ impl Fill {
     /// Whether nearly all blocks have pages, a quarter of what they can have on average, and most of them are not full.
     pub(super) const fn is_even(&self) -> bool {
         let based = self.full + self.partial;
-        let blocks = based + self.huge.len() as u64 + self.empty;
+        let blocks = self.blocks();
         self.partial * 2 >= blocks && based * 10 >= blocks * EVENLY && self.pages() >= based * EVEN_PAGES
     }
 }

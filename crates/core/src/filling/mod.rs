@@ -176,7 +176,7 @@ impl Filling {
             None => {}
         }
         self.round += fill.full;
-        let blocks = fill.populated() + fill.empty;
+        let blocks = fill.blocks();
         if fill.huge.is_empty() && fill.is_whole() {
             self.remember(mapping.len(), true);
         }
