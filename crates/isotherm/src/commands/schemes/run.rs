@@ -106,6 +106,9 @@ pub fn run(target: &TargetArgs, monitor: &MonitorArgs, wanted: Wanted, args: &Ru
     let looks_ahead = ahead != WhenAhead::Never && !args.dry_run;
     // Before the sandbox, which lets nobody listen.
     let arrivals = looks_ahead.then(Arrivals::open).transpose().context("cannot wait for files")?;
+    if let Some(why) = arrivals.as_ref().and_then(Arrivals::refusal) {
+        tracing::debug!("huge pages ahead of faults: large mappings are found only at the next look, as {why}");
+    }
     let sandbox = args.sandbox.enter(&needs(work))?;
     // Threads from here on.
     let mut session = session.with_schemes(engine(schemes, args.dry_run)?);
