@@ -5,7 +5,7 @@ mod common;
 mod zram;
 
 use common::grouped::{self, Group, within};
-use common::{Running, command, run, start, text, wait_until};
+use common::{Running, command, resident, run, start, status_bytes, text, wait_until};
 use isotherm_core::keeper::lru_gen::{KernelMemcg, parse};
 use std::fs;
 use std::path::PathBuf;
@@ -67,12 +67,6 @@ fn group(name: &str) -> Option<(Group, String)> {
     grouped::group(&format!("gen-{name}"))
 }
 
-fn kib(pid: u32, field: &str) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
-}
-
 /// Ends with its test.
 struct Ending(Child);
 
@@ -91,14 +85,14 @@ fn root_a_script_for_the_kernels_file_ages_and_evicts() {
     let hot =
         ["workload", "hotspot", "--size", "64M", "--hot", "25%", "--duration", "300s", "--thp", "no", "--seed", "7"];
     let target = start(&mut within(&group, &command(hot)));
-    wait_until("its memory is there", || kib(target.pid(), "VmRSS") >= 64 << 10);
+    wait_until("its memory is there", || resident(target.pid()) >= 64 * MIB);
     let done = run(Command::new("sh").args([SCRIPT, text(&served.lru_gen()), &path]));
     done.expect(0, &[]);
     let words: Vec<u64> = done.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
     assert_eq!(words[1..], [3, 6, 6], "{done:?}");
     let pid = target.pid();
-    wait_until("the cold part is out", || kib(pid, "VmSwap") >= 44 << 10);
-    assert!(kib(pid, "VmRSS") >= 15 << 10, "the hot part stays: {}", kib(pid, "VmRSS"));
+    wait_until("the cold part is out", || status_bytes(pid, "VmSwap") >= 44 * MIB);
+    assert!(resident(pid) >= 15 * MIB, "the hot part stays: {}", resident(pid));
     let left = served.group(&path).unwrap();
     // What it maps of its own file is as large as that was built.
     assert!(left.nodes[0].1.iter().map(|g| g.anon_bytes).sum::<u64>() < 24 * MIB, "{left:?}");
@@ -119,14 +113,14 @@ fn root_memory_that_others_map_as_well_stays() {
     let script = "import os, time\nheld = bytearray(b'x' * (32 << 20))\nos.fork()\ntime.sleep(300)\n";
     let parent = Ending(within(&group, Command::new("python3").args(["-c", script])).spawn().unwrap());
     let members = || fs::read_to_string(group.0.join("cgroup.procs")).unwrap_or_default().lines().count();
-    wait_until("it has forked", || members() == 2 && kib(parent.0.id(), "VmRSS") >= 32 << 10);
+    wait_until("it has forked", || members() == 2 && resident(parent.0.id()) >= 32 * MIB);
     let id = served.group(&path).unwrap().id;
     for seq in 3..6 {
         served.write(&format!("+ {id} 0 {seq}")).unwrap();
     }
     served.write(&format!("- {id} 0 4 100")).unwrap();
     assert_eq!(served.youngest(&path), 6);
-    assert!(kib(parent.0.id(), "RssAnon") >= 32 << 10, "the kernel does not evict it for one of them");
+    assert!(status_bytes(parent.0.id(), "RssAnon") >= 32 * MIB, "the kernel does not evict it for one of them");
     let shown: u64 = served.group(&path).unwrap().nodes[0].1.iter().map(|g| g.bytes()).sum();
     assert!(shown >= 64 * MIB, "it counts for each: {}", shown / MIB);
     for pid in fs::read_to_string(group.0.join("cgroup.procs")).unwrap().lines() {
@@ -213,7 +207,7 @@ fn root_a_thousand_groups_are_listed_and_aged() {
     let commands: String = ours().iter().map(|group| format!("+ {} 0 3\n", group.id)).collect();
     served.write(&commands).unwrap();
     assert!(ours().iter().all(|group| group.nodes[0].1.last().unwrap().seq == 4));
-    assert!(kib(served.server.pid(), "VmRSS") < 128 << 10, "{}", kib(served.server.pid(), "VmRSS"));
+    assert!(resident(served.server.pid()) < 128 * MIB, "{}", resident(served.server.pid()));
     drop(sleeper);
     drop(groups);
     assert_eq!(ours().len(), 0);

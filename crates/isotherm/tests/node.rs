@@ -3,14 +3,11 @@
 mod common;
 
 use common::grouped::{Ending, group, within};
-use common::{Done, command, isotherm, run, start, wait_until};
-use isotherm_daemon::openmetrics_check::checked;
+use common::metrics::metrics;
+use common::{Done, command, isotherm, resident, run, start, wait_until};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
@@ -53,15 +50,6 @@ fn uncertain(line: &Value) -> Option<u64> {
 
 fn line_of(lines: &[Value], kind: &str, key: &str, value: &Value) -> Option<Value> {
     lines.iter().find(|line| line["kind"] == kind && line[key] == *value).cloned()
-}
-
-fn metrics(port: u16) -> BTreeMap<String, f64> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let (_, body) = text.split_once("\r\n\r\n").unwrap();
-    checked(body).into_iter().collect()
 }
 
 /// All rows of the only file, by time.
@@ -114,7 +102,12 @@ fn root_a_node_ps_top_and_metrics_say_the_same_and_the_truth() {
     let there = Ending(there);
     let folder = tempfile::tempdir().unwrap();
     let words = ["workload", "hotspot", "--size", "64M", "--hot", "25%", "--duration", "300s", "--thp", "no"];
-    let program = start(&mut within(&there.0, &command(words)));
+    // Not the file that the commands below run from: they would access its pages, and these are the group's.
+    let own = folder.path().join("program");
+    std::fs::copy(env!("CARGO_BIN_EXE_isotherm"), &own).unwrap();
+    let program = start(&mut within(&there.0, Command::new(&own).args(words)));
+    // What it has just filled would not be idle for 10 s when the node first knows of 10 s.
+    wait_until("its memory is there", || resident(program.pid()) >= 64 * MIB);
     let port = free_port();
     let windows = folder.path().join("windows");
     let (port_text, windows_text) = (port.to_string(), windows.to_str().unwrap());

@@ -3,11 +3,8 @@
 mod common;
 
 use common::grouped::{Ending, group, within};
+use common::metrics::metrics;
 use common::{Running, command, run, send, start, wait_until};
-use isotherm_daemon::openmetrics_check::checked;
-use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
@@ -93,15 +90,6 @@ impl Scene {
     fn kept(&self) -> std::path::PathBuf {
         self.folder.path().join("node-history/pages.gz")
     }
-}
-
-fn metrics(port: u16) -> BTreeMap<String, f64> {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return BTreeMap::new() };
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let Some((_, body)) = text.split_once("\r\n\r\n") else { return BTreeMap::new() };
-    checked(body).into_iter().collect()
 }
 
 fn is_private(path: &Path) -> bool {

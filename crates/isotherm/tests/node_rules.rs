@@ -5,12 +5,9 @@ mod common;
 mod zram;
 
 use common::grouped::{Ending, group, within};
-use common::{Running, command, isotherm, run, start, wait_until};
-use isotherm_daemon::openmetrics_check::checked;
+use common::metrics::metrics;
+use common::{Running, command, isotherm, resident, run, start, wait_until};
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use zram::ZramSwap;
@@ -36,20 +33,6 @@ fn of_group(folder: &Path, node: &Running, path: &str) -> Value {
     let status = done.json_lines().first().cloned().unwrap_or_default();
     let groups = status["groups"].as_array().cloned().unwrap_or_default();
     groups.into_iter().find(|group| group["cgroup"] == path).unwrap_or_default()
-}
-
-fn metrics(port: u16) -> BTreeMap<String, f64> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    checked(text.split_once("\r\n\r\n").unwrap().1).into_iter().collect()
-}
-
-fn resident(pid: u32) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{command, isotherm, start};
+use common::{command, isotherm, resident, start};
 
 const PRESETS: [&[&str]; 5] = [
     &["reclaim", "--goal", "psi=0.5%", "--goal", "rss=2G", "--watermarks"],
@@ -61,11 +61,9 @@ fn root_reclaim_pages_nothing_out_that_is_in_use() {
     ]);
     done.expect(0, &[]);
     let applied = done.json_lines()[0]["sz_applied"].as_u64().unwrap();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")).unwrap();
     // The program's own memory may be idle as well, its code as far as nobody else maps it; of the hot tenth, 6.4 MiB, no more than half
     // may be missing from what stays.
-    let (resident, hot) = (resident.trim().parse::<u64>().unwrap() << 10, (64u64 << 20) / 10);
+    let (resident, hot) = (resident(target.pid()), (64u64 << 20) / 10);
     assert!(
         applied > 20 << 20 && applied + hot / 2 < resident,
         "{applied} of {resident} bytes would have been paged out"

@@ -3,7 +3,7 @@
 mod common;
 
 use common::grouped::{Ending, group, within};
-use common::{Done, Running, command, isotherm, run, start, wait_until};
+use common::{Done, Running, command, isotherm, resident, run, start, wait_until};
 use serde_json::Value;
 use std::process::Command;
 
@@ -23,11 +23,6 @@ fn workload(group: &Ending, arguments: &str) -> Running {
     let mut words = vec!["workload"];
     words.extend(arguments.split(' '));
     start(&mut within(&group.0, &command(words.into_iter().chain(["--duration", "300s", "--thp", "no"]))))
-}
-
-fn resident(pid: u32) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
-    text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
 }
 
 fn of_kind<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {

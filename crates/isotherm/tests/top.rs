@@ -3,7 +3,7 @@
 mod common;
 
 use common::grouped::{group, within};
-use common::{command, isotherm, start, wait_until};
+use common::{command, isotherm, resident, start, wait_until};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -33,11 +33,7 @@ fn root_figures_become_known_and_are_the_truth() {
     let program =
         command(["workload", "hotspot", "--size", "64M", "--hot", "25%", "--duration", "300s", "--thp", "no"]);
     let program = start(&mut within(&group, &program));
-    let resident = || {
-        let text = std::fs::read_to_string(format!("/proc/{}/statm", program.pid())).unwrap_or_default();
-        text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
-    };
-    wait_until("its memory is there", || resident() >= 64 * MIB);
+    wait_until("its memory is there", || resident(program.pid()) >= 64 * MIB);
     let done = isotherm(["top", "--batch", "--json", "--cgroup", &path, "--delay", "2s", "--duration", "20s"]);
     done.expect(0, &[]);
     let lines = done.json_lines();
@@ -49,7 +45,7 @@ fn root_figures_become_known_and_are_the_truth() {
     assert_eq!(kinds, ["process", "cgroup", "total"]);
     assert_eq!((&last[0]["pid"], &last[1]["cgroup"]), (&program.pid().into(), &path.as_str().into()));
     // What the program has beside its pattern rests, too.
-    let beside = resident() - 64 * MIB;
+    let beside = resident(program.pid()) - 64 * MIB;
     for line in last {
         let cold = cold(line).unwrap_or_else(|| panic!("not known: {line}"));
         assert!((48 * MIB * 95 / 100..=48 * MIB * 105 / 100 + beside).contains(&cold), "{cold}: {line}");

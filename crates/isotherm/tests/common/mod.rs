@@ -4,6 +4,7 @@
 
 pub mod confined;
 pub mod grouped;
+pub mod metrics;
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -200,6 +201,18 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(begin.elapsed() < PATIENCE, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// What /proc/PID/status says in this field, in bytes; 0: there is no such process, or no such field.
+pub fn status_bytes(pid: u32, field: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
+/// Resident memory of a process, in bytes; 0: there is no such process.
+pub fn resident(pid: u32) -> u64 {
+    status_bytes(pid, "VmRSS")
 }
 
 /// The snapshots of a record as `report raw --json` prints them; the record must be readable.
