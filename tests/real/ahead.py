@@ -17,7 +17,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SETTING = "/sys/kernel/mm/transparent_hugepage/enabled"
 SIZE = 256  # MiB
 # Pattern -> least share of the touched memory that huge pages hold.
-DENSE = {"dense": 0.75, "down": 0.75, "threads": 0.6, "grow": 0.5, "anew": 0.75, "stride": 0.85, "rounds": 0.6}
+DENSE = {"dense": 0.75, "down": 0.75, "threads": 0.6, "grow": 0.5, "anew": 0.75, "stride": 0.85, "scatter": 0.95,
+         "rounds": 0.6}
 # Pattern -> most bytes that it may take more than it has touched: what is filled until the first sample.
 # Who writes again after a fork copies base pages. One mapping of the length that was filled before may grow.
 SPARSE = {"sparse": 2 * MIB, "stripes": 2 * MIB, "random": 2 * MIB, "fork": 2 * MIB, "turns": 96 * MIB,
@@ -96,7 +97,7 @@ def check(results):
     with tempfile.TemporaryDirectory(prefix="isotherm-fill-") as folder, on_request():
         path = f"{folder}/fill"
         subprocess.run(["cc", "-O2", "-pthread", f"{HERE}/fill.c", "-o", path], check=True)
-        for patterns in (["dense", "down"], ["threads", "grow"], ["anew", "fork"], ["stride", "stripes"], ["rounds", "leaves"], ["sparse", "random", "turns"]):
+        for patterns in (["dense", "down"], ["threads", "grow"], ["anew", "fork"], ["stride", "stripes"], ["scatter"], ["rounds", "leaves"], ["sparse", "random", "turns"]):
             for fill in run(path, folder, patterns):
                 judge(results, fill)
         (without,) = run(path, folder, ["dense"], "never")

@@ -9,6 +9,7 @@
  *   anew     every page, four times, each time in a mapping of its own
  *   stride   three quarters densely, then the last one, every 14th page first, then those beside them
  *   stripes  a quarter densely, then of the others two fifths, like that
+ *   scatter  three quarters densely, then every page of the last one in random order
  *   rounds   every page of an eighth, at once, again and again, each time in a mapping of its own
  *   leaves   an eighth like that, and then seven mappings as large at once, of each one page in 2 MiB
  *
@@ -98,6 +99,20 @@ static void touch_all_over(size_t from, size_t to, size_t passes) {
         }
 }
 
+/* Writes to some of the pages from..to, in random order. */
+static void touch_at_random(size_t from, size_t to, size_t count) {
+    size_t *order = malloc((to - from) * sizeof *order);
+    for (size_t i = 0; i < to - from; i++) {
+        size_t j = (size_t)rand() % (i + 1);
+        order[i] = order[j], order[j] = from + i;
+    }
+    for (size_t i = 0; i < count; i++) {
+        touch(order[i]);
+        if (i % 512 == 511) rest();
+    }
+    free(order);
+}
+
 static void wait_for_line(void) {
     char line[8];
     if (!fgets(line, sizeof line, stdin)) exit(2);
@@ -130,16 +145,22 @@ int main(int count, char **words) {
             fill(0, pages);
         }
         memset(is_touched, 1, pages);
-    } else if (!strcmp(pattern, "stride") || !strcmp(pattern, "stripes")) {
+    } else if (!strcmp(pattern, "stride") || !strcmp(pattern, "stripes") || !strcmp(pattern, "scatter")) {
         /* Two mappings: the second one is there once the first has been filled, and long enough to be seen. */
-        int wholly = !strcmp(pattern, "stride");
+        int wholly = strcmp(pattern, "stripes");
         size_t first = wholly ? pages * 3 / 4 : pages / 4;
         memory = map(size);
         if (mprotect(memory + first * PAGE, size - first * PAGE, PROT_NONE)) fail("mprotect");
         fill(0, first), memset(is_touched, 1, first);
         for (int i = 0; i < 60; i++) rest();
         if (mprotect(memory + first * PAGE, size - first * PAGE, PROT_READ | PROT_WRITE)) fail("mprotect");
-        touch_all_over(first, pages, wholly ? STRIDE : STRIDE * 2 / 5);
+        if (!strcmp(pattern, "scatter")) {
+            touch_at_random(first, pages, pages - first);
+            /* What is written to while it is collapsed may have to wait. */
+            for (int i = 0; i < 200; i++) rest();
+        } else {
+            touch_all_over(first, pages, wholly ? STRIDE : STRIDE * 2 / 5);
+        }
     } else if (!strcmp(pattern, "rounds") || !strcmp(pattern, "leaves")) {
         int wholly = !strcmp(pattern, "rounds");
         size /= PARTS, pages /= PARTS;
@@ -174,16 +195,8 @@ int main(int count, char **words) {
             for (size_t i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
             memset(is_touched, 1, pages);
         } else if (!strcmp(pattern, "random")) {
-            size_t *order = malloc(pages * sizeof *order);
-            for (size_t i = 0; i < pages; i++) {
-                size_t j = (size_t)rand() % (i + 1);
-                order[i] = order[j], order[j] = i;
-            }
             /* A tenth stays untouched. */
-            for (size_t i = 0; i < pages * 9 / 10; i++) {
-                touch(order[i]);
-                if (i % 512 == 511) rest();
-            }
+            touch_at_random(0, pages, pages * 9 / 10);
         } else if (!strcmp(pattern, "sparse") || !strcmp(pattern, "turns")) {
             size_t dense = pattern[0] == 't' ? 8 * 512 : 0;
             for (size_t page = 0; page < dense; page++) touch(page);

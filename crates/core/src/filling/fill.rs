@@ -101,9 +101,14 @@ impl Fill {
         self.populated() + self.empty
     }
 
+    /// Blocks with base pages.
+    pub(super) const fn based(&self) -> u64 {
+        self.full + self.partial
+    }
+
     /// Blocks with a page.
     pub(super) const fn populated(&self) -> u64 {
-        self.full + self.partial + self.huge.len() as u64
+        self.based() + self.huge.len() as u64
     }
 
     /// Base pages.
@@ -119,7 +124,7 @@ impl Fill {
 
     /// Whether hardly any of the blocks that have base pages are filled in part, or nearly to the full.
     pub(super) fn is_dense(&self) -> bool {
-        let all = (self.full + self.partial) * (TABLE_SPAN / PAGE_SIZE);
+        let all = self.based() * (TABLE_SPAN / PAGE_SIZE);
         self.partial <= (self.full / FULL_FOR_PARTIAL).max(1) || self.pages() * 4 >= all * DENSE_OF_FOUR
     }
 
@@ -130,13 +135,13 @@ impl Fill {
 
     /// The part of all that has no base page, of what has no huge page.
     pub(super) fn empty_part(&self) -> f64 {
-        let all = (self.full + self.partial + self.empty) * (TABLE_SPAN / PAGE_SIZE);
+        let all = (self.based() + self.empty) * (TABLE_SPAN / PAGE_SIZE);
         1.0 - self.pages() as f64 / all.max(1) as f64
     }
 
     /// Whether nearly all blocks have pages, a quarter of what they can have on average, and most of them are not full.
     pub(super) const fn is_even(&self) -> bool {
-        let based = self.full + self.partial;
+        let based = self.based();
         let blocks = self.blocks();
         self.partial * 2 >= blocks && based * 10 >= blocks * EVENLY && self.pages() >= based * EVEN_PAGES
     }

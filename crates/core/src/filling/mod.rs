@@ -50,6 +50,11 @@ const SPARSE_AGAIN: f64 = 0.75;
 /// Such part less than before, after this time, ns, and it is still being filled.
 const DENSER: f64 = 0.02;
 const SETTLES_NS: u64 = 500_000_000;
+/// While a block is being filled it cannot be collapsed as long as one of its pages waits in a batch of a processor's (31 pages at
+/// most) for its place in the kernel's lists. Tried again after this time, ns, then after twice as much each time, ...
+const AGAIN_NS: u64 = 50_000_000;
+/// ... up to this.
+const AGAIN_AT_MOST_NS: u64 = 2_000_000_000;
 /// Samples in a row that were dense, after which they get rarer.
 const SURE_AFTER: u32 = 4;
 /// Lengths of mappings that are remembered.
@@ -89,8 +94,8 @@ struct Asked {
     len: u64,
     /// Blocks with a page then.
     populated: u64,
-    /// Blocks full of base pages, at least.
-    full: u64,
+    /// Blocks with base pages, at least.
+    based: u64,
     /// Huge pages that there were, at most.
     most_huge: u64,
     /// Huge pages that there were at the last sample, or that are older than the request.
@@ -98,6 +103,16 @@ struct Asked {
     /// Dense samples in a row.
     dense: u32,
     doubt: Option<Doubt>,
+    again: Option<Again>,
+}
+
+/// What was collapsed may have blocks that could not be.
+#[derive(Debug)]
+struct Again {
+    /// When it is tried, ns.
+    due_ns: u64,
+    /// How long after the last time, ns.
+    rest_ns: u64,
 }
 
 /// Memory that is filled all over is sparse until it is full: whether it gets denser is looked at once more.
@@ -149,14 +164,17 @@ impl Filling {
             Some(State::Asked(asked)) => {
                 asked.most_huge = asked.most_huge.max(fill.huge.len() as u64);
                 // The kernel collapses blocks of base pages by itself.
-                asked.full = asked.full.min(fill.full);
+                asked.based = asked.based.min(fill.based());
                 let wholly = asked.dense > 0 && fill.is_whole();
                 self.round += fill.full + if asked.dense > 0 { fill.huge.len() as u64 } else { 0 };
                 if fill.empty >= ROOM_LEFT && dear(true) {
                     self.mappings.insert(start, State::Paused);
                     return Verdict::TakeBack;
                 }
-                let verdict = asked.sample(fill, self.now_ns);
+                let verdict = match asked.sample(fill, self.now_ns) {
+                    Verdict::Leave if asked.tries_again(fill, self.now_ns) => Verdict::Collapse,
+                    verdict => verdict,
+                };
                 if wholly {
                     self.remember(mapping.len(), true);
                 }
@@ -202,8 +220,9 @@ impl Filling {
 
     /// Notes a request. `seen`: blocks that samples are not to look into.
     fn ask(&mut self, mapping: AddrRange, fill: &Fill, seen: Vec<u64>, doubt: Option<Doubt>) {
-        let (len, populated, full) = (mapping.len(), fill.populated(), fill.full);
-        let asked = Asked { len, populated, full, most_huge: 0, seen, dense: 0, doubt };
+        let (len, populated, based) = (mapping.len(), fill.populated(), fill.based());
+        let again = doubt.is_some().then_some(Again { due_ns: self.now_ns + AGAIN_NS, rest_ns: AGAIN_NS });
+        let asked = Asked { len, populated, based, most_huge: 0, seen, dense: 0, doubt, again };
         self.mappings.insert(mapping.start, State::Asked(asked));
     }
 
@@ -217,13 +236,15 @@ impl Filling {
         self.mappings.values().any(|state| matches!(state, State::Paused))
     }
 
-    /// When it is to be looked whether something has got denser, ns; `None`: nothing is in doubt.
+    /// When it is to be looked whether something has got denser, or can be collapsed now, ns; `None`: nothing is in doubt.
     pub fn settles_ns(&self) -> Option<u64> {
-        let doubt = |state: &State| match state {
-            State::Asked(Asked { doubt: Some(doubt), .. }) => Some(doubt.due_ns),
+        let due = |state: &State| match state {
+            State::Asked(Asked { doubt, again, .. }) => {
+                doubt.iter().map(|d| d.due_ns).chain(again.iter().map(|a| a.due_ns)).min()
+            }
             _ => None,
         };
-        self.mappings.values().filter_map(doubt).min()
+        self.mappings.values().filter_map(due).min()
     }
 
     /// Takes what a [sample](Verdict::Sample) found: of each of the `blocks` the part that was never written, as far as its content
@@ -285,7 +306,7 @@ impl Filling {
 
     /// The request could not be taken back: it stands, and is sampled again as soon as possible.
     pub fn stands(&mut self, mapping: AddrRange, fill: &Fill) {
-        let asked = Asked { len: mapping.len(), full: fill.full, ..Asked::default() };
+        let asked = Asked { len: mapping.len(), based: fill.based(), ..Asked::default() };
         self.mappings.insert(mapping.start, State::Asked(asked));
     }
 
@@ -319,7 +340,20 @@ impl Asked {
     const fn is_of_another(&self, fill: &Fill) -> bool {
         fill.populated() < self.populated
             || (fill.huge.len() as u64) * 2 < self.most_huge
-            || fill.full > self.full + EVIDENCE
+            || fill.full > self.based + EVIDENCE
+    }
+
+    /// Whether it is time to collapse what could not be, and there is something. Where no block is filled in part any more, it is
+    /// the last time.
+    fn tries_again(&mut self, fill: &Fill, now_ns: u64) -> bool {
+        let Some(Again { due_ns, rest_ns }) = self.again else { return false };
+        if now_ns < due_ns {
+            return false;
+        }
+        let rest_ns = rest_ns * 2;
+        let goes_on = fill.partial > 0 && rest_ns <= AGAIN_AT_MOST_NS;
+        self.again = goes_on.then_some(Again { due_ns: now_ns + rest_ns, rest_ns });
+        fill.based() > 0
     }
 
     /// The blocks to look into, if there are enough new ones, or doubts.

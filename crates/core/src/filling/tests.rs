@@ -27,6 +27,14 @@ fn look(filling: &mut Filling, mapping: AddrRange, fill: &Fill) -> Verdict {
     filling.look(mapping, fill, None, |_| false)
 }
 
+/// Of a process that has filled 200 blocks.
+fn trusted() -> Filling {
+    let mut filling = Filling::default();
+    look(&mut filling, whole(500, 200), &Fill { full: 200, ..Fill::default() });
+    filling.begin(&[], 0);
+    filling
+}
+
 /// What a sample comes to of which nearly nothing, or nearly all, was never written.
 fn sampled(filling: &mut Filling, mapping: AddrRange, fill: &Fill, sparse: bool) -> bool {
     filling.sampled(mapping, fill, vec![BASE], &[if sparse { 0.9 } else { 0.1 }], None)
@@ -83,6 +91,53 @@ fn what_turned_out_sparse_is_taken_back_and_more_is_wanted_then() {
     assert_eq!(look(&mut filling, other, &of_other(8)), Verdict::Ask);
     // The first has doubled, densely.
     assert_eq!(look(&mut filling, mapping(100), &filled(24, 10)), Verdict::Ask);
+}
+
+/// Of a mapping of 100 blocks: so many huge ones, then so many with half of their pages, then full ones.
+fn collapsed(huge: u64, half: u64) -> Fill {
+    let huge = (0..huge).map(|i| BASE + i * BLOCK).collect::<Vec<_>>();
+    let full = 100 - huge.len() as u64 - half;
+    Fill { full, partial: half, partial_pages: 256 * half, huge, ..Fill::default() }
+}
+
+#[test]
+fn what_could_not_be_collapsed_is_tried_again_and_not_forever() {
+    let mut filling = trusted();
+    let mut at = |ms: u64, fill: &Fill| {
+        filling.begin(&[BASE], ms * 1_000_000);
+        let verdict = look(&mut filling, mapping(100), fill);
+        if let Verdict::Sample(_) = verdict {
+            assert!(!sampled(&mut filling, mapping(100), fill, false));
+        }
+        (verdict == Verdict::Collapse, filling.settles_ns().map(|ns| ns / 1_000_000))
+    };
+    assert_eq!(at(0, &collapsed(0, 100)), (true, Some(50)));
+    assert_eq!(at(49, &collapsed(60, 40)), (false, Some(50)));
+    assert_eq!(at(50, &collapsed(60, 40)), (true, Some(150)));
+    // More of the same blocks are filled with base pages: that is no other mapping.
+    assert_eq!(at(150, &collapsed(60, 10)), (true, Some(350)));
+    assert_eq!(at(350, &collapsed(80, 10)), (true, Some(500)), "whether it has got denser comes first");
+    assert_eq!(at(500, &collapsed(80, 10)), (false, Some(750)));
+    // Nothing is filled any more: once more, and that was the last time.
+    assert_eq!(at(750, &collapsed(90, 0)), (true, None));
+    assert_eq!(at(9000, &collapsed(90, 0)), (false, None));
+}
+
+#[test]
+fn what_stays_refused_is_left() {
+    let mut filling = trusted();
+    assert_eq!(look(&mut filling, mapping(100), &collapsed(0, 100)), Verdict::Collapse);
+    let mut tries = 0;
+    for ms in (0..20_000).step_by(10) {
+        filling.begin(&[BASE], ms * 1_000_000);
+        match look(&mut filling, mapping(100), &collapsed(60, 40)) {
+            Verdict::Collapse => tries += 1,
+            Verdict::Sample(_) => assert!(!sampled(&mut filling, mapping(100), &collapsed(60, 40), false)),
+            _ => {}
+        }
+    }
+    assert_eq!(tries, 6);
+    assert_eq!(filling.settles_ns(), None);
 }
 
 #[test]
@@ -192,12 +247,6 @@ fn what_a_trusted_process_fills_all_over_is_collapsed_once_a_quarter_of_it_is_th
         Fill::of(mapping(blocks), &(0..blocks).map(part).collect::<Vec<_>>())
     };
     let many = mapping(100);
-    let trusted = || {
-        let mut filling = Filling::default();
-        look(&mut filling, whole(500, 200), &Fill { full: 200, ..Fill::default() });
-        filling.begin(&[], 0);
-        filling
-    };
     let mut filling = trusted();
     assert_eq!(look(&mut filling, many, &even(100, 127)), Verdict::Leave);
     assert_eq!(look(&mut filling, mapping(15), &even(15, 300)), Verdict::Leave, "it may be a stack");
@@ -280,13 +329,18 @@ fn what_is_filled_all_over_gets_denser_or_is_taken_back() {
     assert_eq!(look(&mut known(), many, &few), Verdict::Leave, "used at some places");
     let mut filling = known();
     assert_eq!(look(&mut filling, many, &thin(5)), Verdict::Collapse, "at sight");
-    assert_eq!(filling.settles_ns(), Some(SETTLES_NS));
+    assert_eq!(filling.settles_ns(), Some(AGAIN_NS), "what could not be collapsed");
     filling.begin(&[BASE], SETTLES_NS - 1);
-    assert_eq!(look(&mut filling, many, &huge), Verdict::Leave);
+    assert_eq!(look(&mut filling, many, &huge), Verdict::Leave, "all could");
+    assert_eq!(filling.settles_ns(), Some(SETTLES_NS));
     let settle = |filling: &mut Filling, zero: f64| {
-        filling.begin(&[BASE], filling.settles_ns().unwrap());
-        let Verdict::Sample(blocks) = look(filling, many, &huge) else { panic!() };
-        filling.sampled(many, &huge, blocks, &[zero; 4], None)
+        loop {
+            filling.begin(&[BASE], filling.settles_ns().unwrap());
+            match look(filling, many, &huge) {
+                Verdict::Sample(blocks) => return filling.sampled(many, &huge, blocks, &[zero; 4], None),
+                verdict => assert_eq!(verdict, Verdict::Leave),
+            }
+        }
     };
     assert!(!settle(&mut filling, 0.90), "denser than at first");
     assert!(!settle(&mut filling, 0.85));

@@ -45,8 +45,8 @@ const FREE_AT_LEAST: u64 = 128 << 20;
 /// More stretches than this, and a mapping is scattered in any case: then blocks all over it are looked into, so many.
 const MOST_STRETCHES: usize = 2048;
 const SAMPLED_BLOCKS: u64 = 8;
-/// What one call collapses: each has the kernel drain what all processors keep back, which takes as long as several blocks.
-const COLLAPSED_AT_ONCE: u64 = 16 * TABLE_SPAN;
+/// Blocks that one call collapses: each has the kernel drain what all processors keep back, which takes as long as several.
+const COLLAPSED_AT_ONCE: usize = 16;
 
 /// What is kept of it.
 #[derive(Debug)]
@@ -217,14 +217,14 @@ impl Process {
         let (first, end) = (mapping.start.next_multiple_of(TABLE_SPAN), mapping.end / TABLE_SPAN * TABLE_SPAN);
         // Of another program that the process has executed meanwhile none is there.
         let Ok(pagemap) = Pagemap::open(self.held.pid()) else { return };
-        let blocks = || (first..end).step_by(TABLE_SPAN as usize);
-        let huge = || blocks().filter(|block| pagemap.maps(*block) == Some(true)).count() as u64;
-        let before = huge();
-        for start in (first..end).step_by(COLLAPSED_AT_ONCE as usize) {
+        let is_huge = |block: &u64| pagemap.maps(*block) == Some(true);
+        let wanted: Vec<u64> = (first..end).step_by(TABLE_SPAN as usize).filter(|block| !is_huge(block)).collect();
+        let adjacent = wanted.chunk_by(|a, b| a + TABLE_SPAN == *b);
+        for blocks in adjacent.flat_map(|blocks| blocks.chunks(COLLAPSED_AT_ONCE)) {
             if shared.stop.load(Ordering::Relaxed) {
                 break;
             }
-            let range = AddrRange::new(start, (start + COLLAPSED_AT_ONCE).min(end));
+            let range = AddrRange::new(blocks[0], blocks[blocks.len() - 1] + TABLE_SPAN);
             match advise(self.held.as_fd(), &[range], Advice::Collapse) {
                 Ok(_) => {}
                 // Pages were in use by the kernel, in one block or several.
@@ -237,7 +237,8 @@ impl Process {
                 }
             }
         }
-        shared.collapsed.fetch_add(huge().saturating_sub(before) * TABLE_SPAN, Ordering::Relaxed);
+        let collapsed = wanted.iter().filter(|block| is_huge(block)).count() as u64;
+        shared.collapsed.fetch_add(collapsed * TABLE_SPAN, Ordering::Relaxed);
     }
 
     /// Makes the process call. What is refused is not forgotten: without effect, the mapping fills with base pages,
