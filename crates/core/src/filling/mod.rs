@@ -23,6 +23,7 @@ pub use fill::{Fill, Populated};
 
 use crate::addr::{AddrRange, TABLE_SPAN};
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 /// The smallest mapping that is worth a request, bytes.
 pub const WORTH: u64 = (ROOM + 1) * TABLE_SPAN;
@@ -50,6 +51,9 @@ const SPARSE_AGAIN: f64 = 0.75;
 /// Such part less than before, after this time, ns, and it is still being filled.
 const DENSER: f64 = 0.02;
 const SETTLES_NS: u64 = 500_000_000;
+/// Blocks with base pages that are collapsed in a mapping that turned out to be dense: fewer are not worth a call, and each takes 0.5 ms,
+/// in which its program may have to wait.
+const FRONT: RangeInclusive<u64> = 8..=64;
 /// While a block is being filled it cannot be collapsed as long as one of its pages waits in a batch of a processor's (31 pages at
 /// most) for its place in the kernel's lists. Tried again after this time, ns, then after twice as much each time, ...
 const AGAIN_NS: u64 = 50_000_000;
@@ -102,6 +106,8 @@ struct Asked {
     seen: Vec<u64>,
     /// Dense samples in a row.
     dense: u32,
+    /// Whether what was there before the request has had its turn to be collapsed.
+    front_done: bool,
     doubt: Option<Doubt>,
     again: Option<Again>,
 }
@@ -171,6 +177,9 @@ impl Filling {
                     self.mappings.insert(start, State::Paused);
                     return Verdict::TakeBack;
                 }
+                if asked.has_front(fill) {
+                    asked.again = Some(Again { due_ns: self.now_ns, rest_ns: AGAIN_NS / 2 });
+                }
                 let verdict = match asked.sample(fill, self.now_ns) {
                     Verdict::Leave if asked.tries_again(fill, self.now_ns) => Verdict::Collapse,
                     verdict => verdict,
@@ -222,7 +231,8 @@ impl Filling {
     fn ask(&mut self, mapping: AddrRange, fill: &Fill, seen: Vec<u64>, doubt: Option<Doubt>) {
         let (len, populated, based) = (mapping.len(), fill.populated(), fill.based());
         let again = doubt.is_some().then_some(Again { due_ns: self.now_ns + AGAIN_NS, rest_ns: AGAIN_NS });
-        let asked = Asked { len, populated, based, most_huge: 0, seen, dense: 0, doubt, again };
+        let asked =
+            Asked { len, populated, based, seen, front_done: doubt.is_some(), doubt, again, ..Asked::default() };
         self.mappings.insert(mapping.start, State::Asked(asked));
     }
 
@@ -341,6 +351,15 @@ impl Asked {
         fill.populated() < self.populated
             || (fill.huge.len() as u64) * 2 < self.most_huge
             || fill.full > self.based + EVIDENCE
+    }
+
+    /// Whether it is time to collapse what was filled before the request, which may be much: it waits for the end of a system call
+    /// that the program is in, as one that reads a whole file. It is time once memory of it was found dense, and as much has come since.
+    fn has_front(&mut self, fill: &Fill) -> bool {
+        let (front, since) = (fill.based(), fill.huge.len() as u64);
+        let is_time = !self.front_done && self.dense > 0 && since >= front;
+        self.front_done |= is_time;
+        is_time && FRONT.contains(&front) && fill.is_dense()
     }
 
     /// Whether it is time to collapse what could not be, and there is something. Where no block is filled in part any more, it is

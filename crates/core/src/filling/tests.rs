@@ -23,6 +23,12 @@ fn filled(full: u64, huge: u64) -> Fill {
     Fill::of(mapping(100), &[part(0, end, false), part(end, end + huge * BLOCK, true)])
 }
 
+/// The same of 200 blocks.
+fn front(full: u64, huge: u64) -> Fill {
+    let end = full * BLOCK;
+    Fill::of(mapping(200), &[part(0, end, false), part(end, end + huge * BLOCK, true)])
+}
+
 fn look(filling: &mut Filling, mapping: AddrRange, fill: &Fill) -> Verdict {
     filling.look(mapping, fill, None, |_| false)
 }
@@ -91,6 +97,37 @@ fn what_turned_out_sparse_is_taken_back_and_more_is_wanted_then() {
     assert_eq!(look(&mut filling, other, &of_other(8)), Verdict::Ask);
     // The first has doubled, densely.
     assert_eq!(look(&mut filling, mapping(100), &filled(24, 10)), Verdict::Ask);
+}
+
+#[test]
+fn what_was_filled_before_the_request_is_collapsed_once_as_much_was_found_dense() {
+    let asked = |full| {
+        let mut filling = Filling::default();
+        assert_eq!(look(&mut filling, mapping(200), &front(full, 0)), Verdict::Ask);
+        assert!(matches!(look(&mut filling, mapping(200), &front(full, 8)), Verdict::Sample(_)));
+        filling
+    };
+    let mut filling = asked(20);
+    assert!(!sampled(&mut filling, mapping(200), &front(20, 8), false));
+    assert_eq!(look(&mut filling, mapping(200), &front(20, 15)), Verdict::Leave, "less than there was");
+    filling.begin(&[BASE], 1);
+    let mut verdicts: Vec<_> = (0..2).map(|_| look(&mut filling, mapping(200), &front(20, 21))).collect();
+    if let Some(Verdict::Sample(_)) = verdicts.first() {
+        assert!(!sampled(&mut filling, mapping(200), &front(20, 21), false));
+        verdicts.push(look(&mut filling, mapping(200), &front(20, 21)));
+    }
+    assert_eq!(verdicts.iter().filter(|v| **v == Verdict::Collapse).count(), 1, "{verdicts:?}");
+    // Few are not worth a call; more than 64 may take the process too long; and what is sparse is left alone.
+    for (full, is_sparse, until) in [(7, false, 193), (65, false, 135), (20, true, 36)] {
+        let mut filling = asked(full);
+        assert_eq!(sampled(&mut filling, mapping(200), &front(full, 8), is_sparse), is_sparse);
+        for huge in 9..until {
+            match look(&mut filling, mapping(200), &front(full, huge)) {
+                Verdict::Sample(_) => assert!(!sampled(&mut filling, mapping(200), &front(full, huge), false)),
+                verdict => assert_ne!(verdict, Verdict::Collapse, "{full} {huge}"),
+            }
+        }
+    }
 }
 
 /// Of a mapping of 100 blocks: so many huge ones, then so many with half of their pages, then full ones.

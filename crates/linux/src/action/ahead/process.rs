@@ -27,6 +27,9 @@ use std::sync::atomic::Ordering;
 const SHORT_NS: u64 = 10_000_000;
 /// Between two looks at one that has not grown for long, ns.
 const LONG_NS: u64 = 1_000_000_000;
+/// A large mapping that was made is looked at so often as soon as it is due, whatever looks have cost: the first time hardly anything of
+/// it is filled yet, and a GiB a second later each look more is worth a hundred base pages.
+const HURRIED_LOOKS: u32 = 6;
 /// A rest grows by a part of the time since the process has last grown.
 const REST_PART: u64 = 20;
 /// After a request that could not be taken back, or a look that failed, ns.
@@ -69,6 +72,8 @@ pub(super) struct Process {
     due_ns: u64,
     /// Whether it makes a large mapping that was not looked at yet.
     has_arrived: bool,
+    /// Looks that such a mapping is worth.
+    hurried_looks: u32,
 }
 
 /// What a look at its mappings came to.
@@ -106,6 +111,7 @@ impl Process {
             blocked_ns: 0,
             due_ns: 0,
             has_arrived: false,
+            hurried_looks: 0,
         })
     }
 
@@ -116,12 +122,13 @@ impl Process {
     /// It makes a large mapping.
     pub fn arrive(&mut self) {
         self.has_arrived = true;
+        self.hurried_looks = HURRIED_LOOKS;
         self.due_ns = self.blocked_ns.max(monotonic_ns() + MADE_NS);
     }
 
-    /// Whether it makes a large mapping that was not looked at yet.
-    pub const fn has_arrived(&self) -> bool {
-        self.has_arrived
+    /// Whether it has just made a large mapping.
+    pub const fn hurries(&self) -> bool {
+        self.hurried_looks > 0
     }
 
     /// When it is to be looked at again, ns.
@@ -138,6 +145,7 @@ impl Process {
         };
         let mut acting_ns = 0;
         let arrived = std::mem::take(&mut self.has_arrived);
+        self.hurried_looks = self.hurried_looks.saturating_sub(1);
         if arrived || statm.differs(&self.seen, GROWN_PAGES) {
             self.seen = statm;
             self.grown_ns = begin;
@@ -196,6 +204,7 @@ impl Process {
             shared.taken_back.fetch_add(tally.ranges(&found.take_back), Ordering::Relaxed);
         }
         if !found.ask.is_empty() {
+            self.hurried_looks = 0;
             let tally = self.call(Action::HugePage, &found.ask, shared);
             if tally.applied == 0 {
                 self.blocked_ns = monotonic_ns() + REFUSED_NS;
@@ -212,13 +221,18 @@ impl Process {
         thread_cpu_ns() - begin
     }
 
-    /// Makes huge pages of a mapping. What is refused stays in base pages.
+    /// Makes huge pages of the blocks of a mapping that have base pages. What is refused stays as it is.
     fn collapse(&self, mapping: AddrRange, shared: &Shared) {
         let (first, end) = (mapping.start.next_multiple_of(TABLE_SPAN), mapping.end / TABLE_SPAN * TABLE_SPAN);
         // Of another program that the process has executed meanwhile none is there.
         let Ok(pagemap) = Pagemap::open(self.held.pid()) else { return };
-        let is_huge = |block: &u64| pagemap.maps(*block) == Some(true);
-        let wanted: Vec<u64> = (first..end).step_by(TABLE_SPAN as usize).filter(|block| !is_huge(block)).collect();
+        let mut pages = Vec::new();
+        let mut has = |block: u64, huge: bool| {
+            pages.clear();
+            let told = pagemap.populated(AddrRange::new(block, block + TABLE_SPAN), 1, &mut pages);
+            told.is_ok() && pages.first().is_some_and(|first| first.huge == huge)
+        };
+        let wanted: Vec<u64> = (first..end).step_by(TABLE_SPAN as usize).filter(|block| has(*block, false)).collect();
         let adjacent = wanted.chunk_by(|a, b| a + TABLE_SPAN == *b);
         for blocks in adjacent.flat_map(|blocks| blocks.chunks(COLLAPSED_AT_ONCE)) {
             if shared.stop.load(Ordering::Relaxed) {
@@ -237,7 +251,7 @@ impl Process {
                 }
             }
         }
-        let collapsed = wanted.iter().filter(|block| is_huge(block)).count() as u64;
+        let collapsed = wanted.iter().filter(|block| has(**block, true)).count() as u64;
         shared.collapsed.fetch_add(collapsed * TABLE_SPAN, Ordering::Relaxed);
     }
 
