@@ -22,8 +22,12 @@ use std::collections::BTreeMap;
 
 /// What the row of those processes is called whose group is not known.
 const UNKNOWN: &str = "unknown";
+/// Stands before a figure whose ends are far apart.
+pub(crate) const ESTIMATED: &str = "~";
 /// One page in so many may be one of which nobody knows for how long it has been idle.
 const OPEN_PART: u64 = 50;
+/// And so many may only be estimated.
+const ESTIMATED_PART: u64 = 10;
 
 /// Collects what is known of each process that is there. Those that end are left out from then on.
 #[derive(Debug, Default)]
@@ -111,26 +115,30 @@ impl MachineBuilder {
     }
 
     /// Whether nearly all processes have been watched for so long, ns, and it is known for this age what all hold together, with
-    /// shared pages counted once, and little of it is still open: neither of that, nor of what single processes hold. (Of
-    /// pages that several map, one of them may know more than the others.) Who came later is not waited for: where programs
+    /// shared pages counted once, and little of it is still open or estimated: neither of that, nor of what single processes hold.
+    /// (Of pages that several map, one of them may know more than the others.) Who came later is not waited for: where programs
     /// come and go all the time, some always have.
     pub fn is_known_for(&self, age_ns: u64) -> bool {
         let open = |ages: &PageAges| {
-            Some((ages.idle_for(age_ns)?.unresolved, ages.resident.saturating_sub(ages.unobservable)))
+            let idle = ages.idle_for(age_ns)?;
+            let estimated = idle.most.saturating_sub(idle.least);
+            Some([idle.unresolved, estimated, ages.resident.saturating_sub(ages.unobservable)])
         };
-        let is_little = |(unresolved, seen): (u64, u64)| unresolved * OPEN_PART <= seen;
-        let add = |sum: (u64, u64), one: (u64, u64)| (sum.0 + one.0, sum.1 + one.1);
+        let is_little = |[unresolved, estimated, seen]: [u64; 3]| {
+            unresolved * OPEN_PART <= seen && estimated * ESTIMATED_PART <= seen
+        };
+        let add = |sum: [u64; 3], one: [u64; 3]| std::array::from_fn(|i| sum[i] + one[i]);
         let is_waited_for = |target: &u32| self.processes.get(target).is_some_and(|known| !known.late);
         let waited_for = || self.processes.values().filter(|known| !known.late);
         let long = waited_for().filter(|known| known.watched_ns >= age_ns).count();
-        let all = waited_for().filter_map(|known| open(known.ages.as_ref()?)).fold((0, 0), add);
+        let all = waited_for().filter_map(|known| open(known.ages.as_ref()?)).fold([0; 3], add);
         let counted_once = match &self.together {
             Some(together) if self.processes.len() > 1 => {
                 let owned = together.owned.iter().filter(|owned| is_waited_for(&owned.target));
-                let once = owned.filter_map(|owned| open(&owned.ages)).fold((0, 0), add);
-                once.1 > 0 && is_little(once)
+                let once = owned.filter_map(|owned| open(&owned.ages)).fold([0; 3], add);
+                once[2] > 0 && is_little(once)
             }
-            _ => self.processes.len() < 2 && all.1 > 0,
+            _ => self.processes.len() < 2 && all[2] > 0,
         };
         long > 0 && long * 20 >= waited_for().count() * 19 && counted_once && is_little(all)
     }
@@ -263,6 +271,16 @@ impl Row {
     /// The same, divided at one of the listed ages, ns; `None`: not watched for so long.
     pub(crate) fn divided(&self, age_ns: u64) -> Option<ResidentPages> {
         Some(self.pages()?.divided(age_ns)).filter(|divided| divided.within_ns == age_ns)
+    }
+
+    /// What stands before its cold memory of one of the listed ages, ns: [`ESTIMATED`] where that is hardly more than a guess, its ends
+    /// more than 5 % of what is resident apart, as when the age has just become known; else nothing.
+    pub(crate) fn mark(&self, age_ns: u64) -> &'static str {
+        let known = self.pages().and_then(|pages| Some((pages.cold(age_ns)?, pages.divided(age_ns).resident)));
+        match known {
+            Some((cold, resident)) if cold.is_wide(resident) => ESTIMATED,
+            _ => "",
+        }
     }
 
     /// What cannot be observed, or of which it is not known yet whether it was accessed within this time, bytes.

@@ -1,6 +1,6 @@
 //! The table that people read.
 
-use super::{Machine, Row};
+use super::{ESTIMATED, Machine, Row};
 use crate::error::ViewError;
 use crate::names::{fit, fit_end};
 use crate::summary::text::threshold;
@@ -47,11 +47,16 @@ pub fn write(
     let [rss, cold, used, unseen, swap] = head;
     let cached = if shows_cache { format!("{:>SIZE$}", "CACHE") } else { String::new() };
     writeln!(out, "{first:>7} {title:<name_width$}{rss}{cold}  COLD{used}{unseen}{swap}{cached}")?;
+    let mut is_estimated = false;
     let mut row = |row: &Row, name: &str| -> Result<(), ViewError> {
         let divided = for_ns.and_then(|ns| row.divided(ns));
         let (cold, used) = (divided.map(|d| d.cold), divided.map(|d| d.accessed));
         let share = match divided {
-            Some(d) if d.resident > 0 => format!("{:.0}%", d.cold as f64 / d.resident as f64 * 100.0),
+            Some(d) if d.resident > 0 => {
+                let mark = row.mark(d.within_ns);
+                is_estimated |= mark == ESTIMATED;
+                format!("{mark}{:.0}%", d.cold as f64 / d.resident as f64 * 100.0)
+            }
             _ => "-".to_owned(),
         };
         let size = |bytes: Option<u64>| format!("{:>SIZE$}", bytes.map_or_else(|| "-".to_owned(), format_size));
@@ -76,6 +81,12 @@ pub fn write(
         None => write!(out, "COLD, USED: not known yet.")?,
     }
     writeln!(out, " UNSEEN: cannot be observed, or not yet known.")?;
+    if is_estimated {
+        writeln!(
+            out,
+            "{ESTIMATED}: estimated from what is known so far; --json has the bounds, more than 5 % of RSS apart."
+        )?;
+    }
     if shows_cache {
         writeln!(out, "CACHE: files in its memory, and in that of groups below it, that no process maps.")?;
     }

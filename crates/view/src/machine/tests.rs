@@ -1,6 +1,7 @@
 use super::*;
 use crate::testdata::{MIB, ages, page_frame};
 use isotherm_core::history::frame::{MappingPages, PageFrame, bytes};
+use isotherm_core::history::times::AGES_NS;
 use isotherm_core::target::TargetInfo;
 use std::collections::BTreeSet;
 
@@ -135,6 +136,13 @@ fn what_one_process_has_not_told_yet_is_open_though_all_together_have() {
     ages.idle[3].unresolved = 100;
     assert!(!machine.is_known_for(10 * S), "a fifth of its pages");
     assert!(machine.is_known_for(S), "of a second all is known");
+    let idle = &mut machine.processes.get_mut(&1).unwrap().ages.as_mut().unwrap().idle[3];
+    // A tenth of all 1500 pages that can be seen.
+    (idle.unresolved, idle.most) = (0, idle.least + 150);
+    assert!(machine.is_known_for(10 * S));
+    let idle = &mut machine.processes.get_mut(&1).unwrap().ages.as_mut().unwrap().idle[3];
+    idle.most += 1;
+    assert!(!machine.is_known_for(10 * S), "more than that is estimated");
     assert!(!machine.is_known_for(60 * S), "nobody has watched for so long");
 }
 
@@ -167,13 +175,34 @@ fn who_came_later_is_not_waited_for() {
     assert!(!machine.is_known_for(10 * S), "nobody is left that was watched for so long");
 }
 
+fn table(machine: &Machine) -> String {
+    let mut text = Vec::new();
+    write_table(machine, Columns::Processes, 80, |row| row.name.clone(), |_| None, &mut text).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn what_is_hardly_more_than_a_guess_is_marked() {
+    let mut machine = two().finish(group, |_| None);
+    let text = table(&machine);
+    assert!(!text.contains('~'), "{text}");
+    let known = |machine: &mut Machine, most| {
+        let ten_s = AGES_NS.iter().position(|&age| age == 10 * S).unwrap();
+        let idle = &mut machine.processes[0].ages.as_mut().unwrap().idle[ten_s];
+        (idle.least, idle.most) = (900, most);
+    };
+    // Of 1010 resident pages 5 % are 50.5.
+    known(&mut machine, 950);
+    assert!(!table(&machine).contains('~'));
+    known(&mut machine, 951);
+    let text = table(&machine);
+    let line = text.lines().find(|line| line.contains("redis")).unwrap();
+    assert!(line.contains(" 3.52 MiB  ~89% ") && line.len() <= 80, "{line}");
+    assert!(text.contains("~: estimated") && text.matches('~').count() == 2, "{text}");
+}
+
 #[test]
 fn columns_are_of_one_age_and_of_a_second_where_no_more_is_known() {
-    let table = |machine: Machine| {
-        let mut text = Vec::new();
-        write_table(&machine, Columns::Processes, 80, |row| row.name.clone(), |_| None, &mut text).unwrap();
-        String::from_utf8(text).unwrap()
-    };
     let short = || {
         let mut machine = two();
         for known in machine.processes.values_mut() {
@@ -188,7 +217,7 @@ fn columns_are_of_one_age_and_of_a_second_where_no_more_is_known() {
     };
     let machine = short().finish(group, |_| None);
     assert_eq!(machine.longest_ns(), Some(S));
-    let text = table(machine);
+    let text = table(&machine);
     assert!(text.contains("COLD: not accessed for 1 s. USED: accessed within 1 s."), "{text}");
     let mut machine = two().finish(group, |_| None);
     assert_eq!(machine.longest_ns(), Some(10 * S));
@@ -197,7 +226,7 @@ fn columns_are_of_one_age_and_of_a_second_where_no_more_is_known() {
     let mut machine = short();
     machine.processes.clear();
     machine.together = None;
-    let text = table(machine.finish(group, |_| None));
+    let text = table(&machine.finish(group, |_| None));
     assert!(text.contains("COLD, USED: not known yet."), "{text}");
 }
 

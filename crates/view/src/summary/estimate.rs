@@ -18,10 +18,15 @@ impl Estimate {
         Self { bytes: bytes(pages), least: bytes(least), most: bytes(most) }
     }
 
+    /// Whether its ends differ by more than 5 % of something, bytes.
+    pub fn is_wide(&self, of: u64) -> bool {
+        u128::from(self.most.saturating_sub(self.least)) * 20 > u128::from(of)
+    }
+
     /// `12.3 MiB`; with both ends where they differ by more than 5 % of the figure: `12.3 MiB (11.9 to 13.0)`.
     pub fn text(&self) -> String {
         let text = format_size(self.bytes);
-        if u128::from(self.most.saturating_sub(self.least)) * 20 <= u128::from(self.bytes) {
+        if !self.is_wide(self.bytes) {
             return text;
         }
         let (least, most) = (format_size(self.least), format_size(self.most));

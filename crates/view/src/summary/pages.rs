@@ -78,6 +78,11 @@ impl PageFigures {
         known.rfind(|age| most_ns.is_none_or(|most| *age <= most))
     }
 
+    /// What was not accessed for one of the listed ages, ns; `None`: nothing was watched for so long.
+    pub fn cold(&self, age_ns: u64) -> Option<Estimate> {
+        Some(self.split(age_ns)?.cold)
+    }
+
     /// Memory accessed within each of the windows.
     pub fn windows(&self) -> [Window; WINDOWS_NS.len()] {
         WINDOWS_NS.map(|within_ns| Window::new(within_ns, self.split(within_ns).map(|s| s.accessed)))
@@ -89,7 +94,7 @@ impl PageFigures {
         Idle {
             accessed: r.accessed,
             not_accessed: r.cold,
-            cold: THRESHOLDS_NS.map(|for_ns| Cold::new(for_ns, self.split(for_ns).map(|s| s.cold))),
+            cold: THRESHOLDS_NS.map(|for_ns| Cold::new(for_ns, self.cold(for_ns))),
             not_observable: r.not_observable,
             not_visited: r.not_resolved,
             present_only: true,

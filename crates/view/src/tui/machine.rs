@@ -12,8 +12,8 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Characters of the figures behind a name.
-const FIGURES: usize = 9 * 5;
+/// Characters of the columns of figures behind a name, with the blank before each; cold memory may have a mark.
+const FIGURES: [usize; 5] = [9, 10, 9, 9, 9];
 /// Lines above the table.
 const ABOVE: u16 = 2;
 
@@ -122,9 +122,10 @@ impl MachineView {
         buffer.set_stringn(area.x, area.y, fit(title, width), width, bold);
         buffer.set_stringn(area.x, area.y + 1, fit(&self.meaning(), width), width, Style::new().fg(Color::DarkGray));
         let mark = |order: Order, text: &str| if order == self.order { format!("{text}*") } else { text.to_owned() };
-        let name_width = width.saturating_sub(FIGURES);
+        let name_width = width.saturating_sub(FIGURES.iter().sum());
         let head = [mark(Order::Rss, "RSS"), mark(Order::Cold, "COLD"), mark(Order::WorkingSet, "USED")];
-        let head = head.iter().map(String::as_str).chain(["UNSEEN", "SWAP"]).map(|text| format!("{text:>9}"));
+        let head = head.iter().map(String::as_str).chain(["UNSEEN", "SWAP"]);
+        let head = head.zip(FIGURES).map(|(text, figure)| format!("{text:>figure$}"));
         let head = format!("{:<name_width$}{}", mark(Order::Name, "NAME"), head.collect::<String>());
         let style = Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED);
         buffer.set_stringn(area.x, area.y + ABOVE, head, width, style);
@@ -161,11 +162,14 @@ impl MachineView {
     }
 
     fn text(&self, row: &Row, name: &str, name_width: usize) -> String {
-        let size = |bytes: Option<u64>| format!("{:>9}", bytes.map_or_else(|| "-".to_owned(), format_size));
+        let size = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), format_size);
         let age_ns = self.tree.longest_ns();
         let divided = age_ns.and_then(|ns| row.divided(ns));
-        let (cold, used) = (divided.map(|d| d.cold), divided.map(|d| d.accessed));
-        let sizes = [row.rss, cold, used, row.unseen(age_ns), row.swap].map(size).concat();
+        let mark = divided.map_or("", |divided| row.mark(divided.within_ns));
+        let cold = format!("{mark}{}", size(divided.map(|d| d.cold)));
+        let [rss, used, unseen, swap] = [row.rss, divided.map(|d| d.accessed), row.unseen(age_ns), row.swap].map(size);
+        let sizes = [rss, cold, used, unseen, swap].into_iter().zip(FIGURES);
+        let sizes: String = sizes.map(|(text, figure)| format!("{text:>figure$}")).collect();
         format!("{:<name_width$}{sizes}", fit(name, name_width))
     }
 

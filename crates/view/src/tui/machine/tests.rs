@@ -43,7 +43,7 @@ fn screen(top: &mut Top, width: u16, height: u16) -> Vec<String> {
 fn names(top: &mut Top) -> Vec<String> {
     let lines = screen(top, 80, 20);
     let table = lines[3..].iter().take_while(|line| !line.is_empty() && !line.starts_with("q quit"));
-    table.map(|line| line[..35].trim_end().to_owned()).collect()
+    table.map(|line| line.chars().take(34).collect::<String>().trim_end().to_owned()).collect()
 }
 
 #[test]

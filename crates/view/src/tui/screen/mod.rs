@@ -33,7 +33,7 @@ const KEYS: [&str; 14] = [
     "RATE: share of sampling intervals in which a page of what was",
     "accessed was found accessed. COLD>10s: present memory without",
     "an access for ten seconds. Table: mean over the last second.",
-    "not seen: not observable or not yet looked at.",
+    "not seen: not observable or not yet looked at. ~: estimated.",
 ];
 
 /// How the screen is divided.
