@@ -11,7 +11,7 @@
 //! before its first page, which has to be [seen in time](Filling::look).
 //!
 //! What is filled page by page all over, with a stride, never has a block wholly filled before all are. Where the process is
-//! trusted it is [collapsed](Verdict::Collapse) once a quarter of it is there: a copy for each block, and no more faults. Where one of its
+//! trusted it is [collapsed](Verdict::AskAndCollapse) once a quarter of it is there: a copy for each block, and no more faults. Where one of its
 //! length was filled wholly, that is done at sight; and then it is looked whether it gets denser.
 //!
 //! Requests are about whole mappings, never a part of one: `mremap` refuses ranges that lie in several, and allocators
@@ -74,6 +74,8 @@ pub enum Verdict {
     /// Ask for huge pages for all of it.
     Ask,
     /// The same, and make huge pages of what is there.
+    AskAndCollapse,
+    /// Make huge pages of what is there; the request stands.
     Collapse,
     /// Take the request back for now.
     TakeBack,
@@ -181,7 +183,7 @@ impl Filling {
                     asked.again = Some(Again { due_ns: self.now_ns, rest_ns: AGAIN_NS / 2 });
                 }
                 let verdict = match asked.sample(fill, self.now_ns) {
-                    Verdict::Leave if asked.tries_again(fill, self.now_ns) => Verdict::Collapse,
+                    Verdict::Leave if asked.tries_again(fill, self.now_ns) && !dear(true) => Verdict::Collapse,
                     verdict => verdict,
                 };
                 if wholly {
@@ -216,7 +218,7 @@ impl Filling {
             let due_ns = self.now_ns + SETTLES_NS;
             let doubt = Doubt { blocks: spread(&seen), zero: all_over.empty_part(), due_ns };
             self.ask(mapping, fill, seen, Some(doubt));
-            return Verdict::Collapse;
+            return Verdict::AskAndCollapse;
         }
         // What was not looked at of a scattered one counts as empty in `fill`, and need not be.
         let scattered = sample.is_some();

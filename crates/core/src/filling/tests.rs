@@ -146,9 +146,10 @@ fn what_could_not_be_collapsed_is_tried_again_and_not_forever() {
         if let Verdict::Sample(_) = verdict {
             assert!(!sampled(&mut filling, mapping(100), fill, false));
         }
+        assert_eq!(verdict == Verdict::AskAndCollapse, ms == 0, "the request stands");
         (verdict == Verdict::Collapse, filling.settles_ns().map(|ns| ns / 1_000_000))
     };
-    assert_eq!(at(0, &collapsed(0, 100)), (true, Some(50)));
+    assert_eq!(at(0, &collapsed(0, 100)), (false, Some(50)));
     assert_eq!(at(49, &collapsed(60, 40)), (false, Some(50)));
     assert_eq!(at(50, &collapsed(60, 40)), (true, Some(150)));
     // More of the same blocks are filled with base pages: that is no other mapping.
@@ -163,7 +164,7 @@ fn what_could_not_be_collapsed_is_tried_again_and_not_forever() {
 #[test]
 fn what_stays_refused_is_left() {
     let mut filling = trusted();
-    assert_eq!(look(&mut filling, mapping(100), &collapsed(0, 100)), Verdict::Collapse);
+    assert_eq!(look(&mut filling, mapping(100), &collapsed(0, 100)), Verdict::AskAndCollapse);
     let mut tries = 0;
     for ms in (0..20_000).step_by(10) {
         filling.begin(&[BASE], ms * 1_000_000);
@@ -175,6 +176,10 @@ fn what_stays_refused_is_left() {
     }
     assert_eq!(tries, 6);
     assert_eq!(filling.settles_ns(), None);
+    let mut filling = trusted();
+    assert_eq!(look(&mut filling, mapping(100), &collapsed(0, 100)), Verdict::AskAndCollapse);
+    filling.begin(&[BASE], AGAIN_NS);
+    assert_eq!(filling.look(mapping(100), &collapsed(60, 40), None, |_| true), Verdict::Leave, "they are dear");
 }
 
 #[test]
@@ -293,12 +298,16 @@ fn what_a_trusted_process_fills_all_over_is_collapsed_once_a_quarter_of_it_is_th
         "more than half of what it has filled"
     );
     assert_eq!(filling.look(many, &even(100, 128), None, |_| true), Verdict::Leave, "dear");
-    assert_eq!(look(&mut filling, many, &even(100, 128)), Verdict::Collapse);
+    assert_eq!(look(&mut filling, many, &even(100, 128)), Verdict::AskAndCollapse);
     let collapsed = Fill { huge: (0..100).map(|i| BASE + i * BLOCK).collect(), ..Fill::default() };
     assert_eq!(look(&mut filling, many, &collapsed), Verdict::Leave, "not called sparse");
     // Another one at the same address, that had pages in all blocks before it was seen for the first time.
     assert_eq!(look(&mut filling, many, &even(100, 20)), Verdict::Leave);
-    assert_eq!(look(&mut filling, many, &even(100, 128)), Verdict::Collapse, "though the request seemed to stand");
+    assert_eq!(
+        look(&mut filling, many, &even(100, 128)),
+        Verdict::AskAndCollapse,
+        "though the request seemed to stand"
+    );
     // Some of it is given back to the kernel.
     assert_eq!(look(&mut filling, many, &collapsed), Verdict::Leave);
     let holes = Fill { huge: collapsed.huge[..60].to_vec(), partial: 40, partial_pages: 6000, ..Fill::default() };
@@ -312,7 +321,7 @@ fn what_a_trusted_process_fills_all_over_is_collapsed_once_a_quarter_of_it_is_th
     // So scattered that only some of its blocks are looked into.
     let cut = Fill { partial: 10, partial_pages: 2000, empty: 90, ..Fill::default() };
     let of_sample = |pages| trusted().look(many, &cut, Some(&even(8, pages)), |_| false);
-    assert_eq!((of_sample(127), of_sample(128)), (Verdict::Leave, Verdict::Collapse));
+    assert_eq!((of_sample(127), of_sample(128)), (Verdict::Leave, Verdict::AskAndCollapse));
     // Most of it is there: what was not looked at is not room.
     let cut = Fill { full: 20, partial: 10, partial_pages: 4500, empty: 70, ..Fill::default() };
     assert_eq!(look(&mut Filling::default(), many, &cut), Verdict::Ask);
@@ -365,7 +374,7 @@ fn what_is_filled_all_over_gets_denser_or_is_taken_back() {
     let few = Fill { partial: 49, partial_pages: 49, empty: 51, ..Fill::default() };
     assert_eq!(look(&mut known(), many, &few), Verdict::Leave, "used at some places");
     let mut filling = known();
-    assert_eq!(look(&mut filling, many, &thin(5)), Verdict::Collapse, "at sight");
+    assert_eq!(look(&mut filling, many, &thin(5)), Verdict::AskAndCollapse, "at sight");
     assert_eq!(filling.settles_ns(), Some(AGAIN_NS), "what could not be collapsed");
     filling.begin(&[BASE], SETTLES_NS - 1);
     assert_eq!(look(&mut filling, many, &huge), Verdict::Leave, "all could");
@@ -383,7 +392,7 @@ fn what_is_filled_all_over_gets_denser_or_is_taken_back() {
     assert!(!settle(&mut filling, 0.85));
     assert!(!settle(&mut filling, 0.74) && filling.settles_ns().is_none(), "dense");
     let mut filling = known();
-    assert_eq!(look(&mut filling, many, &thin(5)), Verdict::Collapse);
+    assert_eq!(look(&mut filling, many, &thin(5)), Verdict::AskAndCollapse);
     assert!(!settle(&mut filling, 0.90));
     assert!(settle(&mut filling, 0.89), "nobody goes on with it");
     assert_eq!(look(&mut filling, whole(700, 100), &thin(5)), Verdict::Leave, "nor is the next one trusted");

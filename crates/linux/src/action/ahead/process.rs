@@ -81,7 +81,7 @@ pub(super) struct Process {
 struct Found {
     ask: Vec<AddrRange>,
     room: u64,
-    /// Those of `ask` whose memory becomes huge pages at once.
+    /// Those whose memory becomes huge pages at once.
     collapse: Vec<AddrRange>,
     take_back: Vec<AddrRange>,
     /// How each of `take_back` is filled.
@@ -290,10 +290,11 @@ impl Process {
                     found.ask.push(mapping);
                     found.room += fill.empty * TABLE_SPAN;
                 }
-                Verdict::Collapse => {
+                Verdict::AskAndCollapse => {
                     found.ask.push(mapping);
                     found.collapse.push(mapping);
                 }
+                Verdict::Collapse => found.collapse.push(mapping),
                 Verdict::Sample(blocks) => {
                     let pid = self.held.pid();
                     let mut zero_part = |block: u64| self.sampler.zero_part(pid, block).ok();
