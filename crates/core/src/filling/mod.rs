@@ -364,17 +364,17 @@ impl Asked {
         is_time && FRONT.contains(&front) && fill.is_dense()
     }
 
-    /// Whether it is time to collapse what could not be, and there is something. Where no block is filled in part any more, it is
-    /// the last time.
+    /// Whether it is time to collapse what could not be, and there is something.
     fn tries_again(&mut self, fill: &Fill, now_ns: u64) -> bool {
         let Some(Again { due_ns, rest_ns }) = self.again else { return false };
         if now_ns < due_ns {
             return false;
         }
         let rest_ns = rest_ns * 2;
-        let goes_on = fill.partial > 0 && rest_ns <= AGAIN_AT_MOST_NS;
+        let is_left = fill.based() > 0;
+        let goes_on = is_left && rest_ns <= AGAIN_AT_MOST_NS;
         self.again = goes_on.then_some(Again { due_ns: now_ns + rest_ns, rest_ns });
-        fill.based() > 0
+        is_left
     }
 
     /// The blocks to look into, if there are enough new ones, or doubts.

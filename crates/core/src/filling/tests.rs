@@ -156,9 +156,9 @@ fn what_could_not_be_collapsed_is_tried_again_and_not_forever() {
     assert_eq!(at(150, &collapsed(60, 10)), (true, Some(350)));
     assert_eq!(at(350, &collapsed(80, 10)), (true, Some(500)), "whether it has got denser comes first");
     assert_eq!(at(500, &collapsed(80, 10)), (false, Some(750)));
-    // Nothing is filled any more: once more, and that was the last time.
-    assert_eq!(at(750, &collapsed(90, 0)), (true, None));
-    assert_eq!(at(9000, &collapsed(90, 0)), (false, None));
+    assert_eq!(at(750, &collapsed(90, 0)), (true, Some(1550)));
+    assert_eq!(at(1550, &collapsed(100, 0)), (false, None), "nothing is left");
+    assert_eq!(at(9000, &collapsed(90, 10)), (false, None));
 }
 
 #[test]

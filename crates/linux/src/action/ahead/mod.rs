@@ -136,7 +136,7 @@ fn run(shared: &Shared, mut probe: Probe, mut arrivals: Arrivals) {
         let (rested, may_hurry) = (now >= rests_ns, rests_ns < now + MOST_OWED_NS);
         let mut acting_ns = 0;
         for process in processes.values_mut().filter(|p| p.due_ns() <= now) {
-            if rested || may_hurry && process.hurries() {
+            if rested || may_hurry && process.has_arrived() {
                 acting_ns += process.turn(shared, &roots, &mut probe);
             }
         }
@@ -145,7 +145,7 @@ fn run(shared: &Shared, mut probe: Probe, mut arrivals: Arrivals) {
         rests_ns = rests_ns.max(monotonic_ns()) + spent * REST_OF_COST;
         let now = monotonic_ns();
         let due = processes.values().map(Process::due_ns).min().unwrap_or(u64::MAX).min(now + IDLE_NS).max(rests_ns);
-        let hurried = processes.values().filter(|p| p.hurries() && rests_ns < now + MOST_OWED_NS);
+        let hurried = processes.values().filter(|p| p.has_arrived() && rests_ns < now + MOST_OWED_NS);
         let until = hurried.map(Process::due_ns).fold(due, u64::min);
         arrivals.wait(Duration::from_nanos(until.saturating_sub(now)), |pid| {
             processes.values_mut().filter(|p| p.pid() == pid).for_each(Process::arrive);

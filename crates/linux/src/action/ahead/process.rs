@@ -27,9 +27,6 @@ use std::sync::atomic::Ordering;
 const SHORT_NS: u64 = 10_000_000;
 /// Between two looks at one that has not grown for long, ns.
 const LONG_NS: u64 = 1_000_000_000;
-/// A large mapping that was made is looked at so often as soon as it is due, whatever looks have cost: the first time hardly anything of
-/// it is filled yet, and a GiB a second later each look more is worth a hundred base pages.
-const HURRIED_LOOKS: u32 = 6;
 /// A rest grows by a part of the time since the process has last grown.
 const REST_PART: u64 = 20;
 /// After a request that could not be taken back, or a look that failed, ns.
@@ -72,8 +69,6 @@ pub(super) struct Process {
     due_ns: u64,
     /// Whether it makes a large mapping that was not looked at yet.
     has_arrived: bool,
-    /// Looks that such a mapping is worth.
-    hurried_looks: u32,
 }
 
 /// What a look at its mappings came to.
@@ -111,7 +106,6 @@ impl Process {
             blocked_ns: 0,
             due_ns: 0,
             has_arrived: false,
-            hurried_looks: 0,
         })
     }
 
@@ -122,13 +116,12 @@ impl Process {
     /// It makes a large mapping.
     pub fn arrive(&mut self) {
         self.has_arrived = true;
-        self.hurried_looks = HURRIED_LOOKS;
         self.due_ns = self.blocked_ns.max(monotonic_ns() + MADE_NS);
     }
 
-    /// Whether it has just made a large mapping.
-    pub const fn hurries(&self) -> bool {
-        self.hurried_looks > 0
+    /// Whether it makes a large mapping that was not looked at yet.
+    pub const fn has_arrived(&self) -> bool {
+        self.has_arrived
     }
 
     /// When it is to be looked at again, ns.
@@ -145,7 +138,6 @@ impl Process {
         };
         let mut acting_ns = 0;
         let arrived = std::mem::take(&mut self.has_arrived);
-        self.hurried_looks = self.hurried_looks.saturating_sub(1);
         if arrived || statm.differs(&self.seen, GROWN_PAGES) {
             self.seen = statm;
             self.grown_ns = begin;
@@ -204,7 +196,6 @@ impl Process {
             shared.taken_back.fetch_add(tally.ranges(&found.take_back), Ordering::Relaxed);
         }
         if !found.ask.is_empty() {
-            self.hurried_looks = 0;
             let tally = self.call(Action::HugePage, &found.ask, shared);
             if tally.applied == 0 {
                 self.blocked_ns = monotonic_ns() + REFUSED_NS;
