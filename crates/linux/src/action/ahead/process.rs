@@ -35,7 +35,8 @@ const AGAIN_NS: u64 = 100_000_000;
 const QUIET_NS: u64 = 10_000_000_000;
 /// Growth that is worth looking at the mappings, pages.
 const GROWN_PAGES: u64 = 256;
-/// After a refusal the process is left alone, ns.
+/// After refusals in a row the process is left alone for twice as long each time, up to this, ns: one that reads a file cannot be stopped at
+/// this moment, another never lets itself be asked.
 const REFUSED_NS: u64 = 10_000_000_000;
 /// Free memory in blocks of 2 MiB that there must be to ask for some: with little, faults would wait for the kernel to
 /// make such blocks.
@@ -66,6 +67,8 @@ pub(super) struct Process {
     grown_ns: u64,
     /// Until when it is left alone, after a refusal.
     blocked_ns: u64,
+    /// How long after the next refusal.
+    refused_ns: u64,
     due_ns: u64,
     /// Whether it makes a large mapping that was not looked at yet.
     has_arrived: bool,
@@ -104,6 +107,7 @@ impl Process {
             seen: Statm::default(),
             grown_ns: monotonic_ns(),
             blocked_ns: 0,
+            refused_ns: AGAIN_NS,
             due_ns: 0,
             has_arrived: false,
         })
@@ -198,8 +202,10 @@ impl Process {
         if !found.ask.is_empty() {
             let tally = self.call(Action::HugePage, &found.ask, shared);
             if tally.applied == 0 {
-                self.blocked_ns = monotonic_ns() + REFUSED_NS;
+                self.blocked_ns = monotonic_ns() + self.refused_ns;
+                self.refused_ns = (self.refused_ns * 2).min(REFUSED_NS);
             } else {
+                self.refused_ns = AGAIN_NS;
                 shared.asked.fetch_add(tally.ranges(&found.ask), Ordering::Relaxed);
                 shared.room.fetch_add(found.room, Ordering::Relaxed);
             }
