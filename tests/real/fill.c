@@ -9,6 +9,7 @@
  *   anew     every page, four times, each time in a mapping of its own
  *   stride   three quarters densely, then the last one, every 14th page first, then those beside them
  *   stripes  a quarter densely, then of the others two fifths, like that
+ *   reads    a quarter by one system call, which nothing can interrupt, then the rest densely
  *   scatter  three quarters densely, then every page of the last one in random order
  *   rounds   every page of an eighth, at once, again and again, each time in a mapping of its own that was made 40 ms before
  *   leaves   an eighth like that, and then seven mappings as large at once, of each one page in 2 MiB
@@ -138,6 +139,20 @@ int main(int count, char **words) {
             fill(from, length / PAGE);
         }
         memset(is_touched, 1, pages);
+    } else if (!strcmp(pattern, "reads")) {
+        size_t part = pages / 4;
+        int file = memfd_create("part", 0);
+        if (file < 0 || ftruncate(file, part * PAGE)) fail("memfd_create");
+        memory = mmap(NULL, part * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        if (memory == MAP_FAILED) fail("mmap");
+        for (size_t page = 0; page < part; page++) write_page(page);
+        munmap(memory, part * PAGE);
+        memory = map(size);
+        if (read(file, memory, part * PAGE) != (ssize_t)(part * PAGE)) fail("read");
+        close(file);
+        fill(part, pages), memset(is_touched, 1, pages);
+        /* What was read is collapsed a while after. */
+        for (int i = 0; i < 100; i++) rest();
     } else if (!strcmp(pattern, "anew")) {
         for (int i = 0; i < 4; i++) {
             if (i) munmap(memory, size);
