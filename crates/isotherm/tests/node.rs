@@ -156,7 +156,7 @@ fn root_a_node_ps_top_and_metrics_say_the_same_and_the_truth() {
     assert!(cold + slack >= truth && cold <= truth + slack + more, "{process}");
     let of_group = line_of(&lines, "cgroup", "cgroup", &path.clone().into()).unwrap();
     let reported = bytes(&of_group, "cold", "for_ns", TEN_S).unwrap();
-    let samples = metrics(port);
+    let samples = metrics(port).unwrap();
     let metric = |name: &str, more: &str| samples.get(&format!("isotherm_{name}{{cgroup=\"{path}\"{more}}}")).copied();
     let measured = metric("memory_idle_bytes", ",min_age_seconds=\"10\"").unwrap();
     assert!((measured - reported as f64).abs() <= slack as f64, "{measured} at /metrics, {reported} by ps");

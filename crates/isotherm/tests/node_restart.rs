@@ -78,7 +78,7 @@ impl Scene {
         let path = &self.groups[i].1;
         let mut cold = None;
         wait_until("the node knows of the group", || {
-            let samples = metrics(port);
+            let samples = metrics(port).unwrap_or_default();
             let metric =
                 |name: &str, more: &str| samples.get(&format!("isotherm_memory_{name}{{cgroup=\"{path}\"{more}}}"));
             cold = metric("idle_bytes", ",min_age_seconds=\"10\"").map(|bytes| *bytes as u64);

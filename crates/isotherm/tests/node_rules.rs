@@ -97,7 +97,7 @@ fn root_a_rule_takes_what_rests_in_its_groups_and_nothing_else() {
     let swapped = |group: &Value| group["swapped"].as_u64().unwrap_or_default();
     assert!(swapped(&after) > COLD - 8 * MIB && swapped(&other) == 0, "{after}\n{other}");
 
-    let samples = metrics(port);
+    let samples = metrics(port).unwrap();
     let sample = |name: &str, more: &str| samples.get(&format!("isotherm_{name}{{cgroup=\"{path}\"{more}}}")).copied();
     assert!(sample("reclaimed_bytes_total", "").unwrap() >= reclaimed as f64);
     assert!(sample("refaulted_bytes_total", ",within_seconds=\"60\"").is_some());

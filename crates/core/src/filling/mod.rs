@@ -55,7 +55,7 @@ const SETTLES_NS: u64 = 500_000_000;
 /// in which its program may have to wait.
 const FRONT: RangeInclusive<u64> = 8..=64;
 /// While a block is being filled it cannot be collapsed as long as one of its pages waits in a batch of a processor's (31 pages at
-/// most) for its place in the kernel's lists. Tried again after this time, ns, then after twice as much each time, ...
+/// most) for its place in the kernel's lists. Tried again after this time, ns, once more after as much, then after twice as much each time, ...
 const AGAIN_NS: u64 = 50_000_000;
 /// ... up to this.
 const AGAIN_AT_MOST_NS: u64 = 2_000_000_000;
@@ -119,8 +119,14 @@ struct Asked {
 struct Again {
     /// When it is tried, ns.
     due_ns: u64,
-    /// How long after the last time, ns.
+    /// How long after that the next time, ns.
     rest_ns: u64,
+}
+
+impl Again {
+    const fn at(due_ns: u64) -> Self {
+        Self { due_ns, rest_ns: AGAIN_NS }
+    }
 }
 
 /// Memory that is filled all over is sparse until it is full: whether it gets denser is looked at once more.
@@ -179,9 +185,7 @@ impl Filling {
                     self.mappings.insert(start, State::Paused);
                     return Verdict::TakeBack;
                 }
-                if asked.has_front(fill) {
-                    asked.again = Some(Again { due_ns: self.now_ns, rest_ns: AGAIN_NS / 2 });
-                }
+                asked.notice_front(fill, self.now_ns);
                 let verdict = match asked.sample(fill, self.now_ns) {
                     Verdict::Leave if asked.tries_again(fill, self.now_ns) && !dear(true) => Verdict::Collapse,
                     verdict => verdict,
@@ -232,7 +236,7 @@ impl Filling {
     /// Notes a request. `seen`: blocks that samples are not to look into.
     fn ask(&mut self, mapping: AddrRange, fill: &Fill, seen: Vec<u64>, doubt: Option<Doubt>) {
         let (len, populated, based) = (mapping.len(), fill.populated(), fill.based());
-        let again = doubt.is_some().then_some(Again { due_ns: self.now_ns + AGAIN_NS, rest_ns: AGAIN_NS });
+        let again = doubt.is_some().then_some(Again::at(self.now_ns + AGAIN_NS));
         let asked =
             Asked { len, populated, based, seen, front_done: doubt.is_some(), doubt, again, ..Asked::default() };
         self.mappings.insert(mapping.start, State::Asked(asked));
@@ -355,13 +359,17 @@ impl Asked {
             || fill.full > self.based + EVIDENCE
     }
 
-    /// Whether it is time to collapse what was filled before the request, which may be much: it waits for the end of a system call
-    /// that the program is in, as one that reads a whole file. It is time once memory of it was found dense, and as much has come since.
-    fn has_front(&mut self, fill: &Fill) -> bool {
+    /// Has what was filled before the request collapsed, once memory of it was found dense, and as much has come since. That may be much:
+    /// a request waits for the end of a system call that the program is in, as one that reads a whole file.
+    fn notice_front(&mut self, fill: &Fill, now_ns: u64) {
         let (front, since) = (fill.based(), fill.huge.len() as u64);
-        let is_time = !self.front_done && self.dense > 0 && since >= front;
-        self.front_done |= is_time;
-        is_time && FRONT.contains(&front) && fill.is_dense()
+        if self.front_done || self.dense == 0 || since < front {
+            return;
+        }
+        self.front_done = true;
+        if FRONT.contains(&front) && fill.is_dense() {
+            self.again = Some(Again::at(now_ns));
+        }
     }
 
     /// Whether it is time to collapse what could not be, and there is something.
@@ -370,10 +378,9 @@ impl Asked {
         if now_ns < due_ns {
             return false;
         }
-        let rest_ns = rest_ns * 2;
         let is_left = fill.based() > 0;
         let goes_on = is_left && rest_ns <= AGAIN_AT_MOST_NS;
-        self.again = goes_on.then_some(Again { due_ns: now_ns + rest_ns, rest_ns });
+        self.again = goes_on.then_some(Again { due_ns: now_ns + rest_ns, rest_ns: rest_ns * 2 });
         is_left
     }
 

@@ -151,13 +151,14 @@ fn what_could_not_be_collapsed_is_tried_again_and_not_forever() {
     };
     assert_eq!(at(0, &collapsed(0, 100)), (false, Some(50)));
     assert_eq!(at(49, &collapsed(60, 40)), (false, Some(50)));
-    assert_eq!(at(50, &collapsed(60, 40)), (true, Some(150)));
+    assert_eq!(at(50, &collapsed(60, 40)), (true, Some(100)));
     // More of the same blocks are filled with base pages: that is no other mapping.
-    assert_eq!(at(150, &collapsed(60, 10)), (true, Some(350)));
-    assert_eq!(at(350, &collapsed(80, 10)), (true, Some(500)), "whether it has got denser comes first");
-    assert_eq!(at(500, &collapsed(80, 10)), (false, Some(750)));
-    assert_eq!(at(750, &collapsed(90, 0)), (true, Some(1550)));
-    assert_eq!(at(1550, &collapsed(100, 0)), (false, None), "nothing is left");
+    assert_eq!(at(100, &collapsed(60, 10)), (true, Some(200)));
+    assert_eq!(at(200, &collapsed(80, 10)), (true, Some(400)));
+    assert_eq!(at(400, &collapsed(80, 10)), (true, Some(500)), "whether it has got denser comes first");
+    assert_eq!(at(500, &collapsed(80, 10)), (false, Some(800)));
+    assert_eq!(at(800, &collapsed(90, 0)), (true, Some(1600)));
+    assert_eq!(at(1600, &collapsed(100, 0)), (false, None), "nothing is left");
     assert_eq!(at(9000, &collapsed(90, 10)), (false, None));
 }
 
@@ -174,7 +175,7 @@ fn what_stays_refused_is_left() {
             _ => {}
         }
     }
-    assert_eq!(tries, 6);
+    assert_eq!(tries, 7);
     assert_eq!(filling.settles_ns(), None);
     let mut filling = trusted();
     assert_eq!(look(&mut filling, mapping(100), &collapsed(0, 100)), Verdict::AskAndCollapse);

@@ -203,14 +203,17 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// What /proc/PID/status says in this field, in bytes; 0: there is no such process, or no such field.
+/// What /proc/PID/status says in this field, in bytes. The process must be there, and have memory.
+#[track_caller]
 pub fn status_bytes(pid: u32, field: &str) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_else(|e| panic!("pid {pid}: {e}"));
     let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) << 10
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.unwrap_or_else(|| panic!("pid {pid}: no {field} in {text}")) << 10
 }
 
-/// Resident memory of a process, in bytes; 0: there is no such process.
+/// Resident memory of a process, in bytes.
+#[track_caller]
 pub fn resident(pid: u32) -> u64 {
     status_bytes(pid, "VmRSS")
 }

@@ -82,10 +82,7 @@ pub fn write(
     }
     writeln!(out, " UNSEEN: cannot be observed, or not yet known.")?;
     if is_estimated {
-        writeln!(
-            out,
-            "{ESTIMATED}: estimated from what is known so far; --json has the bounds, more than 5 % of RSS apart."
-        )?;
+        writeln!(out, "{ESTIMATED}: estimated so far; its bounds (--json) are more than 5 % of RSS apart.")?;
     }
     if shows_cache {
         writeln!(out, "CACHE: files in its memory, and in that of groups below it, that no process maps.")?;

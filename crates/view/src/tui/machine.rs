@@ -124,9 +124,9 @@ impl MachineView {
         let mark = |order: Order, text: &str| if order == self.order { format!("{text}*") } else { text.to_owned() };
         let name_width = width.saturating_sub(FIGURES.iter().sum());
         let head = [mark(Order::Rss, "RSS"), mark(Order::Cold, "COLD"), mark(Order::WorkingSet, "USED")];
-        let head = head.iter().map(String::as_str).chain(["UNSEEN", "SWAP"]);
-        let head = head.zip(FIGURES).map(|(text, figure)| format!("{text:>figure$}"));
-        let head = format!("{:<name_width$}{}", mark(Order::Name, "NAME"), head.collect::<String>());
+        let [rss, cold, used] = &head;
+        let head = columns([rss, cold, used, "UNSEEN", "SWAP"]);
+        let head = format!("{:<name_width$}{head}", mark(Order::Name, "NAME"));
         let style = Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED);
         buffer.set_stringn(area.x, area.y + ABOVE, head, width, style);
         let lines = self.lines();
@@ -168,8 +168,7 @@ impl MachineView {
         let mark = divided.map_or("", |divided| row.mark(divided.within_ns));
         let cold = format!("{mark}{}", size(divided.map(|d| d.cold)));
         let [rss, used, unseen, swap] = [row.rss, divided.map(|d| d.accessed), row.unseen(age_ns), row.swap].map(size);
-        let sizes = [rss, cold, used, unseen, swap].into_iter().zip(FIGURES);
-        let sizes: String = sizes.map(|(text, figure)| format!("{text:>figure$}")).collect();
+        let sizes = columns([&rss, &cold, &used, &unseen, &swap]);
         format!("{:<name_width$}{sizes}", fit(name, name_width))
     }
 
@@ -187,6 +186,11 @@ impl MachineView {
     pub(super) fn footer(&self) -> String {
         format!("q quit  p pause  s sort: {}  up/down choose  Enter open, see  ? help", self.order.name())
     }
+}
+
+/// The figures of a line in their columns.
+fn columns(texts: [&str; FIGURES.len()]) -> String {
+    texts.iter().zip(FIGURES).map(|(text, width)| format!("{text:>width$}")).collect()
 }
 
 #[cfg(test)]
