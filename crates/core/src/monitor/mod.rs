@@ -142,6 +142,11 @@ impl<S: AccessSource> Monitor<S> {
         self.intervals.attrs()
     }
 
+    /// Whether anything but walks looks at memory.
+    fn has_regions(&self) -> bool {
+        self.config.algorithm != Algorithm::PagesOnly
+    }
+
     fn start(&mut self, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
         let run = RunInfo {
             source: self.source.name().to_owned(),
@@ -216,17 +221,20 @@ impl<S: AccessSource> Monitor<S> {
         if !self.fault(result, now_ns, subscriber)? {
             return Ok(());
         }
-        let attrs = *self.intervals.attrs();
-        let space = self.targets.space(&mut self.source, (id, &fresh), self.config.space, &attrs, now_ns);
-        let Ok(space) = space else {
-            self.fault(space.map(|_| ()), now_ns, subscriber)?;
-            return Ok(());
-        };
-        let Some(t) = self.targets.get_mut(id) else { return Ok(()) };
-        if t.space != space {
-            self.algorithm.set_space(id, &space, &attrs);
-            t.space = space;
+        if self.has_regions() {
+            let attrs = *self.intervals.attrs();
+            let space = self.targets.space(&mut self.source, (id, &fresh), self.config.space, &attrs, now_ns);
+            let Ok(space) = space else {
+                self.fault(space.map(|_| ()), now_ns, subscriber)?;
+                return Ok(());
+            };
+            let Some(t) = self.targets.get_mut(id) else { return Ok(()) };
+            if t.space != space {
+                self.algorithm.set_space(id, &space, &attrs);
+                t.space = space;
+            }
         }
+        let Some(t) = self.targets.get_mut(id) else { return Ok(()) };
         if t.mappings != fresh {
             t.mappings.clone_from(&fresh);
             emit(subscriber, &Event::Mappings { time_ns: now_ns, target: id, mappings: fresh })?;
@@ -259,13 +267,16 @@ impl<S: AccessSource> Monitor<S> {
         Ok(false)
     }
 
-    /// Calls `f` for each target and takes out those that are gone.
+    /// Calls `f` for each target that has regions, and takes out those that are gone.
     fn for_each_target(
         &mut self,
         now_ns: u64,
         subscriber: &mut dyn Subscriber,
         mut f: impl FnMut(&mut dyn algorithm::Algorithm, &mut Tracked<S>, TargetId) -> Result<(), SourceError>,
     ) -> Result<(), EngineError> {
+        if !self.has_regions() {
+            return Ok(());
+        }
         for id in self.targets.ids() {
             let result = f(self.algorithm.as_mut(), &mut self.source, id);
             self.fault(result, now_ns, subscriber)?;
@@ -274,7 +285,7 @@ impl<S: AccessSource> Monitor<S> {
     }
 
     fn snapshots(&mut self, end_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
-        if self.config.algorithm == Algorithm::PagesOnly {
+        if !self.has_regions() {
             return Ok(());
         }
         let attrs = *self.intervals.attrs();
@@ -319,9 +330,10 @@ impl<S: AccessSource> Monitor<S> {
         if now_ns < self.next_footprints_ns {
             return Ok(());
         }
-        for t in self.targets.all() {
+        for t in self.targets.all_mut() {
             if let Some(footprint) = self.source.footprint(t.info.target, now_ns) {
                 emit(subscriber, &Event::Footprint(footprint))?;
+                t.footprint = Some(footprint);
             }
         }
         // Of hundreds of targets they are dear: then they come less often.

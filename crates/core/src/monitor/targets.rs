@@ -5,7 +5,7 @@ use crate::attrs::MonitorAttrs;
 use crate::mapping::Mapping;
 use crate::source::{AccessSource, SourceError};
 use crate::space::{GivenSpace, Lasting, SpaceRule, close_narrow_holes, monitored_ranges};
-use crate::target::{TargetEnd, TargetId, TargetInfo};
+use crate::target::{Footprint, TargetEnd, TargetId, TargetInfo};
 use std::collections::BTreeMap;
 
 /// Less than one part in this many resident: mapped memory is taken to be a reservation.
@@ -20,6 +20,8 @@ pub(super) struct Target {
     pub mappings: Vec<Mapping>,
     /// What of them is monitored.
     pub space: Vec<AddrRange>,
+    /// Its memory when that was handed out last; `None`: it was not yet.
+    pub footprint: Option<Footprint>,
 }
 
 /// The targets that are there.
@@ -34,6 +36,10 @@ pub(super) struct Targets {
 impl Targets {
     pub fn all(&self) -> &[Target] {
         &self.list
+    }
+
+    pub fn all_mut(&mut self) -> &mut [Target] {
+        &mut self.list
     }
 
     pub fn ids(&self) -> Vec<TargetId> {
@@ -60,7 +66,7 @@ impl Targets {
     /// Takes a new one in, of which nothing is monitored yet.
     pub fn add(&mut self, info: TargetInfo) {
         let (Ok(at) | Err(at)) = self.find(info.target);
-        self.list.insert(at, Target { info, mappings: Vec::new(), space: Vec::new() });
+        self.list.insert(at, Target { info, mappings: Vec::new(), space: Vec::new(), footprint: None });
     }
 
     /// Takes one out, or forgets the address space that it had.
@@ -72,6 +78,7 @@ impl Targets {
         } else if let Ok(at) = found {
             self.list[at].mappings.clear();
             self.list[at].space.clear();
+            self.list[at].footprint = None;
         }
     }
 

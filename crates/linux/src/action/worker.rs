@@ -11,6 +11,7 @@ use crate::clock::monotonic_ns;
 use crate::mm::advise::{Advice, advise};
 use crate::mm::pagemap::Pagemap;
 use crate::proc::PidFd;
+use crate::proc::ProcessDir;
 use crate::proc::maps::mapped_ranges;
 use isotherm_core::actuator::{Outcome, Request};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, is_sorted_disjoint, normalize};
@@ -154,7 +155,7 @@ impl Advised for Process<'_> {
     }
 
     fn mappings(&mut self) -> Vec<AddrRange> {
-        let ranges = mapped_ranges(self.process.pid()).unwrap_or_default();
+        let ranges = mapped_ranges(&ProcessDir::live(self.process.pid())).unwrap_or_default();
         // Only a process that is still there has been read, not another one with its pid.
         if self.process.has_exited() { Vec::new() } else { ranges }
     }

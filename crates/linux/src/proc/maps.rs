@@ -110,10 +110,10 @@ fn hex(text: &[u8], end: u8) -> Option<(u64, &[u8])> {
     None
 }
 
-/// Addresses of every line of process `pid`'s maps, in order. The process may be another one with its pid: whoever
+/// Addresses of every line of a process's maps, in order. The process may be another one with its pid: whoever
 /// holds a [`PidFd`](super::PidFd) checks it afterwards.
-pub(crate) fn mapped_ranges(pid: u32) -> Result<Vec<AddrRange>, ProcessError> {
-    ranges_of(&ProcessDir::live(pid), |_| true)
+pub(crate) fn mapped_ranges(dir: &ProcessDir) -> Result<Vec<AddrRange>, ProcessError> {
+    ranges_of(dir, |_| true)
 }
 
 /// Addresses of the lines of private anonymous memory that may be written, stacks excepted: as the kernel has its

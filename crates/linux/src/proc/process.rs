@@ -37,7 +37,13 @@ pub struct Process {
     filesystems: Filesystems,
     vm_flags: VmFlags,
     runs_guests: bool,
-    lines: Vec<MapsRecord>,
+}
+
+/// The lines of maps.
+#[derive(Debug, Default)]
+struct MapsRecords {
+    list: Vec<MapsRecord>,
+    /// All names, one after the other.
     names: Vec<u8>,
 }
 
@@ -68,28 +74,17 @@ impl Process {
         if stat.is_zombie() {
             return Err(ProcessError::Zombie { pid, name: stat.comm });
         }
-        let (maps, image) = open_maps(&dir)?;
+        let (maps, image) = open_maps(&dir, stat.image)?;
         if pidfd.has_exited() {
             return Err(ProcessError::NoSuchProcess { pid });
         }
-        let filesystems = Filesystems::read(&dir);
+        let filesystems = Filesystems::of(&dir);
         let runs_parents_program = || {
             let parent = Stat::read(&ProcessDir::live(stat.ppid));
             parent.is_ok_and(|parent| parent.image == image && parent.image.0 != 0)
         };
         let start = Start { time_ns: stat.started_ns(), forked: runs_parents_program() };
-        Ok(Self {
-            dir,
-            pidfd,
-            maps,
-            image,
-            start,
-            filesystems,
-            vm_flags: VmFlags::default(),
-            runs_guests: false,
-            lines: Vec::new(),
-            names: Vec::new(),
-        })
+        Ok(Self { dir, pidfd, maps, image, start, filesystems, vm_flags: VmFlags::default(), runs_guests: false })
     }
 
     pub const fn pid(&self) -> u32 {
@@ -121,10 +116,10 @@ impl Process {
     /// After an exec this fails once with [`ProcessError::Replaced`]; the next call tells the new program's mappings.
     /// The kernel hands out the list in pieces: a mapping that changes meanwhile may show in its old or new extent.
     pub fn mappings(&mut self, out: &mut Vec<Mapping>) -> Result<(), ProcessError> {
-        self.read_lines()?;
+        let MapsRecords { list: lines, names } = self.read_lines()?;
         let status = with_buffer(|buf| Status::read(&self.dir, buf)).map_err(|e| self.as_exit(e))?;
         let areas: Vec<AddrRange> = if status.vm_locked.unwrap_or(0) > 0 || status.hugetlb.unwrap_or(0) > 0 {
-            self.lines.iter().map(|l| l.range).collect()
+            lines.iter().map(|l| l.range).collect()
         } else {
             Vec::new()
         };
@@ -132,14 +127,14 @@ impl Process {
         updated.map_err(|e| self.as_exit(e))?;
         self.check_alive()?;
         let mut list = MappingList::new(out);
-        for line in &self.lines {
+        for line in &lines {
             let flags = self.vm_flags.get(line.range);
             let kind = match flags {
                 Some(f) if f.pfn_map => MappingKind::Special,
                 Some(f) if f.huge_tlb => MappingKind::Hugetlb,
                 _ => line.kind,
             };
-            let name = &self.names[line.name.0..line.name.1];
+            let name = &names[line.name.0..line.name.1];
             list.push(line.range, kind, line.shared, flags.is_some_and(|f| f.locked), name);
         }
         Ok(())
@@ -219,24 +214,23 @@ impl Process {
         if self.is_alive() { Ok(()) } else { Err(ProcessError::Exited { pid: self.pid() }) }
     }
 
-    /// Fills `lines` and `names` from the maps file, and notices an exec.
-    fn read_lines(&mut self) -> Result<(), ProcessError> {
-        let Self { dir, maps, filesystems, lines, names, runs_guests, .. } = self;
-        lines.clear();
-        names.clear();
+    /// Reads the maps file, and notices an exec.
+    fn read_lines(&mut self) -> Result<MapsRecords, ProcessError> {
+        let Self { dir, maps, filesystems, runs_guests, .. } = self;
+        let mut records = MapsRecords::default();
         *runs_guests = false;
         let mut bad = None;
         let read = maps.seek(SeekFrom::Start(0)).and_then(|_| {
             let note = |text: &[u8]| match MapsLine::parse(text) {
                 Some(line) => {
                     *runs_guests |= line.name.starts_with(b"anon_inode:kvm-vcpu");
-                    let begin = names.len();
-                    names.extend_from_slice(line.name);
-                    lines.push(MapsRecord {
+                    let begin = records.names.len();
+                    records.names.extend_from_slice(line.name);
+                    records.list.push(MapsRecord {
                         range: line.range,
                         kind: line.kind(filesystems),
                         shared: line.is_shared(),
-                        name: (begin, names.len()),
+                        name: (begin, records.names.len()),
                     });
                 }
                 None => bad = Some(dir.malformed("maps", String::from_utf8_lossy(text))),
@@ -259,7 +253,7 @@ impl Process {
         if image != self.image {
             return Err(self.follow_exec());
         }
-        Ok(())
+        Ok(records)
     }
 
     /// Turns to the address space that the process has now; the error tells what has become of the old one.
@@ -268,7 +262,8 @@ impl Process {
         if !self.is_alive() {
             return ProcessError::Exited { pid };
         }
-        match open_maps(&self.dir).and_then(|(mut maps, image)| {
+        let opened = Stat::read(&self.dir).and_then(|stat| open_maps(&self.dir, stat.image));
+        match opened.and_then(|(mut maps, image)| {
             let mut one = [0];
             let got = maps.read(&mut one).map_err(|e| self.dir.error("maps", e))?;
             Ok((got > 0).then_some((maps, image)))
@@ -276,7 +271,7 @@ impl Process {
             Ok(Some((maps, image))) => {
                 (self.maps, self.image) = (maps, image);
                 self.start.forked = false;
-                self.filesystems = Filesystems::read(&self.dir);
+                self.filesystems = Filesystems::of(&self.dir);
                 self.vm_flags.clear();
                 ProcessError::Replaced { pid }
             }
@@ -307,12 +302,11 @@ fn open_pidfd(dir: &ProcessDir) -> Result<PidFd, ProcessError> {
     })
 }
 
-/// Opens maps and tells the image that it belongs to.
-fn open_maps(dir: &ProcessDir) -> Result<(File, (u64, u64)), ProcessError> {
+/// Opens maps and tells the image that it belongs to; `image` was seen last.
+fn open_maps(dir: &ProcessDir, mut image: (u64, u64)) -> Result<(File, (u64, u64)), ProcessError> {
     // An exec gives the process its new address space first and fills it in then; the address of the code comes last.
     // That takes microseconds, but a program on a slow disk may take long, so the wait is bounded.
     const TRIES: u32 = 100;
-    let mut image = Stat::read(dir)?.image;
     for _ in 0..TRIES {
         let maps = dir.open("maps")?;
         let now = Stat::read(dir)?.image;

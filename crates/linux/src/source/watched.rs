@@ -26,20 +26,24 @@ pub enum SpaceError {
 pub(super) struct Targets<S> {
     pub(super) tracker: TargetTracker,
     kept: HashMap<TargetId, S>,
+    /// How many targets had been closed when what is kept of them was dropped last.
+    closed: u64,
     cpu_at_start: u64,
 }
 
 impl<S> Targets<S> {
     /// `cpu_at_start` is our thread's CPU time from which on costs count.
     pub(super) fn new(tracker: TargetTracker, cpu_at_start: u64) -> Self {
-        Self { tracker, kept: HashMap::new(), cpu_at_start }
+        Self { tracker, kept: HashMap::new(), closed: 0, cpu_at_start }
     }
 
     /// See [`isotherm_core::source::AccessSource::poll_targets`].
     pub(super) fn poll(&mut self) -> Result<Vec<TargetInfo>, SourceError> {
         let new = self.tracker.poll().map_err(|e| SourceError::Failed(e.to_string()))?;
         // Nobody may ever ask about those again that it has just found ended.
-        self.kept.retain(|target, _| self.tracker.is_running(*target));
+        if std::mem::replace(&mut self.closed, self.tracker.closed()) != self.closed {
+            self.kept.retain(|target, _| self.tracker.is_running(*target));
+        }
         Ok(new)
     }
 

@@ -6,7 +6,7 @@ use super::listed::Listed;
 use super::spec::TargetSpec;
 use crate::limits::{open_files, raise_open_files};
 use crate::proc::children::ChildFinder;
-use crate::proc::pidfd::share_memory;
+use crate::proc::pidfd::{PidFd, share_memory};
 use crate::proc::stat::Stat;
 use crate::proc::{Process, ProcessDir, ProcessError};
 use crate::roots::Roots;
@@ -14,9 +14,8 @@ use isotherm_core::target::TargetId;
 use isotherm_core::target::TargetInfo;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-/// Descriptors that stay open for each target: its pidfd, its maps, and a link for each program that reads its page
-/// tables.
-const FILES_EACH: u64 = 4;
+/// Descriptors that stay open for each target: its pidfd and its maps.
+const FILES_EACH: u64 = 2;
 /// Descriptors that are left for all else.
 const FILES_LEFT: u64 = 128;
 /// Ended targets whose pids are known.
@@ -45,6 +44,7 @@ pub struct TargetTracker {
     targets: BTreeMap<TargetId, Process>,
     /// The last that ended, and their pids.
     ended: VecDeque<(TargetId, u32)>,
+    closed: u64,
     /// Id of the next target.
     next: TargetId,
     by_pid: HashMap<u32, TargetId>,
@@ -120,6 +120,7 @@ impl TargetTracker {
             membership,
             targets: BTreeMap::new(),
             ended: VecDeque::new(),
+            closed: 0,
             next: 0,
             by_pid: HashMap::new(),
             unannounced,
@@ -222,6 +223,12 @@ impl TargetTracker {
             self.ended.pop_front();
         }
         self.ended.push_back((target, pid));
+        self.closed += 1;
+    }
+
+    /// How many targets have been closed so far.
+    pub(crate) const fn closed(&self) -> u64 {
+        self.closed
     }
 
     /// Has `tell` called for each process that belongs to the targets but cannot be watched, once each.
@@ -302,7 +309,9 @@ impl TargetTracker {
     }
 
     fn close_ended(&mut self) {
-        let ended: Vec<TargetId> = self.targets.iter().filter(|(_, p)| !p.is_alive()).map(|(id, _)| *id).collect();
+        let exited = PidFd::have_exited(self.targets.values().map(Process::pidfd));
+        let ended: Vec<TargetId> =
+            self.targets.keys().zip(exited).filter(|(_, exited)| *exited).map(|(id, _)| *id).collect();
         ended.into_iter().for_each(|target| self.close(target));
     }
 }

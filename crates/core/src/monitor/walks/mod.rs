@@ -3,13 +3,13 @@
 
 mod savings;
 mod schedule;
+mod sums;
 
 use super::targets::Target;
 use crate::addr::{AddrRange, PAGE_SIZE, normalize};
 use crate::clock::Clock;
 use crate::engine::{EngineError, emit};
 use crate::event::{Event, Subscriber};
-use crate::history::pages::PageHistory;
 use crate::history::table::PAGES;
 use crate::history::times::AGES_NS;
 use crate::history::together::Mapped;
@@ -17,18 +17,14 @@ use crate::history::tracked::{CLEAR_NS, SLICE_NS, Tracked};
 use crate::mapping::MappingKind;
 use crate::source::{AccessSource, SourceError};
 use crate::target::TargetId;
-use savings::{ADVANCE_NS, Savings, TOGETHER_PART, least_share};
-use schedule::{
-    FRAME_NS, FRAME_PART, LONGEST_NS, Means, NEWEST, Needs, READ_PART, READ_PART_AT_FIRST, Schedule, wish_ns,
-};
-use std::collections::{BTreeMap, BTreeSet};
+use savings::{ADVANCE_NS, Savings, TOGETHER_PART};
+use schedule::{FRAME_NS, FRAME_PART, LONGEST_NS, Means, NEWEST, READ_PART, READ_PART_AT_FIRST, Schedule, wish_ns};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use sums::Sums;
 
 pub(super) use savings::SHARE_AT_FIRST;
 
-/// "Much": this part of the pages, unless it is cleared within [`FIRST_FIGURES_NS`] anyway.
-const MUCH: f64 = 0.05;
-/// Of pages that cannot be observed so large a part may soon be, since the source then clears all of a target at once.
-const BLIND_PART: f64 = 0.25;
 /// Within about this time there are to be figures for all memory: what cannot be cleared in it waits, and is estimated
 /// from the rest, ns; ...
 const FIRST_FIGURES_NS: f64 = 4e9;
@@ -44,13 +40,16 @@ const FIGURES_FIRST_NS: u64 = 45_000_000_000;
 const FORKED_PART: f64 = 0.5;
 /// All targets together are reported where so large a part of their pages is in targets that were walked twice.
 const KNOWN_PART: f64 = 0.9;
+/// That is saved up for from this part of it on: not long before.
+const SAVES_FROM: f64 = 0.5;
 /// How often pages that several targets map are looked for at most, ns.
 const TOGETHER_NS: u64 = 2_000_000_000;
-/// Walks of one turn end after this time, so that samples are not late, ns.
+/// Walks of one turn end after this time, so that samples are not late, ns. Without regions there are none, and of thousands of targets
+/// they may take what their turn is worth.
 const TURN_NS: u64 = 10_000_000;
 /// What a turn costs for each target, whether it is walked or not, ns, and the part of the walks' budget that this may
 /// take: of thousands of targets turns are rarer, and several are walked in each.
-const TURN_NS_PER_TARGET: f64 = 100.0;
+const TURN_NS_PER_TARGET: f64 = 200.0;
 const TURN_PART: f64 = 0.05;
 /// What a page's walk costs until that is known, ns (0.18 ms a GiB), and a target's.
 const READ_NS_PER_PAGE: f64 = 0.7;
@@ -71,6 +70,8 @@ pub(super) struct Walks {
     together_ns: Option<u64>,
     /// What a first walk costs, ns: a moving average; `None`: there was none.
     first_walk_ns: Option<f64>,
+    /// When the first of all walks is due, as the last turn left them, ns; `None`: there was no turn.
+    due_ns: Option<u64>,
 }
 
 impl Walks {
@@ -91,7 +92,7 @@ impl Walks {
 
     /// When the next walk is due and can be paid for; `None` if there is no target.
     pub fn next_ns(&self) -> Option<u64> {
-        self.schedules.values().map(|s| s.due_ns.max(self.ready_ns)).min()
+        self.due_ns.filter(|_| !self.schedules.is_empty()).map(|due_ns| due_ns.max(self.ready_ns))
     }
 
     pub(crate) fn drop_target(&mut self, target: TargetId) {
@@ -112,47 +113,47 @@ impl Walks {
         if begin_ns < self.rest_until_ns {
             return Ok(Vec::new());
         }
-        self.follow(targets, begin_ns);
-        self.expect(tracked, targets, begin_ns);
-        self.savings.at_first = budget.is_some_and(|budget| self.is_at_first(budget));
+        self.follow(tracked, targets, begin_ns);
+        let sums = Sums::of(self.schedules.values(), self.savings.began_ns);
+        self.savings.at_first = budget.is_some_and(|budget| sums.is_at_first(budget));
         let share = budget.map(|budget| self.savings.share(budget));
-        let read_ns: f64 = self.schedules.values().map(|s| s.read_ns).sum();
-        let pages = self.schedules.values().map(|s| s.pages).sum();
-        let stretch = self.schedules.values().map(|s| s.stretch).fold(1.0, f64::max);
+        let Sums { read_ns, pages, .. } = sums;
         let wish_ns = wish_ns(tracked.shortest_age_ns()) as f64;
-        let interval_ns = |share: f64| wish_ns.max(read_ns / (share * READ_PART_AT_FIRST)) * stretch;
-        let figures_first = self.savings.watched_ns() < FIGURES_FIRST_NS
-            && self.known_part(tracked) < FIGURES_FIRST_PART
-            && self.forked_part() < FORKED_PART;
+        let interval_ns = |share: f64| wish_ns.max(read_ns / (share * READ_PART_AT_FIRST)) * sums.stretch;
+        let known_part = sums.known_part();
+        let figures_first = known_part < KNOWN_PART * SAVES_FROM
+            || self.savings.watched_ns() < FIGURES_FIRST_NS
+                && known_part < FIGURES_FIRST_PART
+                && sums.forked_part() < FORKED_PART;
         let together_ns = if targets.len() < 2 || figures_first { 0.0 } else { read_ns };
         self.savings.fill(share, begin_ns, interval_ns, together_ns);
         // What an interval brings beyond reading is for all targets, whosever turn it is now.
         let clearing_ns = share.map_or(0.0, |share| share * interval_ns(share) - read_ns);
-        let all = self.schedules.values().map(Schedule::needs).fold(Needs::default(), Needs::and);
         let mut faults = Vec::new();
-        let mut due: Vec<(&Schedule, usize)> = targets
-            .iter()
-            .enumerate()
-            .filter_map(|(i, t)| Some((self.schedules.get(&t.info.target)?, i)))
-            .filter(|(s, _)| s.due_ns <= begin_ns)
-            .collect();
         let firsts_first = share.is_some_and(|share| self.firsts_first(share, begin_ns));
-        due.sort_unstable_by_key(|(s, i)| (s.turn(firsts_first), *i));
         let slice_ns = |s: &Schedule| s.read_ns.min(SLICE_NS as f64);
-        let mut due_read_ns: f64 = due.iter().map(|(s, _)| slice_ns(s)).sum();
-        let due: Vec<usize> = due.into_iter().map(|(_, i)| i).collect();
-        let mut needed_ns = 0.0;
-        for i in due {
+        // Of thousands that are due few are walked: no more of them are sorted.
+        let (mut due, mut due_read_ns) = (Vec::new(), 0.0);
+        for (i, s) in self.schedules.values().enumerate().filter(|(_, s)| s.due_ns <= begin_ns) {
+            due.push(Reverse((s.turn(firsts_first), i)));
+            due_read_ns += slice_ns(s);
+        }
+        let mut due = BinaryHeap::from(due);
+        let worth_ns = targets.len() as f64 * TURN_NS_PER_TARGET / TURN_PART;
+        let most_ns = if self.savings.is_alone() { TURN_NS.max(worth_ns as u64) } else { TURN_NS };
+        let (mut needed_ns, mut is_left) = (0.0, false);
+        while let Some(Reverse((_, i))) = due.pop() {
             let target = &targets[i];
             // What is to be spent has to be saved first.
             let Some(s) = self.schedules.get(&target.info.target) else { continue };
             needed_ns = slice_ns(s);
-            if clock.now_ns() > begin_ns + TURN_NS || share.is_some() && self.savings.saved_ns < needed_ns {
+            if clock.now_ns() > begin_ns + most_ns || share.is_some() && self.savings.saved_ns < needed_ns {
+                is_left = true;
                 break;
             }
             let means = share.map(|share| {
                 let spare_ns = clearing_ns.max(self.savings.saved_ns - due_read_ns);
-                let spare = s.needs().share_of(all, spare_ns);
+                let spare = s.needs().share_of(sums.needs, spare_ns);
                 let most_ns = self.savings.saved_ns - needed_ns + self.savings.advance_ns(share);
                 Means { share, read_ns, pages, spare: spare.at_most(most_ns) }
             });
@@ -163,11 +164,12 @@ impl Walks {
                 Err(fault) => faults.push(fault),
             }
         }
+        self.due_ns = if is_left { Some(begin_ns) } else { self.schedules.values().map(|s| s.due_ns).min() };
         self.together(tracked, targets, share, clock, subscriber)?;
         let debt_ns = (needed_ns - self.savings.saved_ns).max(0.0);
         let pause_ns = |ns: f64| share.map_or(0, |share| (ns / share.max(1e-6)).min(LONGEST_NS).ceil() as u64);
         let end_ns = clock.now_ns();
-        self.rest_until_ns = end_ns + pause_ns(targets.len() as f64 * TURN_NS_PER_TARGET / TURN_PART);
+        self.rest_until_ns = end_ns + pause_ns(worth_ns);
         self.ready_ns = self.rest_until_ns.max(end_ns + pause_ns(debt_ns));
         Ok(faults)
     }
@@ -197,7 +199,8 @@ impl Walks {
     ) -> Result<(), EngineError> {
         let now_ns = clock.now_ns();
         let due_ns = *self.together_ns.get_or_insert(now_ns + TOGETHER_NS);
-        if targets.len() < 2 || now_ns < due_ns || self.known_part(tracked) < KNOWN_PART {
+        let known_part = || Sums::of(self.schedules.values(), self.savings.began_ns).known_part();
+        if targets.len() < 2 || now_ns < due_ns || known_part() < KNOWN_PART {
             return Ok(());
         }
         let before_ns = spent(tracked);
@@ -226,72 +229,16 @@ impl Walks {
         }
     }
 
-    /// What part of all pages is in targets that were walked twice, by an Isotherm before this one, too. Those forked after
-    /// the watch began keep nobody waiting: their pages are their parents', and there may be new ones all the time.
-    fn known_part<S: AccessSource>(&self, tracked: &Tracked<S>) -> f64 {
-        let began_ns = self.savings.began_ns.unwrap_or(u64::MAX);
-        let forked_later = |s: &Schedule| s.start.is_some_and(|start| start.forked && start.time_ns > began_ns);
-        let (mut known, mut all) = (0, 0);
-        for (target, s) in &self.schedules {
-            let walks = tracked.page_history(*target).map_or(0, PageHistory::walks);
-            if walks < 2 && forked_later(s) {
-                continue;
-            }
-            let pages = if walks > 0 { s.present } else { s.pages };
-            all += pages;
-            known += if walks > 1 { pages } else { 0 };
-        }
-        known as f64 / all.max(1) as f64
-    }
-
-    /// What part of all pages is in targets that were forked.
-    fn forked_part(&self) -> f64 {
-        let is_forked = |s: &Schedule| s.start.is_some_and(|start| start.forked);
-        let (mut forked, mut all) = (0, 0);
-        for s in self.schedules.values() {
-            all += s.pages;
-            forked += if is_forked(s) { s.pages } else { 0 };
-        }
-        forked as f64 / all.max(1) as f64
-    }
-
-    /// Takes targets in and out.
-    fn follow(&mut self, targets: &[Target], now_ns: u64) {
+    /// Takes targets in and out: afterwards there are the schedules of `targets`, in their order.
+    fn follow<S: AccessSource>(&mut self, tracked: &mut Tracked<S>, targets: &[Target], now_ns: u64) {
         if targets.iter().map(|t| &t.info.target).eq(self.schedules.keys()) {
             return;
         }
         let there: BTreeSet<TargetId> = targets.iter().map(|t| t.info.target).collect();
         self.schedules.retain(|id, _| there.contains(id));
         for t in targets {
-            self.schedules.entry(t.info.target).or_insert_with(|| Schedule::new(now_ns));
+            self.schedules.entry(t.info.target).or_insert_with(|| expected(tracked, t, now_ns));
         }
-    }
-
-    /// What reading costs of targets that were not read yet.
-    fn expect<S: AccessSource>(&mut self, tracked: &mut Tracked<S>, targets: &[Target], now_ns: u64) {
-        for t in targets {
-            let Some(s) = self.schedules.get_mut(&t.info.target).filter(|s| s.read_ns == 0.0) else { continue };
-            s.start = tracked.start(t.info.target);
-            let pages = tracked.footprint(t.info.target, now_ns).map_or(0, |f| f.rss / PAGE_SIZE);
-            s.pages = pages;
-            match tracked.page_history(t.info.target).filter(|h| h.walks() > 0) {
-                Some(history) => s.learn_pages(history.learnt()),
-                None => (s.unresolved, s.present) = (pages, pages),
-            }
-            s.read_ns = READ_NS_PER_TARGET + READ_NS_PER_PAGE * pages as f64;
-        }
-    }
-
-    /// Whether much has never been cleared, so much that it would take long with the usual share of `budget`.
-    fn is_at_first(&self, budget: f64) -> bool {
-        let sum = |pages: fn(&Schedule) -> u64| self.schedules.values().map(pages).sum::<u64>();
-        let (mut unresolved, blind) = (sum(|s| s.unresolved), sum(|s| s.blind));
-        let present = sum(|s| s.present);
-        if blind as f64 > BLIND_PART * present as f64 {
-            unresolved += blind;
-        }
-        let affordable = least_share(budget) * FIRST_FIGURES_NS / CLEAR_NS;
-        unresolved as f64 > (MUCH * present as f64).max(affordable)
     }
 
     /// Walks a target for a slice; whether its walk is complete. `means`: `None` where there is no budget.
@@ -353,7 +300,7 @@ impl Walks {
             return Ok(false);
         }
         if let Some(history) = tracked.page_history(id) {
-            s.learn_pages(history.learnt());
+            s.learn_pages(history);
         }
         if s.walks == 0 {
             let spent_ns = s.walk.spent_ns;
@@ -395,6 +342,21 @@ impl Walks {
         s.frame_ns = if s.frame_ns == 0.0 { cost_ns } else { s.frame_ns + (cost_ns - s.frame_ns) * NEWEST };
         Ok(())
     }
+}
+
+/// The schedule of a target that has just come: what reading it costs is estimated.
+fn expected<S: AccessSource>(tracked: &mut Tracked<S>, target: &Target, now_ns: u64) -> Schedule {
+    let id = target.info.target;
+    let footprint = target.footprint.or_else(|| tracked.footprint(id, now_ns));
+    let pages = footprint.map_or(0, |f| f.rss / PAGE_SIZE);
+    let read_ns = READ_NS_PER_TARGET + READ_NS_PER_PAGE * pages as f64;
+    let mut s = Schedule::new(now_ns);
+    (s.start, s.pages, s.read_ns) = (tracked.start(id), pages, read_ns);
+    match tracked.page_history(id).filter(|h| h.walks() > 0) {
+        Some(history) => s.learn_pages(history),
+        None => (s.unresolved, s.present) = (pages, pages),
+    }
+    s
 }
 
 fn spent<S: AccessSource>(tracked: &Tracked<S>) -> u64 {

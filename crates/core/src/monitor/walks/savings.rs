@@ -66,6 +66,11 @@ impl Savings {
         Self { others: alone.then(Others::default), ..Self::default() }
     }
 
+    /// Whether there are no regions.
+    pub const fn is_alone(&self) -> bool {
+        self.others.is_some()
+    }
+
     pub fn others_spent(&mut self, ns: u64) {
         if let Some(others) = &mut self.others {
             others.recent_ns += ns as f64;
@@ -89,7 +94,7 @@ impl Savings {
 
     /// The part of `budget` that is left for regions.
     pub fn left(&self, budget: f64) -> f64 {
-        if self.others.is_some() {
+        if self.is_alone() {
             return LEFT_ALONE;
         }
         let part = self.part(budget);

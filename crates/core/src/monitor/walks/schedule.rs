@@ -1,5 +1,6 @@
 //! When a target is walked next, and what a walk of it may clear, by what the last ones have cost.
 
+use crate::history::pages::PageHistory;
 use crate::history::table::{HIGHEST_LEVEL, Learnt};
 use crate::history::tracked::{Allowance, CLEAR_NS};
 use crate::target::Start;
@@ -50,7 +51,7 @@ pub(super) struct Schedule {
     pub due_ns: u64,
     /// When the present walk, or the last one, began.
     pub begun_ns: u64,
-    /// What reading costs, without clearing: the least of the last walks, ns; 0: not known.
+    /// What reading costs, without clearing: the least of the last walks, ns.
     pub read_ns: f64,
     /// Pages that were resident before it was read for the first time.
     pub pages: u64,
@@ -75,6 +76,8 @@ pub(super) struct Schedule {
     pub demand_ns: f64,
     /// Complete walks.
     pub walks: u64,
+    /// The same with those of an Isotherm before this one.
+    pub history_walks: u64,
     /// Sums over the slices of the present walk.
     pub walk: Spent,
     pub level: u8,
@@ -186,8 +189,10 @@ impl Schedule {
     }
 
     /// What the last complete walk found.
-    pub fn learn_pages(&mut self, learnt: &Learnt) {
-        (self.present, self.blind, self.unresolved) = (learnt.present, learnt.blind, learnt.unresolved);
+    pub fn learn_pages(&mut self, history: &PageHistory) {
+        let Learnt { present, blind, unresolved, .. } = *history.learnt();
+        (self.present, self.blind, self.unresolved) = (present, blind, unresolved);
+        self.history_walks = history.walks();
     }
 
     /// What the next slice may clear.

@@ -78,7 +78,7 @@ impl Injector {
         if let Some(why) = eligible::ineligible(&Roots::system(), pid) {
             return Err(InjectError::Ineligible(why));
         }
-        let mappings = mapped_ranges(pid)?;
+        let mappings = mapped_ranges(&ProcessDir::live(pid))?;
         // Every range may cut two mappings in two.
         if mappings.len() + 2 * ranges.len() > max_map_count() / 2 {
             return Err(InjectError::TooManyMappings { action: call.action, ranges: ranges.len(), pid });

@@ -1,7 +1,7 @@
 //! The kernel's own list of areas (VMAs) of a process: only their borders, and which of them cannot be cleared.
 
 use crate::proc::ProcessDir;
-use crate::proc::maps::MapsLine;
+use crate::proc::maps::mapped_ranges;
 use isotherm_core::addr::{AddrRange, TABLE_SPAN};
 use isotherm_core::mapping::{Mapping, MappingKind};
 use isotherm_core::mask::{self, NO_PAGES, PageMask};
@@ -25,7 +25,6 @@ pub struct Areas {
     anon: Vec<AddrRange>,
     /// Areas for which the kernel refused to clear.
     refused: Vec<AddrRange>,
-    buf: Vec<u8>,
 }
 
 impl Areas {
@@ -47,12 +46,7 @@ impl Areas {
         if self.read_at.is_some_and(|t| now.duration_since(t) < LIFE) {
             return;
         }
-        self.list.clear();
-        if dir.read("maps", &mut self.buf).is_ok() {
-            let lines = self.buf.split(|&b| b == b'\n').filter_map(MapsLine::parse);
-            self.list.extend(lines.map(|l| l.range));
-            self.list.sort_unstable();
-        }
+        self.list = mapped_ranges(dir).unwrap_or_default();
         self.read_at = Some(now);
     }
 

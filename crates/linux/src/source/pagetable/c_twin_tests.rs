@@ -9,6 +9,7 @@ use crate::arena::{Arena, HugePages};
 use crate::bpf::insn::Insn;
 use crate::bpf::walk::{Built, KernelOffsets, LoopStyle, MapFds, Which};
 use crate::proc::PidFd;
+use crate::proc::ProcessDir;
 use crate::proc::maps::mapped_ranges;
 use crate::test_process::{Sleeper, wait_for};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
@@ -180,10 +181,10 @@ fn root_the_documented_programs_do_what_the_assembled_ones_do() {
     let sleeper = Sleeper::new();
     PidFd::open(sleeper.pid()).unwrap().send_signal(crate::proc::Signal::STOP).unwrap();
     wait_for("the stop", || crate::lru::freeze::is_stopped(sleeper.pid()));
-    let mappings = mapped_ranges(sleeper.pid()).unwrap();
+    let mappings = mapped_ranges(&ProcessDir::live(sleeper.pid())).unwrap();
     let mut seen = Vec::new();
     for walker in [&mut assembled, &mut documented] {
-        let link = walker.attach(sleeper.pid()).unwrap();
+        let link = walker.attach(sleeper.pid());
         seen.push((copied(walker, &link), windows(walker, &link, &mappings)));
     }
     let tables = seen[0].0.iter().filter(|(_, mapped, _)| *mapped == Mapped::Table).count();
@@ -194,7 +195,7 @@ fn root_the_documented_programs_do_what_the_assembled_ones_do() {
     arena.touch(&[0, 512, 1024]);
     let mut seen = Vec::new();
     for walker in [&mut assembled, &mut documented] {
-        let link = walker.attach(std::process::id()).unwrap();
+        let link = walker.attach(std::process::id());
         walker.copy_tables(&link, &[arena.range()], 0).unwrap();
         let kinds: Vec<_> = walker.records().map(|r| (r.addr, std::mem::discriminant(&r.mapped))).collect();
         seen.push(kinds);

@@ -91,7 +91,7 @@ impl Descriptors {
         let (stack, area) = (words[0][0], words[1][0]);
         let pages = self.read(&[area + types.area_pages])?[0][0];
         let descriptors = self.read(&[pages])?[0];
-        let link = walker.attach(std::process::id())?;
+        let link = walker.attach(std::process::id());
         let span = [Span { start: stack, pages: 2 }];
         let (_, Batch::Done(_)) = walker.read_spans(&link, &span)? else { return Ok(None) };
         let phys_mask = walker.layout().phys_mask;

@@ -170,7 +170,7 @@ impl PageTableSource {
 }
 
 fn open_space(observer: &mut Observer, process: &Process) -> Result<ProcessSpace, SourceError> {
-    ProcessSpace::new(observer.walker(), process.pid()).map_err(|e| SourceError::Failed(e.to_string()))
+    Ok(ProcessSpace::new(observer.walker(), process.pid()))
 }
 
 /// With it, why there are no page descriptors.
@@ -246,7 +246,11 @@ impl AccessSource for PageTableSource {
         ranges: &[AddrRange],
         out: &mut Vec<AddrRange>,
     ) -> Result<(), SourceError> {
-        self.with_space(target, |observer, space, process| observer.populated(space, process, ranges, out))
+        self.with_space(target, |observer, space, process| {
+            observer.populated(space, process, ranges, out)?;
+            space.close_files();
+            Ok(())
+        })
     }
 
     fn arm(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError> {
@@ -275,7 +279,9 @@ impl AccessSource for PageTableSource {
         sink: &mut dyn FnMut(u64, u64),
     ) -> Result<bool, SourceError> {
         self.with_space(target, |observer, space, process| {
-            observer.frame_numbers(space, process, ranges, one_in, sink).map(|()| true)
+            observer.frame_numbers(space, process, ranges, one_in, sink)?;
+            space.close_files();
+            Ok(true)
         })
     }
 

@@ -74,10 +74,8 @@ impl Observer {
         sink: &mut dyn FnMut(&TableBits),
     ) -> Result<(), SpaceError> {
         let begin = Instant::now();
-        if clear.any()
-            && self.whole_is_due(space, process, ranges, begin)
-            && self.scan_whole(space, process, ranges, &mut clear, begin, sink)?
-        {
+        if clear.any() && self.scan_whole(space, process, ranges, &mut clear, begin, sink)? {
+            space.close_files();
             return Ok(());
         }
         let since_whole = space.whole.covers(begin);
@@ -126,8 +124,7 @@ impl Observer {
         self.pages_cleared_first += tally.first;
         if clear.any() {
             space.whole.note_walk(tally, single_ns, begin);
-            // Of thousands of targets, a descriptor each is many.
-            space.pagemap = None;
+            space.close_files();
         }
         Ok(())
     }

@@ -18,24 +18,26 @@ use std::time::Instant;
 const ALL: f64 = 0.95;
 
 impl Observer {
-    /// Whether a scan of `ranges` that is to clear is to be a [`scan_whole`](Self::scan_whole).
-    pub(super) fn whole_is_due(
+    /// Whether a scan of `ranges` that is to clear is to be a [`scan_whole`](Self::scan_whole): then, how many pages the process has
+    /// resident.
+    fn whole_is_due(
         &mut self,
         space: &mut ProcessSpace,
         process: &Process,
         ranges: &[AddrRange],
         now: Instant,
-    ) -> bool {
+    ) -> Option<u64> {
         space.sharer.get_or_insert_with(|| self.budget.sharer());
         // The last walk may have been one over hot pages only, of which much is the text of shared libraries: what it
         // found needs the more to be measured against all that is resident. Asking for that costs more than this.
         if !space.whole.is_wanted(space.whole.tally.present, &self.budget, now) {
-            return false;
+            return None;
         }
         let resident = self.resident(process);
-        space.whole.is_wanted(resident, &self.budget, now)
+        let is_due = space.whole.is_wanted(resident, &self.budget, now)
             && total_len(ranges) / PAGE_SIZE >= (resident as f64 * ALL) as u64
-            && self.budget.grants(process.pid(), resident, now)
+            && self.budget.grants(process.pid(), resident, now);
+        is_due.then_some(resident)
     }
 
     /// Pages that a process has resident; very many if that cannot be read.
@@ -44,7 +46,7 @@ impl Observer {
         status.vm_rss.unwrap_or(u64::MAX).saturating_add(status.hugetlb.unwrap_or(0)) / PAGE_SIZE
     }
 
-    /// Scans and clears all memory of a process; `false`, with nothing done, if `ranges` are not all of it or it is
+    /// Scans and clears all memory of a process; `false`, with nothing done, if that is not due, if `ranges` are not all of it, or if it is
     /// refused.
     pub(super) fn scan_whole(
         &mut self,
@@ -55,6 +57,7 @@ impl Observer {
         now: Instant,
         sink: &mut dyn FnMut(&TableBits),
     ) -> Result<bool, SpaceError> {
+        let Some(resident) = self.whole_is_due(space, process, ranges, now) else { return Ok(false) };
         // Kept until all has been cleared: whoever takes it may take its time. The bound on stalls bounds it, too.
         let mut all: Vec<Found> = Vec::new();
         self.each_piece(space, process, ranges, |this, _, ranges| {
@@ -62,7 +65,7 @@ impl Observer {
             Ok(())
         })?;
         let mut tally = Tally { present: all.iter().map(Found::present_pages).sum(), ..Tally::default() };
-        if !self.is_all(process, tally.present) {
+        if (tally.present as f64) < ALL * resident as f64 {
             return Ok(false);
         }
         let begin = thread_cpu_ns();
@@ -95,11 +98,6 @@ impl Observer {
         self.pages_cleared_first += tally.first;
         space.whole.note_walk(tally, 0, now);
         Ok(true)
-    }
-
-    /// Whether `present` pages are all that a process has, or nearly.
-    fn is_all(&mut self, process: &Process, present: u64) -> bool {
-        present as f64 >= ALL * self.resident(process) as f64
     }
 
     /// Reads again, and finds out which of the pages that are still set cannot be cleared even so.

@@ -21,7 +21,7 @@ pub(super) fn run(observer: &mut Observer) -> Result<(), SelfTestError> {
     let process = Process::open(pid).map_err(SelfTestError::failed)?;
     let mut last = String::new();
     for _ in 0..ATTEMPTS {
-        let mut space = ProcessSpace::new(observer.walker(), pid).map_err(SelfTestError::failed)?;
+        let mut space = ProcessSpace::new(observer.walker(), pid);
         match attempt(observer, &mut space, &process)? {
             None => return Ok(()),
             Some(wrong) => last = wrong,

@@ -60,9 +60,9 @@ pub struct ProcessSpace {
 
 impl ProcessSpace {
     /// Prepares to read the memory of process `pid`.
-    pub fn new(walker: &Walker, pid: u32) -> Result<Self, BpfError> {
-        Ok(Self {
-            link: walker.attach(pid)?,
+    pub fn new(walker: &Walker, pid: u32) -> Self {
+        Self {
+            link: walker.attach(pid),
             id: None,
             pagemap: None,
             verdicts: Verdicts::default(),
@@ -72,7 +72,13 @@ impl ProcessSpace {
             cpu: None,
             cleared_tables: HashSet::new(),
             sharer: None,
-        })
+        }
+    }
+
+    /// Closes the descriptors that are opened again when they are needed: of thousands of targets, one each is many.
+    pub(super) fn close_files(&mut self) {
+        self.pagemap = None;
+        self.link.release();
     }
 
     /// Of the `cleared` bits of the table at `base`, those that nobody had cleared before: the processor set them when

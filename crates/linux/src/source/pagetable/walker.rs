@@ -10,6 +10,7 @@ use crate::bpf::walk::{
     LoopStyle, MAX_RANGES, MAX_SLOTS, MapFds, STATE_CHANGED, STATE_DONE, Which, ctrl,
 };
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
+use std::cell::OnceCell;
 use std::path::Path;
 
 // Which of the shared arrays.
@@ -45,12 +46,20 @@ pub struct Layout {
     pub levels: u8,
 }
 
-/// A process as the programs find it.
+/// A process as the programs find it. Each is attached to it when it is needed, a descriptor each.
 #[derive(Debug)]
 pub(crate) struct TaskLink {
-    windows: Link,
-    copy: Link,
+    pid: u32,
     tgid: u32,
+    windows: OnceCell<Link>,
+    copy: OnceCell<Link>,
+}
+
+impl TaskLink {
+    /// Detaches the programs: of thousands of processes, a descriptor each is many, and attaching costs a microsecond.
+    pub(crate) fn release(&mut self) {
+        (self.windows, self.copy) = (OnceCell::new(), OnceCell::new());
+    }
 }
 
 /// Identity of an address space: it changes when the process executes another program.
@@ -219,14 +228,27 @@ impl Walker {
     }
 
     /// Prepares reading process `pid`.
-    pub(crate) fn attach(&self, pid: u32) -> Result<TaskLink, BpfError> {
-        let one = |program: &Program| match program.attach(Some(pid)) {
-            // Before 6.1 an iterator cannot be limited to the process: go through all and compare the id.
-            Err(_) if self.root_pids => program.attach(None),
-            other => other,
-        };
+    pub(crate) fn attach(&self, pid: u32) -> TaskLink {
         let tgid = if self.root_pids { pid } else { 0 };
-        Ok(TaskLink { windows: one(&self.windows)?, copy: one(&self.copy)?, tgid })
+        TaskLink { pid, tgid, windows: OnceCell::new(), copy: OnceCell::new() }
+    }
+
+    /// Runs `program` over a process, attached by `slot` of its link.
+    fn run(
+        program: &Program,
+        arrays: &mut SharedArrays,
+        task: &TaskLink,
+        slot: &OnceCell<Link>,
+    ) -> Result<(), BpfError> {
+        if let Some(link) = slot.get() {
+            return link.run(arrays);
+        }
+        let link = match program.attach(Some(task.pid)) {
+            // Before 6.1 an iterator cannot be limited to the process: go through all and compare the id.
+            Err(_) if task.tgid != 0 => program.attach(None),
+            other => other,
+        }?;
+        slot.get_or_init(|| link).run(arrays)
     }
 
     fn start(&mut self, link: &TaskLink, count: usize) {
@@ -271,7 +293,7 @@ impl Walker {
             n += 1;
         }
         self.start(link, n);
-        link.windows.run(&mut self.arrays)?;
+        Self::run(&self.windows, &mut self.arrays, link, &link.windows)?;
         Ok((n, self.outcome()))
     }
 
@@ -306,7 +328,7 @@ impl Walker {
         words[ctrl::RECORDS] = 0;
         words[ctrl::TABLES] = 0;
         self.start(link, n);
-        link.copy.run(&mut self.arrays)?;
+        Self::run(&self.copy, &mut self.arrays, link, &link.copy)?;
         let c = self.arrays.words(CTRL);
         Ok((Progress { cursor: c[ctrl::CURSOR], ranges_done: c[ctrl::RANGE] as usize }, self.outcome()))
     }

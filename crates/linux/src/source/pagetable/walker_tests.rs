@@ -7,7 +7,7 @@ use crate::mm::scratch::Scratch;
 use isotherm_core::addr::AddrRange;
 
 fn entries(walker: &mut Walker, pages: &Scratch) -> Vec<(Mapped, Vec<u64>)> {
-    let link = walker.attach(std::process::id()).unwrap();
+    let link = walker.attach(std::process::id());
     let spans: Vec<Span> = (0..600).map(|i| Span { start: pages.addr(i % 64), pages: 1 + (i % 8) as u16 }).collect();
     let (mut at, mut out) = (0, Vec::new());
     while at < spans.len() {
@@ -35,7 +35,7 @@ fn root_both_loop_styles_read_the_same() {
         let seen = entries(&mut walker, &pages);
         assert!(seen.iter().all(|s| s.0 == Mapped::Table));
         assert!(seen.iter().any(|s| s.1[0] != 0) && seen.iter().any(|s| s.1[0] == 0));
-        let link = walker.attach(std::process::id()).unwrap();
+        let link = walker.attach(std::process::id());
         let range = AddrRange::new(pages.addr(0), pages.addr(80));
         let (progress, _) = walker.copy_tables(&link, &[range], 0).unwrap();
         assert_eq!(progress.ranges_done, 1);
@@ -57,7 +57,7 @@ fn root_windows_never_reach_beyond_their_table() {
     calibrate(&mut walker).unwrap();
     let pages = Scratch::new(512).unwrap();
     (0..512).for_each(|i| pages.touch(i));
-    let link = walker.attach(std::process::id()).unwrap();
+    let link = walker.attach(std::process::id());
     walker.read_spans(&link, &[Span { start: pages.addr(500), pages: 512 }]).unwrap();
     assert_eq!(walker.span(0).entries.len(), 12);
 }
@@ -66,7 +66,7 @@ fn root_windows_never_reach_beyond_their_table() {
 fn root_unpopulated_memory_is_passed_over() {
     let mut walker = Walker::load().unwrap();
     calibrate(&mut walker).unwrap();
-    let link = walker.attach(std::process::id()).unwrap();
+    let link = walker.attach(std::process::id());
     // The lower half of the lower half holds nothing in a position-independent program.
     let range = AddrRange::new(1 << 40, 1 << 46);
     let (progress, batch) = walker.copy_tables(&link, &[range], 0).unwrap();
@@ -78,7 +78,7 @@ fn root_unpopulated_memory_is_passed_over() {
 fn root_a_process_that_is_not_there_is_told() {
     let mut walker = Walker::load().unwrap();
     // Above the largest pid there is.
-    let link = walker.attach((1 << 22) + 1).unwrap();
+    let link = walker.attach((1 << 22) + 1);
     let (_, batch) = walker.read_spans(&link, &[Span { start: 0, pages: 1 }]).unwrap();
     assert_eq!(batch, Batch::NoSpace);
 }
@@ -86,6 +86,8 @@ fn root_a_process_that_is_not_there_is_told() {
 #[test]
 #[should_panic(expected = "the arrays that it was loaded for")]
 fn root_a_program_writes_to_no_other_arrays() {
-    let link = Walker::load().unwrap().attach(std::process::id()).unwrap();
+    let mut walker = Walker::load().unwrap();
+    let link = walker.attach(std::process::id());
+    walker.read_spans(&link, &[Span { start: 0, pages: 1 }]).unwrap();
     let _ = Walker::load().unwrap().read_spans(&link, &[Span { start: 0, pages: 1 }]);
 }
