@@ -9,9 +9,9 @@ from harness import MIB, ControlGroup, start, stop, wait_for
 from node import Node
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Each takes two descriptors of the node, which leaves some for all else.
+# Each takes two descriptors of the node, and some are for all else.
 MOST_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-PROCESSES = int(os.environ.get("CROWD_PROCESSES", min(10_000, (MOST_FILES - 1000) // 2)))
+PROCESSES = int(os.environ.get("CROWD_PROCESSES", min(10_000, (MOST_FILES - 1000) // 4)))
 PAGES = 16
 SECONDS = 60
 # First walks are what costs: all are asked for within a minute, which does not hold yet, and after this time at the latest.

@@ -202,6 +202,11 @@ impl TargetTracker {
         self.targets.keys().copied()
     }
 
+    /// Whether each target may keep `more` descriptors open besides its own.
+    pub(crate) fn has_room_for(&self, more: u64) -> bool {
+        open_files().is_none_or(|most| !is_too_many((FILES_EACH + more) * self.targets.len() as u64, most))
+    }
+
     /// Makes a process a target, unless it is one already or is our own. `None`: it has exited, is one of the kernel's,
     /// or cannot be watched, which is reported as that of group members is.
     pub fn watch(&mut self, pid: u32) -> Option<TargetId> {
@@ -320,7 +325,7 @@ impl TargetTracker {
 /// figures must find a descriptor, too: not the last ones are taken.
 fn open(pid: u32, others: usize) -> Result<Process, ProcessError> {
     let watched = others as u64;
-    let limit = || open_files().filter(|most| FILES_EACH * (watched + 1) + FILES_LEFT.min(most / 4) > *most);
+    let limit = || open_files().filter(|most| is_too_many(FILES_EACH * (watched + 1), *most));
     if limit().is_some() {
         raise_open_files();
         if let Some(most) = limit() {
@@ -331,6 +336,11 @@ fn open(pid: u32, others: usize) -> Result<Process, ProcessError> {
         Err(e) if e.is_out_of_descriptors() && raise_open_files() => Process::open(pid),
         other => other,
     }
+}
+
+/// Whether so many descriptors leave too few of `most` for all else.
+fn is_too_many(files: u64, most: u64) -> bool {
+    files + FILES_LEFT.min(most / 4) > most
 }
 
 /// Between vfork and exec a child runs in its parent's memory: it is no target of its own yet.

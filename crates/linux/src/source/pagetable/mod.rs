@@ -92,7 +92,12 @@ impl From<WalkerError> for SourceUnavailable {
 pub struct PageTableSource {
     targets: Targets<ProcessSpace>,
     observer: Observer,
+    /// Whether there are descriptors enough for each target to keep [`FILES_KEPT`] more, as samples are taken ever again.
+    keeps_files: bool,
 }
+
+/// Descriptors that a target may keep: a link for each program that reads its page tables, and its pagemap.
+const FILES_KEPT: u64 = 3;
 
 /// What page tables are read with: programs that have been loaded and have passed the self-test.
 #[derive(Debug)]
@@ -120,7 +125,11 @@ impl PageTableReader {
 
     /// A source for these targets, on the same thread.
     pub fn watch(self, tracker: TargetTracker) -> PageTableSource {
-        PageTableSource { observer: self.observer, targets: Targets::new(tracker, self.cpu_at_start) }
+        PageTableSource {
+            observer: self.observer,
+            targets: Targets::new(tracker, self.cpu_at_start),
+            keeps_files: false,
+        }
     }
 }
 
@@ -165,7 +174,14 @@ impl PageTableSource {
         target: TargetId,
         work: impl FnOnce(&mut Observer, &mut ProcessSpace, &mut Process) -> Result<T, SpaceError>,
     ) -> Result<T, SourceError> {
-        self.targets.with(target, &mut self.observer, open_space, work)
+        let keeps_files = self.keeps_files;
+        self.targets.with(target, &mut self.observer, open_space, |observer, space, process| {
+            let result = work(observer, space, process);
+            if !keeps_files {
+                space.close_files();
+            }
+            result
+        })
     }
 }
 
@@ -218,7 +234,9 @@ impl AccessSource for PageTableSource {
     }
 
     fn poll_targets(&mut self) -> Result<Vec<TargetInfo>, SourceError> {
-        self.targets.poll()
+        let new = self.targets.poll();
+        self.keeps_files = self.targets.tracker.has_room_for(FILES_KEPT);
+        new
     }
 
     fn may_gain_targets(&self) -> bool {
@@ -246,11 +264,7 @@ impl AccessSource for PageTableSource {
         ranges: &[AddrRange],
         out: &mut Vec<AddrRange>,
     ) -> Result<(), SourceError> {
-        self.with_space(target, |observer, space, process| {
-            observer.populated(space, process, ranges, out)?;
-            space.close_files();
-            Ok(())
-        })
+        self.with_space(target, |observer, space, process| observer.populated(space, process, ranges, out))
     }
 
     fn arm(&mut self, target: TargetId, windows: &mut [Window]) -> Result<(), SourceError> {
