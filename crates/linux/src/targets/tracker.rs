@@ -202,9 +202,11 @@ impl TargetTracker {
         self.targets.keys().copied()
     }
 
-    /// Whether each target may keep `more` descriptors open besides its own.
+    /// Whether each target may keep `more` descriptors open besides its own, with the limit raised should it be in the way.
     pub(crate) fn has_room_for(&self, more: u64) -> bool {
-        open_files().is_none_or(|most| !is_too_many((FILES_EACH + more) * self.targets.len() as u64, most))
+        let wanted = (FILES_EACH + more) * self.targets.len() as u64;
+        let has_room = || open_files().is_none_or(|most| !is_too_many(wanted, most));
+        has_room() || raise_open_files() && has_room()
     }
 
     /// Makes a process a target, unless it is one already or is our own. `None`: it has exited, is one of the kernel's,

@@ -40,7 +40,7 @@ const FIGURES_FIRST_NS: u64 = 45_000_000_000;
 const FORKED_PART: f64 = 0.5;
 /// All targets together are reported where so large a part of their pages is in targets that were walked twice.
 const KNOWN_PART: f64 = 0.9;
-/// That is saved up for from this part of it on: not long before.
+/// Looking for pages that they share is saved up for once so large a part of that is known, not long before.
 const SAVES_FROM: f64 = 0.5;
 /// How often pages that several targets map are looked for at most, ns.
 const TOGETHER_NS: u64 = 2_000_000_000;
@@ -169,7 +169,7 @@ impl Walks {
         let debt_ns = (needed_ns - self.savings.saved_ns).max(0.0);
         let pause_ns = |ns: f64| share.map_or(0, |share| (ns / share.max(1e-6)).min(LONGEST_NS).ceil() as u64);
         let end_ns = clock.now_ns();
-        self.rest_until_ns = end_ns + pause_ns(worth_ns);
+        self.rest_until_ns = end_ns + pause_ns(worth_ns.min(most_ns as f64));
         self.ready_ns = self.rest_until_ns.max(end_ns + pause_ns(debt_ns));
         Ok(faults)
     }
