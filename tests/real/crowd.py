@@ -9,7 +9,7 @@ from harness import MIB, ControlGroup, start, stop, wait_for
 from node import Node
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Each takes two descriptors of the node, and some are for all else.
+# Each takes two descriptors of the node, which leaves half of them for all else.
 MOST_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 PROCESSES = int(os.environ.get("CROWD_PROCESSES", min(10_000, (MOST_FILES - 1000) // 4)))
 PAGES = 16

@@ -45,7 +45,7 @@ const SAVES_FROM: f64 = 0.5;
 /// How often pages that several targets map are looked for at most, ns.
 const TOGETHER_NS: u64 = 2_000_000_000;
 /// Walks of one turn end after this time, so that samples are not late, ns. Without regions there are none, and of thousands of targets
-/// they may take what their turn is worth.
+/// they may take as long as a turn is worth.
 const TURN_NS: u64 = 10_000_000;
 /// What a turn costs for each target, whether it is walked or not, ns, and the part of the walks' budget that this may
 /// take: of thousands of targets turns are rarer, and several are walked in each.
@@ -139,15 +139,16 @@ impl Walks {
             due_read_ns += slice_ns(s);
         }
         let mut due = BinaryHeap::from(due);
+        // So long are walks to take that looking at all targets is no more than its part of a turn.
         let worth_ns = targets.len() as f64 * TURN_NS_PER_TARGET / TURN_PART;
-        let most_ns = if self.savings.is_alone() { TURN_NS.max(worth_ns as u64) } else { TURN_NS };
+        let turn_ns = if self.savings.is_alone() { worth_ns.max(TURN_NS as f64) } else { TURN_NS as f64 };
         let (mut needed_ns, mut is_left) = (0.0, false);
         while let Some(Reverse((_, i))) = due.pop() {
             let target = &targets[i];
             // What is to be spent has to be saved first.
             let Some(s) = self.schedules.get(&target.info.target) else { continue };
             needed_ns = slice_ns(s);
-            if clock.now_ns() > begin_ns + most_ns || share.is_some() && self.savings.saved_ns < needed_ns {
+            if clock.now_ns() > begin_ns + turn_ns as u64 || share.is_some() && self.savings.saved_ns < needed_ns {
                 is_left = true;
                 break;
             }
@@ -169,7 +170,7 @@ impl Walks {
         let debt_ns = (needed_ns - self.savings.saved_ns).max(0.0);
         let pause_ns = |ns: f64| share.map_or(0, |share| (ns / share.max(1e-6)).min(LONGEST_NS).ceil() as u64);
         let end_ns = clock.now_ns();
-        self.rest_until_ns = end_ns + pause_ns(worth_ns.min(most_ns as f64));
+        self.rest_until_ns = end_ns + pause_ns(worth_ns.min(turn_ns));
         self.ready_ns = self.rest_until_ns.max(end_ns + pause_ns(debt_ns));
         Ok(faults)
     }
