@@ -93,13 +93,8 @@ def main():
     parser.add_argument("--only", metavar="PROGRAM,...", help="only these programs")
     options = rounds.finish_options(parser, lambda _: ROWS)
     prepare("bench-thp")
-    reserve, all_runs = Reserve(options.hold), {}
-    # What the host has taken of the little that is free at first says nothing of what the program gets.
-    price = {"isotherm thp": ["--ahead", "always"]} if reserve.needed else {}
-    rows = {
-        name: (options.setting if arguments else setting, arguments + price.get(name, []))
-        for name, (setting, arguments) in ROWS.items()
-    }
+    all_runs = {}
+    rows = {name: (options.setting if arguments else setting, arguments) for name, (setting, arguments) in ROWS.items()}
     binaries = rounds.binaries_of(options, ("isotherm", "sparse_dense", "page_rank"))
     with rounds.work_folder() as folder, HugePages() as pages, Group() as group:
         makers = thp_programs.programs(binaries, folder, options.length)
@@ -108,20 +103,18 @@ def main():
         for name in chosen:
             if name not in makers:
                 parser.error(f"no program called {name}; there are {', '.join(makers)}")
-        held = ", free memory held so that the host does not take it (isotherm thp --ahead always)" if reserve.needed else ", free memory as the host leaves it"
-        print(f"{rounds.machine()}{held}; memory: mean over the run; ratios to `never` of the same round, with their range")
-        for name in chosen:
+        pages.set("madvise")
+        with Reserve(options.hold) as reserve:
+            print(f"{rounds.machine()}, {reserve}; memory: mean over the run; ratios to `never` of the same round, with their range")
+            for name in chosen:
 
-            def run(row, make=makers[name]):
-                setting, arguments = row
-                pages.set("madvise")
-                reserve.fill()
-                pages.set(setting)
-                with reserve:
+                def run(row, make=makers[name]):
+                    setting, arguments = row
+                    pages.set(setting)
                     return rounds.run_once(make, arguments, binaries["isotherm"], group, None, folder)
 
-            all_runs[name] = rounds.interleave(name, rows, options, run)
-            show(name, all_runs[name])
+                all_runs[name] = rounds.interleave(name, rows, options, run)
+                show(name, all_runs[name])
     print(REFERENCES)
     rounds.write_json(options, all_runs)
 

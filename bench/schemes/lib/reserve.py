@@ -2,35 +2,30 @@
 
 In a virtual machine whose balloon reports free pages, the host takes free blocks of 2 MiB away after seconds, and gives them back
 page by page when they are touched: the first touch of a huge page then costs milliseconds instead of a tenth of one, and that of a
-base page, which comes from smaller blocks, costs no more than ever. That is the host's cost and not the program's. So nearly
-all free memory is held here, touched, and released ahead of the programs as they grow.
+base page, which comes from smaller blocks, costs no more than ever. That is the host's cost and not the program's.
+
+So only blocks of 4 MiB are reported meanwhile, and free memory has none: nearly all of it is taken, touched, and every second block of
+2 MiB given back, whose other half is held.
 """
 
+import ctypes
 import glob
 import mmap
 import sys
-import threading
-import time
 
+from system import read, undisturbed, write
+
+BLOCK = 2 << 20
 CHUNK = 32 << 20
 POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, which Python does not name
-LOW, HIGH = 512 << 20, 768 << 20  # of free memory in blocks of 2 MiB: released below the one, up to the other
-LEAVE = 1500 << 20  # of all free memory: blocks smaller than 2 MiB are enough for base pages, and never reported
-REPORTING = "/sys/module/page_reporting"
+LEAVE = 1500 << 20  # of all free memory
+ORDER = "/sys/module/page_reporting/parameters/page_reporting_order"
+LARGEST = 10  # the kernel's MAX_PAGE_ORDER on x86-64: 4 MiB
 
 
 def is_needed():
     """Whether the host may take free memory back."""
-    return bool(glob.glob("/sys/bus/virtio/drivers/virtio_balloon/virtio*")) and bool(glob.glob(REPORTING))
-
-
-def free_blocks():
-    """Bytes in free blocks of 2 MiB and more."""
-    total = 0
-    with open("/proc/buddyinfo") as f:
-        for line in f:
-            total += sum(int(n) << (order + 12) for order, n in enumerate(line.split()[4:]) if order >= 9)
-    return total
+    return bool(glob.glob("/sys/bus/virtio/drivers/virtio_balloon/virtio*") and glob.glob(ORDER))
 
 
 def free():
@@ -39,40 +34,48 @@ def free():
         return next(int(line.split()[1]) << 10 for line in f if line.startswith("MemFree:"))
 
 
+def touched_chunk():
+    """A chunk of memory in huge pages."""
+    chunk = mmap.mmap(-1, CHUNK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    chunk.madvise(mmap.MADV_HUGEPAGE)
+    chunk.madvise(POPULATE_WRITE)
+    return chunk
+
+
 class Reserve:
-    """Holds free memory from `fill` on, and releases what a program needs while it is entered; nothing where that is not wanted or not needed."""
+    """Keeps the host from taking free memory while it is entered; nothing where that is not wanted or not needed. The system must make
+    huge pages on request at the beginning."""
 
     def __init__(self, wanted):
         self.chunks = []
         self.needed = wanted and is_needed()
 
-    def fill(self):
-        """Takes what is free. The system must make huge pages on request meanwhile."""
-        if self.needed and not self.chunks:
-            print("holding free memory, so that the host does not take it", file=sys.stderr)
-        while self.needed and free_blocks() > CHUNK and free() > LEAVE:
-            chunk = mmap.mmap(-1, CHUNK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-            chunk.madvise(mmap.MADV_HUGEPAGE)
-            chunk.madvise(POPULATE_WRITE)
-            self.chunks.append(chunk)
-        self._release()
-
     def __enter__(self):
-        self.stop = threading.Event()
-        self.thread = threading.Thread(target=self._watch, daemon=True)
-        self.thread.start()
+        if self.needed:
+            print("holding half of the free memory, so that the host does not take the other", file=sys.stderr)
+            self.before = read(ORDER).strip()
+            write(ORDER, str(LARGEST))
+            while free() > LEAVE + CHUNK:
+                self.chunks.append(touched_chunk())
+            # Not before all is taken: what is given back would be taken again.
+            for chunk in self.chunks:
+                self._give_back(chunk)
         return self
 
     def __exit__(self, *_):
-        self.stop.set()
-        self.thread.join()
+        if self.needed:
+            with undisturbed():
+                write(ORDER, self.before)
+                self.chunks.clear()
 
-    def _release(self):
-        while self.chunks and free_blocks() < HIGH:
-            self.chunks.pop().close()
+    def __str__(self):
+        return "free memory held so that the host does not take it" if self.needed else "free memory as the host leaves it"
 
-    def _watch(self):
-        while self.needed and not self.stop.is_set():
-            if free_blocks() < LOW:
-                self._release()
-            time.sleep(0.005)
+    @staticmethod
+    def _give_back(chunk):
+        """Every second block."""
+        byte = ctypes.c_char.from_buffer(chunk)
+        first = -ctypes.addressof(byte) % BLOCK
+        del byte  # which keeps the chunk from being closed
+        for start in range(first, CHUNK - BLOCK + 1, 2 * BLOCK):
+            chunk.madvise(mmap.MADV_DONTNEED, start, BLOCK)

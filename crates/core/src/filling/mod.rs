@@ -151,6 +151,9 @@ pub struct Filling {
     proven: u64,
     /// The same so far, of this round.
     round: u64,
+    /// Huge pages in mappings of which samples were dense, in the last round, and in this one so far.
+    dense: u64,
+    dense_round: u64,
     /// Of lengths of mappings, bytes, whether one of it was filled wholly; false: one turned out to be sparse. Who works in rounds
     /// maps the same again and again.
     lengths: HashMap<u64, bool>,
@@ -180,12 +183,14 @@ impl Filling {
                 // The kernel collapses blocks of base pages by itself.
                 asked.based = asked.based.min(fill.based());
                 let wholly = asked.dense > 0 && fill.is_whole();
-                self.round += fill.full + if asked.dense > 0 { fill.huge.len() as u64 } else { 0 };
+                let dense = if asked.dense > 0 { fill.huge.len() as u64 } else { 0 };
+                self.round += fill.full + dense;
+                self.dense_round += dense;
                 if fill.empty >= ROOM_LEFT && dear(true) {
                     self.mappings.insert(start, State::Paused);
                     return Verdict::TakeBack;
                 }
-                asked.notice_front(fill, self.now_ns);
+                asked.notice_front(fill, if self.taken_back == 0 { self.dense.max(dense) } else { dense }, self.now_ns);
                 let verdict = match asked.sample(fill, self.now_ns) {
                     Verdict::Leave if asked.tries_again(fill, self.now_ns) && !dear(true) => Verdict::Collapse,
                     verdict => verdict,
@@ -345,6 +350,7 @@ impl Filling {
     pub fn begin(&mut self, starts: &[u64], now_ns: u64) {
         self.now_ns = now_ns;
         self.proven = self.proven.max(std::mem::take(&mut self.round));
+        self.dense = std::mem::take(&mut self.dense_round);
         self.mappings.retain(|start, _| starts.binary_search(start).is_ok());
     }
 }
@@ -359,11 +365,11 @@ impl Asked {
             || fill.full > self.based + EVIDENCE
     }
 
-    /// Has what was filled before the request collapsed, once memory of it was found dense, and as much has come since. That may be much:
+    /// Has what was filled before the request collapsed, once there are as many huge pages in memory that was found `dense`. It may be much:
     /// a request waits for the end of a system call that the program is in, as one that reads a whole file.
-    fn notice_front(&mut self, fill: &Fill, now_ns: u64) {
-        let (front, since) = (fill.based(), fill.huge.len() as u64);
-        if self.front_done || self.dense == 0 || since < front {
+    fn notice_front(&mut self, fill: &Fill, dense: u64, now_ns: u64) {
+        let front = fill.based();
+        if self.front_done || dense == 0 || dense < front {
             return;
         }
         self.front_done = true;

@@ -130,6 +130,42 @@ fn what_was_filled_before_the_request_is_collapsed_once_as_much_was_found_dense(
     }
 }
 
+#[test]
+fn what_a_heap_has_filled_before_a_request_is_collapsed_where_the_rest_of_it_is_dense() {
+    let second = whole(1000, 30);
+    let fill = |full, huge: u64| {
+        let huge = (0..huge).map(|i| second.end - (i + 1) * BLOCK).rev().collect();
+        Fill { full, huge, empty: 30 - full, ..Fill::default() }
+    };
+    let verdicts = |sparse: bool| {
+        let mut filling = Filling::default();
+        assert_eq!(look(&mut filling, mapping(200), &front(2, 0)), Verdict::Ask);
+        assert!(matches!(look(&mut filling, mapping(200), &front(2, 40)), Verdict::Sample(_)));
+        assert!(!sampled(&mut filling, mapping(200), &front(2, 40), false));
+        if sparse {
+            let third = whole(2000, 100);
+            let fill = |full, huge: u64| Fill {
+                full,
+                huge: (0..huge).map(|i| third.start + (10 + i) * BLOCK).collect(),
+                empty: 100 - full - huge,
+                ..Fill::default()
+            };
+            assert_eq!(look(&mut filling, third, &fill(2, 0)), Verdict::Ask);
+            assert!(matches!(look(&mut filling, third, &fill(2, 8)), Verdict::Sample(_)));
+            assert!(sampled(&mut filling, third, &fill(2, 8), true));
+        }
+        (1..3).for_each(|now| {
+            filling.begin(&[BASE, second.start], now);
+            look(&mut filling, mapping(200), &front(2, 40));
+        });
+        assert_eq!(look(&mut filling, second, &fill(20, 0)), Verdict::Ask);
+        filling.begin(&[BASE, second.start], AGAIN_NS);
+        [20, 21].map(|_| look(&mut filling, second, &fill(20, 4)))
+    };
+    assert_eq!(verdicts(false), [Verdict::Collapse, Verdict::Leave]);
+    assert_eq!(verdicts(true), [Verdict::Leave, Verdict::Leave], "some of it was not");
+}
+
 /// Of a mapping of 100 blocks: so many huge ones, then so many with half of their pages, then full ones.
 fn collapsed(huge: u64, half: u64) -> Fill {
     let huge = (0..huge).map(|i| BASE + i * BLOCK).collect::<Vec<_>>();
