@@ -12,7 +12,7 @@ const DENSE_OF_FOUR: u64 = 3;
 const WHOLLY: u64 = 16;
 /// Of a mapping that is filled all over, blocks that have pages, of ten; ...
 const EVENLY: u64 = 9;
-/// ... and pages of each, on average.
+/// ... and pages of each of those that have base pages, on average.
 const EVEN_PAGES: u64 = TABLE_SPAN / PAGE_SIZE / 4;
 
 /// Adjacent pages of a mapping that have memory.
@@ -139,11 +139,17 @@ impl Fill {
         1.0 - self.pages() as f64 / all.max(1) as f64
     }
 
-    /// Whether nearly all blocks have pages, a quarter of what they can have on average, and most of them are not full.
+    /// Whether nearly all blocks have pages, those with base pages a quarter of what they can have on average, and most of these are
+    /// not full.
     pub(super) const fn is_even(&self) -> bool {
         let based = self.based();
-        let blocks = self.blocks();
-        self.partial * 2 >= blocks && based * 10 >= blocks * EVENLY && self.pages() >= based * EVEN_PAGES
+        let all_over = self.populated() * 10 >= self.blocks() * EVENLY;
+        self.partial > 0 && self.partial * 2 >= based && all_over && self.pages() >= based * EVEN_PAGES
+    }
+
+    /// Whether half of what blocks with base pages can have is there, on average.
+    pub(super) const fn is_half(&self) -> bool {
+        self.pages() * 2 >= self.based() * (TABLE_SPAN / PAGE_SIZE)
     }
 }
 

@@ -59,6 +59,12 @@ const FRONT: RangeInclusive<u64> = 8..=64;
 const AGAIN_NS: u64 = 50_000_000;
 /// ... up to this.
 const AGAIN_AT_MOST_NS: u64 = 2_000_000_000;
+/// What was full before the first look, of a process that is trusted, is collapsed if it is still there after this time, ns, ...
+const LASTS_NS: u64 = 100_000_000;
+/// ... one block for each of these, ns: a hundredth of the time at most; ...
+const FULL_BLOCK_NS: u64 = 50_000_000;
+/// ... and of so many blocks: larger ones are not filled between two looks, but grow together with what was there long before.
+const FULL_AT_MOST: u64 = 128;
 /// Samples in a row that were dense, after which they get rarer.
 const SURE_AFTER: u32 = 4;
 /// Lengths of mappings that are remembered.
@@ -92,6 +98,8 @@ enum State {
     Paused,
     /// They were, in vain: it was sparse, and had so many blocks with a page then.
     Sparse(u64),
+    /// It was full of base pages before it could be asked for: whether it lasts is looked at then, ns; `None`: it was.
+    Full(Option<u64>),
 }
 
 #[derive(Debug, Default)]
@@ -157,8 +165,11 @@ pub struct Filling {
     /// Of lengths of mappings, bytes, whether one of it was filled wholly; false: one turned out to be sparse. Who works in rounds
     /// maps the same again and again.
     lengths: HashMap<u64, bool>,
-    /// When this round began.
+    /// When this round began, and the first one.
     now_ns: u64,
+    began_ns: Option<u64>,
+    /// Blocks that were full before they could be asked for, and were collapsed.
+    full_collapsed: u64,
 }
 
 impl Filling {
@@ -211,6 +222,18 @@ impl Filling {
                 self.mappings.remove(&start);
             }
             Some(State::Sparse(_)) => return Verdict::Leave,
+            Some(State::Full(Some(due_ns))) if fill.is_whole() => {
+                self.round += fill.full;
+                if self.now_ns < *due_ns {
+                    return Verdict::Leave;
+                }
+                return self.collapse_full(start, fill, dear);
+            }
+            Some(State::Full(None)) if fill.is_whole() => return Verdict::Leave,
+            // Another at the same address.
+            Some(State::Full(_)) => {
+                self.mappings.remove(&start);
+            }
             None => {}
         }
         self.round += fill.full;
@@ -221,7 +244,10 @@ impl Filling {
         let recurs = self.recurs(mapping.len());
         let evidence = if recurs { 0 } else { self.evidence(blocks) };
         let all_over = sample.unwrap_or(fill);
-        if evidence == 0 && (all_over.is_even() || recurs && all_over.is_thin()) && !dear(false) {
+        let trusted = self.taken_back == 0 && self.proven >= TRUSTED;
+        let is_half = trusted && blocks >= NO_STACK && all_over.is_half();
+        let evenly = all_over.is_even() && (evidence == 0 || is_half);
+        if (evenly || recurs && all_over.is_thin()) && !dear(false) {
             let first = mapping.start.next_multiple_of(TABLE_SPAN);
             let seen: Vec<u64> = (0..blocks).map(|i| first + i * TABLE_SPAN).collect();
             let due_ns = self.now_ns + SETTLES_NS;
@@ -231,11 +257,33 @@ impl Filling {
         }
         // What was not looked at of a scattered one counts as empty in `fill`, and need not be.
         let scattered = sample.is_some();
-        if scattered || fill.full < evidence || !fill.is_dense() || fill.empty < ROOM || dear(false) {
+        if scattered || fill.full < evidence || !fill.is_dense() {
+            return Verdict::Leave;
+        }
+        let is_new = self.began_ns.is_some_and(|began_ns| began_ns < self.now_ns);
+        if fill.is_whole() && (ROOM..=FULL_AT_MOST).contains(&fill.based()) && (trusted || !is_new) {
+            // What was there before anybody looked may not be in use at all.
+            self.mappings.insert(start, State::Full(is_new.then_some(self.now_ns + LASTS_NS)));
+            return Verdict::Leave;
+        }
+        if fill.empty < ROOM || dear(false) {
             return Verdict::Leave;
         }
         self.ask(mapping, fill, fill.huge.clone(), None);
         Verdict::Ask
+    }
+
+    /// Has a mapping collapsed that was full before it could be asked for, and has lasted, if the time that takes has been earned.
+    fn collapse_full(&mut self, start: u64, fill: &Fill, mut dear: impl FnMut(bool) -> bool) -> Verdict {
+        let blocks = self.full_collapsed + fill.based();
+        let earned_ns = self.began_ns.unwrap_or(self.now_ns) + blocks * FULL_BLOCK_NS;
+        let is_early = self.now_ns < earned_ns;
+        self.mappings.insert(start, State::Full(is_early.then_some(earned_ns)));
+        if is_early || dear(false) {
+            return Verdict::Leave;
+        }
+        self.full_collapsed = blocks;
+        Verdict::Collapse
     }
 
     /// Notes a request. `seen`: blocks that samples are not to look into.
@@ -263,7 +311,8 @@ impl Filling {
             State::Asked(Asked { doubt, again, .. }) => {
                 doubt.iter().map(|d| d.due_ns).chain(again.iter().map(|a| a.due_ns)).min()
             }
-            _ => None,
+            State::Full(due_ns) => *due_ns,
+            State::Paused | State::Sparse(_) => None,
         };
         self.mappings.values().filter_map(due).min()
     }
@@ -349,6 +398,7 @@ impl Filling {
     /// the others. `now_ns` is of any clock that only goes on.
     pub fn begin(&mut self, starts: &[u64], now_ns: u64) {
         self.now_ns = now_ns;
+        self.began_ns.get_or_insert(now_ns);
         self.proven = self.proven.max(std::mem::take(&mut self.round));
         self.dense = std::mem::take(&mut self.dense_round);
         self.mappings.retain(|start, _| starts.binary_search(start).is_ok());

@@ -166,6 +166,49 @@ fn what_a_heap_has_filled_before_a_request_is_collapsed_where_the_rest_of_it_is_
     assert_eq!(verdicts(true), [Verdict::Leave, Verdict::Leave], "some of it was not");
 }
 
+#[test]
+fn what_was_full_at_once_is_collapsed_if_it_lasts_and_the_time_for_it_was_earned() {
+    let full = |blocks| Fill { full: blocks, ..Fill::default() };
+    let mut filling = trusted();
+    let [small, large, last] = [whole(1000, 8), whole(2000, 20), whole(3000, 5)];
+    let mut round = |now_ns: u64| {
+        filling.begin(&[small.start, large.start, last.start], now_ns);
+        let verdicts = [(small, 8), (large, 20), (last, 5)].map(|(m, blocks)| look(&mut filling, m, &full(blocks)));
+        (verdicts, filling.settles_ns())
+    };
+    let (leave, collapse) = (Verdict::Leave, Verdict::Collapse);
+    let all_left = [leave.clone(), leave.clone(), leave.clone()];
+    // A block for each 50 ms since the beginning.
+    assert_eq!(round(1_000_000_000), (all_left.clone(), Some(1_100_000_000)));
+    assert_eq!(round(1_099_999_999), (all_left.clone(), Some(1_100_000_000)), "it may go at once");
+    assert_eq!(round(1_100_000_000), ([collapse.clone(), leave.clone(), leave.clone()], Some(1_400_000_000)));
+    assert_eq!(round(1_399_999_999), (all_left.clone(), Some(1_400_000_000)));
+    assert_eq!(round(1_400_000_000), ([leave.clone(), collapse, leave], None));
+    assert_eq!(round(9_000_000_000), (all_left, None), "once, and fewer blocks are not worth it");
+    // What was there at the first look is left alone, and so is what is larger than what is filled between two.
+    let mut attached = Filling::default();
+    let (old, huge) = (whole(5000, 100), whole(6000, 129));
+    for now in 1..20 {
+        let starts = [old.start, huge.start];
+        attached.begin(if now < 3 { &starts[..1] } else { &starts }, now * 1_000_000_000);
+        assert_eq!(look(&mut attached, old, &full(100)), Verdict::Leave);
+        if now > 2 {
+            assert_eq!(look(&mut attached, huge, &full(129)), Verdict::Leave);
+        }
+    }
+    assert!(attached.proven > TRUSTED);
+    // Who has shown nothing, or has something sparse, has nothing collapsed.
+    let mut unknown = Filling::default();
+    let mut sparse = trusted();
+    sparse.taken_back = 1;
+    for filling in [&mut unknown, &mut sparse] {
+        for now in 1..4 {
+            filling.begin(&[small.start], now * 1_000_000_000);
+            assert_eq!(look(filling, small, &full(8)), Verdict::Leave);
+        }
+    }
+}
+
 /// Of a mapping of 100 blocks: so many huge ones, then so many with half of their pages, then full ones.
 fn collapsed(huge: u64, half: u64) -> Fill {
     let huge = (0..huge).map(|i| BASE + i * BLOCK).collect::<Vec<_>>();
@@ -329,11 +372,10 @@ fn what_a_trusted_process_fills_all_over_is_collapsed_once_a_quarter_of_it_is_th
     let mut filling = trusted();
     assert_eq!(look(&mut filling, many, &even(100, 127)), Verdict::Leave);
     assert_eq!(look(&mut filling, mapping(15), &even(15, 300)), Verdict::Leave, "it may be a stack");
-    assert_eq!(
-        look(&mut filling, mapping(101), &even(101, 300)),
-        Verdict::Leave,
-        "more than half of what it has filled"
-    );
+    let larger = |pages| look(&mut trusted(), mapping(101), &even(101, pages));
+    assert_eq!(larger(255), Verdict::Leave, "more than half of what it has filled");
+    assert_eq!(larger(256), Verdict::AskAndCollapse);
+    assert_eq!(look(&mut Filling::default(), many, &even(100, 300)), Verdict::Leave, "not trusted");
     assert_eq!(filling.look(many, &even(100, 128), None, |_| true), Verdict::Leave, "dear");
     assert_eq!(look(&mut filling, many, &even(100, 128)), Verdict::AskAndCollapse);
     let collapsed = Fill { huge: (0..100).map(|i| BASE + i * BLOCK).collect(), ..Fill::default() };
