@@ -222,15 +222,12 @@ impl Filling {
                 self.mappings.remove(&start);
             }
             Some(State::Sparse(_)) => return Verdict::Leave,
-            Some(State::Full(Some(due_ns))) if fill.is_whole() => {
+            Some(State::Full(due_ns)) if fill.is_whole() => {
                 self.round += fill.full;
-                if self.now_ns < *due_ns {
-                    return Verdict::Leave;
-                }
-                return self.collapse_full(start, fill, dear);
+                let is_due = due_ns.is_some_and(|due_ns| due_ns <= self.now_ns);
+                return if is_due { self.collapse_full(start, fill, dear) } else { Verdict::Leave };
             }
-            Some(State::Full(None)) if fill.is_whole() => return Verdict::Leave,
-            // Another at the same address.
+            // It has grown, or is another at the same address.
             Some(State::Full(_)) => {
                 self.mappings.remove(&start);
             }
