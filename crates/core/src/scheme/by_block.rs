@@ -35,7 +35,8 @@ impl Turn<'_, '_> {
         }
         let parts = runner.parts(t, &t.mapped());
         let codes = history.accessed_codes(now_ns.saturating_sub(runner.scheme.used_within_ns));
-        let least = 512 * u64::from(runner.scheme.min_density_bp);
+        // At least a page: a block of which none is used is not in use.
+        let least = (512 * u64::from(runner.scheme.min_density_bp)).max(1);
         let (mut blocks, mut sparse, mut treated, mut huge) = (Vec::new(), 0, 0, 0);
         let mut room = runner.quota.left();
         for ranges in [&parts.undecided, &parts.allowed] {

@@ -130,6 +130,9 @@ impl Scheme {
         if self.min_density_bp > 10_000 {
             return Err(SchemeError::DensityAboveFull);
         }
+        if self.used_within_ns > 0 && !matches!(self.action, Action::Collapse | Action::Stat) {
+            return Err(SchemeError::UselessWithin(self.action));
+        }
         if !migrates && !self.destinations.is_empty() {
             return Err(SchemeError::UselessDestination(self.action));
         }
@@ -158,6 +161,9 @@ pub enum SchemeError {
     /// Migration to nodes that get nothing.
     #[error("all destinations have weight 0")]
     NoWeight,
+    /// Blocks in use, for something else than making huge pages of them.
+    #[error("{0} is not for blocks that are in use: used_within is for collapse and stat")]
+    UselessWithin(Action),
     /// A destination for something that does not move pages.
     #[error("{0} moves no pages, so it takes no destination")]
     UselessDestination(Action),

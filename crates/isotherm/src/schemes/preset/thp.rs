@@ -6,7 +6,13 @@ use crate::args::units::size;
 use crate::exit::Usage;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
+use isotherm_core::scheme::filter::{Filter, FilterType};
 use isotherm_core::scheme::pattern::{AccessPattern, Bounds, FULL_RATE_BP};
+use isotherm_core::scheme::quota::QuotaSpec;
+
+/// How often what is in use all over is looked for, ns, and how long it may be collapsed for then.
+const SCATTERED_EVERY_NS: u64 = 1_000_000_000;
+const SCATTERED_NS: u64 = SCATTERED_EVERY_NS / 100;
 
 /// Memory in use is backed with huge pages; what is not used for a while gets none.
 #[derive(Debug, Clone, clap::Args)]
@@ -24,7 +30,8 @@ pub struct ThpArgs {
     /// Leave smaller regions alone
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = size)]
     min_size: u64,
-    /// Make huge pages only of blocks of which at least this share is populated
+    /// Make huge pages only of blocks of which at least this share is populated, or, where their rate is lower, was accessed within
+    /// --hot-age
     #[arg(long, value_name = "P", default_value = "50%", value_parser = rate, conflicts_with = "advise")]
     min_density: u32,
     /// Advise the kernel to use huge pages in its own time, as ethp does, instead of making them at once: then what is
@@ -49,8 +56,24 @@ impl ThpArgs {
             vec![Scheme::new(Action::HugePage, hot), Scheme::new(Action::NoHugePage, cold)]
         } else {
             let hot = AccessPattern { age_us: Bounds::new(self.hot_age / 1000, u64::MAX), ..hot };
-            huge_pages(hot, cold, self.min_density, always)
+            let mut schemes = huge_pages(hot, cold, self.min_density, always);
+            schemes.push(self.scattered());
+            schemes
         })
+    }
+
+    /// What is in use all over, each page too seldom for a rate: at least once within `--hot-age`. Whether that pays for the copy, which
+    /// takes half a millisecond a block, is not known, so it may take a hundredth of the time.
+    fn scattered(&self) -> Scheme {
+        let mut scheme = Scheme::new(Action::Collapse, AccessPattern::default());
+        scheme.used_within_ns = self.hot_age.max(1);
+        scheme.min_density_bp = self.min_density;
+        scheme.apply_ns = SCATTERED_EVERY_NS;
+        let quota = QuotaSpec { time_ns: Some(SCATTERED_NS), reset_ns: SCATTERED_EVERY_NS, ..QuotaSpec::default() };
+        scheme.quota = quota;
+        // Files are shared with whoever reads them, and few kernels have huge pages for them.
+        scheme.filters = vec![Filter { what: FilterType::Anon, matching: true, allow: true }];
+        scheme
     }
 }
 
@@ -83,9 +106,10 @@ mod tests {
     fn flags_change_them() {
         let args = ["--hot-rate", "20%", "--hot-age", "1s", "--cold-age", "1m", "--min-size", "4M"];
         let got = schemes(&args, true).unwrap();
+        let (collapse, scattered) = (Action::Collapse, Action::Collapse);
         assert_eq!(
             got.iter().map(|s| s.0).collect::<Vec<_>>(),
-            [Action::NoHugePage, Action::HugePage, Action::Collapse]
+            [Action::NoHugePage, Action::HugePage, collapse, scattered]
         );
         assert_eq!((got[2].1.rate_bp.min, got[2].1.age_us.min), (2000, 1_000_000));
         assert_eq!((got[0].1.age_us.min, got[0].1.size.min), (60_000_000, 4 << 20));
@@ -94,6 +118,6 @@ mod tests {
 
     #[test]
     fn nothing_is_forbidden_that_the_kernel_does_not_do() {
-        assert_eq!(schemes(&[], false).unwrap().iter().map(|s| s.0).collect::<Vec<_>>(), [Action::Collapse]);
+        assert_eq!(schemes(&[], false).unwrap().iter().map(|s| s.0).collect::<Vec<_>>(), [Action::Collapse; 2]);
     }
 }

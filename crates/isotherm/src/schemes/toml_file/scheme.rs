@@ -21,12 +21,13 @@ const DEFAULT_WATERMARKS: Watermarks = Watermarks {
     low_bp: 2000,
 };
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "action",
     "group",
     "apply_interval",
     "confirm",
     "min_density",
+    "used_within",
     "pattern",
     "quota",
     "goal",
@@ -46,6 +47,7 @@ pub fn read(node: &Node) -> Result<Scheme, FileError> {
     scheme.group = node.optional("group", value::text)?;
     scheme.confirm_ns = node.optional("confirm", value::time_ns)?.unwrap_or(scheme.confirm_ns);
     scheme.min_density_bp = node.optional("min_density", value::share_bp)?.unwrap_or(scheme.min_density_bp);
+    scheme.used_within_ns = node.optional("used_within", value::time_ns)?.unwrap_or(0);
     scheme.quota = node.part("quota", quota)?.unwrap_or(scheme.quota);
     scheme.quota.goals = node.each("goal", |g| goal::read(g, action))?;
     scheme.watermarks = node.part("watermarks", watermarks)?;
@@ -55,6 +57,7 @@ pub fn read(node: &Node) -> Result<Scheme, FileError> {
     let key = |e: &SchemeError| match e {
         SchemeError::NoDestination(_) | SchemeError::UselessDestination(_) => "action",
         SchemeError::NoWeight => "destinations",
+        SchemeError::UselessWithin(_) => "used_within",
         _ => "",
     };
     scheme.validate().map_err(|e| node.fault_at(key(&e), e))?;

@@ -204,6 +204,8 @@ fn errors_name_file_line_and_key() {
         (scheme("[scheme.quota]\n\nbytes = 100"), &["line 5, scheme.quota", "below one page"]),
         (scheme("[scheme.quota]\ntime = \"0\""), &["line 4, scheme.quota", "no time"]),
         (scheme("min_density = \"200%\""), &["line 3, scheme.min_density", "100%"]),
+        (scheme("used_within = \"5s\""), &["line 3, scheme.used_within", "collapse and stat"]),
+        (scheme("used_within = 5"), &["line 3, scheme.used_within", "'5'"]),
         (scheme("[scheme.quota]\ntuner = \"fast\""), &["line 4, scheme.quota.tuner", "consist or temporal"]),
         (
             scheme("[[scheme.goal]]\nmetric = \"some_mem_psi\"\ntarget = 0"),
@@ -402,7 +404,7 @@ mod written {
                         confirm_ns,
                         brake,
                         min_density_bp: density,
-                        used_within_ns: 0,
+                        used_within_ns: if matches!(action, Action::Collapse | Action::Stat) { confirm_ns } else { 0 },
                         destinations,
                     }
                 },

@@ -40,6 +40,9 @@ fn write_scheme(out: &mut String, s: &Scheme) {
     if s.min_density_bp.max(usual.min_density_bp) > 0 {
         put(out, format_args!("min_density = \"{}\"", share(s.min_density_bp)));
     }
+    if s.used_within_ns > 0 {
+        put(out, format_args!("used_within = {}", time(s.used_within_ns)));
+    }
     if !s.destinations.is_empty() {
         let list: Vec<String> =
             s.destinations.iter().map(|d| format!("{{ node = {}, weight = {} }}", d.node, d.weight)).collect();
