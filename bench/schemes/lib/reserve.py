@@ -54,12 +54,11 @@ class Reserve:
         if self.needed:
             print("holding half of the free memory, so that the host does not take the other", file=sys.stderr)
             self.before = read(ORDER).strip()
-            write(ORDER, str(LARGEST))
-            while free() > LEAVE + CHUNK:
-                self.chunks.append(touched_chunk())
-            # Not before all is taken: what is given back would be taken again.
-            for chunk in self.chunks:
-                self._give_back(chunk)
+            try:
+                self._hold()
+            except BaseException:
+                self.__exit__()
+                raise
         return self
 
     def __exit__(self, *_):
@@ -67,6 +66,14 @@ class Reserve:
             with undisturbed():
                 write(ORDER, self.before)
                 self.chunks.clear()
+
+    def _hold(self):
+        write(ORDER, str(LARGEST))
+        while free() > LEAVE + CHUNK:
+            self.chunks.append(touched_chunk())
+        # Not before all is taken: what is given back would be taken again.
+        for chunk in self.chunks:
+            self._give_back(chunk)
 
     def __str__(self):
         return "free memory held so that the host does not take it" if self.needed else "free memory as the host leaves it"

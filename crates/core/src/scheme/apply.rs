@@ -70,6 +70,10 @@ impl<'a, 'w> Turn<'a, 'w> {
         if let Some(reason) = self.brake() {
             return Some(reason);
         }
+        if self.by_block() && self.world.source.is_none() {
+            let why = "which blocks are in use is known by the page history, and this source keeps none";
+            return Some(IdleReason::Obstacle(why.into()));
+        }
         // The page history is there without regions.
         if !self.by_page() && !self.by_block() && self.members().all(|t| t.snapshot.is_none()) {
             return Some(IdleReason::NoSnapshot);
@@ -138,7 +142,7 @@ impl<'a, 'w> Turn<'a, 'w> {
 
     /// Whether the victims are blocks, by the page history.
     fn by_block(&self) -> bool {
-        self.runner.scheme.used_within_ns > 0 && self.world.source.is_some()
+        self.runner.scheme.used_within_ns > 0
     }
 
     fn quota_reason(&self) -> IdleReason {

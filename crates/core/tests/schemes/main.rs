@@ -6,7 +6,9 @@ mod shared;
 mod toy;
 
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, total_len};
+use isotherm_core::clock::Clock;
 use isotherm_core::engine::Engine;
+use isotherm_core::event::{Step, Subscriber};
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::filter::{Filter, FilterType};
@@ -63,6 +65,20 @@ fn blocks_become_huge_pages_where_enough_of_them_is_in_use() {
     assert_eq!((asked(Action::Stat, 0), asked(Action::Stat, 30 * S)), (both, Vec::new()), "counted once");
     let requests = run.hands.borrow().requests.iter().filter(|r| r.1.action == Action::Collapse).count();
     assert!(requests <= 7, "not in every turn: {requests}");
+}
+
+/// As the kernel's own DAMON, which tells regions alone.
+#[test]
+fn without_a_page_history_no_block_is_taken_to_be_in_use() {
+    let all = pages(0, 1024);
+    let scheme = Scheme { used_within_ns: 5 * S, ..Scheme::new(Action::Collapse, AccessPattern::default()) };
+    let mut run = Run::new(&[all], &[all], vec![scheme]);
+    run.run(200 * MS);
+    let before = run.hands.borrow().requests.len();
+    run.engine.step(Step::AfterAggregate, run.clock.now_ns() + S);
+    let idle = run.idle();
+    assert!(matches!(&idle, Some(IdleReason::Obstacle(why)) if why.contains("page history")), "{idle:?}");
+    assert_eq!(run.hands.borrow().requests.len(), before);
 }
 
 #[test]
