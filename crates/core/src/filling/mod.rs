@@ -98,7 +98,7 @@ enum State {
     Paused,
     /// They were, in vain: it was sparse, and had so many blocks with a page then.
     Sparse(u64),
-    /// It was full of base pages before it could be asked for: whether it lasts is looked at then, ns; `None`: it was.
+    /// It was full of base pages before it could be asked for. When it is collapsed if it is still there, ns; `None`: not, or not once more.
     Full(Option<u64>),
 }
 
@@ -201,7 +201,8 @@ impl Filling {
                     self.mappings.insert(start, State::Paused);
                     return Verdict::TakeBack;
                 }
-                asked.notice_front(fill, if self.taken_back == 0 { self.dense.max(dense) } else { dense }, self.now_ns);
+                let of_all = if self.taken_back == 0 { self.dense } else { 0 };
+                asked.notice_front(fill, dense.max(of_all), self.now_ns);
                 let verdict = match asked.sample(fill, self.now_ns) {
                     Verdict::Leave if asked.tries_again(fill, self.now_ns) && !dear(true) => Verdict::Collapse,
                     verdict => verdict,
@@ -241,7 +242,7 @@ impl Filling {
         let recurs = self.recurs(mapping.len());
         let evidence = if recurs { 0 } else { self.evidence(blocks) };
         let all_over = sample.unwrap_or(fill);
-        let trusted = self.taken_back == 0 && self.proven >= TRUSTED;
+        let trusted = self.is_trusted();
         let is_half = trusted && blocks >= NO_STACK && all_over.is_half();
         let evenly = all_over.is_even() && (evidence == 0 || is_half);
         if (evenly || recurs && all_over.is_thin()) && !dear(false) {
@@ -377,12 +378,17 @@ impl Filling {
         self.mappings.insert(mapping.start, State::Asked(asked));
     }
 
+    /// Whether the process has filled much, and nothing in vain.
+    const fn is_trusted(&self) -> bool {
+        self.taken_back == 0 && self.proven >= TRUSTED
+    }
+
     /// Blocks that a mapping of so many blocks must have filled wholly.
     const fn evidence(&self, blocks: u64) -> u64 {
         if self.taken_back > 0 {
             let doublings = if self.taken_back < MOST_DOUBLINGS { self.taken_back } else { MOST_DOUBLINGS };
             EVIDENCE << doublings
-        } else if self.proven < TRUSTED || blocks * 2 > self.proven {
+        } else if !self.is_trusted() || blocks * 2 > self.proven {
             EVIDENCE
         } else if blocks < NO_STACK {
             1
