@@ -57,7 +57,8 @@ impl ThpArgs {
         } else {
             let hot = AccessPattern { age_us: Bounds::new(self.hot_age / 1000, u64::MAX), ..hot };
             let mut schemes = huge_pages(hot, cold, self.min_density, always);
-            schemes.push(self.scattered());
+            // Without an age nothing says what "lately" is.
+            schemes.extend((self.hot_age > 0).then(|| self.scattered()));
             schemes
         })
     }
@@ -65,15 +66,15 @@ impl ThpArgs {
     /// What is in use all over, each page too seldom for a rate: at least once within `--hot-age`. Whether that pays for the copy, which
     /// takes half a millisecond a block, is not known, so it may take a hundredth of the time.
     fn scattered(&self) -> Scheme {
-        let mut scheme = Scheme::new(Action::Collapse, AccessPattern::default());
-        scheme.used_within_ns = self.hot_age.max(1);
-        scheme.min_density_bp = self.min_density;
-        scheme.apply_ns = SCATTERED_EVERY_NS;
-        let quota = QuotaSpec { time_ns: Some(SCATTERED_NS), reset_ns: SCATTERED_EVERY_NS, ..QuotaSpec::default() };
-        scheme.quota = quota;
-        // Files are shared with whoever reads them, and few kernels have huge pages for them.
-        scheme.filters = vec![Filter { what: FilterType::Anon, matching: true, allow: true }];
-        scheme
+        Scheme {
+            used_within_ns: self.hot_age,
+            min_density_bp: self.min_density,
+            apply_ns: SCATTERED_EVERY_NS,
+            quota: QuotaSpec { time_ns: Some(SCATTERED_NS), reset_ns: SCATTERED_EVERY_NS, ..QuotaSpec::default() },
+            // Files are shared with whoever reads them, and few kernels have huge pages for them.
+            filters: vec![Filter { what: FilterType::Anon, matching: true, allow: true }],
+            ..Scheme::new(Action::Collapse, AccessPattern::default())
+        }
     }
 }
 
@@ -119,5 +120,6 @@ mod tests {
     #[test]
     fn nothing_is_forbidden_that_the_kernel_does_not_do() {
         assert_eq!(schemes(&[], false).unwrap().iter().map(|s| s.0).collect::<Vec<_>>(), [Action::Collapse; 2]);
+        assert_eq!(schemes(&["--hot-age", "0s"], false).unwrap().len(), 1, "by rates alone");
     }
 }
