@@ -132,6 +132,22 @@ impl Quota {
         }
     }
 
+    /// Goes on where `old`, of the same action, ended. The counter goes on and what is known of the work's speed stays;
+    /// what was charged in this window counts against the new limits, which hold at once. With other goals, tuning and
+    /// its window begin anew.
+    pub(crate) fn follow(&mut self, old: Self) {
+        if old.spec == self.spec {
+            *self = old;
+            return;
+        }
+        (self.total_charged, self.total_ns) = (old.total_charged, old.total_ns);
+        (self.resume, self.exceeds) = (old.resume, old.exceeds);
+        if let (Some(start), true) = (old.window_start_ns, self.goals.is_empty() && old.goals.is_empty()) {
+            (self.window_start_ns, self.charged) = (Some(start), old.charged);
+            self.effective = self.next_effective(start);
+        }
+    }
+
     /// Replaces the goals alone: what was tuned so far is where tuning goes on.
     pub(crate) fn set_goals(&mut self, goals: Vec<Goal>) {
         self.goals = goals.iter().cloned().map(GoalState::new).collect();
@@ -274,6 +290,32 @@ mod tests {
         assert_eq!((q.left(), q.exceeds), (1 << 20, 1));
         turn(&mut q, 200);
         assert_eq!(q.exceeds, 1, "that window was not used up");
+    }
+
+    #[test]
+    fn other_limits_do_not_give_a_window_twice() {
+        let of = |mib: u64| Quota::new(QuotaSpec { bytes: Some(mib << 20), reset_ns: 1000 * MS, ..Default::default() });
+        let mut q = of(3);
+        turn(&mut q, 0);
+        q.charge(3 << 20);
+        turn(&mut q, 1000);
+        q.charge(3 << 20);
+        for (mib, left) in [(2, 0), (3, 0), (4, 1), (8, 5)] {
+            let mut next = of(mib);
+            next.follow(q);
+            assert!(!turn(&mut next, 1500), "the window goes on");
+            assert_eq!((next.left(), next.exceeds), (left << 20, 1), "{mib} MiB");
+            q = next;
+        }
+        q.charge(5 << 20);
+        assert!(turn(&mut q, 2000));
+        assert_eq!((q.left(), q.exceeds), (8 << 20, 2));
+        // With goals, tuning begins anew; the counter does not.
+        let goal = Goal { metric: GoalMetric::UserInput, target: 10_000, window_ns: 0, falls: false };
+        let mut next = Quota::new(QuotaSpec { bytes: Some(1 << 30), goals: vec![goal], ..Default::default() });
+        next.follow(q);
+        assert!(turn(&mut next, 2500));
+        assert_eq!(next.exceeds, 2);
     }
 
     #[test]

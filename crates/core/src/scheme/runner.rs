@@ -77,9 +77,7 @@ impl Runner {
 
     /// Goes on where `old`, which had the same action, ended.
     pub(crate) fn learn_from(&mut self, old: Self) {
-        if old.quota.spec == self.quota.spec {
-            self.quota = old.quota;
-        }
+        self.quota.follow(old.quota);
         (self.effect, self.stats, self.base, self.patience) = (old.effect, old.stats, old.base, old.patience);
         (self.left_out, self.asked_idle_ns) = (old.left_out, old.asked_idle_ns);
         // Another pattern may want what the old one passed over.
