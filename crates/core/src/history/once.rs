@@ -31,14 +31,32 @@ pub(super) struct Sample {
     /// One in so many frames is in it.
     one_in: u32,
     targets: Vec<PageAges>,
-    /// Of each page in the sample: its frame, the index of the target that maps it, and what is known of it.
-    pages: Vec<(u64, usize, Known)>,
+    pages: Vec<SampledPage>,
+    /// What is known of pages, each once: of most of a target's it is the same.
+    knowns: Vec<Known>,
+    index: HashMap<Known, u32>,
+}
+
+/// A page in the sample; with thousands of targets there are hundreds of thousands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct SampledPage {
+    frame: u64,
+    mapper: Mapper,
+}
+
+/// Who maps a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Mapper {
+    /// Index of the target.
+    target: u32,
+    /// Index of what is known of the page.
+    known: u32,
 }
 
 impl Sample {
     /// Of one in `one_in` frames.
     pub fn new(one_in: u32) -> Self {
-        Self { one_in, targets: Vec::new(), pages: Vec::new() }
+        Self { one_in, targets: Vec::new(), pages: Vec::new(), knowns: Vec::new(), index: HashMap::new() }
     }
 
     /// Adds the next target: how old its pages are, each counted.
@@ -48,12 +66,13 @@ impl Sample {
 
     /// Adds a page of the last target that was added.
     pub fn add_page(&mut self, frame: u64, known: Known) {
-        self.pages.push((frame, self.targets.len() - 1, known));
-    }
-
-    /// How old the pages of each target are, each counted.
-    pub fn targets(&self) -> &[PageAges] {
-        &self.targets
+        let next = self.knowns.len() as u32;
+        let index = *self.index.entry(known).or_insert(next);
+        if index == next {
+            self.knowns.push(known);
+        }
+        let mapper = Mapper { target: self.targets.len() as u32 - 1, known: index };
+        self.pages.push(SampledPage { frame, mapper });
     }
 
     /// Present pages of all targets, each counted for each target that maps it.
@@ -61,9 +80,9 @@ impl Sample {
         self.targets.iter().map(|ages| ages.resident).sum()
     }
 
-    /// Of each target the figures of the pages that are its own: those that no target before it maps. A page is as old as
-    /// its last access by any target.
-    pub fn own(mut self, now_ns: u64) -> Vec<PageAges> {
+    /// Of each target how old its pages are, each counted, and of those that are its own: those that no target before it
+    /// maps. A page is as old as its last access by any target.
+    pub fn own(mut self, now_ns: u64) -> Vec<(PageAges, PageAges)> {
         let shares = Shares::of(&mut self, now_ns);
         let mut own = vec![[0.0; FIGURES]; self.targets.len()];
         for (target, ages) in self.targets.iter().enumerate() {
@@ -74,18 +93,27 @@ impl Sample {
                 }
             }
         }
-        self.targets.iter().zip(own).map(|(ages, own)| ages_of(&own, ages)).collect()
+        drop(shares);
+        let of_target = |(mapped, own): (PageAges, [f64; FIGURES])| {
+            let own = ages_of(&own, &mapped);
+            (mapped, own)
+        };
+        self.targets.into_iter().zip(own).map(of_target).collect()
     }
 }
 
+/// Sums over pages.
 type Figures = [f64; FIGURES];
+
+/// The same over pages in the sample, of which there are fewer than 2^24; there is one for each target, and more.
+type Sampled = [f32; FIGURES];
 
 /// What part of a target's pages is whose own.
 struct Shares {
     /// By target: its pages in the sample.
-    mapped: Vec<Figures>,
+    mapped: Vec<Sampled>,
     /// By target and owner: the sum of the parts of a page that the target's pages stand for.
-    flows: BTreeMap<(usize, usize), Figures>,
+    flows: BTreeMap<(u32, u32), Sampled>,
     /// By target: whether it has too few pages in the sample.
     is_small: Vec<bool>,
     small: Small,
@@ -128,14 +156,14 @@ impl Small {
 }
 
 impl Shares {
-    fn of(Sample { one_in, targets, pages }: &mut Sample, now_ns: u64) -> Self {
-        pages.sort_unstable_by_key(|(frame, target, _)| (*frame, *target));
+    fn of(Sample { one_in, targets, pages, knowns, .. }: &mut Sample, now_ns: u64) -> Self {
+        pages.sort_unstable();
         // Most frames have the same mappers and ages as many others.
-        let mut alike: HashMap<Vec<(usize, Known)>, f64> = HashMap::new();
+        let mut alike: HashMap<Vec<Mapper>, f64> = HashMap::new();
         let mut mappers = Vec::new();
-        for frame in pages.chunk_by(|a, b| a.0 == b.0) {
+        for frame in pages.chunk_by(|a, b| a.frame == b.frame) {
             mappers.clear();
-            mappers.extend(frame.iter().map(|(_, target, known)| (*target, *known)));
+            mappers.extend(frame.iter().map(|page| page.mapper));
             match alike.get_mut(&mappers) {
                 Some(frames) => *frames += 1.0,
                 None => {
@@ -143,6 +171,7 @@ impl Shares {
                 }
             }
         }
+        *pages = Vec::new();
         let few = LEAST_SAMPLED * u64::from(*one_in);
         let is_small: Vec<bool> = targets.iter().map(|ages| *one_in > 1 && ages.resident < few).collect();
         let none = [0.0; FIGURES];
@@ -152,7 +181,7 @@ impl Shares {
         let mapped = vec![[0.0; FIGURES]; targets.len()];
         let mut shares = Self { mapped, flows: BTreeMap::new(), is_small, small, small_part: [1.0; FIGURES] };
         for (mappers, frames) in &alike {
-            shares.add(mappers, *frames, now_ns);
+            shares.add(mappers, knowns, *frames, now_ns);
         }
         shares.small_part = shares.small.part(*one_in).unwrap_or_else(|| shares.part_of_all());
         shares
@@ -160,29 +189,35 @@ impl Shares {
 
     /// What part of a page each in the sample stands for, all targets together.
     fn part_of_all(&self) -> Figures {
-        let own: f64 = self.flows.values().map(|flow| flow[0]).sum();
-        let mapped: f64 = self.mapped.iter().map(|mapped| mapped[0]).sum();
+        let own: f64 = self.flows.values().map(|flow| f64::from(flow[0])).sum();
+        let mapped: f64 = self.mapped.iter().map(|mapped| f64::from(mapped[0])).sum();
         [if mapped > 0.0 { own / mapped } else { 1.0 }; FIGURES]
     }
 
-    fn add(&mut self, mappers: &[(usize, Known)], frames: f64, now_ns: u64) {
-        let Some((&(owner, first), others)) = mappers.split_first() else { return };
-        let known = others.iter().fold(first, |known, (_, other)| known.or(*other));
-        let each: Vec<Figures> = mappers.iter().map(|(_, known)| figures_of_page(*known, now_ns)).collect();
+    /// Adds frames that have all the same mappers.
+    fn add(&mut self, mappers: &[Mapper], knowns: &[Known], frames: f64, now_ns: u64) {
+        let Some((first, others)) = mappers.split_first() else { return };
+        let known_by = |mapper: &Mapper| knowns[mapper.known as usize];
+        let known = others.iter().fold(known_by(first), |known, other| known.or(known_by(other)));
         let (once, mut sum) = (figures_of_page(known, now_ns), [0.0; FIGURES]);
-        each.iter().for_each(|figures| add_up(&mut sum, figures, 1.0));
-        for ((target, _), figures) in mappers.iter().zip(&each) {
-            let mut part = [0.0; FIGURES];
-            for k in 0..FIGURES {
-                part[k] = if sum[k] > 0.0 { once[k] * figures[k] / sum[k] } else { 0.0 };
-            }
-            add_up(&mut self.mapped[*target], figures, frames);
-            add_up(self.flows.entry((*target, owner)).or_insert([0.0; FIGURES]), &part, frames);
-            match (self.is_small[*target], others.is_empty()) {
+        let figures_by = |mapper: &Mapper| figures_of_page(known_by(mapper), now_ns).map(|figure| figure as f32);
+        let each: Vec<Sampled> = mappers.iter().map(figures_by).collect();
+        each.iter().for_each(|figures| add_up(&mut sum, &figures.map(f64::from), 1.0));
+        for (mapper, figures) in mappers.iter().zip(&each) {
+            let target = mapper.target as usize;
+            let figures = figures.map(f64::from);
+            let part = match others {
+                [] => figures,
+                _ => std::array::from_fn(|k| if sum[k] > 0.0 { once[k] * figures[k] / sum[k] } else { 0.0 }),
+            };
+            sample_up(&mut self.mapped[target], &figures, frames);
+            let flow = self.flows.entry((mapper.target, first.target)).or_insert([0.0; FIGURES]);
+            sample_up(flow, &part, frames);
+            match (self.is_small[target], others.is_empty()) {
                 (false, _) => {}
-                (true, true) => add_up(&mut self.small.alone, figures, frames),
+                (true, true) => add_up(&mut self.small.alone, &figures, frames),
                 (true, false) => {
-                    add_up(&mut self.small.shared, figures, frames);
+                    add_up(&mut self.small.shared, &figures, frames);
                     add_up(&mut self.small.parts, &part, frames);
                 }
             }
@@ -195,19 +230,24 @@ impl Shares {
         if self.is_small[target] {
             return vec![(target, self.small_part)];
         }
-        let mapped = &self.mapped[target];
+        let mapped = self.mapped[target].map(f64::from);
         if mapped[0] == 0.0 {
             return vec![(target, self.part_of_all())];
         }
-        let part = |flow: &Figures| {
+        let part = |flow: Figures| {
             std::array::from_fn(|k| if mapped[k] > 0.0 { flow[k] / mapped[k] } else { flow[0] / mapped[0] })
         };
-        self.flows.range((target, 0)..(target + 1, 0)).map(|((_, owner), flow)| (*owner, part(flow))).collect()
+        let owners = (target as u32, 0)..(target as u32 + 1, 0);
+        self.flows.range(owners).map(|((_, owner), flow)| (*owner as usize, part(flow.map(f64::from)))).collect()
     }
 }
 
 fn add_up(sum: &mut Figures, figures: &Figures, times: f64) {
     sum.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += times * figure);
+}
+
+fn sample_up(sum: &mut Sampled, figures: &Figures, times: f64) {
+    sum.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += (times * figure) as f32);
 }
 
 fn figures_of_page(known: Known, now_ns: u64) -> Figures {
@@ -274,8 +314,12 @@ mod tests {
         PageAges { resident, idle: vec![idle; 6], ..PageAges::default() }
     }
 
+    fn own(sample: Sample) -> Vec<PageAges> {
+        sample.own(NOW).into_iter().map(|(_, own)| own).collect()
+    }
+
     fn total(sample: Sample) -> PageAges {
-        frame::sum(sample.own(NOW).iter())
+        frame::sum(own(sample).iter())
     }
 
     /// Too many of the pages in use are in the sample, and it hardly matters; the pages are all the first one's.
@@ -288,7 +332,7 @@ mod tests {
             sample.add_target(ages(1_000_000, 900_000));
             (0..1000).for_each(|frame| sample.add_page(frame, if frame < 130 { HOT } else { COLD }));
         }
-        let own = sample.own(NOW);
+        let own = own(sample);
         assert_eq!(own[0].resident, 1_000_000);
         assert!(own[1..].iter().all(|ages| ages.resident == 0));
         let cold = own[0].idle[3].pages;
@@ -313,7 +357,7 @@ mod tests {
             (0..10).for_each(|frame| sample.add_page(frame, COLD));
         }
         sample.add_target(ages(10, 6));
-        assert_eq!(sample.own(NOW)[2], ages(5, 3));
+        assert_eq!(own(sample)[2], ages(5, 3));
         assert_eq!(Sample::new(1).own(NOW), []);
     }
 
@@ -330,7 +374,7 @@ mod tests {
             (0..target % 3)
                 .for_each(|page| sample.add_page(1 << 32 | target << 8 | page, if page == 0 { COLD } else { HOT }));
         }
-        sample.own(NOW)
+        own(sample)
     }
 
     #[test]

@@ -56,20 +56,22 @@ impl<S: AccessSource> Tracked<S> {
     /// twice yet.
     pub fn together(&mut self, targets: &[Mapped<'_>]) -> Result<Option<TogetherFrame>, SourceError> {
         let Some(time_ns) = self.last_walk(targets.iter().map(|(target, _)| *target)) else { return Ok(None) };
-        let (mut owned, mut resident, mut coarsest) = (BTreeMap::<TargetId, Vec<[PageAges; 2]>>::new(), 0, 1);
+        let mut owned = BTreeMap::<TargetId, (usize, PageAges, PageAges)>::new();
+        let (mut resident, mut coarsest) = (0, 1);
         for part in PARTS {
             let Some((one_in, there, sample)) = self.sample(targets, part, time_ns)? else { return Ok(None) };
             coarsest = coarsest.max(one_in);
             resident += sample.mapped();
-            let mapped = sample.targets().to_vec();
-            for ((target, mapped), own) in there.into_iter().zip(mapped).zip(sample.own(time_ns)) {
-                owned.entry(target).or_default().push([mapped, own]);
+            for (target, (mapped, own)) in there.into_iter().zip(sample.own(time_ns)) {
+                let (parts, all_mapped, all_own) = owned.entry(target).or_default();
+                *parts += 1;
+                all_mapped.add(&mapped);
+                all_own.add(&own);
             }
         }
         // Half of one that has ended in between says nothing of it.
-        owned.retain(|_, parts| parts.len() == PARTS.len());
-        let owned = owned.into_iter().filter_map(|(target, parts)| {
-            let [mapped, ages] = [0, 1].map(|which| frame::sum(parts.iter().map(|part| &part[which])));
+        let both = owned.into_iter().filter(|(_, (parts, ..))| *parts == PARTS.len());
+        let owned = both.filter_map(|(target, (_, mapped, ages))| {
             Some(Owned { target, walked_ns: self.page_history(target)?.now_ns(), mapped, ages })
         });
         let owned: Vec<Owned> = owned.collect();
