@@ -12,6 +12,7 @@ pub use crate::pages::pages_in;
 use crate::pages::{mask_of, push_range};
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
+use std::ops::ControlFlow;
 
 /// A process whose pages are looked at for the first time no later than this after it began, ns, is known from its begin on.
 const LATE_NS: u64 = 120_000_000_000;
@@ -328,16 +329,30 @@ impl PageHistory {
 
     /// Calls `f` for each known table that `ranges` (sorted, disjoint) reach, with the pages that lie in them.
     pub fn each_table_in(&self, ranges: &[AddrRange], mut f: impl FnMut(u64, &Table, &PageMask)) {
+        let _: ControlFlow<()> = self.try_each_table_in(ranges, 0, |base, table, pages| {
+            f(base, table, pages);
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// The same for those at the address `from` or above, until `f` breaks.
+    pub fn try_each_table_in<B>(
+        &self,
+        ranges: &[AddrRange],
+        from: u64,
+        mut f: impl FnMut(u64, &Table, &PageMask) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
         let mut spans: Vec<AddrRange> = ranges
             .iter()
             .map(|r| AddrRange::new(r.start / TABLE_SPAN * TABLE_SPAN, r.end.next_multiple_of(TABLE_SPAN)))
             .collect();
         normalize(&mut spans);
-        for span in spans {
-            for (&base, table) in self.tables.range(span.start..span.end) {
-                f(base, table, &pages_in(base, ranges));
+        for span in spans.iter().filter(|span| from < span.end) {
+            for (&base, table) in self.tables.range(span.start.max(from)..span.end) {
+                f(base, table, &pages_in(base, ranges))?;
             }
         }
+        ControlFlow::Continue(())
     }
 }
 

@@ -4,11 +4,12 @@
 use super::apply::{Go, LOOK_AT_ONCE, Turn};
 use super::target_view::TargetView;
 use super::victims::portions;
-use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
 use crate::mask::{self, NO_PAGES};
 use crate::pages::push_range;
 use crate::target::TargetId;
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
 const ALL_PAGES: mask::PageMask = [u64::MAX; 8];
 
@@ -20,47 +21,63 @@ impl Turn<'_, '_> {
         if stopped { Go::Stop } else { Go::On }
     }
 
-    /// Hands over the blocks of a target of which enough pages were accessed lately, and which are not huge pages yet.
+    /// Hands over the blocks of a target of which enough pages were accessed lately, and which are not huge pages yet. Each is
+    /// looked at once after a walk, when something new is known.
     fn target_blocks(&mut self, t: &TargetView) -> Go {
         let (now_ns, target) = (self.world.now_ns, t.live.target);
-        let keep_ns = self.runner.keep_treated_ns(self.world.dry_run);
-        if let Some(left_out) = self.runner.left_out.get_mut(&target) {
-            left_out.treated.expire(now_ns, keep_ns);
-        }
-        let (runner, source) = (&*self.runner, self.world.source.as_deref());
-        let Some(history) = source.and_then(|s| s.page_history(target)) else { return Go::On };
+        let source = self.world.source.as_deref();
+        let history = source.and_then(|s| s.page_history(target));
         // The first walk finds bits set that say nothing.
-        if history.walks() < 2 {
+        let Some(history) = history.filter(|history| history.walks() >= 2) else {
+            self.tally.unwalked += 1;
+            return Go::On;
+        };
+        let keep_ns = self.runner.keep_treated_ns(self.world.dry_run);
+        let left_out = self.runner.left_out.entry(target).or_default();
+        left_out.treated.expire(now_ns, keep_ns);
+        let from = left_out.after_walk(history.walks()).blocks_below;
+        if from == u64::MAX {
+            self.tally.known += 1;
             return Go::On;
         }
+        let runner = &*self.runner;
         let parts = runner.parts(t, &t.mapped());
+        let mut ranges = [parts.undecided, parts.allowed].concat();
+        normalize(&mut ranges);
         let codes = history.accessed_codes(now_ns.saturating_sub(runner.scheme.used_within_ns));
         // At least a page: a block of which none is used is not in use.
         let least = (512 * u64::from(runner.scheme.min_density_bp)).max(1);
         let (mut blocks, mut sparse, mut treated, mut huge) = (Vec::new(), 0, 0, 0);
         let mut room = runner.quota.left();
-        for ranges in [&parts.undecided, &parts.allowed] {
-            history.each_table_in(ranges, |base, table, asked| {
-                let pages = mask::and(&table.pages(&codes), asked);
-                if table.huge {
-                    huge += TABLE_SPAN;
-                } else if *asked != ALL_PAGES || u64::from(mask::count(&pages)) * 10_000 < least {
-                    sparse += u64::from(mask::count(&pages)) * PAGE_SIZE;
-                } else if runner.leaves_out(target, base) != NO_PAGES {
-                    treated += TABLE_SPAN;
-                } else if room >= TABLE_SPAN {
-                    room -= TABLE_SPAN;
-                    push_range(&mut blocks, AddrRange::new(base, base + TABLE_SPAN));
-                }
-            });
-        }
+        let full_at = history.try_each_table_in(&ranges, from, |base, table, asked| {
+            let pages = mask::and(&table.pages(&codes), asked);
+            if table.huge {
+                huge += TABLE_SPAN;
+            } else if *asked != ALL_PAGES || u64::from(mask::count(&pages)) * 10_000 < least {
+                sparse += u64::from(mask::count(&pages)) * PAGE_SIZE;
+            } else if runner.leaves_out(target, base) != NO_PAGES {
+                treated += TABLE_SPAN;
+            } else if room < TABLE_SPAN {
+                return ControlFlow::Break(base);
+            } else {
+                room -= TABLE_SPAN;
+                push_range(&mut blocks, AddrRange::new(base, base + TABLE_SPAN));
+            }
+            ControlFlow::Continue(())
+        });
         (self.tally.sparse, self.tally.huge) = (self.tally.sparse + sparse, self.tally.huge + huge);
         self.tally.treated += treated;
+        let mut below = full_at.break_value().unwrap_or(u64::MAX);
         for portion in portions(&blocks, LOOK_AT_ONCE) {
+            let begin = portion[0].start;
             if self.submit(t, portion) == Go::Stop {
-                return Go::Stop;
+                below = begin;
+                break;
             }
         }
-        if room < TABLE_SPAN { Go::Stop } else { Go::On }
+        if let Some(left_out) = self.runner.left_out.get_mut(&target) {
+            left_out.asked.blocks_below = below;
+        }
+        if below == u64::MAX { Go::On } else { Go::Stop }
     }
 }

@@ -54,6 +54,11 @@ pub enum IdleReason {
     BelowCutOff,
     /// No region matches.
     NoMatch(Near),
+    /// Which blocks are in use is not known of any target.
+    NoPageHistory {
+        /// Targets whose pages were not walked twice, or are not walked.
+        targets: u64,
+    },
     /// Of what is in use no block of 2 MiB is dense enough and not a huge page yet.
     NoDenseBlock {
         /// In use in other blocks, bytes.
@@ -139,6 +144,7 @@ impl IdleReason {
             Self::PaceUsed => "pace_used",
             Self::BelowCutOff => "below_cut_off",
             Self::NoMatch(_) => "no_match",
+            Self::NoPageHistory { .. } => "no_page_history",
             Self::NoDenseBlock { .. } => "no_dense_block",
             Self::Filtered(_) => "filtered",
             Self::Watching { .. } => "watching",
@@ -192,6 +198,11 @@ impl fmt::Display for IdleReason {
             Self::PaceUsed => f.write_str("all schemes together may do no more just now"),
             Self::BelowCutOff => f.write_str("other memory comes first for the quota"),
             Self::NoMatch(near) => near.fmt(f),
+            Self::NoPageHistory { targets } => write!(
+                f,
+                "which blocks are in use is not known of any of {targets} targets: they were not walked twice yet, or this \
+                 source keeps no page history"
+            ),
             Self::NoDenseBlock { sparse, huge } => write!(
                 f,
                 "no further block of 2 MiB is used densely enough: {} in use lie elsewhere, {} are huge pages",

@@ -25,11 +25,13 @@ pub(super) struct Asked {
     pub pages: PageSet,
     /// Pages with these codes of the page history have all been looked at.
     pub done: Codes,
+    /// Blocks below this address have all been looked at.
+    pub blocks_below: u64,
 }
 
 impl Default for Asked {
     fn default() -> Self {
-        Self { walks: 0, pages: PageSet::default(), done: [false; 256] }
+        Self { walks: 0, pages: PageSet::default(), done: [false; 256], blocks_below: 0 }
     }
 }
 

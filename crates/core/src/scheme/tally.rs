@@ -28,6 +28,8 @@ pub(super) struct Tally {
     pub cut: bool,
     /// Whether there was a huge page that the rest of the quota does not suffice for.
     pub too_large: bool,
+    /// Targets of whose blocks nothing is known.
+    pub unwalked: u64,
     /// In use, in blocks of 2 MiB of which too little is.
     pub sparse: u64,
     /// In huge pages already.
@@ -62,6 +64,7 @@ impl Tally {
                 IdleReason::NoDenseBlock { sparse: self.sparse, huge: self.huge }
             }
             _ if self.filtered > 0 => IdleReason::Filtered(self.filtered),
+            None if self.unwalked > 0 => IdleReason::NoPageHistory { targets: self.unwalked },
             Some(idle_ns) if self.watched_ns < idle_ns => IdleReason::Watching { watched_ns: self.watched_ns, idle_ns },
             Some(_) if self.cut && self.in_use == 0 && self.idle == 0 => IdleReason::BelowCutOff,
             Some(idle_ns) if self.in_use > 0 => IdleReason::InUse { bytes: self.in_use, idle_ns },

@@ -74,6 +74,7 @@ fn without_a_page_history_no_block_is_taken_to_be_in_use() {
     let scheme = Scheme { used_within_ns: 5 * S, ..Scheme::new(Action::Collapse, AccessPattern::default()) };
     let mut run = Run::new(&[all], &[all], vec![scheme]);
     run.run(200 * MS);
+    assert_eq!(run.idle(), Some(IdleReason::NoPageHistory { targets: 1 }), "not walked twice yet");
     let before = run.hands.borrow().requests.len();
     run.engine.step(Step::AfterAggregate, run.clock.now_ns() + S);
     let idle = run.idle();
