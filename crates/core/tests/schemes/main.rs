@@ -67,6 +67,29 @@ fn blocks_become_huge_pages_where_enough_of_them_is_in_use() {
     assert!(requests <= 7, "not in every turn: {requests}");
 }
 
+#[test]
+fn where_a_quota_ends_a_look_at_blocks_the_next_goes_on() {
+    let all = pages(0, 7 * 512);
+    let mut scheme = Scheme { used_within_ns: 5 * S, ..Scheme::new(Action::Collapse, AccessPattern::default()) };
+    scheme.quota.bytes = Some(2 * 512 * P);
+    scheme.quota.reset_ns = S;
+    scheme.apply_ns = 100 * MS;
+    let mut run = Run::new(&[all], &[all], vec![scheme]);
+    run.run(20 * S);
+    let hands = run.hands.borrow();
+    let mut asked: Vec<(u64, AddrRange)> = Vec::new();
+    hands.requests.iter().for_each(|r| asked.extend(r.1.ranges.iter().map(|range| (r.0, *range))));
+    let first = asked[0].0;
+    let before = |end: u64| -> u64 {
+        let requests = asked.iter().filter(|(at, _)| *at < first + end);
+        requests.map(|(_, range)| range.len() / (512 * P)).sum()
+    };
+    assert_eq!(before(900 * MS), 2, "{asked:?}");
+    assert_eq!(before(3900 * MS), 7, "within four intervals, each once: {asked:?}");
+    let order: Vec<u64> = asked.iter().map(|(_, range)| range.start).take(4).collect();
+    assert!(order.is_sorted() && order[0] == 0, "{asked:?}");
+}
+
 /// As the kernel's own DAMON, which tells regions alone.
 #[test]
 fn without_a_page_history_no_block_is_taken_to_be_in_use() {
