@@ -13,7 +13,7 @@ import glob
 import mmap
 import sys
 
-from system import read, undisturbed, write
+from system import Restored, read, undisturbed, write
 
 BLOCK = 2 << 20
 CHUNK = 32 << 20
@@ -53,7 +53,7 @@ class Reserve:
     def __enter__(self):
         if self.needed:
             print("holding half of the free memory, so that the host does not take the other", file=sys.stderr)
-            self.before = read(ORDER).strip()
+            self.restored = Restored({ORDER: read(ORDER).strip()})
             try:
                 self._hold()
             except BaseException:
@@ -64,7 +64,7 @@ class Reserve:
     def __exit__(self, *_):
         if self.needed:
             with undisturbed():
-                write(ORDER, self.before)
+                self.restored.restore()
                 self.chunks.clear()
 
     def _hold(self):

@@ -45,6 +45,26 @@ def undisturbed():
             signal.signal(number, handler)
 
 
+class Restored:
+    """Files of the kernel's whose values are written back at the end, whatever that is: by a process of its own, which waits for this one to
+    close a pipe or to be killed."""
+
+    SCRIPT = 'set -e; cat; while [ $# -gt 0 ]; do echo "$2" >"$1"; shift 2; done'
+
+    def __init__(self, values):
+        """`values`: what is written, by path."""
+        words = [word for path, value in values.items() for word in (path, value)]
+        # Out of reach of what is sent to our group.
+        self.helper = subprocess.Popen(["sh", "-c", self.SCRIPT, "sh", *words], stdin=subprocess.PIPE, start_new_session=True)
+
+    def restore(self):
+        """Has them written back now."""
+        with undisturbed():
+            self.helper.stdin.close()
+            if self.helper.wait() != 0:
+                raise OSError(f"not all of {self.helper.args[4::2]} could be restored")
+
+
 class Swap:
     """Compressed swap on a zram device of its own, with the highest priority."""
 
@@ -130,20 +150,18 @@ class Group:
 
 
 class HugePages:
-    """The system's setting of transparent huge pages, restored at the end."""
+    """The system's setting of transparent huge pages, restored at the end, even after kill -9."""
 
     FILES = [f"/sys/kernel/mm/transparent_hugepage/{name}" for name in ("enabled", "defrag", "khugepaged/defrag")]
 
     def __enter__(self):
         if not os.path.exists(self.FILES[0]):
             sys.exit("this kernel has no transparent huge pages")
-        self.before = {path: self.chosen(read(path)) for path in self.FILES if os.path.exists(path)}
+        self.restored = Restored({path: self.chosen(read(path)) for path in self.FILES if os.path.exists(path)})
         return self
 
     def __exit__(self, *_):
-        with undisturbed():
-            for path, value in self.before.items():
-                write(path, value)
+        self.restored.restore()
 
     @staticmethod
     def chosen(text):
