@@ -22,7 +22,8 @@ impl Turn<'_, '_> {
     }
 
     /// Hands over the blocks of a target of which enough pages were accessed lately, and which are not huge pages yet. Each is
-    /// looked at once after a walk, when something new is known.
+    /// looked at once when a walk has begun, and once when it has ended: a walk of much memory takes long, and nobody looks at all of it each
+    /// second.
     fn target_blocks(&mut self, t: &TargetView) -> Go {
         let (now_ns, target) = (self.world.now_ns, t.live.target);
         let source = self.world.source.as_deref();
@@ -35,7 +36,7 @@ impl Turn<'_, '_> {
         let keep_ns = self.runner.keep_treated_ns(self.world.dry_run);
         let left_out = self.runner.left_out.entry(target).or_default();
         left_out.treated.expire(now_ns, keep_ns);
-        let from = left_out.after_walk(history.walks()).blocks_below;
+        let from = left_out.blocks_of(history.now_ns()).below;
         if from == u64::MAX {
             self.tally.known += 1;
             return Go::On;
@@ -76,7 +77,7 @@ impl Turn<'_, '_> {
             }
         }
         if let Some(left_out) = self.runner.left_out.get_mut(&target) {
-            left_out.asked.blocks_below = below;
+            left_out.blocks.below = below;
         }
         if below == u64::MAX { Go::On } else { Go::Stop }
     }

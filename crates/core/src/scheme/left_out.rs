@@ -15,6 +15,8 @@ pub(super) struct LeftOut {
     pub in_flight: PageSet,
     /// Looked at since the target's last walk: nothing new is known of them.
     pub asked: Asked,
+    /// The same of whole blocks.
+    pub blocks: BlockLook,
 }
 
 /// What was looked at since a walk.
@@ -25,13 +27,20 @@ pub(super) struct Asked {
     pub pages: PageSet,
     /// Pages with these codes of the page history have all been looked at.
     pub done: Codes,
+}
+
+/// How far a look at blocks of 2 MiB has come.
+#[derive(Debug, Default)]
+pub(super) struct BlockLook {
+    /// Of what the page history knew then, ns.
+    known_ns: u64,
     /// Blocks below this address have all been looked at.
-    pub blocks_below: u64,
+    pub below: u64,
 }
 
 impl Default for Asked {
     fn default() -> Self {
-        Self { walks: 0, pages: PageSet::default(), done: [false; 256], blocks_below: 0 }
+        Self { walks: 0, pages: PageSet::default(), done: [false; 256] }
     }
 }
 
@@ -44,6 +53,19 @@ impl LeftOut {
         &mut self.asked
     }
 
+    /// The look at blocks of a page history that was changed at `known_ns`, as by the begin of a walk, and by its end.
+    pub(crate) fn blocks_of(&mut self, known_ns: u64) -> &mut BlockLook {
+        if self.blocks.known_ns != known_ns {
+            self.blocks = BlockLook { known_ns, below: 0 };
+        }
+        &mut self.blocks
+    }
+
+    /// Forgets what was looked at.
+    pub(crate) fn look_anew(&mut self) {
+        (self.asked, self.blocks) = Default::default();
+    }
+
     /// The pages below the table at `base`.
     pub fn mask(&self, base: u64) -> PageMask {
         mask::or(&mask::or(&self.in_flight.mask(base), &self.treated.mask(base)), &self.asked.pages.mask(base))
@@ -52,5 +74,22 @@ impl LeftOut {
     /// Takes in that the action was applied to `ranges`, or that it is no use to try again.
     pub fn treat(&mut self, ranges: &[AddrRange], now_ns: u64) {
         ranges.iter().for_each(|&r| self.treated.insert(r, now_ns));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_looked_at_anew_at_the_begin_of_a_walk_and_at_its_end() {
+        let mut left_out = LeftOut::default();
+        for walk_ns in [1, 2, 9] {
+            assert_eq!(left_out.blocks_of(walk_ns).below, 0);
+            left_out.blocks.below = u64::MAX;
+            assert_eq!(left_out.blocks_of(walk_ns).below, u64::MAX);
+        }
+        left_out.look_anew();
+        assert_eq!(left_out.blocks_of(9).below, 0, "for another pattern");
     }
 }

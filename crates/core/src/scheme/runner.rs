@@ -81,7 +81,7 @@ impl Runner {
         (self.effect, self.stats, self.base, self.patience) = (old.effect, old.stats, old.base, old.patience);
         (self.left_out, self.asked_idle_ns) = (old.left_out, old.asked_idle_ns);
         // Another pattern may want what the old one passed over.
-        self.left_out.values_mut().for_each(|l| l.asked = Default::default());
+        self.left_out.values_mut().for_each(LeftOut::look_anew);
     }
 
     /// When its next turn is due, if not at every aggregation interval.
