@@ -102,6 +102,11 @@ impl PageHistory {
         self.walks
     }
 
+    /// Tables that are known.
+    pub fn table_count(&self) -> usize {
+        self.tables.len()
+    }
+
     /// One table in so many is watched.
     pub const fn one_in(&self) -> u32 {
         self.one_in

@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 const ALL_PAGES: mask::PageMask = [u64::MAX; 8];
+/// So many tables, of 8 GiB, are looked at in each turn, since others than walks find pages accessed, too.
+const EACH_TURN: usize = 4096;
 
 impl Turn<'_, '_> {
     /// Serves all targets.
@@ -21,9 +23,8 @@ impl Turn<'_, '_> {
         if stopped { Go::Stop } else { Go::On }
     }
 
-    /// Hands over the blocks of a target of which enough pages were accessed lately, and which are not huge pages yet. Each is
-    /// looked at once when a walk has begun, and once when it has ended: a walk of much memory takes long, and nobody looks at all of it each
-    /// second.
+    /// Hands over the blocks of a target of which enough pages were accessed lately, and which are not huge pages yet. Of
+    /// more than [`EACH_TURN`] tables each is looked at once when a walk has begun, and once when it has ended.
     fn target_blocks(&mut self, t: &TargetView) -> Go {
         let (now_ns, target) = (self.world.now_ns, t.live.target);
         let source = self.world.source.as_deref();
@@ -36,7 +37,8 @@ impl Turn<'_, '_> {
         let keep_ns = self.runner.keep_treated_ns(self.world.dry_run);
         let left_out = self.runner.left_out.entry(target).or_default();
         left_out.treated.expire(now_ns, keep_ns);
-        let from = left_out.blocks_of(history.now_ns()).below;
+        let each_turn = history.table_count() <= EACH_TURN;
+        let from = left_out.blocks_of(if each_turn { now_ns } else { history.now_ns() }).below;
         if from == u64::MAX {
             self.tally.known += 1;
             return Go::On;
