@@ -49,7 +49,8 @@ class Restored:
     """Files of the kernel's whose values are written back at the end, whatever that is: by a process of its own, which waits for this one to
     close a pipe or to be killed."""
 
-    SCRIPT = 'set -e; cat; while [ $# -gt 0 ]; do echo "$2" >"$1"; shift 2; done'
+    # What cannot be written does not keep the others from it.
+    SCRIPT = 'cat; status=0; while [ $# -gt 0 ]; do echo "$2" >"$1" || status=1; shift 2; done; exit $status'
 
     def __init__(self, values):
         """`values`: what is written, by path."""

@@ -94,7 +94,7 @@ impl Sample {
             }
         }
         drop(shares);
-        let of_target = |(mapped, own): (PageAges, [f64; FIGURES])| {
+        let of_target = |(mapped, own): (PageAges, Figures)| {
             let own = ages_of(&own, &mapped);
             (mapped, own)
         };

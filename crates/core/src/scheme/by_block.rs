@@ -38,7 +38,8 @@ impl Turn<'_, '_> {
         let left_out = self.runner.left_out.entry(target).or_default();
         left_out.treated.expire(now_ns, keep_ns);
         let each_turn = history.table_count() <= EACH_TURN;
-        let from = left_out.blocks_of(if each_turn { now_ns } else { history.now_ns() }).below;
+        let changed_ns = if each_turn { now_ns } else { history.now_ns() };
+        let from = left_out.blocks_of(changed_ns).below;
         if from == u64::MAX {
             self.tally.known += 1;
             return Go::On;

@@ -32,8 +32,8 @@ pub(super) struct Asked {
 /// How far a look at blocks of 2 MiB has come.
 #[derive(Debug, Default)]
 pub(super) struct BlockLook {
-    /// Of what the page history knew then, ns.
-    known_ns: u64,
+    /// When the page history had changed then, ns.
+    changed_ns: u64,
     /// Blocks below this address have all been looked at.
     pub below: u64,
 }
@@ -53,10 +53,10 @@ impl LeftOut {
         &mut self.asked
     }
 
-    /// The look at blocks of a page history that was changed at `known_ns`, as by the begin of a walk, and by its end.
-    pub(crate) fn blocks_of(&mut self, known_ns: u64) -> &mut BlockLook {
-        if self.blocks.known_ns != known_ns {
-            self.blocks = BlockLook { known_ns, below: 0 };
+    /// The look at blocks of a page history that has changed at `changed_ns`, as by the begin of a walk, and by its end.
+    pub(crate) fn blocks_of(&mut self, changed_ns: u64) -> &mut BlockLook {
+        if self.blocks.changed_ns != changed_ns {
+            self.blocks = BlockLook { changed_ns, below: 0 };
         }
         &mut self.blocks
     }
