@@ -36,6 +36,7 @@ mod tests {
     fn nobody_is_waited_for_without_end() {
         let path = std::env::temp_dir().join(format!("isotherm-call-{}", std::process::id()));
         let listener = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&listener, 1).unwrap(); // or as many wait as this process may have files open
         let mut waiting = Vec::new();
         let error = loop {
             match connect(&path, Duration::from_millis(50)) {
