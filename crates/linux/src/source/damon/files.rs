@@ -1,13 +1,13 @@
 //! The control files below `/sys/kernel/mm/damon/admin/kdamonds`.
 
 use super::error::DamonError;
+use crate::folder_lock::FolderLock;
 use crate::guard::Guard;
 use crate::roots::Roots;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The folder of the control files.
 pub(super) const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
@@ -63,23 +63,17 @@ pub(super) fn absolute(roots: &Roots, path: &str) -> PathBuf {
 /// Keeps two Isotherms from using DAMON at once. The kernel has no such lock for others, who are recognised by what
 /// they have set up.
 #[derive(Debug)]
-pub(super) struct Lock {
-    _dir: File,
-}
+pub(super) struct Lock(#[allow(dead_code, reason = "held")] FolderLock);
 
 impl Lock {
     /// Takes the lock; it is free again when this is dropped or the process ends.
     pub(super) fn take(roots: &Roots) -> Result<Self, DamonError> {
         let path = roots.path(KDAMONDS);
-        let dir = File::open(&path).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => DamonError::Missing { path: path.clone() },
-            _ => DamonError::Io { action: "open".into(), path: path.clone(), source: e },
-        })?;
-        match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { _dir: dir }),
-            Err(Errno::WOULDBLOCK) => Err(DamonError::InUse { users: "another Isotherm".into() }),
-            Err(e) => Err(DamonError::Io { action: "lock".into(), path, source: e.into() }),
-        }
+        FolderLock::take(&path, Duration::ZERO).map(Self).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => DamonError::Missing { path },
+            io::ErrorKind::WouldBlock => DamonError::InUse { users: "another Isotherm".into() },
+            _ => DamonError::Io { action: "lock".into(), path, source: e },
+        })
     }
 }
 
