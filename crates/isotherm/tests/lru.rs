@@ -73,12 +73,15 @@ fn workload(size: &str, hot: &str) -> Running {
     wait_for_memory(start(&mut hotspot(size, hot)), size)
 }
 
-/// The same, in a group from its first page on, which is charged for it.
-fn workload_in(group: &Group, size: &str, hot: &str) -> Running {
-    let program = hotspot(size, hot);
+/// A program in a group from its first page on, which is charged for it.
+fn start_in(group: &Group, program: &Command) -> Running {
     let mut shell = Command::new("sh");
     shell.args(["-c", "echo $$ >\"$0/cgroup.procs\" && exec \"$@\""]).arg(&group.0);
-    wait_for_memory(start(shell.arg(program.get_program()).args(program.get_args())), size)
+    start(shell.arg(program.get_program()).args(program.get_args()))
+}
+
+fn workload_in(group: &Group, size: &str, hot: &str) -> Running {
+    wait_for_memory(start_in(group, &hotspot(size, hot)), size)
 }
 
 fn end(target: Running) {
@@ -289,6 +292,40 @@ fn root_a_groups_own_limit_is_kept_ahead_of_the_kernel() {
     assert_eq!(last["limit"], 64 * MIB);
     assert!(last["used"].as_u64().unwrap() < 64 * MIB, "{last}");
     end(target);
+}
+
+#[test]
+fn root_what_never_sleeps_is_left_to_the_kernel_and_what_sleeps_is_not() {
+    let Some(_swap) = ZramSwap::new(512 * MIB) else { return };
+    let is_left = |line: &Value| line["idle_reason"].as_str().is_some_and(|why| why.starts_with("left to the kernel"));
+    for (name, rate) in [("busy", "1000000000"), ("slow", "3000")] {
+        let Some(group) = group(name) else { return };
+        std::fs::write(group.0.join("memory.limit_in_bytes"), (64 * MIB).to_string()).unwrap();
+        let uniform = ["workload", "zipf", "--theta", "0", "--size", "128M", "--thp", "no", "--duration", "300s"];
+        let target = start_in(&group, command(uniform).args(["--rate", rate]));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let args = ["lru", "run", "--cgroup", text(&group.0), "--engine", "user", "--stats", text(file.path())];
+        let run = start(&mut command(args));
+        let lines = || -> Vec<Value> {
+            let text = std::fs::read_to_string(file.path()).unwrap();
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        };
+        if name == "busy" {
+            wait_until("it is left to the kernel", || lines().iter().any(is_left));
+        }
+        let begin = lines().len();
+        wait_until("some seconds have passed", || lines().len() >= begin + 6);
+        let (lines, evicted) = (lines(), |line: &Value| line["evicted"].as_u64().unwrap());
+        if name == "busy" {
+            let left: Vec<_> = lines.iter().filter(|line| is_left(line)).collect();
+            assert!(left.iter().all(|line| evicted(line) == evicted(left[0])), "{left:?}");
+        } else {
+            assert!(!lines.iter().any(is_left) && evicted(&lines[begin + 5]) > evicted(&lines[begin]), "{lines:?}");
+        }
+        run.signal("INT");
+        run.finish().expect(0, &[]);
+        end(target);
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::memcg_lru::MemcgLru;
 use super::memory::{Evicted, Memory, PageOut};
 use super::pace::{WalkPace, Watermarks};
 use super::plan::Plan;
+use super::race::{KernelReclaim, Race};
 use super::thrash::ThrashWatch;
 use crate::addr::PAGE_SIZE;
 use crate::clock::CpuClock;
@@ -124,6 +125,7 @@ pub struct LimitKeeper {
     next_walk_ns: u64,
     rest_until_ns: u64,
     rate: FillRate,
+    race: Race,
     evicted_since_walk: u64,
     sum: LimitFigures,
 }
@@ -151,6 +153,7 @@ impl LimitKeeper {
             next_walk_ns: 0,
             rest_until_ns: 0,
             rate: FillRate::default(),
+            race: Race::default(),
             evicted_since_walk: 0,
             config,
         }
@@ -182,6 +185,11 @@ impl LimitKeeper {
         self.members.values().map(|member| member.pid)
     }
 
+    /// Those processes' targets.
+    pub fn targets(&self) -> impl Iterator<Item = TargetId> + '_ {
+        self.members.keys().copied()
+    }
+
     /// A process was stopped until `at_ns`, so that the others have room.
     pub fn stopped_until(&mut self, at_ns: u64) {
         self.thaw_at_ns = Some(at_ns);
@@ -196,6 +204,17 @@ impl LimitKeeper {
         due
     }
 
+    /// Whether [`count_reclaim`](Self::count_reclaim) is due.
+    pub fn wants_reclaim(&self, now_ns: u64) -> bool {
+        self.race.is_due(now_ns)
+    }
+
+    /// Takes what the kernel has done about the limit so far; `None`: not known. Where that is more than what was evicted ahead of it, of
+    /// programs that never sleep, it is left to the kernel for a while.
+    pub fn count_reclaim(&mut self, now_ns: u64, kernel: Option<KernelReclaim>) {
+        self.race.count(now_ns, kernel, self.sum.evicted);
+    }
+
     /// Does what is due with `used` bytes in use (`None`: nothing is left to measure). What fails is reported in the
     /// figures: it must not end the care for the rest.
     pub fn turn(&mut self, system: &mut System<'_>, used: Option<u64>) -> Turn {
@@ -208,8 +227,12 @@ impl LimitKeeper {
             return Turn { wake_ns: now + REST_NS, thrashing };
         };
         self.rate.note(used + self.sum.evicted, now);
-        let due = now >= self.next_walk_ns || self.is_walk_early(now);
+        let is_left = self.race.is_left(now);
+        let due = now >= self.next_walk_ns || !is_left && self.is_walk_early(now);
         let thrashing = if due { self.walk(system, used) } else { None };
+        if is_left {
+            return Turn { wake_ns: now + REST_NS, thrashing };
+        }
         Turn { wake_ns: self.make_room(system, used, now), thrashing }
     }
 
@@ -264,7 +287,10 @@ impl LimitKeeper {
         self.members.retain(|target, member| self.memories[member.memory].memory.spaces.contains_key(target));
         let cpu = system.clock.cpu_ns() - before.0;
         let lost = system.source.cost().target_ns - before.1;
-        self.pace.learn(&walked, cpu + lost);
+        let is_left = self.race.is_left(now);
+        if !is_left {
+            self.pace.learn(&walked, cpu + lost);
+        }
         let sum = &mut self.sum;
         sum.walks += 1;
         sum.walk_ns += cpu;
@@ -273,7 +299,8 @@ impl LimitKeeper {
         sum.refaulted += walked.back * PAGE_SIZE;
         sum.tables_read += walked.tables;
         sum.used_share = (walked.present > 0).then(|| walked.used as f64 / walked.present as f64);
-        let interval = self.pace.interval_ns();
+        // Only so that it is known who has ended, and what is in memory, where nothing is evicted.
+        let interval = if is_left { self.pace.most_ns() } else { self.pace.interval_ns() };
         sum.interval_ns = interval;
         sum.over_budget = self.pace.is_short_of_budget();
         // What is in constant use is cleared ever more seldom, so that walks become cheap enough.
@@ -356,6 +383,7 @@ impl LimitKeeper {
             time_ns: now_ns,
             thrashing_since_ns: self.thrash.since(),
             memories: memories.collect(),
+            idle_reason: self.race.reason(now_ns).or_else(|| self.sum.idle_reason.clone()),
             ..self.sum.clone()
         }
     }

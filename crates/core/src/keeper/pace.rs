@@ -48,6 +48,11 @@ impl WalkPace {
         self.interval_ns.max(self.affordable_ns()) as u64
     }
 
+    /// The longest time that is wished for.
+    pub(crate) const fn most_ns(&self) -> u64 {
+        self.most_ns
+    }
+
     /// The shortest time that the budget allows.
     pub(crate) fn affordable_ns(&self) -> f64 {
         self.budget.map_or(0.0, |budget| self.cost_ns / budget)

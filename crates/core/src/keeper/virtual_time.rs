@@ -3,6 +3,7 @@
 use super::kernel::{KernelGenerations, KernelKeeper, KernelMemory};
 use super::limit::{LimitConfig, LimitKeeper, SHORTEST_INTERVAL_NS, System, Turn};
 use super::memory::Generation;
+use super::race::KernelReclaim;
 use super::replay::Toy;
 use crate::addr::PAGE_SIZE;
 use crate::clock::{Clock, CpuClock, VirtualClock, Wake};
@@ -146,6 +147,37 @@ fn where_nothing_can_go_it_rests_and_says_why() {
     assert_eq!(empty.keeper.turn(&mut system, None).wake_ns, S);
     assert_eq!(empty.keeper.pids().count(), 0, "the walk found that it has ended");
     assert_eq!(empty.keeper.figures(0).idle_reason.as_deref(), Some("nothing is left below this limit"));
+}
+
+#[test]
+fn what_the_kernel_reclaims_anyway_is_left_to_it_for_a_while() {
+    let mut world = World::new(1, CONFIG);
+    let mut times = 0;
+    let mut work = |world: &mut World| {
+        world.touch(0, 0..3900);
+        times += 100_000;
+        let now = world.clock.now_ns();
+        if world.keeper.wants_reclaim(now) {
+            world.keeper.count_reclaim(now, Some(KernelReclaim { times, never_sleep: true }));
+        }
+    };
+    world.run(10 * S, &mut work);
+    let before = world.keeper.figures(world.clock.now_ns());
+    assert!(
+        before.evicted > 0 && before.idle_reason.as_ref().unwrap().starts_with("left to the kernel for 30.0 s"),
+        "{before:?}"
+    );
+    world.run(20 * S, &mut work);
+    let left = world.keeper.figures(world.clock.now_ns());
+    assert_eq!(left.evicted, before.evicted);
+    assert!((1..=3).contains(&(left.walks - before.walks)), "walks tell who has ended");
+    world.run(3 * S, &mut work);
+    let after = world.keeper.figures(world.clock.now_ns());
+    assert!(after.evicted > left.evicted, "{after:?}");
+    assert!(after.idle_reason.is_none_or(|why| !why.starts_with("left")));
+    world.run(3 * S, &mut work);
+    let again = world.keeper.figures(world.clock.now_ns()).idle_reason.unwrap();
+    assert!(again.starts_with("left to the kernel for 1 m 00 s"), "{again}");
 }
 
 #[test]

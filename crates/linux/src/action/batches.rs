@@ -2,7 +2,6 @@
 
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use std::collections::VecDeque;
-use std::time::Duration;
 
 /// What is paged out at a time should take so long, ns of CPU time.
 const WISH_NS: f64 = 50_000.0;
@@ -12,10 +11,6 @@ const MOST: f64 = 64.0;
 const PAGE_NS: f64 = 10_000.0;
 /// Weight of the newest measurement.
 const NEWEST: f64 = 0.1;
-/// Where less than one part in so many of the time was ours, ...
-const CROWDED: u32 = 8;
-/// ... over so long at least, others are to have the processor.
-const LONG: Duration = Duration::from_millis(20);
 
 /// How many pages are paged out at a time, learnt from those before.
 #[derive(Debug, Clone, Copy)]
@@ -42,11 +37,6 @@ impl Batches {
             self.page_ns += (cpu_ns as f64 / pages as f64 - self.page_ns) * NEWEST;
         }
     }
-}
-
-/// Whether others need the processor so much that of `passed` no more than `cpu` was ours.
-pub(super) fn is_crowded(passed: Duration, cpu: Duration) -> bool {
-    passed >= LONG && cpu * CROWDED < passed
 }
 
 /// Takes up to `pages` pages off the front of `ranges` (sorted, disjoint). A block of 2 MiB that is to go as a whole may be a
@@ -102,13 +92,6 @@ mod tests {
         assert_eq!(taken[1], [pages(512, 1024)]);
         assert_eq!(taken[2], [pages(1024, 1026), pages(2000, 2001)]);
         assert_eq!(taken.len(), 3);
-    }
-
-    #[test]
-    fn a_processor_that_others_need_is_left_to_them() {
-        let ms = Duration::from_millis;
-        assert!(!is_crowded(ms(19), ms(1)), "too short to tell");
-        assert!(!is_crowded(ms(24), ms(3)) && is_crowded(ms(25), ms(3)));
     }
 
     proptest! {

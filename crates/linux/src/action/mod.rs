@@ -15,6 +15,7 @@ mod migrate;
 mod obstacle;
 mod pace;
 pub mod page_out;
+mod place;
 mod tally;
 mod worker;
 

@@ -1,14 +1,15 @@
 //! Paging out memory that was chosen page by page, in the caller's thread.
 
 use super::advice::{self, Shape};
-use super::batches::{self, Batches, is_crowded};
+use super::batches::{self, Batches};
 use super::holds::{HoldError, Holds};
 use super::obstacle::Obstacles;
 use super::pace::Pace;
+use super::place::{Place, wanted_ns};
 use super::tally::Tally;
 use super::worker::Process;
 use crate::beside::{Beside, Running, Turn};
-use crate::clock::thread_cpu_ns;
+use crate::clock::{monotonic_ns, thread_cpu_ns};
 use crate::mm::advise::Advice;
 use crate::proc::{PidFd, ProcessDir};
 use crate::roots::Roots;
@@ -20,10 +21,7 @@ use isotherm_core::target::TargetId;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
-
-/// A target whose processor is crowded is paged out from elsewhere for so long.
-const ELSEWHERE: Duration = Duration::from_secs(10);
+use std::time::Instant;
 
 /// Pages out ranges of live processes with `process_madvise(MADV_PAGEOUT)`: up to 1024 ranges in one call, calls of
 /// about 20 ms.
@@ -40,8 +38,7 @@ pub struct LivePageOut {
     obstacles: Obstacles,
     pace: Pace,
     batches: Batches,
-    /// Until when targets are paged out from other processors than their own.
-    elsewhere: HashMap<TargetId, Instant>,
+    places: HashMap<TargetId, Place>,
     stop: AtomicBool,
 }
 
@@ -54,7 +51,7 @@ impl LivePageOut {
             obstacles: Obstacles::new(roots.clone()),
             pace: Pace::default(),
             batches: Batches::default(),
-            elsewhere: HashMap::new(),
+            places: HashMap::new(),
             stop: AtomicBool::new(false),
         }
     }
@@ -69,7 +66,7 @@ impl LivePageOut {
     /// Forgets the other targets, and lets go of those that have ended.
     pub fn keep_only(&mut self, keep: impl Fn(TargetId) -> bool) {
         self.pids.retain(|target, _| keep(*target));
-        self.elsewhere.retain(|target, _| keep(*target));
+        self.places.retain(|target, _| keep(*target));
         self.holds.keep_only(keep);
         self.holds.release(Instant::now());
     }
@@ -83,19 +80,25 @@ impl LivePageOut {
         }
     }
 
+    /// Whether those of the targets that were paged out lately never sleep; false if none was.
+    pub fn never_sleep(&self, targets: impl Iterator<Item = TargetId>, now_ns: u64) -> bool {
+        let known = targets.filter_map(|target| self.places.get(&target)?.never_sleeps(now_ns));
+        known.reduce(|a, b| a && b).unwrap_or(false)
+    }
+
     /// Moves the calling thread to the processor of a target that runs one thread at a time, to take turns with it; `None`
     /// where it does not, the processor is crowded, or `ranges` are too few for finding out.
-    fn go_beside(&self, target: TargetId, ranges: usize) -> Option<(Beside, Turn)> {
-        if self.elsewhere.get(&target).is_some_and(|until| *until > Instant::now()) {
-            return None;
-        }
+    fn go_beside(&mut self, target: TargetId, ranges: usize) -> Option<(Beside, Turn)> {
         let pid = *self.pids.get(&target)?;
-        match Running::of(&ProcessDir::live(pid), ranges) {
-            Running::One(processor) | Running::None(Some(processor)) => {
-                Some((Beside::move_to(processor)?, Turn::with(pid)))
-            }
+        let (process, now_ns) = (ProcessDir::live(pid), monotonic_ns());
+        let processor = match Running::of(&process, ranges) {
+            Running::One(processor) | Running::None(Some(processor)) => Some(processor),
             Running::None(None) | Running::Several(_) => None,
-        }
+        };
+        let place = self.places.entry(target).or_default();
+        place.watch(now_ns, || processor.and_then(|_| wanted_ns(&process)));
+        let processor = processor.filter(|_| place.may_be_beside(now_ns))?;
+        Some((Beside::move_to(processor)?, Turn::with(pid)))
     }
 
     pub fn process(&mut self, target: TargetId) -> Result<Arc<PidFd>, HoldError> {
@@ -119,13 +122,17 @@ impl PageOut for LivePageOut {
             let tally = advice::give(&mut to, ranges, Shape::Pages, &mut self.pace);
             return PagedOut { taken: tally.applied, error: tally.error };
         };
-        let (begin, begin_ns) = (Instant::now(), thread_cpu_ns());
+        let (begin_ns, begin_cpu_ns) = (monotonic_ns(), thread_cpu_ns());
+        let mut is_crowded = || {
+            let (now_ns, cpu_ns) = (monotonic_ns(), thread_cpu_ns() - begin_cpu_ns);
+            self.places.get_mut(&target).is_some_and(|place| place.is_crowded(now_ns, now_ns - begin_ns, cpu_ns))
+        };
         let (mut left, mut sum) = (VecDeque::from(ranges.to_vec()), PagedOut { taken: 0, error: None });
         let mut add = |tally: Tally| {
             sum.taken += tally.applied;
             sum.error = sum.error.take().or(tally.error);
         };
-        while !left.is_empty() && !is_crowded(begin.elapsed(), Duration::from_nanos(thread_cpu_ns() - begin_ns)) {
+        while !left.is_empty() && !is_crowded() {
             let part = batches::take(&mut left, self.batches.pages());
             let before_ns = thread_cpu_ns();
             let tally = advice::give(&mut to, &part, Shape::Pages, &mut self.pace);
@@ -135,7 +142,6 @@ impl PageOut for LivePageOut {
         }
         drop(beside);
         if !left.is_empty() {
-            self.elsewhere.insert(target, Instant::now() + ELSEWHERE);
             add(advice::give(&mut to, left.make_contiguous(), Shape::Pages, &mut self.pace));
         }
         sum

@@ -147,6 +147,14 @@ impl Memcg {
         text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a number"))
     }
 
+    /// How often a program in it, or below it, wanted memory beyond the limit and had to reclaim some first, since the group was made.
+    pub fn limit_hits(&self) -> io::Result<u64> {
+        let text = self.roots.read(self.folder.join(if self.v2 { "memory.events" } else { "memory.failcnt" }))?;
+        let count = if self.v2 { text.lines().find_map(|line| line.strip_prefix("max ")) } else { Some(text.as_str()) };
+        let count = count.and_then(|count| count.trim().parse().ok());
+        count.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no number of times that the limit was reached"))
+    }
+
     /// The number of its folder, which tells it from another that is called so later.
     pub fn inode(&self) -> io::Result<u64> {
         std::fs::metadata(self.roots.path(&self.folder)).map(|folder| folder.ino())
@@ -293,6 +301,26 @@ mod tests {
     const MOUNTS: &str = "29 24 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
     const STAT: &str = "cache 1\ntotal_mapped_file 8192\ntotal_inactive_file 12288\ntotal_active_file 4096\nswap 512\n\
                         total_swap 1024\n";
+
+    #[test]
+    fn hits_of_the_limit_are_told_by_both_versions() {
+        let old = tree(&[
+            ("proc/self/mountinfo", MOUNTS),
+            ("sys/fs/cgroup/memory/a/cgroup.procs", ""),
+            ("sys/fs/cgroup/memory/a/memory.failcnt", "734\n"),
+        ]);
+        assert_eq!(Memcgs::new(&old.roots).open("/a").unwrap().limit_hits().unwrap(), 734);
+        let new = tree(&[
+            ("proc/self/mountinfo", "29 24 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
+            ("sys/fs/cgroup/a/cgroup.procs", ""),
+            ("sys/fs/cgroup/a/memory.events", "low 1\nhigh 2\nmax 35\noom 4\n"),
+        ]);
+        let group = Memcgs::new(&new.roots).open("/a").unwrap();
+        assert_eq!(group.limit_hits().unwrap(), 35);
+        std::fs::write(new.roots.path("/sys/fs/cgroup/a/memory.events"), "low 1\n").unwrap();
+        assert!(group.limit_hits().is_err(), "not known is not zero");
+    }
 
     #[test]
     fn what_is_protected_by_the_group_or_above_is_not_spare() {

@@ -8,6 +8,7 @@ mod lines;
 pub mod maps;
 pub mod pidfd;
 pub mod process;
+pub mod schedstat;
 pub mod smaps;
 pub mod stat;
 pub mod statm;

@@ -1,6 +1,7 @@
 //! CPU time of the kernel thread that monitors.
 
 use crate::proc::ProcessDir;
+use crate::proc::schedstat::Schedstat;
 use crate::proc::stat::Stat;
 use crate::roots::Roots;
 
@@ -36,11 +37,10 @@ impl KdamondTime {
 
 /// CPU time of a thread, ns.
 fn cpu_ns(dir: &ProcessDir) -> Option<u64> {
-    let mut buf = Vec::new();
-    // schedstat counts ns but needs CONFIG_SCHED_INFO; stat counts clock ticks of 10 ms.
-    if dir.read("schedstat", &mut buf).is_ok() {
-        return std::str::from_utf8(&buf).ok()?.split_ascii_whitespace().next()?.parse().ok();
+    if let Ok(times) = Schedstat::read(dir) {
+        return Some(times.run_ns);
     }
+    // In steps of 10 ms.
     let Stat { user_ns, system_ns, .. } = Stat::read(dir).ok()?;
     Some(user_ns.saturating_add(system_ns))
 }

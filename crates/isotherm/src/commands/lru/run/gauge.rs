@@ -40,6 +40,11 @@ impl Gauge {
         };
         Some(used.saturating_sub(unmapped))
     }
+
+    /// How often programs have reached the groups' limits; `None` where the kernel does not say, or keeps none.
+    pub fn limit_hits(&self) -> Option<u64> {
+        sum(self.groups.iter().filter_map(|g| g.limit_hits().ok()))
+    }
 }
 
 /// The sum; `None` of nothing.

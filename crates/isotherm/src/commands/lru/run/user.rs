@@ -8,6 +8,7 @@ use crate::exit::{Unsupported, Usage};
 use isotherm_core::clock::Wake;
 use isotherm_core::keeper::figures::LimitFigures;
 use isotherm_core::keeper::limit::{LimitConfig, LimitKeeper, System};
+use isotherm_core::keeper::race::KernelReclaim;
 use isotherm_core::source::AccessSource;
 use isotherm_core::target::TargetId;
 use isotherm_core::units::{format_size, format_time, nanos};
@@ -62,6 +63,11 @@ impl Kept {
         let now = monotonic_ns();
         if self.keeper.is_thaw_due(now) {
             self.reaction.thaw();
+        }
+        if self.keeper.wants_reclaim(now) {
+            let never_sleep = live.out.never_sleep(self.keeper.targets(), now);
+            let kernel = self.gauge.limit_hits().map(|times| KernelReclaim { times, never_sleep });
+            self.keeper.count_reclaim(now, kernel);
         }
         let used = self.gauge.used(self.keeper.pids(), now);
         let mut system = System { source: &mut live.source, out: &mut live.out, clock: &MonotonicClock::new() };
