@@ -24,8 +24,6 @@ from system import Group, Swap, prepare
 PROGRAMS = ("redis", "postgres", "sort", "stencil", "numpy")
 # What is untuned, and where the sweep begins.
 PRCL = "4K null null 5 5s null pageout"
-# The sweep wants the least memory among what costs no more than this.
-MOST_SLOWDOWN = "5%"
 # Geometric means that DAMOS's author published (cover letter of "mm/damon: let users feed and tame/auto-tune DAMOS", first
 # version, 2023; PARSEC3 and SPLASH-2X): memory and runtime; the second was tuned by DAMOOS.
 PUBLISHED = {"DAMOS, not tuned": (0.6227, 1.1177), "DAMOS, tuned by DAMOOS": (0.7880, 1.0565)}
@@ -116,11 +114,12 @@ def score(rss, seconds):
 
 def sweep(name, run, isotherm, folder, options):
     """Learns the parameters of one program and keeps them; returns all runs."""
-    best, made = tuning.learn(name, run, isotherm, PRCL, options.runs, MOST_SLOWDOWN, folder)
+    wish = ["--runs", str(options.runs), "--max-slowdown", options.max_slowdown, "--runtime-weight", options.runtime_weight]
+    best, made = tuning.learn(name, run, isotherm, PRCL, wish, options.runs, folder)
     print(f"\n{name}: {len(made)} runs")
     rounds.table(["", "seconds", "MiB"], [[r["what"], f"{r['seconds']:.2f}", mib(r["rss"])] for r in made])
     if best is None:
-        print(f"nothing keeps within {MOST_SLOWDOWN}; what was kept for it before stays")
+        print(f"nothing keeps within {options.max_slowdown}; what was kept for it before stays")
     else:
         shutil.copy(best["scheme"], os.path.join(options.offline, f"{name}.toml"))
         print(f"best: {tuning.words(best)}; expected {best['expected_memory']:.3f} of the memory at {best['expected_runtime']:.3f}")
@@ -150,6 +149,9 @@ def main():
     parser.add_argument("--sweep", action="store_true",
                         help="first learn the parameters of the row offline-tuned for each program, and keep them")  # fmt: skip
     parser.add_argument("--runs", type=int, default=10, help="how many runs --sweep may make of each program")
+    parser.add_argument("--max-slowdown", metavar="P", default="5%", help="what --sweep may choose costs no more runtime than this")
+    parser.add_argument("--runtime-weight", metavar="P", default="0%",
+                        help="how much runtime counts in what --sweep wants; 0%%: it wants the least memory; DAMOOS has 50%%")  # fmt: skip
     parser.add_argument("--offline", metavar="FOLDER", default=os.path.join(HERE, "offline"),
                         help="where the learned schemes are kept, one file for each program")  # fmt: skip
     parser.add_argument("--config", metavar="NAME=FILE", action="append", default=[], help="a further row: this scheme file")

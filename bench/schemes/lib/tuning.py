@@ -7,16 +7,16 @@ import subprocess
 import sys
 
 
-def learn(name, run, isotherm, line, runs, limit, folder):
+def learn(name, run, isotherm, line, wish, runs, folder):
     """Lets `isotherm tune --propose` say what to run next until it has seen enough.
 
-    `run`: runs the program under these arguments of isotherm and returns its figures. Returns the answer at the end, whose
+    `run`: runs the program under these arguments of isotherm and returns its figures. `wish`: what is wanted, as arguments of
+    `isotherm tune`, with at most `runs` runs. Returns the answer at the end, whose
     `scheme` is the file of the best scheme, or None where none keeps to the limit; and all runs with what they were.
     """
     history = os.path.join(folder, f"{name}-history.jsonl")
     scheme = os.path.join(folder, f"{name}-next.toml")
-    command = [isotherm, "tune", "--scheme", line, "--runs", str(runs), "--max-slowdown", limit, "--history", history,
-               "-o", scheme, "--propose"]  # fmt: skip
+    command = [isotherm, "tune", "--scheme", line, *wish, "--history", history, "-o", scheme, "--propose"]
     made, recorded = [], []
     while True:
         done = subprocess.run([*command, *recorded, "--", name], stdin=subprocess.DEVNULL, capture_output=True, text=True)
