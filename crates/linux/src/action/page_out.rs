@@ -80,7 +80,7 @@ impl LivePageOut {
         }
     }
 
-    /// Whether those of the targets that were paged out lately never sleep; false if none was.
+    /// Whether those of the targets that were paged out lately never sleep: some thread of each always runs or waits to. False if none was.
     pub fn never_sleep(&self, targets: impl Iterator<Item = TargetId>, now_ns: u64) -> bool {
         let known = targets.filter_map(|target| self.places.get(&target)?.never_sleeps(now_ns));
         known.reduce(|a, b| a && b).unwrap_or(false)
@@ -91,14 +91,17 @@ impl LivePageOut {
     fn go_beside(&mut self, target: TargetId, ranges: usize) -> Option<(Beside, Turn)> {
         let pid = *self.pids.get(&target)?;
         let (process, now_ns) = (ProcessDir::live(pid), monotonic_ns());
-        let processor = match Running::of(&process, ranges) {
-            Running::One(processor) | Running::None(Some(processor)) => Some(processor),
-            Running::None(None) | Running::Several(_) => None,
-        };
         let place = self.places.entry(target).or_default();
-        place.watch(now_ns, || processor.and_then(|_| wanted_ns(&process)));
-        let processor = processor.filter(|_| place.may_be_beside(now_ns))?;
-        Some((Beside::move_to(processor)?, Turn::with(pid)))
+        place.watch(now_ns, || wanted_ns(&process));
+        if !place.may_be_beside(now_ns) {
+            return None;
+        }
+        match Running::of(&process, ranges) {
+            Running::One(processor) | Running::None(Some(processor)) => {
+                Some((Beside::move_to(processor)?, Turn::with(pid)))
+            }
+            Running::None(None) | Running::Several(_) => None,
+        }
     }
 
     pub fn process(&mut self, target: TargetId) -> Result<Arc<PidFd>, HoldError> {

@@ -5,8 +5,10 @@ use crate::proc::schedstat::Schedstat;
 
 /// How long a target is watched before it is known whether it sleeps, ns.
 const WATCHED_NS: u64 = 200_000_000;
-/// One that sleeps for less than one part in so many of the time never does.
+/// One whose threads together run or wait to for all but one part in so many of the time, or longer, never sleeps.
 const SLEEPS_PART: u64 = 20;
+/// With more threads than this it is not looked: a look takes 2 us a thread.
+const MOST_THREADS: usize = 256;
 /// What was seen longer ago, ns, says nothing of now.
 const OLD_NS: u64 = 5_000_000_000;
 /// How long others have a processor that they need, ns.
@@ -29,8 +31,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// It is paged out now. `wanted_ns`: for how long its threads have run or waited to run so far, asked for now and then; `None` where the
-    /// kernel does not say, or several run at a time.
+    /// It is paged out now. `wanted_ns`: for how long its threads have run or waited to run so far, asked for now and then; `None` where that
+    /// is not known.
     pub fn watch(&mut self, now_ns: u64, wanted_ns: impl FnOnce() -> Option<u64>) {
         self.used_ns = now_ns;
         if self.watched.is_some_and(|(when_ns, _)| now_ns < when_ns + WATCHED_NS) {
@@ -69,12 +71,14 @@ impl Place {
     }
 }
 
-/// For how long the threads of a process have run or waited to run so far, ns; `None` where the kernel does not say.
+/// For how long the threads of a process have run or waited to run so far, ns; `None` where the kernel does not say, or they are very many.
 pub(super) fn wanted_ns(process: &ProcessDir) -> Option<u64> {
-    let tasks = std::fs::read_dir(process.file("task")).ok()?;
+    let tasks: Vec<_> = std::fs::read_dir(process.file("task")).ok()?.flatten().take(MOST_THREADS + 1).collect();
+    if tasks.len() > MOST_THREADS {
+        return None;
+    }
     // Threads that have ended meanwhile are left out.
-    let times =
-        tasks.flatten().filter_map(|task| Schedstat::parse(&std::fs::read(task.path().join("schedstat")).ok()?));
+    let times = tasks.iter().filter_map(|task| Schedstat::parse(&std::fs::read(task.path().join("schedstat")).ok()?));
     times.map(|times| times.run_ns + times.wait_ns).reduce(|a, b| a + b)
 }
 
@@ -98,8 +102,9 @@ mod tests {
         assert_eq!(at(6400, Some(430)), Some(true));
         assert_eq!(at(6600, Some(429)), Some(false), "a thread has ended: not known");
         assert_eq!(at(6800, Some(629)), Some(true));
-        assert_eq!(at(7000, None), Some(false), "several run");
-        assert_eq!(place.never_sleeps(7000 * MS + OLD_NS), None);
+        assert_eq!(at(7000, None), Some(false), "not known");
+        assert_eq!((at(7200, Some(900)), at(7400, Some(1300))), (Some(false), Some(true)), "two threads");
+        assert_eq!(place.never_sleeps(7400 * MS + OLD_NS), None);
         assert_eq!(Place::default().never_sleeps(6000 * MS), None);
     }
 
