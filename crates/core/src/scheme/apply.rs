@@ -71,8 +71,7 @@ impl<'a, 'w> Turn<'a, 'w> {
             return Some(reason);
         }
         if self.by_block() && self.world.source.is_none() {
-            let why = "which blocks are in use is known by the page history, and this source keeps none";
-            return Some(IdleReason::Obstacle(why.into()));
+            return Some(IdleReason::NoPageHistory { targets: None });
         }
         // The page history is there without regions.
         if !self.by_page() && !self.by_block() && self.members().all(|t| t.snapshot.is_none()) {

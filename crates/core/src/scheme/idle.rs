@@ -56,8 +56,8 @@ pub enum IdleReason {
     NoMatch(Near),
     /// Which blocks are in use is not known of any target.
     NoPageHistory {
-        /// Targets whose pages were not walked twice, or are not walked.
-        targets: u64,
+        /// Targets whose pages were not walked twice, or are not walked; `None`: the source keeps no page history at all.
+        targets: Option<u64>,
     },
     /// Of what is in use no block of 2 MiB is dense enough and not a huge page yet.
     NoDenseBlock {
@@ -198,11 +198,15 @@ impl fmt::Display for IdleReason {
             Self::PaceUsed => f.write_str("all schemes together may do no more just now"),
             Self::BelowCutOff => f.write_str("other memory comes first for the quota"),
             Self::NoMatch(near) => near.fmt(f),
-            Self::NoPageHistory { targets } => write!(
-                f,
-                "which blocks are in use is not known of any of {targets} targets: they were not walked twice yet, or this \
-                 source keeps no page history"
-            ),
+            Self::NoPageHistory { targets: Some(targets) } => {
+                write!(
+                    f,
+                    "which blocks are in use is not known of any of {targets} targets: they were not walked twice yet"
+                )
+            }
+            Self::NoPageHistory { targets: None } => {
+                f.write_str("which blocks are in use is known by the page history, and this source keeps none")
+            }
             Self::NoDenseBlock { sparse, huge } => write!(
                 f,
                 "no further block of 2 MiB is used densely enough: {} in use lie elsewhere, {} are huge pages",

@@ -64,7 +64,7 @@ impl Tally {
                 IdleReason::NoDenseBlock { sparse: self.sparse, huge: self.huge }
             }
             _ if self.filtered > 0 => IdleReason::Filtered(self.filtered),
-            None if self.unwalked > 0 => IdleReason::NoPageHistory { targets: self.unwalked },
+            None if self.unwalked > 0 => IdleReason::NoPageHistory { targets: Some(self.unwalked) },
             Some(idle_ns) if self.watched_ns < idle_ns => IdleReason::Watching { watched_ns: self.watched_ns, idle_ns },
             Some(_) if self.cut && self.in_use == 0 && self.idle == 0 => IdleReason::BelowCutOff,
             Some(idle_ns) if self.in_use > 0 => IdleReason::InUse { bytes: self.in_use, idle_ns },
