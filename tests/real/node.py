@@ -80,7 +80,8 @@ CHURN = ["sh", "-c", "while :; do sleep 12 & sleep 2; done"]
 
 
 def _bytes(line, what, time_name):
-    return next((entry["bytes"] for entry in line[what] if entry[time_name] == TEN * 10**9), None)
+    """None: not known, of this time or (null) of any."""
+    return next((entry["bytes"] for entry in line[what] or () if entry[time_name] == TEN * 10**9), None)
 
 
 def _compare(results, neighbour, true, line):

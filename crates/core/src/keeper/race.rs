@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(counts(&mut Race::default(), 0, false, 1000, 0), [None; 4]);
         assert_eq!(counts(&mut Race::default(), 0, true, LEAST - 1, 0), [None; 4]);
         let mut unknown = Race::default();
-        [0, 2, 4].map(|s| unknown.count(s * S, None, 0));
+        [0, 2, 4].iter().for_each(|s| unknown.count(s * S, None, 0));
         assert!(!unknown.is_left(4 * S) && unknown.is_due(4 * S));
     }
 }
