@@ -35,6 +35,10 @@ Published for the multi-generational LRU against the classic one (redis, other m
 Aim: +25 % for zipfian and exponential, nothing lost for uniform, at equal CPU per operation."""
 
 
+class StoreKilled(RuntimeError):
+    """Somebody has killed the store: the kernel, for lack of memory below the limit."""
+
+
 class Store:
     """A store and its client, behind lines on stdin and stdout."""
 
@@ -81,7 +85,9 @@ class Store:
         self.client.stdin.flush()
         answer = self.client.stdout.readline()
         if not answer:
-            raise RuntimeError(f"{self.name}: its data is wrong or it died (status {self.client.wait()})")
+            status = self.client.wait()
+            error = StoreKilled if status == -signal.SIGKILL else RuntimeError
+            raise error(f"{self.name}: its data is wrong or it died (status {status})")
         return json.loads(answer)
 
     def __exit__(self, *_):
@@ -169,6 +175,17 @@ def measure(row, store_name, distribution, options, binaries, folder, group):
     return figures
 
 
+def measure_anew(row, *arguments):
+    """As `measure`, up to three times: with all pages in its active list, the kernel now and then kills the store for lack of memory."""
+    for left in (2, 1, 0):
+        try:
+            return measure(row, *arguments)
+        except StoreKilled as e:
+            if not left:
+                raise
+            print(f"\n{row}: {e}; once more", file=sys.stderr)
+
+
 def show(everything):
     """The table."""
     lines = []
@@ -226,7 +243,7 @@ def main():
                 for row in ROWS if number % 2 == 0 else ROWS[::-1]:
                     text = f"round {number + 1} of {options.rounds}: {', '.join(pair)}, {row}"
                     print(f"\r{text:60}", end="", file=sys.stderr, flush=True)
-                    everything[pair][row].append(measure(row, *pair, options, binaries, folder, group))
+                    everything[pair][row].append(measure_anew(row, *pair, options, binaries, folder, group))
                     rounds.write_json(options, {", ".join(k): v for k, v in everything.items()})
         print(file=sys.stderr)
     show(everything)
