@@ -9,6 +9,7 @@ use super::{Resident, target::TargetSummary};
 use crate::overview::Overview;
 use crate::series::{Measure, Point, SumBuilder, working_set_of};
 use crate::units::NS_PER_S;
+use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::event::Event;
 use isotherm_core::history::frame::PageAges;
 use isotherm_core::history::together_frame::TogetherFrame;
@@ -112,7 +113,11 @@ impl TotalBuilder {
             Some(f) => vec![&f.ages],
             None => there.iter().filter_map(|t| t.ages.as_ref()).collect(),
         };
-        let figures = PageFigures::of(ages.into_iter());
+        let unknown: Vec<PageAges> = match ages.is_empty() {
+            true => Vec::new(), // only regions are known
+            false => there.iter().filter(|t| t.ages.is_none()).filter_map(|t| unknown(&self.footprints, t)).collect(),
+        };
+        let figures = PageFigures::of(ages.into_iter().chain(&unknown));
         let (working_set, idle) = match &figures {
             Some(f) => {
                 let sizes =
@@ -132,6 +137,12 @@ impl TotalBuilder {
             cost: there.iter().find_map(|t| t.summary.cost),
         }
     }
+}
+
+/// What there is of a target that was not walked twice: pages of which nothing is known yet.
+fn unknown(footprints: &HashMap<u32, Footprint>, target: &TargetSummary) -> Option<PageAges> {
+    let footprint = footprints.get(&target.summary.target.info.target)?;
+    Some(PageAges { resident: footprint.rss / PAGE_SIZE, ..PageAges::default() })
 }
 
 fn values(sums: SumBuilder) -> Vec<u64> {

@@ -151,6 +151,22 @@ confidence      20 checks a region and interval (median; the least tenth 20):
 }
 
 #[test]
+fn of_targets_that_were_not_walked_twice_nothing_is_known_and_they_are_there() {
+    let mut events = paged_record(2, 12);
+    let total = |events: &[Event]| {
+        let overview = Overview::read(events).expect("has snapshots");
+        let all = Summaries::read(events, &overview, &overview.select(None).expect("all")).expect("has snapshots");
+        (all.total.targets, all.total.pages.expect("page by page"))
+    };
+    let (_, of_both) = total(&events);
+    events.retain(|e| !matches!(e, Event::Pages(f) if f.target == 1));
+    let (targets, pages) = total(&events);
+    assert_eq!((targets, pages.cold * 2, pages.accessed * 2), (2, of_both.cold, of_both.accessed));
+    assert_eq!(pages.not_resolved, of_both.not_resolved / 2 + 77 * MIB, "its resident memory");
+    assert_eq!(pages.resident, of_both.resident / 2 + 77 * MIB);
+}
+
+#[test]
 fn targets_that_ended_before_are_not_there_any_more() {
     let mut events = paged_record(2, 12);
     let at = crate::testdata::BASE_NS + 5_000_000_000;
