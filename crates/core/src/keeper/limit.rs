@@ -3,12 +3,12 @@
 use super::address_space::Walked;
 use super::figures::{LimitFigures, MemoryFigures};
 use super::fill_rate::FillRate;
+use super::left_to_kernel::{KernelReclaim, LeftToKernel};
 use super::lru_gen::is_below;
 use super::memcg_lru::MemcgLru;
 use super::memory::{Evicted, Memory, PageOut};
 use super::pace::{WalkPace, Watermarks};
 use super::plan::Plan;
-use super::race::{KernelReclaim, Race};
 use super::thrash::ThrashWatch;
 use crate::addr::PAGE_SIZE;
 use crate::clock::CpuClock;
@@ -125,7 +125,7 @@ pub struct LimitKeeper {
     next_walk_ns: u64,
     rest_until_ns: u64,
     rate: FillRate,
-    race: Race,
+    left: LeftToKernel,
     evicted_since_walk: u64,
     sum: LimitFigures,
 }
@@ -153,7 +153,7 @@ impl LimitKeeper {
             next_walk_ns: 0,
             rest_until_ns: 0,
             rate: FillRate::default(),
-            race: Race::default(),
+            left: LeftToKernel::default(),
             evicted_since_walk: 0,
             config,
         }
@@ -206,13 +206,13 @@ impl LimitKeeper {
 
     /// Whether [`count_reclaim`](Self::count_reclaim) is due.
     pub fn wants_reclaim(&self, now_ns: u64) -> bool {
-        self.race.is_due(now_ns)
+        self.left.is_due(now_ns)
     }
 
     /// Takes what the kernel has done about the limit so far; `None`: not known. Where that is more than what was evicted ahead of it, of
     /// programs that never sleep, it is left to the kernel for a while.
     pub fn count_reclaim(&mut self, now_ns: u64, kernel: Option<KernelReclaim>) {
-        self.race.count(now_ns, kernel, self.sum.evicted);
+        self.left.count(now_ns, kernel, self.sum.evicted);
     }
 
     /// Does what is due with `used` bytes in use (`None`: nothing is left to measure). What fails is reported in the
@@ -227,7 +227,7 @@ impl LimitKeeper {
             return Turn { wake_ns: now + REST_NS, thrashing };
         };
         self.rate.note(used + self.sum.evicted, now);
-        let is_left = self.race.is_left(now);
+        let is_left = self.left.is_left(now);
         let due = now >= self.next_walk_ns || !is_left && self.is_walk_early(now);
         let thrashing = if due { self.walk(system, used) } else { None };
         if is_left {
@@ -287,7 +287,7 @@ impl LimitKeeper {
         self.members.retain(|target, member| self.memories[member.memory].memory.spaces.contains_key(target));
         let cpu = system.clock.cpu_ns() - before.0;
         let lost = system.source.cost().target_ns - before.1;
-        let is_left = self.race.is_left(now);
+        let is_left = self.left.is_left(now);
         if !is_left {
             self.pace.learn(&walked, cpu + lost);
         }
@@ -383,7 +383,7 @@ impl LimitKeeper {
             time_ns: now_ns,
             thrashing_since_ns: self.thrash.since(),
             memories: memories.collect(),
-            idle_reason: self.race.reason(now_ns).or_else(|| self.sum.idle_reason.clone()),
+            idle_reason: self.left.reason(now_ns).or_else(|| self.sum.idle_reason.clone()),
             ..self.sum.clone()
         }
     }

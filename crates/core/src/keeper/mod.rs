@@ -15,7 +15,7 @@
 //! * [`memory`]: the processes that share a limit, as one.
 //! * [`limit`]: one limit, kept by walks: when to walk, whom to evict, when it is thrashing; [`kernel`]: with the
 //!   kernel's own generations; [`fill_rate`]: how fast memory is filled; [`figures`]: what became of a limit.
-//! * [`race`]: when evicting is left to the kernel, which has to reclaim all the same.
+//! * [`left_to_kernel`]: when evicting is left to the kernel, which has to reclaim all the same.
 //! * [`stored`]: generations as bytes, from one command to the next.
 //! * [`thrash`]: when evicting more would be thrashing.
 //! * [`memcg_lru`]: the LRU of memories, as the kernel has it, which says how several memories share a need;
@@ -30,6 +30,7 @@ mod fair_share;
 pub mod figures;
 pub mod fill_rate;
 pub mod kernel;
+pub mod left_to_kernel;
 pub mod levels;
 pub mod limit;
 pub mod lru_gen;
@@ -39,7 +40,6 @@ pub mod pace;
 pub mod page;
 mod page_kind;
 pub mod plan;
-pub mod race;
 pub mod reuse;
 pub mod stored;
 pub mod thrash;

@@ -1,9 +1,9 @@
 //! Limits kept in virtual time: what is decided, and when.
 
 use super::kernel::{KernelGenerations, KernelKeeper, KernelMemory};
+use super::left_to_kernel::KernelReclaim;
 use super::limit::{LimitConfig, LimitKeeper, SHORTEST_INTERVAL_NS, System, Turn};
 use super::memory::Generation;
-use super::race::KernelReclaim;
 use super::replay::Toy;
 use crate::addr::PAGE_SIZE;
 use crate::clock::{Clock, CpuClock, VirtualClock, Wake};

@@ -23,7 +23,7 @@ pub struct KernelReclaim {
 
 /// Eviction and the kernel's own reclaim, side by side.
 #[derive(Debug, Default)]
-pub(crate) struct Race {
+pub(crate) struct LeftToKernel {
     /// When counting began, ns, the kernel's reclaims then, and the bytes evicted.
     window: Option<(u64, u64, u64)>,
     left_until_ns: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Race {
     left_ns: u64,
 }
 
-impl Race {
+impl LeftToKernel {
     /// Whether it is time to [count](Self::count).
     pub fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.window.map_or(self.left_until_ns, |(began_ns, ..)| began_ns + WINDOW_NS)
@@ -75,13 +75,13 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     /// Counts every 2 s from `from_s` on, with so many reclaims and evicted pages in each; for how many seconds it is left then.
-    fn counts(race: &mut Race, from_s: u64, never_sleep: bool, times: u64, pages: u64) -> Vec<Option<u64>> {
+    fn counts(left: &mut LeftToKernel, from_s: u64, never_sleep: bool, times: u64, pages: u64) -> Vec<Option<u64>> {
         let mut counted = Vec::new();
         for i in 0..4 {
             let now_ns = (from_s + 2 * i) * S;
-            if race.is_due(now_ns) {
-                race.count(now_ns, Some(KernelReclaim { times: i * times, never_sleep }), i * pages * PAGE_SIZE);
-                counted.push(race.is_left(now_ns).then_some(race.left_ns / S));
+            if left.is_due(now_ns) {
+                left.count(now_ns, Some(KernelReclaim { times: i * times, never_sleep }), i * pages * PAGE_SIZE);
+                counted.push(left.is_left(now_ns).then_some(left.left_ns / S));
             }
         }
         counted
@@ -89,21 +89,21 @@ mod tests {
 
     #[test]
     fn it_is_left_to_the_kernel_that_does_more_and_longer_each_time() {
-        let mut race = Race::default();
-        assert_eq!(counts(&mut race, 0, true, 1000, 999), [None, Some(30)]);
-        assert!(race.is_left(31 * S) && !race.is_left(32 * S) && !race.is_due(31 * S));
+        let mut left = LeftToKernel::default();
+        assert_eq!(counts(&mut left, 0, true, 1000, 999), [None, Some(30)]);
+        assert!(left.is_left(31 * S) && !left.is_left(32 * S) && !left.is_due(31 * S));
         for (from_s, seconds) in [(32, 60), (100, 120), (300, 240), (600, 300), (1000, 300)] {
-            assert_eq!(counts(&mut race, from_s, true, 1000, 999), [None, Some(seconds)]);
+            assert_eq!(counts(&mut left, from_s, true, 1000, 999), [None, Some(seconds)]);
         }
-        assert_eq!(counts(&mut race, 2000, true, 1000, 1000), [None; 4], "it keeps ahead");
-        assert_eq!(counts(&mut race, 3000, true, 1000, 0), [None, Some(30)], "the shortest time again");
+        assert_eq!(counts(&mut left, 2000, true, 1000, 1000), [None; 4], "it keeps ahead");
+        assert_eq!(counts(&mut left, 3000, true, 1000, 0), [None, Some(30)], "the shortest time again");
     }
 
     #[test]
     fn one_that_sleeps_and_one_that_hardly_waits_are_evicted() {
-        assert_eq!(counts(&mut Race::default(), 0, false, 1000, 0), [None; 4]);
-        assert_eq!(counts(&mut Race::default(), 0, true, LEAST - 1, 0), [None; 4]);
-        let mut unknown = Race::default();
+        assert_eq!(counts(&mut LeftToKernel::default(), 0, false, 1000, 0), [None; 4]);
+        assert_eq!(counts(&mut LeftToKernel::default(), 0, true, LEAST - 1, 0), [None; 4]);
+        let mut unknown = LeftToKernel::default();
         [0, 2, 4].iter().for_each(|s| unknown.count(s * S, None, 0));
         assert!(!unknown.is_left(4 * S) && unknown.is_due(4 * S));
     }
