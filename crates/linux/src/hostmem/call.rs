@@ -5,23 +5,29 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connects to the socket at `path`. Whoever listens there and takes nobody, so that others queue up, is given up
 /// after `patience`.
 pub fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
     let stream = UnixStream::from(socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?);
-    // That of writing is that of connecting, too.
-    stream.set_write_timeout(Some(patience))?;
     if path.as_os_str().is_empty() {
         return Err(invalid());
     }
     let address = SocketAddrUnix::new(path).map_err(|_| invalid())?;
-    match rustix::net::connect(&stream, &address) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => return Err(io::ErrorKind::TimedOut.into()),
-        Err(e) => return Err(e.into()),
+    let deadline = Instant::now() + patience;
+    loop {
+        // That of writing is that of connecting, too; a zero would be none.
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        stream.set_write_timeout(Some(left))?;
+        match rustix::net::connect(&stream, &address) {
+            Ok(()) => break,
+            // A signal that came meanwhile says nothing of the other side.
+            Err(Errno::INTR) if Instant::now() < deadline => {}
+            Err(Errno::WOULDBLOCK | Errno::INTR) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(e) => return Err(e.into()),
+        }
     }
     stream.set_write_timeout(None)?;
     Ok(stream)
