@@ -80,6 +80,7 @@ fn start_in(group: &Group, program: &Command) -> Running {
     start(shell.arg(program.get_program()).args(program.get_args()))
 }
 
+/// As [`workload`], in a group.
 fn workload_in(group: &Group, size: &str, hot: &str) -> Running {
     wait_for_memory(start_in(group, &hotspot(size, hot)), size)
 }

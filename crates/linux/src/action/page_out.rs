@@ -80,7 +80,8 @@ impl LivePageOut {
         }
     }
 
-    /// Whether those of the targets that were paged out lately never sleep: some thread of each always runs or waits to. False if none was.
+    /// Whether those of the targets that were paged out lately never sleep: the threads of each together
+    /// always run or wait to. False if none was.
     pub fn never_sleep(&self, targets: impl Iterator<Item = TargetId>, now_ns: u64) -> bool {
         let known = targets.filter_map(|target| self.places.get(&target)?.never_sleeps(now_ns));
         known.reduce(|a, b| a && b).unwrap_or(false)
@@ -128,7 +129,7 @@ impl PageOut for LivePageOut {
         let (begin_ns, begin_cpu_ns) = (monotonic_ns(), thread_cpu_ns());
         let mut is_crowded = || {
             let (now_ns, cpu_ns) = (monotonic_ns(), thread_cpu_ns() - begin_cpu_ns);
-            self.places.get_mut(&target).is_some_and(|place| place.is_crowded(now_ns, now_ns - begin_ns, cpu_ns))
+            self.places.get_mut(&target).is_some_and(|place| place.learn(now_ns, now_ns - begin_ns, cpu_ns))
         };
         let (mut left, mut sum) = (VecDeque::from(ranges.to_vec()), PagedOut { taken: 0, error: None });
         let mut add = |tally: Tally| {

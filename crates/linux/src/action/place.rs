@@ -62,7 +62,7 @@ impl Place {
     }
 
     /// Of `passed_ns` of paging out on its processor `cpu_ns` was ours: whether others need it.
-    pub const fn is_crowded(&mut self, now_ns: u64, passed_ns: u64, cpu_ns: u64) -> bool {
+    pub const fn learn(&mut self, now_ns: u64, passed_ns: u64, cpu_ns: u64) -> bool {
         let is_crowded = passed_ns >= LONG_NS && cpu_ns * CROWDED < passed_ns;
         if is_crowded {
             self.not_beside_until_ns = now_ns + LEFT_TO_OTHERS_NS;
@@ -111,9 +111,9 @@ mod tests {
     #[test]
     fn a_processor_that_others_need_is_left_to_them() {
         let mut place = Place::default();
-        assert!(!place.is_crowded(0, 19 * MS, MS), "too short to tell");
-        assert!(!place.is_crowded(0, 24 * MS, 3 * MS) && place.may_be_beside(0));
-        assert!(place.is_crowded(5, 25 * MS, 3 * MS));
+        assert!(!place.learn(0, 19 * MS, MS), "too short to tell");
+        assert!(!place.learn(0, 24 * MS, 3 * MS) && place.may_be_beside(0));
+        assert!(place.learn(5, 25 * MS, 3 * MS));
         assert!(!place.may_be_beside(4 + LEFT_TO_OTHERS_NS) && place.may_be_beside(5 + LEFT_TO_OTHERS_NS));
     }
 

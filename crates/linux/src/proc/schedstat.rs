@@ -1,4 +1,4 @@
-//! `/proc/PID/schedstat`: how long a thread ran, and waited to run. Only with CONFIG_SCHED_INFO, which all distributions set.
+//! `/proc/PID/schedstat`: how long a thread ran, and waited to run. Only with CONFIG_SCHED_INFO.
 
 use super::dir::ProcessDir;
 use super::error::ProcessError;

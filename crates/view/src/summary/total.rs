@@ -113,10 +113,9 @@ impl TotalBuilder {
             Some(f) => vec![&f.ages],
             None => there.iter().filter_map(|t| t.ages.as_ref()).collect(),
         };
-        let unknown: Vec<PageAges> = match ages.is_empty() {
-            true => Vec::new(), // only regions are known
-            false => there.iter().filter(|t| t.ages.is_none()).filter_map(|t| unknown(&self.footprints, t)).collect(),
-        };
+        // Where only regions are known, no target has pages, and none is waited for.
+        let waited_for = there.iter().filter(|t| !ages.is_empty() && t.ages.is_none());
+        let unknown: Vec<PageAges> = waited_for.filter_map(|t| unknown(&self.footprints, t)).collect();
         let figures = PageFigures::of(ages.into_iter().chain(&unknown));
         let (working_set, idle) = match &figures {
             Some(f) => {

@@ -60,21 +60,15 @@ pub(super) fn absolute(roots: &Roots, path: &str) -> PathBuf {
     roots.path(KDAMONDS).join(path)
 }
 
-/// Keeps two Isotherms from using DAMON at once. The kernel has no such lock for others, who are recognised by what
-/// they have set up.
-#[derive(Debug)]
-pub(super) struct Lock(#[allow(dead_code, reason = "held")] FolderLock);
-
-impl Lock {
-    /// Takes the lock; it is free again when this is dropped or the process ends.
-    pub(super) fn take(roots: &Roots) -> Result<Self, DamonError> {
-        let path = roots.path(KDAMONDS);
-        FolderLock::take(&path, Duration::ZERO).map(Self).map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => DamonError::Missing { path },
-            io::ErrorKind::WouldBlock => DamonError::InUse { users: "another Isotherm".into() },
-            _ => DamonError::Io { action: "lock".into(), path, source: e },
-        })
-    }
+/// Keeps two Isotherms from using DAMON at once, until the lock is dropped or the process ends. The kernel has no such lock for others, who
+/// are recognised by what they have set up.
+pub(super) fn lock(roots: &Roots) -> Result<FolderLock, DamonError> {
+    let path = roots.path(KDAMONDS);
+    FolderLock::take(&path, Duration::ZERO).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => DamonError::Missing { path },
+        io::ErrorKind::WouldBlock => DamonError::InUse { users: "another Isotherm".into() },
+        _ => DamonError::Io { action: "lock".into(), path, source: e },
+    })
 }
 
 /// Whether a control file exists on this kernel.

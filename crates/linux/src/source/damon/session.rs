@@ -1,9 +1,10 @@
 //! One use of the kernel's DAMON: set up, switched on, and put back as it was.
 
 use super::error::DamonError;
-use super::files::{ControlFiles, KDAMONDS, Lock, absolute, exists};
+use super::files::{ControlFiles, KDAMONDS, absolute, exists, lock};
 use super::tracepoint::Aggregated;
 use crate::facts::KernelDamon;
+use crate::folder_lock::FolderLock;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
 use std::io;
@@ -83,13 +84,13 @@ pub(super) struct DamonSession<F: ControlFiles> {
     dirty: bool,
     /// The tracepoint, where there is one.
     event: Option<Aggregated>,
-    _lock: Lock,
+    _lock: FolderLock,
 }
 
 impl<F: ControlFiles> DamonSession<F> {
     /// Makes sure that nobody uses DAMON and that it can watch this kind; sets nothing up yet.
     pub(super) fn claim(files: F, attrs: MonitorAttrs, kind: Operations) -> Result<Self, DamonError> {
-        let lock = Lock::take(files.roots())?;
+        let lock = lock(files.roots())?;
         let state = KernelDamon::read(files.roots());
         if !state.users.is_empty() {
             return Err(DamonError::InUse { users: state.describe_users() });

@@ -41,9 +41,9 @@ impl Gauge {
         Some(used.saturating_sub(unmapped))
     }
 
-    /// How often programs have reached the groups' limits; `None` where the kernel does not say, or keeps none.
+    /// How often programs have reached the groups' limits; `None` where the kernel does not say so of each, or keeps none.
     pub fn limit_hits(&self) -> Option<u64> {
-        sum(self.groups.iter().filter_map(|g| g.limit_hits().ok()))
+        sum(self.groups.iter().map(|g| g.limit_hits().ok()).collect::<Option<Vec<_>>>()?.into_iter())
     }
 }
 
