@@ -3,6 +3,8 @@
 //!
 //! Format: "BPF Type Format (BTF)" in the kernel's documentation.
 
+use super::blob::Blob;
+use memchr::memmem;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -37,8 +39,7 @@ pub enum BtfError {
 /// Parsed type information of a kernel.
 #[derive(Debug)]
 pub(crate) struct Btf {
-    /// All of it: the kernel's is several MiB, so its parts are not copied.
-    blob: Vec<u8>,
+    blob: Blob,
     types: Range<usize>,
     strings: Range<usize>,
     /// Byte offset in `types` of each type; index 0 is type id 1.
@@ -48,7 +49,6 @@ pub(crate) struct Btf {
 /// The fixed first words of a type.
 #[derive(Debug, Clone, Copy)]
 struct Header {
-    name: u32,
     kind: u32,
     vlen: u32,
     bitfield_offsets: bool,
@@ -56,10 +56,21 @@ struct Header {
     data: usize,
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Result<u32, BtfError> {
-    let end = at.checked_add(4).ok_or(BtfError::Malformed(at))?;
-    let b = bytes.get(at..end).ok_or(BtfError::Malformed(at))?;
-    Ok(u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+/// A struct of the kernel.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Struct<'a> {
+    btf: &'a Btf,
+    name: &'a str,
+    header: Header,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
+}
+
+/// The same, as an error where it ends before.
+fn word(bytes: &[u8], at: usize) -> Result<u32, BtfError> {
+    u32_at(bytes, at).ok_or(BtfError::Malformed(at))
 }
 
 impl Btf {
@@ -70,65 +81,59 @@ impl Btf {
 
     /// Reads the types in file `path`.
     pub fn read(path: &Path) -> Result<Self, BtfError> {
-        let blob = std::fs::read(path).map_err(|source| BtfError::Read { path: path.to_owned(), source })?;
-        Self::parse(blob)
+        Self::of(Blob::open(path).map_err(|source| BtfError::Read { path: path.to_owned(), source })?)
     }
 
-    /// Parses a BTF blob.
+    #[cfg(test)]
     pub fn parse(blob: Vec<u8>) -> Result<Self, BtfError> {
-        if blob.len() < 24 || u16::from_le_bytes([blob[0], blob[1]]) != MAGIC {
+        Self::of(Blob::Read(blob))
+    }
+
+    fn of(blob: Blob) -> Result<Self, BtfError> {
+        if blob.first_chunk() != Some(&MAGIC.to_le_bytes()) {
             return Err(BtfError::Malformed(0));
         }
-        let header_len = u32_at(&blob, 4)? as usize;
+        let header_len = word(&blob, 4)? as usize;
         let section = |at: usize| -> Result<Range<usize>, BtfError> {
-            let start = header_len.checked_add(u32_at(&blob, at)? as usize).ok_or(BtfError::Malformed(at))?;
-            let end = start.checked_add(u32_at(&blob, at + 4)? as usize).ok_or(BtfError::Malformed(at))?;
+            let (offset, len) = (word(&blob, at)? as usize, word(&blob, at + 4)? as usize);
+            let start = header_len.checked_add(offset).ok_or(BtfError::Malformed(at))?;
+            let end = start.checked_add(len).ok_or(BtfError::Malformed(at))?;
             blob.get(start..end).map(|_| start..end).ok_or(BtfError::Malformed(at))
         };
         let (types, strings) = (section(8)?, section(16)?);
-        let mut btf = Self { blob, types, strings, offsets: Vec::new() };
-        let mut at = 0;
-        while at < btf.types.len() {
-            btf.offsets.push(at as u32);
-            let h = btf.header(at)?;
-            at = h.data + payload_len(h.kind, h.vlen).ok_or(BtfError::Malformed(at))?;
-        }
-        if at != btf.types.len() {
-            return Err(BtfError::Malformed(at));
-        }
-        Ok(btf)
+        let offsets = offsets(&blob[types.clone()]).map_err(BtfError::Malformed)?;
+        Ok(Self { blob, types, strings, offsets })
     }
 
     fn types(&self) -> &[u8] {
         &self.blob[self.types.clone()]
     }
 
-    fn header(&self, at: usize) -> Result<Header, BtfError> {
-        let info = u32_at(self.types(), at + 4)?;
-        Ok(Header {
-            name: u32_at(self.types(), at)?,
-            kind: info >> 24 & 0x1f,
-            vlen: info & 0xffff,
-            bitfield_offsets: info >> 31 == 1,
-            data: at + 12,
-        })
+    fn strings(&self) -> &[u8] {
+        &self.blob[self.strings.clone()]
     }
 
     fn is_named(&self, offset: u32, name: &str) -> bool {
-        self.blob[self.strings.clone()]
+        self.strings()
             .get(offset as usize..)
             .and_then(|s| s.strip_prefix(name.as_bytes()))
             .is_some_and(|s| s.first() == Some(&0))
     }
 
+    /// The first type of this kind and name, with its id.
     fn find(&self, kind: u32, name: &str) -> Result<(u32, Header), BtfError> {
-        for (i, &at) in self.offsets.iter().enumerate() {
-            let h = self.header(at as usize)?;
-            if h.kind == kind && self.is_named(h.name, name) {
-                return Ok((i as u32 + 1, h));
-            }
-        }
-        Err(BtfError::Missing(name.to_owned()))
+        // Where a type's name begins is compared, not each name: those lie all over some MiB.
+        let ended = [name.as_bytes(), &[0]].concat();
+        let names: Vec<u32> = memmem::find_iter(self.strings(), &ended).map(|at| at as u32).collect();
+        let types = self.types();
+        let is_it = |at: usize| {
+            u32_at(types, at).is_some_and(|name| names.contains(&name))
+                && header(types, at).is_some_and(|h| h.kind == kind)
+        };
+        let found = self.offsets.iter().position(|&at| is_it(at as usize));
+        let id = found.ok_or_else(|| BtfError::Missing(name.to_owned()))?;
+        let at = self.offsets[id] as usize;
+        Ok((id as u32 + 1, header(types, at).ok_or(BtfError::Malformed(at))?))
     }
 
     /// Type id of the kernel function `name`.
@@ -136,25 +141,17 @@ impl Btf {
         Ok(self.find(KIND_FUNC, name)?.0)
     }
 
-    /// Offset in bytes of `member` in `struct name`, also if it is inside unnamed structs or unions.
-    pub(crate) fn member_offset(&self, name: &str, member: &str) -> Result<u32, BtfError> {
-        let (_, h) = self.find(KIND_STRUCT, name)?;
-        let bits = self.member_bits(h, member, 0)?;
-        bits.map(|b| b / 8).ok_or_else(|| BtfError::Missing(format!("{name}.{member}")))
-    }
-
-    /// Bytes of `struct name`.
-    pub(crate) fn size(&self, name: &str) -> Result<u32, BtfError> {
-        let (_, h) = self.find(KIND_STRUCT, name)?;
-        u32_at(self.types(), h.data - 4)
+    /// `struct name`.
+    pub(crate) fn structure<'a>(&'a self, name: &'a str) -> Result<Struct<'a>, BtfError> {
+        Ok(Struct { btf: self, name, header: self.find(KIND_STRUCT, name)?.1 })
     }
 
     /// The value of one of the names in `enum name`.
     pub(crate) fn enum_value(&self, name: &str, value: &str) -> Result<u32, BtfError> {
         let (_, h) = self.find(KIND_ENUM, name)?;
         for at in (h.data..).step_by(8).take(h.vlen as usize) {
-            if self.is_named(u32_at(self.types(), at)?, value) {
-                return u32_at(self.types(), at + 4);
+            if self.is_named(word(self.types(), at)?, value) {
+                return word(self.types(), at + 4);
             }
         }
         Err(BtfError::Missing(format!("{name}.{value}")))
@@ -166,8 +163,7 @@ impl Btf {
         }
         for m in 0..h.vlen as usize {
             let at = h.data + m * 12;
-            let (name, ty, raw) =
-                (u32_at(self.types(), at)?, u32_at(self.types(), at + 4)?, u32_at(self.types(), at + 8)?);
+            let (name, ty, raw) = (word(self.types(), at)?, word(self.types(), at + 4)?, word(self.types(), at + 8)?);
             let bits = if h.bitfield_offsets { raw & 0xff_ffff } else { raw };
             if self.is_named(name, member) {
                 return Ok(Some(bits));
@@ -176,7 +172,7 @@ impl Btf {
                 continue;
             }
             let inner = self.offsets.get((ty as usize).wrapping_sub(1)).ok_or(BtfError::Malformed(at))?;
-            let inner = self.header(*inner as usize)?;
+            let inner = header(self.types(), *inner as usize).ok_or(BtfError::Malformed(at))?;
             if matches!(inner.kind, KIND_STRUCT | KIND_UNION)
                 && let Some(more) = self.member_bits(inner, member, depth + 1)?
             {
@@ -185,6 +181,36 @@ impl Btf {
         }
         Ok(None)
     }
+}
+
+impl Struct<'_> {
+    /// Offset in bytes of `member`, also if it is inside unnamed structs or unions.
+    pub(crate) fn offset(&self, member: &str) -> Result<u32, BtfError> {
+        let bits = self.btf.member_bits(self.header, member, 0)?;
+        bits.map(|b| b / 8).ok_or_else(|| BtfError::Missing(format!("{}.{member}", self.name)))
+    }
+
+    /// Its bytes.
+    pub(crate) fn size(&self) -> Result<u32, BtfError> {
+        word(self.btf.types(), self.header.data - 4)
+    }
+}
+
+fn header(types: &[u8], at: usize) -> Option<Header> {
+    let info = u32_at(types, at + 4)?;
+    Some(Header { kind: info >> 24 & 0x1f, vlen: info & 0xffff, bitfield_offsets: info >> 31 == 1, data: at + 12 })
+}
+
+/// Where each type begins; else where one does that is cut off or of an unknown kind.
+fn offsets(types: &[u8]) -> Result<Vec<u32>, usize> {
+    // A kernel's take 24 bytes on average.
+    let (mut offsets, mut at) = (Vec::with_capacity(types.len() / 20), 0);
+    while at < types.len() {
+        offsets.push(at as u32);
+        let next = header(types, at).and_then(|h| Some(h.data + payload_len(h.kind, h.vlen)?));
+        at = next.filter(|next| *next <= types.len()).ok_or(at)?;
+    }
+    Ok(offsets)
 }
 
 /// Bytes that follow the three header words of a type; `None` for a kind this does not know.
@@ -321,13 +347,14 @@ mod tests {
     #[test]
     fn offsets_through_unnamed_members() {
         let btf = Btf::parse(sample()).unwrap();
-        assert_eq!(btf.member_offset("outer", "a").unwrap(), 0);
-        assert_eq!(btf.member_offset("outer", "deep").unwrap(), 4);
-        assert_eq!(btf.member_offset("outer", "b").unwrap(), 8);
+        let outer = btf.structure("outer").unwrap();
+        assert_eq!(outer.offset("a").unwrap(), 0);
+        assert_eq!(outer.offset("deep").unwrap(), 4);
+        assert_eq!(outer.offset("b").unwrap(), 8);
         assert_eq!(btf.func_id("f").unwrap(), 6);
-        assert!(matches!(btf.member_offset("outer", "dee"), Err(BtfError::Missing(n)) if n == "outer.dee"));
+        assert!(matches!(outer.offset("dee"), Err(BtfError::Missing(n)) if n == "outer.dee"));
         assert!(matches!(btf.func_id("outer"), Err(BtfError::Missing(_))));
-        assert_eq!(btf.size("outer").unwrap(), 12);
+        assert_eq!(outer.size().unwrap(), 12);
         assert_eq!(btf.enum_value("flags", "high").unwrap(), 6);
         assert!(matches!(btf.enum_value("flags", "hig"), Err(BtfError::Missing(n)) if n == "flags.hig"));
     }
@@ -356,7 +383,7 @@ mod tests {
             }
             b.truncate(b.len().min(cut.max(1)));
             if let Ok(btf) = Btf::parse(b) {
-                let _ = btf.member_offset("outer", "b");
+                let _ = btf.structure("outer").and_then(|outer| outer.offset("b"));
                 let _ = btf.func_id("f");
                 let _ = btf.enum_value("flags", "high");
             }

@@ -1,6 +1,6 @@
 //! What of the kernel's types is needed to find and read its page [descriptors](super::descriptors).
 
-use crate::bpf::btf::{Btf, BtfError};
+use crate::bpf::btf::{Btf, BtfError, Struct};
 
 /// Offsets, a size and a flag.
 #[derive(Debug, Clone, Copy)]
@@ -21,18 +21,20 @@ pub(super) struct Types {
 
 impl Types {
     /// Reads them. An error where the kernel keeps them differently (older than 4.9, or with CONFIG_VMAP_STACK=n).
-    pub fn of(btf: &Btf) -> Result<Self, BtfError> {
+    /// `task`: `task_struct`.
+    pub fn of(btf: &Btf, task: Struct<'_>, attach_btf_id: u32) -> Result<Self, BtfError> {
+        let page = btf.structure("page")?;
         // Both words are read at once.
-        if (btf.member_offset("page", "flags")?, btf.member_offset("page", "compound_head")?) != (0, 8) {
+        if (page.offset("flags")?, page.offset("compound_head")?) != (0, 8) {
             return Err(BtfError::Missing("page.compound_head behind page.flags".into()));
         }
         let head = btf.enum_value("pageflags", "PG_head")?;
         Ok(Self {
-            attach_btf_id: btf.func_id("bpf_iter_task")?,
-            task_stack: btf.member_offset("task_struct", "stack")?.into(),
-            task_stack_area: btf.member_offset("task_struct", "stack_vm_area")?.into(),
-            area_pages: btf.member_offset("vm_struct", "pages")?.into(),
-            page_size: btf.size("page")?.into(),
+            attach_btf_id,
+            task_stack: task.offset("stack")?.into(),
+            task_stack_area: task.offset("stack_vm_area")?.into(),
+            area_pages: btf.structure("vm_struct")?.offset("pages")?.into(),
+            page_size: page.size()?.into(),
             head: 1u64.checked_shl(head).ok_or_else(|| BtfError::Missing("pageflags.PG_head below 64".into()))?,
         })
     }

@@ -172,11 +172,12 @@ impl Walker {
     ) -> Result<Self, WalkerError> {
         sys::lift_memlock_limit();
         let btf = Btf::kernel()?;
+        let task = btf.structure("task_struct")?;
         let offsets = KernelOffsets {
-            tgid: btf.member_offset("task_struct", "tgid")?,
-            mm: btf.member_offset("task_struct", "mm")?,
-            self_exec_id: btf.member_offset("task_struct", "self_exec_id")?,
-            pgd: btf.member_offset("mm_struct", "pgd")?,
+            tgid: task.offset("tgid")?,
+            mm: task.offset("mm")?,
+            self_exec_id: task.offset("self_exec_id")?,
+            pgd: btf.structure("mm_struct")?.offset("pgd")?,
         };
         let attach_btf_id = btf.func_id("bpf_iter_task")?;
         let arrays = SharedArrays::new(&[ctrl::WORDS, DATA_MAP_WORDS])?;
@@ -191,7 +192,7 @@ impl Walker {
         let windows = load("isotherm_window", Which::Windows)?;
         let copy = load("isotherm_copy", Which::Copy)?;
         let layout = Layout { direct_map: 0, max_phys: 0, phys_mask: 0, levels: 4 };
-        let (root_pids, descriptor_types) = (in_root_pid_namespace(), Types::of(&btf).ok());
+        let (root_pids, descriptor_types) = (in_root_pid_namespace(), Types::of(&btf, task, attach_btf_id).ok());
         Ok(Self { arrays, windows, copy, style, layout, descriptor_types, root_pids })
     }
 
