@@ -37,6 +37,36 @@ pub fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
+    use std::os::unix::thread::JoinHandleExt;
+
+    extern "C" fn nothing(_: i32) {}
+
+    #[test]
+    fn a_signal_does_not_end_the_call() {
+        // SAFETY: sigaction is plain data for which all zeros is a valid value: no flags (so that calls are not restarted) and an
+        // empty mask.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        let handler: extern "C" fn(i32) = nothing;
+        action.sa_sigaction = handler as libc::sighandler_t;
+        // SAFETY: `action` is initialised, and its handler does nothing; no other test uses this signal.
+        assert_eq!(unsafe { libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut()) }, 0);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let first = connect(&path, Duration::from_secs(1)).unwrap();
+        let second = std::thread::spawn(move || connect(&path, Duration::from_secs(60)));
+        // Until it has come in a call, and some times more.
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(10));
+            // SAFETY: the thread is not joined yet, so its handle is valid.
+            assert_eq!(unsafe { libc::pthread_kill(second.as_pthread_t(), libc::SIGUSR2) }, 0);
+        }
+        assert!(!second.is_finished(), "there is no room for it, and its time is not over");
+        drop(listener.accept().unwrap());
+        assert!(second.join().unwrap().is_ok());
+        drop(first);
+    }
 
     #[test]
     fn nobody_is_waited_for_without_end() {
