@@ -134,7 +134,7 @@ fn root_a_node_ps_top_and_metrics_say_the_same_and_the_truth() {
         if !folder.path().join(format!("{}.sock", node.pid())).exists() {
             return false;
         }
-        // Without a node that knows something it would look by itself: the status tells.
+        // `ps` would wait until it knows something of anybody: the status tells of whom.
         let status = asked(&folder, &["ctl", "status", "--json", "--pid", &node.pid().to_string()]);
         let status = status.json_lines().first().cloned().unwrap_or_default();
         let idle = |group: &Value| group["ages"]["idle"].as_array().map_or(0, Vec::len);
@@ -191,6 +191,20 @@ fn root_a_node_ps_top_and_metrics_say_the_same_and_the_truth() {
     assert_eq!(text_of(last, "source").as_deref(), Some("pagetable"));
     program.signal("KILL");
     program.finish();
+}
+
+/// Who looked by himself meanwhile would clear bits before the node sees them.
+#[test]
+fn root_ps_waits_for_a_node_that_has_begun_only_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start(&mut at(folder.path(), &["node", "--cpu-budget", "none"]));
+    let socket = folder.path().join(format!("{}.sock", node.pid()));
+    wait_until("it can be asked", || socket.exists());
+    let done = asked(&folder, &["ps"]);
+    done.expect(0, &[&format!("watched by isotherm node (pid {})", node.pid())]);
+    assert!(!done.stderr.contains("looking without it"), "{done:#?}");
+    asked(&folder, &["ctl", "stop", "--pid", &node.pid().to_string()]).expect(0, &[]);
+    node.finish().expect(0, &[]);
 }
 
 /// A part of the machine is not the machine.

@@ -7,25 +7,42 @@ use anyhow::{Context, bail};
 use isotherm_daemon::client::call;
 use isotherm_daemon::socket_folders::{SocketFolders, live};
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A node that has begun only now is waited for so long: who looked meanwhile would clear bits before it sees them, and it would take
+/// pages for older than they are.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often it is asked then.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What the node that watches all of this machine knows, and its process. `None`: none runs, none that we may talk to, or
-/// none that knows anything yet.
+/// none that knows anything, even after a while.
 pub fn known() -> Option<(u32, NodeMachine)> {
     let (pid, socket) = live(&SocketFolders::from_env().all()).into_iter().find_map(|socket| {
         let instance = ask(&socket)?;
         // One that watches a part knows nothing of the rest.
         (instance.command == COMMAND && instance.about == super::ALL).then_some((instance.pid, socket))
     })?;
-    match read(&socket) {
-        Ok(known) if known.machine.total.pages().is_some() => Some((pid, known)),
-        Ok(_) => {
-            tracing::info!("isotherm node (pid {pid}) has begun only now and knows nothing yet; looking without it");
-            None
+    let mut give_up = None;
+    loop {
+        match read(&socket) {
+            Ok(known) if known.machine.total.pages().is_some() => return Some((pid, known)),
+            Ok(_) if give_up.is_none() => {
+                tracing::info!("isotherm node (pid {pid}) has begun only now; waiting until it knows something");
+                give_up = Some(Instant::now() + PATIENCE);
+            }
+            Ok(_) if give_up.is_some_and(|when| Instant::now() >= when) => {
+                let patience = PATIENCE.as_secs();
+                tracing::warn!("isotherm node (pid {pid}) knows nothing even {patience} s later; looking without it");
+                return None;
+            }
+            Ok(_) => {}
+            Err(e) => {
+                tracing::warn!("isotherm node (pid {pid}) cannot be asked: {e:#}; looking without it");
+                return None;
+            }
         }
-        Err(e) => {
-            tracing::warn!("isotherm node (pid {pid}) cannot be asked: {e:#}; looking without it");
-            None
-        }
+        std::thread::sleep(ASK_AGAIN);
     }
 }
 
