@@ -69,8 +69,9 @@ class PostgresSession:
     SCALE, USED = 8, 80_000
 
     def __init__(self):
-        # Without parallel workers, so that it is the session that maps what it reads.
-        self.server = PostgresServer("shared_buffers=192MB", "max_parallel_workers_per_gather=0")
+        # Without parallel workers, so that it is the session that maps what it reads. Without autovacuum, whose workers read other pages of
+        # the table once a minute: the kernel then calls them referenced (smaps) for the session, too, which did not touch them.
+        self.server = PostgresServer("shared_buffers=192MB", "max_parallel_workers_per_gather=0", "autovacuum=off")
         try:
             self.server.run("pgbench", "-i", "-q", "-s", str(self.SCALE))
             session, self.pid = self.server.session()
