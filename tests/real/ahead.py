@@ -6,14 +6,12 @@ price, because the hosts of some machines take free memory back, so that huge pa
 
 import contextlib
 import json
-import os
 import subprocess
 import tempfile
 import time
 
-from harness import BINARY, MIB, start, stop
+from harness import BINARY, MIB, compiled, start, stop
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 SETTING = "/sys/kernel/mm/transparent_hugepage/enabled"
 SIZE = 256  # MiB
 # Pattern -> least share of the touched memory that huge pages hold.
@@ -98,8 +96,7 @@ class Fill:
 def check(results):
     """All patterns, a few at a time."""
     with tempfile.TemporaryDirectory(prefix="isotherm-fill-") as folder, on_request():
-        path = f"{folder}/fill"
-        subprocess.run(["cc", "-O2", "-pthread", f"{HERE}/fill.c", "-o", path], check=True)
+        path = compiled("fill", folder, "-pthread")
         for patterns in (["dense", "down"], ["threads", "grow"], ["anew", "fork"], ["stride", "stripes"], ["scatter"], ["reads"], ["rounds"], ["leaves"], ["sparse", "random", "turns"]):
             for fill in run(path, folder, patterns):
                 judge(results, fill)

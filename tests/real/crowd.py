@@ -5,10 +5,9 @@ import resource
 import subprocess
 import tempfile
 
-from harness import MIB, ControlGroup, start, stop, wait_for
+from harness import MIB, ControlGroup, compiled, start, stop, wait_for
 from node import Node
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 # Each takes two descriptors of the node, which leaves half of them for all else.
 MOST_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 PROCESSES = int(os.environ.get("CROWD_PROCESSES", min(10_000, (MOST_FILES - 1000) // 4)))
@@ -35,8 +34,7 @@ def check(results):
     crowd = node = None
     with tempfile.TemporaryDirectory(prefix="isotherm-crowd-") as folder, ControlGroup("crowd") as group:
         try:
-            path = f"{folder}/crowd"
-            subprocess.run(["cc", "-O2", "-static", f"{HERE}/crowd.c", "-o", path], check=True)
+            path = compiled("crowd", folder, "-static")
             crowd = start([path, str(PROCESSES), str(PAGES)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                           preexec_fn=group.enter)  # fmt: skip
             results.check(crowd.stdout.readline() == "ready\n", f"{PROCESSES} processes are there")

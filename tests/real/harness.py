@@ -67,6 +67,14 @@ def start(command, **options):
     return subprocess.Popen(command, start_new_session=True, **options)
 
 
+def compiled(name, folder, *flags):
+    """Compiles the C program NAME.c that lies beside this file; returns its path in `folder`."""
+    path = os.path.join(folder, name)
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.c")
+    subprocess.run(["cc", "-O2", *flags, source, "-o", path], check=True)
+    return path
+
+
 def stop(process, how=signal.SIGTERM):
     """Ends a program that `start` started, and all of its process group."""
     if process is None:

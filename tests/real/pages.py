@@ -14,6 +14,7 @@ from harness import (
     MIB,
     ControlGroup,
     Recorder,
+    compiled,
     isotherm,
     start,
     stop,
@@ -23,7 +24,6 @@ from harness import (
 )
 from ranges import PAGE
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 SECONDS = 26
 COLD = 0.05  # how far a figure may be off
 WORKING_SET = 0.10
@@ -33,9 +33,7 @@ OVERHEAD = 2 * MIB  # what such a program has beside its pages
 
 def build(folder):
     """Compiles the program; returns its path."""
-    path = f"{folder}/pages"
-    subprocess.run(["cc", "-O2", "-static", "-pthread", f"{HERE}/pages.c", "-o", path], check=True)
-    return path
+    return compiled("pages", folder, "-static", "-pthread")
 
 
 class Program:
