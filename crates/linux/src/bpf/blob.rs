@@ -9,8 +9,8 @@ use std::ops::Deref;
 use std::path::Path;
 use std::ptr::{NonNull, null_mut};
 
-/// The file system by which the kernel shows itself.
-const SYSFS: i64 = libc::SYSFS_MAGIC as i64;
+/// The file system by which the kernel shows itself (SYSFS_MAGIC).
+const SYSFS: i64 = 0x6265_6572;
 
 /// Bytes that nobody writes to.
 #[derive(Debug)]

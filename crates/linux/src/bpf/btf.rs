@@ -367,6 +367,16 @@ mod tests {
     }
 
     #[test]
+    fn a_name_may_lie_at_the_end_of_another() {
+        let mut blob = two_functions();
+        // The name of the second function, behind ten words of types: "in" of "main".
+        blob[24 + 40..][..4].copy_from_slice(&7u32.to_le_bytes());
+        let btf = Btf::parse(blob).unwrap();
+        assert_eq!((btf.func_id("main").unwrap(), btf.func_id("in").unwrap()), (MAIN_FUNC, CALLBACK_FUNC));
+        assert!(matches!(btf.func_id("step"), Err(BtfError::Missing(_))), "it is a string, but nothing's name");
+    }
+
+    #[test]
     fn missing_file_names_the_kernel_option() {
         let e = Btf::read(Path::new("/nonexistent/btf")).unwrap_err();
         assert!(e.to_string().contains("CONFIG_DEBUG_INFO_BTF"), "{e}");
