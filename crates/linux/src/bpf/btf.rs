@@ -203,7 +203,7 @@ fn header(types: &[u8], at: usize) -> Option<Header> {
 
 /// Where each type begins; else where one does that is cut off or of an unknown kind.
 fn offsets(types: &[u8]) -> Result<Vec<u32>, usize> {
-    // A kernel's take 24 bytes on average.
+    // A kernel's take 25 bytes on average.
     let (mut offsets, mut at) = (Vec::with_capacity(types.len() / 20), 0);
     while at < types.len() {
         offsets.push(at as u32);

@@ -4,12 +4,13 @@ use super::agent::MACHINE;
 use super::status::{COMMAND, NodeMachine};
 use crate::instances::ask;
 use anyhow::{Context, bail};
+use isotherm_core::units::{format_time, nanos};
 use isotherm_daemon::client::call;
 use isotherm_daemon::socket_folders::{SocketFolders, live};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// A node that has begun only now is waited for so long: who looked meanwhile would clear bits before it sees them, and it would take
+/// A node is waited for until it has watched for so long: who looked meanwhile would clear bits before it sees them, and it would take
 /// pages for older than they are.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often it is asked then.
@@ -23,18 +24,18 @@ pub fn known() -> Option<(u32, NodeMachine)> {
         // One that watches a part knows nothing of the rest.
         (instance.command == COMMAND && instance.about == super::ALL).then_some((instance.pid, socket))
     })?;
-    let mut give_up = None;
+    let (patience_ns, mut waiting) = (nanos(PATIENCE), false);
     loop {
         match read(&socket) {
             Ok(known) if known.machine.total.pages().is_some() => return Some((pid, known)),
-            Ok(_) if give_up.is_none() => {
-                tracing::info!("isotherm node (pid {pid}) has begun only now; waiting until it knows something");
-                give_up = Some(Instant::now() + PATIENCE);
-            }
-            Ok(_) if give_up.is_some_and(|when| Instant::now() >= when) => {
-                let patience = PATIENCE.as_secs();
-                tracing::warn!("isotherm node (pid {pid}) knows nothing even {patience} s later; looking without it");
+            Ok(known) if known.watched_ns >= patience_ns => {
+                let watched = format_time(known.watched_ns);
+                tracing::warn!("isotherm node (pid {pid}) knows nothing after {watched}; looking without it");
                 return None;
+            }
+            Ok(_) if !waiting => {
+                tracing::info!("isotherm node (pid {pid}) has begun only now; waiting until it knows something");
+                waiting = true;
             }
             Ok(_) => {}
             Err(e) => {
