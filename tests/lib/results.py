@@ -11,6 +11,8 @@ class Results:
         # Failures that a second run could not excuse.
         self.damage = 0
         self.scope = scope
+        # Whether this is a second run.
+        self.again = False
         self._lock = threading.Lock()
 
     def check(self, ok, text, damage=False):
@@ -37,6 +39,7 @@ class Results:
         seldom does."""
         for last in (False, True):
             attempt = type(self)(self.scope)
+            attempt.again = last
             try:
                 run(attempt)
             except RuntimeError as error:

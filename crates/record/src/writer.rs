@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub struct Options {
     /// A frame is written when its events take this many bytes before compression (at most 16 MiB).
     pub frame_bytes: usize,
-    /// A frame is written when its events cover this much time (ns): what a killed recorder loses at most.
+    /// A frame is written when its first event is this old (ns): what a killed recorder loses at most.
     pub frame_ns: u64,
     /// Deflate level, 0 (none) to 9. The higher ones save a tenth of the size for three times the CPU time.
     pub level: u32,
@@ -110,8 +110,8 @@ struct Frame {
     raw: Vec<u8>,
     events: u32,
     state: FrameState,
-    /// Earliest time in it.
-    from_ns: Option<u64>,
+    /// When its first event was complete.
+    since_ns: Option<u64>,
 }
 
 enum Output {
@@ -216,17 +216,18 @@ impl Writer {
         }
         self.frame.events += 1;
         self.summary.events += 1;
-        let (from, to) = match event {
+        let (from, complete) = match event {
             Event::Snapshot(s) => {
                 self.summary.snapshots += 1;
                 (Some(s.start_ns), Some(s.end_ns))
             }
             other => (event::time_ns(other), event::time_ns(other)),
         };
-        if let (Some(from), Some(to)) = (from, to) {
-            let begun = *self.frame.from_ns.get_or_insert(from);
+        if let (Some(from), Some(complete)) = (from, complete) {
             self.part_from_ns.get_or_insert(from);
-            if to.saturating_sub(begun) >= self.options.frame_ns {
+            // Not by a snapshot's begin: its interval can be longer than a frame may wait.
+            let since = *self.frame.since_ns.get_or_insert(complete);
+            if complete.saturating_sub(since) >= self.options.frame_ns {
                 return self.flush();
             }
         }
@@ -241,7 +242,7 @@ impl Writer {
         }
         let raw = std::mem::take(&mut self.frame.raw);
         let result = self.put_frame(FrameKind::Events, &raw, self.frame.events);
-        let now = self.frame.from_ns;
+        let now = self.frame.since_ns;
         self.frame = Frame { raw, ..Frame::default() };
         self.frame.raw.clear();
         let len = result?;
@@ -403,7 +404,7 @@ impl Subscriber for Writer {
 
     /// Writes a frame whose time has come although no event came.
     fn step(&mut self, _step: Step, now_ns: u64) {
-        let due = self.frame.from_ns.is_some_and(|from| now_ns.saturating_sub(from) >= self.options.frame_ns);
+        let due = self.frame.since_ns.is_some_and(|since| now_ns.saturating_sub(since) >= self.options.frame_ns);
         if due && !self.failed {
             self.pending_error = self.flush().err();
         }

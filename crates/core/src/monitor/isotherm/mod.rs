@@ -130,6 +130,20 @@ pub(crate) struct Isotherm {
     areas: BTreeMap<TargetId, Area>,
     /// Probes wanted over all targets; the budget moves it.
     probes: usize,
+    /// A target's memory has changed since probes were placed.
+    moved: Option<MonitorAttrs>,
+    interval: Interval,
+}
+
+/// What all targets have to share in an interval: summed up once, since a sum for each of hundreds is dear.
+#[derive(Debug, Default, Clone, Copy)]
+struct Interval {
+    /// Bytes monitored; at least 1.
+    total_len: u64,
+    /// What arming may cost, by its estimate, ns.
+    arming_ns: f64,
+    /// See [`Isotherm::rounds_each`].
+    rounds_each: f64,
 }
 
 impl Isotherm {
@@ -147,6 +161,8 @@ impl Isotherm {
             rng: fastrand::Rng::with_seed(seed),
             areas: BTreeMap::new(),
             probes: (attrs.max_regions as usize).max(FEWEST_PROBES),
+            moved: None,
+            interval: Interval::default(),
         }
     }
 
@@ -229,7 +245,7 @@ impl Algorithm for Isotherm {
         let area = self.areas.entry(target).or_default();
         area.set_scanning(scanning);
         area.set_space(space);
-        self.place_all(attrs);
+        self.moved = Some(*attrs);
     }
 
     fn drop_target(&mut self, target: TargetId) {
@@ -250,6 +266,13 @@ impl Algorithm for Isotherm {
             self.probes = affordable.max(FEWEST_PROBES).min(self.probes);
         }
         (self.allowance_ns, self.budget_ns) = (allowance_ns.max(least), budget_ns);
+        if let Some(attrs) = self.moved.take() {
+            self.place_all(&attrs);
+        }
+        // What rounds save for is not spent on arming.
+        let arming_ns = (self.arm_allowance_ns() - self.saved_for_rounds_ns()) / self.prices.arming;
+        let rounds_each = if self.allowance_ns > 0.0 { self.rounds_each() } else { 0.0 };
+        self.interval = Interval { total_len: self.total_len().max(1), arming_ns, rounds_each };
     }
 
     fn prepare(
@@ -260,15 +283,11 @@ impl Algorithm for Isotherm {
         source: &mut dyn AccessSource,
     ) -> Result<(), SourceError> {
         if tick == 0 {
-            let total = self.total_len().max(1);
-            // What rounds save for is not spent on arming.
-            let saved_ns = self.saved_for_rounds_ns();
-            let allowance_ns = (self.arm_allowance_ns() - saved_ns) / self.prices.arming;
-            let each = if self.allowance_ns > 0.0 { self.rounds_each() } else { 0.0 };
             let Some(area) = self.areas.get_mut(&target) else { return Ok(()) };
-            let share = area.total_len() as f64 / total as f64;
+            let Interval { total_len, arming_ns, rounds_each } = self.interval;
+            let part = area.total_len() as f64 / total_len as f64;
             let before_ns = spent_ns(source);
-            let price_ns = area.begin(target, allowance_ns * share, each, per_aggr, &mut self.rng, source)?;
+            let price_ns = area.begin(target, arming_ns * part, rounds_each, per_aggr, &mut self.rng, source)?;
             let armed_at_ns = spent_ns(source);
             self.prices.learn_arming(price_ns, armed_at_ns - before_ns);
             self.armed_at_ns = Some(armed_at_ns);
