@@ -316,17 +316,35 @@ def cases():
 
 
 def check(results, only=""):
-    """Runs all whose name contains `only`: at once, but for those that run alone."""
+    """Runs all whose name contains `only`: at once, but for those that run alone. Those that fail run once more, as
+    `Results.once_more` has it, without the others and watched for twice as long: 1 % of a slower core takes longer."""
     # What must keep time runs alone, by name.
-    chosen = [case for case in cases() if only in case.name and (only or not case.alone)]
+    chosen = [case.name for case in cases() if only in case.name and (only or not case.alone)]
+    judged = check_those(results, chosen)
+    again = [name for name, attempt in judged.items() if attempt.failed and not attempt.damage]
+    if again:
+        print(f"     {len(again)} of {len(chosen)} programs once more: {', '.join(again)}", flush=True)
+        judged |= check_those(results, again, longer=2)
+    for attempt in judged.values():
+        results.add(attempt)
+
+
+def check_those(results, names, longer=1):
+    """Runs the cases of these names, watched `longer` times as long. Returns the results of each."""
+    chosen = [case for case in cases() if case.name in names]
     together = [case for case in chosen if not case.alone]
+    judged = {}
     for group in [together, *([case] for case in chosen if case.alone)]:
+        for case in group:
+            case.seconds *= longer
+            judged[case.name] = type(results)(case.name)
         if group:
-            check_together(results, group)
+            check_together(judged, group)
+    return judged
 
 
-def check_together(results, chosen):
-    """Runs cases at once."""
+def check_together(judged, chosen):
+    """Runs cases at once, each with results of its own."""
     recorders = []
     with tempfile.TemporaryDirectory(prefix="isotherm-pages-") as folder:
         path = build(folder)
@@ -342,8 +360,10 @@ def check_together(results, chosen):
             recorders += [case.record() for case in chosen]
             wait_for_all(recorders)
             for case, recorder in zip(chosen, recorders):
-                results.scope = case.name
-                case.judge(results, case, recorder)
+                try:
+                    case.judge(judged[case.name], case, recorder)
+                except RuntimeError as error:
+                    judged[case.name].check(False, str(error))
         finally:
             for recorder in recorders:
                 recorder.stop()
