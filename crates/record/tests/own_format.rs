@@ -52,6 +52,26 @@ proptest! {
     }
 }
 
+#[test]
+fn snapshots_of_many_targets_share_frames_although_an_interval_is_longer_than_a_frame_may_wait() {
+    const INTERVAL_NS: u64 = 3_000_000_000;
+    let events = realistic(1, 4, 1);
+    let snapshot = events.iter().find_map(|e| if let Event::Snapshot(s) = e { Some(s) } else { None }).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(folder.path().join("r.iso"), Options::default()).unwrap();
+    for interval in 0..5 {
+        for target in 0..20 {
+            let mut s = snapshot.clone();
+            (s.target, s.start_ns, s.end_ns) = (target, interval * INTERVAL_NS, (interval + 1) * INTERVAL_NS);
+            writer.write(&Event::Snapshot(s)).unwrap();
+        }
+    }
+    // A snapshot that comes after a frame's time is its last, and what was kept until the end another frame.
+    let summary = writer.finish().unwrap();
+    assert_eq!(summary.snapshots, 100);
+    assert!(summary.frames <= 7, "{} frames", summary.frames);
+}
+
 /// What the decoder finds in an unpacked payload, and whether it found damage.
 fn decoded(payload: &[u8]) -> Vec<Event> {
     fuzz::read(&fuzz::framed(payload), None).events
