@@ -338,8 +338,13 @@ def check_those(results, names, longer=1):
         for case in group:
             case.seconds *= longer
             judged[case.name] = type(results)(case.name)
-        if group:
+        if not group:
+            continue
+        try:
             check_together(judged, group)
+        except RuntimeError as error:
+            for case in group:
+                judged[case.name].check(False, str(error))
     return judged
 
 
