@@ -4,9 +4,8 @@ use super::ahead::ReadAhead;
 use super::source::Source;
 use super::{Builder, Selection, Trace, TraceError, csv, lackey, oracle, record};
 use isotherm_record::{Format as RecordFormat, Input};
-use ruzstd::decoding::StreamingDecoder;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
 
 /// A format of trace files.
@@ -55,7 +54,7 @@ pub(crate) fn from_reader(
     let (prefix, mut stream) = peek(stream).map_err(io_error)?;
     let packed = prefix.starts_with(&ZSTD_MAGIC);
     let (prefix, stream) = if packed {
-        stream = Box::new(Unpack { source: BufReader::with_capacity(BUFFER, stream), frame: None });
+        stream = Box::new(Unpack::new(stream).map_err(io_error)?);
         peek(stream).map_err(io_error)?
     } else {
         (prefix, stream)
@@ -124,44 +123,25 @@ fn detect(prefix: &[u8]) -> Result<Format, &'static str> {
 struct Unpacking(String);
 
 /// Unpacks zstd frames, one behind the other.
-struct Unpack {
-    source: BufReader<Box<dyn Read + Send>>,
-    frame: Option<StreamingDecoder<BufReader<Box<dyn Read + Send>>, ruzstd::decoding::FrameDecoder>>,
-}
+struct Unpack(zstd::Decoder<'static, BufReader<Box<dyn Read + Send>>>);
 
 impl Unpack {
-    fn failed(error: &dyn std::fmt::Display) -> io::Error {
-        io::Error::new(io::ErrorKind::InvalidData, Unpacking(error.to_string()))
+    fn new(stream: Box<dyn Read + Send>) -> io::Result<Self> {
+        let source = BufReader::with_capacity(BUFFER, stream);
+        Ok(Self(zstd::Decoder::with_buffer(source).map_err(Self::failed)?))
     }
 
-    fn empty() -> BufReader<Box<dyn Read + Send>> {
-        BufReader::with_capacity(0, Box::new(io::empty()))
+    /// The library's own errors have no number of the system's.
+    fn failed(error: io::Error) -> io::Error {
+        match error.raw_os_error() {
+            Some(_) => error,
+            None => io::Error::new(io::ErrorKind::InvalidData, Unpacking(error.to_string())),
+        }
     }
 }
 
 impl Read for Unpack {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if let Some(frame) = &mut self.frame {
-                let n = frame.read(buffer).map_err(|e| Self::failed(&e))?;
-                if n > 0 || buffer.is_empty() {
-                    return Ok(n);
-                }
-            }
-            if let Some(frame) = self.frame.take() {
-                let decoder = &frame.decoder;
-                if let Some(stored) = decoder.get_checksum_from_data()
-                    && decoder.get_calculated_checksum().is_some_and(|c| c != stored)
-                {
-                    return Err(Self::failed(&"a checksum is wrong: the data is damaged"));
-                }
-                self.source = frame.into_inner();
-            }
-            if self.source.fill_buf()?.is_empty() {
-                return Ok(0);
-            }
-            let source = std::mem::replace(&mut self.source, Self::empty());
-            self.frame = Some(StreamingDecoder::new(source).map_err(|e| Self::failed(&e))?);
-        }
+        self.0.read(buffer).map_err(Self::failed)
     }
 }

@@ -6,7 +6,7 @@ use isotherm_core::event::Event;
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
 use isotherm_record::{Options, Writer};
 use proptest::prelude::*;
-use std::io::Cursor;
+use std::io::{Cursor, Write as _};
 
 fn read_bytes(bytes: &[u8], format: Format) -> Result<Trace, TraceError> {
     from_reader("t", Box::new(Cursor::new(bytes.to_vec())), format, Selection::default(), &mut |_| {})
@@ -35,7 +35,7 @@ fn oracle(objects: &[u64]) -> Vec<u8> {
 }
 
 fn packed(bytes: &[u8]) -> Vec<u8> {
-    ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+    zstd::encode_all(bytes, 1).unwrap()
 }
 
 #[test]
@@ -71,6 +71,13 @@ fn packed_with_zstd() {
     let whole = packed(&bytes);
     refuses(&whole[..whole.len() - 3], Format::Oracle, &["t (zstd)"]);
     refuses(&[&whole[..], b"rubbish"].concat(), Format::Oracle, &["t (zstd)"]);
+    let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.include_checksum(true).unwrap();
+    encoder.write_all(&bytes).unwrap();
+    let mut summed = encoder.finish().unwrap();
+    assert_eq!(names(&summed, Format::Auto), [1, 2, 1, 3]);
+    *summed.last_mut().unwrap() ^= 1;
+    refuses(&summed, Format::Oracle, &["t (zstd)", "checksum"]);
 }
 
 #[test]
