@@ -75,7 +75,7 @@ test: ## lint and all tests that this machine and this user can run; what waits 
 	scripts/beside '$(MAKE) test-programs' '$(MAKE) test-real REAL=-beats'
 	$(MAKE) test-real REAL=beats # programs that keep time have nothing beside them
 	scripts/beside '$(MAKE) test-unit' '$(MAKE) test-root test-damo'
-	scripts/beside 'CARGO_TARGET_DIR=target/lint $(MAKE) lint' '$(MAKE) test-guest' # one folder has one compiler at a time
+	scripts/beside '$(MAKE) lint' '$(MAKE) test-guest' # what the guests run is built, and lint uses what the tests' build made for itself
 
 .PHONY: static-programs
 static-programs:
