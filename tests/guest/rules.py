@@ -15,6 +15,8 @@ USED, FILE, CACHE_LOW = 16 * MIB, 24 * MIB, 32 * MIB
 USER = f"isotherm workload scan --size {USED} --rate 100000 --duration 10m --thp no"
 CACHED = ("cache", "cachelow", "beside")
 PATIENCE_S = 120
+# Two nodes may take all of that.
+MOST_S = 480
 # What the names of the files of a run without swap end with.
 NO_SWAP = ".no_swap"
 
@@ -26,7 +28,7 @@ def contents(kernel):
 
 def script(takes_swappiness):
     """The guest's script. `takes_swappiness`: whether the kernel's memory.reclaim does."""
-    gone = f"$(cat {GROUPS}/free/memory.swap.current) -ge {SIZE - HOT - 4 * MIB}"
+    gone = f"$(cat {GROUPS}/free/memory.swap.current) -ge {SIZE - HOT - 4 * MIB} ] && [ $(cat {GROUPS}/low/memory.current) -le {LOW + MIB}"
     dropped = f"$(sed -n 's/^inactive_file //p' {GROUPS}/cache/memory.stat) -le {FILE // 4}"
     if takes_swappiness:
         acts = _act("", "node.toml", f"[ {gone} ] && [ {dropped} ]")

@@ -149,6 +149,9 @@ impl<'a, 'w> Turn<'a, 'w> {
         if let Some(e) = quota.goals.iter().find_map(|g| g.error.as_ref()) {
             return IdleReason::Meter(e.to_string());
         }
+        if quota.is_room_used_up() {
+            return IdleReason::RoomUsed;
+        }
         if !quota.is_used_up() {
             return IdleReason::PaceUsed;
         }

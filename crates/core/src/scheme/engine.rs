@@ -129,15 +129,12 @@ impl SchemeEngine {
         self.pace.spend(bytes);
     }
 
-    /// Limits one scheme alone to so many bytes per reset interval, and keeps what it has learnt; false where there is
-    /// no such scheme.
+    /// Limits one scheme alone to so many bytes until this is called again, work that is not finished yet among them, and
+    /// keeps what it has learnt; false where there is no such scheme.
     pub fn limit(&mut self, scheme: usize, bytes: Option<u64>) -> bool {
         self.runners
             .get_mut(scheme)
-            .map(|r| {
-                r.quota.set_bytes(bytes);
-                r.scheme.quota.bytes = bytes;
-            })
+            .map(|r| r.quota.set_room(bytes.map_or(u64::MAX, |bytes| bytes.saturating_sub(r.in_flight()))))
             .is_some()
     }
 

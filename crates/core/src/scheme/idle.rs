@@ -50,6 +50,8 @@ pub enum IdleReason {
     },
     /// What all schemes together may do just now is used up.
     PaceUsed,
+    /// What this scheme alone was given to do is used up.
+    RoomUsed,
     /// All that matches ranks below what the quota suffices for.
     BelowCutOff,
     /// No region matches.
@@ -142,6 +144,7 @@ impl IdleReason {
             Self::GoalMet { .. } => "goal_met",
             Self::QuotaUsed { .. } => "quota_used",
             Self::PaceUsed => "pace_used",
+            Self::RoomUsed => "room_used",
             Self::BelowCutOff => "below_cut_off",
             Self::NoMatch(_) => "no_match",
             Self::NoPageHistory { .. } => "no_page_history",
@@ -196,6 +199,7 @@ impl fmt::Display for IdleReason {
                 write!(f, "the quota of {} for this interval is used up", format_size(*effective))
             }
             Self::PaceUsed => f.write_str("all schemes together may do no more just now"),
+            Self::RoomUsed => f.write_str("all that it may do for now is done"),
             Self::BelowCutOff => f.write_str("other memory comes first for the quota"),
             Self::NoMatch(near) => near.fmt(f),
             Self::NoPageHistory { targets: Some(targets) } => {

@@ -106,6 +106,8 @@ pub(crate) struct Quota {
     effective: u64,
     /// What all schemes together have left, bytes.
     pace: u64,
+    /// What this one may still do until that is set anew, over however many windows, bytes.
+    room: u64,
     /// Where the last window stopped.
     pub resume: Option<(TargetId, u64)>,
     /// Windows that ended with the quota used up.
@@ -127,6 +129,7 @@ impl Quota {
             lowered_ns: None,
             effective: 0,
             pace: u64::MAX,
+            room: u64::MAX,
             resume: None,
             exceeds: 0,
         }
@@ -141,7 +144,7 @@ impl Quota {
             return;
         }
         (self.total_charged, self.total_ns) = (old.total_charged, old.total_ns);
-        (self.resume, self.exceeds) = (old.resume, old.exceeds);
+        (self.resume, self.exceeds, self.room) = (old.resume, old.exceeds, old.room);
         if let (Some(start), true) = (old.window_start_ns, self.goals.is_empty() && old.goals.is_empty()) {
             (self.window_start_ns, self.charged) = (Some(start), old.charged);
             self.effective = self.next_effective(start);
@@ -175,7 +178,7 @@ impl Quota {
     }
 
     fn next_effective(&mut self, now_ns: u64) -> u64 {
-        let bytes = self.spec.bytes.unwrap_or(u64::MAX);
+        let bytes = self.spec.bytes.unwrap_or(u64::MAX).min(self.room);
         let mut effective = bytes;
         if !self.spec.goals.is_empty() {
             self.tune(now_ns);
@@ -219,9 +222,14 @@ impl Quota {
         self.effective
     }
 
-    /// Another limit in bytes alone: what was tuned so far is where tuning goes on.
-    pub(crate) const fn set_bytes(&mut self, bytes: Option<u64>) {
-        self.spec.bytes = bytes;
+    /// So much may be done until this is called again, whatever windows begin meanwhile; `u64::MAX`: no limit.
+    pub(crate) const fn set_room(&mut self, bytes: u64) {
+        self.room = bytes;
+    }
+
+    /// Whether less than a page of that is left, or was when the window began.
+    pub(crate) const fn is_room_used_up(&self) -> bool {
+        self.room < PAGE_SIZE || self.goals.is_empty() && self.effective < PAGE_SIZE
     }
 
     /// What all schemes together may do just now, bytes, until it is set anew.
@@ -234,10 +242,10 @@ impl Quota {
         self.pace
     }
 
-    /// Bytes left in this window, whole pages: of the scheme's own, as far as the pace of all allows.
-    pub const fn left(&self) -> u64 {
+    /// Bytes left in this window, whole pages: of the scheme's own, as far as its room and the pace of all allow.
+    pub fn left(&self) -> u64 {
         let left = self.effective.saturating_sub(self.charged);
-        (if left < self.pace { left } else { self.pace }) / PAGE_SIZE * PAGE_SIZE
+        left.min(self.pace).min(self.room) / PAGE_SIZE * PAGE_SIZE
     }
 
     /// Whether less than a page is left of the scheme's own, whatever the pace of all allows.
@@ -249,6 +257,9 @@ impl Quota {
     pub fn charge(&mut self, bytes: u64) {
         self.charged = self.charged.saturating_add(bytes);
         self.pace = self.pace.saturating_sub(bytes);
+        if self.room != u64::MAX {
+            self.room = self.room.saturating_sub(bytes);
+        }
     }
 
     /// Learns how long work took, for the time limit.
@@ -290,6 +301,32 @@ mod tests {
         assert_eq!((q.left(), q.exceeds), (1 << 20, 1));
         turn(&mut q, 200);
         assert_eq!(q.exceeds, 1, "that window was not used up");
+    }
+
+    #[test]
+    fn room_is_given_once_over_all_windows() {
+        let mut q = Quota::new(QuotaSpec { reset_ns: 100 * MS, ..Default::default() });
+        q.set_room(5 << 20);
+        let mut done = 0;
+        for ms in 0..1000 {
+            turn(&mut q, ms);
+            let next = q.left().min(1 << 20);
+            q.charge(next);
+            done += next;
+        }
+        assert_eq!((done, q.left(), q.is_room_used_up()), (5 << 20, 0, true));
+        // A smaller one holds at once, and other limits do not give it anew.
+        q.set_room(2 << 20);
+        turn(&mut q, 1000);
+        q.set_room(1 << 20);
+        assert_eq!(q.left(), 1 << 20);
+        let mut next = Quota::new(QuotaSpec { bytes: Some(8 << 20), reset_ns: 100 * MS, ..Default::default() });
+        next.follow(q);
+        turn(&mut next, 1100);
+        assert_eq!(next.left(), 1 << 20);
+        next.set_room(u64::MAX);
+        turn(&mut next, 1200);
+        assert_eq!((next.left(), next.is_room_used_up()), (8 << 20, false));
     }
 
     #[test]

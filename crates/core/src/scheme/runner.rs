@@ -137,6 +137,11 @@ impl Runner {
         self.scheme.pattern.age_us.min.saturating_mul(1000).max(least_ns).max(self.scheme.used_within_ns)
     }
 
+    /// Work that was handed over and is not finished, bytes.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.left_out.values().map(|left_out| left_out.in_flight.len()).sum()
+    }
+
     /// Pages below the table at `base` that are not to be asked for now.
     pub(crate) fn leaves_out(&self, target: TargetId, base: u64) -> PageMask {
         self.left_out.get(&target).map_or(NO_PAGES, |l| l.mask(base))

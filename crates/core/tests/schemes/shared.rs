@@ -74,3 +74,14 @@ fn a_limit_of_one_scheme_keeps_what_it_has_learnt() {
     let done = run.run(2 * S).out();
     assert_eq!((run.run(5 * S).out(), run.stats().sz_applied >= applied), (done, true));
 }
+
+#[test]
+fn a_limit_holds_over_any_number_of_windows() {
+    let mut run = Run::new(&[pages(0, 8000)], &[pages(0, 10)], vec![page_out()]);
+    for (mib, out) in [(4, 4), (4, 8), (1, 9)] {
+        run.engine.limit(0, Some(mib << 20));
+        assert_eq!(run.run(20 * S).out(), out << 20);
+    }
+    let status = run.engine.status_without_meters();
+    assert_eq!(status[0].idle.map(|idle| idle.code()), Some("room_used"));
+}

@@ -32,8 +32,8 @@ pub struct Caches {
 struct Cache {
     reclaim: CacheReclaim,
     due_ns: u64,
-    /// Whether the kernel is at it.
-    is_busy: bool,
+    /// What the kernel is at, bytes.
+    in_flight: u64,
     /// What may still go until it is looked again what protects the group; `None`: all.
     room: Option<u64>,
     reclaimed: u64,
@@ -57,12 +57,12 @@ struct Worker {
 }
 
 impl Caches {
-    /// Takes in what protects groups, for the next `windows` of their quota. What one has not taken before is
-    /// forgotten.
-    pub fn limit<'a>(&mut self, limits: impl Iterator<Item = (&'a str, Option<&'a Limit>)>, windows: u64) {
+    /// Takes in what protects groups: how much may go until this is called again, with what the kernel is at. What one has
+    /// not taken before is forgotten.
+    pub fn limit<'a>(&mut self, limits: impl Iterator<Item = (&'a str, Option<&'a Limit>)>) {
         for (path, limit) in limits {
             if let Some(cache) = self.groups.get_mut(path) {
-                cache.room = limit.map(|limit| limit.bytes().saturating_mul(windows));
+                cache.room = limit.map(|limit| limit.bytes().saturating_sub(cache.in_flight));
             }
         }
     }
@@ -81,7 +81,7 @@ impl Caches {
         for wanted in wanted {
             let fresh = || Cache { room: wanted.limit.map(|_| 0), ..Cache::default() };
             let cache = self.groups.entry(wanted.path.to_owned()).or_insert_with(fresh);
-            if now_ns < cache.due_ns || cache.is_busy {
+            if now_ns < cache.due_ns || cache.in_flight > 0 {
                 continue;
             }
             cache.due_ns = now_ns + STEP_NS;
@@ -98,7 +98,7 @@ impl Caches {
                 Some(()) => {
                     engine.spend_pace(bytes);
                     cache.room = cache.room.map(|room| room.saturating_sub(bytes));
-                    (cache.is_busy, cache.idle) = (true, None);
+                    (cache.in_flight, cache.idle) = (bytes, None);
                 }
                 None => cache.idle = Some(("refused", "no thread can be started for it".to_owned())),
             }
@@ -121,7 +121,7 @@ impl Caches {
         let Some(worker) = &self.worker else { return };
         for (path, result) in worker.done.try_iter() {
             let Some(cache) = self.groups.get_mut(&path) else { continue };
-            cache.is_busy = false;
+            cache.in_flight = 0;
             match result {
                 Ok(0) => cache.idle = Some(("refused", "the kernel found nothing of it to drop".to_owned())),
                 Ok(bytes) => {

@@ -35,7 +35,7 @@ const DEFAULT_STALL: f64 = 0.001;
 const DEFAULT_USED_WITHIN_NS: u64 = 60_000_000_000;
 const DEFAULT_USED_BP: u32 = 5_000;
 /// How often a group's quota begins anew, ns: each time its pages are counted by age.
-pub const WINDOW_NS: u64 = 5_000_000_000;
+const WINDOW_NS: u64 = 5_000_000_000;
 /// How often a rule gets its turn, ns.
 const APPLY_NS: u64 = 1_000_000_000;
 

@@ -5,7 +5,7 @@ use isotherm_linux::cgroup::memory::Protection;
 use std::collections::HashMap;
 use std::io;
 
-/// What may be taken from a group in a window of its quota.
+/// What may be taken from a group until it is looked again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Limit {
     /// So many bytes.
@@ -22,11 +22,16 @@ impl Limit {
         }
     }
 
+    /// Code and sentence where all that was found to spare has gone.
+    pub fn protected() -> (&'static str, String) {
+        ("protected", "no more than memory.min or memory.low protect is left".to_owned())
+    }
+
     /// Code and sentence, if nothing may go.
     pub fn idle(&self) -> Option<(&'static str, String)> {
         match self {
             Self::Bytes(bytes) if *bytes >= PAGE_SIZE => None,
-            Self::Bytes(_) => Some(("protected", "no more than memory.min or memory.low protect is left".to_owned())),
+            Self::Bytes(_) => Some(Self::protected()),
             Self::Unknown(why) => {
                 Some(("protection_unknown", format!("what protects the group cannot be read: {why}")))
             }
@@ -43,17 +48,16 @@ pub struct Sharer {
     pub protections: io::Result<Vec<Protection>>,
 }
 
-/// The limits of groups from what protects each and those above it, for `windows` of them until it is looked again.
-/// Groups below the same protected one share what it has to spare, in equal parts, so that together they leave what is
-/// protected. A group counts as often as it has takers, of which each has the limit: pages that are paged out, and page
-/// cache. Who is not in the answer has no limit.
-pub fn limits(groups: &[Sharer], windows: u64) -> HashMap<usize, Limit> {
+/// The limits of groups from what protects each and those above it. Groups below the same protected one share what it has
+/// to spare, in equal parts, so that together they leave what is protected. A group counts as often as it has takers, of
+/// which each has the limit: pages that are paged out, and page cache. Who is not in the answer has no limit.
+pub fn limits(groups: &[Sharer]) -> HashMap<usize, Limit> {
     let mut sharers: HashMap<&str, u64> = HashMap::new();
     for (takers, protections) in groups.iter().filter_map(|g| Some((g.takers, g.protections.as_ref().ok()?))) {
         protections.iter().for_each(|p| *sharers.entry(&p.path).or_default() += takers);
     }
     let limit = |protections: &io::Result<Vec<Protection>>| match protections {
-        Ok(all) => all.iter().map(|p| p.spare / sharers[&*p.path] / windows).min().map(Limit::Bytes),
+        Ok(all) => all.iter().map(|p| p.spare / sharers[&*p.path]).min().map(Limit::Bytes),
         Err(why) => Some(Limit::Unknown(why.to_string())),
     };
     groups.iter().filter_map(|group| Some((group.place, limit(&group.protections)?))).collect()
@@ -77,7 +81,7 @@ mod tests {
             of(2, 1, Ok(vec![])),
             of(4, 1, Err(io::ErrorKind::PermissionDenied.into())),
         ];
-        let limits = limits(&groups, 1);
+        let limits = limits(&groups);
         assert_eq!((&limits[&0], &limits[&1]), (&Limit::Bytes(6000), &Limit::Bytes(500)));
         assert_eq!((limits.get(&2), limits[&4].bytes()), (None, 0));
         assert_eq!((limits[&0].idle(), limits[&1].idle().unwrap().0), (None, "protected"));
@@ -90,7 +94,6 @@ mod tests {
         fn no_protected_group_is_ever_undercut(
             groups in prop::collection::vec((prop::collection::vec(0usize..4, 0..3), 1u64..3), 1..20),
             spare in prop::array::uniform4(0u64..1 << 40),
-            windows in 1u64..20,
         ) {
             let protections = |of: &Vec<usize>| {
                 let of: std::collections::BTreeSet<_> = of.iter().collect();
@@ -100,7 +103,7 @@ mod tests {
                 Sharer { place, takers: *takers, protections: protections(of) }
             };
             let groups: Vec<_> = groups.iter().enumerate().map(sharer).collect();
-            let limits = limits(&groups, windows);
+            let limits = limits(&groups);
             for (i, spare) in spare.into_iter().enumerate() {
                 let below = |p: &Vec<Protection>| p.iter().any(|p| p.path == format!("/{i}"));
                 let taken: u64 = groups
@@ -108,7 +111,7 @@ mod tests {
                     .filter(|group| group.protections.as_ref().is_ok_and(below))
                     .map(|group| limits[&group.place].bytes() * group.takers)
                     .sum();
-                prop_assert!(taken * windows <= spare);
+                prop_assert!(taken <= spare);
             }
         }
     }

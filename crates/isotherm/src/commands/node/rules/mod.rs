@@ -17,7 +17,7 @@ use crate::groups::Groups;
 use crate::hangup::{Hangup, Hangups};
 use crate::schemes::file::read_file;
 use cache::{Caches, Wanted};
-use config::{Config, MinAge, WINDOW_NS, What};
+use config::{Config, MinAge, What};
 use isotherm_core::history::reaccessed::Reaccessed;
 use isotherm_core::printable::printable;
 use isotherm_core::scheme::Scheme;
@@ -48,7 +48,7 @@ pub struct Rules {
     dry_run: bool,
     config: Config,
     slots: Slots,
-    /// What may be taken in a window, by the place of the group.
+    /// What may be taken until the next refresh, by the place of the group.
     limits: HashMap<usize, Limit>,
     /// Of groups whose rules leave the age to their past.
     thresholds: Thresholds,
@@ -205,21 +205,20 @@ impl Rules {
             (protections.is_ok() || memcg.exists()).then_some(Sharer { place, takers, protections })
         };
         let sharers: Vec<_> = self.slots.groups().filter_map(sharer).collect();
-        let windows = REFRESH_NS / WINDOW_NS;
-        let before = std::mem::replace(&mut self.limits, limits(&sharers, windows));
-        for (place, ..) in self.slots.groups().filter(|(place, ..)| before.get(place) != self.limits.get(place)) {
-            engine.limit(place, self.limits.get(&place).map(Limit::bytes));
-        }
+        self.limits = limits(&sharers);
         let limits = self.slots.groups().map(|(place, path, _)| (path, self.limits.get(&place)));
-        self.caches.limit(limits, windows);
-        let off = huge_pages_off(&Roots::system());
-        let switched = off.is_some() != self.no_huge_pages.is_some();
-        self.no_huge_pages = off;
+        self.caches.limit(limits);
+        self.no_huge_pages = huge_pages_off(&Roots::system());
         // A window has ended, or the time in which a young group is left alone.
         let ages = self.ages_at(now_ns);
-        if changed || switched || ages != self.ages {
+        if changed || ages != self.ages {
             self.ages = ages;
             engine.commit(self.schemes());
+        }
+        // Schemes that have just come have none yet.
+        for (place, _, rule) in self.slots.groups() {
+            let is_off = self.no_huge_pages.is_some() && self.config.rules[rule].reclaim().is_none();
+            engine.limit(place, self.limits.get(&place).map(Limit::bytes).or(is_off.then_some(0)));
         }
     }
 
@@ -255,20 +254,17 @@ impl Rules {
     }
 
     fn schemes(&self) -> Vec<Scheme> {
-        let scheme = |((place, slot), age): ((usize, &Slot), &Age)| match slot {
+        let scheme = |(slot, age): (&Slot, &Age)| match slot {
             Slot::Group { path, rule, .. } => {
                 // Else longer than anything lives.
-                let mut scheme = self.config.rules[*rule].scheme(path, age.ns().unwrap_or(u64::MAX));
-                let off = scheme.used_within_ns > 0 && self.no_huge_pages.is_some();
-                scheme.quota.bytes = self.limits.get(&place).map(Limit::bytes).or(off.then_some(0));
-                scheme
+                self.config.rules[*rule].scheme(path, age.ns().unwrap_or(u64::MAX))
             }
             // For no group at all.
             Slot::Empty { .. } => {
                 Scheme { group: Some(String::new()), ..Scheme::new(Action::Stat, AccessPattern::default()) }
             }
         };
-        self.slots.all().iter().enumerate().zip(&self.ages).map(scheme).collect()
+        self.slots.all().iter().zip(&self.ages).map(scheme).collect()
     }
 
     fn draw_figures(&mut self, engine: &mut SchemeEngine) {

@@ -6,6 +6,7 @@ use isotherm_core::history::frame::{PageAges, bytes};
 use isotherm_core::history::reaccessed::Reaccessed;
 use isotherm_core::history::times::{AGES_NS, IDLE_NS};
 use isotherm_core::scheme::engine::SchemeStatus;
+use isotherm_core::scheme::idle::IdleReason;
 use isotherm_core::units::{format_size, format_time};
 use serde::{Deserialize, Serialize};
 
@@ -94,9 +95,10 @@ impl RuleStatus {
     pub fn acting(rule: &str, age: Age, scheme: &SchemeStatus<'_>, limit: Option<&Limit>) -> Self {
         let effect = scheme.stats.effect;
         let idle = age.idle().map(|(code, why)| (code, why.to_owned()));
-        let idle = idle
-            .or_else(|| limit.and_then(Limit::idle))
-            .or_else(|| scheme.idle.map(|idle| (idle.code(), idle.to_string())));
+        let idle = idle.or_else(|| limit.and_then(Limit::idle)).or_else(|| match scheme.idle? {
+            IdleReason::RoomUsed => Some(Limit::protected()),
+            idle => Some((idle.code(), idle.to_string())),
+        });
         let (code, reason) = idle.unzip();
         Self {
             rule: rule.to_owned(),
