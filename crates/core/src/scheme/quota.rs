@@ -317,15 +317,15 @@ mod tests {
         assert_eq!((done, q.left(), q.is_room_used_up()), (5 << 20, 0, true));
         // A smaller one holds at once, and other limits do not give it anew.
         q.set_room(2 << 20);
-        turn(&mut q, 1000);
+        turn(&mut q, 1100);
         q.set_room(1 << 20);
         assert_eq!(q.left(), 1 << 20);
         let mut next = Quota::new(QuotaSpec { bytes: Some(8 << 20), reset_ns: 100 * MS, ..Default::default() });
         next.follow(q);
-        turn(&mut next, 1100);
+        turn(&mut next, 1200);
         assert_eq!(next.left(), 1 << 20);
         next.set_room(u64::MAX);
-        turn(&mut next, 1200);
+        turn(&mut next, 1300);
         assert_eq!((next.left(), next.is_room_used_up()), (8 << 20, false));
     }
 
