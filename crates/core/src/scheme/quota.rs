@@ -178,7 +178,8 @@ impl Quota {
     }
 
     fn next_effective(&mut self, now_ns: u64) -> u64 {
-        let bytes = self.spec.bytes.unwrap_or(u64::MAX).min(self.room);
+        // What was charged in this window is taken off both.
+        let bytes = self.spec.bytes.unwrap_or(u64::MAX).min(self.room.saturating_add(self.charged));
         let mut effective = bytes;
         if !self.spec.goals.is_empty() {
             self.tune(now_ns);
@@ -324,9 +325,14 @@ mod tests {
         next.follow(q);
         turn(&mut next, 1200);
         assert_eq!(next.left(), 1 << 20);
-        next.set_room(u64::MAX);
-        turn(&mut next, 1300);
-        assert_eq!((next.left(), next.is_room_used_up()), (8 << 20, false));
+        // Nor does what was charged in a window that goes on count twice.
+        next.charge(PAGE_SIZE);
+        let mut last = Quota::new(QuotaSpec { bytes: Some(4 << 20), ..next.spec.clone() });
+        last.follow(next);
+        assert_eq!(last.left(), (1 << 20) - PAGE_SIZE);
+        last.set_room(u64::MAX);
+        turn(&mut last, 1300);
+        assert_eq!((last.left(), last.is_room_used_up()), (4 << 20, false));
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl Limit {
 
     /// Code and sentence where all that was found to spare has gone.
     pub fn protected() -> (&'static str, String) {
-        ("protected", "no more than memory.min or memory.low protect is left".to_owned())
+        ("protected", "no more was found to spare beyond what memory.min or memory.low protect".to_owned())
     }
 
     /// Code and sentence, if nothing may go.
