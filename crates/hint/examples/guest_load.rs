@@ -4,6 +4,7 @@
 //! guest_load hog MIB                  write to so much memory, then end
 //! guest_load hold MIB                 write, say "ready", wait for a line, check, say "intact"
 //! guest_load churn MIB SECONDS SEED   allocate, write, check and free up to so much at a time, say "intact ROUNDS"
+//! guest_load map MIB SECONDS          map so much at once, again and again, and write to none of it; say how often, and end at a refusal
 //! guest_load scale MIB SECONDS PROCS  processes that map, write to and unmap so much again and again; say the rounds
 //! guest_load stream MIB SECONDS MS    copy so much again and again, check; say the median of MiB a second in times of MS, and the
 //!                                     rate of which a hundredth of them stayed below
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         (Some("hog"), Some(mib), None, _) => hog(mib),
         (Some("hold"), Some(mib), None, _) => hold(mib),
         (Some("churn"), Some(mib), Some(seconds), Some(seed)) => churn(mib, seconds, seed),
+        (Some("map"), Some(mib), Some(seconds), None) => map(mib, seconds),
         (Some("scale"), Some(mib), Some(seconds), Some(procs)) => scale(mib, seconds, procs),
         (Some("scale-one"), Some(mib), Some(seconds), None) => scale_one(mib, seconds),
         (Some("stream"), Some(mib), Some(seconds), Some(ms)) => stream(mib, seconds, ms),
@@ -144,6 +146,19 @@ fn churn(mib: u64, seconds: u64, seed: u64) -> Result<String, String> {
     }
     patches.iter().try_for_each(Patch::check)?;
     Ok(format!("intact {rounds}"))
+}
+
+/// A program that reserves nearly all memory at once, as some do when they start.
+fn map(mib: u64, seconds: u64) -> Result<String, String> {
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut times = 0u64;
+    while Instant::now() < end {
+        let mut memory: Vec<u8> = Vec::new();
+        memory.try_reserve_exact(mib as usize * MIB).map_err(|e| format!("refused after {times} times: {e}"))?;
+        std::hint::black_box(&memory);
+        times += 1;
+    }
+    Ok(format!("mapped {times} times"))
 }
 
 /// Like page_fault1 of will-it-scale: processes that do nothing but fault pages in and give them back.

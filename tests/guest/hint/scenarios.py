@@ -76,6 +76,8 @@ def check_restored(machine, check, when):
     pool = machine.sh("cd /sys/kernel/mm/hugepages/hugepages-2048kB; cat nr_hugepages nr_overcommit_hugepages resv_hugepages")
     check(pool.split() == ["0", "0", "0"], f"{when}: the pool of huge pages is as it was {pool.split()}")
     check(len(machine.sh("cat /proc/sysvipc/shm").splitlines()) == 1, f"{when}: no shared memory segment is left")
+    policy = machine.sh("cat /proc/sys/vm/overcommit_memory").strip()
+    check(policy == "0", f"{when}: vm.overcommit_memory is as it was ({policy})")
     check(machine.sh("ls /run/isotherm/hint-guest").strip() == "", f"{when}: the ledger is empty")
 
 
@@ -306,6 +308,49 @@ def burst(machine, check, times, part, options=""):
             stop(machine, pid, check, f"burst{turn}.log")
         check_oom(machine, check)
         check(host.bad == [] and host.dropped > 0, f"{host.dropped // MIB} MiB were dropped meanwhile {host.bad[:3]}")
+
+
+def set_overcommit(machine, policy):
+    machine.sh(f"echo {policy} >/proc/sys/vm/overcommit_memory")
+
+
+def kib(machine, field):
+    return int(machine.sh(f"awk '/^{field}:/ {{print $2}}' /proc/meminfo"))
+
+
+def map_beside(machine, check, seconds, mib, hog_mib, way):
+    """A program maps `mib` at once, again and again, while memory is isolated."""
+    with FakeHost(machine) as host:
+        pid = agent(machine, f"--isolate {way}")
+        mapper = machine.start(f"guest_load map {mib} {seconds}", "map.log")
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            machine.sh(f"guest_load hog {hog_mib}", timeout_s=PATIENCE_S)
+        machine.wait_exit(mapper, PATIENCE_S + seconds)
+        text = machine.cat("/tmp/map.log").strip()
+        check(text.startswith("mapped"), f"a program maps {mib} MiB at any time: {text!r}")
+        check(host.dropped > 0 and status(machine)["way"] == way, f"{host.dropped // MIB} MiB were dropped meanwhile by {way}")
+        machine.sh(f"kill -s TERM {pid}")
+        machine.wait_exit(pid, PATIENCE_S)
+
+
+def maps_nearly_all(machine, check, seconds, part, hog_mib):
+    """A memory block that is offline is not missed by who maps nearly all memory; where the kernel would miss it, none goes."""
+    map_beside(machine, check, seconds, int(kib(machine, "MemTotal") * part) // 1024, hog_mib, "offline")
+    check_restored(machine, check, "after SIGTERM")
+    set_overcommit(machine, 2)
+    text = machine.sh("isotherm hint guest --once --isolate offline 2>&1", timeout_s=PATIENCE_S, check=False)
+    check("overcommit_memory is 2" in text, f"where the kernel keeps account of what it promises, no block goes: {text.strip()[-160:]!r}")
+    set_overcommit(machine, 0)
+
+
+def maps_what_it_may(machine, check, seconds, part, hog_mib):
+    """Where the kernel keeps account of what it promises, `part` of the rest can be mapped at any time beside huge pages that are isolated."""
+    set_overcommit(machine, 2)
+    left = kib(machine, "CommitLimit") - kib(machine, "Committed_AS")
+    map_beside(machine, check, seconds, int(left * part) // 1024 - hog_mib, hog_mib, "touch")
+    set_overcommit(machine, 0)
+    check_restored(machine, check, "after SIGTERM")
 
 
 def pressure(machine, check, mib, options=""):

@@ -3,7 +3,7 @@
 use super::LOOKS_INTO_PROCESSES;
 use isotherm_hint::guest::Address;
 use isotherm_linux::confine::{Calls, CapabilitySet, Files, Needs};
-use isotherm_linux::guestmem::COMPACT_FILE;
+use isotherm_linux::guestmem::{COMPACT_FILE, OVERCOMMIT_FILE};
 
 /// The host side. `pauses`: guests are paused, to look for zeros.
 pub fn host(pauses: bool) -> Needs {
@@ -17,8 +17,12 @@ pub fn host(pauses: bool) -> Needs {
 
 /// The agent in a guest, which reports to `address`. `compacts`: it may ask the kernel to put free memory together.
 pub fn guest(address: &Address, compacts: bool) -> Needs {
-    // What it changes: which memory blocks are online, how many huge pages there may be, and its ledger.
-    let mut write = vec!["/sys/devices/system/memory".into(), "/sys/kernel/mm/hugepages/hugepages-2048kB".into()];
+    // What it changes: which memory blocks are online and what may be mapped meanwhile, how many huge pages there may be, and its ledger.
+    let mut write = vec![
+        "/sys/devices/system/memory".into(),
+        OVERCOMMIT_FILE.into(),
+        "/sys/kernel/mm/hugepages/hugepages-2048kB".into(),
+    ];
     write.extend(compacts.then(|| COMPACT_FILE.into()));
     let mut read = vec!["/proc".into(), "/sys".into(), "/dev/urandom".into()];
     let own = vec!["/run/isotherm/hint-guest".into()];
@@ -58,7 +62,8 @@ mod tests {
             let needs = guest(&address.parse().unwrap(), false);
             assert_eq!(needs.wanted_capabilities(), CapabilitySet::IPC_LOCK);
             let Files::Only { write, .. } = needs.files() else { panic!("all files") };
-            assert!(write.iter().all(|path| path.starts_with("/sys")), "{write:?}");
+            let expected = |path: &std::path::PathBuf| path.starts_with("/sys") || *path == OVERCOMMIT_FILE;
+            assert!(write.iter().all(expected), "{write:?}");
         }
         let Files::Only { write, .. } = guest(&Address::NamedPort, true).files().clone() else { panic!("all files") };
         assert!(write.contains(&COMPACT_FILE.into()) && !write.contains(&"/proc/sys".into()), "{write:?}");

@@ -14,6 +14,7 @@ use std::time::Duration;
 const FOLDER: &str = "/run/isotherm/hint-guest";
 const FILE: &str = "taken";
 const FIRST_LINE: &str = "isotherm hint guest 1";
+const REFUSED_OBVIOUS: &str = "overcommit_memory";
 
 /// Why the ledger cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +39,8 @@ pub(super) struct Leftover {
     pub(super) offline: BTreeSet<u64>,
     /// Of these, the ones that were in the zone for movable memory alone, where they belong again.
     pub(super) movable: BTreeSet<u64>,
+    /// Whether the kernel refused requests for more than RAM and swap until a block was about to go offline, and is to do so again.
+    pub(super) refused_obvious: bool,
     /// The number of huge pages that may be allocated on demand, as it was before we changed it.
     pub(super) overcommit: Option<u64>,
     /// Whether shared memory segments of huge pages may be there.
@@ -78,6 +81,7 @@ impl Leftover {
                 Some(("movable", n)) => found.movable.extend(n.parse::<u64>()),
                 Some(("overcommit", n)) => found.overcommit = n.parse().ok(),
                 None if line == "segments" => found.segments = true,
+                None if line == REFUSED_OBVIOUS => found.refused_obvious = true,
                 _ => {}
             }
         }
@@ -94,6 +98,9 @@ impl Leftover {
         }
         if let Some(n) = self.overcommit {
             text += &format!("overcommit {n}\n");
+        }
+        if self.refused_obvious {
+            text += &format!("{REFUSED_OBVIOUS}\n");
         }
         if self.segments {
             text += "segments\n";
@@ -191,6 +198,7 @@ mod tests {
         ledger.change(|l| l.block_goes(6, false)).unwrap();
         ledger.change(|l| l.overcommit = Some(3)).unwrap();
         ledger.change(|l| l.segments = true).unwrap();
+        ledger.change(|l| l.refused_obvious = true).unwrap();
         let then = ledger.taken().clone();
         drop(ledger);
         // A process that another test has just forked may have the lock's descriptor for a moment longer.

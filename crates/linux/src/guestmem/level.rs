@@ -1,5 +1,6 @@
 //! How much memory is free, and how much allocation went on.
 
+use super::overcommit;
 use crate::facts::{buddyinfo, meminfo, vmstat};
 use crate::roots::Roots;
 use isotherm_core::hinter::FreeMemory;
@@ -12,17 +13,19 @@ const ALLOCATED: vmstat::PageCounter = vmstat::PageCounter {
 };
 
 /// Reads how much memory is free. Free memory in smaller pieces than 2 MiB is not among the huge ones, nor is the zone
-/// for old devices, which the kernel hands out last.
+/// for old devices, which the kernel hands out last. Where what is isolated is missing from what programs
+/// may map (`vm.overcommit_memory` is 2), no more counts as free than does them no harm.
 pub fn free_memory(roots: &Roots) -> io::Result<FreeMemory> {
     let info = roots.read("/proc/meminfo")?;
     let field = |name: &str| {
         let missing = || io::Error::new(io::ErrorKind::InvalidData, format!("/proc/meminfo has no {name}"));
         meminfo::kib(&info, name).and_then(|kib| kib.checked_mul(1024)).ok_or_else(missing)
     };
+    let most = overcommit::may_be_isolated(roots, &info).unwrap_or(u64::MAX);
     Ok(FreeMemory {
         total: field("MemTotal")?,
-        free: field("MemFree")?,
-        free_huge: buddyinfo::free_huge(&roots.read(buddyinfo::FILE)?),
+        free: field("MemFree")?.min(most),
+        free_huge: buddyinfo::free_huge(&roots.read(buddyinfo::FILE)?).min(most),
         allocated_pages: roots.read(vmstat::FILE).ok().and_then(|text| vmstat::pages(&text, ALLOCATED)),
     })
 }
@@ -67,6 +70,17 @@ mod tests {
         assert_eq!((level.allocated_pages, level.free), (Some(104), 400_000 << 10));
         assert_eq!(default_reserve(level.total, &t.roots), 16 << 20);
         assert_eq!(default_reserve(8 << 30, &t.roots), 256 << 20);
+    }
+
+    #[test]
+    fn what_programs_may_map_is_left_to_them() {
+        let info = "MemTotal: 480000 kB\nMemFree: 400000 kB\nCommitLimit: 240000 kB\nCommitted_AS: 200000 kB\n";
+        let zones = "Node 0, zone DMA32 0 0 0 0 0 0 0 0 0 0 95\n";
+        let files = [("proc/meminfo", info), ("proc/buddyinfo", zones), ("proc/sys/vm/overcommit_memory", "2\n")];
+        let level = free_memory(&tree(&files).roots).unwrap();
+        assert_eq!((level.free, level.free_huge), (10_000 << 10, 10_000 << 10));
+        let level = free_memory(&tree(&files[..2]).roots).unwrap();
+        assert_eq!((level.free, level.free_huge), (400_000 << 10, 95 << 22));
     }
 
     #[test]

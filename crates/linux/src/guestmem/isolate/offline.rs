@@ -8,6 +8,7 @@ use super::{HUGE_PAGE, check_held};
 use crate::clock::monotonic_ns;
 use crate::guestmem::deadline::Deadline;
 use crate::guestmem::ledger::Ledger;
+use crate::guestmem::overcommit;
 use crate::roots::Roots;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::hinter::IsolateError;
@@ -81,6 +82,9 @@ impl Offline {
             let why = format!("no memory block below {MEMORY} is online: CONFIG_MEMORY_HOTREMOVE is not built in");
             return Err(IsolateError::Unsupported(why));
         }
+        if let Some(why) = overcommit::objection(roots) {
+            return Err(IsolateError::Unsupported(why));
+        }
         Ok(found)
     }
 
@@ -109,6 +113,10 @@ impl Offline {
     fn take_block(&mut self, i: usize, ledger: &mut Ledger) -> Result<bool, IsolateError> {
         let number = self.blocks[i].number;
         let note = |e| IsolateError::io("write down which memory block goes offline")(e);
+        let lift = |e| IsolateError::io("let programs map memory that is offline for a moment")(e);
+        if !overcommit::refuse_nobody(ledger, &self.roots).map_err(lift)? {
+            return Ok(false);
+        }
         let movable = is_movable(&self.roots, number);
         ledger.change(|l| l.block_goes(number, movable)).map_err(note)?;
         let limit = self.limit * self.blocks[i].patience;
@@ -121,6 +129,7 @@ impl Offline {
         put_online(&self.roots, number, movable)
             .map_err(IsolateError::io(format!("put memory block {number} online")))?;
         ledger.change(|l| l.block_is_back(number)).map_err(note)?;
+        self.refuse_again(ledger)?;
         self.blocks[i].refused(refusal.kind() == io::ErrorKind::Interrupted, monotonic_ns());
         match refusal.raw_os_error() {
             Some(libc::EBUSY | libc::EINVAL | libc::EINTR | libc::EAGAIN | libc::ENOMEM) => Ok(false),
@@ -171,7 +180,12 @@ impl Offline {
             let note = IsolateError::io("write down which memory block is online");
             ledger.change(|l| l.block_is_back(number)).map_err(note)?;
         }
-        Ok(())
+        self.refuse_again(ledger)
+    }
+
+    /// If all blocks are online, the kernel refuses what it refused before.
+    fn refuse_again(&self, ledger: &mut Ledger) -> Result<(), IsolateError> {
+        overcommit::put_back(ledger, &self.roots).map_err(IsolateError::io("put vm.overcommit_memory back"))
     }
 
     /// Bytes held now.
@@ -254,6 +268,7 @@ mod tests {
             ("sys/devices/system/memory/memory0/valid_zones", "Movable\n"),
             ("sys/devices/system/memory/memory1/valid_zones", "Normal\n"),
             ("sys/devices/system/memory/power/control", "auto\n"),
+            ("proc/sys/vm/overcommit_memory", "0\n"),
         ])
     }
 
@@ -267,6 +282,8 @@ mod tests {
         let foreign = AddrRange::new(256 << 20, 384 << 20);
         assert_eq!(offline.take(&[foreign, second], &mut ledger).unwrap(), [second]);
         assert_eq!((offline.held(), ledger.taken().offline.clone()), (128 << 20, [1].into()));
+        let refused = || t.roots.line(overcommit::OVERCOMMIT_FILE).unwrap();
+        assert_eq!(refused(), "1", "nobody is refused meanwhile");
         let part = AddrRange::new(second.start, second.start + HUGE_PAGE);
         assert!(offline.check(&[second]).is_ok() && offline.check(&[part, part]).is_ok());
         assert!(matches!(offline.check(&[part, foreign]).unwrap_err(), IsolateError::Foreign(_)), "it is not held");
@@ -275,6 +292,7 @@ mod tests {
         assert!(offline.check(&[part]).is_err(), "not any more");
         assert_eq!(state(&t.roots, 1).as_deref(), Some("online"));
         assert!(ledger.taken().is_empty() && offline.held() == 0);
+        assert_eq!(refused(), "0");
         assert_eq!(state(&t.roots, 2).as_deref(), Some("offline"), "still not ours");
         std::fs::write(t.roots.path(state_file(2)), "online\n").unwrap();
         assert_eq!(offline.take(&[foreign], &mut ledger).unwrap(), [foreign], "put online by somebody since");
@@ -328,6 +346,17 @@ mod tests {
         offline.give_back(&mut ledger).unwrap();
         assert!(ledger.taken().is_empty() && offline.held() == 0);
         assert_eq!(state(&t.roots, 0).as_deref(), Some("online_movable"));
+    }
+
+    #[test]
+    fn where_the_kernel_promises_a_part_of_what_is_online_no_block_goes() {
+        let t = machine();
+        let mut ledger = Ledger::open(&t.roots).unwrap();
+        let mut offline = Offline::new(&t.roots, Duration::from_secs(5)).unwrap();
+        std::fs::write(t.roots.path(overcommit::OVERCOMMIT_FILE), "2\n").unwrap();
+        assert!(offline.take(&[AddrRange::new(0, 128 << 20)], &mut ledger).unwrap().is_empty() && ledger.is_empty());
+        let error = Offline::new(&t.roots, Duration::ZERO).unwrap_err();
+        assert!(matches!(&error, IsolateError::Unsupported(why) if why.contains("overcommit_memory is 2")), "{error}");
     }
 
     #[test]
