@@ -1,8 +1,8 @@
 //! How much memory the kernel lets programs map (`vm.overcommit_memory`), beside memory blocks that are offline.
 //!
 //! By default (0) it refuses a single request for more than there is of RAM and swap, and what is offline is not there: a
-//! program that maps nearly all memory at once would fail in the moment in which a block is away, although it is back before the
-//! program has written to its first page. So until all blocks are online again the kernel is to refuse none (1).
+//! program that maps nearly all memory at once would fail in the moment in which a block is away, although it is back a moment
+//! later. So until all blocks are online again the kernel is to refuse nothing (1).
 //!
 //! Where it promises no more than a part of what there is (2, with `CommitLimit` in `/proc/meminfo`), each block that goes offline and each
 //! huge page lowers what is left to promise.
