@@ -45,6 +45,7 @@ pub fn guest(address: &Address, compacts: bool) -> Needs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn the_host_may_change_its_priority_only_where_it_pauses() {
@@ -62,8 +63,10 @@ mod tests {
             let needs = guest(&address.parse().unwrap(), false);
             assert_eq!(needs.wanted_capabilities(), CapabilitySet::IPC_LOCK);
             let Files::Only { write, .. } = needs.files() else { panic!("all files") };
-            let expected = |path: &std::path::PathBuf| path.starts_with("/sys") || *path == OVERCOMMIT_FILE;
-            assert!(write.iter().all(expected), "{write:?}");
+            assert!(
+                write.iter().all(|path| path.starts_with("/sys") || path == Path::new(OVERCOMMIT_FILE)),
+                "{write:?}"
+            );
         }
         let Files::Only { write, .. } = guest(&Address::NamedPort, true).files().clone() else { panic!("all files") };
         assert!(write.contains(&COMPACT_FILE.into()) && !write.contains(&"/proc/sys".into()), "{write:?}");

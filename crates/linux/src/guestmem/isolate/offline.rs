@@ -115,6 +115,7 @@ impl Offline {
         let note = |e| IsolateError::io("write down which memory block goes offline")(e);
         let lift = |e| IsolateError::io("let programs map memory that is offline for a moment")(e);
         if !overcommit::refuse_nobody(ledger, &self.roots).map_err(lift)? {
+            self.blocks[i].refused(false, monotonic_ns());
             return Ok(false);
         }
         let movable = is_movable(&self.roots, number);
@@ -355,6 +356,7 @@ mod tests {
         let mut offline = Offline::new(&t.roots, Duration::from_secs(5)).unwrap();
         std::fs::write(t.roots.path(overcommit::OVERCOMMIT_FILE), "2\n").unwrap();
         assert!(offline.take(&[AddrRange::new(0, 128 << 20)], &mut ledger).unwrap().is_empty() && ledger.is_empty());
+        assert!(offline.blocks[0].rest_until_ns > monotonic_ns(), "nor is it tried again at once");
         let error = Offline::new(&t.roots, Duration::ZERO).unwrap_err();
         assert!(matches!(&error, IsolateError::Unsupported(why) if why.contains("overcommit_memory is 2")), "{error}");
     }
