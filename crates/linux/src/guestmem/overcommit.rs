@@ -16,6 +16,9 @@ use std::io::{self, Write};
 /// What is read and written.
 pub const OVERCOMMIT_FILE: &str = "/proc/sys/vm/overcommit_memory";
 
+/// One part in so many of what may still be promised may be isolated: programs have the rest in any moment.
+const PART: u64 = 4;
+
 /// What the kernel refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Overcommit {
@@ -85,9 +88,6 @@ pub(super) fn put_back(ledger: &mut Ledger, roots: &Roots) -> io::Result<()> {
     }
     ledger.change(|l| l.refused_obvious = false)
 }
-
-/// The part of what may still be promised that may be isolated: programs have the rest in any moment.
-const PART: u64 = 4;
 
 /// What may be isolated without programs being refused what they map, bytes, by `/proc/meminfo`'s text; `None` where there is no limit.
 pub(super) fn may_be_isolated(roots: &Roots, info: &str) -> Option<u64> {
