@@ -63,10 +63,14 @@ def rests(machine, what, log="agent.log"):
         raise GuestError(f"{error}: {status(machine, log)}") from None
 
 
-def stop(machine, pid, check, log="agent.log"):
-    """SIGTERM; everything must be as it was."""
+def terminate(machine, pid):
     machine.sh(f"kill -s TERM {pid}")
     machine.wait_exit(pid, PATIENCE_S)
+
+
+def stop(machine, pid, check, log="agent.log"):
+    """SIGTERM; everything must be as it was."""
+    terminate(machine, pid)
     check_restored(machine, check, "after SIGTERM")
 
 
@@ -79,6 +83,10 @@ def check_restored(machine, check, when):
     policy = machine.sh("cat /proc/sys/vm/overcommit_memory").strip()
     check(policy == "0", f"{when}: vm.overcommit_memory is as it was ({policy})")
     check(machine.sh("ls /run/isotherm/hint-guest").strip() == "", f"{when}: the ledger is empty")
+
+
+def kib(machine, field):
+    return int(machine.sh(f"awk '/^{field}:/ {{print $2}}' /proc/meminfo"))
 
 
 def offline_blocks(machine):
@@ -298,7 +306,7 @@ def check_oom(machine, check):
 def burst(machine, check, times, part, options=""):
     """A program wants nearly all memory in the very moment in which most of it is isolated."""
     with FakeHost(machine) as host:
-        free = int(machine.sh("awk '/MemAvailable/ {print $2}' /proc/meminfo")) // 1024
+        free = kib(machine, "MemAvailable") // 1024
         mib = int(free * part)
         for turn in range(times):
             pid = agent(machine, options, f"burst{turn}.log")
@@ -314,10 +322,6 @@ def set_overcommit(machine, policy):
     machine.sh(f"echo {policy} >/proc/sys/vm/overcommit_memory")
 
 
-def kib(machine, field):
-    return int(machine.sh(f"awk '/^{field}:/ {{print $2}}' /proc/meminfo"))
-
-
 def map_beside(machine, check, seconds, mib, hog_mib, way):
     """A program maps `mib` at once, again and again, while memory is isolated."""
     with FakeHost(machine) as host:
@@ -330,8 +334,7 @@ def map_beside(machine, check, seconds, mib, hog_mib, way):
         text = machine.cat("/tmp/map.log").strip()
         check(text.startswith("mapped"), f"a program maps {mib} MiB at any time: {text!r}")
         check(host.dropped > 0 and status(machine)["way"] == way, f"{host.dropped // MIB} MiB were dropped meanwhile by {way}")
-        machine.sh(f"kill -s TERM {pid}")
-        machine.wait_exit(pid, PATIENCE_S)
+        terminate(machine, pid)
 
 
 def maps_nearly_all(machine, check, seconds, part, hog_mib):
@@ -359,7 +362,7 @@ def pressure(machine, check, mib, options=""):
         pid = agent(machine, options)
         hog(machine, mib)
         # More than is free without what may be isolated: an agent that holds on to it would have somebody killed.
-        free = int(machine.sh("awk '/MemAvailable/ {print $2}' /proc/meminfo")) // 1024
+        free = kib(machine, "MemAvailable") // 1024
         for _ in range(3):
             machine.sh(f"guest_load hog {free - 48}", timeout_s=PATIENCE_S)
         check(True, f"a program could use {free - 48} of {free} MiB")

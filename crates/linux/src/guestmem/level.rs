@@ -21,7 +21,7 @@ pub fn free_memory(roots: &Roots) -> io::Result<FreeMemory> {
         let missing = || io::Error::new(io::ErrorKind::InvalidData, format!("/proc/meminfo has no {name}"));
         meminfo::kib(&info, name).and_then(|kib| kib.checked_mul(1024)).ok_or_else(missing)
     };
-    let most = overcommit::may_be_isolated(roots, &info).unwrap_or(u64::MAX);
+    let most = overcommit::may_be_isolated(roots, field)?.unwrap_or(u64::MAX);
     Ok(FreeMemory {
         total: field("MemTotal")?,
         free: field("MemFree")?.min(most),

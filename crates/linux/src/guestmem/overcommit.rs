@@ -8,7 +8,6 @@
 //! huge page lowers what is left to promise.
 
 use super::ledger::Ledger;
-use crate::facts::meminfo;
 use crate::roots::Roots;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -83,19 +82,21 @@ pub(super) fn put_back(ledger: &mut Ledger, roots: &Roots) -> io::Result<()> {
     if !ledger.taken().refused_obvious || !ledger.taken().offline.is_empty() {
         return Ok(());
     }
-    if Overcommit::read(roots) == Some(Overcommit::Nothing) {
-        write(roots, "0")?;
+    match Overcommit::read(roots) {
+        Some(Overcommit::Nothing) => write(roots, "0")?,
+        Some(_) => {}
+        // It stays written down.
+        None => return Err(io::Error::other(format!("{OVERCOMMIT_FILE} cannot be read"))),
     }
     ledger.change(|l| l.refused_obvious = false)
 }
 
-/// What may be isolated without programs being refused what they map, bytes, by `/proc/meminfo`'s text; `None` where there is no limit.
-pub(super) fn may_be_isolated(roots: &Roots, info: &str) -> Option<u64> {
+/// What may be isolated without programs being refused what they map, bytes; `None` where there is no limit. `bytes`: a field of `/proc/meminfo`.
+pub(super) fn may_be_isolated(roots: &Roots, bytes: impl Fn(&str) -> io::Result<u64>) -> io::Result<Option<u64>> {
     if Overcommit::read(roots) != Some(Overcommit::BeyondLimit) {
-        return None;
+        return Ok(None);
     }
-    let bytes = |name| meminfo::kib(info, name).and_then(|kib| kib.checked_mul(1024));
-    Some(bytes("CommitLimit")?.saturating_sub(bytes("Committed_AS")?) / PART)
+    Ok(Some(bytes("CommitLimit")?.saturating_sub(bytes("Committed_AS")?) / PART))
 }
 
 #[cfg(test)]
@@ -137,18 +138,29 @@ mod tests {
         std::fs::write(t.roots.path(OVERCOMMIT_FILE), "2\n").unwrap();
         put_back(&mut ledger, &t.roots).unwrap();
         assert_eq!((word(&t).as_str(), ledger.is_empty()), ("2", true));
+        assert!(!refuse_nobody(&mut ledger, &t.roots).unwrap());
+        ledger.change(|l| l.refused_obvious = true).unwrap();
+        std::fs::remove_file(t.roots.path(OVERCOMMIT_FILE)).unwrap();
+        assert!(
+            put_back(&mut ledger, &t.roots).is_err() && ledger.taken().refused_obvious,
+            "what is not known is not forgotten"
+        );
     }
 
     #[test]
     fn under_a_limit_no_block_goes_and_a_part_of_what_may_be_promised_is_isolated() {
-        let info = "MemTotal: 1000 kB\nCommitLimit: 500 kB\nCommitted_AS: 300 kB\n";
+        let info = |committed| move |name: &str| Ok(if name == "CommitLimit" { 500 << 10 } else { committed });
         let (t, mut ledger) = machine("2");
         assert!(!refuse_nobody(&mut ledger, &t.roots).unwrap() && ledger.is_empty());
         assert!(objection(&t.roots).unwrap().contains("is 2"));
-        assert_eq!(may_be_isolated(&t.roots, info), Some(50 << 10));
-        assert_eq!(may_be_isolated(&t.roots, "CommitLimit: 500 kB\nCommitted_AS: 700 kB\n"), Some(0));
+        assert_eq!(may_be_isolated(&t.roots, info(300 << 10)).unwrap(), Some(50 << 10));
+        assert_eq!(may_be_isolated(&t.roots, info(700 << 10)).unwrap(), Some(0));
+        assert!(
+            may_be_isolated(&t.roots, |name| Err(io::Error::other(name.to_owned()))).is_err(),
+            "unknown is not unlimited"
+        );
         let (t, _ledger) = machine("0");
-        assert_eq!((objection(&t.roots), may_be_isolated(&t.roots, info)), (None, None));
+        assert_eq!((objection(&t.roots), may_be_isolated(&t.roots, info(0)).unwrap()), (None, None));
         assert!(objection(&tree(&[]).roots).unwrap().contains("cannot be read"));
     }
 }

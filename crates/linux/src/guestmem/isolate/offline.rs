@@ -113,7 +113,7 @@ impl Offline {
     fn take_block(&mut self, i: usize, ledger: &mut Ledger) -> Result<bool, IsolateError> {
         let number = self.blocks[i].number;
         let note = |e| IsolateError::io("write down which memory block goes offline")(e);
-        let lift = |e| IsolateError::io("let programs map memory that is offline for a moment")(e);
+        let lift = |e| IsolateError::io("set vm.overcommit_memory to 1")(e);
         if !overcommit::refuse_nobody(ledger, &self.roots).map_err(lift)? {
             self.blocks[i].refused(false, monotonic_ns());
             return Ok(false);
