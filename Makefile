@@ -8,9 +8,13 @@ SHELL := /bin/bash
 CARGO ?= cargo
 PREFIX ?= /usr/local
 UID := $(shell id -u)
-# A build machine builds once: what is kept for the next time costs 7 % more CPU time.
+LINTED :=
+TEST_DEPS := build
+# A build machine builds once: what is kept for the next time costs 7 % more CPU time, and linting apart from compiling that of checking all other crates.
 ifneq ($(CI),)
 export CARGO_INCREMENTAL := 0
+LINTED := env RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-linted
+TEST_DEPS += lint
 endif
 # Where rustup puts cargo, for shells that have not read its env file yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -72,10 +76,9 @@ test: ## lint and all tests that this machine and this user can run; what waits 
 	[ $(UID) != 0 ] || scripts/deps root || true # without clang one test is skipped
 	$(CARGO) fmt --all --check
 	$(MAKE) static-programs
-	scripts/beside '$(MAKE) test-programs' '$(MAKE) test-real REAL=-beats'
+	scripts/beside '$(MAKE) test-programs $(if $(LINTED),lint-programs,lint)' '$(MAKE) test-real REAL=-beats test-guest'
 	$(MAKE) test-real REAL=beats # programs that keep time have nothing beside them
 	scripts/beside '$(MAKE) test-unit' '$(MAKE) test-root test-damo'
-	scripts/beside '$(MAKE) lint' '$(MAKE) test-guest' # what the guests run is built, and lint uses what the tests' build made for itself
 
 .PHONY: static-programs
 static-programs:
@@ -85,20 +88,25 @@ static-programs:
 
 .PHONY: test-programs
 test-programs:
-	$(CARGO) test --workspace --no-run
+	$(LINTED) $(CARGO) test --workspace --no-run
+
+.PHONY: lint-programs
+lint-programs: # what `lint` does beyond the tests' build where that lints
+	$(LINTED) $(CARGO) build --workspace # programs as they are without their tests
+	$(MAKE) lint-fuzz
 
 .PHONY: test-unit
 test-unit: ## unit, property and command-line tests; no privilege needed
-	scripts/deps build
+	scripts/deps $(TEST_DEPS)
 	$(MAKE) test-programs # what is slow to build does not hang
-	scripts/again $(CARGO) test --workspace --no-fail-fast -- --skip root_
+	scripts/again $(LINTED) $(CARGO) test --workspace --no-fail-fast -- --skip root_
 
 .PHONY: test-root
 test-root: ## tests on real processes that need root and eBPF
 ifeq ($(UID),0)
-	scripts/deps build
+	scripts/deps $(TEST_DEPS)
 	scripts/deps root || true # without clang one test is skipped
-	scripts/again $(CARGO) test --workspace --no-fail-fast --tests -- root_
+	scripts/again $(LINTED) $(CARGO) test --workspace --no-fail-fast --tests -- root_
 else
 	@echo "test-root: skipped, because it needs root"
 endif
@@ -126,8 +134,8 @@ test-neighbours: ## as test-real, of a redis, a PostgreSQL and a JVM beside 150 
 
 .PHONY: test-damo
 test-damo: ## damo and scripts for DAMON's files control us (root), damo and we read each other's records; what is missing is skipped
-	scripts/deps build
-	$(CARGO) test --workspace --no-run --test mount # the binary as test-unit builds it, not once more
+	scripts/deps $(TEST_DEPS)
+	$(LINTED) $(CARGO) test --workspace --no-run --test mount # the binary as test-unit builds it, not once more
 	scripts/again tests/damo/run target/debug/isotherm
 	scripts/again tests/damo/live target/debug/isotherm
 	scripts/again tests/damo/facts target/debug/isotherm
@@ -246,8 +254,12 @@ lint: ## rustfmt, clippy and rustdoc, warnings denied
 	scripts/deps build lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null # else `make fuzz` refuses to build
+	$(MAKE) lint-fuzz
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(CARGO) doc --workspace --no-deps --document-private-items
+
+.PHONY: lint-fuzz
+lint-fuzz: # else `make fuzz` refuses to build
+	$(CARGO) metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 
 .PHONY: clean
 clean: ## remove everything that was built, downloaded or written
