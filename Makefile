@@ -92,7 +92,7 @@ test-programs:
 
 .PHONY: lint-programs
 lint-programs: # what `lint` does beyond the tests' build where that lints
-	$(LINTED) $(CARGO) build --workspace # programs as they are without their tests
+	$(LINTED) $(CARGO) build --workspace --features isotherm-daemon/testing # programs without their tests, of crates as the tests' build made them
 	$(MAKE) lint-fuzz
 
 .PHONY: test-unit
