@@ -10,7 +10,8 @@ PREFIX ?= /usr/local
 UID := $(shell id -u)
 LINTED :=
 TEST_DEPS := build
-# A build machine builds once: what is kept for the next time costs 7 % more CPU time, and linting apart from compiling that of checking all other crates.
+# A build machine builds once: it keeps nothing for the next time, which costs 7 % more CPU time, and lints while it compiles, since `lint` has cargo check
+# all crates of others once more.
 ifneq ($(CI),)
 export CARGO_INCREMENTAL := 0
 LINTED := env RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-linted
@@ -91,7 +92,7 @@ test-programs:
 	$(LINTED) $(CARGO) test --workspace --no-run
 
 .PHONY: lint-programs
-lint-programs: # what `lint` does beyond the tests' build where that lints
+lint-programs: # what `lint` looks at and the tests' build, where that lints, does not
 	$(LINTED) $(CARGO) build --workspace --features isotherm-daemon/testing # programs without their tests, of crates as the tests' build made them
 	$(MAKE) lint-fuzz
 
