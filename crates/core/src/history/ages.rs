@@ -27,26 +27,51 @@ const NEW: usize = ALWAYS + 1;
 pub(crate) struct CodeCounts {
     watched_ns: u64,
     by_ages: [Option<Box<[u64; 256]>>; NEW + 1],
+    /// Which of these are not 0, in no order.
+    used: Vec<(u8, u8)>,
 }
 
 impl CodeCounts {
     /// Nothing counted yet; to count pages of `history` as of its last walk.
     pub fn new(history: &PageHistory) -> Self {
-        Self { watched_ns: history.now_ns() - history.begin_ns(), by_ages: [const { None }; NEW + 1] }
+        let watched_ns = history.now_ns() - history.begin_ns();
+        Self { watched_ns, by_ages: [const { None }; NEW + 1], used: Vec::new() }
+    }
+
+    /// Begins anew. Of thousands of processes with few pages in each of their mappings, a new one for each is dear.
+    fn clear(&mut self) {
+        for (ages, code) in self.used.drain(..) {
+            if let Some(counts) = &mut self.by_ages[usize::from(ages)] {
+                counts[usize::from(code)] = 0;
+            }
+        }
     }
 
     /// Adds `pages` of `table` with the byte `code`.
     pub fn add(&mut self, table: &Table, code: u8, pages: u64) {
+        if pages == 0 {
+            return;
+        }
         let known_ns = self.watched_ns.saturating_sub(u64::from(table.known_from_ds) * TENTH_NS);
         let ages = if table.known_from_ds == 0 { NEW } else { AGES_NS.partition_point(|&age| age <= known_ns) };
-        self.by_ages[ages].get_or_insert_with(|| Box::new([0; 256]))[usize::from(code)] += pages;
+        let count = &mut self.by_ages[ages].get_or_insert_with(|| Box::new([0; 256]))[usize::from(code)];
+        if *count == 0 {
+            self.used.push((ages as u8, code));
+        }
+        *count += pages;
     }
 
-    /// How many have one of some bytes.
-    fn count(&self, wanted: impl Fn(u8) -> bool) -> u64 {
-        let each =
-            |counts: &[u64; 256]| (0..=255u8).zip(counts).filter(|(c, _)| wanted(*c)).map(|(_, n)| n).sum::<u64>();
-        self.by_ages.iter().flatten().map(|counts| each(counts)).sum()
+    /// Whether any page was present.
+    fn any_present(&self) -> bool {
+        self.used.iter().any(|&(_, code)| code != ABSENT)
+    }
+
+    /// What was counted, by ages and then by byte.
+    fn sorted(&self) -> Vec<(usize, u8, u64)> {
+        let mut used = self.used.clone();
+        used.sort_unstable();
+        let pages = |ages: usize, code: u8| self.by_ages[ages].as_ref().map_or(0, |counts| counts[usize::from(code)]);
+        used.iter().map(|&(ages, code)| (usize::from(ages), code, pages(usize::from(ages), code))).collect()
     }
 
     /// Their ages at the last walk of `history`.
@@ -55,24 +80,20 @@ impl CodeCounts {
         let (watched, started_ns) = (history.now_ns() - history.begin_ns(), history.started_ns());
         let (ages, longer) = AGES_NS.split_at(AGES_NS.partition_point(|&age| age <= watched));
         let usage = history.usage();
-        let known = |counts: &Option<Box<[u64; 256]>>| -> Vec<Alike> {
-            let counts = counts.iter().flat_map(|counts| (0..=255u8).zip(counts.iter()));
-            counts
-                .filter(|(_, n)| **n > 0)
-                .filter_map(|(c, &pages)| {
-                    let known = Known::of(c, history.epochs(), started_ns)?;
-                    let is_fresh = Epochs::is_epoch(c) && history.epochs().is_fresh(c);
-                    Some(Alike { known, usage: usage.of(is_fresh), pages })
-                })
-                .collect()
-        };
-        let by_ages: Vec<Vec<Alike>> = self.by_ages.iter().map(known).collect();
+        let (mut resident, mut unobservable, mut alike) = (0, 0, Vec::with_capacity(self.used.len()));
+        for (known_for, code, pages) in self.sorted() {
+            resident += if code == ABSENT { 0 } else { pages };
+            unobservable += if code == BLIND { pages } else { 0 };
+            let Some(known) = Known::of(code, history.epochs(), started_ns) else { continue };
+            let is_fresh = Epochs::is_epoch(code) && history.epochs().is_fresh(code);
+            alike.push(Alike { known_for, known, usage: usage.of(is_fresh), pages });
+        }
         PageAges {
-            resident: self.count(|c| c != ABSENT) * scale,
-            unobservable: self.count(|c| c == BLIND) * scale,
-            idle: ages.iter().enumerate().map(|(i, &age)| scaled(idle_for(history, &by_ages, i, age), scale)).collect(),
+            resident: resident * scale,
+            unobservable: unobservable * scale,
+            idle: ages.iter().enumerate().map(|(i, &age)| scaled(idle_for(history, &alike, i, age), scale)).collect(),
             longer: match started_ns {
-                Some(_) => longer.iter().map(|&age| scaled(sum_idle(history, &by_ages, age).0, scale)).collect(),
+                Some(_) => longer.iter().map(|&age| scaled(sum_idle(history, &alike, age).0, scale)).collect(),
                 None => Vec::new(),
             },
         }
@@ -81,19 +102,21 @@ impl CodeCounts {
 
 /// So many pages of which the same is known.
 struct Alike {
+    /// Their table is known for so many of [`AGES_NS`], or [`ALWAYS`] or [`NEW`].
+    known_for: usize,
     known: Known,
     usage: Usage,
     pages: u64,
 }
 
-/// The pages idle for `age`, the `i`th of [`AGES_NS`].
+/// The pages idle for `age`, the `i`th of [`AGES_NS`], of all that `alike` holds by how long their tables are known.
 ///
 /// Tables are cleared for the first time in an order that has nothing to do with their use
 /// ([`PageHistory::set_begun_in`]). So what is not known of a part of them yet is expected to be as in the others: a
 /// ratio estimate.
-fn idle_for(history: &PageHistory, by_ages: &[Vec<Alike>], i: usize, age: u64) -> IdlePages {
-    let (younger, known) = by_ages.split_at(i + 1);
-    let (known, new) = known.split_at(NEW - i - 1);
+fn idle_for(history: &PageHistory, alike: &[Alike], i: usize, age: u64) -> IdlePages {
+    let (younger, known) = alike.split_at(alike.partition_point(|a| a.known_for <= i));
+    let (known, new) = known.split_at(known.partition_point(|a| a.known_for < NEW));
     let (mut sum, seen) = sum_idle(history, known, age);
     let (new, _) = sum_idle(history, new, age);
     let (mut rest, rest_seen) = sum_idle(history, younger, age);
@@ -109,10 +132,10 @@ fn idle_for(history: &PageHistory, by_ages: &[Vec<Alike>], i: usize, age: u64) -
 }
 
 /// The pages idle for `age`, without an estimate of those that nothing is known of; and how many can be observed.
-fn sum_idle(history: &PageHistory, by_ages: &[Vec<Alike>], age: u64) -> (IdlePages, u64) {
+fn sum_idle(history: &PageHistory, alike: &[Alike], age: u64) -> (IdlePages, u64) {
     let now = history.now_ns();
     let (mut sum, mut expected, mut seen) = (IdlePages::default(), 0.0, 0);
-    for &Alike { known, usage, pages } in by_ages.iter().flatten() {
+    for &Alike { known, usage, pages, .. } in alike {
         expected += pages as f64 * known.idle(now.saturating_sub(age), usage, pages, &mut sum);
         seen += if known == Known::Blind { 0 } else { pages };
     }
@@ -160,9 +183,9 @@ impl PageHistory {
         let mut tables = self.tables().peekable();
         // A mapping may end, and several may lie, inside one table.
         let mut pending: Option<(u64, &Table)> = None;
+        let mut counts = CodeCounts::new(self);
         for mapping in mappings {
-            let mut counts = CodeCounts::new(self);
-            let mut any = false;
+            counts.clear();
             while let Some((base, table)) = pending.take().or_else(|| tables.next()) {
                 if base >= mapping.range.end {
                     pending = Some((base, table));
@@ -171,18 +194,14 @@ impl PageHistory {
                 if base + TABLE_SPAN <= mapping.range.start {
                     continue;
                 }
-                any = true;
                 table.count_in(&mask_of(base, mapping.range), |code, pages| counts.add(table, code, pages));
                 if base + TABLE_SPAN > mapping.range.end {
                     pending = Some((base, table));
                     break;
                 }
             }
-            if any {
-                let ages = counts.ages(self);
-                if ages.resident > 0 {
-                    out.push(MappingPages { range: mapping.range, ages });
-                }
+            if counts.any_present() {
+                out.push(MappingPages { range: mapping.range, ages: counts.ages(self) });
             }
         }
         out
@@ -226,13 +245,16 @@ mod tests {
         let accessed = |after_ns, by_ns| Known::In { after_ns, by: By::certain(by_ns) };
         let never = Known::Open { after_ns: None, by: None };
         let usage = history.usage();
-        let alike = |known, pages| Alike { known, usage, pages };
-        let mut by_ages: Vec<Vec<Alike>> = (0..=NEW).map(|_| Vec::new()).collect();
-        by_ages[0] = vec![alike(never, 4000)];
-        by_ages[ALWAYS] = vec![alike(accessed(0, S), 600), alike(accessed(19 * S, 20 * S), 200), alike(never, 1000)];
-        by_ages[NEW] = vec![alike(accessed(19 * S, 20 * S), 2000)];
+        let alike = |known_for, known, pages| Alike { known_for, known, usage, pages };
+        let all = [
+            alike(0, never, 4000),
+            alike(ALWAYS, accessed(0, S), 600),
+            alike(ALWAYS, accessed(19 * S, 20 * S), 200),
+            alike(ALWAYS, never, 1000),
+            alike(NEW, accessed(19 * S, 20 * S), 2000),
+        ];
         let ten_seconds = AGES_NS.iter().position(|&age| age == 10 * S).unwrap();
-        let idle = idle_for(&history, &by_ages, ten_seconds, 10 * S);
+        let idle = idle_for(&history, &all, ten_seconds, 10 * S);
         // Three quarters of those that are known, and of the 4000.
         assert_eq!((idle.least, idle.pages, idle.unresolved), (600, 600 + 3000, 1000));
     }

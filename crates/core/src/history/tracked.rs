@@ -59,6 +59,10 @@ pub struct Slice {
     pub first_ns: f64,
     /// Price of what would have been cleared but for the allowance; what was never cleared not counted.
     pub refused_ns: f64,
+    /// What it has cost both sides, ns, ...
+    pub spent_ns: u64,
+    /// ... and of this, reading; `None`: not measured apart.
+    pub reading_ns: Option<u64>,
 }
 
 /// A walk that is under way.
@@ -145,6 +149,7 @@ impl<S: AccessSource> Tracked<S> {
         clock: &mut dyn Clock,
     ) -> Result<Slice, SourceError> {
         let now_ns = clock.now_ns();
+        let before = self.source.cost();
         if !self.passes.contains_key(&target) {
             let ranges = self.begin_pass(target, mapped, now_ns);
             let mut ranges = VecDeque::from(self.fate(target, ranges)?);
@@ -159,6 +164,8 @@ impl<S: AccessSource> Tracked<S> {
         }
         let ranges = self.passes.get_mut(&target).map(take_slice).unwrap_or_default();
         let history = self.histories.entry(target).or_insert_with(|| PageHistory::new(now_ns));
+        // Which parts of large memory are populated was asked for at a price of its own.
+        let before_ns = if history.one_in() == 1 { before.monitor_ns } else { self.source.cost().monitor_ns };
         let history = RefCell::new(history);
         let (mut slice, mut left, mut refused) = (Slice::default(), allowance, None);
         let mut choose = |bits: &TableBits| {
@@ -185,14 +192,14 @@ impl<S: AccessSource> Tracked<S> {
             }
             chosen
         };
-        let before_ns = self.source.cost().monitor_ns;
         let scanned = self.source.scan(target, &ranges, Clear::Chosen(&mut choose), &mut |bits| {
             history.borrow_mut().take(bits);
         });
+        let mut after = self.source.cost();
         if let Some(pass) = self.passes.get_mut(&target) {
             slice.complete = pass.ranges.is_empty();
             // Large reservations cost little, where they are not populated.
-            pass.slice = match self.source.cost().monitor_ns - before_ns {
+            pass.slice = match after.monitor_ns - before_ns {
                 ns if ns > SLICE_NS => (pass.slice / 2).max(TABLE_SPAN),
                 ns if ns < SLICE_NS / 4 => (pass.slice * 4).min(LARGEST_SLICE),
                 _ => pass.slice,
@@ -203,7 +210,11 @@ impl<S: AccessSource> Tracked<S> {
         if scanned.is_ok() && slice.complete {
             history.into_inner().end_walk(clock.now_ns());
             self.passes.remove(&target);
+            after = self.source.cost();
         }
+        slice.spent_ns = after.spent_ns() - before.spent_ns();
+        let reading_ns = after.reading_ns().zip(before.reading_ns());
+        slice.reading_ns = reading_ns.map(|(after, before)| after.saturating_sub(before));
         self.fate(target, scanned)?;
         Ok(slice)
     }

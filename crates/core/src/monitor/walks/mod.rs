@@ -284,12 +284,10 @@ impl Walks {
         } else if s.walks > 0 {
             history.begin_more(s.unresolved, allowance.first_ns / CLEAR_NS);
         }
-        let before = tracked.cost();
         let slice = tracked.walk(id, &mapped(target), allowance, clock)?;
-        let after = tracked.cost();
-        let cost_ns = (after.spent_ns() - before.spent_ns()) as f64;
-        if let (Some(before_ns), Some(after_ns)) = (before.reading_ns(), after.reading_ns()) {
-            *s.walk.read_ns.get_or_insert(0.0) += after_ns.saturating_sub(before_ns) as f64;
+        let cost_ns = slice.spent_ns as f64;
+        if let Some(reading_ns) = slice.reading_ns {
+            *s.walk.read_ns.get_or_insert(0.0) += reading_ns as f64;
         }
         self.savings.spend(cost_ns);
         s.walk.spent_ns += cost_ns;
