@@ -1,6 +1,8 @@
 //! Where the kernel's file systems are: on the running system, or in a captured tree.
 
+use crate::proc::dir::read_unsized;
 use rustix::fs::{Access, access};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -32,7 +34,9 @@ impl Roots {
     }
 
     pub fn read(&self, absolute: impl AsRef<Path>) -> io::Result<String> {
-        std::fs::read(self.path(absolute)).map(|b| String::from_utf8_lossy(&b).into_owned())
+        let mut bytes = Vec::new();
+        read_unsized(&File::open(self.path(absolute))?, &mut bytes)?;
+        Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
     }
 
     /// A file's text without the white space around it; `None` where it is missing or unreadable.

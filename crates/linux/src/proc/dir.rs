@@ -43,7 +43,7 @@ impl ProcessDir {
     /// Replaces `buf` by the content of file `name`.
     pub fn read(&self, name: &str, buf: &mut Vec<u8>) -> Result<(), ProcessError> {
         buf.clear();
-        self.open(name)?.read_to_end(buf).map(drop).map_err(|e| self.error(name, e))
+        read_unsized(&self.open(name)?, buf).map_err(|e| self.error(name, e))
     }
 
     /// The typed form of a failure to use file `name`.
@@ -59,4 +59,12 @@ impl ProcessDir {
     pub(super) fn malformed(&self, name: &str, what: impl Into<String>) -> ProcessError {
         ProcessError::Malformed { path: self.file(name), what: what.into() }
     }
+}
+
+/// Appends the content of a file whose size the kernel does not know beforehand. `File` asks for it, and for the place in
+/// the file, which costs about as much as reading a line.
+pub(crate) fn read_unsized(file: &File, buf: &mut Vec<u8>) -> io::Result<()> {
+    // Most files of /proc are shorter.
+    buf.reserve(512);
+    file.take(u64::MAX).read_to_end(buf).map(drop)
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::{self, Read};
 
 /// The kernel hands out such files in pieces of one page or more; a few of them at a time is plenty.
-const CHUNK: usize = 64 << 10;
+const CHUNK: usize = 16 << 10;
 
 thread_local! {
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };

@@ -83,7 +83,7 @@ impl Process {
             let parent = Stat::read(&ProcessDir::live(stat.ppid));
             parent.is_ok_and(|parent| parent.image == image && parent.image.0 != 0)
         };
-        let start = Start { time_ns: stat.started_ns(), forked: runs_parents_program() };
+        let start = Start { time_ns: stat.started_ns(), forked: stat.forked && runs_parents_program() };
         Ok(Self { dir, pidfd, maps, image, start, filesystems, vm_flags: VmFlags::default(), runs_guests: false })
     }
 
@@ -302,21 +302,19 @@ fn open_pidfd(dir: &ProcessDir) -> Result<PidFd, ProcessError> {
     })
 }
 
-/// Opens maps and tells the image that it belongs to; `image` was seen last.
+/// Opens maps and tells the image that it belongs to, as far as that was complete; `image` was seen before. Should the
+/// process have executed another program in between, [`Process::mappings`] finds the other image.
 fn open_maps(dir: &ProcessDir, mut image: (u64, u64)) -> Result<(File, (u64, u64)), ProcessError> {
     // An exec gives the process its new address space first and fills it in then; the address of the code comes last.
     // That takes microseconds, but a program on a slow disk may take long, so the wait is bounded.
     const TRIES: u32 = 100;
     for _ in 0..TRIES {
         let maps = dir.open("maps")?;
-        let now = Stat::read(dir)?.image;
-        if now == image && image.0 != 0 {
+        if image.0 != 0 {
             return Ok((maps, image));
         }
-        if image.0 == 0 {
-            std::thread::sleep(Duration::from_micros(100));
-        }
-        image = now;
+        std::thread::sleep(Duration::from_micros(100));
+        image = Stat::read(dir)?.image;
     }
     Ok((dir.open("maps")?, image))
 }

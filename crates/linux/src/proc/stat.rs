@@ -2,10 +2,13 @@
 
 use super::dir::ProcessDir;
 use super::error::ProcessError;
+use super::lines::with_buffer;
 use crate::clock::{boottime_ns, monotonic_ns};
 
 /// Set in the flags of a kernel thread (PF_KTHREAD in the kernel's sched.h).
 const PF_KTHREAD: u64 = 0x0020_0000;
+/// Set from a fork to the first exec (PF_FORKNOEXEC in the kernel's sched.h).
+const PF_FORKNOEXEC: u64 = 0x40;
 
 /// Processor times are told in these, ns: USER_HZ is 100 on x86-64.
 const TICK_NS: u64 = 10_000_000;
@@ -20,6 +23,8 @@ pub struct Stat {
     pub ppid: u32,
     /// Whether it is a kernel thread.
     pub kernel_thread: bool,
+    /// Whether it has executed no program since it was forked.
+    pub forked: bool,
     /// Page faults that need not wait for a device, of all its threads, those that have ended included.
     pub minor_faults: u64,
     /// The same of those that had to.
@@ -65,6 +70,7 @@ impl Stat {
             state,
             ppid,
             kernel_thread: flags & PF_KTHREAD != 0,
+            forked: flags & PF_FORKNOEXEC != 0,
             minor_faults,
             major_faults,
             user_ns: user_ticks.saturating_mul(TICK_NS),
@@ -78,9 +84,10 @@ impl Stat {
 
     /// Reads the file of one process.
     pub fn read(dir: &ProcessDir) -> Result<Self, ProcessError> {
-        let mut buf = Vec::with_capacity(512);
-        dir.read("stat", &mut buf)?;
-        Self::parse(&buf).ok_or_else(|| dir.malformed("stat", String::from_utf8_lossy(&buf)))
+        with_buffer(|buf| {
+            dir.read("stat", buf)?;
+            Self::parse(buf).ok_or_else(|| dir.malformed("stat", String::from_utf8_lossy(buf)))
+        })
     }
 
     /// When the process began, ns of CLOCK_MONOTONIC, at most a tick too early.
@@ -113,7 +120,9 @@ mod tests {
         assert_eq!(stat.image, (94_000_000_000, 140_720_000_000));
         assert_eq!((stat.threads, stat.processor), (5, Some(1)));
         assert_eq!((stat.minor_faults, stat.user_ns, stat.system_ns), (120, 10_000_000, 20_000_000));
-        assert!(!stat.kernel_thread && !stat.is_zombie());
+        assert!(!stat.kernel_thread && !stat.is_zombie() && !stat.forked);
+        let text = String::from_utf8_lossy(LINE).replace("4194560", "4194368");
+        assert!(Stat::parse(text.as_bytes()).unwrap().forked);
     }
 
     #[test]

@@ -11,12 +11,13 @@ use super::pte;
 use super::sharing;
 use super::space::{Observer, ProcessSpace, SpaceError, span_base};
 use super::tally::Tally;
-use super::walker::{Mapped, Record, Span};
+use super::walker::{Mapped, Record};
 use crate::clock::thread_cpu_ns;
 use crate::proc::Process;
-use isotherm_core::addr::AddrRange;
+use isotherm_core::addr::{AddrRange, TABLE_SPAN};
 use isotherm_core::bits::TableBits;
 use isotherm_core::mask::{self, NO_PAGES, PageMask};
+use isotherm_core::pages::push_range;
 use isotherm_core::source::Clear;
 use std::time::Instant;
 
@@ -80,6 +81,8 @@ impl Observer {
         }
         let since_whole = space.whole.covers(begin);
         let (mut tally, mut single_ns) = (Tally::default(), 0);
+        // Nobody else asks what it costs page by page.
+        let is_metered = self.budget.prefers_cheapest();
         let mut left = Vec::new();
         let samples = clear.any() && !since_whole && space.whole.is_sample_due(begin);
         self.each_piece(space, process, ranges, |this, space, ranges| {
@@ -88,9 +91,10 @@ impl Observer {
                 let (now, began_ns) = (Instant::now(), thread_cpu_ns());
                 let plan = this.plan_scan(space, process, &mut found, &mut clear, since_whole, now)?;
                 if !plan.is_empty() {
-                    let before = thread_cpu_ns() + this.disturbed_ns;
+                    let so_far_ns = |this: &Self| if is_metered { thread_cpu_ns() + this.disturbed_ns } else { 0 };
+                    let before_ns = so_far_ns(this);
                     this.clear_planned(space, process, &plan, &mut found)?;
-                    single_ns += (thread_cpu_ns() + this.disturbed_ns).saturating_sub(before);
+                    single_ns += so_far_ns(this).saturating_sub(before_ns);
                     this.verify_scan(space, process, &found, now)?;
                     this.clear_ns += thread_cpu_ns().saturating_sub(began_ns);
                 }
@@ -199,6 +203,7 @@ impl Observer {
         now: Instant,
     ) -> Result<Vec<Wanted>, SpaceError> {
         let mut plan = Vec::new();
+        let mut wanted_pages = 0;
         let mut found = found.iter_mut().peekable();
         for (i, record) in self.walker().records().enumerate() {
             let Some(f) = found.next_if(|f| f.record == i) else { continue };
@@ -221,7 +226,8 @@ impl Observer {
                 continue;
             }
             let others = mask::count(&mask::and_not(&f.accessed, &wanted));
-            let cpu = self.target_cpu(space, process, now);
+            wanted_pages += mask::count(&wanted) as usize;
+            let cpu = self.target_cpu(space, process, wanted_pages, now);
             if self.clears_folios && self.prices.prefers_table(cpu, mask::count(&wanted), others) {
                 space.areas.refresh(process.dir(), now);
                 if space.areas.holds_anon_table(base) {
@@ -279,29 +285,29 @@ impl Observer {
         now: Instant,
     ) -> Result<(), SpaceError> {
         let cleared: Vec<&Found> = found.iter().filter(|f| f.covered != NO_PAGES).collect();
-        let pages = |f: &Found| if f.leaf_shift > 12 { 1 } else { 512 };
-        let spans: Vec<Span> = cleared.iter().map(|f| Span { start: f.base, pages: pages(f) }).collect();
-        let mut at = 0;
-        while at < spans.len() {
-            let n = self.read(space, process, &spans[at..])?;
-            for (i, f) in cleared[at..at + n].iter().enumerate() {
-                let view = self.span(i);
-                match view.mapped {
+        let mut ranges = Vec::new();
+        cleared.iter().for_each(|f| push_range(&mut ranges, AddrRange::new(f.base, f.base + TABLE_SPAN)));
+        self.each_piece(space, process, &ranges, |this, space, _| {
+            let mut cleared = cleared.iter().peekable();
+            for record in this.walker().records() {
+                let base = span_base(record.addr);
+                while cleared.next_if(|f| f.base < base).is_some() {}
+                let Some(f) = cleared.next_if(|f| f.base == base) else { continue };
+                match record.mapped {
                     Mapped::Leaf { shift: 21, entry } if pte::is_leaf_accessed(entry) => {
-                        Self::judge_leaf(self.frames(), space, process, f.base, entry, now)
+                        Self::judge_leaf(this.frames(), space, process, base, entry, now)
                     }
-                    Mapped::Table if view.entries.len() == 512 => {
-                        let (_, accessed) = pte::table_masks(view.entries);
+                    Mapped::Table => {
+                        let (_, accessed) = pte::table_masks(record.table);
                         let still_set = mask::and(&accessed, &f.covered);
                         if still_set != NO_PAGES {
-                            Self::judge(self.frames(), space, process, f.base, &still_set, (0, view.entries), now);
+                            Self::judge(this.frames(), space, process, base, &still_set, (0, record.table), now);
                         }
                     }
                     _ => {}
                 }
             }
-            at += n;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }

@@ -7,7 +7,7 @@ use super::tally::Tally;
 use super::walker::Mapped;
 use crate::clock::thread_cpu_ns;
 use crate::proc::Process;
-use crate::proc::status::Status;
+use crate::proc::statm::Statm;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, total_len};
 use isotherm_core::bits::TableBits;
 use isotherm_core::mask::{self, NO_PAGES};
@@ -33,17 +33,17 @@ impl Observer {
         if !space.whole.is_wanted(space.whole.tally.present, &self.budget, now) {
             return None;
         }
-        let resident = self.resident(process);
+        let resident = Self::resident(process);
         let is_due = space.whole.is_wanted(resident, &self.budget, now)
             && total_len(ranges) / PAGE_SIZE >= (resident as f64 * ALL) as u64
             && self.budget.grants(process.pid(), resident, now);
         is_due.then_some(resident)
     }
 
-    /// Pages that a process has resident; very many if that cannot be read.
-    fn resident(&mut self, process: &Process) -> u64 {
-        let status = Status::read(process.dir(), &mut self.buf).unwrap_or_default();
-        status.vm_rss.unwrap_or(u64::MAX).saturating_add(status.hugetlb.unwrap_or(0)) / PAGE_SIZE
+    /// Pages that a process has resident, those of hugetlb aside, which `clear_refs` does not reach; very many if that cannot
+    /// be read.
+    fn resident(process: &Process) -> u64 {
+        Statm::read(process.dir()).map_or(u64::MAX, |statm| statm.resident())
     }
 
     /// Scans and clears all memory of a process; `false`, with nothing done, if that is not due, if `ranges` are not all of it, or if it is

@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// For how long a target is taken to be where it was seen.
 const CPU_LASTS: Duration = Duration::from_secs(5);
-/// Fewer ranges are cleared sooner than it is found out where the target runs.
+/// Fewer ranges, or pages, are cleared sooner than it is found out where the target runs.
 const WORTH_LOOKING: usize = 16;
 
 /// What is kept about one process.
@@ -135,7 +135,6 @@ pub struct Observer {
     /// What clearing all bits of processes may cost.
     pub(super) budget: ClearBudget,
     pub(super) prices: Prices,
-    pub(super) buf: Vec<u8>,
     pub pages_read: u64,
     pub pages_cleared: u64,
     /// Of these, bits that had never been cleared before.
@@ -159,7 +158,6 @@ impl Observer {
             clears_folios,
             budget,
             prices: Prices::default(),
-            buf: Vec::new(),
             pages_read: 0,
             pages_cleared: 0,
             pages_cleared_first: 0,
@@ -237,10 +235,13 @@ impl Observer {
         Err(SpaceError::Gone)
     }
 
-    /// Where a target is likely to be found while its bits are cleared.
-    pub fn target_cpu(&self, space: &mut ProcessSpace, process: &Process, now: Instant) -> TargetCpu {
+    /// Where a target is likely to be found while `pages` of its bits are cleared; of a few that is not asked.
+    pub fn target_cpu(&self, space: &mut ProcessSpace, process: &Process, pages: usize, now: Instant) -> TargetCpu {
         if let Some((cpu, _)) = space.cpu.filter(|(_, since)| now.duration_since(*since) < CPU_LASTS) {
             return cpu;
+        }
+        if pages < WORTH_LOOKING {
+            return TargetCpu::NotRunning;
         }
         let cpu = match Running::of(process.dir(), WORTH_LOOKING) {
             Running::None(_) => TargetCpu::NotRunning,
