@@ -255,8 +255,15 @@ const CONNECTED: &[Allowed] = &[
     any(c::SYS_getpeername),
 ];
 
-const PROCESSES: &[Allowed] =
-    &[any(c::SYS_pidfd_open), any(c::SYS_pidfd_send_signal), any(c::SYS_kcmp), any(c::SYS_wait4), any(c::SYS_waitid)];
+const PROCESSES: &[Allowed] = &[
+    any(c::SYS_pidfd_open),
+    any(c::SYS_pidfd_send_signal),
+    any(c::SYS_kcmp),
+    any(c::SYS_wait4),
+    any(c::SYS_waitid),
+    any(c::SYS_epoll_ctl),
+    any(c::SYS_epoll_pwait),
+];
 
 const ADVISE: &[Allowed] = &[any(c::SYS_process_madvise), any(c::SYS_move_pages)];
 

@@ -76,13 +76,6 @@ impl PidFd {
         }
     }
 
-    /// Which of these processes have exited: of thousands a call for each is dear.
-    pub(crate) fn have_exited<'a>(pidfds: impl Iterator<Item = &'a Self>) -> Vec<bool> {
-        let mut polled: Vec<PollFd<'_>> = pidfds.map(|pidfd| PollFd::new(&pidfd.fd, PollFlags::IN)).collect();
-        let asked = poll(&mut polled, Some(&Timespec::default()));
-        polled.iter().map(|fd| asked.is_ok() && fd.revents().contains(PollFlags::IN)).collect()
-    }
-
     /// Sends a signal to the process.
     pub fn send_signal(&self, signal: Signal) -> io::Result<()> {
         Ok(pidfd_send_signal(&self.fd, signal)?)

@@ -26,6 +26,9 @@ pub enum TargetError {
     /// A file that lists processes cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
+    /// The kernel does not tell when processes end.
+    #[error("cannot watch for the end of processes: {0}")]
+    Exits(#[source] io::Error),
     /// The command does not exist.
     #[error("cannot run '{program}': no such program{}", if program.contains('/') { "" } else { " in PATH" })]
     NoSuchProgram { program: String },

@@ -19,7 +19,26 @@ const ARGUMENT_MOST: u64 = 4096;
 pub(super) enum Listed {
     Cgroups(Vec<Cgroup>),
     Names { names: Vec<String>, known: HashMap<u32, Known> },
-    All,
+    All(Forks),
+}
+
+/// Whether anybody forks.
+#[derive(Debug, Default)]
+pub(super) struct Forks {
+    last_pid: Option<u32>,
+    /// Nobody did between the last two looks.
+    is_calm: bool,
+}
+
+impl Forks {
+    /// Whether nobody has between this look and the last two. One does not do: a pid is given out a moment before its
+    /// process can be listed.
+    fn are_over(&mut self, roots: &Roots) -> bool {
+        let last_pid = roots.last_pid();
+        let is_same = last_pid.is_some() && last_pid == self.last_pid;
+        self.last_pid = last_pid;
+        std::mem::replace(&mut self.is_calm, is_same) && is_same
+    }
 }
 
 /// A process whose name was looked at.
@@ -38,6 +57,10 @@ impl Listed {
         Ok(Self::Cgroups(paths.iter().map(|path| Cgroup::find(path)).collect::<Result<_, _>>()?))
     }
 
+    pub fn all() -> Self {
+        Self::All(Forks::default())
+    }
+
     /// Each name must be that of a process at present.
     pub fn names(names: Vec<String>) -> Result<Self, TargetError> {
         if names.is_empty() {
@@ -50,6 +73,18 @@ impl Listed {
             }
         }
         Ok(Self::Names { names, known: HashMap::new() })
+    }
+
+    /// Whether all that belong to it now did so before: nobody has forked. To list thousands each time is dear.
+    pub fn is_as_before(&mut self, roots: &Roots) -> bool {
+        if let Self::All(forks) = self { forks.are_over(roots) } else { false }
+    }
+
+    /// Some that were listed are to be looked at again.
+    pub fn look_again(&mut self) {
+        if let Self::All(forks) = self {
+            *forks = Forks::default();
+        }
     }
 
     /// Pids of all that belong to it at present, in order; kernel threads among them.
@@ -75,7 +110,7 @@ impl Listed {
                 *known = still;
                 pids
             }
-            Self::All => everybody()?,
+            Self::All(_) => everybody()?,
         };
         // One group may be nested in another.
         pids.sort_unstable();
@@ -87,7 +122,7 @@ impl Listed {
     pub fn may_gain(&self) -> bool {
         match self {
             Self::Cgroups(groups) => groups.iter().any(Cgroup::exists),
-            Self::Names { .. } | Self::All => true,
+            Self::Names { .. } | Self::All(_) => true,
         }
     }
 }
@@ -151,7 +186,25 @@ mod tests {
         assert_eq!(pids(&["a-very-long-program"]), [9]);
         assert_eq!(pids(&["systemd", "node", "a-very-long-pro"]), [1, 7, 9]);
         assert_eq!(pids(&["server.js"]), [0u32; 0]);
-        assert_eq!(Listed::All.pids(&t.roots).unwrap(), [1, 2, 7, 9, 11]);
+        assert_eq!(Listed::all().pids(&t.roots).unwrap(), [1, 2, 7, 9, 11]);
+    }
+
+    #[test]
+    fn as_long_as_nobody_forks_nobody_is_looked_for() {
+        let t = tree(&[("proc/loadavg", "")]);
+        let mut all = Listed::all();
+        let mut looks = |last_pid: u32| {
+            std::fs::write(t.roots.path("/proc/loadavg"), format!("0.10 0.20 0.30 1/200 {last_pid}\n")).unwrap();
+            std::array::from_fn(|_| !all.is_as_before(&t.roots))
+        };
+        for last_pid in [100, 101, 7] {
+            assert_eq!(looks(last_pid), [true, true, false, false], "{last_pid}");
+        }
+        all.look_again();
+        assert_eq!(std::array::from_fn(|_| !all.is_as_before(&t.roots)), [true, true, false]);
+        let other = tree(&[("proc/7/stat", "")]);
+        assert!((0..4).all(|_| !all.is_as_before(&other.roots)), "the kernel does not tell");
+        assert!((0..4).all(|_| !named(&["sh"]).is_as_before(&t.roots)), "an exec gives another name");
     }
 
     #[test]

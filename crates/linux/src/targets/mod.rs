@@ -3,6 +3,7 @@
 pub mod command;
 mod ending;
 pub mod error;
+mod exits;
 mod listed;
 pub mod spec;
 pub mod tracker;

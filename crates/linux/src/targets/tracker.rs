@@ -2,11 +2,12 @@
 
 use super::command::Command;
 use super::error::TargetError;
+use super::exits::Exits;
 use super::listed::Listed;
 use super::spec::TargetSpec;
 use crate::limits::{open_files, raise_open_files};
 use crate::proc::children::ChildFinder;
-use crate::proc::pidfd::{PidFd, share_memory};
+use crate::proc::pidfd::share_memory;
 use crate::proc::stat::Stat;
 use crate::proc::{Process, ProcessDir, ProcessError};
 use crate::roots::Roots;
@@ -48,6 +49,7 @@ pub struct TargetTracker {
     /// Id of the next target.
     next: TargetId,
     by_pid: HashMap<u32, TargetId>,
+    exits: Exits,
     /// Opened by `new`, announced by the first poll.
     unannounced: Vec<Process>,
     on_skip: OnSkip,
@@ -112,7 +114,7 @@ impl TargetTracker {
             }
             TargetSpec::Cgroups(paths) => Membership::listed(Listed::cgroups(&paths)?),
             TargetSpec::Names(names) => Membership::listed(Listed::names(names)?),
-            TargetSpec::All => Membership::listed(Listed::All),
+            TargetSpec::All => Membership::listed(Listed::all()),
             TargetSpec::OneByOne => Membership::Fixed,
             TargetSpec::Command { command, children } => Membership::Command { command, children },
         };
@@ -123,6 +125,7 @@ impl TargetTracker {
             closed: 0,
             next: 0,
             by_pid: HashMap::new(),
+            exits: Exits::new().map_err(TargetError::Exits)?,
             unannounced,
             on_skip: OnSkip(None),
             refused: HashSet::new(),
@@ -136,7 +139,7 @@ impl TargetTracker {
         if pids.is_empty() {
             return Err(TargetError::Nothing);
         }
-        self.close_ended();
+        self.close_ended()?;
         let mut left: Vec<(TargetId, u32)> = self.targets.iter().map(|(&id, process)| (id, process.pid())).collect();
         let mut new: Vec<Process> = Vec::new();
         let mut ids = Vec::new();
@@ -172,7 +175,7 @@ impl TargetTracker {
         for pid in self.candidates()? {
             new.extend(self.admit(pid));
         }
-        self.close_ended();
+        self.close_ended()?;
         Ok(new)
     }
 
@@ -222,6 +225,7 @@ impl TargetTracker {
     /// Closes a target that its user found ended.
     pub fn close(&mut self, target: TargetId) {
         let Some(process) = self.targets.remove(&target) else { return };
+        self.exits.forget(process.pidfd());
         let pid = process.pid();
         if self.by_pid.get(&pid) == Some(&target) {
             self.by_pid.remove(&pid);
@@ -249,6 +253,8 @@ impl TargetTracker {
         let pid = process.pid();
         let info = TargetInfo { target, pid: Some(pid), name: process.name() };
         self.by_pid.insert(pid, target);
+        // Where the kernel has no room for one more, its end is seen when its memory is looked at.
+        let _ = self.exits.watch(target, process.pidfd());
         self.targets.insert(target, process);
         info
     }
@@ -298,12 +304,20 @@ impl TargetTracker {
                 Ok(now)
             }
             Membership::Listed { listed, last } => {
-                let mut pids = listed.pids(&Roots::system())?;
+                let roots = Roots::system();
+                if listed.is_as_before(&roots) {
+                    return Ok(Vec::new());
+                }
+                let mut pids = listed.pids(&roots)?;
                 pids.retain(|&pid| pid != own);
                 self.refused.retain(|pid| pids.binary_search(pid).is_ok());
                 let mut new: Vec<u32> = pids.iter().copied().filter(|pid| last.binary_search(pid).is_err()).collect();
+                let listed_new = new.len();
                 new.retain(|&pid| !runs_in_parents_memory(pid));
                 // Those left out now are new again next time.
+                if new.len() < listed_new {
+                    listed.look_again();
+                }
                 pids.retain(|pid| last.binary_search(pid).is_ok() || new.binary_search(pid).is_ok());
                 last.clone_from(&pids);
                 // Members that have been moved to another group, or have got another name, are no targets any more.
@@ -315,11 +329,14 @@ impl TargetTracker {
         }
     }
 
-    fn close_ended(&mut self) {
-        let exited = PidFd::have_exited(self.targets.values().map(Process::pidfd));
-        let ended: Vec<TargetId> =
-            self.targets.keys().zip(exited).filter(|(_, exited)| *exited).map(|(id, _)| *id).collect();
-        ended.into_iter().for_each(|target| self.close(target));
+    fn close_ended(&mut self) -> Result<(), TargetError> {
+        loop {
+            let before = self.targets.len();
+            self.exits.some().map_err(TargetError::Exits)?.into_iter().for_each(|target| self.close(target));
+            if self.targets.len() == before {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -347,5 +364,5 @@ fn is_too_many(files: u64, most: u64) -> bool {
 
 /// Between vfork and exec a child runs in its parent's memory: it is no target of its own yet.
 fn runs_in_parents_memory(pid: u32) -> bool {
-    Stat::read(&ProcessDir::live(pid)).is_ok_and(|stat| share_memory(pid, stat.ppid) == Some(true))
+    Stat::read(&ProcessDir::live(pid)).is_ok_and(|stat| stat.forked && share_memory(pid, stat.ppid) == Some(true))
 }
