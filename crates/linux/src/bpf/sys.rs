@@ -23,6 +23,8 @@ const PROG_TYPE_TRACING: u32 = 26;
 const ATTACH_TRACE_ITER: u32 = 28;
 /// Room for the verifier's log; kernels before 6.4 refuse a load whose log does not fit.
 const LOG_BYTES: usize = 1 << 20;
+/// How often a load is tried: the verifier gives up (EAGAIN) where a signal comes meanwhile.
+const LOAD_ATTEMPTS: usize = 5;
 
 /// Why something about BPF did not work.
 #[derive(Debug, thiserror::Error)]
@@ -276,7 +278,14 @@ fn load(image: &ProgramImage<'_>) -> Result<OwnedFd, BpfError> {
         // SAFETY: instructions, licence, function table and log are live and as long as stated.
         unsafe { attr.call(PROG_LOAD) }
     };
-    attempt(None).map_err(|e| {
+    let interrupted = |result: &io::Result<_>| matches!(result, Err(e) if e.raw_os_error() == Some(libc::EAGAIN));
+    let mut loaded = attempt(None);
+    for _ in 1..LOAD_ATTEMPTS {
+        if interrupted(&loaded) {
+            loaded = attempt(None);
+        }
+    }
+    loaded.map_err(|e| {
         let mut log = vec![0; LOG_BYTES];
         let again = attempt(Some(&mut log)).err().unwrap_or(e);
         fail(again, tail_of_log(&log))

@@ -91,3 +91,31 @@ fn root_a_program_writes_to_no_other_arrays() {
     walker.read_spans(&link, &[Span { start: 0, pages: 1 }]).unwrap();
     let _ = Walker::load().unwrap().read_spans(&link, &[Span { start: 0, pages: 1 }]);
 }
+
+/// The verifier gives up where a signal is pending; three come while a program is loaded, which takes several milliseconds.
+#[test]
+fn root_signals_keep_no_program_from_being_loaded() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    const SIGNAL: libc::c_int = libc::SIGURG;
+    // SAFETY: the handler does nothing, and nobody else here uses this signal, which is ignored by default.
+    let before = unsafe { libc::signal(SIGNAL, nothing as *const () as libc::sighandler_t) };
+    // SAFETY: it only tells who this thread is.
+    let loader = unsafe { libc::pthread_self() };
+    let (loaded, is_loaded) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let pause = std::time::Duration::from_millis(2);
+            for _ in 0..3 {
+                if is_loaded.recv_timeout(pause) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                    return;
+                }
+                // SAFETY: the thread that loads lives until this one has ended.
+                unsafe { libc::pthread_kill(loader, SIGNAL) };
+            }
+        });
+        Walker::load_style(LoopStyle::Bounded).unwrap();
+        let _ = loaded.send(());
+    });
+    // SAFETY: what was there before is put back.
+    unsafe { libc::signal(SIGNAL, before) };
+}
