@@ -22,22 +22,31 @@ pub(super) enum Listed {
     All(Forks),
 }
 
+/// So often in a row nobody is looked for.
+const MOST_CALM: u32 = 16;
+
 /// Whether anybody forks.
 #[derive(Debug, Default)]
 pub(super) struct Forks {
     last_pid: Option<u32>,
-    /// Nobody did between the last two looks.
-    is_calm: bool,
+    /// Looks in a row before which nobody had.
+    calm: u32,
 }
 
 impl Forks {
     /// Whether nobody has between this look and the last two. One does not do: a pid is given out a moment before its
-    /// process can be listed.
+    /// process can be listed. Now and then the answer is no all the same: whoever was a zombie may have gone, and its pid
+    /// may be another's next.
     fn are_over(&mut self, roots: &Roots) -> bool {
         let last_pid = roots.last_pid();
         let is_same = last_pid.is_some() && last_pid == self.last_pid;
         self.last_pid = last_pid;
-        std::mem::replace(&mut self.is_calm, is_same) && is_same
+        self.calm = match self.calm + 1 {
+            _ if !is_same => 0,
+            calm if calm > MOST_CALM => 1,
+            calm => calm,
+        };
+        self.calm > 1
     }
 }
 
@@ -202,6 +211,7 @@ mod tests {
         }
         all.look_again();
         assert_eq!(std::array::from_fn(|_| !all.is_as_before(&t.roots)), [true, true, false]);
+        assert_eq!((0..100).filter(|_| !all.is_as_before(&t.roots)).count(), 6, "a zombie may have gone");
         let other = tree(&[("proc/7/stat", "")]);
         assert!((0..4).all(|_| !all.is_as_before(&other.roots)), "the kernel does not tell");
         assert!((0..4).all(|_| !named(&["sh"]).is_as_before(&t.roots)), "an exec gives another name");

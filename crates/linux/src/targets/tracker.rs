@@ -227,6 +227,10 @@ impl TargetTracker {
         let Some(process) = self.targets.remove(&target) else { return };
         self.exits.forget(process.pidfd());
         let pid = process.pid();
+        // It may be another's next.
+        if let Membership::Listed { listed, .. } = &mut self.membership {
+            listed.look_again();
+        }
         if self.by_pid.get(&pid) == Some(&target) {
             self.by_pid.remove(&pid);
         }
