@@ -1,6 +1,6 @@
 //! Where the kernel's file systems are: on the running system, or in a captured tree.
 
-use crate::proc::dir::read_unsized;
+use crate::proc::lines::read_unsized;
 use rustix::fs::{Access, access};
 use std::fs::File;
 use std::io;

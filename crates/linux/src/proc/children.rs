@@ -1,6 +1,7 @@
 //! Finding the processes that others have forked.
 
 use super::dir::ProcessDir;
+use super::forks::Forks;
 use super::stat::Stat;
 use crate::roots::Roots;
 use std::collections::HashSet;
@@ -10,7 +11,7 @@ use std::io;
 ///
 /// `/proc/PID/task/*/children` gives them directly, but needs CONFIG_PROC_CHILDREN, which many kernels lack. Without it
 /// every process's parent must be looked at; to keep that cheap nothing is read while no pid was given out since the
-/// last call, and a process is looked at only when it is new. (A pid could be reused between two calls only if all pids
+/// last two calls, and a process is looked at only when it is new. (A pid could be reused between two calls only if all pids
 /// of the system were handed out in that time.)
 ///
 /// A process whose parent has exited before the call has been adopted by another and is not found: a control group is
@@ -18,7 +19,7 @@ use std::io;
 #[derive(Debug)]
 pub struct ChildFinder {
     roots: Roots,
-    last_pid: Option<u32>,
+    forks: Forks,
     seen: HashSet<u32>,
     parents: HashSet<u32>,
 }
@@ -26,18 +27,17 @@ pub struct ChildFinder {
 impl ChildFinder {
     /// A finder for processes below `roots`.
     pub fn new(roots: Roots) -> Self {
-        Self { roots, last_pid: None, seen: HashSet::new(), parents: HashSet::new() }
+        Self { roots, forks: Forks::default(), seen: HashSet::new(), parents: HashSet::new() }
     }
 
     /// Pairs of (child, parent) for all children of `parents` and their descendants. Descendants found before may or
     /// may not come again.
     pub fn poll(&mut self, parents: &[u32]) -> io::Result<Vec<(u32, u32)>> {
-        let last_pid = self.roots.last_pid();
+        let nobody_forked = self.forks.are_over(&self.roots);
         let new_parents = parents.iter().any(|p| !self.parents.contains(p));
-        if last_pid.is_some() && last_pid == self.last_pid && !new_parents {
+        if nobody_forked && !new_parents {
             return Ok(Vec::new());
         }
-        self.last_pid = last_pid;
         if new_parents {
             // What was looked at before may be a child of the new parents.
             self.seen.clear();
@@ -143,11 +143,13 @@ mod tests {
         let mut finder = ChildFinder::new(tree.roots.clone());
         assert_eq!(sorted(finder.poll(&[10]).unwrap()), [(8, 9), (9, 10)]);
 
-        // Nobody forked: nothing is read, so even a new folder goes unnoticed until the counter moves.
-        add(&proc, 30, 9);
+        // A pid is given out before its process can be listed.
         let family = [10, 9, 8];
         set_last(&proc, 30);
-        assert!(sorted(finder.poll(&family).unwrap()).contains(&(30, 9)));
+        assert!(!finder.poll(&family).unwrap().contains(&(30, 9)));
+        add(&proc, 30, 9);
+        assert!(finder.poll(&family).unwrap().contains(&(30, 9)));
+        // Nobody forked: nothing is read, so even a new folder goes unnoticed until the counter moves.
         add(&proc, 31, 30);
         assert_eq!(finder.poll(&family).unwrap(), []);
     }

@@ -1,9 +1,10 @@
 //! The files of one process.
 
 use super::error::ProcessError;
+use super::lines::read_unsized;
 use crate::roots::Roots;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::PathBuf;
 
 /// The files of one process, of the running system or of a captured tree. Holds nothing open: whoever needs protection from a reused pid checks a
@@ -59,12 +60,4 @@ impl ProcessDir {
     pub(super) fn malformed(&self, name: &str, what: impl Into<String>) -> ProcessError {
         ProcessError::Malformed { path: self.file(name), what: what.into() }
     }
-}
-
-/// Appends the content of a file whose size the kernel does not know beforehand. `File` asks for it, and for the place in
-/// the file, which costs about as much as reading a line.
-pub(crate) fn read_unsized(file: &File, buf: &mut Vec<u8>) -> io::Result<()> {
-    // Most files of /proc are shorter.
-    buf.reserve(512);
-    file.take(u64::MAX).read_to_end(buf).map(drop)
 }

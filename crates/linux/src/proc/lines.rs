@@ -1,6 +1,7 @@
-//! Reading files of /proc line by line, with one buffer for all reads.
+//! Reading files of /proc: whole, or line by line with one buffer for all reads.
 
 use std::cell::Cell;
+use std::fs::File;
 use std::io::{self, Read};
 
 /// The kernel hands out such files in pieces of one page or more; a few of them at a time is plenty.
@@ -16,6 +17,14 @@ pub(crate) fn with_buffer<T>(read: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     let result = read(&mut buf);
     BUFFER.set(buf);
     result
+}
+
+/// Appends the content of a file whose size the kernel does not know beforehand. `File` asks for it, and for the place in
+/// the file, which costs about as much as reading a line.
+pub(crate) fn read_unsized(file: &File, buf: &mut Vec<u8>) -> io::Result<()> {
+    // Most files of /proc are shorter.
+    buf.reserve(512);
+    file.take(u64::MAX).read_to_end(buf).map(drop)
 }
 
 /// Calls `line` for every line of `reader` (without its newline), reusing `buf`. Returns the number of bytes read.

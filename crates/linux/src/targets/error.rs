@@ -27,7 +27,9 @@ pub enum TargetError {
     #[error("cannot read {}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
     /// The kernel does not tell when processes end.
-    #[error("cannot watch for the end of processes: {0}")]
+    #[error(
+        "cannot watch for the end of processes (epoll): {0}; if too many files are open, raise the limit (ulimit -n)"
+    )]
     Exits(#[source] io::Error),
     /// The command does not exist.
     #[error("cannot run '{program}': no such program{}", if program.contains('/') { "" } else { " in PATH" })]

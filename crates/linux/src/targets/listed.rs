@@ -3,6 +3,7 @@
 use super::error::TargetError;
 use crate::cgroup::Cgroup;
 use crate::proc::ProcessDir;
+use crate::proc::forks::Forks;
 use crate::proc::stat::Stat;
 use crate::roots::Roots;
 use std::collections::HashMap;
@@ -20,34 +21,6 @@ pub(super) enum Listed {
     Cgroups(Vec<Cgroup>),
     Names { names: Vec<String>, known: HashMap<u32, Known> },
     All(Forks),
-}
-
-/// So often in a row nobody is looked for.
-const MOST_CALM: u32 = 16;
-
-/// Whether anybody forks.
-#[derive(Debug, Default)]
-pub(super) struct Forks {
-    last_pid: Option<u32>,
-    /// Looks in a row before which nobody had.
-    calm: u32,
-}
-
-impl Forks {
-    /// Whether nobody has between this look and the last two. One does not do: a pid is given out a moment before its
-    /// process can be listed. Now and then the answer is no all the same: whoever was a zombie may have gone, and its pid
-    /// may be another's next.
-    fn are_over(&mut self, roots: &Roots) -> bool {
-        let last_pid = roots.last_pid();
-        let is_same = last_pid.is_some() && last_pid == self.last_pid;
-        self.last_pid = last_pid;
-        self.calm = match self.calm + 1 {
-            _ if !is_same => 0,
-            calm if calm > MOST_CALM => 1,
-            calm => calm,
-        };
-        self.calm > 1
-    }
 }
 
 /// A process whose name was looked at.

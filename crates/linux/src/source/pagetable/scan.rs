@@ -127,7 +127,7 @@ impl Observer {
         self.pages_cleared += tally.cleared;
         self.pages_cleared_first += tally.first;
         if clear.any() {
-            space.whole.note_walk(tally, single_ns, begin);
+            space.whole.note_walk(tally, is_metered.then_some(single_ns), begin);
             space.close_files();
         }
         Ok(())

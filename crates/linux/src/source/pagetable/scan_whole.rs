@@ -96,7 +96,7 @@ impl Observer {
         self.pages_read += tally.present;
         self.pages_cleared += tally.accessed;
         self.pages_cleared_first += tally.first;
-        space.whole.note_walk(tally, 0, now);
+        space.whole.note_walk(tally, None, now);
         Ok(true)
     }
 

@@ -87,13 +87,13 @@ impl Whole {
         self.verdicts.tidy(now);
     }
 
-    /// Takes note of a walk that began at `now` and cleared page by page for `single_ns`, if at all.
-    pub(super) fn note_walk(&mut self, tally: Tally, single_ns: u64, now: Instant) {
+    /// Takes note of a walk that began at `now` and cleared page by page for `single_ns`, if at all; `None`: not measured.
+    pub(super) fn note_walk(&mut self, tally: Tally, single_ns: Option<u64>, now: Instant) {
         self.first_walk.get_or_insert(now);
         self.last_walk = Some(now);
         let stuck = tally.stuck.max(self.tally.stuck * 3 / 4);
         self.tally = Tally { stuck, ..tally };
-        if tally.cleared >= ENOUGH_PAGES {
+        if let Some(single_ns) = single_ns.filter(|_| tally.cleared >= ENOUGH_PAGES) {
             self.single_ns = Some(single_ns as f64 / tally.cleared as f64);
         }
     }
@@ -139,8 +139,8 @@ mod tests {
     /// A process that was walked every `interval`, for the last time `interval` before `now`.
     fn walked(tally: Tally, interval: Duration, now: Instant) -> Whole {
         let mut w = Whole::default();
-        w.note_walk(tally, 0, now - 10 * interval);
-        w.note_walk(tally, 0, now - interval);
+        w.note_walk(tally, None, now - 10 * interval);
+        w.note_walk(tally, None, now - interval);
         w
     }
 
@@ -186,7 +186,7 @@ mod tests {
         // Dear single pages: their target runs on another processor.
         let mut w = walked(tally(2000), SECOND, now);
         assert!(!w.is_wanted(w.tally.present, &budget, now));
-        w.note_walk(Tally { cleared: 2000, ..tally(2000) }, 2000 * 8000, now - SECOND);
+        w.note_walk(Tally { cleared: 2000, ..tally(2000) }, Some(2000 * 8000), now - SECOND);
         assert!(w.is_wanted(w.tally.present, &budget, now));
     }
 
@@ -194,8 +194,8 @@ mod tests {
     fn the_need_is_remembered_for_some_walks_and_old_clearings_are_forgotten() {
         let now = Instant::now();
         let mut w = Whole::default();
-        w.note_walk(Tally { stuck: 2048, present: 1 << 20, ..Tally::default() }, 0, now);
-        w.note_walk(Tally::default(), 0, now);
+        w.note_walk(Tally { stuck: 2048, present: 1 << 20, ..Tally::default() }, None, now);
+        w.note_walk(Tally::default(), None, now);
         assert_eq!(w.tally.stuck, 1536);
         assert!(!w.covers(now));
         w.cleared_at = Some(now);
