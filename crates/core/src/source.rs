@@ -127,6 +127,14 @@ pub trait AccessSource {
         None
     }
 
+    /// CPU time that all threads of a target have spent so far, ns; `None` where that is not known. It must grow by what
+    /// they spend, no later than when the thread stops, or some milliseconds after it began. Asking for it costs next to
+    /// nothing.
+    fn cpu_ns(&mut self, target: TargetId) -> Option<u64> {
+        let _ = target;
+        None
+    }
+
     /// Resident memory of a target at `now_ns`; `None` where nobody counts it.
     fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {
         let _ = (target, now_ns);

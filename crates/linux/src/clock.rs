@@ -77,6 +77,20 @@ pub fn process_cpu_ns() -> u64 {
     read(ClockId::ProcessCPUTime)
 }
 
+/// CPU time that all threads of process `pid`, those that have ended included, have used, ns; `None` once it has exited.
+///
+/// What a thread has run for since the last tick of the kernel's is added at the next one, or when it stops. On a processor
+/// without ticks (`nohz_full`) that may be a second later.
+pub fn cpu_ns_of(pid: u32) -> Option<u64> {
+    /// As the kernel's headers make a clock of a process: the pid, inverted, above three bits.
+    const CPUCLOCK_SCHED: i32 = 2;
+    let clock = !(pid as i32) << 3 | CPUCLOCK_SCHED;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is ours, and all that the call writes to.
+    let result = unsafe { libc::clock_gettime(clock, &mut time) };
+    (result == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
 /// CLOCK_REALTIME minus CLOCK_MONOTONIC now, ns.
 pub fn realtime_offset_ns() -> i64 {
     // The thread may lose the CPU between two readings: the tightest of a few brackets is taken.
@@ -123,6 +137,25 @@ mod tests {
         let (cpu, wall) = (thread_cpu_ns(), monotonic_ns());
         MonotonicClock::new().sleep_until_ns(wall + 20_000_000);
         assert!(thread_cpu_ns() - cpu < monotonic_ns() - wall);
+    }
+
+    #[test]
+    fn cpu_time_of_a_process_grows_only_while_it_runs() {
+        let own = cpu_ns_of(std::process::id()).unwrap();
+        assert!(process_cpu_ns().abs_diff(own) < 1_000_000_000, "{own}");
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = child.id();
+        // Until it sleeps.
+        let stopped = |_| {
+            let before = cpu_ns_of(pid);
+            MonotonicClock::new().sleep_until_ns(monotonic_ns() + 20_000_000);
+            before == cpu_ns_of(pid)
+        };
+        assert!((0..500).any(stopped), "it goes on running");
+        assert!(cpu_ns_of(pid).is_some_and(|ns| ns > 0));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(cpu_ns_of(pid), None, "it has ended");
     }
 
     #[test]

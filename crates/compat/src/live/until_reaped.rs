@@ -104,6 +104,10 @@ impl<S: AccessSource> AccessSource for UntilReaped<S> {
         self.source.start(target)
     }
 
+    fn cpu_ns(&mut self, target: TargetId) -> Option<u64> {
+        self.source.cpu_ns(target)
+    }
+
     fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {
         self.source.footprint(target, now_ns)
     }

@@ -1,6 +1,6 @@
 //! From pages' bytes to figures: how many pages have been idle for how long.
 
-use super::epoch::{ABSENT, BLIND, Epochs, STANDING};
+use super::epoch::{ABSENT, Epochs, STANDING};
 use super::frame::{IdlePages, MappingPages, PageAges, PageFrame, TablePages, sum};
 use super::known::Known;
 use super::pages::PageHistory;
@@ -77,14 +77,14 @@ impl CodeCounts {
     /// Their ages at the last walk of `history`.
     pub fn ages(&self, history: &PageHistory) -> PageAges {
         let scale = u64::from(history.one_in());
-        let (watched, started_ns) = (history.now_ns() - history.begin_ns(), history.started_ns());
+        let watched = history.now_ns() - history.begin_ns();
         let (ages, longer) = AGES_NS.split_at(AGES_NS.partition_point(|&age| age <= watched));
         let usage = history.usage();
         let (mut resident, mut unobservable, mut alike) = (0, 0, Vec::with_capacity(self.used.len()));
         for (known_for, code, pages) in self.sorted() {
             resident += if code == ABSENT { 0 } else { pages };
-            unobservable += if code == BLIND { pages } else { 0 };
-            let Some(known) = Known::of(code, history.epochs(), started_ns) else { continue };
+            let Some(known) = history.known(code) else { continue };
+            unobservable += if known == Known::Blind { pages } else { 0 };
             let is_fresh = Epochs::is_epoch(code) && history.epochs().is_fresh(code);
             alike.push(Alike { known_for, known, usage: usage.of(is_fresh), pages });
         }
@@ -92,7 +92,7 @@ impl CodeCounts {
             resident: resident * scale,
             unobservable: unobservable * scale,
             idle: ages.iter().enumerate().map(|(i, &age)| scaled(idle_for(history, &alike, i, age), scale)).collect(),
-            longer: match started_ns {
+            longer: match history.started_ns() {
                 Some(_) => longer.iter().map(|&age| scaled(sum_idle(history, &alike, age).0, scale)).collect(),
                 None => Vec::new(),
             },

@@ -170,13 +170,29 @@ impl Epochs {
         self.walking = true;
     }
 
-    /// The walk ends at `now_ns`.
-    pub fn end_walk(&mut self, now_ns: u64) {
+    /// The walk ends at `now_ns`. `rests_since_ns`: the process has not run from then on.
+    pub fn end_walk(&mut self, now_ns: u64, rests_since_ns: Option<u64>) {
         self.now_ns = now_ns.max(self.now_ns);
         self.walking = false;
+        let by_ns = rests_since_ns.map_or(self.now_ns, |since| since.min(self.now_ns));
         for number in self.this_walk.iter().filter(|n| **n != ABSENT) {
-            self.list[usize::from(number - FIRST)].by_ns = self.now_ns;
+            let epoch = &mut self.list[usize::from(number - FIRST)];
+            epoch.by_ns = by_ns.max(epoch.after_ns.unwrap_or(0));
         }
+    }
+
+    /// The process has not run from `since_ns` to `now_ns`: another walk would have seen at `now_ns` what the last one saw.
+    /// `false`, and nothing changes, where it ran after that walk began, or somebody has found pages accessed since.
+    pub fn rest(&mut self, since_ns: u64, now_ns: u64) -> bool {
+        let was_noted = self.marks[1] != [ABSENT; 2];
+        if self.walking || was_noted || since_ns > self.begun_ns {
+            return false;
+        }
+        let ns = now_ns.saturating_sub(self.now_ns);
+        for moment in [&mut self.before_ns, &mut self.before_end_ns, &mut self.begun_ns, &mut self.now_ns] {
+            *moment += ns;
+        }
+        true
     }
 
     /// Whether another walk's epochs have numbers left; if not, [`join`](Self::join).

@@ -117,6 +117,25 @@ impl Known {
         }
     }
 
+    /// The same of a page whose process has not run since this moment, ns: nor has it accessed the page, whether its bit can be
+    /// cleared or not.
+    pub fn not_since(self, since_ns: u64) -> Self {
+        let earlier = |by: By, after_ns: u64| {
+            let until_ns = since_ns.max(after_ns);
+            By { ns: by.ns.min(until_ns), certain_ns: by.certain_ns.min(until_ns) }
+        };
+        match self {
+            Self::Blind => Self::Open { after_ns: None, by: Some(By::certain(since_ns)) },
+            Self::Open { after_ns, by } => {
+                let by = by.unwrap_or(By::certain(u64::MAX));
+                Self::Open { after_ns, by: Some(earlier(by, after_ns.unwrap_or(0))) }
+            }
+            Self::Copied(by_ns) => Self::Copied(by_ns.min(since_ns)),
+            Self::Standing(after_ns) => Self::In { after_ns, by: By::certain(since_ns.max(after_ns)) },
+            Self::In { after_ns, by } => Self::In { after_ns, by: earlier(by, after_ns) },
+        }
+    }
+
     /// The same of an access so much later, ns.
     pub fn later(self, ns: u64) -> Self {
         match self {
@@ -210,7 +229,7 @@ mod tests {
         let mut epochs = Epochs::new(90 * S);
         epochs.begin_walk(90 * S);
         let cleared = epochs.unknown();
-        epochs.end_walk(90 * S);
+        epochs.end_walk(90 * S, None);
         let of = |code, started_ns| Known::of(code, &epochs, started_ns).unwrap();
         let open = |after_ns, by_ns: Option<u64>| Known::Open { after_ns, by: by_ns.map(By::certain) };
         assert_eq!(of(Epochs::BEFORE, None), open(None, Some(90 * S)));
@@ -252,6 +271,24 @@ mod tests {
             prop_assert!(least <= most && unresolved <= most && least as f64 + expected <= 1.0);
             prop_assert!(least == idle(a, age).0.min(idle(b, age).0), "certain is what is certain of both");
             prop_assert!(most <= idle(a, age).2.min(idle(b, age).2));
+        }
+
+        /// Whoever does not run makes more certain, and of nothing that was.
+        #[test]
+        fn what_has_not_run_since_has_accessed_nothing_since(known in known(), since in 0..100u64, age in 0..100u64) {
+            let resting = known.not_since(since * S);
+            let (least, expected, most, unresolved) = idle(resting, age);
+            prop_assert!(least >= idle(known, age).0 && unresolved <= idle(known, age).3.max(u64::from(known == Known::Blind)));
+            prop_assert!(least as f64 + expected <= 1.0 && unresolved <= most);
+            let accessed_before = match known {
+                Known::Standing(after_ns) | Known::In { after_ns, .. } => after_ns.max(since * S),
+                Known::Open { after_ns, .. } => after_ns.unwrap_or(0).max(since * S),
+                _ => since * S,
+            };
+            if accessed_before <= NOW - age * S {
+                prop_assert_eq!((least, most, unresolved), (1, 1, 0));
+            }
+            prop_assert_eq!(resting.not_since(since * S), resting);
         }
     }
 }

@@ -6,6 +6,7 @@
 //! * [`tracked`]: an access source with the histories of its targets, which it walks.
 //! * [`together`]: several targets, whose common pages count once; [`once`]: how a sample of frames tells that; [`together_frame`]:
 //!   what then counts for each.
+//! * [`rest`]: targets that have not run, whose pages need not be looked at again.
 //! * [`stored`]: a history kept for the next run.
 //! * [`ages`]: figures from them; [`usage`]: what to expect of pages in use; [`reaccessed`]: what came back after how long; [`frame`]: the figures, as they are recorded;
 //!   [`times`]: the ages that they are for.
@@ -17,6 +18,7 @@ pub mod known;
 mod once;
 pub mod pages;
 pub mod reaccessed;
+mod rest;
 pub mod stored;
 pub mod table;
 pub mod times;

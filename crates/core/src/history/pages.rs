@@ -1,6 +1,7 @@
 //! The page history of one address space.
 
 use super::epoch::{ABSENT, BLIND, Epochs, STANDING};
+use super::known::Known;
 use super::reaccessed::Reaccessed;
 use super::table::{Learnt, TENTH_NS, Table};
 use super::to_clear::ToClear;
@@ -16,6 +17,10 @@ use std::ops::ControlFlow;
 
 /// A process whose pages are looked at for the first time no later than this after it began, ns, is known from its begin on.
 const LATE_NS: u64 = 120_000_000_000;
+
+/// Pages that cannot be observed are known to be idle where the process has not run for so long, ns. After shorter rests next to
+/// nothing would be known of them all the same.
+const LONG_REST_NS: u64 = 10_000_000_000;
 
 /// A set of values that a page's byte may have.
 pub type Codes = [bool; 256];
@@ -37,12 +42,13 @@ pub struct PageHistory {
     /// Of these, pages that have never been cleared may be cleared in one in so many; a power of two.
     begun_in: u32,
     /// Of these pages, those that the present walk left as they are.
-    waiting: u64,
+    waiting: u32,
     /// Pages found accessed again by the walks that have ended.
     reaccessed: Reaccessed,
     /// How many of the pages in use were used again.
     reuse: Reuse,
     started_ns: Option<NonZeroU64>,
+    rests_since_ns: Option<NonZeroU64>,
 }
 
 impl PageHistory {
@@ -62,6 +68,7 @@ impl PageHistory {
             reaccessed,
             reuse: Reuse::default(),
             started_ns: None,
+            rests_since_ns: None,
         }
     }
 
@@ -87,7 +94,39 @@ impl PageHistory {
         (self.begin_ns().saturating_sub(started_ns) <= LATE_NS).then_some(started_ns)
     }
 
-    /// When the last walk was, ns.
+    /// Since when the process has not run, at least until [`now_ns`](Self::now_ns); `None`: it has, or nobody knows.
+    pub(super) fn rests_since_ns(&self) -> Option<u64> {
+        self.rests_since_ns.map(NonZeroU64::get)
+    }
+
+    /// The process has not run from `since_ns` to `now_ns`: what the last walk saw holds until then. `false`, and nothing
+    /// changes, where it ran after that walk began, or there was none.
+    pub(super) fn rest(&mut self, since_ns: u64, now_ns: u64) -> bool {
+        let holds = self.walks > 0 && self.epochs.rest(since_ns, now_ns);
+        if holds {
+            self.rests_since_ns = NonZeroU64::new(since_ns);
+        }
+        holds
+    }
+
+    /// Whether it has not run for so long that this says enough of pages that cannot be observed.
+    pub(super) fn rests_long(&self) -> bool {
+        self.rests_since_ns().is_some_and(|since_ns| self.now_ns().saturating_sub(since_ns) >= LONG_REST_NS)
+    }
+
+    /// Whether it says of most pages when they were accessed: it was walked twice, or of a process that rests once.
+    pub(crate) const fn tells_ages(&self) -> bool {
+        self.walks > 1 || self.walks > 0 && self.rests_since_ns.is_some()
+    }
+
+    /// What is known of the last access to pages with this byte; `None`: they are not present.
+    pub(super) fn known(&self, code: u8) -> Option<Known> {
+        let known = Known::of(code, &self.epochs, self.started_ns())?;
+        let since_ns = self.rests_since_ns().filter(|_| known != Known::Blind || self.rests_long());
+        Some(since_ns.map_or(known, |since_ns| known.not_since(since_ns)))
+    }
+
+    /// When the last walk was, or was not needed since nothing had changed, ns.
     pub const fn now_ns(&self) -> u64 {
         self.epochs.now_ns()
     }
@@ -119,7 +158,8 @@ impl PageHistory {
 
     /// What to expect of pages in use as of the last walk.
     pub(super) fn usage(&self) -> Usage {
-        self.reuse.usage(self.now_ns(), self.walk_ns())
+        // Whoever rests was used up to then as others are until they are looked at.
+        self.reuse.usage(self.rests_since_ns().unwrap_or(self.now_ns()), self.walk_ns())
     }
 
     /// Pages found accessed again by the end of the last walk, by how long they had been idle.
@@ -193,6 +233,7 @@ impl PageHistory {
             self.tables.values_mut().for_each(|t| t.renumber(&renumbered));
         }
         self.epochs.begin_walk(now_ns);
+        self.rests_since_ns = None;
         self.walks += 1;
         (self.learnt, self.waiting) = (Learnt::default(), 0);
         if self.one_in == 1 {
@@ -236,7 +277,7 @@ impl PageHistory {
             sum.add(&learnt);
         }
         if self.is_begun(bits.base) {
-            self.waiting += sum.unresolved;
+            self.waiting = self.waiting.saturating_add(u32::try_from(sum.unresolved).unwrap_or(u32::MAX));
         }
         self.learnt.add(&sum);
         sum
@@ -250,11 +291,17 @@ impl PageHistory {
 
     /// Ends a walk, at `now_ns`: tables that it did not come across have gone.
     pub fn end_walk(&mut self, now_ns: u64) {
-        self.epochs.end_walk(now_ns);
+        self.end_walk_at_rest(now_ns, None);
+    }
+
+    /// The same of a process that has not run since `rests_since_ns`; `None`: it may just have.
+    pub(super) fn end_walk_at_rest(&mut self, now_ns: u64, rests_since_ns: Option<u64>) {
+        self.epochs.end_walk(now_ns, rests_since_ns);
+        self.rests_since_ns = rests_since_ns.and_then(NonZeroU64::new);
         self.reaccessed.add_all(&self.epochs.take_reaccessed(), u64::from(self.one_in));
         self.reuse.note(&self.learnt);
         // Single pages that cannot be cleared keep nobody waiting.
-        if self.waiting * 256 <= self.learnt.present {
+        if u64::from(self.waiting) * 256 <= self.learnt.present {
             self.begun_in = (self.begun_in / 2).max(1);
         }
         let walk = self.walks as u16;
@@ -265,8 +312,9 @@ impl PageHistory {
     pub fn note(&mut self, base: u64, accessed: &PageMask) {
         if self.walks > 0
             && let Some(table) = self.tables.get_mut(&base)
+            && table.note(accessed, &mut self.epochs)
         {
-            table.note(accessed, &mut self.epochs);
+            self.rests_since_ns = None;
         }
     }
 
@@ -311,6 +359,9 @@ impl PageHistory {
     /// For each byte, whether a walk after `since_ns` has found its pages accessed, or they have been in constant use
     /// until then.
     pub(crate) fn accessed_codes(&self, since_ns: u64) -> [bool; 256] {
+        if self.rests_since_ns().is_some_and(|rests_since_ns| rests_since_ns <= since_ns) {
+            return [false; 256];
+        }
         let accessed = |c: u8| {
             let known = Epochs::is_epoch(c) && c != STANDING | Epochs::BEFORE;
             let epoch = self.epochs.of(c);

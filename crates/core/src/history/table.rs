@@ -375,20 +375,23 @@ impl Table {
         self.level
     }
 
-    /// Notes that pages of `accessed` were found accessed, and cleared, between two walks.
-    pub fn note(&mut self, accessed: &PageMask, epochs: &mut Epochs) {
+    /// Notes that pages of `accessed` were found accessed, and cleared, between two walks; whether that was new of any.
+    pub fn note(&mut self, accessed: &PageMask, epochs: &mut Epochs) -> bool {
         let mut codes = match &self.codes {
-            Codes::Alike(code) if *code & STANDING != 0 || !Epochs::is_epoch(*code) => return,
+            Codes::Alike(code) if *code & STANDING != 0 || !Epochs::is_epoch(*code) => return false,
             Codes::Alike(code) => Box::new([*code; PAGES]),
             Codes::Each(codes) => codes.clone(),
         };
+        let mut any = false;
         for i in mask::iter(accessed) {
             if Epochs::is_epoch(codes[i]) && codes[i] & STANDING == 0 {
+                any = true;
                 epochs.noted_again(codes[i]);
                 codes[i] = epochs.noted(codes[i]);
             }
         }
         self.codes = if codes.iter().all(|&c| c == codes[0]) { Codes::Alike(codes[0]) } else { Codes::Each(codes) };
+        any
     }
 
     /// Marks in `used` which bytes occur.

@@ -4,6 +4,7 @@ use super::ages::CodeCounts;
 use super::epoch::{ABSENT, BLIND, Epochs, Kept, STANDING};
 use super::frame::{IdlePages, PageAges};
 use super::pages::PageHistory;
+use super::rest::Rests;
 use super::stored;
 use super::table::Table;
 use super::times::AGES_NS;
@@ -63,6 +64,9 @@ struct World {
     looked_at: Vec<Truth>,
     history: PageHistory,
     now_ns: u64,
+    /// How often the process has run, and who looks at that; `None`: nobody.
+    runs: u64,
+    rests: Option<Rests>,
 }
 
 impl World {
@@ -70,7 +74,27 @@ impl World {
         let page =
             |i: usize| Truth { present: present[i % present.len()], bit: bits[i % bits.len()], ..Truth::default() };
         let pages: Vec<Truth> = (0..PAGES).map(page).collect();
-        Self { looked_at: pages.clone(), pages, history: PageHistory::new(100 * S), now_ns: 100 * S }
+        let (history, now_ns) = (PageHistory::new(100 * S), 100 * S);
+        Self { looked_at: pages.clone(), pages, history, now_ns, runs: 0, rests: None }
+    }
+
+    /// Since when the process has not run, for who looks at `now_ns`.
+    fn rests_since(&mut self, now_ns: u64) -> Option<u64> {
+        let runs = self.runs;
+        self.rests.as_mut()?.note(0, Some(runs), now_ns)
+    }
+
+    /// Looks after `ns` whether it has run since the last walk began, at `begun_ns`; it has not since that ended.
+    fn rest(&mut self, ns: u64, begun_ns: u64) {
+        self.now_ns += ns;
+        let Some(since_ns) = self.rests_since(self.now_ns) else { return };
+        let known = self.history.total();
+        assert_eq!(self.history.rest(since_ns, self.now_ns), since_ns <= begun_ns);
+        if since_ns > begun_ns {
+            assert_eq!(self.history.total(), known, "it may have run during the walk");
+            self.now_ns -= ns;
+        }
+        self.check();
     }
 
     fn range(first: usize, len: usize) -> std::ops::Range<usize> {
@@ -81,6 +105,7 @@ impl World {
         match *step {
             Step::Access { first, every, at } => {
                 let time = self.now_ns + ((until_ns - self.now_ns) * at / 100).max(1);
+                self.runs += 1;
                 for p in self.pages[first..].iter_mut().step_by(every) {
                     (p.present, p.bit) = (true, true);
                     p.accessed_ns = p.accessed_ns.max(time);
@@ -127,9 +152,11 @@ impl World {
         let now_ns = begin_ns + step_ns * TABLES as u64;
         self.now_ns = now_ns;
         let all = [AddrRange::new(0, PAGES as u64 * PAGE_SIZE)];
+        self.rests_since(begin_ns);
         self.history.begin_walk(&all, begin_ns);
         for table in 0..TABLES {
             if step_ns > 0 {
+                self.runs += 1;
                 for page in self.pages.iter_mut().step_by(100) {
                     (page.present, page.bit) = (true, true);
                     page.accessed_ns = begin_ns + table as u64 * step_ns;
@@ -159,7 +186,8 @@ impl World {
             mask::iter(&bits.cleared).for_each(|i| self.pages[table * 512 + i].bit = false);
             self.history.take(&bits);
         }
-        self.history.end_walk(now_ns);
+        let rests_since_ns = self.rests_since(now_ns);
+        self.history.end_walk_at_rest(now_ns, rests_since_ns);
     }
 
     fn code(&self, i: usize) -> u8 {
@@ -188,7 +216,9 @@ impl World {
         assert_eq!(parts.ages(&self.history), self.history.total());
         let ages = counts.ages(&self.history);
         assert_eq!(ages, self.history.total());
-        let seen = |p: &&Truth| p.present && !p.blind;
+        // Whoever rests accesses nothing, whether that could be observed or not.
+        let rests = self.history.rests_long();
+        let seen = |p: &&Truth| p.present && (rests || !p.blind);
         assert_eq!(ages.resident - ages.unobservable, self.looked_at.iter().filter(seen).count() as u64);
         for (idle, age) in ages.idle.iter().zip(AGES_NS) {
             let limit = self.now_ns - age;
@@ -234,19 +264,22 @@ proptest! {
         present in prop::collection::vec(prop::bool::weighted(0.8), 1..9),
         bits in prop::collection::vec(any::<bool>(), 1..7),
         level in 0u8..=9,
-        walks in prop::collection::vec((steps(), 1u64..5000, 0u8..4, 0u8..3, 0u64..3), 1..60),
+        walks in prop::collection::vec((steps(), 1u64..5000, 0u8..4, 0u8..3, 0u64..3, 0u64..3), 1..60),
+        is_rest_known: bool,
     ) {
         // What may happen while pages are blind is not known to be an access or not: those come back as unknown.
         let mut world = World::new(&present, &bits);
         world.history.set_most_level(level);
+        world.rests = is_rest_known.then(Rests::default);
         world.walk(100 * S, &[u64::MAX; 8], &NO_PAGES);
         world.check();
-        for (steps, ms, allowed, resolve, slow) in walks {
+        for (steps, ms, allowed, resolve, slow, looks) in walks {
             let until = world.now_ns + ms * 1_000_000;
             steps.iter().for_each(|step| world.happen(step, until));
             let some = |n: u8| match n { 0 => NO_PAGES, 1 => [0x0f0f; 8], _ => [u64::MAX; 8] };
             world.slow_walk(until, slow * 100_000_000, &some(allowed), &some(resolve));
             world.check();
+            (0..looks).for_each(|_| world.rest(ms * 3_000_000, until));
         }
     }
 }
@@ -495,4 +528,32 @@ fn what_a_walk_should_clear_is_told_apart_by_what_it_tells() {
     assert_eq!(history.wanted(&bits).new, NO_PAGES);
     let other = (1..).map(|i| i * TABLE_SPAN).find(|&base| !history.is_begun(base)).unwrap();
     assert_eq!(history.wanted(&TableBits { base: other, ..bits }).new, [u64::MAX; 8], "whosever turn it is");
+}
+
+#[test]
+fn of_a_process_that_rests_one_walk_tells_all() {
+    let mut world = World::new(&[true], &[true, false, false]);
+    (0..PAGES).step_by(4).for_each(|i| world.pages[i].blind = true);
+    world.rests = Some(Rests::default());
+    // Found 30 s before it is walked.
+    assert_eq!(world.rests_since(100 * S), None);
+    world.walk(130 * S, &[u64::MAX; 8], &NO_PAGES);
+    assert!(world.history.tells_ages());
+    let idle = |world: &World, age| {
+        let ages = world.history.total();
+        let idle = *ages.idle_for(age).unwrap();
+        (ages.unobservable, idle.least, idle.most, idle.unresolved)
+    };
+    let all = PAGES as u64;
+    assert_eq!(idle(&world, 30 * S), (0, all, all, 0));
+    world.rest(S * 100, 130 * S);
+    assert_eq!(idle(&world, 120 * S), (0, all, all, 0));
+    assert_eq!(world.history.accessed_codes(100 * S), [false; 256]);
+    // It runs again: nobody knows of which pages, as far as their bits are still set.
+    world.happen(&Step::Access { first: 1, every: 3, at: 50 }, 240 * S);
+    world.walk(240 * S, &[u64::MAX; 8], &NO_PAGES);
+    world.check();
+    let (unobservable, least, _, unresolved) = idle(&world, 10 * S);
+    assert_eq!((unobservable, unresolved), (all / 4, all / 4));
+    assert_eq!(least, all / 4, "those that were clear and still are");
 }

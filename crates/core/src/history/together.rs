@@ -4,7 +4,6 @@
 //! Which pages are the same is known from their frames, of which a sample is looked at ([`Sample`]).
 
 use super::frame::{self, PageAges};
-use super::known::Known;
 use super::once::Sample;
 use super::pages::PageHistory;
 use super::together_frame::{Owned, TogetherFrame};
@@ -51,7 +50,7 @@ impl Part {
 }
 
 impl<S: AccessSource> Tracked<S> {
-    /// The figures of `targets` together, of those that were walked twice: of the others nothing is known, and they would
+    /// The figures of `targets` together, of those whose ages are known: of the others nothing is, and they would
     /// hide what is known of the pages that they share. `None` where the source cannot tell frames, or none was walked
     /// twice yet.
     pub fn together(&mut self, targets: &[Mapped<'_>]) -> Result<Option<TogetherFrame>, SourceError> {
@@ -80,7 +79,7 @@ impl<S: AccessSource> Tracked<S> {
         Ok(Some(TogetherFrame { time_ns, targets: owned.len() as u32, one_in: coarsest, ages, owned }))
     }
 
-    /// A part of the memory of all targets that were walked twice: one in how many frames is looked at, the targets, and the
+    /// A part of the memory of all targets whose ages are known: one in how many frames is looked at, the targets, and the
     /// frames; `None` where the source cannot tell frames. Those that have ended meanwhile are left out.
     fn sample(
         &mut self,
@@ -90,7 +89,7 @@ impl<S: AccessSource> Tracked<S> {
     ) -> Result<Option<(u32, Vec<TargetId>, Sample)>, SourceError> {
         let mut of_part = Vec::new();
         for (target, mappings) in targets {
-            let Some(history) = self.walked_twice(*target) else { continue };
+            let Some(history) = self.known(*target) else { continue };
             let mappings = part.of(mappings);
             // By mapping, as a target's own frames are: what is not known yet is estimated in each by itself.
             let ages = history.ages_of(mappings.clone());
@@ -119,7 +118,7 @@ impl<S: AccessSource> Tracked<S> {
             for &(addr, frame) in &pages {
                 let base = addr / TABLE_SPAN * TABLE_SPAN;
                 let code = history.table(base).map(|t| t.code(((addr - base) / PAGE_SIZE) as usize));
-                if let Some(known) = code.and_then(|c| Known::of(c, history.epochs(), history.started_ns())) {
+                if let Some(known) = code.and_then(|c| history.known(c)) {
                     sample.add_page(frame, known.later(later_ns));
                 }
             }
@@ -131,7 +130,7 @@ impl<S: AccessSource> Tracked<S> {
     pub(crate) fn together_unshared(&self, targets: &[Mapped<'_>]) -> Option<TogetherFrame> {
         let time_ns = self.last_walk(targets.iter().map(|(target, _)| *target)).filter(|_| self.shares_little())?;
         let owned = targets.iter().filter_map(|&(target, mappings)| {
-            let history = self.walked_twice(target)?;
+            let history = self.known(target)?;
             let ages = history.ages_of(mappings);
             Some(Owned { target, walked_ns: history.now_ns(), mapped: ages.clone(), ages })
         });
@@ -140,13 +139,13 @@ impl<S: AccessSource> Tracked<S> {
         Some(TogetherFrame { time_ns, targets: owned.len() as u32, one_in: 1, ages, owned })
     }
 
-    /// When the last walk of any of `targets` was; `None` if none was walked twice yet.
+    /// When the last walk of any of `targets` was; `None` if of none ages are known yet.
     fn last_walk(&self, targets: impl Iterator<Item = TargetId>) -> Option<u64> {
-        targets.filter_map(|t| self.walked_twice(t)).map(PageHistory::now_ns).max()
+        targets.filter_map(|t| self.known(t)).map(PageHistory::now_ns).max()
     }
 
-    fn walked_twice(&self, target: TargetId) -> Option<&PageHistory> {
-        self.page_history(target).filter(|h| h.walks() > 1)
+    fn known(&self, target: TargetId) -> Option<&PageHistory> {
+        self.page_history(target).filter(|h| h.tells_ages())
     }
 }
 
@@ -249,7 +248,7 @@ mod tests {
         for _ in 0..3 {
             assert!(tracked.together(&targets).unwrap().is_none(), "nobody was walked twice");
             for (target, _) in &targets {
-                while !tracked.walk(*target, &ranges, Allowance::UNLIMITED, &mut clock).unwrap().complete {}
+                while !tracked.walk(*target, &ranges, Some(Allowance::UNLIMITED), &mut clock).unwrap().complete {}
             }
             clock.advance_ns(11_000_000_000);
             if tracked.page_history(0).is_some_and(|h| h.walks() > 1) {
@@ -277,7 +276,7 @@ mod tests {
         let targets: Vec<Mapped> = (0..=never).map(|t| (t, &mappings[..])).collect();
         for last in [OLD, once + 1] {
             for target in 0..last {
-                while !tracked.walk(target, &ranges, Allowance::UNLIMITED, &mut clock).unwrap().complete {}
+                while !tracked.walk(target, &ranges, Some(Allowance::UNLIMITED), &mut clock).unwrap().complete {}
             }
             clock.advance_ns(11_000_000_000);
         }

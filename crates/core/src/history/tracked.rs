@@ -4,6 +4,7 @@
 //! lost to them.
 
 use super::pages::PageHistory;
+use super::rest::Rests;
 use crate::addr::{AddrRange, TABLE_SPAN, normalize};
 use crate::bits::{TableBits, Window};
 use crate::clock::Clock;
@@ -85,6 +86,7 @@ pub struct Tracked<S> {
     populated: HashMap<TargetId, Vec<AddrRange>>,
     /// Of each target's last slice: bytes of address space, and the first table that its walk refused to clear.
     slices: HashMap<TargetId, (u64, Option<u64>)>,
+    rests: Rests,
     shortest_age_ns: Option<u64>,
     /// Begin of the aggregation interval.
     interval_ns: u64,
@@ -101,6 +103,7 @@ impl<S: AccessSource> Tracked<S> {
             passes: HashMap::new(),
             populated: HashMap::new(),
             slices: HashMap::new(),
+            rests: Rests::default(),
             shortest_age_ns: None,
             interval_ns: 0,
             shares_little: false,
@@ -140,12 +143,28 @@ impl<S: AccessSource> Tracked<S> {
         self.histories.iter().map(|(&target, history)| (target, history))
     }
 
-    /// Walks on through the page tables of a target, whose mappings are `mapped` (sorted, disjoint), for a slice.
+    /// Since when a target has certainly not run, ns; `None` where it may have since the last call.
+    pub(crate) fn rests_since(&mut self, target: TargetId, clock: &dyn Clock) -> Option<u64> {
+        let cpu_ns = self.source.cpu_ns(target);
+        // Read afterwards: what it ran before this moment is in `cpu_ns`.
+        self.rests.note(target, cpu_ns, clock.now_ns())
+    }
+
+    /// Whether what the last walk of a target saw holds until now, since it has not run: then no other is needed.
+    pub(crate) fn rest(&mut self, target: TargetId, clock: &dyn Clock) -> bool {
+        let Some(since_ns) = self.rests_since(target, clock) else { return false };
+        let now_ns = clock.now_ns();
+        !self.passes.contains_key(&target)
+            && self.histories.get_mut(&target).is_some_and(|history| history.rest(since_ns, now_ns))
+    }
+
+    /// Walks on through the page tables of a target, whose mappings are `mapped` (sorted, disjoint), for a slice. `allowance`:
+    /// what it may clear; `None`: it only reads.
     pub fn walk(
         &mut self,
         target: TargetId,
         mapped: &[AddrRange],
-        allowance: Allowance,
+        allowance: Option<Allowance>,
         clock: &mut dyn Clock,
     ) -> Result<Slice, SourceError> {
         let now_ns = clock.now_ns();
@@ -167,7 +186,8 @@ impl<S: AccessSource> Tracked<S> {
         // Which parts of large memory are populated was asked for at a price of its own.
         let before_ns = if history.one_in() == 1 { before.monitor_ns } else { self.source.cost().monitor_ns };
         let history = RefCell::new(history);
-        let (mut slice, mut left, mut refused) = (Slice::default(), allowance, None);
+        let (mut slice, mut refused) = (Slice::default(), None);
+        let mut left = allowance.unwrap_or(Allowance { again_ns: 0.0, first_ns: 0.0 });
         let mut choose = |bits: &TableBits| {
             let wanted = history.borrow().wanted(bits);
             let (mut chosen, mut again) = (NO_PAGES, mask::or(&wanted.again, &wanted.new));
@@ -192,7 +212,8 @@ impl<S: AccessSource> Tracked<S> {
             }
             chosen
         };
-        let scanned = self.source.scan(target, &ranges, Clear::Chosen(&mut choose), &mut |bits| {
+        let clear = if allowance.is_some() { Clear::Chosen(&mut choose) } else { Clear::Nothing };
+        let scanned = self.source.scan(target, &ranges, clear, &mut |bits| {
             history.borrow_mut().take(bits);
         });
         let mut after = self.source.cost();
@@ -208,7 +229,10 @@ impl<S: AccessSource> Tracked<S> {
             self.slices.insert(target, (pass.slice, pass.refused));
         }
         if scanned.is_ok() && slice.complete {
-            history.into_inner().end_walk(clock.now_ns());
+            let cpu_ns = self.source.cpu_ns(target);
+            let now_ns = clock.now_ns();
+            let rests_since_ns = self.rests.note(target, cpu_ns, now_ns);
+            history.into_inner().end_walk_at_rest(now_ns, rests_since_ns);
             self.passes.remove(&target);
             after = self.source.cost();
         }
@@ -264,6 +288,7 @@ impl<S: AccessSource> Tracked<S> {
             self.passes.remove(&target);
             self.populated.remove(&target);
             self.slices.remove(&target);
+            self.rests.forget(target);
         }
         result
     }
@@ -338,6 +363,10 @@ impl<S: AccessSource> AccessSource for Tracked<S> {
 
     fn start(&mut self, target: TargetId) -> Option<Start> {
         self.source.start(target)
+    }
+
+    fn cpu_ns(&mut self, target: TargetId) -> Option<u64> {
+        self.source.cpu_ns(target)
     }
 
     fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {

@@ -28,7 +28,7 @@ use crate::target::{TargetEnd, TargetId};
 use config::{Algorithm, MonitorConfig};
 use current::CurrentIntervals;
 use intervals::IntervalsGoal;
-use targets::Targets;
+use targets::{Target, Targets};
 use walks::Walks;
 
 /// How often costs and resident memory are handed out, in ns.
@@ -212,6 +212,12 @@ impl<S: AccessSource> Monitor<S> {
 
     /// Lets the regions of a target follow its mappings.
     fn follow(&mut self, id: TargetId, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
+        // Nobody but the process itself changes its mappings. Regions may have another reason to look.
+        let cpu_ns = self.source.cpu_ns(id);
+        let is_known = |t: &mut Target| cpu_ns.is_some() && t.followed_cpu_ns == cpu_ns;
+        if !self.has_regions() && self.targets.get_mut(id).is_some_and(is_known) {
+            return Ok(());
+        }
         let mut fresh = Vec::new();
         let mut result = self.source.mappings(id, &mut fresh);
         if matches!(result, Err(SourceError::Replaced { .. })) {
@@ -235,6 +241,7 @@ impl<S: AccessSource> Monitor<S> {
             }
         }
         let Some(t) = self.targets.get_mut(id) else { return Ok(()) };
+        t.followed_cpu_ns = cpu_ns;
         if t.mappings != fresh {
             t.mappings.clone_from(&fresh);
             emit(subscriber, &Event::Mappings { time_ns: now_ns, target: id, mappings: fresh })?;

@@ -22,6 +22,8 @@ pub(super) struct Target {
     pub space: Vec<AddrRange>,
     /// Its memory when that was handed out last; `None`: it was not yet.
     pub footprint: Option<Footprint>,
+    /// CPU time that it had spent when its mappings were read last, ns; `None`: not known.
+    pub followed_cpu_ns: Option<u64>,
 }
 
 /// The targets that are there.
@@ -66,7 +68,10 @@ impl Targets {
     /// Takes a new one in, of which nothing is monitored yet.
     pub fn add(&mut self, info: TargetInfo) {
         let (Ok(at) | Err(at)) = self.find(info.target);
-        self.list.insert(at, Target { info, mappings: Vec::new(), space: Vec::new(), footprint: None });
+        self.list.insert(
+            at,
+            Target { info, mappings: Vec::new(), space: Vec::new(), footprint: None, followed_cpu_ns: None },
+        );
     }
 
     /// Takes one out, or forgets the address space that it had.
@@ -78,7 +83,7 @@ impl Targets {
         } else if let Ok(at) = found {
             self.list[at].mappings.clear();
             self.list[at].space.clear();
-            self.list[at].footprint = None;
+            (self.list[at].footprint, self.list[at].followed_cpu_ns) = (None, None);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The targets of a source that looks at single pages, with what the source keeps about each.
 
-use crate::clock::thread_cpu_ns;
+use crate::clock::{cpu_ns_of, thread_cpu_ns};
 use crate::proc::Process;
 use crate::source::reset::RESET_NS;
 use crate::targets::TargetTracker;
@@ -56,6 +56,11 @@ impl<S> Targets<S> {
     /// See [`isotherm_core::source::AccessSource::start`].
     pub(super) fn start(&mut self, target: TargetId) -> Option<Start> {
         Some(self.tracker.process(target).ok()?.start())
+    }
+
+    /// See [`isotherm_core::source::AccessSource::cpu_ns`].
+    pub(super) fn cpu_ns(&mut self, target: TargetId) -> Option<u64> {
+        cpu_ns_of(self.tracker.process(target).ok()?.pid())
     }
 
     /// See [`isotherm_core::source::AccessSource::footprint`].

@@ -275,7 +275,7 @@ mod tests {
         source.history_mut(0, 0).set_one_in(1024);
         for _ in 0..4 {
             let now = clock.now_ns();
-            while !source.walk(0, &[arena], Allowance::UNLIMITED, &mut clock).unwrap().complete {}
+            while !source.walk(0, &[arena], Some(Allowance::UNLIMITED), &mut clock).unwrap().complete {}
             clock.sleep_until_ns(now + 10_000_000_000);
         }
         let history = source.page_history(0).unwrap();

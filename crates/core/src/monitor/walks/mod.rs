@@ -36,14 +36,21 @@ const FIRST_WALKS_NS: f64 = 8e9;
 /// ns. Where processes come and go there is always one without.
 const FIGURES_FIRST_PART: f64 = 0.98;
 const FIGURES_FIRST_NS: u64 = 45_000_000_000;
+/// What finding targets took beyond the budget is made up for when as large a part has figures, or after this time, ns.
+const MADE_UP_AFTER_NS: u64 = 60_000_000_000;
 /// And not where so large a part of the pages is in forked targets: what each has is far off as long as pages count for each.
 const FORKED_PART: f64 = 0.5;
 /// All targets together are reported where so large a part of their pages is in targets that were walked twice.
 const KNOWN_PART: f64 = 0.9;
 /// Looking for pages that they share is saved up for once so large a part of that is known, not long before.
 const SAVES_FROM: f64 = 0.5;
-/// How often pages that several targets map are looked for at most, ns.
+/// How often pages that several targets map are looked for at most, ns; ...
 const TOGETHER_NS: u64 = 2_000_000_000;
+/// ... and where less than this part of all pages is in targets that have run since, after this part of the time that there have
+/// been walks, or this time, ns: only ages change.
+const CHANGED_PART: f64 = 0.05;
+const UNCHANGED_PART: u64 = 4;
+const UNCHANGED_NS: u64 = 300_000_000_000;
 /// Walks of one turn end after this time, so that samples are not late, ns. Without regions there are none, and of thousands of targets
 /// they may take as long as a turn is worth.
 const TURN_NS: u64 = 10_000_000;
@@ -68,8 +75,13 @@ pub(super) struct Walks {
     ready_ns: u64,
     /// When all targets together are reported next.
     together_ns: Option<u64>,
+    /// When they were reported last, and how many pages are in targets walked since, each time counted.
+    reported_ns: u64,
+    walked_pages: u64,
     /// What a first walk costs, ns: a moving average; `None`: there was none.
     first_walk_ns: Option<f64>,
+    /// Whether more first walks are left than can be done soon.
+    many_firsts: bool,
     /// When the first of all walks is due, as the last turn left them, ns; `None`: there was no turn.
     due_ns: Option<u64>,
 }
@@ -113,11 +125,11 @@ impl Walks {
         if begin_ns < self.rest_until_ns {
             return Ok(Vec::new());
         }
-        self.follow(tracked, targets, begin_ns);
+        self.follow(tracked, targets, clock);
         let sums = Sums::of(self.schedules.values(), self.savings.began_ns);
         self.savings.at_first = budget.is_some_and(|budget| sums.is_at_first(budget));
         let share = budget.map(|budget| self.savings.share(budget));
-        let Sums { read_ns, pages, .. } = sums;
+        let Sums { read_ns, read_all_ns, pages, .. } = sums;
         let wish_ns = wish_ns(tracked.shortest_age_ns()) as f64;
         let interval_ns = |share: f64| wish_ns.max(read_ns / (share * READ_PART_AT_FIRST)) * sums.stretch;
         let known_part = sums.known_part();
@@ -125,13 +137,15 @@ impl Walks {
             || self.savings.watched_ns() < FIGURES_FIRST_NS
                 && known_part < FIGURES_FIRST_PART
                 && sums.forked_part() < FORKED_PART;
-        let together_ns = if targets.len() < 2 || figures_first { 0.0 } else { read_ns };
-        self.savings.fill(share, begin_ns, interval_ns, together_ns);
+        let together_ns = if targets.len() < 2 || figures_first { 0.0 } else { read_all_ns };
+        self.savings.make_up(known_part >= FIGURES_FIRST_PART || self.savings.watched_ns() >= MADE_UP_AFTER_NS);
+        self.savings.fill(budget, begin_ns, interval_ns, together_ns);
         // What an interval brings beyond reading is for all targets, whosever turn it is now.
         let clearing_ns = share.map_or(0.0, |share| share * interval_ns(share) - read_ns);
         let mut faults = Vec::new();
         let firsts_first = share.is_some_and(|share| self.firsts_first(share, begin_ns));
-        let slice_ns = |s: &Schedule| s.read_ns.min(SLICE_NS as f64);
+        self.many_firsts = share.is_some() && !firsts_first;
+        let slice_ns = |s: &Schedule| s.price_ns().min(SLICE_NS as f64);
         // Of thousands that are due few are walked: no more of them are sorted.
         let (mut due, mut due_read_ns) = (Vec::new(), 0.0);
         for (i, s) in self.schedules.values().enumerate().filter(|(_, s)| s.due_ns <= begin_ns) {
@@ -142,7 +156,7 @@ impl Walks {
         // So long are walks to take that looking at all targets is no more than its part of a turn.
         let worth_ns = targets.len() as f64 * TURN_NS_PER_TARGET / TURN_PART;
         let turn_ns = if self.savings.is_alone() { worth_ns.max(TURN_NS as f64) } else { TURN_NS as f64 };
-        let (mut needed_ns, mut is_left) = (0.0, false);
+        let (mut needed_ns, mut is_left, mut at_rest) = (0.0, false, Vec::new());
         while let Some(Reverse((_, i))) = due.pop() {
             let target = &targets[i];
             // What is to be spent has to be saved first.
@@ -159,10 +173,28 @@ impl Walks {
                 Means { share, read_ns, pages, spare: spare.at_most(most_ns) }
             });
             due_read_ns -= needed_ns;
-            match self.walk(tracked, target, means, clock) {
+            let rests = self.rest(tracked, target, means, clock);
+            let complete = if rests { Ok(true) } else { self.walk(tracked, target, means, clock) };
+            match complete {
                 Ok(true) => self.frame(tracked, target, clock, subscriber)?,
                 Ok(false) => {}
                 Err(fault) => faults.push(fault),
+            }
+            if rests {
+                at_rest.push((target, means));
+            }
+        }
+        // What nobody needs now may serve those that may run again.
+        for (target, means) in at_rest {
+            let Some(s) = self.schedules.get(&target.info.target) else { continue };
+            let spare_ns = self.savings.saved_ns - s.read_ns;
+            if is_left || share.is_some() && spare_ns < 0.0 || clock.now_ns() > begin_ns + turn_ns as u64 {
+                break;
+            }
+            if s.is_worth_clearing(begin_ns) {
+                let spare = s.needs().share_of(s.needs(), spare_ns);
+                let means = means.map(|means| Means { spare: spare.at_most(spare_ns), ..means });
+                faults.extend(self.walk(tracked, target, means, clock).err());
             }
         }
         self.due_ns = if is_left { Some(begin_ns) } else { self.schedules.values().map(|s| s.due_ns).min() };
@@ -182,7 +214,7 @@ impl Walks {
         for s in self.schedules.values() {
             match s.walks {
                 0 => left_ns += self.first_walk_ns.unwrap_or(s.read_ns),
-                1 => late_ns = late_ns.max(now_ns.saturating_sub(s.due_ns)),
+                1 if !s.rests => late_ns = late_ns.max(now_ns.saturating_sub(s.due_ns)),
                 _ => {}
             }
         }
@@ -200,8 +232,13 @@ impl Walks {
     ) -> Result<(), EngineError> {
         let now_ns = clock.now_ns();
         let due_ns = *self.together_ns.get_or_insert(now_ns + TOGETHER_NS);
-        let known_part = || Sums::of(self.schedules.values(), self.savings.began_ns).known_part();
-        if targets.len() < 2 || now_ns < due_ns || known_part() < KNOWN_PART {
+        if targets.len() < 2 || now_ns < due_ns {
+            return Ok(());
+        }
+        let sums = Sums::of(self.schedules.values(), self.savings.began_ns);
+        let has_changed = self.walked_pages as f64 > sums.pages as f64 * CHANGED_PART;
+        let unchanged_ns = (self.savings.watched_ns() / UNCHANGED_PART).min(UNCHANGED_NS);
+        if sums.known_part() < KNOWN_PART || !has_changed && now_ns < self.reported_ns + unchanged_ns {
             return Ok(());
         }
         let before_ns = spent(tracked);
@@ -224,22 +261,44 @@ impl Walks {
             pause_ns = pause_ns.max(paid_ns);
         }
         self.together_ns = Some(now_ns + pause_ns);
-        match frame {
-            Some(frame) => emit(subscriber, &Event::Together(frame)),
-            None => Ok(()),
-        }
+        let Some(frame) = frame else { return Ok(()) };
+        (self.reported_ns, self.walked_pages) = (now_ns, 0);
+        emit(subscriber, &Event::Together(frame))
     }
 
     /// Takes targets in and out: afterwards there are the schedules of `targets`, in their order.
-    fn follow<S: AccessSource>(&mut self, tracked: &mut Tracked<S>, targets: &[Target], now_ns: u64) {
+    fn follow<S: AccessSource>(&mut self, tracked: &mut Tracked<S>, targets: &[Target], clock: &dyn Clock) {
         if targets.iter().map(|t| &t.info.target).eq(self.schedules.keys()) {
             return;
         }
         let there: BTreeSet<TargetId> = targets.iter().map(|t| t.info.target).collect();
         self.schedules.retain(|id, _| there.contains(id));
         for t in targets {
-            self.schedules.entry(t.info.target).or_insert_with(|| expected(tracked, t, now_ns));
+            self.schedules.entry(t.info.target).or_insert_with(|| expected(tracked, t, clock));
         }
+    }
+
+    /// Whether a target need not be walked since it has not run.
+    fn rest<S: AccessSource>(
+        &mut self,
+        tracked: &mut Tracked<S>,
+        target: &Target,
+        means: Option<Means>,
+        clock: &dyn Clock,
+    ) -> bool {
+        let id = target.info.target;
+        let Some(s) = self.schedules.get_mut(&id).filter(|s| s.walks > 0) else { return false };
+        let before_ns = spent(tracked);
+        let now_ns = clock.now_ns();
+        // In any case: the walk that follows is to know from when on the target does not run.
+        let has_not_run = tracked.rest(id, clock);
+        s.rests = has_not_run && s.may_rest(target.footprint.map(|f| f.rss), now_ns);
+        if s.rests {
+            s.tells_ages = true;
+            s.put_off(means, wish_ns(tracked.shortest_age_ns()), now_ns);
+        }
+        self.savings.spend((spent(tracked) - before_ns) as f64);
+        s.rests
     }
 
     /// Walks a target for a slice; whether its walk is complete. `means`: `None` where there is no budget.
@@ -259,7 +318,9 @@ impl Walks {
         if s.walk.spent_ns == 0.0 {
             s.begun_ns = now_ns;
         }
-        let history = tracked.history_mut(id, now_ns);
+        // Of a target that has not run since it was found, the watch began then.
+        let found_ns = if tracked.page_history(id).is_none() { tracked.rests_since(id, clock) } else { None };
+        let history = tracked.history_mut(id, found_ns.unwrap_or(now_ns));
         if asked.is_none() && history.walks() == 0 {
             // First walks cost more than others: by the number of pages alone.
             let read_ns = |m: Means| m.pages as f64 * READ_NS_PER_PAGE;
@@ -284,7 +345,9 @@ impl Walks {
         } else if s.walks > 0 {
             history.begin_more(s.unresolved, allowance.first_ns / CLEAR_NS);
         }
-        let slice = tracked.walk(id, &mapped(target), allowance, clock)?;
+        // Of thousands, those that rest are known without that, and those left are not to wait for it.
+        let only_reads = self.many_firsts && found_ns.is_some();
+        let slice = tracked.walk(id, &mapped(target), (!only_reads).then_some(allowance), clock)?;
         let cost_ns = slice.spent_ns as f64;
         if let Some(reading_ns) = slice.reading_ns {
             *s.walk.read_ns.get_or_insert(0.0) += reading_ns as f64;
@@ -301,12 +364,18 @@ impl Walks {
         if let Some(history) = tracked.page_history(id) {
             s.learn_pages(history);
         }
+        s.walked_rss = target.footprint.map(|f| f.rss).or(s.walked_rss);
         if s.walks == 0 {
             let spent_ns = s.walk.spent_ns;
             self.first_walk_ns = Some(self.first_walk_ns.map_or(spent_ns, |ns| ns + (spent_ns - ns) * NEWEST));
         }
+        self.walked_pages += if s.rests { 0 } else { s.present };
         s.learn(means, wish_ns, asked.map_or(LONGEST_NS, |age| age as f64));
-        s.put_next(means, wish_ns, at_first, clock.now_ns());
+        s.rests |= found_ns.is_some() && s.tells_ages;
+        match s.rests {
+            true => s.put_off(means, wish_ns, clock.now_ns()),
+            false => s.put_next(means, wish_ns, at_first, clock.now_ns()),
+        }
         Ok(true)
     }
 
@@ -344,12 +413,15 @@ impl Walks {
 }
 
 /// The schedule of a target that has just come: what reading it costs is estimated.
-fn expected<S: AccessSource>(tracked: &mut Tracked<S>, target: &Target, now_ns: u64) -> Schedule {
-    let id = target.info.target;
+fn expected<S: AccessSource>(tracked: &mut Tracked<S>, target: &Target, clock: &dyn Clock) -> Schedule {
+    let (id, now_ns) = (target.info.target, clock.now_ns());
     let footprint = target.footprint.or_else(|| tracked.footprint(id, now_ns));
     let pages = footprint.map_or(0, |f| f.rss / PAGE_SIZE);
     let read_ns = READ_NS_PER_TARGET + READ_NS_PER_PAGE * pages as f64;
     let mut s = Schedule::new(now_ns);
+    // From now on it is known whether it runs.
+    tracked.rests_since(id, clock);
+    s.walked_rss = footprint.map(|f| f.rss);
     (s.start, s.pages, s.read_ns) = (tracked.start(id), pages, read_ns);
     match tracked.page_history(id).filter(|h| h.walks() > 0) {
         Some(history) => s.learn_pages(history),

@@ -8,6 +8,8 @@ pub(in crate::monitor) const SHARE_AT_FIRST: f64 = 0.75;
 const MOST_ALONE: f64 = 0.95;
 /// ... and of the budget so much may be aimed at by what follows mappings and footprints, which takes a part of it.
 const LEFT_ALONE: f64 = 0.5;
+/// What these have spent beyond that is made up for later on, by so large a part of what walks have.
+const MADE_UP: f64 = 0.5;
 /// Budget is saved up for so many times the time between two walks.
 const SAVED: f64 = 1.5;
 /// Of what walks do not need, so much is given to regions; over so long is seen what they need, ns.
@@ -53,6 +55,10 @@ struct Others {
     recent_ns: f64,
     /// A moving average, in parts of a core.
     rate: f64,
+    /// What was spent beyond the budget, and is not made up for yet, ns.
+    over_ns: f64,
+    /// Whether it is being made up for.
+    makes_up: bool,
 }
 
 /// Of a CPU `budget` (a share of a core), what walks may take at any time.
@@ -82,7 +88,10 @@ impl Savings {
         let part = if self.at_first { SHARE_AT_FIRST } else { SHARE };
         match &self.others {
             // Finding hundreds of processes is dear at first, and over soon.
-            Some(others) => (1.0 - others.rate / budget).clamp(part, MOST_ALONE),
+            Some(others) => {
+                let made_up = if others.makes_up && others.over_ns > 0.0 { MADE_UP } else { 0.0 };
+                (1.0 - others.rate / budget).clamp(part, MOST_ALONE) * (1.0 - made_up)
+            }
             None => part,
         }
     }
@@ -119,6 +128,14 @@ impl Savings {
         self.recent_ns += ns;
     }
 
+    /// Without regions: whether what finding thousands of processes took beyond the budget is made up for. Not before there
+    /// are figures.
+    pub fn make_up(&mut self, now: bool) {
+        if let Some(others) = &mut self.others {
+            others.makes_up = now;
+        }
+    }
+
     /// Whether what is set aside pays for looking for pages that several targets map.
     pub fn has_aside(&self) -> bool {
         self.wanted_aside_ns > 0.0 && self.aside_ns >= self.wanted_aside_ns
@@ -131,10 +148,10 @@ impl Savings {
         (self.aside_ns, self.aside_cost_ns) = ((self.aside_ns - ns).max(0.0), Some(ns));
     }
 
-    /// Adds what the time since the last call has brought. `interval_ns`: the time between two walks, of a share; `share`:
-    /// `None` where there is no budget; `together_ns`: what looking for pages that several targets map costs, as long as
+    /// Adds what the time since the last call has brought, of a `budget` (a share of a core; `None`: there is none). `interval_ns`: the time between two walks, of a share; `together_ns`: what looking for pages that several targets map costs, as long as
     /// nobody knows better; 0: nobody does.
-    pub fn fill(&mut self, share: Option<f64>, now_ns: u64, interval_ns: impl FnOnce(f64) -> f64, together_ns: f64) {
+    pub fn fill(&mut self, budget: Option<f64>, now_ns: u64, interval_ns: impl FnOnce(f64) -> f64, together_ns: f64) {
+        let share = budget.map(|budget| self.share(budget));
         let Some(filled_ns) = self.filled_ns else {
             // The first walks may begin at once, with what the next moments bring.
             self.filled_ns = Some(now_ns + ADVANCE_NS);
@@ -149,7 +166,10 @@ impl Savings {
             let weight = (since / RATE_NS).min(1.0);
             self.rate = Some(self.rate.map_or(rate, |known| known + (rate - known) * weight));
             if let Some(others) = &mut self.others {
-                others.rate += (std::mem::take(&mut others.recent_ns) / since - others.rate) * weight;
+                let spent_ns = std::mem::take(&mut others.recent_ns);
+                others.rate += (spent_ns / since - others.rate) * weight;
+                let left = budget.zip(share).map_or(f64::INFINITY, |(budget, share)| budget * AIM - share);
+                others.over_ns = (others.over_ns + spent_ns - left * since).max(0.0);
             }
         }
         let Some(share) = share else { return };
@@ -159,5 +179,33 @@ impl Savings {
         let aside_ns = (rate * since).min(self.wanted_aside_ns - self.aside_ns).max(0.0);
         self.aside_ns += aside_ns;
         self.saved_ns = (self.saved_ns + share * since - aside_ns).min(share * interval_ns(share) * SAVED);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+    const BUDGET: f64 = 0.01;
+
+    #[test]
+    fn what_finding_targets_took_is_made_up_for_once_there_are_figures() {
+        let mut savings = Savings::new(true);
+        savings.fill(Some(BUDGET), 0, |_| 1e9, 0.0);
+        savings.others_spent(S / 10);
+        let mut shares = Vec::new();
+        for second in 1..=100 {
+            savings.make_up(second > 50);
+            savings.fill(Some(BUDGET), second * S, |_| 1e9, 0.0);
+            shares.push(savings.share(BUDGET));
+        }
+        let whole = BUDGET * AIM * MOST_ALONE;
+        assert!((shares[49] - whole).abs() < 1e-9, "nobody waits for figures: {shares:?}");
+        assert!((shares[51] - whole * (1.0 - MADE_UP)).abs() < 1e-9);
+        // Nothing else is spent: what is left beside half of it makes up for 100 ms.
+        let halved = shares.iter().filter(|&&share| share < whole * 0.9 && share > whole * 0.3).count();
+        assert!((1..50).contains(&halved), "{halved}");
+        assert!((shares[99] - whole).abs() < 1e-9, "made up for");
     }
 }

@@ -27,10 +27,17 @@ pub(super) const LONGEST_NS: f64 = 10e9;
 const SECOND_NS: f64 = 10.3e9;
 /// Of more pages than this part of a target the next walk is the first to tell whether they are used: it is not put off.
 const OPEN_PART: f64 = 0.05;
+/// What it costs to see that a target has not run, ns.
+const REST_NS: f64 = 3_000.0;
+/// However long a target has not run, it is walked again after this time: pages may have been taken away without its
+/// resident memory telling, ns.
+const LONGEST_REST_NS: u64 = 300_000_000_000;
 /// For each page that it tells of for the first time a walk may come so much earlier than its turn, ns, ...
 const EARLIER_NS_PER_PAGE: u64 = 1_000_000;
 /// ... but no more than this: else it would be the turn of new processes alone, where many come and go.
 const MOST_EARLIER_NS: u64 = 20_000_000_000;
+/// Pages that cannot be observed may become so by as many walks.
+const BLIND_WALKS: u64 = 4;
 /// Part of what is left for clearing that pages in use have, whatever was never cleared.
 const AGAIN_PART: f64 = 0.25;
 /// Real over estimated price of clearing until that is known: rather too little is cleared than too much.
@@ -78,6 +85,14 @@ pub(super) struct Schedule {
     pub walks: u64,
     /// The same with those of an Isotherm before this one.
     pub history_walks: u64,
+    /// Whether the history says when most pages were accessed.
+    pub tells_ages: bool,
+    /// It had not run when it was looked at last: that cost next to nothing.
+    pub rests: bool,
+    /// Resident memory, as last counted when it was walked, bytes; `None`: it was not counted.
+    pub walked_rss: Option<u64>,
+    /// The last complete walk could not clear all that it should have.
+    left_set: bool,
     /// Sums over the slices of the present walk.
     pub walk: Spent,
     pub level: u8,
@@ -125,6 +140,8 @@ impl Needs {
     /// What nobody has looked at yet comes first: a page that is not used is cleared once, and from then on its age is
     /// known, while of a page in constant use clearing it again tells little that is new.
     pub fn share_of(self, all: Self, spare_ns: f64) -> Self {
+        // That of a target that rested until now is not in the sum.
+        let all = Self { first_ns: all.first_ns.max(self.first_ns), again_ns: all.again_ns.max(self.again_ns) };
         let least_ns = spare_ns * AGAIN_PART;
         let first_ns = spare_ns - least_ns.min(all.again_ns);
         let again_ns = (spare_ns - all.first_ns).max(least_ns);
@@ -173,12 +190,34 @@ impl Schedule {
             _ => 0,
         };
         let earlier_ns = unknown.saturating_mul(EARLIER_NS_PER_PAGE).min(MOST_EARLIER_NS);
-        (self.walks != preferred, self.due_ns.saturating_sub(earlier_ns), Reverse(self.pages))
+        let is_known = self.rests && self.framed_ns.is_some();
+        (self.walks != preferred || is_known, self.due_ns.saturating_sub(earlier_ns), Reverse(self.pages))
     }
 
     /// Whether the next walk, a third one or later, tells much that those before could not.
     fn is_open(&self) -> bool {
         self.walks > 1 && self.open as f64 > self.present as f64 * OPEN_PART
+    }
+
+    /// What its next turn is expected to cost, ns.
+    pub fn price_ns(&self) -> f64 {
+        if self.rests { REST_NS + self.frame_ns } else { self.read_ns }
+    }
+
+    /// Whether what its last walk saw, at `now_ns`, still holds if it has not run since: its memory, of `rss` bytes if that is
+    /// counted, is as large as then.
+    pub fn may_rest(&self, rss: Option<u64>, now_ns: u64) -> bool {
+        let is_walking = self.walk.spent_ns > 0.0;
+        let is_alike = rss.is_none() || rss == self.walked_rss;
+        self.walks > 0 && !is_walking && is_alike && now_ns < self.begun_ns + LONGEST_REST_NS
+    }
+
+    /// Whether another walk would clear much that was left set, although the target rests: then it is known from the begin
+    /// what it accesses when it runs again. Only where nobody else needs a walk.
+    pub fn is_worth_clearing(&self, now_ns: u64) -> bool {
+        let may_become_known = if self.walks < BLIND_WALKS { self.blind } else { 0 };
+        let open = (self.unresolved + may_become_known) as f64 > self.present as f64 * OPEN_PART;
+        (open || self.left_set) && now_ns >= self.begun_ns + SECOND_NS as u64
     }
 
     /// What clearing all that it should costs.
@@ -192,7 +231,7 @@ impl Schedule {
     pub fn learn_pages(&mut self, history: &PageHistory) {
         let Learnt { present, blind, unresolved, .. } = *history.learnt();
         (self.present, self.blind, self.unresolved) = (present, blind, unresolved);
-        self.history_walks = history.walks();
+        (self.history_walks, self.tells_ages) = (history.walks(), history.tells_ages());
     }
 
     /// What the next slice may clear.
@@ -227,13 +266,14 @@ impl Schedule {
             self.dearer += ((real_ns / estimated_ns).clamp(0.1, 20.0) - self.dearer) * NEWEST;
         }
         self.demand_ns = walk.cleared_ns + walk.refused_ns;
+        self.left_set = walk.refused_ns > 0.0 || self.level > 0;
         let Some(Means { share, read_ns, .. }) = means else {
             (self.level, self.stretch) = (0, 1.0);
             return;
         };
         // Its part of what an interval brings beyond the price of reading.
         let interval_ns = (wish_ns as f64).max(read_ns / (share * READ_PART));
-        let affordable_ns = (share * interval_ns - read_ns).max(0.0) * self.read_ns / read_ns;
+        let affordable_ns = (share * interval_ns - read_ns).max(0.0) * (self.read_ns / read_ns).min(1.0);
         let load = self.demand_ns * self.dearer / affordable_ns.max(1.0);
         let most = (longest_ns / interval_ns).max(1.0);
         match load / self.stretch {
@@ -243,6 +283,14 @@ impl Schedule {
             l if l < 0.3 => self.level = self.level.saturating_sub(1),
             _ => {}
         }
+    }
+
+    /// It has not run until `now_ns`: when that is looked at again.
+    pub fn put_off(&mut self, means: Option<Means>, wish_ns: u64, now_ns: u64) {
+        let affordable_ns = means.map_or(0.0, |m| m.read_ns / (m.share * READ_PART));
+        // Its figures are not put off.
+        let longest_ns = if self.framed_ns.is_some() { f64::INFINITY } else { 0.0 };
+        self.due_ns = now_ns + wish_ns.max(affordable_ns.min(longest_ns) as u64);
     }
 
     /// When the next walk is due, where this one ends at `now_ns`. `at_first`: much was never cleared.

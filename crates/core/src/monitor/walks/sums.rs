@@ -14,8 +14,10 @@ const BLIND_PART: f64 = 0.25;
 /// Sums over all targets.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
-    /// What reading costs, ns.
+    /// What reading costs, where targets that rest need none, ns.
     pub read_ns: f64,
+    /// The same of all.
+    pub read_all_ns: f64,
     /// Pages that were resident before the first walks.
     pub pages: u64,
     /// What clearing all that should be costs.
@@ -27,7 +29,7 @@ pub(super) struct Sums {
     unresolved: u64,
     /// Of `pages`, those of targets that were forked.
     forked: u64,
-    /// Pages of targets that were walked twice, and of all that are waited for.
+    /// Pages of targets of which ages are known, and of all that are waited for.
     known: u64,
     awaited: u64,
 }
@@ -39,26 +41,29 @@ impl Sums {
         let began_ns = began_ns.unwrap_or(u64::MAX);
         let mut sums = Self { stretch: 1.0, ..Self::default() };
         for s in schedules {
-            sums.read_ns += s.read_ns;
+            sums.read_ns += s.price_ns();
+            sums.read_all_ns += s.read_ns;
             sums.pages += s.pages;
-            sums.needs = sums.needs.and(s.needs());
-            sums.stretch = sums.stretch.max(s.stretch);
             sums.present += s.present;
-            sums.blind += s.blind;
-            sums.unresolved += s.unresolved;
+            if !s.rests {
+                sums.needs = sums.needs.and(s.needs());
+                sums.stretch = sums.stretch.max(s.stretch);
+                sums.blind += s.blind;
+                sums.unresolved += s.unresolved;
+            }
             let forked = s.start.filter(|start| start.forked);
             sums.forked += if forked.is_some() { s.pages } else { 0 };
-            if s.history_walks < 2 && forked.is_some_and(|start| start.time_ns > began_ns) {
+            if !s.tells_ages && forked.is_some_and(|start| start.time_ns > began_ns) {
                 continue;
             }
             let pages = if s.history_walks > 0 { s.present } else { s.pages };
             sums.awaited += pages;
-            sums.known += if s.history_walks > 1 { pages } else { 0 };
+            sums.known += if s.tells_ages { pages } else { 0 };
         }
         sums
     }
 
-    /// What part of all pages is in targets that were walked twice, by an Isotherm before this one, too.
+    /// What part of all pages is in targets of which ages are known, to an Isotherm before this one, too.
     pub fn known_part(&self) -> f64 {
         self.known as f64 / self.awaited.max(1) as f64
     }
@@ -86,7 +91,8 @@ mod tests {
     fn what_is_known_does_not_wait_for_processes_forked_since() {
         let s = |history_walks, pages, forked_ns: Option<u64>| {
             let mut s = Schedule::new(0);
-            (s.history_walks, s.pages, s.present) = (history_walks, pages, pages);
+            (s.history_walks, s.tells_ages) = (history_walks, history_walks > 1);
+            (s.pages, s.present) = (pages, pages);
             s.start = forked_ns.map(|time_ns| Start { time_ns, forked: true });
             s
         };

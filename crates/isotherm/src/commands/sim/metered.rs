@@ -51,6 +51,10 @@ impl<S: AccessSource> AccessSource for Metered<S> {
         self.timed(|s| s.start(target))
     }
 
+    fn cpu_ns(&mut self, target: TargetId) -> Option<u64> {
+        self.timed(|s| s.cpu_ns(target))
+    }
+
     fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {
         self.timed(|s| s.footprint(target, now_ns))
     }

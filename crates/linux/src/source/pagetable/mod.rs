@@ -247,6 +247,10 @@ impl AccessSource for PageTableSource {
         self.targets.start(target)
     }
 
+    fn cpu_ns(&mut self, target: TargetId) -> Option<u64> {
+        self.targets.cpu_ns(target)
+    }
+
     fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {
         self.targets.footprint(target, now_ns)
     }
