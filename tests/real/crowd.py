@@ -14,7 +14,7 @@ MOST_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 PROCESSES = int(os.environ.get("CROWD_PROCESSES", min(10_000, (MOST_FILES - 1000) // 4)))
 PAGES = 16
 SECONDS = 60
-# First walks are what costs: all are asked for within a minute, which does not hold yet, and after this time at the latest.
+# Finding and walking each for the first time is what costs; afterwards there is time to see what it takes from then on.
 SECONDS_FOR_ALL = 300
 MOST_MEMORY = 96 * MIB
 BUDGET = 0.0105
