@@ -12,16 +12,25 @@ pub struct By {
     /// For certain not after, ns. Later where another process has the page as [`Copied`](Known::Copied): the kernel may have
     /// cleared a bit there before anybody looked.
     pub certain_ns: u64,
+    /// Whether it was in use up to then, as far as anybody knows: then its process stopped running.
+    pub in_use: bool,
 }
 
 impl By {
     /// For certain by `ns`.
     pub const fn certain(ns: u64) -> Self {
-        Self { ns, certain_ns: ns }
+        Self { ns, certain_ns: ns, in_use: false }
     }
 
     fn max(self, other: Self) -> Self {
-        Self { ns: self.ns.max(other.ns), certain_ns: self.certain_ns.max(other.certain_ns) }
+        let (ns, in_use) = (self.ns, self.in_use).max((other.ns, other.in_use));
+        Self { ns, certain_ns: self.certain_ns.max(other.certain_ns), in_use }
+    }
+
+    /// The same of a page of a process that has not run since `since_ns`.
+    fn not_since(self, since_ns: u64) -> Self {
+        let in_use = self.in_use || self.ns >= since_ns;
+        Self { ns: self.ns.min(since_ns), certain_ns: self.certain_ns.min(since_ns), in_use }
     }
 
     fn or_copied(self, ns: u64) -> Self {
@@ -29,7 +38,7 @@ impl By {
     }
 
     const fn later(self, ns: u64) -> Self {
-        Self { ns: self.ns + ns, certain_ns: self.certain_ns + ns }
+        Self { ns: self.ns + ns, certain_ns: self.certain_ns + ns, ..self }
     }
 }
 
@@ -120,19 +129,16 @@ impl Known {
     /// The same of a page whose process has not run since this moment, ns: nor has it accessed the page, whether its bit can be
     /// cleared or not.
     pub fn not_since(self, since_ns: u64) -> Self {
-        let earlier = |by: By, after_ns: u64| {
-            let until_ns = since_ns.max(after_ns);
-            By { ns: by.ns.min(until_ns), certain_ns: by.certain_ns.min(until_ns) }
-        };
+        let any_time = By::certain(u64::MAX);
         match self {
-            Self::Blind => Self::Open { after_ns: None, by: Some(By::certain(since_ns)) },
+            Self::Blind => Self::Open { after_ns: None, by: Some(any_time.not_since(since_ns)) },
             Self::Open { after_ns, by } => {
-                let by = by.unwrap_or(By::certain(u64::MAX));
-                Self::Open { after_ns, by: Some(earlier(by, after_ns.unwrap_or(0))) }
+                let by = by.unwrap_or(any_time).not_since(since_ns.max(after_ns.unwrap_or(0)));
+                Self::Open { after_ns, by: Some(by) }
             }
             Self::Copied(by_ns) => Self::Copied(by_ns.min(since_ns)),
-            Self::Standing(after_ns) => Self::In { after_ns, by: By::certain(since_ns.max(after_ns)) },
-            Self::In { after_ns, by } => Self::In { after_ns, by: earlier(by, after_ns) },
+            Self::Standing(after_ns) => Self::In { after_ns, by: any_time.not_since(since_ns.max(after_ns)) },
+            Self::In { after_ns, by } => Self::In { after_ns, by: by.not_since(since_ns.max(after_ns)) },
         }
     }
 
@@ -171,7 +177,7 @@ impl Known {
             }
             Self::In { after_ns: after, by } if after < limit_ns => {
                 most = pages;
-                expected = if by.ns == usage.walk_ns {
+                expected = if by.in_use || by.ns == usage.walk_ns {
                     usage.idle(by.ns - limit_ns, by.ns - after)
                 } else {
                     (limit_ns - after) as f64 / (by.ns - after) as f64
@@ -239,6 +245,27 @@ mod tests {
         assert_eq!(Known::of(ABSENT, &epochs, Some(80 * S)), None);
     }
 
+    #[test]
+    fn what_was_in_use_until_its_process_stopped_was_not_left_alone_before() {
+        let (stopped, usage) = (NOW - 5 * S, Usage::constant(NOW));
+        let expected = |known: Known, age_s: u64| {
+            let mut sum = IdlePages::default();
+            (known.idle(NOW - age_s * S, usage, 1, &mut sum), sum.least)
+        };
+        // Left set for a minute, found accessed by the last walk, which saw it stop, or by both of two processes that do.
+        let found = within(NOW - 20 * S, NOW);
+        for known in [Known::Standing(NOW - 60 * S), found, found.or(Known::Standing(NOW - 60 * S))] {
+            let rests = known.not_since(stopped);
+            assert_eq!((expected(rests, 1), expected(rests, 5)), ((0.0, 1), (0.0, 1)), "it does not run");
+            assert_eq!(expected(rests, 10), (0.0, 0), "it was in use until then");
+            assert_eq!(expected(rests.or(Known::Copied(stopped)), 10), (0.0, 0));
+            assert_eq!(expected(rests.or(within(0, stopped - S)), 10), (0.0, 0));
+        }
+        // Found accessed some time before.
+        let earlier = within(NOW - 20 * S, NOW - 10 * S).not_since(stopped);
+        assert_eq!(expected(earlier, 15), (0.5, 0));
+    }
+
     prop_compose! {
         /// Two moments, in order.
         fn moments()(a in 0..100u64, b in 0..100u64) -> (u64, u64) { (a.min(b) * S, a.max(b) * S) }
@@ -253,7 +280,10 @@ mod tests {
             }),
             (0..100u64).prop_map(|at| Known::Copied(at * S)),
             (0..100u64).prop_map(|at| Known::Standing(at * S)),
-            moments().prop_map(|(after, by)| within(after, by)),
+            (moments(), any::<bool>()).prop_map(|((after_ns, by_ns), in_use)| Known::In {
+                after_ns,
+                by: By { in_use, ..By::certain(by_ns) },
+            }),
         ]
     }
 

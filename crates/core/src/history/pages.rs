@@ -158,8 +158,7 @@ impl PageHistory {
 
     /// What to expect of pages in use as of the last walk.
     pub(super) fn usage(&self) -> Usage {
-        // Whoever rests was used up to then as others are until they are looked at.
-        self.reuse.usage(self.rests_since_ns().unwrap_or(self.now_ns()), self.walk_ns())
+        self.reuse.usage(self.now_ns(), self.walk_ns())
     }
 
     /// Pages found accessed again by the end of the last walk, by how long they had been idle.

@@ -1,5 +1,5 @@
 //! When the page history walks which target, and what it may clear: as often as asked for, as far as its share of the
-//! budget goes.
+//! budget goes. Targets that do not run need no walk.
 
 mod savings;
 mod schedule;
@@ -184,18 +184,8 @@ impl Walks {
                 at_rest.push((target, means));
             }
         }
-        // What nobody needs now may serve those that may run again.
-        for (target, means) in at_rest {
-            let Some(s) = self.schedules.get(&target.info.target) else { continue };
-            let spare_ns = self.savings.saved_ns - s.read_ns;
-            if is_left || share.is_some() && spare_ns < 0.0 || clock.now_ns() > begin_ns + turn_ns as u64 {
-                break;
-            }
-            if s.is_worth_clearing(begin_ns) {
-                let spare = s.needs().share_of(s.needs(), spare_ns);
-                let means = means.map(|means| Means { spare: spare.at_most(spare_ns), ..means });
-                faults.extend(self.walk(tracked, target, means, clock).err());
-            }
+        if !is_left {
+            self.clear_at_rest(tracked, &at_rest, begin_ns + turn_ns as u64, clock, &mut faults);
         }
         self.due_ns = if is_left { Some(begin_ns) } else { self.schedules.values().map(|s| s.due_ns).min() };
         self.together(tracked, targets, share, clock, subscriber)?;
@@ -205,6 +195,30 @@ impl Walks {
         self.rest_until_ns = end_ns + pause_ns(worth_ns.min(turn_ns));
         self.ready_ns = self.rest_until_ns.max(end_ns + pause_ns(debt_ns));
         Ok(faults)
+    }
+
+    /// Until `until_ns`, walks those of the targets `at_rest` of which much was left set, as far as what is saved goes: nobody else
+    /// needs it now, and they may run again.
+    fn clear_at_rest<S: AccessSource>(
+        &mut self,
+        tracked: &mut Tracked<S>,
+        at_rest: &[(&Target, Option<Means>)],
+        until_ns: u64,
+        clock: &mut dyn Clock,
+        faults: &mut Vec<SourceError>,
+    ) {
+        for &(target, means) in at_rest {
+            let Some(s) = self.schedules.get(&target.info.target) else { continue };
+            let spare_ns = self.savings.saved_ns - s.read_ns;
+            if means.is_some() && spare_ns < 0.0 || clock.now_ns() > until_ns {
+                break;
+            }
+            if s.is_worth_clearing(clock.now_ns()) {
+                let spare = s.needs().share_of(s.needs(), spare_ns);
+                let means = means.map(|means| Means { spare: spare.at_most(spare_ns), ..means });
+                faults.extend(self.walk(tracked, target, means, clock).err());
+            }
+        }
     }
 
     /// Whether first walks come before second ones: where few are left. Else those few would wait until all others have

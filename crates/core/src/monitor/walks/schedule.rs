@@ -215,9 +215,14 @@ impl Schedule {
     /// Whether another walk would clear much that was left set, although the target rests: then it is known from the begin
     /// what it accesses when it runs again. Only where nobody else needs a walk.
     pub fn is_worth_clearing(&self, now_ns: u64) -> bool {
+        let is_much = |pages: u64| pages as f64 > self.present as f64 * OPEN_PART;
         let may_become_known = if self.walks < BLIND_WALKS { self.blind } else { 0 };
-        let open = (self.unresolved + may_become_known) as f64 > self.present as f64 * OPEN_PART;
-        (open || self.left_set) && now_ns >= self.begun_ns + SECOND_NS as u64
+        let pause_ns = match () {
+            () if is_much(self.unresolved) => WISH_NS,
+            () if self.left_set || is_much(may_become_known) => SECOND_NS as u64,
+            () => return false,
+        };
+        now_ns >= self.begun_ns + pause_ns
     }
 
     /// What clearing all that it should costs.
