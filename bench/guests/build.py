@@ -1,5 +1,6 @@
 """A guest that builds a C program: the memory that it costs the host over time, what stays of it, and whether the build is slower."""
 
+import contextlib
 import os
 import re
 import statistics
@@ -7,6 +8,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import toolchain
 from machine import GuestError
@@ -67,57 +69,115 @@ def cpu_s(machine):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def guest_cpu_s(machine):
+    """CPU time that the guest's kernel has counted: in programs, and in itself."""
+    # In hundredths of a second on every architecture.
+    user, nice, system, _, _, irq, softirq = (int(word) / 100 for word in machine.sh("head -n1 /proc/stat").split()[1:8])
+    return user + nice, system + irq + softirq
+
+
 def add_options(parser):
     parser.add_argument("--build-mib", type=int, default=1024, help="a guest's memory (build)")
     parser.add_argument("--builds", type=int, default=2, help="builds in a row, each followed by a pause (build)")
     parser.add_argument("--build-pause", type=float, default=40, help="seconds of that pause (build)")
     parser.add_argument("--drop-pause", type=float, default=30, help="seconds from dropping the caches to the last look (build)")
     parser.add_argument("--build-rounds", type=int, default=1, help="guests of each row (build)")
+    parser.add_argument("--pair-rounds", type=int, default=1, help="guests of each row beside one without hints (build-pairs)")
     parser.add_argument("--curve", action="store_true", help="print what the host holds each second as well (build)")
 
 
-def one(bench, row, image):
+@contextlib.contextmanager
+def guest(bench, row, image, cpus=2):
+    """A guest that builds, with its hints."""
+    with bench.machine(row, memory_mib=bench.options.build_mib, disk=image, cpus=cpus) as machine, bench.hints(row, [machine]):
+        yield machine
+
+
+def measure(bench, row, machine):
     """A guest from its first build to the end of the last pause, and after its caches are dropped. Its figures."""
     options = bench.options
     memory = options.build_mib * MIB
-    with bench.machine(row, memory_mib=options.build_mib, disk=image) as machine, bench.hints(row, [machine]):
-        machine.sh("mkdir -p /disk && mount -t ext4 /dev/vda /disk && mount -t proc proc /disk/proc && mount -t devtmpfs dev /disk/dev")
-        machine.sh(f"cat >/tmp/watch <<'END'\n{WATCH}\nEND")
-        machine.start("sh /tmp/watch", "watch.log")
-        seconds, cpu, sums = 0, 0, set()
-        with Samples(machine) as samples:
-            for _ in range(options.builds):
-                begin, used = time.monotonic(), cpu_s(machine)
-                said = machine.sh(f"{MAKE} && /out/check && /out/check-shared && sha256sum /out/check /out/*.so'", timeout_s=900)
-                seconds += time.monotonic() - begin
-                cpu += cpu_s(machine) - used
-                sums.add(tuple(said.split()))
-                machine.sh("rm -rf /disk/out/*")
-                time.sleep(options.build_pause)
-        # The first line of what was seen is that of the first moment.
-        watched = [info for info in map(meminfo, machine.cat("/tmp/watch.log").splitlines()) if info]
-        machine.sh("sync; echo 3 >/proc/sys/vm/drop_caches")
-        time.sleep(options.drop_pause)
-        used = memory - meminfo(machine.sh("tail -n1 /tmp/watch.log"))["MemFree"]
-        held = machine.resident()
-        if options.curve:
-            print(f"{row}: MiB each second: {' '.join(str(b // MIB) for _, b in samples.taken)}")
-        troubles = machine.troubles()
-        if troubles:
-            raise GuestError(f"{row}: the guest's kernel is in trouble: {troubles[0]}")
-        took = samples.taken[-1][0]
-        return {
-            "GiB s": samples.gib_seconds(),
-            # The same without what other programs of this machine do to the time.
-            "mean": samples.gib_seconds() / took * GIB / MIB,
-            "in use": statistics.mean(memory - info["MemFree"] for info in watched) / GIB * took,
-            "cache": statistics.mean(map(cache, watched)) / GIB * took,
-            "build s": seconds,
-            "CPU s": cpu,
-            "held": held / MIB,
-            "stays": max(0, held - used) / MIB,
-            "sums": sums,
-        }
+    machine.sh("mkdir -p /disk && mount -t ext4 /dev/vda /disk && mount -t proc proc /disk/proc && mount -t devtmpfs dev /disk/dev")
+    machine.sh(f"cat >/tmp/watch <<'END'\n{WATCH}\nEND")
+    machine.start("sh /tmp/watch", "watch.log")
+    seconds, cpu, user, system, sums = 0, 0, 0, 0, set()
+    with Samples(machine) as samples:
+        for _ in range(options.builds):
+            guest_cpu = guest_cpu_s(machine)
+            begin, used = time.monotonic(), cpu_s(machine)
+            said = machine.sh(f"{MAKE} && /out/check && /out/check-shared && sha256sum /out/check /out/*.so'", timeout_s=900)
+            seconds += time.monotonic() - begin
+            cpu += cpu_s(machine) - used
+            more = [now - then for now, then in zip(guest_cpu_s(machine), guest_cpu)]
+            user, system = user + more[0], system + more[1]
+            sums.add(tuple(said.split()))
+            machine.sh("rm -rf /disk/out/*")
+            time.sleep(options.build_pause)
+    # The first line of what was seen is that of the first moment.
+    watched = [info for info in map(meminfo, machine.cat("/tmp/watch.log").splitlines()) if info]
+    machine.sh("sync; echo 3 >/proc/sys/vm/drop_caches")
+    time.sleep(options.drop_pause)
+    used = memory - meminfo(machine.sh("tail -n1 /tmp/watch.log"))["MemFree"]
+    held = machine.resident()
+    if options.curve:
+        print(f"{row}: MiB each second: {' '.join(str(b // MIB) for _, b in samples.taken)}")
+    troubles = machine.troubles()
+    if troubles:
+        raise GuestError(f"{row}: the guest's kernel is in trouble: {troubles[0]}")
+    took = samples.taken[-1][0]
+    return {
+        "GiB s": samples.gib_seconds(),
+        # The same without what other programs of this machine do to the time.
+        "mean": samples.gib_seconds() / took * GIB / MIB,
+        "in use": statistics.mean(memory - info["MemFree"] for info in watched) / GIB * took,
+        "cache": statistics.mean(map(cache, watched)) / GIB * took,
+        "build s": seconds,
+        "CPU s": cpu,
+        "user s": user,
+        "system s": system,
+        "held": held / MIB,
+        "stays": max(0, held - used) / MIB,
+        "sums": sums,
+    }
+
+
+def tell(row, figures):
+    """Progress."""
+    print(f"  {row}: " + ", ".join(f"{name} {x:.1f}" for name, x in figures.items() if name != "sums"), file=sys.stderr)
+
+
+def check_sums(runs):
+    """All builds must have made the same."""
+    said = set().union(*(figures["sums"] for figures in runs))
+    if len(said) != 1:
+        raise GuestError(f"builds of the same sources differ: {sorted(said)}")
+
+
+def compare_pairs(bench, rows):
+    """Each row beside a guest without hints, at the same moments, with a processor each: so both see the same machine, however its speed
+    changes. A table like that of `compare`."""
+    options = bench.options
+    found = {row: [] for row in rows if row != "none"}
+    with tempfile.TemporaryDirectory(prefix="isotherm-build-") as work, ThreadPoolExecutor() as pool:
+        image = os.path.join(work, "disk")
+        toolchain.image(image)
+        for turn in range(options.pair_rounds):
+            for row in found if turn % 2 == 0 else reversed(found):
+                with contextlib.ExitStack() as stack:
+                    both = {each: stack.enter_context(guest(bench, each, image, cpus=1)) for each in ("none", row)}
+                    found[row].append(list(pool.map(lambda of: measure(bench, *of), both.items())))
+                for each, figures in zip(both, found[row][-1]):
+                    tell(each, figures)
+    check_sums(figures for pairs in found.values() for pair in pairs for figures in pair)
+    title = (f"A guest of {options.build_mib} MiB builds zstd {options.builds} times beside one without hints, with a processor each; "
+             f"{options.pair_rounds} rounds, medians and extremes of the ratio to that; CPU time: of the emulator, and by the guest's kernel")  # fmt: skip
+
+    def ratio(row, name):
+        ratios = sorted(ours[name] / max(theirs[name], 1) for theirs, ours in found[row])
+        return f"{statistics.median(ratios):.3f} ({ratios[0]:.3f}..{ratios[-1]:.3f})"
+
+    names = ("build s", "CPU s", "user s", "system s", "mean")
+    return title, ["hints", *names], [[row, *(ratio(row, name) for name in names)] for row in found]
 
 
 def compare(bench, rows):
@@ -129,11 +189,10 @@ def compare(bench, rows):
         toolchain.image(image)
         for turn in range(options.build_rounds):
             for row in rows if turn % 2 == 0 else reversed(rows):
-                found[row].append(one(bench, row, image))
-                print(f"  {row}: " + ", ".join(f"{name} {x:.1f}" for name, x in found[row][-1].items() if name != "sums"), file=sys.stderr)
-    said = set().union(*(figures["sums"] for runs in found.values() for figures in runs))
-    if len(said) != 1:
-        raise GuestError(f"builds of the same sources differ: {sorted(said)}")
+                with guest(bench, row, image) as machine:
+                    found[row].append(measure(bench, row, machine))
+                tell(row, found[row][-1])
+    check_sums(figures for runs in found.values() for figures in runs)
     title = (f"A guest of {options.build_mib} MiB builds zstd {options.builds} times, {options.build_pause:.0f} s apart, all builds equal; "
              f"{options.build_rounds} rounds, medians; ratios are of the same round.\n"
              "Memory times time as the host has it, and as the guest says that it uses; held and unused after its caches were dropped")  # fmt: skip

@@ -10,6 +10,8 @@ scaled down to this machine.
 * net: throughput of the guest's loopback device, with and without.
 * build: a guest that builds a C program with its tools: memory times time, build time, and what stays with the host of what the
   guest does not use, after its caches are dropped.
+* build-pairs: the same, each row beside a guest without hints at the same moments: whether the build is slower, however the speed of
+  the machine changes.
 * slowest: the slowest 1 % of a program bound by memory, while memory beside it is used and freed.
 
 Each without hints, with isotherm, and with the balloon's free page reporting. Guests are emulated, so compare rows, not machines.
@@ -40,7 +42,7 @@ STATIC = os.path.join(ROOT, "target/static")
 CACHE = os.path.join(ROOT, "target/guest")
 FILES = {"isotherm": os.path.join(STATIC, "isotherm"), "guest_load": os.path.join(STATIC, "guest_load")}
 ROWS = ("none", "isotherm", "balloon")
-PARTS = ("density", "reuse", "faults", "net", "build", "slowest")
+PARTS = ("density", "reuse", "faults", "net", "build", "build-pairs", "slowest")
 REFERENCES = """
 Published with page hinting v10 (guests of 5 GB on a host of 15 GB, KVM): density 2 -> 5 guests; reuse in the third guest
 6 min 38 s -> 32 s; faults at most 2 % slower; network 3 % slower.
@@ -55,8 +57,8 @@ class Bench:
         self.options = options
         self.kernel = kernels.kernel(options.kernel, CACHE)
 
-    def machine(self, row, number=0, memory_mib=None, disk=None):
-        return Machine(self.kernel, FILES, name=f"{row}{number}", memory_mib=memory_mib or self.options.guest_mib, cpus=2, disk=disk,
+    def machine(self, row, number=0, memory_mib=None, disk=None, cpus=2):
+        return Machine(self.kernel, FILES, name=f"{row}{number}", memory_mib=memory_mib or self.options.guest_mib, cpus=cpus, disk=disk,
                        append=self.options.append, balloon=row == "balloon", port=row == "isotherm")  # fmt: skip
 
     @contextlib.contextmanager
@@ -258,9 +260,11 @@ def main():
             lines = [[row, f"{figure:.0f}", f"{statistics.median(ratios):.3f}", f"{ratios[0]:.3f}..{ratios[-1]:.3f}",
                       f"{100 * (1 - statistics.median(ratios)):.1f} %"] for row, (figure, ratios) in found.items()]  # fmt: skip
             table(f"{title}; {options.rounds} rounds, medians and extremes", ["hints", "figure", "ratio", "", "loss"], lines)
-    if "build" in parts:
+    for part, compare in (("build", build.compare), ("build-pairs", build.compare_pairs)):
+        if part not in parts:
+            continue
         try:
-            table(*build.compare(bench, ROWS))
+            table(*compare(bench, ROWS))
         except toolchain.Missing as error:
             sys.exit(f"bench-guests: {error}")
     print(REFERENCES)
