@@ -86,7 +86,8 @@ pub struct Tracked<S> {
     populated: HashMap<TargetId, Vec<AddrRange>>,
     /// Of each target's last slice: bytes of address space, and the first table that its walk refused to clear.
     slices: HashMap<TargetId, (u64, Option<u64>)>,
-    rests: Rests,
+    /// `None`: all targets are taken to run.
+    rests: Option<Rests>,
     shortest_age_ns: Option<u64>,
     /// Begin of the aggregation interval.
     interval_ns: u64,
@@ -103,11 +104,16 @@ impl<S: AccessSource> Tracked<S> {
             passes: HashMap::new(),
             populated: HashMap::new(),
             slices: HashMap::new(),
-            rests: Rests::default(),
+            rests: None,
             shortest_age_ns: None,
             interval_ns: 0,
             shares_little: false,
         }
+    }
+
+    /// Has walks take note of which targets do not run. Not where somebody else looks at bits between them.
+    pub(crate) fn notes_rests(&mut self) {
+        self.rests = Some(Rests::default());
     }
 
     /// The source, to be changed.
@@ -145,9 +151,10 @@ impl<S: AccessSource> Tracked<S> {
 
     /// Since when a target has certainly not run, ns; `None` where it may have since the last call.
     pub(crate) fn rests_since(&mut self, target: TargetId, clock: &dyn Clock) -> Option<u64> {
+        let rests = self.rests.as_mut()?;
         let cpu_ns = self.source.cpu_ns(target);
         // Read afterwards: what it ran before this moment is in `cpu_ns`.
-        self.rests.note(target, cpu_ns, clock.now_ns())
+        rests.note(target, cpu_ns, clock.now_ns())
     }
 
     /// Whether what the last walk of a target saw holds until now, since it has not run: then no other is needed.
@@ -229,9 +236,9 @@ impl<S: AccessSource> Tracked<S> {
             self.slices.insert(target, (pass.slice, pass.refused));
         }
         if scanned.is_ok() && slice.complete {
-            let cpu_ns = self.source.cpu_ns(target);
+            let cpu_ns = self.rests.as_ref().and_then(|_| self.source.cpu_ns(target));
             let now_ns = clock.now_ns();
-            let rests_since_ns = self.rests.note(target, cpu_ns, now_ns);
+            let rests_since_ns = self.rests.as_mut().and_then(|rests| rests.note(target, cpu_ns, now_ns));
             history.into_inner().end_walk_at_rest(now_ns, rests_since_ns);
             self.passes.remove(&target);
             after = self.source.cost();
@@ -288,7 +295,7 @@ impl<S: AccessSource> Tracked<S> {
             self.passes.remove(&target);
             self.populated.remove(&target);
             self.slices.remove(&target);
-            self.rests.forget(target);
+            self.rests.iter_mut().for_each(|rests| rests.forget(target));
         }
         result
     }

@@ -83,8 +83,12 @@ impl<S: AccessSource> Monitor<S> {
             Algorithm::Isotherm => Box::new(isotherm::Isotherm::new(config.mode, config.seed, &config.attrs)),
             Algorithm::PagesOnly => Box::new(pages_only::PagesOnly),
         };
+        let mut source = Tracked::new(source);
+        if config.algorithm == Algorithm::PagesOnly {
+            source.notes_rests();
+        }
         Self {
-            source: Tracked::new(source),
+            source,
             algorithm,
             targets: Targets::default(),
             // With walks, regions begin with what these leave at first.

@@ -125,7 +125,7 @@ impl Walks {
         if begin_ns < self.rest_until_ns {
             return Ok(Vec::new());
         }
-        self.follow(tracked, targets, clock);
+        self.follow(tracked, targets, begin_ns, clock);
         let sums = Sums::of(self.schedules.values(), self.savings.began_ns);
         self.savings.at_first = budget.is_some_and(|budget| sums.is_at_first(budget));
         let share = budget.map(|budget| self.savings.share(budget));
@@ -281,14 +281,20 @@ impl Walks {
     }
 
     /// Takes targets in and out: afterwards there are the schedules of `targets`, in their order.
-    fn follow<S: AccessSource>(&mut self, tracked: &mut Tracked<S>, targets: &[Target], clock: &dyn Clock) {
+    fn follow<S: AccessSource>(
+        &mut self,
+        tracked: &mut Tracked<S>,
+        targets: &[Target],
+        now_ns: u64,
+        clock: &dyn Clock,
+    ) {
         if targets.iter().map(|t| &t.info.target).eq(self.schedules.keys()) {
             return;
         }
         let there: BTreeSet<TargetId> = targets.iter().map(|t| t.info.target).collect();
         self.schedules.retain(|id, _| there.contains(id));
         for t in targets {
-            self.schedules.entry(t.info.target).or_insert_with(|| expected(tracked, t, clock));
+            self.schedules.entry(t.info.target).or_insert_with(|| expected(tracked, t, now_ns, clock));
         }
     }
 
@@ -426,9 +432,9 @@ impl Walks {
     }
 }
 
-/// The schedule of a target that has just come: what reading it costs is estimated.
-fn expected<S: AccessSource>(tracked: &mut Tracked<S>, target: &Target, clock: &dyn Clock) -> Schedule {
-    let (id, now_ns) = (target.info.target, clock.now_ns());
+/// The schedule of a target that has just come, which is due in the turn that begins at `now_ns`: what reading it costs is estimated.
+fn expected<S: AccessSource>(tracked: &mut Tracked<S>, target: &Target, now_ns: u64, clock: &dyn Clock) -> Schedule {
+    let id = target.info.target;
     let footprint = target.footprint.or_else(|| tracked.footprint(id, now_ns));
     let pages = footprint.map_or(0, |f| f.rss / PAGE_SIZE);
     let read_ns = READ_NS_PER_TARGET + READ_NS_PER_PAGE * pages as f64;
