@@ -64,7 +64,7 @@ pub fn walk(pid: u32, arena: AddrRange, budget: f64, seconds: u64) -> anyhow::Re
         source.mappings(target, &mut mappings)?;
         let mut mapped: Vec<AddrRange> = mappings.iter().map(|m| m.range).collect();
         normalize(&mut mapped);
-        while !source.walk(target, &mapped, Allowance::UNLIMITED, &mut clock)?.complete {}
+        while !source.walk(target, &mapped, Some(Allowance::UNLIMITED), &mut clock)?.complete {}
         walks += 1;
         let (cpu, lost) = (thread_cpu_ns() - cpu_before, source.cost().target_ns - lost_before);
         let history = source.page_history(target).context("a walked process has a history")?;
