@@ -114,9 +114,9 @@ impl PageHistory {
         self.rests_since_ns().is_some_and(|since_ns| self.now_ns().saturating_sub(since_ns) >= LONG_REST_NS)
     }
 
-    /// Whether it says of most pages when they were accessed: it was walked twice, or of a process that rests once.
-    pub(crate) const fn tells_ages(&self) -> bool {
-        self.walks > 1 || self.walks > 0 && self.rests_since_ns.is_some()
+    /// Whether it says of most pages when they were accessed: it was walked twice, or once and the process has rested for long.
+    pub(crate) fn tells_ages(&self) -> bool {
+        self.walks > 1 || self.walks > 0 && self.rests_long()
     }
 
     /// What is known of the last access to pages with this byte; `None`: they are not present.

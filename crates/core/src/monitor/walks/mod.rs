@@ -10,6 +10,7 @@ use crate::addr::{AddrRange, PAGE_SIZE, normalize};
 use crate::clock::Clock;
 use crate::engine::{EngineError, emit};
 use crate::event::{Event, Subscriber};
+use crate::history::pages::PageHistory;
 use crate::history::table::PAGES;
 use crate::history::times::AGES_NS;
 use crate::history::together::Mapped;
@@ -314,7 +315,7 @@ impl Walks {
         let has_not_run = tracked.rest(id, clock);
         s.rests = has_not_run && s.may_rest(target.footprint.map(|f| f.rss), now_ns);
         if s.rests {
-            s.tells_ages = true;
+            s.tells_ages |= tracked.page_history(id).is_some_and(PageHistory::tells_ages);
             s.put_off(means, wish_ns(tracked.shortest_age_ns()), now_ns);
         }
         self.savings.spend((spent(tracked) - before_ns) as f64);
