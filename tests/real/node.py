@@ -79,8 +79,8 @@ class Node:
 CHURN = ["sh", "-c", "while :; do sleep 12 & sleep 2; done"]
 
 
-def _bytes(line, what, time_name):
-    """None: not known, of this time or (null) of any."""
+def within_ten(line, what, time_name):
+    """Bytes of a line of `ps` or `top` cold for ten seconds, or used within them. None: not known, of this time or (null) of any."""
     return next((entry["bytes"] for entry in line.get(what) or () if entry[time_name] == TEN * 10**9), None)
 
 
@@ -88,7 +88,7 @@ def _compare(results, neighbour, true, line):
     """Cold memory of a program as `ps` has it. Of its mappings some may wait for their turn to be cleared; until then `ps` says of
     these that it does not know."""
     line = line or {}
-    measured, waits, unseen = _bytes(line, "cold", "for_ns") or 0, line.get("unresolved_bytes") or 0, line.get("unobservable_bytes") or 0
+    measured, waits, unseen = within_ten(line, "cold", "for_ns") or 0, line.get("unresolved_bytes") or 0, line.get("unobservable_bytes") or 0
     ok = measured <= true * (1 + COLD) and measured + waits >= true * (1 - COLD)
     results.check(ok, f"{neighbour.name}: cold > {TEN} s by ps: truth {true / MIB:.1f} MiB, measured {measured / MIB:.1f}, and "
                       f"{waits / MIB:.1f} not known yet, {unseen / MIB:.1f} not observable")  # fmt: skip
@@ -98,13 +98,13 @@ def _agree(results, what, group, lines, top, metrics, rows, process=None):
     """What is said of a group in four ways must be the same: by `ps`, `top`, /metrics, and in the last window's row; of the only
     process of a group, in a fifth, its own line."""
     figures = {
-        "ps": _bytes(group.row(lines), "cold", "for_ns"),
-        "top": _bytes(group.row(top), "cold", "for_ns"),
+        "ps": within_ten(group.row(lines), "cold", "for_ns"),
+        "top": within_ten(group.row(top), "cold", "for_ns"),
         "/metrics": group.idle(metrics, TEN),
         "Parquet": windows.idle(rows, group.name, TEN),
     }
     if process is not None:
-        figures["its process"] = _bytes(process, "cold", "for_ns")
+        figures["its process"] = within_ten(process, "cold", "for_ns")
     known = [value for value in figures.values() if value is not None]
     same = len(known) == len(figures) and max(known) - min(known) <= COLD * max(known)
     said = ", ".join(f"{way} {'nothing' if value is None else f'{value / MIB:.1f}'}" for way, value in figures.items())
@@ -156,18 +156,18 @@ def check(results, kinds=()):
     truth = sum(program.size - program.hot for program in programs)
     by_pid = {line["pid"]: line for line in lines if line["kind"] == "process"}
     each = [(program, by_pid.get(program.pids[0])) for program in programs]
-    found = [(p.size - p.hot, _bytes(line, "cold", "for_ns")) for p, line in each if line]
+    found = [(p.size - p.hot, within_ten(line, "cold", "for_ns")) for p, line in each if line]
     results.check(len(found) == number, f"{len(found)} of {number} programs are listed by ps")
     # Each has some pages beside its pattern, which count for more in a small program.
     own = 2 * MIB
     right = [measured is not None and true * (1 - COLD) <= measured <= true * (1 + COLD) + own for true, measured in found]
     results.check(all(right), f"ps: cold > {TEN} s of each within {COLD:.0%}: {sum(right)} of {len(right)}")
     of_group = group.row(lines)
-    results.near(f"ps: cold > {TEN} s of their group", truth, _bytes(of_group, "cold", "for_ns"), COLD)
+    results.near(f"ps: cold > {TEN} s of their group", truth, within_ten(of_group, "cold", "for_ns"), COLD)
     hot = sum(program.hot for program in programs)
-    results.near(f"ps: used within {TEN} s in their group", hot, _bytes(of_group, "working_set", "within_ns"), WORKING_SET)
+    results.near(f"ps: used within {TEN} s in their group", hot, within_ten(of_group, "working_set", "within_ns"), WORKING_SET)
     of_group = group.row(top)
-    results.near(f"top: cold > {TEN} s of their group", truth, _bytes(of_group, "cold", "for_ns"), COLD)
+    results.near(f"top: cold > {TEN} s of their group", truth, within_ten(of_group, "cold", "for_ns"), COLD)
     results.near(f"/metrics: idle for {TEN} s in their group", truth, group.idle(samples, TEN), COLD)
     # What the program has allocated since is in the pages that are seen to be used, but not in what it held.
     for neighbour, then, (_, used) in zip(neighbours, held, truths):
@@ -223,7 +223,7 @@ def check_churn(results):
     for lines, metrics in looks:
         of_server = prefork.row(lines)
         results.near("a server that forks: resident memory by ps", server.size, of_server["rss_bytes"], COLD)
-        results.near(f"cold > {TEN} s by ps", idle, _bytes(of_server, "cold", "for_ns"), COLD)
+        results.near(f"cold > {TEN} s by ps", idle, within_ten(of_server, "cold", "for_ns"), COLD)
         results.near(f"idle for {OLDER} s by /metrics", idle, prefork.idle(metrics, OLDER), COLD)
     total = next(line for line in lines if line["kind"] == "total")
     results.check(total["shared"] == "counted_once", f"shared pages where processes come and go: {total['shared']}")
@@ -233,5 +233,5 @@ def check_churn(results):
     once = of_group["rss_bytes"]
     results.check(once < each, f"the group's RSS is below that of its two processes, {each / MIB:.1f} MiB: {once / MIB:.1f}")
     truth = sum(program.size - program.hot for program in programs)
-    results.near(f"ps: cold > {TEN} s of a group there", truth, _bytes(of_group, "cold", "for_ns"), COLD)
+    results.near(f"ps: cold > {TEN} s of a group there", truth, within_ten(of_group, "cold", "for_ns"), COLD)
     results.check(ended, "it ends in good order")

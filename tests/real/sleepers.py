@@ -5,7 +5,7 @@ import tempfile
 
 from group import USED
 from harness import MIB, ControlGroup
-from node import TEN, Node
+from node import TEN, Node, within_ten
 from pages import COLD, WORKING_SET, Program, build, hot_pages, size
 
 EACH_MIB = 60
@@ -13,12 +13,6 @@ NEVER_US, SELDOM_US = 3_600_000_000, 6_000_000
 SECONDS = 30
 LOOKS = 3
 BETWEEN_S = 3  # so that some come shortly after all have woken, and some later
-TEN_NS = TEN * 10**9
-
-
-def _bytes(row, what, time_name):
-    """Within or for ten seconds; 0: not known."""
-    return next((entry["bytes"] for entry in row.get(what) or () if entry[time_name] == TEN_NS), 0)
 
 
 def check(results):
@@ -57,8 +51,11 @@ def check(results):
         used = 0 if kind == "asleep" else sum(program.hot for program in programs[kind])
         for look, lines in enumerate(looks, 1):
             row = group.row(lines) or {}
-            results.near(f"{kind}, look {look}: cold > {TEN} s", held - used, _bytes(row, "cold", "for_ns"), COLD)
-            measured = _bytes(row, "working_set", "within_ns")
+            results.near(f"{kind}, look {look}: cold > {TEN} s", held - used, within_ten(row, "cold", "for_ns"), COLD)
+            measured = within_ten(row, "working_set", "within_ns")
+            if measured is None:
+                results.near(f"{kind}, look {look}: used within {TEN} s", used, None, WORKING_SET)
+                continue
             # Bits of pages that children share are cleared process by process, in turn.
             open_bytes = (row.get("unobservable_bytes") or 0) + (row.get("unresolved_bytes") or 0)
             ok = measured <= used * (1 + WORKING_SET) + MIB and measured + open_bytes >= used * (1 - WORKING_SET)

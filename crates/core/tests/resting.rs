@@ -1,6 +1,6 @@
 //! Targets that do not run are not walked again, and are known nevertheless.
 
-use isotherm_core::addr::TABLE_SPAN;
+use isotherm_core::addr::{AddrRange, TABLE_SPAN};
 use isotherm_core::bits::{TableBits, Window};
 use isotherm_core::clock::{Clock, VirtualClock};
 use isotherm_core::engine::Engine;
@@ -98,7 +98,7 @@ impl AccessSource for Programs {
     fn scan(
         &mut self,
         target: TargetId,
-        _: &[isotherm_core::addr::AddrRange],
+        _: &[AddrRange],
         mut clear: Clear<'_>,
         sink: &mut dyn FnMut(&TableBits),
     ) -> Result<(), SourceError> {

@@ -29,4 +29,6 @@ pub mod tracked;
 mod usage;
 
 #[cfg(test)]
+mod pages_tests;
+#[cfg(test)]
 mod tests;

@@ -86,8 +86,7 @@ pub struct Tracked<S> {
     populated: HashMap<TargetId, Vec<AddrRange>>,
     /// Of each target's last slice: bytes of address space, and the first table that its walk refused to clear.
     slices: HashMap<TargetId, (u64, Option<u64>)>,
-    /// `None`: all targets are taken to run.
-    rests: Option<Rests>,
+    rests: Rests,
     shortest_age_ns: Option<u64>,
     /// Begin of the aggregation interval.
     interval_ns: u64,
@@ -104,7 +103,7 @@ impl<S: AccessSource> Tracked<S> {
             passes: HashMap::new(),
             populated: HashMap::new(),
             slices: HashMap::new(),
-            rests: None,
+            rests: Rests::default(),
             shortest_age_ns: None,
             interval_ns: 0,
             shares_little: false,
@@ -113,7 +112,7 @@ impl<S: AccessSource> Tracked<S> {
 
     /// Has walks take note of which targets do not run. Not where somebody else looks at bits between them.
     pub(crate) fn notes_rests(&mut self) {
-        self.rests = Some(Rests::default());
+        self.rests.begin();
     }
 
     /// The source, to be changed.
@@ -151,18 +150,13 @@ impl<S: AccessSource> Tracked<S> {
 
     /// Since when a target has certainly not run, ns; `None` where it may have since the last call.
     pub(crate) fn rests_since(&mut self, target: TargetId, clock: &dyn Clock) -> Option<u64> {
-        let rests = self.rests.as_mut()?;
-        let cpu_ns = self.source.cpu_ns(target);
-        // Read afterwards: what it ran before this moment is in `cpu_ns`.
-        rests.note(target, cpu_ns, clock.now_ns())
+        self.rests.look(&mut self.source, target, clock)
     }
 
     /// Whether what the last walk of a target saw holds until now, since it has not run: then no other is needed.
     pub(crate) fn rest(&mut self, target: TargetId, clock: &dyn Clock) -> bool {
         let Some(since_ns) = self.rests_since(target, clock) else { return false };
-        let now_ns = clock.now_ns();
-        !self.passes.contains_key(&target)
-            && self.histories.get_mut(&target).is_some_and(|history| history.rest(since_ns, now_ns))
+        self.histories.get_mut(&target).is_some_and(|history| history.rest(since_ns, clock.now_ns()))
     }
 
     /// Walks on through the page tables of a target, whose mappings are `mapped` (sorted, disjoint), for a slice. `allowance`:
@@ -236,10 +230,8 @@ impl<S: AccessSource> Tracked<S> {
             self.slices.insert(target, (pass.slice, pass.refused));
         }
         if scanned.is_ok() && slice.complete {
-            let cpu_ns = self.rests.as_ref().and_then(|_| self.source.cpu_ns(target));
-            let now_ns = clock.now_ns();
-            let rests_since_ns = self.rests.as_mut().and_then(|rests| rests.note(target, cpu_ns, now_ns));
-            history.into_inner().end_walk_at_rest(now_ns, rests_since_ns);
+            let rests_since_ns = self.rests.look(&mut self.source, target, clock);
+            history.into_inner().end_walk_at_rest(clock.now_ns(), rests_since_ns);
             self.passes.remove(&target);
             after = self.source.cost();
         }
@@ -295,7 +287,7 @@ impl<S: AccessSource> Tracked<S> {
             self.passes.remove(&target);
             self.populated.remove(&target);
             self.slices.remove(&target);
-            self.rests.iter_mut().for_each(|rests| rests.forget(target));
+            self.rests.forget(target);
         }
         result
     }

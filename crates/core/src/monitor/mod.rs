@@ -217,9 +217,9 @@ impl<S: AccessSource> Monitor<S> {
     /// Lets the regions of a target follow its mappings.
     fn follow(&mut self, id: TargetId, now_ns: u64, subscriber: &mut dyn Subscriber) -> Result<(), EngineError> {
         // Nobody but the process itself changes its mappings. Regions may have another reason to look.
-        let cpu_ns = self.source.cpu_ns(id);
+        let cpu_ns = if self.has_regions() { None } else { self.source.cpu_ns(id) };
         let is_known = |t: &mut Target| cpu_ns.is_some() && t.followed_cpu_ns == cpu_ns;
-        if !self.has_regions() && self.targets.get_mut(id).is_some_and(is_known) {
+        if self.targets.get_mut(id).is_some_and(is_known) {
             return Ok(());
         }
         let mut fresh = Vec::new();

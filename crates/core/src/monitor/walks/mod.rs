@@ -37,11 +37,11 @@ const FIRST_WALKS_NS: f64 = 8e9;
 /// ns. Where processes come and go there is always one without.
 const FIGURES_FIRST_PART: f64 = 0.98;
 const FIGURES_FIRST_NS: u64 = 45_000_000_000;
-/// What finding targets took beyond the budget is made up for when as large a part has figures, or after this time, ns.
-const MADE_UP_AFTER_NS: u64 = 60_000_000_000;
 /// And not where so large a part of the pages is in forked targets: what each has is far off as long as pages count for each.
 const FORKED_PART: f64 = 0.5;
-/// All targets together are reported where so large a part of their pages is in targets that were walked twice.
+/// What finding targets took beyond the budget is made up for when [`FIGURES_FIRST_PART`] has figures, or after this time, ns.
+const MADE_UP_AFTER_NS: u64 = 60_000_000_000;
+/// All targets together are reported where so large a part of their pages is in targets whose ages are known.
 const KNOWN_PART: f64 = 0.9;
 /// Looking for pages that they share is saved up for once so large a part of that is known, not long before.
 const SAVES_FROM: f64 = 0.5;
@@ -81,8 +81,6 @@ pub(super) struct Walks {
     walked_pages: u64,
     /// What a first walk costs, ns: a moving average; `None`: there was none.
     first_walk_ns: Option<f64>,
-    /// Whether more first walks are left than can be done soon.
-    many_firsts: bool,
     /// When the first of all walks is due, as the last turn left them, ns; `None`: there was no turn.
     due_ns: Option<u64>,
 }
@@ -145,7 +143,6 @@ impl Walks {
         let clearing_ns = share.map_or(0.0, |share| share * interval_ns(share) - read_ns);
         let mut faults = Vec::new();
         let firsts_first = share.is_some_and(|share| self.firsts_first(share, begin_ns));
-        self.many_firsts = share.is_some() && !firsts_first;
         let slice_ns = |s: &Schedule| s.price_ns().min(SLICE_NS as f64);
         // Of thousands that are due few are walked: no more of them are sorted.
         let (mut due, mut due_read_ns) = (Vec::new(), 0.0);
@@ -171,7 +168,7 @@ impl Walks {
                 let spare_ns = clearing_ns.max(self.savings.saved_ns - due_read_ns);
                 let spare = s.needs().share_of(sums.needs, spare_ns);
                 let most_ns = self.savings.saved_ns - needed_ns + self.savings.advance_ns(share);
-                Means { share, read_ns, pages, spare: spare.at_most(most_ns) }
+                Means { share, read_ns, pages, spare: spare.at_most(most_ns), many_firsts: !firsts_first }
             });
             due_read_ns -= needed_ns;
             let rests = self.rest(tracked, target, means, clock);
@@ -367,7 +364,7 @@ impl Walks {
             history.begin_more(s.unresolved, allowance.first_ns / CLEAR_NS);
         }
         // Of thousands, those that rest are known without that, and those left are not to wait for it.
-        let only_reads = self.many_firsts && found_ns.is_some();
+        let only_reads = found_ns.is_some() && means.is_some_and(|m| m.many_firsts);
         let slice = tracked.walk(id, &mapped(target), (!only_reads).then_some(allowance), clock)?;
         let cost_ns = slice.spent_ns as f64;
         if let Some(reading_ns) = slice.reading_ns {

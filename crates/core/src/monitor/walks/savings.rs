@@ -148,8 +148,9 @@ impl Savings {
         (self.aside_ns, self.aside_cost_ns) = ((self.aside_ns - ns).max(0.0), Some(ns));
     }
 
-    /// Adds what the time since the last call has brought, of a `budget` (a share of a core; `None`: there is none). `interval_ns`: the time between two walks, of a share; `together_ns`: what looking for pages that several targets map costs, as long as
-    /// nobody knows better; 0: nobody does.
+    /// Adds what the time since the last call has brought, of a `budget` (a share of a core; `None`: there is none).
+    /// `interval_ns`: the time between two walks, of a share; `together_ns`: what looking for pages that several targets map
+    /// costs, as long as nobody knows better; 0: nobody does.
     pub fn fill(&mut self, budget: Option<f64>, now_ns: u64, interval_ns: impl FnOnce(f64) -> f64, together_ns: f64) {
         let share = budget.map(|budget| self.share(budget));
         let Some(filled_ns) = self.filled_ns else {

@@ -112,6 +112,8 @@ pub(super) struct Means {
     pub pages: u64,
     /// What this slice may spend beyond reading, ns.
     pub spare: Needs,
+    /// Whether more first walks are left than can be done soon.
+    pub many_firsts: bool,
 }
 
 /// What clearing costs, ns.
@@ -204,12 +206,11 @@ impl Schedule {
         if self.rests { REST_NS + self.frame_ns } else { self.read_ns }
     }
 
-    /// Whether what its last walk saw, at `now_ns`, still holds if it has not run since: its memory, of `rss` bytes if that is
+    /// Whether what its last walk saw still holds at `now_ns` if it has not run since: its memory, of `rss` bytes if that is
     /// counted, is as large as then.
     pub fn may_rest(&self, rss: Option<u64>, now_ns: u64) -> bool {
-        let is_walking = self.walk.spent_ns > 0.0;
         let is_alike = rss.is_none() || rss == self.walked_rss;
-        self.walks > 0 && !is_walking && is_alike && now_ns < self.begun_ns + LONGEST_REST_NS
+        is_alike && now_ns < self.begun_ns + LONGEST_REST_NS
     }
 
     /// Whether another walk would clear much that was left set, although the target rests: then it is known from the begin
@@ -292,10 +293,10 @@ impl Schedule {
 
     /// It has not run until `now_ns`: when that is looked at again.
     pub fn put_off(&mut self, means: Option<Means>, wish_ns: u64, now_ns: u64) {
+        // Its first figures are not put off.
+        let means = means.filter(|_| self.framed_ns.is_some());
         let affordable_ns = means.map_or(0.0, |m| m.read_ns / (m.share * READ_PART));
-        // Its figures are not put off.
-        let longest_ns = if self.framed_ns.is_some() { f64::INFINITY } else { 0.0 };
-        self.due_ns = now_ns + wish_ns.max(affordable_ns.min(longest_ns) as u64);
+        self.due_ns = now_ns + wish_ns.max(affordable_ns as u64);
     }
 
     /// When the next walk is due, where this one ends at `now_ns`. `at_first`: much was never cleared.
@@ -357,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_third_walk_that_tells_much_is_not_put_off() {
-        let means = Means { share: 0.001, read_ns: 30e6, pages: 1000, spare: Needs::default() };
+        let means = Means { share: 0.001, read_ns: 30e6, pages: 1000, spare: Needs::default(), many_firsts: false };
         // Before the second walk half was cleared, with the second the rest.
         let due_s = |cleared: f64| {
             let mut s = schedule(1, 30, 1000);
