@@ -34,23 +34,33 @@ pub struct Owned {
 
 impl Owned {
     /// Of what it maps by a later walk, the part that is its own: in each figure the same as it was, or as of its resident pages
-    /// where there were none. Targets are walked more often than pages are compared between them.
+    /// where there were none. What was not known because of other targets stays so. Targets are walked more often than pages are compared
+    /// between them.
     pub fn of_later(&self, mapped: &PageAges) -> PageAges {
         let otherwise = if self.mapped.resident > 0 { (self.ages.resident, self.mapped.resident) } else { (1, 1) };
         let resident = part(self.ages.resident, self.mapped.resident, mapped.resident, otherwise);
         let own = |own: u64, was: u64, is: u64| part(own, was, is, otherwise).min(resident);
+        // More than its part of what its own walk did not tell is due to others. It lies in the `known` pages of its walk.
+        let not_known = |own: u64, (was, is): (u64, u64), known: (u64, u64)| {
+            let by_itself = own.min(part(otherwise.0, otherwise.1, was, otherwise));
+            let by_others = part(own - by_itself, known.0, known.1, (0, 1));
+            (part(by_itself, was, is, otherwise) + by_others).min(resident)
+        };
         let idle = |i: usize| {
             let (before, was, is) = (self.ages.at(i), self.mapped.at(i), mapped.at(i));
             let least = own(before.least, was.least, is.least);
             let pages = own(before.pages, was.pages, is.pages).max(least);
-            let unresolved = own(before.unresolved, was.unresolved, is.unresolved).min(resident - pages);
+            let unresolved = not_known(before.unresolved, (was.unresolved, is.unresolved), (was.pages, is.pages));
+            let unresolved = unresolved.min(resident - pages);
             let most = own(before.most, was.most, is.most).max(pages + unresolved);
             IdlePages { pages, least, most, unresolved }
         };
+        let (was, is) = (self.mapped.unobservable, mapped.unobservable);
+        let observable = (self.mapped.resident.saturating_sub(was), mapped.resident.saturating_sub(is));
         let known = mapped.idle.len();
         PageAges {
             resident,
-            unobservable: own(self.ages.unobservable, self.mapped.unobservable, mapped.unobservable),
+            unobservable: not_known(self.ages.unobservable, (was, is), observable),
             idle: (0..known).map(idle).collect(),
             longer: (known..known + mapped.longer.len()).map(idle).collect(),
         }
@@ -93,6 +103,23 @@ mod tests {
         assert_eq!(own.idle[0].pages, 40);
         let later = ages(100, 50);
         assert_eq!(owned(ages(0, 0), ages(0, 0)).of_later(&later), later, "nothing of it was others'");
+    }
+
+    #[test]
+    fn what_is_not_known_because_of_others_stays_so() {
+        // All of it is shared with a child whose pages were walked once, a tenth of which cannot be observed.
+        let idle = |pages, unresolved| vec![IdlePages { pages, least: 0, most: pages + unresolved, unresolved }; 4];
+        let mapped = |pages| PageAges { resident: 1000, unobservable: 0, idle: idle(pages, 0), longer: Vec::new() };
+        let own = PageAges { resident: 1000, unobservable: 100, idle: idle(0, 800), longer: Vec::new() };
+        let own = owned(mapped(900), own);
+        assert_eq!(own.of_later(&mapped(900)), own.ages, "the same walk");
+        let later = own.of_later(&mapped(450));
+        assert_eq!((later.idle[0].pages, later.idle[0].unresolved, later.unobservable), (0, 400, 100));
+        // What its own walk does not tell is no more than that.
+        let itself = PageAges { idle: idle(0, 800), ..mapped(0) };
+        let own = owned(itself.clone(), itself);
+        let later = own.of_later(&mapped(800));
+        assert_eq!((later.idle[0].pages, later.idle[0].unresolved), (800, 0));
     }
 
     proptest! {
