@@ -88,12 +88,13 @@ def add_options(parser):
 
 @contextlib.contextmanager
 def guest(bench, row, image, cpus=2):
-    """A guest that builds, with its hints."""
-    with bench.machine(row, memory_mib=bench.options.build_mib, disk=image, cpus=cpus) as machine, bench.hints(row, [machine]):
-        yield machine
+    """A guest that builds, with its hints, and the pid of its agent, if it has one."""
+    with bench.machine(row, memory_mib=bench.options.build_mib, disk=image, cpus=cpus) as machine:
+        with bench.hints(row, [machine]) as agents:
+            yield machine, agents.get(machine.name)
 
 
-def measure(bench, row, machine):
+def measure(bench, row, machine, agent):
     """A guest from its first build to the end of the last pause, and after its caches are dropped. Its figures."""
     options = bench.options
     memory = options.build_mib * MIB
@@ -101,15 +102,21 @@ def measure(bench, row, machine):
     machine.sh(f"cat >/tmp/watch <<'END'\n{WATCH}\nEND")
     machine.start("sh /tmp/watch", "watch.log")
     seconds, cpu, user, system, sums = 0, 0, 0, 0, set()
+
+    def agent_s():
+        return machine.cpu_ms(agent) / 1000 if agent else 0
+
+    of_agent = 0
     with Samples(machine) as samples:
         for _ in range(options.builds):
-            guest_cpu = guest_cpu_s(machine)
+            guest_cpu, agent_before = guest_cpu_s(machine), agent_s()
             begin, used = time.monotonic(), cpu_s(machine)
             said = machine.sh(f"{MAKE} && /out/check && /out/check-shared && sha256sum /out/check /out/*.so'", timeout_s=900)
             seconds += time.monotonic() - begin
             cpu += cpu_s(machine) - used
             more = [now - then for now, then in zip(guest_cpu_s(machine), guest_cpu)]
             user, system = user + more[0], system + more[1]
+            of_agent += agent_s() - agent_before
             sums.add(tuple(said.split()))
             machine.sh("rm -rf /disk/out/*")
             time.sleep(options.build_pause)
@@ -135,6 +142,7 @@ def measure(bench, row, machine):
         "CPU s": cpu,
         "user s": user,
         "system s": system,
+        "agent s": of_agent,
         "held": held / MIB,
         "stays": max(0, held - used) / MIB,
         "sums": sums,
@@ -165,7 +173,7 @@ def compare_pairs(bench, rows):
             for row in found if turn % 2 == 0 else reversed(found):
                 with contextlib.ExitStack() as stack:
                     both = {each: stack.enter_context(guest(bench, each, image, cpus=1)) for each in ("none", row)}
-                    found[row].append(list(pool.map(lambda of: measure(bench, *of), both.items())))
+                    found[row].append(list(pool.map(lambda of: measure(bench, of[0], *of[1]), both.items())))
                 for each, figures in zip(both, found[row][-1]):
                     tell(each, figures)
     check_sums(figures for pairs in found.values() for pair in pairs for figures in pair)
@@ -176,8 +184,12 @@ def compare_pairs(bench, rows):
         ratios = sorted(ours[name] / max(theirs[name], 1) for theirs, ours in found[row])
         return f"{statistics.median(ratios):.3f} ({ratios[0]:.3f}..{ratios[-1]:.3f})"
 
+    def agent(row):
+        """Part of the build's time that the agent had the guest's processor."""
+        return f"{statistics.median(ours['agent s'] / ours['build s'] for _, ours in found[row]):.2%}"
+
     names = ("build s", "CPU s", "user s", "system s", "mean")
-    return title, ["hints", *names], [[row, *(ratio(row, name) for name in names)] for row in found]
+    return title, ["hints", *names, "agent"], [[row, *(ratio(row, name) for name in names), agent(row)] for row in found]
 
 
 def compare(bench, rows):
@@ -189,8 +201,8 @@ def compare(bench, rows):
         toolchain.image(image)
         for turn in range(options.build_rounds):
             for row in rows if turn % 2 == 0 else reversed(rows):
-                with guest(bench, row, image) as machine:
-                    found[row].append(measure(bench, row, machine))
+                with guest(bench, row, image) as (machine, agent):
+                    found[row].append(measure(bench, row, machine, agent))
                 tell(row, found[row][-1])
     check_sums(figures for runs in found.values() for figures in runs)
     title = (f"A guest of {options.build_mib} MiB builds zstd {options.builds} times, {options.build_pause:.0f} s apart, all builds equal; "

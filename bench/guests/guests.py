@@ -63,19 +63,18 @@ class Bench:
 
     @contextlib.contextmanager
     def hints(self, row, machines):
-        """The host side for these machines, and the agent in each."""
+        """The host side for these machines, and the agent in each; the agents' pids there by machine."""
         if row != "isotherm":
-            yield
+            yield {}
             return
         with tempfile.NamedTemporaryFile(prefix="isotherm-host-") as log:
             guests = [arg for m in machines for arg in ("--guest", f"name={m.name},pid={m.pid},socket={m.socket}")]
             host = subprocess.Popen([FILES["isotherm"], "hint", "host", *guests], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
             try:
-                for m in machines:
-                    m.start(f"isotherm hint guest --isolate {self.options.isolate}", "agent.log")
+                agents = {m.name: m.start(f"isotherm hint guest --isolate {self.options.isolate}", "agent.log") for m in machines}
                 for m in machines:
                     m.wait_for(lambda m=m: "reporting to" in m.cat("/tmp/agent.log"), 60, "the host welcomes the agent")
-                yield
+                yield agents
             except GuestError:
                 sys.stderr.write(read(log.name))
                 raise
@@ -208,6 +207,7 @@ def main():
     parser.add_argument("--append", default="", help="more for the guests' kernel command line, for example init_on_alloc=0")
     parser.add_argument("--isolate", default="auto", help="how the agent isolates memory")
     parser.add_argument("--parts", default=",".join(PARTS), help="which parts to run")
+    parser.add_argument("--rows", default=",".join(ROWS), help="which rows beside that without hints (build-pairs)")
     parser.add_argument("--guest-mib", type=int, default=640, help="a guest's memory (density, reuse)")
     parser.add_argument("--host-mib", type=int, default=1800, help="what the host is said to have (density)")
     parser.add_argument("--part", type=float, default=0.75, help="the part of its memory that a guest's program uses")
@@ -225,9 +225,11 @@ def main():
     build.add_options(parser)
     options = parser.parse_args()
     parts = options.parts.split(",")
-    unknown = set(parts) - set(PARTS)
-    if unknown:
-        parser.error(f"no part called {', '.join(sorted(unknown))}")
+    rows = {"none", *options.rows.split(",")}
+    for name, asked, known in (("part", set(parts), PARTS), ("row", rows, ROWS)):
+        unknown = asked - set(known)
+        if unknown:
+            parser.error(f"no {name} called {', '.join(sorted(unknown))}")
     prepare("bench-guests")
     try:
         bench = Bench(options)
@@ -260,11 +262,12 @@ def main():
             lines = [[row, f"{figure:.0f}", f"{statistics.median(ratios):.3f}", f"{ratios[0]:.3f}..{ratios[-1]:.3f}",
                       f"{100 * (1 - statistics.median(ratios)):.1f} %"] for row, (figure, ratios) in found.items()]  # fmt: skip
             table(f"{title}; {options.rounds} rounds, medians and extremes", ["hints", "figure", "ratio", "", "loss"], lines)
-    for part, compare in (("build", build.compare), ("build-pairs", build.compare_pairs)):
+    paired = [row for row in ROWS if row in rows]
+    for part, compare, of in (("build", build.compare, ROWS), ("build-pairs", build.compare_pairs, paired)):
         if part not in parts:
             continue
         try:
-            table(*compare(bench, ROWS))
+            table(*compare(bench, of))
         except toolchain.Missing as error:
             sys.exit(f"bench-guests: {error}")
     print(REFERENCES)

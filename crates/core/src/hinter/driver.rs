@@ -2,6 +2,7 @@
 //! return it for the sake of others.
 
 use super::block::{BLOCK_BYTES, Block, joined};
+use super::budget::Budget;
 use super::calm::Calm;
 use super::command::{Command, Event, Isolation};
 use super::compaction::{Compaction, CompactionStats};
@@ -13,7 +14,7 @@ use super::sampler::{Sampler, likely_free};
 use super::stats::Rest;
 use super::way::Way;
 use super::ways::Ways;
-use crate::addr::{AddrRange, PAGE_SIZE, subtract};
+use crate::addr::{AddrRange, PAGE_SIZE, subtract, total_len};
 
 const MS: u64 = 1_000_000;
 /// How long to wait before trying again to return what could not be returned, ns.
@@ -53,6 +54,9 @@ pub struct Driver {
     sampler: Sampler,
     refresh: Refresh,
     calm: Calm,
+    budget: Budget,
+    /// Whether the guest was calm when what goes on was begun, which then costs nobody anything, although it may take a whole CPU.
+    begun_calm: bool,
     compaction: Compaction,
     settings: Settings,
     ram: Vec<AddrRange>,
@@ -85,6 +89,8 @@ impl Driver {
             sampler: Sampler::new(settings.seed),
             refresh: Refresh::new(free, now_ns),
             calm: Calm::default(),
+            budget: Budget::new(now_ns),
+            begun_calm: false,
             compaction: Compaction::new(),
             settings,
             ram: Vec::new(),
@@ -229,6 +235,14 @@ impl Driver {
             }
             self.free = guest.free_memory()?;
             self.yield_to_others(guest);
+            self.budget.passed(now);
+            if self.passes.isolated().is_empty() {
+                self.begun_calm = self.calm.is_calm();
+            }
+            let fresh = self.passes.blocks().nr_free();
+            // Who asks for one pass waits for it.
+            let may = self.settings.once || self.begun_calm || self.budget.is_enough(self.passes.config(), fresh);
+            self.passes.set_too_dear(!may);
             match self.passes.command(now, self.spare()) {
                 Command::Isolate(blocks) => self.isolate(&blocks, guest),
                 Command::Report { batch, blocks } => self.report(batch, &blocks, guest),
@@ -289,6 +303,8 @@ impl Driver {
         let paused = self.settings.once && self.tried && self.passes.rest() == Rest::Gap;
         // Nor is one waited for that is not used for a while.
         let paused = paused || !self.ways.is_usable(now);
+        // The first may take less.
+        let paused = paused || self.passes.rest() == Rest::Budget && !self.ways.is_first();
         let idle = paused || matches!(self.passes.rest(), Rest::NothingNew | Rest::Reserve | Rest::Busy);
         if !idle || !self.passes.isolated().is_empty() || self.done {
             return false;
@@ -319,8 +335,12 @@ impl Driver {
         let patience = STALE_BATCHES + self.passes.blocks().nr_free() / (2 * self.passes.config().batch as u64);
         let fruitless = self.ways.follows_offline() && self.stale_batches >= patience;
         let usable = !wanted.is_empty() && self.ways.is_usable(begin) && !fruitless;
+        let cpu_ns = guest.cpu_ns();
         let isolated = if usable { guest.isolator().isolate(way, &wanted) } else { Ok(Vec::new()) };
         let end = guest.now_ns();
+        if usable {
+            self.budget.isolated(way, total_len(&wanted), guest.cpu_ns() - cpu_ns, self.begun_calm);
+        }
         self.longest_step_ns = self.longest_step_ns.max(end - begin);
         self.refresh.spent_ns += end - begin;
         let isolated = isolated.unwrap_or_else(|e| {
@@ -376,8 +396,9 @@ impl Driver {
 
     /// Returns everything; false if that failed and is to be tried again.
     fn release<G: Guest>(&mut self, guest: &mut G) -> bool {
-        let begin = guest.now_ns();
+        let (begin, cpu_ns) = (guest.now_ns(), guest.cpu_ns());
         let result = guest.isolator().release();
+        self.budget.released(guest.cpu_ns() - cpu_ns, self.begun_calm);
         self.refresh.spent_ns += guest.now_ns() - begin;
         if let Err(e) = result {
             guest.trouble(format_args!("cannot give memory back yet: {e}"));

@@ -102,6 +102,9 @@ pub trait Guest {
     /// Idle time of all CPUs together since boot, ns; `None` where it is not known.
     fn idle_ns(&self) -> Option<u64>;
 
+    /// CPU time that the agent has taken so far, ns.
+    fn cpu_ns(&self) -> u64;
+
     /// Makes the kernel put free memory together into whole blocks, as far as it can. Asked for only while nothing is
     /// isolated, and only with [`Settings::compact`](super::Settings::compact).
     fn compact(&mut self) -> io::Result<()>;

@@ -20,6 +20,7 @@
 mod bitmap;
 mod block;
 mod block_map;
+mod budget;
 mod calm;
 mod command;
 mod compaction;

@@ -55,6 +55,8 @@ pub struct Passes {
     calm_at_ns: u64,
     backoff_ns: u64,
     forgive_at_ns: Option<u64>,
+    /// A step takes more CPU time than it may at present.
+    too_dear: bool,
     rest: Rest,
     stats: HintStats,
 }
@@ -82,6 +84,7 @@ impl Passes {
             calm_at_ns: 0,
             backoff_ns: 0,
             forgive_at_ns: None,
+            too_dear: false,
             rest: Rest::NoHost,
             stats: HintStats::default(),
         }
@@ -160,6 +163,11 @@ impl Passes {
             self.forgive_at_ns = None;
         }
         self.config = config;
+    }
+
+    /// Whether the next step takes more CPU time than it may: no pass begins, and none over memory blocks goes on.
+    pub(super) const fn set_too_dear(&mut self, too_dear: bool) {
+        self.too_dear = too_dear;
     }
 
     /// Something happened.
@@ -308,11 +316,13 @@ impl Passes {
         } else if now_ns < self.put_off_until_ns {
             Some(Rest::PutOff)
         } else if self.in_pass {
-            None
+            (self.too_dear && self.config.way == Way::Offline).then_some(Rest::Budget)
         } else if now_ns < self.not_before_ns {
             Some(Rest::Gap)
         } else if !self.now_asked && !self.is_due(now_ns) {
             Some(Rest::NothingNew)
+        } else if self.too_dear {
+            Some(Rest::Budget)
         } else {
             None
         }
@@ -356,7 +366,8 @@ impl Passes {
             Rest::NothingNew => {
                 [self.lingered_ns(), self.forgive_at_ns].into_iter().flatten().filter(|at| *at > now_ns).min()
             }
-            Rest::NoHost | Rest::NoAnswer | Rest::Busy | Rest::Stopped => None,
+            // Others tell, or a look at the guest does.
+            Rest::NoHost | Rest::NoAnswer | Rest::Busy | Rest::Budget | Rest::Stopped => None,
         };
         // Of something that is due there is no more to wait for than a moment.
         at.map(|at| at.max(now_ns + 1))

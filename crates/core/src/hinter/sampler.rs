@@ -5,7 +5,7 @@
 //! sample may be wrong in both directions; what is isolated is what the kernel gave, whatever was thought of it.
 //!
 //! A look is skipped while nothing was allocated or freed in large pieces, and looks are spaced so that they cost at
-//! most a hundredth of the time. One that was interrupted by others takes long and costs no more; what a look costs is
+//! most a two-hundredth of the time. One that was interrupted by others takes long and costs no more; what a look costs is
 //! taken to grow slowly, or one such look would leave the agent blind for seconds.
 
 use super::block::{BLOCK_BYTES, Block};
@@ -15,7 +15,7 @@ use crate::addr::{AddrRange, PAGE_SIZE};
 use fastrand::Rng;
 
 /// One part in so many of the time goes into looking, at most.
-const SHARE: u64 = 100;
+const SHARE: u64 = 200;
 /// By such a part, at most, a look is taken to cost more than the one before.
 const GROWTH: u64 = 4;
 /// Pages that must have been allocated since the last look to make it worthwhile although the amount of free memory is
@@ -149,11 +149,11 @@ mod tests {
         guest.look_ns = 1000;
         sampler.look(&mut passes, free(5, 0), &guest).unwrap();
         assert_eq!(guest.now_ns(), 1000, "so long did it take");
-        assert!(!sampler.is_due(&free(6, 0), 50_000));
-        assert!(sampler.is_due(&free(6, 0), 102_000), "another amount is free");
-        assert!(!sampler.is_due(&free(5, 7), 102_000), "nothing new");
-        assert!(sampler.is_due(&free(5, NEWS_PAGES), 102_000), "much was allocated meanwhile");
-        assert!(sampler.is_due(&free(5, 0), LONGEST_NS + 102_000));
+        assert!(!sampler.is_due(&free(6, 0), 150_000));
+        assert!(sampler.is_due(&free(6, 0), 202_000), "another amount is free");
+        assert!(!sampler.is_due(&free(5, 7), 202_000), "nothing new");
+        assert!(sampler.is_due(&free(5, NEWS_PAGES), 202_000), "much was allocated meanwhile");
+        assert!(sampler.is_due(&free(5, 0), LONGEST_NS + 202_000));
     }
 
     #[test]
@@ -167,10 +167,10 @@ mod tests {
             guest.set_now(sampler.not_before_ns);
             pause
         };
-        assert_eq!(look(1000), 100_000);
-        assert_eq!(look(1_000_000), 125_100, "a quarter more");
-        assert_eq!(look(1000), 100_000, "and back");
+        assert_eq!(look(1000), 200_000);
+        assert_eq!(look(1_000_000), 250_200, "a quarter more");
+        assert_eq!(look(1000), 200_000, "and back");
         // What costs more from now on is believed after a while.
-        assert_eq!((0..20).map(|_| look(10_000)).last(), Some(1_000_000));
+        assert_eq!((0..20).map(|_| look(10_000)).last(), Some(2_000_000));
     }
 }

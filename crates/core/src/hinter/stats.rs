@@ -53,6 +53,8 @@ pub enum Rest {
     Pressure,
     /// A pass was made just now.
     Gap,
+    /// The guest is busy, and the agent has taken what it may of its processors.
+    Budget,
     /// The isolator or the returning of blocks is at work.
     Busy,
     /// Asked to stop.
@@ -68,6 +70,7 @@ impl fmt::Display for Rest {
             Self::NoAnswer => "a report waits for the host's answer",
             Self::PutOff => "the host asked for a pause",
             Self::Pressure => "somebody needed memory lately",
+            Self::Budget => "the guest is busy, and has lost as much CPU time to this as it may",
             Self::Gap => "a pass was made just now",
             Self::Busy => "blocks are being isolated or returned",
             Self::Stopped => "asked to stop",

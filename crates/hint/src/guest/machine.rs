@@ -4,7 +4,7 @@ use super::GuestError;
 use super::link::Link;
 use super::session::GuestSession;
 use isotherm_core::hinter::{Block, FreeMemory, Guest};
-use isotherm_linux::clock::monotonic_ns;
+use isotherm_linux::clock::{monotonic_ns, process_cpu_ns};
 use isotherm_linux::guestmem::{FlagSampler, KernelIsolator, compact, free_memory, idle_ns};
 use isotherm_linux::roots::Roots;
 use std::fmt;
@@ -42,6 +42,10 @@ impl Guest for Machine {
 
     fn idle_ns(&self) -> Option<u64> {
         idle_ns(&self.roots)
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        process_cpu_ns()
     }
 
     fn compact(&mut self) -> io::Result<()> {

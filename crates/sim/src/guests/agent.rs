@@ -29,6 +29,8 @@ pub struct Agent {
     /// When the driver wants to go on by itself.
     wait_ns: Option<u64>,
     busy_until_ns: u64,
+    /// CPU time that it has taken, ns.
+    cpu_ns: u64,
 }
 
 #[derive(Debug, Default)]
@@ -49,7 +51,10 @@ struct Inside<'a> {
     params: &'a Params,
     isolated: &'a mut Isolated,
     answer: &'a mut Option<(u64, Event)>,
+    begin_ns: u64,
     now_ns: Cell<u64>,
+    /// CPU time that the agent had taken before.
+    cpu_ns: u64,
 }
 
 impl Inside<'_> {
@@ -145,6 +150,10 @@ impl Guest for Inside<'_> {
         None
     }
 
+    fn cpu_ns(&self) -> u64 {
+        self.cpu_ns + self.now_ns.get() - self.begin_ns
+    }
+
     fn compact(&mut self) -> io::Result<()> {
         // There are no pages in this guest that could be moved: it is not asked for.
         Err(io::ErrorKind::Unsupported.into())
@@ -183,6 +192,7 @@ impl Agent {
             answer: None,
             wait_ns: None,
             busy_until_ns: now_ns,
+            cpu_ns: 0,
         }
     }
 
@@ -230,10 +240,13 @@ impl Agent {
             params: &self.params,
             isolated: &mut self.isolated,
             answer: &mut self.answer,
+            begin_ns: now_ns,
             now_ns: Cell::new(now_ns),
+            cpu_ns: self.cpu_ns,
         };
         let (wait_ns, took_ns) = run(&mut self.driver, &mut inside);
         self.wait_ns = wait_ns;
+        self.cpu_ns += took_ns;
         self.busy_until_ns = self.busy_until_ns.max(now_ns + took_ns);
         took_ns
     }

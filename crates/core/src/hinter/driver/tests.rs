@@ -28,6 +28,7 @@ impl World {
         let mut driver = Driver::new(settings, guest.free_memory().unwrap(), 0);
         driver.set_memory(vec![AddrRange::new(0, blocks * BLOCK_BYTES)]);
         driver.welcome(64, true, 0);
+        driver.budget = Budget::full(0);
         Self { guest, driver, answered: 0, dropped: Vec::new() }
     }
 
@@ -177,6 +178,61 @@ fn a_pass_that_clears_stops_where_it_gets_what_was_dropped_already() {
     world.pass(world.guest.now_ns() + 2 * SECOND);
     let patience = STALE_BATCHES + 32 / 16;
     assert!(world.trials(Way::Touch) as u64 <= patience, "{:?}", world.guest.tried);
+}
+
+#[test]
+fn a_busy_guest_loses_a_hundredth_of_a_processor_until_it_is_calm() {
+    const BLOCKS: u64 = 1000;
+    let busy = |once| {
+        let mut world = World::new(BLOCKS, &[Way::Touch], once);
+        // 5 s for all.
+        (world.guest.busy, world.guest.isolate_ns) = (true, 40 * MS);
+        world.driver.budget = Budget::new(0);
+        world
+    };
+    let mut world = busy(false);
+    world.pass(90 * SECOND);
+    assert_eq!(
+        (world.trials(Way::Touch), world.driver.passes().rest()),
+        (0, Rest::Budget),
+        "a millisecond each is not saved yet"
+    );
+    world.pass(120 * SECOND);
+    let dropped = world.dropped.len();
+    assert!(dropped as u64 >= BLOCKS * 9 / 10 && world.guest.isolated.is_empty(), "{dropped} in one pass");
+    // 80 blocks were used and are free again: 0.4 s, and what was too much must be made up for.
+    let again = |world: &mut World| {
+        for block in 0..80 {
+            world.driver.passes.used(Block(block));
+            world.driver.passes.freed(Block(block), world.guest.now_ns());
+        }
+    };
+    again(&mut world);
+    world.pass(480 * SECOND);
+    assert_eq!((world.dropped.len(), world.driver.passes().rest()), (dropped, Rest::Budget));
+    world.pass(600 * SECOND);
+    assert!(world.dropped.len() > dropped);
+    let dropped = world.dropped.len();
+    again(&mut world);
+    world.pass(601 * SECOND);
+    assert_eq!(world.dropped.len(), dropped);
+    world.guest.busy = false;
+    world.pass(605 * SECOND);
+    assert!(world.dropped.len() > dropped, "a calm one is not kept waiting");
+
+    // Memory blocks go one by one as they are paid for: 4 ms each, 0.4 s.
+    let mut world = World::new(64, &[Way::Offline], false);
+    (world.guest.busy, world.guest.isolate_ns) = (true, 4 * MS);
+    world.driver.budget = Budget::new(0);
+    world.pass(3 * SECOND);
+    let dropped = world.dropped.len();
+    assert!((4..=32).contains(&dropped), "{dropped}");
+    world.pass(20 * SECOND);
+    assert!(world.dropped.len() > dropped + 16);
+
+    let mut world = busy(true);
+    world.pass(30 * SECOND);
+    assert!(world.driver.is_done() && world.dropped.len() >= 900, "who asks for one pass waits for it");
 }
 
 #[test]

@@ -13,10 +13,13 @@ use std::convert::Infallible;
 pub(in crate::hinter) struct TestGuest {
     now_ns: Cell<u64>,
     looked_at: Cell<u64>,
+    cpu_ns: Cell<u64>,
     pub(in crate::hinter) blocks: u64,
     /// What a look at free memory takes, and an attempt to isolate.
     pub(in crate::hinter) look_ns: u64,
     pub(in crate::hinter) isolate_ns: u64,
+    /// Others have all processors.
+    pub(in crate::hinter) busy: bool,
     pub(in crate::hinter) used_pages: BTreeSet<u64>,
     pub(in crate::hinter) allocated: u64,
     /// Free blocks; the kernel gives out the last ones first. Memory blocks that come online again are given out last.
@@ -49,6 +52,11 @@ impl TestGuest {
         self.now_ns.set(now_ns);
     }
 
+    fn spend(&self, ns: u64) {
+        self.now_ns.set(self.now_ns.get() + ns);
+        self.cpu_ns.set(self.cpu_ns.get() + ns);
+    }
+
     /// Takes every other page of blocks: the others are free and no longer in whole blocks.
     pub(in crate::hinter) fn scatter(&mut self, blocks: std::ops::Range<u64>) {
         self.free.retain(|block| !blocks.contains(&block.0));
@@ -67,7 +75,7 @@ impl TestGuest {
 impl Isolator for TestGuest {
     fn isolate(&mut self, way: Way, wanted: &[AddrRange]) -> Result<Vec<AddrRange>, IsolateError> {
         self.tried.push(way);
-        self.now_ns.set(self.now_ns.get() + self.isolate_ns);
+        self.spend(self.isolate_ns);
         if self.broken.contains(&way) {
             return Err(IsolateError::Unsupported("broken".into()));
         }
@@ -129,14 +137,18 @@ impl Guest for TestGuest {
         let block = addr / BLOCK_BYTES;
         // A look begins.
         if block == 0 && self.looked_at.replace(block) != 0 {
-            self.now_ns.set(self.now_ns.get() + self.look_ns);
+            self.spend(self.look_ns);
         }
         self.looked_at.set(block);
         Ok(!self.used_pages.contains(&(addr / 4096)))
     }
 
     fn idle_ns(&self) -> Option<u64> {
-        Some(self.now_ns())
+        Some(if self.busy { 0 } else { self.now_ns() })
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        self.cpu_ns.get()
     }
 
     fn compact(&mut self) -> io::Result<()> {
