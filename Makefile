@@ -76,8 +76,7 @@ test: ## lint and all tests that this machine and this user can run; what waits 
 	scripts/deps build lint guest real
 	[ $(UID) != 0 ] || scripts/deps root || true # without clang one test is skipped
 	$(CARGO) fmt --all --check
-	$(MAKE) static-programs
-	scripts/beside '$(MAKE) test-programs $(if $(LINTED),lint-programs,lint)' '$(MAKE) test-real REAL=-beats test-guest'
+	scripts/beside '$(MAKE) test-programs $(if $(LINTED),lint-programs,lint)' '$(MAKE) static-programs test-real REAL=-beats test-guest'
 	$(MAKE) test-real REAL=beats # programs that keep time have nothing beside them
 	scripts/beside '$(MAKE) test-unit' '$(MAKE) test-root test-damo'
 
