@@ -15,9 +15,9 @@ PATIENCE_S = 90
 REST_MS = 12_000
 
 
-def agent(machine, options="", log="agent.log"):
-    """Starts the agent in the guest; its pid."""
-    pid = machine.start(f"isotherm hint guest --interval 200ms --stats {options}", log)
+def agent(machine, options="", log="agent.log", budget="none"):
+    """Starts the agent in the guest; its pid. It goes on while the guest is busy, unless a budget is given."""
+    pid = machine.start(f"isotherm hint guest --interval 200ms --stats --cpu-budget {budget} {options}", log)
     machine.wait_for(lambda: "hinting" in machine.cat(f"/tmp/{log}"), PATIENCE_S, "the agent starts")
     return pid
 
@@ -206,6 +206,22 @@ def late_host(machine, check, mib, options=""):
             check_churn(machine, check, churners, f"a report is answered late, {turn}")
             hog(machine, mib)
         check(host.bad == [] and host.dropped > 0, f"nothing wrong was said; {host.dropped // MIB} MiB were dropped {host.bad[:3]}")
+        stop(machine, pid, check)
+
+
+def busy(machine, check, seconds, options=""):
+    """A guest without a processor to spare is left alone, and hinted as soon as it has one."""
+    with FakeHost(machine) as host:
+        churners = start_churn(machine, seconds, 20)
+        pid = agent(machine, options, budget="0.1%")
+        waits = "the guest is busy"
+        machine.wait_for(lambda: status(machine).get("rest", "").startswith(waits), PATIENCE_S, "the agent sees that the guest is busy")
+        check_churn(machine, check, churners, "busy")
+        told = [json.loads(line) for line in machine.cat("/tmp/agent.log").splitlines() if line.startswith("{") and line.endswith("}")]
+        passes = [s["counters"]["passes"] for s in told if s["rest"].startswith(waits)]
+        check(len(passes) > 1 and passes[-1] == 0, f"no pass begins while it is: {passes}")
+        host.wait_for(lambda: host.dropped > 0, PATIENCE_S, "memory is dropped once the guest is calm")
+        check(host.bad == [], f"nothing wrong was said {host.bad[:3]}")
         stop(machine, pid, check)
 
 

@@ -4,10 +4,8 @@ use super::block::BLOCK_BYTES;
 use super::config::Config;
 use super::way::Way;
 
-/// One part in so many of one processor's time.
-const SHARE: u64 = 100;
 /// What may be saved up: that of five minutes, ns.
-const MOST_NS: i64 = 300_000_000_000 / SHARE as i64;
+const SAVED_NS: f64 = 300e9;
 /// What a block takes, as long as that is not known, ns.
 const BLOCK_NS: u64 = 1_000_000;
 
@@ -18,7 +16,9 @@ const BLOCK_NS: u64 = 1_000_000;
 /// end. What it took too much is made up for afterwards.
 #[derive(Debug)]
 pub(super) struct Budget {
-    left_ns: i64,
+    /// The share of one processor's time; `None`: all of it.
+    share: Option<f64>,
+    left_ns: f64,
     now_ns: u64,
     /// What a block takes in each way, ns.
     block_ns: [u64; 2],
@@ -26,20 +26,15 @@ pub(super) struct Budget {
 
 impl Budget {
     /// With nothing saved.
-    pub(super) const fn new(now_ns: u64) -> Self {
-        Self { left_ns: 0, now_ns, block_ns: [BLOCK_NS; 2] }
-    }
-
-    /// With all saved that may be.
-    #[cfg(test)]
-    pub(super) const fn full(now_ns: u64) -> Self {
-        Self { left_ns: MOST_NS, ..Self::new(now_ns) }
+    pub(super) const fn new(share: Option<f64>, now_ns: u64) -> Self {
+        Self { share, left_ns: 0.0, now_ns, block_ns: [BLOCK_NS; 2] }
     }
 
     /// It is `now_ns`.
     pub(super) fn passed(&mut self, now_ns: u64) {
         let since = now_ns.saturating_sub(std::mem::replace(&mut self.now_ns, now_ns));
-        self.left_ns = self.left_ns.saturating_add((since / SHARE) as i64).min(MOST_NS);
+        let share = self.share.unwrap_or(0.0);
+        self.left_ns = (self.left_ns + since as f64 * share).min(SAVED_NS * share);
     }
 
     /// An attempt to isolate `bytes` took `cpu_ns` of CPU time. `calm`: the guest has a processor to spare, so that it costs nobody anything.
@@ -51,7 +46,7 @@ impl Budget {
 
     /// To return memory took `cpu_ns` of CPU time.
     pub(super) fn released(&mut self, cpu_ns: u64, calm: bool) {
-        self.left_ns = self.left_ns.saturating_sub(if calm { 0 } else { cpu_ns as i64 });
+        self.left_ns -= if calm { 0.0 } else { cpu_ns as f64 };
     }
 
     /// Whether there is enough for the next step, in which up to `fresh` blocks are wanted.
@@ -60,7 +55,8 @@ impl Budget {
             Way::Offline => config.unit,
             Way::Touch => fresh,
         };
-        self.left_ns >= self.block_ns[config.way as usize].saturating_mul(blocks).min(MOST_NS as u64) as i64
+        let step_ns = self.block_ns[config.way as usize].saturating_mul(blocks) as f64;
+        self.share.is_none_or(|share| self.left_ns >= step_ns.min(SAVED_NS * share))
     }
 }
 
@@ -73,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_busy_guest_loses_a_hundredth_of_a_processor() {
-        let (mut budget, config) = (Budget::new(0), Config::touch(0));
+        let (mut budget, config) = (Budget::new(Some(0.01), 0), Config::touch(0));
         let mut passes = 0;
         // Passes over a hundred blocks of 50 ms, which is more than can be saved.
         for tenths in 0..100_000 {
@@ -89,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_pass_is_waited_for_as_long_as_it_must_be_saved_for() {
-        let (mut budget, config) = (Budget::new(0), Config::touch(0));
+        let (mut budget, config) = (Budget::new(Some(0.01), 0), Config::touch(0));
         assert!(!budget.is_enough(&config, 1), "nothing is saved");
         budget.passed(SECOND);
         assert!(
@@ -104,5 +100,12 @@ mod tests {
         assert!(!budget.is_enough(&offline, 8));
         budget.passed(2 * SECOND);
         assert!(budget.is_enough(&offline, 8));
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_waited_for() {
+        let mut budget = Budget::new(None, 0);
+        budget.isolated(Way::Touch, BLOCK_BYTES, 1000 * SECOND, false);
+        assert!(budget.is_enough(&Config::touch(0), u64::MAX));
     }
 }

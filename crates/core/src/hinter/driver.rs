@@ -40,6 +40,8 @@ pub struct Settings {
     pub look_ns: u64,
     /// One pass in each way, and no more.
     pub once: bool,
+    /// The share of one CPU that passes may take while the guest is busy; `None`: what they need.
+    pub cpu_budget: Option<f64>,
     /// Whether the kernel may be asked to put scattered free memory together.
     pub compact: bool,
     /// Any number; it says which pages are looked at.
@@ -89,7 +91,7 @@ impl Driver {
             sampler: Sampler::new(settings.seed),
             refresh: Refresh::new(free, now_ns),
             calm: Calm::default(),
-            budget: Budget::new(now_ns),
+            budget: Budget::new(settings.cpu_budget, now_ns),
             begun_calm: false,
             compaction: Compaction::new(),
             settings,

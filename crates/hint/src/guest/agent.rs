@@ -107,6 +107,7 @@ impl<'a> Agent<'a> {
                     reserve,
                     look_ns: nanos(settings.interval),
                     once: settings.once,
+                    cpu_budget: settings.cpu_budget,
                     compact: settings.compact,
                     seed: random()?,
                 },

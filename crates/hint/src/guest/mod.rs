@@ -40,6 +40,8 @@ pub struct Settings {
     pub reserve: Option<u64>,
     /// Between looks at free memory.
     pub interval: Duration,
+    /// The share of one CPU that passes may take while the guest is busy; `None`: what they need.
+    pub cpu_budget: Option<f64>,
     /// Whether the kernel is asked to put scattered free memory together where that is worth it.
     pub compact: bool,
     /// One pass, then the end.

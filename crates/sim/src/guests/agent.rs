@@ -15,6 +15,8 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io;
 
+/// As `isotherm hint guest` has it.
+const CPU_BUDGET: f64 = 0.01;
 /// Pages of a block that a look sees at most.
 const SAMPLES: u64 = 3;
 
@@ -180,8 +182,15 @@ impl Agent {
     /// One for a guest with so much memory, of so many pages.
     pub fn new(buddy: &Buddy, pages: u32, params: &Params, now_ns: u64) -> Self {
         let ways = vec![Config::offline(params.memory_block, params.reserve), Config::touch(params.reserve)];
-        let settings =
-            Settings { ways, reserve: params.reserve, look_ns: params.look_ns, once: false, compact: false, seed: 1 };
+        let settings = Settings {
+            ways,
+            reserve: params.reserve,
+            look_ns: params.look_ns,
+            once: false,
+            cpu_budget: Some(CPU_BUDGET),
+            compact: false,
+            seed: 1,
+        };
         let mut driver = Driver::new(settings, buddy.free_memory(), now_ns);
         driver.set_memory(vec![AddrRange::new(0, u64::from(pages) * PAGE_SIZE)]);
         driver.welcome(usize::MAX, true, now_ns);

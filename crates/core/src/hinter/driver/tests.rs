@@ -23,12 +23,11 @@ impl World {
             Way::Touch => Config::touch(0),
         };
         let ways = ways.iter().map(config).collect();
-        let settings = Settings { ways, reserve: 0, look_ns: SECOND, once, compact: true, seed: 1 };
+        let settings = Settings { ways, reserve: 0, look_ns: SECOND, once, cpu_budget: None, compact: true, seed: 1 };
         let guest = TestGuest::new(blocks);
         let mut driver = Driver::new(settings, guest.free_memory().unwrap(), 0);
         driver.set_memory(vec![AddrRange::new(0, blocks * BLOCK_BYTES)]);
         driver.welcome(64, true, 0);
-        driver.budget = Budget::full(0);
         Self { guest, driver, answered: 0, dropped: Vec::new() }
     }
 
@@ -187,7 +186,7 @@ fn a_busy_guest_loses_a_hundredth_of_a_processor_until_it_is_calm() {
         let mut world = World::new(BLOCKS, &[Way::Touch], once);
         // 5 s for all.
         (world.guest.busy, world.guest.isolate_ns) = (true, 40 * MS);
-        world.driver.budget = Budget::new(0);
+        world.driver.budget = Budget::new(Some(0.01), 0);
         world
     };
     let mut world = busy(false);
@@ -223,7 +222,7 @@ fn a_busy_guest_loses_a_hundredth_of_a_processor_until_it_is_calm() {
     // Memory blocks go one by one as they are paid for: 4 ms each, 0.4 s.
     let mut world = World::new(64, &[Way::Offline], false);
     (world.guest.busy, world.guest.isolate_ns) = (true, 4 * MS);
-    world.driver.budget = Budget::new(0);
+    world.driver.budget = Budget::new(Some(0.01), 0);
     world.pass(3 * SECOND);
     let dropped = world.dropped.len();
     assert!((4..=32).contains(&dropped), "{dropped}");

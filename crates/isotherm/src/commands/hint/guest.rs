@@ -1,6 +1,7 @@
 //! `isotherm hint guest`.
 
 use super::host::secret;
+use crate::args::monitor::{CpuBudget, cpu_budget};
 use crate::args::units;
 use crate::exit::Unsupported;
 use crate::exit::Usage;
@@ -34,6 +35,9 @@ pub struct Args {
     /// Free memory to be left alone [default: a 32nd of all, at least 16M]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     reserve: Option<u64>,
+    /// What passes over free memory may take of one core while the guest is busy, or none for no limit
+    #[arg(long, value_name = "PERCENT|none", default_value = "1%", value_parser = cpu_budget)]
+    cpu_budget: CpuBudget,
     /// Whether the kernel may be asked to put free memory together that lies about in pieces smaller than 2 MiB
     #[arg(long, value_name = "auto|off", default_value = "auto")]
     compact: Compact,
@@ -73,6 +77,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         wish: args.isolate,
         reserve: args.reserve,
         interval: args.interval.max(Duration::from_millis(10)),
+        cpu_budget: args.cpu_budget.0,
         compact: args.compact == Compact::Auto,
         once: args.once,
         force: args.force,
