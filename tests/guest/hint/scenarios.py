@@ -217,8 +217,8 @@ def busy(machine, check, seconds, options=""):
         waits = "the guest is busy"
         machine.wait_for(lambda: status(machine).get("rest", "").startswith(waits), PATIENCE_S, "the agent sees that the guest is busy")
         check_churn(machine, check, churners, "busy")
-        told = [json.loads(line) for line in machine.cat("/tmp/agent.log").splitlines() if line.startswith("{") and line.endswith("}")]
-        passes = [s["counters"]["passes"] for s in told if s["rest"].startswith(waits)]
+        states = [json.loads(line) for line in machine.cat("/tmp/agent.log").splitlines() if line.startswith("{") and line.endswith("}")]
+        passes = [s["counters"]["passes"] for s in states if s["rest"].startswith(waits)]
         check(len(passes) > 1 and passes[-1] == 0, f"no pass begins while it is: {passes}")
         host.wait_for(lambda: host.dropped > 0, PATIENCE_S, "memory is dropped once the guest is calm")
         check(host.bad == [], f"nothing wrong was said {host.bad[:3]}")

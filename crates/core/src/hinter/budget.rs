@@ -11,12 +11,12 @@ const BLOCK_NS: u64 = 1_000_000;
 
 /// CPU time that is left to passes, and what they take of it.
 ///
-/// Memory blocks go offline one by one, as they can be paid. Where the kernel chooses the huge pages, half a pass is worth nothing, since
-/// the next one gets the same pages: it begins if it can be paid as a whole, or all has been saved that may be, and then runs to its
-/// end. What it took too much is made up for afterwards.
+/// Memory blocks go offline one by one, as long as enough is left for the next. Where the kernel chooses the huge pages, half a pass is
+/// worth nothing, since the next one gets the same pages: it begins if enough is left for all of it, or all that may be has been saved,
+/// and then runs to its end. What it took too much is made up for afterwards.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// The share of one processor's time; `None`: all of it.
+    /// The share of one processor's time; `None`: no limit.
     share: Option<f64>,
     left_ns: f64,
     now_ns: u64,
@@ -37,7 +37,7 @@ impl Budget {
         self.left_ns = (self.left_ns + since as f64 * share).min(SAVED_NS * share);
     }
 
-    /// An attempt to isolate `bytes` took `cpu_ns` of CPU time. `calm`: the guest has a processor to spare, so that it costs nobody anything.
+    /// An attempt to isolate `bytes` took `cpu_ns` of CPU time. `calm`: the guest has a processor to spare, so that it does not count.
     pub(super) fn isolated(&mut self, way: Way, bytes: u64, cpu_ns: u64, calm: bool) {
         let known = &mut self.block_ns[way as usize];
         *known = (*known + cpu_ns / (bytes / BLOCK_BYTES).max(1)) / 2;

@@ -57,7 +57,7 @@ pub struct Driver {
     refresh: Refresh,
     calm: Calm,
     budget: Budget,
-    /// Whether the guest was calm when what goes on was begun, which then costs nobody anything, although it may take a whole CPU.
+    /// Whether the guest was calm when what goes on was begun: then it does not count, although it may take a whole CPU.
     begun_calm: bool,
     compaction: Compaction,
     settings: Settings,
@@ -244,7 +244,7 @@ impl Driver {
             let fresh = self.passes.blocks().nr_free();
             // Who asks for one pass waits for it.
             let may = self.settings.once || self.begun_calm || self.budget.is_enough(self.passes.config(), fresh);
-            self.passes.set_too_dear(!may);
+            self.passes.set_over_budget(!may);
             match self.passes.command(now, self.spare()) {
                 Command::Isolate(blocks) => self.isolate(&blocks, guest),
                 Command::Report { batch, blocks } => self.report(batch, &blocks, guest),

@@ -56,7 +56,7 @@ pub struct Passes {
     backoff_ns: u64,
     forgive_at_ns: Option<u64>,
     /// A step takes more CPU time than it may at present.
-    too_dear: bool,
+    over_budget: bool,
     rest: Rest,
     stats: HintStats,
 }
@@ -84,7 +84,7 @@ impl Passes {
             calm_at_ns: 0,
             backoff_ns: 0,
             forgive_at_ns: None,
-            too_dear: false,
+            over_budget: false,
             rest: Rest::NoHost,
             stats: HintStats::default(),
         }
@@ -166,8 +166,8 @@ impl Passes {
     }
 
     /// Whether the next step takes more CPU time than it may: no pass begins, and none over memory blocks goes on.
-    pub(super) const fn set_too_dear(&mut self, too_dear: bool) {
-        self.too_dear = too_dear;
+    pub(super) const fn set_over_budget(&mut self, over_budget: bool) {
+        self.over_budget = over_budget;
     }
 
     /// Something happened.
@@ -316,12 +316,12 @@ impl Passes {
         } else if now_ns < self.put_off_until_ns {
             Some(Rest::PutOff)
         } else if self.in_pass {
-            (self.too_dear && self.config.way == Way::Offline).then_some(Rest::Budget)
+            (self.over_budget && self.config.way == Way::Offline).then_some(Rest::Budget)
         } else if now_ns < self.not_before_ns {
             Some(Rest::Gap)
         } else if !self.now_asked && !self.is_due(now_ns) {
             Some(Rest::NothingNew)
-        } else if self.too_dear {
+        } else if self.over_budget {
             Some(Rest::Budget)
         } else {
             None

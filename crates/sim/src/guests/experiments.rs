@@ -132,7 +132,8 @@ fn seconds(ns: u64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A sixteenth of the size, so that it is quick; the figures of the full size are in docs/hint.md.
+    /// A sixteenth of the size, so that it is quick; the figures of the full size are in docs/hint.md. Looks are as many in a
+    /// program's run: what it uses and frees between two of them is missed for a minute.
     fn small() -> Params {
         let p = Params::default();
         Params {
@@ -142,6 +143,7 @@ mod tests {
             guest_own: p.guest_own / 16,
             guest_memory: p.guest_memory / 16,
             program: p.program / 16,
+            look_ns: p.look_ns / 16,
             memhog_guest_memory: p.memhog_guest_memory / 16,
             memhog: p.memhog / 16,
             reserve: p.reserve / 16,

@@ -219,7 +219,7 @@ fn a_busy_guest_loses_a_hundredth_of_a_processor_until_it_is_calm() {
     world.pass(605 * SECOND);
     assert!(world.dropped.len() > dropped, "a calm one is not kept waiting");
 
-    // Memory blocks go one by one as they are paid for: 4 ms each, 0.4 s.
+    // Memory blocks go one by one, as enough is left: 4 ms each, 0.4 s.
     let mut world = World::new(64, &[Way::Offline], false);
     (world.guest.busy, world.guest.isolate_ns) = (true, 4 * MS);
     world.driver.budget = Budget::new(Some(0.01), 0);
