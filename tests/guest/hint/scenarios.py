@@ -29,9 +29,14 @@ def check_confined(machine, check, pid, log="agent.log"):
     check("no Landlock" not in machine.cat(f"/tmp/{log}"), "Landlock restricts its files")
 
 
+def _lines(machine, log):
+    """The whole lines of JSON that the agent printed."""
+    return [line for line in machine.cat(f"/tmp/{log}").splitlines() if line.startswith("{") and line.endswith("}")]
+
+
 def status(machine, log="agent.log"):
-    """The last line of JSON that the agent printed."""
-    lines = [line for line in machine.cat(f"/tmp/{log}").splitlines() if line.startswith("{") and line.endswith("}")]
+    """The last of them."""
+    lines = _lines(machine, log)
     return json.loads(lines[-1]) if lines else {}
 
 
@@ -217,7 +222,7 @@ def busy(machine, check, seconds, options=""):
         waits = "the guest is busy"
         machine.wait_for(lambda: status(machine).get("rest", "").startswith(waits), PATIENCE_S, "the agent sees that the guest is busy")
         check_churn(machine, check, churners, "busy")
-        states = [json.loads(line) for line in machine.cat("/tmp/agent.log").splitlines() if line.startswith("{") and line.endswith("}")]
+        states = map(json.loads, _lines(machine, "agent.log"))
         passes = [s["counters"]["passes"] for s in states if s["rest"].startswith(waits)]
         check(len(passes) > 1 and passes[-1] == 0, f"no pass begins while it is: {passes}")
         host.wait_for(lambda: host.dropped > 0, PATIENCE_S, "memory is dropped once the guest is calm")
