@@ -61,6 +61,11 @@ impl Brake {
         }
     }
 
+    /// Goes on where `old` ended, with limits of its own.
+    pub fn follow(&mut self, old: Self) {
+        *self = Self { spec: self.spec, ..old };
+    }
+
     /// Looks at effect and pressure. `None`: go on; otherwise why it stands still and until when.
     pub fn check(
         &mut self,

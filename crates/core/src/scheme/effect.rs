@@ -16,8 +16,11 @@ pub(crate) const LATER_NS: u64 = 60_000_000_000;
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// How often everything that is out is looked for, not only what went lately.
 const LOOK_AT_ALL_EVERY_NS: u64 = 10_000_000_000;
-/// Young batches at most; more are joined.
-const MOST_BATCHES: usize = 64;
+/// From so many young batches on a batch is made of what goes of a target within [`LONG_BATCH_NS`], instead of within
+/// [`LOOK_EVERY_NS`].
+const MANY_BATCHES: usize = 64;
+/// Short enough to tell what came back within [`SOON_NS`].
+const LONG_BATCH_NS: u64 = SOON_NS / 2;
 /// Old batches of a target at most; of more, those whose idle times are most alike are joined.
 const MOST_OLD: usize = 32;
 
@@ -125,9 +128,9 @@ impl EffectTracker {
             self.back.add(self.looked_at_all_ns.saturating_sub(old.idle_since_ns), back / PAGE_SIZE);
         }
         let idle_since_ns = time_ns.saturating_sub(idle_ns);
-        let many = self.batches.len() >= MOST_BATCHES;
-        let joins = |b: &Batch| b.target == target && (many || time_ns < b.time_ns + LOOK_EVERY_NS);
-        match self.batches.back_mut().filter(|b| joins(b)) {
+        let length_ns = if self.batches.len() < MANY_BATCHES { LOOK_EVERY_NS } else { LONG_BATCH_NS };
+        let joins = |b: &&mut Batch| b.target == target && time_ns < b.time_ns + length_ns;
+        match self.batches.iter_mut().rev().find(joins) {
             Some(last) => {
                 let before = last.out.len();
                 out.ranges().iter().for_each(|&r| last.out.insert(r));

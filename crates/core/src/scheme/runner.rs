@@ -80,6 +80,12 @@ impl Runner {
         self.quota.follow(old.quota);
         (self.effect, self.stats, self.base, self.patience) = (old.effect, old.stats, old.base, old.patience);
         (self.left_out, self.asked_idle_ns) = (old.left_out, old.asked_idle_ns);
+        if let (Some(brake), Some(old)) = (&mut self.brake, old.brake) {
+            brake.follow(old);
+        }
+        if self.scheme.watermarks == old.scheme.watermarks {
+            self.watermarks = old.watermarks;
+        }
         // Another pattern may want what the old one passed over.
         self.left_out.values_mut().for_each(LeftOut::look_anew);
     }

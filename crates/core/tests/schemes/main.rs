@@ -355,6 +355,26 @@ fn other_schemes_take_over_what_is_theirs_and_nothing_else() {
 }
 
 #[test]
+fn a_brake_stays_pulled_when_schemes_are_put_in_force_again() {
+    let scheme = || Scheme { confirm_ns: 0, ..page_out() };
+    let mut run = Run::new(&[pages(0, 4096)], &[], vec![scheme()]);
+    run.run(3 * S);
+    run.world.borrow_mut().hot.push(pages(0, 2048));
+    run.run(3 * S);
+    run.world.borrow_mut().hot.clear();
+    let before = run.stats();
+    assert_eq!(before.brake_pulled, 1, "{before:?}");
+    // As a node does when another group comes.
+    run.engine.commit(vec![scheme()]);
+    assert_eq!(run.stats().brake_pulled, 1, "a counter never falls");
+    run.run(5 * S);
+    assert!(run.idle().expect("stopped").to_string().contains("emergency brake"), "{:?}", run.idle());
+    assert_eq!(run.stats().effect.out, before.effect.out);
+    run.run(20 * S);
+    assert!(run.stats().effect.out > before.effect.out, "but goes on when its time is over");
+}
+
+#[test]
 fn what_is_under_way_is_not_asked_for_again() {
     let mut run = Run::new(&[pages(0, 4000)], &[], vec![page_out()]);
     run.hands.borrow_mut().slow = true;
