@@ -4,6 +4,7 @@
 //! SIGCONT ends it, and it lasts for good if whoever sent it is killed. What a process traces, however, goes on when
 //! that process ends.
 
+use crate::proc::stat::Stat;
 use crate::proc::{PidFd, ProcessDir};
 use crate::ptrace::{Stop, Tracee};
 use std::collections::BTreeMap;
@@ -63,9 +64,11 @@ impl Still {
 
     fn has_ended(&self, tid: i32) -> bool {
         let path = ProcessDir::live(self.process.pid()).file("task").join(tid.to_string()).join("stat");
-        let stat = std::fs::read_to_string(path).unwrap_or_default();
-        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-        matches!(state, None | Some('Z' | 'X'))
+        match std::fs::read(path) {
+            Ok(stat) => Stat::parse(&stat).is_some_and(|stat| stat.is_zombie()),
+            // What cannot be read for another reason may well run.
+            Err(e) => matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)),
+        }
     }
 
     /// Sees who has stopped, and who was killed.
