@@ -5,6 +5,7 @@ use anyhow::Context;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::event::Mode;
 use isotherm_core::snapshot::Snapshot;
+use isotherm_core::tuning::figures::median;
 use isotherm_record::Record;
 use isotherm_sim::accuracy::by_page::{self, Reported};
 use isotherm_sim::accuracy::{Accuracy, Score, steady_share};
@@ -108,17 +109,6 @@ fn score(snapshot: &Snapshot, arena: AddrRange, truth: &Truth, hot_touches: f64)
     by_page::score(&by_page::hot_by_regions(snapshot), &reported.clear_part(&[arena]), &reported, time)
 }
 
-/// The middle value (of two, their mean); `None` without values.
-pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
-    let mut v: Vec<f64> = values.into_iter().collect();
-    v.sort_by(f64::total_cmp);
-    match v.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(v[n / 2]),
-        n => Some((v[n / 2 - 1] + v[n / 2]) / 2.0),
-    }
-}
-
 /// The median of figures of which some may be missing, taken as worst: the median is missing if at least half of them
 /// are.
 pub fn median_or_worst(values: &[Option<f64>]) -> Option<f64> {
@@ -134,9 +124,6 @@ mod tests {
 
     #[test]
     fn medians() {
-        assert_eq!(median([]), None);
-        assert_eq!(median([3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median([4.0, 1.0]), Some(2.5));
         assert_eq!(median_or_worst(&[Some(1.0), None, Some(3.0)]), Some(3.0));
         assert_eq!(median_or_worst(&[Some(1.0), None, None]), None);
     }

@@ -2,11 +2,12 @@
 
 use anyhow::Context;
 use clap::Parser;
-use isotherm_bench::figures::{Figures, median, median_or_worst};
+use isotherm_bench::figures::{Figures, median_or_worst};
 use isotherm_bench::monitors::{MONITORS, MonitorChoice};
 use isotherm_bench::programs::{self, RunningWorkload};
 use isotherm_bench::table::{Table, kernel, percent};
 use isotherm_bench::walks::{self, HistoryFigures, Walks};
+use isotherm_core::tuning::figures::median;
 use isotherm_core::units::parse_size;
 use isotherm_record::Record;
 use isotherm_sim::accuracy::{GOOD, HOLD, HOT_TOUCHES};

@@ -8,11 +8,11 @@
 
 use anyhow::Context;
 use clap::Parser;
-use isotherm_bench::figures::median;
 use isotherm_bench::programs::{self, RunningWorkload};
 use isotherm_bench::table::{Table, kernel, percent};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
+use isotherm_core::tuning::figures::median;
 use isotherm_record::Record;
 
 /// How exact the estimated working set is.

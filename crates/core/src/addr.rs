@@ -72,13 +72,18 @@ pub fn total_len(ranges: &[AddrRange]) -> u64 {
     ranges.iter().map(AddrRange::len).sum()
 }
 
+/// The parts of `range` that lie in `ranges` (sorted, disjoint), one for each.
+pub fn parts_in(ranges: &[AddrRange], range: AddrRange) -> impl Iterator<Item = AddrRange> + '_ {
+    let first = ranges.partition_point(|r| r.end <= range.start);
+    ranges[first..].iter().map_while(move |r| r.intersect(&range))
+}
+
 /// The parts of `of` that are not in `without`; all are sorted and disjoint.
 pub fn subtract(of: &[AddrRange], without: &[AddrRange]) -> Vec<AddrRange> {
     let mut left = Vec::new();
     for range in of {
         let mut start = range.start;
-        let first = without.partition_point(|r| r.end <= range.start);
-        for gone in without[first..].iter().map_while(|r| r.intersect(range)) {
+        for gone in parts_in(without, *range) {
             left.extend(Some(AddrRange::new(start, gone.start)).filter(|r| !r.is_empty()));
             start = gone.end;
         }

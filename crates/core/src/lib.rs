@@ -25,6 +25,7 @@ pub mod keeper;
 
 pub mod mapping;
 pub mod mask;
+pub mod memcg;
 pub mod meter;
 pub mod monitor;
 pub mod pages;
@@ -35,4 +36,5 @@ pub mod source;
 pub mod space;
 pub mod target;
 pub mod trace;
+pub mod tuning;
 pub mod units;

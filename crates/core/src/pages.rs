@@ -165,6 +165,18 @@ mod tests {
 
     proptest! {
         #[test]
+        fn a_mask_holds_exactly_the_pages_in_the_ranges(mut ranges in arb_ranges()) {
+            normalize(&mut ranges);
+            for table in 0..4 {
+                let m = pages_in(table * TABLE_SPAN, &ranges);
+                for i in 0..512 {
+                    let a = table * TABLE_SPAN + i as u64 * PAGE_SIZE;
+                    prop_assert_eq!(mask::has(&m, i), ranges.iter().any(|r| r.contains(a)));
+                }
+            }
+        }
+
+        #[test]
         fn a_set_is_what_went_in_without_what_went_out(put in arb_ranges(), take in arb_ranges()) {
             let mut expected = put.clone();
             normalize(&mut expected);

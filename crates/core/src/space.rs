@@ -42,14 +42,20 @@ impl GivenSpace {
     }
 }
 
+/// The addresses that can hold pages, kernel-made areas left out: sorted, disjoint, touching ones joined.
+pub(crate) fn pageable_ranges(mappings: &[Mapping]) -> Vec<AddrRange> {
+    let mut ranges: Vec<AddrRange> =
+        mappings.iter().filter(|m| m.kind != MappingKind::Special).map(|m| m.range).collect();
+    normalize(&mut ranges);
+    ranges
+}
+
 /// The monitored ranges of `mappings` (sorted): sorted, disjoint, touching ones joined, kernel-made areas left out.
 ///
 /// With [`SpaceRule::Mappings`] and more than `max_ranges` ranges, those with the narrowest gaps between them are
 /// joined until that many are left, so that a process with tens of thousands of mappings stays affordable.
 pub(crate) fn monitored_ranges(mappings: &[Mapping], rule: SpaceRule, max_ranges: usize) -> Vec<AddrRange> {
-    let mut ranges: Vec<AddrRange> =
-        mappings.iter().filter(|m| m.kind != MappingKind::Special).map(|m| m.range).collect();
-    normalize(&mut ranges);
+    let mut ranges = pageable_ranges(mappings);
     let limit = match rule {
         SpaceRule::Mappings => max_ranges.max(1),
         SpaceRule::ThreeRegions => 3,

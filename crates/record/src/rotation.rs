@@ -26,19 +26,22 @@ pub(crate) fn part_path(path: &Path, part: u32) -> PathBuf {
     if part == 0 { path.to_owned() } else { with_suffix(path, &format!(".{part}")) }
 }
 
-/// The parts of the record at `path` that exist, in the order of time. Files of other records beside it do not count,
-/// even if they are named like parts. Where only some parts are kept, the first ones may be gone.
+/// The parts of the record at `path` that exist, in the order of time; `path` itself where there are none, so that
+/// reading says why. Files of other records beside it do not count, even if they are named like parts. Where only some
+/// parts are kept, the first ones may be gone. What is no regular file (a pipe) is not opened: it could be read only once.
 pub fn parts(path: &Path) -> Vec<PathBuf> {
+    let alone = || vec![path.to_owned()];
+    if path.metadata().is_ok_and(|m| !m.is_file()) {
+        return alone();
+    }
     let mut numbers: Vec<u32> = numbered(path);
     if path.exists() {
         numbers.push(0);
     }
     numbers.sort_unstable();
-    let Some(&first) = numbers.first() else { return Vec::new() };
-    let Some(head) = header(&part_path(path, first)) else {
-        // Of another format, or damaged.
-        return if first == 0 { vec![path.to_owned()] } else { Vec::new() };
-    };
+    let Some(&first) = numbers.first() else { return alone() };
+    // Of another format, or damaged.
+    let Some(head) = header(&part_path(path, first)) else { return alone() };
     let of_record = numbers.into_iter().skip(1).map(|n| (n, part_path(path, n)));
     let further = of_record.filter(|(n, p)| header(p).is_some_and(|h| h.id == head.id && h.part == *n)).map(|(_, p)| p);
     std::iter::once(part_path(path, first)).chain(further).collect()

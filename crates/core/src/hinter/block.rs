@@ -1,6 +1,7 @@
 //! Blocks: what is isolated and reported, huge pages of 2 MiB.
 
 use crate::addr::AddrRange;
+use crate::pages::push_range;
 
 /// Bytes of a block.
 pub const BLOCK_BYTES: u64 = 2 << 20;
@@ -41,12 +42,7 @@ pub(super) const fn blocks_touched(range: AddrRange) -> (u64, u64) {
 /// Blocks as ranges in their order, neighbours joined where they follow each other.
 pub fn joined(blocks: &[Block]) -> Vec<AddrRange> {
     let mut ranges: Vec<AddrRange> = Vec::new();
-    for range in blocks.iter().map(|block| block.range()) {
-        match ranges.last_mut() {
-            Some(last) if last.end == range.start => last.end = range.end,
-            _ => ranges.push(range),
-        }
-    }
+    blocks.iter().for_each(|block| push_range(&mut ranges, block.range()));
     ranges
 }
 

@@ -6,7 +6,7 @@ use super::levels::{Levels, TableWalk};
 use super::page::group;
 use super::page_kind::PageKind;
 use super::reuse::ReuseModel;
-use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
+use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, parts_in};
 use crate::bits::TableBits;
 use crate::history::epoch::{ABSENT, BLIND, STANDING};
 use crate::history::pages::PageHistory;
@@ -163,9 +163,7 @@ impl AddressSpace {
         let mapped = self.mapped();
         for (base, _) in self.history.tables() {
             let span = AddrRange::new(base, base + TABLE_SPAN);
-            let from = mapped.partition_point(|r| r.end <= base);
-            let parts = mapped[from..].iter().map_while(|r| r.intersect(&span));
-            parts.for_each(|part| push_range(&mut out, part));
+            parts_in(&mapped, span).for_each(|part| push_range(&mut out, part));
         }
         out
     }

@@ -153,7 +153,7 @@ impl KernelKeeper {
             return;
         }
         for memory in memories {
-            let old: u64 = memory.old().map(|g| g.anon_bytes).sum();
+            let old: u64 = memory.old().map(Generation::bytes).sum();
             if old * 8 > memory.bytes() {
                 continue;
             }

@@ -4,7 +4,6 @@ use super::address_space::Walked;
 use super::figures::{LimitFigures, MemoryFigures};
 use super::fill_rate::FillRate;
 use super::left_to_kernel::{KernelReclaim, LeftToKernel};
-use super::lru_gen::is_below;
 use super::memcg_lru::MemcgLru;
 use super::memory::{Evicted, Memory, PageOut};
 use super::pace::{WalkPace, Watermarks};
@@ -12,6 +11,7 @@ use super::plan::Plan;
 use super::thrash::ThrashWatch;
 use crate::addr::PAGE_SIZE;
 use crate::clock::CpuClock;
+use crate::memcg::is_below;
 use crate::source::AccessSource;
 use crate::target::TargetId;
 use std::cmp::Reverse;
@@ -171,9 +171,20 @@ impl LimitKeeper {
 
     /// A process has come. Those with the same `memory` share their generations.
     pub fn add(&mut self, target: TargetId, pid: u32, memory: String) {
-        let at = self.memories.iter().position(|kept| kept.name == memory).unwrap_or_else(|| {
-            self.memories.push(Kept { name: memory, memory: Memory::learning(), plan: Plan::default(), evicted: 0 });
-            self.memories.len() - 1
+        let known = self.memories.iter().position(|kept| kept.name == memory && !kept.memory.spaces.is_empty());
+        let at = known.unwrap_or_else(|| {
+            let new = Kept { name: memory, memory: Memory::learning(), plan: Plan::default(), evicted: 0 };
+            // In the place of one whose processes have all ended: processes come and go for as long as the machine runs.
+            match self.memories.iter().position(|kept| kept.memory.spaces.is_empty()) {
+                Some(at) => {
+                    self.memories[at] = new;
+                    at
+                }
+                None => {
+                    self.memories.push(new);
+                    self.memories.len() - 1
+                }
+            }
         });
         self.turns.add(at as u32);
         self.memories[at].memory.add(target);

@@ -45,12 +45,6 @@ pub fn full_node_lines(generations: &[Generation], min_seq: u64, node: u32, walk
     text
 }
 
-/// Whether the control group at `path` is that at `group`, or below it.
-pub fn is_below(path: &str, group: &str) -> bool {
-    let (path, group) = (path.trim_end_matches('/'), group.trim_end_matches('/'));
-    path.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
 /// A line that is not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, {text:?}, is not in the form of lru_gen")]

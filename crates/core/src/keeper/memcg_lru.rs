@@ -17,8 +17,6 @@ pub enum Move {
     Head,
     /// To the tail of its generation: to be tried once more, last.
     Tail,
-    /// To the head of the old generation: gone, what it leaves may go first.
-    Old,
     /// To the tail of the young generation: done for this time.
     Young,
 }
@@ -134,14 +132,6 @@ impl MemcgLru {
         }
     }
 
-    /// A memory is gone for good.
-    pub fn remove(&mut self, id: u32) {
-        if self.segment(id).is_some() {
-            self.unlink(id);
-            self.used_up();
-        }
-    }
-
     /// Where it stands; none if it is not known.
     pub fn segment(&self, id: u32) -> Option<Segment> {
         self.members.get(id as usize).filter(|member| member.on).map(|member| member.segment)
@@ -162,7 +152,6 @@ impl MemcgLru {
         match op {
             Move::Head => self.link(id, current, true, Segment::Head),
             Move::Tail => self.link(id, current, false, Segment::Tail),
-            Move::Old => self.link(id, self.old(), true, Segment::Default),
             Move::Young => self.link(id, self.young(), false, Segment::Default),
         }
         self.used_up();
@@ -222,23 +211,18 @@ mod tests {
         lru.apply(7, Move::Tail);
         assert!((0..BINS).any(|bin| lru.bin(bin).last() == Some(7)));
         assert_eq!(lru.segment(7), Some(Segment::Tail));
-        lru.apply(3, Move::Old);
-        assert!(lru.is_old(3));
-        assert_eq!(lru.segment(3), Some(Segment::Default));
     }
 
     proptest! {
         #[test]
-        fn none_is_lost(ops in prop::collection::vec((0_u32..20, 0_u8..6), 1..300)) {
+        fn none_is_lost(ops in prop::collection::vec((0_u32..20, 0_u8..4), 1..300)) {
             let mut lru = MemcgLru::new(7);
             let mut known = std::collections::BTreeSet::new();
             for (id, op) in ops {
                 match op {
                     0 => { lru.add(id); known.insert(id); }
-                    1 => { lru.remove(id); known.remove(&id); }
-                    2 => lru.apply(id, Move::Head),
-                    3 => lru.apply(id, Move::Tail),
-                    4 => lru.apply(id, Move::Old),
+                    1 => lru.apply(id, Move::Head),
+                    2 => lru.apply(id, Move::Tail),
                     _ => lru.apply(id, Move::Young),
                 }
                 let (old_count, young_count) = lru.counts();

@@ -218,6 +218,26 @@ fn thrashing_is_said_once_with_the_largest_process_first() {
 }
 
 #[test]
+fn processes_that_have_ended_leave_nothing_behind() {
+    let mut world = World::new(1, CONFIG);
+    world.toy = Toy::new(101, 8192);
+    // One after the other, each with an id of its own.
+    for target in 1..=100 {
+        world.keeper.add(target, 100 + target, format!("pid {}", 100 + target));
+        world.touch(target, 0..20);
+        world.run(2 * S, |world| world.touch(0, 0..20));
+        if target < 100 {
+            world.toy.end(target);
+            world.run(2 * S, |world| world.touch(0, 0..20));
+        }
+    }
+    let figures = world.keeper.figures(world.clock.now_ns());
+    let named: Vec<&str> = figures.memories.iter().map(|memory| memory.memcg.as_str()).collect();
+    assert_eq!(named, ["pid 100", "pid 200"]);
+    assert!(figures.memories[1].evictable > 0, "{figures:?}");
+}
+
+#[test]
 fn groups_take_who_is_in_them_or_below() {
     let keeper = LimitKeeper::new("a".into(), vec!["/a".into(), "/b/".into()], CONFIG);
     assert_eq!(
@@ -317,6 +337,17 @@ fn the_kernel_takes_from_each_by_its_size_and_never_the_two_youngest() {
     assert_eq!(keeper.figures(7).evicted, of(1) + of(2));
     assert!(kernel.memories.iter().all(|memory| memory.generations[2..].iter().all(|g| g.bytes() == 500 * PAGE_SIZE)));
     assert!(kernel.aged.is_empty(), "there are old generations enough");
+}
+
+/// Old files can go as well as old anonymous memory: the kernel needs no new generation for that.
+#[test]
+fn a_memory_of_old_files_has_old_generations_enough() {
+    let mut kernel = ToyKernel::new(&[&[0, 0, 500, 500]]);
+    kernel.memories[0].generations[0].file_bytes = 11_000 * PAGE_SIZE;
+    let (mut keeper, mut clock) = (kernel_keeper(12_000), TestClock::default());
+    clock.time.advance_ns(S);
+    keeper.turn(&mut kernel, &clock);
+    assert!(kernel.aged.is_empty());
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use crate::addr::AddrRange;
 use crate::mapping::{Mapping, MappingKind};
+use crate::memcg::is_below;
 use crate::target::TargetId;
 use regex_lite::Regex;
 
@@ -162,11 +163,6 @@ fn matches(what: &FilterType, subject: &Subject, range: AddrRange, mapping: Opti
 /// The name that filters see.
 pub(crate) fn shown_name(mapping: &Mapping) -> &str {
     if mapping.name.is_empty() { "[anon]" } else { &mapping.name }
-}
-
-fn is_below(path: &str, parent: &str) -> bool {
-    let parent = parent.trim_end_matches('/');
-    path.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// What is known of a page when filters that look at pages speak.

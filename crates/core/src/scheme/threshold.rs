@@ -6,6 +6,7 @@
 //! `isotherm-fleet` replays the same by its query `what_if.sql`, and a test compares the two.
 
 use crate::history::times::IDLE_NS;
+use crate::units::parse_percent;
 
 /// The shortest threshold, as an entry of [`IDLE_NS`]: 2 min. Pages in constant use are not counted below.
 pub const SHORTEST: usize = 7;
@@ -21,6 +22,24 @@ pub struct ThresholdPolicy {
     pub percentile: f64,
     /// For how long a group is left alone, s.
     pub warmup_s: u64,
+}
+
+impl Default for ThresholdPolicy {
+    /// The rate that was published for such policies, and a careful percentile.
+    fn default() -> Self {
+        Self { rate: 0.002, percentile: 0.98, warmup_s: 20 * 60 }
+    }
+}
+
+/// A [rate](ThresholdPolicy::rate) as people write it: `0.2%/min`. `None`: it is none, or nothing.
+pub fn parse_rate(text: &str) -> Option<f64> {
+    let share = parse_percent(text.strip_suffix("/min")?).ok()?;
+    (share > 0.0 && share.is_finite()).then_some(share)
+}
+
+/// A [percentile](ThresholdPolicy::percentile) as people write it: `98` or `98%`. `None`: it is none.
+pub fn parse_percentile(text: &str) -> Option<f64> {
+    parse_percent(text).ok().filter(|share| (0.0..=1.0).contains(share))
 }
 
 /// A group's past.

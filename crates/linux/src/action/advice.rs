@@ -3,7 +3,7 @@
 use super::pace::Pace;
 use super::tally::Tally;
 use crate::mm::advise::MAX_RANGES;
-use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize, parts_in};
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
@@ -102,7 +102,7 @@ pub(super) fn give(to: &mut impl Advised, ranges: &[AddrRange], shape: Shape, pa
         if shape == Shape::Pages && !refused.whole {
             // It may hold a gap or one area that takes no advice: every mapping in it gets its own chance.
             let mappings = mappings.get_or_insert_with(|| to.mappings());
-            let parts = in_mappings(refused.range, mappings);
+            let parts: Vec<AddrRange> = parts_in(mappings, refused.range).collect();
             if parts.len() != 1 || parts[0] != refused.range {
                 if parts.is_empty() {
                     tally.refuse(|| to.refusal(refused.range, &error));
@@ -179,12 +179,6 @@ fn split_at_bytes(batch: &[AdviceRange], bytes: u64) -> (&[AdviceRange], &[Advic
         fits
     });
     batch.split_at(whole.count())
-}
-
-/// The parts of `range` that lie in mappings, one for each.
-fn in_mappings(range: AddrRange, mappings: &[AddrRange]) -> Vec<AddrRange> {
-    let first = mappings.partition_point(|m| m.end <= range.start);
-    mappings[first..].iter().map_while(|m| m.intersect(&range)).collect()
 }
 
 #[cfg(test)]

@@ -6,16 +6,14 @@
 //! from outside does.
 
 use crate::mm::advise::{MAX_RANGES, mark_cold};
+use crate::mm::pagemap::Entry;
+use crate::mm::words::read_words;
 use crate::proc::{PidFd, ProcessDir};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
 use isotherm_core::pages::push_range;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
-
-/// Bit 63 of an entry of /proc/PID/pagemap: the page is in memory.
-const PRESENT: u64 = 1 << 63;
 
 /// Takes the mark off those of `pages` (sorted addresses) that are in memory; gives their ranges: none where the
 /// target's pagemap or memory cannot be read. Reading sets their accessed bits: see [`forget_reading`].
@@ -46,13 +44,11 @@ pub(super) fn forget_reading(process: &PidFd, ranges: &[AddrRange]) {
 fn present(pagemap: &File, pages: &[u64]) -> io::Result<Vec<u64>> {
     let (Some(&first), Some(&last)) = (pages.first(), pages.last()) else { return Ok(Vec::new()) };
     let count = (last - first) / PAGE_SIZE + 1;
-    let mut entries = vec![0; count as usize * 8];
-    pagemap.read_exact_at(&mut entries, first / PAGE_SIZE * 8)?;
-    let entry = |page: u64| {
-        let at = ((page - first) / PAGE_SIZE) as usize * 8;
-        u64::from_le_bytes(std::array::from_fn(|i| entries[at + i]))
-    };
-    Ok(pages.iter().copied().filter(|&page| entry(page) & PRESENT > 0).collect())
+    let mut entries = vec![0; count as usize];
+    // What lies behind the end is not there.
+    read_words(pagemap, first / PAGE_SIZE, &mut entries)?;
+    let entry = |page: u64| Entry(entries[((page - first) / PAGE_SIZE) as usize]);
+    Ok(pages.iter().copied().filter(|&page| entry(page).is_present()).collect())
 }
 
 /// Reads the first byte of each page, in order; gives how many could be read before the first that could not.

@@ -1,6 +1,7 @@
 //! What a request has achieved so far.
 
 use isotherm_core::addr::AddrRange;
+use isotherm_core::pages::push_range;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::units::format_size;
 use std::io;
@@ -28,10 +29,7 @@ impl Tally {
             return;
         }
         self.applied += bytes;
-        match self.done.last_mut() {
-            Some(last) if last.end == range.start => last.end = range.end,
-            _ => self.done.push(range),
-        }
+        push_range(&mut self.done, range);
     }
 
     /// Keeps the first refusal.

@@ -4,6 +4,8 @@ use crate::fork::fork;
 use crate::mm::advise::{Advice, advise};
 use crate::mm::mapping::Mapping;
 use crate::mm::move_pages;
+use crate::mm::pagemap::Entry;
+use crate::mm::words::read_words;
 use crate::proc::{PidFd, Signal};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use rustix::mm::MprotectFlags;
@@ -11,7 +13,6 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use std::fs::File;
 use std::io::{self, PipeWriter, Read};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::FileExt;
 
 const SMALL: u64 = 64 * PAGE_SIZE;
 
@@ -91,10 +92,9 @@ impl Subject {
     /// Pages of `range` that are swapped out, from the child's pagemap.
     pub(super) fn swapped_pages(&self, range: AddrRange) -> io::Result<u64> {
         let file = File::open(format!("/proc/{}/pagemap", self.pidfd.pid()))?;
-        let mut buf = vec![0; (range.len() / PAGE_SIZE * 8) as usize];
-        file.read_exact_at(&mut buf, range.start / PAGE_SIZE * 8)?;
-        // Bit 62: swapped (Documentation/admin-guide/mm/pagemap.rst).
-        Ok(buf.chunks_exact(8).filter(|e| e[7] >> 6 & 1 == 1).count() as u64)
+        let mut entries = vec![0; (range.len() / PAGE_SIZE) as usize];
+        read_words(&file, range.start / PAGE_SIZE, &mut entries)?;
+        Ok(entries.into_iter().filter(|&entry| Entry(entry).is_swapped()).count() as u64)
     }
 
     /// A figure of the mapping that starts at `range`, in KiB, from the child's smaps.

@@ -6,7 +6,8 @@ use crate::guard::Guard;
 use crate::knob::Knob;
 use crate::roots::Roots;
 use isotherm_core::keeper::kernel::KernelMemory;
-use isotherm_core::keeper::lru_gen::{KernelMemcg, is_below, parse};
+use isotherm_core::keeper::lru_gen::{KernelMemcg, parse};
+use isotherm_core::memcg::is_below;
 use std::io::{self, Write};
 
 /// The kernel's multi-generational LRU.

@@ -1,4 +1,4 @@
-//! Which pages of another process are there, and whether huge pages map them: `PAGEMAP_SCAN` (Linux 6.7).
+//! `/proc/PID/pagemap`: its entries, and which pages are there and whether huge pages map them by `PAGEMAP_SCAN` (Linux 6.7).
 
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use isotherm_core::filling::Populated;
@@ -15,6 +15,37 @@ const PAGE_IS_HUGE: u64 = 1 << 6;
 const AT_ONCE: u64 = 256 << 20;
 /// Regions that one call tells.
 const REGIONS: usize = 256;
+
+/// The entry of a page (the kernel's Documentation/admin-guide/mm/pagemap.rst).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry(pub u64);
+
+/// Bits of an entry: in memory; in swap; mapped by nobody else.
+pub(crate) const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+pub(crate) const EXCLUSIVE: u64 = 1 << 56;
+
+impl Entry {
+    /// Whether it is in memory.
+    pub(crate) const fn is_present(self) -> bool {
+        self.0 & PRESENT != 0
+    }
+
+    /// Whether it is in swap.
+    pub(crate) const fn is_swapped(self) -> bool {
+        self.0 & SWAPPED != 0
+    }
+
+    /// Whether nobody else maps it.
+    pub(crate) const fn is_exclusive(self) -> bool {
+        self.0 & EXCLUSIVE != 0
+    }
+
+    /// The frame of a page that is in memory; 0 is what a reader without CAP_SYS_ADMIN is shown.
+    pub(crate) const fn frame(self) -> u64 {
+        self.0 & ((1 << 55) - 1)
+    }
+}
 
 /// struct page_region of include/uapi/linux/fs.h.
 #[repr(C)]

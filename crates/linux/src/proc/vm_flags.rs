@@ -8,7 +8,7 @@ use super::dir::ProcessDir;
 use super::error::ProcessError;
 use super::smaps::{self, FlaggedRange};
 use super::status::Status;
-use isotherm_core::addr::AddrRange;
+use isotherm_core::addr::{AddrRange, parts_in};
 use std::time::{Duration, Instant};
 
 /// A new read of smaps waits until this many times its last duration has passed, which keeps it near 0.25 % of one
@@ -80,8 +80,7 @@ impl VmFlags {
 
 /// Bytes of `range` inside `areas` (sorted, disjoint).
 fn covered(areas: &[AddrRange], range: AddrRange) -> u64 {
-    let first = areas.partition_point(|a| a.end <= range.start);
-    areas[first..].iter().map_while(|a| a.intersect(&range)).map(|r| r.len()).sum()
+    parts_in(areas, range).map(|r| r.len()).sum()
 }
 
 #[cfg(test)]

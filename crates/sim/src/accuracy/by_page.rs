@@ -8,7 +8,7 @@ use super::Score;
 use crate::machine::activity::Activity;
 use crate::random::mix;
 use crate::workload::truth::{Slice, hot};
-use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize, overlap_len, subtract, total_len};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, normalize, overlap_len, parts_in, subtract, total_len};
 use isotherm_core::history::epoch::{ABSENT, BLIND, Epochs, STANDING};
 use isotherm_core::history::pages::PageHistory;
 use isotherm_core::pages::push_runs;
@@ -80,8 +80,7 @@ impl Reported {
 
 impl TouchedPages for Reported {
     fn touched(&self, range: AddrRange, _: u64, _: u64, out: &mut Vec<AddrRange>) {
-        let first = self.touched.partition_point(|r| r.end <= range.start);
-        out.extend(self.touched[first..].iter().map_while(|r| r.intersect(&range)));
+        out.extend(parts_in(&self.touched, range));
     }
 }
 
@@ -94,8 +93,7 @@ pub fn score(hot: &[AddrRange], judged: &[AddrRange], truth: &dyn TouchedPages, 
     for range in judged {
         touched.clear();
         truth.touched(*range, from_ns, to_ns, &mut touched);
-        let first = hot.partition_point(|h| h.end <= range.start);
-        let called: Vec<AddrRange> = hot[first..].iter().map_while(|h| h.intersect(range)).collect();
+        let called: Vec<AddrRange> = parts_in(hot, *range).collect();
         sum.hot += total_len(&touched);
         sum.reported += total_len(&called);
         sum.common += overlap_len(&touched, &called);

@@ -2,7 +2,7 @@
 
 use super::activity::Activity;
 use crate::random::mix;
-use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, is_sorted_disjoint, overlap_len, total_len};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, is_sorted_disjoint, overlap_len, parts_in, total_len};
 use isotherm_core::mapping::Mapping;
 use std::ops::Range;
 
@@ -164,8 +164,7 @@ impl Process {
             if !region.exists(now_ns) {
                 continue;
             }
-            let first = region.populated.partition_point(|p| p.end <= asked.start);
-            for part in region.populated[first..].iter().map_while(|p| p.intersect(&asked)) {
+            for part in parts_in(&region.populated, asked) {
                 visit(region, part.start / PAGE_SIZE..part.end / PAGE_SIZE);
             }
         }

@@ -3,7 +3,7 @@
 use super::cleared::Cleared;
 use super::memory::SharedMemory;
 use super::process::{Process, Region};
-use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_PAGES};
+use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_PAGES, parts_in};
 use isotherm_core::bits::{Seen, Window};
 use std::ops::Range;
 
@@ -25,9 +25,7 @@ pub(super) fn pages_of(range: AddrRange) -> Range<u64> {
 
 /// Pages of `pages` that `parts` (sorted, disjoint) cover.
 pub(super) fn covered<'a>(parts: &'a [AddrRange], pages: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'a> {
-    let asked = AddrRange::new(pages.start * PAGE_SIZE, pages.end * PAGE_SIZE);
-    let first = parts.partition_point(|p| p.end <= asked.start);
-    parts[first..].iter().map_while(move |p| p.intersect(&asked)).map(pages_of)
+    parts_in(parts, AddrRange::new(pages.start * PAGE_SIZE, pages.end * PAGE_SIZE)).map(pages_of)
 }
 
 /// Now, by the clock and in the program's own time.

@@ -23,20 +23,28 @@ mod models;
 #[cfg(test)]
 mod tests;
 
+use serde::Serialize;
+
 /// What a policy did besides missing. `None`: it does no such thing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Work {
     /// Pages looked at in search of one to evict.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pages_scanned: Option<u64>,
     /// Entries of page tables read.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ptes_read: Option<u64>,
     /// Pages looked up in page tables one by one, by reclaim.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rmap_walks: Option<u64>,
     /// Page tables that were passed over, because nothing in them was accessed or was likely to have been.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tables_skipped: Option<u64>,
     /// Pages moved within or between lists, on hits and in search of one to evict; coming in and going out not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub list_moves: Option<u64>,
     /// Generations created, or times that the active list was shrunk.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub agings: Option<u64>,
 }
 

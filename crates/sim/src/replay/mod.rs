@@ -56,24 +56,9 @@ pub struct Figures {
     pub evictions: u64,
     /// Misses of pages that had been there before.
     pub refaults: u64,
-    /// Pages looked at in search of one to evict.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pages_scanned: Option<u64>,
-    /// Entries of page tables read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ptes_read: Option<u64>,
-    /// Pages looked up in page tables one by one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rmap_walks: Option<u64>,
-    /// Page tables passed over by walks.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tables_skipped: Option<u64>,
-    /// Pages moved within or between lists.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub list_moves: Option<u64>,
-    /// Generations created, or times that the active list was shrunk.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub agings: Option<u64>,
+    /// What else the policy did.
+    #[serde(flatten)]
+    pub work: Work,
     /// The same by group, if the trace names groups; of a sample, not scaled to the whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupFigures>,
@@ -283,12 +268,7 @@ impl Replay {
             sample_rate: None,
             evictions: count.evictions,
             refaults: count.refaults,
-            pages_scanned: count.work.pages_scanned,
-            ptes_read: count.work.ptes_read,
-            rmap_walks: count.work.rmap_walks,
-            tables_skipped: count.work.tables_skipped,
-            list_moves: count.work.list_moves,
-            agings: count.work.agings,
+            work: count.work,
             groups,
             machine: room.map(|(machine, room)| Prediction {
                 name: machine.name,

@@ -10,6 +10,7 @@
 
 use super::watch::Watch;
 use super::{Figures, Future, Groups, Job, Replay};
+use crate::policy::Work;
 use crate::policy::kernel_lru::machine::Bounds;
 
 const PARTS: u64 = 8;
@@ -41,12 +42,15 @@ impl Replay {
             sample_rate: Some(rate),
             evictions: up(count.evictions),
             refaults: up(count.refaults),
-            pages_scanned: count.work.pages_scanned.map(up),
-            ptes_read: count.work.ptes_read.map(up),
-            rmap_walks: count.work.rmap_walks.map(up),
-            tables_skipped: count.work.tables_skipped.map(up),
-            list_moves: count.work.list_moves.map(up),
-            agings: count.work.agings,
+            work: Work {
+                pages_scanned: count.work.pages_scanned.map(up),
+                ptes_read: count.work.ptes_read.map(up),
+                rmap_walks: count.work.rmap_walks.map(up),
+                tables_skipped: count.work.tables_skipped.map(up),
+                list_moves: count.work.list_moves.map(up),
+                // As many as of the whole: what fits shrinks with what is asked for.
+                agings: count.work.agings,
+            },
             groups: watch.map(Watch::finish).unwrap_or_default().0,
             machine: None,
             seconds: 0.0,

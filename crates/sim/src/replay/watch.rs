@@ -3,6 +3,7 @@
 use crate::policy::Work;
 use crate::predict::{Model, Request};
 use crate::trace::Trace;
+use isotherm_core::printable::printable;
 use serde::Serialize;
 
 /// What requests on behalf of a group came to.
@@ -45,7 +46,7 @@ impl<'a> Watch<'a> {
             return None;
         }
         let group = |name: &String| GroupFigures {
-            group: name.clone(),
+            group: printable(name).into_owned(),
             requests: 0,
             misses: 0,
             miss_ratio: 0.0,

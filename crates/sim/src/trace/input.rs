@@ -6,7 +6,7 @@ use super::{Builder, Selection, Trace, TraceError, csv, lackey, oracle, record};
 use isotherm_record::{Format as RecordFormat, Input};
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A format of trace files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ const PREFIX: usize = 64 << 10;
 const BUFFER: usize = 1 << 20;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Reads a trace; it may be packed with zstd. `progress` gets how many requests were read so far.
+/// Reads a trace; it may be packed with zstd, and a record may have parts. `progress` gets how many requests were read so far.
 pub fn read(
     path: &Path,
     format: Format,
@@ -35,14 +35,27 @@ pub fn read(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Trace, TraceError> {
     let origin = path.display().to_string();
-    let file = File::open(path).map_err(|error| TraceError::Io { origin: origin.clone(), error })?;
-    from_reader(&origin, Box::new(file), format, selection, progress)
+    let parts = isotherm_record::parts(path);
+    let file = File::open(&parts[0]).map_err(|error| TraceError::Io { origin: origin.clone(), error })?;
+    read_parts(&origin, Box::new(file), &parts[1..], format, selection, progress)
 }
 
 /// Reads a trace from a stream, which errors call `origin`.
 pub(crate) fn from_reader(
     origin: &str,
     stream: Box<dyn Read + Send>,
+    format: Format,
+    selection: Selection,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Trace, TraceError> {
+    read_parts(origin, stream, &[], format, selection, progress)
+}
+
+/// `further`: files with the rest of a record.
+fn read_parts(
+    origin: &str,
+    stream: Box<dyn Read + Send>,
+    further: &[PathBuf],
     format: Format,
     selection: Selection,
     progress: &mut dyn FnMut(u64),
@@ -73,7 +86,7 @@ pub(crate) fn from_reader(
         Format::Csv => csv::read(&mut stream, &source, &mut builder)?,
         Format::Lackey => lackey::read(&mut stream, &source, &mut builder)?,
         Format::Isotherm | Format::Auto => {
-            record::read(Input::from_reader(origin, Box::new(stream))?, &mut builder)?;
+            record::read(Input::from_reader(origin, Box::new(stream))?, further, &mut builder)?;
         }
     }
     let trace = builder.finish();

@@ -11,6 +11,7 @@ use super::{Builder, Manner, Next, TraceError, ids};
 use isotherm_core::event::Event;
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
 use isotherm_record::{Input, ReadError, read_events};
+use std::path::PathBuf;
 
 /// Rounds that stand for an aggregation interval.
 const ROUNDS: u64 = 4;
@@ -22,14 +23,27 @@ const MEMBERS: u64 = 0x5bd1_e995_0000_0000;
 /// Largest region that is believed: 16 TiB.
 const LARGEST: u64 = 1 << 44;
 
-pub(super) fn read(input: Input, builder: &mut Builder<'_>) -> Result<(), TraceError> {
+/// Reads a record, and the files of its further parts.
+pub(super) fn read(first: Input, further: &[PathBuf], builder: &mut Builder<'_>) -> Result<(), TraceError> {
+    let mut number = 0;
+    let mut next = read_part(first, &mut number, builder)?;
+    for part in further {
+        if next == Next::Enough {
+            break;
+        }
+        next = read_part(Input::open(part)?, &mut number, builder)?;
+    }
+    Ok(())
+}
+
+/// `number`: of the snapshots read so far.
+fn read_part(input: Input, number: &mut u64, builder: &mut Builder<'_>) -> Result<Next, TraceError> {
     let origin = input.origin().to_owned();
     let mut failure = None;
-    let mut number = 0;
     let result = read_events(input, None, &mut |event| {
         let Event::Snapshot(snapshot) = event else { return Ok(()) };
-        number += 1;
-        let added = add(&snapshot, number, &origin, builder);
+        *number += 1;
+        let added = add(&snapshot, *number, &origin, builder);
         match added {
             Ok(Next::More) => Ok(()),
             // An error ends the reading; what is enough is none for the caller.
@@ -42,7 +56,8 @@ pub(super) fn read(input: Input, builder: &mut Builder<'_>) -> Result<(), TraceE
     });
     match (failure, result) {
         (Some(error), _) => Err(error),
-        (None, Ok(_) | Err(ReadError::Sink(_))) => Ok(()),
+        (None, Ok(_)) => Ok(Next::More),
+        (None, Err(ReadError::Sink(_))) => Ok(Next::Enough),
         (None, Err(error)) => Err(error.into()),
     }
 }

@@ -6,7 +6,7 @@ mod schedule;
 mod sums;
 
 use super::targets::Target;
-use crate::addr::{AddrRange, PAGE_SIZE, normalize};
+use crate::addr::PAGE_SIZE;
 use crate::clock::Clock;
 use crate::engine::{EngineError, emit};
 use crate::event::{Event, Subscriber};
@@ -15,8 +15,8 @@ use crate::history::table::PAGES;
 use crate::history::times::AGES_NS;
 use crate::history::together::Mapped;
 use crate::history::tracked::{CLEAR_NS, SLICE_NS, Tracked};
-use crate::mapping::MappingKind;
 use crate::source::{AccessSource, SourceError};
+use crate::space::pageable_ranges;
 use crate::target::TargetId;
 use savings::{ADVANCE_NS, Savings, TOGETHER_PART};
 use schedule::{FRAME_NS, FRAME_PART, LONGEST_NS, Means, NEWEST, READ_PART, READ_PART_AT_FIRST, Schedule, wish_ns};
@@ -365,7 +365,7 @@ impl Walks {
         }
         // Of thousands, those that rest are known without that, and those left are not to wait for it.
         let only_reads = found_ns.is_some() && means.is_some_and(|m| m.many_firsts);
-        let slice = tracked.walk(id, &mapped(target), (!only_reads).then_some(allowance), clock)?;
+        let slice = tracked.walk(id, &pageable_ranges(&target.mappings), (!only_reads).then_some(allowance), clock)?;
         let cost_ns = slice.spent_ns as f64;
         if let Some(reading_ns) = slice.reading_ns {
             *s.walk.read_ns.get_or_insert(0.0) += reading_ns as f64;
@@ -450,12 +450,4 @@ fn expected<S: AccessSource>(tracked: &mut Tracked<S>, target: &Target, now_ns: 
 
 fn spent<S: AccessSource>(tracked: &Tracked<S>) -> u64 {
     tracked.cost().spent_ns()
-}
-
-/// The addresses that can hold pages.
-fn mapped(target: &Target) -> Vec<AddrRange> {
-    let mut ranges: Vec<AddrRange> =
-        target.mappings.iter().filter(|m| m.kind != MappingKind::Special).map(|m| m.range).collect();
-    normalize(&mut ranges);
-    ranges
 }

@@ -13,7 +13,7 @@ use crate::proc::maps::mapped_ranges;
 use crate::proc::stat::Stat;
 use crate::proc::{PidFd, ProcessDir};
 use crate::roots::Roots;
-use isotherm_core::addr::{AddrRange, TABLE_SPAN, normalize};
+use isotherm_core::addr::{AddrRange, TABLE_SPAN, normalize, parts_in};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::io;
@@ -159,8 +159,7 @@ fn pieces(ranges: &[AddrRange], mappings: &[AddrRange], most: u64) -> Vec<AddrRa
     normalize(&mut joined);
     let mut out = Vec::new();
     for range in joined {
-        let first = mappings.partition_point(|m| m.end <= range.start);
-        for part in mappings[first..].iter().map_while(|m| m.intersect(&range)) {
+        for part in parts_in(mappings, range) {
             let mut start = part.start;
             while start < part.end {
                 let cut = (start + most) / TABLE_SPAN * TABLE_SPAN;

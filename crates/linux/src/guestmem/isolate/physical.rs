@@ -2,16 +2,14 @@
 
 use super::HUGE_PAGE;
 use super::segment::Attached;
+use crate::mm::pagemap::Entry;
+use crate::mm::words::read_words;
 use crate::roots::Roots;
 use isotherm_core::addr::PAGE_SIZE;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
-const PRESENT: u64 = 1 << 63;
-const FRAME: u64 = (1 << 55) - 1;
-
-/// `/proc/self/pagemap` (format: the kernel's Documentation/admin-guide/mm/pagemap.rst).
+/// `/proc/self/pagemap`.
 #[derive(Debug)]
 pub(super) struct Pagemap(File);
 
@@ -27,13 +25,12 @@ impl Pagemap {
     }
 
     fn huge_page(&self, addr: u64) -> io::Result<u64> {
-        let mut entry = [0u8; 8];
-        self.0.read_exact_at(&mut entry, addr / PAGE_SIZE * 8)?;
-        let entry = u64::from_ne_bytes(entry);
-        let start = (entry & FRAME) * PAGE_SIZE;
-        // Frame 0 is what a reader without CAP_SYS_ADMIN is shown.
-        if entry & PRESENT == 0 || start == 0 || !start.is_multiple_of(HUGE_PAGE) {
-            let why = format!("address {addr:#x} is backed by no huge page that can be seen (entry {entry:#x})");
+        let mut entry = [0];
+        read_words(&self.0, addr / PAGE_SIZE, &mut entry)?;
+        let entry = Entry(entry[0]);
+        let start = entry.frame() * PAGE_SIZE;
+        if !entry.is_present() || start == 0 || !start.is_multiple_of(HUGE_PAGE) {
+            let why = format!("address {addr:#x} is backed by no huge page that can be seen ({entry:x?})");
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         Ok(start)

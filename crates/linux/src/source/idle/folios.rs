@@ -1,6 +1,7 @@
 //! Which folio a page frame belongs to: idleness is kept once per folio, at its first page.
 
-use super::physical::{PhysicalPages, flag};
+use super::physical::PhysicalPages;
+use crate::mm::page_flags;
 use std::io;
 
 /// Frames of the largest folio on a reclaim list (2 MiB); folios are aligned to their size.
@@ -44,11 +45,11 @@ pub(super) fn resolve(pages: &impl PhysicalPages, frames: &mut [Frame]) -> io::R
         pages.flags(first, &mut flags)?;
         for frame in run {
             let own = flags[(frame.pfn - first) as usize];
-            if own & (flag::NOPAGE | flag::HUGE | flag::ZERO_PAGE) != 0 {
+            if own & (page_flags::NOPAGE | page_flags::HUGE | page_flags::ZERO_PAGE) != 0 {
                 continue;
             }
-            if own & (flag::COMPOUND_HEAD | flag::COMPOUND_TAIL) == 0 {
-                frame.head = (own & flag::LRU != 0).then_some(frame.pfn);
+            if own & (page_flags::COMPOUND_HEAD | page_flags::COMPOUND_TAIL) == 0 {
+                frame.head = (own & page_flags::LRU != 0).then_some(frame.pfn);
                 continue;
             }
             block.load(pages, frame.pfn)?;
@@ -80,14 +81,14 @@ impl Block {
     fn folio(&self, pfn: u64) -> (Option<u64>, bool) {
         let at = (pfn - self.start) as usize;
         let is = |i: usize, what: u64| self.flags[i] & what != 0;
-        let head = if is(at, flag::COMPOUND_HEAD) {
+        let head = if is(at, page_flags::COMPOUND_HEAD) {
             Some(at)
         } else {
             // Tails follow their head without a gap.
-            (0..at).rev().find(|&i| !is(i, flag::COMPOUND_TAIL)).filter(|&i| is(i, flag::COMPOUND_HEAD))
+            (0..at).rev().find(|&i| !is(i, page_flags::COMPOUND_TAIL)).filter(|&i| is(i, page_flags::COMPOUND_HEAD))
         };
-        let Some(head) = head.filter(|&h| is(h, flag::LRU)) else { return (None, false) };
-        let huge = head == 0 && (1..self.flags.len()).all(|i| is(i, flag::COMPOUND_TAIL));
+        let Some(head) = head.filter(|&h| is(h, page_flags::LRU)) else { return (None, false) };
+        let huge = head == 0 && (1..self.flags.len()).all(|i| is(i, page_flags::COMPOUND_TAIL));
         (Some(self.start + head as u64), huge)
     }
 }

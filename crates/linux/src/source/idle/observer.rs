@@ -1,7 +1,10 @@
 //! Looks at a process's pages and marks them idle.
 
 use super::folios::{Frame, resolve};
-use super::physical::{PhysicalPages, flag, read_words};
+use super::physical::PhysicalPages;
+use crate::mm::page_flags;
+use crate::mm::pagemap::Entry;
+use crate::mm::words::read_words;
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN};
 use isotherm_core::bits::{Seen, TableBits, Window};
 use isotherm_core::mask::{self, PageMask};
@@ -30,20 +33,12 @@ impl From<io::Error> for ObserveError {
     }
 }
 
-/// An entry of pagemap (the kernel's Documentation/admin-guide/mm/pagemap.rst).
-#[derive(Debug, Clone, Copy)]
-struct Entry(u64);
-
-impl Entry {
-    /// The page frame, where a page is present.
-    fn frame(self) -> Result<Option<u64>, ObserveError> {
-        if self.0 >> 63 == 0 {
-            return Ok(None);
-        }
-        match self.0 & ((1 << 55) - 1) {
-            0 => Err(ObserveError::Hidden),
-            pfn => Ok(Some(pfn)),
-        }
+/// The page frame of an entry, where a page is present.
+fn frame(entry: Entry) -> Result<Option<u64>, ObserveError> {
+    match entry.frame() {
+        _ if !entry.is_present() => Ok(None),
+        0 => Err(ObserveError::Hidden),
+        pfn => Ok(Some(pfn)),
     }
 }
 
@@ -99,7 +94,7 @@ impl<P: PhysicalPages> Observer<P> {
             let entries = &mut entries[..window.pages.into()];
             read_pagemap(pagemap, window.start / PAGE_SIZE, entries)?;
             for &entry in entries.iter() {
-                frames.extend(Entry(entry).frame()?.map(|pfn| Frame::new(pfn, at as u32)));
+                frames.extend(frame(Entry(entry))?.map(|pfn| Frame::new(pfn, at as u32)));
             }
         }
         let result = self.look(space, &mut frames, mark, |page| {
@@ -268,7 +263,7 @@ impl<P: PhysicalPages> Observer<P> {
         let mut flags = [0];
         for &head in heads {
             self.pages.flags(head, &mut flags)?;
-            if flags[0] & flag::IDLE == 0 {
+            if flags[0] & page_flags::IDLE == 0 {
                 refused.insert(head);
             }
         }
@@ -294,7 +289,7 @@ impl Chunk {
         self.entries.resize((piece.len() / PAGE_SIZE) as usize, 0);
         read_pagemap(pagemap, piece.start / PAGE_SIZE, &mut self.entries)?;
         for (i, &entry) in self.entries.iter().enumerate() {
-            let Some(pfn) = Entry(entry).frame()? else { continue };
+            let Some(pfn) = frame(Entry(entry))? else { continue };
             let addr = piece.start + i as u64 * PAGE_SIZE;
             let base = addr / TABLE_SPAN * TABLE_SPAN;
             if self.tables.last().is_none_or(|t| t.base != base) {
@@ -371,8 +366,8 @@ mod tests {
     fn pages_off_the_reclaim_lists_are_blind_never_hot() {
         let pages = SimulatedPages::base(200);
         pages.set_flags(5, 0);
-        pages.set_flags(6, flag::LRU | flag::ZERO_PAGE);
-        pages.set_flags(7, flag::LRU | flag::HUGE);
+        pages.set_flags(6, page_flags::LRU | page_flags::ZERO_PAGE);
+        pages.set_flags(7, page_flags::LRU | page_flags::HUGE);
         // Looks as if it were on a list but is taken off before it is marked.
         pages.refuse(8);
         let (map, mut o) = (pagemap(&[Some(5), Some(6), Some(7), Some(8), Some(9), Some(900)]), Observer::new(pages));

@@ -1,5 +1,7 @@
 //! The kernel's files that speak of physical pages: what a page is, and whether it is idle.
 
+use crate::mm::page_flags::{KPAGEFLAGS, NOPAGE};
+use crate::mm::words::read_words;
 use crate::roots::Roots;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -7,29 +9,10 @@ use std::os::unix::fs::FileExt;
 
 /// The bitmap: one bit per page frame, in 64-bit words of the machine's byte order, read and written in whole words.
 pub(super) const BITMAP: &str = "/sys/kernel/mm/page_idle/bitmap";
-/// What each page frame is; one 64-bit word a frame.
-pub(super) const KPAGEFLAGS: &str = "/proc/kpageflags";
-
-/// Bits of a word of kpageflags (include/uapi/linux/kernel-page-flags.h).
-pub(super) mod flag {
-    /// On a list from which pages are reclaimed; the others cannot be marked idle.
-    pub(crate) const LRU: u64 = 1 << 5;
-    /// First page of a folio of several pages.
-    pub(crate) const COMPOUND_HEAD: u64 = 1 << 15;
-    /// Another page of such a folio.
-    pub(crate) const COMPOUND_TAIL: u64 = 1 << 16;
-    pub(crate) const HUGE: u64 = 1 << 17;
-    /// No page frame.
-    pub(crate) const NOPAGE: u64 = 1 << 20;
-    /// The page of zeros that all untouched memory shares.
-    pub(crate) const ZERO_PAGE: u64 = 1 << 24;
-    /// Marked idle. Not looked up in page tables: a page accessed a moment ago may still have it.
-    pub(crate) const IDLE: u64 = 1 << 25;
-}
 
 /// Physical pages: the kernel's, or simulated ones.
 pub(super) trait PhysicalPages {
-    /// Fills `out` with the flags of the frames from `first` on; frames that do not exist read as [`flag::NOPAGE`].
+    /// Fills `out` with the flags of the frames from `first` on; frames that do not exist read as [`NOPAGE`].
     fn flags(&self, first: u64, out: &mut [u64]) -> io::Result<()>;
 
     /// Fills `out` with the bitmap's words from `first` on, as many as it gives. A set bit: not accessed since it was
@@ -39,20 +22,6 @@ pub(super) trait PhysicalPages {
     /// Marks pages idle: those whose bits are set in the words from `first` on. Bits that are 0 change nothing, and
     /// neither do pages that cannot be marked, nor those that have no whole word.
     fn mark_idle(&self, first: u64, words: &[u64]) -> io::Result<()>;
-}
-
-impl<P: PhysicalPages> PhysicalPages for &P {
-    fn flags(&self, first: u64, out: &mut [u64]) -> io::Result<()> {
-        P::flags(self, first, out)
-    }
-
-    fn read_idle(&self, first: u64, out: &mut [u64]) -> io::Result<usize> {
-        P::read_idle(self, first, out)
-    }
-
-    fn mark_idle(&self, first: u64, words: &[u64]) -> io::Result<()> {
-        P::mark_idle(self, first, words)
-    }
 }
 
 /// The running kernel's files.
@@ -73,30 +42,10 @@ impl KernelFiles {
     }
 }
 
-/// Reads words from word `first` on; gives how many there were.
-pub(super) fn read_words(file: &File, first: u64, out: &mut [u64]) -> io::Result<usize> {
-    let mut bytes = vec![0; out.len() * 8];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match file.read_at(&mut bytes[filled..], first * 8 + filled as u64) {
-            Ok(0) => break,
-            Ok(n) => filled += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            // Behind the last page frame.
-            Err(e) if e.raw_os_error() == Some(libc::ENXIO) => break,
-            Err(e) => return Err(e),
-        }
-    }
-    for (word, bytes) in out.iter_mut().zip(bytes[..filled / 8 * 8].as_chunks().0) {
-        *word = u64::from_ne_bytes(*bytes);
-    }
-    Ok(filled / 8)
-}
-
 impl PhysicalPages for KernelFiles {
     fn flags(&self, first: u64, out: &mut [u64]) -> io::Result<()> {
         let n = read_words(&self.kpageflags, first, out)?;
-        out[n..].fill(flag::NOPAGE);
+        out[n..].fill(NOPAGE);
         Ok(())
     }
 
@@ -127,7 +76,7 @@ mod tests {
         let files = KernelFiles::open(&t.roots).unwrap();
         let mut out = [9; 3];
         files.flags(1, &mut out).unwrap();
-        assert_eq!(out, [2, 3, flag::NOPAGE]);
+        assert_eq!(out, [2, 3, NOPAGE]);
         files.mark_idle(2, &[0b101, 1 << 63]).unwrap();
         let bytes = std::fs::read(t.roots.path(BITMAP)).unwrap();
         assert_eq!(bytes.len(), 32);

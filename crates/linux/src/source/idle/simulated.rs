@@ -1,6 +1,7 @@
 //! Physical pages of a simulated kernel, and pagemap files.
 
-use super::physical::{PhysicalPages, flag};
+use super::physical::PhysicalPages;
+use crate::mm::page_flags;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Write};
@@ -21,14 +22,14 @@ pub(super) struct SimulatedPages(RefCell<Vec<Page>>);
 impl SimulatedPages {
     /// `count` base pages, all on a reclaim list, all accessed.
     pub(super) fn base(count: usize) -> Self {
-        Self(RefCell::new(vec![Page { flags: flag::LRU, accessed: true, refuses: false }; count]))
+        Self(RefCell::new(vec![Page { flags: page_flags::LRU, accessed: true, refuses: false }; count]))
     }
 
     /// Joins `len` frames from `head` on to a folio. Only the head has the flags of the whole.
     pub(super) fn folio(&self, head: usize, len: usize) {
         let mut pages = self.0.borrow_mut();
-        pages[head].flags |= flag::COMPOUND_HEAD;
-        pages[head + 1..head + len].iter_mut().for_each(|p| p.flags = flag::COMPOUND_TAIL);
+        pages[head].flags |= page_flags::COMPOUND_HEAD;
+        pages[head + 1..head + len].iter_mut().for_each(|p| p.flags = page_flags::COMPOUND_TAIL);
     }
 
     pub(super) fn set_flags(&self, pfn: usize, flags: u64) {
@@ -48,14 +49,28 @@ impl SimulatedPages {
 }
 
 fn head(pages: &[Page], pfn: usize) -> usize {
-    (0..=pfn).rev().find(|&i| pages[i].flags & flag::COMPOUND_TAIL == 0).unwrap()
+    (0..=pfn).rev().find(|&i| pages[i].flags & page_flags::COMPOUND_TAIL == 0).unwrap()
+}
+
+impl<P: PhysicalPages> PhysicalPages for &P {
+    fn flags(&self, first: u64, out: &mut [u64]) -> io::Result<()> {
+        P::flags(self, first, out)
+    }
+
+    fn read_idle(&self, first: u64, out: &mut [u64]) -> io::Result<usize> {
+        P::read_idle(self, first, out)
+    }
+
+    fn mark_idle(&self, first: u64, words: &[u64]) -> io::Result<()> {
+        P::mark_idle(self, first, words)
+    }
 }
 
 impl PhysicalPages for SimulatedPages {
     fn flags(&self, first: u64, out: &mut [u64]) -> io::Result<()> {
         let pages = self.0.borrow();
         for (i, word) in (first as usize..).zip(out) {
-            *word = pages.get(i).map_or(flag::NOPAGE, |p| p.flags);
+            *word = pages.get(i).map_or(page_flags::NOPAGE, |p| p.flags);
         }
         Ok(())
     }
@@ -69,9 +84,9 @@ impl PhysicalPages for SimulatedPages {
             for (bit, page) in pages.iter_mut().skip(i * 64).take(64).enumerate() {
                 // The kernel looks up page tables now, and takes the mark from a page that was accessed.
                 if std::mem::take(&mut page.accessed) {
-                    page.flags &= !flag::IDLE;
+                    page.flags &= !page_flags::IDLE;
                 }
-                *word |= u64::from(page.flags & flag::IDLE != 0) << bit;
+                *word |= u64::from(page.flags & page_flags::IDLE != 0) << bit;
             }
         }
         Ok(count)
@@ -82,8 +97,8 @@ impl PhysicalPages for SimulatedPages {
         for (i, word) in (first as usize..).zip(words) {
             for bit in (0..64).filter(|bit| word >> bit & 1 == 1) {
                 let Some(page) = pages.get_mut(i * 64 + bit) else { continue };
-                if page.flags & flag::LRU != 0 && page.flags & flag::COMPOUND_TAIL == 0 && !page.refuses {
-                    page.flags |= flag::IDLE;
+                if page.flags & page_flags::LRU != 0 && page.flags & page_flags::COMPOUND_TAIL == 0 && !page.refuses {
+                    page.flags |= page_flags::IDLE;
                     page.accessed = false;
                 }
             }

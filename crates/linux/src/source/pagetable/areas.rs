@@ -2,10 +2,10 @@
 
 use crate::proc::ProcessDir;
 use crate::proc::maps::mapped_ranges;
-use isotherm_core::addr::{AddrRange, TABLE_SPAN};
+use isotherm_core::addr::{AddrRange, TABLE_SPAN, normalize, parts_in};
 use isotherm_core::mapping::{Mapping, MappingKind};
-use isotherm_core::mask::{self, NO_PAGES, PageMask};
-use isotherm_core::pages::mask_of;
+use isotherm_core::mask::{self, PageMask};
+use isotherm_core::pages::pages_in;
 use std::time::{Duration, Instant};
 
 /// How long the list is taken for current. Areas change while we look anyway; at worst a folio that was cut by a new
@@ -79,12 +79,12 @@ impl Areas {
 
     /// Pages of the 2 MiB span at `base` whose bits cannot be cleared because of where they lie.
     pub fn blind(&self, base: u64) -> PageMask {
-        mask::or(&pages_in(&self.barred, base), &pages_in(&self.refused, base))
+        mask::or(&pages_in(base, &self.barred), &pages_in(base, &self.refused))
     }
 
     /// Pages of the 2 MiB span at `base` that not even `clear_refs` clears, because of where they lie.
     pub fn unreachable(&self, base: u64) -> PageMask {
-        pages_in(&self.unreachable, base)
+        pages_in(base, &self.unreachable)
     }
 
     /// Makes the next [`refresh`](Self::refresh) read the list.
@@ -94,8 +94,7 @@ impl Areas {
 
     /// The parts of `range` that lie in different areas.
     pub fn parts(&self, range: AddrRange) -> Vec<AddrRange> {
-        let from = self.list.partition_point(|a| a.end <= range.start);
-        self.list[from..].iter().map_while(|a| a.intersect(&range)).collect()
+        parts_in(&self.list, range).collect()
     }
 
     /// Notes that the kernel refused `range`. Nothing in the area around it, which this returns, is tried again until
@@ -104,7 +103,7 @@ impl Areas {
         // If the list is not current, only the range itself is known to be bad.
         let bad = self.around(range.start).filter(|a| range.end <= a.end).unwrap_or(range);
         self.refused.push(bad);
-        isotherm_core::addr::normalize(&mut self.refused);
+        normalize(&mut self.refused);
         bad
     }
 }
@@ -117,13 +116,6 @@ fn is_unreachable(kind: MappingKind) -> bool {
     matches!(kind, MappingKind::Hugetlb | MappingKind::Special)
 }
 
-/// Pages of the 2 MiB span at `base` that lie in one of the ranges (sorted, disjoint).
-pub fn pages_in(ranges: &[AddrRange], base: u64) -> PageMask {
-    let from = ranges.partition_point(|r| r.end <= base);
-    let inside = ranges[from..].iter().take_while(|r| r.start < base + TABLE_SPAN);
-    inside.fold(NO_PAGES, |mask, &r| mask::or(&mask, &mask_of(base, r)))
-}
-
 fn find(sorted: &[AddrRange], addr: u64) -> Option<AddrRange> {
     let at = sorted.partition_point(|r| r.end <= addr);
     sorted.get(at).filter(|r| r.contains(addr)).copied()
@@ -132,25 +124,7 @@ fn find(sorted: &[AddrRange], addr: u64) -> Option<AddrRange> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_core::addr::PAGE_SIZE;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn masks_hold_exactly_the_pages_in_the_ranges(list in prop::collection::vec((0u64..1600, 1u64..300), 0..12)) {
-            let mut ranges: Vec<AddrRange> =
-                list.iter().map(|&(p, n)| AddrRange::new(p * PAGE_SIZE, (p + n) * PAGE_SIZE)).collect();
-            isotherm_core::addr::normalize(&mut ranges);
-            for table in 0..4 {
-                let m = pages_in(&ranges, table * TABLE_SPAN);
-                for i in 0..512 {
-                    let a = table * TABLE_SPAN + i as u64 * PAGE_SIZE;
-                    prop_assert_eq!(mask::has(&m, i), ranges.iter().any(|r| r.contains(a)));
-                }
-            }
-        }
-    }
-
+    use isotherm_core::mask::NO_PAGES;
     fn areas(list: &[(u64, u64)]) -> Areas {
         Areas { list: list.iter().map(|&(s, e)| AddrRange::new(s, e)).collect(), ..Areas::default() }
     }

@@ -11,10 +11,10 @@ use crate::bpf::walk::{Built, KernelOffsets, LoopStyle, MapFds, Which};
 use crate::proc::PidFd;
 use crate::proc::ProcessDir;
 use crate::proc::maps::mapped_ranges;
+use crate::roots::Roots;
 use crate::test_process::{Sleeper, wait_for};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SymbolKind};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 const DOCUMENT: &str = include_str!("../../../../../docs/ebpf-program.md");
@@ -206,7 +206,7 @@ fn root_the_documented_programs_do_what_the_assembled_ones_do() {
 #[test]
 fn root_the_documented_reader_does_what_the_assembled_one_does() {
     let Some((clang, mut walker)) = clang_and_walker() else { return };
-    let flags = Frames::open(Path::new("/")).unwrap();
+    let flags = Frames::open(&Roots::system()).unwrap();
     let types = walker.descriptor_types().unwrap();
     let mut assembled = Descriptors::find(&mut walker, |frames| flags.large_by_flags(frames)).unwrap();
     let offsets = KernelOffsets { tgid: 0, mm: 0, self_exec_id: 0, pgd: 0 };

@@ -146,6 +146,7 @@ pub(super) mod tests {
     use super::super::walker::Mapped;
     use super::*;
     use crate::arena::{Arena, HugePages};
+    use crate::roots::Roots;
     use std::time::Instant;
 
     /// Memory of ours in huge pages and in small ones, and its frames: what else the machine holds may be all of one kind.
@@ -184,7 +185,7 @@ pub(super) mod tests {
         for style in [LoopStyle::Helper, LoopStyle::Bounded] {
             let mut walker = Walker::load_style(style).unwrap();
             calibrate(&mut walker).unwrap();
-            let flags = Frames::open(Path::new("/")).unwrap();
+            let flags = Frames::open(&Roots::system()).unwrap();
             let mut found = Descriptors::find(&mut walker, |frames| flags.large_by_flags(frames)).unwrap();
             let end = max_phys(Path::new("/")).unwrap() / PAGE_SIZE;
             // Beyond the end, too, where there are none.

@@ -9,6 +9,9 @@ use super::descriptors::Descriptors;
 use super::plan;
 use super::pte;
 use super::walker::{Walker, WalkerError};
+use crate::mm::page_flags::{COMPOUND_HEAD, COMPOUND_TAIL, HUGE, KPAGEFLAGS, LRU, NOPAGE, ZERO_PAGE};
+use crate::mm::words::read_words;
+use crate::roots::Roots;
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::mask::{self, NO_PAGES, PageMask};
 use std::cell::RefCell;
@@ -17,17 +20,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
-/// Flag bits of the kernel's interface (KPF_COMPOUND_HEAD, KPF_COMPOUND_TAIL).
-const HEAD: u64 = 1 << 15;
-const TAIL: u64 = 1 << 16;
-/// On an LRU list (KPF_LRU). Not reported for the tail of a large folio by all kernels.
-const LRU: u64 = 1 << 5;
-/// Hugetlb memory, the zero page, and frames without any description (KPF_HUGE, KPF_ZERO_PAGE, KPF_NOPAGE).
-const HUGE: u64 = 1 << 17;
-const ZERO_PAGE: u64 = 1 << 24;
-const NOPAGE: u64 = 1 << 20;
 /// Frames in the largest folio that last-level entries can map.
 const MAX_FOLIO: u64 = 512;
 /// Frames whose flags are read first to find a folio.
@@ -91,9 +84,9 @@ pub struct Folio {
 }
 
 impl Frames {
-    /// Opens kpageflags below `root`.
-    pub fn open(root: &Path) -> io::Result<Self> {
-        let file = File::open(root.join("proc/kpageflags"))?;
+    /// Opens kpageflags. Needs root.
+    pub fn open(roots: &Roots) -> io::Result<Self> {
+        let file = File::open(roots.path(KPAGEFLAGS))?;
         // It can be opened without CONFIG_PROC_PAGE_MONITOR or the capability on no kernel; still, read one entry.
         file.read_exact_at(&mut [0; 8], 8)?;
         Ok(Self { file, phys_mask: u64::MAX, descriptors: None })
@@ -117,7 +110,7 @@ impl Frames {
 
     /// The same by kpageflags alone.
     pub(super) fn large_by_flags(&self, frames: &[u64]) -> io::Result<Vec<bool>> {
-        Ok(self.flags(frames)?.iter().map(|flags| flags & (HEAD | TAIL) != 0).collect())
+        Ok(self.flags(frames)?.iter().map(|flags| flags & (COMPOUND_HEAD | COMPOUND_TAIL) != 0).collect())
     }
 
     /// States which bits of an entry are an address.
@@ -125,21 +118,10 @@ impl Frames {
         self.phys_mask = phys_mask;
     }
 
+    /// Reads the flags of frames from `first` on; 0 behind the end of memory.
     fn read(&self, first: u64, flags: &mut [u64]) -> io::Result<()> {
-        let mut bytes = vec![0u8; flags.len() * 8];
-        let mut got = 0;
-        // A read that ends early has reached the end of memory; entries there stay 0.
-        while got < bytes.len() {
-            match self.file.read_at(&mut bytes[got..], first * 8 + got as u64) {
-                Ok(0) => break,
-                Ok(n) => got += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-        for (f, b) in flags.iter_mut().zip(bytes.chunks_exact(8)) {
-            *f = u64::from_ne_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]);
-        }
+        let there = read_words(&self.file, first, flags)?;
+        flags[there..].fill(0);
         Ok(())
     }
 
@@ -158,14 +140,14 @@ impl Frames {
     /// Which of the pages `asked` the kernel keeps on its LRU lists, or are part of a large folio (which are put there
     /// at once). `first` is the number of the page of `entries[0]`.
     pub(crate) fn on_lru(&self, first: usize, entries: &[u64], asked: &PageMask) -> io::Result<PageMask> {
-        self.pages_with(first, entries, asked, |flags| flags & (LRU | HEAD | TAIL) != 0)
+        self.pages_with(first, entries, asked, |flags| flags & (LRU | COMPOUND_HEAD | COMPOUND_TAIL) != 0)
     }
 
     /// Which of the pages `asked` are ordinary memory, whose bit `clear_refs` clears whoever else maps it. Parameters
     /// as for [`on_lru`](Self::on_lru).
     pub fn clearable(&self, first: usize, entries: &[u64], asked: &PageMask) -> io::Result<PageMask> {
         self.pages_with(first, entries, asked, |flags| {
-            flags & (LRU | HEAD | TAIL) != 0 && flags & (HUGE | ZERO_PAGE | NOPAGE) == 0
+            flags & (LRU | COMPOUND_HEAD | COMPOUND_TAIL) != 0 && flags & (HUGE | ZERO_PAGE | NOPAGE) == 0
         })
     }
 
@@ -307,9 +289,9 @@ impl FolioFinder<'_> {
     fn is_whole_in_block(&self, frame: u64) -> bool {
         let frames = self.block.end - self.block.start;
         let (at, len) = ((frame - self.block.start) as usize, frames as usize);
-        let head = self.flags[..=at].iter().rposition(|f| f & TAIL == 0);
-        let ends = self.flags[at + 1..len].iter().any(|f| f & TAIL == 0);
-        frames >= MAX_FOLIO || self.flags[at] & (HEAD | TAIL) == 0 || head.is_some() && ends
+        let head = self.flags[..=at].iter().rposition(|f| f & COMPOUND_TAIL == 0);
+        let ends = self.flags[at + 1..len].iter().any(|f| f & COMPOUND_TAIL == 0);
+        frames >= MAX_FOLIO || self.flags[at] & (COMPOUND_HEAD | COMPOUND_TAIL) == 0 || head.is_some() && ends
     }
 }
 
@@ -322,15 +304,15 @@ fn folio_in(
     frame: u64,
 ) -> Option<Folio> {
     let at = (frame - block) as usize;
-    if flags[at] & (HEAD | TAIL) == 0 {
+    if flags[at] & (COMPOUND_HEAD | COMPOUND_TAIL) == 0 {
         return None;
     }
     // Without a head in the block the folio is larger than any that last-level entries map: cannot be covered.
-    let head = (0..=at).rev().find(|&i| flags[i] & HEAD != 0);
-    let Some(head) = head.filter(|&h| (h + 1..=at).all(|i| flags[i] & TAIL != 0)) else {
+    let head = (0..=at).rev().find(|&i| flags[i] & COMPOUND_HEAD != 0);
+    let Some(head) = head.filter(|&h| (h + 1..=at).all(|i| flags[i] & COMPOUND_TAIL != 0)) else {
         return Some(Folio { pages: page..page + 1, whole: false });
     };
-    let len = 1 + flags[head + 1..].iter().take_while(|f| **f & TAIL != 0).count();
+    let len = 1 + flags[head + 1..].iter().take_while(|f| **f & COMPOUND_TAIL != 0).count();
     let (before, after) = (at - head, len - (at - head));
     let whole = page >= before
         && page + after <= 512
@@ -349,12 +331,12 @@ mod tests {
         std::fs::create_dir(dir.path().join("proc")).unwrap();
         let mut flags = vec![0u64; 0x400];
         for (head, n) in [(0x230, 16), (0x240, 4)] {
-            flags[head] = HEAD;
-            flags[head + 1..head + n].fill(TAIL);
+            flags[head] = COMPOUND_HEAD;
+            flags[head + 1..head + n].fill(COMPOUND_TAIL);
         }
         let bytes: Vec<u8> = flags.iter().flat_map(|f| f.to_ne_bytes()).collect();
         std::fs::write(dir.path().join("proc/kpageflags"), bytes).unwrap();
-        let frames = Frames::open(dir.path()).unwrap();
+        let frames = Frames::open(&Roots::captured(dir.path())).unwrap();
         (dir, frames)
     }
 

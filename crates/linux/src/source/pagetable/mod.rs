@@ -39,6 +39,7 @@ pub mod windows;
 use crate::bpf::sys::BpfError;
 use crate::clock::thread_cpu_ns;
 use crate::proc::Process;
+use crate::roots::Roots;
 use crate::source::watched::Targets;
 use crate::targets::TargetTracker;
 use frames::Frames;
@@ -49,7 +50,6 @@ use isotherm_core::source::{AccessSource, Clear, Cost, SourceError};
 use isotherm_core::target::{Footprint, Start, TargetId, TargetInfo};
 use space::{Observer, ProcessSpace, SpaceError};
 use std::io;
-use std::path::Path;
 use std::time::Instant;
 use walker::{Walker, WalkerError};
 
@@ -199,7 +199,7 @@ fn ready_observer() -> Result<(Observer, Option<WalkerError>), SourceUnavailable
     }
     let mut walker = Walker::load()?;
     calibrate::calibrate(&mut walker)?;
-    let mut frames = Frames::open(Path::new("/")).map_err(|e| {
+    let mut frames = Frames::open(&Roots::system()).map_err(|e| {
         let remedy = match e.kind() {
             io::ErrorKind::NotFound => "use a kernel with CONFIG_PROC_PAGE_MONITOR=y, or another source",
             _ => "run as root, or with CAP_DAC_READ_SEARCH in addition",

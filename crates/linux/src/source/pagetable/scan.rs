@@ -4,7 +4,6 @@
 //! is copied, its bits are cleared, the tables in which something was cleared are copied again to find pages that
 //! cannot be, and only then the sink gets it.
 
-use super::areas::pages_in;
 use super::frames::Sizes;
 use super::plan::Wanted;
 use super::pte;
@@ -17,7 +16,7 @@ use crate::proc::Process;
 use isotherm_core::addr::{AddrRange, TABLE_SPAN};
 use isotherm_core::bits::TableBits;
 use isotherm_core::mask::{self, NO_PAGES, PageMask};
-use isotherm_core::pages::push_range;
+use isotherm_core::pages::{pages_in, push_range};
 use isotherm_core::source::Clear;
 use std::time::Instant;
 
@@ -170,7 +169,7 @@ impl Observer {
                 chosen: NO_PAGES,
                 covered: NO_PAGES,
             };
-            let inside = pages_in(ranges, none.base);
+            let inside = pages_in(none.base, ranges);
             match r.mapped {
                 Mapped::Nothing { .. } => none,
                 Mapped::Unreadable => Found { present: inside, blind: true, ..none },
@@ -271,7 +270,7 @@ impl Observer {
             ranges
         })?;
         for f in found {
-            f.covered = mask::and(&pages_in(&ranges, f.base), &f.accessed);
+            f.covered = mask::and(&pages_in(f.base, &ranges), &f.accessed);
         }
         Ok(())
     }

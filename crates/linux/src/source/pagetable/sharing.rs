@@ -7,6 +7,7 @@
 //! [`VERDICT_LIFE`].
 
 use super::plan;
+use crate::mm::pagemap::Entry;
 use isotherm_core::addr::{PAGE_SIZE, TABLE_SPAN};
 use isotherm_core::mask::{self, NO_PAGES, PageMask};
 use std::collections::HashMap;
@@ -23,9 +24,6 @@ const LONGEST_LIFE: Duration = Duration::from_secs(256);
 /// Of a table's pages that cannot be cleared so many are tried again, and the others only where one of these can: asking
 /// about a page costs as much as reading hundreds, and whole libraries are mapped by many processes for good.
 const RETRIED: usize = 4;
-/// Bits of a pagemap entry.
-const PM_PRESENT: u64 = 1 << 63;
-const PM_EXCLUSIVE: u64 = 1 << 56;
 /// Reading a further entry is cheaper than a call of its own up to this many in between.
 const READ_GAP: u64 = 16;
 
@@ -166,9 +164,9 @@ pub(crate) fn exclusive_pages(pagemap: &File, base: u64, asked: &PageMask) -> io
         pagemap.read_exact_at(bytes, (base / PAGE_SIZE + first) * 8)?;
         for &page in run {
             let at = ((page - first) * 8) as usize;
-            let entry = bytes[at..at + 8].iter().rev().fold(0u64, |e, &b| e << 8 | b as u64);
+            let entry = Entry(u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i])));
             // A page that has gone meanwhile is nobody's; the next look will show it as not present.
-            if entry & PM_EXCLUSIVE != 0 || entry & PM_PRESENT == 0 {
+            if entry.is_exclusive() || !entry.is_present() {
                 mask::put(&mut exclusive, page as usize);
             }
         }
@@ -179,12 +177,13 @@ pub(crate) fn exclusive_pages(pagemap: &File, base: u64, asked: &PageMask) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mm::pagemap::{EXCLUSIVE, PRESENT};
 
     /// A pagemap in which page i of the first table is present, and exclusive where `exclusive(i)`.
     fn pagemap(exclusive: impl Fn(usize) -> bool) -> File {
         let f = tempfile::tempfile().unwrap();
         let entries: Vec<u8> =
-            (0..512).flat_map(|i| (PM_PRESENT | if exclusive(i) { PM_EXCLUSIVE } else { 0 }).to_le_bytes()).collect();
+            (0..512).flat_map(|i| (PRESENT | if exclusive(i) { EXCLUSIVE } else { 0 }).to_le_bytes()).collect();
         f.write_all_at(&entries, 0).unwrap();
         f
     }
@@ -229,8 +228,7 @@ mod tests {
     #[test]
     fn a_few_shared_pages_do_not_stand_for_many_of_the_targets_own() {
         let f = pagemap(|i| i >= 10);
-        f.write_all_at(&(0..512).flat_map(|_| (PM_PRESENT | PM_EXCLUSIVE).to_le_bytes()).collect::<Vec<u8>>(), 4096)
-            .unwrap();
+        f.write_all_at(&(0..512).flat_map(|_| (PRESENT | EXCLUSIVE).to_le_bytes()).collect::<Vec<u8>>(), 4096).unwrap();
         let few = mask::span_mask(0, 10);
         assert_eq!(estimate_shared(Some(&f), &[(0, few), (TABLE_SPAN, [u64::MAX; 8])]), 10);
         assert_eq!(estimate_shared(Some(&f), &[]), 0);

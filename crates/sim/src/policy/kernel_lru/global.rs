@@ -19,11 +19,6 @@ pub trait Memories {
     /// Whether a memory is protected.
     fn protection(&self, id: u32) -> Protection;
 
-    /// Whether its owner is still there.
-    fn online(&self, _id: u32) -> bool {
-        true
-    }
-
     /// Pages that could be evicted.
     fn evictable(&self, id: u32) -> u64;
 
@@ -32,11 +27,6 @@ pub trait Memories {
 
     /// It was reclaimed below its `memory.low`.
     fn low_event(&mut self, _id: u32) {}
-
-    /// Whether its owner is gone and nothing of it is left: it is dropped.
-    fn is_gone(&self, _id: u32) -> bool {
-        false
-    }
 }
 
 /// One memory's turn. What it was evicted of, and where it goes.
@@ -49,9 +39,9 @@ fn turn<M: Memories>(lru: &MemcgLru, memories: &mut M, id: u32, priority: u32) -
         Protection::None => {}
     }
     let (reclaimed, aged) = memories.shrink(id, priority);
-    let op = if aged && memories.online(id) {
+    let op = if aged {
         Some(Move::Young)
-    } else if !aged && memories.evictable(id) >> priority > 0 {
+    } else if memories.evictable(id) >> priority > 0 {
         None
     } else if tried {
         Some(Move::Young)
@@ -69,10 +59,6 @@ pub(crate) fn shrink_many<M: Memories>(lru: &mut MemcgLru, memories: &mut M, pri
         // As they stand now: who is moved within the generation meanwhile comes again only if the bin is still ahead.
         let ids: Vec<u32> = lru.bin((first + step) % BINS).collect();
         for id in ids {
-            if memories.is_gone(id) {
-                lru.remove(id);
-                continue;
-            }
             let (pages, op) = turn(lru, memories, id, priority);
             reclaimed += pages;
             if let Some(op) = op {

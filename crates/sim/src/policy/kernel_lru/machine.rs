@@ -7,7 +7,7 @@ use super::lruvec::{LISTS, Lruvec};
 use super::mglru::MgConfig;
 use super::pages::Pages;
 use super::reclaim::{DEF_PRIORITY, Demand};
-use super::{Access, Channel, Hit, LruStats, tier};
+use super::{Access, Channel, Hit, tier};
 use isotherm_core::keeper::memcg_lru::{MemcgLru, Move};
 
 /// A memory's bounds, in pages.
@@ -34,7 +34,6 @@ struct Memory {
     lruvec: Lruvec,
     tables: Dense,
     bounds: Bounds,
-    online: bool,
     low_events: u64,
 }
 
@@ -88,29 +87,18 @@ impl Memories for Turn<'_> {
         self.memories[id as usize].protection()
     }
 
-    fn online(&self, id: u32) -> bool {
-        self.memories[id as usize].online
-    }
-
     fn evictable(&self, id: u32) -> u64 {
         self.memories[id as usize].resident()
     }
 
     fn shrink(&mut self, id: u32, priority: u32) -> (u64, bool) {
         let memory = &mut self.memories[id as usize];
-        // All that a memory holds whose owner is gone.
-        let priority = if memory.online { priority } else { 0 };
         let shrunk = memory.lruvec.shrink(self.pages, &mut memory.tables, self.demand, priority);
         (shrunk.reclaimed, shrunk.aged)
     }
 
     fn low_event(&mut self, id: u32) {
         self.memories[id as usize].low_events += 1;
-    }
-
-    fn is_gone(&self, id: u32) -> bool {
-        let memory = &self.memories[id as usize];
-        !memory.online && memory.resident() == 0
     }
 }
 
@@ -142,7 +130,7 @@ impl Machine {
                 order.add(u32::from(id));
                 let mut lruvec = Lruvec::new(id, u32::from(id) * LISTS, config.variant, config.batch);
                 lruvec.switches = config.switches;
-                Memory { lruvec, tables: Dense::default(), bounds, online: true, low_events: 0 }
+                Memory { lruvec, tables: Dense::default(), bounds, low_events: 0 }
             })
             .collect();
         Self { config, fairness, pages, memories, order, next: 0, requests: 0 }
@@ -162,22 +150,9 @@ impl Machine {
         self.memories.get(usize::from(memory)).map(|memory| &memory.lruvec)
     }
 
-    /// What was done to a memory.
-    pub fn stats(&self, memory: u16) -> Option<LruStats> {
-        self.lruvec(memory).map(|lruvec| lruvec.stats)
-    }
-
     /// How often a memory was reclaimed below its `memory.low`.
     pub fn low_events(&self, memory: u16) -> Option<u64> {
         self.memories.get(usize::from(memory)).map(|memory| memory.low_events)
-    }
-
-    /// The owner of a memory is gone: what it holds goes first. A page of it that is accessed later still counts to it.
-    pub fn offline(&mut self, memory: u16) {
-        if let Some(one) = self.memories.get_mut(usize::from(memory)) {
-            one.online = false;
-            self.order.apply(u32::from(memory), Move::Old);
-        }
     }
 
     /// One access on behalf of a memory. A page that another memory brought in stays with that one. None if there is no
@@ -255,7 +230,7 @@ impl Machine {
     }
 
     /// Evicts `wanted` pages for the sake of the whole machine, or as many as there are. How many it evicted.
-    pub fn reclaim(&mut self, wanted: u64) -> u64 {
+    fn reclaim(&mut self, wanted: u64) -> u64 {
         let demand = self.demand(wanted, true);
         let mut reclaimed = 0;
         for priority in (0..=DEF_PRIORITY).rev() {
@@ -295,7 +270,7 @@ mod tests {
             machine.access(memory, page, Access::mapped(PageKind::Anon, true)).unwrap();
             assert!(machine.resident() <= 8000);
         }
-        (0..4).map(|memory| machine.stats(memory).unwrap().evictions).collect()
+        (0..4).map(|memory| machine.lruvec(memory).unwrap().stats.evictions).collect()
     }
 
     fn spread(evictions: &[u64]) -> f64 {
@@ -322,18 +297,7 @@ mod tests {
             machine.access(2, 20_000 + page, Access::fd(false)).unwrap();
             assert!(machine.lruvec(1).unwrap().total() <= 300);
         }
-        assert_eq!(machine.stats(0).unwrap().evictions, 0);
+        assert_eq!(machine.lruvec(0).unwrap().stats.evictions, 0);
         assert!(machine.access(3, 0, Access::fd(false)).is_none());
-    }
-
-    #[test]
-    fn who_is_gone_is_emptied() {
-        let mut machine =
-            Machine::new(MgConfig { batch: 8, ..MgConfig::new(1000) }, &[Bounds::default(); 2], Fairness::MemcgLru, 1);
-        (0..400).for_each(|page| _ = machine.access(0, page, Access::fd(false)));
-        (1000..1600).for_each(|page| _ = machine.access(1, page, Access::fd(false)));
-        machine.offline(0);
-        machine.reclaim(400);
-        assert!(machine.lruvec(0).unwrap().total() <= 16, "{}", machine.lruvec(0).unwrap().total());
     }
 }

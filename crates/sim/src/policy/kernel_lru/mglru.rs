@@ -135,14 +135,6 @@ impl MgLru {
         }
     }
 
-    /// Evicts `count` pages or as many as there are, ahead of need. How many it evicted.
-    pub fn reclaim(&mut self, count: u64) -> u64 {
-        let demand = Demand { pages: count, global: true, swappiness: self.config.swappiness };
-        let reclaimed = self.lruvec.reclaim(&mut self.pages, &mut self.tables, demand);
-        self.resident -= reclaimed as u32;
-        reclaimed
-    }
-
     pub const fn stats(&self) -> LruStats {
         self.lruvec.stats
     }

@@ -6,6 +6,7 @@
 //! for.
 
 use super::super::TraceError;
+use crate::workload::sweep::Sweep;
 use crate::workload::zipf::Zipf;
 
 /// Which of the workloads.
@@ -53,7 +54,7 @@ pub fn run(
     sink: &mut dyn FnMut(u64, bool) -> Result<bool, TraceError>,
 ) -> Result<(), TraceError> {
     let zipf = Zipf::new(pages, THETA);
-    let spread = Spread::new(pages);
+    let spread = Sweep::scattered(pages);
     // Inserts append; D and E begin with half of the pages in use.
     let mut newest = pages / 2;
     let mut more = true;
@@ -68,7 +69,7 @@ pub fn run(
                 one(newest, true)?
             }
             (Workload::E, true) => {
-                let start = spread.page(rank);
+                let start = spread.page_at(rank);
                 let mut go_on = true;
                 for i in 0..rng.u64(1..=LONGEST_SCAN).min(pages) {
                     go_on = go_on && one((start + i) % pages, false)?;
@@ -76,38 +77,11 @@ pub fn run(
                 go_on
             }
             (Workload::F, false) => {
-                let page = spread.page(rank);
+                let page = spread.page_at(rank);
                 one(page, false)? && one(page, true)?
             }
-            (_, read) => one(spread.page(rank), !read)?,
+            (_, read) => one(spread.page_at(rank), !read)?,
         };
     }
     Ok(())
-}
-
-/// Spreads ranks over pages one-to-one: steps with a stride that has no factor in common with their number.
-struct Spread {
-    pages: u64,
-    stride: u64,
-}
-
-impl Spread {
-    fn new(pages: u64) -> Self {
-        let mut stride = ((pages as f64 * 0.618_033_988_75) as u64).max(1);
-        while gcd(stride, pages) != 1 {
-            stride += 1;
-        }
-        Self { pages, stride }
-    }
-
-    fn page(&self, rank: u64) -> u64 {
-        (u128::from(rank) * u128::from(self.stride) % u128::from(self.pages)) as u64
-    }
-}
-
-const fn gcd(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }

@@ -20,10 +20,10 @@ pub fn write(out: &mut dyn Write, results: &[Figures]) -> io::Result<()> {
         ("+-", results.iter().map(error).collect()),
         ("misses", results.iter().map(|f| f.misses.to_string()).collect()),
         ("refaults", results.iter().map(|f| f.refaults.to_string()).collect()),
-        ("scanned", results.iter().map(|f| count(f.pages_scanned)).collect()),
-        ("ptes read", results.iter().map(|f| count(f.ptes_read)).collect()),
-        ("tables skipped", results.iter().map(|f| count(f.tables_skipped)).collect()),
-        ("list moves", results.iter().map(|f| count(f.list_moves)).collect()),
+        ("scanned", results.iter().map(|f| count(f.work.pages_scanned)).collect()),
+        ("ptes read", results.iter().map(|f| count(f.work.ptes_read)).collect()),
+        ("tables skipped", results.iter().map(|f| count(f.work.tables_skipped)).collect()),
+        ("list moves", results.iter().map(|f| count(f.work.list_moves)).collect()),
         ("M/s", results.iter().map(speed).collect()),
     ];
     lines(out, &columns)?;
@@ -83,8 +83,10 @@ fn groups(results: &[Figures]) -> [Column; 9] {
 fn lines(out: &mut dyn Write, columns: &[Column]) -> io::Result<()> {
     let rows = columns.first().map_or(0, |c| c.1.len());
     let shown: Vec<_> = columns.iter().filter(|(_, cells)| cells.iter().any(|c| !c.is_empty())).collect();
-    let widths: Vec<usize> =
-        shown.iter().map(|(name, cells)| cells.iter().map(String::len).max().unwrap_or(0).max(name.len())).collect();
+    let widths: Vec<usize> = shown
+        .iter()
+        .map(|(name, cells)| cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0).max(name.len()))
+        .collect();
     let mut line = |cells: &mut dyn Iterator<Item = &str>| {
         let mut text = String::new();
         for (i, (cell, width)) in cells.zip(&widths).enumerate() {
