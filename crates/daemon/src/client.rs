@@ -17,7 +17,7 @@ const MOST_ANSWER: u64 = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nobody listens.
-    #[error("no isotherm listens at {}; start one with `isotherm schemes`, or see `isotherm ctl status` for those that run", .0.display())]
+    #[error("no isotherm listens at {}; `isotherm ctl status` tells of those that run", .0.display())]
     Nobody(PathBuf),
     /// Somebody else's.
     #[error("may not talk to the isotherm at {}: it belongs to another user; run as that user, or as root", .0.display())]

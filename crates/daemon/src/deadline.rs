@@ -3,46 +3,19 @@
 use isotherm_linux::ready::{Interest, wait};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
-
-/// A stream whose reads and writes can be given a time limit.
-pub trait Timed: Read + Write {
-    /// Limits the next reads.
-    fn limit_reads(&self, limit: Duration) -> io::Result<()>;
-    /// Limits the next writes.
-    fn limit_writes(&self, limit: Duration) -> io::Result<()>;
-}
-
-impl Timed for std::os::unix::net::UnixStream {
-    fn limit_reads(&self, limit: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(limit))
-    }
-
-    fn limit_writes(&self, limit: Duration) -> io::Result<()> {
-        self.set_write_timeout(Some(limit))
-    }
-}
-
-impl Timed for std::net::TcpStream {
-    fn limit_reads(&self, limit: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(limit))
-    }
-
-    fn limit_writes(&self, limit: Duration) -> io::Result<()> {
-        self.set_write_timeout(Some(limit))
-    }
-}
 
 /// A stream that ends at a point in time, however slowly its peer feeds or drains it.
 #[derive(Debug)]
-pub(crate) struct UntilDeadline<S> {
-    stream: S,
+pub(crate) struct UntilDeadline {
+    stream: UnixStream,
     deadline: Instant,
 }
 
-impl<S: Timed> UntilDeadline<S> {
+impl UntilDeadline {
     /// Reading and writing must be over within `limit` from now.
-    pub fn new(stream: S, limit: Duration) -> Self {
+    pub fn new(stream: UnixStream, limit: Duration) -> Self {
         Self { stream, deadline: Instant::now() + limit }
     }
 
@@ -51,15 +24,12 @@ impl<S: Timed> UntilDeadline<S> {
         self.deadline = Instant::now() + limit;
     }
 
-    pub const fn get(&self) -> &S {
+    pub const fn get(&self) -> &UnixStream {
         &self.stream
     }
 
     /// Waits until a read would not wait: there is something to read, or the end.
-    pub fn wait_for_more(&self) -> io::Result<()>
-    where
-        S: AsFd,
-    {
+    pub fn wait_for_more(&self) -> io::Result<()> {
         // A signal ends a wait early.
         while !wait(&[(self.stream.as_fd(), Interest::Read)], Some(self.left()?))?[0] {}
         Ok(())
@@ -76,16 +46,16 @@ fn timed_out(e: io::Error) -> io::Error {
     if e.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { e }
 }
 
-impl<S: Timed> Read for UntilDeadline<S> {
+impl Read for UntilDeadline {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.stream.limit_reads(self.left()?)?;
+        self.stream.set_read_timeout(Some(self.left()?))?;
         self.stream.read(buf).map_err(timed_out)
     }
 }
 
-impl<S: Timed> Write for UntilDeadline<S> {
+impl Write for UntilDeadline {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.stream.limit_writes(self.left()?)?;
+        self.stream.set_write_timeout(Some(self.left()?))?;
         self.stream.write(buf).map_err(timed_out)
     }
 

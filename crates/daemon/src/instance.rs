@@ -3,6 +3,7 @@
 use crate::openmetrics::{Exposition, Labels};
 use crate::sandbox::Sandbox;
 use isotherm_core::figures;
+use isotherm_core::units::format_time;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -60,6 +61,14 @@ impl Instance {
     #[must_use]
     pub fn in_sandbox(self, sandbox: &Sandbox) -> Self {
         Self { sandbox: Some(sandbox.clone()), ..self }
+    }
+
+    /// The first lines of its status for people: which Isotherm it is, and how it is confined.
+    pub fn heading(&self) -> String {
+        let Self { version, command, pid, .. } = self;
+        let time = format_time(self.uptime_ns);
+        let sandbox = self.sandbox.as_ref().map(|sandbox| format!("sandbox   {}\n", sandbox.text()));
+        format!("isotherm {version} {command}, pid {pid}, running for {time}\n{}", sandbox.unwrap_or_default())
     }
 
     /// Its own metrics.

@@ -5,15 +5,15 @@
 //! connection's own thread; the loop hands its answer over and goes on. Connections, their bytes and their time are
 //! bounded, for each door apart: whoever reaches the metrics cannot lock out whoever may control.
 
-use crate::deadline::{Timed, UntilDeadline};
+use crate::deadline::UntilDeadline;
 use crate::http::{HttpError, HttpResponse, read_request};
-use crate::service::{Answer, Ask, Door, Refusal, Route, Service, respond, route};
+use crate::service::{Answer, Ask, Door, Refusal, Route, Service, Status, StatusOnly, respond, route};
 use crate::socket::BoundSocket;
 use isotherm_linux::ready::{Interest, wait};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -107,11 +107,15 @@ impl<S: Service> Server<S> {
         });
         let mut server = Self { queue: Some(queue), socket: None, listeners: Vec::new(), shared };
         if let Some(socket) = socket {
-            server.listen(socket.listener.try_clone()?, Door::Control)?;
+            let listener = socket.listener.try_clone()?;
+            let handle = socket.listener.try_clone()?.into();
+            server.listen(Door::Control, handle, move || listener.accept().map(|(stream, _)| stream))?;
             server.socket = Some(socket);
         }
         if let Some(listener) = listener {
-            server.listen(listener, Door::MetricsOnly)?;
+            let handle = listener.try_clone()?.into();
+            // From here on it is a stream as others: no call that is made on it asks for its family.
+            server.listen(Door::MetricsOnly, handle, move || Ok(OwnedFd::from(listener.accept()?.0).into()))?;
         }
         Ok(server)
     }
@@ -126,12 +130,35 @@ impl<S: Service> Server<S> {
         self.socket.as_ref().map(BoundSocket::path)
     }
 
-    fn listen<L: Listener>(&mut self, listener: L, door: Door) -> io::Result<()> {
-        let handle = listener.duplicate()?;
+    /// `listener`: what `next` waits at.
+    fn listen(
+        &mut self,
+        door: Door,
+        listener: OwnedFd,
+        next: impl Fn() -> io::Result<UnixStream> + Send + 'static,
+    ) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
-        let thread = Builder::new().name("control".into()).spawn(move || accept(&listener, door, &shared))?;
-        self.listeners.push((handle, thread));
+        let thread = Builder::new().name("control".into()).spawn(move || accept(&next, door, &shared))?;
+        self.listeners.push((listener, thread));
         Ok(())
+    }
+}
+
+impl<S: Status> Server<StatusOnly<S>> {
+    /// Answers what was asked: with `status`, and that it is about to stop; whether it was asked to.
+    pub fn answer(&self, status: impl Fn(&Self) -> S) -> bool {
+        let mut stop = false;
+        while let Some((ask, responder)) = self.try_next() {
+            responder.send(Ok(match ask {
+                Ask::Status => Answer::Status(Box::new(status(self))),
+                Ask::Stop => {
+                    stop = true;
+                    Answer::Done("stopping".into())
+                }
+                Ask::Question(never) => match never {},
+            }));
+        }
+        stop
     }
 }
 
@@ -156,67 +183,9 @@ impl<S: Service> Drop for Server<S> {
     }
 }
 
-/// A listener of either kind.
-trait Listener: Send + 'static {
-    type Connection: Connection;
-    fn accept_one(&self) -> io::Result<Self::Connection>;
-    fn duplicate(&self) -> io::Result<OwnedFd>;
-}
-
-/// A connection of either kind.
-trait Connection: Timed + AsFd + Send + 'static {
-    /// Tells the peer that nothing more comes.
-    fn finish_writing(&self);
-    fn duplicate(&self) -> io::Result<OwnedFd>;
-}
-
-impl Listener for UnixListener {
-    type Connection = UnixStream;
-
-    fn accept_one(&self) -> io::Result<UnixStream> {
-        self.accept().map(|(stream, _)| stream)
-    }
-
-    fn duplicate(&self) -> io::Result<OwnedFd> {
-        self.try_clone().map(OwnedFd::from)
-    }
-}
-
-impl Listener for TcpListener {
-    type Connection = TcpStream;
-
-    fn accept_one(&self) -> io::Result<TcpStream> {
-        self.accept().map(|(stream, _)| stream)
-    }
-
-    fn duplicate(&self) -> io::Result<OwnedFd> {
-        self.try_clone().map(OwnedFd::from)
-    }
-}
-
-impl Connection for UnixStream {
-    fn finish_writing(&self) {
-        let _ = self.shutdown(Shutdown::Write);
-    }
-
-    fn duplicate(&self) -> io::Result<OwnedFd> {
-        self.try_clone().map(OwnedFd::from)
-    }
-}
-
-impl Connection for TcpStream {
-    fn finish_writing(&self) {
-        let _ = self.shutdown(Shutdown::Write);
-    }
-
-    fn duplicate(&self) -> io::Result<OwnedFd> {
-        self.try_clone().map(OwnedFd::from)
-    }
-}
-
-fn accept<L: Listener, S: Service>(listener: &L, door: Door, shared: &Arc<Shared<S>>) {
+fn accept<S: Service>(next: &impl Fn() -> io::Result<UnixStream>, door: Door, shared: &Arc<Shared<S>>) {
     loop {
-        let accepted = listener.accept_one();
+        let accepted = next();
         if shared.ending.load(Ordering::SeqCst) {
             return;
         }
@@ -225,7 +194,7 @@ fn accept<L: Listener, S: Service>(listener: &L, door: Door, shared: &Arc<Shared
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
-        let Some(admitted) = stream.duplicate().ok().and_then(|handle| Admitted::at(door, shared, handle)) else {
+        let Some(admitted) = stream.try_clone().ok().and_then(|handle| Admitted::at(door, shared, handle)) else {
             let mut stream = UntilDeadline::new(stream, Duration::from_millis(100));
             let _ = HttpResponse::error(503, "too many connections at a time").write(&mut stream, true);
             continue;
@@ -239,7 +208,7 @@ fn accept<L: Listener, S: Service>(listener: &L, door: Door, shared: &Arc<Shared
 #[derive(Debug)]
 struct Present {
     number: u64,
-    handle: OwnedFd,
+    handle: UnixStream,
     stage: Stage,
 }
 
@@ -280,14 +249,14 @@ impl<S: Service> Admitted<S> {
     /// answer, gives way: whoever asks at once gets in however many stand there in silence. Many connections are
     /// accepted before the first of their threads runs, so one with something unread may have asked: its thread is
     /// waited for.
-    fn at(door: Door, shared: &Arc<Shared<S>>, handle: OwnedFd) -> Option<Self> {
+    fn at(door: Door, shared: &Arc<Shared<S>>, handle: UnixStream) -> Option<Self> {
         let mut connections = shared.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let deadline = Instant::now() + FIRST_READ_TIME;
         while connections[door as usize].len() >= MOST_CONNECTIONS {
             let present = &mut connections[door as usize];
             if let Some(idle) = present.iter().position(Present::is_idle) {
-                // Ends its thread. It need not be of this family: the call does not ask what kind of socket it is.
-                let _ = UnixStream::from(present.remove(idle).handle).shutdown(Shutdown::Both);
+                // Ends its thread.
+                let _ = present.remove(idle).handle.shutdown(Shutdown::Both);
             } else if present.iter().any(|p| matches!(p.stage, Stage::Asks | Stage::Reads))
                 && Instant::now() < deadline
                 && !shared.ending.load(Ordering::SeqCst)
@@ -322,12 +291,12 @@ impl<S: Service> Drop for Admitted<S> {
 }
 
 /// A stream whose reads others can see coming: what has been taken from the socket and not looked at yet is no silence.
-struct Seen<'a, C, S: Service> {
-    stream: UntilDeadline<C>,
+struct Seen<'a, S: Service> {
+    stream: UntilDeadline,
     admitted: &'a Admitted<S>,
 }
 
-impl<C: Connection, S: Service> Read for Seen<'_, C, S> {
+impl<S: Service> Read for Seen<'_, S> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.admitted.is_at(Stage::Asks);
         self.stream.wait_for_more()?;
@@ -336,7 +305,7 @@ impl<C: Connection, S: Service> Read for Seen<'_, C, S> {
     }
 }
 
-impl<C: Connection, S: Service> Write for Seen<'_, C, S> {
+impl<S: Service> Write for Seen<'_, S> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.stream.write(buf)
     }
@@ -346,7 +315,7 @@ impl<C: Connection, S: Service> Write for Seen<'_, C, S> {
     }
 }
 
-fn serve<C: Connection, S: Service>(stream: C, admitted: &Admitted<S>) {
+fn serve<S: Service>(stream: UnixStream, admitted: &Admitted<S>) {
     let (door, shared) = (admitted.door, &*admitted.shared);
     let mut seen = Seen { stream: UntilDeadline::new(stream, TRANSFER_TIME), admitted };
     let request = read_request(&mut seen);
@@ -364,7 +333,7 @@ fn serve<C: Connection, S: Service>(stream: C, admitted: &Admitted<S>) {
     admitted.is_at(Stage::Answered);
     if sent {
         // Closing with something unread would throw away the answer on its way.
-        stream.get().finish_writing();
+        let _ = stream.get().shutdown(Shutdown::Write);
         stream.extend(Duration::from_secs(1));
         let _ = io::copy(&mut (&mut stream).take(MOST_LEFTOVER), &mut io::sink());
     }

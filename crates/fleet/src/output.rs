@@ -2,8 +2,9 @@
 
 use anyhow::Context;
 use serde_json::Value;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Prints text. Somebody who has read enough is no error.
@@ -33,7 +34,9 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
             return File::options().write(true).open(path)?.write_all(bytes);
         }
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        // A temporary file is its owner's alone otherwise; a report is as others may read files here (umask).
+        let readable = Permissions::from_mode(0o666);
+        let mut file = tempfile::Builder::new().permissions(readable).tempfile_in(folder)?;
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
         file.persist(path)?;

@@ -5,6 +5,7 @@ mod common;
 use common::{files, fleet, json, simulate};
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 fn truth(fleet: &Path) -> Value {
@@ -143,6 +144,11 @@ fn a_page_and_a_table_are_written_whole() {
     let done =
         fleet(&["report", made.to_str().unwrap(), "--html", html.to_str().unwrap(), "--csv", csv.to_str().unwrap()]);
     assert!(done.status.success(), "{done:?}");
+    // Whoever may read files of ours may read these.
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+    let usual = folder.path().join("usual");
+    fs::write(&usual, "").unwrap();
+    assert_eq!((mode(&html), mode(&csv)), (mode(&usual), mode(&usual)));
     let page = fs::read_to_string(html).unwrap();
     assert_eq!(page.matches("<svg").count(), 3);
     assert!(!page.contains("http://") || page.matches("http://").count() == page.matches("http://www.w3.org").count());

@@ -1,10 +1,12 @@
 //! A status line on stderr while something long runs, and the figures for its closing words.
 
-use isotherm_core::event::{Event, MonitorStats, Subscriber, SubscriberError};
+use crate::stderr::is_quiet;
+use isotherm_core::event::{Event, MonitorStats, RunInfo, Subscriber, SubscriberError};
 use isotherm_core::snapshot::Snapshot;
 use isotherm_core::target::TargetEnd;
 use isotherm_core::units::{format_size, format_time};
 use isotherm_view::series::working_set_of;
+use isotherm_view::summary::cost::{Cost, budget_words};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
@@ -26,14 +28,14 @@ pub struct Progress {
     rss: BTreeMap<u32, u64>,
     first_stats: Option<MonitorStats>,
     stats: Option<MonitorStats>,
-    budget: Option<f64>,
+    run: Option<RunInfo>,
     note: String,
 }
 
 impl Progress {
-    /// Draws only if stderr is a terminal.
+    /// Draws only if stderr is a terminal, and nothing where `--quiet` was given.
     pub fn new() -> Self {
-        Self { terminal: std::io::stderr().is_terminal(), ..Self::default() }
+        Self { terminal: std::io::stderr().is_terminal() && !is_quiet(), ..Self::default() }
     }
 
     /// What else is to stand in the line from now on.
@@ -50,25 +52,19 @@ impl Progress {
         self.start_ns.map_or(0, |s| self.now_ns.saturating_sub(s))
     }
 
-    /// What the monitor and the targets spent on monitoring, as shares of one core.
-    pub fn cost(&self) -> Option<(f64, f64)> {
-        let (a, b) = (self.first_stats?, self.stats?);
-        let wall = b.time_ns.checked_sub(a.time_ns).filter(|&w| w > 0)? as f64;
-        Some(((b.monitor_ns - a.monitor_ns) as f64 / wall, (b.target_ns - a.target_ns) as f64 / wall))
+    /// What watching has cost so far; `None`: too short to tell.
+    pub fn cost(&self) -> Option<Cost> {
+        Cost::between(&self.first_stats?, &self.stats?, self.run.as_ref())
     }
 
-    /// The cost in words: `monitor 0.41 % + target 0.12 % of one core (budget 1 %)`.
+    /// The same for people.
     pub fn cost_words(&self) -> String {
-        let budget = self.budget_words();
-        match self.cost() {
-            Some((m, t)) => format!("monitor {:.2} % + target {:.2} % of one core ({budget})", m * 100.0, t * 100.0),
-            None => format!("too short to tell ({budget})"),
-        }
+        self.cost().map_or_else(|| format!("too short to tell ({})", self.budget_words()), |cost| cost.words())
     }
 
-    /// `budget 1 %`.
+    /// What it may cost, for people.
     pub fn budget_words(&self) -> String {
-        self.budget.map_or("no budget".to_owned(), |b| format!("budget {} %", trim(b * 100.0)))
+        budget_words(self.run.as_ref().and_then(|run| run.cpu_budget))
     }
 
     fn draw(&mut self) {
@@ -76,7 +72,7 @@ impl Progress {
         let rss: u64 = self.rss.values().sum();
         let rss = if self.rss.is_empty() { String::new() } else { format!(" of {} resident", format_size(rss)) };
         let snapshots = if self.snapshots > 0 { format!("{} snapshots", self.snapshots) } else { String::new() };
-        let cost = self.cost().map(|(monitor, target)| format!("cost {:.2} % of one core", (monitor + target) * 100.0));
+        let cost = self.cost().map(|cost| format!("cost {:.2} % of one core", cost.total() * 100.0));
         crate::stderr::status_line(&[
             &format_time(self.elapsed_ns()),
             &format!("accessed now {}{rss}", format_size(working_set)),
@@ -117,15 +113,10 @@ impl Progress {
     }
 }
 
-fn trim(percent: f64) -> String {
-    let text = format!("{percent:.2}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
 impl Subscriber for Progress {
     fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
         match event {
-            Event::Run(run) => self.budget = run.cpu_budget,
+            Event::Run(run) => self.run = Some(run.clone()),
             Event::Snapshot(s) => self.snapshot(s),
             Event::Stats(s) => {
                 self.first_stats.get_or_insert(*s);

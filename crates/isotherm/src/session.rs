@@ -183,8 +183,7 @@ fn context(engine: Box<dyn Engine>) -> LiveContext {
     context
 }
 
-/// The engine that `source` stands for. Auto takes the first source that passes its self-test, and says so where that
-/// is not the best one.
+/// The engine that `source` stands for. Auto takes page tables, and where these cannot be read refs, and says so.
 fn open_engine(source: SourceName, spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
     match source {
         SourceName::Pagetable => {

@@ -5,6 +5,7 @@ use isotherm_core::printable::printable;
 use std::fmt::{self, Arguments};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
@@ -20,7 +21,15 @@ static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
 /// Takes the line away that a terminal shows where the cursor is.
 const CLEAR: &str = "\r\x1b[K";
 
-/// Writes a line of a command's answer.
+/// Whether `--quiet` was given.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Whether only warnings and errors are to be said.
+pub fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// Writes a line of a command's answer, unless `--quiet` was given.
 macro_rules! say {
     ($($text:tt)*) => {
         $crate::stderr::line(format_args!($($text)*))
@@ -29,6 +38,9 @@ macro_rules! say {
 
 /// See [`say!`].
 pub fn line(text: Arguments) {
+    if is_quiet() {
+        return;
+    }
     let _ = writeln!(io::stderr(), "{}", printable_lines(&text.to_string()));
 }
 
@@ -68,8 +80,10 @@ fn fitting(parts: &[&str], width: usize) -> String {
     line
 }
 
-/// Starts logging: warnings and errors if `quiet`, everything if `verbose`.
+/// Starts logging: warnings and errors if `quiet`, which answers and status lines keep to as well; everything if
+/// `verbose`.
 pub fn start_log(verbose: bool, quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
     let level = match (verbose, quiet) {
         (true, _) => Level::DEBUG,
         (false, true) => Level::WARN,

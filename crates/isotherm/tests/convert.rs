@@ -112,6 +112,35 @@ fn all_parts_of_a_record_are_converted() {
     isotherm(["convert", text(&parted), text(&whole)]).expect(0, &[]);
     assert_eq!(snapshots(&whole), snapshots(&parted));
     assert_eq!(snapshots(&whole).len(), 40);
+    // All who read it as one read the same.
+    let requests = |file: &Path| {
+        let done = isotherm(["sim", "lru", "--trace", text(file), "--policy", "lru", "--size", "4", "--json"]);
+        done.expect(0, &[]);
+        done.json_lines()[0]["requests"].as_u64().unwrap()
+    };
+    let all = requests(&whole);
+    assert!(requests(&parted).abs_diff(all) * 20 < all, "{} of {all} requests", requests(&parted));
+    // As `record --keep` leaves it.
+    std::fs::remove_file(&parted).unwrap();
+    isotherm(["convert", text(&parted), text(&whole)]).expect(0, &[]);
+    let rest = snapshots(&whole);
+    assert!(rest.len() < 40 && rest == snapshots(&parted), "{} snapshots", rest.len());
+    assert!(requests(&parted) < all);
+}
+
+#[test]
+fn a_pipe_is_read_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    record(&file("a.iso"), &events(true), Options::default());
+    assert!(Command::new("mkfifo").arg(file("p.iso")).status().unwrap().success());
+    // A second look at the pipe, whose writer has gone, would wait for another one.
+    let script = "cat \"$2\" >\"$3\" & timeout 60 \"$1\" convert \"$3\" \"$4\"";
+    let mut sh = Command::new("sh");
+    sh.args(["-c", script, "sh", env!("CARGO_BIN_EXE_isotherm")]).args([file("a.iso"), file("p.iso"), file("b.csv")]);
+    run(&mut sh).expect(0, &[]);
+    isotherm(["convert", text(&file("a.iso")), text(&file("c.csv"))]).expect(0, &[]);
+    assert_eq!(std::fs::read(file("b.csv")).unwrap(), std::fs::read(file("c.csv")).unwrap());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::error::ViewError;
 use crate::series::Point;
+use isotherm_core::printable::make_printable;
 use isotherm_core::scheme::stats::StatsLine;
 use isotherm_core::units::{format_size, format_time};
 use std::io::{BufRead, Write};
@@ -67,7 +68,9 @@ pub fn read(input: impl BufRead) -> Result<Vec<SchemeHistory>, ViewError> {
         if text.trim().is_empty() {
             continue;
         }
-        let line: StatsLine = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        let mut line: StatsLine = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        make_printable(&mut line.action);
+        line.idle_code.iter_mut().chain(&mut line.idle_reason).for_each(make_printable);
         match all.iter_mut().find(|(h, _)| h.scheme == line.scheme) {
             Some((history, last)) => {
                 history.add(&line, Some(last));
@@ -203,6 +206,15 @@ mod tests {
         let out = String::from_utf8(out).unwrap();
         assert!(out.contains("goal 1: never known, aims at 7"), "{out}");
         assert!(out.contains("idle 67 % of the time (watching), last because watching 9 MiB"), "{out}");
+    }
+
+    #[test]
+    fn what_a_file_says_does_not_command_the_terminal() {
+        let text = line(1, 0, r#""idle_reason":"a\u001b[2Jb","idle_code":"\u001b""#).replace("pageout", "\\u001b[31m");
+        let mut out = Vec::new();
+        write_text(&read(text.as_bytes()).unwrap(), &mut out).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        assert!(!out.contains('\x1b') && out.contains(r"a\u{1b}[2Jb"), "{out}");
     }
 
     #[test]

@@ -13,7 +13,8 @@ mod sql_tests;
 pub mod tune;
 pub mod what_if;
 
-use isotherm_core::units::{UnitError, parse_percent, parse_time_ns};
+use isotherm_core::scheme::threshold;
+use isotherm_core::units::{UnitError, parse_time_ns};
 
 /// Why a value is not used.
 #[derive(Debug, thiserror::Error)]
@@ -28,14 +29,12 @@ enum ValueError {
 
 /// `0.2%/min` as a share of one for a minute.
 fn rate(text: &str) -> Result<f64, ValueError> {
-    let share = parse_percent(text.strip_suffix("/min").ok_or(ValueError::Rate)?)?;
-    if share > 0.0 && share.is_finite() { Ok(share) } else { Err(ValueError::Rate) }
+    threshold::parse_rate(text).ok_or(ValueError::Rate)
 }
 
 /// `98` or `98%` as a share of one.
 fn percentile(text: &str) -> Result<f64, ValueError> {
-    let share = parse_percent(text)?;
-    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(ValueError::Percentile) }
+    threshold::parse_percentile(text).ok_or(ValueError::Percentile)
 }
 
 /// Whole seconds.

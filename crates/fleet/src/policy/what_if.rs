@@ -153,3 +153,24 @@ fn text(args: &Args, total: &Outcome, outcomes: &Outcomes, inventory: &Inventory
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use isotherm_core::scheme::threshold::ThresholdPolicy;
+
+    #[derive(Debug, Parser)]
+    struct WhatIf {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// What is asked about without options is what a node does without options.
+    #[test]
+    fn defaults_are_those_of_a_node() {
+        let asked = WhatIf::try_parse_from(["what-if", "/windows"]).unwrap().args;
+        let policy = ThresholdPolicy { rate: asked.rate, percentile: asked.percentile, warmup_s: asked.warmup };
+        assert_eq!(policy, ThresholdPolicy::default());
+    }
+}

@@ -8,14 +8,13 @@ use super::usage::IDLE;
 use crate::input::judge::Inventory;
 use isotherm_core::history::times::IDLE_NS;
 use isotherm_core::printable::printable;
+use isotherm_core::scheme::threshold::ThresholdPolicy;
 use isotherm_view::html::{STYLE, escape};
 use isotherm_view::plot::fleet::{IdleShare, hosts_svg, idle_svg};
 use std::fmt::Write;
 
 /// Parts of the histogram of hosts.
 const PARTS: usize = 20;
-/// What may come back a minute by the published limit, of the working set.
-const LIMIT: f64 = 0.002;
 /// Files that are named one by one.
 const NAMED: usize = 100;
 
@@ -107,7 +106,7 @@ fn pictures(out: &mut String, fleet: &Fleet) {
     ));
     let back = idle(&|i| fleet.total.promoted_share(i), false);
     let subtitle = "a minute, of what is in use: what paging out at that age would bring back";
-    out.push_str(&idle_svg("Used again after so long", subtitle, &back, Some(LIMIT)));
+    out.push_str(&idle_svg("Used again after so long", subtitle, &back, Some(ThresholdPolicy::default().rate)));
     let mut counts = vec![0; PARTS];
     for share in fleet.hosts.iter().filter_map(|host| host.cold[TWO_MIN]) {
         counts[((share * PARTS as f64) as usize).min(PARTS - 1)] += 1;

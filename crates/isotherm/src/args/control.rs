@@ -59,25 +59,23 @@ impl Bound {
 
 impl ControlArgs {
     /// Binds what was asked for. A socket that was not asked for is done without where that cannot be helped, and that
-    /// is said unless `quiet`.
-    pub fn bind(&self, quiet: bool) -> anyhow::Result<Bound> {
-        let metrics = self.metrics.map(|addr| self.bind_metrics(addr, quiet)).transpose()?;
-        Ok(Bound { socket: self.bind_socket(quiet)?, metrics })
+    /// is said.
+    pub fn bind(&self) -> anyhow::Result<Bound> {
+        let metrics = self.metrics.map(|addr| self.bind_metrics(addr)).transpose()?;
+        Ok(Bound { socket: self.bind_socket()?, metrics })
     }
 
-    /// Binds a port for metrics, and says where it is unless `quiet`.
-    fn bind_metrics(&self, addr: SocketAddr, quiet: bool) -> anyhow::Result<MetricsPort> {
+    /// Binds a port for metrics, and says where it is.
+    fn bind_metrics(&self, addr: SocketAddr) -> anyhow::Result<MetricsPort> {
         let listener = TcpListener::bind(addr)
             .with_context(|| format!("cannot serve metrics at {addr}; give another --metrics ADDR:PORT"))?;
-        if !quiet {
-            // The port that the kernel chose, where it was left to it.
-            tracing::info!("metrics at http://{}/metrics", listener.local_addr().unwrap_or(addr));
-        }
+        // The port that the kernel chose, where it was left to it.
+        tracing::info!("metrics at http://{}/metrics", listener.local_addr().unwrap_or(addr));
         let own = Roots::system().line("/proc/sys/kernel/hostname");
         Ok(MetricsPort { listener, names: self.metrics_host.iter().cloned().chain(own).collect() })
     }
 
-    fn bind_socket(&self, quiet: bool) -> anyhow::Result<Option<BoundSocket>> {
+    fn bind_socket(&self) -> anyhow::Result<Option<BoundSocket>> {
         if self.no_control {
             return Ok(None);
         }
@@ -91,7 +89,7 @@ impl ControlArgs {
             Some(folder) => bind_in(&folder).map_err(|e| e.to_string()),
             None => Err("XDG_RUNTIME_DIR is not set, so there is no place for it".to_owned()),
         };
-        if let (Err(why), false) = (&bound, quiet) {
+        if let Err(why) = &bound {
             tracing::warn!("no control socket: {why}; `isotherm ctl` needs --socket PATH here");
         }
         Ok(bound.ok())

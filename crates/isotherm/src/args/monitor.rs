@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Where accesses are seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SourceName {
-    /// The first that passes its self-test
+    /// Page tables; refs where these cannot be read
     Auto,
     /// Page tables, read by an eBPF program
     Pagetable,
@@ -70,6 +70,16 @@ pub fn cpu_budget(text: &str) -> Result<CpuBudget, Refused> {
         return Err(Refused::new(text, "is no budget; give a share of one core from 0.01% to 6400%, or none"));
     }
     Ok(CpuBudget(Some(share)))
+}
+
+/// The options that say how regions are drawn.
+const OF_REGIONS: [&str; 8] =
+    ["sample", "min-regions", "max-regions", "mode", "algorithm", "damon-rules", "tune-intervals", "three-regions"];
+
+/// For the help of a command that shows single pages of processes: leaves out what is about regions or knows no processes.
+pub fn pages_only(arg: clap::Arg) -> clap::Arg {
+    let hidden = arg.get_long().is_some_and(|name| OF_REGIONS.contains(&name) || name == "physical");
+    arg.hide(hidden)
 }
 
 /// Intervals, limits, source and algorithm.
@@ -142,19 +152,19 @@ impl MonitorArgs {
         }
         let usual = Self::defaults();
         let given = [
-            ("--sample", self.sample != usual.sample),
-            ("--min-regions", self.min_regions != usual.min_regions),
-            ("--max-regions", self.max_regions != usual.max_regions),
-            ("--mode", self.mode != usual.mode),
-            ("--algorithm", self.algorithm != usual.algorithm),
-            ("--damon-rules", self.damon_rules != usual.damon_rules),
-            ("--tune-intervals", self.tune_intervals),
-            ("--three-regions", self.three_regions),
+            self.sample != usual.sample,
+            self.min_regions != usual.min_regions,
+            self.max_regions != usual.max_regions,
+            self.mode != usual.mode,
+            self.algorithm != usual.algorithm,
+            self.damon_rules != usual.damon_rules,
+            self.tune_intervals,
+            self.three_regions,
         ];
-        match given.iter().find(|(_, given)| *given) {
+        match OF_REGIONS.iter().zip(given).find(|(_, given)| *given) {
             None => Ok(()),
             Some((name, _)) => Err(Usage(format!(
-                "{name} is about regions, and this looks at single pages only; leave it out, or use `record` or `report`"
+                "--{name} is about regions, and this looks at single pages only; leave it out, or use `record` or `report`"
             ))),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::exit::Usage;
 use crate::new_file::NewFile;
+use crate::stderr::is_quiet;
 use anyhow::Context;
 use isotherm_core::event::{Event, SubscriberError};
 use isotherm_linux::signals::StopSignals;
@@ -52,19 +53,20 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     };
     // Opened first: a missing input must not even touch the output.
     let signals = Rc::new(StopSignals::catch().context("cannot catch signals")?);
-    let first = open(&args.input, &signals)?;
-    let further = if is_dash(&args.input) { Vec::new() } else { parts(&args.input).into_iter().skip(1).collect() };
+    let parts = parts(&args.input);
+    let first = open(&parts[0], &signals)?;
+    let further = &parts[1..];
     let mut status = Status::new(signals);
     if is_dash(&args.output) {
         let out = Box::new(BufWriter::new(std::io::stdout()));
         let out = exporter(to, "standard output", out)?;
-        convert(first, &further, &args, out, &mut status)?;
+        convert(first, further, &args, out, &mut status)?;
     } else {
         let cannot = || format!("cannot write {}", args.output.display());
         let file = NewFile::create(&args.output).with_context(cannot)?;
         let out = Box::new(BufWriter::with_capacity(256 << 10, file.handle().with_context(cannot)?));
         let out = exporter(to, &args.output.display().to_string(), out)?;
-        convert(first, &further, &args, out, &mut status)?;
+        convert(first, further, &args, out, &mut status)?;
         file.commit().with_context(cannot)?;
     }
     status.done(to);
@@ -204,7 +206,7 @@ impl Status {
     fn new(signals: Rc<StopSignals>) -> Self {
         Self {
             signals,
-            terminal: std::io::stderr().is_terminal(),
+            terminal: std::io::stderr().is_terminal() && !is_quiet(),
             drawn: false,
             next: Instant::now() + EVERY,
             used: Arc::default(),

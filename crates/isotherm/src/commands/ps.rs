@@ -1,6 +1,6 @@
 //! `isotherm ps`.
 
-use crate::args::monitor::MonitorArgs;
+use crate::args::monitor::{MonitorArgs, pages_only};
 use crate::args::target::TargetArgs;
 use crate::args::units;
 use crate::commands::node;
@@ -14,7 +14,6 @@ use isotherm_core::event::{Event, Subscriber, SubscriberError};
 use isotherm_core::units::{format_time, nanos};
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_view::machine::{Columns, Machine, MachineBuilder, Order, write_json, write_table};
-use isotherm_view::summary::cost::Cost;
 use std::time::Duration;
 
 /// For how long it watches where nobody says otherwise.
@@ -47,14 +46,12 @@ enum Sort {
 /// for a while itself: all processes, or those of the target. Lists them or their control groups by what they have not
 /// accessed. Cold memory is what was not accessed for the longest of 1 s, 10 s, 1 min, 5 min and 30 min that --duration holds;
 /// what cannot be observed is neither cold nor used. With --json processes, groups and the total are a line each, if
-/// --by does not choose.
+/// --by does not choose. Options about regions (--sample, --mode and others of `isotherm record`) count with --source
+/// damon and refs only.
 #[derive(Debug, clap::Args)]
+#[command(mut_args(pages_only))]
 pub struct Args {
-    #[command(flatten)]
-    target: TargetArgs,
-    #[command(flatten)]
-    monitor: MonitorArgs,
-    /// Watch for so long oneself (10s, where no node runs)
+    /// Watch for this long instead of asking a node [default: 10s where no node runs]
     #[arg(long, value_name = "T", value_parser = units::time)]
     duration: Option<Duration>,
     /// What to list (default: process)
@@ -66,6 +63,10 @@ pub struct Args {
     /// Print lines of JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    monitor: MonitorArgs,
 }
 
 struct Watching {
@@ -95,17 +96,13 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             let cost = known.machine.cost;
             show(&args, known.machine)?;
             if !args.json {
-                let cost = cost.map_or_else(|| "too short to tell".to_owned(), |cost| words(&cost));
+                let cost = cost.map_or_else(|| "too short to tell".to_owned(), |cost| cost.words());
                 say!("watched by isotherm node (pid {node}) for {}; cost: {cost}", format_time(known.watched_ns));
             }
             Ok(())
         }
         None => look(&args),
     }
-}
-
-fn words(cost: &Cost) -> String {
-    format!("monitor {:.2} % + target {:.2} % of one core", cost.monitor * 100.0, cost.target * 100.0)
 }
 
 /// Watches for a while.

@@ -21,10 +21,6 @@ use std::time::Duration;
 /// FILE.old. Whatever ends the recording, the file is valid up to the last second.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    #[command(flatten)]
-    target: TargetArgs,
-    #[command(flatten)]
-    monitor: MonitorArgs,
     /// The record to write ("-": standard output)
     #[arg(short, long, value_name = "FILE", default_value = "isotherm.iso")]
     output: PathBuf,
@@ -43,9 +39,10 @@ pub struct Args {
     /// Leave the arguments of command lines out of the record: they may hold passwords
     #[arg(long)]
     no_args: bool,
-    /// Say nothing but errors
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    monitor: MonitorArgs,
 }
 
 impl Args {
@@ -79,7 +76,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if args.no_args {
         record = record.without_arguments();
     }
-    let mut progress = if args.quiet { Progress::default() } else { Progress::new() };
+    let mut progress = Progress::new();
     let result = session.run(args.duration, &mut Fan(vec![&mut record, &mut progress]), |_, _| Ok(true));
     progress.clear();
     // Whatever went wrong, what was seen so far is kept.
@@ -87,26 +84,24 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let finished = session.finish();
     let ended = result?;
     let written = written?;
-    if !args.quiet {
-        let why = match ended {
-            Ended::Duration | Ended::Stopped => "",
-            Ended::Interrupted => "interrupted; ",
-            Ended::TargetsGone => "every target has ended; ",
-        };
-        say!(
-            "{why}recorded {} in {} snapshots, {} to {}",
-            format_time(progress.elapsed_ns()),
-            progress.snapshots(),
-            format_size(written.bytes),
-            args.output.display()
+    let why = match ended {
+        Ended::Duration | Ended::Stopped => "",
+        Ended::Interrupted => "interrupted; ",
+        Ended::TargetsGone => "every target has ended; ",
+    };
+    say!(
+        "{why}recorded {} in {} snapshots, {} to {}",
+        format_time(progress.elapsed_ns()),
+        progress.snapshots(),
+        format_size(written.bytes),
+        args.output.display()
+    );
+    say!("cost: {}", progress.cost_words());
+    if progress.snapshots() == 0 && ended == Ended::TargetsGone {
+        tracing::warn!(
+            "nothing was seen: every target ended within the first aggregation interval ({}); give a shorter one with --aggr",
+            format_time(args.monitor.attrs()?.aggr_us * 1000)
         );
-        say!("cost: {}", progress.cost_words());
-        if progress.snapshots() == 0 && ended == Ended::TargetsGone {
-            tracing::warn!(
-                "nothing was seen: every target ended within the first aggregation interval ({}); give a shorter one with --aggr",
-                format_time(args.monitor.attrs()?.aggr_us * 1000)
-            );
-        }
     }
     finished
 }

@@ -34,10 +34,6 @@ const COLLECT_EVERY_NS: u64 = 20_000_000;
 /// that of `perf script`: `isotherm convert` and `isotherm report` read it as a record, and so does damo.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    #[command(flatten)]
-    target: TargetArgs,
-    #[command(flatten)]
-    monitor: MonitorArgs,
     /// Listen to this isotherm only, and until it ends
     #[arg(long, value_name = "PID", conflicts_with_all = ["pids", "names", "cgroups", "all", "children", "command", "physical"])]
     of: Option<u32>,
@@ -51,6 +47,10 @@ pub struct Args {
     /// Stop after this time
     #[arg(long, value_name = "T", value_parser = units::time)]
     duration: Option<Duration>,
+    #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    monitor: MonitorArgs,
 }
 
 /// A tracepoint by its name, with or without `damon:`.

@@ -22,8 +22,6 @@ use std::time::Duration;
 /// Prints a line of JSON with the process and the addresses as soon as the memory is populated.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    #[command(flatten)]
-    workload: WorkloadArgs,
     /// Seed: the same seed gives the same workload
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -42,6 +40,8 @@ pub struct Args {
     /// Touch every page once before the pattern begins
     #[arg(long, value_enum, default_value = "yes", value_name = "YES|NO")]
     prefault: YesNo,
+    #[command(flatten)]
+    workload: WorkloadArgs,
 }
 
 /// Shortest time slice of the truth.

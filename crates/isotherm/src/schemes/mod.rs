@@ -19,6 +19,7 @@ pub use metric::{MetricName, Written};
 pub use settings::{MonitorSettings, TargetSettings};
 pub use toml_file::to_toml;
 
+use crate::args::monitor::MonitorArgs;
 use crate::exit::Usage;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use fault::FileError;
@@ -67,8 +68,8 @@ struct Flags {
 pub struct Loaded {
     /// The schemes, in the order in which they were given. At least one; all valid.
     pub schemes: Vec<Scheme>,
-    /// How to watch, where a file says so.
-    pub monitor: Option<MonitorSettings>,
+    /// How to watch: what the command line says, and a file where that leaves the default.
+    pub monitor: MonitorArgs,
     /// Whom to watch, where a file says so.
     pub target: Option<TargetSettings>,
 }
@@ -88,36 +89,38 @@ impl SchemeArgs {
         self.origins.iter().map(|o| (name(o), Self { origins: vec![o.clone()] })).collect()
     }
 
-    /// Reads everything anew for a run that goes on; `attrs` are those of the command line.
-    pub fn reload(&self, attrs: &MonitorAttrs) -> anyhow::Result<Tuning> {
-        let loaded = self.load(attrs)?;
-        let attrs = loaded.monitor.map_or(*attrs, |m| m.attrs(attrs));
-        attrs.validate().map_err(|e| Usage(format!("[monitor]: {e}")))?;
-        Ok(Tuning { schemes: loaded.schemes, attrs: Some(attrs) })
+    /// Reads everything anew for a run that goes on; `given`: what the command line says.
+    pub fn reload(&self, given: &MonitorArgs) -> anyhow::Result<Tuning> {
+        let loaded = self.load(given)?;
+        Ok(Tuning { schemes: loaded.schemes, attrs: Some(loaded.monitor.attrs()?) })
     }
 
-    /// Reads everything. Lines of numbers are in samples and intervals of `attrs`, unless a file sets those. What makes
-    /// no sense is a usage error.
-    pub fn load(&self, attrs: &MonitorAttrs) -> anyhow::Result<Loaded> {
+    /// Reads everything. Lines of numbers are in samples and intervals of `given`, what the command line says, unless a
+    /// file sets those. What makes no sense is a usage error.
+    pub fn load(&self, given: &MonitorArgs) -> anyhow::Result<Loaded> {
         let usage = |e: String| anyhow::Error::from(Usage(e));
         let mut texts = Vec::new();
-        let mut attrs = *attrs;
-        let mut loaded = Loaded { schemes: Vec::new(), monitor: None, target: None };
+        let mut attrs = given.attrs()?;
+        let mut settings: Option<MonitorSettings> = None;
+        let mut loaded = Loaded { schemes: Vec::new(), monitor: given.clone(), target: None };
         // Settings first: lines and samples depend on them, wherever they stand.
         for path in self.origins.iter().filter_map(Origin::path) {
             let name = path.display().to_string();
             let text = read_file(path)?;
             let parsed = parse_file(&name, &text, &attrs).map_err(|e| usage(e.to_string()))?;
             for (what, twice) in [
-                ("monitor", loaded.monitor.is_some() && parsed.monitor.is_some()),
+                ("monitor", settings.is_some() && parsed.monitor.is_some()),
                 ("target", loaded.target.is_some() && parsed.target.is_some()),
             ] {
                 if twice {
                     return Err(usage(format!("{name}: another file has a [{what}] table already; leave one out")));
                 }
             }
-            attrs = parsed.monitor.as_ref().map_or(attrs, |m| m.attrs(&attrs));
-            loaded.monitor = loaded.monitor.or(parsed.monitor);
+            if let Some(of_file) = parsed.monitor {
+                of_file.fill(&mut loaded.monitor);
+                attrs = loaded.monitor.attrs().map_err(|e| usage(format!("{name}: [monitor]: {e}")))?;
+                settings = Some(of_file);
+            }
             loaded.target = loaded.target.or(parsed.target);
             texts.push((name, text));
         }
@@ -199,7 +202,7 @@ mod tests {
 
     fn load(args: &[&str]) -> anyhow::Result<Vec<Action>> {
         let cli = Cli::try_parse_from([&["isotherm"], args].concat())?;
-        Ok(cli.schemes.load(&MonitorAttrs::default())?.schemes.iter().map(|s| s.action).collect())
+        Ok(cli.schemes.load(&MonitorArgs::defaults())?.schemes.iter().map(|s| s.action).collect())
     }
 
     #[test]
@@ -227,6 +230,30 @@ mod tests {
     }
 
     #[test]
+    fn reading_what_has_not_changed_changes_nothing() {
+        #[derive(Debug, Parser)]
+        struct Watching {
+            #[command(flatten)]
+            schemes: SchemeArgs,
+            #[command(flatten)]
+            monitor: MonitorArgs,
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.toml");
+        std::fs::write(&path, "[monitor]\nupdate = \"5s\"\n[[scheme]]\naction = \"stat\"\n").unwrap();
+        // Intervals that the file's depend on, and one that is said to be what it is anyway.
+        for (given, update_us) in
+            [(&[][..], 5_000_000), (&["--aggr", "2s"], 5_000_000), (&["--update", "1s"], 1_000_000)]
+        {
+            let args = [&["x", "-c", path.to_str().unwrap()], given].concat();
+            let Watching { schemes, monitor } = Watching::try_parse_from(args).unwrap();
+            let begun = schemes.load(&monitor).unwrap().monitor.attrs().unwrap();
+            assert_eq!(begun.update_us, update_us, "{given:?}");
+            assert_eq!(schemes.reload(&monitor).unwrap().attrs, Some(begun), "{given:?}");
+        }
+    }
+
+    #[test]
     fn no_scheme_and_bad_ones_are_usage_errors() {
         let error = load(&[]).unwrap_err().downcast::<clap::Error>().unwrap();
         assert_eq!(error.exit_code(), 2);
@@ -249,11 +276,11 @@ mod tests {
         let path = dir.path().join("x");
         std::fs::write(&path, "[monitor]\naggr = \"1s\"\n[[scheme]]\naction = \"stat\"\n").unwrap();
         let cli = Cli::try_parse_from(["x", "--scheme", "0 0 0 0 10 0 2", "-c", path.to_str().unwrap()]).unwrap();
-        let loaded = cli.schemes.load(&MonitorAttrs::default()).unwrap();
+        let loaded = cli.schemes.load(&MonitorArgs::defaults()).unwrap();
         assert_eq!(loaded.schemes[0].pattern.age_us.min, 10_000_000);
-        assert_eq!(loaded.monitor.unwrap().aggr, Some(std::time::Duration::from_secs(1)));
+        assert_eq!(loaded.monitor.aggr, std::time::Duration::from_secs(1));
         let twice = ["x", "-c", path.to_str().unwrap(), "-c", path.to_str().unwrap()];
-        let error = Cli::try_parse_from(twice).unwrap().schemes.load(&MonitorAttrs::default()).unwrap_err();
+        let error = Cli::try_parse_from(twice).unwrap().schemes.load(&MonitorArgs::defaults()).unwrap_err();
         assert!(error.to_string().contains("[monitor]"), "{error}");
     }
 }

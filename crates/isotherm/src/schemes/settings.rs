@@ -62,21 +62,6 @@ impl MonitorSettings {
             max_regions: self.max_regions.unwrap_or(attrs.max_regions),
         }
     }
-
-    /// The attributes that result from those of the command line.
-    pub fn attrs(&self, given: &MonitorAttrs) -> MonitorAttrs {
-        let default = MonitorAttrs::default();
-        let mut attrs = *given;
-        fill(&mut attrs.sample_us, &default.sample_us, self.sample.map(micros).as_ref());
-        fill(&mut attrs.aggr_us, &default.aggr_us, self.aggr.map(micros).as_ref());
-        fill(&mut attrs.update_us, &default.update_us, self.update.map(micros).as_ref());
-        fill(&mut attrs.min_regions, &default.min_regions, self.min_regions.as_ref());
-        fill(&mut attrs.max_regions, &default.max_regions, self.max_regions.as_ref());
-        if self.update.is_none() {
-            attrs.update_us = attrs.update_us.max(attrs.aggr_us);
-        }
-        attrs
-    }
 }
 
 /// The `[target]` table.
@@ -129,11 +114,9 @@ mod tests {
             ..Default::default()
         };
         let mut args = cli(&["--sample", "10ms", "--min-regions", "20"]).monitor;
-        let given = args.attrs().unwrap();
         file.fill(&mut args);
         assert_eq!((args.sample, args.aggr), (Duration::from_millis(10), Duration::from_millis(400)));
         assert_eq!((args.min_regions, args.cpu_budget, args.mode), (20, CpuBudget(None), ModeName::Scan));
-        assert_eq!(file.attrs(&given), args.attrs().unwrap());
     }
 
     #[test]

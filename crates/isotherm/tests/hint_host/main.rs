@@ -488,5 +488,5 @@ fn arguments_that_make_no_sense() {
     let program = common::Program::sleeper();
     let spec = format!("pid={}", program.pid());
     host(&["--guest", &spec, "--scan-zero"]).expect(1, &["memory-backend-memfd"]);
-    isotherm(["hint", "status", "--socket", "/no/such.sock"]).expect(1, &["/no/such.sock", "isotherm hint host"]);
+    isotherm(["hint", "status", "--socket", "/no/such.sock"]).expect(1, &["/no/such.sock", "isotherm ctl status"]);
 }

@@ -4,6 +4,7 @@ use crate::names;
 use isotherm_core::addr::{AddrRange, normalize};
 use isotherm_core::history::frame::MappingPages;
 use isotherm_core::mapping::Mapping;
+use isotherm_core::pages::push_range;
 use isotherm_core::snapshot::RegionInfo;
 
 /// Sorted, disjoint address ranges and where each begins when they are laid end to end.
@@ -154,12 +155,7 @@ impl SpaceBuilder {
 /// Adds ranges, sorted, to those that were there before.
 fn add(observed: &mut Vec<AddrRange>, ranges: impl Iterator<Item = AddrRange>) {
     let mut runs: Vec<AddrRange> = Vec::new();
-    for r in ranges.filter(|r| r.start < r.end) {
-        match runs.last_mut() {
-            Some(last) if last.end == r.start => last.end = r.end,
-            _ => runs.push(r),
-        }
-    }
+    ranges.filter(|r| r.start < r.end).for_each(|r| push_range(&mut runs, r));
     runs.retain(|run| {
         let i = observed.partition_point(|r| r.end <= run.start);
         !observed.get(i).is_some_and(|r| r.start <= run.start && run.end <= r.end)

@@ -174,11 +174,28 @@ pub fn page(events: &impl Replay, options: &PageOptions) -> Result<String, ViewE
     };
     // Inside a script element only `</` and `<!--` could end or confuse it.
     let json = serde_json::to_string(&data)?.replace('<', "\\u003c");
-    Ok(include_str!("page.html")
-        .replace("{{title}}", &escape(&title))
-        .replace("{{style}}", STYLE)
-        .replace("{{script}}", concat!(include_str!("heatmap.js"), include_str!("page.js")))
-        .replace("{{data}}", &json))
+    Ok(filled(
+        include_str!("page.html"),
+        &[
+            ("title", &escape(&title)),
+            ("style", STYLE),
+            ("script", concat!(include_str!("heatmap.js"), include_str!("page.js"))),
+            ("data", &json),
+        ],
+    ))
+}
+
+/// `template` with a value in the place of each `{{name}}`. What stands in a value stays as it is: a program may be
+/// called anything.
+fn filled(template: &str, values: &[(&str, &str)]) -> String {
+    let mut parts = template.split("{{");
+    let mut page = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (name, rest) = part.split_once("}}").expect("our own template");
+        page += values.iter().find(|value| value.0 == name).expect("all are given").1;
+        page += rest;
+    }
+    page
 }
 
 fn target_data(
@@ -311,6 +328,21 @@ mod tests {
         let from = page.find(begin).expect("has data") + begin.len();
         let to = from + page[from..].find("</script>").expect("ends");
         serde_json::from_str(&page[from..to]).expect("valid JSON")
+    }
+
+    #[test]
+    fn a_program_may_be_called_as_a_placeholder() {
+        let mut record = small_record(20);
+        let named = |event: &mut Event| {
+            if let Event::Target(info) = event {
+                info.name = "{{data}}{{script}}".into();
+            }
+        };
+        record.iter_mut().for_each(named);
+        let page = page(&record, &PageOptions::default()).expect("has snapshots");
+        assert!(page.contains("<title>{{data}}{{script}}"), "{}", &page[..400]);
+        let title = json_of(&page)["targets"][0]["title"].clone();
+        assert!(title.as_str().is_some_and(|title| title.contains("{{data}}{{script}}")), "{title}");
     }
 
     #[test]

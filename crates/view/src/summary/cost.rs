@@ -45,8 +45,16 @@ impl Cost {
         })
     }
 
+    /// Both together.
     pub fn total(&self) -> f64 {
         self.monitor + self.target
+    }
+
+    /// For people: `monitor 0.41 % + target 0.12 % of one core (budget 1 %)`.
+    pub fn words(&self) -> String {
+        let Self { monitor, target, budget, .. } = self;
+        let budget = budget_words(*budget);
+        format!("monitor {:.2} % + target {:.2} % of one core ({budget})", monitor * 100.0, target * 100.0)
     }
 
     /// Whether both together are above the budget, as precisely as [`format_percent_exactly`] shows them: what reads
@@ -55,6 +63,11 @@ impl Cost {
         let shown = format_percent_exactly;
         self.budget.is_some_and(|b| self.total() > b && shown(self.total()) != shown(b))
     }
+}
+
+/// For people: `budget 1 %`, of a share of one core.
+pub fn budget_words(budget: Option<f64>) -> String {
+    budget.map_or("no budget".to_owned(), |share| format!("budget {}", format_percent_exactly(share)))
 }
 
 /// Draws up the mean cost of a whole record.

@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 
 /// Talk to a running isotherm.
 ///
-/// `isotherm schemes` and its kin listen on a socket. Where one alone runs it is found; otherwise --pid or --socket
-/// says which is meant.
+/// Every isotherm that keeps running (schemes, reclaim, thp, tier, lru run, node, mount, hint host) listens on a socket.
+/// Where one alone runs it is found; otherwise --pid or --socket says which is meant.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -137,7 +137,8 @@ fn done(response: Response) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn status(socket: &Path, json: bool) -> anyhow::Result<()> {
+/// Prints the status of the instance at `socket`.
+pub fn status(socket: &Path, json: bool) -> anyhow::Result<()> {
     let body = good(call(socket, "GET", "/status", b"")?)?;
     let mut out = std::io::stdout().lock();
     if json {

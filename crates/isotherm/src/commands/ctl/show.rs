@@ -4,6 +4,7 @@ use crate::commands::schemes::control::status::{GoalStatus, MonitorStatus, Schem
 use crate::commands::schemes::control::words::one_line;
 use isotherm_core::action_log::Entry;
 use isotherm_core::units::{format_size, format_time};
+use isotherm_view::summary::cost::budget_words;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -68,7 +69,7 @@ fn monitor(m: &MonitorStatus) -> String {
         text += &format!(", {n} regions");
     }
     if let (Some(ours), Some(theirs)) = (m.monitor_share, m.target_share) {
-        let budget = m.cpu_budget.map_or("no budget".to_owned(), |b| format!("budget {}", percent(b)));
+        let budget = budget_words(m.cpu_budget);
         text += &format!("; monitor {} + target {} of one core ({budget})", percent(ours), percent(theirs));
     }
     text
@@ -179,7 +180,7 @@ mod tests {
         for part in [
             "isotherm 1.2.3, pid 7",
             "/run/x.sock",
-            "monitor 0.40 % + target 0.10 % of one core (budget 1.00 %)",
+            "monitor 0.40 % + target 0.10 % of one core (budget 1 %)",
             "pid 42  \\odd \"name\"\\n  12.0 KiB resident, 4.00 KiB swapped, 4.00 KiB in use",
             "scheme 0  pageout",
             "not accessed, for 5.00 s or longer",

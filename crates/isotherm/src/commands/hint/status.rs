@@ -1,15 +1,12 @@
 //! `isotherm hint status`, and what it shows.
 
+use crate::commands::ctl;
 use crate::instances::Which;
-use crate::stderr::printable_lines;
-use anyhow::{Context, bail};
 use isotherm_core::units::{format_size, format_time};
-use isotherm_daemon::client::{ClientError, call};
 use isotherm_daemon::instance::Instance;
 use isotherm_hint::host::status::GuestStatus;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
-use std::io::Write;
 
 /// What the host side of hinting calls what it runs.
 pub const COMMAND: &str = "hint host";
@@ -39,40 +36,12 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let socket = args.which.find(Some(COMMAND))?;
-    let response = call(&socket, "GET", "/status", b"").map_err(|e| match e {
-        ClientError::Nobody(path) => anyhow::anyhow!(
-            "no host side of hinting listens at {}; start one with `isotherm hint host`",
-            path.display()
-        ),
-        other => other.into(),
-    })?;
-    if response.status != 200 {
-        bail!("{} refused with status {}; is it an `isotherm hint host`?", socket.display(), response.status);
-    }
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        out.write_all(&response.body)?;
-    } else {
-        let status: HostStatus = serde_json::from_slice(&response.body)
-            .context("what runs there is of another version, or no `isotherm hint host`; use --json")?;
-        out.write_all(printable_lines(&text(&status)).as_bytes())?;
-    }
-    out.flush()?;
-    Ok(())
+    ctl::status(&args.which.find(Some(COMMAND))?, args.json)
 }
 
 /// The status for people.
 pub fn text(status: &HostStatus) -> String {
-    let mut text = format!(
-        "isotherm {} hint host, pid {}, running for {}\n",
-        status.instance.version,
-        status.instance.pid,
-        format_time(status.instance.uptime_ns)
-    );
-    if let Some(sandbox) = &status.instance.sandbox {
-        let _ = writeln!(text, "sandbox {}", sandbox.text());
-    }
+    let mut text = status.instance.heading();
     for place in &status.listening {
         let _ = writeln!(text, "listening at {place}");
     }

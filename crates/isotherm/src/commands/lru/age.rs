@@ -11,14 +11,11 @@ use isotherm_core::units::format_size;
 /// The first of the two commands of the kernel's control file. What it found is kept for `lru report` and `lru evict`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    #[command(flatten)]
-    target: TargetArgs,
     /// Who keeps the generations
     #[arg(long, value_enum, default_value = "auto")]
     engine: EngineName,
-    /// Say nothing but errors
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    target: TargetArgs,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -27,15 +24,13 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     let mut processes = Processes::open(&args.target)?;
     let walked = processes.age()?;
-    if !args.quiet {
-        let size = |pages: u64| format_size(pages * PAGE_SIZE);
-        say!(
-            "{} in memory, of which {} were used since the last walk, {} came back, {} are new",
-            size(walked.present),
-            size(walked.used),
-            size(walked.back),
-            size(walked.fresh)
-        );
-    }
+    let size = |pages: u64| format_size(pages * PAGE_SIZE);
+    say!(
+        "{} in memory, of which {} were used since the last walk, {} came back, {} are new",
+        size(walked.present),
+        size(walked.used),
+        size(walked.back),
+        size(walked.fresh)
+    );
     processes.finish()
 }

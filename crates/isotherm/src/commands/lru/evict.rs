@@ -4,7 +4,7 @@ use super::engine::EngineName;
 use super::live::Processes;
 use crate::args::target::TargetArgs;
 use crate::args::units;
-use crate::exit::{Unsupported, Usage};
+use crate::exit::Usage;
 use isotherm_core::keeper::MIN_GENS;
 use isotherm_core::keeper::creation_times::CreationTimes;
 use isotherm_core::keeper::memory::{Evicted, Memory};
@@ -20,8 +20,6 @@ use std::time::Duration;
 /// spared.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    #[command(flatten)]
-    target: TargetArgs,
     /// Evict all generations up to this number, as `lru report` shows them
     #[arg(long, value_name = "N", required_unless_present = "bytes")]
     min_gen: Option<u64>,
@@ -40,9 +38,8 @@ pub struct Args {
     /// Who keeps the generations
     #[arg(long, value_enum, default_value = "auto")]
     engine: EngineName,
-    /// Say nothing but errors
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    target: TargetArgs,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -56,21 +53,20 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         return super::kernel::evict(&kernel, args.min_gen, args.bytes, args.swappiness);
     }
     let mut processes = Processes::open(&args.target)?;
-    refuse_obstacles(&mut processes)?;
+    let targets: Vec<_> = processes.all.keys().copied().collect();
+    processes.live.refuse_obstacles(targets)?;
     if !processes.known {
         processes.watch(args.interval, args.duration)?;
     }
     let result = evict(&mut processes, &args);
     let finished = processes.finish();
     let evicted = result?;
-    if !args.quiet {
-        say!(
-            "{} evicted of {} chosen; {} were spared, because they had been used meanwhile",
-            format_size(evicted.out),
-            format_size(evicted.planned),
-            format_size(evicted.spared)
-        );
-    }
+    say!(
+        "{} evicted of {} chosen; {} were spared, because they had been used meanwhile",
+        format_size(evicted.out),
+        format_size(evicted.planned),
+        format_size(evicted.spared)
+    );
     match evicted.error {
         Some(error) if evicted.out == 0 => Err(anyhow::anyhow!(error)),
         Some(error) => {
@@ -78,19 +74,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             finished
         }
         None => finished,
-    }
-}
-
-/// No swap, a process that is to be left alone: refused before anything is done, where it concerns all.
-fn refuse_obstacles(processes: &mut Processes) -> anyhow::Result<()> {
-    let targets: Vec<_> = processes.all.keys().copied().collect();
-    let obstacles: Vec<Option<String>> = targets.iter().map(|&t| processes.live.out.obstacle(t)).collect();
-    match obstacles.into_iter().collect::<Option<Vec<_>>>() {
-        Some(all) => match all.into_iter().next() {
-            Some(why) => Err(Unsupported(format!("nothing can be evicted: {why}")).into()),
-            None => Ok(()),
-        },
-        None => Ok(()),
     }
 }
 

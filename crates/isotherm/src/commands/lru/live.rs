@@ -64,6 +64,16 @@ impl Live {
         Ok(Self { source, out: LivePageOut::new(&roots), groups: Memcgs::new(&roots), signals, command })
     }
 
+    /// Refuses where nothing may be evicted of any of the targets (no swap, a process that is to be left alone): then there is
+    /// no point in beginning.
+    pub fn refuse_obstacles(&mut self, targets: impl IntoIterator<Item = TargetId>) -> anyhow::Result<()> {
+        let obstacles: Option<Vec<String>> = targets.into_iter().map(|target| self.out.obstacle(target)).collect();
+        match obstacles.and_then(|all| all.into_iter().next()) {
+            Some(why) => Err(Unsupported(format!("nothing can be evicted: {why}")).into()),
+            None => Ok(()),
+        }
+    }
+
     /// Processes that have come since the last call.
     pub fn poll(&mut self) -> anyhow::Result<Vec<(TargetId, Member)>> {
         let mut new = Vec::new();

@@ -24,8 +24,6 @@ use std::time::Duration;
 /// shown.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    #[command(flatten)]
-    target: TargetArgs,
     /// How long to watch [default: 4s, or what is known already]
     #[arg(long, value_name = "T", value_parser = units::time)]
     duration: Option<Duration>,
@@ -44,6 +42,8 @@ pub struct Args {
     /// Who keeps the generations
     #[arg(long, value_enum, default_value = "auto")]
     engine: EngineName,
+    #[command(flatten)]
+    target: TargetArgs,
 }
 
 /// One process or control group.

@@ -6,7 +6,7 @@ use anyhow::Context;
 use isotherm_compat::registry::Registry;
 use isotherm_daemon::instance::Instance;
 use isotherm_daemon::server::Server;
-use isotherm_daemon::service::{Answer, Ask, Refusal, StatusOnly};
+use isotherm_daemon::service::StatusOnly;
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::proc::{PidFd, Signal};
 use std::path::PathBuf;
@@ -65,17 +65,13 @@ impl Drop for Control {
 
 impl Answerer {
     fn answer(&self) {
-        while let Some((ask, responder)) = self.server.try_next() {
-            responder.send(match ask {
-                Ask::Status => Ok(Answer::Status(Box::new(self.status()))),
-                Ask::Stop => stop(),
-                Ask::Question(never) => match never {},
-            });
+        if self.server.answer(|server| self.status(server)) {
+            stop();
         }
     }
 
-    fn status(&self) -> MountStatus {
-        let socket = self.server.path().map(PathBuf::from);
+    fn status(&self, server: &Server<StatusOnly<MountStatus>>) -> MountStatus {
+        let socket = server.path().map(PathBuf::from);
         let about = self.about.clone();
         let instance = Instance::of_this_process(COMMAND, about, socket, self.started_ns, monotonic_ns());
         MountStatus::of(instance, &self.registry)
@@ -83,8 +79,8 @@ impl Answerer {
 }
 
 /// As `kill` does: with --exec, the command gets the signal, too.
-fn stop() -> Result<Answer<MountStatus>, Refusal> {
-    let sent = PidFd::open(std::process::id()).and_then(|this| this.send_signal(Signal::TERM));
-    sent.map_err(|e| Refusal::new(500, format!("cannot stop: {e}")))?;
-    Ok(Answer::Done("stopping".into()))
+fn stop() {
+    if let Err(e) = PidFd::open(std::process::id()).and_then(|this| this.send_signal(Signal::TERM)) {
+        tracing::error!("cannot stop: {e}");
+    }
 }

@@ -70,7 +70,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<()> {
     let signals = StopSignals::catch().context("cannot catch signals")?;
     kept_history::void();
-    let bound = || args.control.bind(false);
+    let bound = || args.control.bind();
     match args.words.as_slice() {
         words if args.exec => exec(words, args.own_lru_gen, bound()?, &signals),
         [dir] => serve(Path::new(dir), args.own_lru_gen, bound()?, &signals),

@@ -56,7 +56,7 @@ isotherm_core::figures! {
         nr_applied: u64 = Counter Count, "Ranges that the action succeeded for.";
         sz_applied: u64 = Counter Bytes, "Memory that the action succeeded for.";
         qt_exceeds: u64 = Counter Count, "Reset intervals in which the quota was used up.";
-        effective_bytes: u64 = Gauge Bytes, "Memory per reset interval that may be done at present; 0 without a limit.";
+        effective_quota: u64 = Gauge Bytes, "Memory per reset interval that may be done at present; 0 without a limit.";
     }
     and {
         /// Its index.
@@ -106,7 +106,7 @@ impl KdamondStatus {
             nr_applied: figures.nr_applied,
             sz_applied: figures.sz_applied,
             qt_exceeds: figures.qt_exceeds,
-            effective_bytes: figures.effective_bytes,
+            effective_quota: figures.effective_bytes,
         };
         Self {
             files: kdamond.files,
@@ -149,10 +149,8 @@ impl Status for MountStatus {
 
 /// The status for people. `now_ns` is on the clock of the refusals.
 pub fn text(status: &MountStatus, now_ns: u64) -> String {
-    let instance = &status.instance;
-    let time = format_time(instance.uptime_ns);
-    let mut text = format!("isotherm {} mount, pid {}, running for {time}\n", instance.version, instance.pid);
-    let _ = writeln!(text, "files     {}", instance.about);
+    let mut text = status.instance.heading();
+    let _ = writeln!(text, "files     {}", status.instance.about);
     if status.kdamonds.is_empty() {
         text += "nothing is switched on\n";
     }

@@ -13,7 +13,7 @@ mod windows;
 pub use ask::known;
 
 use crate::args::control::ControlArgs;
-use crate::args::monitor::MonitorArgs;
+use crate::args::monitor::{MonitorArgs, pages_only};
 use crate::args::target::TargetArgs;
 use crate::args::units;
 use crate::exit::Usage;
@@ -40,13 +40,11 @@ const ALL: &str = "all processes";
 /// Keeps the page history of all processes, so that `isotherm ps` knows at once what has not been accessed for hours.
 /// Serves every control group's cold memory and working sets at /metrics (--metrics). It observes only and changes
 /// nothing, unless a file of rules (--config) says which control groups' cold memory and page cache it is to reclaim,
-/// and which of them are to get huge pages. One runs on a machine; `isotherm ctl` talks to it.
+/// and which of them are to get huge pages. One runs on a machine; `isotherm ctl` talks to it. Options about regions
+/// (--sample, --mode and others of `isotherm record`) count with --source damon and refs only.
 #[derive(Debug, clap::Args)]
+#[command(mut_args(pages_only), mut_arg("command", |arg| arg.hide(true)))]
 pub struct Args {
-    #[command(flatten)]
-    target: TargetArgs,
-    #[command(flatten)]
-    monitor: MonitorArgs,
     /// Act by the rules in this file (for example /etc/isotherm/node.toml); SIGHUP reads it again
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -69,6 +67,10 @@ pub struct Args {
     #[arg(long, value_name = "T", value_parser = units::time)]
     duration: Option<Duration>,
     #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    monitor: MonitorArgs,
+    #[command(flatten)]
     control: ControlArgs,
     #[command(flatten)]
     sandbox: SandboxArgs,
@@ -87,7 +89,7 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
     let words = if args.target.is_given() && !args.target.all { "some processes" } else { ALL };
     args.target.all |= !args.target.is_given();
     let notify = Notify::from_env().context("cannot reach the service manager at NOTIFY_SOCKET")?;
-    let bound = args.control.bind(false)?;
+    let bound = args.control.bind()?;
     let rules = args.config.take().map(|file| Rules::open(file, args.dry_run)).transpose()?;
     let windows = args.parquet.as_deref().map(|folder| Windows::new(folder, args.window, origin(&args), unix_us()));
     let windows = windows.transpose()?;

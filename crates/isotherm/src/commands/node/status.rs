@@ -40,7 +40,7 @@ isotherm_core::figures! {
     #[derive(Debug, Clone, Default, Serialize, Deserialize)]
     pub struct GroupMemory {
         resident: Option<u64> = Gauge Bytes, "Memory that its processes map and that is present; a page that several groups map counts in one.";
-        swapped: Option<u64> = Gauge Bytes, "Its processes' memory in swap.";
+        swapped: Option<u64> = Gauge Bytes, "Its memory in swap: the larger one of its processes' counts and of what the kernel charges it with, in which shared memory is.";
         unobservable: Option<u64> = Gauge Bytes, "Of the resident memory, what cannot be observed: neither idle nor in use.";
         limit: Option<u64> = Gauge Bytes, "The nearest limit that it is under.";
         page_cache_active: Option<u64> = Gauge Bytes, "Files in memory, in it and in groups below it, that the kernel takes to be in use.";
@@ -229,17 +229,13 @@ fn by_time(
 /// The status for people.
 pub fn text(status: &NodeStatus) -> String {
     let instance = &status.instance;
-    let up = format_time(instance.uptime_ns);
-    let mut text = format!("isotherm {} node, pid {}, running for {up}\n", instance.version, instance.pid);
+    let mut text = instance.heading();
     let mut row = |name: &str, words: &str| {
         let _ = writeln!(text, "{name:<9} {words}");
     };
     let figures = &status.figures;
     let source = if status.source.is_empty() { "has not begun" } else { &status.source };
     row("monitor", source);
-    if let Some(sandbox) = &instance.sandbox {
-        row("sandbox", &sandbox.text());
-    }
     row("watches", &format!("{} processes in {} control groups", figures.processes, status.groups.len()));
     if figures.not_watched > 0 {
         row("", &format!("{} of them not for long enough to say anything", figures.not_watched));

@@ -38,11 +38,7 @@ impl RecordFile {
         if path.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir()) {
             return Self::copy(Input::open(path)?, arguments);
         }
-        let mut parts = parts(path);
-        if parts.is_empty() {
-            // Let reading say why.
-            parts.push(path.to_owned());
-        }
+        let parts = parts(path);
         Input::open(&parts[0])?.format()?;
         Ok(Self { events: Events::Files(parts), arguments, warned: Cell::new(false) })
     }

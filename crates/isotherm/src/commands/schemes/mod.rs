@@ -30,16 +30,12 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let Args { schemes, mut target, mut monitor, run } = args;
-    let given = monitor.attrs()?;
+    let Args { schemes, mut target, monitor: given, run } = args;
     let loaded = schemes.load(&given)?;
-    if let Some(settings) = &loaded.monitor {
-        settings.fill(&mut monitor);
-    }
     if let Some(settings) = &loaded.target {
         settings.fill(&mut target);
     }
     let reload = schemes.reads_files().then(|| -> Reload { Box::new(move || schemes.reload(&given)) });
     let wanted = run::Wanted { reload, ..loaded.schemes.into() };
-    run::run(&target, &monitor, wanted, &run)
+    run::run(&target, &loaded.monitor, wanted, &run)
 }

@@ -56,9 +56,6 @@ pub struct RunArgs {
     /// Print the schemes as a TOML file and stop
     #[arg(long)]
     pub print: bool,
-    /// Say nothing but errors
-    #[arg(short, long)]
-    pub quiet: bool,
     #[command(flatten)]
     pub control: ControlArgs,
     #[command(flatten)]
@@ -100,7 +97,7 @@ pub fn run(target: &TargetArgs, monitor: &MonitorArgs, wanted: Wanted, args: &Ru
         return Ok(());
     }
     let stats_file = args.stats.as_deref().map(open_live_stats).transpose()?;
-    let bound = args.control.bind(args.quiet)?;
+    let bound = args.control.bind()?;
     let session = Session::open(target, monitor)?;
     let work = Work { source: monitor.source, command: !target.command.is_empty(), dry_run: args.dry_run };
     let looks_ahead = ahead != WhenAhead::Never && !args.dry_run;
@@ -119,8 +116,7 @@ pub fn run(target: &TargetArgs, monitor: &MonitorArgs, wanted: Wanted, args: &Ru
         control.on_reload(reload);
     }
     control.dry_run(args.dry_run);
-    control.quiet(args.quiet);
-    let line = if args.quiet { StatusLine::default() } else { StatusLine::new() };
+    let line = StatusLine::new();
     let start = |arrivals| Ahead::start(ahead == WhenAhead::Always, arrivals).context("cannot start a thread");
     let ahead = arrivals.map(start).transpose()?;
     if let Some(ahead) = &ahead {
@@ -138,15 +134,13 @@ pub fn run(target: &TargetArgs, monitor: &MonitorArgs, wanted: Wanted, args: &Ru
         if args.json {
             stats::write_lines(&mut std::io::stdout().lock(), schemes, run.ahead_totals(), now)?;
         }
-        if !args.quiet {
-            for (index, status) in schemes.status().iter().enumerate() {
-                say!("{}", stats::words(index, status, args.dry_run));
-            }
-            if let Some(ahead) = &run.ahead {
-                say!("ahead of faults: {}", ahead.totals());
-            }
-            say!("{} watched; cost: {}", format_time(run.line.elapsed_ns()), run.line.cost_words());
+        for (index, status) in schemes.status().iter().enumerate() {
+            say!("{}", stats::words(index, status, args.dry_run));
         }
+        if let Some(ahead) = &run.ahead {
+            say!("ahead of faults: {}", ahead.totals());
+        }
+        say!("{} watched; cost: {}", format_time(run.line.elapsed_ns()), run.line.cost_words());
     }
     drop(run);
     let finished = session.finish();

@@ -35,10 +35,6 @@ use std::time::Duration;
 /// measured on this one and reported, but the CPU budget does not see it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    #[command(flatten)]
-    workload: WorkloadArgs,
-    #[command(flatten)]
-    monitor: MonitorArgs,
     /// How long to run, in virtual time
     #[arg(long, value_name = "T", default_value = "30s", value_parser = units::time)]
     duration: Duration,
@@ -63,6 +59,10 @@ pub struct Args {
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    #[command(flatten)]
+    monitor: MonitorArgs,
 }
 
 /// The figures of a run.

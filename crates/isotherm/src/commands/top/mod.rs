@@ -35,10 +35,6 @@ const KEY_WAIT: Duration = Duration::from_millis(100);
 /// what `isotherm ps` does, again and again; from the `isotherm node` that runs here, if there is one.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    #[command(flatten)]
-    target: TargetArgs,
-    #[command(flatten)]
-    monitor: MonitorArgs,
     /// Time between two drawings
     #[arg(long, value_name = "T", default_value = "1s", value_parser = units::time)]
     delay: Duration,
@@ -54,6 +50,10 @@ pub struct Args {
     /// Stop after this time
     #[arg(long, value_name = "T", value_parser = units::time)]
     duration: Option<Duration>,
+    #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    monitor: MonitorArgs,
 }
 
 /// What the engine's side tells the screen's.

@@ -1,9 +1,9 @@
 //! Parameter sets around a scheme's own.
 
-use super::parameters::{Parameters, wants_hot};
-use super::search::Point;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::pattern::FULL_RATE_BP;
+use isotherm_core::tuning::parameters::{Parameters, wants_hot};
+use isotherm_core::tuning::search::Point;
 
 /// Where ages begin for a scheme that names none, microseconds.
 const FIRST_AGE_US: u64 = 4_000_000;

@@ -3,6 +3,7 @@
 use super::candidates::around;
 use super::{Outcome, Runner, Task, nothing_done};
 use crate::exit::Usage;
+use isotherm_core::tuning::score::{best, score};
 use isotherm_linux::clock::unix_us;
 
 /// Runs of each combination, unless said otherwise.
@@ -27,8 +28,7 @@ pub fn run(task: &Task) -> anyhow::Result<Outcome> {
         }
     }
     let idle = nothing_done(with.iter().flatten());
-    let scored: Vec<_> =
-        sets.iter().zip(&with).filter_map(|(&set, with)| super::score::score(set, &alone, with)).collect();
-    let best = super::score::best(&scored, task.wish).map(|s| s.parameters);
+    let scored: Vec<_> = sets.iter().zip(&with).filter_map(|(&set, with)| score(set, &alone, with)).collect();
+    let best = best(&scored, task.wish).map(|s| s.parameters);
     Ok(Outcome { alone, scored, best, idle })
 }

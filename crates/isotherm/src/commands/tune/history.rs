@@ -1,8 +1,8 @@
 //! Runs that earlier tunings have made, in a file of JSON lines: one for each run, written as soon as it has ended.
 
-use super::figures::Figures;
-use super::parameters::Parameters;
 use anyhow::{Context, bail};
+use isotherm_core::tuning::figures::Figures;
+use isotherm_core::tuning::parameters::Parameters;
 use isotherm_linux::links;
 use serde::{Deserialize, Serialize};
 use std::fs::File;

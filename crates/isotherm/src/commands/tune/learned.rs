@@ -1,14 +1,14 @@
 //! A tuning that learns from its runs: what the search and the history say, in terms of schemes.
 
 use super::candidates::Space;
-use super::figures::median;
 use super::history::{Entry, Known};
-use super::measure::Measured;
-use super::parameters::{Parameters, wants_hot};
-use super::score::Scored;
-use super::search::{Run, Search, Step, Wish};
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
+use isotherm_core::tuning::figures::Measured;
+use isotherm_core::tuning::figures::median;
+use isotherm_core::tuning::parameters::{Parameters, wants_hot};
+use isotherm_core::tuning::score::Scored;
+use isotherm_core::tuning::search::{Run, Search, Step, Wish};
 
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

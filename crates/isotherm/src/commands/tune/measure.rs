@@ -1,11 +1,11 @@
 //! One run of a command: how long it took, and how much memory it had.
 
-use super::figures::Figures;
 use crate::args::monitor::MonitorArgs;
 use crate::commands::schemes::run::engine;
 use crate::session::{Ended, Session};
 use anyhow::{Context, bail};
 use isotherm_core::scheme::Scheme;
+use isotherm_core::tuning::figures::Measured;
 use isotherm_linux::proc::children::ChildFinder;
 use isotherm_linux::proc::status::Status;
 use isotherm_linux::proc::{PidFd, ProcessDir};
@@ -23,24 +23,6 @@ use std::time::{Duration, Instant};
 const SAMPLE: Duration = Duration::from_millis(50);
 /// How long what a command leaves behind may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// Figures of a run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Measured {
-    pub seconds: f64,
-    /// Resident memory of the command and of what it forked, mean over the run, bytes.
-    pub memory: f64,
-    /// Bytes that the scheme was applied to; `None` of the command alone.
-    pub applied: Option<u64>,
-    /// Why the scheme did nothing the last time that it could have.
-    pub idle: Option<String>,
-}
-
-impl Measured {
-    pub fn figures(&self) -> Figures {
-        Figures { seconds: self.seconds, memory: self.memory }
-    }
-}
 
 /// Runs `words`, under `schemes` if there are any. What the command prints is thrown away.
 pub fn run(words: &[OsString], schemes: &[Scheme], monitor: &MonitorArgs, nth: usize) -> anyhow::Result<Measured> {

@@ -1,16 +1,12 @@
 //! `isotherm tune`: which parameters suit a command best, found by running it.
 
 mod candidates;
-mod figures;
 mod grid;
 mod history;
 mod learned;
 mod measure;
-mod parameters;
 mod propose;
 mod report;
-mod score;
-mod search;
 
 use crate::args::monitor::{AlgorithmName, MonitorArgs};
 use crate::exit::Usage;
@@ -20,14 +16,14 @@ use crate::schemes::{SchemeArgs, to_toml};
 use anyhow::Context;
 use history::{Entry, History, Known, Subject};
 use isotherm_core::scheme::Scheme;
+use isotherm_core::tuning::figures::{Figures, Measured};
+use isotherm_core::tuning::parameters::Parameters;
+use isotherm_core::tuning::score::Scored;
+use isotherm_core::tuning::search::Wish;
 use isotherm_core::units::format_size;
 use isotherm_linux::clock::{kernel_release, unix_us};
 use isotherm_linux::roots::Roots;
 use learned::{Learned, Next};
-use measure::Measured;
-use parameters::Parameters;
-use score::Scored;
-use search::Wish;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -77,7 +73,7 @@ pub struct Args {
     /// With --propose: first add a run to the history that took so many seconds and so much memory, for example 12.5,430M
     #[arg(long, value_name = "SECONDS,SIZE", requires = "propose", value_parser = propose::figures,
           help_heading = "Running it yourself")]
-    record: Option<figures::Figures>,
+    record: Option<Figures>,
     /// With --record: the run was under the schemes of this file [default: without any]
     #[arg(long, value_name = "FILE", requires = "record", help_heading = "Running it yourself")]
     ran: Option<PathBuf>,
@@ -124,18 +120,14 @@ struct Task {
 
 impl Task {
     fn of(args: Args) -> anyhow::Result<Self> {
-        let mut monitor = args.monitor.clone();
-        let loaded = args.schemes.load(&monitor.attrs()?)?;
-        if let Some(settings) = &loaded.monitor {
-            settings.fill(&mut monitor);
-        }
+        let loaded = args.schemes.load(&args.monitor)?;
         if loaded.target.is_some() {
             return Err(
                 Usage("the file names a [target], but tune runs the command; leave the table out".into()).into()
             );
         }
         let wish = Wish { max_slowdown: args.max_slowdown, runtime_weight: args.runtime_weight };
-        let task = Self { args, monitor, schemes: loaded.schemes, wish };
+        let task = Self { args, monitor: loaded.monitor, schemes: loaded.schemes, wish };
         if task.schemes.len() <= task.args.nth {
             let why = format!("--nth {}: there are {} schemes, counted from 0", task.args.nth, task.schemes.len());
             return Err(Usage(why).into());

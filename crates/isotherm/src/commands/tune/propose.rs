@@ -1,13 +1,13 @@
 //! Tuning of what the user runs: what to run next, from a history that the user fills.
 
-use super::figures::Figures;
 use super::history::Entry;
 use super::learned::Next;
-use super::parameters::Parameters;
 use super::{Task, to_toml, write_file};
 use crate::exit::Usage;
 use crate::schemes::file::{parse_file, read_file};
 use anyhow::Context;
+use isotherm_core::tuning::figures::Figures;
+use isotherm_core::tuning::parameters::Parameters;
 use isotherm_core::units::parse_size;
 use serde_json::json;
 use std::path::Path;

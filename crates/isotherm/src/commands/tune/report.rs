@@ -1,9 +1,9 @@
 //! What tuning found: a table, JSON, a picture.
 
-use super::figures::{Figures, median};
-use super::measure::Measured;
-use super::score::Scored;
-use super::search::Wish;
+use isotherm_core::tuning::figures::Measured;
+use isotherm_core::tuning::figures::{Figures, median};
+use isotherm_core::tuning::score::Scored;
+use isotherm_core::tuning::search::Wish;
 use isotherm_core::units::{format_size, format_time};
 use isotherm_view::picture::tradeoff_svg;
 use isotherm_view::plot::tradeoff::{Tradeoff, TradeoffPoint};

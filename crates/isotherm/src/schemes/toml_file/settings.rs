@@ -55,7 +55,7 @@ pub fn monitor(node: &Node) -> Result<MonitorSettings, FileError> {
         three_regions: node.optional("three_regions", value::flag)?,
         seed: node.optional("seed", value::count)?,
     };
-    settings.attrs(&MonitorAttrs::default()).validate().map_err(|e| node.fault(e))?;
+    settings.over(&MonitorAttrs::default()).validate().map_err(|e| node.fault(e))?;
     Ok(settings)
 }
 

@@ -155,7 +155,7 @@ fn a_file_may_say_whom_to_watch_and_how() {
     let read = parse("s.toml", text).unwrap();
     let monitor = read.monitor.unwrap();
     assert_eq!(monitor.sample, Some(Duration::from_millis(10)));
-    assert_eq!(monitor.attrs(&MonitorAttrs::default()).update_us, 2_000_000);
+    assert_eq!(monitor.over(&MonitorAttrs::default()).update_us, 2_000_000);
     assert_eq!((monitor.max_regions, monitor.mode, monitor.seed), (Some(500), Some(ModeName::Scan), None));
     assert_eq!((monitor.cpu_budget, monitor.tune_intervals), (Some(CpuBudget(None)), Some(true)));
     assert_eq!(read.target, Some(TargetSettings { pids: vec![7, 8], children: true, ..TargetSettings::default() }));

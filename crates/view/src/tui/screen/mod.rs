@@ -4,6 +4,7 @@ use super::model::{Model, Total};
 use super::state::Top;
 use super::{heat, table};
 use crate::names;
+use crate::summary::cost::budget_words;
 use crate::summary::idle::Cold;
 use crate::summary::text::threshold;
 use crate::units::{format_percent, format_percent_exactly};
@@ -111,7 +112,7 @@ impl Top {
     fn machine_title(&self) -> String {
         let live = self.targets.iter().filter(|t| !matches!(t.overview.ended, Some((_, TargetEnd::Exited)))).count();
         let cost = self.cost().map_or("costs are not known yet".to_owned(), |c| {
-            let budget = c.budget.map_or("no budget".to_owned(), |b| format!("budget {}", format_percent_exactly(b)));
+            let budget = budget_words(c.budget);
             format!("{} of a core, {budget}", format_percent_exactly(c.total()))
         });
         let state = match (&self.ended, self.paused) {
@@ -162,7 +163,7 @@ impl Top {
 
     fn cost_line(m: &Model, width: usize) -> String {
         let Some(c) = m.cost else { return "costs are not known yet".to_owned() };
-        let budget = c.budget.map_or("no budget".to_owned(), |b| format!("budget {}", format_percent_exactly(b)));
+        let budget = budget_words(c.budget);
         let over = if c.is_above_budget() { " EXCEEDED" } else { "" };
         let mode = if c.mode == Mode::Scan { "scan" } else { "sample" };
         let text = format!(

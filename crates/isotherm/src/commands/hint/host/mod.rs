@@ -10,7 +10,7 @@ use crate::sandbox::{SandboxArgs, hint};
 use anyhow::Context;
 use isotherm_daemon::instance::Instance;
 use isotherm_daemon::server::Server;
-use isotherm_daemon::service::{Answer, Ask, StatusOnly};
+use isotherm_daemon::service::StatusOnly;
 use isotherm_daemon::socket::BoundSocket;
 use isotherm_hint::host::door::Door;
 use isotherm_hint::host::memory::{GuestMemory, MemoryError};
@@ -33,8 +33,9 @@ pub use spec::secret;
 
 /// Take the free memory of virtual machines back
 ///
-/// Guests' agents (`isotherm hint guest`) report what is free; the host side gives that part of the VMM's shared memory
-/// back to the machine by punching holes into it. It needs no change to QEMU, only memory that is shared:
+/// Guests' agents (`isotherm hint guest`) report what is free; the host side gives that part of
+/// the VMM's shared memory back to the machine by punching holes into it. It needs no change to
+/// QEMU, only memory that is shared:
 ///
 ///   qemu-system-x86_64 -object memory-backend-memfd,id=m,size=4G,share=on -machine memory-backend=m
 ///     -device virtio-serial-pci -chardev socket,id=h,path=/run/vm1.hint,server=on,wait=off
@@ -62,16 +63,13 @@ pub struct Args {
     /// How long a guest may be paused at a time for that
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = units::time, requires = "scan_zero")]
     pause: Duration,
+    /// End after this time
+    #[arg(long, value_name = "TIME", value_parser = units::time)]
+    duration: Option<Duration>,
     #[command(flatten)]
     control: ControlArgs,
     #[command(flatten)]
     sandbox: SandboxArgs,
-    /// End after this time
-    #[arg(long, value_name = "TIME", value_parser = units::time)]
-    duration: Option<Duration>,
-    /// Say nothing but errors
-    #[arg(short, long)]
-    quiet: bool,
 }
 
 /// How often the loop looks at what is asked, and at what has changed.
@@ -85,7 +83,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     let mut sockets = Vec::new();
     let doors = args.listen.iter().map(|listen| open(listen, &mut sockets)).collect::<anyhow::Result<Vec<_>>>()?;
-    let bound = args.control.bind(args.quiet)?;
+    let bound = args.control.bind()?;
     let scan = args.scan_zero.then(|| -> anyhow::Result<ScanConfig> {
         let guard = Guard::start(Purpose::Processes).context("cannot start the process that pauses guests")?;
         Ok(ScanConfig { every: args.scan_every, pause: args.pause, guard: Mutex::new(guard) })
@@ -95,7 +93,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     // Threads from here on.
     let begin = (Instant::now(), monotonic_ns());
     let host = Host::start(config, doors).context("cannot begin to serve")?;
-    let mut changes = Changes::new(args.quiet);
+    let mut changes = Changes::default();
     let end = args.duration.map(|duration| begin.0 + duration);
     let service: StatusOnly<HostStatus> = StatusOnly::default();
     let control = bound.serve(service).context("cannot listen")?;
@@ -120,16 +118,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             changes.log_problem(host.problem());
             looked = Some(Instant::now());
         }
-        while let Some((server, (ask, responder))) = control.as_ref().and_then(|s| Some((s, s.try_next()?))) {
-            responder.send(Ok(match ask {
-                Ask::Status => Answer::Status(Box::new(status(server))),
-                Ask::Stop => {
-                    stop = true;
-                    Answer::Done("stopping".into())
-                }
-                Ask::Question(never) => match never {},
-            }));
-        }
+        stop = control.as_ref().is_some_and(|server| server.answer(&status));
         std::thread::sleep(TICK);
     }
     drop(control);
@@ -138,7 +127,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     changes.log(&last);
     changes.log_problem(host.problem());
     drop(host);
-    changes.log_sums(&last);
+    Changes::say_sums(&last);
     drop(sockets);
     Ok(())
 }
@@ -212,22 +201,18 @@ fn open(listen: &Listen, sockets: &mut Vec<BoundSocket>) -> anyhow::Result<Door>
 }
 
 /// Logs what has changed.
+#[derive(Default)]
 struct Changes {
-    quiet: bool,
     known: BTreeMap<String, (bool, Option<String>)>,
     problem: Option<String>,
 }
 
 impl Changes {
-    const fn new(quiet: bool) -> Self {
-        Self { quiet, known: BTreeMap::new(), problem: None }
-    }
-
     fn log(&mut self, guests: &[GuestStatus]) {
         for guest in guests {
             let now = (guest.connected, guest.problem.clone());
             let before = self.known.insert(guest.name.clone(), now.clone()).unwrap_or_default();
-            if self.quiet || before == now {
+            if before == now {
                 continue;
             }
             match (before.0, now.0) {
@@ -244,16 +229,16 @@ impl Changes {
     }
 
     fn log_problem(&mut self, now: Option<String>) {
-        if let Some(problem) = now.as_ref().filter(|_| !self.quiet && self.problem != now) {
+        if let Some(problem) = now.as_ref().filter(|_| self.problem != now) {
             tracing::warn!("{problem}");
         }
         self.problem = now;
     }
 
-    fn log_sums(&self, guests: &[GuestStatus]) {
+    fn say_sums(guests: &[GuestStatus]) {
         use isotherm_core::units::format_size;
-        for guest in guests.iter().filter(|guest| !self.quiet && guest.dropped > 0) {
-            tracing::warn!(
+        for guest in guests.iter().filter(|guest| guest.dropped > 0) {
+            say!(
                 "{}: dropped {}, which gave {} back",
                 guest.name,
                 format_size(guest.dropped),

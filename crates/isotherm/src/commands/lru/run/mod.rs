@@ -23,7 +23,7 @@ use isotherm_core::units::nanos;
 use isotherm_daemon::instance::Instance;
 use isotherm_daemon::sandbox::Sandbox;
 use isotherm_daemon::server::Server;
-use isotherm_daemon::service::{Answer, Ask, StatusOnly};
+use isotherm_daemon::service::StatusOnly;
 use isotherm_daemon::socket::BoundSocket;
 use isotherm_linux::cgroup::memory::{Memcg, Memcgs};
 use isotherm_linux::clock::monotonic_ns;
@@ -57,8 +57,6 @@ pub enum OnThrash {
 /// Runs until --duration has passed, Ctrl-C is pressed, or no target is left.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    #[command(flatten)]
-    target: TargetArgs,
     /// Stay below this: of all targets together [default: each control group's own limit]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     limit: Option<u64>,
@@ -93,9 +91,8 @@ pub struct Args {
     /// Who keeps the generations
     #[arg(long, value_enum, default_value = "auto")]
     engine: EngineName,
-    /// Say nothing but errors and what --on-thrash does
-    #[arg(short, long)]
-    quiet: bool,
+    #[command(flatten)]
+    target: TargetArgs,
     #[command(flatten)]
     control: ControlArgs,
     #[command(flatten)]
@@ -167,7 +164,7 @@ trait Engine {
 pub fn run(args: Args) -> anyhow::Result<()> {
     args.check()?;
     let open_stats = || args.stats.as_deref().map(open_live_stats).transpose();
-    let bound = args.control.bind(args.quiet)?;
+    let bound = args.control.bind()?;
     match args.engine.kernel(&args.target)? {
         Some(target) => {
             let mut engine = kernel::KernelEngine::open(&target, &args)?;
@@ -200,9 +197,7 @@ fn keep(
     let mut result = watch(engine, args, stats, control);
     for figures in engine.figures() {
         result = result.and(write_stats(stats, &figures));
-        if !args.quiet {
-            say!("{}: {}", figures.domain, engine.summary(&figures));
-        }
+        say!("{}: {}", figures.domain, engine.summary(&figures));
     }
     result
 }
@@ -252,19 +247,7 @@ impl Control {
 
     /// Answers what was asked; whether somebody asked for the end.
     fn serve(&self, engine: &impl Engine, now_ns: u64) -> bool {
-        let Some(server) = &self.server else { return false };
-        let mut stop = false;
-        while let Some((ask, responder)) = server.try_next() {
-            responder.send(Ok(match ask {
-                Ask::Status => Answer::Status(Box::new(self.status(engine, server, now_ns))),
-                Ask::Stop => {
-                    stop = true;
-                    Answer::Done("stopping".into())
-                }
-                Ask::Question(never) => match never {},
-            }));
-        }
-        stop
+        self.server.as_ref().is_some_and(|server| server.answer(|server| self.status(engine, server, now_ns)))
     }
 
     fn status(&self, engine: &impl Engine, server: &Server<StatusOnly<LruStatus>>, now_ns: u64) -> LruStatus {

@@ -40,12 +40,7 @@ impl Status for LruStatus {
 
 /// The status for people.
 pub fn text(status: &LruStatus) -> String {
-    let instance = &status.instance;
-    let time = format_time(instance.uptime_ns);
-    let mut text = format!("isotherm {} lru run, pid {}, running for {time}\n", instance.version, instance.pid);
-    if let Some(sandbox) = &instance.sandbox {
-        let _ = writeln!(text, "sandbox {}", sandbox.text());
-    }
+    let mut text = status.instance.heading();
     for limit in &status.limits {
         let _ = writeln!(text, "\n{} (generations of {})", limit.domain, limit.engine);
         for figure in LimitFigures::FIGURES {

@@ -4,13 +4,12 @@ use super::gauge::{Gauge, sum};
 use super::react::Reaction;
 use super::{Args, Engine, Limit, NO_LIMIT};
 use crate::commands::lru::live::Live;
-use crate::exit::{Unsupported, Usage};
+use crate::exit::Usage;
 use isotherm_core::clock::Wake;
 use isotherm_core::keeper::figures::LimitFigures;
 use isotherm_core::keeper::left_to_kernel::KernelReclaim;
 use isotherm_core::keeper::limit::{LimitConfig, LimitKeeper, System};
 use isotherm_core::source::AccessSource;
-use isotherm_core::target::TargetId;
 use isotherm_core::units::{format_size, format_time, nanos};
 use isotherm_linux::clock::{MonotonicClock, monotonic_ns, process_cpu_ns};
 use isotherm_linux::proc::ProcessDir;
@@ -125,7 +124,7 @@ impl<'a> UserEngine<'a> {
         }
         if !self.checked && !new.is_empty() {
             self.checked = true;
-            refuse(&mut self.live, new.iter().map(|(target, _)| *target))?;
+            self.live.refuse_obstacles(new.iter().map(|(target, _)| *target))?;
         }
         for (target, member) in new {
             if let Some(limit) = self.limits.iter_mut().find(|limit| limit.keeper.takes(&member.memcg)) {
@@ -159,7 +158,7 @@ impl Engine for UserEngine<'_> {
 
     fn wait(&self, until_ns: u64) -> Wake {
         let wake = self.live.wait(until_ns);
-        if wake == Wake::Interrupted && !self.args.quiet {
+        if wake == Wake::Interrupted {
             let share = process_cpu_ns() as f64 / (monotonic_ns() - self.begin_ns) as f64 * 100.0;
             say!("interrupted; {share:.1} % of one core used");
         }
@@ -179,15 +178,6 @@ impl Engine for UserEngine<'_> {
             (figures.walk_ns + figures.target_ns) as f64 / 1e9,
             figures.evict_ns as f64 / 1e9
         )
-    }
-}
-
-/// Where nothing may be evicted of any of the first targets, there is no point in beginning.
-fn refuse(live: &mut Live, targets: impl Iterator<Item = TargetId>) -> anyhow::Result<()> {
-    let obstacles: Option<Vec<String>> = targets.map(|target| live.out.obstacle(target)).collect();
-    match obstacles.and_then(|all| all.into_iter().next()) {
-        Some(why) => Err(Unsupported(format!("nothing can be evicted: {why}")).into()),
-        None => Ok(()),
     }
 }
 

@@ -16,17 +16,12 @@ use isotherm_core::scheme::page_cache::CachePolicy;
 use isotherm_core::scheme::pattern::{AccessPattern, Bounds};
 use isotherm_core::scheme::priority::Weights;
 use isotherm_core::scheme::quota::QuotaSpec;
-use isotherm_core::scheme::threshold::ThresholdPolicy;
-use isotherm_core::units::parse_percent;
+use isotherm_core::scheme::threshold::{self, ThresholdPolicy};
 
 /// What all rules may reclaim together unless said otherwise, bytes a second.
 const DEFAULT_PACE: u64 = 16 << 20;
 /// How long memory must have been idle unless said otherwise, ns.
 const DEFAULT_AGE_NS: u64 = 120_000_000_000;
-/// With `min_age = "auto"`, unless said otherwise: the published limit, a careful percentile, ns.
-const DEFAULT_RATE: f64 = 0.002;
-const DEFAULT_PERCENTILE: f64 = 0.98;
-const DEFAULT_WARMUP_NS: u64 = 1_200_000_000_000;
 /// For how much of the time a group's processes may wait for what was taken, unless said otherwise.
 const DEFAULT_GOAL: &str = "stall=0.1%";
 /// For page cache, where the goal is about something else.
@@ -273,11 +268,14 @@ fn min_age(node: &Node) -> Result<MinAge, FileError> {
     let warmup_ns = node.optional("warmup", value::time_ns)?;
     let rate = node.optional("rate", rate)?;
     match fixed_ns {
-        None => Ok(MinAge::Auto(ThresholdPolicy {
-            rate: rate.unwrap_or(DEFAULT_RATE),
-            percentile: percentile.unwrap_or(DEFAULT_PERCENTILE),
-            warmup_s: warmup_ns.unwrap_or(DEFAULT_WARMUP_NS) / 1_000_000_000,
-        })),
+        None => {
+            let usual = ThresholdPolicy::default();
+            Ok(MinAge::Auto(ThresholdPolicy {
+                rate: rate.unwrap_or(usual.rate),
+                percentile: percentile.unwrap_or(usual.percentile),
+                warmup_s: warmup_ns.map_or(usual.warmup_s, |ns| ns / 1_000_000_000),
+            }))
+        }
         Some(_) if percentile.is_some() || warmup_ns.is_some() || rate.is_some() => {
             Err(node.fault("percentile, warmup and rate belong to min_age = \"auto\""))
         }
@@ -290,16 +288,13 @@ fn min_age(node: &Node) -> Result<MinAge, FileError> {
 
 /// 98, or "98%", as a share of one.
 fn percentile(value: &Scalar) -> Result<f64, Refused> {
-    let share = parse_percent(&value.to_string()).map_err(|_| Refused::new(value, "is no percentile, such as 98"))?;
-    if share <= 1.0 { Ok(share) } else { Err(Refused::new(value, "is more than 100 %")) }
+    threshold::parse_percentile(&value.to_string()).ok_or_else(|| Refused::new(value, "is no percentile, such as 98"))
 }
 
 /// "0.2%/min" as a share of one.
 fn rate(value: &Scalar) -> Result<f64, Refused> {
     let refused = || Refused::new(value, "is not a share of what is in use for a minute, such as \"0.2%/min\"");
-    let text = value.to_string();
-    let share = text.strip_suffix("/min").and_then(|share| parse_percent(share).ok());
-    share.filter(|share| *share > 0.0).ok_or_else(refused)
+    threshold::parse_rate(&value.to_string()).ok_or_else(refused)
 }
 
 #[cfg(test)]
@@ -418,7 +413,10 @@ mod tests {
             (rule("min_age = \"10ms\""), "line 4, rule.min_age: less than 1s"),
             (rule("min_age = 5"), "'5' is not a time"),
             (rule("percentile = 98"), "belong to min_age = \"auto\""),
-            (rule("min_age = \"auto\"\npercentile = 101"), "line 5, rule.percentile: '101' is more than 100 %"),
+            (
+                rule("min_age = \"auto\"\npercentile = 101"),
+                "line 5, rule.percentile: '101' is no percentile, such as 98",
+            ),
             (rule("min_age = \"auto\"\nrate = \"0.2%\""), "line 5, rule.rate: '0.2%' is not a share"),
             (rule("goal = \"speed=1\""), "line 4, rule.goal: 'speed=1' is no goal"),
             (rule("dry_run = 1"), "neither true nor false"),

@@ -53,7 +53,6 @@ pub struct Control {
     started_ns: u64,
     looked_ns: u64,
     dry_run: bool,
-    quiet: bool,
     sandbox: Sandbox,
     ahead: Option<AheadTotals>,
     stop: bool,
@@ -83,7 +82,6 @@ impl Control {
             started_ns: now,
             looked_ns: now,
             dry_run: false,
-            quiet: false,
             ahead: None,
             sandbox: Sandbox::default(),
             stop: false,
@@ -109,17 +107,6 @@ impl Control {
     /// How we are confined, which the status then says.
     pub fn sandbox(&mut self, sandbox: Sandbox) {
         self.sandbox = sandbox;
-    }
-
-    /// Whether to say nothing but errors.
-    pub const fn quiet(&mut self, quiet: bool) {
-        self.quiet = quiet;
-    }
-
-    fn say(&self, text: &str) {
-        if !self.quiet {
-            tracing::info!("{text}");
-        }
     }
 
     /// Other intervals and limits for the monitor, once.
@@ -170,7 +157,7 @@ impl Control {
             Ask::Status => Ok(Answer::Status(Box::new(self.status(engine, now_ns)))),
             Ask::Question(Question::Tune(tuning)) => {
                 let text = self.tune(tuning, engine);
-                self.say(&format!("tuned by ctl: {text}"));
+                tracing::info!("tuned by ctl: {text}");
                 Ok(Answer::Done(text))
             }
             Ask::Question(Question::Goals { scheme, goals }) => self.goals(scheme, &goals, engine),
@@ -229,7 +216,7 @@ impl Control {
             [] => format!("scheme {scheme} has no goal any more"),
             texts => format!("scheme {scheme} is tuned for {}", texts.join(" and ")),
         };
-        self.say(&format!("by ctl: {text}"));
+        tracing::info!("by ctl: {text}");
         Ok(Answer::Done(text))
     }
 
@@ -262,7 +249,7 @@ impl Control {
             Ok(tuning) => {
                 self.reload_error = None;
                 let text = self.tune(tuning, engine);
-                self.say(&format!("reloaded: {text}"));
+                tracing::info!("reloaded: {text}");
             }
             Err(e) => {
                 let why = in_words(&e);

@@ -182,7 +182,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         return Err(Usage("--sample-rate is too low: no page of the trace is in the sample".into()).into());
     }
     let jobs = jobs(&args, &replay)?;
-    let terminal = std::io::stderr().is_terminal();
+    let terminal = std::io::stderr().is_terminal() && !crate::stderr::is_quiet();
     let done = AtomicUsize::new(0);
     let results = replay.run_all(&jobs, &|_| {
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
@@ -216,7 +216,7 @@ fn load(args: &Args) -> anyhow::Result<Trace> {
         ChannelName::Fd => Manner::FD,
     });
     let selection = Selection { sample_rate: args.sample_rate, limit: args.limit, manner };
-    let terminal = std::io::stderr().is_terminal();
+    let terminal = std::io::stderr().is_terminal() && !crate::stderr::is_quiet();
     let mut progress = |requests: u64| {
         if terminal {
             crate::stderr::status_line(&[&format!("{} M requests read", requests >> 20)]);

@@ -10,7 +10,7 @@ use crate::args::workload::WorkloadArgs;
 use crate::commands::schemes::stats;
 use crate::exit::Usage;
 use crate::output::{one_of, open_stats, write_file};
-use crate::schemes::SchemeArgs;
+use crate::schemes::{Loaded, SchemeArgs};
 use isotherm_core::scheme::Scheme;
 use isotherm_core::units::format_time;
 use isotherm_core::units::nanos;
@@ -30,14 +30,6 @@ use std::time::{Duration, Instant};
 /// work, once left alone and once under the schemes. The same seed gives the same run.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    #[command(flatten)]
-    workload: WorkloadArgs,
-    #[command(flatten)]
-    schemes: SchemeArgs,
-    #[command(flatten)]
-    monitor: MonitorArgs,
-    #[command(flatten)]
-    machine: MachineArgs,
     /// How much work the program does: the time that it takes left alone
     #[arg(long, value_name = "T", default_value = "60s", value_parser = units::time)]
     duration: Duration,
@@ -62,6 +54,14 @@ pub struct Args {
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    workload: WorkloadArgs,
+    #[command(flatten)]
+    schemes: SchemeArgs,
+    #[command(flatten)]
+    monitor: MonitorArgs,
+    #[command(flatten)]
+    machine: MachineArgs,
 }
 
 /// A run is given up after this many times the work: what thrashes so badly need not be watched to its end.
@@ -81,15 +81,11 @@ struct Choice {
 impl Args {
     /// Reads schemes; a file may say how to watch.
     fn choice(&self, name: String, schemes: &SchemeArgs) -> anyhow::Result<Choice> {
-        let loaded = schemes.load(&self.monitor.attrs()?)?;
-        let mut monitor = self.monitor.clone();
-        if let Some(settings) = &loaded.monitor {
-            settings.fill(&mut monitor);
-        }
+        let Loaded { schemes, monitor, .. } = schemes.load(&self.monitor)?;
         if monitor.source != SourceName::Auto {
             return Err(Usage("a source makes no sense here: the simulated page table is the source".into()).into());
         }
-        Ok(Choice { name, schemes: loaded.schemes, monitor })
+        Ok(Choice { name, schemes, monitor })
     }
 
     /// The workload of this pattern and seed.
