@@ -14,7 +14,6 @@ import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -23,10 +22,13 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "../..")
 sys.path[:0] = [os.path.join(ROOT, "bench/node"), os.path.join(ROOT, "bench/overhead"), os.path.join(ROOT, "tests/lib")]
+# Last: it has a module of programs, too.
+sys.path.append(os.path.join(ROOT, "bench/schemes/lib"))
 
 import programs
+from gauge import cpu_seconds
 from node import MIB, Node
-from run import Pressure, cpu_seconds
+from system import Swap, prepare
 
 # For how long the load runs before agents begin, s.
 LEAD_S = 30
@@ -154,10 +156,7 @@ def main():
     parser.add_argument("--over", default="2%", help="of tune")
     parser.add_argument("--keep", metavar="DIR", help="leave windows, rules and what was seen there; a run in the same folder goes on after the first phase")
     options = parser.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("agents: needs root, because nodes watch page by page")
-    # Ctrl-C and kill both unwind through the clean-up.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    prepare("agents")
     binaries = {name: os.path.join(options.bin, name) for name in ("isotherm", "ycsb_client")}
     print(f"kernel {os.uname().release}, {os.cpu_count()} cores", flush=True)
     with contextlib.ExitStack() as stack:
@@ -172,7 +171,7 @@ def main():
                      "--warmup", f"{chosen['warmup_s']}s")  # fmt: skip
         with open(rules) as f:
             print(f.read(), flush=True)
-        with Pressure(limit_mib=1 << 20, swap_mib=4096):
+        with Swap(4096):
             windows, second = phase(options, binaries, work, "acted", rules)
         write(work, "acted.json", second)
         show(options, first, by_job(said), second, by_job(fleet(options, "report", windows)), chosen)

@@ -19,11 +19,13 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "../overhead"), os.path.join(HERE, "../../tests/lib")]
+# Last: it has a module of programs, too.
+sys.path.append(os.path.join(HERE, "../schemes/lib"))
 
 import latency
 import programs
-import unwind
-from run import Pressure, cpu_seconds
+from gauge import cpu_seconds
+from system import Swap, prepare
 
 MIB = 1 << 20
 QUANTILES = ("p50_us", "p99_us", "p999_us")
@@ -66,16 +68,6 @@ def cost(options, binaries, work):
     return runs
 
 
-def zram_used():
-    """Memory that compressed pages take, bytes."""
-    total = 0
-    for name in os.listdir("/sys/block"):
-        if name.startswith("zram"):
-            with open(f"/sys/block/{name}/mm_stat") as f:
-                total += int(f.read().split()[2])
-    return total
-
-
 def stalled_us():
     """Time for which some task of this machine has waited for memory."""
     with open("/proc/pressure/memory") as f:
@@ -105,12 +97,12 @@ def times_before(after, before):
 
 def rules(options, binaries, work):
     """The second table."""
-    with Pressure(limit_mib=1 << 20, swap_mib=4096), programs.running(binaries, work) as all_programs:
+    with Swap(4096) as swap, programs.running(binaries, work) as all_programs:
         print(f"\nletting the programs run for {options.settle:.0f} s", file=sys.stderr)
         time.sleep(min(options.settle, 60))
         before, stall_before = windows(all_programs, options.window, options.windows, "before")
         resident = [program.resident() for program in all_programs]
-        used_by_zram = zram_used()
+        used_by_zram = swap.used()
         config = os.path.join(work, "node.toml")
         with open(config, "w") as f:
             groups = ", ".join(f'"{program.group.name}"' for program in all_programs)
@@ -125,7 +117,7 @@ def rules(options, binaries, work):
             status = node.groups()
         finally:
             node.stop()
-        compressed = zram_used() - used_by_zram
+        compressed = swap.used() - used_by_zram
     print(f"\nrules: idle for {options.age}, stall 0.1 %; {options.windows} windows of {options.window:.0f} s each, before and after "
           f"{options.settle:.0f} s of rules")  # fmt: skip
     print(f"{'':12}{'resident':>10}{'with rules':>12}{'saved':>7}{'came back':>11}")
@@ -157,9 +149,7 @@ def main():
     parser.add_argument("--window", type=float, default=30.0, help="length of a window of the second table, s")
     parser.add_argument("--windows", type=int, default=6, help="windows before and with rules")
     options = parser.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("node: needs root, because it watches all processes")
-    unwind.on_signals()
+    prepare("node")
     binaries = {name: os.path.join(options.bin, name) for name in ("isotherm", "ycsb_client")}
     print(f"kernel {os.uname().release}, {os.cpu_count()} cores")
     with tempfile.TemporaryDirectory(prefix="isotherm-bench-node-") as work:

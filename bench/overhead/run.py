@@ -10,6 +10,7 @@ Needs root, zram for the second table, and redis for the third. All it sets up i
 """
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -19,11 +20,15 @@ import sys
 import tempfile
 import time
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Last: who imports this has a module of programs of its own.
+sys.path.append(os.path.join(HERE, "../schemes/lib"))
+
 import latency
 import start
+from gauge import cpu_seconds
+from system import Swap, prepare, undisturbed, write
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TICK = os.sysconf("SC_CLK_TCK")
 SETTLE_S = 1.0  # for a monitor to start before the work begins
 
 
@@ -54,13 +59,6 @@ def monitors(binaries, options):
     if options.defaults:
         chosen = {name: chosen[name] for name in ("alone", "isotherm (defaults)")}
     return chosen
-
-
-def cpu_seconds(pid):
-    """User and system time of a process so far, its threads counted."""
-    with open(f"/proc/{pid}/stat") as f:
-        fields = f.read().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
 
 
 def run_once(target, monitor, cgroup, work):
@@ -108,47 +106,22 @@ def run_once(target, monitor, cgroup, work):
                     process.wait()
 
 
-class Pressure:
-    """A memory cgroup with a limit, and compressed swap; both taken down at the end."""
-
-    def __init__(self, limit_mib, swap_mib):
-        self.limit_mib, self.swap_mib = limit_mib, swap_mib
-        self.cgroup = self.zram = None
-        self.swap_on = False
-
-    def __enter__(self):
+@contextlib.contextmanager
+def pressure(limit_mib, swap_mib):
+    """A memory control group with a limit, whose folder it yields, and compressed swap; both are taken down at the end."""
+    v1 = "/sys/fs/cgroup/memory"
+    if os.path.exists(f"{v1}/memory.limit_in_bytes"):
+        cgroup, limit = f"{v1}/isotherm-bench-{os.getpid()}", "memory.limit_in_bytes"
+    else:
+        cgroup, limit = f"/sys/fs/cgroup/isotherm-bench-{os.getpid()}", "memory.max"
+    with Swap(swap_mib):
+        os.mkdir(cgroup)
         try:
-            with open("/sys/class/zram-control/hot_add") as f:
-                self.zram = int(f.read())
-            device = f"/dev/zram{self.zram}"
-            _write(f"/sys/block/zram{self.zram}/disksize", f"{self.swap_mib}M")
-            subprocess.run(["mkswap", device], check=True, stdout=subprocess.DEVNULL)
-            subprocess.run(["swapon", device], check=True)
-            self.swap_on = True
-            v1 = "/sys/fs/cgroup/memory"
-            if os.path.exists(f"{v1}/memory.limit_in_bytes"):
-                self.cgroup, limit = f"{v1}/isotherm-bench-{os.getpid()}", "memory.limit_in_bytes"
-            else:
-                self.cgroup, limit = f"/sys/fs/cgroup/isotherm-bench-{os.getpid()}", "memory.max"
-            os.mkdir(self.cgroup)
-            _write(os.path.join(self.cgroup, limit), f"{self.limit_mib}M")
-            return self
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def __exit__(self, *_):
-        if self.cgroup is not None and os.path.isdir(self.cgroup):
-            os.rmdir(self.cgroup)
-        if self.swap_on:
-            subprocess.run(["swapoff", f"/dev/zram{self.zram}"], check=True)
-        if self.zram is not None:
-            _write("/sys/class/zram-control/hot_remove", str(self.zram))
-
-
-def _write(path, text):
-    with open(path, "w") as f:
-        f.write(text)
+            write(os.path.join(cgroup, limit), f"{limit_mib}M")
+            yield cgroup
+        finally:
+            with undisturbed():
+                os.rmdir(cgroup)
 
 
 def measure(case, binaries, options, cgroup, work):
@@ -206,10 +179,7 @@ def main():
                         help=f"whose accessed bits the row '{REFERENCED}' clears: those of every process, as cAdvisor does, or "
                              "only those of the program under test, which spares others on this machine")  # fmt: skip
     options = parser.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("overhead: needs root, because it watches page by page and limits memory")
-    # Ctrl-C and kill both unwind through the clean-up.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    prepare("overhead")
 
     names = ("isotherm", "memory_bound", "page_walk", "ycsb_client")
     binaries = {name: os.path.join(options.bin, name) for name in names}
@@ -225,8 +195,8 @@ def main():
         if options.only in (None, "pressure"):
             if os.path.exists("/sys/class/zram-control/hot_add"):
                 case = Case("pressure", 512, 160, 98)
-                with Pressure(limit_mib=256, swap_mib=1024) as pressure:
-                    runs = measure(case, binaries, options, pressure.cgroup, work)
+                with pressure(limit_mib=256, swap_mib=1024) as cgroup:
+                    runs = measure(case, binaries, options, cgroup, work)
                 show(case, runs, with_faults=True)
                 everything[case.name] = runs
             else:

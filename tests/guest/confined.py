@@ -19,13 +19,23 @@ EVERY = {"CAP_DAC_OVERRIDE": 1, "CAP_SYS_PTRACE": 19, "CAP_SYS_NICE": 23}
 CAPABILITIES = {"damon": {**EVERY, "CAP_IPC_LOCK": 14, "CAP_PERFMON": 38}, "idle": {**EVERY, "CAP_SYS_ADMIN": 21}}
 
 
+_WITHOUT_IDLE = f"""
+# Neither Debian's kernels nor most others track idle pages: it says so, confined or not.
+isotherm workload hotspot --size 4M --duration 10m >/dev/null & workload=$!
+isotherm schemes --pid $workload --source idle {SCHEMES} --no-control --duration 1s >idle.log 2>&1 && echo 0 >idle.ended || echo $? >idle.ended
+kill -s TERM $workload
+wait $workload || true
+"""
+
+
 def contents(kernel):
     """The modules that it needs."""
     return kernel.modules("zram")
 
 
 def script(source):
-    """The guest's script, for `source`."""
+    """The guest's script, for `source`; with `damon` the kernel tracks no idle pages."""
+    without_idle = _WITHOUT_IDLE if source == "damon" else ""
     return f"""
 set -e
 {kernels.zram_swap(256)}
@@ -53,16 +63,7 @@ run ended TERM
 run killed KILL
 kill -s TERM $workload
 wait $workload || true
-"""
-
-
-WITHOUT_IDLE = f"""
-# Neither Debian's kernels nor most others track idle pages: it says so, confined or not.
-isotherm workload hotspot --size 4M --duration 10m >/dev/null & workload=$!
-isotherm schemes --pid $workload --source idle {SCHEMES} --no-control --duration 1s >idle.log 2>&1 && echo 0 >idle.ended || echo $? >idle.ended
-kill -s TERM $workload
-wait $workload || true
-"""
+{without_idle}"""
 
 
 def judge(name, files, results, source):

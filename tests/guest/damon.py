@@ -6,7 +6,7 @@ import re
 import statistics
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
-MEMORY_MIB = 1024
+MACHINE = {"memory_mib": 1024}
 SIZE_MIB = 64
 HOT = 0.25
 WORKLOAD = f"isotherm workload hotspot --size {SIZE_MIB}M --hot {HOT:.0%} --seed 7 --rate 250000 --duration 20m --thp no"

@@ -5,7 +5,7 @@ import os
 
 import kernels
 
-MEMORY_MIB = 1024
+MACHINE = {"memory_mib": 1024}
 SIZE_MIB = 64
 WORKLOAD = f"isotherm workload hotspot --size {SIZE_MIB}M --hot 25% --seed 7 --rate 250000 --duration 10m --thp no"
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lru_gen/age_and_evict")

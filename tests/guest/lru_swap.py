@@ -14,6 +14,9 @@ MACHINE = {"memory_mib": overcommit.MEMORY_MIB, **overcommit.COUNTED}
 MIB = 1 << 20
 
 
+contents = overcommit.contents
+
+
 def programs(isotherm):
     """What it needs in the guest's /bin."""
     return {"isotherm": isotherm, "ycsb_client": os.path.join(os.path.dirname(isotherm), "ycsb_client")}

@@ -5,11 +5,11 @@ import json
 import re
 
 # Two nodes of memory, the CPUs on the first: the second is a slower tier.
-QEMU = [
+_QEMU = [
     "-object", "memory-backend-ram,id=m0,size=512M", "-numa", "node,memdev=m0,cpus=0-1",
     "-object", "memory-backend-ram,id=m1,size=512M", "-numa", "node,memdev=m1",
 ]  # fmt: skip
-MEMORY_MIB = 1024
+MACHINE = {"memory_mib": 1024, "options": _QEMU}
 WORKLOAD = "isotherm workload hotspot --size 64M --hot 25% --seed 7 --rate 250000 --duration 10m --thp no"
 MONITOR = "--sample 50ms --aggr 500ms --update 2s --max-regions 100 --cpu-budget 100% --mode scan"
 

@@ -15,8 +15,8 @@ USED, FILE, CACHE_LOW = 16 * MIB, 24 * MIB, 32 * MIB
 USER = f"isotherm workload scan --size {USED} --rate 100000 --duration 10m --thp no"
 CACHED = ("cache", "cachelow", "beside")
 PATIENCE_S = 120
-# Two nodes may take all of that.
-MOST_S = 480
+# Two nodes may take all of their patience.
+MACHINE = {"timeout_s": 480}
 # What the names of the files of a run without swap end with.
 NO_SWAP = ".no_swap"
 
@@ -27,7 +27,7 @@ def contents(kernel):
 
 
 def script(takes_swappiness):
-    """The guest's script. `takes_swappiness`: whether the kernel's memory.reclaim does."""
+    """The guest's script. `takes_swappiness`: whether the kernel's memory.reclaim does, as it does since Linux 6.9."""
     gone = f"$(cat {GROUPS}/free/memory.swap.current) -ge {SIZE - HOT - 4 * MIB} ] && [ $(cat {GROUPS}/low/memory.current) -le {LOW + MIB}"
     dropped = f"$(sed -n 's/^inactive_file //p' {GROUPS}/cache/memory.stat) -le {FILE // 4}"
     if takes_swappiness:
@@ -105,7 +105,7 @@ def _rules(files, suffix=""):
     return {group["cgroup"]: group.get("rule") or {} for group in json.loads(files[f"status.json{suffix}"])["groups"]}
 
 
-def judge(name, files, takes_swappiness, results):
+def judge(name, files, results, takes_swappiness):
     """Compares what was seen with what must be."""
     check = results.check
     rules = _rules(files)
