@@ -1,5 +1,6 @@
 //! Whole pictures as files: SVG and PNG.
 
+use crate::draw::Canvas;
 use crate::draw::raster::Raster;
 use crate::draw::svg::Svg;
 use crate::error::ViewError;
@@ -9,56 +10,60 @@ use crate::plot::{heatmap, schemes, series, tradeoff};
 use crate::schemes::SchemeHistory;
 use crate::series::Point;
 pub use series::SeriesPicture;
+use std::fmt;
 
-/// A heatmap as SVG. The map has at most the rows and columns of [`heatmap::resolution`].
-pub fn heatmap_svg(map: &HeatMap) -> String {
-    let mut svg = Svg::new(heatmap::SIZE.0, heatmap::SIZE.1, BACKGROUND, &format!("Heatmap of {}", map.target.title()));
-    heatmap::draw(&mut svg, map);
-    svg.finish()
+type Draw<'a> = Box<dyn Fn(&mut dyn Canvas) + 'a>;
+
+/// A picture, to be written as SVG or as PNG.
+pub struct Picture<'a> {
+    size: (f64, f64),
+    title: String,
+    draw: Draw<'a>,
 }
 
-/// A heatmap as PNG.
-pub fn heatmap_png(map: &HeatMap) -> Result<Vec<u8>, ViewError> {
-    let mut raster = Raster::new(heatmap::SIZE.0 as usize, heatmap::SIZE.1 as usize, BACKGROUND);
-    heatmap::draw(&mut raster, map);
-    raster.png()
+impl fmt::Debug for Picture<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Picture").field("title", &self.title).finish_non_exhaustive()
+    }
 }
 
-/// A series as SVG.
-pub fn series_svg(points: &[Point], picture: &SeriesPicture) -> String {
-    let mut svg = Svg::new(series::SIZE.0, series::SIZE.1, BACKGROUND, picture.title);
-    series::draw(&mut svg, points, picture);
-    svg.finish()
+impl Picture<'_> {
+    /// As SVG.
+    pub fn svg(&self) -> String {
+        let mut svg = Svg::new(self.size.0, self.size.1, BACKGROUND, &self.title);
+        (self.draw)(&mut svg);
+        svg.finish()
+    }
+
+    /// As PNG.
+    pub fn png(&self) -> Result<Vec<u8>, ViewError> {
+        let mut raster = Raster::new(self.size.0 as usize, self.size.1 as usize, BACKGROUND);
+        (self.draw)(&mut raster);
+        raster.png()
+    }
 }
 
-/// A series as PNG.
-pub fn series_png(points: &[Point], picture: &SeriesPicture) -> Result<Vec<u8>, ViewError> {
-    let mut raster = Raster::new(series::SIZE.0 as usize, series::SIZE.1 as usize, BACKGROUND);
-    series::draw(&mut raster, points, picture);
-    raster.png()
+/// A heatmap. The map has at most the rows and columns of [`heatmap::resolution`].
+pub fn heatmap(map: &HeatMap) -> Picture<'_> {
+    let title = format!("Heatmap of {}", map.target.title());
+    Picture { size: heatmap::SIZE, title, draw: Box::new(|canvas| heatmap::draw(canvas, map)) }
 }
 
-/// What a scheme did, as SVG.
-pub fn scheme_svg(history: &SchemeHistory) -> String {
-    let (width, height) = schemes::size(history);
-    let mut svg = Svg::new(width, height, BACKGROUND, &history.title());
-    schemes::draw(&mut svg, history);
-    svg.finish()
+/// A series.
+pub fn series<'a>(points: &'a [Point], picture: &'a SeriesPicture<'_>) -> Picture<'a> {
+    let title = picture.title.to_owned();
+    Picture { size: series::SIZE, title, draw: Box::new(|canvas| series::draw(canvas, points, picture)) }
 }
 
-/// What a scheme did, as PNG.
-pub fn scheme_png(history: &SchemeHistory) -> Result<Vec<u8>, ViewError> {
-    let (width, height) = schemes::size(history);
-    let mut raster = Raster::new(width as usize, height as usize, BACKGROUND);
-    schemes::draw(&mut raster, history);
-    raster.png()
+/// What a scheme did.
+pub fn scheme(history: &SchemeHistory) -> Picture<'_> {
+    let draw = |canvas: &mut dyn Canvas| schemes::draw(canvas, history);
+    Picture { size: schemes::size(history), title: history.title(), draw: Box::new(draw) }
 }
 
-/// Runtime against memory, as SVG.
-pub fn tradeoff_svg(t: &tradeoff::Tradeoff) -> String {
-    let mut svg = Svg::new(tradeoff::SIZE.0, tradeoff::SIZE.1, BACKGROUND, &t.title);
-    tradeoff::draw(&mut svg, t);
-    svg.finish()
+/// Runtime against memory.
+pub fn tradeoff(t: &tradeoff::Tradeoff) -> Picture<'_> {
+    Picture { size: tradeoff::SIZE, title: t.title.clone(), draw: Box::new(|canvas| tradeoff::draw(canvas, t)) }
 }
 
 #[cfg(test)]
@@ -116,14 +121,14 @@ mod tests {
 
     #[test]
     fn svg_is_well_formed() {
-        let names = elements(&heatmap_svg(&map()));
+        let names = elements(&heatmap(&map()).svg());
         assert_eq!(names[0], "svg");
         assert_eq!(names.iter().filter(|n| *n == "image").count(), 5, "cells, scale and three swatches");
         let points: Vec<Point> = (0..50).map(|i| Point { time_ns: i * 1000, value: i % 7 }).collect();
         for (bytes, by_size) in [(true, false), (false, true)] {
             let picture = SeriesPicture { title: "Size & <more>", subtitle: "\"x\"", base_ns: 0, bytes, by_size };
-            assert!(elements(&series_svg(&points, &picture)).contains(&"path".to_owned()));
-            assert!(elements(&series_svg(&[], &picture)).contains(&"text".to_owned()), "nothing to show is shown");
+            assert!(elements(&series(&points, &picture).svg()).contains(&"path".to_owned()));
+            assert!(elements(&series(&[], &picture).svg()).contains(&"text".to_owned()), "nothing to show is shown");
         }
     }
 
@@ -133,16 +138,16 @@ mod tests {
             |runtime, memory| tradeoff::TradeoffPoint { runtime, memory, label: "<a>".into(), best: memory < 0.6 };
         let points = vec![point(1.0, 0.9), point(1.2, 0.5), point(f64::NAN, 0.1)];
         let picture = tradeoff::Tradeoff { title: "a & b".into(), points, limit: Some(1.05) };
-        let svg = tradeoff_svg(&picture);
+        let svg = tradeoff(&picture).svg();
         assert_eq!(elements(&svg)[0], "svg");
         assert_eq!(svg.matches("&lt;a&gt;").count(), 2, "what is no number is left out");
         let none = tradeoff::Tradeoff { points: Vec::new(), ..picture };
-        assert!(tradeoff_svg(&none).contains("nothing was measured"));
+        assert!(tradeoff(&none).svg().contains("nothing was measured"));
     }
 
     #[test]
     fn png_has_the_size_of_the_picture() {
-        let png = heatmap_png(&map()).expect("encodes");
+        let png = heatmap(&map()).png().expect("encodes");
         let reader = png::Decoder::new(std::io::Cursor::new(&png)).read_info().expect("a PNG");
         let info = reader.info();
         assert_eq!((f64::from(info.width), f64::from(info.height)), heatmap::SIZE);

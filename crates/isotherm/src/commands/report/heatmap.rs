@@ -74,14 +74,7 @@ pub fn run(args: HeatmapArgs) -> anyhow::Result<()> {
         let (rows, cols) = plot::heatmap::resolution();
         for target in &targets {
             let map = HeatMap::build(&record, &overview, target, &args.options(rows, cols))?;
-            let number = target.info.target.to_string();
-            if let Some(path) = &args.pictures.svg {
-                let file = Pictures::file(path, &number, targets.len());
-                output::write_file(&file, picture::heatmap_svg(&map).as_bytes())?;
-            }
-            if let Some(path) = &args.pictures.png {
-                output::write_file(&Pictures::file(path, &number, targets.len()), &picture::heatmap_png(&map)?)?;
-            }
+            args.pictures.write(&picture::heatmap(&map), &target.info.target.to_string(), targets.len())?;
         }
         return Ok(());
     }

@@ -12,10 +12,11 @@ use isotherm_view::access::{self, AccessOptions};
 use isotherm_view::error::ViewError;
 use isotherm_view::html::{self, PageOptions};
 use isotherm_view::overview::Overview;
+use isotherm_view::picture::Picture;
 use isotherm_view::raw;
 use isotherm_view::summary::{self, Summaries};
 use record_file::RecordFile;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Show what a record holds.
@@ -100,9 +101,15 @@ impl Pictures {
         self.svg.is_some() || self.png.is_some()
     }
 
-    /// The file for one of `count` targets.
-    fn file(path: &Path, target: &str, count: usize) -> PathBuf {
-        output::one_of(path, target, count)
+    /// Writes the picture of `name`, one of `count` of a kind.
+    fn write(&self, picture: &Picture<'_>, name: &str, count: usize) -> anyhow::Result<()> {
+        if let Some(path) = &self.svg {
+            output::write_file(&output::one_of(path, name, count), picture.svg().as_bytes())?;
+        }
+        if let Some(path) = &self.png {
+            output::write_file(&output::one_of(path, name, count), &picture.png()?)?;
+        }
+        Ok(())
     }
 }
 
@@ -175,10 +182,11 @@ fn summarize(args: SummaryArgs) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn several_targets_get_a_file_each() {
-        let file = |path: &str, count| Pictures::file(Path::new(path), "1", count);
+        let file = |path: &str, count| output::one_of(Path::new(path), "1", count);
         assert_eq!(file("a/heat.svg", 1), Path::new("a/heat.svg"));
         assert_eq!(file("a/heat.svg", 2), Path::new("a/heat-1.svg"));
         assert_eq!(file("heat", 2), Path::new("heat-1"));

@@ -22,14 +22,7 @@ pub fn run(args: SchemesArgs) -> anyhow::Result<()> {
     let file = File::open(&args.file).with_context(|| format!("cannot open {name}"))?;
     let all = schemes::read(BufReader::new(file)).with_context(|| format!("cannot read {name}"))?;
     for history in &all {
-        let index = history.scheme.to_string();
-        if let Some(path) = &args.pictures.svg {
-            let file = Pictures::file(path, &index, all.len());
-            output::write_file(&file, picture::scheme_svg(history).as_bytes())?;
-        }
-        if let Some(path) = &args.pictures.png {
-            output::write_file(&Pictures::file(path, &index, all.len()), &picture::scheme_png(history)?)?;
-        }
+        args.pictures.write(&picture::scheme(history), &history.scheme.to_string(), all.len())?;
     }
     if args.pictures.any() {
         return Ok(());

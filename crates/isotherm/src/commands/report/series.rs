@@ -125,14 +125,7 @@ fn draw(record: &RecordFile, options: &SeriesOptions, table: &TableOptions, pict
             bytes: options.measure != Measure::Regions,
             by_size: table.order == Order::Size,
         };
-        if let Some(path) = &pictures.svg {
-            let file = Pictures::file(path, &name, all.len());
-            output::write_file(&file, picture::series_svg(&one.points, &picture).as_bytes())?;
-        }
-        if let Some(path) = &pictures.png {
-            let file = Pictures::file(path, &name, all.len());
-            output::write_file(&file, &picture::series_png(&one.points, &picture)?)?;
-        }
+        pictures.write(&picture::series(&one.points, &picture), &name, all.len())?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use isotherm_core::tuning::figures::{Figures, median};
 use isotherm_core::tuning::score::Scored;
 use isotherm_core::tuning::search::Wish;
 use isotherm_core::units::{format_size, format_time};
-use isotherm_view::picture::tradeoff_svg;
+use isotherm_view::picture::tradeoff;
 use isotherm_view::plot::tradeoff::{Tradeoff, TradeoffPoint};
 use serde_json::json;
 use std::io::{self, Write};
@@ -93,10 +93,11 @@ impl Summary<'_> {
             label: s.parameters.words(),
             best: self.is_best(s),
         };
-        tradeoff_svg(&Tradeoff {
+        tradeoff(&Tradeoff {
             title: "Runtime and memory under the scheme, by least age and rate".to_owned(),
             points: self.scored.iter().map(point).collect(),
             limit: Some(1.0 + self.wish.max_slowdown),
         })
+        .svg()
     }
 }

@@ -6,7 +6,7 @@ use crate::exit::Usage;
 use crate::output::write_file;
 use isotherm_linux::signals::StopSignals;
 use isotherm_sim::experiment::{Experiment, Figures};
-use isotherm_view::picture::tradeoff_svg;
+use isotherm_view::picture::tradeoff;
 use isotherm_view::plot::tradeoff::{Tradeoff, TradeoffPoint};
 use serde::Serialize;
 use std::io::Write;
@@ -178,7 +178,7 @@ fn picture(choices: &[Choice], means: &[Ratios], cases: usize) -> String {
         best: false,
     }));
     let of = if cases > 1 { format!(", geometric mean of {cases} runs") } else { String::new() };
-    tradeoff_svg(&Tradeoff { title: format!("Simulated: runtime and resident memory{of}"), points, limit: None })
+    tradeoff(&Tradeoff { title: format!("Simulated: runtime and resident memory{of}"), points, limit: None }).svg()
 }
 
 /// Rows of text in columns.

@@ -18,7 +18,7 @@ use isotherm_linux::signals::StopSignals;
 use isotherm_sim::experiment::{Experiment, ExperimentError, Figures};
 use isotherm_sim::machine::CostModel;
 use isotherm_sim::workload::Workload;
-use isotherm_view::picture::scheme_svg;
+use isotherm_view::picture::scheme;
 use machine::MachineArgs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -142,7 +142,7 @@ fn run_one(args: &Args) -> anyhow::Result<()> {
     if let Some(path) = &args.svg {
         let histories = isotherm_view::schemes::read(course.as_slice())?;
         for h in &histories {
-            write_file(&one_of(path, &h.scheme.to_string(), histories.len()), scheme_svg(h).as_bytes())?;
+            write_file(&one_of(path, &h.scheme.to_string(), histories.len()), scheme(h).svg().as_bytes())?;
         }
     }
     report::print(args, &experiment, &figures, &alone, &last)
