@@ -54,7 +54,7 @@ impl RegionInfo {
 
     /// Bytes that belong to the working set of the interval: what was accessed of the region, or all of an accessed
     /// region where nobody tells how much. A region seldom is a little accessed everywhere; often it is a cold one with
-    /// some hot pages strewn in, and counting all of it would exaggerate many times over.
+    /// some hot pages scattered in, and counting all of it would exaggerate many times over.
     pub fn working_set(&self) -> u64 {
         match (self.nr_accesses, self.accessed) {
             (0, _) => 0,

@@ -151,7 +151,7 @@ fn the_end_of_a_target_ends_the_run() {
 }
 
 #[test]
-fn a_dear_source_stays_below_the_budget() {
+fn an_expensive_source_stays_below_the_budget() {
     for (algorithm, mode) in ALGORITHMS {
         let w = world(&[pages(0, 20_000)], &[pages(0, 2000)]);
         // A hundred times the real price.

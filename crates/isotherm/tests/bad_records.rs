@@ -79,7 +79,7 @@ fn foreign_files_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let foreign: [(&str, &[u8]); 6] = [
         ("empty", b""),
-        ("text", b"dear diary, nothing happened today\n"),
+        ("text", b"expensive diary, nothing happened today\n"),
         ("zeros", &[0; 5000]),
         ("elf", b"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x03\x00\x3e\x00"),
         ("json", b"{\"hello\": [1, 2, 3]}"),

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dear_start_is_not_steady() {
+    fn an_expensive_start_is_not_steady() {
         let stats = |time_ns, monitor_ns| MonitorStats {
             time_ns,
             monitor_ns,

@@ -38,7 +38,7 @@ const NO_STACK: u64 = 16;
 /// Blocks without a page that a mapping must have left for a request: it stops the process for about a millisecond, and
 /// saves half of one for each block.
 const ROOM: u64 = 6;
-/// And for one to be taken back while huge pages are dear.
+/// And for one to be taken back while huge pages are expensive.
 const ROOM_LEFT: u64 = 2;
 /// So many huge pages more, and what they hold is sampled.
 const SAMPLE_EVERY: u64 = 8;
@@ -94,7 +94,7 @@ pub enum Verdict {
 enum State {
     /// Huge pages were asked for.
     Asked(Asked),
-    /// They were, and it would have gone on as before, but they had become dear.
+    /// They were, and it would have gone on as before, but they had become expensive.
     Paused,
     /// They were, in vain: it was sparse, and had so many blocks with a page then.
     Sparse(u64),
@@ -174,7 +174,7 @@ pub struct Filling {
 
 impl Filling {
     /// Looks at a mapping: one of private anonymous memory that may be written, of at least [`WORTH`] bytes. `sample` is
-    /// the same of some of its blocks, spread over all of it, where it is so scattered that `fill` is not complete. `dear`
+    /// the same of some of its blocks, spread over all of it, where it is so scattered that `fill` is not complete. `expensive`
     /// says whether huge pages cost more than base pages at present, or are not to be had; it is asked only where that
     /// matters, and whether a request stands already.
     pub fn look(
@@ -182,7 +182,7 @@ impl Filling {
         mapping: AddrRange,
         fill: &Fill,
         sample: Option<&Fill>,
-        mut dear: impl FnMut(bool) -> bool,
+        mut expensive: impl FnMut(bool) -> bool,
     ) -> Verdict {
         let start = mapping.start;
         match self.mappings.get_mut(&start) {
@@ -197,14 +197,14 @@ impl Filling {
                 let dense = if asked.dense > 0 { fill.huge.len() as u64 } else { 0 };
                 self.round += fill.full + dense;
                 self.dense_round += dense;
-                if fill.empty >= ROOM_LEFT && dear(true) {
+                if fill.empty >= ROOM_LEFT && expensive(true) {
                     self.mappings.insert(start, State::Paused);
                     return Verdict::TakeBack;
                 }
                 let of_all = if self.taken_back == 0 { self.dense } else { 0 };
                 asked.notice_front(fill, dense.max(of_all), self.now_ns);
                 let verdict = match asked.sample(fill, self.now_ns) {
-                    Verdict::Leave if asked.tries_again(fill, self.now_ns) && !dear(true) => Verdict::Collapse,
+                    Verdict::Leave if asked.tries_again(fill, self.now_ns) && !expensive(true) => Verdict::Collapse,
                     verdict => verdict,
                 };
                 if wholly {
@@ -212,7 +212,7 @@ impl Filling {
                 }
                 return verdict;
             }
-            Some(State::Paused) if dear(false) => return Verdict::Leave,
+            Some(State::Paused) if expensive(false) => return Verdict::Leave,
             // Also where no room is left: what is forbidden there could not become huge pages afterwards, either.
             Some(State::Paused) => {
                 self.ask(mapping, fill, fill.huge.clone(), None);
@@ -226,7 +226,7 @@ impl Filling {
             Some(State::Full(due_ns)) if fill.is_whole() => {
                 self.round += fill.full;
                 let is_due = due_ns.is_some_and(|due_ns| due_ns <= self.now_ns);
-                return if is_due { self.collapse_full(start, fill, dear) } else { Verdict::Leave };
+                return if is_due { self.collapse_full(start, fill, expensive) } else { Verdict::Leave };
             }
             // It has grown, or is another at the same address.
             Some(State::Full(_)) => {
@@ -245,7 +245,7 @@ impl Filling {
         let trusted = self.is_trusted();
         let is_half = trusted && blocks >= NO_STACK && all_over.is_half();
         let evenly = all_over.is_even() && (evidence == 0 || is_half);
-        if (evenly || recurs && all_over.is_thin()) && !dear(false) {
+        if (evenly || recurs && all_over.is_thin()) && !expensive(false) {
             let first = mapping.start.next_multiple_of(TABLE_SPAN);
             let seen: Vec<u64> = (0..blocks).map(|i| first + i * TABLE_SPAN).collect();
             let due_ns = self.now_ns + SETTLES_NS;
@@ -264,7 +264,7 @@ impl Filling {
             self.mappings.insert(start, State::Full(is_new.then_some(self.now_ns + LASTS_NS)));
             return Verdict::Leave;
         }
-        if fill.empty < ROOM || dear(false) {
+        if fill.empty < ROOM || expensive(false) {
             return Verdict::Leave;
         }
         self.ask(mapping, fill, fill.huge.clone(), None);
@@ -272,12 +272,12 @@ impl Filling {
     }
 
     /// Has a mapping collapsed that was full before it could be asked for, and has lasted, if the time that takes has been earned.
-    fn collapse_full(&mut self, start: u64, fill: &Fill, mut dear: impl FnMut(bool) -> bool) -> Verdict {
+    fn collapse_full(&mut self, start: u64, fill: &Fill, mut expensive: impl FnMut(bool) -> bool) -> Verdict {
         let blocks = self.full_collapsed + fill.based();
         let earned_ns = self.began_ns.unwrap_or(self.now_ns) + blocks * FULL_BLOCK_NS;
         let is_early = self.now_ns < earned_ns;
         self.mappings.insert(start, State::Full(is_early.then_some(earned_ns)));
-        if is_early || dear(false) {
+        if is_early || expensive(false) {
             return Verdict::Leave;
         }
         self.full_collapsed = blocks;

@@ -259,7 +259,7 @@ fn what_stays_refused_is_left() {
     let mut filling = trusted();
     assert_eq!(look(&mut filling, mapping(100), &collapsed(0, 100)), Verdict::AskAndCollapse);
     filling.begin(&[BASE], AGAIN_NS);
-    assert_eq!(filling.look(mapping(100), &collapsed(60, 40), None, |_| true), Verdict::Leave, "they are dear");
+    assert_eq!(filling.look(mapping(100), &collapsed(60, 40), None, |_| true), Verdict::Leave, "they are expensive");
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn where_one_of_a_length_was_filled_wholly_the_next_is_asked_for_at_sight() {
 }
 
 #[test]
-fn nothing_is_asked_for_while_huge_pages_are_dear() {
+fn nothing_is_asked_for_while_huge_pages_are_expensive() {
     let mut filling = Filling::default();
     assert_eq!(filling.look(mapping(100), &filled(2, 0), None, |_| true), Verdict::Leave);
     assert_eq!(look(&mut filling, mapping(100), &filled(3, 0)), Verdict::Ask);
@@ -376,7 +376,7 @@ fn what_a_trusted_process_fills_all_over_is_collapsed_once_a_quarter_of_it_is_th
     assert_eq!(larger(255), Verdict::Leave, "more than half of what it has filled");
     assert_eq!(larger(256), Verdict::AskAndCollapse);
     assert_eq!(look(&mut Filling::default(), many, &even(100, 300)), Verdict::Leave, "not trusted");
-    assert_eq!(filling.look(many, &even(100, 128), None, |_| true), Verdict::Leave, "dear");
+    assert_eq!(filling.look(many, &even(100, 128), None, |_| true), Verdict::Leave, "expensive");
     assert_eq!(look(&mut filling, many, &even(100, 128)), Verdict::AskAndCollapse);
     let collapsed = Fill { huge: (0..100).map(|i| BASE + i * BLOCK).collect(), ..Fill::default() };
     assert_eq!(look(&mut filling, many, &collapsed), Verdict::Leave, "not called sparse");

@@ -38,7 +38,7 @@ impl CodeCounts {
         Self { watched_ns, by_ages: [const { None }; NEW + 1], used: Vec::new() }
     }
 
-    /// Begins anew. Of thousands of processes with few pages in each of their mappings, a new one for each is dear.
+    /// Begins anew. Of thousands of processes with few pages in each of their mappings, a new one for each is expensive.
     fn clear(&mut self) {
         for (ages, code) in self.used.drain(..) {
             if let Some(counts) = &mut self.by_ages[usize::from(ages)] {

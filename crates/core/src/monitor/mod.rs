@@ -185,7 +185,7 @@ impl<S: AccessSource> Monitor<S> {
             emit(subscriber, &Event::Target(info.clone()))?;
             self.targets.add(info);
         }
-        // Finding thousands of processes is dear, and so is reading tens of thousands of mappings. But opening those that
+        // Finding thousands of processes is expensive, and so is reading tens of thousands of mappings. But opening those that
         // have come all at once is no reason not to see that others end.
         let found = self.source.cost().monitor_ns;
         let pause_ns = self.intervals.pause_ns(found - spent_before, POLL_SHARE).min(LONGEST_POLL_NS);
@@ -347,7 +347,7 @@ impl<S: AccessSource> Monitor<S> {
                 t.footprint = Some(footprint);
             }
         }
-        // Of hundreds of targets they are dear: then they come less often.
+        // Of hundreds of targets they are expensive: then they come less often.
         let spent_ns = self.source.cost().monitor_ns - cost.monitor_ns;
         self.next_footprints_ns = now_ns + self.intervals.pause_ns(spent_ns, FOOTPRINTS_SHARE);
         Ok(())

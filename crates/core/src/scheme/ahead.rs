@@ -15,7 +15,7 @@ figures! {
         collapsed: u64 = Counter Bytes as "collapsed",
             "What was filled all over, page by page, and became huge pages at once.";
         taken_back: u64 = Counter Count as "withdrawals",
-            "Requests that were taken back: most of what the huge pages hold was never written, or they had become dear.";
+            "Requests that were taken back: most of what the huge pages hold was never written, or they had become expensive.";
     }
     and {
         /// The first refusal: pid, reason, remedy; `null`: there was none.

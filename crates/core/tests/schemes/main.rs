@@ -19,7 +19,7 @@ use run::*;
 
 #[test]
 fn what_is_cold_goes_and_what_is_hot_stays() {
-    // Hot pages strewn into cold memory, so that regions alone cannot tell them apart.
+    // Hot pages scattered into cold memory, so that regions alone cannot tell them apart.
     let mut hot: Vec<_> = (0..40).map(|i| pages(1000 + i * 97, 1001 + i * 97)).collect();
     hot.push(pages(6000, 7000));
     let mut run = Run::new(&[pages(1000, 9000)], &hot, vec![page_out()]);
@@ -33,13 +33,13 @@ fn what_is_cold_goes_and_what_is_hot_stays() {
     assert_eq!(stats.effect.saved_now, run.out());
 }
 
-/// Blocks of 512 pages: in use as a whole, by 300 pages strewn over it, by 100, and not at all; and a piece of one.
+/// Blocks of 512 pages: in use as a whole, by 300 pages scattered over it, by 100, and not at all; and a piece of one.
 #[test]
 fn blocks_become_huge_pages_where_enough_of_them_is_in_use() {
     let block = |i: u64| pages(i * 512, (i + 1) * 512);
-    let strewn = |i: u64, count: u64| (0..count).map(move |n| i * 512 + n * 512 / count).map(|p| pages(p, p + 1));
+    let scattered = |i: u64, count: u64| (0..count).map(move |n| i * 512 + n * 512 / count).map(|p| pages(p, p + 1));
     let mut hot = vec![block(0), pages(4 * 512, 4 * 512 + 400)];
-    hot.extend(strewn(1, 300).chain(strewn(2, 100)));
+    hot.extend(scattered(1, 300).chain(scattered(2, 100)));
     let scheme = |action| Scheme {
         used_within_ns: 5 * S,
         min_density_bp: 5000,

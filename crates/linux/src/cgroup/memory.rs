@@ -28,29 +28,6 @@ impl Fact {
     }
 }
 
-/// A group's folder in the hierarchy that controls memory.
-#[derive(Debug)]
-pub(crate) struct MemoryFolder {
-    pub(crate) folder: PathBuf,
-    pub(crate) mount: PathBuf,
-    pub(crate) v2: bool,
-}
-
-impl MemoryFolder {
-    /// Finds the group at `path`.
-    pub(crate) fn find(setup: &CgroupSetup, roots: &Roots, path: &str) -> Result<Self, NoMemcg> {
-        let Some((mount, v2)) = setup.memory_mount() else {
-            let reason = format!("no memory controller is mounted (control groups: {})", setup.describe());
-            return Err(NoMemcg { reason, remedy: REMEDY.into() });
-        };
-        let folder = folder_of(setup, roots, mount, path).ok_or_else(|| NoMemcg {
-            reason: format!("no control group '{path}' in {}", mount.display()),
-            remedy: list(mount),
-        })?;
-        Ok(Self { folder, mount: mount.to_path_buf(), v2 })
-    }
-}
-
 /// Where the memory of processes is counted.
 #[derive(Debug)]
 pub struct Memcgs {
@@ -61,9 +38,9 @@ pub struct Memcgs {
 /// A control group's folder in the hierarchy that controls memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memcg {
-    pub(super) folder: PathBuf,
-    pub(super) mount: PathBuf,
-    pub(super) v2: bool,
+    pub(crate) folder: PathBuf,
+    pub(crate) mount: PathBuf,
+    pub(crate) v2: bool,
     pub(super) roots: Roots,
 }
 
@@ -97,10 +74,27 @@ pub struct PageCache {
 }
 
 impl PageCache {
+    /// From a group's memory.stat: its own and that of the groups below it.
+    pub(super) fn parse(stat: &str, v2: bool) -> io::Result<Self> {
+        let [inactive, active, mapped] = if v2 {
+            ["inactive_file", "active_file", "file_mapped"]
+        } else {
+            ["total_inactive_file", "total_active_file", "total_mapped_file"]
+        };
+        let none = || io::Error::new(io::ErrorKind::InvalidData, "memory.stat lacks the sizes of file memory");
+        let size = |name| stat_value(stat, name).ok_or_else(none);
+        Ok(Self { inactive: size(inactive)?, active: size(active)?, mapped: size(mapped)? })
+    }
+
     /// What no process maps.
     pub const fn unmapped(&self) -> u64 {
         (self.inactive + self.active).saturating_sub(self.mapped)
     }
+}
+
+/// A figure of memory.stat.
+pub(super) fn stat_value(stat: &str, name: &str) -> Option<u64> {
+    stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?.trim().parse().ok()
 }
 
 /// Why a control group's memory is not known.
@@ -125,12 +119,24 @@ impl Memcgs {
 
     /// The group at a path as [`path_of`](Self::path_of) tells it, or as users write it.
     pub fn open(&self, path: &str) -> Result<Memcg, NoMemcg> {
-        let MemoryFolder { folder, mount, v2 } = MemoryFolder::find(&self.setup, &self.roots, path)?;
-        Ok(Memcg { folder, mount, v2, roots: self.roots.clone() })
+        Memcg::find(&self.setup, &self.roots, path)
     }
 }
 
 impl Memcg {
+    /// Finds the group at `path`.
+    pub(crate) fn find(setup: &CgroupSetup, roots: &Roots, path: &str) -> Result<Self, NoMemcg> {
+        let Some((mount, v2)) = setup.memory_mount() else {
+            let reason = format!("no memory controller is mounted (control groups: {})", setup.describe());
+            return Err(NoMemcg { reason, remedy: REMEDY.into() });
+        };
+        let folder = folder_of(setup, roots, mount, path).ok_or_else(|| NoMemcg {
+            reason: format!("no control group '{path}' in {}", mount.display()),
+            remedy: list(mount),
+        })?;
+        Ok(Self { folder, mount: mount.to_path_buf(), v2, roots: roots.clone() })
+    }
+
     /// Its path below the mount, as [`path_of`](Memcgs::path_of) tells it.
     pub fn path(&self) -> String {
         format!("/{}", self.folder.strip_prefix(&self.mount).unwrap_or(&self.folder).display())
@@ -185,8 +191,7 @@ impl Memcg {
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
         if !self.v2 {
             let text = self.roots.read(self.folder.join("memory.stat"))?;
-            let value = text.lines().find_map(|l| l.strip_prefix("swap ")?.trim().parse().ok());
-            return value.ok_or_else(|| invalid("memory.stat lacks the size of what is in swap"));
+            return stat_value(&text, "swap").ok_or_else(|| invalid("memory.stat lacks the size of what is in swap"));
         }
         let of = |folder: &Path| {
             let text = self.roots.read(folder.join("memory.swap.current"))?;
@@ -204,20 +209,7 @@ impl Memcg {
 
     /// Files in its memory, and in that of the groups below it.
     pub fn cache(&self) -> io::Result<PageCache> {
-        let text = self.roots.read(self.folder.join("memory.stat"))?;
-        let names = if self.v2 {
-            ["inactive_file", "active_file", "file_mapped"]
-        } else {
-            ["total_inactive_file", "total_active_file", "total_mapped_file"]
-        };
-        let [inactive, active, mapped] = names.map(|name| {
-            let value = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
-            value.and_then(|v| v.trim().parse::<u64>().ok())
-        });
-        match (inactive, active, mapped) {
-            (Some(inactive), Some(active), Some(mapped)) => Ok(PageCache { inactive, active, mapped }),
-            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "memory.stat lacks the sizes of file memory")),
-        }
+        PageCache::parse(&self.roots.read(self.folder.join("memory.stat"))?, self.v2)
     }
 
     /// Of it and the groups above it, those that `memory.min` or `memory.low` protect, with what they use beyond that.

@@ -1,6 +1,6 @@
 //! Files of a control group leave memory: `memory.reclaim` of version 2.
 
-use super::memory::Memcg;
+use super::memory::{Memcg, PageCache, stat_value};
 use crate::facts::Environment;
 use std::io::{self, Write};
 
@@ -76,22 +76,14 @@ impl Memcg {
     /// Files that could go.
     pub fn file_memory(&self) -> io::Result<FileMemory> {
         let text = self.roots.read(self.folder.join("memory.stat"))?;
-        let prefix = if self.v2 { "" } else { "total_" };
-        let of = |name: &str| {
-            let mut lines = text.lines().filter_map(|line| line.strip_prefix(prefix)?.split_once(' '));
-            lines.find(|(key, _)| *key == name)?.1.trim().parse::<u64>().ok()
-        };
-        let none = || io::Error::new(io::ErrorKind::InvalidData, "memory.stat lacks the sizes of file memory");
-        let mapped = if self.v2 { "file_mapped" } else { "mapped_file" };
-        let size = |name| of(name).ok_or_else(none);
-        let (inactive, active, mapped) = (size("inactive_file")?, size("active_file")?, size(mapped)?);
-        let [dirty, written] = if self.v2 { ["file_dirty", "file_writeback"] } else { ["dirty", "writeback"] };
-        let busy = of(dirty).unwrap_or(0) + of(written).unwrap_or(0);
-        let unmapped = (inactive + active).saturating_sub(mapped);
+        let cache = PageCache::parse(&text, self.v2)?;
+        let of = |v2, v1| stat_value(&text, if self.v2 { v2 } else { v1 });
+        let busy = [of("file_dirty", "total_dirty"), of("file_writeback", "total_writeback")];
+        let pages = |name, v1| of(name, v1).map(|pages| pages * PAGE);
         Ok(FileMemory {
-            idle: inactive.min(unmapped).saturating_sub(busy),
-            refaulted: of("workingset_refault_file").map(|pages| pages * PAGE),
-            stolen: of("pgsteal").map(|pages| pages * PAGE),
+            idle: cache.inactive.min(cache.unmapped()).saturating_sub(busy.into_iter().flatten().sum()),
+            refaulted: pages("workingset_refault_file", "total_workingset_refault_file"),
+            stolen: pages("pgsteal", "total_pgsteal"),
         })
     }
 

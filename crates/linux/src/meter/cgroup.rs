@@ -2,31 +2,26 @@
 
 use super::files::Files;
 use crate::cgroup::CgroupSetup;
-use crate::cgroup::memory::{LIMIT, MemoryFolder, USED, folder_of, list, parse_limit};
+use crate::cgroup::memory::{LIMIT, Memcg, USED, folder_of, list, parse_limit};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Why a figure is not to be had, and what helps.
 pub(super) type Trouble = (String, String);
 
-/// The figures' hierarchy and the group's folder in it.
+/// A group whose figures are read through [`Files`].
 #[derive(Debug)]
-pub(super) struct Group {
-    folder: PathBuf,
-    mount: PathBuf,
-    v2: bool,
-}
+pub(super) struct Group(Memcg);
 
 impl Group {
     /// Finds a group in the hierarchy that controls memory.
     pub(super) fn find(setup: &CgroupSetup, files: &Files, path: &str) -> Result<Self, Trouble> {
-        let found = MemoryFolder::find(setup, &files.roots, path).map_err(|e| (e.reason, e.remedy))?;
-        Ok(Self { folder: found.folder, mount: found.mount, v2: found.v2 })
+        Memcg::find(setup, &files.roots, path).map(Self).map_err(|e| (e.reason, e.remedy))
     }
 
     /// Bytes in use.
     pub(super) fn used(&self, files: &mut Files) -> Result<u64, Trouble> {
-        let path = self.folder.join(USED.file(self.v2));
+        let path = self.0.folder.join(USED.file(self.0.v2));
         number(files, &path).map_err(|e| self.trouble(&path, &e))
     }
 
@@ -34,16 +29,16 @@ impl Group {
     /// limit.
     pub(super) fn left(&self, files: &mut Files) -> Result<Option<u64>, Trouble> {
         let mut least: Option<u64> = None;
-        for folder in self.folder.ancestors().take_while(|f| f.starts_with(&self.mount)) {
-            let path = folder.join(LIMIT.file(self.v2));
+        for folder in self.0.folder.ancestors().take_while(|f| f.starts_with(&self.0.mount)) {
+            let path = folder.join(LIMIT.file(self.0.v2));
             let limit = match limit(files, &path) {
                 Ok(limit) => limit,
                 // The root group has no such file.
-                Err(e) if e.kind() == io::ErrorKind::NotFound && folder != self.folder => None,
+                Err(e) if e.kind() == io::ErrorKind::NotFound && folder != self.0.folder => None,
                 Err(e) => return Err(self.trouble(&path, &e)),
             };
             if let Some(limit) = limit {
-                let path = folder.join(USED.file(self.v2));
+                let path = folder.join(USED.file(self.0.v2));
                 let used = number(files, &path).map_err(|e| self.trouble(&path, &e))?;
                 let left = limit.saturating_sub(used);
                 least = Some(least.map_or(left, |l| l.min(left)));
@@ -54,7 +49,7 @@ impl Group {
 
     fn trouble(&self, path: &Path, error: &io::Error) -> Trouble {
         let missing = error.kind() == io::ErrorKind::NotFound;
-        if missing && self.folder == self.mount && self.v2 {
+        if missing && self.0.folder == self.0.mount && self.0.v2 {
             return (format!("{} is missing: the root group has none", path.display()), "name a group below it".into());
         }
         if missing {

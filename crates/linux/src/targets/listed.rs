@@ -57,7 +57,7 @@ impl Listed {
         Ok(Self::Names { names, known: HashMap::new() })
     }
 
-    /// Whether all that belong to it now did so before: nobody has forked. To list thousands each time is dear.
+    /// Whether all that belong to it now did so before: nobody has forked. To list thousands each time is expensive.
     pub fn is_as_before(&mut self, roots: &Roots) -> bool {
         if let Self::All(forks) = self { forks.are_over(roots) } else { false }
     }

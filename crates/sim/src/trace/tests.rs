@@ -156,8 +156,8 @@ fn records_of_a_monitor() {
     let of = |from: u64, to: u64| trace.names().iter().filter(|n| (from..to).contains(n)).count();
     assert_eq!(of(1000, 1100), 100, "all pages of a region that was accessed all over");
     assert_eq!(of(5000, 6000), 0, "nothing of an idle one");
-    let strewn = of(9000, 10_000);
-    assert!((60..140).contains(&strewn), "{strewn}: the tenth that was accessed, the same pages each time");
+    let scattered = of(9000, 10_000);
+    assert!((60..140).contains(&scattered), "{scattered}: the tenth that was accessed, the same pages each time");
     let first = trace.pages().iter().filter(|&&p| trace.names()[p as usize] < 1100).count();
     assert_eq!(first, 100 * 4 * 10, "in every round");
 

@@ -124,7 +124,7 @@ impl Area {
 
     /// Chooses who takes part in the interval's rounds, evenly over the probes whose rates are measured, and of
     /// neighbours one that has taken part before: it takes several rounds to know a rate. Clearing scattered pages of a
-    /// program that runs is dear, and all of a round share its moment, so there are few, but the more, the more
+    /// program that runs is expensive, and all of a round share its moment, so there are few, but the more, the more
     /// `new_rounds` the interval brings.
     fn choose_for_rounds(&mut self, new_rounds: f64, rng: &mut fastrand::Rng) {
         let count = self.rounds.len();

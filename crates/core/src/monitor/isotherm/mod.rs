@@ -100,13 +100,13 @@ const RATES_PART: f64 = 0.15;
 const SCAN_READ_NS_PER_BYTE: f64 = 180_000.0 / (1u64 << 30) as f64;
 const SCAN_CLEAR_NS_PER_BYTE: f64 = (55.0 + 300.0) / 4096.0;
 const SCAN_FIRST_NS_PER_BYTE: f64 = (13e6 + 79e6) / (1u64 << 30) as f64;
-/// Intervals to stay with probes after a scan proved too dear.
+/// Intervals to stay with probes after a scan proved too expensive.
 const SCAN_COOLDOWN: u32 = 50;
 /// Intervals after the begin of a scan before its load counts.
 const SETTLING: u32 = 12;
-/// What a scan's estimate is multiplied with at most after it proved too dear, and how that fades per interval.
-const MOST_DEARER: f64 = 16.0;
-const DEARER_FADES: f64 = 0.999;
+/// What a scan's estimate is multiplied with at most after it proved too expensive, and how that fades per interval.
+const MOST_PRICE_FACTOR: f64 = 16.0;
+const PRICE_FACTOR_FADES: f64 = 0.999;
 
 /// Isotherm's algorithm over any access source.
 #[derive(Debug)]
@@ -121,8 +121,8 @@ pub(crate) struct Isotherm {
     cooldown: u32,
     /// Intervals for which the load still shows the first clearing of a scan.
     settling: u32,
-    /// How much dearer than its estimate a scan proved here.
-    scan_dearer: f64,
+    /// How much more expensive than its estimate a scan proved here.
+    scan_price_factor: f64,
     prices: Prices,
     /// What the source had cost when the interval's probes were armed.
     armed_at_ns: Option<u64>,
@@ -135,7 +135,7 @@ pub(crate) struct Isotherm {
     interval: Interval,
 }
 
-/// What all targets have to share in an interval: summed up once, since a sum for each of hundreds is dear.
+/// What all targets have to share in an interval: summed up once, since a sum for each of hundreds is expensive.
 #[derive(Debug, Default, Clone, Copy)]
 struct Interval {
     /// Bytes monitored; at least 1.
@@ -155,7 +155,7 @@ impl Isotherm {
             allowance_ns: f64::INFINITY,
             cooldown: 0,
             settling: if mode == Some(Mode::Scan) { SETTLING } else { 0 },
-            scan_dearer: 1.0,
+            scan_price_factor: 1.0,
             prices: Prices::default(),
             armed_at_ns: None,
             rng: fastrand::Rng::with_seed(seed),
@@ -223,7 +223,7 @@ impl Isotherm {
             hot += h;
         }
         let each = resident * SCAN_READ_NS_PER_BYTE + hot * SCAN_CLEAR_NS_PER_BYTE;
-        each * self.scan_dearer < budget_ns / 2.0
+        each * self.scan_price_factor < budget_ns / 2.0
     }
 
     /// Whether enough is saved for clearing every page once.
@@ -365,11 +365,11 @@ impl Algorithm for Isotherm {
         self.cooldown = self.cooldown.saturating_sub(1);
         if self.mode == Mode::Scan {
             self.settling = self.settling.saturating_sub(1);
-            let dear = load > 1.0 && self.settling == 0;
+            let expensive = load > 1.0 && self.settling == 0;
             // What the last interval saw tells at once that much more is accessed now than when the scan began.
-            if self.wanted_mode.is_none() && (dear || !self.scan_fits(2.0 * budget_ns)) {
+            if self.wanted_mode.is_none() && (expensive || !self.scan_fits(2.0 * budget_ns)) {
                 self.cooldown = SCAN_COOLDOWN;
-                self.scan_dearer = (self.scan_dearer * load.max(1.0)).min(MOST_DEARER);
+                self.scan_price_factor = (self.scan_price_factor * load.max(1.0)).min(MOST_PRICE_FACTOR);
                 self.set_mode(Mode::Sample);
                 return Stretch::Keep;
             }
@@ -380,7 +380,7 @@ impl Algorithm for Isotherm {
                 _ => Stretch::Keep,
             };
         }
-        self.scan_dearer = 1.0 + (self.scan_dearer - 1.0) * DEARER_FADES;
+        self.scan_price_factor = 1.0 + (self.scan_price_factor - 1.0) * PRICE_FACTOR_FADES;
         if self.wanted_mode.is_none() && self.cooldown == 0 && self.scan_fits(budget_ns) && self.scan_is_saved_for() {
             self.settling = SETTLING;
             self.set_mode(Mode::Scan);

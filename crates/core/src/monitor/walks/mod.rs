@@ -254,7 +254,7 @@ impl Walks {
             return Ok(());
         }
         let before_ns = spent(tracked);
-        // Of many targets frames are dear: their price is saved up.
+        // Of many targets frames are expensive: their price is saved up.
         let samples = share.is_none() || self.savings.has_aside();
         let all: Vec<Mapped> = targets.iter().map(|t| (t.info.target, &t.mappings[..])).collect();
         let frame = if samples {

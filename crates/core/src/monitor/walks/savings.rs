@@ -21,7 +21,7 @@ const AIM: f64 = 0.86;
 const ADVANCE_PART: f64 = 0.5;
 /// Part of the walks' budget that looking for pages that several targets map may take.
 pub(super) const TOGETHER_PART: f64 = 0.2;
-/// It is saved up for no longer than this: of thousands of targets it is dearer, and not put off for long, ns.
+/// It is saved up for no longer than this: of thousands of targets it is more expensive, and not put off for long, ns.
 const LONGEST_ASIDE_NS: f64 = 60e9;
 /// What a start may take in advance, ns of its share.
 pub(super) const ADVANCE_NS: u64 = 250_000_000;
@@ -87,7 +87,7 @@ impl Savings {
     fn part(&self, budget: f64) -> f64 {
         let part = if self.at_first { SHARE_AT_FIRST } else { SHARE };
         match &self.others {
-            // Finding hundreds of processes is dear at first, and over soon.
+            // Finding hundreds of processes is expensive at first, and over soon.
             Some(others) => {
                 let made_up = if others.makes_up && others.over_ns > 0.0 { MADE_UP } else { 0.0 };
                 (1.0 - others.rate / budget).clamp(part, MOST_ALONE) * (1.0 - made_up)

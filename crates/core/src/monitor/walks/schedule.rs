@@ -41,7 +41,7 @@ const BLIND_WALKS: u64 = 4;
 /// Part of what is left for clearing that pages in use have, whatever was never cleared.
 const AGAIN_PART: f64 = 0.25;
 /// Real over estimated price of clearing until that is known: rather too little is cleared than too much.
-const DEARER: f64 = 1.3;
+const FIRST_PRICE_FACTOR: f64 = 1.3;
 /// Of what the first walk costs, reading is at least this part.
 const LEAST_READ: f64 = 0.2;
 /// Less than this cleared, in one walk or several, tells nothing of its price, ns.
@@ -76,7 +76,7 @@ pub(super) struct Schedule {
     /// When the last frame was drawn up.
     pub framed_ns: Option<u64>,
     /// Real over estimated price of clearing.
-    pub dearer: f64,
+    pub price_factor: f64,
     /// Clearing since that was last learnt: a walk of a small target has too little to tell.
     clearing: Clearing,
     /// What the last complete walk would have cleared, had it been allowed to, ns; first clears not counted.
@@ -175,7 +175,7 @@ struct Clearing {
 impl Schedule {
     /// Of a target whose first walk is due at `due_ns`.
     pub fn new(due_ns: u64) -> Self {
-        Self { due_ns, dearer: DEARER, stretch: 1.0, ..Self::default() }
+        Self { due_ns, price_factor: FIRST_PRICE_FACTOR, stretch: 1.0, ..Self::default() }
     }
 
     /// Of walks that are due, the least comes first.
@@ -229,8 +229,8 @@ impl Schedule {
     /// What clearing all that it should costs.
     pub fn needs(&self) -> Needs {
         // Who has not needed anything yet is not to go without altogether.
-        let again_ns = self.demand_ns * self.dearer + self.read_ns;
-        Needs { first_ns: self.unresolved as f64 * CLEAR_NS * self.dearer, again_ns }
+        let again_ns = self.demand_ns * self.price_factor + self.read_ns;
+        Needs { first_ns: self.unresolved as f64 * CLEAR_NS * self.price_factor, again_ns }
     }
 
     /// What the last complete walk found.
@@ -243,7 +243,7 @@ impl Schedule {
     /// What the next slice may clear.
     pub fn allowance(&self, means: Option<Means>) -> Allowance {
         let Some(Means { spare, .. }) = means else { return Allowance::UNLIMITED };
-        Allowance { again_ns: spare.again_ns / self.dearer, first_ns: spare.first_ns / self.dearer }
+        Allowance { again_ns: spare.again_ns / self.price_factor, first_ns: spare.first_ns / self.price_factor }
     }
 
     /// A walk is complete: learns its prices, and how much of what is used all the time is to be cleared by the next.
@@ -258,7 +258,7 @@ impl Schedule {
         self.read_ns = match walk.read_ns {
             Some(ns) if first => ns,
             Some(ns) => self.read_ns + (ns - self.read_ns) * NEWEST,
-            None if first => (walk.spent_ns - self.dearer * cleared_ns).max(walk.spent_ns * LEAST_READ),
+            None if first => (walk.spent_ns - self.price_factor * cleared_ns).max(walk.spent_ns * LEAST_READ),
             None => (self.read_ns * 1.02).min(walk.spent_ns),
         }
         .max(1.0);
@@ -269,7 +269,7 @@ impl Schedule {
         }
         if self.clearing.estimated_ns > ENOUGH_NS {
             let Clearing { estimated_ns, real_ns } = std::mem::take(&mut self.clearing);
-            self.dearer += ((real_ns / estimated_ns).clamp(0.1, 20.0) - self.dearer) * NEWEST;
+            self.price_factor += ((real_ns / estimated_ns).clamp(0.1, 20.0) - self.price_factor) * NEWEST;
         }
         self.demand_ns = walk.cleared_ns + walk.refused_ns;
         self.left_set = walk.refused_ns > 0.0 || self.level > 0;
@@ -280,7 +280,7 @@ impl Schedule {
         // Its part of what an interval brings beyond the price of reading.
         let interval_ns = (wish_ns as f64).max(read_ns / (share * READ_PART));
         let affordable_ns = (share * interval_ns - read_ns).max(0.0) * (self.read_ns / read_ns).min(1.0);
-        let load = self.demand_ns * self.dearer / affordable_ns.max(1.0);
+        let load = self.demand_ns * self.price_factor / affordable_ns.max(1.0);
         let most = (longest_ns / interval_ns).max(1.0);
         match load / self.stretch {
             l if l > 0.8 && self.level < HIGHEST_LEVEL => self.level += 1,
@@ -379,10 +379,10 @@ mod tests {
                 s.walk = Spent { spent_ns: read_ns + real_ns, read_ns: Some(read_ns), cleared_ns, ..Spent::default() };
                 s.learn(None, S, LONGEST_NS);
             }
-            s.dearer
+            s.price_factor
         };
-        assert_eq!(after(1, ENOUGH_NS * 0.9), DEARER, "too little to tell");
-        let once = DEARER + (4.0 - DEARER) * NEWEST;
+        assert_eq!(after(1, ENOUGH_NS * 0.9), FIRST_PRICE_FACTOR, "too little to tell");
+        let once = FIRST_PRICE_FACTOR + (4.0 - FIRST_PRICE_FACTOR) * NEWEST;
         assert!((after(1, ENOUGH_NS * 1.2) - once).abs() < 1e-6);
         assert!((after(4, ENOUGH_NS * 0.3) - once).abs() < 1e-6);
     }

@@ -27,7 +27,7 @@ const SURE_NS: std::ops::RangeInclusive<u64> = 20_000_000..=GOOD_NS;
 /// The last answer.
 #[derive(Debug)]
 pub(super) struct Probe {
-    is_dear: bool,
+    is_expensive: bool,
     until_ns: u64,
     /// How long the next bad answer is taken for true.
     bad_ns: u64,
@@ -42,7 +42,7 @@ impl Probe {
     /// One that tries it when it is asked.
     pub const fn new() -> Self {
         Self {
-            is_dear: false,
+            is_expensive: false,
             until_ns: 0,
             bad_ns: *BAD_NS.start(),
             doubted: false,
@@ -58,30 +58,30 @@ impl Probe {
 
     /// Whether 2 MiB cost more as a huge page than as base pages; tried on memory of our own where the last answer is
     /// too old. False where it cannot be tried.
-    pub fn is_dear(&mut self, now_ns: u64) -> bool {
+    pub fn is_expensive(&mut self, now_ns: u64) -> bool {
         if now_ns >= self.until_ns {
-            let dear = matches!((cost_ns(true), cost_ns(false)), (Ok(huge), Ok(base)) if huge > base);
-            self.learn(dear, now_ns);
+            let expensive = matches!((cost_ns(true), cost_ns(false)), (Ok(huge), Ok(base)) if huge > base);
+            self.learn(expensive, now_ns);
         }
-        self.is_dear
+        self.is_expensive
     }
 
-    /// A process spends as if they were dear: a good answer is tried again, unless it has just been.
+    /// A process spends as if they were expensive: a good answer is tried again, unless it has just been.
     pub const fn doubt(&mut self, now_ns: u64) {
-        if !self.is_dear && now_ns >= self.sure_until_ns {
+        if !self.is_expensive && now_ns >= self.sure_until_ns {
             self.until_ns = now_ns;
             self.doubted = true;
         }
     }
 
-    fn learn(&mut self, dear: bool, now_ns: u64) {
-        self.is_dear = dear;
-        self.until_ns = now_ns + if dear { self.bad_ns } else { GOOD_NS };
-        let next = if dear { self.bad_ns * 2 } else { self.bad_ns / 2 };
+    fn learn(&mut self, expensive: bool, now_ns: u64) {
+        self.is_expensive = expensive;
+        self.until_ns = now_ns + if expensive { self.bad_ns } else { GOOD_NS };
+        let next = if expensive { self.bad_ns * 2 } else { self.bad_ns / 2 };
         self.bad_ns = next.clamp(*BAD_NS.start(), *BAD_NS.end());
         if std::mem::take(&mut self.doubted) {
             self.sure_until_ns = now_ns + self.sure_ns;
-            self.sure_ns = if dear { *SURE_NS.start() } else { (self.sure_ns * 2).min(*SURE_NS.end()) };
+            self.sure_ns = if expensive { *SURE_NS.start() } else { (self.sure_ns * 2).min(*SURE_NS.end()) };
         }
     }
 }
@@ -107,10 +107,10 @@ mod tests {
         for seconds in [5, 10, 20, 40, 60, 60] {
             probe.learn(true, 7);
             assert_eq!(probe.until_ns, 7 + seconds * 1_000_000_000);
-            assert!(probe.is_dear(probe.until_ns - 1), "the last answer");
+            assert!(probe.is_expensive(probe.until_ns - 1), "the last answer");
         }
         probe.learn(false, 0);
-        assert!(!probe.is_dear(GOOD_NS - 1));
+        assert!(!probe.is_expensive(GOOD_NS - 1));
         probe.learn(true, 0);
         assert_eq!(probe.until_ns, 30_000_000_000);
     }
@@ -143,8 +143,8 @@ mod tests {
     fn it_is_tried_where_the_answer_is_old() {
         assert!(cost_ns(true).unwrap() > 0 && cost_ns(false).unwrap() > 0);
         let mut probe = Probe::new();
-        let dear = probe.is_dear(1);
-        assert_eq!(probe.until_ns, 1 + if dear { *BAD_NS.start() } else { GOOD_NS });
-        assert!(!Probe::good().is_dear(u64::MAX - 1));
+        let expensive = probe.is_expensive(1);
+        assert_eq!(probe.until_ns, 1 + if expensive { *BAD_NS.start() } else { GOOD_NS });
+        assert!(!Probe::good().is_expensive(u64::MAX - 1));
     }
 }

@@ -169,12 +169,12 @@ impl Process {
         } else if Stat::read(&self.dir).is_ok_and(|stat| self.system_time.raises_doubt(&stat)) {
             probe.doubt(monotonic_ns());
         }
-        let mut dear = |stands: bool| {
+        let mut expensive = |stands: bool| {
             let wanted = if stands { FREE_AT_LEAST } else { FREE };
             let few = roots.read(buddyinfo::FILE).is_ok_and(|text| buddyinfo::free_huge(&text) < wanted);
-            few || probe.is_dear(monotonic_ns())
+            few || probe.is_expensive(monotonic_ns())
         };
-        let found = match self.look(&mut dear) {
+        let found = match self.look(&mut expensive) {
             Ok(found) => found,
             Err(e) => {
                 // One that is about to end has no memory any more, and is not over yet.
@@ -264,7 +264,7 @@ impl Process {
     }
 
     /// Looks at all mappings that are worth it.
-    fn look(&mut self, dear: &mut dyn FnMut(bool) -> bool) -> io::Result<Found> {
+    fn look(&mut self, expensive: &mut dyn FnMut(bool) -> bool) -> io::Result<Found> {
         // Opened anew: the process may have executed another program.
         let pagemap = Pagemap::open(self.held.pid())?;
         let mut mappings = anonymous_ranges(&self.dir).map_err(io::Error::other)?;
@@ -280,7 +280,7 @@ impl Process {
                 MOST_STRETCHES.. => Some(self.sampled_fill(&pagemap, mapping)?),
                 _ => None,
             };
-            match self.filling.look(mapping, &fill, sample.as_ref(), &mut *dear) {
+            match self.filling.look(mapping, &fill, sample.as_ref(), &mut *expensive) {
                 Verdict::Leave => {}
                 Verdict::TakeBack => found.take_back(mapping, fill),
                 Verdict::Ask => {

@@ -1,6 +1,6 @@
-//! What a process's own faults cost it: the first to tell that huge pages have become dear.
+//! What a process's own faults cost it: the first to tell that huge pages have become expensive.
 //!
-//! A [probe](super::probe) holds for a second, in which a process may touch hundreds of blocks. If these are dear, so is
+//! A [probe](super::probe) holds for a second, in which a process may touch hundreds of blocks. If these are expensive, so is
 //! the system time that it spends meanwhile.
 
 use crate::proc::stat::Stat;

@@ -149,7 +149,7 @@ mod tests {
         };
         assert_eq!(ends(set, 9.0 * 37.0), [(0, 11), (21, 22)]);
         assert_eq!(ends(set, 4000.0), [(0, 22)]);
-        // Bits that are to stay set make a gap dear.
+        // Bits that are to stay set make a gap expensive.
         (11..21).for_each(|p| mask::put(&mut set, p));
         assert_eq!(ends(set, 3000.0), [(0, 11), (21, 22)]);
     }

@@ -44,7 +44,7 @@ const NARROW: usize = 4;
 /// Fewer pages tell too little of the price of one, and so do ranges of fewer pages each.
 const ENOUGH_PAGES: usize = 2048;
 const WIDE: usize = 64;
-/// Where ranges are joined because one is dear, one call in so many first clears a part of them on their own, to see
+/// Where ranges are joined because one is expensive, one call in so many first clears a part of them on their own, to see
 /// whether it still is; and the part, one in so many.
 const PROBE_EVERY: u32 = 4;
 const PROBE_PART: usize = 16;
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn scattered_pages_take_their_table_along_where_a_range_is_dear() {
+    fn scattered_pages_take_their_table_along_where_a_range_is_expensive() {
         let p = Prices::default();
         assert!(p.prefers_table(TargetCpu::Other, 10, 0) && !p.prefers_table(TargetCpu::Other, 2, 0));
         assert!(p.prefers_table(TargetCpu::NotRunning, 60, 0) && !p.prefers_table(TargetCpu::NotRunning, 40, 0));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn dear_pages_are_not_taken_for_dear_ranges() {
+    fn expensive_pages_are_not_taken_for_expensive_ranges() {
         // A machine on which everything takes three times as long: what is joined at first is not joined for long.
         let truth = |r: &[AddrRange]| (r.len() * 690 + pages(r) * 111) as u64;
         let mut p = Prices::default();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn now_and_then_it_is_tried_whether_ranges_are_still_dear() {
+    fn now_and_then_it_is_tried_whether_ranges_are_still_expensive() {
         let mut p = Prices::default();
         let (fine, joined) = (ranges(64 * 25, 1), ranges(64, 512));
         let tried = (0..8).filter_map(|_| p.probe(&fine, &joined).map(<[_]>::len)).collect::<Vec<_>>();
