@@ -10,10 +10,11 @@ PREFIX ?= /usr/local
 UID := $(shell id -u)
 LINTED :=
 TEST_DEPS := build
-# A build machine builds once: it keeps nothing for the next time, which costs 7 % more CPU time, and lints while it compiles, since `lint` has cargo check
-# all crates of others once more.
+# A build machine builds once: it keeps nothing for the next time, which costs 7 % more CPU time, nor lines for a debugger (panics name theirs all the same),
+# and lints while it compiles, since `lint` has cargo check all crates of others once more.
 ifneq ($(CI),)
 export CARGO_INCREMENTAL := 0
+export CARGO_PROFILE_DEV_DEBUG := 0
 LINTED := env RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-linted
 TEST_DEPS += lint
 endif
