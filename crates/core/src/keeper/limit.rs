@@ -171,20 +171,16 @@ impl LimitKeeper {
 
     /// A process has come. Those with the same `memory` share their generations.
     pub fn add(&mut self, target: TargetId, pid: u32, memory: String) {
-        let known = self.memories.iter().position(|kept| kept.name == memory && !kept.memory.spaces.is_empty());
-        let at = known.unwrap_or_else(|| {
+        let named = self.memories.iter().position(|kept| kept.name == memory);
+        let at = named.unwrap_or_else(|| {
             let new = Kept { name: memory, memory: Memory::learning(), plan: Plan::default(), evicted: 0 };
             // In the place of one whose processes have all ended: processes come and go for as long as the machine runs.
-            match self.memories.iter().position(|kept| kept.memory.spaces.is_empty()) {
-                Some(at) => {
-                    self.memories[at] = new;
-                    at
-                }
-                None => {
-                    self.memories.push(new);
-                    self.memories.len() - 1
-                }
+            let empty = self.memories.iter().position(|kept| kept.memory.spaces.is_empty());
+            match empty {
+                Some(at) => self.memories[at] = new,
+                None => self.memories.push(new),
             }
+            empty.unwrap_or(self.memories.len() - 1)
         });
         self.turns.add(at as u32);
         self.memories[at].memory.add(target);
