@@ -5,6 +5,8 @@ mod host;
 mod metrics;
 pub mod status;
 
+use super::ctl;
+use crate::instances::Which;
 use clap::Subcommand;
 
 /// Give free memory of virtual machines back to their host.
@@ -20,13 +22,23 @@ pub struct Args {
 enum What {
     Guest(guest::Args),
     Host(host::Args),
-    Status(status::Args),
+    Status(StatusArgs),
+}
+
+/// Show what the host side has of each guest, and what it has given back
+#[derive(Debug, clap::Args)]
+struct StatusArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.what {
         What::Guest(args) => guest::run(args),
         What::Host(args) => host::run(args),
-        What::Status(args) => status::run(args),
+        What::Status(args) => ctl::status(&args.which.find(Some(status::COMMAND))?, args.json),
     }
 }

@@ -1,7 +1,5 @@
-//! `isotherm hint status`, and what it shows.
+//! How the host side of hinting stands.
 
-use crate::commands::ctl;
-use crate::instances::Which;
 use isotherm_core::units::{format_size, format_time};
 use isotherm_daemon::instance::Instance;
 use isotherm_hint::host::status::GuestStatus;
@@ -23,20 +21,6 @@ pub struct HostStatus {
     pub problem: Option<String>,
     /// The guests, those named on the command line first.
     pub guests: Vec<GuestStatus>,
-}
-
-/// Show what the host side has of each guest, and what it has given back
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    #[command(flatten)]
-    which: Which,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-pub fn run(args: Args) -> anyhow::Result<()> {
-    ctl::status(&args.which.find(Some(COMMAND))?, args.json)
 }
 
 /// The status for people.
