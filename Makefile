@@ -77,9 +77,9 @@ test: ## lint and all tests that this machine and this user can run; what waits 
 	scripts/deps build lint guest real
 	[ $(UID) != 0 ] || scripts/deps root || true # without clang one test is skipped
 	$(CARGO) fmt --all --check
-	scripts/beside '$(MAKE) test-programs $(if $(LINTED),lint-programs,lint)' '$(MAKE) static-programs test-real REAL=-beats test-hint-guest'
+	scripts/beside '$(MAKE) test-programs $(if $(LINTED),lint-programs,lint)' '$(MAKE) static-programs test-real REAL=-beats test-guest'
 	$(MAKE) test-real REAL=beats # programs that keep time have nothing beside them
-	scripts/beside '$(MAKE) test-unit' '$(MAKE) test-kernel-guest' '$(MAKE) test-root test-damo'
+	scripts/beside '$(MAKE) test-unit' '$(MAKE) test-root test-damo'
 
 .PHONY: static-programs
 static-programs:
@@ -113,18 +113,10 @@ else
 endif
 
 .PHONY: test-guest
-test-guest: test-kernel-guest test-hint-guest ## the static binary in Debian's 6.1 and 6.12 kernels under QEMU; hinting in guests and on their host
-
-.PHONY: test-kernel-guest
-test-kernel-guest:
+test-guest: ## the static binary in Debian's 6.1 and 6.12 kernels under QEMU; hinting in guests and on their host
 	scripts/deps build guest
 	$(MAKE) static-programs
 	tests/guest/run
-
-.PHONY: test-hint-guest
-test-hint-guest:
-	scripts/deps build guest
-	$(MAKE) static-programs
 	tests/guest/hint/run $(HINT_ARGS)
 
 .PHONY: test-real
