@@ -81,6 +81,6 @@ impl Answerer {
 /// As `kill` does: with --exec, the command gets the signal, too.
 fn stop() {
     if let Err(e) = PidFd::open(std::process::id()).and_then(|this| this.send_signal(Signal::TERM)) {
-        tracing::error!("cannot stop: {e}");
+        tracing::error!("cannot stop this process (pid {}), end it by `kill`: {e}", std::process::id());
     }
 }

@@ -288,7 +288,8 @@ fn min_age(node: &Node) -> Result<MinAge, FileError> {
 
 /// 98, or "98%", as a share of one.
 fn percentile(value: &Scalar) -> Result<f64, Refused> {
-    threshold::parse_percentile(&value.to_string()).ok_or_else(|| Refused::new(value, "is no percentile, such as 98"))
+    threshold::parse_percentile(&value.to_string())
+        .ok_or_else(|| Refused::new(value, "is no percentile from 0 to 100, such as 98"))
 }
 
 /// "0.2%/min" as a share of one.
@@ -415,7 +416,7 @@ mod tests {
             (rule("percentile = 98"), "belong to min_age = \"auto\""),
             (
                 rule("min_age = \"auto\"\npercentile = 101"),
-                "line 5, rule.percentile: '101' is no percentile, such as 98",
+                "line 5, rule.percentile: '101' is no percentile from 0 to 100, such as 98",
             ),
             (rule("min_age = \"auto\"\nrate = \"0.2%\""), "line 5, rule.rate: '0.2%' is not a share"),
             (rule("goal = \"speed=1\""), "line 4, rule.goal: 'speed=1' is no goal"),
