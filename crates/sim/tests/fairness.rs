@@ -1,6 +1,7 @@
 //! Who gives way when several groups fill a machine: Linux's LRU of memories against taking them in turn.
 
 use isotherm_sim::policy::PolicyName;
+use isotherm_sim::policy::kernel_lru::Variant;
 use isotherm_sim::policy::kernel_lru::machine::{Bounds, Fairness};
 use isotherm_sim::replay::{GroupFigures, Groups, Job, Replay};
 use isotherm_sim::trace::{Format, Selection, Trace, read};
@@ -26,7 +27,7 @@ fn trace(request: Draw<'_>, selection: Selection) -> Trace {
 
 fn run(fairness: Fairness, size: u32, request: Draw<'_>) -> Vec<GroupFigures> {
     let replay = Replay::new(trace(request, Selection::default())).with_groups(Groups { bounds: Vec::new(), fairness });
-    let figures = replay.run(Job { policy: PolicyName::MgLru, size });
+    let figures = replay.run(Job { policy: PolicyName::MgLru(Variant::V6_14), size });
     assert!(figures.groups.iter().map(|g| g.resident.expect("is known")).sum::<u64>() <= u64::from(size));
     figures.groups
 }
@@ -77,7 +78,7 @@ fn bounds_hold_in_a_sample_at_its_scale() {
     let figures = |sample_rate: Option<f64>| {
         let trace = trace(&two, Selection { sample_rate, ..Selection::default() });
         let groups = Groups { bounds: bounds.clone(), fairness: Fairness::default() };
-        Replay::new(trace).with_groups(groups).run(Job { policy: PolicyName::MgLru, size: 20_000 })
+        Replay::new(trace).with_groups(groups).run(Job { policy: PolicyName::MgLru(Variant::V6_14), size: 20_000 })
     };
     let (whole, sample) = (figures(None), figures(Some(0.2)));
     let miss_ratio = |f: &isotherm_sim::replay::Figures, name: &str| {

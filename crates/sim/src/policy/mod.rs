@@ -23,6 +23,7 @@ mod models;
 #[cfg(test)]
 mod tests;
 
+use kernel_lru::Variant;
 use serde::Serialize;
 
 /// What a policy did besides missing. `None`: it does no such thing.
@@ -90,13 +91,14 @@ pub enum PolicyName {
     WTinyLfu,
     /// Linux's active and inactive lists with refault distances.
     Classic,
-    MgLru,
+    /// Linux's multi-generational LRU, as in these kernels.
+    MgLru(Variant),
     /// Belady's optimum without bypass: what is needed last goes first. Knows the future.
     Opt,
 }
 
 impl PolicyName {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Lru,
         Self::Fifo,
         Self::Clock,
@@ -107,17 +109,28 @@ impl PolicyName {
         Self::Sieve,
         Self::WTinyLfu,
         Self::Classic,
-        Self::MgLru,
+        Self::MgLru(Variant::V6_14),
+        Self::MgLru(Variant::V6_12),
         Self::Opt,
     ];
 
-    /// The names on the command line, in the order of [`ALL`](Self::ALL).
-    const NAMES: [&str; Self::ALL.len()] =
-        ["lru", "fifo", "clock", "2q", "arc", "lirs", "s3fifo", "sieve", "wtinylfu", "classic", "mglru", "opt"];
-
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
+        match self {
+            Self::Lru => "lru",
+            Self::Fifo => "fifo",
+            Self::Clock => "clock",
+            Self::TwoQ => "2q",
+            Self::Arc => "arc",
+            Self::Lirs => "lirs",
+            Self::S3Fifo => "s3fifo",
+            Self::Sieve => "sieve",
+            Self::WTinyLfu => "wtinylfu",
+            Self::Classic => "classic",
+            Self::MgLru(Variant::V6_14) => "mglru",
+            Self::MgLru(Variant::V6_12) => "mglru-6.12",
+            Self::Opt => "opt",
+        }
     }
 
     /// The policy of that name.

@@ -6,7 +6,7 @@ use crate::policy::Work;
 use crate::policy::kernel_lru::classic::{Classic, ClassicConfig};
 use crate::policy::kernel_lru::machine::Machine;
 use crate::policy::kernel_lru::mglru::{MgConfig, MgLru};
-use crate::policy::kernel_lru::{Access, Channel, Hit, LruStats, Lruvec, PageKind};
+use crate::policy::kernel_lru::{Access, Channel, Hit, LruStats, Lruvec, PageKind, Variant};
 use crate::trace::{Manner, Trace};
 
 /// Pages that share a page table.
@@ -149,9 +149,13 @@ fn highest(places: &[u32]) -> u32 {
     places.iter().max().map_or(0, |p| p + 1)
 }
 
-pub(super) fn mglru(trace: &Trace, places: &[u32], size: u32, watch: Option<&mut Watch<'_>>) -> Count {
-    let mut lru = MgLru::new(MgConfig { pages: highest(places), ..MgConfig::scaled(size) });
-    replay(&mut lru, trace, places, watch)
+/// A multi-generational LRU for `size` of these pages.
+pub(super) fn generations(places: &[u32], size: u32, variant: Variant) -> MgConfig {
+    MgConfig { pages: highest(places), variant, ..MgConfig::scaled(size) }
+}
+
+pub(super) fn mglru(trace: &Trace, places: &[u32], config: MgConfig, watch: Option<&mut Watch<'_>>) -> Count {
+    replay(&mut MgLru::new(config), trace, places, watch)
 }
 
 /// The seed of the bins that memories are put into.
@@ -161,11 +165,10 @@ const SEED: u64 = 1;
 pub(super) fn mglru_of_groups(
     trace: &Trace,
     places: &[u32],
-    size: u32,
+    config: MgConfig,
     groups: &Groups,
     mut watch: Option<&mut Watch<'_>>,
 ) -> Count {
-    let config = MgConfig { pages: highest(places), ..MgConfig::scaled(size) };
     let names = trace.groups().names();
     let bounds: Vec<_> = (0..names.len()).map(|g| groups.bounds.get(g).copied().unwrap_or_default()).collect();
     let mut memories = Memories { machine: Machine::new(config, &bounds, groups.fairness, SEED), trace };

@@ -106,8 +106,14 @@ impl Future {
             PolicyName::Sieve => run(sieve::Sieve::new(pages, size), trace, watch),
             PolicyName::WTinyLfu => run(wtinylfu::WTinyLfu::new(pages, size), trace, watch),
             PolicyName::Classic => kernel::classic(trace, self.placed(), size, watch),
-            PolicyName::MgLru if trace.groups().is_empty() => kernel::mglru(trace, self.placed(), size, watch),
-            PolicyName::MgLru => kernel::mglru_of_groups(trace, self.placed(), size, groups, watch),
+            PolicyName::MgLru(variant) => {
+                let config = kernel::generations(self.placed(), size, variant);
+                if trace.groups().is_empty() {
+                    kernel::mglru(trace, self.placed(), config, watch)
+                } else {
+                    kernel::mglru_of_groups(trace, self.placed(), config, groups, watch)
+                }
+            }
             PolicyName::Opt => {
                 let next = self.next_use();
                 let best = match watch {
@@ -206,7 +212,7 @@ impl Replay {
         // What serves all sizes is no part of any job's time.
         match job.policy {
             PolicyName::Opt => _ = self.whole.next_use(),
-            PolicyName::Classic | PolicyName::MgLru => _ = self.whole.placed(),
+            PolicyName::Classic | PolicyName::MgLru(_) => _ = self.whole.placed(),
             _ => {}
         }
         let start = Instant::now();
@@ -306,7 +312,7 @@ mod tests {
             let resident = f.misses - f.evictions;
             let most = u64::from(job.size).min(replay.footprint());
             // Linux evicts some ahead of need.
-            let batched = matches!(job.policy, PolicyName::Classic | PolicyName::MgLru);
+            let batched = matches!(job.policy, PolicyName::Classic | PolicyName::MgLru(_));
             assert!(resident == most || (batched && resident <= most && resident * 2 > most), "{f:?}");
             assert_eq!(f.misses - f.refaults, replay.footprint());
             if job.size == 5000 {

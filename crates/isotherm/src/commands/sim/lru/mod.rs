@@ -10,6 +10,7 @@ use anyhow::Context;
 use groups::{FairnessName, GroupSpec};
 use isotherm_core::units::{format_time, parse_percent, parse_size};
 use isotherm_sim::policy::PolicyName;
+use isotherm_sim::policy::kernel_lru::Variant;
 use isotherm_sim::predict::Machine;
 use isotherm_sim::replay::{Figures, Job, Replay};
 use isotherm_sim::trace::{Format, Generator, Manner, Selection, Trace, TraceError, generate, read, save_oracle};
@@ -36,8 +37,8 @@ pub struct Args {
     /// Format of the trace
     #[arg(long, value_name = "F", default_value = "auto", conflicts_with = "generate")]
     format: FormatName,
-    /// Policies, separated by commas: lru, fifo, clock, 2q, arc, lirs, s3fifo, sieve, wtinylfu, classic and mglru
-    /// (those of Linux), opt (knows the future) [default: all; with --group, mglru]
+    /// Policies, separated by commas: lru, fifo, clock, 2q, arc, lirs, s3fifo, sieve, wtinylfu, classic, mglru and
+    /// mglru-6.12 (those of Linux, the last in its form up to 6.12), opt (knows the future) [default: all; with --group, mglru]
     #[arg(long, value_name = "P,...", value_delimiter = ',', value_parser = policy)]
     policy: Vec<PolicyName>,
     /// Sizes in pages (K and M are 1024 and 1024 * 1024), or as a share of all pages in the trace, such as 10%
@@ -53,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "C")]
     channel: Option<ChannelName>,
     /// Bounds of a group that the trace names, in pages or as a share of all pages, such as web:max=10%,low=1000; keys
-    /// are min, low, soft and max, as in a control group. Only mglru knows groups
+    /// are min, low, soft and max, as in a control group. Only mglru and mglru-6.12 know groups
     #[arg(long, value_name = "NAME:KEY=N,...", value_parser = groups::group)]
     group: Vec<GroupSpec>,
     /// Who gives way when the groups together fill the memory
@@ -159,7 +160,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             "--machine cannot predict from a sample: leave --sample-rate out, and shorten the trace with --limit";
         return Err(Usage(text.into()).into());
     }
-    let knows_groups = |p: &PolicyName| *p == PolicyName::MgLru;
+    let knows_groups = |p: &PolicyName| matches!(p, PolicyName::MgLru(_));
     if let Some(other) = args.policy.iter().find(|p| !args.group.is_empty() && !knows_groups(p)) {
         return Err(Usage(format!("--group: {} knows no bounds of groups, only mglru does", other.name())).into());
     }
@@ -250,7 +251,8 @@ fn jobs(args: &Args, replay: &Replay) -> anyhow::Result<Vec<Job>> {
         return Err(Usage(text).into());
     }
     let mut jobs = Vec::new();
-    let all: &[PolicyName] = if args.group.is_empty() { &PolicyName::ALL } else { &[PolicyName::MgLru] };
+    let all: &[PolicyName] =
+        if args.group.is_empty() { &PolicyName::ALL } else { &[PolicyName::MgLru(Variant::V6_14)] };
     for &policy in if args.policy.is_empty() { all } else { &args.policy } {
         for &size in &sizes {
             let job = Job { policy, size };
