@@ -136,7 +136,7 @@ test-neighbours: ## as test-real, of a redis, a PostgreSQL and a JVM beside 150 
 .PHONY: test-damo
 test-damo: ## damo and scripts for DAMON's files control us (root), damo and we read each other's records; what is missing is skipped
 	scripts/deps $(TEST_DEPS)
-	$(LINTED) $(CARGO) test --workspace --no-run --test mount # the binary as test-unit builds it, not once more
+	$(LINTED) $(CARGO) test --workspace --no-run --test commands # the binary as test-unit builds it, not once more
 	scripts/again tests/damo/run target/debug/isotherm
 	scripts/again tests/damo/live target/debug/isotherm
 	scripts/again tests/damo/facts target/debug/isotherm

@@ -1,11 +1,11 @@
 //! VMMs that connect to `isotherm hint host` by themselves. This process is one: it must hold no other memory of that
 //! kind, so nothing else is in this file.
 
+#[path = "commands/common/mod.rs"]
 mod common;
-mod hint;
 
 use common::text;
-use hint::{Agent, HostSide, MIB, RAM, hello};
+use common::vmm::{Agent, HostSide, MIB, RAM, hello};
 use isotherm_hint::protocol::Verdict;
 use isotherm_linux::hostmem::shared::SharedMemory;
 use std::os::unix::fs::MetadataExt;

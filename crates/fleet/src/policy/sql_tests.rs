@@ -21,7 +21,7 @@ struct Simulate {
 fn the_query_answers_what_the_replay_does() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("fleet");
-    let words = "simulate --hosts 3 --hours 12 --seed 7 --groups 20 --out".split(' ');
+    let words = "simulate --hosts 3 --hours 12 --seed 7 --groups 8 --out".split(' ');
     let made = Simulate::try_parse_from(words.chain([out.to_str().unwrap()])).unwrap();
     crate::simulate::run(&made.args).unwrap();
     let grid = Grid {

@@ -1,0 +1,5 @@
+//! `isotherm hint host`, with VMMs and agents that behave or do not. No privilege needed.
+
+mod host;
+mod hostile;
+mod tcp;
