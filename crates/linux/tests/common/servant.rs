@@ -4,6 +4,7 @@
 use isotherm_linux::fork::fork;
 use std::io::{Error, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const TOUCH: u64 = 1 << 32;
 const FORK: u64 = TOUCH + 1;
@@ -31,6 +32,15 @@ pub fn push_new_pages_to_lru() {
     }
 }
 
+/// Tests with servants run one at a time: a servant is a fork, so memory that another test shares with its own would be this one's, too, and what
+/// its budget pays for.
+static TURN: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// Held until the test's thread ends, whatever servants it has.
+    static MINE: MutexGuard<'static, ()> = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+}
+
 /// Ends and collects the child when dropped.
 pub struct Servant {
     pid: libc::pid_t,
@@ -39,6 +49,7 @@ pub struct Servant {
 
 impl Servant {
     pub fn new() -> Self {
+        MINE.with(|_| ());
         let (ours, theirs) = UnixStream::pair().unwrap();
         // SAFETY: the child runs `serve` only, which neither allocates nor takes a lock that another thread may hold.
         let pid = unsafe { fork(|| serve(&theirs)) }.unwrap();
