@@ -10,11 +10,13 @@ PREFIX ?= /usr/local
 UID := $(shell id -u)
 LINTED :=
 TEST_DEPS := build
-# A build machine builds once: it keeps nothing for the next time, which costs 7 % more CPU time, nor lines for a debugger (panics name theirs all the same),
-# and lints while it compiles, since `lint` has cargo check all crates of others once more.
+# A build machine builds once: it keeps nothing for the next time, which costs 7 % more CPU time, nor lines for a debugger (panics name theirs all the same).
+# It does not optimize the static binary across crates, which is a quarter of what that takes, and lints while it compiles, since `lint` has cargo check all
+# crates of others once more.
 ifneq ($(CI),)
 export CARGO_INCREMENTAL := 0
 export CARGO_PROFILE_DEV_DEBUG := 0
+export CARGO_PROFILE_RELEASE_LTO := off
 LINTED := env RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-linted
 TEST_DEPS += lint
 endif
@@ -79,7 +81,7 @@ test: ## lint and all tests that this machine and this user can run; what waits 
 	$(CARGO) fmt --all --check
 	scripts/beside '$(MAKE) test-programs $(if $(LINTED),lint-programs,lint)' '$(MAKE) static-programs test-real REAL=-beats test-guest'
 	$(MAKE) test-real REAL=beats # programs that keep time have nothing beside them
-	scripts/beside '$(MAKE) test-unit' '$(MAKE) test-root test-damo'
+	scripts/beside '$(MAKE) test-unit' 'scripts/beside -n "$(MAKE) test-damo" "$(MAKE) test-root"'
 
 .PHONY: static-programs
 static-programs:
@@ -107,7 +109,7 @@ test-root: ## tests on real processes that need root and eBPF
 ifeq ($(UID),0)
 	scripts/deps $(TEST_DEPS)
 	scripts/deps root || true # without clang one test is skipped
-	scripts/again $(LINTED) $(CARGO) test --workspace --no-fail-fast --tests -- root_
+	RUST_TEST_THREADS=4 scripts/again $(LINTED) $(CARGO) test --workspace --no-fail-fast --tests -- root_ # they wait for the clock
 else
 	@echo "test-root: skipped, because it needs root"
 endif

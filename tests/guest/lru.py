@@ -6,7 +6,7 @@ import json
 
 GROUP = "/sys/fs/cgroup/app"
 SIZE_MIB = 64
-WORKLOAD = f"isotherm workload hotspot --size {SIZE_MIB}M --hot 25% --seed 7 --rate 250000 --duration 10m --thp no"
+WORKLOAD = f"isotherm workload hotspot --size {SIZE_MIB}M --hot 25% --seed 7 --rate 250000 --tick 20ms --duration 10m --thp no"
 
 
 def script():

@@ -7,7 +7,7 @@ import kernels
 
 MACHINE = {"memory_mib": 1024}
 SIZE_MIB = 64
-WORKLOAD = f"isotherm workload hotspot --size {SIZE_MIB}M --hot 25% --seed 7 --rate 250000 --duration 10m --thp no"
+WORKLOAD = f"isotherm workload hotspot --size {SIZE_MIB}M --hot 25% --seed 7 --rate 250000 --tick 20ms --duration 10m --thp no"
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lru_gen/age_and_evict")
 WAYS = ("kernel", "passed", "own")
 # ID stands for the group's number, NOW for its youngest generation's.

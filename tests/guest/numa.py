@@ -10,7 +10,7 @@ _QEMU = [
     "-object", "memory-backend-ram,id=m1,size=512M", "-numa", "node,memdev=m1",
 ]  # fmt: skip
 MACHINE = {"memory_mib": 1024, "options": _QEMU}
-WORKLOAD = "isotherm workload hotspot --size 64M --hot 25% --seed 7 --rate 250000 --duration 10m --thp no"
+WORKLOAD = "isotherm workload hotspot --size 64M --hot 25% --seed 7 --rate 250000 --tick 20ms --duration 10m --thp no"
 MONITOR = "--sample 50ms --aggr 500ms --update 2s --max-regions 100 --cpu-budget 100% --mode scan"
 
 EVEN = '[[scheme]]\naction = "migrate_hot"\ndestinations = [{ node = 0, weight = 1 }, { node = 1, weight = 3 }]\n'

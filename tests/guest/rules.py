@@ -8,11 +8,11 @@ import kernels
 
 MIB = 1 << 20
 SIZE, HOT, LOW = 64 * MIB, 16 * MIB, 48 * MIB
-WORKLOAD = f"isotherm workload hotspot --size {SIZE} --hot 25% --seed 7 --rate 100000 --duration 10m --thp no"
+WORKLOAD = f"isotherm workload hotspot --size {SIZE} --hot 25% --seed 7 --rate 100000 --tick 20ms --duration 10m --thp no"
 GROUPS = "/sys/fs/cgroup"
 # Groups with a program that uses all of its memory, and with page cache: of a block device, since the guest has no disk.
 USED, FILE, CACHE_LOW = 16 * MIB, 24 * MIB, 32 * MIB
-USER = f"isotherm workload scan --size {USED} --rate 100000 --duration 10m --thp no"
+USER = f"isotherm workload scan --size {USED} --rate 100000 --tick 20ms --duration 10m --thp no"
 CACHED = ("cache", "cachelow", "beside")
 PATIENCE_S = 120
 # Two nodes may take all of their patience.

@@ -31,6 +31,9 @@ pub struct Args {
     /// Touches per second [default: as fast as possible]
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
+    /// With --rate, how often to wake up for the touches that are due: longer costs less where waking up is expensive, as under emulation
+    #[arg(long, value_name = "T", default_value = "1ms", requires = "rate", value_parser = units::time)]
+    tick: Duration,
     /// Write which ranges were touched when, as JSON
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
@@ -48,8 +51,6 @@ pub struct Args {
 const SLICE_NS: u64 = 100_000_000;
 /// Most slices that a truth file holds (stage changes come on top), so that writing it again and again stays cheap.
 const MAX_SLICES: u64 = 1000;
-/// Sleep while a rate limit holds touches back.
-const NAP_NS: u64 = 1_000_000;
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     let duration_ns = nanos(args.duration);
@@ -58,6 +59,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     if args.rate.is_some_and(|r| !(r.is_finite() && r > 0.0)) {
         return Err(Usage("--rate must be above 0".into()).into());
+    }
+    let tick_ns = nanos(args.tick);
+    if !(1..=SLICE_NS).contains(&tick_ns) {
+        return Err(Usage("--tick must be above 0 and at most 100ms, a slice of the truth".into()).into());
     }
     let workload = args.workload.build(args.seed)?;
     let huge = match args.thp {
@@ -94,6 +99,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         arena,
         truth,
         rate: args.rate,
+        tick_ns,
         duration_ns,
         slice_ns: SLICE_NS.max(duration_ns / MAX_SLICES),
         start_ns: MonotonicClock::new().now_ns(),
@@ -132,6 +138,8 @@ struct Run<'a> {
     truth: Option<TruthFile>,
     /// Touches per second; `None`: no limit.
     rate: Option<f64>,
+    /// Sleep while the limit holds touches back.
+    tick_ns: u64,
     duration_ns: u64,
     slice_ns: u64,
     /// CLOCK_MONOTONIC at which the pattern began.
@@ -180,7 +188,7 @@ impl Run<'_> {
             }
             if pages.is_empty() {
                 // Nothing is due before the nap is over, or at all in a stage that touches nothing.
-                let wake = if due { until_ns } else { until_ns.min(now + NAP_NS) };
+                let wake = if due { until_ns } else { until_ns.min(now + self.tick_ns) };
                 if clock.sleep_until_ns(self.start_ns + wake) == Wake::Interrupted {
                     return true;
                 }
