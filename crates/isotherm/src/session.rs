@@ -187,8 +187,7 @@ fn context(engine: Box<dyn Engine>) -> LiveContext {
 fn open_engine(source: SourceName, spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
     match source {
         SourceName::Pagetable => {
-            let reader = PageTableReader::ready()
-                .map_err(|e| Unsupported(format!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?;
+            let reader = PageTableReader::ready().map_err(|e| Unsupported(e.to_string()))?;
             page_table(reader, spec, config)
         }
         SourceName::Idle => idle(spec, config),
@@ -213,7 +212,7 @@ fn open_engine(source: SourceName, spec: TargetSpec, config: MonitorConfig) -> a
 /// Opens the targets; those that come later and cannot be watched are reported on stderr.
 fn tracker(spec: TargetSpec) -> anyhow::Result<TargetTracker> {
     let mut tracker = TargetTracker::new(spec)?;
-    tracker.on_skip(|skipped| tracing::warn!("not watching pid {}: {}", skipped.pid, skipped.why));
+    tracker.on_skip(|skipped| tracing::warn!("{skipped}"));
     Ok(tracker)
 }
 
@@ -223,8 +222,7 @@ fn page_table(reader: PageTableReader, spec: TargetSpec, config: MonitorConfig) 
 }
 
 fn idle(spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
-    let source = IdleSource::new(&Roots::system(), tracker(spec)?)
-        .map_err(|e| Unsupported(format!("idle pages cannot be tracked here: {}; {}", e.reason, e.remedy)))?;
+    let source = IdleSource::new(&Roots::system(), tracker(spec)?).map_err(|e| Unsupported(e.to_string()))?;
     Ok(Box::new(Monitor::new(source, config)))
 }
 

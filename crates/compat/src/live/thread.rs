@@ -98,9 +98,7 @@ fn begin<'r>(
         KdamondTargets::All => TargetSpec::All,
     };
     let tracker = TargetTracker::new(spec).map_err(Refused::new)?;
-    let source = PageTableSource::new(tracker)
-        .map_err(|e| Refused::new(format_args!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?
-        .with_cpu_budget(config.cpu_budget);
+    let source = PageTableSource::new(tracker).map_err(Refused::new)?.with_cpu_budget(config.cpu_budget);
     let actuator = LinuxActuator::new(&roots).map_err(Refused::new)?;
     let meter = LinuxMeter::new(roots.clone());
     let attrs = settings.attrs;

@@ -61,10 +61,8 @@ impl Machine for LiveMachine {
     fn open(&mut self) -> Result<(), Refused> {
         if self.source.is_none() {
             let mut tracker = TargetTracker::new(TargetSpec::OneByOne).map_err(Refused::new)?;
-            tracker.on_skip(|skipped| tracing::warn!("not watching pid {}: {}", skipped.pid, skipped.why));
-            let source = PageTableSource::new(tracker).map_err(|e| {
-                Refused::new(format_args!("page tables cannot be read here: {}; {}", e.reason, e.remedy))
-            })?;
+            tracker.on_skip(|skipped| tracing::warn!("{skipped}"));
+            let source = PageTableSource::new(tracker).map_err(Refused::new)?;
             self.source = Some(source);
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! What the agent tells of itself.
 
 use isotherm_core::hinter::{CompactionStats, HintStats};
+use isotherm_linux::proc::status::Status as ProcessStatus;
 use serde::Serialize;
 
 /// How the agent is doing.
@@ -40,7 +41,5 @@ pub struct Status {
 
 /// Resident memory of this process, bytes.
 pub(super) fn own_rss() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    ProcessStatus::parse(&std::fs::read("/proc/self/status").ok()?).vm_rss
 }

@@ -3,6 +3,7 @@
 use super::pressure;
 use super::{HugePages, KernelDamon, bracketed};
 use crate::cgroup::CgroupSetup;
+use crate::proc::status::Status;
 use crate::roots::Roots;
 use std::fmt;
 use std::path::Path;
@@ -92,7 +93,7 @@ impl Environment {
             page_table_levels: roots.read("/proc/cpuinfo").ok().and_then(|t| page_table_levels(&t)),
             btf_bytes: std::fs::metadata(roots.path("/sys/kernel/btf/vmlinux")).ok().map(|m| m.len()),
             lockdown: lockdown(roots.line("/sys/kernel/security/lockdown").as_deref()),
-            capabilities: roots.read("/proc/self/status").ok().and_then(|t| effective_capabilities(&t)),
+            capabilities: roots.read("/proc/self/status").ok().and_then(|t| Status::parse(t.as_bytes()).capabilities),
             cgroup: CgroupSetup::read(roots),
             psi: psi(roots),
             thp: HugePages::read(roots),
@@ -149,11 +150,6 @@ fn lockdown(text: Option<&str>) -> Lockdown {
         Some("confidentiality") => Lockdown::Confidentiality,
         _ => Lockdown::Unknown,
     }
-}
-
-fn effective_capabilities(status: &str) -> Option<u64> {
-    let text = status.lines().find_map(|l| l.strip_prefix("CapEff:"))?;
-    u64::from_str_radix(text.trim(), 16).ok()
 }
 
 fn psi(roots: &Roots) -> Result<(), NoPressure> {

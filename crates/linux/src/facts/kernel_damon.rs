@@ -3,7 +3,8 @@
 use crate::roots::Roots;
 use std::fmt;
 
-const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
+/// The folder of DAMON's control files.
+pub(crate) const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 
 /// Somebody who uses the kernel's DAMON, or has set it up.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,6 +11,7 @@ pub(crate) mod vmstat;
 
 pub use environment::{Environment, Hypervisor, Lockdown, NoPressure, SwapArea};
 pub use huge_pages::HugePages;
+pub(crate) use kernel_damon::KDAMONDS;
 pub use kernel_damon::{DamonUser, KernelDamon};
 
 /// The choice in brackets of a file like `always [madvise] never`.

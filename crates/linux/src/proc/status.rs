@@ -1,4 +1,4 @@
-//! `/proc/PID/status`: memory figures and the thread group.
+//! `/proc/PID/status`: memory figures, the thread group, and capabilities.
 
 use super::dir::ProcessDir;
 use super::error::ProcessError;
@@ -17,6 +17,8 @@ pub struct Status {
     pub vm_locked: Option<u64>,
     /// Resident hugetlb memory (not part of `vm_rss`).
     pub hugetlb: Option<u64>,
+    /// Effective capabilities, a bit each by its number in linux/capability.h.
+    pub capabilities: Option<u64>,
 }
 
 impl Status {
@@ -33,6 +35,7 @@ impl Status {
                 b"VmSwap" => status.vm_swap = kilobytes(value),
                 b"VmLck" => status.vm_locked = kilobytes(value),
                 b"HugetlbPages" => status.hugetlb = kilobytes(value),
+                b"CapEff" => status.capabilities = hexadecimal(value),
                 _ => {}
             }
         }
@@ -44,6 +47,10 @@ impl Status {
         dir.read("status", buf)?;
         Ok(Self::parse(buf))
     }
+}
+
+fn hexadecimal(text: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(text).ok()?.trim(), 16).ok()
 }
 
 fn number(text: &[u8]) -> Option<u64> {

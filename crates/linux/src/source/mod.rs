@@ -6,4 +6,7 @@ pub mod pagetable;
 pub mod refs;
 mod reset;
 mod selftest;
+mod unavailable;
 mod watched;
+
+pub use unavailable::SourceUnavailable;

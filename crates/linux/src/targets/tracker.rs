@@ -23,7 +23,8 @@ const FILES_LEFT: u64 = 128;
 const REMEMBERED: usize = 4096;
 
 /// A process that belongs to the targets but cannot be watched.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("not watching pid {pid}: {why}")]
 pub struct Skipped {
     pub pid: u32,
     /// Why.

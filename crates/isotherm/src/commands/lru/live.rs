@@ -56,9 +56,8 @@ impl Live {
         let signals = StopSignals::catch().context("cannot catch signals")?;
         let Target { spec, command } = target.resolve()?;
         let mut tracker = TargetTracker::new(spec)?;
-        tracker.on_skip(|skipped| tracing::warn!("not watching pid {}: {}", skipped.pid, skipped.why));
-        let source = PageTableSource::new(tracker)
-            .map_err(|e| Unsupported(format!("page tables cannot be read here: {}; {}", e.reason, e.remedy)))?;
+        tracker.on_skip(|skipped| tracing::warn!("{skipped}"));
+        let source = PageTableSource::new(tracker).map_err(|e| Unsupported(e.to_string()))?;
         let source = how(source);
         let roots = Roots::system();
         Ok(Self { source, out: LivePageOut::new(&roots), groups: Memcgs::new(&roots), signals, command })

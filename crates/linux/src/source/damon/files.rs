@@ -1,6 +1,7 @@
 //! The control files below `/sys/kernel/mm/damon/admin/kdamonds`.
 
 use super::error::DamonError;
+use crate::facts::KDAMONDS;
 use crate::folder_lock::FolderLock;
 use crate::guard::Guard;
 use crate::roots::Roots;
@@ -8,9 +9,6 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// The folder of the control files.
-pub(super) const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 
 /// Writes control files: the kernel's, or a simulated kernel's in tests.
 pub(super) trait ControlFiles {

@@ -1,9 +1,9 @@
 //! One use of the kernel's DAMON: set up, switched on, and put back as it was.
 
 use super::error::DamonError;
-use super::files::{ControlFiles, KDAMONDS, absolute, exists, lock};
+use super::files::{ControlFiles, absolute, exists, lock};
 use super::tracepoint::Aggregated;
-use crate::facts::KernelDamon;
+use crate::facts::{KDAMONDS, KernelDamon};
 use crate::folder_lock::FolderLock;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;

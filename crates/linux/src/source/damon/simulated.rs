@@ -1,6 +1,7 @@
 //! A kernel's DAMON control files in a temporary folder: folders appear and values are refused as the kernel does it.
 
-use super::files::{ControlFiles, KDAMONDS};
+use super::files::ControlFiles;
+use crate::facts::KDAMONDS;
 use crate::roots::Roots;
 use std::cell::RefCell;
 use std::collections::BTreeMap;

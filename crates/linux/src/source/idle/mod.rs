@@ -25,7 +25,7 @@ mod simulated;
 use crate::clock::thread_cpu_ns;
 use crate::proc::Process;
 use crate::roots::Roots;
-use crate::source::pagetable::SourceUnavailable;
+use crate::source::SourceUnavailable;
 use crate::source::watched::{SpaceError, Targets};
 use crate::targets::TargetTracker;
 use isotherm_core::addr::AddrRange;
@@ -99,7 +99,10 @@ impl IdleSource {
 }
 
 fn ready(roots: &Roots) -> Result<Observer<KernelFiles>, SourceUnavailable> {
-    let unavailable = |reason: String, remedy: &str| SourceUnavailable { reason, remedy: remedy.to_owned() };
+    let unavailable = |reason: String, remedy: &str| {
+        let (what, remedy) = ("idle pages cannot be tracked", remedy.to_owned());
+        SourceUnavailable { what, reason, remedy }
+    };
     if !roots.exists(BITMAP) {
         return Err(unavailable(
             format!("the kernel lacks CONFIG_IDLE_PAGE_TRACKING ({BITMAP} is missing)"),

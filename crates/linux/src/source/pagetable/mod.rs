@@ -39,7 +39,9 @@ pub mod windows;
 use crate::bpf::sys::BpfError;
 use crate::clock::thread_cpu_ns;
 use crate::proc::Process;
+use crate::proc::status::Status;
 use crate::roots::Roots;
+use crate::source::SourceUnavailable;
 use crate::source::watched::Targets;
 use crate::targets::TargetTracker;
 use frames::Frames;
@@ -53,19 +55,8 @@ use std::io;
 use std::time::Instant;
 use walker::{Walker, WalkerError};
 
-/// Why the source cannot be used here.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}; {remedy}")]
-pub struct SourceUnavailable {
-    pub reason: String,
-    /// What the user can do.
-    pub remedy: String,
-}
-
-impl SourceUnavailable {
-    fn new(reason: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { reason: reason.into(), remedy: remedy.into() }
-    }
+fn unavailable(reason: impl Into<String>, remedy: impl Into<String>) -> SourceUnavailable {
+    SourceUnavailable { what: "page tables cannot be read", reason: reason.into(), remedy: remedy.into() }
 }
 
 impl From<WalkerError> for SourceUnavailable {
@@ -83,7 +74,7 @@ impl From<WalkerError> for SourceUnavailable {
                 "run as root on an x86-64 kernel, in the host's pid namespace, or use another source"
             }
         };
-        Self::new(e.to_string(), remedy)
+        unavailable(e.to_string(), remedy)
     }
 }
 
@@ -192,7 +183,7 @@ fn open_space(observer: &mut Observer, process: &Process) -> Result<ProcessSpace
 /// With it, why there are no page descriptors.
 fn ready_observer() -> Result<(Observer, Option<WalkerError>), SourceUnavailable> {
     if !has_sys_nice() {
-        return Err(SourceUnavailable::new(
+        return Err(unavailable(
             "clearing accessed bits of other processes needs CAP_SYS_NICE",
             "run as root, or with CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_SYS_NICE and CAP_DAC_READ_SEARCH",
         ));
@@ -204,12 +195,12 @@ fn ready_observer() -> Result<(Observer, Option<WalkerError>), SourceUnavailable
             io::ErrorKind::NotFound => "use a kernel with CONFIG_PROC_PAGE_MONITOR=y, or another source",
             _ => "run as root, or with CAP_DAC_READ_SEARCH in addition",
         };
-        SourceUnavailable::new(format!("cannot read /proc/kpageflags, which tells large folios: {e}"), remedy)
+        unavailable(format!("cannot read /proc/kpageflags, which tells large folios: {e}"), remedy)
     })?;
     let no_descriptors = frames.find_descriptors(&mut walker).err();
     let mut observer = Observer::new(walker, frames);
     selftest::run(&mut observer).map_err(|why| {
-        SourceUnavailable::new(format!("the self-test failed: {why}"), "use another source, and please report this")
+        unavailable(format!("the self-test failed: {why}"), "use another source, and please report this")
     })?;
     observer.pages_read = 0;
     observer.pages_cleared = 0;
@@ -223,9 +214,8 @@ fn ready_observer() -> Result<(Observer, Option<WalkerError>), SourceUnavailable
 /// cannot, because a process may always advise on its own memory.
 fn has_sys_nice() -> bool {
     const CAP_SYS_NICE: u32 = 23;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|l| u64::from_str_radix(l.strip_prefix("CapEff:")?.trim(), 16).ok());
-    effective.is_none_or(|caps| caps >> CAP_SYS_NICE & 1 == 1)
+    let status = std::fs::read("/proc/self/status").unwrap_or_default();
+    Status::parse(&status).capabilities.is_none_or(|caps| caps >> CAP_SYS_NICE & 1 == 1)
 }
 
 impl AccessSource for PageTableSource {
