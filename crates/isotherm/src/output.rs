@@ -135,6 +135,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn several_targets_get_a_file_each() {
+        let file = |path: &str, count| one_of(Path::new(path), "1", count);
+        assert_eq!(file("a/heat.svg", 1), Path::new("a/heat.svg"));
+        assert_eq!(file("a/heat.svg", 2), Path::new("a/heat-1.svg"));
+        assert_eq!(file("heat", 2), Path::new("heat-1"));
+    }
+
+    #[test]
     fn the_locale_decides_on_characters() {
         let lacks = |all: &str, ctype: &str, lang: &str| lacks_utf8([all, ctype, lang].map(|v| Some(v.to_owned())));
         assert!(lacks("", "", "C") && lacks("POSIX", "", "en_GB.UTF-8") && lacks("", "de_DE", "C.UTF-8"));

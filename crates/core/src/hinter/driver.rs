@@ -301,13 +301,13 @@ impl Driver {
 
     /// There is nothing to do in this way: perhaps in the next.
     fn go_on(&mut self, now: u64) -> bool {
+        let rest = self.passes.rest();
         // Once tried, a way that gets no more of what it wants pauses before it tries again.
-        let paused = self.settings.once && self.tried && self.passes.rest() == Rest::Gap;
-        // Nor is one waited for that is not used for a while.
-        let paused = paused || !self.ways.is_usable(now);
-        // The first may take less.
-        let paused = paused || self.passes.rest() == Rest::Budget && !self.ways.is_first();
-        let idle = paused || matches!(self.passes.rest(), Rest::NothingNew | Rest::Reserve | Rest::Busy);
+        let pauses = self.settings.once && self.tried && rest == Rest::Gap;
+        // The first may take less than what this one has no budget for.
+        let is_over_budget = rest == Rest::Budget && !self.ways.is_first();
+        let has_nothing = matches!(rest, Rest::NothingNew | Rest::Reserve | Rest::Busy);
+        let idle = pauses || is_over_budget || has_nothing || !self.ways.is_usable(now);
         if !idle || !self.passes.isolated().is_empty() || self.done {
             return false;
         }

@@ -3,9 +3,10 @@
 use crate::common;
 use crate::common::confined::{check_confined, of_threads, reported};
 use crate::common::grouped::Group;
-use crate::common::{Program, Running, command, isotherm, send, start, state, text, wait_until, workload};
-use crate::zram;
-use crate::zram::ZramSwap;
+use crate::common::{
+    Program, Running, command, isotherm, resident, send, start, state, status_bytes, text, wait_until, workload,
+};
+use crate::zram::{self, ZramSwap};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -62,7 +63,7 @@ fn hotspot(size: &str, hot: &str) -> Command {
 
 fn wait_for_memory(target: Running, size: &str) -> Running {
     let want = size.trim_end_matches('M').parse::<u64>().unwrap() * MIB;
-    wait_until("its memory is there", || rss(target.pid()) >= want);
+    wait_until("its memory is there", || resident(target.pid()) >= want);
     target
 }
 
@@ -85,16 +86,6 @@ fn target_in(group: &Group, size: &str, hot: &str) -> Running {
 fn end(target: Running) {
     target.signal("KILL");
     target.finish();
-}
-
-fn status(pid: u32, field: &str) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = text.lines().find_map(|l| l.strip_prefix(field)?.strip_prefix(':'));
-    line.and_then(|l| l.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) << 10
-}
-
-fn rss(pid: u32) -> u64 {
-    status(pid, "VmRSS")
 }
 
 fn sizes(line: &Value) -> Vec<u64> {
@@ -143,8 +134,8 @@ fn root_age_and_evict_are_the_kernels_two_commands() {
     let evict = |gen_: &str| isotherm(["lru", "evict", "--pid", &pid, "--min-gen", gen_, "--engine", "user"]);
     evict("1").expect(2, &["two youngest"]);
     evict("0").expect(0, &["evicted"]);
-    wait_until("the cold part is out", || status(target.pid(), "VmSwap") >= 40 * MIB);
-    assert!(rss(target.pid()) >= 14 * MIB, "the hot part stays");
+    wait_until("the cold part is out", || status_bytes(target.pid(), "VmSwap") >= 40 * MIB);
+    assert!(resident(target.pid()) >= 14 * MIB, "the hot part stays");
     // And an amount.
     isotherm(["lru", "evict", "--pid", &pid, "--bytes", "1M", "--engine", "user"]).expect(0, &["evicted"]);
     end(target);
@@ -158,11 +149,11 @@ fn root_without_swap_nothing_is_tried() {
         return;
     }
     let target = target("64M", "25%");
-    let before = rss(target.pid());
+    let before = resident(target.pid());
     let pid = target.pid().to_string();
     let done = isotherm(["lru", "run", "--pid", &pid, "--limit", "32M", "--duration", "3s"]);
     done.expect(3, &["no swap", "zram"]);
-    assert!(rss(target.pid()) >= before, "the target is intact");
+    assert!(resident(target.pid()) >= before, "the target is intact");
     end(target);
 }
 
@@ -188,7 +179,7 @@ fn root_memory_stays_below_a_limit_and_what_is_used_stays() {
         "--socket",
         common::text(&socket),
     ]));
-    wait_until("it is below the limit", || rss(target.pid()) <= 48 * MIB);
+    wait_until("it is below the limit", || resident(target.pid()) <= 48 * MIB);
     let ctl = |args: &[&str]| isotherm([&["ctl", "--socket", common::text(&socket)], args].concat());
     let shown = ctl(&["status"]).stdout;
     assert!(["lru run", "48.0 MiB", "Memory that was evicted"].iter().all(|part| shown.contains(part)), "{shown}");
@@ -355,9 +346,9 @@ fn root_two_groups_give_by_what_they_have() {
     let of = |i: usize| last["memories"][i]["evicted"].as_u64().unwrap();
     // Round robin would take about the same from both, and leave the small one nothing.
     assert!(of(0) > 5 * of(1), "{last}");
-    assert!(rss(busy.pid()) > 16 * MIB, "{last}");
+    assert!(resident(busy.pid()) > 16 * MIB, "{last}");
     // The binary's pages are in both, and count once.
-    let both = rss(idle.pid()) + rss(busy.pid()) - status(idle.pid(), "RssFile");
+    let both = resident(idle.pid()) + resident(busy.pid()) - status_bytes(idle.pid(), "RssFile");
     assert!(both < 144 * MIB, "what both have counts: {both}: {last}");
     end(idle);
     end(busy);

@@ -1,15 +1,11 @@
 //! `isotherm mount` from outside.
 
-use std::process::{Command, Output};
-
-fn isotherm(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_isotherm")).args(args).output().unwrap()
-}
+use crate::common::{command, isotherm, run, send};
 
 #[test]
 fn bad_words_are_usage_errors() {
     for args in [&["mount"][..], &["mount", "a", "b"], &["mount", "--exec"], &["mount", "/does/not/exist"]] {
-        assert_eq!(isotherm(args).status.code(), Some(2), "{args:?}");
+        isotherm(args).expect(2, &[]);
     }
 }
 
@@ -18,9 +14,8 @@ fn root_a_command_sees_the_files_and_ends_as_it_would() {
     let script = "cat /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds; \
                   echo 1 >/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds; \
                   cat /sys/kernel/mm/damon/admin/kdamonds/0/state; exit 7";
-    let output = isotherm(&["mount", "--exec", "sh", "-c", script]);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "0\noff\n");
-    assert_eq!(output.status.code(), Some(7));
+    let output = isotherm(["mount", "--exec", "sh", "-c", script]);
+    assert_eq!((output.stdout.as_str(), output.status), ("0\noff\n", Some(7)));
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains("/sys/kernel/mm/damon"), "nothing is mounted for others");
 }
@@ -29,11 +24,8 @@ fn root_a_command_sees_the_files_and_ends_as_it_would() {
 fn root_a_command_sees_files_where_the_kernel_has_none() {
     let script = "cat /sys/kernel/debug/damon/attrs /sys/module/damon_reclaim/parameters/min_age; ls /sys/module";
     let folder = tempfile::tempdir().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
-    command.args(["mount", "--exec", "sh", "-c", script]).env("TMPDIR", folder.path());
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let mut lines = text.lines();
+    let output = run(command(["mount", "--exec", "sh", "-c", script]).env("TMPDIR", folder.path()));
+    let mut lines = output.stdout.lines();
     assert_eq!((lines.next(), lines.next()), (Some("5000 100000 1000000 10 1000"), Some("120000000")));
     let inside: Vec<&str> = lines.collect();
     let outside = std::fs::read_dir("/sys/module").unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
@@ -59,9 +51,8 @@ fn root_all_files_stand_at_their_usual_places_beside_what_is_there() {
                   cat /sys/kernel/mm/lru_gen/enabled >/dev/null; test -e /sys/kernel/debug/lru_gen || echo missing; \
                   cat /sys/kernel/mm/transparent_hugepage/enabled; \
                   for d in /sys/kernel/mm /sys/module /sys/kernel/debug; do ls -a $d; echo; done";
-    let output = isotherm(&["mount", "--exec", "sh", "-c", script]);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let text = String::from_utf8(output.stdout).unwrap();
+    let output = isotherm(["mount", "--exec", "sh", "-c", script]);
+    let text = &output.expect(0, &[]).stdout;
     let rest = text.strip_prefix(&format!("N\noff\n{huge}")).unwrap_or_else(|| panic!("{text}"));
     for (folder, listing) in before.iter().zip(rest.split("\n\n")) {
         let mut inside: Vec<&str> = listing.lines().filter(|name| ![".", ".."].contains(name)).collect();
@@ -78,13 +69,12 @@ fn root_a_mount_whose_server_was_killed_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let kdamonds = folder.path().join("sys/kernel/mm/damon/admin/kdamonds");
     for signal in ["KILL", "TERM"] {
-        let mut server = Command::new(env!("CARGO_BIN_EXE_isotherm")).arg("mount").arg(folder.path()).spawn().unwrap();
+        let mut server = command(["mount"]).arg(folder.path()).spawn().unwrap();
         while !kdamonds.join("nr_kdamonds").exists() {
             assert!(server.try_wait().unwrap().is_none(), "it serves until it is asked to end");
             std::thread::yield_now();
         }
-        let sent = Command::new("kill").args([&format!("-{signal}"), &server.id().to_string()]).status().unwrap();
-        assert!(sent.success());
+        send(server.id(), signal);
         let status = server.wait().unwrap();
         assert_eq!(status.success(), signal == "TERM");
         if signal == "KILL" {

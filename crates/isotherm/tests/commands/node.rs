@@ -2,7 +2,8 @@
 
 use crate::common::grouped::{Ending, group, within};
 use crate::common::metrics::metrics;
-use crate::common::{Done, command, isotherm, resident, run, start, wait_until, workload};
+use crate::common::nodes::{asked, at};
+use crate::common::{isotherm, resident, start, wait_until, workload};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::Value;
@@ -23,17 +24,6 @@ fn what_makes_no_sense_is_refused() {
     isotherm(["node", "--window", "5m"]).expect(2, &["--parquet"]);
     isotherm(["node", "--parquet", "/tmp", "--window", "2h"]).expect(2, &["--window", "1h"]);
     isotherm(["node", "--no-control", "--parquet", "/proc/self/status/x"]).expect(1, &["/proc/self/status/x"]);
-}
-
-/// With its sockets in a folder of the test's.
-fn at(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = command(arguments);
-    command.env("RUNTIME_DIRECTORY", folder);
-    command
-}
-
-fn asked(folder: &tempfile::TempDir, arguments: &[&str]) -> Done {
-    run(&mut at(folder.path(), arguments))
 }
 
 fn bytes(line: &Value, list: &str, time: &str, ns: u64) -> Option<u64> {
@@ -134,14 +124,14 @@ fn root_a_node_ps_top_and_metrics_say_the_same_and_the_truth() {
             return false;
         }
         // `ps` would wait until it knows something of anybody: the status tells of whom.
-        let status = asked(&folder, &["ctl", "status", "--json", "--pid", &node.pid().to_string()]);
+        let status = asked(folder.path(), &["ctl", "status", "--json", "--pid", &node.pid().to_string()]);
         let status = status.json_lines().first().cloned().unwrap_or_default();
         let idle = |group: &Value| group["ages"]["idle"].as_array().map_or(0, Vec::len);
         let groups = status["groups"].as_array().cloned().unwrap_or_default();
         if !groups.iter().any(|group| group["cgroup"] == *path && idle(group) >= 4) {
             return false;
         }
-        let done = asked(&folder, &["ps", "--json"]);
+        let done = asked(folder.path(), &["ps", "--json"]);
         done.expect(0, &[]);
         lines = done.json_lines();
         // Before the second walk after these 10 s it is estimated, and says so by its bounds. What is in use stays estimated: its
@@ -163,16 +153,16 @@ fn root_a_node_ps_top_and_metrics_say_the_same_and_the_truth() {
     assert!((used - (16 * MIB) as f64).abs() <= (slack + MIB) as f64, "{used}");
     assert_eq!(metric("memory_idle_bytes", ",min_age_seconds=\"28800\""), None, "nobody has watched for 8 h");
     assert!(samples["isotherm_monitor_cpu_seconds_total"] > 0.0);
-    let top = asked(&folder, &["top", "--batch", "--json", "--duration", "500ms"]);
+    let top = asked(folder.path(), &["top", "--batch", "--json", "--duration", "500ms"]);
     top.expect(0, &[]);
     let seen = line_of(&top.json_lines(), "process", "pid", &pid).unwrap();
     assert!(bytes(&seen, "cold", "for_ns", TEN_S).unwrap().abs_diff(cold) <= slack, "{seen}");
-    let table = asked(&folder, &["ps", "--by", "cgroup"]);
+    let table = asked(folder.path(), &["ps", "--by", "cgroup"]);
     table.expect(0, &[&format!("watched by isotherm node (pid {})", node.pid())]);
-    let status = asked(&folder, &["ctl", "status", "--pid", &node.pid().to_string()]);
+    let status = asked(folder.path(), &["ctl", "status", "--pid", &node.pid().to_string()]);
     status.expect(0, &[]);
     assert!(status.stdout.contains("all together"), "{status:#?}");
-    asked(&folder, &["ctl", "stop", "--pid", &node.pid().to_string()]).expect(0, &[]);
+    asked(folder.path(), &["ctl", "stop", "--pid", &node.pid().to_string()]).expect(0, &[]);
     node.finish().expect(0, &["watching all processes", "wrote"]);
     let rows = rows(&windows);
     let of_group: Vec<&Row> = rows.iter().filter(|row| text_of(row, "cgroup") == Some(path.clone())).collect();
@@ -199,10 +189,10 @@ fn root_ps_waits_for_a_node_that_has_begun_only_now() {
     let node = start(&mut at(folder.path(), &["node", "--cpu-budget", "none"]));
     let socket = folder.path().join(format!("{}.sock", node.pid()));
     wait_until("it can be asked", || socket.exists());
-    let done = asked(&folder, &["ps"]);
+    let done = asked(folder.path(), &["ps"]);
     done.expect(0, &[&format!("watched by isotherm node (pid {})", node.pid())]);
     assert!(!done.stderr.contains("looking without it"), "{done:#?}");
-    asked(&folder, &["ctl", "stop", "--pid", &node.pid().to_string()]).expect(0, &[]);
+    asked(folder.path(), &["ctl", "stop", "--pid", &node.pid().to_string()]).expect(0, &[]);
     node.finish().expect(0, &[]);
 }
 
@@ -227,11 +217,11 @@ fn root_a_node_of_one_process_is_not_asked_about_all() {
         heard += &reported();
         heard.starts_with("READY=1") && heard.contains("WATCHDOG=1")
     });
-    let done = asked(&folder, &["ps", "--json", "--pid", &std::process::id().to_string()]);
+    let done = asked(folder.path(), &["ps", "--json", "--pid", &std::process::id().to_string()]);
     done.expect(0, &[]);
     let lines = done.json_lines();
     assert_eq!(line_of(&lines, "process", "pid", &program.pid().into()), None, "{lines:?}");
-    let status = asked(&folder, &["ctl", "status", "--pid", &node.pid().to_string()]);
+    let status = asked(folder.path(), &["ctl", "status", "--pid", &node.pid().to_string()]);
     status.expect(0, &[]);
     // Who ends the only target ends the node, too.
     program.signal("KILL");

@@ -2,34 +2,19 @@
 
 use crate::common::grouped::{Ending, group, within};
 use crate::common::metrics::metrics;
-use crate::common::{Running, command, isotherm, resident, run, start, wait_until, workload};
-use crate::zram;
-use crate::zram::ZramSwap;
+use crate::common::nodes::{asked, at, of_group};
+use crate::common::{isotherm, resident, start, wait_until, workload};
+use crate::zram::{self, ZramSwap};
 use serde_json::Value;
-use std::path::Path;
 use std::process::Command;
 
 const MIB: u64 = 1 << 20;
 /// What of the programs is never used.
 const COLD: u64 = 48 * MIB;
 
-fn at(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = command(arguments);
-    command.env("RUNTIME_DIRECTORY", folder);
-    command
-}
-
 /// A program of which three quarters rest.
 fn program() -> Command {
     workload("hotspot --size 64M --hot 25% --thp no")
-}
-
-/// The group's part of the node's status.
-fn of_group(folder: &Path, node: &Running, path: &str) -> Value {
-    let done = run(&mut at(folder, &["ctl", "status", "--json", "--pid", &node.pid().to_string()]));
-    let status = done.json_lines().first().cloned().unwrap_or_default();
-    let groups = status["groups"].as_array().cloned().unwrap_or_default();
-    groups.into_iter().find(|group| group["cgroup"] == path).unwrap_or_default()
 }
 
 #[test]
@@ -98,7 +83,7 @@ fn root_a_rule_takes_what_rests_in_its_groups_and_nothing_else() {
     let sample = |name: &str, more: &str| samples.get(&format!("isotherm_{name}{{cgroup=\"{path}\"{more}}}")).copied();
     assert!(sample("reclaimed_bytes_total", "").unwrap() >= reclaimed as f64);
     assert!(sample("refaulted_bytes_total", ",within_seconds=\"60\"").is_some());
-    let text = run(&mut at(folder.path(), &["ctl", "status", "--pid", &node.pid().to_string()]));
+    let text = asked(folder.path(), &["ctl", "status", "--pid", &node.pid().to_string()]);
     assert!(text.stdout.contains("1 rule of") && text.stdout.contains("came back within 1 min"), "{}", text.stdout);
 
     // What a kill leaves changes nothing any more.

@@ -2,25 +2,17 @@
 
 use crate::common;
 use crate::common::grouped::{Ending, group, within};
-use crate::common::{Running, command, isotherm, run, start, wait_until, workload};
+use crate::common::nodes::{at, of_group};
+use crate::common::{Running, isotherm, run, start, wait_until, workload};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
 const MIB: u64 = 1 << 20;
 
-fn at(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = command(arguments);
-    command.env("RUNTIME_DIRECTORY", folder);
-    command
-}
-
 /// The group's rule in the node's status.
 fn rule_of(folder: &Path, node: &Running, path: &str) -> Value {
-    let done = run(&mut at(folder, &["ctl", "status", "--json", "--pid", &node.pid().to_string()]));
-    let status = done.json_lines().first().cloned().unwrap_or_default();
-    let groups = status["groups"].as_array().cloned().unwrap_or_default();
-    groups.into_iter().find(|group| group["cgroup"] == path).unwrap_or_default()["rule"].clone()
+    of_group(folder, node, path)["rule"].clone()
 }
 
 /// Anonymous memory in huge pages, bytes.

@@ -1,18 +1,17 @@
 //! `isotherm sim monitor` as a user runs it.
 
+use crate::common::{Done, isotherm};
 use isotherm_record::Record;
 use isotherm_sim::accuracy::{HOT_TOUCHES, Score};
 use isotherm_sim::workload::truth::Truth;
-use std::process::{Command, Output};
 
-fn sim(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_isotherm")).args(["sim", "monitor"]).args(args).output().expect("isotherm runs")
+fn sim(args: &[&str]) -> Done {
+    isotherm([&["sim", "monitor"], args].concat())
 }
 
 fn figures(args: &[&str]) -> serde_json::Value {
-    let out = sim(&[args, &["--json"]].concat());
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    serde_json::from_slice(&out.stdout).expect("JSON and nothing else")
+    let done = sim(&[args, &["--json"]].concat());
+    serde_json::from_str(&done.expect(0, &[]).stdout).expect("JSON and nothing else")
 }
 
 /// Everything but what depends on this machine's speed.
@@ -75,8 +74,8 @@ fn the_record_and_the_truth_tell_what_the_figures_sum_up() {
 #[test]
 fn huge_pages_and_text_output_work() {
     let out = sim(&["hotspot", "--size", "4G", "--huge", "50%", "--duration", "2s"]);
-    let text = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success() && text.contains("recall") && text.contains("converged"), "{text}");
+    let text = &out.expect(0, &[]).stdout;
+    assert!(text.contains("recall") && text.contains("converged"), "{text}");
 }
 
 #[test]
@@ -93,7 +92,6 @@ fn nonsense_is_bad_usage() {
         &["hotspot", "--size", "999999T"],
     ] {
         let out = sim(args);
-        assert_eq!(out.status.code(), Some(2), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-        assert!(out.stdout.is_empty());
+        assert!(out.expect(2, &[]).stdout.is_empty(), "{args:?}");
     }
 }

@@ -1,19 +1,16 @@
 //! `isotherm sim schemes` as a user runs it.
 
-use std::process::{Command, Output};
+use crate::common::{Done, isotherm};
 
 const PRCL: &str = "4K null null 5 5s null pageout";
 const SMALL: &[&str] = &["hotspot", "--size", "64M", "--rate", "2e6", "--duration", "20s"];
 
-fn sim(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_isotherm")).args(["sim", "schemes"]).args(args).output().expect("isotherm runs")
+fn sim(args: &[&str]) -> Done {
+    isotherm([&["sim", "schemes"], args].concat())
 }
 
 fn lines(args: &[&str]) -> Vec<serde_json::Value> {
-    let out = sim(&[args, &["--json"]].concat());
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let text = String::from_utf8(out.stdout).expect("text");
-    text.lines().map(|l| serde_json::from_str(l).expect("JSON and nothing else")).collect()
+    sim(&[args, &["--json"]].concat()).expect(0, &[]).json_lines()
 }
 
 #[test]
@@ -35,14 +32,12 @@ fn statistics_are_those_of_a_real_run_and_can_be_drawn() {
     let path = |name: &str| dir.path().join(name).display().to_string();
     let (stats, svg) = (path("s.jsonl"), path("p.svg"));
     let out = sim(&[SMALL, &["--scheme", PRCL, "--stats", &stats, "--svg", &svg]].concat());
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let text = String::from_utf8_lossy(&out.stdout);
+    let text = &out.expect(0, &[]).stdout;
     assert!(text.contains("of that without schemes") && text.contains("scheme 0 (pageout): tried"), "{text}");
     let written = std::fs::read_to_string(&stats).unwrap();
     assert!((19..=24).contains(&written.lines().count()), "one a second: {}", written.lines().count());
     assert!(std::fs::read_to_string(&svg).unwrap().contains("resident memory"));
-    let report = Command::new(env!("CARGO_BIN_EXE_isotherm")).args(["report", "schemes", &stats]).output().unwrap();
-    assert!(report.status.success());
+    isotherm(["report", "schemes", &stats]).expect(0, &[]);
 }
 
 #[test]
@@ -69,8 +64,7 @@ fn choices_are_compared_and_their_mean_is_geometric() {
     let expected = (ratio("hotspot", "slow") * ratio("stairs", "slow")).sqrt();
     assert!((mean["geometric_mean"]["rss_ratio"].as_f64().unwrap() - expected).abs() < 1e-9);
     assert!(std::fs::read_to_string(&svg).unwrap().contains("slow"));
-    let table = sim(&args);
-    let text = String::from_utf8_lossy(&table.stdout);
+    let text = sim(&args).stdout;
     assert!(text.contains("geometric mean") && text.lines().count() == 7, "{text}");
 }
 
@@ -94,14 +88,10 @@ fn a_machine_can_be_too_small_and_have_a_slower_node() {
     assert!(f["alone"]["swapped_at_end"].as_u64() > Some(16 << 20), "what does not fit is out from the start: {f}");
     assert!(f["memory_ratio"].as_f64() < Some(0.9), "{f}");
     let out = sim(&[SMALL, &["--memory", "32M", "--swap", "none", "--scheme", PRCL]].concat());
-    assert_eq!(out.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&out.stderr).contains("out of memory"));
+    out.expect(1, &["out of memory"]);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("tier.toml");
-    let tier = Command::new(env!("CARGO_BIN_EXE_isotherm"))
-        .args(["tier", "--slow-node", "1", "--cold-age", "3s", "--print"])
-        .output()
-        .unwrap();
+    let tier = isotherm(["tier", "--slow-node", "1", "--cold-age", "3s", "--print"]);
     std::fs::write(&file, tier.stdout).unwrap();
     let f = run(&["-c", file.to_str().unwrap(), "--slow-node", "64M"]);
     assert!(f["rss_fast_ratio"].as_f64() < Some(0.6) && f["rss_ratio"] == 1.0, "{f}");
@@ -132,18 +122,15 @@ fn nonsense_is_bad_usage() {
         with(&["--compare", "--stats", "x"]),
     ] {
         let out = sim(&args);
-        let error = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(2), "{args:?}: {error}");
-        assert!(out.stdout.is_empty() && !error.is_empty(), "{args:?}");
+        out.expect(2, &[]);
+        assert!(out.stdout.is_empty() && !out.stderr.is_empty(), "{args:?}");
     }
 }
 
 #[test]
 fn what_cannot_be_read_or_written_is_named() {
     let out = sim(&[SMALL, &["-c", "/nowhere/at/all.toml"]].concat());
-    assert_eq!(out.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&out.stderr).contains("/nowhere/at/all.toml"));
+    out.expect(1, &["/nowhere/at/all.toml"]);
     let out = sim(&[SMALL, &["--scheme", PRCL, "--stats", "/nowhere/at/all.jsonl"]].concat());
-    assert_eq!(out.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&out.stderr).contains("/nowhere/at/all.jsonl"));
+    out.expect(1, &["/nowhere/at/all.jsonl"]);
 }

@@ -178,17 +178,3 @@ fn summarize(args: SummaryArgs) -> anyhow::Result<()> {
         false => output::text_to_stdout(|out| summary::text::write(&summaries, out)),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::path::Path;
-
-    #[test]
-    fn several_targets_get_a_file_each() {
-        let file = |path: &str, count| output::one_of(Path::new(path), "1", count);
-        assert_eq!(file("a/heat.svg", 1), Path::new("a/heat.svg"));
-        assert_eq!(file("a/heat.svg", 2), Path::new("a/heat-1.svg"));
-        assert_eq!(file("heat", 2), Path::new("heat-1"));
-    }
-}

@@ -5,6 +5,7 @@
 pub mod confined;
 pub mod grouped;
 pub mod metrics;
+pub mod nodes;
 pub mod vmm;
 
 use std::ffi::OsStr;
