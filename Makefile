@@ -81,7 +81,7 @@ test: ## lint and all tests that this machine and this user can run; what waits 
 	$(CARGO) fmt --all --check
 	scripts/beside '$(MAKE) test-programs $(if $(LINTED),lint-programs,lint)' '$(MAKE) static-programs test-real REAL=-beats test-guest'
 	$(MAKE) test-real REAL=beats # programs that keep time have nothing beside them
-	scripts/beside '$(MAKE) test-unit' 'scripts/beside -n "$(MAKE) test-damo" "$(MAKE) test-root"'
+	scripts/beside '$(MAKE) test-unit' '$(MAKE) test-root test-damo'
 
 .PHONY: static-programs
 static-programs:
@@ -109,7 +109,7 @@ test-root: ## tests on real processes that need root and eBPF
 ifeq ($(UID),0)
 	scripts/deps $(TEST_DEPS)
 	scripts/deps root || true # without clang one test is skipped
-	RUST_TEST_THREADS=4 scripts/again $(LINTED) $(CARGO) test --workspace --no-fail-fast --tests -- root_ # they wait for the clock
+	RUST_TEST_THREADS=3 scripts/again $(LINTED) $(CARGO) test --workspace --no-fail-fast --tests -- root_ # they wait for the clock
 else
 	@echo "test-root: skipped, because it needs root"
 endif
