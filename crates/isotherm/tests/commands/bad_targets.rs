@@ -1,7 +1,6 @@
 //! Processes that cannot be watched, or that end or change while they are watched.
 
-use crate::common;
-use crate::common::{Program, Running, command, isotherm, snapshots, start, state, text, wait_until};
+use crate::common::{self, Program, Running, command, isotherm, snapshots, start, state, text, wait_until};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 

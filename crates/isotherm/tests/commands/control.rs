@@ -1,7 +1,6 @@
 //! Talking to a running `isotherm schemes`, as people and programs do.
 
-use crate::common;
-use crate::common::{Done, Running, command, isotherm, run, start, text, wait_until, workload};
+use crate::common::{self, Done, Running, command, isotherm, run, start, text, wait_until, workload};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::Shutdown;

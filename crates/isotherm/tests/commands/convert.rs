@@ -1,7 +1,6 @@
 //! `isotherm convert` as a user runs it.
 
-use crate::common;
-use crate::common::{command, isotherm, run, snapshots, start, text};
+use crate::common::{self, command, isotherm, run, snapshots, start, text};
 use isotherm_core::event::Event;
 use isotherm_core::history::frame::PageFrame;
 use isotherm_core::snapshot::{RegionInfo, Snapshot};

@@ -1,7 +1,6 @@
 //! What `isotherm doctor` prints, and that the other commands agree with it.
 
-use crate::common;
-use crate::common::{Program, isotherm};
+use crate::common::{self, Program, isotherm};
 use serde_json::Value;
 
 fn doctor() -> Value {

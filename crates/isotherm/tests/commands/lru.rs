@@ -1,10 +1,9 @@
 //! `isotherm lru` as people use it: on live processes.
 
-use crate::common;
 use crate::common::confined::{check_confined, of_threads, reported};
 use crate::common::grouped::Group;
 use crate::common::{
-    Program, Running, command, isotherm, resident, send, start, state, status_bytes, text, wait_until, workload,
+    self, Program, Running, command, isotherm, resident, send, start, state, status_bytes, text, wait_until, workload,
 };
 use crate::zram::{self, ZramSwap};
 use serde_json::Value;

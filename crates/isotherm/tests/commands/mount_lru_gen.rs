@@ -1,8 +1,7 @@
 //! The files of lru_gen in a mounted folder, on real processes. Needs root, FUSE and eBPF.
 
-use crate::common;
 use crate::common::grouped::{self, Group, within};
-use crate::common::{Running, command, resident, run, start, status_bytes, text, wait_until, workload};
+use crate::common::{self, Running, command, resident, run, start, status_bytes, text, wait_until, workload};
 use crate::zram::ZramSwap;
 use isotherm_core::keeper::lru_gen::{KernelMemcg, parse};
 use std::fs;

@@ -1,9 +1,8 @@
 //! Rules of `isotherm node` that do more than page out: huge pages, page cache. Needs root and eBPF.
 
-use crate::common;
 use crate::common::grouped::{Ending, group, within};
 use crate::common::nodes::{at, of_group};
-use crate::common::{Running, isotherm, run, start, wait_until, workload};
+use crate::common::{self, Running, isotherm, run, start, wait_until, workload};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;

@@ -1,7 +1,6 @@
 //! `isotherm report` on records whose content is known.
 
-use crate::common;
-use crate::common::{command, isotherm, run, text};
+use crate::common::{self, command, isotherm, run, text};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::{Event, Mode, MonitorStats, RunInfo};

@@ -1,8 +1,7 @@
 //! `isotherm top` without a terminal. Needs root and eBPF where a test's name says so.
 
-use crate::common;
 use crate::common::grouped::{group, within};
-use crate::common::{command, isotherm, resident, start, wait_until, workload};
+use crate::common::{self, command, isotherm, resident, start, wait_until, workload};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;

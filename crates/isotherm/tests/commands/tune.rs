@@ -4,6 +4,12 @@ use crate::common::isotherm;
 
 const SCHEME: &str = "4K null null 5 1s null stat";
 
+/// The command that is tuned for: it runs for so long, and leaves the processors to others.
+const fn workload(duration: &str) -> [&str; 9] {
+    let isotherm = env!("CARGO_BIN_EXE_isotherm");
+    [isotherm, "workload", "hotspot", "--size", "64M", "--rate", "1000000", "--duration", duration]
+}
+
 #[test]
 fn nonsense_is_bad_usage_and_runs_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -105,17 +111,7 @@ fn root_the_best_set_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let (best, svg) = (folder.path().join("best.toml"), folder.path().join("curve.svg"));
     // Bits that were set before the watch began may take 4 s to be cleared.
-    let workload = [
-        env!("CARGO_BIN_EXE_isotherm"),
-        "workload",
-        "hotspot",
-        "--size",
-        "64M",
-        "--rate",
-        "1000000",
-        "--duration",
-        "8s",
-    ];
+    let workload = workload("8s");
     let tune = [
         "tune",
         "--json",
@@ -155,17 +151,7 @@ fn root_ten_runs_at_most_and_the_next_tuning_begins_with_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (history, best) = (path("h.jsonl"), path("best.toml"));
-    let workload = [
-        env!("CARGO_BIN_EXE_isotherm"),
-        "workload",
-        "hotspot",
-        "--size",
-        "64M",
-        "--rate",
-        "1000000",
-        "--duration",
-        "6s",
-    ];
+    let workload = workload("6s");
     let tune = |runs: &str| {
         let tune = ["tune", "--json", "--scheme", SCHEME, "--runs", runs, "--history", &history, "-o", &best];
         let any = ["--max-slowdown", "10000%", "--cpu-budget", "none", "--"];

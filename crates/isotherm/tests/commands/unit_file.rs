@@ -1,7 +1,6 @@
 //! The systemd units and the example that `make install` brings.
 
-use crate::common;
-use crate::common::{isotherm, run, text};
+use crate::common::{self, isotherm, run, text};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,5 +1,6 @@
 //! What the tests of hinting share: a process that holds memory as a VMM does, and an agent that says what it is asked
 //! to say to.
+
 use crate::common;
 use isotherm_core::addr::AddrRange;
 use isotherm_hint::protocol::auth::{Exchange, Key, Seal};

@@ -1,9 +1,8 @@
 //! `isotherm hint host` with processes that hold memory as a VMM does, and agents that behave or do not. No privilege
 //! needed.
 
-use crate::common;
 use crate::common::vmm::{Agent, HostSide, MIB, RAM, Vmm, hello, memory_map, ranges};
-use crate::common::{isotherm, text, wait_until};
+use crate::common::{self, isotherm, text, wait_until};
 use isotherm_core::addr::AddrRange;
 use isotherm_hint::protocol::{ErrorCode, MemoryArea, MemoryKind, Message, Verdict};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,7 +1,6 @@
 //! Guests, VMMs and strangers that keep `isotherm hint host` from serving others, or try to. No privilege needed.
 
-use crate::common::vmm;
-use crate::common::vmm::{Agent, HostSide, MIB, RAM, Vmm, hello, ranges};
+use crate::common::vmm::{self, Agent, HostSide, MIB, RAM, Vmm, hello, ranges};
 use crate::common::{text, wait_until};
 use isotherm_hint::protocol::{Message, Verdict};
 use std::io::Write;

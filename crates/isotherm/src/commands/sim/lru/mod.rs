@@ -162,7 +162,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     let knows_groups = |p: &PolicyName| matches!(p, PolicyName::MgLru(_));
     if let Some(other) = args.policy.iter().find(|p| !args.group.is_empty() && !knows_groups(p)) {
-        return Err(Usage(format!("--group: {} knows no bounds of groups, only mglru does", other.name())).into());
+        return Err(Usage(format!(
+            "--group: {} knows no bounds of groups, only mglru and mglru-6.12 do",
+            other.name()
+        ))
+        .into());
     }
     if args.limit == Some(0) {
         return Err(Usage("--limit 0 leaves no request".into()).into());
