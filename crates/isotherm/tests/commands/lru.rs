@@ -1,7 +1,7 @@
 //! `isotherm lru` as people use it: on live processes.
 
 use crate::common::confined::{check_confined, of_threads, reported};
-use crate::common::grouped::Group;
+use crate::common::grouped::{Group, within};
 use crate::common::{
     self, Program, Running, command, isotherm, resident, send, start, state, status_bytes, text, wait_until, workload,
 };
@@ -70,16 +70,9 @@ fn target(size: &str, hot: &str) -> Running {
     wait_for_memory(start(&mut hotspot(size, hot)), size)
 }
 
-/// A program in a group from its first page on, which is charged for it.
-fn start_in(group: &Group, program: &Command) -> Running {
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "echo $$ >\"$0/cgroup.procs\" && exec \"$@\""]).arg(&group.0);
-    start(shell.arg(program.get_program()).args(program.get_args()))
-}
-
 /// As [`target`], in a group.
 fn target_in(group: &Group, size: &str, hot: &str) -> Running {
-    wait_for_memory(start_in(group, &hotspot(size, hot)), size)
+    wait_for_memory(start(&mut within(group, &hotspot(size, hot))), size)
 }
 
 fn end(target: Running) {
@@ -292,7 +285,7 @@ fn root_what_never_sleeps_is_left_to_the_kernel_and_what_sleeps_is_not() {
         // The kernel now and then kills a program that is at its limit all the time, swap or not.
         std::fs::write(group.0.join("memory.oom_control"), "1").unwrap();
         let uniform = ["workload", "zipf", "--theta", "0", "--size", "128M", "--thp", "no", "--duration", "300s"];
-        let target = start_in(&group, command(uniform).args(["--rate", rate]));
+        let target = start(&mut within(&group, command(uniform).args(["--rate", rate])));
         let file = tempfile::NamedTempFile::new().unwrap();
         let args = ["lru", "run", "--cgroup", text(&group.0), "--engine", "user", "--stats", text(file.path())];
         let run = start(&mut command(args));
