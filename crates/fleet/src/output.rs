@@ -1,10 +1,9 @@
-//! Where answers go: stdout, and files that are there whole or not at all.
+//! Where answers go: stdout and files.
 
 use anyhow::Context;
+use isotherm_files::NewFile;
 use serde_json::Value;
-use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Prints text. Somebody who has read enough is no error.
@@ -26,21 +25,9 @@ pub fn print_lines(lines: &[Value]) -> anyhow::Result<()> {
     print(&text)
 }
 
-/// Writes a file beside its place, and gives it its name when it is complete. What is no plain file (`/dev/stdout`, a pipe) is
-/// written to as it is.
+/// Writes a file that is there whole or not at all. What is no plain file (`/dev/stdout`, a pipe) is written to as it is.
 pub fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let write = || -> io::Result<()> {
-        if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
-            return File::options().write(true).open(path)?.write_all(bytes);
-        }
-        // A temporary file is its owner's alone otherwise; a report is as others may read files here (umask).
-        let readable = Permissions::from_mode(0o666);
-        let mut file = tempfile::Builder::new().permissions(readable).tempfile_in(folder)?;
-        file.write_all(bytes)?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        Ok(())
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    NewFile::create(path, NewFile::READABLE)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.commit()))
+        .with_context(|| format!("cannot write {}", path.display()))
 }

@@ -1,7 +1,11 @@
 //! Exit statuses: 0 done, 1 failed, 2 bad usage, 3 not supported here; or that of the command which was watched.
 
-use isotherm_record::WriteError;
+use isotherm_core::engine::EngineError;
+use isotherm_record::{ReadError, WriteError};
+use isotherm_view::error::ViewError;
+use std::error::Error;
 use std::fmt;
+use std::io;
 use std::process::ExitCode;
 
 /// The user asked for something that makes no sense; exit status 2.
@@ -57,12 +61,7 @@ impl std::error::Error for CommandStatus {}
 /// Prints an error to stderr and chooses the exit status. A closed pipe on stdout (`| head`) is no error.
 pub fn status(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
-    let broken_pipe = error
-        .chain()
-        .filter_map(|e| e.downcast_ref::<std::io::Error>())
-        .any(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
-        || error.chain().filter_map(|e| e.downcast_ref::<WriteError>()).any(WriteError::is_broken_pipe);
-    if broken_pipe {
+    if is_closed_pipe(error.as_ref()) {
         return ExitCode::SUCCESS;
     }
     if let Some(CommandStatus { code, text }) = error.downcast_ref() {
@@ -76,6 +75,32 @@ pub fn status(result: anyhow::Result<()>) -> ExitCode {
         ExitCode::from(3)
     } else {
         ExitCode::FAILURE
+    }
+}
+
+/// Whether the reader of an output went away. Errors that do not hand out their cause as their source are looked into.
+fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
+    let closed = match error.downcast_ref::<io::Error>() {
+        Some(error) => error.kind() == io::ErrorKind::BrokenPipe,
+        None => {
+            error.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind)
+                == Some(io::ErrorKind::BrokenPipe)
+                || error.downcast_ref().is_some_and(WriteError::is_broken_pipe)
+        }
+    };
+    closed || inner(error).is_some_and(is_closed_pipe)
+}
+
+/// The cause of an error.
+fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+    if let Some(EngineError::Subscriber(cause)) = error.downcast_ref() {
+        Some(cause.as_ref())
+    } else if let Some(ReadError::Sink(cause)) = error.downcast_ref() {
+        Some(cause.as_ref())
+    } else if let Some(ViewError::Read(cause)) = error.downcast_ref() {
+        Some(cause.as_ref())
+    } else {
+        error.source()
     }
 }
 
@@ -96,7 +121,6 @@ pub fn in_words(error: &anyhow::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io;
 
     #[derive(Debug, thiserror::Error)]
     #[error("cannot read x: {source}")]
@@ -109,5 +133,43 @@ mod tests {
         let error = anyhow::Error::new(NamesItsCause { source: io::Error::other("it is gone") }).context("no record");
         assert_eq!(in_words(&error), "no record: cannot read x: it is gone");
         assert_eq!(in_words(&anyhow::anyhow!("inner").context("outer")), "outer: inner");
+    }
+
+    /// A writer whose reader went away, or that fails otherwise.
+    struct Failing(io::ErrorKind);
+
+    impl io::Write for Failing {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn write(kind: io::ErrorKind) -> WriteError {
+        WriteError::Io { origin: "standard output".into(), written: 7, error: kind.into() }
+    }
+
+    #[test]
+    fn a_closed_pipe_is_found_wherever_it_is() {
+        type Made = fn(io::ErrorKind) -> anyhow::Error;
+        let cases: [(&str, Made); 8] = [
+            ("as it is", |kind| io::Error::from(kind).into()),
+            ("as the source of another", |kind| NamesItsCause { source: kind.into() }.into()),
+            ("with a context", |kind| anyhow::Error::from(io::Error::from(kind)).context("cannot write a file")),
+            ("of JSON", |kind| serde_json::to_writer(Failing(kind), "text").expect_err("fails").into()),
+            ("of a record", |kind| write(kind).into()),
+            ("of what takes a record's events", |kind| ReadError::Sink(write(kind).into()).into()),
+            ("of what takes a monitor's events", |kind| EngineError::Subscriber(write(kind).into()).into()),
+            ("of a report", |kind| ViewError::Read(ReadError::Sink(io::Error::from(kind).into()).into()).into()),
+        ];
+        for (name, made) in cases {
+            assert!(is_closed_pipe(made(io::ErrorKind::BrokenPipe).as_ref()), "{name}");
+            assert!(!is_closed_pipe(made(io::ErrorKind::StorageFull).as_ref()), "{name}");
+        }
+        let json = serde_json::from_str::<u8>("{").expect_err("no number");
+        assert!(!is_closed_pipe(anyhow::Error::from(json).as_ref()));
     }
 }

@@ -16,7 +16,6 @@ mod groups;
 mod hangup;
 mod instances;
 mod kept_history;
-mod new_file;
 mod output;
 mod progress;
 mod record_file;

@@ -1,8 +1,8 @@
 //! Where reports go: stdout, the terminal's size and colours, files that are written whole or not at all.
 
-use crate::new_file::NewFile;
 use crate::stats_file::StatsFile;
 use anyhow::Context;
+use isotherm_files::NewFile;
 use isotherm_view::ascii::AsciiWriter;
 use isotherm_view::error::ViewError;
 use isotherm_view::heat::terminal::Colours;
@@ -87,7 +87,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
         return out.write_all(content).and_then(|()| out.flush()).context("cannot write to stdout");
     }
     let special = path.metadata().is_ok_and(|m| !m.is_file());
-    let result = NewFile::create(path).and_then(|mut file| {
+    let result = NewFile::create(path, NewFile::READABLE).and_then(|mut file| {
         file.write_all(content)?;
         file.commit()
     });

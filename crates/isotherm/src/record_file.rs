@@ -2,8 +2,8 @@
 
 use anyhow::Context;
 use isotherm_core::event::{Event, Step, Subscriber, SubscriberError};
+use isotherm_files::NewFile;
 use isotherm_record::{Options, Summary, WriteError, Writer};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// Writes a record. Until the first target is there, a file of that name is left as it is: where the command that was
@@ -39,7 +39,10 @@ impl RecordFile {
         if path.metadata().is_ok_and(|m| !m.is_file()) {
             return open(Writer::create(path, options)?);
         }
-        try_to_create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        // Nothing is written, only tried.
+        NewFile::create(path, NewFile::PRIVATE)
+            .map(drop)
+            .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { state: State::Waiting { path: path.to_owned(), options, events: Vec::new() }, arguments: true })
     }
 
@@ -113,16 +116,6 @@ impl Subscriber for RecordFile {
             writer.step(step, now_ns);
         }
     }
-}
-
-/// Fails where a file in the place of `path` could not be created.
-fn try_to_create(path: &Path) -> std::io::Result<()> {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().ok_or(std::io::ErrorKind::InvalidInput)?);
-    name.push(format!(".{}.try", std::process::id()));
-    let beside = path.with_file_name(name);
-    File::create_new(&beside)?;
-    std::fs::remove_file(beside)
 }
 
 #[cfg(test)]

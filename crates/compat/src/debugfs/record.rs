@@ -2,7 +2,7 @@
 
 use crate::kdamond::Observer;
 use isotherm_core::event::{Event, Subscriber, SubscriberError};
-use isotherm_linux::links;
+use isotherm_files::links;
 use isotherm_record::{Export, Format, WriteError, exporter};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;

@@ -1,10 +1,11 @@
 //! `isotherm convert`.
 
+use crate::commands::report::record_file::warn_of_missing;
 use crate::exit::Usage;
-use crate::new_file::NewFile;
 use crate::stderr::is_quiet;
 use anyhow::Context;
 use isotherm_core::event::{Event, SubscriberError};
+use isotherm_files::NewFile;
 use isotherm_linux::signals::StopSignals;
 use isotherm_record::{Export, Format, Input, ReadError, Warning, exporter, parts, read_events};
 use std::io::{self, BufWriter, IsTerminal, Read};
@@ -54,6 +55,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     // Opened first: a missing input must not even touch the output.
     let signals = Rc::new(StopSignals::catch().context("cannot catch signals")?);
     let parts = parts(&args.input);
+    warn_of_missing(&args.input);
     let first = open(&parts[0], &signals)?;
     let further = &parts[1..];
     let mut status = Status::new(signals);
@@ -63,7 +65,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         convert(first, further, &args, out, &mut status)?;
     } else {
         let cannot = || format!("cannot write {}", args.output.display());
-        let file = NewFile::create(&args.output).with_context(cannot)?;
+        let file = NewFile::create(&args.output, NewFile::PRIVATE).with_context(cannot)?;
         let out = Box::new(BufWriter::with_capacity(256 << 10, file.handle().with_context(cannot)?));
         let out = exporter(to, &args.output.display().to_string(), out)?;
         convert(first, further, &args, out, &mut status)?;
@@ -164,8 +166,6 @@ fn convert(
         status.clear();
         match result {
             Ok(outcome) => warn(&origin, &outcome.warnings),
-            // Errors of the output name it; "cannot read" would mislead.
-            Err(ReadError::Sink(error)) => return Err(anyhow::Error::from_boxed(error)),
             Err(error) => return Err(error.into()),
         }
         match further.next() {

@@ -6,6 +6,7 @@ use isotherm_core::history::frame::PageFrame;
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
 use isotherm_core::target::TargetInfo;
 use isotherm_record::{Options, Rotation, Writer};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -173,6 +174,8 @@ fn an_output_is_there_whole_or_not_at_all() {
     let before = snapshots(&file);
     isotherm(["convert", text(&file), text(&file), "--to", "csv"]).expect(0, &[]);
     assert_eq!(snapshots(&file), before);
+    // It holds command lines, as a record does.
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Writes the truth while the workload runs, so that the file is whole and valid at any moment.
 
 use super::truth::{Header, Slice};
-use std::io;
+use isotherm_files::NewFile;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// A truth file that grows slice by slice and is replaced as a whole each time.
@@ -54,14 +55,10 @@ impl TruthFile {
         let header = serde_json::to_string(&self.header).map_err(|e| self.error(e.into()))?;
         let open = header.strip_suffix('}').unwrap_or(&header);
         let text = format!("{open},\"slices\":[\n{}\n]}}\n", self.slices);
-        let mut name = self.path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}.tmp", std::process::id()));
-        let temporary = self.path.with_file_name(name);
-        std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, &self.path)).map_err(|e| {
-            // The write has failed already; a leftover that cannot be removed either changes nothing.
-            let _ = std::fs::remove_file(&temporary);
-            self.error(e)
-        })
+        // Most of them are replaced again within a second.
+        NewFile::create(&self.path, NewFile::READABLE)
+            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.commit_unsynced()))
+            .map_err(|e| self.error(e))
     }
 
     fn error(&self, source: io::Error) -> TruthFileError {

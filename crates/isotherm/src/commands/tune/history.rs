@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 use isotherm_core::tuning::figures::Figures;
 use isotherm_core::tuning::parameters::Parameters;
-use isotherm_linux::links;
+use isotherm_files::links;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{ErrorKind, Write};

@@ -1,10 +1,10 @@
 //! Guests and places to listen, as they are written on the command line.
 
 use crate::exit::Usage;
+use isotherm_files::private_file;
 use isotherm_hint::host::server::GuestSpec;
 use isotherm_hint::protocol::VSOCK_PORT;
 use isotherm_hint::protocol::auth::Key;
-use isotherm_linux::private_file;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
