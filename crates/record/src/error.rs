@@ -147,6 +147,11 @@ pub enum Warning {
         /// How many.
         snapshots: u64,
     },
+    /// Snapshots came later than others that began after their end: figures over time are wrong.
+    OutOfOrder {
+        /// How many.
+        snapshots: u64,
+    },
     /// Further warnings are not listed.
     More {
         /// How many.
@@ -174,6 +179,10 @@ impl fmt::Display for Warning {
             Self::Adjusted { snapshots } => {
                 write!(f, "{snapshots} snapshots with overlapping, empty or unordered regions or times were put right")
             }
+            Self::OutOfOrder { snapshots } => write!(
+                f,
+                "{snapshots} snapshots are not in the order of time, so figures over time are wrong; sort the record by the end of snapshots"
+            ),
             Self::More { count } => write!(f, "{count} further warnings are not shown"),
         }
     }

@@ -38,6 +38,6 @@ pub use kind::Format;
 pub use read_events::{Outcome, read_events};
 pub use reader::Reader;
 pub use record::Record;
-pub use rotation::{Rotation, parts};
+pub use rotation::{Rotation, missing_parts, parts};
 pub use trace_line::TraceLine;
 pub use writer::{Options, Summary, Writer};

@@ -23,7 +23,12 @@ pub struct Outcome {
 /// Names are made [printable](isotherm_core::printable), and cut where they are longer than 4 KiB. Memory is bounded
 /// whatever the content: a frame, a snapshot (1 Mi regions) and what is known of each target.
 pub fn read_events(input: Input, format: Option<Format>, sink: &mut Sink<'_>) -> Result<Outcome, ReadError> {
+    let (mut newest_start_ns, mut out_of_order) = (0, 0);
     let sink: &mut Sink<'_> = &mut |mut event: Event| {
+        if let Event::Snapshot(snapshot) = &event {
+            out_of_order += u64::from(snapshot.end_ns < newest_start_ns);
+            newest_start_ns = newest_start_ns.max(snapshot.start_ns);
+        }
         event.each_name(|name| {
             make_printable(name);
             shorten(name);
@@ -34,7 +39,7 @@ pub fn read_events(input: Input, format: Option<Format>, sink: &mut Sink<'_>) ->
         Some(format) => format,
         None => input.format()?,
     };
-    let warnings = match format {
+    let mut warnings = match format {
         Format::Iso => {
             let origin = input.origin().to_owned();
             let mut reader = Reader::new(input.into_stream()?, &origin)?;
@@ -48,5 +53,8 @@ pub fn read_events(input: Input, format: Option<Format>, sink: &mut Sink<'_>) ->
         Format::Csv => import::csv::read(input, sink)?,
         Format::BinaryV0 | Format::BinaryV1 | Format::BinaryV2 => import::binary::read(input, format, sink)?,
     };
+    if out_of_order > 0 {
+        warnings.push(Warning::OutOfOrder { snapshots: out_of_order });
+    }
     Ok(Outcome { format, warnings })
 }

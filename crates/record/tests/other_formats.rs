@@ -74,6 +74,7 @@ proptest! {
     fn csv_carries_snapshots_whole(snapshots_in in prop::collection::vec(arb_snapshot(), 1..10)) {
         // Two successive snapshots of the same target and times would be one.
         let mut given = snapshots_in;
+        given.sort_by_key(|s| s.end_ns);
         given.dedup_by_key(|s| (s.target, s.start_ns, s.end_ns));
         let events: Vec<Event> = given.iter().cloned().map(Event::Snapshot).collect();
         prop_assert_eq!(round_trip(Format::Csv, &events), given);
@@ -305,6 +306,52 @@ fn damos_own_json_is_read() {
         figures,
         [(139_637_976_727_552, 139_637_989_310_464, 0, 31), (139_637_989_310_464, 139_637_989_376_000, 18, 7)]
     );
+}
+
+#[test]
+fn snapshots_out_of_order_are_told_of() {
+    let mut of_first = snapshots(&small());
+    of_first.retain(|s| s.target == 0);
+    let second = |s: &Snapshot| Snapshot { target: s.target + 1, ..s.clone() };
+    let by_time: Vec<Snapshot> = of_first.iter().flat_map(|s| [s.clone(), second(s)]).collect();
+    let by_target: Vec<Snapshot> = of_first.iter().cloned().chain(of_first.iter().map(second)).collect();
+    let warnings = |given: Vec<Snapshot>| {
+        let text = export(Format::Csv, &given.into_iter().map(Event::Snapshot).collect::<Vec<_>>());
+        read(&text, None).end.unwrap().warnings
+    };
+    assert_eq!((warnings(by_time), warnings(by_target)), (vec![], vec![Warning::OutOfOrder { snapshots: 1 }]));
+}
+
+#[test]
+fn units_of_json_are_converted_with_the_intervals_or_not_at_all() {
+    let record = |head: &str, tail: &str, region: &str| {
+        format!(
+            "[{{{head}\"target_id\": 0, \"snapshots\": [{{\"start_time\": 0, \"end_time\": 200000000, \"regions\": [{{\"start\": 0, \
+             \"end\": 4096, {region}}}]}}]{tail}}}]"
+        )
+    };
+    let intervals = "\"intervals\": {\"sample_us\": 10000, \"aggr_us\": 100000}";
+    let (before, after) = (format!("{intervals}, "), format!(", {intervals}"));
+    let of = |text: String| {
+        let reading = read(text.as_bytes(), None);
+        reading
+            .end
+            .map(|_| snapshots(&reading.events)[0].regions[0])
+            .map(|r| (r.nr_accesses, r.age))
+            .map_err(|e| e.to_string())
+    };
+    let (hz, percent) =
+        ("\"nr_accesses\": {\"hz\": 50}", "\"nr_accesses\": {\"percent\": 50}, \"age\": {\"usec\": 400000}");
+    assert_eq!((of(record(&before, "", hz)), of(record(&before, "", percent))), (Ok((5, 0)), Ok((5, 4))));
+    // Without intervals a snapshot is one, of 20 samples.
+    assert_eq!((of(record("", "", hz)), of(record("", "", percent))), (Ok((10, 0)), Ok((10, 2))));
+    for region in [hz, percent] {
+        let error = of(record("", &after, region)).unwrap_err();
+        assert!(error.contains("before `snapshots`"), "{error}");
+    }
+    // What needs no conversion may come in any order.
+    let whole = "\"nr_accesses\": {\"samples\": 7}, \"age\": {\"aggr_intervals\": 3}";
+    assert_eq!(of(record("", &after, whole)), Ok((7, 3)));
 }
 
 #[test]

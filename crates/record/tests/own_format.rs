@@ -7,8 +7,11 @@ use common::{arb_event, realistic};
 use isotherm_core::event::{Event, Step, Subscriber};
 use isotherm_core::printable::make_printable;
 use isotherm_record::fuzz;
-use isotherm_record::{Options, ReadError, Reader, Record, Rotation, Warning, WriteError, Writer, parts};
+use isotherm_record::{
+    Options, ReadError, Reader, Record, Rotation, Warning, WriteError, Writer, missing_parts, parts,
+};
 use proptest::prelude::*;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -270,6 +273,33 @@ fn parts_are_whole_records_in_the_order_of_time() {
     write_to(&path, &events, Options::default());
     assert!(folder.path().join("r.iso.1").exists());
     assert_eq!(isotherm_record::parts(&path), [path]);
+}
+
+#[test]
+fn damaged_and_missing_parts_cost_only_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    // Not UTF-8.
+    let path = folder.path().join(std::ffi::OsStr::from_bytes(b"r\xff.iso"));
+    let events = realistic(20, 60, 9);
+    let rotation = Rotation { max_age_ns: Some(5_000_000_000), ..Rotation::default() };
+    write_to(&path, &events, Options { rotation: Some(rotation), ..small_frames() });
+    let all = parts(&path);
+    assert!(all.len() >= 4, "{all:?}");
+    let count = || parts(&path).iter().map(|part| Record::load(part).unwrap().snapshots.len()).sum::<usize>();
+    let whole = count();
+    assert_eq!(whole, Record::from_events(events).snapshots.len());
+    // Without their headers, the first and one in the middle still have their frames.
+    for damaged in [&all[0], &all[2]] {
+        let mut bytes = std::fs::read(damaged).unwrap();
+        bytes[..28].fill(0);
+        std::fs::write(damaged, bytes).unwrap();
+    }
+    assert_eq!((parts(&path), missing_parts(&path), count()), (all.clone(), vec![], whole));
+    // One that is empty, and one that is gone, are told of.
+    let lost = Record::load(&all[1]).unwrap().snapshots.len() + Record::load(&all[2]).unwrap().snapshots.len();
+    std::fs::write(&all[1], "").unwrap();
+    std::fs::remove_file(&all[2]).unwrap();
+    assert_eq!((missing_parts(&path), count()), (vec![1..=2], whole - lost));
 }
 
 #[test]

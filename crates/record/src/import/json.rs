@@ -29,6 +29,8 @@ const MAX_RECORDS: usize = 1 << 12;
 /// Most regions in one snapshot of each record together: so many are held to put snapshots in the order of time.
 const MAX_HELD: usize = 1 << 21;
 
+const LATE_INTERVALS: &str = "`intervals` comes after snapshots whose `percent`, `hz` or `usec` cannot be told without it; put it before `snapshots`";
+
 /// A record without its snapshots, which are in the lane of the same number.
 #[derive(Debug, Default)]
 struct Head {
@@ -36,6 +38,8 @@ struct Head {
     pid: Option<u32>,
     name: String,
     intervals: Option<Intervals>,
+    /// Figures of its snapshots were converted without its intervals.
+    guessed: bool,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -88,27 +92,69 @@ struct JsonRegion {
     age: Option<JsonAge>,
 }
 
-impl JsonRegion {
-    /// Figures in units other than samples and intervals are converted with the record's intervals, which damo writes
-    /// before the snapshots.
-    fn figures(&self, intervals: Option<Intervals>) -> RegionInfo {
-        let samples = f64::from(intervals.map_or(USUAL_SAMPLES, Intervals::samples));
-        let aggr_us = intervals.map(Intervals::aggr_us).filter(|&a| a > 0);
-        let nr = self.nr_accesses.as_ref().map_or(0, |a| match (a.samples, a.percent, a.hz, aggr_us) {
-            (Some(n), ..) => n.count(),
-            (_, Some(p), ..) => whole(p.real() * samples / 100.0),
-            (_, _, Some(hz), Some(aggr_us)) => whole(hz.real() * aggr_us as f64 / 1e6),
-            _ => 0,
+/// How often a region was accessed, in the unit that the record has.
+#[derive(Debug, Clone, Copy)]
+enum Accesses {
+    Samples(u64),
+    Percent(f64),
+    Hz(f64),
+}
+
+/// How long a region has been as it is.
+#[derive(Debug, Clone, Copy)]
+enum Age {
+    Intervals(u64),
+    Microseconds(u64),
+}
+
+/// A region whose figures still are in the record's units: they are converted with intervals.
+#[derive(Debug, Clone, Copy)]
+struct RawRegion {
+    start: u64,
+    end: u64,
+    accesses: Accesses,
+    age: Age,
+}
+
+impl From<JsonRegion> for RawRegion {
+    fn from(region: JsonRegion) -> Self {
+        let accesses =
+            region.nr_accesses.as_ref().map_or(Accesses::Samples(0), |a| match (a.samples, a.percent, a.hz) {
+                (Some(n), ..) => Accesses::Samples(n.count()),
+                (_, Some(percent), _) => Accesses::Percent(percent.real()),
+                (.., Some(hz)) => Accesses::Hz(hz.real()),
+                _ => Accesses::Samples(0),
+            });
+        let age = region.age.as_ref().map_or(Age::Intervals(0), |a| match (a.aggr_intervals, a.usec) {
+            (Some(n), _) => Age::Intervals(n.count()),
+            (_, Some(time)) => Age::Microseconds(time.ns(1000) / 1000),
+            _ => Age::Intervals(0),
         });
-        let age = self.age.as_ref().map_or(0, |a| match (a.aggr_intervals, a.usec, aggr_us) {
-            (Some(n), ..) => n.count(),
-            (_, Some(t), Some(aggr_us)) => t.ns(1000) / 1000 / aggr_us,
-            _ => 0,
-        });
+        Self { start: region.start.count(), end: region.end.count(), accesses, age }
+    }
+}
+
+impl RawRegion {
+    /// Whether its figures depend on the intervals.
+    const fn needs_intervals(&self) -> bool {
+        !matches!((self.accesses, self.age), (Accesses::Samples(_), Age::Intervals(_)))
+    }
+
+    /// With an aggregation interval of `aggr_us` and so many samples in it.
+    fn figures(self, samples: u32, aggr_us: u64) -> RegionInfo {
+        let nr = match self.accesses {
+            Accesses::Samples(n) => n,
+            Accesses::Percent(percent) => whole(percent * f64::from(samples) / 100.0),
+            Accesses::Hz(hz) => whole(hz * aggr_us as f64 / 1e6),
+        };
+        let age = match self.age {
+            Age::Intervals(n) => n,
+            Age::Microseconds(us) => us / aggr_us.max(1),
+        };
         let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         RegionInfo {
-            start: self.start.count(),
-            end: self.end.count(),
+            start: self.start,
+            end: self.end,
             nr_accesses: small(nr),
             age: small(age),
             evidence: None,
@@ -131,6 +177,10 @@ pub(crate) fn read(input: Input, compressed: bool, sink: &mut Sink<'_>) -> Resul
     if let Err(error) = parsed {
         if let Some(spool) = parts.failure.take() {
             return Err(ReadError::Io { origin: "the temporary file".into(), error: spool });
+        }
+        if parts.heads.last().is_some_and(|head| head.guessed && head.intervals.is_some()) {
+            let position = format!("line {} column {}", error.line(), error.column());
+            return Err(ReadError::Malformed { origin, position, what: LATE_INTERVALS.into() });
         }
         let offset = progress.load(std::sync::atomic::Ordering::Relaxed);
         let unexpected_end = error.io_error_kind() == Some(std::io::ErrorKind::UnexpectedEof) || error.is_eof();
@@ -345,7 +395,13 @@ impl<'de> Visitor<'de> for Record<'_> {
                     shorten(&mut name);
                     parts.heads[lane].name = name;
                 }
-                "intervals" => parts.heads[lane].intervals = map.next_value()?,
+                "intervals" => {
+                    let head = &mut parts.heads[lane];
+                    head.intervals = map.next_value()?;
+                    if head.guessed && head.intervals.is_some() {
+                        return Err(A::Error::custom(LATE_INTERVALS));
+                    }
+                }
                 "snapshots" => {
                     map.next_value_seed(Snapshots { parts, lane })?;
                     has_snapshots = true;
@@ -381,7 +437,10 @@ impl<'de> Visitor<'de> for Snapshots<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         let intervals = self.parts.heads[self.lane].intervals;
-        while let Some((mut snapshot, put_right)) = seq.next_element_seed(OneSnapshot { intervals })? {
+        while let Some(OneOfThem { mut snapshot, put_right, guessed }) =
+            seq.next_element_seed(OneSnapshot { intervals })?
+        {
+            self.parts.heads[self.lane].guessed |= guessed;
             // damo ends a record of a single snapshot with a false one.
             let is_false = matches!(snapshot.regions[..], [r] if r.end == 0);
             if !is_false {
@@ -397,13 +456,22 @@ impl<'de> Visitor<'de> for Snapshots<'_> {
     }
 }
 
-/// A snapshot, and whether its times had to be put right.
+/// Reads a snapshot.
 struct OneSnapshot {
     intervals: Option<Intervals>,
 }
 
+/// What was read.
+struct OneOfThem {
+    snapshot: Snapshot,
+    /// Its times had to be.
+    put_right: bool,
+    /// Its figures were converted without the record's intervals.
+    guessed: bool,
+}
+
 impl<'de> DeserializeSeed<'de> for OneSnapshot {
-    type Value = (Snapshot, bool);
+    type Value = OneOfThem;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
@@ -411,7 +479,7 @@ impl<'de> DeserializeSeed<'de> for OneSnapshot {
 }
 
 impl<'de> Visitor<'de> for OneSnapshot {
-    type Value = (Snapshot, bool);
+    type Value = OneOfThem;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a snapshot with start_time, end_time and regions")
@@ -425,7 +493,7 @@ impl<'de> Visitor<'de> for OneSnapshot {
                 "end_time" => end = Some(map.next_value::<Number>()?.ns(1)),
                 "sample_interval_us" => sample = map.next_value::<Option<Number>>()?.map(|n| n.ns(1000) / 1000),
                 "max_nr_accesses" => max = map.next_value::<Option<u32>>()?,
-                "regions" => regions = Some(map.next_value_seed(Regions(self.intervals))?),
+                "regions" => regions = Some(map.next_value_seed(Regions)?),
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -433,6 +501,12 @@ impl<'de> Visitor<'de> for OneSnapshot {
         }
         let start_ns = start.ok_or_else(|| A::Error::missing_field("start_time"))?;
         let end_ns = end.ok_or_else(|| A::Error::missing_field("end_time"))?;
+        let regions: Vec<RawRegion> = regions.ok_or_else(|| A::Error::missing_field("regions"))?;
+        let guessed = self.intervals.is_none() && regions.iter().any(RawRegion::needs_intervals);
+        let (samples, aggr_us) = match self.intervals {
+            Some(intervals) => (intervals.samples(), intervals.aggr_us()),
+            None => (USUAL_SAMPLES, end_ns.saturating_sub(start_ns) / 1000),
+        };
         let snapshot = Snapshot {
             target: 0,
             pid: None,
@@ -441,16 +515,16 @@ impl<'de> Visitor<'de> for OneSnapshot {
             sample_us: sample.unwrap_or(0),
             aggr_us: 0,
             max_nr_accesses: max.unwrap_or(0),
-            regions: regions.ok_or_else(|| A::Error::missing_field("regions"))?,
+            regions: regions.into_iter().map(|region| region.figures(samples, aggr_us)).collect(),
         };
-        Ok((snapshot, start_ns > end_ns))
+        Ok(OneOfThem { snapshot, put_right: start_ns > end_ns, guessed })
     }
 }
 
-struct Regions(Option<Intervals>);
+struct Regions;
 
 impl<'de> DeserializeSeed<'de> for Regions {
-    type Value = Vec<RegionInfo>;
+    type Value = Vec<RawRegion>;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_seq(self)
@@ -458,7 +532,7 @@ impl<'de> DeserializeSeed<'de> for Regions {
 }
 
 impl<'de> Visitor<'de> for Regions {
-    type Value = Vec<RegionInfo>;
+    type Value = Vec<RawRegion>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of regions")
@@ -470,7 +544,7 @@ impl<'de> Visitor<'de> for Regions {
             if regions.len() == MAX_REGIONS {
                 return Err(A::Error::custom("a snapshot of more than 1048576 regions"));
             }
-            regions.push(region.figures(self.0));
+            regions.push(region.into());
         }
         Ok(regions)
     }

@@ -1,7 +1,7 @@
 //! `isotherm report`: what a record shows.
 
 mod heatmap;
-mod record_file;
+pub(super) mod record_file;
 mod schemes;
 mod series;
 

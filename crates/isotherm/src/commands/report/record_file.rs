@@ -1,7 +1,7 @@
 //! A record of any supported format as a source of events that can be read again and again.
 
 use isotherm_core::event::Event;
-use isotherm_record::{Input, ReadError, parts, read_events};
+use isotherm_record::{Input, ReadError, missing_parts, parts, read_events};
 use isotherm_view::error::ViewError;
 use isotherm_view::replay::{Replay, Sink};
 use std::cell::Cell;
@@ -39,6 +39,7 @@ impl RecordFile {
             return Self::copy(Input::open(path)?, arguments);
         }
         let parts = parts(path);
+        warn_of_missing(path);
         Input::open(&parts[0])?.format()?;
         Ok(Self { events: Events::Files(parts), arguments, warned: Cell::new(false) })
     }
@@ -85,6 +86,18 @@ impl RecordFile {
             }
             (None, Err(error)) => Err(read_error(error)),
         }
+    }
+}
+
+/// Says which parts of a record are left out.
+pub fn warn_of_missing(path: &Path) {
+    for range in missing_parts(path) {
+        let which = if range.start() == range.end() {
+            format!("part {} is", range.start())
+        } else {
+            format!("parts {} to {} are", range.start(), range.end())
+        };
+        tracing::warn!("{}: {which} missing or cannot be read; what they held is left out", path.display());
     }
 }
 
