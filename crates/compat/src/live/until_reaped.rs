@@ -172,6 +172,10 @@ impl<S: AccessSource> AccessSource for UntilReaped<S> {
         self.source.page_history(target)
     }
 
+    fn continue_history(&mut self, target: TargetId, history: PageHistory) {
+        self.source.continue_history(target, history);
+    }
+
     fn ask_age(&mut self, age_ns: u64) {
         self.source.ask_age(age_ns);
     }

@@ -44,6 +44,8 @@ struct State {
     /// Which connection may report: the last that was welcome. Changes only under the lock of the work, too.
     connection: u64,
     status: GuestStatus,
+    /// What was in the way of the last scan. Shown where nothing is said of the connection.
+    scan_problem: Option<String>,
     rate: Rate,
 }
 
@@ -63,7 +65,7 @@ impl Guest {
         let now = monotonic_ns();
         let allowance = Allowance::new(Bucket::new(bytes_per_second, burst, now), now);
         let work = Mutex::new(Work { allowance, unpinned_ns: 0, files_ns: now });
-        let state = Mutex::new(State { connection: 0, status, rate: Rate::default() });
+        let state = Mutex::new(State { connection: 0, status, scan_problem: None, rate: Rate::default() });
         Ok(Self { process, memory, work, state })
     }
 
@@ -100,7 +102,7 @@ impl Guest {
             state.status.connected = true;
             state.status.agent = Some(hello.agent.clone());
             state.status.welcomes += 1;
-            state.status.problem = None;
+            (state.status.problem, state.scan_problem) = (None, None);
         }
         drop(work);
         self.note(&outcome);
@@ -200,9 +202,9 @@ impl Guest {
         change(self.state().status.scan.get_or_insert_default());
     }
 
-    /// What is in the way, if anything.
-    pub fn problem(&self, why: Option<String>) {
-        self.state().status.problem = why;
+    /// A scan has ended; `problem`: what was in its way.
+    pub fn scan_ended(&self, problem: Option<String>) {
+        self.state().scan_problem = problem;
     }
 
     /// Lets go of what is gone, and takes what has come. Called again and again.
@@ -228,12 +230,13 @@ impl Guest {
     /// How it stands. Waits for neither guest nor VMM.
     pub fn status(&self) -> GuestStatus {
         let mut state = self.state();
+        let problem = state.status.problem.clone().or_else(|| state.scan_problem.clone());
         if self.process.has_exited() {
             state.status.connected = false;
-            return GuestStatus { ram: None, resident: None, rate: 0, ..state.status.clone() };
+            return GuestStatus { ram: None, resident: None, rate: 0, problem, ..state.status.clone() };
         }
         let rate = state.rate.per_second(monotonic_ns() / SECOND);
         let (ram, resident) = (Some(self.memory.size()), self.memory.resident());
-        GuestStatus { ram, resident, rate, ..state.status.clone() }
+        GuestStatus { ram, resident, rate, problem, ..state.status.clone() }
     }
 }

@@ -489,7 +489,7 @@ fn scan_all(shared: &Shared) {
             let Ok(guest) = shared.guest(number, None) else { continue };
             if !guest.is_connected() && !shared.stopping() {
                 let done = scan::scan(&guest, config, &shared.stop);
-                guest.problem(done.err().map(|error| error.to_string()));
+                guest.scan_ended(done.err().map(|error| error.to_string()));
             }
         }
         shared.sleep(config.every);

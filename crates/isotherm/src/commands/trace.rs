@@ -103,14 +103,15 @@ fn listen(args: &Args, events: &[Tracepoint]) -> anyhow::Result<()> {
     let mut clock = MonotonicClock::stopped_by(&signals);
     let end_ns = args.duration.map_or(u64::MAX, |d| monotonic_ns().saturating_add(nanos(d)));
     let mut heard = Vec::new();
-    let mut lost = 0;
+    let mut known_lost = 0;
     loop {
         let wake = clock.sleep_until_ns(end_ns.min(monotonic_ns() + COLLECT_EVERY_NS));
         let last = wake == Wake::Interrupted || monotonic_ns() >= end_ns || one.as_ref().is_some_and(PidFd::has_exited);
         listener.collect(&mut heard, last);
         heard.drain(..).filter(|h| args.of.is_none_or(|pid| h.pid == pid)).for_each(|h| printer.print(&h));
         printer.flush()?;
-        if std::mem::replace(&mut lost, listener.lost()) < lost.max(listener.lost()) {
+        let lost = listener.lost();
+        if lost > std::mem::replace(&mut known_lost, lost) {
             tracing::warn!("events were lost: they came faster than they could be taken");
         }
         if last {

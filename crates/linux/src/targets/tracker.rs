@@ -228,9 +228,12 @@ impl TargetTracker {
         let Some(process) = self.targets.remove(&target) else { return };
         self.exits.forget(process.pidfd());
         let pid = process.pid();
-        // It may be another's next.
-        if let Membership::Listed { listed, .. } = &mut self.membership {
+        // It may be another's next, or already.
+        if let Membership::Listed { listed, last } = &mut self.membership {
             listed.look_again();
+            if let Ok(place) = last.binary_search(&pid) {
+                last.remove(place);
+            }
         }
         if self.by_pid.get(&pid) == Some(&target) {
             self.by_pid.remove(&pid);

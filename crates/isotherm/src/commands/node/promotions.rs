@@ -21,10 +21,12 @@ impl Promotions {
         self.add(path, new);
     }
 
-    /// The counters of what the rule for the group `path` had paged out and came back are `now`.
+    /// The counters of what the rule for the group `path` had paged out and came back are `now`: nothing at first, or again
+    /// after the group was away for a moment, while its rule went on counting.
     pub fn count_back(&mut self, path: &str, now: Reaccessed) {
-        let new = now.since(&self.rules.insert(path.to_owned(), now).unwrap_or_default());
-        self.add(path, new);
+        if let Some(before) = self.rules.insert(path.to_owned(), now) {
+            self.add(path, now.since(&before));
+        }
     }
 
     fn add(&mut self, path: &str, new: Reaccessed) {
@@ -93,11 +95,18 @@ mod tests {
         all.count(2, "/b", counted(3));
         assert_eq!((pages(&all, "/a"), pages(&all, "/b")), (Some(6 * 512), Some(2 * 512)), "it has moved");
         // What a rule had paged out adds to it; a rule that begins anew, too.
+        all.count_back("/b", counted(0));
         all.count_back("/b", counted(2));
         all.count_back("/b", counted(3));
         all.count_back("/b", counted(1));
         assert_eq!(pages(&all, "/b"), Some(6 * 512));
         all.keep(["/b"].into_iter());
         assert_eq!((pages(&all, "/a"), pages(&all, "/b")), (None, Some(6 * 512)));
+        // Its service starts anew: for a moment no process is in it.
+        all.keep([].into_iter());
+        all.count_back("/b", counted(1));
+        assert_eq!(pages(&all, "/b"), None, "it was counted before");
+        all.count_back("/b", counted(2));
+        assert_eq!(pages(&all, "/b"), Some(512));
     }
 }

@@ -118,6 +118,14 @@ impl Args {
         };
         Err(Usage(wrong.into()))
     }
+
+    /// Who keeps the generations. The kernel's own answer to thrashing is to kill, so another is ours.
+    fn engine(&self) -> EngineName {
+        match self.engine {
+            EngineName::Auto if !self.min_ttl.is_zero() && self.on_thrash != OnThrash::Kill => EngineName::User,
+            engine => engine,
+        }
+    }
 }
 
 /// A limit, and the control groups that it is on.
@@ -165,7 +173,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     args.check()?;
     let open_stats = || args.stats.as_deref().map(open_live_stats).transpose();
     let bound = args.control.bind()?;
-    match args.engine.kernel(&args.target)? {
+    match args.engine().kernel(&args.target)? {
         Some(target) => {
             let mut engine = kernel::KernelEngine::open(&target, &args)?;
             let mut stats = open_stats()?;
@@ -264,4 +272,29 @@ fn write_stats(stats: &mut Option<Box<dyn Write>>, figures: &LimitFigures) -> an
     let Some(out) = stats else { return Ok(()) };
     let text = serde_json::to_string(figures)?;
     writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot write statistics")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn engine(words: &str) -> EngineName {
+        Line::parse_from(["run", "--cgroup", "x"].into_iter().chain(words.split_whitespace())).args.engine()
+    }
+
+    #[test]
+    fn answers_to_thrashing_that_the_kernel_has_not_are_ours() {
+        assert_eq!(engine(""), EngineName::Auto);
+        assert_eq!(engine("--min-ttl 1s"), EngineName::User);
+        assert_eq!(engine("--min-ttl 1s --on-thrash freeze"), EngineName::User);
+        assert_eq!(engine("--min-ttl 1s --on-thrash kill"), EngineName::Auto);
+        assert_eq!(engine("--min-ttl 1s --engine kernel"), EngineName::Kernel, "which is refused with the reason");
+    }
 }

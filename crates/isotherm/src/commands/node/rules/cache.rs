@@ -9,7 +9,7 @@ use isotherm_core::scheme::page_cache::{CacheIdle, CachePolicy, CacheReclaim, Ca
 use isotherm_linux::cgroup::memory::Memcg;
 use isotherm_linux::cgroup::reclaim::NoFileReclaim;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 /// A group whose page cache a rule wants.
 #[derive(Debug)]
@@ -119,7 +119,13 @@ impl Caches {
 
     fn collect(&mut self, now_ns: u64) {
         let Some(worker) = &self.worker else { return };
-        for (path, result) in worker.done.try_iter() {
+        loop {
+            let (path, result) = match worker.done.try_recv() {
+                Ok(done) => done,
+                Err(TryRecvError::Empty) => return,
+                // Its thread has panicked; what it was at is not done.
+                Err(TryRecvError::Disconnected) => break,
+            };
             let Some(cache) = self.groups.get_mut(&path) else { continue };
             cache.in_flight = 0;
             match result {
@@ -131,6 +137,8 @@ impl Caches {
                 Err(why) => cache.idle = Some((why.code(), why.to_string())),
             }
         }
+        self.worker = None;
+        self.groups.values_mut().for_each(|cache| cache.in_flight = 0);
     }
 }
 
@@ -184,5 +192,23 @@ impl Worker {
             *worker = Some(Self { jobs, done });
         }
         worker.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_its_thread_has_panicked_a_new_one_goes_on() {
+        let ((jobs, _), (finished, done)) = (channel(), channel());
+        let mut caches = Caches { worker: Some(Worker { jobs, done }), ..Caches::default() };
+        caches.groups.insert("/a".into(), Cache { in_flight: 4096, ..Cache::default() });
+        caches.collect(0);
+        assert_eq!(caches.groups["/a"].in_flight, 4096, "it is at work");
+        drop(finished);
+        caches.collect(0);
+        assert!(caches.worker.is_none());
+        assert_eq!(caches.groups["/a"].in_flight, 0);
     }
 }
