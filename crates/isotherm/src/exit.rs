@@ -78,21 +78,19 @@ pub fn status(result: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// Whether the reader of an output went away. Errors that do not hand out their cause as their source are looked into.
+/// Whether the reader of an output went away.
 fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
-    let closed = match error.downcast_ref::<io::Error>() {
-        Some(error) => error.kind() == io::ErrorKind::BrokenPipe,
-        None => {
-            error.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind)
-                == Some(io::ErrorKind::BrokenPipe)
-                || error.downcast_ref().is_some_and(WriteError::is_broken_pipe)
-        }
+    let kind = match error.downcast_ref::<io::Error>() {
+        Some(error) => Some(error.kind()),
+        None => error.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind),
     };
-    closed || inner(error).is_some_and(is_closed_pipe)
+    kind == Some(io::ErrorKind::BrokenPipe)
+        || error.downcast_ref().is_some_and(WriteError::is_broken_pipe)
+        || cause(error).is_some_and(is_closed_pipe)
 }
 
-/// The cause of an error.
-fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+/// What caused an error, also where it says so in its own text and therefore not as its source.
+fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     if let Some(EngineError::Subscriber(cause)) = error.downcast_ref() {
         Some(cause.as_ref())
     } else if let Some(ReadError::Sink(cause)) = error.downcast_ref() {

@@ -1,8 +1,9 @@
 //! `isotherm sim lru` as a user runs it.
 
-use crate::common::{Done, isotherm, text};
+use crate::common::{Done, command, isotherm, run, text};
 use serde_json::Value;
 use std::path::Path;
+use std::process::Command;
 
 fn sim(args: &[&str]) -> Done {
     isotherm([&["sim", "lru"], args].concat())
@@ -132,6 +133,79 @@ fn a_record_is_a_trace() {
     assert_eq!(lines[1]["refaults"], 0, "everything fits");
 }
 
+#[test]
+fn a_record_of_another_format_is_a_trace_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    isotherm(["sim", "monitor", "hotspot", "--size", "16M", "--duration", "2s", "-o", text(&at("r.iso"))])
+        .expect(0, &[]);
+    let told = |name: &str| {
+        let file = at(name);
+        let args = ["--trace", text(&file), "--policy", "lru", "--size", "10%", "--format"];
+        let [auto, isotherm] = ["auto", "isotherm"].map(|format| figures(&[&args[..], &[format]].concat()).remove(0));
+        assert_eq!(auto["misses"], isotherm["misses"], "{name}");
+        auto["requests"].as_u64().unwrap()
+    };
+    for name in ["r.csv", "r.json", "r.perf", "r.bin"] {
+        isotherm(["convert", text(&at("r.iso")), text(&at(name))]).expect(0, &[]);
+        assert!(told(name) > 1000, "{name}");
+    }
+    assert_eq!(told("r.csv"), told("r.iso"));
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure_and_costs_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (record, saved, svg, compared) = (at("r.iso"), at("saved"), at("lru.svg"), at("compared.svg"));
+    isotherm(["sim", "monitor", "hotspot", "--size", "16M", "--duration", "2s", "-o", text(&record)]).expect(0, &[]);
+    let generate = ["sim", "lru", "--generate", "loop:pages=100,requests=1000"];
+    let files = ["--json", "--svg", text(&svg), "--save", text(&saved)];
+    let monitor = ["sim", "monitor", "hotspot", "--size", "16M", "--duration", "1s"];
+    let schemes = [&["sim", "schemes"], &monitor[2..], &["--scheme", "4K null null 5 5s null pageout"]].concat();
+    for args in [
+        [&generate[..], &files].concat(),
+        generate.to_vec(),
+        [&generate[..], &["--save", "/dev/stdout"]].concat(),
+        [&monitor[..], &["--json"]].concat(),
+        vec!["sim", "guests", "--json"],
+        [&schemes[..], &["--json"]].concat(),
+        [&schemes[..], &["--json", "--compare", "--svg", text(&compared)]].concat(),
+        vec!["convert", text(&record), "-", "--to", "iso"],
+        vec!["convert", text(&record), "-", "--to", "csv"],
+        vec!["convert", text(&record), "-", "--to", "perf_script"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let done = command(&args).stdout(writer).output().unwrap();
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success() && !stderr.contains("roken pipe"), "{args:?}: {done:?}");
+    }
+    assert!(svg.exists() && compared.exists());
+    assert_eq!(saved.metadata().unwrap().len(), 1000 * 24);
+}
+
+#[test]
+fn a_trace_is_saved_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t");
+    std::fs::write(&file, "old").unwrap();
+    let args = ["sim", "lru", "--generate", "loop:pages=100,requests=100000", "--policy", "lru", "--save"];
+    // As on a full disk: no file may be larger than a small part of the trace, 2.4 MB. The signal for it must not end the command.
+    let script = r#"trap "" XFSZ; ulimit -f 8; exec "$@""#;
+    let done = run(Command::new("sh").args(["-c", script, "sh", env!("CARGO_BIN_EXE_isotherm")]).args(args).arg(&file));
+    done.expect(1, &["cannot write", text(&file), "too large"]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "old");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
+
+    isotherm(args.iter().copied().chain([text(&file)])).expect(0, &[]);
+    let whole = std::fs::read(&file).unwrap();
+    assert_eq!(whole.len(), 100_000 * 24);
+    // A pipe is written to, and stays what it is.
+    let done = command(args).args(["/dev/stdout", "--json"]).output().unwrap();
+    assert!(done.status.success() && done.stdout.starts_with(&whole), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
 /// Two groups: one goes through many pages, the other uses few.
 fn two_groups(path: &Path) {
     let lines: String =
@@ -224,6 +298,7 @@ fn broken_traces_are_named_with_the_place() {
     for (content, words) in [
         (&b""[..], &["empty"][..]),
         (b"hello", &["page", "lackey"]),
+        (&b"The quick brown fox jumps over the lazy dog, again and again.\n".repeat(40), &["a text", "page", "record"]),
         (b"page\n1\nx\n", &["line 3", "'x'"]),
         (b"I  0400,3\nhello\n", &["line 2", "--log-file"]),
         (&[0xff; 25], &["byte 24"]),

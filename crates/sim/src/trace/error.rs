@@ -44,6 +44,18 @@ pub enum TraceError {
     /// Isotherm's reader of records refuses it.
     #[error(transparent)]
     Record(#[from] ReadError),
+    /// A record whose pages cannot all have different names.
+    #[error(
+        "{origin}, snapshot {snapshot}: pages of {targets} targets cannot be told apart at addresses as high as here; \
+         end before it with --limit"
+    )]
+    TooManyTargets {
+        origin: String,
+        /// Where it becomes so, from 1.
+        snapshot: u64,
+        /// Targets up to there.
+        targets: usize,
+    },
     /// More different pages than can be held.
     #[error("the trace names more than {MOST_PAGES} different pages; take a part of them with --sample-rate")]
     TooManyPages,

@@ -115,19 +115,26 @@ fn detect(prefix: &[u8]) -> Result<Format, &'static str> {
         return Ok(Format::Lackey);
     }
     let record = Input::from_reader("", Box::new(Cursor::new(prefix.to_vec()))).and_then(|i| i.format());
-    if let Ok(RecordFormat::Iso | RecordFormat::Json | RecordFormat::JsonCompressed | RecordFormat::PerfScript) = record
-    {
-        return Ok(Format::Isotherm);
+    match (record, oracle::looks_like(prefix)) {
+        // Neither has a head that would tell.
+        (Ok(RecordFormat::BinaryV0), true) => {
+            Err("it may be oracleGeneral or an old binary record; say with --format oracle or --format isotherm which")
+        }
+        (Ok(_), _) => Ok(Format::Isotherm),
+        (Err(_), true) => Ok(Format::Oracle),
+        (Err(_), false) if is_text(prefix) => Err(
+            "a text, but neither a CSV file whose header line names a column 'page', nor lines of valgrind's lackey, nor a record",
+        ),
+        (Err(_), false) => {
+            Err("neither oracleGeneral nor a record of Isotherm; if you know what it is, say so with --format")
+        }
     }
-    if oracle::looks_like(prefix) {
-        return Ok(Format::Oracle);
-    }
-    if prefix.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace()) {
-        return Err(
-            "a text, but neither a CSV file whose header line names a column 'page' nor lines of valgrind's lackey",
-        );
-    }
-    Err("neither oracleGeneral nor a record of Isotherm; if you know what it is, say so with --format")
+}
+
+/// Whether it is UTF-8 without control characters, the last character perhaps cut off.
+fn is_text(prefix: &[u8]) -> bool {
+    let valid = std::str::from_utf8(prefix).map_or_else(|error| error.error_len().is_none(), |_| true);
+    valid && prefix.iter().all(|b| !b.is_ascii_control() || b.is_ascii_whitespace())
 }
 
 /// Why packed data does not unpack; travels inside of an [`io::Error`].

@@ -14,12 +14,16 @@ fn object(record: &[u8; RECORD]) -> u64 {
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// Whether it may be such a trace: every record's next request lies behind it, or there is none.
+/// Farthest next request that is believed: no trace is so long, and any other data, such as a text, is hardly ever below it.
+const FARTHEST: i64 = 1 << 40;
+
+/// Whether it may be such a trace: every record's next request lies behind it and not too far away, or there is none, for which
+/// libCacheSim reads both -1 and the largest number.
 pub(super) fn looks_like(prefix: &[u8]) -> bool {
     let (records, _) = prefix.as_chunks::<RECORD>();
     let sound = |(i, r): (usize, &[u8; RECORD])| {
         let next = r.last_chunk::<8>().map_or(0, |b| i64::from_le_bytes(*b));
-        next == -1 || next > i as i64
+        matches!(next, -1 | i64::MAX) || next > i as i64 && next <= FARTHEST
     };
     !records.is_empty() && records.iter().enumerate().all(sound)
 }

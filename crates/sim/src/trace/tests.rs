@@ -4,7 +4,7 @@ use super::input::from_reader;
 use super::*;
 use isotherm_core::event::Event;
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
-use isotherm_record::{Options, Writer};
+use isotherm_record::{Format as RecordFormat, exporter};
 use proptest::prelude::*;
 use std::io::{Cursor, Write as _};
 
@@ -113,25 +113,30 @@ fn lackey() {
     }
 }
 
-fn record(regions: Vec<RegionInfo>, snapshots: u64) -> Vec<u8> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("r.iso");
-    let mut writer = Writer::create(&path, Options::default()).expect("creates");
-    for i in 0..snapshots {
-        let snapshot = Snapshot {
-            target: 0,
-            pid: Some(1),
-            start_ns: i * 100_000_000,
-            end_ns: (i + 1) * 100_000_000,
-            sample_us: 5000,
-            aggr_us: 100_000,
-            max_nr_accesses: 20,
-            regions: regions.clone(),
-        };
-        writer.write(&Event::Snapshot(snapshot)).expect("writes");
+/// The `i`th snapshot of a target.
+fn snapshot(target: u32, i: u64, regions: Vec<RegionInfo>) -> Snapshot {
+    Snapshot {
+        target,
+        pid: Some(1),
+        start_ns: i * 100_000_000,
+        end_ns: (i + 1) * 100_000_000,
+        sample_us: 5000,
+        aggr_us: 100_000,
+        max_nr_accesses: 20,
+        regions,
     }
+}
+
+fn exported(format: RecordFormat, snapshots: impl IntoIterator<Item = Snapshot>) -> Vec<u8> {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let mut writer = exporter(format, "r", Box::new(file.reopen().expect("opens"))).expect("begins");
+    snapshots.into_iter().for_each(|snapshot| writer.write(&Event::Snapshot(snapshot)).expect("writes"));
     writer.finish().expect("finishes");
-    std::fs::read(&path).expect("is there")
+    std::fs::read(file.path()).expect("is there")
+}
+
+fn record(regions: Vec<RegionInfo>, snapshots: u64) -> Vec<u8> {
+    exported(RecordFormat::Iso, (0..snapshots).map(|i| snapshot(0, i, regions.clone())))
 }
 
 fn region(start: u64, pages: u64, nr_accesses: u32, accessed_pages: Option<u64>) -> RegionInfo {
@@ -169,10 +174,62 @@ fn records_of_a_monitor() {
 }
 
 #[test]
+fn records_of_every_format_are_recognized() {
+    let regions = || vec![region(0x5_6413_0000, 100, 20, None), region(0x7_f000_0000, 900, 7, None)];
+    for format in RecordFormat::ALL {
+        for count in [1, 2, 50] {
+            let bytes = exported(format, (0..count).map(|i| snapshot(7, i, regions())));
+            let told = read_bytes(&bytes, Format::Isotherm).expect("reads");
+            assert_eq!(read_bytes(&bytes, Format::Auto).expect("is recognized"), told, "{format}");
+            assert!(told.seen() >= count * 400, "{format}");
+            assert_eq!(read_bytes(&packed(&bytes), Format::Auto).expect("is recognized"), told, "{format}");
+        }
+    }
+}
+
+#[test]
+fn pages_of_different_targets_are_different() {
+    let few = || vec![region(1, 9, 20, None)];
+    // Numbers as other tools give them: a process, or an address.
+    let targets = [0, 1, 4096, 8192, 1 << 31, u32::MAX];
+    let bytes = exported(RecordFormat::Iso, targets.map(|target| snapshot(target, 0, few())));
+    let trace = read_bytes(&bytes, Format::Auto).expect("reads");
+    assert_eq!((trace.footprint(), trace.seen()), (9 * 6, 9 * 6 * 4));
+    // As many as there are with addresses of processes (47 bits), and as addresses of 64 bits leave room for.
+    let last_page = region((1 << 35) - 1, 1, 20, None);
+    let bytes = exported(RecordFormat::Iso, (0..50_000).map(|i| snapshot(i, i.into(), vec![last_page])));
+    assert_eq!(read_bytes(&bytes, Format::Auto).expect("reads").footprint(), 50_000);
+    let top = RegionInfo { end: u64::MAX, ..region((u64::MAX >> 12) - 2, 1, 20, None) };
+    let many = |count: u32| {
+        let snapshots = (0..count).map(|i| snapshot(i, i.into(), if i == 5 { vec![top] } else { few() }));
+        exported(RecordFormat::Iso, snapshots)
+    };
+    assert_eq!(read_bytes(&many(4096), Format::Auto).expect("reads").footprint(), 4095 * 9 + 3);
+    refuses(&many(4097), Format::Auto, &["t, snapshot 4097", "4097 targets", "--limit"]);
+}
+
+#[test]
 fn what_nobody_knows() {
     refuses(b"", Format::Auto, &["empty"]);
-    refuses(b"hello\nworld\n", Format::Auto, &["a text", "'page'", "lackey"]);
+    let words = ["a text", "'page'", "lackey", "record"];
+    for text in
+        ["hello\nworld\n", "The quick brown fox jumps over the lazy dog, again and again.\n", "Füchse\tlaufen\r\n"]
+    {
+        for len in [text.len(), 23, 24, 25, 48, 1000, 100_000] {
+            // A character may be cut off at the end.
+            refuses(&text.repeat(len / text.len() + 1).as_bytes()[..len], Format::Auto, &words);
+        }
+    }
     refuses(&[0x80; 240], Format::Auto, &["--format"]);
+    // A next request that is too far away to be one.
+    let far = |next: i64| [&oracle(&[1, 2])[..40], &next.to_le_bytes()].concat();
+    assert_eq!([1 << 40, i64::MAX].map(|next| names(&far(next), Format::Auto)), [[1, 2], [1, 2]]);
+    refuses(&far((1 << 40) + 1), Format::Auto, &["neither oracleGeneral nor a record"]);
+    // Sizes of 0 and small numbers of objects: they could be a time, and a count of targets.
+    let mut either = oracle(&[1, 1, 1]);
+    [12, 36, 60].into_iter().for_each(|size| either[size..size + 4].fill(0));
+    refuses(&either, Format::Auto, &["--format oracle", "--format isotherm"]);
+    assert_eq!(names(&either, Format::Oracle), [1, 1, 1]);
     let absent = std::path::Path::new("/no/such/trace");
     let error = read(absent, Format::Auto, Selection::default(), &mut |_| {}).expect_err("is not there");
     assert!(error.to_string().contains("/no/such/trace"));

@@ -1,7 +1,7 @@
 //! `isotherm sim monitor`: watches simulated memory of any size, and says how true the picture is.
 
 use super::metered::Metered;
-use crate::args::monitor::{AlgorithmName, MonitorArgs, SourceName};
+use crate::args::monitor::{AlgorithmName, MonitorArgs, SourceName, simulated};
 use crate::args::units;
 use crate::args::workload::WorkloadArgs;
 use crate::exit::Usage;
@@ -34,6 +34,7 @@ use std::time::Duration;
 /// Costs are modelled: what reading and clearing page tables took on a real machine. The monitor's own computing is
 /// measured on this one and reported, but the CPU budget does not see it.
 #[derive(Debug, clap::Args)]
+#[command(mut_args(simulated))]
 pub struct Args {
     /// How long to run, in virtual time
     #[arg(long, value_name = "T", default_value = "30s", value_parser = units::time)]

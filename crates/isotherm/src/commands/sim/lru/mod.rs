@@ -198,6 +198,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if terminal {
         crate::stderr::clear_status();
     }
+    // Before stdout, whose reader may leave.
+    if let Some(path) = &args.svg {
+        write_file(path, picture(&args, &replay, &results).as_bytes())?;
+    }
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     if args.json {
         for figures in &results {
@@ -209,9 +213,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         table::write(&mut out, &results)?;
     }
     out.flush()?;
-    if let Some(path) = &args.svg {
-        write_file(path, picture(&args, &replay, &results).as_bytes())?;
-    }
     Ok(())
 }
 

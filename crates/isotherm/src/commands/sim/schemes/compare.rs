@@ -88,6 +88,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let means: Vec<Ratios> = (0..choices.len())
         .map(|c| geometric_mean(&(0..cases.len()).map(|i| ratios(i, c)).collect::<Vec<_>>()))
         .collect();
+    // Before stdout, whose reader may leave.
+    if let Some(path) = &args.svg {
+        write_file(path, picture(&choices, &means, cases.len()).as_bytes())?;
+    }
     let mut out = std::io::stdout().lock();
     if args.json {
         for (i, case) in cases.iter().enumerate() {
@@ -122,9 +126,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             }
         }
         table.write(&mut out)?;
-    }
-    if let Some(path) = &args.svg {
-        write_file(path, picture(&choices, &means, cases.len()).as_bytes())?;
     }
     Ok(())
 }

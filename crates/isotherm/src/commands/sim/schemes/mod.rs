@@ -4,7 +4,7 @@ mod compare;
 mod machine;
 mod report;
 
-use crate::args::monitor::{MonitorArgs, SourceName};
+use crate::args::monitor::{MonitorArgs, SourceName, simulated};
 use crate::args::units;
 use crate::args::workload::WorkloadArgs;
 use crate::commands::schemes::stats;
@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 /// kernel's huge pages are simulated, with costs that docs/sim-schemes.md lists. The program does a fixed amount of
 /// work, once left alone and once under the schemes. The same seed gives the same run.
 #[derive(Debug, clap::Args)]
+#[command(mut_args(simulated))]
 pub struct Args {
     /// How much work the program does: the time that it takes left alone
     #[arg(long, value_name = "T", default_value = "60s", value_parser = units::time)]
