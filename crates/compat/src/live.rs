@@ -12,6 +12,8 @@ use crate::settings::Settings;
 use clock::Stop;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::snapshot::RegionInfo;
+use isotherm_linux::cgroup::memory::Memcgs;
+use isotherm_linux::roots::Roots;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender, SyncSender};
 use std::thread::JoinHandle;
@@ -22,6 +24,7 @@ pub struct LiveStarter;
 
 impl Starter for LiveStarter {
     fn start(&self, _: &str, settings: Settings, observer: Option<Observer>) -> Result<Box<dyn Kdamond>, Refused> {
+        groups_exist(&settings)?;
         let stop = Arc::new(Stop::default());
         let (requests, asked) = mpsc::channel();
         let (ready, is_ready) = mpsc::sync_channel(1);
@@ -36,6 +39,19 @@ impl Starter for LiveStarter {
             Err(mpsc::RecvError) => Err(Refused::new("the kdamond's thread ended before it began")),
         }
     }
+}
+
+/// As the kernel, refuses filters of control groups that are not there: one that is to protect a group would protect nothing.
+fn groups_exist(settings: &Settings) -> Result<(), Refused> {
+    let groups = Memcgs::new(&Roots::system());
+    let filters = settings.schemes.iter().flat_map(|scheme| &scheme.filters);
+    for path in filters.filter_map(|filter| filter.what.group()) {
+        if path.is_empty() {
+            return Err(Refused::new("a filter of type memcg has no memcg_path"));
+        }
+        groups.open(path).map_err(|why| Refused::new(format!("memcg_path '{path}': {why}")))?;
+    }
+    Ok(())
 }
 
 /// What a kdamond's thread is asked. The answer's other end is dropped where it ends before it answers.
@@ -82,6 +98,7 @@ impl Kdamond for LiveKdamond {
     }
 
     fn commit(&mut self, settings: Settings) -> Result<(), Refused> {
+        groups_exist(&settings)?;
         self.ask(|answer| Request::Commit(Box::new(settings), answer))?
     }
 

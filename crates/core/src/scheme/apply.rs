@@ -95,7 +95,8 @@ impl<'a, 'w> Turn<'a, 'w> {
             self.runner.cut_off = self.cut_off(&open);
         }
         if self.runner.quota.left() == 0 {
-            return Some(self.quota_reason());
+            // Where nothing came of what was charged, it matters more why.
+            return Some(self.runner.refused.clone().map_or_else(|| self.quota_reason(), IdleReason::Refused));
         }
         if self.world.actuator.pending(self.index) > MOST_PENDING {
             return Some(IdleReason::Busy);
@@ -193,6 +194,14 @@ impl<'a, 'w> Turn<'a, 'w> {
         self.runner.stats.sz_tried += bytes;
         self.tally.submitted += bytes;
         Go::On
+    }
+
+    /// Forgets what was treated in `target` long enough ago.
+    pub(super) fn expire(&mut self, target: TargetId) {
+        let (keep_ns, share) = (self.runner.keep_treated_ns(self.world.dry_run), self.runner.quota.share());
+        if let Some(left_out) = self.runner.left_out.get_mut(&target) {
+            left_out.expire(self.world.now_ns, keep_ns, share);
+        }
     }
 
     /// Tells what is about to be done, with the figures of the region that each range begins in.

@@ -36,7 +36,7 @@ impl Turn<'_, '_> {
         };
         let keep_ns = self.runner.keep_treated_ns(self.world.dry_run);
         let left_out = self.runner.left_out.entry(target).or_default();
-        left_out.treated.expire(now_ns, keep_ns);
+        left_out.expire(now_ns, keep_ns, None);
         let each_turn = history.table_count() <= EACH_TURN;
         let changed_ns = if each_turn { now_ns } else { history.now_ns() };
         let from = left_out.blocks_of(changed_ns).below;

@@ -141,10 +141,7 @@ impl Turn<'_, '_> {
         room: u64,
     ) -> (Vec<AddrRange>, Found) {
         let (target, mut victims) = (t.live.target, Vec::new());
-        let keep_ns = self.runner.keep_treated_ns(self.world.dry_run);
-        if let Some(left_out) = self.runner.left_out.get_mut(&target) {
-            left_out.treated.expire(self.world.now_ns, keep_ns);
-        }
+        self.expire(target);
         let (runner, source) = (&*self.runner, self.world.source.as_deref());
         let Some(history) = source.and_then(|s| s.page_history(target)) else { return (victims, Found::default()) };
         let search = Search {
@@ -168,7 +165,8 @@ impl Turn<'_, '_> {
         self.tally.too_large |= found.too_large;
         self.tally.filtered += found.rejected;
         if let Some(left_out) = runner.left_out.get(&target).filter(|_| found.left_out > 0) {
-            self.tally.treated += if left_out.treated.is_empty() { 0 } else { found.left_out };
+            self.tally.treated +=
+                if left_out.treated.is_empty() && left_out.stuck.is_empty() { 0 } else { found.left_out };
             self.tally.busy |= !left_out.in_flight.is_empty();
         }
         self.runner.stats.sz_filtered += found.rejected;

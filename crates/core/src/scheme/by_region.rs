@@ -1,14 +1,14 @@
 //! A turn of a scheme whose victims are regions: memory by how often it is accessed, and everything where nobody keeps
 //! a page history.
 
-use super::action::Preference;
+use super::action::{Action, Preference};
 use super::apply::{Go, LOOK_AT_ONCE, LOOK_PER_TURN, Turn};
 use super::filter::{FilteredRange, Verdict, split};
 use super::look::{dense_blocks, passing_pages};
 use super::pattern::{age_us, rate_bp};
 use super::priority::{Histogram, score};
 use super::target_view::TargetView;
-use crate::addr::{AddrRange, total_len};
+use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, total_len};
 use crate::pages::PageSet;
 use crate::snapshot::{RegionInfo, Snapshot};
 use crate::target::TargetId;
@@ -94,7 +94,7 @@ impl Turn<'_, '_> {
         let subject = t.subject();
         let (mut pieces, mut passing) = (Vec::new(), Vec::<FilteredRange>::new());
         // What is done block by block must not depend on where the monitor happens to cut a region in two.
-        let blocks = self.runner.scheme.min_density_bp > 0;
+        let blocks = self.by_whole_blocks() || self.runner.scheme.min_density_bp > 0;
         for part in self.matching(t, AddrRange::new(from, to)) {
             pieces.clear();
             split(&self.runner.scheme.filters, &subject, part, &mut pieces);
@@ -129,12 +129,9 @@ impl Turn<'_, '_> {
     }
 
     fn untreated(&mut self, target: TargetId, range: AddrRange, out: &mut Vec<AddrRange>) {
-        let keep_ns = self.runner.keep_treated_ns(self.world.dry_run);
-        match self.runner.left_out.get_mut(&target) {
-            Some(left_out) => {
-                left_out.treated.expire(self.world.now_ns, keep_ns);
-                left_out.treated.untreated(range, out);
-            }
+        self.expire(target);
+        match self.runner.left_out.get(&target) {
+            Some(left_out) => left_out.untreated(range, out),
             None => out.push(range),
         }
     }
@@ -159,8 +156,7 @@ impl Turn<'_, '_> {
                 free.subtract(&left_out.in_flight);
                 pages = free.ranges();
             }
-            let left = self.runner.quota.left();
-            let (now, rest) = clip(&pages, left);
+            let (now, rest) = self.clip(&pages);
             if !now.is_empty() && self.submit(t, now) == Go::Stop {
                 return self.stop(t, at);
             }
@@ -178,8 +174,14 @@ impl Turn<'_, '_> {
     }
 
     /// Acts on all of a range, as far as the quota goes.
-    fn whole(&mut self, t: &TargetView, range: AddrRange) -> Go {
-        let (now, rest) = clip(&[range], self.runner.quota.left());
+    fn whole(&mut self, t: &TargetView, mut range: AddrRange) -> Go {
+        if self.by_whole_blocks() {
+            range = AddrRange::new(range.start.next_multiple_of(TABLE_SPAN), range.end / TABLE_SPAN * TABLE_SPAN);
+            if range.is_empty() {
+                return Go::On;
+            }
+        }
+        let (now, rest) = self.clip(&[range]);
         if now.is_empty() {
             return self.stop(t, range.start);
         }
@@ -190,6 +192,19 @@ impl Turn<'_, '_> {
             Some(rest) => self.stop(t, rest),
             None => Go::On,
         }
+    }
+
+    /// Whether what is done to blocks of 2 MiB cannot be done to a part of one.
+    fn by_whole_blocks(&self) -> bool {
+        self.runner.scheme.action == Action::Collapse
+    }
+
+    /// As much of `ranges` as the quota has left, and where the rest begins.
+    fn clip(&mut self, ranges: &[AddrRange]) -> (Vec<AddrRange>, Option<u64>) {
+        let unit = if self.by_whole_blocks() { TABLE_SPAN } else { PAGE_SIZE };
+        let clipped = clip(ranges, self.runner.quota.left(), unit);
+        self.tally.too_large |= clipped.0.is_empty() && !ranges.is_empty();
+        clipped
     }
 
     /// The pages of a chunk that may be acted on: present, observable, and passing the filters that look at pages.
@@ -228,19 +243,20 @@ fn range_of(region: &RegionInfo) -> AddrRange {
     AddrRange::new(region.start, region.end)
 }
 
-/// The first `bytes` of `ranges`, and where the rest begins.
-fn clip(ranges: &[AddrRange], bytes: u64) -> (Vec<AddrRange>, Option<u64>) {
+/// The first `bytes` of `ranges`, and where the rest begins: at a multiple of `unit`, since what is done to blocks of 2 MiB cannot be
+/// done to a part of one.
+fn clip(ranges: &[AddrRange], bytes: u64, unit: u64) -> (Vec<AddrRange>, Option<u64>) {
     let mut left = bytes;
     let mut out = Vec::new();
     for r in ranges {
-        if left == 0 {
+        let cut = if r.len() <= left { r.end } else { (r.start + left) / unit * unit };
+        if cut <= r.start {
             return (out, Some(r.start));
         }
-        let take = r.len().min(left);
-        out.push(AddrRange::new(r.start, r.start + take));
-        left -= take;
-        if take < r.len() {
-            return (out, Some(r.start + take));
+        out.push(AddrRange::new(r.start, cut));
+        left -= cut - r.start;
+        if cut < r.end {
+            return (out, Some(cut));
         }
     }
     (out, None)
@@ -250,6 +266,22 @@ fn clip(ranges: &[AddrRange], bytes: u64) -> (Vec<AddrRange>, Option<u64>) {
 mod tests {
     use super::*;
     use crate::snapshot::Evidence;
+
+    #[test]
+    fn a_quota_cuts_between_blocks_where_blocks_are_wanted() {
+        let (page, block) = (PAGE_SIZE, TABLE_SPAN);
+        let r = |from: u64, to: u64| AddrRange::new(from, to);
+        let ranges = [r(page, 2 * block), r(3 * block, 9 * block)];
+        assert_eq!(
+            clip(&ranges, 3 * block, block),
+            (vec![r(page, 2 * block), r(3 * block, 4 * block)], Some(4 * block))
+        );
+        assert_eq!(clip(&ranges, block / 2, block), (vec![], Some(page)), "not one whole block");
+        assert_eq!(clip(&ranges[1..], block - page, block), (vec![], Some(3 * block)));
+        assert_eq!(clip(&ranges, block / 2, page), (vec![r(page, page + block / 2)], Some(page + block / 2)));
+        assert_eq!(clip(&ranges, u64::MAX, block), (ranges.to_vec(), None));
+        assert_eq!(clip(&ranges, 0, page), (vec![], Some(page)));
+    }
 
     #[test]
     fn what_is_not_in_memory_takes_no_place_in_the_quota() {

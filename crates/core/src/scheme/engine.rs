@@ -33,6 +33,8 @@ pub struct SchemeEngine {
     dry_run: bool,
     /// Whether the monitor follows DAMON's algorithm.
     by_region: bool,
+    /// Its sampling interval, ns; 0: not known yet.
+    sample_ns: u64,
 }
 
 impl std::fmt::Debug for SchemeEngine {
@@ -74,6 +76,7 @@ impl SchemeEngine {
             log: ActionLog::default(),
             dry_run: false,
             by_region: false,
+            sample_ns: 0,
         }
     }
 
@@ -246,7 +249,7 @@ impl SchemeEngine {
         self.first = if self.pace.is_limited() { (self.first + 1) % schemes.max(1) } else { 0 };
         for index in (0..schemes).map(|i| (i + self.first) % schemes) {
             let runner = &mut self.runners[index];
-            if !runner.is_due(now_ns, aggregated) {
+            if !runner.is_due(now_ns, aggregated, self.sample_ns) {
                 continue;
             }
             let of_group = runner.scheme.group.as_deref().map(|group| members(&self.targets, Some(group)));
@@ -362,7 +365,10 @@ impl Subscriber for SchemeEngine {
                     }
                 }
             }
-            Event::Run(run) => self.by_region = run.algorithm == "damon",
+            Event::Run(run) => {
+                self.by_region = run.algorithm == "damon";
+                self.sample_ns = run.attrs.sample_us.saturating_mul(1000);
+            }
             Event::Stats(_) | Event::Footprint(_) | Event::Pages(_) | Event::Together(_) => {}
         }
         Ok(())

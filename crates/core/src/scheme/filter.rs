@@ -4,7 +4,7 @@
 //! Filters that speak of addresses, targets and mappings come first and split regions; those that must look at single
 //! pages come after, and an explicit allowance by the first kind passes them by.
 
-use crate::addr::AddrRange;
+use crate::addr::{AddrRange, PAGE_SIZE};
 use crate::mapping::{Mapping, MappingKind};
 use crate::memcg::is_below;
 use crate::target::TargetId;
@@ -51,6 +51,14 @@ impl FilterType {
     /// Whether single pages must be looked at.
     pub(crate) const fn is_per_page(&self) -> bool {
         matches!(self, Self::Young | Self::HugepageSize { .. })
+    }
+
+    /// The control group that it is about, if it is about one.
+    pub fn group(&self) -> Option<&str> {
+        match self {
+            Self::Cgroup(path) => Some(path),
+            _ => None,
+        }
     }
 
     /// The name in scheme files.
@@ -107,7 +115,8 @@ pub fn split(filters: &[Filter], subject: &Subject, region: AddrRange, out: &mut
     let mut cuts = vec![region.start, region.end];
     for f in filters {
         if let FilterType::Addr(r) = &f.what {
-            cuts.extend([r.start, r.end]);
+            let pages = pages_of(r);
+            cuts.extend([pages.start, pages.end]);
         }
     }
     let first = subject.mappings.partition_point(|m| m.range.end <= region.start);
@@ -150,7 +159,7 @@ fn verdict(filters: &[Filter], subject: &Subject, range: AddrRange) -> Verdict {
 /// Whether `what` is true of the piece; `None` where that cannot be known, so that the filter does not match.
 fn matches(what: &FilterType, subject: &Subject, range: AddrRange, mapping: Option<&Mapping>) -> Option<bool> {
     match what {
-        FilterType::Addr(r) => Some(r.contains(range.start)),
+        FilterType::Addr(r) => Some(pages_of(r).contains(range.start)),
         FilterType::Target(t) => Some(*t == subject.target),
         FilterType::Anon => mapping.map(|m| m.kind == MappingKind::Anon),
         FilterType::Locked => mapping.map(|m| m.locked),
@@ -158,6 +167,11 @@ fn matches(what: &FilterType, subject: &Subject, range: AddrRange, mapping: Opti
         FilterType::Cgroup(path) => subject.cgroup.map(|c| is_below(c, path)),
         FilterType::Young | FilterType::HugepageSize { .. } => None,
     }
+}
+
+/// The pages that a filter on addresses is about: both ends rounded down, as DAMOS does.
+const fn pages_of(addresses: &AddrRange) -> AddrRange {
+    AddrRange { start: addresses.start / PAGE_SIZE * PAGE_SIZE, end: addresses.end / PAGE_SIZE * PAGE_SIZE }
 }
 
 /// The name that filters see.
@@ -227,6 +241,11 @@ mod tests {
             pieces(&[addr], (0x1000, 0x5000)),
             [(0x1000, 0x2000, Undecided), (0x2000, 0x3000, Reject), (0x3000, 0x5000, Undecided)]
         );
+        // In the midst of pages.
+        for allow in [true, false] {
+            let of = |start, end| [filter(FilterType::Addr(AddrRange::new(start, end)), true, allow)];
+            assert_eq!(pieces(&of(0x2800, 0x3801), (0x1000, 0x5000)), pieces(&of(0x2000, 0x3000), (0x1000, 0x5000)));
+        }
     }
 
     #[test]

@@ -48,6 +48,11 @@ pub enum IdleReason {
         /// The effective quota, bytes.
         effective: u64,
     },
+    /// In an interval the quota suffices for no huge page, of which none is cut in two.
+    QuotaTooSmall {
+        /// The effective quota, bytes.
+        effective: u64,
+    },
     /// What all schemes together may do just now is used up.
     PaceUsed,
     /// What this scheme alone was given to do is used up.
@@ -143,6 +148,7 @@ impl IdleReason {
             Self::Obstacle(_) => "obstacle",
             Self::GoalMet { .. } => "goal_met",
             Self::QuotaUsed { .. } => "quota_used",
+            Self::QuotaTooSmall { .. } => "quota_too_small",
             Self::PaceUsed => "pace_used",
             Self::RoomUsed => "room_used",
             Self::BelowCutOff => "below_cut_off",
@@ -198,6 +204,9 @@ impl fmt::Display for IdleReason {
             Self::QuotaUsed { effective } => {
                 write!(f, "the quota of {} for this interval is used up", format_size(*effective))
             }
+            Self::QuotaTooSmall { effective } => {
+                write!(f, "the quota of {} is less than a huge page, and none is cut in two", format_size(*effective))
+            }
             Self::PaceUsed => f.write_str("all schemes together may do no more just now"),
             Self::RoomUsed => f.write_str("all that it may do for now is done"),
             Self::BelowCutOff => f.write_str("other memory comes first for the quota"),
@@ -237,26 +246,33 @@ impl fmt::Display for IdleReason {
 
 impl fmt::Display for Near {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no region matches: of {},", self.regions)?;
-        let mut parts = Vec::new();
+        write!(f, "no region matches: of {}, ", self.regions)?;
+        let mut failed = Vec::new();
         if self.rate > 0 {
-            parts.push(format!(" {} by access rate", self.rate));
+            failed.push((self.rate, "by access rate".to_owned()));
         }
         if self.age > 0 {
             let (oldest, wanted) = (format_time(self.oldest_us * 1000), format_time(self.wanted_age_us * 1000));
-            parts.push(if self.oldest_us < self.wanted_age_us {
-                format!(" {} by age (the oldest is {oldest} of {wanted})", self.age)
+            failed.push(if self.oldest_us < self.wanted_age_us {
+                (self.age, format!("by age (the oldest is {oldest} of {wanted})"))
             } else {
-                format!(" {} by age", self.age)
+                (self.age, "by age".to_owned())
             });
         }
         if self.size > 0 {
-            parts.push(format!(" {} by size", self.size));
+            failed.push((self.size, "by size".to_owned()));
         }
-        if self.not_observed > 0 {
-            parts.push(format!(" {} because they could not be observed", self.not_observed));
+        for (i, (count, why)) in failed.iter().enumerate() {
+            match i {
+                0 => write!(f, "{count} {} {why}", if *count == 1 { "fails" } else { "fail" })?,
+                _ => write!(f, ", {count} {why}")?,
+            }
         }
-        write!(f, "{} did not", parts.join(","))
+        match (self.not_observed, failed.is_empty()) {
+            (0, false) => Ok(()),
+            (count, true) => write!(f, "{count} could not be observed"),
+            (count, false) => write!(f, ", and {count} could not be observed"),
+        }
     }
 }
 
@@ -277,9 +293,12 @@ mod tests {
         near.add(Mismatch::Age, 2_100_000, &p);
         near.wanted_age_us = 5_000_000;
         let text = IdleReason::NoMatch(near).to_string();
-        assert_eq!(
-            text,
-            "no region matches: of 2, 1 by access rate, 1 by age (the oldest is 2.10 s of 5.00 s) did not"
-        );
+        assert_eq!(text, "no region matches: of 2, 1 fails by access rate, 1 by age (the oldest is 2.10 s of 5.00 s)");
+        let of = |near| IdleReason::NoMatch(near).to_string();
+        let several = Near { regions: 30, rate: 21, size: 2, not_observed: 7, ..Default::default() };
+        let text = "no region matches: of 30, 21 fail by access rate, 2 by size, and 7 could not be observed";
+        assert_eq!(of(several), text);
+        let unseen = Near { regions: 7, not_observed: 7, ..Default::default() };
+        assert_eq!(of(unseen), "no region matches: of 7, 7 could not be observed");
     }
 }

@@ -13,8 +13,12 @@ use crate::target::TargetId;
 /// quota used up. The kernel counts in jiffies, of which one lasts up to 10 ms.
 const MOST_EARLY_NS: u64 = 4_000_000;
 
-/// What a scheme is assumed to manage per ms before it has been seen working: DAMOS's first estimate.
-const FIRST_THROUGHPUT: u64 = PAGE_SIZE * 1024;
+/// What a scheme is assumed to manage per ms before it has been seen working: 16 us a page, as paging out to zram takes. DAMOS
+/// begins with 1024 pages, a hundred times what that took here, and so spends ten times its first window's time.
+const FIRST_THROUGHPUT: u64 = PAGE_SIZE * 64;
+
+/// The speed is that of about so much work, ns: it changes with the memory that goes.
+const SPEED_OVER_NS: u64 = 1_000_000_000;
 
 /// Where tuning begins, bytes per reset interval. DAMOS begins at one byte and needs half a minute of doubling to get
 /// anywhere.
@@ -189,9 +193,14 @@ impl Quota {
             effective = self.goals.iter().filter_map(GoalState::missing).fold(effective, u64::min);
             effective = effective.min(if self.tuned_bp == u64::MAX { u64::MAX } else { self.tuned_bp / 10_000 });
         }
+        // Nobody knows how far from the goals the world is.
+        if !self.goals.is_empty() && self.goals.iter().all(|goal| goal.error.is_some()) {
+            return 0;
+        }
         if let Some(time_ns) = self.spec.time_ns {
             let by_time = match (self.total_charged, self.total_ns) {
-                (0, _) | (_, 0) => u128::from(FIRST_THROUGHPUT) * u128::from(time_ns) / 1_000_000,
+                (0, _) => u128::from(FIRST_THROUGHPUT) * u128::from(time_ns) / 1_000_000,
+                (_, 0) => u128::MAX,
                 (bytes, ns) => u128::from(bytes) * u128::from(time_ns) / u128::from(ns),
             };
             effective = effective.min((by_time.min(u128::from(u64::MAX)) as u64).max(PAGE_SIZE));
@@ -249,6 +258,11 @@ impl Quota {
         left.min(self.pace).min(self.room) / PAGE_SIZE * PAGE_SIZE
     }
 
+    /// Bytes that may be done within an ns; `None`: no limit.
+    pub(crate) fn share(&self) -> Option<f64> {
+        (self.effective != u64::MAX).then(|| self.effective.max(PAGE_SIZE) as f64 / self.spec.reset_ns.max(1) as f64)
+    }
+
     /// Whether less than a page is left of the scheme's own, whatever the pace of all allows.
     pub(crate) const fn is_used_up(&self) -> bool {
         self.effective.saturating_sub(self.charged) < PAGE_SIZE
@@ -267,6 +281,9 @@ impl Quota {
     pub fn learn(&mut self, bytes: u64, took_ns: u64) {
         self.total_charged = self.total_charged.saturating_add(bytes);
         self.total_ns = self.total_ns.saturating_add(took_ns);
+        if self.total_ns > SPEED_OVER_NS {
+            (self.total_charged, self.total_ns) = (self.total_charged / 2, self.total_ns / 2);
+        }
     }
 }
 
@@ -378,10 +395,29 @@ mod tests {
     fn time_becomes_bytes_by_the_speed_seen() {
         let mut q = Quota::new(QuotaSpec { time_ns: Some(10 * MS), ..Default::default() });
         turn(&mut q, 0);
-        assert_eq!(q.effective(), 10 * 4096 * 1024, "the first estimate");
-        q.learn(1 << 20, 5 * MS);
+        assert_eq!(q.effective(), 10 * 4096 * 64, "the first estimate");
+        q.learn(1 << 20, 0);
         turn(&mut q, 1000);
+        assert_eq!(q.effective(), u64::MAX, "it took no time");
+        q.learn(0, 5 * MS);
+        turn(&mut q, 2000);
         assert_eq!(q.effective(), 2 << 20);
+        // Other memory takes ten times as long.
+        (0..40).for_each(|_| q.learn(1 << 20, 50 * MS));
+        turn(&mut q, 3000);
+        assert!((205..215).contains(&(q.effective() >> 10)), "{}", q.effective());
+    }
+
+    #[test]
+    fn where_no_goal_can_be_read_nothing_is_done() {
+        let goal = |metric| Goal { metric, target: 10_000, window_ns: 0, falls: false };
+        let unreadable = goal(GoalMetric::Read(Metric::SomeMemPsi(None)));
+        let mut q = Quota::new(QuotaSpec { goals: vec![unreadable.clone()], ..Default::default() });
+        turn(&mut q, 0);
+        assert_eq!((q.effective(), q.left()), (0, 0));
+        q.set_goals(vec![unreadable, goal(GoalMetric::UserInput)]);
+        turn(&mut q, 1000);
+        assert!(q.effective() > 0, "another one can be followed");
     }
 
     #[test]

@@ -95,14 +95,16 @@ impl Runner {
         self.next_apply_ns
     }
 
-    /// Whether its turn has come; `aggregated`: an aggregation interval has just ended.
-    pub(crate) fn is_due(&mut self, now_ns: u64, aggregated: bool) -> bool {
+    /// Whether its turn has come; `aggregated`: an aggregation interval has just ended. There are no more turns than samples, as
+    /// in DAMOS: `sample_ns` apart at least.
+    pub(crate) fn is_due(&mut self, now_ns: u64, aggregated: bool, sample_ns: u64) -> bool {
+        let every_ns = self.scheme.apply_ns.max(sample_ns);
         match &mut self.next_apply_ns {
             None => aggregated,
             Some(next) if now_ns < *next => false,
             Some(next) => {
                 // A turn that came late is not made up for.
-                *next = (*next + self.scheme.apply_ns).max(now_ns + self.scheme.apply_ns / 2);
+                *next = (*next + every_ns).max(now_ns + every_ns / 2);
                 true
             }
         }
@@ -175,7 +177,7 @@ impl Runner {
                     let mut stayed = ranges;
                     stayed.subtract(&gone);
                     if let Some(left_out) = &mut left_out {
-                        left_out.treat(&stayed.ranges(), now_ns);
+                        stayed.ranges().into_iter().for_each(|range| left_out.stuck.insert(range, now_ns));
                     }
                 }
                 Err(_) => self.effect.forget(target),

@@ -2,6 +2,7 @@
 //! nothing was done.
 
 use super::idle::{IdleReason, Near};
+use crate::addr::TABLE_SPAN;
 
 /// What came of a turn.
 #[derive(Debug, Default)]
@@ -58,7 +59,8 @@ impl Tally {
             return IdleReason::BelowCutOff;
         }
         match self.idle_ns {
-            Some(_) if self.too_large => IdleReason::QuotaUsed { effective: quota },
+            _ if self.too_large && quota < TABLE_SPAN => IdleReason::QuotaTooSmall { effective: quota },
+            _ if self.too_large => IdleReason::QuotaUsed { effective: quota },
             _ if self.treated > 0 => IdleReason::DoneAlready,
             None if self.sparse > 0 || self.huge > 0 => {
                 IdleReason::NoDenseBlock { sparse: self.sparse, huge: self.huge }

@@ -54,6 +54,11 @@ impl Treated {
         self.ranges.retain(|_, &mut (_, time)| now_ns < time.saturating_add(keep_ns));
     }
 
+    /// Bytes.
+    pub fn len(&self) -> u64 {
+        self.ranges.iter().map(|(start, (end, _))| end - start).sum()
+    }
+
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()

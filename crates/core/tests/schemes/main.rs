@@ -6,9 +6,10 @@ mod shared;
 mod toy;
 
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, total_len};
+use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::clock::Clock;
 use isotherm_core::engine::Engine;
-use isotherm_core::event::{Step, Subscriber};
+use isotherm_core::event::{Event, RunInfo, Step, Subscriber};
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::filter::{Filter, FilterType};
@@ -140,10 +141,22 @@ fn shorter_apply_intervals_try_more_often() {
     let tried = |apply_ns| {
         let mut scheme = Scheme::new(Action::Stat, AccessPattern::default());
         scheme.apply_ns = apply_ns;
-        Run::new(&[pages(0, 1000)], &[pages(0, 100)], vec![scheme]).run(5 * S).stats().nr_tried as f64
+        let mut run = Run::new(&[pages(0, 1000)], &[pages(0, 100)], vec![scheme]);
+        let attrs = MonitorAttrs { sample_us: 5000, ..MonitorAttrs::default() };
+        let info = RunInfo {
+            source: "toy".into(),
+            algorithm: "isotherm".into(),
+            attrs,
+            cpu_budget: None,
+            kernel: String::new(),
+            realtime_offset_ns: 0,
+        };
+        run.engine.event(&Event::Run(info)).expect("it never fails");
+        run.run(5 * S).stats().nr_tried as f64
     };
     let ratio = tried(10 * MS) / tried(100 * MS);
     assert!(ratio >= 9.0, "{ratio}");
+    assert_eq!(tried(1), tried(5 * MS), "not more often than there are samples");
 }
 
 #[test]
@@ -323,6 +336,23 @@ fn what_refuses_to_go_is_not_asked_again_at_once() {
     run.run(4 * S);
     assert_eq!(run.hands.borrow().requests.len(), 2, "but after its least age");
     assert_eq!(run.stats().sz_applied, 0);
+}
+
+/// As memory that other processes map, too: it stays the oldest, and would come first again and again.
+#[test]
+fn what_refuses_to_go_does_not_use_up_the_quota_for_ever() {
+    let (stuck, free) = (pages(0, 1000), pages(1000, 1500));
+    let mut scheme = Scheme::new(Action::PageOut, idle_for(5 * S));
+    scheme.quota.bytes = Some(64 * P);
+    scheme.quota.reset_ns = S;
+    let mut run = Run::new(&[stuck, free], &[], vec![scheme]);
+    run.hands.borrow_mut().stuck = Some(stuck);
+    run.run(35 * S);
+    assert_eq!(run.out(), free.len());
+    run.run(400 * S);
+    let asked: u64 = run.hands.borrow().requests.iter().map(|r| total_len(&r.1.ranges)).sum();
+    let again = (asked - free.len()) as f64 / stuck.len() as f64;
+    assert!((2.0..4.0).contains(&again), "asked for {again} times in 435 s");
 }
 
 #[test]

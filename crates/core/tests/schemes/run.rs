@@ -39,6 +39,8 @@ pub struct Hands {
     pub slow: bool,
     /// Nothing leaves memory.
     pub in_vain: bool,
+    /// Pages that never leave memory.
+    pub stuck: Option<AddrRange>,
 }
 
 pub struct ToyActuator {
@@ -59,7 +61,8 @@ impl Actuator for ToyActuator {
         }
         if request.action == Action::PageOut && !hands.in_vain {
             let all = request.ranges.iter().flat_map(|r| (r.start..r.end).step_by(P as usize));
-            self.world.borrow_mut().out.extend(all);
+            let goes = |page: &u64| !hands.stuck.is_some_and(|stuck| stuck.contains(*page));
+            self.world.borrow_mut().out.extend(all.filter(goes));
         }
         let (applied, nr_applied) = (total_len(&request.ranges), request.ranges.len() as u64);
         let done_ns = hands.now_ns;

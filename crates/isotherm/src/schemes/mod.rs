@@ -26,6 +26,8 @@ use fault::FileError;
 use file::{parse_file, read_file};
 use isotherm_core::attrs::{AttrsError, MonitorAttrs};
 use isotherm_core::scheme::Scheme;
+use isotherm_linux::cgroup::memory::Memcgs;
+use isotherm_linux::roots::Roots;
 use std::path::{Path, PathBuf};
 
 /// Where schemes come from.
@@ -138,6 +140,20 @@ impl SchemeArgs {
             }
         }
         Ok(loaded)
+    }
+}
+
+/// Says which control groups that schemes name are not there: a filter of one neither protects nor lets pass anything. They may
+/// come later, so that is no error.
+pub fn warn_of_missing_groups(schemes: &[Scheme]) {
+    let groups = Memcgs::new(&Roots::system());
+    for (number, scheme) in schemes.iter().enumerate() {
+        let of_filters = scheme.filters.iter().filter_map(|filter| filter.what.group());
+        for path in of_filters.chain(scheme.group.as_deref()) {
+            if let Err(why) = groups.open(path) {
+                tracing::warn!("scheme {number} ({}) is about the control group '{path}': {why}", scheme.action);
+            }
+        }
     }
 }
 

@@ -19,6 +19,10 @@ pub(super) trait Advised {
     fn advise(&mut self, ranges: &[AddrRange]) -> io::Result<u64>;
     /// The process's mappings now, sorted. Empty if they cannot be read.
     fn mappings(&mut self) -> Vec<AddrRange>;
+    /// How many bytes may be given advice on now; less than a block of 2 MiB: none, for this reason.
+    fn room(&mut self) -> Result<u64, String> {
+        Ok(u64::MAX)
+    }
     /// Whether somebody asked to stop.
     fn stopped(&self) -> bool;
     /// The text of a refusal.
@@ -58,7 +62,14 @@ pub(super) fn give(to: &mut impl Advised, ranges: &[AddrRange], shape: Shape, pa
             tally.refuse(|| "stopped before it was finished".into());
             break;
         }
-        take(&mut queue, &mut batch, pace.limit(), shape);
+        let room = match to.room() {
+            Ok(room) => room,
+            Err(why) => {
+                tally.refuse(|| why);
+                break;
+            }
+        };
+        take(&mut queue, &mut batch, pace.limit().min(room), shape);
         let list: Vec<AddrRange> = batch.iter().map(|p| p.range).collect();
         let begin = Instant::now();
         let result = to.advise(&list);
@@ -198,11 +209,21 @@ mod tests {
         patience: u32,
         calls: Vec<Vec<AddrRange>>,
         stop_after: usize,
+        /// Bytes of swap.
+        swap: u64,
     }
 
     impl Toy {
         fn new(mappings: Vec<AddrRange>, refusing: Vec<AddrRange>, error: i32) -> Self {
-            Self { mappings, refusing, error, patience: u32::MAX, calls: Vec::new(), stop_after: usize::MAX }
+            Self {
+                mappings,
+                refusing,
+                error,
+                patience: u32::MAX,
+                calls: Vec::new(),
+                stop_after: usize::MAX,
+                swap: u64::MAX,
+            }
         }
     }
 
@@ -219,11 +240,16 @@ mod tests {
                     libc::ENOMEM
                 } else {
                     done += r.len();
+                    self.swap -= r.len();
                     continue;
                 };
                 return if done > 0 { Ok(done) } else { Err(io::Error::from_raw_os_error(code)) };
             }
             Ok(done)
+        }
+
+        fn room(&mut self) -> Result<u64, String> {
+            if self.swap < TABLE_SPAN { Err("swap is nearly full".into()) } else { Ok(self.swap) }
         }
 
         fn mappings(&mut self) -> Vec<AddrRange> {
@@ -313,6 +339,18 @@ mod tests {
             let want = overlap_len(&ranges, &mappings) - overlap_len(&ranges, &refusing);
             let mut toy = Toy::new(mappings, refusing, libc::EINVAL);
             prop_assert_eq!(give(&mut toy, &ranges, Shape::Pages, &mut Pace::default()).applied, want);
+        }
+    }
+
+    #[test]
+    fn no_more_is_advised_than_there_is_room_for() {
+        for swap_kib in [1, 2048, 5000, 9000, 16 << 10] {
+            let mut to = Toy { swap: swap_kib << 10, ..Toy::new(vec![mib(0, 64)], vec![], 0) };
+            // From the midst of a block of 2 MiB on.
+            let tally = give(&mut to, &[mib(1, 2), mib(3, 33)], Shape::Pages, &mut Pace::default());
+            assert_eq!(tally.applied, (swap_kib << 10) - to.swap);
+            assert!(to.swap < TABLE_SPAN, "{swap_kib} KiB: {} are left", to.swap);
+            assert_eq!(tally.error.as_deref(), Some("swap is nearly full"));
         }
     }
 }

@@ -16,6 +16,7 @@ mod obstacle;
 mod pace;
 pub mod page_out;
 mod place;
+mod swap_room;
 mod tally;
 mod worker;
 

@@ -1,21 +1,17 @@
 //! What forbids an action before it is tried: asked often, so answers are kept for a second.
 
 use super::inject::ineligible;
-use crate::facts::{Environment, HugePages, SwapArea};
+use super::swap_room::SwapRoom;
+use crate::facts::{Environment, HugePages};
 use crate::proc::status::Status;
 use crate::roots::Roots;
 use isotherm_core::actuator::Destination;
 use isotherm_core::scheme::action::Action;
-use isotherm_core::units::format_size;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// How long an answer holds.
 const KEEP: Duration = Duration::from_secs(1);
-/// Swap counts as nearly full below this ...
-const SPARE: u64 = 64 << 20;
-/// ... or below this share (one in so many).
-const SPARE_PART: u64 = 20;
 
 /// Why pages cannot be moved up.
 pub(crate) const LRU_PRIO: &str = "the kernel has no way to move another process's pages up in its LRU lists (only its own \
@@ -55,7 +51,7 @@ impl Obstacles {
             return None;
         }
         self.critical(pid).or_else(|| match action {
-            Action::PageOut => swap_obstacle(&self.roots),
+            Action::PageOut => SwapRoom::read(&self.roots).obstacle(),
             Action::HugePage => huge_pages_off(&self.roots)
                 .map(|why| format!("{why}, or use the action collapse"))
                 .or_else(|| ineligible(&self.roots, pid)),
@@ -117,23 +113,6 @@ fn nowhere_to_go(roots: &Roots, destinations: &[Destination]) -> Option<String> 
     let missing = destinations.iter().find(|d| d.weight > 0 && !nodes.contains(&d.node))?;
     let known: Vec<String> = nodes.iter().map(u32::to_string).collect();
     Some(format!("node {} has no memory; nodes that have: {}", missing.node, known.join(", ")))
-}
-
-/// Why nothing should be paged out.
-fn swap_obstacle(roots: &Roots) -> Option<String> {
-    let areas = Environment::read_swap(roots);
-    let size: u64 = areas.iter().map(|a: &SwapArea| a.size).sum();
-    let free: u64 = areas.iter().map(|a| a.size.saturating_sub(a.used)).sum();
-    if size == 0 {
-        return Some("there is no swap; add some, for example zram".into());
-    }
-    (free < SPARE || free < size / SPARE_PART).then(|| {
-        format!(
-            "swap is nearly full ({} of {} free): pageout stops until there is more; add swap or end a program",
-            format_size(free),
-            format_size(size)
-        )
-    })
 }
 
 #[cfg(test)]

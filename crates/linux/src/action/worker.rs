@@ -6,6 +6,7 @@ use super::inject::{Call, Injector};
 use super::migrate::migrate;
 use super::obstacle::LRU_PRIO;
 use super::pace::Pace;
+use super::swap_room::SwapRoom;
 use super::tally::{Tally, refusal};
 use crate::clock::monotonic_ns;
 use crate::mm::advise::{Advice, advise};
@@ -152,6 +153,12 @@ pub(super) struct Process<'a> {
 impl Advised for Process<'_> {
     fn advise(&mut self, ranges: &[AddrRange]) -> io::Result<u64> {
         advise(self.process.as_fd(), ranges, self.advice)
+    }
+
+    /// Looked at before each call: calls of others, and memory that does not compress, take room, too.
+    fn room(&mut self) -> Result<u64, String> {
+        let Some(room) = SwapRoom::now().filter(|_| self.advice == Advice::PageOut) else { return Ok(u64::MAX) };
+        room.obstacle().map_or_else(|| Ok(room.left()), Err)
     }
 
     fn mappings(&mut self) -> Vec<AddrRange> {

@@ -6,7 +6,7 @@ pub mod stats;
 
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
-use crate::schemes::SchemeArgs;
+use crate::schemes::{SchemeArgs, warn_of_missing_groups};
 use control::Reload;
 use run::RunArgs;
 
@@ -32,6 +32,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<()> {
     let Args { schemes, mut target, monitor: given, run } = args;
     let loaded = schemes.load(&given)?;
+    warn_of_missing_groups(&loaded.schemes);
     if let Some(settings) = &loaded.target {
         settings.fill(&mut target);
     }
