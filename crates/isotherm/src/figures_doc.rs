@@ -22,10 +22,19 @@ declarations, and a test compares it with them.
 
 fn text() -> String {
     let sections = [
-        ("Every instance", "", table::<Instance>("")),
+        (
+            "Every instance",
+            "Beside it `isotherm_info` is 1 and has the labels `version` and `command`: which Isotherm it is, both fields in JSON.",
+            table::<Instance>(""),
+        ),
         ("The monitor of schemes", "`monitor` in JSON.", table::<MonitorStatus>("")),
         ("Targets", "`targets`; labels `target`, `pid`, `name`.", table::<TargetStatus>("target_")),
-        ("Schemes", "`schemes`; labels `scheme`, `action`.", table::<SchemeStats>("scheme_")),
+        (
+            "Schemes",
+            "`schemes`; labels `scheme`, `action`. Beside them `isotherm_scheme_active` is 1 while the scheme acts, 0 while something holds \
+             it back; in JSON that is told by `idle_reason`, which is `null` while it acts.",
+            table::<SchemeStats>("scheme_"),
+        ),
         ("What became of memory that was paged out", "Beside the former.", table::<Effect>("scheme_")),
         ("Goals", "`goals` of a scheme; labels `scheme`, `goal`, `metric`.", table::<GoalStatus>("goal_")),
         ("Huge pages ahead of faults", "`ahead`, of `thp`.", table::<AheadTotals>("ahead_")),
@@ -60,7 +69,12 @@ fn text() -> String {
             "`page_cache` of a `rule`, with the labels of its group.",
             table::<CacheReclaimed>(""),
         ),
-        ("Guests of `hint host`", "`guests`; labels `guest`, `pid`.", table::<GuestStatus>("hint_guest_")),
+        (
+            "Guests of `hint host`",
+            "`guests`; labels `guest`, `pid`. Beside them `isotherm_hint_guest_problem` is 1 while something is in the way of one; in JSON \
+             `problem` says what.",
+            table::<GuestStatus>("hint_guest_"),
+        ),
         ("Scans of guests without an agent", "`scan` of a guest.", table::<ScanStatus>("hint_guest_")),
     ];
     let section = |(title, note, table): (&str, &str, String)| {

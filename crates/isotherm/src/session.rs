@@ -14,6 +14,7 @@ use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_core::source::AccessSource;
 use isotherm_core::trace::Tracer;
 use isotherm_core::units::nanos;
+use isotherm_linux::cgroup::Cgroup;
 use isotherm_linux::clock::{MonotonicClock, kernel_release, monotonic_ns, realtime_offset_ns};
 use isotherm_linux::guard::{Guard, Purpose};
 use isotherm_linux::priority::be_nice;
@@ -25,6 +26,7 @@ use isotherm_linux::source::pagetable::PageTableReader;
 use isotherm_linux::source::refs::{self, RefsEngine};
 use isotherm_linux::targets::{Command, TargetSpec, TargetTracker};
 use isotherm_linux::usdt::Probes;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long, at the end, work that was handed over is waited for, ns.
@@ -32,6 +34,9 @@ const LAST_WORK_NS: u64 = 5_000_000_000;
 
 /// Time between two turns of walks that have a budget of 1 % of a core or less, microseconds.
 const MOST_TURN_US: f64 = 500_000.0;
+
+/// What is said where only sources are there, or asked for, that know no single pages.
+const SINGLE_PAGES: &str = "nothing is known of single pages: this needs page tables or idle page tracking";
 
 /// A context over the targets that the user named.
 pub type LiveContext = Context<Box<dyn Engine>>;
@@ -41,6 +46,8 @@ pub struct Session {
     context: LiveContext,
     /// The command that is the target, where it is one.
     command: Option<StartedCommand>,
+    /// Control groups that are the target.
+    groups: Vec<PathBuf>,
     signals: StopSignals,
 }
 
@@ -68,6 +75,10 @@ impl Session {
         // Checked first, so that a command is not even forked for a run that cannot be.
         let mut config = monitor.config(kernel_release().unwrap_or_default(), realtime_offset_ns())?;
         if pages_only {
+            if matches!(monitor.source, SourceName::Refs | SourceName::Damon) {
+                let why = format!("{SINGLE_PAGES} (isotherm doctor); leave --source out, or use `record` or `report`");
+                return Err(Unsupported(why).into());
+            }
             monitor.refuse_regions()?;
             config.algorithm = Algorithm::PagesOnly;
             config.attrs.aggr_us = config.attrs.aggr_us.max(turn_us(config.cpu_budget));
@@ -78,13 +89,14 @@ impl Session {
                 return Err(Usage("--physical watches all memory: leave the target out".into()).into());
             }
             let engine: Box<dyn Engine> = Box::new(damon(DamonTargets::Physical, &config)?);
-            return Ok(Self { context: context(engine), command: None, signals });
+            return Ok(Self { context: context(engine), command: None, groups: Vec::new(), signals });
         }
+        let groups = target.cgroups.clone();
         let target = target.resolve()?;
         // After the command was forked: it is not to inherit that.
         be_nice(monitor.nice).context("cannot lower the priority")?;
         let engine = open_engine(monitor.source, target.spec, config)?;
-        Ok(Self { context: context(engine), command: target.command, signals })
+        Ok(Self { context: context(engine), command: target.command, groups, signals })
     }
 
     /// The same for those who need no regions: all of the budget goes to the page history.
@@ -105,7 +117,7 @@ impl Session {
         let signals = StopSignals::catch().context("cannot catch signals")?;
         let spec = TargetSpec::Command { command, children: true };
         let engine = open_engine(monitor.source, spec, config)?;
-        Ok(Self { context: context(engine), command: None, signals })
+        Ok(Self { context: context(engine), command: None, groups: Vec::new(), signals })
     }
 
     /// Acts on what is seen.
@@ -141,7 +153,10 @@ impl Session {
         loop {
             match self.context.turn(&mut clock, end_ns, operator)? {
                 Progress::Interrupted => return Ok(Ended::Interrupted),
-                Progress::TargetsGone => return Ok(Ended::TargetsGone),
+                Progress::TargetsGone => {
+                    self.tell_removed_groups();
+                    return Ok(Ended::TargetsGone);
+                }
                 Progress::Aggregated => {}
             }
             if !go_on(operator, &mut self.context)? {
@@ -150,6 +165,13 @@ impl Session {
             if monotonic_ns() >= end_ns {
                 return Ok(Ended::Duration);
             }
+        }
+    }
+
+    /// An empty control group is waited on; one that is gone ends the watch.
+    fn tell_removed_groups(&self) {
+        for path in self.groups.iter().filter(|path| Cgroup::find(path).is_err()) {
+            tracing::info!("control group {} has been removed", path.display());
         }
     }
 
@@ -183,7 +205,8 @@ fn context(engine: Box<dyn Engine>) -> LiveContext {
     context
 }
 
-/// The engine that `source` stands for. Auto takes page tables, and where these cannot be read refs, and says so.
+/// The engine that `source` stands for. Auto takes page tables, and where these cannot be read refs, and says so; for
+/// those who tell of single pages only that would be nothing.
 fn open_engine(source: SourceName, spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
     match source {
         SourceName::Pagetable => {
@@ -198,6 +221,9 @@ fn open_engine(source: SourceName, spec: TargetSpec, config: MonitorConfig) -> a
         }
         SourceName::Auto => match PageTableReader::ready() {
             Ok(reader) => page_table(reader, spec, config),
+            Err(why) if config.algorithm == Algorithm::PagesOnly => {
+                Err(Unsupported(format!("{SINGLE_PAGES}, and {why}")).into())
+            }
             Err(why) => {
                 tracing::warn!(
                     "page tables cannot be read ({}); falling back to refs, which sees whole mappings only",

@@ -151,6 +151,19 @@ pub fn write_text(
     Ok(())
 }
 
+/// What the rates of a snapshot are.
+fn rate_words(s: &Snapshot) -> String {
+    // A source that looks at each page once an aggregation interval, and tells how much it found, as refs does.
+    if s.max_nr_accesses > 1 && s.sample_us >= s.aggr_us {
+        let interval = format_time(s.sample_us * 1000);
+        return format!(
+            "share of the resident memory that was found accessed by the one look of the interval of {interval}"
+        );
+    }
+    let (count, interval) = (s.max_nr_accesses, format_time(s.sample_us * 1000));
+    format!("share of the {count} sampling intervals of {interval} in which a page was found accessed")
+}
+
 fn write_snapshot(
     chosen: &Chosen,
     s: &Snapshot,
@@ -166,13 +179,7 @@ fn write_snapshot(
         format_time(s.start_ns.saturating_sub(base_ns)),
         format_time(s.end_ns.saturating_sub(base_ns)),
     )?;
-    writeln!(
-        out,
-        "# rate: share of the {} sampling intervals of {} in which a page was found accessed (100 % is {})",
-        s.max_nr_accesses,
-        format_time(s.sample_us * 1000),
-        format_hz(hz(1.0, s.sample_us)),
-    )?;
+    writeln!(out, "# rate: {} (100 % is {})", rate_words(s), format_hz(hz(1.0, s.sample_us)))?;
     writeln!(out, "# age: for how long the rate has been about the same; temp: 99 hot to 0 cold")?;
     writeln!(out, "#     size      rate        Hz         age  temp  {:<25}  mapping", "addresses")?;
     let regions = hot_first(s);
@@ -343,6 +350,15 @@ mod tests {
         let mut out = Vec::new();
         write_text(&small_record(count), options, &mut out).expect("writes to memory");
         String::from_utf8(out).expect("is text")
+    }
+
+    #[test]
+    fn one_look_an_interval_is_a_share_of_memory() {
+        let looks = snapshot(0, 0, Vec::new());
+        assert!(rate_words(&looks).starts_with("share of the 20 sampling intervals of 5.00 ms"));
+        let look = Snapshot { sample_us: 100_000, aggr_us: 100_000, ..looks };
+        let words = "share of the resident memory that was found accessed by the one look of the interval of 100 ms";
+        assert_eq!(rate_words(&look), words);
     }
 
     #[test]

@@ -78,8 +78,19 @@ const OF_REGIONS: [&str; 8] =
 
 /// For the help of a command that shows single pages of processes: leaves out what is about regions or knows no processes.
 pub fn pages_only(arg: clap::Arg) -> clap::Arg {
+    if arg.get_long() == Some("source") {
+        let help = "Where accesses are seen: auto or pagetable (page tables), or idle (idle page tracking)";
+        return arg.help(help).hide_possible_values(true);
+    }
     let hidden = arg.get_long().is_some_and(|name| OF_REGIONS.contains(&name) || name == "physical");
     arg.hide(hidden)
+}
+
+/// For the help of a command that simulates: leaves out what is about this machine.
+pub fn simulated(arg: clap::Arg) -> clap::Arg {
+    let hidden = arg.get_long().is_some_and(|name| ["source", "physical", "nice"].contains(&name));
+    // Left as it is where others have hidden it.
+    if hidden { arg.hide(true) } else { arg }
 }
 
 /// Intervals, limits, source and algorithm.
@@ -146,10 +157,6 @@ impl MonitorArgs {
 
     /// Refuses what is about regions, for those who draw none: it would silently not be done.
     pub fn refuse_regions(&self) -> Result<(), Usage> {
-        // The kernel's DAMON and refs know nothing else.
-        if matches!(self.source, SourceName::Damon | SourceName::Refs) {
-            return Ok(());
-        }
         let usual = Self::defaults();
         let given = [
             self.sample != usual.sample,

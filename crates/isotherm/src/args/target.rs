@@ -2,7 +2,7 @@
 
 use crate::exit::{CommandStatus, Usage};
 use clap::builder::NonEmptyStringValueParser;
-use isotherm_linux::targets::{Command, CommandEnd, TargetSpec};
+use isotherm_linux::targets::{Command, CommandEnd, Streams, TargetSpec};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -35,9 +35,9 @@ pub struct TargetArgs {
     /// Run this command and watch it
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pids", "names", "cgroups", "all"])]
     pub command: Vec<OsString>,
-    /// Keep the command's input and output off our terminal.
+    /// What the command reads and writes.
     #[arg(skip)]
-    pub silent: bool,
+    pub streams: Streams,
 }
 
 /// What [`TargetArgs`] ask for.
@@ -69,10 +69,7 @@ impl TargetArgs {
     pub fn resolve(&self) -> anyhow::Result<Target> {
         let children = self.children;
         if !self.command.is_empty() {
-            let command = match self.silent {
-                true => Command::prepare_silent(&self.command)?,
-                false => Command::prepare(&self.command)?,
-            };
+            let command = Command::prepare_with(&self.command, self.streams)?;
             let program = self.command[0].to_string_lossy().into_owned();
             let started = StartedCommand { command: command.clone(), program };
             return Ok(Target { spec: TargetSpec::Command { command, children }, command: Some(started) });

@@ -169,7 +169,7 @@ mod tests {
             environment: Environment::read(&roots),
             sources: vec![Finding::unusable("idle", "it is missing", "build it in")],
             actions: vec![Finding::usable("stat", "")],
-            meters: vec![Finding::usable("rss", "whole")],
+            meters: vec![Finding::usable("target_rss", "whole")],
         }
     }
 

@@ -4,16 +4,19 @@ use crate::args::monitor::{MonitorArgs, pages_only};
 use crate::args::target::TargetArgs;
 use crate::args::units;
 use crate::commands::node;
-use crate::exit::{Unsupported, Usage};
+use crate::exit::Usage;
 use crate::groups::Groups;
 use crate::output::{screen_size, text_to_stdout, to_stdout};
 use crate::progress::Progress;
 use crate::session::{Ended, Session};
 use isotherm_core::context::Operator;
 use isotherm_core::event::{Event, Subscriber, SubscriberError};
+use isotherm_core::target::TargetEnd;
 use isotherm_core::units::{format_time, nanos};
 use isotherm_linux::clock::monotonic_ns;
+use isotherm_linux::targets::Streams;
 use isotherm_view::machine::{Columns, Machine, MachineBuilder, Order, write_json, write_table};
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// For how long it watches where nobody says otherwise.
@@ -46,8 +49,8 @@ enum Sort {
 /// for a while itself: all processes, or those of the target. Lists them or their control groups by what they have not
 /// accessed. Cold memory is what was not accessed for the longest of 1 s, 10 s, 1 min, 5 min and 30 min that --duration holds;
 /// what cannot be observed is neither cold nor used. With --json processes, groups and the total are a line each, if
-/// --by does not choose. Options about regions (--sample, --mode and others of `isotherm record`) count with --source
-/// damon and refs only.
+/// --by does not choose. Needs page tables or idle page tracking (`isotherm doctor`): with less, --source refs or damon,
+/// nothing is known of single pages.
 #[derive(Debug, clap::Args)]
 #[command(mut_args(pages_only))]
 pub struct Args {
@@ -70,12 +73,40 @@ pub struct Args {
 }
 
 struct Watching {
+    target: TargetArgs,
+    groups: Groups,
     machine: MachineBuilder,
+    /// Where processes were when they came: of one that has ended the kernel does not tell it.
+    came_in: HashMap<u32, String>,
+    /// What was known when the last of all processes ended.
+    last: Option<Machine>,
     progress: Progress,
+}
+
+impl Watching {
+    fn of(target: TargetArgs) -> Self {
+        let (machine, progress) = (MachineBuilder::default(), Progress::new());
+        Self { target, groups: Groups::read(), machine, came_in: HashMap::new(), last: None, progress }
+    }
+
+    fn now(&self) -> Machine {
+        let groups = Groups::read();
+        self.machine.finish(|pid| groups.path_of(pid), |path| groups.swapped(path, &self.target))
+    }
 }
 
 impl Subscriber for Watching {
     fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
+        match event {
+            Event::Target(info) => {
+                let path = info.pid.and_then(|pid| Some((pid, self.groups.path_of(pid)?)));
+                self.came_in.extend(path);
+            }
+            Event::End { target, why: TargetEnd::Exited, .. } if self.machine.is_last(*target) => {
+                self.last = Some(self.machine.finish(|pid| self.came_in.get(&pid).cloned(), |_| None));
+            }
+            _ => {}
+        }
         self.machine.event(event)?;
         self.progress.event(event)
     }
@@ -91,7 +122,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         return Err(Usage("--physical knows no processes; leave it out".into()).into());
     }
     let by_itself = args.duration.is_some() || args.target.is_given() || args.monitor != MonitorArgs::defaults();
-    match if by_itself { None } else { node::known() } {
+    let node = if by_itself { None } else { node::known().inspect_err(|why| why.warn()).ok() };
+    match node {
         Some((node, known)) => {
             let cost = known.machine.cost;
             show(&args, known.machine)?;
@@ -108,32 +140,34 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 /// Watches for a while.
 fn look(args: &Args) -> anyhow::Result<()> {
     let duration = args.duration.unwrap_or(LOOK);
-    let target = TargetArgs { all: args.target.all || !args.target.is_given(), ..args.target.clone() };
+    let all = args.target.all || !args.target.is_given();
+    // Our standard output is for the answer.
+    let target = TargetArgs { all, streams: Streams::Aside, ..args.target.clone() };
     let mut session = Session::open_for_pages(&target, &args.monitor)?;
-    let mut watching = Watching { machine: MachineBuilder::default(), progress: Progress::new() };
+    let mut watching = Watching::of(target);
     let age_ns = nanos(duration);
     let enough_ns = monotonic_ns().saturating_add(age_ns);
     let result = session.run(Some(duration.saturating_add(PATIENCE)), &mut watching, |watching, _| {
         Ok(monotonic_ns() < enough_ns || !watching.machine.is_known_for(age_ns))
     });
-    let Watching { machine, mut progress } = watching;
-    progress.clear();
+    watching.progress.clear();
+    // Before a command of ours is ended: its group is gone then.
+    let now = watching.now();
     let finished = session.finish();
     let ended = result?;
-    let groups = Groups::read();
-    let source = machine.source().map(str::to_owned);
-    let mut machine = machine.finish(|pid| groups.path_of(pid), |path| groups.swapped(path, &target));
+    let Watching { last, progress, .. } = watching;
+    let last = last.filter(|last| ended == Ended::TargetsGone && last.total.pages().is_some());
+    if last.is_some() {
+        tracing::info!("every target has ended; this is what was known last");
+    }
+    let mut machine = last.unwrap_or(now);
     machine.most_age_ns = Some(age_ns);
     if machine.total.pages().is_none() {
+        // A command's own failure says more.
+        finished?;
         return Err(match ended {
             Ended::Interrupted => anyhow::anyhow!("interrupted before anything was known"),
             Ended::TargetsGone => anyhow::anyhow!("every target ended before anything was known of it"),
-            // These see no single pages, however long they look.
-            _ if source.as_deref().is_none_or(|source| source == "refs" || source == "damon") => Unsupported(
-                "nothing is known of single pages: this needs page tables or idle page tracking; see isotherm doctor"
-                    .to_owned(),
-            )
-            .into(),
             _ => anyhow::anyhow!(
                 "nothing is known yet of any process after {}: look longer (--duration), or give more time to watching ({}; --cpu-budget)",
                 format_time(progress.elapsed_ns()),

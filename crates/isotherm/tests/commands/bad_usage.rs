@@ -15,6 +15,27 @@ fn refuses(args: &[&str], words: &[&str]) {
 }
 
 #[test]
+fn help_names_what_counts() {
+    // As one line: where lines break depends on the width.
+    let help = |words: &[&str]| {
+        let text = isotherm([words, &["--help"]].concat()).stdout;
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    for command in [["sim", "monitor"], ["sim", "schemes"]] {
+        let text = help(&command);
+        assert!(text.contains("--cpu-budget") && text.contains("--seed"), "{text}");
+        for absent in ["--source", "--physical", "--nice"] {
+            assert!(!text.contains(absent), "{absent} means nothing in {command:?}: {text}");
+        }
+    }
+    let text = help(&["report", "schemes"]);
+    assert!(text.contains("of several schemes, one file each") && !text.contains("several targets"), "{text}");
+    assert!(help(&["report", "heatmap"]).contains("of several targets, one file each"));
+    assert!(help(&["hint", "host"]).contains("vsock (port 7482)"));
+    assert!(help(&["node"]).contains("two clear each other's bits"));
+}
+
+#[test]
 fn intervals_that_contradict_each_other() {
     refuses(&["--sample", "10ms", "--aggr", "5ms"], &["aggregation", "sampling"]);
     refuses(&["--update", "10ms"], &["update", "aggregation"]);

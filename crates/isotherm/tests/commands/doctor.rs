@@ -1,6 +1,7 @@
 //! What `isotherm doctor` prints, and that the other commands agree with it.
 
 use crate::common::{self, Program, isotherm};
+use crate::zram::ZramSwap;
 use serde_json::Value;
 
 fn doctor() -> Value {
@@ -45,7 +46,7 @@ fn json_lists_everything_with_reason_and_remedy() {
         "cgroup_mem_free",
         "active_mem",
         "inactive_mem",
-        "rss",
+        "target_rss",
         "target_major_faults",
         "target_stall",
         "swap_in",
@@ -61,6 +62,23 @@ fn json_lists_everything_with_reason_and_remedy() {
     // Needs neither privilege nor a special kernel.
     let stat = &doctor["actions"][0];
     assert_eq!(stat["usable"], true);
+}
+
+#[test]
+fn root_what_pageout_sends_to_swap_is_no_reason_not_to_migrate() {
+    let Some(_swap) = ZramSwap::new(64 << 20) else { return };
+    let doctor = doctor();
+    for action in doctor["actions"].as_array().unwrap() {
+        let (name, reason) = (action["name"].as_str().unwrap(), action["reason"].as_str().unwrap());
+        if name == "pageout" {
+            assert_eq!(action["detail"], "seen in swap", "{action}");
+        }
+        if name.starts_with("migrate_") && action["usable"] == false {
+            // As root nothing but the number of nodes and what is free on them can be in the way.
+            assert!(reason.contains("only one memory node") || reason.contains("node "), "{action}");
+            assert!(!reason.contains("No such file"), "{action}");
+        }
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn nonsense_is_bad_usage() {
         (&["report", "--pid", "1", "--interval", "0s"], &["--interval"]),
         (&["report", "--pid", "1", "--interval", "5s", "--duration", "1s"], &["--duration"]),
         (&["report"], &["no target"]),
-        (&["evict", "--pid", "1"], &["--min-gen"]),
+        (&["evict", "--pid", "1"], &["--min-gen, --bytes, or both"]),
         (&["evict", "--pid", "1", "--bytes", "0"], &["--bytes 0"]),
         (&["report", "--cgroup", "x", "--children"], &["--children"]),
     ] {

@@ -7,6 +7,27 @@ fn bad_words_are_usage_errors() {
     for args in [&["mount"][..], &["mount", "a", "b"], &["mount", "--exec"], &["mount", "/does/not/exist"]] {
         isotherm(args).expect(2, &[]);
     }
+    isotherm(["mount", "--exec", "--"]).expect(2, &["give a command"]);
+    isotherm(["mount", "--exec", "--no-control", "true"]).expect(2, &["--no-control", "before --exec"]);
+    isotherm(["mount", "/tmp", "--exec", "true"]).expect(2, &["cannot be used with"]);
+}
+
+#[test]
+fn options_are_taken_behind_the_folder_and_left_to_a_command() {
+    // Both come as far as the folder that is not there.
+    for args in [["mount", "/does/not/exist", "--no-control"], ["mount", "--no-control", "/does/not/exist"]] {
+        isotherm(args).expect(2, &["/does/not/exist"]);
+    }
+    isotherm(["mount", "/does/not/exist", "--no-control", "--metrics", "none"]).expect(2, &["'none'"]);
+    isotherm(["mount", "/does/not/exist", "--frobnicate"]).expect(2, &["--frobnicate"]);
+}
+
+#[test]
+fn root_what_follows_exec_is_the_commands() {
+    for words in [&["echo", "--no-control", "-n", "--"][..], &["--", "echo", "--no-control", "-n", "--"]] {
+        let output = isotherm([&["mount", "--no-control", "--exec"], words].concat());
+        assert_eq!((output.stdout.as_str(), output.status), ("--no-control -n --\n", Some(0)), "{output:#?}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::common::grouped::{Ending, group, within};
 use crate::common::metrics::metrics;
 use crate::common::nodes::{asked, at};
-use crate::common::{isotherm, resident, start, wait_until, workload};
+use crate::common::{Program, isotherm, resident, start, wait_until, workload};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::Value;
@@ -24,6 +24,23 @@ fn what_makes_no_sense_is_refused() {
     isotherm(["node", "--window", "5m"]).expect(2, &["--parquet"]);
     isotherm(["node", "--parquet", "/tmp", "--window", "2h"]).expect(2, &["--window", "1h"]);
     isotherm(["node", "--no-control", "--parquet", "/proc/self/status/x"]).expect(1, &["/proc/self/status/x"]);
+}
+
+#[test]
+fn root_a_second_node_says_at_once_what_it_waits_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let sleeper = Program::sleeper();
+    let pid = sleeper.pid().to_string();
+    let first = start(&mut at(folder.path(), &["node", "--pid", &pid]));
+    let number = first.pid().to_string();
+    wait_until("the first one answers", || {
+        asked(folder.path(), &["ctl", "status", "--pid", &number]).status == Some(0)
+    });
+    let second = asked(folder.path(), &["node", "--pid", &pid, "--duration", "1s"]);
+    second.expect(0, &["another isotherm node has the page history", "waiting up to 10.0 s"]);
+    second.expect(0, &["page history cannot be kept", "another isotherm node uses it"]);
+    first.signal("TERM");
+    first.finish();
 }
 
 fn bytes(line: &Value, list: &str, time: &str, ns: u64) -> Option<u64> {

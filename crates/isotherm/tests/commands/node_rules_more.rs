@@ -1,8 +1,8 @@
 //! Rules of `isotherm node` that do more than page out: huge pages, page cache. Needs root and eBPF.
 
 use crate::common::grouped::{Ending, group, within};
-use crate::common::nodes::{at, of_group};
-use crate::common::{self, Running, isotherm, run, start, wait_until, workload};
+use crate::common::nodes::{asked, at, of_group};
+use crate::common::{self, Program, Running, isotherm, run, start, wait_until, workload};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -33,6 +33,20 @@ fn keys_and_actions_that_make_no_sense_are_refused_by_name() {
         std::fs::write(&file, format!("[[rule]]\ngroups = \"/a\"\n{text}\n")).unwrap();
         isotherm(["node", "-c", file.to_str().unwrap()]).expect(2, &words);
     }
+    std::fs::write(&file, "pace = \"16M/0s\"\n").unwrap();
+    isotherm(["node", "-c", file.to_str().unwrap()]).expect(2, &["line 1, pace", "16M/0s", "\"none\""]);
+}
+
+#[test]
+fn root_a_rule_that_never_counts_is_named_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("node.toml");
+    let rule = |age| format!("[[rule]]\nname = \"x\"\ngroups = \"/none\"\naction = \"reclaim\"\nmin_age = \"{age}\"\n");
+    std::fs::write(&file, rule("2m") + &rule("1h")).unwrap();
+    let sleeper = Program::sleeper();
+    let arguments = ["node", "-c", file.to_str().unwrap(), "--dry-run", "--duration", "1s", "--pid"];
+    let done = asked(folder.path(), &[&arguments[..], &[&sleeper.pid().to_string()]].concat());
+    done.expect(0, &["'/none' in the rule 'x' never counts", "the first rule counts"]);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use crate::common::grouped::{Ending, group, within};
 use crate::common::{Done, Running, command, isotherm, resident, run, start, wait_until, workload};
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 const MIB: u64 = 1 << 20;
@@ -15,6 +17,59 @@ fn what_makes_no_sense_is_refused() {
     isotherm(["ps", "--physical", "--source", "damon"]).expect(2, &["--physical"]);
     isotherm(["ps", "--by", "colour"]).expect(2, &["process", "cgroup"]);
     isotherm(["ps", "--sort", "size"]).expect(2, &["working-set"]);
+}
+
+#[test]
+fn sources_that_know_no_single_pages_are_refused_at_once() {
+    for command in [&["ps"][..], &["ps", "--duration", "1h"], &["top", "--batch"], &["node", "--no-control"]] {
+        for source in ["refs", "damon"] {
+            let done = isotherm([command, &["--source", source]].concat());
+            done.expect(3, &["single pages", "page tables or idle page tracking", "isotherm doctor"]);
+            assert_eq!(done.stdout, "");
+        }
+    }
+    let help = isotherm(["ps", "--help"]).stdout;
+    assert!(!help.contains("refs where") && !help.contains("regions"), "{help}");
+}
+
+#[test]
+fn root_without_rights_it_is_said_at_once_what_is_needed() {
+    // A folder and a copy that anybody may reach, for the build's own folder may be closed to others.
+    let folder = tempfile::tempdir().unwrap();
+    let binary = folder.path().join("isotherm");
+    std::fs::copy(env!("CARGO_BIN_EXE_isotherm"), &binary).unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    for arguments in [&["ps", "--duration", "1h"][..], &["top", "--batch"], &["node", "--no-control"]] {
+        let mut as_nobody = Command::new(&binary);
+        as_nobody.uid(65534).gid(65534).current_dir("/").args(arguments);
+        let done = run(&mut as_nobody);
+        done.expect(3, &["single pages", "CAP_SYS_NICE", "CAP_DAC_READ_SEARCH"]);
+        assert!(!done.stderr.contains("falling back"), "{done:#?}");
+    }
+}
+
+#[test]
+fn root_of_a_command_the_group_the_figures_and_the_status_are_told() {
+    let Some((a, path)) = group("ps-command") else { return };
+    let a = Ending(a);
+    let ps = |arguments: &[&str]| run(&mut within(&a.0, &command(["ps", "--json"].iter().chain(arguments))));
+    // It still runs, and is ended.
+    let done = ps(&["--duration", "2s", "--", "sleep", "30"]);
+    done.expect(0, &["still runs"]);
+    assert_eq!(of_kind(&done.json_lines(), "process")[0]["cgroup"], path, "{done:#?}");
+    // It ends by itself; what it says is not part of the answer.
+    let done = ps(&["--", "sh", "-c", "echo said; sleep 3; exit 7"]);
+    assert!(
+        done.status == Some(7) && done.stderr.contains("said\n") && done.stderr.contains("known last"),
+        "{done:#?}"
+    );
+    let lines = done.json_lines();
+    assert_eq!(of_kind(&lines, "process")[0]["cgroup"], path, "{done:#?}");
+    assert!(of_kind(&lines, "total")[0]["rss_bytes"].as_u64() > Some(0), "{done:#?}");
+    // Too early for any figure.
+    let done = ps(&["--", "sh", "-c", "exit 5"]);
+    assert!(done.status == Some(5) && done.stderr.contains("exit status 5"), "{done:#?}");
+    ps(&["--", "true"]).expect(1, &["before anything was known"]);
 }
 
 fn program(group: &Ending, arguments: &str) -> Running {

@@ -69,7 +69,8 @@ pub struct PageCache {
     pub inactive: u64,
     /// In its active list.
     pub active: u64,
-    /// Of both together, what a process maps.
+    /// What a process maps, with mapped shared memory, which is in neither of the two lists; how much that is the kernel
+    /// does not tell.
     pub mapped: u64,
 }
 
@@ -86,7 +87,7 @@ impl PageCache {
         Ok(Self { inactive: size(inactive)?, active: size(active)?, mapped: size(mapped)? })
     }
 
-    /// What no process maps.
+    /// What no process maps, at least: shared memory counts as if it were files that are mapped.
     pub const fn unmapped(&self) -> u64 {
         (self.inactive + self.active).saturating_sub(self.mapped)
     }

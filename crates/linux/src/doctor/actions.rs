@@ -28,6 +28,9 @@ pub(crate) fn probe_actions(env: &Environment) -> Vec<Finding> {
     // The child's huge pages are first forbidden, then allowed again for what follows.
     let nohugepage =
         on_subject("nohugepage", &|s| injected("nohugepage", s, s.huge, Action::NoHugePage, ("nh", true), THP_REMEDY));
+    // Before pageout, which sends the pages to swap, where they lie on no node.
+    let migrations = ["migrate_hot", "migrate_cold"].map(|name| on_subject(name, &|s| migrate(name, s, env)));
+    let [migrate_hot, migrate_cold] = migrations;
     vec![
         Finding::usable("stat", "counts only; needs nothing"),
         on_subject("willneed", &willneed),
@@ -39,8 +42,8 @@ pub(crate) fn probe_actions(env: &Environment) -> Vec<Finding> {
         // Isotherm never takes over the kernel's DAMON, which somebody else may use.
         Finding::unusable("lru_prio", LRU_PRIO, "use lru_deprio on the rest, or lock"),
         on_subject("lru_deprio", &|s| cold("lru_deprio", s)),
-        on_subject("migrate_hot", &|s| migrate("migrate_hot", s, env)),
-        on_subject("migrate_cold", &|s| migrate("migrate_cold", s, env)),
+        migrate_hot,
+        migrate_cold,
         on_subject("lock", &|s| injected("lock", s, s.small, Action::Lock, ("lo", true), LOCK_REMEDY)),
         on_subject("unlock", &|s| injected("unlock", s, s.small, Action::Unlock, ("lo", false), LOCK_REMEDY)),
     ]
@@ -157,9 +160,10 @@ fn collapse(subject: &Subject) -> Finding {
 }
 
 fn migrate(name: &'static str, subject: &Subject, env: &Environment) -> Finding {
+    const ONE_NODE: &str = "there is only one memory node, so there is nowhere to move pages to";
+    const NODES: &str = "run on a machine with several NUMA nodes or tiers of memory";
     let addr = subject.small.start;
     let here = match subject.node_of(addr) {
-        Ok(node) => node,
         Err(e) if e.raw_os_error() == Some(libc::ENOSYS) => {
             return Finding::unusable(
                 name,
@@ -167,11 +171,13 @@ fn migrate(name: &'static str, subject: &Subject, env: &Environment) -> Finding 
                 "use a kernel with CONFIG_NUMA and CONFIG_MIGRATION",
             );
         }
+        // No right helps here.
+        _ if env.memory_nodes.len() < 2 => return Finding::unusable(name, ONE_NODE, NODES),
+        Ok(node) => node,
         Err(e) => return Finding::unusable(name, format!("move_pages on another process: {e}"), NICE),
     };
     let Some(&other) = env.memory_nodes.iter().find(|&&n| n as libc::c_int != here) else {
-        let reason = "there is only one memory node, so there is nowhere to move pages to";
-        return Finding::unusable(name, reason, "run on a machine with several NUMA nodes or tiers of memory");
+        return Finding::unusable(name, ONE_NODE, NODES);
     };
     match subject.move_to(addr, other) {
         Ok(node) if node as u32 == other => Finding::usable(name, format!("moved a page from node {here} to {other}")),
@@ -198,6 +204,20 @@ mod tests {
             assert_eq!(f.usable, f.reason.is_empty(), "{f:?}");
         }
         assert!(findings.iter().any(|f| f.name == "stat" && f.usable));
+    }
+
+    #[test]
+    fn one_node_is_the_reason_wherever_the_page_lies() {
+        let mut env = Environment::read(&Roots::system());
+        env.memory_nodes = vec![0];
+        let subject = Subject::start().unwrap();
+        // Where there is swap the page is in it then.
+        let _ = subject.advise(subject.small, Advice::PageOut);
+        for name in ["migrate_hot", "migrate_cold"] {
+            let found = migrate(name, &subject, &env);
+            assert!(!found.usable && found.reason.contains("only one memory node"), "{found:?}");
+            assert!(found.remedy.contains("several NUMA nodes"), "{found:?}");
+        }
     }
 
     #[test]

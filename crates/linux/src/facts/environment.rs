@@ -123,12 +123,20 @@ impl Environment {
 
     /// Names of the capabilities that Isotherm has a use for and that we lack.
     pub fn missing_capabilities(&self) -> Vec<&'static str> {
-        CAPABILITIES.iter().filter(|(number, _)| !self.has_capability(*number)).map(|(_, name)| *name).collect()
+        let has = |number| {
+            // Who may write any file may read it.
+            self.has_capability(number) || number == DAC_READ_SEARCH && self.has_capability(DAC_OVERRIDE)
+        };
+        CAPABILITIES.iter().filter(|(number, _)| !has(*number)).map(|(_, name)| *name).collect()
     }
 }
 
+const DAC_OVERRIDE: u32 = 1;
+const DAC_READ_SEARCH: u32 = 2;
+
 /// Capabilities that some part of Isotherm uses.
-const CAPABILITIES: [(u32, &str); 6] = [
+const CAPABILITIES: [(u32, &str); 7] = [
+    (DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"),
     (14, "CAP_IPC_LOCK"),
     (19, "CAP_SYS_PTRACE"),
     (21, "CAP_SYS_ADMIN"),
@@ -221,7 +229,7 @@ mod tests {
         assert_eq!(e.lockdown, Lockdown::Unknown);
         assert_eq!(e.psi, Err(NoPressure("/proc/pressure/memory is missing".into())));
         assert!(e.swap.is_empty() && e.memory_nodes.is_empty() && e.thp.is_none() && !e.idle_page_tracking);
-        assert_eq!(e.missing_capabilities().len(), 6);
+        assert_eq!(e.missing_capabilities().len(), 7);
     }
 
     #[test]
@@ -243,12 +251,23 @@ mod tests {
         let e = Environment::read(&t.roots);
         assert_eq!((e.page_table_levels, e.btf_bytes, e.mglru), (Some(5), Some(10), Some(7)));
         assert_eq!((e.kernel.as_str(), e.lockdown, e.psi.is_ok()), ("6.12.1", Lockdown::Integrity, true));
-        assert_eq!(e.missing_capabilities(), ["CAP_SYS_ADMIN"]);
+        assert_eq!(e.missing_capabilities(), ["CAP_DAC_READ_SEARCH", "CAP_SYS_ADMIN"]);
         assert_eq!(e.thp, Some(HugePages::Never));
         assert_eq!(e.swap, [SwapArea { name: "/dev/zram0".into(), size: 8_388_604 * 1024, used: 1 << 20 }]);
         assert_eq!(e.memory_nodes, [0, 1, 4]);
         assert_eq!(e.hypervisor.below.as_deref(), Some("QEMU"));
         assert!(e.idle_page_tracking);
+    }
+
+    #[test]
+    fn who_may_write_any_file_does_not_lack_the_right_to_read() {
+        let missing = |effective: &str| {
+            let t = tree(&[("proc/self/status", &format!("Name:\tx\nCapEff:\t{effective}\n"))]);
+            Environment::read(&t.roots).missing_capabilities()
+        };
+        assert!(missing("000000c000884000").contains(&"CAP_DAC_READ_SEARCH"));
+        assert!(missing("000000c000a84004").is_empty());
+        assert!(missing("000000c000a84002").is_empty());
     }
 
     #[test]

@@ -140,16 +140,15 @@ fn done(response: Response) -> anyhow::Result<()> {
 /// Prints the status of the instance at `socket`.
 pub fn status(socket: &Path, json: bool) -> anyhow::Result<()> {
     let body = good(call(socket, "GET", "/status", b"")?)?;
-    let mut out = std::io::stdout().lock();
-    if json {
-        out.write_all(&body)?;
+    let text = if json {
+        body
     } else {
         let text = text(&body, socket)
             .context("the running isotherm is of another version; use its own `isotherm ctl`, or --json")?;
-        out.write_all(printable_lines(&text).as_bytes())?;
-    }
-    out.flush()?;
-    Ok(())
+        printable_lines(&text).into_bytes()
+    };
+    let mut out = std::io::stdout().lock();
+    out.write_all(&text).and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
 /// The status of whatever kind of instance, for people.

@@ -20,10 +20,10 @@ use std::time::Duration;
 /// spared.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Evict all generations up to this number, as `lru report` shows them
-    #[arg(long, value_name = "N", required_unless_present = "bytes")]
+    /// Evict all generations up to this number, as `lru report` shows them. Give --min-gen, --bytes, or both
+    #[arg(long, value_name = "N")]
     min_gen: Option<u64>,
-    /// Evict so much at most, the coldest first
+    /// Evict so much at most, the coldest first; with --min-gen only of those generations
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     bytes: Option<u64>,
     /// What anonymous memory is worth against files: 0 (only files go) to 200 (only anonymous memory goes)
@@ -43,6 +43,9 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
+    if args.min_gen.is_none() && args.bytes.is_none() {
+        return Err(Usage("it does not say what to evict: give --min-gen, --bytes, or both".into()).into());
+    }
     if args.bytes == Some(0) {
         return Err(Usage("--bytes 0 evicts nothing; leave it out, or give a size".into()).into());
     }

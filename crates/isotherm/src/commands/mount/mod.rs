@@ -50,31 +50,45 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// generations of Isotherm's for each control group. See docs/compat.md for what differs.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
-#[command(override_usage = "isotherm mount DIR\n       isotherm mount --exec COMMAND [ARG]...")]
+#[command(override_usage = "isotherm mount [OPTIONS] DIR\n       isotherm mount [OPTIONS] --exec COMMAND [ARG]...")]
 pub struct Args {
+    /// Serve them as DIR/sys/kernel/mm/damon, DIR/sys/kernel/debug/damon, DIR/sys/module/damon_*, DIR/sys/kernel/mm/lru_gen
+    /// and DIR/sys/kernel/debug/lru_gen until Ctrl-C. The folder must exist
+    #[arg(value_name = "DIR", required_unless_present = "exec")]
+    dir: Option<PathBuf>,
     /// Run a command for which they stand at their usual places in /sys; nothing changes for others. Ends with its exit
-    /// status
-    #[arg(long)]
-    exec: bool,
+    /// status. All that follows is the command's: isotherm's own options stand before it
+    #[arg(long, value_name = "COMMAND", num_args = 1.., allow_hyphen_values = true, conflicts_with = "dir")]
+    exec: Option<Vec<OsString>>,
     /// Keep generations of Isotherm's own behind lru_gen where the kernel has some, too
     #[arg(long)]
     own_lru_gen: bool,
-    /// Serve them as DIR/sys/kernel/mm/damon, DIR/sys/kernel/debug/damon, DIR/sys/module/damon_*, DIR/sys/kernel/mm/lru_gen
-    /// and DIR/sys/kernel/debug/lru_gen until Ctrl-C; or the command
-    #[arg(value_name = "DIR|COMMAND", required = true, num_args = 1.., trailing_var_arg = true)]
-    words: Vec<OsString>,
     #[command(flatten)]
     control: ControlArgs,
 }
 
 pub fn run(args: Args) -> anyhow::Result<()> {
+    let command = args.exec.as_deref().map(command_of).transpose()?;
     let signals = StopSignals::catch().context("cannot catch signals")?;
     kept_history::void();
     let bound = || args.control.bind();
-    match args.words.as_slice() {
-        words if args.exec => exec(words, args.own_lru_gen, bound()?, &signals),
-        [dir] => serve(Path::new(dir), args.own_lru_gen, bound()?, &signals),
-        _ => Err(Usage("give one folder, or --exec before a command".into()).into()),
+    match (&args.dir, command) {
+        (_, Some(words)) => exec(words, args.own_lru_gen, bound()?, &signals),
+        (Some(dir), None) => serve(dir, args.own_lru_gen, bound()?, &signals),
+        (None, None) => Err(Usage("give a folder, or --exec and a command".into()).into()),
+    }
+}
+
+/// The command among the words after --exec.
+fn command_of(words: &[OsString]) -> Result<&[OsString], Usage> {
+    // It may be set apart, as behind other commands.
+    let words = words.split_first().filter(|(first, _)| *first == "--").map_or(words, |(_, rest)| rest);
+    match words.first() {
+        None => Err("give a command behind --exec".into()),
+        Some(first) if first.as_encoded_bytes().starts_with(b"-") => {
+            Err(Usage(format!("{} stands where the command is: options stand before --exec", first.display())))
+        }
+        Some(_) => Ok(words),
     }
 }
 

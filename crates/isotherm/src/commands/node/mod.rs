@@ -40,8 +40,9 @@ const ALL: &str = "all processes";
 /// Keeps the page history of all processes, so that `isotherm ps` knows at once what has not been accessed for hours.
 /// Serves every control group's cold memory and working sets at /metrics (--metrics). It observes only and changes
 /// nothing, unless a file of rules (--config) says which control groups' cold memory and page cache it is to reclaim,
-/// and which of them are to get huge pages. One runs on a machine; `isotherm ctl` talks to it. Options about regions
-/// (--sample, --mode and others of `isotherm record`) count with --source damon and refs only.
+/// and which of them are to get huge pages. Run one on a machine: two clear each other's bits.
+/// `isotherm ctl` talks to it. Needs page tables or idle page tracking (`isotherm doctor`): with less, --source refs or
+/// damon, nothing is known of single pages.
 #[derive(Debug, clap::Args)]
 #[command(mut_args(pages_only), mut_arg("command", |arg| arg.hide(true)))]
 pub struct Args {

@@ -45,7 +45,7 @@ isotherm_core::figures! {
         limit: Option<u64> = Gauge Bytes, "The nearest limit that it is under.";
         page_cache_active: Option<u64> = Gauge Bytes, "Files in memory, in it and in groups below it, that the kernel takes to be in use.";
         page_cache_inactive: Option<u64> = Gauge Bytes, "The same, of those to be dropped first.";
-        page_cache_mapped: Option<u64> = Gauge Bytes, "Of both together, what a process maps, and is counted as resident.";
+        page_cache_mapped: Option<u64> = Gauge Bytes, "Files and shared memory in it and in groups below it that a process maps, and that are counted as resident; shared memory is in neither of the two above.";
         processes: u64 = Gauge Count, "Processes in it.";
     }
 }

@@ -9,12 +9,22 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
+#[command(mut_args(of_schemes))]
 pub struct SchemesArgs {
     /// What `isotherm schemes --stats FILE` wrote
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
     pictures: Pictures,
+}
+
+/// Pictures are of schemes here, not of targets.
+fn of_schemes(arg: clap::Arg) -> clap::Arg {
+    match arg.get_long() {
+        Some("svg") => arg.help("Write a picture as SVG; of several schemes, one file each (F-0.svg, F-1.svg, …)"),
+        Some("png") => arg.help("Write a picture as PNG; of several schemes, one file each"),
+        _ => arg,
+    }
 }
 
 pub fn run(args: SchemesArgs) -> anyhow::Result<()> {

@@ -14,6 +14,7 @@ use crossterm::event::{self, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use isotherm_core::context::Operator;
 use isotherm_core::event::{Event, Subscriber, SubscriberError};
 use isotherm_linux::signals;
+use isotherm_linux::targets::Streams;
 use isotherm_view::ascii::ascii;
 use isotherm_view::machine::MachineBuilder;
 use isotherm_view::tui::Command;
@@ -32,7 +33,8 @@ const KEY_WAIT: Duration = Duration::from_millis(100);
 ///
 /// Without a target: the whole machine, as a tree of control groups that open, down to the heatmap of a process. Press
 /// ? for the keys. The output of a command given after -- is thrown away. With --batch it needs no terminal and prints
-/// what `isotherm ps` does, again and again; from the `isotherm node` that runs here, if there is one.
+/// what `isotherm ps` does, again and again, from the `isotherm node` that runs here, if there is one; like `ps` it needs
+/// page tables or idle page tracking.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Time between two drawings
@@ -72,7 +74,7 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
     }
     let whole = !args.target.is_given() && !args.monitor.physical;
     args.target.all |= whole;
-    args.target.silent = true;
+    args.target.streams = Streams::Silent;
     if args.batch {
         let asks = whole && args.monitor == MonitorArgs::defaults();
         return if asks && batch::from_node(&args)? { Ok(()) } else { batch::run(&args) };

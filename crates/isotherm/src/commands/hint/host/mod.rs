@@ -48,7 +48,8 @@ pub struct Args {
     /// memory map, [name=X], [cid=N] its vsock number and [key=FILE] its secret if it calls, separated by commas
     #[arg(long = "guest", value_name = "KEY=VALUE,…", value_parser = spec::guest)]
     guests: Vec<GuestSpec>,
-    /// Let guests call (repeatable): unix:PATH for VMMs that connect to us, vsock or vsock:PORT, tcp:ADDR:PORT
+    /// Let guests call (repeatable): unix:PATH for VMMs that connect to us, vsock (port 7482) or vsock:PORT,
+    /// tcp:ADDR:PORT
     #[arg(long, value_name = "WHERE", value_parser = spec::listen)]
     listen: Vec<Listen>,
     /// Bytes a second that are dropped of a guest, on average; 0: as many as come

@@ -8,6 +8,7 @@ use crate::schemes::node::{Node, Tree};
 use crate::schemes::preset::limit::{Limit, limit};
 use crate::schemes::value::{self, Scalar};
 use isotherm_core::meter::Metric;
+use isotherm_core::printable::printable;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::filter::{Filter, FilterType};
@@ -105,6 +106,25 @@ impl Config {
         self.rules.iter().position(|rule| rule.groups.iter().any(|pattern| pattern.matches(path)))
     }
 
+    /// What of the rules never counts, since rules before it name the same groups: a sentence each.
+    pub fn never_counts(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (i, rule) in self.rules.iter().enumerate() {
+            for pattern in &rule.groups {
+                let first =
+                    self.rules[..i].iter().find(|before| before.groups.iter().any(|other| other.covers(pattern)));
+                if let Some(first) = first {
+                    found.push(format!(
+                        "'{pattern}' in the rule '{}' never counts: '{}' before it names the same, and the first rule counts",
+                        printable(&rule.name),
+                        printable(&first.name)
+                    ));
+                }
+            }
+        }
+        found
+    }
+
     /// The same, if the engine has work for that rule: to act, or to find dense blocks.
     pub fn working_rule_of(&self, path: &str) -> Option<usize> {
         let works = |rule: &Rule| !rule.dry_run || matches!(rule.what, What::HugePages { .. });
@@ -187,7 +207,10 @@ impl Reclaim {
 
 fn pace(value: &Scalar) -> Result<Option<u64>, Refused> {
     let Limit(Some(rate)) = limit(&value.to_string())? else { return Ok(None) };
-    let per_second = u128::from(rate.bytes) * 1_000_000_000 / u128::from(rate.per_ns.max(1));
+    if rate.per_ns == 0 {
+        return Err(Refused::new(value, "is within no time; write for example \"16M/s\", or \"none\" for no limit"));
+    }
+    let per_second = u128::from(rate.bytes) * 1_000_000_000 / u128::from(rate.per_ns);
     if per_second < 4096 {
         return Err(Refused::new(value, "is less than a page a second, so nothing would ever be done"));
     }
@@ -347,6 +370,25 @@ mod tests {
     }
 
     #[test]
+    fn what_never_counts_is_named() {
+        let rule = |name: &str, groups: &str| {
+            format!("[[rule]]\nname = \"{name}\"\ngroups = {groups}\naction = \"reclaim\"\n")
+        };
+        let never = |first: &str, second: &str| parse(&(rule("a", first) + &rule("b", second))).unwrap().never_counts();
+        assert_eq!(
+            never("\"/x\"", "[\"/y\", \"/x\"]"),
+            ["'/x' in the rule 'b' never counts: 'a' before it names the same, and the first rule counts"]
+        );
+        for (first, second) in [("/x/**", "/x/y"), ("x.slice", "x.slice"), ("x.slice", "/x.slice/y"), ("/*", "/*")] {
+            assert_eq!(never(&format!("\"{first}\""), &format!("\"{second}\"")).len(), 1, "{first} {second}");
+        }
+        // The second is for others, too.
+        for (first, second) in [("/x/y", "/x/**"), ("/x", "x"), ("x.slice", "/x.slice/*"), ("/x", "/x/y")] {
+            assert_eq!(never(&format!("\"{first}\""), &format!("\"{second}\"")).len(), 0, "{first} {second}");
+        }
+    }
+
+    #[test]
     fn the_age_can_be_left_to_a_groups_past() {
         let auto = |more: &str| {
             let text = format!("[[rule]]\ngroups = \"/**\"\naction = \"reclaim\"\nmin_age = \"auto\"\n{more}");
@@ -397,6 +439,7 @@ mod tests {
         let cases = [
             ("pace = \"fast\"".to_owned(), "line 1, pace: 'fast'"),
             ("pace = \"1/s\"".to_owned(), "less than a page a second"),
+            ("pace = \"16M/0s\"".to_owned(), "line 1, pace: '16M/0s' is within no time"),
             ("rules = 1".to_owned(), "unknown field `rules`"),
             ("[[rule]]\ngroups = \"/a\"".to_owned(), "'action' is missing"),
             ("[[rule]]\naction = \"reclaim\"".to_owned(), "'groups' is missing"),

@@ -300,5 +300,8 @@ fn read(file: &std::path::Path, dry_run: bool) -> anyhow::Result<Config> {
     let text = read_file(file)?;
     let mut config = Config::parse(&file.display().to_string(), &text).map_err(|e| Usage(e.to_string()))?;
     config.rules.iter_mut().for_each(|rule| rule.dry_run |= dry_run);
+    for never in config.never_counts() {
+        tracing::warn!("{}: {never}", file.display());
+    }
     Ok(config)
 }

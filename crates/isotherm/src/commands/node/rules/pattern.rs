@@ -35,6 +35,12 @@ impl GroupPattern {
         }
     }
 
+    /// Whether it is known to mean every group that `other` means: the same pattern, or the one path that this is.
+    pub fn covers(&self, other: &Self) -> bool {
+        let is_one = |pattern: &Pattern| !pattern.as_str().contains(['*', '?', '[']);
+        self == other || matches!(other, Self::Path(pattern) if is_one(pattern) && self.matches(pattern.as_str()))
+    }
+
     /// Whether the group at `path` is meant.
     pub fn matches(&self, path: &str) -> bool {
         match self {
