@@ -1,6 +1,8 @@
 -- What each job held on each machine: sums over windows. Bytes are not multiplied by seconds here, which would not fit into 64
--- bits for large machines: windows of each length (`window_s`) have a row of their own. So have windows after which more idle
--- times were known: `known` entries of the lists have a value, and what was accessed counts only where it is known.
+-- bits for large machines: windows of each length (`window_s`) have a row of their own. So have windows in which other figures were
+-- known, so that a sum is either of all windows of its row or null: the first `known` entries of `cold` and `known_promoted` of
+-- `promoted` have a value; `known_sizes` adds 1 for `resident_bytes`, 2 for `swapped_bytes`, 4 for `unobservable_bytes`, 8 for
+-- `accessed_bytes`.
 SELECT
     host, cluster_name, namespace, job, window_s,
     CASE
@@ -22,6 +24,27 @@ SELECT
         WHEN cold_0 IS NOT NULL THEN 1
         ELSE 0
     END AS known,
+    CASE
+        WHEN promoted_15 IS NOT NULL THEN 16
+        WHEN promoted_14 IS NOT NULL THEN 15
+        WHEN promoted_13 IS NOT NULL THEN 14
+        WHEN promoted_12 IS NOT NULL THEN 13
+        WHEN promoted_11 IS NOT NULL THEN 12
+        WHEN promoted_10 IS NOT NULL THEN 11
+        WHEN promoted_9 IS NOT NULL THEN 10
+        WHEN promoted_8 IS NOT NULL THEN 9
+        WHEN promoted_7 IS NOT NULL THEN 8
+        WHEN promoted_6 IS NOT NULL THEN 7
+        WHEN promoted_5 IS NOT NULL THEN 6
+        WHEN promoted_4 IS NOT NULL THEN 5
+        WHEN promoted_3 IS NOT NULL THEN 4
+        WHEN promoted_2 IS NOT NULL THEN 3
+        WHEN promoted_1 IS NOT NULL THEN 2
+        WHEN promoted_0 IS NOT NULL THEN 1
+        ELSE 0
+    END AS known_promoted,
+    CASE WHEN resident_bytes IS NULL THEN 0 ELSE 1 END + CASE WHEN swapped_bytes IS NULL THEN 0 ELSE 2 END
+        + CASE WHEN unobservable_bytes IS NULL THEN 0 ELSE 4 END + CASE WHEN accessed_bytes IS NULL THEN 0 ELSE 8 END AS known_sizes,
     COUNT(*) AS windows,
     SUM(resident_bytes) AS resident_bytes,
     SUM(swapped_bytes) AS swapped_bytes,
@@ -36,4 +59,4 @@ SELECT
     SUM(promoted_8) AS promoted_8, SUM(promoted_9) AS promoted_9, SUM(promoted_10) AS promoted_10, SUM(promoted_11) AS promoted_11,
     SUM(promoted_12) AS promoted_12, SUM(promoted_13) AS promoted_13, SUM(promoted_14) AS promoted_14, SUM(promoted_15) AS promoted_15
 FROM windows
-GROUP BY 1, 2, 3, 4, 5, 6
+GROUP BY 1, 2, 3, 4, 5, 6, 7, 8

@@ -11,7 +11,7 @@
 -- (Method: Lagar-Cavilla et al., "Software-defined far memory in warehouse-scale computers", ASPLOS 2019, section 4.)
 WITH judged AS (
     SELECT
-        host, boot_id, cgroup, inode, job, start_s, window_s, resident_bytes, accessed_bytes,
+        host, boot_id, cgroup, inode, job, start_us, start_s, window_s, resident_bytes, accessed_bytes,
         cold_7, cold_8, cold_9, cold_10, cold_11, cold_12, cold_13, cold_14, cold_15,
         promoted_7, promoted_8, promoted_9, promoted_10, promoted_11, promoted_12, promoted_13, promoted_14, promoted_15,
         rate * accessed_bytes * window_s AS allowed,
@@ -52,10 +52,10 @@ past AS (
         SUM(within_13) OVER before AS past_13,
         COUNT(best) OVER before AS past,
         MIN(start_s) OVER before AS first_s,
-        LAG(best) OVER (PARTITION BY host, boot_id, cgroup, inode ORDER BY start_s) AS last_best
+        LAG(best) OVER (PARTITION BY host, boot_id, cgroup, inode ORDER BY start_us) AS last_best
     FROM counted
     WINDOW before AS (
-        PARTITION BY host, boot_id, cgroup, inode ORDER BY start_s
+        PARTITION BY host, boot_id, cgroup, inode ORDER BY start_us
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     )
 ),

@@ -2,6 +2,7 @@
 -- is for the i-th of 0, 1, 2, 5, 10, 30 s, 1, 2, 4, 8, 15, 30 min, 1, 2, 4, 8 h. Lists begin at 1.
 CREATE VIEW windows AS
 SELECT
+    CAST(window_start AS BIGINT) AS start_us,
     CAST(window_start AS BIGINT) / 1000000 AS start_s,
     window_s, host, files.cluster AS cluster_name, boot_id, cgroup, inode, namespace,
     COALESCE(namespace || '/' || container, container, cgroup) AS job,

@@ -2,6 +2,7 @@
 -- is for the i-th of 0, 1, 2, 5, 10, 30 s, 1, 2, 4, 8, 15, 30 min, 1, 2, 4, 8 h. Lists begin at 0.
 CREATE OR REPLACE TEMPORARY VIEW windows AS
 SELECT
+    unix_micros(window_start) AS start_us,
     unix_micros(window_start) DIV 1000000 AS start_s,
     window_s, host, files.cluster AS cluster_name, boot_id, cgroup, inode, namespace,
     COALESCE(namespace || '/' || container, container, cgroup) AS job,

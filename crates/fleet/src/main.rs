@@ -8,6 +8,7 @@ mod engine;
 mod input;
 mod options;
 mod output;
+mod panics;
 mod policy;
 mod progress;
 mod report;
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("isotherm-fleet: {}", printable(&format!("{e:#}")));
+            output::tell(&printable(&format!("{e:#}")));
             if e.is::<options::Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }

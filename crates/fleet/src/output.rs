@@ -1,4 +1,4 @@
-//! Where answers go: stdout and files.
+//! Where answers go: stdout and files; and messages: stderr.
 
 use anyhow::Context;
 use isotherm_files::NewFile;
@@ -13,6 +13,11 @@ pub fn print(text: &str) -> anyhow::Result<()> {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e).context("cannot write to stdout"),
         _ => Ok(()),
     }
+}
+
+/// Says something on stderr. Where nobody can be told, nobody is.
+pub fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "isotherm-fleet: {text}");
 }
 
 /// Prints a value on each line.

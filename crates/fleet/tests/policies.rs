@@ -97,9 +97,9 @@ fn tune_finds_the_planted_optimum_and_states_what_it_is_worth_later() {
         "tune",
         made.to_str().unwrap(),
         "--percentiles",
-        "50,90,98",
+        "98,50,90,50",
         "--warmups",
-        "0s,1h",
+        "1h,0s,1h",
         "--over",
         "5%",
         "--json",
@@ -109,12 +109,15 @@ fn tune_finds_the_planted_optimum_and_states_what_it_is_worth_later() {
     let choice = &lines[0];
     let split_s = choice["split_s"].as_u64().unwrap();
     assert_eq!((choice["kind"].as_str(), split_s % 86_400), (Some("choice"), 0));
+    // All hosts are watched all the time.
+    let train_s = (split_s - rows.iter().map(|row| row.start_s).min().unwrap()) as f64;
+    assert_eq!(lines.len(), 1 + percentiles.len() * warmups.len(), "what is given twice is tried once");
     let (mut best, mut best_later) = (None::<(f64, f64, u64)>, 0.0f64);
     for k in percentiles {
         for warmup_s in warmups {
             let policy = ThresholdPolicy { rate: 0.002, percentile: k, warmup_s };
-            let train = replay(&rows, &policy, 48.0 * 3600.0, |start_s| start_s < split_s);
-            let test = replay(&rows, &policy, 48.0 * 3600.0, |start_s| start_s >= split_s);
+            let train = replay(&rows, &policy, train_s, |start_s| start_s < split_s);
+            let test = replay(&rows, &policy, 48.0 * 3600.0 - train_s, |start_s| start_s >= split_s);
             let line = lines
                 .iter()
                 .find(|l| l["kind"] == "tried" && l["percentile"] == k && l["warmup_s"] == warmup_s)
@@ -159,8 +162,13 @@ fn a_limit_that_nothing_keeps_is_said_and_no_rules_are_written() {
     assert_eq!(done.status.code(), Some(1), "{done:?}");
     assert!(String::from_utf8_lossy(&done.stderr).contains("no policy of the grid keeps the limit"), "{done:?}");
     assert!(!rules.exists());
-    for bad in [["--test", "100%"], ["--warmups", "0s,1m,2m,3m,4m,5m,6m"], ["--rate", "0.2%"], ["--percentiles", "101"]]
-    {
+    for bad in [
+        ["--test", "100%"],
+        ["--warmups", "0s,1m,2m,3m,4m,5m,6m"],
+        ["--rate", "0.2%"],
+        ["--percentiles", "101"],
+        ["--warmups", "0.5s"],
+    ] {
         let done = common::fleet(&[&["tune", made.to_str().unwrap()][..], &bad].concat());
         assert_eq!((done.status.code(), done.stdout.len()), (Some(2), 0), "{bad:?} {done:?}");
     }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 fn truth(fleet: &Path) -> Value {
     serde_json::from_slice(&fs::read(fleet.join("truth.json")).unwrap()).unwrap()
@@ -179,8 +180,45 @@ fn places_without_files_are_errors_that_say_what_to_do() {
     assert!(said(&["report", "what://is/this"]).contains("s3://BUCKET/PREFIX"));
     fs::write(folder.path().join("x.parquet"), b"no").unwrap();
     assert!(said(&["what-if", empty]).contains("x.parquet"));
+    let file = folder.path().join("x.parquet");
+    assert!(said(&["report", file.to_str().unwrap()]).contains("x.parquet is not a folder"));
     let bad = fleet(&["report", empty, "--memory", "1M"]);
     assert_eq!((bad.status.code(), json!(bad.stdout.len())), (Some(2), json!(0)));
+}
+
+/// Messages are lost then, and nothing else.
+#[test]
+fn a_stderr_that_is_full_or_closed_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("fleet");
+    let words = ["simulate", "--hosts", "1", "--hours", "1", "--groups", "2", "--out", out.to_str().unwrap()];
+    for (args, code) in [(&["report", "/nowhere"][..], 1), (&words, 0)] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let status = Command::new(env!("CARGO_BIN_EXE_isotherm-fleet")).args(args).stderr(full).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{args:?}");
+    }
+    assert!(out.join("truth.json").exists());
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm-fleet"));
+    assert_eq!(command.args(["report", "/nowhere"]).stderr(writer).status().unwrap().code(), Some(1));
+}
+
+/// Links that lead around and names that no object store has.
+#[test]
+fn strange_names_are_named_and_everything_else_is_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = simulate(folder.path(), "--hosts 2 --hours 1 --seed 3 --groups 4");
+    let before = json(&["report", made.to_str().unwrap(), "--json"])[0].clone();
+    let first = files(&made)[0].clone();
+    fs::copy(&first, first.with_file_name("tab\t.parquet")).unwrap();
+    std::os::unix::fs::symlink("..", first.with_file_name("up")).unwrap();
+    let lines = json(&["report", made.to_str().unwrap(), "--json"]);
+    for field in ["rows", "hosts", "files", "resident_bytes"] {
+        assert_eq!(lines[0][field], before[field], "{field}");
+    }
+    let codes: Vec<&str> = of_kind(&lines, "left_out").iter().map(|line| line["code"].as_str().unwrap()).collect();
+    assert_eq!(codes, ["bad_name", "unreachable"]);
 }
 
 /// A machine whose clock was set back within an hour, and to the hour before.

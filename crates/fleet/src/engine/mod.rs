@@ -9,8 +9,10 @@ pub mod columns;
 pub mod hosts;
 pub mod queries;
 
+use crate::input::footer::{COLUMNS, MORE_COLUMNS};
 use crate::input::location::Location;
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::error::Result;
@@ -20,6 +22,9 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use object_store::path::Path;
 use std::sync::Arc;
+
+/// The column that has the time.
+const TIME: &str = "window_start";
 
 /// An engine over the files of a place.
 #[derive(Debug)]
@@ -42,7 +47,14 @@ impl Engine {
 
     /// A session in which the table `windows` has the rows of these files.
     pub async fn open(&self, files: &[Path]) -> Result<SessionContext> {
-        let config = SessionConfig::new().with_target_partitions(self.threads).with_collect_statistics(false);
+        let mut config = SessionConfig::new().with_target_partitions(self.threads).with_collect_statistics(false);
+        // All rows are asked for. Without filters and indexes a file is read in the same way whatever lies beside it, so that what
+        // is damaged is found when it is read by itself.
+        let options = config.options_mut();
+        options.optimizer.enable_dynamic_filter_pushdown = false;
+        options.optimizer.enable_join_dynamic_filter_pushdown = false;
+        options.execution.parquet.enable_page_index = false;
+        options.execution.parquet.pruning = false;
         let session = SessionContext::new_with_config_rt(config, Arc::clone(&self.runtime));
         let urls =
             files.iter().map(|file| ListingTableUrl::parse(self.place.url_of(file))).collect::<Result<Vec<_>>>()?;
@@ -50,13 +62,28 @@ impl Engine {
             .with_file_extension(".parquet")
             .with_collect_stat(false)
             .with_target_partitions(self.threads);
-        // The footers have shown that all files have these columns; newer ones may have more, which are not asked for.
-        let schema = options.infer_schema(&session.state(), &urls[0]).await?;
-        let config = ListingTableConfig::new_with_multi_paths(urls).with_listing_options(options).with_schema(schema);
+        let config = ListingTableConfig::new_with_multi_paths(urls).with_listing_options(options).with_schema(schema());
         session.register_table("files", Arc::new(ListingTable::try_new(config)?))?;
         session.sql(queries::WINDOWS).await?;
         Ok(session)
     }
+}
+
+/// What queries ask for, whichever files there are: footers have shown that all have these columns. Newer ones may have more.
+fn schema() -> SchemaRef {
+    let field = |(name, kind): (&str, &str)| {
+        let kind = match kind {
+            _ if name == TIME => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            "INT32" => DataType::Int32,
+            "INT64" => DataType::Int64,
+            _ => DataType::Utf8View,
+        };
+        match name.strip_suffix(".list.element") {
+            Some(name) => Field::new_list(name, Field::new("element", kind, true), true),
+            None => Field::new(name, kind, true),
+        }
+    };
+    Arc::new(Schema::new(COLUMNS.into_iter().chain(MORE_COLUMNS).map(field).collect::<Vec<_>>()))
 }
 
 /// All rows that a query answers.

@@ -1,17 +1,21 @@
 //! What the end of a file tells of it, without a look at its rows.
 
+use super::Listed;
+use crate::panics::caught;
 use datafusion::parquet::arrow::arrow_reader::ArrowReaderOptions;
 use datafusion::parquet::arrow::async_reader::{AsyncFileReader, ParquetObjectReader};
+use datafusion::parquet::basic::{ConvertedType, LogicalType, TimeUnit};
 use datafusion::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use datafusion::parquet::file::statistics::Statistics;
+use datafusion::parquet::schema::types::ColumnDescriptor;
 use isotherm_record::parquet::{SCHEMA_VERSION, VERSION_KEY};
-use object_store::{ObjectMeta, ObjectStore};
+use object_store::ObjectStore;
 use std::sync::Arc;
 
 /// Bytes at a file's end that are read at once; the footer of an hour of 100 groups fits.
 const FOOTER_BYTES: usize = 32 << 10;
 /// What queries ask for, with its type in the file.
-const COLUMNS: [(&str, &str); 18] = [
+pub const COLUMNS: [(&str, &str); 18] = [
     ("window_start", "INT64"),
     ("window_s", "INT32"),
     ("host", "BYTE_ARRAY"),
@@ -31,6 +35,9 @@ const COLUMNS: [(&str, &str); 18] = [
     ("kernel", "BYTE_ARRAY"),
     ("isotherm_version", "BYTE_ARRAY"),
 ];
+
+/// What they ask for where it is there.
+pub const MORE_COLUMNS: [(&str, &str); 2] = [("monitor_cpu_us", "INT64"), ("target_cost_us", "INT64")];
 
 /// A file that can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +64,10 @@ pub enum FooterFault {
     NewerSchema(String),
     #[error("has no column {0} of the type that version {SCHEMA_VERSION} of the schema says")]
     Columns(&'static str),
+    #[error(
+        "does not say of window_start that it is in microseconds, as version {SCHEMA_VERSION} of the schema has it, but {0}"
+    )]
+    TimeUnit(String),
     #[error("holds windows of several hosts; give the files as the node wrote them")]
     SeveralHosts,
     #[error("has no rows")]
@@ -67,13 +78,18 @@ pub enum FooterFault {
 
 impl Footer {
     /// Reads the end of `file`.
-    pub async fn read(store: &Arc<dyn ObjectStore>, file: &ObjectMeta) -> Result<Self, FooterFault> {
-        let mut reader = ParquetObjectReader::new(Arc::clone(store), file.location.clone())
-            .with_file_size(file.size)
+    pub async fn read(store: &Arc<dyn ObjectStore>, file: &Listed) -> Result<Self, FooterFault> {
+        let footer = caught(Self::read_end(store, file)).await;
+        footer.unwrap_or_else(|panic| Err(FooterFault::Unreadable(panic.to_string())))
+    }
+
+    async fn read_end(store: &Arc<dyn ObjectStore>, file: &Listed) -> Result<Self, FooterFault> {
+        let mut reader = ParquetObjectReader::new(Arc::clone(store), file.path.clone())
+            .with_file_size(file.bytes)
             .with_footer_size_hint(FOOTER_BYTES);
         let options = ArrowReaderOptions::new();
         let metadata = reader.get_metadata(Some(&options)).await.map_err(|e| FooterFault::Unreadable(e.to_string()))?;
-        Self::of(&metadata, file.size)
+        Self::of(&metadata, file.bytes)
     }
 
     /// What a file's metadata says.
@@ -92,12 +108,13 @@ impl Footer {
         for (name, kind) in COLUMNS {
             place(name, kind).ok_or(FooterFault::Columns(name))?;
         }
-        if file.num_rows() <= 0 {
-            return Err(FooterFault::Empty);
-        }
         let (Some(start), Some(host)) = (place("window_start", "INT64"), place("host", "BYTE_ARRAY")) else {
             return Err(FooterFault::NoStatistics);
         };
+        check_unit(&columns[start])?;
+        if file.num_rows() <= 0 {
+            return Err(FooterFault::Empty);
+        }
         let (mut first_us, mut last_us, mut name) = (i64::MAX, i64::MIN, None::<String>);
         for group in metadata.row_groups() {
             let known = |column: usize| group.column(column).statistics().ok_or(FooterFault::NoStatistics);
@@ -128,5 +145,40 @@ impl Footer {
         }
         let host = name.ok_or(FooterFault::Empty)?;
         Ok(Self { host, first_us, last_us, rows: file.num_rows().unsigned_abs() })
+    }
+}
+
+/// Times in another unit would be times of another century.
+fn check_unit(start: &ColumnDescriptor) -> Result<(), FooterFault> {
+    match (start.logical_type_ref(), start.converted_type()) {
+        (Some(LogicalType::Timestamp { unit: TimeUnit::MICROS, .. }), _) | (None, ConvertedType::TIMESTAMP_MICROS) => {
+            Ok(())
+        }
+        (Some(LogicalType::Timestamp { unit, .. }), _) => Err(FooterFault::TimeUnit(format!("{unit:?}"))),
+        (None, ConvertedType::NONE) => Err(FooterFault::TimeUnit("nothing".to_owned())),
+        (Some(other), _) => Err(FooterFault::TimeUnit(format!("{other:?}"))),
+        (None, other) => Err(FooterFault::TimeUnit(other.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::parquet::schema::parser::parse_message_type;
+    use datafusion::parquet::schema::types::SchemaDescriptor;
+
+    #[test]
+    fn only_microseconds_are_taken_for_microseconds() {
+        let check = |kind: &str| {
+            let schema = parse_message_type(&format!("message m {{ required int64 window_start {kind}; }}")).unwrap();
+            check_unit(&SchemaDescriptor::new(Arc::new(schema)).column(0)).map_err(|fault| fault.to_string())
+        };
+        assert_eq!((check("(TIMESTAMP(MICROS,true))"), check("(TIMESTAMP_MICROS)")), (Ok(()), Ok(())));
+        for (kind, unit) in
+            [("(TIMESTAMP(MILLIS,true))", "MILLIS"), ("(TIMESTAMP(NANOS,true))", "NANOS"), ("", "nothing")]
+        {
+            let why = check(kind).unwrap_err();
+            assert!(why.contains(unit) && why.contains("window_start"), "{why}");
+        }
     }
 }

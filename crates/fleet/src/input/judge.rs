@@ -3,6 +3,7 @@
 use super::footer::{Footer, FooterFault};
 use object_store::path::Path;
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
 
 /// How far a window may lie ahead of this machine's clock, microseconds.
 const AHEAD_US: i64 = 3_600_000_000;
@@ -31,13 +32,22 @@ pub enum Fault {
     #[error("is not finished: it is being written, or its agent was killed")]
     Unfinished,
     #[error(
-        "holds times of {host} that {other} has, too: a copy, two machines of one name, or a clock that was set back"
+        "holds times of {} that {other} has, too: a copy, two machines of one name, or a clock that was set back",
+        .file.footer.host
     )]
-    SameTime { host: String, other: Path },
+    SameTime {
+        /// The file itself, which is used after all if the other one turns out to be damaged.
+        file: Box<WindowFile>,
+        other: Path,
+    },
     #[error("holds times that lie ahead of this machine's clock")]
     Ahead,
     #[error("is damaged: {0}")]
     Damaged(String),
+    #[error("has a path with control characters or bytes that are no UTF-8; rename it")]
+    Name,
+    #[error("cannot be looked at: {0}")]
+    Unreachable(String),
 }
 
 impl Fault {
@@ -47,7 +57,7 @@ impl Fault {
             Self::Footer(FooterFault::Unreadable(_)) => "unreadable",
             Self::Footer(FooterFault::Foreign) => "foreign",
             Self::Footer(FooterFault::NewerSchema(_)) => "newer_schema",
-            Self::Footer(FooterFault::Columns(_)) => "wrong_columns",
+            Self::Footer(FooterFault::Columns(_) | FooterFault::TimeUnit(_)) => "wrong_columns",
             Self::Footer(FooterFault::SeveralHosts) => "several_hosts",
             Self::Footer(FooterFault::Empty) => "empty",
             Self::Footer(FooterFault::NoStatistics) => "no_statistics",
@@ -55,6 +65,8 @@ impl Fault {
             Self::SameTime { .. } => "same_time",
             Self::Ahead => "ahead_of_clock",
             Self::Damaged(_) => "damaged",
+            Self::Name => "bad_name",
+            Self::Unreachable(_) => "unreachable",
         }
     }
 }
@@ -76,10 +88,26 @@ pub struct Inventory {
     pub left_out: Vec<LeftOut>,
 }
 
-/// Sorts out what cannot be used. Of files of a host with the same times, the one with more rows counts.
-pub fn judge(found: Vec<Found>, unfinished: Vec<Path>, now_us: i64) -> Inventory {
-    let mut all = Inventory::default();
-    all.left_out.extend(unfinished.into_iter().map(|path| LeftOut { path, fault: Fault::Unfinished, rows: None }));
+impl Inventory {
+    /// Judges files of `hosts` again, of which some have turned out to be damaged: `files`, the good ones, and those that were
+    /// left out because of others. Returns those to use, by host and time.
+    pub fn judge_again(&mut self, mut files: Vec<WindowFile>, hosts: &HashSet<String>) -> Vec<WindowFile> {
+        let is_open =
+            |out: &mut LeftOut| matches!(&out.fault, Fault::SameTime { file, .. } if hosts.contains(&file.footer.host));
+        for out in self.left_out.extract_if(.., is_open) {
+            if let Fault::SameTime { file, .. } = out.fault {
+                files.push(*file);
+            }
+        }
+        let (files, left_out) = once_each(files);
+        self.left_out.extend(left_out);
+        files
+    }
+}
+
+/// Sorts out what cannot be used, besides what is left out already. Of files of a host with the same times, the one with more rows counts.
+pub fn judge(found: Vec<Found>, left_out: Vec<LeftOut>, now_us: i64) -> Inventory {
+    let mut all = Inventory { files: Vec::new(), left_out };
     let mut good = Vec::new();
     for Found { path, bytes, footer } in found {
         match footer {
@@ -90,37 +118,39 @@ pub fn judge(found: Vec<Found>, unfinished: Vec<Path>, now_us: i64) -> Inventory
             Ok(footer) => good.push(WindowFile { path, bytes, footer }),
         }
     }
-    good.sort_by(|a, b| {
-        let key = |file: &WindowFile| (file.footer.first_us, Reverse(file.footer.rows));
-        a.footer.host.cmp(&b.footer.host).then_with(|| key(a).cmp(&key(b))).then_with(|| a.path.cmp(&b.path))
-    });
-    for file in good {
-        match all
-            .files
-            .last()
-            .filter(|last| last.footer.host == file.footer.host && last.footer.last_us >= file.footer.first_us)
-        {
-            // Files before that one end before it begins, so that they end before this one, too.
-            Some(last) if last.footer.rows < file.footer.rows => {
-                if let Some(last) = all.files.pop() {
-                    all.left_out.push(same_time(last, &file));
-                }
-                all.files.push(file);
-            }
-            Some(last) => {
-                let fault = same_time(file, last);
-                all.left_out.push(fault);
-            }
-            None => all.files.push(file),
-        }
-    }
+    let (files, left_out) = once_each(good);
+    all.files = files;
+    all.left_out.extend(left_out);
     all.left_out.sort_by(|a, b| a.path.cmp(&b.path));
     all
 }
 
-fn same_time(file: WindowFile, other: &WindowFile) -> LeftOut {
-    let fault = Fault::SameTime { host: file.footer.host, other: other.path.clone() };
-    LeftOut { path: file.path, fault, rows: Some(file.footer.rows) }
+/// Files of which no two hold the same time of a host, by host and time; and the rest. Those with most rows are taken first, so
+/// that a file is left out only because of one that is used.
+fn once_each(mut all: Vec<WindowFile>) -> (Vec<WindowFile>, Vec<LeftOut>) {
+    all.sort_by(|a, b| {
+        let key = |file: &WindowFile| (Reverse(file.footer.rows), file.footer.first_us);
+        a.footer.host.cmp(&b.footer.host).then_with(|| key(a).cmp(&key(b))).then_with(|| a.path.cmp(&b.path))
+    });
+    let (mut files, mut left_out) = (Vec::new(), Vec::new());
+    // Those of the host at hand, by their begin.
+    let mut used: BTreeMap<i64, WindowFile> = BTreeMap::new();
+    for file in all {
+        if used.first_key_value().is_some_and(|(_, first)| first.footer.host != file.footer.host) {
+            files.extend(std::mem::take(&mut used).into_values());
+        }
+        // None of them overlaps another, so that the last one to begin is the last one to end.
+        let before = used.range(..=file.footer.last_us).next_back().map(|(_, before)| before);
+        match before.filter(|before| before.footer.last_us >= file.footer.first_us) {
+            Some(other) => {
+                let (path, rows, other) = (file.path.clone(), Some(file.footer.rows), other.path.clone());
+                left_out.push(LeftOut { path, fault: Fault::SameTime { file: Box::new(file), other }, rows });
+            }
+            None => drop(used.insert(file.footer.first_us, file)),
+        }
+    }
+    files.extend(used.into_values());
+    (files, left_out)
 }
 
 #[cfg(test)]
@@ -160,6 +190,31 @@ mod tests {
         assert_eq!(names(&judge(reversed, Vec::new(), 100)), want);
     }
 
+    /// A overlaps B, B overlaps C, and each has more rows than the one before.
+    #[test]
+    fn a_file_is_left_out_only_because_of_one_that_is_used() {
+        let chain = vec![file("a", "h", 0, 5, 1), file("b", "h", 5, 10, 2), file("c", "h", 10, 15, 3)];
+        assert_eq!(names(&judge(chain, Vec::new(), 100)), (vec!["a", "c"], vec![("b", "same_time")]));
+    }
+
+    #[test]
+    fn what_a_damaged_file_displaced_is_judged_again() {
+        let found = vec![
+            file("bad", "h", 0, 9, 30),
+            file("copy", "h", 0, 9, 30),
+            file("part", "h", 5, 9, 3),
+            file("other-0", "i", 0, 9, 2),
+            file("other-1", "i", 0, 9, 1),
+        ];
+        let mut all = judge(found, Vec::new(), 100);
+        assert_eq!(names(&all).0, ["bad", "other-0"]);
+        let again = all.judge_again(Vec::new(), &HashSet::from(["h".to_owned()]));
+        assert_eq!(again.iter().map(|file| file.path.as_ref()).collect::<Vec<_>>(), ["copy"]);
+        let mut out = names(&all).1;
+        out.sort_unstable();
+        assert_eq!(out, [("other-1", "same_time"), ("part", "same_time")]);
+    }
+
     #[test]
     fn no_two_files_of_a_host_overlap_whatever_is_found() {
         let mut rng = fastrand::Rng::with_seed(5);
@@ -179,13 +234,20 @@ mod tests {
                 let (a, b) = (&pair[0].footer, &pair[1].footer);
                 assert!(a.host < b.host || a.last_us < b.first_us, "{a:?} {b:?}");
             }
+            for out in &all.left_out {
+                let Fault::SameTime { file, other } = &out.fault else { panic!("{out:?}") };
+                let (file, other) = (&file.footer, all.files.iter().find(|used| used.path == *other).unwrap());
+                assert!(file.host == other.footer.host && file.rows <= other.footer.rows, "{file:?} {other:?}");
+                assert!(file.first_us <= other.footer.last_us && other.footer.first_us <= file.last_us);
+            }
         }
     }
 
     #[test]
     fn what_lies_ahead_of_the_clock_and_what_is_not_finished_is_named() {
         let found = vec![file("late", "a", 0, AHEAD_US + 101, 1), file("now", "a", 0, 101, 1)];
-        let all = judge(found, vec!["x.parquet.part".into()], 100);
+        let part = LeftOut { path: "x.parquet.part".into(), fault: Fault::Unfinished, rows: None };
+        let all = judge(found, vec![part], 100);
         assert_eq!(names(&all), (vec!["now"], vec![("late", "ahead_of_clock"), ("x.parquet.part", "unfinished")]));
     }
 }

@@ -43,6 +43,8 @@ pub struct Location {
     pub root: Url,
     /// Below which all files lie.
     pub prefix: ObjectPath,
+    /// The same where it is a folder of this machine.
+    pub folder: Option<PathBuf>,
     /// As people wrote it.
     pub text: String,
 }
@@ -55,17 +57,18 @@ impl Location {
             |why: &dyn std::fmt::Display| LocationError::Address { text: text.to_owned(), why: why.to_string() };
         if !text.contains("://") {
             let folder = Path::new(text);
-            let whole = folder.canonicalize().map_err(|_| LocationError::NoFolder { path: folder.to_owned() })?;
+            let whole = folder.canonicalize().ok().filter(|whole| whole.is_dir());
+            let whole = whole.ok_or_else(|| LocationError::NoFolder { path: folder.to_owned() })?;
             let prefix = ObjectPath::from_absolute_path(&whole).map_err(|e| address(&e))?;
             let root = Url::parse("file:///").map_err(|e| address(&e))?;
             let store = Arc::new(LocalFileSystem::new());
-            return Ok(Self { store, root, prefix, text: text.to_owned() });
+            return Ok(Self { store, root, prefix, folder: Some(whole), text: text.to_owned() });
         }
         let url = Url::parse(text).map_err(|e| address(&e))?;
         let settings = std::env::vars().map(|(name, value)| (name.to_ascii_lowercase(), value));
         let (store, prefix) = parse_url_opts(&url, settings).map_err(|e| address(&e))?;
         let root = Url::parse(&url[..url::Position::BeforePath]).map_err(|e| address(&e))?;
-        Ok(Self { store: store.into(), root, prefix, text: text.to_owned() })
+        Ok(Self { store: store.into(), root, prefix, folder: None, text: text.to_owned() })
     }
 
     /// The address of a file of it.
@@ -79,7 +82,7 @@ impl Location {
     }
 
     /// What a store says, with the place's name.
-    pub fn fault(&self, error: &object_store::Error) -> LocationError {
+    pub fn fault(&self, error: &dyn std::error::Error) -> LocationError {
         LocationError::Store { place: self.text.clone(), why: error.to_string() }
     }
 }

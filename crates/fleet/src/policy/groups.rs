@@ -16,14 +16,21 @@ pub const THRESHOLDS: usize = IDLE_NS.len() - SHORTEST;
 pub struct Window {
     /// Of [`Groups::job`].
     pub job: u32,
-    /// s since 1970.
-    pub start_s: u64,
+    /// Microseconds since 1970: short windows may begin in the same second.
+    pub start_us: u64,
     pub window_s: u64,
     pub resident: u64,
     pub accessed: Option<u64>,
     /// By threshold, from the shortest on.
     pub cold: [Option<u64>; THRESHOLDS],
     pub promoted: [Option<u64>; THRESHOLDS],
+}
+
+impl Window {
+    /// s since 1970.
+    fn start_s(&self) -> u64 {
+        self.start_us / 1_000_000
+    }
 }
 
 /// Windows by control group, in any order.
@@ -67,7 +74,7 @@ impl Groups {
     pub fn replay(mut self, grid: &Grid) -> Vec<Answer> {
         let mut sums: HashMap<Key, Answer> = HashMap::new();
         for windows in &mut self.windows {
-            windows.sort_unstable_by_key(|window| window.start_s);
+            windows.sort_unstable_by_key(|window| window.start_us);
             replay_group(windows, grid, &self.jobs, &mut sums);
         }
         sums.into_values().collect()
@@ -80,16 +87,16 @@ fn replay_group(windows: &[Window], grid: &Grid, jobs: &[(String, String)], sums
     let policies = policies.map(|percentile| ThresholdPolicy { rate: grid.rate, percentile: *percentile, warmup_s: 0 });
     let policies: Vec<_> = policies.collect();
     let mut past = Threshold::default();
-    let first_s = windows.first().map_or(0, |window| window.start_s);
+    let first_s = windows.first().map_or(0, Window::start_s);
     for (number, window) in windows.iter().enumerate() {
-        let part = usize::from(window.start_s >= grid.split_s);
-        let lived_s = window.start_s - first_s;
+        let part = usize::from(window.start_s() >= grid.split_s);
+        let lived_s = window.start_s() - first_s;
         // Of the first window nobody knows how long the group has lived.
         let warmups = if number == 0 { &[][..] } else { &grid.warmups_s[..] };
         let warmup = (1..=warmups.len()).rev().find(|w| lived_s >= warmups[w - 1]).unwrap_or(0);
         debug_assert!(warmup <= WARMUPS);
         for (k, policy) in policies.iter().enumerate() {
-            let threshold = past.entry(policy, window.start_s);
+            let threshold = past.entry(policy, window.start_s());
             let key = (k, window.job, part, window.window_s, warmup, threshold);
             let answer = sums.entry(key).or_insert_with(|| {
                 let (host, job) = &jobs[window.job as usize];
@@ -109,7 +116,7 @@ fn replay_group(windows: &[Window], grid: &Grid, jobs: &[(String, String)], sums
         let mut promoted = [None; IDLE_NS.len()];
         promoted[SHORTEST..].copy_from_slice(&window.promoted);
         let seen = SeenWindow {
-            start_s: window.start_s,
+            start_s: window.start_s(),
             window_s: window.window_s,
             accessed: window.accessed,
             promoted: &promoted,

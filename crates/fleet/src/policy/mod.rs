@@ -25,6 +25,8 @@ enum ValueError {
     Rate,
     #[error("a percentile lies between 0 and 100")]
     Percentile,
+    #[error("windows are told apart by whole seconds; write a whole number of them")]
+    Seconds,
 }
 
 /// `0.2%/min` as a share of one for a minute.
@@ -39,5 +41,28 @@ fn percentile(text: &str) -> Result<f64, ValueError> {
 
 /// Whole seconds.
 fn seconds(text: &str) -> Result<u64, ValueError> {
-    Ok(parse_time_ns(text)? / 1_000_000_000)
+    let ns = parse_time_ns(text)?;
+    if ns % 1_000_000_000 != 0 {
+        return Err(ValueError::Seconds);
+    }
+    Ok(ns / 1_000_000_000)
+}
+
+/// A share of one as a number of percent, without what rounding leaves: what was given, and what a file of rules says.
+fn in_percent(share: f64) -> f64 {
+    (share * 1e11).round() / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_taken_as_they_are_given_or_refused() {
+        assert_eq!((seconds("1.5m").unwrap(), seconds("0s").unwrap()), (90, 0));
+        assert!(seconds("0.5s").unwrap_err().to_string().contains("whole number"));
+        for text in ["50", "57", "99.9", "99.999", "0", "100"] {
+            assert_eq!(in_percent(percentile(text).unwrap()).to_string(), text);
+        }
+    }
 }

@@ -4,7 +4,7 @@ use super::grid::{Answer, Grid, WARMUPS};
 use crate::engine::clocks::AgentWindow;
 use std::collections::{BTreeMap, HashMap};
 
-/// Of one policy, in one part of time. Bytes are sums over hosts of each host's mean over the time that it was watched.
+/// Of one policy, in one part of time. Bytes are sums over hosts of each host's mean over the time that it was watched in that part.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Outcome {
     pub resident: f64,
@@ -56,7 +56,7 @@ impl Outcome {
 pub struct Outcomes {
     /// By percentile, warm-up and part of time.
     pub grid: Vec<[[Outcome; 2]; WARMUPS]>,
-    /// By job, with the first percentile and the first warm-up.
+    /// By job, with the first percentile and the first warm-up, over both parts of time.
     pub jobs: BTreeMap<String, Outcome>,
     /// Thresholds in use with these: time of groups, s, by entry; 16 is none.
     pub thresholds_s: [u64; 17],
@@ -66,7 +66,11 @@ pub struct Outcomes {
     /// Rows left out because their machine's clock was set back, by host.
     pub set_back: BTreeMap<String, u64>,
     percentiles: Vec<f64>,
+    split_s: u64,
 }
+
+/// For how long a host was watched in each part of time, s.
+type Watched = [f64; 2];
 
 impl Outcomes {
     /// None yet.
@@ -79,14 +83,16 @@ impl Outcomes {
             hosts: 0,
             set_back: BTreeMap::new(),
             percentiles: grid.percentiles.clone(),
+            split_s: grid.split_s,
         }
     }
 
     /// Adds hosts: their windows, those that were left out, and what was answered about them.
     pub fn add(&mut self, windows: &[AgentWindow], left_out: &[AgentWindow], mut answers: Vec<Answer>) {
-        let mut watched: HashMap<&str, f64> = HashMap::new();
+        let mut watched: HashMap<&str, Watched> = HashMap::new();
         for window in windows {
-            *watched.entry(&window.host).or_default() += window.window_s as f64;
+            let part = usize::from(window.start_s() >= self.split_s);
+            watched.entry(&window.host).or_default()[part] += window.window_s as f64;
         }
         for window in left_out {
             *self.set_back.entry(window.host.clone()).or_default() += window.rows;
@@ -101,26 +107,75 @@ impl Outcomes {
                 .then_with(|| key(a).cmp(&key(b)))
         });
         for answer in &answers {
-            if let Some(&watched_s) = watched.get(&*answer.host).filter(|s| **s > 0.0) {
-                self.add_answer(answer, watched_s);
+            // Windows of no length have no mean.
+            if let Some(watched) = watched.get(&*answer.host).filter(|watched| watched[answer.part.min(1)] > 0.0) {
+                self.add_answer(answer, watched);
             }
         }
         self.hosts += watched.len() as u64;
     }
 
-    fn add_answer(&mut self, answer: &Answer, watched_s: f64) {
+    fn add_answer(&mut self, answer: &Answer, watched: &Watched) {
+        let part = answer.part.min(1);
         let Some(k) = self.percentiles.iter().position(|k| *k == answer.k) else { return };
         let acts = |warmup: usize| answer.warmup > warmup && answer.threshold.is_some();
         for (warmup, parts) in self.grid[k].iter_mut().enumerate() {
-            parts[answer.part.min(1)].add(answer, watched_s, acts(warmup));
+            parts[part].add(answer, watched[part], acts(warmup));
         }
         if k == 0 {
-            self.jobs.entry(answer.job.clone()).or_default().add(answer, watched_s, acts(0));
+            self.jobs.entry(answer.job.clone()).or_default().add(answer, watched.iter().sum(), acts(0));
             let time_s = answer.windows * answer.window_s;
             match answer.threshold.filter(|_| acts(0)) {
                 Some(threshold) => self.thresholds_s[threshold.min(16)] += time_s,
                 None => self.unknown_s += time_s,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(start_s: u64, window_s: u64) -> AgentWindow {
+        let text = String::new;
+        AgentWindow {
+            host: "h".to_owned(),
+            cluster: None,
+            boot_id: text(),
+            kernel: text(),
+            version: text(),
+            source: text(),
+            start_us: start_s * 1_000_000,
+            window_s,
+            rows: 1,
+            monitor_cpu_us: None,
+            target_cost_us: None,
+        }
+    }
+
+    #[test]
+    fn each_part_of_the_time_has_its_own_mean() {
+        let grid = Grid { rate: 0.002, warmups_s: [0; WARMUPS], percentiles: vec![0.98], split_s: 900 };
+        let mut outcomes = Outcomes::new(&grid);
+        let windows = [window(0, 300), window(300, 300), window(600, 300), window(900, 300)];
+        let answer = |part: usize, windows: u64| Answer {
+            k: 0.98,
+            host: "h".to_owned(),
+            job: "j".to_owned(),
+            part,
+            window_s: 300,
+            warmup: 1,
+            threshold: Some(7),
+            windows,
+            resident: 1000 * windows,
+            saved: 400 * windows,
+            ..Answer::default()
+        };
+        outcomes.add(&windows, &[], vec![answer(0, 3), answer(1, 1)]);
+        for part in outcomes.grid[0][0] {
+            assert_eq!((part.resident, part.saved), (1000.0, 400.0));
+        }
+        assert_eq!((outcomes.jobs["j"].resident, outcomes.jobs["j"].saved), (1000.0, 400.0));
     }
 }

@@ -29,7 +29,7 @@ pub async fn replay(engine: &Engine, inventory: &mut Inventory, grid: &Grid) -> 
 /// All rows of the table `windows`.
 pub async fn read(session: &SessionContext) -> Result<Groups> {
     let mut sql =
-        "SELECT host, boot_id, cgroup, inode, job, start_s, window_s, resident_bytes, accessed_bytes".to_owned();
+        "SELECT host, boot_id, cgroup, inode, job, start_us, window_s, resident_bytes, accessed_bytes".to_owned();
     for entry in SHORTEST..SHORTEST + THRESHOLDS {
         let _ = write!(sql, ", cold_{entry}, promoted_{entry}");
     }
@@ -45,7 +45,7 @@ pub async fn read(session: &SessionContext) -> Result<Groups> {
 fn add(groups: &mut Groups, batch: &RecordBatch) -> Result<()> {
     let [host, boot, cgroup, job] = ["host", "boot_id", "cgroup", "job"].map(|name| texts(batch, name));
     let (host, boot, cgroup, job) = (host?, boot?, cgroup?, job?);
-    let (inode, start, length) = (ints(batch, "inode")?, ints(batch, "start_s")?, ints(batch, "window_s")?);
+    let (inode, start, length) = (ints(batch, "inode")?, ints(batch, "start_us")?, ints(batch, "window_s")?);
     let (resident, accessed) = (ints(batch, "resident_bytes")?, ints(batch, "accessed_bytes")?);
     let (cold, promoted) = (entries(batch, "cold")?, entries(batch, "promoted")?);
     let mut key = String::new();
@@ -61,7 +61,7 @@ fn add(groups: &mut Groups, batch: &RecordBatch) -> Result<()> {
         );
         let window = Window {
             job: groups.job(name, text(&job, i).unwrap_or_default()),
-            start_s: count(&start, i).unwrap_or(0),
+            start_us: count(&start, i).unwrap_or(0),
             window_s: count(&length, i).unwrap_or(0),
             resident: count(&resident, i).unwrap_or(0),
             accessed: count(&accessed, i),

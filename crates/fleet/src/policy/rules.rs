@@ -1,5 +1,6 @@
 //! What was found as a file for `isotherm node -c`.
 
+use super::in_percent;
 use crate::report::short_time;
 
 /// Rules for all groups.
@@ -15,12 +16,7 @@ pub fn toml(percentile: f64, warmup_s: u64, rate: f64) -> String {
          percentile = {}\n\
          warmup = \"{warmup}\"\n\
          rate = \"{}%/min\"\n",
-        percent(percentile),
-        percent(rate)
+        in_percent(percentile),
+        in_percent(rate)
     )
-}
-
-/// A share of one as a number of percent, without what rounding leaves.
-fn percent(share: f64) -> f64 {
-    (share * 1e11).round() / 1e9
 }

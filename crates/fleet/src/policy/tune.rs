@@ -4,7 +4,7 @@
 use super::grid::{Grid, WARMUPS};
 use super::outcome::Outcome;
 use super::replay::replay;
-use super::{percentile, rate, rules, seconds};
+use super::{in_percent, percentile, rate, rules, seconds};
 use crate::engine::Engine;
 use crate::input::judge::Inventory;
 use crate::input::{self, location::Location};
@@ -83,16 +83,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut warmups = args.warmups.clone();
     warmups.sort_unstable();
     warmups.dedup();
+    let mut percentiles = args.percentiles.clone();
+    percentiles.sort_unstable_by(f64::total_cmp);
+    percentiles.dedup();
     let filled: [u64; WARMUPS] = std::array::from_fn(|i| warmups.get(i).or(warmups.last()).copied().unwrap_or(0));
     let (tried, inventory, split_s) = args.resources.runtime()?.block_on(async {
         let place = Location::parse(&args.place)?;
         let mut inventory = input::find_some(&place).await?;
         let split_s = split(&inventory, args.test)?;
-        let grid = Grid { rate: args.rate, warmups_s: filled, percentiles: args.percentiles.clone(), split_s };
+        let grid = Grid { rate: args.rate, warmups_s: filled, percentiles: percentiles.clone(), split_s };
         let engine = Engine::new(place, args.resources.memory, args.resources.threads())?;
         let outcomes = replay(&engine, &mut inventory, &grid).await?;
         let mut tried = Vec::new();
-        for (k, of_k) in args.percentiles.iter().zip(&outcomes.grid) {
+        for (k, of_k) in percentiles.iter().zip(&outcomes.grid) {
             tried.extend(warmups.iter().zip(of_k).map(|(warmup_s, parts)| Tried {
                 percentile: *k,
                 warmup_s: *warmup_s,
@@ -130,7 +133,7 @@ fn nothing_chosen(tried: &[Tried], over: f64) -> String {
         "no policy of the grid keeps the limit in {} of the windows; nearest comes percentile {} with a warm-up of {}, over it in {} \
          of {}: allow more (--over, --rate), try larger percentiles, or give windows of a longer time",
         percent(1.0 - over),
-        trimmed(t.percentile * 100.0),
+        in_percent(t.percentile),
         short_time(t.warmup_s.saturating_mul(1_000_000_000)),
         t.train.broken,
         t.train.windows
@@ -221,7 +224,7 @@ fn text(args: &Args, tried: &[Tried], choice: Option<&Choice>, inventory: &Inven
         let _ = writeln!(
             out,
             "{:>10} {warmup:>8}   {}   {}{mark}",
-            trimmed(t.percentile * 100.0),
+            in_percent(t.percentile),
             part(&t.train),
             part(&t.test)
         );
@@ -233,7 +236,7 @@ fn text(args: &Args, tried: &[Tried], choice: Option<&Choice>, inventory: &Inven
             out,
             "\nchosen: percentile {}, warm-up {}; on the rest of the time it saves {} ({}), over the limit in {:.2} % of the windows \
              (allowed: {:.2} %)",
-            trimmed(best.percentile * 100.0),
+            in_percent(best.percentile),
             short_time(best.warmup_s.saturating_mul(1_000_000_000)),
             size(best.test.saved),
             percent(best.test.saved_share()),
@@ -250,11 +253,6 @@ fn text(args: &Args, tried: &[Tried], choice: Option<&Choice>, inventory: &Inven
         }
     }
     out
-}
-
-fn trimmed(value: f64) -> String {
-    let text = format!("{value:.2}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]

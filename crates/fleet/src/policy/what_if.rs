@@ -3,7 +3,7 @@
 use super::grid::{Grid, WARMUPS};
 use super::outcome::{Outcome, Outcomes};
 use super::replay::replay;
-use super::{percentile, rate, seconds};
+use super::{in_percent, percentile, rate, seconds};
 use crate::engine::Engine;
 use crate::input::judge::Inventory;
 use crate::input::{self, location::Location};
@@ -97,7 +97,7 @@ fn json_total(args: &Args, total: &Outcome, outcomes: &Outcomes, inventory: &Inv
 
 fn text(args: &Args, total: &Outcome, outcomes: &Outcomes, inventory: &Inventory, jobs: &[(&str, &Outcome)]) -> String {
     let mut out = String::new();
-    let (k, rate) = (args.percentile * 100.0, args.rate * 100.0);
+    let (k, rate) = (in_percent(args.percentile), in_percent(args.rate));
     let _ = writeln!(
         out,
         "percentile {k}, warm-up {}, at most {rate} % of the working set a minute; {} hosts, {} jobs",

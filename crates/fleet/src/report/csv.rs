@@ -34,7 +34,7 @@ fn line(out: &mut String, kind: &str, name: &str, account: &Account) {
     let _ = write!(out, "{kind},{},{}", quoted(name), account.hosts);
     let bytes = |bytes: Option<f64>| bytes.map_or_else(String::new, |bytes| format!("{bytes:.0}"));
     let share = |share: Option<f64>| share.map_or_else(String::new, |share| format!("{share:.6}"));
-    let sizes = [Some(account.resident), account.swapped, Some(account.unobservable), account.accessed_bytes()];
+    let sizes = [account.resident, account.swapped, account.unobservable, account.accessed_bytes()];
     let fields = sizes.map(bytes).into_iter();
     let fields = fields.chain((1..IDLE_NS.len()).map(|i| bytes(account.cold_bytes(i))));
     for field in fields.chain((1..IDLE_NS.len()).map(|i| share(account.promoted_share(i)))) {
@@ -65,11 +65,11 @@ mod tests {
     #[test]
     fn every_line_has_the_columns_of_the_header_and_unknown_is_empty() {
         let mut fleet = Fleet::default();
-        fleet.jobs.insert("x".to_owned(), Account { resident: 5.0, ..Account::default() });
+        fleet.jobs.insert("x".to_owned(), Account { resident: Some(5.0), ..Account::default() });
         let text = csv(&fleet);
         let columns: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();
         assert_eq!(columns, [7 + 30; 3]);
         assert!(text.lines().next().unwrap().contains(",cold_1s_bytes,") && text.contains(",cold_2m_bytes,"), "{text}");
-        assert!(text.lines().last().unwrap().starts_with("job,x,0,5,,0,,,"), "{text}");
+        assert!(text.lines().last().unwrap().starts_with("job,x,0,5,,,,,"), "{text}");
     }
 }

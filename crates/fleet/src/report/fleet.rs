@@ -25,7 +25,6 @@ pub struct Sums {
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostShare {
     pub host: String,
-    pub resident: f64,
     /// Of resident memory, idle for at least each time; `None`: not known.
     pub cold: [Option<f64>; IDLE],
 }
@@ -71,26 +70,24 @@ impl Fleet {
         }
         let watched = self.add_windows(windows);
         // In an order of their own, since sums of fractions depend on it.
-        usages.sort_by(|a, b| {
-            let key = |usage: &Usage| (usage.window_s, usage.known);
-            a.host.cmp(&b.host).then_with(|| a.job.cmp(&b.job)).then_with(|| key(a).cmp(&key(b)))
-        });
+        usages
+            .sort_by(|a, b| a.whose().cmp(&b.whose()).then_with(|| (a.window_s, a.known).cmp(&(b.window_s, b.known))));
         for of_host in usages.chunk_by(|a, b| a.host == b.host) {
             let Some(&watched_s) = watched.get(&*of_host[0].host) else { continue };
             let mut host = Account::default();
-            for usage in of_host {
-                self.sums.add(usage);
+            for of_job in of_host.chunk_by(|a, b| a.whose() == b.whose()) {
+                of_job.iter().for_each(|usage| self.sums.add(usage));
                 let parts = [
                     &mut self.total,
-                    self.clusters.entry(usage.cluster.clone()).or_default(),
-                    self.namespaces.entry(usage.namespace.clone()).or_default(),
-                    self.jobs.entry(usage.job.clone()).or_default(),
+                    self.clusters.entry(of_job[0].cluster.clone()).or_default(),
+                    self.namespaces.entry(of_job[0].namespace.clone()).or_default(),
+                    self.jobs.entry(of_job[0].job.clone()).or_default(),
                     &mut host,
                 ];
-                parts.into_iter().for_each(|part| part.add(usage, watched_s as f64));
+                parts.into_iter().for_each(|part| part.add(of_job, watched_s as f64));
             }
             let cold = std::array::from_fn(|i| host.cold_share(i));
-            self.hosts.push(HostShare { host: of_host[0].host.clone(), resident: host.resident, cold });
+            self.hosts.push(HostShare { host: of_host[0].host.clone(), cold });
         }
         self.bound_jobs(MOST_JOBS);
     }
@@ -102,8 +99,8 @@ impl Fleet {
         for window in windows {
             *watched.entry(&window.host).or_default() += window.window_s;
             self.watched_s += window.window_s;
-            self.begin_s = Some(self.begin_s.map_or(window.start_s, |begin| begin.min(window.start_s)));
-            self.end_s = self.end_s.max(window.start_s + window.window_s);
+            self.begin_s = Some(self.begin_s.map_or(window.start_s(), |begin| begin.min(window.start_s())));
+            self.end_s = self.end_s.max(window.start_s() + window.window_s);
             let key = (window.kernel.clone(), window.version.clone(), window.source.clone());
             let agents = self.agents.entry(key).or_default();
             agents.hosts += u64::from(seen.insert((&window.host, &window.kernel, &window.version, &window.source)));
@@ -125,7 +122,8 @@ impl Fleet {
         if self.jobs.len() <= most {
             return;
         }
-        let mut sizes: Vec<(f64, String)> = self.jobs.iter().map(|(name, job)| (job.resident, name.clone())).collect();
+        let mut sizes: Vec<(f64, String)> =
+            self.jobs.iter().map(|(name, job)| (job.resident.unwrap_or(0.0), name.clone())).collect();
         sizes.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         let mut others = self.jobs.remove(OTHERS).unwrap_or_default();
         for (_, name) in sizes.into_iter().skip(most / 2) {
@@ -155,13 +153,14 @@ impl Fleet {
 
 impl Sums {
     fn add(&mut self, usage: &Usage) {
-        let list = |sums: &mut [u128], more: &[u64]| {
-            sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += u128::from(*more))
+        let add = |sum: &mut u128, more: Option<u64>| *sum += u128::from(more.unwrap_or(0));
+        let list = |sums: &mut [u128], more: &[Option<u64>]| {
+            sums.iter_mut().zip(more).for_each(|(sum, more)| add(sum, *more));
         };
         self.rows += usage.windows;
-        self.resident += u128::from(usage.resident);
-        self.unobservable += u128::from(usage.unobservable);
-        self.accessed += u128::from(usage.accessed);
+        add(&mut self.resident, usage.resident);
+        add(&mut self.unobservable, usage.unobservable);
+        add(&mut self.accessed, usage.accessed);
         list(&mut self.cold, &usage.cold);
         list(&mut self.promoted, &usage.promoted);
     }
@@ -175,12 +174,12 @@ mod tests {
     fn jobs_beyond_the_bound_are_one_and_their_sum_stays() {
         let mut fleet = Fleet::default();
         for i in 0..100u32 {
-            let job = Account { resident: f64::from(i), hosts: 1, ..Account::default() };
+            let job = Account { resident: Some(f64::from(i)), hosts: 1, ..Account::default() };
             fleet.jobs.insert(format!("job-{i}"), job);
             fleet.bound_jobs(20);
         }
         assert!(fleet.jobs.len() <= 20, "{}", fleet.jobs.len());
-        assert!(fleet.jobs.contains_key("job-99") && fleet.jobs[OTHERS].resident > 0.0);
-        assert_eq!(fleet.jobs.values().map(|job| job.resident).sum::<f64>(), 4950.0);
+        assert!(fleet.jobs.contains_key("job-99") && fleet.jobs[OTHERS].resident > Some(0.0));
+        assert_eq!(fleet.jobs.values().filter_map(|job| job.resident).sum::<f64>(), 4950.0);
     }
 }

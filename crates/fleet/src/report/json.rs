@@ -80,8 +80,8 @@ fn figures(account: &Account) -> Map<String, Value> {
                 "known_share": account.known_share(i), "promoted_share_per_min": account.promoted_share(i)})
         })
         .collect();
-    let value = json!({"hosts": account.hosts, "resident_bytes": bytes(account.resident), "swapped_bytes": account.swapped.map(bytes),
-        "unobservable_bytes": bytes(account.unobservable), "accessed_bytes": account.accessed_bytes().map(bytes), "cold": by_idle});
+    let value = json!({"hosts": account.hosts, "resident_bytes": account.resident.map(bytes), "swapped_bytes": account.swapped.map(bytes),
+        "unobservable_bytes": account.unobservable.map(bytes), "accessed_bytes": account.accessed_bytes().map(bytes), "cold": by_idle});
     match value {
         Value::Object(map) => map,
         _ => Map::new(),

@@ -46,21 +46,17 @@ pub fn page(fleet: &Fleet, inventory: &Inventory, most: usize) -> String {
         escape(&span(fleet))
     );
     out.push_str("<div id=\"cards\">");
-    card(&mut out, "resident", &size(total.resident), "");
+    let known = |bytes: Option<f64>| bytes.map_or_else(|| "not known".into(), size);
+    let share = |bytes| total.share(bytes).map_or_else(String::new, percent);
+    card(&mut out, "resident", &known(total.resident), "");
     let in_use = total.accessed_bytes();
-    let share = |bytes: f64| percent(bytes / total.resident);
-    card(
-        &mut out,
-        "in use within 2m",
-        &in_use.map_or_else(|| "not known".into(), size),
-        &in_use.map_or_else(String::new, share),
-    );
+    card(&mut out, "in use within 2m", &known(in_use), &share(in_use));
     for i in [TWO_MIN, TWO_MIN + 3, TWO_MIN + 5] {
         let cold = total.cold_bytes(i);
         let title = format!("idle for {}", short_time(IDLE_NS[i]));
-        card(&mut out, &title, &cold.map_or_else(|| "not known".into(), size), &cold.map_or_else(String::new, share));
+        card(&mut out, &title, &known(cold), &share(cold));
     }
-    card(&mut out, "not observable", &size(total.unobservable), &share(total.unobservable));
+    card(&mut out, "not observable", &known(total.unobservable), &share(total.unobservable));
     out.push_str("</div>\n<main>\n<div class=\"pictures\">\n");
     pictures(&mut out, fleet);
     out.push_str("</div>\n");
@@ -134,12 +130,12 @@ fn table<'a>(out: &mut String, title: &str, parts: impl Iterator<Item = (&'a str
             "<tr><td>{}<td>{}<td>{}<td>{}<td>{}<td>{bar}<td>{}<td>{}<td>{back}<td>{}</tr>",
             escape(&printable(name)),
             account.hosts,
-            size(account.resident),
+            bytes(account.resident),
             bytes(account.accessed_bytes()),
             bytes(account.cold_bytes(TWO_MIN)),
             bytes(account.cold_bytes(TWO_MIN + 3)),
             bytes(account.cold_bytes(TWO_MIN + 5)),
-            percent(account.unobservable / account.resident)
+            account.share(account.unobservable).map_or_else(|| "?".to_owned(), percent)
         );
     }
     out.push_str("</table>");

@@ -26,31 +26,21 @@ pub fn text(fleet: &Fleet, inventory: &Inventory, most: usize) -> String {
     if fleet.hosts.is_empty() {
         return out;
     }
+    let known = |bytes: Option<f64>| bytes.map_or_else(|| "not known".to_owned(), size);
+    let share = |bytes| total.share(bytes).map_or_else(|| "-".to_owned(), percent);
     let _ = writeln!(
         out,
         "\nresident        {:>10}  on average over the time that each host was watched",
-        size(total.resident)
+        known(total.resident)
     );
-    match total.accessed_bytes() {
-        Some(bytes) => drop(writeln!(
-            out,
-            "in use          {:>10}  {:>5} accessed within 2m",
-            size(bytes),
-            percent(bytes / total.resident)
-        )),
-        None => out.push_str("in use          not known: no host was watched for 2m\n"),
-    }
-    let _ = writeln!(
-        out,
-        "not observable  {:>10}  {:>5}",
-        size(total.unobservable),
-        percent(total.unobservable / total.resident)
-    );
-    let _ = writeln!(out, "swapped         {:>10}", total.swapped.map_or_else(|| "not known".to_owned(), size));
+    let in_use = total.accessed_bytes();
+    let _ = writeln!(out, "in use          {:>10}  {:>5} accessed within 2m", known(in_use), share(in_use));
+    let _ = writeln!(out, "not observable  {:>10}  {:>5}", known(total.unobservable), share(total.unobservable));
+    let _ = writeln!(out, "swapped         {:>10}", known(total.swapped));
     out.push_str("\nidle for       memory   share   hosts: 5 %   half    95 %   used again a minute\n");
     for (i, ns) in IDLE_NS.iter().enumerate().skip(TWO_MIN - 1) {
         let time = short_time(*ns);
-        let Some(share) = total.cold_share(i) else {
+        let Some((share, bytes)) = total.cold_share(i).zip(total.cold_bytes(i)) else {
             let _ = writeln!(out, "{time:>8}    not known: nothing was watched for so long");
             continue;
         };
@@ -60,7 +50,7 @@ pub fn text(fleet: &Fleet, inventory: &Inventory, most: usize) -> String {
             .map_or_else(|| "not known".to_owned(), |s| format!("{:.3} % of what is in use", s * 100.0));
         let known = total.known_share(i);
         let limit = if known < 0.95 { format!(" ({} known)", percent(known)) } else { String::new() };
-        let bytes = size(share * total.resident);
+        let bytes = size(bytes);
         let _ = writeln!(
             out,
             "{time:>8} {bytes:>12} {:>7}       {:>6} {:>6}  {:>6}   {again}{limit}",
@@ -100,9 +90,10 @@ fn parts<'a>(out: &mut String, kind: &str, parts: impl Iterator<Item = (&'a str,
     let _ = writeln!(out, "\n{kind:<NAME$} {:>9} {:>9} {:>9} {:>8}", "resident", "idle 2m", "idle 15m", "hosts");
     for (name, account) in parts.iter().take(most) {
         let name = fit(&printable(name));
-        let cold = |i| account.cold_bytes(i).map_or_else(|| "?".to_owned(), size);
-        let (two, fifteen) = (cold(TWO_MIN), cold(TWO_MIN + 3));
-        let _ = writeln!(out, "{name:<NAME$} {:>9} {two:>9} {fifteen:>9} {:>8}", size(account.resident), account.hosts);
+        let known = |bytes: Option<f64>| bytes.map_or_else(|| "?".to_owned(), size);
+        let resident = known(account.resident);
+        let (two, fifteen) = (known(account.cold_bytes(TWO_MIN)), known(account.cold_bytes(TWO_MIN + 3)));
+        let _ = writeln!(out, "{name:<NAME$} {resident:>9} {two:>9} {fifteen:>9} {:>8}", account.hosts);
     }
     if parts.len() > most {
         let _ = writeln!(out, "(and {} more; --top N shows N, --json and --csv all)", parts.len() - most);

@@ -9,6 +9,7 @@ mod instance;
 mod truth;
 
 use crate::options::Usage;
+use crate::output;
 use crate::progress::Progress;
 use anyhow::{Context, bail};
 use host::Host;
@@ -109,7 +110,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let part = path.with_extension("json.part");
     let written = fs::write(&part, text).and_then(|()| fs::rename(&part, &path));
     written.with_context(|| format!("cannot write {}", path.display()))?;
-    eprintln!("isotherm-fleet: {} rows of {} hosts in {}", truth.rows, truth.hosts, args.out.display());
+    output::tell(&format!("{} rows of {} hosts in {}", truth.rows, truth.hosts, args.out.display()));
     Ok(())
 }
 

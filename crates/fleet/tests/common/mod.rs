@@ -1,6 +1,8 @@
 //! Made-up fleets, the command, and rows read with another reader than the command's.
 #![allow(dead_code)] // Each test uses a part of it.
 
+use isotherm_record::parquet::files::HourFiles;
+use isotherm_record::parquet::window::{GroupWindow, Origin};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::Value;
@@ -28,6 +30,36 @@ pub fn simulate(folder: &Path, args: &str) -> PathBuf {
     let done = fleet(&all);
     assert!(done.status.success() && done.stdout.is_empty(), "{done:?}");
     out
+}
+
+/// 2026-01-05 01:00 UTC, microseconds since 1970.
+pub const BEGIN_US: i64 = 1_767_574_800_000_000;
+
+/// A window of 5 min that begins at minute `minute` after [`BEGIN_US`], in which 1,000,000 bytes were resident, half of them idle
+/// for an hour.
+pub fn window(minute: i64) -> GroupWindow {
+    let mut row = GroupWindow {
+        window_start_us: BEGIN_US + minute * 60_000_000,
+        window_s: 300,
+        cgroup: "/x".to_owned(),
+        resident_bytes: Some(1_000_000),
+        unobservable_bytes: Some(0),
+        accessed_bytes: Some(500_000),
+        ..GroupWindow::default()
+    };
+    row.cold_bytes[..13].fill(Some(500_000));
+    row.promoted_bytes[..13].fill(Some(0));
+    row
+}
+
+/// Writes windows of the host `a`, in the order in which they are given, as the node does.
+pub fn write(folder: &Path, rows: Vec<GroupWindow>) {
+    let origin = Origin { host: "a".into(), boot_id: "b".into(), source: "refs".into(), ..Origin::default() };
+    let mut files = HourFiles::new(folder, origin).unwrap();
+    for row in rows {
+        files.write(row.window_start_us, vec![row]).unwrap();
+    }
+    files.finish().unwrap();
 }
 
 /// All Parquet files below a folder.
