@@ -147,6 +147,11 @@ pub enum Warning {
         /// How many.
         snapshots: u64,
     },
+    /// Regions beyond all addresses were left out, and intervals of more than 35 years taken for that.
+    Impossible {
+        /// Of how many snapshots.
+        snapshots: u64,
+    },
     /// Snapshots came later than others that began after their end: figures over time are wrong.
     OutOfOrder {
         /// How many.
@@ -179,6 +184,10 @@ impl fmt::Display for Warning {
             Self::Adjusted { snapshots } => {
                 write!(f, "{snapshots} snapshots with overlapping, empty or unordered regions or times were put right")
             }
+            Self::Impossible { snapshots } => write!(
+                f,
+                "{snapshots} snapshots have regions beyond all addresses, which were left out, or intervals of more than 35 years"
+            ),
             Self::OutOfOrder { snapshots } => write!(
                 f,
                 "{snapshots} snapshots are not in the order of time, so figures over time are wrong; sort the record by the end of snapshots"

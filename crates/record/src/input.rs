@@ -113,7 +113,11 @@ impl Input {
                 io::copy(&mut self.prefix.as_slice().chain(stream), &mut file)?;
                 Ok(file)
             });
-            self.rest = Data::File(copied.map_err(|e| self.io_error(e))?);
+            let place = std::env::temp_dir();
+            self.rest = Data::File(copied.map_err(|error| ReadError::Io {
+                origin: format!("{} by a copy in {} (TMPDIR names another folder)", self.origin, place.display()),
+                error,
+            })?);
         }
         Ok(self)
     }

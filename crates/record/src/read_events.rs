@@ -8,6 +8,12 @@ use crate::names::shorten;
 use crate::reader::Reader;
 use isotherm_core::event::Event;
 use isotherm_core::printable::make_printable;
+use isotherm_core::snapshot::Snapshot;
+
+/// No machine has more addresses: those of processes with five levels of page tables end at 2^56, physical memory at 2^52.
+const ADDRESSES_END: u64 = 1 << 57;
+/// Nobody samples once in 35 years, µs.
+const LONGEST_US: u64 = 1 << 50;
 
 /// What a reading came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,14 +24,24 @@ pub struct Outcome {
     pub warnings: Vec<Warning>,
 }
 
+/// Takes regions out and intervals back that no machine has, so that whoever adds figures up need not think of them; whether there were
+/// any.
+fn leave_out_impossible(snapshot: &mut Snapshot) -> bool {
+    let (regions, intervals) = (snapshot.regions.len(), (snapshot.sample_us, snapshot.aggr_us));
+    snapshot.regions.retain(|region| region.end <= ADDRESSES_END);
+    (snapshot.sample_us, snapshot.aggr_us) = (intervals.0.min(LONGEST_US), intervals.1.min(LONGEST_US));
+    snapshot.regions.len() != regions || (snapshot.sample_us, snapshot.aggr_us) != intervals
+}
+
 /// Hands all events of `input` to `sink`, in the order of time. `format` overrides what the content tells.
 ///
 /// Names are made [printable](isotherm_core::printable), and cut where they are longer than 4 KiB. Memory is bounded
 /// whatever the content: a frame, a snapshot (1 Mi regions) and what is known of each target.
 pub fn read_events(input: Input, format: Option<Format>, sink: &mut Sink<'_>) -> Result<Outcome, ReadError> {
-    let (mut newest_start_ns, mut out_of_order) = (0, 0);
+    let (mut newest_start_ns, mut out_of_order, mut impossible) = (0, 0, 0);
     let sink: &mut Sink<'_> = &mut |mut event: Event| {
-        if let Event::Snapshot(snapshot) = &event {
+        if let Event::Snapshot(snapshot) = &mut event {
+            impossible += u64::from(leave_out_impossible(snapshot));
             out_of_order += u64::from(snapshot.end_ns < newest_start_ns);
             newest_start_ns = newest_start_ns.max(snapshot.start_ns);
         }
@@ -53,6 +69,9 @@ pub fn read_events(input: Input, format: Option<Format>, sink: &mut Sink<'_>) ->
         Format::Csv => import::csv::read(input, sink)?,
         Format::BinaryV0 | Format::BinaryV1 | Format::BinaryV2 => import::binary::read(input, format, sink)?,
     };
+    if impossible > 0 {
+        warnings.push(Warning::Impossible { snapshots: impossible });
+    }
     if out_of_order > 0 {
         warnings.push(Warning::OutOfOrder { snapshots: out_of_order });
     }

@@ -9,7 +9,7 @@ use crate::summary::mapping_pages::{MappingUse, mapping_uses};
 use crate::summary::pages::PageFigures;
 use crate::summary::text::threshold;
 use crate::temperature::temperature;
-use crate::units::{NS_PER_S, age_ns, format_hz, format_percent, hz, rate};
+use crate::units::{NS_PER_S, age_ns, format_hz, format_percent, format_us, hz, rate};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::event::Event;
 use isotherm_core::history::frame::PageFrame;
@@ -155,12 +155,12 @@ pub fn write_text(
 fn rate_words(s: &Snapshot) -> String {
     // A source that looks at each page once an aggregation interval, and tells how much it found, as refs does.
     if s.max_nr_accesses > 1 && s.sample_us >= s.aggr_us {
-        let interval = format_time(s.sample_us * 1000);
+        let interval = format_us(s.sample_us);
         return format!(
             "share of the resident memory that was found accessed by the one look of the interval of {interval}"
         );
     }
-    let (count, interval) = (s.max_nr_accesses, format_time(s.sample_us * 1000));
+    let (count, interval) = (s.max_nr_accesses, format_us(s.sample_us));
     format!("share of the {count} sampling intervals of {interval} in which a page was found accessed")
 }
 
@@ -195,7 +195,7 @@ fn write_snapshot(
             out,
             "{:>10} {rate:>9} {hz:>9} {:>11} {temperature:>5}  {:<25}  {}",
             format_size(row.size),
-            format_time(row.age_us * 1000),
+            format_us(row.age_us),
             format!("{:x}-{:x}", row.start, row.end),
             row.mapping.map_or("-", names::short),
         )?;

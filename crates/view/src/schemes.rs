@@ -59,16 +59,29 @@ impl SchemeHistory {
     }
 }
 
-/// Reads the courses of all schemes.
-pub fn read(input: impl BufRead) -> Result<Vec<SchemeHistory>, ViewError> {
+/// Reads the courses of all schemes, and whether the last line is cut off: what writes it runs still, or was killed. Such a line is
+/// left out.
+pub fn read(mut input: impl BufRead) -> Result<(Vec<SchemeHistory>, bool), ViewError> {
     let mut all: Vec<(SchemeHistory, StatsLine)> = Vec::new();
-    for (number, text) in input.lines().enumerate() {
-        let bad = |why: String| ViewError::BadStatistics { line: number + 1, why };
-        let text = text.map_err(|e| bad(e.to_string()))?;
-        if text.trim().is_empty() {
+    let mut is_cut_off = false;
+    let mut text = Vec::new();
+    for number in 1.. {
+        let bad = |why: String| ViewError::BadStatistics { line: number, why };
+        text.clear();
+        if input.read_until(b'\n', &mut text).map_err(|e| bad(e.to_string()))? == 0 {
+            break;
+        }
+        if text.trim_ascii().is_empty() {
             continue;
         }
-        let mut line: StatsLine = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        let mut line: StatsLine = match serde_json::from_slice(&text) {
+            Ok(line) => line,
+            Err(e) if e.is_eof() && !text.ends_with(b"\n") && !all.is_empty() => {
+                is_cut_off = true;
+                break;
+            }
+            Err(e) => return Err(bad(e.to_string())),
+        };
         make_printable(&mut line.action);
         line.idle_code.iter_mut().chain(&mut line.idle_reason).for_each(make_printable);
         match all.iter_mut().find(|(h, _)| h.scheme == line.scheme) {
@@ -102,7 +115,7 @@ pub fn read(input: impl BufRead) -> Result<Vec<SchemeHistory>, ViewError> {
     let mut all: Vec<SchemeHistory> = all.into_iter().map(|(h, _)| h).collect();
     all.sort_by_key(|h| h.scheme);
     all.iter_mut().for_each(|h| h.idle.sort_by_key(|x| std::cmp::Reverse(x.lines)));
-    Ok(all)
+    Ok((all, is_cut_off))
 }
 
 impl SchemeHistory {
@@ -110,7 +123,7 @@ impl SchemeHistory {
         let at = |value| Point { time_ns: line.time_ns, value };
         let stats = &line.stats;
         self.lines += 1;
-        self.span_ns.1 = line.time_ns;
+        self.span_ns = (self.span_ns.0.min(line.time_ns), self.span_ns.1.max(line.time_ns));
         self.rss.extend(line.rss.map(at));
         self.saved.push(at(stats.effect.saved_now));
         self.quota.extend(stats.effective_quota.map(at));
@@ -192,7 +205,8 @@ mod tests {
             line(2, 100, r#""idle_code":"watching","idle_reason":"watching 3 MiB page by page""#),
             line(3, 300, r#""idle_code":"watching","idle_reason":"watching 9 MiB page by page""#),
         ];
-        let all = read(text.join("\n").as_bytes()).unwrap();
+        let (all, is_cut_off) = read(text.join("\n").as_bytes()).unwrap();
+        assert!(!is_cut_off);
         let h = &all[0];
         assert_eq!(h.applied_rate.iter().map(|p| p.value).collect::<Vec<_>>(), [100, 200]);
         assert_eq!(h.waiting.iter().map(|p| p.value).collect::<Vec<_>>(), [300, 600]);
@@ -212,7 +226,7 @@ mod tests {
     fn what_a_file_says_does_not_command_the_terminal() {
         let text = line(1, 0, r#""idle_reason":"a\u001b[2Jb","idle_code":"\u001b""#).replace("pageout", "\\u001b[31m");
         let mut out = Vec::new();
-        write_text(&read(text.as_bytes()).unwrap(), &mut out).unwrap();
+        write_text(&read(text.as_bytes()).unwrap().0, &mut out).unwrap();
         let out = String::from_utf8(out).unwrap();
         assert!(!out.contains('\x1b') && out.contains(r"a\u{1b}[2Jb"), "{out}");
     }
@@ -223,5 +237,26 @@ mod tests {
         assert!(read(text.as_bytes()).unwrap_err().to_string().starts_with("line 2 is not"));
         assert!(matches!(read(&b"\n"[..]), Err(ViewError::NoStatistics)));
         assert!(read(&b"{\"scheme\":1}"[..]).is_err());
+    }
+
+    #[test]
+    fn a_last_line_that_is_cut_off_is_left_out_and_no_other() {
+        let whole = line(1, 0, r#""idle_reason":"é""#);
+        let text = format!("{whole}\n{whole}");
+        for end in whole.len() + 2..text.len() {
+            let (all, is_cut_off) = read(&text.as_bytes()[..end]).unwrap();
+            assert_eq!((all[0].lines, is_cut_off), (1, true), "{end}");
+        }
+        let cut = &whole[..20];
+        assert!(read(cut.as_bytes()).is_err(), "nothing else is there");
+        assert!(read(format!("{whole}\n{cut}\n{whole}").as_bytes()).is_err(), "not the last");
+    }
+
+    #[test]
+    fn a_clock_that_went_back_is_no_negative_time() {
+        let text = [5, 1, 3].map(|second| line(second, 0, r#""idle_reason":null"#)).join("\n");
+        let (all, _) = read(text.as_bytes()).unwrap();
+        assert_eq!(all[0].span_ns, (1_000_000_000, 5_000_000_000));
+        write_text(&all, &mut Vec::new()).unwrap();
     }
 }

@@ -1,6 +1,7 @@
 //! Units that reports share, above what the core already writes: rates in percent and in Hz, ages, short times.
 
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
+use isotherm_core::units::format_time;
 
 /// Nanoseconds in a second.
 pub(crate) const NS_PER_S: u64 = 1_000_000_000;
@@ -18,7 +19,12 @@ pub fn hz(rate: f64, sample_us: u64) -> f64 {
 
 /// How long a region's rate has stayed about the same, ns.
 pub fn age_ns(region: &RegionInfo, snapshot: &Snapshot) -> u64 {
-    region.age as u64 * snapshot.aggr_us * 1000
+    u64::from(region.age).saturating_mul(snapshot.aggr_us).saturating_mul(1000)
+}
+
+/// A time in microseconds, as records have intervals: `5.00 ms`.
+pub(crate) fn format_us(us: u64) -> String {
+    format_time(us.saturating_mul(1000))
 }
 
 /// A fraction of one as a percentage with about two significant digits: `0 %`, `0.05 %`, `2.5 %`, `35 %`.

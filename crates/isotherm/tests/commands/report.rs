@@ -448,3 +448,29 @@ fn a_record_from_a_pipe_is_not_held_in_memory() {
     done.expect(0, &[]);
     assert!(!done.json_lines().is_empty());
 }
+
+/// What no monitor makes, but a file can hold.
+#[test]
+fn figures_at_the_end_of_their_range_are_no_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("extreme.csv");
+    let most = u64::MAX;
+    let header = "target,pid,start_ns,end_ns,sample_us,aggr_us,max_nr_accesses,start,end,nr_accesses,age\n";
+    let line = |target: u32, from: u64, to: u64, start: u64, end: u64| {
+        format!("{target},7,{from},{to},{most},{most},4294967295,{start},{end},4294967295,4294967295\n")
+    };
+    // The second region lies where no machine has addresses.
+    let both = |target, from, to| [line(target, from, to, 0, 1 << 57), line(target, from, to, 1 << 57, most)].concat();
+    let all = [header.to_owned(), both(0, 0, 5), both(1, 0, 5), both(0, 5, most), both(1, 5, most)].concat();
+    std::fs::write(&file, all).unwrap();
+    let picture = folder.path().join("a.svg");
+    for kind in KINDS {
+        isotherm(["report", kind, text(&file)]).expect(0, &["4 snapshots", "beyond all addresses"]);
+        isotherm(["report", kind, "--json", text(&file)]).expect(0, &[]);
+    }
+    for kind in ["heatmap", "wss"] {
+        isotherm(["report", kind, text(&file), "--svg", text(&picture)]).expect(0, &[]);
+    }
+    let done = isotherm(["report", "heatmap", "--json", "--rows", "65535", "--cols", "65535", text(&file)]);
+    done.expect(2, &["65535", "fewer"]);
+}

@@ -8,7 +8,7 @@ use super::scale::RateScale;
 use crate::error::ViewError;
 use crate::overview::{Overview, TargetOverview};
 use crate::replay::Replay;
-use crate::units::{format_hz, hz};
+use crate::units::{format_hz, format_us, hz};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::event::Event;
 use isotherm_core::history::frame::PageFrame;
@@ -166,7 +166,7 @@ impl HeatMap {
         match self.measure {
             Measure::Pages(ns) => format!("share of the pages accessed in {}", format_time(ns)),
             Measure::Intervals(shortest, longest) => {
-                let (low, high) = (format_time(shortest * 1000), format_time(longest * 1000));
+                let (low, high) = (format_us(shortest), format_us(longest));
                 let interval = if low == high { low } else { format!("{low} to {high}") };
                 format!("share of {interval} intervals in which a page was accessed")
             }

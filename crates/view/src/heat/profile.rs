@@ -82,7 +82,8 @@ impl Profile {
                 (false, true) => Class::Cold,
                 (false, false) => Class::Absent,
             };
-            let (from, to) = (i as u64 * self.cell_bytes, ((i as u64 + 1) * self.cell_bytes).min(space.total()));
+            let (from, to) =
+                (i as u64 * self.cell_bytes, (i as u64 + 1).saturating_mul(self.cell_bytes).min(space.total()));
             match runs.last_mut() {
                 Some(last) if last.2 == class => last.1 = to,
                 _ => runs.push((from, to, class)),

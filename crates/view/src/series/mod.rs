@@ -168,7 +168,7 @@ impl SumBuilder {
     pub fn add(&mut self, target: u32, point: Point, interval_ns: u64) {
         match self.points.last_mut() {
             Some(p) if point.time_ns.abs_diff(p.time_ns) < interval_ns / 2 && !self.members.contains(&target) => {
-                p.value += point.value;
+                p.value = p.value.saturating_add(point.value);
             }
             _ => {
                 self.members.clear();

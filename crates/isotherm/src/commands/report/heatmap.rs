@@ -3,6 +3,7 @@
 use super::record_file::RecordFile;
 use super::{Common, Html, Pictures};
 use crate::args::ranges;
+use crate::exit::Usage;
 use crate::output::{self, ColourWhen};
 use isotherm_core::addr::AddrRange;
 use isotherm_view::heat::axis::Layout;
@@ -57,7 +58,16 @@ impl HeatmapArgs {
     }
 }
 
+/// Cells of a map of numbers, at most: each takes 16 bytes.
+const MOST_CELLS: u32 = 1 << 24;
+
 pub fn run(args: HeatmapArgs) -> anyhow::Result<()> {
+    if u32::from(args.rows) * u32::from(args.cols) > MOST_CELLS {
+        let (rows, cols) = (args.rows, args.cols);
+        return Err(
+            Usage(format!("--rows {rows} times --cols {cols} are more than {MOST_CELLS} cells; give fewer")).into()
+        );
+    }
     let record = args.common.open()?;
     let overview = Overview::read(&record)?;
     let targets = overview.select(args.common.target)?;

@@ -5,13 +5,13 @@ use crate::output;
 use anyhow::Context;
 use isotherm_view::{picture, schemes};
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader};
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 #[command(mut_args(of_schemes))]
 pub struct SchemesArgs {
-    /// What `isotherm schemes --stats FILE` wrote
+    /// What `isotherm schemes --stats FILE` wrote ("-": standard input)
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -28,9 +28,17 @@ fn of_schemes(arg: clap::Arg) -> clap::Arg {
 }
 
 pub fn run(args: SchemesArgs) -> anyhow::Result<()> {
-    let name = args.file.display();
-    let file = File::open(&args.file).with_context(|| format!("cannot open {name}"))?;
-    let all = schemes::read(BufReader::new(file)).with_context(|| format!("cannot read {name}"))?;
+    let (name, read) = if args.file.as_os_str() == "-" {
+        ("standard input".to_owned(), schemes::read(io::stdin().lock()))
+    } else {
+        let name = args.file.display().to_string();
+        let file = File::open(&args.file).with_context(|| format!("cannot open {name}"))?;
+        (name, schemes::read(BufReader::new(file)))
+    };
+    let (all, is_cut_off) = read.with_context(|| format!("cannot read {name}"))?;
+    if is_cut_off {
+        tracing::warn!("{name}: the last line is cut off and left out");
+    }
     for history in &all {
         args.pictures.write(&picture::scheme(history), &history.scheme.to_string(), all.len())?;
     }

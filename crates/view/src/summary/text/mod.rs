@@ -11,7 +11,7 @@ use super::{Mappings, Resident, Rest, Summaries, Summary};
 use crate::basis::Basis;
 use crate::error::ViewError;
 use crate::names;
-use crate::units::{format_percent, format_percent_exactly};
+use crate::units::{format_percent, format_percent_exactly, format_us};
 use isotherm_core::event::{Mode, RunInfo};
 use isotherm_core::units::{format_size, format_time};
 use std::io::Write;
@@ -329,7 +329,7 @@ fn cost(cost: Option<Cost>) -> String {
         Mode::Sample => "sampling",
         Mode::Scan => "scanning",
     };
-    text += &format!("; {mode} every {}, {:.0} checks/s", format_time(c.sample_us * 1000), c.checks_per_second);
+    text += &format!("; {mode} every {}, {:.0} checks/s", format_us(c.sample_us), c.checks_per_second);
     text
 }
 

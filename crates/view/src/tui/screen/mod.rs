@@ -7,7 +7,7 @@ use crate::names;
 use crate::summary::cost::budget_words;
 use crate::summary::idle::Cold;
 use crate::summary::text::threshold;
-use crate::units::{format_percent, format_percent_exactly};
+use crate::units::{format_percent, format_percent_exactly, format_us};
 use isotherm_core::event::Mode;
 use isotherm_core::target::TargetEnd;
 use isotherm_core::units::{format_size, format_time};
@@ -169,7 +169,7 @@ impl Top {
         let text = format!(
             "{} of a core, {budget}{over}; {mode} {}, {} regions",
             format_percent_exactly(c.total()),
-            format_time(c.sample_us * 1000),
+            format_us(c.sample_us),
             c.nr_regions,
         );
         if width < 100 { text } else { format!("{text}; {} of it is the targets'", format_percent(c.target)) }

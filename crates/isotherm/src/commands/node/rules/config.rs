@@ -32,8 +32,9 @@ const DEFAULT_USED_WITHIN_NS: u64 = 60_000_000_000;
 const DEFAULT_USED_BP: u32 = 5_000;
 /// How often a group's quota begins anew, ns: each time its pages are counted by age.
 const WINDOW_NS: u64 = 5_000_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
 /// How often a rule gets its turn, ns.
-const APPLY_NS: u64 = 1_000_000_000;
+const APPLY_NS: u64 = SECOND_NS;
 
 /// The file.
 #[derive(Debug, Clone, PartialEq)]
@@ -289,6 +290,9 @@ fn min_age(node: &Node) -> Result<MinAge, FileError> {
     let fixed_ns = node.optional("min_age", read)?.unwrap_or(Some(DEFAULT_AGE_NS));
     let percentile = node.optional("percentile", percentile)?;
     let warmup_ns = node.optional("warmup", value::time_ns)?;
+    if warmup_ns.is_some_and(|ns| !ns.is_multiple_of(SECOND_NS)) {
+        return Err(node.fault_at("warmup", "is not a number of whole seconds; write for example \"5m\""));
+    }
     let rate = node.optional("rate", rate)?;
     match fixed_ns {
         None => {
@@ -296,7 +300,7 @@ fn min_age(node: &Node) -> Result<MinAge, FileError> {
             Ok(MinAge::Auto(ThresholdPolicy {
                 rate: rate.unwrap_or(usual.rate),
                 percentile: percentile.unwrap_or(usual.percentile),
-                warmup_s: warmup_ns.map_or(usual.warmup_s, |ns| ns / 1_000_000_000),
+                warmup_s: warmup_ns.map_or(usual.warmup_s, |ns| ns / SECOND_NS),
             }))
         }
         Some(_) if percentile.is_some() || warmup_ns.is_some() || rate.is_some() => {

@@ -141,7 +141,7 @@ fn run_one(args: &Args) -> anyhow::Result<()> {
     let figures = reported(figures, args)?;
     say!("{}", speed(figures.runtime_s, began.elapsed()));
     if let Some(path) = &args.svg {
-        let histories = isotherm_view::schemes::read(course.as_slice())?;
+        let histories = isotherm_view::schemes::read(course.as_slice())?.0;
         for h in &histories {
             write_file(&one_of(path, &h.scheme.to_string(), histories.len()), scheme(h).svg().as_bytes())?;
         }
