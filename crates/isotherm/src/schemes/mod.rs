@@ -21,6 +21,7 @@ pub use toml_file::to_toml;
 
 use crate::args::monitor::MonitorArgs;
 use crate::exit::Usage;
+use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use fault::FileError;
 use file::{parse_file, read_file};
@@ -50,6 +51,8 @@ impl Origin {
 #[derive(Debug, Clone)]
 pub struct SchemeArgs {
     origins: Vec<Origin>,
+    /// All options of the command line, by clap's ids: what these say comes before what files say.
+    given: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -88,7 +91,7 @@ impl SchemeArgs {
             Origin::File(path) => path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
             Origin::Line(line) => line.split_whitespace().collect::<Vec<_>>().join(" "),
         };
-        self.origins.iter().map(|o| (name(o), Self { origins: vec![o.clone()] })).collect()
+        self.origins.iter().map(|o| (name(o), Self { origins: vec![o.clone()], ..self.clone() })).collect()
     }
 
     /// Reads everything anew for a run that goes on; `given`: what the command line says.
@@ -119,7 +122,7 @@ impl SchemeArgs {
                 }
             }
             if let Some(of_file) = parsed.monitor {
-                of_file.fill(&mut loaded.monitor);
+                of_file.fill(&mut loaded.monitor, |name| self.given.iter().any(|given| given == name));
                 attrs = loaded.monitor.attrs().map_err(|e| usage(format!("{name}: [monitor]: {e}")))?;
                 settings = Some(of_file);
             }
@@ -185,7 +188,9 @@ impl FromArgMatches for SchemeArgs {
         let lines = places("lines").zip(flags.lines.into_iter().map(Origin::Line));
         let mut origins: Vec<(usize, Origin)> = files.chain(lines).collect();
         origins.sort_by_key(|&(place, _)| place);
-        Ok(Self { origins: origins.into_iter().map(|(_, origin)| origin).collect() })
+        let by_user = |id: &&clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+        let given = matches.ids().filter(by_user).map(ToString::to_string).collect();
+        Ok(Self { origins: origins.into_iter().map(|(_, origin)| origin).collect(), given })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -266,6 +271,31 @@ mod tests {
             let begun = schemes.load(&monitor).unwrap().monitor.attrs().unwrap();
             assert_eq!(begun.update_us, update_us, "{given:?}");
             assert_eq!(schemes.reload(&monitor).unwrap().attrs, Some(begun), "{given:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_given_comes_before_a_file_also_where_it_is_the_default() {
+        #[derive(Debug, Parser)]
+        struct Watching {
+            #[command(flatten)]
+            schemes: SchemeArgs,
+            #[command(flatten)]
+            monitor: MonitorArgs,
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.toml");
+        std::fs::write(&path, "[monitor]\nsample = \"10ms\"\nmin_regions = 30\n[[scheme]]\naction = \"stat\"\n")
+            .unwrap();
+        for (given, sample_us, min_regions) in [
+            (&[][..], 10_000, 30),
+            (&["--sample", "5ms"], 5_000, 30),
+            (&["--min-regions", "10", "--sample", "5ms"], 5_000, 10),
+        ] {
+            let args = [&["x", "-c", path.to_str().unwrap()], given].concat();
+            let Watching { schemes, monitor } = Watching::try_parse_from(args).unwrap();
+            let attrs = schemes.load(&monitor).unwrap().monitor.attrs().unwrap();
+            assert_eq!((attrs.sample_us, attrs.min_regions), (sample_us, min_regions), "{given:?}");
         }
     }
 

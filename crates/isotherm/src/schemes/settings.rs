@@ -25,30 +25,27 @@ pub struct MonitorSettings {
     pub seed: Option<u64>,
 }
 
-/// Takes what the file says where the command line says nothing else than the default.
-fn fill<T: PartialEq + Clone>(to: &mut T, default: &T, from: Option<&T>) {
-    if let Some(value) = from.filter(|_| to == default) {
-        *to = value.clone();
-    }
-}
-
 impl MonitorSettings {
-    /// Adds what the command line leaves at its default.
-    pub fn fill(&self, args: &mut MonitorArgs) {
-        let defaults = MonitorArgs::defaults();
-        fill(&mut args.source, &defaults.source, self.source.as_ref());
-        fill(&mut args.sample, &defaults.sample, self.sample.as_ref());
-        fill(&mut args.aggr, &defaults.aggr, self.aggr.as_ref());
-        fill(&mut args.update, &defaults.update, self.update.map(Some).as_ref());
-        fill(&mut args.min_regions, &defaults.min_regions, self.min_regions.as_ref());
-        fill(&mut args.max_regions, &defaults.max_regions, self.max_regions.as_ref());
-        fill(&mut args.cpu_budget, &defaults.cpu_budget, self.cpu_budget.as_ref());
-        fill(&mut args.mode, &defaults.mode, self.mode.as_ref());
-        fill(&mut args.algorithm, &defaults.algorithm, self.algorithm.as_ref());
-        fill(&mut args.damon_rules, &defaults.damon_rules, self.damon_rules.as_ref());
-        fill(&mut args.tune_intervals, &defaults.tune_intervals, self.tune_intervals.as_ref());
-        fill(&mut args.three_regions, &defaults.three_regions, self.three_regions.as_ref());
-        fill(&mut args.seed, &defaults.seed, self.seed.as_ref());
+    /// Adds what the command line does not say. `is_given`: whether it has an option, by its name without the dashes and with `_`.
+    pub fn fill(&self, args: &mut MonitorArgs, is_given: impl Fn(&str) -> bool) {
+        fn put<T: Clone>(to: &mut T, is_given: bool, from: Option<&T>) {
+            if let Some(value) = from.filter(|_| !is_given) {
+                *to = value.clone();
+            }
+        }
+        put(&mut args.source, is_given("source"), self.source.as_ref());
+        put(&mut args.sample, is_given("sample"), self.sample.as_ref());
+        put(&mut args.aggr, is_given("aggr"), self.aggr.as_ref());
+        put(&mut args.update, is_given("update"), self.update.map(Some).as_ref());
+        put(&mut args.min_regions, is_given("min_regions"), self.min_regions.as_ref());
+        put(&mut args.max_regions, is_given("max_regions"), self.max_regions.as_ref());
+        put(&mut args.cpu_budget, is_given("cpu_budget"), self.cpu_budget.as_ref());
+        put(&mut args.mode, is_given("mode"), self.mode.as_ref());
+        put(&mut args.algorithm, is_given("algorithm"), self.algorithm.as_ref());
+        put(&mut args.damon_rules, is_given("damon_rules"), self.damon_rules.as_ref());
+        put(&mut args.tune_intervals, is_given("tune_intervals"), self.tune_intervals.as_ref());
+        put(&mut args.three_regions, is_given("three_regions"), self.three_regions.as_ref());
+        put(&mut args.seed, is_given("seed"), self.seed.as_ref());
     }
 
     /// `attrs` with all that is set here.
@@ -113,9 +110,10 @@ mod tests {
             mode: Some(ModeName::Scan),
             ..Default::default()
         };
-        let mut args = cli(&["--sample", "10ms", "--min-regions", "20"]).monitor;
-        file.fill(&mut args);
-        assert_eq!((args.sample, args.aggr), (Duration::from_millis(10), Duration::from_millis(400)));
+        // One of them is given as what it is by default.
+        let mut args = cli(&["--aggr", "100ms", "--min-regions", "20"]).monitor;
+        file.fill(&mut args, |name| ["aggr", "min_regions"].contains(&name));
+        assert_eq!((args.sample, args.aggr), (Duration::from_millis(20), Duration::from_millis(100)));
         assert_eq!((args.min_regions, args.cpu_budget, args.mode), (20, CpuBudget(None), ModeName::Scan));
     }
 
