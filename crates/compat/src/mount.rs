@@ -3,7 +3,7 @@
 use crate::files::Files;
 use crate::fs::Fs;
 use fuser::{BackgroundSession, Config, Session, SessionACL};
-use rustix::fs::{Mode, OFlags, open, stat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, open, stat, statx};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::ffi::CString;
@@ -12,6 +12,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// What the kernel calls the file system.
+const KIND: &str = "fuse.isotherm";
 /// Requests that are served at a time: one that waits for a kdamond does not stop the others.
 const THREADS: usize = 4;
 
@@ -32,6 +34,12 @@ pub enum MountError {
         /// What the system said.
         reason: io::Error,
     },
+    /// Another one is mounted there, and would be hidden from all who use it.
+    #[error("another isotherm mount is served at {at}; end that one, or give another folder")]
+    Taken {
+        /// The folder.
+        at: PathBuf,
+    },
     /// The file system cannot be served.
     #[error("the mounted tree cannot be served: {0}")]
     Serve(io::Error),
@@ -50,16 +58,13 @@ impl Mounted {
     pub fn new(files: Arc<dyn Files>, at: &Path) -> Result<Self, MountError> {
         let refused = |reason: Errno| MountError::Refused { at: at.to_owned(), reason: reason.into() };
         clear_stuck(at).map_err(refused)?;
+        if is_ours(at) {
+            return Err(MountError::Taken { at: at.to_owned() });
+        }
         let device = open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
             .map_err(|e| MountError::NoFuse { reason: e.into() })?;
-        mount(
-            "isotherm",
-            at,
-            "fuse.isotherm",
-            MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
-            &*options(&device),
-        )
-        .map_err(refused)?;
+        mount("isotherm", at, KIND, MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, &*options(&device))
+            .map_err(refused)?;
         let mut config = Config::default();
         config.n_threads = Some(THREADS);
         let session = Session::from_fd(Fs::new(Arc::clone(&files)), device, SessionACL::All, config);
@@ -94,6 +99,15 @@ fn options(device: &OwnedFd) -> CString {
     let fd = device.as_raw_fd();
     let text = format!("fd={fd},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other");
     CString::new(text).expect("there is no NUL in it")
+}
+
+/// Whether what is mounted there is such a file system: by the mount's number, which is new in Linux 5.8.
+fn is_ours(at: &Path) -> bool {
+    let Ok(about) = statx(CWD, at, AtFlags::empty(), StatxFlags::MNT_ID) else { return false };
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let number = about.stx_mnt_id.to_string();
+    let line = mounts.lines().find(|line| line.split(' ').next() == Some(&number));
+    line.and_then(|line| line.split_once(" - ")).is_some_and(|(_, about)| about.split(' ').next() == Some(KIND))
 }
 
 /// Removes FUSE mounts at `at` whose server is gone.

@@ -1,6 +1,6 @@
 //! `isotherm mount` from outside.
 
-use crate::common::{command, isotherm, run, send};
+use crate::common::{command, isotherm, run, send, text};
 
 #[test]
 fn bad_words_are_usage_errors() {
@@ -95,6 +95,9 @@ fn root_a_mount_whose_server_was_killed_is_replaced() {
             assert!(server.try_wait().unwrap().is_none(), "it serves until it is asked to end");
             std::thread::yield_now();
         }
+        let taken = isotherm(["mount", text(folder.path())]);
+        taken.expect(3, &["another isotherm mount", text(folder.path())]);
+        assert!(kdamonds.join("nr_kdamonds").exists(), "the first one goes on");
         send(server.id(), signal);
         let status = server.wait().unwrap();
         assert_eq!(status.success(), signal == "TERM");
