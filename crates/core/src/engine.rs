@@ -29,7 +29,7 @@ pub enum EngineError {
 }
 
 /// Hands an event out.
-pub(crate) fn emit(subscriber: &mut dyn Subscriber, event: &Event) -> Result<(), EngineError> {
+pub fn emit(subscriber: &mut dyn Subscriber, event: &Event) -> Result<(), EngineError> {
     subscriber.event(event).map_err(EngineError::Subscriber)
 }
 

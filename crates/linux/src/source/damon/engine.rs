@@ -17,7 +17,7 @@ use crate::targets::TargetTracker;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::clock::{Clock, Wake};
-use isotherm_core::engine::{Engine, EngineError, Progress, sleep_with_turns};
+use isotherm_core::engine::{Engine, EngineError, Progress, emit, sleep_with_turns};
 use isotherm_core::event::{Event, Mode, MonitorStats, RunInfo, Step, Subscriber};
 use isotherm_core::mapping::Mapping;
 use isotherm_core::snapshot::Snapshot;
@@ -440,8 +440,4 @@ impl<F: ControlFiles> Inner<F> {
         }
         Ok(())
     }
-}
-
-fn emit(subscriber: &mut dyn Subscriber, event: &Event) -> Result<(), EngineError> {
-    subscriber.event(event).map_err(EngineError::Subscriber)
 }

@@ -20,7 +20,7 @@ use areas::{Area, Held, join_above, regions};
 use isotherm_core::addr::PAGE_SIZE;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::clock::{Clock, Wake};
-use isotherm_core::engine::{Engine, EngineError, Progress, sleep_with_turns};
+use isotherm_core::engine::{Engine, EngineError, Progress, emit, sleep_with_turns};
 use isotherm_core::event::{Event, Mode, MonitorStats, RunInfo, Step, Subscriber};
 use isotherm_core::mapping::{Mapping, MappingKind};
 use isotherm_core::snapshot::Snapshot;
@@ -402,10 +402,6 @@ impl From<ProcessError> for Fault {
     fn from(error: ProcessError) -> Self {
         Self::Process(error)
     }
-}
-
-fn emit(subscriber: &mut dyn Subscriber, event: &Event) -> Result<(), EngineError> {
-    subscriber.event(event).map_err(EngineError::Subscriber)
 }
 
 fn refresh_mappings(
