@@ -138,6 +138,25 @@ impl Grid {
         self.filled_to_ns = Some(frame.time_ns);
     }
 
+    /// What was there at the last frame was not looked at again until `until_ns`: the record ended in the midst of a walk.
+    pub(crate) fn end_unseen(&mut self, space: &GaplessSpace, axis: &Axis, last: &PageFrame, until_ns: u64) {
+        let cols = (self.col(last.time_ns), self.col(until_ns));
+        if cols.0 >= cols.1 {
+            return;
+        }
+        let tables = last.tables.iter().filter(|t| t.present > 0).map(|t| {
+            let (from, to) = (space.offset(t.base), space.offset(t.base.saturating_add(TABLE_BYTES)));
+            (from, to, f64::from(t.present) * PAGE_SIZE as f64 / (to - from).max(1) as f64)
+        });
+        let others = Unseen::of(last)
+            .into_iter()
+            .map(|part| (space.offset(part.range.start), space.offset(part.range.end), part.density));
+        for (from, to, density) in tables.chain(others) {
+            let blind = density.min(1.0) as f32;
+            self.fill((axis.row(from), axis.row(to)), cols, &Cell { blind, ..Cell::default() });
+        }
+    }
+
     fn col(&self, ns: u64) -> f64 {
         let ns = ns.clamp(self.start_ns, self.end_ns);
         (ns - self.start_ns) as f64 / self.col_ns()
@@ -233,16 +252,21 @@ mod tests {
         g.add_pages(&space, &axis, &frame);
         g.add_pages(&space, &axis, &page_frame(0, 1));
         g.add_pages(&space, &axis, &page_frame(0, 1));
-        let rate = |row: usize, col: usize| match g.cell(row, col).shown() {
+        let shown = |g: &Grid, row: usize, col: usize| match g.cell(row, col).shown() {
             Shown::Rate(rate) => (rate * 512.0).round() as i64,
             Shown::Blind => -1,
             Shown::Nothing => -2,
         };
+        let rate = |row, col| shown(&g, row, col);
         assert_eq!([0, 3, 4, 15].map(|row| rate(row, 0)), [512, 512, 0, 0], "the heap's first 4 MiB are hot");
         assert_eq!([16, 40, 79].map(|row| rate(row, 1)), [10; 3], "10 of 512 pages, wherever one looks");
         assert_eq!([0, 1, 2].map(|col| rate(80, col)), [0, 256, -2], "nothing is known of the third second");
         assert_eq!(rate(82, 0), -1, "locked memory cannot be observed");
         assert_eq!(g.cell(40, 1).seen, 1.0, "what is reported twice counts once");
+        // The record ends in the midst of the third second.
+        g.end_unseen(&space, &axis, &page_frame(0, 1), BASE_NS + 2_700_000_000);
+        assert_eq!([0, 40, 80, 82].map(|row| shown(&g, row, 2)), [-1; 4]);
+        assert_eq!([0, 80].map(|row| (shown(&g, row, 1), shown(&g, row, 3))), [(512, -2), (256, -2)]);
     }
 
     proptest! {

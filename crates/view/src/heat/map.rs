@@ -69,7 +69,7 @@ impl HeatMap {
         target: &TargetOverview,
         options: &HeatOptions,
     ) -> Result<Self, ViewError> {
-        Self::between(events, overview, target, options, time_range(overview, options)?)
+        Self::drawn(events, overview, target, options, time_range(overview, options)?, Some(target.end_ns))
     }
 
     /// Like [`build`](Self::build), over `[start, end)` in ns of CLOCK_MONOTONIC, also where the record has not begun
@@ -79,7 +79,19 @@ impl HeatMap {
         overview: &Overview,
         target: &TargetOverview,
         options: &HeatOptions,
+        time: (u64, u64),
+    ) -> Result<Self, ViewError> {
+        Self::drawn(events, overview, target, options, time, None)
+    }
+
+    /// `watched_to_ns`: until then the target was watched; what came after the last frame of pages was not seen. `None`: it still is.
+    fn drawn(
+        events: &(impl Replay + ?Sized),
+        overview: &Overview,
+        target: &TargetOverview,
+        options: &HeatOptions,
         (start_ns, end_ns): (u64, u64),
+        watched_to_ns: Option<u64>,
     ) -> Result<Self, ViewError> {
         let id = target.info.target;
         let in_time = |start: u64, end: u64| start < end_ns && start_ns < end;
@@ -138,10 +150,20 @@ impl HeatMap {
         let axis = Axis::new(&space, &profile.runs(&space), options.rows, layout);
 
         let mut grid = Grid::new(axis.rows, options.cols, start_ns, end_ns);
+        let mut last_frame: Option<PageFrame> = None;
         each(&mut |reported| match reported {
             Reported::Regions(s) => grid.add(&space, &axis, s),
-            Reported::Pages(f) => grid.add_pages(&space, &axis, f),
+            Reported::Pages(f) => {
+                grid.add_pages(&space, &axis, f);
+                match &mut last_frame {
+                    Some(last) => last.clone_from(f),
+                    None => last_frame = Some(f.clone()),
+                }
+            }
         })?;
+        if let (Some(last), Some(until_ns)) = (last_frame, watched_to_ns) {
+            grid.end_unseen(&space, &axis, &last, until_ns);
+        }
         let scale = RateScale::fitting(grid.rates());
         Ok(Self { target: target.clone(), base_ns: overview.start_ns, space, names, axis, grid, scale, measure })
     }

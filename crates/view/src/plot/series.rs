@@ -27,11 +27,22 @@ pub struct SeriesPicture<'a> {
 
 /// Draws a whole picture of [`SIZE`].
 pub fn draw(canvas: &mut dyn Canvas, points: &[Point], picture: &SeriesPicture) {
-    let frame = Frame { x: 86.0, y: 70.0, width: SIZE.0 - 86.0 - 92.0, height: SIZE.1 - 70.0 - 52.0 };
+    let distribution = Distribution::of(points);
+    let marks: Vec<(u64, String)> = [50.0, 95.0]
+        .into_iter()
+        .filter_map(|percent| {
+            let value = distribution.percentile(percent)?;
+            let text = if picture.bytes { format_size(value) } else { value.to_string() };
+            Some((value, format!("p{percent} {text}")))
+        })
+        .collect();
+    // Right of the curve there is room for what marks are called.
+    let longest = marks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0);
+    let margin = 18.0 + longest as f64 * canvas.char_width(TextSize::Small);
+    let frame = Frame { x: 86.0, y: 70.0, width: SIZE.0 - 86.0 - margin, height: SIZE.1 - 70.0 - 52.0 };
     canvas.text(24.0, 32.0, picture.title, TextSize::Title, Anchor::Start, BRIGHT);
     let room = ((SIZE.0 - 48.0) / canvas.char_width(TextSize::Normal)) as usize;
     canvas.text(24.0, 52.0, &names::fit(picture.subtitle, room), TextSize::Normal, Anchor::Start, DIM);
-    let distribution = Distribution::of(points);
     let max = distribution.max().unwrap_or(0).max(1);
     value_axis(canvas, &frame, max, picture.bytes);
     if picture.by_size {
@@ -42,15 +53,12 @@ pub fn draw(canvas: &mut dyn Canvas, points: &[Point], picture: &SeriesPicture) 
         time_axis(canvas, &frame, from, to);
     }
     let mut lowest = f64::INFINITY;
-    for percent in [50.0, 95.0] {
-        let Some(value) = distribution.percentile(percent) else { continue };
+    for (value, label) in marks {
         let y = value_y(&frame, value, max);
         canvas.line((frame.x, y), (frame.right() + 6.0, y), DIM);
         // Labels of close values move apart.
         let label_y = (y + 4.0).min(lowest - 14.0);
         lowest = label_y;
-        let text = if picture.bytes { format_size(value) } else { value.to_string() };
-        let label = format!("p{percent} {text}");
         canvas.text(frame.right() + 10.0, label_y, &label, TextSize::Small, Anchor::Start, TEXT);
     }
 }

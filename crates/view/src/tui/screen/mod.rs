@@ -154,7 +154,7 @@ impl Top {
         );
         let used = line(buffer, area, 1, "working set", &working_set);
         curve(m, area, used, buffer);
-        line(buffer, area, 2, "cold", &cold(m));
+        line(buffer, area, 2, "cold", &cold(m, usize::from(area.width.saturating_sub(12))));
         line(buffer, area, 3, "watching", &Self::cost_line(m, width));
         if let Some(total) = &m.total {
             line(buffer, area, 4, "together", &together(total));
@@ -198,15 +198,24 @@ fn line(buffer: &mut Buffer, area: Rect, y: u16, head: &str, text: &str) -> u16 
     12 + text.chars().count() as u16
 }
 
-fn cold(m: &Model) -> String {
+/// Ages of which nothing is known yet are left out, the longest first, where there is no room for all.
+fn cold(m: &Model, width: usize) -> String {
+    const NOT_YET: &str = " not yet";
     let listed = m.idle.cold.iter().enumerate().filter(|(i, c)| *i < 3 || c.bytes.is_some());
-    let text = |c: &Cold| c.text().unwrap_or_else(|| "not yet".to_owned());
-    let mut parts: Vec<String> = listed.map(|(_, c)| format!(">{} {}", threshold(c.for_ns), text(c))).collect();
+    let text = |c: &Cold| c.text().map_or(NOT_YET.to_owned(), |text| format!(" {text}"));
+    let mut parts: Vec<String> = listed.map(|(_, c)| format!(">{}{}", threshold(c.for_ns), text(c))).collect();
     let unseen = m.idle.not_observable + m.idle.not_visited;
     if unseen > 0 {
         parts.push(format!("not seen {}", format_size(unseen)));
     }
-    parts.join("  ")
+    let mut line = parts.join("  ");
+    while line.chars().count() > width
+        && let Some(last) = parts.iter().rposition(|part| part.ends_with(NOT_YET))
+    {
+        parts.remove(last);
+        line = parts.join("  ");
+    }
+    line
 }
 
 fn together(t: &Total) -> String {

@@ -132,6 +132,9 @@ fn pages_tell_working_set_cold_memory_and_the_total() {
     ] {
         assert!(each.lines().any(|l| l.starts_with(line)), "{line}\n{each}");
     }
+    let narrow = screen(&mut t, 70, 24);
+    let line = "cold        >10 s 75.8 MiB  >1 min not yet  not seen 1.00 MiB";
+    assert!(narrow.lines().any(|l| l.trim_end() == line), "{narrow}");
     t.event(&together(2, 11));
     let once = screen(&mut t, 90, 24);
     assert!(once.contains("2 targets: working set 6.25 MiB of 83.0 MiB  >10 s 75.8 MiB  shared once"), "{once}");
