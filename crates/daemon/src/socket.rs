@@ -28,7 +28,7 @@ pub enum SocketError {
     #[error("{}: the path is too long for a socket; give a shorter --socket PATH, below {LONGEST_PATH} bytes", .0.display())]
     TooLong(PathBuf),
     /// A system call failed.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {source}; give a --socket PATH in a folder that is there and may be written", path.display())]
     Io {
         /// What was to be done.
         action: &'static str,
@@ -154,7 +154,11 @@ mod tests {
         let long = folder.path().join("x".repeat(120));
         assert!(matches!(BoundSocket::bind(&long).unwrap_err(), SocketError::TooLong(_)));
         let none = BoundSocket::bind(&folder.path().join("no/such")).unwrap_err();
-        assert!(none.to_string().contains("no"), "{none}");
+        let none = none.to_string();
+        assert!(
+            none.contains("/no: No such file") && none.contains("--socket PATH in a folder that is there"),
+            "{none}"
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::exit::Usage;
 use anyhow::{Context, bail};
 use isotherm_core::units::format_time;
-use isotherm_daemon::client::call_within;
+use isotherm_daemon::client::{ClientError, call_within};
 use isotherm_daemon::instance::Instance;
 use isotherm_daemon::socket_folders::{SocketFolders, live, name};
 use std::path::{Path, PathBuf};
@@ -70,7 +70,12 @@ impl Which {
 
 /// Who listens at `socket`, if it answers.
 pub fn ask(socket: &Path) -> Option<Instance> {
-    serde_json::from_slice(&call_within(GLANCE, socket, "GET", "/status", b"").ok()?.body).ok()
+    try_ask(socket).ok()?
+}
+
+/// The same, with the reason why it does not; `None`: it says something else.
+pub fn try_ask(socket: &Path) -> Result<Option<Instance>, ClientError> {
+    Ok(serde_json::from_slice(&call_within(GLANCE, socket, "GET", "/status", b"")?.body).ok())
 }
 
 /// What an instance does, in a few words.

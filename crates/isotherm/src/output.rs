@@ -33,9 +33,10 @@ fn lacks_utf8(by_rank: [Option<String>; 3]) -> bool {
 /// Gives `write` a buffered stdout and flushes it.
 pub fn to_stdout(write: impl FnOnce(&mut dyn Write) -> Result<(), ViewError>) -> anyhow::Result<()> {
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-    write(&mut out)?;
-    out.flush()?;
-    Ok(())
+    match write(&mut out).and_then(|()| Ok(out.flush()?)) {
+        Err(ViewError::Write(e)) => Err(e).context("cannot write to standard output"),
+        other => Ok(other?),
+    }
 }
 
 /// Width and height in characters: the terminal's, or `COLUMNS` by 32, or 80 by 32.

@@ -83,6 +83,23 @@ mod privileged {
     }
 
     #[test]
+    fn root_a_process_that_lives_on_without_its_main_thread_is_no_zombie() {
+        const SCRIPT: &str = "import ctypes, threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\n\
+            ctypes.CDLL(None).syscall(60, 0)";
+        let child = Guard::shell(&format!("exec python3 -c '{SCRIPT}'"));
+        let error = wait_for("the main thread's end", || Process::open(child.pid()).err());
+        assert!(matches!(error, ProcessError::Leaderless { pid, .. } if pid == child.pid()), "{error:?}");
+        assert!(error.to_string().contains("main thread has ended"), "{error}");
+        // Among others it is reported and left out.
+        let (tell, told) = std::sync::mpsc::channel();
+        let mut tracker = TargetTracker::new(TargetSpec::All).unwrap();
+        tracker.on_skip(move |skipped| tell.send(skipped.pid).unwrap());
+        tracker.poll().unwrap();
+        drop(tracker);
+        assert!(told.iter().any(|pid| pid == child.pid()));
+    }
+
+    #[test]
     fn root_a_kernel_thread_is_told() {
         let kthread = |&pid: &u32| {
             let stat = isotherm_linux::proc::stat::Stat::read(&ProcessDir::live(pid));

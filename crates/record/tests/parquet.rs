@@ -216,8 +216,13 @@ fn a_folder_that_cannot_be_is_named_and_one_that_goes_loses_an_hour_only() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    let error = HourFiles::new(&file.join("sub"), origin()).unwrap_err().to_string();
-    assert!(error.contains("file/sub") && error.contains("make it writable"), "{error}");
+    for taken in [file.clone(), file.join("sub")] {
+        let error = HourFiles::new(&taken, origin()).unwrap_err().to_string();
+        assert!(error.contains(taken.to_str().unwrap()) && error.contains("make it writable"), "{error}");
+    }
+    // There, but nothing can be made in it.
+    let error = HourFiles::new(Path::new("/proc/self"), origin()).unwrap_err().to_string();
+    assert!(error.contains("/proc/self") && error.contains("make it writable"), "{error}");
     let inner = folder.path().join("inner");
     let mut files = HourFiles::new(&inner, origin()).unwrap();
     fs::remove_dir_all(&inner).unwrap();
@@ -226,4 +231,33 @@ fn a_folder_that_cannot_be_is_named_and_one_that_goes_loses_an_hour_only() {
     fs::create_dir(&inner).unwrap();
     files.write(HOUR_US, vec![GroupWindow::default()]).unwrap();
     assert_eq!(rows(&files.finish().unwrap().unwrap()).len(), 1);
+}
+
+#[test]
+fn an_hour_that_is_lost_takes_none_of_the_next_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = HourFiles::new(folder.path(), origin()).unwrap();
+    files.write(HOUR_US, vec![GroupWindow::default()]).unwrap();
+    let part = folder.path().join(&names(folder.path())[0]);
+    fs::remove_file(part).unwrap();
+    let next = HOUR_US + 3_600_000_000;
+    let error = files.write(next, vec![GroupWindow::default()]).unwrap_err().to_string();
+    assert!(error.contains("20261123T19Z") && error.contains("No such file"), "{error}");
+    assert_eq!(files.write(next, vec![GroupWindow::default()]).unwrap(), None);
+    let path = files.finish().unwrap().unwrap();
+    assert!(path.ends_with("isotherm-node_1-01234567-20261123T20Z-0.parquet"), "{path:?}");
+    assert_eq!(rows(&path).len(), 2);
+}
+
+/// What the system says is not wrapped in the format's words.
+#[test]
+fn a_full_disk_is_called_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = HourFiles::new(folder.path(), origin()).unwrap();
+    // The file begins in a place that is always full.
+    let name = "isotherm-node_1-01234567-20261123T19Z-0.parquet.part";
+    std::os::unix::fs::symlink("/dev/full", folder.path().join(name)).unwrap();
+    let written = files.write(HOUR_US, vec![GroupWindow::default()]).and_then(|_| files.finish());
+    let error = written.unwrap_err().to_string();
+    assert!(error.contains("19Z-0.parquet.part: No space left on device (os error 28); the rows"), "{error}");
 }

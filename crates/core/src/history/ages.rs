@@ -97,6 +97,7 @@ impl CodeCounts {
                 None => Vec::new(),
             },
         }
+        .in_order()
     }
 }
 

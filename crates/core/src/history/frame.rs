@@ -23,6 +23,14 @@ pub struct IdlePages {
 }
 
 impl IdlePages {
+    /// Not more than were idle for a `shorter` time: what was estimated of either by itself may say otherwise.
+    fn limit_to(&mut self, shorter: &Self) {
+        self.least = self.least.min(shorter.least);
+        self.pages = self.pages.min(shorter.pages);
+        self.unresolved = self.unresolved.min(shorter.pages + shorter.unresolved - self.pages);
+        self.most = self.most.min(shorter.most);
+    }
+
     /// Adds those of another part of memory.
     pub fn add(&mut self, other: &Self) {
         self.pages += other.pages;
@@ -58,6 +66,18 @@ impl PageAges {
         self.idle = idle;
         self.resident += other.resident;
         self.unobservable += other.unobservable;
+    }
+
+    /// With no more idle for a longer time than for a shorter one.
+    pub(super) fn in_order(mut self) -> Self {
+        let mut ages = self.idle.iter_mut().chain(&mut self.longer);
+        if let Some(mut shorter) = ages.next().copied() {
+            for idle in ages {
+                idle.limit_to(&shorter);
+                shorter = *idle;
+            }
+        }
+        self
     }
 
     /// Those idle for the `i`th of [`AGES_NS`], whether the target was watched for so long or not.

@@ -290,7 +290,7 @@ fn ages_of(figures: &Figures, all: &PageAges) -> PageAges {
     let unobservable = (figures[1].round() as u64).min(resident);
     let mut known = figures[2..].chunks(4).map(idle);
     let idle = known.by_ref().take(all.idle.len()).collect();
-    PageAges { resident, unobservable, idle, longer: known.take(all.longer.len()).collect() }
+    PageAges { resident, unobservable, idle, longer: known.take(all.longer.len()).collect() }.in_order()
 }
 
 #[cfg(test)]

@@ -33,37 +33,45 @@ pub struct Owned {
 }
 
 impl Owned {
-    /// Of what it maps by a later walk, the part that is its own: in each figure the same as it was, or as of its resident pages
-    /// where there were none. What was not known because of other targets stays so. Targets are walked more often than pages are compared
-    /// between them.
+    /// Of what it maps by a later walk, the part that is its own: in each figure the same as it was, or as for the longest of
+    /// the shorter ages that had any, or as of its resident pages where none had. What was not known because of other targets
+    /// stays so. Targets are walked more often than pages are compared between them, and are known for longer ages later.
     pub fn of_later(&self, mapped: &PageAges) -> PageAges {
         let otherwise = if self.mapped.resident > 0 { (self.ages.resident, self.mapped.resident) } else { (1, 1) };
         let resident = part(self.ages.resident, self.mapped.resident, mapped.resident, otherwise);
-        let own = |own: u64, was: u64, is: u64| part(own, was, is, otherwise).min(resident);
         // More than its part of what its own walk did not tell is due to others. It lies in the `known` pages of its walk.
         let not_known = |own: u64, (was, is): (u64, u64), known: (u64, u64)| {
             let by_itself = own.min(part(otherwise.0, otherwise.1, was, otherwise));
             let by_others = part(own - by_itself, known.0, known.1, (0, 1));
             (part(by_itself, was, is, otherwise) + by_others).min(resident)
         };
+        // The last that was known when pages were compared. Nothing was compared for a longer age: what was another's of the
+        // pages idle for this one is no less another's then.
+        let last = (self.mapped.idle.len() + self.mapped.longer.len()).saturating_sub(1);
+        let mut ratios = [otherwise; 3];
         let idle = |i: usize| {
-            let (before, was, is) = (self.ages.at(i), self.mapped.at(i), mapped.at(i));
-            let least = own(before.least, was.least, is.least);
-            let pages = own(before.pages, was.pages, is.pages).max(least);
+            let (before, was, is) = (self.ages.at(i.min(last)), self.mapped.at(i.min(last)), mapped.at(i));
+            let figures = |idle: IdlePages| [idle.least, idle.pages, idle.most];
+            let mut own = figures(is);
+            for (k, (before, was)) in figures(before).into_iter().zip(figures(was)).enumerate() {
+                if was > 0 {
+                    ratios[k] = (before, was);
+                }
+                own[k] = part(ratios[k].0, ratios[k].1, own[k], otherwise).min(resident);
+            }
+            let [least, pages, most] = own;
+            let pages = pages.max(least);
             let unresolved = not_known(before.unresolved, (was.unresolved, is.unresolved), (was.pages, is.pages));
             let unresolved = unresolved.min(resident - pages);
-            let most = own(before.most, was.most, is.most).max(pages + unresolved);
-            IdlePages { pages, least, most, unresolved }
+            IdlePages { pages, least, most: most.max(pages + unresolved), unresolved }
         };
+        let known = mapped.idle.len();
+        let mut idle: Vec<IdlePages> = (0..known + mapped.longer.len()).map(idle).collect();
         let (was, is) = (self.mapped.unobservable, mapped.unobservable);
         let observable = (self.mapped.resident.saturating_sub(was), mapped.resident.saturating_sub(is));
-        let known = mapped.idle.len();
-        PageAges {
-            resident,
-            unobservable: not_known(self.ages.unobservable, (was, is), observable),
-            idle: (0..known).map(idle).collect(),
-            longer: (known..known + mapped.longer.len()).map(idle).collect(),
-        }
+        let longer = idle.split_off(known);
+        let unobservable = not_known(self.ages.unobservable, (was, is), observable);
+        PageAges { resident, unobservable, idle, longer }.in_order()
     }
 }
 
@@ -122,6 +130,39 @@ mod tests {
         assert_eq!((later.idle[0].pages, later.idle[0].unresolved), (800, 0));
     }
 
+    #[test]
+    fn of_what_was_idle_for_the_longest_age_known_no_more_is_its_own_for_longer_ones() {
+        // It sleeps; a quarter of its pages is others' too, who use it. When they were compared 10 s were known.
+        let idle = |pages| IdlePages { pages, least: pages, most: pages, unresolved: 0 };
+        let mapped = |ages| PageAges { resident: 1000, idle: vec![idle(1000); ages], ..PageAges::default() };
+        let own = owned(mapped(3), PageAges { idle: vec![idle(750); 3], ..mapped(3) });
+        assert_eq!(own.of_later(&mapped(6)).idle, [idle(750); 6]);
+        let longer = PageAges { longer: vec![idle(1000); 2], ..mapped(4) };
+        assert_eq!(own.of_later(&longer).longer, [idle(750); 2]);
+        // Nor where none of it had been idle for so long then.
+        let younger = |own: u64, all: u64| {
+            let idle = |pages| vec![idle(pages), idle(0)];
+            owned(PageAges { idle: idle(all), ..mapped(0) }, PageAges { idle: idle(own), ..mapped(0) })
+        };
+        assert_eq!(younger(750, 1000).of_later(&mapped(2)).idle, [idle(750); 2]);
+    }
+
+    /// Figures for so many ages, each in the order that they are in, and no more for a longer age than for a shorter one.
+    fn any_ages() -> impl Strategy<Value = PageAges> {
+        let idle = proptest::collection::vec([0u64..5000, 0..5000, 0..5000, 0..5000], 0..6);
+        (0u64..5000, idle, 0usize..6).prop_map(|(resident, figures, shown)| {
+            let idle = figures.into_iter().map(|mut figures| {
+                figures.iter_mut().for_each(|figure| *figure = (*figure).min(resident));
+                figures.sort_unstable();
+                let [least, pages, with_open, most] = figures;
+                IdlePages { pages, least, most, unresolved: with_open - pages }
+            });
+            let mut idle: Vec<IdlePages> = idle.collect();
+            let longer = idle.split_off(shown.min(idle.len()));
+            PageAges { resident, unobservable: resident / 100, idle, longer }.in_order()
+        })
+    }
+
     proptest! {
         #[test]
         fn figures_keep_their_order(a in 0u64..5000, b in 0u64..5000, c in 0u64..5000, own in 0u64..5000) {
@@ -132,6 +173,23 @@ mod tests {
             for idle in &of_later.idle {
                 prop_assert!(idle.least <= idle.pages && idle.pages + idle.unresolved <= idle.most, "{idle:?}");
                 prop_assert!(idle.most <= of_later.resident && of_later.resident <= later.resident);
+            }
+        }
+
+        #[test]
+        fn no_more_is_idle_for_longer_however_much_longer_it_is_known(
+            (mapped, own, later) in (any_ages(), any_ages(), any_ages()),
+        ) {
+            let of_later = owned(mapped, own).of_later(&later);
+            prop_assert_eq!((of_later.idle.len(), of_later.longer.len()), (later.idle.len(), later.longer.len()));
+            let mut shorter = IdlePages { pages: u64::MAX, least: u64::MAX, most: u64::MAX, unresolved: 0 };
+            for idle in of_later.idle.iter().chain(&of_later.longer) {
+                prop_assert!(idle.least <= idle.pages && idle.pages + idle.unresolved <= idle.most, "{idle:?}");
+                prop_assert!(idle.least <= shorter.least && idle.most <= shorter.most, "{idle:?} {shorter:?}");
+                prop_assert!(idle.pages <= shorter.pages, "{idle:?} {shorter:?}");
+                let (open, before) = (idle.pages + idle.unresolved, shorter.pages + shorter.unresolved);
+                prop_assert!(open <= before && idle.most <= of_later.resident, "{idle:?} {shorter:?}");
+                shorter = *idle;
             }
         }
     }

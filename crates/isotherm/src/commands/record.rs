@@ -9,6 +9,7 @@ use crate::record_file::RecordFile;
 use crate::session::{Ended, Fan, Session};
 use isotherm_core::units::nanos;
 use isotherm_core::units::{format_size, format_time};
+use isotherm_linux::targets::Streams;
 use isotherm_record::{Options, Rotation};
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -60,15 +61,18 @@ impl Args {
     }
 }
 
-pub fn run(args: Args) -> anyhow::Result<()> {
+pub fn run(mut args: Args) -> anyhow::Result<()> {
     if args.duration.is_some_and(|d| d.is_zero()) {
         return Err(Usage("--duration 0 records nothing; leave it out to record until Ctrl-C".into()).into());
     }
-    if args.output.as_os_str() == "-" && std::io::stdout().is_terminal() {
-        return Err(Usage(
-            "a record is binary, and stdout is a terminal: pipe it on, or write to a file with -o FILE".into(),
-        )
-        .into());
+    if args.output.as_os_str() == "-" {
+        if std::io::stdout().is_terminal() {
+            return Err(Usage(
+                "a record is binary, and stdout is a terminal: pipe it on, or write to a file with -o FILE".into(),
+            )
+            .into());
+        }
+        args.target.streams = Streams::Aside;
     }
     let options = Options { rotation: args.rotation()?, ..Options::default() };
     let mut session = Session::open(&args.target, &args.monitor)?;

@@ -41,6 +41,17 @@ fn root_the_commands_own_status_is_passed_on() {
 }
 
 #[test]
+fn root_what_a_command_says_is_not_in_the_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("r.iso");
+    let script = r#""$1" record -o - -- sh -c 'echo said; sleep 1; echo said' >"$2""#;
+    let mut shell = Command::new("sh");
+    let done = run(shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_isotherm")]).arg(&file));
+    done.expect(0, &["said"]);
+    isotherm(["report", "summary", text(&file)]).expect(0, &[]);
+}
+
+#[test]
 fn root_a_command_too_short_to_be_seen_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("r.iso");

@@ -69,3 +69,12 @@ fn root_a_full_disk_under_statistics_ends_nothing() {
     assert!((1..8).contains(&count), "some lines are lost, those after the room is there again are not: {said}");
     assert!(lines[3..].iter().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{said}");
 }
+
+#[test]
+fn root_where_an_answer_cannot_be_written_that_is_said() {
+    let script = r#""$1" ps --duration 1s --pid $$ $2 >/dev/full"#;
+    for json in ["", "--json"] {
+        let done = run(Command::new("sh").args(["-c", script, "sh", env!("CARGO_BIN_EXE_isotherm"), json]));
+        done.expect(1, &["cannot write to standard output: No space left on device"]);
+    }
+}

@@ -12,7 +12,22 @@ fn what_makes_no_sense_is_refused() {
     isotherm(["top"]).expect(2, &["terminal", "--batch"]);
     isotherm(["top", "--json"]).expect(2, &["--batch"]);
     isotherm(["top", "--batch", "--duration", "0"]).expect(2, &["--duration"]);
+    isotherm(["top", "--batch", "--all", "--duration", "500ms", "--cpu-budget", "2%"])
+        .expect(2, &["--duration 500 ms", "--delay"]);
     isotherm(["top", "--batch", "--physical", "--source", "damon"]).expect(2, &["--physical"]);
+}
+
+#[test]
+fn root_a_control_group_that_is_removed_ends_the_watch_and_is_named() {
+    let Some((group, path)) = group("top-removed") else { return };
+    let program = start(&mut within(&group, std::process::Command::new("sleep").arg("60")));
+    let mut top = command(["top", "--batch", "--delay", "200ms", "--cgroup", &path]);
+    let running = start(&mut top);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    program.signal("KILL");
+    program.finish();
+    drop(group);
+    running.finish().expect(0, &[&format!("control group {path} has been removed"), "every target has ended"]);
 }
 
 fn cold(line: &Value) -> Option<u64> {

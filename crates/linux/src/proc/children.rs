@@ -7,6 +7,26 @@ use crate::roots::Roots;
 use std::collections::HashSet;
 use std::io;
 
+/// The children of all threads of a process, as the kernel lists them; `None` if it does not.
+pub(super) fn children_of(roots: &Roots, pid: u32) -> Option<Vec<u32>> {
+    let tasks = match std::fs::read_dir(ProcessDir::of(roots, pid).file("task")) {
+        Ok(tasks) => tasks,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Some(Vec::new()),
+        Err(_) => return None,
+    };
+    let mut children = Vec::new();
+    for task in tasks.flatten() {
+        let list = match std::fs::read_to_string(task.path().join("children")) {
+            Ok(list) => list,
+            // Either this thread has just exited, or the kernel has no such file at all.
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !task.path().join("stat").exists() => continue,
+            Err(_) => return None,
+        };
+        children.extend(list.split_ascii_whitespace().filter_map(|word| word.parse::<u32>().ok()));
+    }
+    Some(children)
+}
+
 /// Finds children by polling.
 ///
 /// `/proc/PID/task/*/children` gives them directly, but needs CONFIG_PROC_CHILDREN, which many kernels lack. Without it
@@ -55,23 +75,10 @@ impl ChildFinder {
         let mut queue: Vec<u32> = parents.to_vec();
         let mut known: HashSet<u32> = parents.iter().copied().collect();
         while let Some(parent) = queue.pop() {
-            let tasks = match std::fs::read_dir(ProcessDir::of(&self.roots, parent).file("task")) {
-                Ok(tasks) => tasks,
-                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                Err(_) => return None,
-            };
-            for task in tasks.flatten() {
-                let list = match std::fs::read_to_string(task.path().join("children")) {
-                    Ok(list) => list,
-                    // Either this thread has just exited, or the kernel has no such file at all.
-                    Err(e) if e.kind() == io::ErrorKind::NotFound && !task.path().join("stat").exists() => continue,
-                    Err(_) => return None,
-                };
-                for child in list.split_ascii_whitespace().filter_map(|w| w.parse().ok()) {
-                    if known.insert(child) {
-                        found.push((child, parent));
-                        queue.push(child);
-                    }
+            for child in children_of(&self.roots, parent)? {
+                if known.insert(child) {
+                    found.push((child, parent));
+                    queue.push(child);
                 }
             }
         }

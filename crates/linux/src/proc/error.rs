@@ -22,6 +22,17 @@ pub enum ProcessError {
         pid: u32,
         name: String,
     },
+    /// The process lives in other threads than the one that leads it, behind which alone the kernel finds a process's memory for
+    /// others.
+    #[error(
+        "pid {pid} ({name}) runs on although its main thread has ended: the kernel lets others work on the memory of a process through \
+         that thread only, so it cannot be watched; choose another process, or let the program keep its main thread"
+    )]
+    Leaderless {
+        /// The pid asked for.
+        pid: u32,
+        name: String,
+    },
     /// A kernel thread: it has no memory of its own.
     #[error("pid {pid} ({name}) is a kernel thread: it has no memory of its own to watch; choose a user process")]
     KernelThread {

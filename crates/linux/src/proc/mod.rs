@@ -10,6 +10,7 @@ pub mod maps;
 pub mod pidfd;
 pub mod process;
 pub mod schedstat;
+pub(crate) mod sharers;
 pub mod smaps;
 pub mod stat;
 pub mod statm;

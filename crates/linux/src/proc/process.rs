@@ -72,7 +72,13 @@ impl Process {
             return Err(ProcessError::KernelThread { pid, name: stat.comm });
         }
         if stat.is_zombie() {
-            return Err(ProcessError::Zombie { pid, name: stat.comm });
+            let name = stat.comm;
+            // This is the state of the thread that leads it; others may live on.
+            return Err(if pidfd.is_ending() {
+                ProcessError::Zombie { pid, name }
+            } else {
+                ProcessError::Leaderless { pid, name }
+            });
         }
         let (maps, image) = open_maps(&dir, stat.image)?;
         if pidfd.has_exited() {

@@ -2,6 +2,7 @@
 
 use crate::clock::{cpu_ns_of, thread_cpu_ns};
 use crate::proc::Process;
+use crate::proc::sharers::is_alone;
 use crate::source::reset::RESET_NS;
 use crate::targets::TargetTracker;
 use isotherm_core::mapping::Mapping;
@@ -21,11 +22,20 @@ pub enum SpaceError {
     Failed(String),
 }
 
+/// A process that has spent so much CPU time up to the last look.
+#[derive(Debug)]
+struct Rest {
+    cpu_ns: u64,
+    /// Whether nobody else runs in its memory; `None`: that was not looked for since it last ran.
+    alone: Option<bool>,
+}
+
 /// Targets, and an `S` for each address space that has been looked at.
 #[derive(Debug)]
 pub(super) struct Targets<S> {
     pub(super) tracker: TargetTracker,
     kept: HashMap<TargetId, S>,
+    rests: HashMap<TargetId, Rest>,
     /// How many targets had been closed when what is kept of them was dropped last.
     closed: u64,
     cpu_at_start: u64,
@@ -34,7 +44,7 @@ pub(super) struct Targets<S> {
 impl<S> Targets<S> {
     /// `cpu_at_start` is our thread's CPU time from which on costs count.
     pub(super) fn new(tracker: TargetTracker, cpu_at_start: u64) -> Self {
-        Self { tracker, kept: HashMap::new(), closed: 0, cpu_at_start }
+        Self { tracker, kept: HashMap::new(), rests: HashMap::new(), closed: 0, cpu_at_start }
     }
 
     /// See [`isotherm_core::source::AccessSource::poll_targets`].
@@ -43,6 +53,7 @@ impl<S> Targets<S> {
         // Nobody may ever ask about those again that it has just found ended.
         if std::mem::replace(&mut self.closed, self.tracker.closed()) != self.closed {
             self.kept.retain(|target, _| self.tracker.is_running(*target));
+            self.rests.retain(|target, _| self.tracker.is_running(*target));
         }
         Ok(new)
     }
@@ -51,6 +62,7 @@ impl<S> Targets<S> {
     pub(super) fn close(&mut self, target: TargetId) {
         self.tracker.close(target);
         self.kept.remove(&target);
+        self.rests.remove(&target);
     }
 
     /// See [`isotherm_core::source::AccessSource::start`].
@@ -59,8 +71,24 @@ impl<S> Targets<S> {
     }
 
     /// See [`isotherm_core::source::AccessSource::cpu_ns`].
+    ///
+    /// It says nothing of a process in whose memory another one runs. To look for one is expensive, so that is done for those that
+    /// seem to rest, once: whoever came to share the memory later was made by a process that ran. Who shared it before may have ended
+    /// meanwhile: a process rests from the look on at the earliest.
     pub(super) fn cpu_ns(&mut self, target: TargetId) -> Option<u64> {
-        cpu_ns_of(self.tracker.process(target).ok()?.pid())
+        let pid = self.tracker.process(target).ok()?.pid();
+        let cpu_ns = cpu_ns_of(pid)?;
+        match self.rests.get_mut(&target).filter(|rest| rest.cpu_ns == cpu_ns) {
+            Some(Rest { alone: Some(alone), .. }) => alone.then_some(cpu_ns),
+            Some(rest) => {
+                rest.alone = Some(is_alone(pid));
+                None
+            }
+            None => {
+                self.rests.insert(target, Rest { cpu_ns, alone: None });
+                Some(cpu_ns)
+            }
+        }
     }
 
     /// See [`isotherm_core::source::AccessSource::footprint`].

@@ -6,8 +6,7 @@ use crate::proc::PidFd;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, PipeWriter, Read, Write};
-use std::os::fd::AsRawFd;
-
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -23,6 +22,18 @@ pub struct CommandEnd {
     pub status: ExitStatus,
     /// Whether it was still running and we ended it.
     pub terminated: bool,
+}
+
+/// What a command reads and writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Streams {
+    /// Our standard input, output and error.
+    #[default]
+    Ours,
+    /// The same, but for its output, which goes to our standard error: ours is for something else.
+    Aside,
+    /// Nothing to read, and its output is thrown away: the terminal is used otherwise.
+    Silent,
 }
 
 /// A command that has been forked but waits at a gate before it executes, so that recording can begin with its first
@@ -58,16 +69,11 @@ impl Command {
     /// Forks a process that will execute `words` with our standard input, output and error. Fails if there is no such
     /// program, before anything is forked.
     pub fn prepare(words: &[OsString]) -> Result<Self, TargetError> {
-        Self::prepare_with(words, false)
+        Self::prepare_with(words, Streams::Ours)
     }
 
-    /// Like [`prepare`](Self::prepare), with nothing to read and its output thrown away: for callers that use the
-    /// terminal themselves.
-    pub fn prepare_silent(words: &[OsString]) -> Result<Self, TargetError> {
-        Self::prepare_with(words, true)
-    }
-
-    fn prepare_with(words: &[OsString], silent: bool) -> Result<Self, TargetError> {
+    /// Like [`prepare`](Self::prepare), with other streams.
+    pub fn prepare_with(words: &[OsString], streams: Streams) -> Result<Self, TargetError> {
         let Some((program, args)) = words.split_first() else { return Err(TargetError::Nothing) };
         let shown = program.to_string_lossy().into_owned();
         let failed = |source: io::Error| TargetError::CannotRun { program: shown.clone(), source };
@@ -76,8 +82,14 @@ impl Command {
         let (mut pid_reader, pid_writer) = io::pipe().map_err(failed)?;
         let mut command = std::process::Command::new(program);
         command.args(args);
-        if silent {
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        match streams {
+            Streams::Ours => {}
+            Streams::Aside => {
+                command.stdout(io::stderr().as_fd().try_clone_to_owned().map_err(failed)?);
+            }
+            Streams::Silent => {
+                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            }
         }
         let gate_fd = gate.as_raw_fd();
         let (mut gate_in_child, mut pid_in_child) = (gate_reader, pid_writer);

@@ -8,7 +8,7 @@ mod listed;
 pub mod spec;
 pub mod tracker;
 
-pub use command::{Command, CommandEnd};
+pub use command::{Command, CommandEnd, Streams};
 pub use error::TargetError;
 pub use spec::TargetSpec;
 pub use tracker::TargetTracker;

@@ -111,12 +111,13 @@ impl<W: Write + Send> Columns<W> {
         Ok(())
     }
 
-    /// Writes what stands at a file's end; returns what it was written to.
-    pub fn finish(mut self) -> Result<W> {
+    /// Writes what stands at a file's end; returns what it was written to, all of it. Nothing may follow.
+    pub fn finish(&mut self) -> Result<&W> {
         if !self.pending.is_empty() {
             self.write_group()?;
         }
-        self.writer.into_inner()
+        self.writer.finish()?;
+        Ok(self.writer.inner())
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::columns::Columns;
 use super::window::{GroupWindow, Origin};
+use std::error::Error;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use time::OffsetDateTime;
 
@@ -24,7 +25,10 @@ pub enum FileError {
         error: io::Error,
     },
     /// It cannot be written.
-    #[error("cannot write {}: {why}; the rows of this hour so far are lost", path.display())]
+    #[error(
+        "cannot write {}: {why}; the rows of this hour so far are lost; see that there is room and that it may be written, and \
+         the next window begins a new file", path.display()
+    )]
     Write {
         /// The file.
         path: PathBuf,
@@ -55,10 +59,19 @@ impl std::fmt::Debug for HourFiles {
 }
 
 impl HourFiles {
-    /// Files in `folder`, which is made if it is missing. Removes what an earlier one of this host has left unfinished.
+    /// Files in `folder`, which is made if it is missing and must be writable. Removes what an earlier one of this host has left
+    /// unfinished.
     pub fn new(folder: &Path, origin: Origin) -> Result<Self, FileError> {
         let error = |error| FileError::Folder { path: folder.to_owned(), error };
         fs::create_dir_all(folder).map_err(error)?;
+        // The first rows may come in an hour only: what is wrong is to be known now.
+        let trial = folder.join(format!("isotherm-{}-trial{GROWING}", plain(&origin.host)));
+        let tried = File::create(&trial).and_then(|mut file| {
+            file.write_all(&[0; 4096])?;
+            file.sync_all()
+        });
+        let removed = fs::remove_file(&trial);
+        tried.and(removed).map_err(error)?;
         let ours = format!("isotherm-{}-", plain(&origin.host));
         for entry in fs::read_dir(folder).map_err(error)?.flatten() {
             let name = entry.file_name();
@@ -76,10 +89,16 @@ impl HourFiles {
 
     /// Appends the rows of a window that began at `start_us` (microseconds since 1970); where that is another hour than
     /// the last one's, the file before is given its name first, which is returned. After an error the next call begins a
-    /// new file.
+    /// new file, but where it was the file before that failed.
     pub fn write(&mut self, start_us: i64, rows: Vec<GroupWindow>) -> Result<Option<PathBuf>, FileError> {
         let hour = start_us.div_euclid(HOUR_US);
-        let ended = if self.growing.as_ref().is_some_and(|g| g.hour != hour) { self.finish()? } else { None };
+        let ended = if self.growing.as_ref().is_some_and(|g| g.hour != hour) { self.finish() } else { Ok(None) };
+        // What the hour before has lost, this one need not.
+        let appended = self.append(hour, rows);
+        ended.and_then(|ended| appended.map(|()| ended))
+    }
+
+    fn append(&mut self, hour: i64, rows: Vec<GroupWindow>) -> Result<(), FileError> {
         let mut growing = match self.growing.take() {
             Some(growing) => growing,
             None => self.begin(hour)?,
@@ -88,12 +107,12 @@ impl HourFiles {
             return Err(lost(growing.part, &e));
         }
         self.growing = Some(growing);
-        Ok(ended)
+        Ok(())
     }
 
     /// Gives the present hour's file its name, which is returned; `None`: there is none.
     pub fn finish(&mut self) -> Result<Option<PathBuf>, FileError> {
-        let Some(Growing { hour, part, columns }) = self.growing.take() else { return Ok(None) };
+        let Some(Growing { hour, part, mut columns }) = self.growing.take() else { return Ok(None) };
         let named = columns.finish().map_err(io::Error::other).and_then(|file| {
             file.sync_all()?;
             // An earlier one of the same hour is never replaced.
@@ -128,10 +147,11 @@ impl HourFiles {
     }
 }
 
-/// What was begun goes.
-fn lost(part: PathBuf, why: &dyn std::error::Error) -> FileError {
+/// What was begun goes. What the system says is what people can act on.
+fn lost(part: PathBuf, error: &dyn Error) -> FileError {
     let _ = fs::remove_file(&part);
-    FileError::Write { path: part, why: why.to_string() }
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    FileError::Write { path: part, why: causes.last().unwrap_or(error).to_string() }
 }
 
 /// As a part of a file's name.

@@ -18,15 +18,31 @@ struct JsonLine<'a, E> {
     swap_bytes: Option<u64>,
     /// Of several processes the sum; it adds up to what is resident with accessed and cold memory.
     unobservable_bytes: Option<u64>,
-    /// In use when watching began, and not since its bit was cleared: nobody knows for how long it has been idle.
+    /// In use when watching began, and not since its bit was cleared: nobody knows for how long it has been idle. As of 10 s, or of
+    /// less where no more is known.
     unresolved_bytes: Option<u64>,
-    cold: Option<&'a [Cold]>,
+    cold: Option<Vec<ColdEntry>>,
     working_set: Option<&'a [Window]>,
     processes: usize,
     not_watched: usize,
     shared: Shared,
     #[serde(flatten)]
     more: E,
+}
+
+/// For one time; cold, used, unresolved and unobservable memory add up to what is resident.
+#[derive(Serialize)]
+struct ColdEntry {
+    #[serde(flatten)]
+    cold: Cold,
+    /// Of which it is not known whether it was accessed within this time; `None`: not watched for so long.
+    unresolved_bytes: Option<u64>,
+}
+
+impl ColdEntry {
+    fn of(row: &Row, cold: Cold) -> Self {
+        Self { cold, unresolved_bytes: row.divided(cold.for_ns).map(|divided| divided.not_resolved) }
+    }
 }
 
 /// Writes what is wanted, the total last. `more` tells of a group what else is known of it.
@@ -63,7 +79,7 @@ fn line<E: Serialize>(
         swap_bytes: row.swap,
         unobservable_bytes: idle.map(|idle| idle.not_observable),
         unresolved_bytes: idle.map(|idle| idle.not_visited),
-        cold: idle.as_ref().map(|idle| &idle.cold[..]),
+        cold: idle.as_ref().map(|idle| idle.cold.iter().map(|cold| ColdEntry::of(row, *cold)).collect()),
         working_set: windows.as_ref().map(|windows| &windows[..]),
         processes: row.processes,
         not_watched: row.not_watched,

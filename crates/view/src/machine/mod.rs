@@ -26,6 +26,8 @@ const UNKNOWN: &str = "unknown";
 pub(crate) const ESTIMATED: &str = "~";
 /// One page in so many may be one of which nobody knows for how long it has been idle.
 const OPEN_PART: u64 = 50;
+/// And one process in so many may not be watched yet.
+const NEW_PART: usize = 20;
 /// And so many may only be estimated.
 const ESTIMATED_PART: u64 = 10;
 
@@ -114,6 +116,11 @@ impl MachineBuilder {
         self.processes.get(&target).map(|known| known.pid)
     }
 
+    /// Whether all other processes have ended.
+    pub fn is_last(&self, target: u32) -> bool {
+        self.processes.keys().eq([&target])
+    }
+
     /// Whether nearly all processes have been watched for so long, ns, and it is known for this age what all hold together, with
     /// shared pages counted once, and little of it is still open or estimated: neither of that, nor of what single processes hold.
     /// (Of pages that several map, one of them may know more than the others.) Who came later is not waited for: where programs
@@ -140,7 +147,8 @@ impl MachineBuilder {
             }
             _ => self.processes.len() < 2 && all[2] > 0,
         };
-        long > 0 && long * 20 >= waited_for().count() * 19 && counted_once && is_little(all)
+        let waited_for = waited_for().count();
+        long > 0 && (waited_for - long) * NEW_PART <= waited_for && counted_once && is_little(all)
     }
 
     /// Of each process, how old the pages are that are its own; those of which nothing is known are left out.
@@ -318,6 +326,18 @@ impl Machine {
     /// The longest of the listed ages that is known of any, ns: by that cold memory is told from what is in use.
     pub fn longest_ns(&self) -> Option<u64> {
         self.total.pages()?.longest_ns(self.most_age_ns)
+    }
+
+    /// Whether something is known of nearly all processes, with shared pages counted once, and it is still open of little of
+    /// their memory for how long it has been idle: when watching begins, that is not so before all have been walked twice.
+    pub fn is_of_nearly_all(&self) -> bool {
+        let Row { processes, not_watched, ages, .. } = &self.total;
+        let counted_once = *processes < 2 || self.shared == Shared::CountedOnce;
+        let is_open_of_little = |ages: &PageAges| {
+            let seen = ages.resident.saturating_sub(ages.unobservable);
+            ages.idle.first().is_some_and(|idle| idle.unresolved * OPEN_PART <= seen)
+        };
+        counted_once && not_watched * NEW_PART <= *processes && ages.as_ref().is_some_and(is_open_of_little)
     }
 
     /// Sorts processes and groups; what is not known comes last.

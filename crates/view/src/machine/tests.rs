@@ -1,6 +1,6 @@
 use super::*;
 use crate::testdata::{MIB, ages, page_frame};
-use isotherm_core::history::frame::{MappingPages, PageFrame, bytes};
+use isotherm_core::history::frame::{IdlePages, MappingPages, PageFrame, bytes};
 use isotherm_core::history::times::AGES_NS;
 use isotherm_core::target::TargetInfo;
 use std::collections::BTreeSet;
@@ -296,6 +296,45 @@ fn json_has_a_line_for_each_and_null_for_what_is_not_known() {
     let cold = lines[4]["cold"].as_array().unwrap();
     assert_eq!((&cold[0]["for_ns"], &cold[0]["bytes"]), (&(10 * S).into(), &bytes(1000).into()));
     assert!(cold[3]["bytes"].is_null(), "nobody has watched for half an hour");
+    assert!(cold[3]["unresolved_bytes"].is_null());
     assert_eq!(lines[4]["working_set"][1]["bytes"], bytes(300));
     assert_eq!(lines[4]["unobservable_bytes"], bytes(10));
+}
+
+#[test]
+fn json_adds_up_for_each_time() {
+    let mut machine = two().finish(group, |_| None);
+    let ages = machine.total.ages.as_mut().unwrap();
+    let idle = |pages, unresolved| IdlePages { pages, least: pages, most: pages + unresolved, unresolved };
+    ages.idle = AGES_NS.iter().map(|&age| if age < 60 * S { idle(700, 40) } else { idle(500, 150) }).collect();
+    let mut out = Vec::new();
+    write_json(&machine, (false, false), |_| (), &mut out).unwrap();
+    let line: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    let of = |at: &serde_json::Value, name: &str| at[name].as_u64().unwrap();
+    assert_eq!(of(&line, "unresolved_bytes"), bytes(40), "of 10 s");
+    for (cold, used) in [(0, 1), (1, 2), (2, 3)] {
+        let (cold, used) = (&line["cold"][cold], &line["working_set"][used]);
+        assert_eq!(cold["for_ns"], used["within_ns"]);
+        let parts = of(cold, "bytes") + of(used, "bytes") + of(cold, "unresolved_bytes");
+        assert_eq!(parts + of(&line, "unobservable_bytes"), of(&line, "rss_bytes"), "{line}");
+    }
+    assert_eq!(line["cold"][1]["unresolved_bytes"], bytes(150));
+}
+
+#[test]
+fn who_began_just_now_tells_of_nearly_all_once_it_has_walked_all_twice() {
+    let machine = |not_watched, unresolved| {
+        let mut machine = two().finish(group, |_| None);
+        (machine.total.processes, machine.total.not_watched) = (40, not_watched);
+        machine.total.ages.iter_mut().for_each(|ages| ages.idle[0].unresolved = unresolved);
+        machine
+    };
+    // 1300 pages can be seen.
+    assert!(machine(2, 26).is_of_nearly_all());
+    assert!(!machine(3, 0).is_of_nearly_all(), "more than one in twenty");
+    assert!(!machine(0, 27).is_of_nearly_all(), "more than one page in fifty");
+    let each = Machine { shared: Shared::CountedForEachTarget, ..machine(0, 0) };
+    assert!(!each.is_of_nearly_all(), "shared pages are not known yet");
+    let nothing = MachineBuilder::default().finish(group, |_| None);
+    assert!(!nothing.is_of_nearly_all());
 }

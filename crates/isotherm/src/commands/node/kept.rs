@@ -60,6 +60,11 @@ impl Identity {
         let stat = Stat::read(&ProcessDir::live(pid)).ok()?;
         (stat.image.0 != 0).then_some(Self { pid, start_ticks: stat.start_ticks, image: stat.image })
     }
+
+    /// Whether the process still runs this program.
+    fn is_running(&self) -> bool {
+        Self::of(self.pid) == Some(*self)
+    }
 }
 
 /// What times and process numbers of this process refer to: boot, pid namespace and time namespace.
@@ -83,8 +88,11 @@ struct Earlier {
 pub struct Kept {
     folder: PathBuf,
     _lock: FolderLock,
-    /// What nobody has asked for yet; `None` once the targets have been found.
+    /// What is known of those that are not watched. One that watches a part of the machine leaves the others' bits alone, so that what
+    /// is known of them holds for the next.
     earlier: Option<Earlier>,
+    /// Whether it has been told.
+    is_told: bool,
     /// Begin of the watch, an earlier node's where that is continued.
     since_ns: u64,
     /// Those whose identity has not been looked at.
@@ -104,7 +112,19 @@ impl Kept {
 
     fn open_in(folder: PathBuf) -> Option<Self> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        let lock = match made.and_then(|()| FolderLock::take(&folder, PATIENCE)) {
+        let at_once = made.and_then(|()| FolderLock::take(&folder, Duration::ZERO));
+        let lock = at_once.or_else(|e| match e.kind() {
+            io::ErrorKind::WouldBlock => {
+                let most = format_time(PATIENCE.as_nanos() as u64);
+                tracing::info!(
+                    "another isotherm node has the page history in {}; waiting up to {most} for it to end",
+                    folder.display()
+                );
+                FolderLock::take(&folder, PATIENCE)
+            }
+            _ => Err(e),
+        });
+        let lock = match lock {
             Ok(lock) => lock,
             Err(e) => {
                 let why = match e.kind() {
@@ -135,7 +155,7 @@ impl Kept {
             return None;
         }
         let (fresh, targets) = (BTreeMap::new(), BTreeMap::new());
-        Some(Self { folder, _lock: lock, earlier, since_ns: monotonic_ns(), fresh, targets })
+        Some(Self { folder, _lock: lock, earlier, is_told: false, since_ns: monotonic_ns(), fresh, targets })
     }
 
     /// Begin of the watch, that of earlier nodes included, ns.
@@ -172,14 +192,24 @@ impl Kept {
                 source.continue_history(target, history);
             }
         }
-        // All that were there are known now.
-        if let Some(earlier) = self.earlier.take() {
-            let (away, ended) = (monotonic_ns().saturating_sub(earlier.until_ns), earlier.histories.len());
+        if std::mem::replace(&mut self.is_told, true) {
+            return;
+        }
+        // All that were there and are to be watched are known now.
+        if let Some(earlier) = &mut self.earlier {
+            let left = earlier.histories.len();
+            earlier.histories.retain(|identity, _| identity.is_running());
+            let others = earlier.histories.len();
+            let away = format_time(monotonic_ns().saturating_sub(earlier.until_ns));
             let watched = format_time(monotonic_ns().saturating_sub(self.since_ns));
+            let kept = match others {
+                0 => String::new(),
+                _ => format!("; {others} others are not watched now, and what is known of them is kept"),
+            };
             tracing::info!(
-                "going on with the page history of a node that ended {} ago (watched for {watched}); {ended} processes \
-                 that it knew have ended or run another program",
-                format_time(away)
+                "going on with the page history of a node that ended {away} ago (watched for {watched}); {} processes \
+                 that it knew have ended or run another program{kept}",
+                left - others
             );
         }
     }
@@ -215,13 +245,15 @@ impl Kept {
         };
         scene.into_iter().for_each(&mut word);
         let now_ns = monotonic_ns();
-        word(self.since_ns);
+        word(self.earlier.as_ref().map_or(self.since_ns, |earlier| earlier.since_ns.min(self.since_ns)));
         word(now_ns);
+        let watched = self.targets.iter().filter_map(|(&target, identity)| {
+            Some((identity, source.page_history(target).filter(|history| history.walks() > 0)?))
+        });
         let mut count = 0;
-        for (&target, identity) in &self.targets {
-            let Some(history) = source.page_history(target).filter(|history| history.walks() > 0) else { continue };
+        for (identity, history) in watched.chain(self.earlier.iter().flat_map(|earlier| &earlier.histories)) {
             // One that has executed another program since it was looked at last is not what the history is of.
-            if Identity::of(identity.pid) != Some(*identity) {
+            if !identity.is_running() {
                 continue;
             }
             count += 1;

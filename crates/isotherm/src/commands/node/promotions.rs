@@ -60,14 +60,14 @@ impl Promotions {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use isotherm_core::addr::{AddrRange, TABLE_SPAN};
     use isotherm_core::bits::TableBits;
     use isotherm_core::history::pages::PageHistory;
 
     /// Counters of a process of which so many times 512 pages were accessed after a second.
-    fn counted(times: u64) -> Reaccessed {
+    pub fn counted(times: u64) -> Reaccessed {
         let all = [u64::MAX; 8];
         let mut history = PageHistory::new(0);
         for second in 0..=2 * times {

@@ -4,11 +4,11 @@ use super::promotions::Promotions;
 use super::rules::Rules;
 use super::rules::status::RuleStatus;
 use crate::groups::Groups;
-use anyhow::Context;
+use anyhow::bail;
 use isotherm_core::event::MonitorStats;
 use isotherm_core::history::reaccessed::Reaccessed;
 use isotherm_linux::folder_lock::FolderLock;
-use isotherm_record::parquet::files::HourFiles;
+use isotherm_record::parquet::files::{FileError, HourFiles};
 use isotherm_record::parquet::window::{GroupWindow, Origin};
 use isotherm_view::machine::{Machine, Row};
 use std::collections::HashMap;
@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// How long another node may hold the folder: one that is just ending.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// For how long the counters of a group without processes are kept, ns: longer than its rule goes on with its own.
+const AWAY_NS: u64 = 120_000_000_000;
 /// Shorter ones, at the begin and at the end, are left out, microseconds.
 const SHORTEST_US: i64 = 1_000_000;
 
@@ -26,7 +28,7 @@ pub struct Windows {
     files: HourFiles,
     length_us: i64,
     begin_us: i64,
-    /// Counters at the begin of the window.
+    /// Counters at the begin of the window; of a group that was without processes then, when it had some last.
     stats: Option<MonitorStats>,
     groups: HashMap<String, Counters>,
     _lock: FolderLock,
@@ -34,6 +36,8 @@ pub struct Windows {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Counters {
+    /// When they were read.
+    time_ns: u64,
     reaccessed: Option<Reaccessed>,
     stall_us: Option<u64>,
     /// Bytes paged out, and of these back within 10 and 60 s.
@@ -55,10 +59,15 @@ pub struct Sources<'a> {
 impl Windows {
     /// Files in `folder`; windows of `length` from full ones of them since 1970 on. `now_us`: microseconds since then.
     pub fn new(folder: &Path, length: Duration, origin: Origin, now_us: i64) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        let lock = FolderLock::take(folder, PATIENCE).with_context(|| {
-            format!("another isotherm node writes into {} already; give this one another folder", folder.display())
-        })?;
+        let error = |error| FileError::Folder { path: folder.to_owned(), error };
+        std::fs::create_dir_all(folder).map_err(error)?;
+        let lock = match FolderLock::take(folder, PATIENCE) {
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
+                let folder = folder.display();
+                bail!("another isotherm node writes into {folder} already; give this one another folder (--parquet)");
+            }
+            lock => lock.map_err(error)?,
+        };
         let length_us = i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
         let files = HourFiles::new(folder, origin)?;
         Ok(Self { files, length_us, begin_us: now_us, stats: None, groups: HashMap::new(), _lock: lock })
@@ -119,6 +128,7 @@ impl Windows {
             let Some(path) = &row.cgroup else { continue };
             let memcg = sources.groups.memcg(path);
             let now = Counters {
+                time_ns: sources.now_ns,
                 reaccessed: sources.promotions.of(path),
                 stall_us: memcg.as_ref().and_then(|memcg| memcg.stall_us().ok()),
                 reclaimed: sources
@@ -142,6 +152,13 @@ impl Windows {
             }
             rows.push(window);
         }
+        // A service that starts anew finds the counters of its group where they were.
+        let away = before.into_iter().filter_map(|(path, counters)| {
+            let reaccessed = counters.reaccessed.filter(|_| sources.promotions.of(&path).is_some());
+            let is_kept = reaccessed.is_some() || sources.now_ns.saturating_sub(counters.time_ns) < AWAY_NS;
+            is_kept.then_some((path, Counters { reaccessed, stall_us: None, ..counters }))
+        });
+        self.groups.extend(away);
         rows
     }
 }
@@ -164,6 +181,7 @@ fn of_group(mut window: GroupWindow, row: &Row, path: &str, groups: &Groups) -> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::promotions::tests::counted;
     use super::*;
     use isotherm_core::event::Mode;
     use isotherm_core::history::frame::{IdlePages, PageAges};
@@ -239,5 +257,33 @@ mod tests {
         assert_eq!((first.inode, first.limit_bytes, first.stall_us), (None, None, None), "there is no such group");
         let second = rows(300 * S, &stats(4_000_000)).remove(0);
         assert_eq!((second.monitor_cpu_us, second.target_cost_us), (Some(1000), Some(2000)));
+    }
+
+    #[test]
+    fn a_group_that_was_without_processes_has_not_accessed_all_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut windows = Windows::new(folder.path(), Duration::from_secs(2), Origin::default(), 0).unwrap();
+        let (here, groups, mut promotions) = (machine(), Groups::read(), Promotions::default());
+        let away = Machine { groups: Vec::new(), ..machine() };
+        let path = here.groups[0].cgroup.clone().unwrap();
+        let mut promoted = |machine: &Machine, promotions: &Promotions, now_s: u64| {
+            let now_ns = now_s * 1_000_000_000;
+            let sources = Sources { machine, promotions, groups: &groups, rules: None, stats: None, now_ns };
+            windows.rows(0, 2 * S, sources).first().map(|row| row.promoted_bytes[1].unwrap() / 4096)
+        };
+        promotions.count(1, &path, counted(3));
+        assert_eq!(promoted(&here, &promotions, 2), Some(3 * 512));
+        promotions.end(1);
+        for second in [4, 400] {
+            assert_eq!(promoted(&away, &promotions, second), None);
+        }
+        promotions.count(2, &path, counted(1));
+        assert_eq!(promoted(&here, &promotions, 402), Some(512));
+        // Forgotten meanwhile, it begins anew.
+        assert_eq!(promoted(&away, &promotions, 404), None);
+        promotions.keep([].into_iter());
+        assert_eq!(promoted(&away, &promotions, 406), None);
+        promotions.count(3, &path, counted(5));
+        assert_eq!(promoted(&here, &promotions, 408), Some(5 * 512));
     }
 }

@@ -2,14 +2,15 @@
 
 use super::Args;
 use crate::commands::node;
+use crate::exit::Usage;
 use crate::groups::Groups;
 use crate::output::{screen_size, text_to_stdout, to_stdout};
-use crate::session::Session;
+use crate::session::{Ended, Session};
 use anyhow::Context;
 use isotherm_core::clock::{Clock, Wake};
 use isotherm_core::context::Operator;
 use isotherm_core::event::{Event, Subscriber, SubscriberError};
-use isotherm_core::units::nanos;
+use isotherm_core::units::{format_time, nanos};
 use isotherm_linux::clock::{MonotonicClock, monotonic_ns};
 use isotherm_linux::signals::StopSignals;
 use isotherm_view::machine::{Columns, Machine, MachineBuilder, Order, write_json, write_table};
@@ -26,7 +27,7 @@ impl Operator for Watching {}
 
 /// Prints what the node that runs here knows; false where there is none.
 pub(super) fn from_node(args: &Args) -> anyhow::Result<bool> {
-    let Some((_, mut known)) = node::known() else { return Ok(false) };
+    let Ok((_, mut known)) = node::known().inspect_err(|why| why.warn()) else { return Ok(false) };
     let signals = StopSignals::catch().context("cannot catch signals")?;
     let mut clock = MonotonicClock::stopped_by(&signals);
     let end_ns = args.duration.map_or(u64::MAX, |time| monotonic_ns().saturating_add(nanos(time)));
@@ -36,13 +37,19 @@ pub(super) fn from_node(args: &Args) -> anyhow::Result<bool> {
         if next_ns > end_ns || clock.sleep_until_ns(next_ns) == Wake::Interrupted {
             return Ok(true);
         }
-        (_, known) = node::known().context("the isotherm node that was asked has ended")?;
+        (_, known) = node::known().context("the isotherm node that was asked tells no more")?;
     }
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let mut session = Session::open_for_pages(&args.target, &args.monitor)?;
     let delay_ns = nanos(args.delay).max(1);
+    if let Some(duration) = args.duration.filter(|duration| *duration < args.delay) {
+        let (duration, delay) = (format_time(nanos(duration)), format_time(delay_ns));
+        let why =
+            format!("--duration {duration} ends before the first --delay of {delay} is over: nothing would be printed");
+        return Err(Usage(format!("{why}; watch longer, or give a shorter --delay")).into());
+    }
+    let mut session = Session::open_for_pages(&args.target, &args.monitor)?;
     let mut due_ns = monotonic_ns().saturating_add(delay_ns);
     let mut watching = Watching(MachineBuilder::default());
     let result = session.run(args.duration, &mut watching, |Watching(machine), _| {
@@ -57,7 +64,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         Ok(true)
     });
     let finished = session.finish();
-    result?;
+    if result? == Ended::TargetsGone {
+        tracing::info!("every target has ended");
+    }
     finished
 }
 

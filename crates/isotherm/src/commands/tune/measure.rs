@@ -11,7 +11,7 @@ use isotherm_linux::proc::status::Status;
 use isotherm_linux::proc::{PidFd, ProcessDir};
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
-use isotherm_linux::targets::Command;
+use isotherm_linux::targets::{Command, Streams};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Runs `words`, under `schemes` if there are any. What the command prints is thrown away.
 pub fn run(words: &[OsString], schemes: &[Scheme], monitor: &MonitorArgs, nth: usize) -> anyhow::Result<Measured> {
-    let command = Command::prepare_silent(words)?;
+    let command = Command::prepare_with(words, Streams::Silent)?;
     if schemes.is_empty() {
         let signals = StopSignals::catch().context("cannot catch signals")?;
         let sampler = Sampler::start(&command)?;

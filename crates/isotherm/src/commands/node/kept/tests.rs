@@ -106,6 +106,40 @@ fn the_same_process_is_known_again_once() {
 }
 
 #[test]
+fn who_watches_a_part_keeps_what_is_known_of_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    one_run(folder);
+    let since_ns = read(&kept_history::file(folder)).unwrap().since_ns;
+    // Only another process is watched.
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let mut kept = Kept::open_in(folder.to_owned()).unwrap();
+    let mut source = One(Some(watched()));
+    found(&mut kept, child.id());
+    kept.recognize(&mut source);
+    assert!(kept.since_ns() > since_ns, "of what it watches nothing was known");
+    kept.write(&mut source);
+    let file = read(&kept_history::file(folder)).unwrap();
+    let mut pids: Vec<u32> = file.histories.keys().map(|identity| identity.pid).collect();
+    pids.sort_unstable();
+    let mut both = [std::process::id(), child.id()];
+    both.sort_unstable();
+    assert_eq!((pids, file.since_ns), (both.to_vec(), since_ns));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // What is watched later, too, goes on, and is not kept as it was.
+    let mut kept = Kept::open_in(folder.to_owned()).unwrap();
+    let mut source = One::default();
+    kept.recognize(&mut source);
+    assert!(source.0.is_none());
+    found(&mut kept, std::process::id());
+    kept.recognize(&mut source);
+    assert!(source.0.take().is_some());
+    kept.write(&mut source);
+    assert!(read(&kept_history::file(folder)).unwrap().histories.is_empty());
+}
+
+#[test]
 fn what_is_damaged_foreign_or_open_to_others_is_left() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
