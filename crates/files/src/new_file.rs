@@ -33,7 +33,8 @@ impl NewFile {
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = tempfile::Builder::new()
-            .prefix(".isotherm-").suffix(".tmp")
+            .prefix(".isotherm-")
+            .suffix(".tmp")
             .permissions(Permissions::from_mode(mode))
             .tempfile_in(folder)?;
         Ok(Self(Place::Beside { file, path }))

@@ -221,6 +221,14 @@ mod tests {
         schemes: SchemeArgs,
     }
 
+    #[derive(Debug, Parser)]
+    struct Watching {
+        #[command(flatten)]
+        schemes: SchemeArgs,
+        #[command(flatten)]
+        monitor: MonitorArgs,
+    }
+
     fn load(args: &[&str]) -> anyhow::Result<Vec<Action>> {
         let cli = Cli::try_parse_from([&["isotherm"], args].concat())?;
         Ok(cli.schemes.load(&MonitorArgs::defaults())?.schemes.iter().map(|s| s.action).collect())
@@ -252,13 +260,6 @@ mod tests {
 
     #[test]
     fn reading_what_has_not_changed_changes_nothing() {
-        #[derive(Debug, Parser)]
-        struct Watching {
-            #[command(flatten)]
-            schemes: SchemeArgs,
-            #[command(flatten)]
-            monitor: MonitorArgs,
-        }
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.toml");
         std::fs::write(&path, "[monitor]\nupdate = \"5s\"\n[[scheme]]\naction = \"stat\"\n").unwrap();
@@ -276,13 +277,6 @@ mod tests {
 
     #[test]
     fn what_is_given_comes_before_a_file_also_where_it_is_the_default() {
-        #[derive(Debug, Parser)]
-        struct Watching {
-            #[command(flatten)]
-            schemes: SchemeArgs,
-            #[command(flatten)]
-            monitor: MonitorArgs,
-        }
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.toml");
         std::fs::write(&path, "[monitor]\nsample = \"10ms\"\nmin_regions = 30\n[[scheme]]\naction = \"stat\"\n")
