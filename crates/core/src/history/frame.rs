@@ -23,12 +23,14 @@ pub struct IdlePages {
 }
 
 impl IdlePages {
-    /// Not more than were idle for a `shorter` time: what was estimated of either by itself may say otherwise.
-    fn limit_to(&mut self, shorter: &Self) {
-        self.least = self.least.min(shorter.least);
-        self.pages = self.pages.min(shorter.pages);
-        self.unresolved = self.unresolved.min(shorter.pages + shorter.unresolved - self.pages);
-        self.most = self.most.min(shorter.most);
+    /// Not fewer than were idle for a `longer` time: what was estimated of either by itself may say otherwise, since of the time since
+    /// the last walk little is known.
+    fn raise_to(&mut self, longer: &Self) {
+        let open = (self.pages + self.unresolved).max(longer.pages + longer.unresolved);
+        self.least = self.least.max(longer.least);
+        self.pages = self.pages.max(longer.pages);
+        self.unresolved = open - self.pages;
+        self.most = self.most.max(longer.most);
     }
 
     /// Adds those of another part of memory.
@@ -70,12 +72,10 @@ impl PageAges {
 
     /// With no more idle for a longer time than for a shorter one.
     pub(super) fn in_order(mut self) -> Self {
-        let mut ages = self.idle.iter_mut().chain(&mut self.longer);
-        if let Some(mut shorter) = ages.next().copied() {
-            for idle in ages {
-                idle.limit_to(&shorter);
-                shorter = *idle;
-            }
+        let mut longer = IdlePages::default();
+        for idle in self.idle.iter_mut().chain(&mut self.longer).rev() {
+            idle.raise_to(&longer);
+            longer = *idle;
         }
         self
     }

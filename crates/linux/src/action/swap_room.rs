@@ -36,6 +36,11 @@ impl SwapRoom {
         Some(Self { size: bytes(info.totalswap), free: bytes(info.freeswap) })
     }
 
+    /// Whether there is any swap.
+    pub const fn is_there(&self) -> bool {
+        self.size > 0
+    }
+
     /// What may still go.
     pub fn left(&self) -> u64 {
         self.free.saturating_sub(SPARE.max(self.size / SPARE_PART))
@@ -43,7 +48,7 @@ impl SwapRoom {
 
     /// Why nothing may be paged out: there must be room for a huge page.
     pub fn obstacle(&self) -> Option<String> {
-        if self.size == 0 {
+        if !self.is_there() {
             return Some("there is no swap; add some, for example zram".into());
         }
         (self.left() < TABLE_SPAN).then(|| {

@@ -155,9 +155,11 @@ impl Advised for Process<'_> {
         advise(self.process.as_fd(), ranges, self.advice)
     }
 
-    /// Looked at before each call: calls of others, and memory that does not compress, take room, too.
+    /// Looked at before each call: calls of others, and memory that does not compress, take room, too. Where there is no swap at
+    /// all, only files can go.
     fn room(&mut self) -> Result<u64, String> {
-        let Some(room) = SwapRoom::now().filter(|_| self.advice == Advice::PageOut) else { return Ok(u64::MAX) };
+        let room = SwapRoom::now().filter(|room| self.advice == Advice::PageOut && room.is_there());
+        let Some(room) = room else { return Ok(u64::MAX) };
         room.obstacle().map_or_else(|| Ok(room.left()), Err)
     }
 
