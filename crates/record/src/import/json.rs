@@ -4,7 +4,8 @@
 //! `damon_records`, `record_list`). A record is of one target and has a list of snapshots. Records are parsed one
 //! after the other, so that one snapshot at a time is in memory, put aside, and handed out in the order of time.
 
-use super::json_text::{Number, TokenLimit, whole};
+use super::json_region::{JsonRegion, RawRegion};
+use super::json_text::{Number, TokenLimit};
 use super::timeline::intervals;
 use super::{Notes, USUAL_SAMPLES, tidy};
 use crate::error::{ReadError, Warning};
@@ -15,7 +16,7 @@ use crate::spool::{LaneReader, Spool};
 use flate2::read::ZlibDecoder;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::{Event, RunInfo};
-use isotherm_core::snapshot::{RegionInfo, Snapshot};
+use isotherm_core::snapshot::Snapshot;
 use isotherm_core::target::TargetInfo;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -61,105 +62,6 @@ impl Intervals {
 
     fn samples(self) -> u32 {
         u32::try_from(self.aggr_us() / self.sample_us().max(1)).unwrap_or(u32::MAX).max(1)
-    }
-}
-
-#[derive(Debug, Deserialize)]
-struct JsonAccesses {
-    #[serde(default)]
-    samples: Option<Number>,
-    #[serde(default)]
-    hz: Option<Number>,
-    #[serde(default)]
-    percent: Option<Number>,
-}
-
-#[derive(Debug, Deserialize)]
-struct JsonAge {
-    #[serde(default)]
-    usec: Option<Number>,
-    #[serde(default)]
-    aggr_intervals: Option<Number>,
-}
-
-#[derive(Debug, Deserialize)]
-struct JsonRegion {
-    start: Number,
-    end: Number,
-    #[serde(default)]
-    nr_accesses: Option<JsonAccesses>,
-    #[serde(default)]
-    age: Option<JsonAge>,
-}
-
-/// How often a region was accessed, in the unit that the record has.
-#[derive(Debug, Clone, Copy)]
-enum Accesses {
-    Samples(u64),
-    Percent(f64),
-    Hz(f64),
-}
-
-/// How long a region has been as it is.
-#[derive(Debug, Clone, Copy)]
-enum Age {
-    Intervals(u64),
-    Microseconds(u64),
-}
-
-/// A region whose figures still are in the record's units: they are converted with intervals.
-#[derive(Debug, Clone, Copy)]
-struct RawRegion {
-    start: u64,
-    end: u64,
-    accesses: Accesses,
-    age: Age,
-}
-
-impl From<JsonRegion> for RawRegion {
-    fn from(region: JsonRegion) -> Self {
-        let accesses =
-            region.nr_accesses.as_ref().map_or(Accesses::Samples(0), |a| match (a.samples, a.percent, a.hz) {
-                (Some(n), ..) => Accesses::Samples(n.count()),
-                (_, Some(percent), _) => Accesses::Percent(percent.real()),
-                (.., Some(hz)) => Accesses::Hz(hz.real()),
-                _ => Accesses::Samples(0),
-            });
-        let age = region.age.as_ref().map_or(Age::Intervals(0), |a| match (a.aggr_intervals, a.usec) {
-            (Some(n), _) => Age::Intervals(n.count()),
-            (_, Some(time)) => Age::Microseconds(time.ns(1000) / 1000),
-            _ => Age::Intervals(0),
-        });
-        Self { start: region.start.count(), end: region.end.count(), accesses, age }
-    }
-}
-
-impl RawRegion {
-    /// Whether its figures depend on the intervals.
-    const fn needs_intervals(&self) -> bool {
-        !matches!((self.accesses, self.age), (Accesses::Samples(_), Age::Intervals(_)))
-    }
-
-    /// With an aggregation interval of `aggr_us` and so many samples in it.
-    fn figures(self, samples: u32, aggr_us: u64) -> RegionInfo {
-        let nr = match self.accesses {
-            Accesses::Samples(n) => n,
-            Accesses::Percent(percent) => whole(percent * f64::from(samples) / 100.0),
-            Accesses::Hz(hz) => whole(hz * aggr_us as f64 / 1e6),
-        };
-        let age = match self.age {
-            Age::Intervals(n) => n,
-            Age::Microseconds(us) => us / aggr_us.max(1),
-        };
-        let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        RegionInfo {
-            start: self.start,
-            end: self.end,
-            nr_accesses: small(nr),
-            age: small(age),
-            evidence: None,
-            accessed: None,
-        }
     }
 }
 

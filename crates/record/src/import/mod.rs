@@ -7,6 +7,7 @@ mod ages;
 pub(crate) mod binary;
 pub(crate) mod csv;
 pub(crate) mod json;
+mod json_region;
 mod json_text;
 pub(crate) mod lines;
 pub(crate) mod perf_script;
