@@ -261,6 +261,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_open_at_a_longer_age_is_not_open_at_a_shorter_one_that_is_known() {
+        let idle = |pages, unresolved| IdlePages { pages, least: pages, most: pages + unresolved, unresolved };
+        // After 30 s, nothing is expected of three in four tables for 30 s: they were cleared 20 s ago. A tenth is in use.
+        let ages =
+            PageAges { resident: 1000, idle: vec![idle(900, 0), idle(900, 10), idle(200, 760)], ..Default::default() };
+        let ages = ages.in_order();
+        // A hundred were used within a second, and so within 30.
+        assert_eq!(ages.idle, [idle(900, 0), idle(900, 0), idle(200, 700)]);
+    }
+
+    #[test]
     fn pages_left_set_are_idle_as_often_as_those_that_were_tried() {
         let mut reuse = Reuse::default();
         let retried = |accessed| Retried { cleared: 1000, accessed };

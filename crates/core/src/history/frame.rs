@@ -26,11 +26,18 @@ impl IdlePages {
     /// Not fewer than were idle for a `longer` time: what was estimated of either by itself may say otherwise, since of the time since
     /// the last walk little is known.
     fn raise_to(&mut self, longer: &Self) {
-        let open = (self.pages + self.unresolved).max(longer.pages + longer.unresolved);
+        let open = (self.pages + self.unresolved).max(longer.pages);
         self.least = self.least.max(longer.least);
         self.pages = self.pages.max(longer.pages);
         self.unresolved = open - self.pages;
-        self.most = self.most.max(longer.most);
+        self.most = self.most.max(open);
+    }
+
+    /// Not more left open than were for a `shorter` time, of which more is known: what was used within that was used within the
+    /// longer time as well.
+    fn close_to(&mut self, shorter: &Self) {
+        self.unresolved = self.unresolved.min(shorter.pages + shorter.unresolved - self.pages);
+        self.most = self.most.min(shorter.most);
     }
 
     /// Adds those of another part of memory.
@@ -76,6 +83,13 @@ impl PageAges {
         for idle in self.idle.iter_mut().chain(&mut self.longer).rev() {
             idle.raise_to(&longer);
             longer = *idle;
+        }
+        let mut ages = self.idle.iter_mut().chain(&mut self.longer);
+        if let Some(mut shorter) = ages.next() {
+            for idle in ages {
+                idle.close_to(shorter);
+                shorter = idle;
+            }
         }
         self
     }
