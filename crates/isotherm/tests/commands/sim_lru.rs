@@ -1,6 +1,7 @@
 //! `isotherm sim lru` as a user runs it.
 
 use crate::common::{Done, command, isotherm, run, text};
+use isotherm_record::{Input, Options, Rotation, Writer, read_events};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -131,6 +132,20 @@ fn a_record_is_a_trace() {
     let lines = figures(&["--trace", text(&file), "--policy", "lru", "--size", "50%,100%"]);
     assert!(lines[0]["requests"].as_u64().unwrap() > 0);
     assert_eq!(lines[1]["refaults"], 0, "everything fits");
+}
+
+#[test]
+fn of_a_record_in_parts_it_is_said_which_are_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, file] = ["r.iso", "parts.iso"].map(|name| folder.path().join(name));
+    isotherm(["sim", "monitor", "hotspot", "--size", "16M", "--duration", "4s", "-o", text(&whole)]).expect(0, &[]);
+    let rotation = Some(Rotation { max_age_ns: Some(1_000_000_000), ..Rotation::default() });
+    let mut writer = Writer::create(&file, Options { rotation, ..Options::default() }).unwrap();
+    read_events(Input::open(&whole).unwrap(), None, &mut |event| Ok(writer.write(&event)?)).unwrap();
+    writer.finish().unwrap();
+    std::fs::remove_file(folder.path().join("parts.iso.1")).unwrap();
+    let done = sim(&["--trace", text(&file), "--policy", "lru", "--size", "10%"]);
+    done.expect(0, &["part 1 is missing"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod groups;
 mod table;
 
 use crate::args::units;
+use crate::commands::report::record_file::warn_of_missing;
 use crate::exit::Usage;
 use crate::output::write_file;
 use anyhow::Context;
@@ -229,7 +230,10 @@ fn load(args: &Args) -> anyhow::Result<Trace> {
         }
     };
     let trace = match (&args.trace, &args.generate) {
-        (Some(path), _) => read(path, args.format.format(), selection, &mut progress),
+        (Some(path), _) => {
+            warn_of_missing(path);
+            read(path, args.format.format(), selection, &mut progress)
+        }
         (None, spec) => {
             let spec = spec.as_deref().unwrap_or_default();
             Generator::parse(spec).and_then(|g| generate(&g, selection, &mut progress))
