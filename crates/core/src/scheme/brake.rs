@@ -3,7 +3,8 @@
 
 use crate::meter::{LiveTarget, Meter, Metric};
 use crate::scheme::effect::Effect;
-use std::collections::VecDeque;
+use crate::scheme::growth::{Grown, Growth};
+use crate::scheme::stops::Stops;
 
 /// When the brake is pulled.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,25 +41,20 @@ const LEAST_OUT: u64 = 4 << 20;
 #[derive(Debug, Clone)]
 pub(crate) struct Brake {
     spec: BrakeSpec,
-    stopped_until_ns: u64,
-    next_stop_ns: u64,
+    stops: Stops,
     cause: Option<Cause>,
-    pressure: VecDeque<(u64, u64)>,
-    /// How often it was pulled.
-    pub pulled: u64,
+    pressure: Growth,
 }
 
 impl Brake {
     /// A brake that is not pulled.
-    pub const fn new(spec: BrakeSpec) -> Self {
-        Self {
-            spec,
-            stopped_until_ns: 0,
-            next_stop_ns: FIRST_STOP_NS,
-            cause: None,
-            pressure: VecDeque::new(),
-            pulled: 0,
-        }
+    pub fn new(spec: BrakeSpec) -> Self {
+        Self { spec, stops: Stops::new(FIRST_STOP_NS, LONGEST_STOP_NS), cause: None, pressure: Growth::default() }
+    }
+
+    /// How often it was pulled.
+    pub const fn pulled(&self) -> u64 {
+        self.stops.count
     }
 
     /// Goes on where `old` ended, with limits of its own.
@@ -75,8 +71,8 @@ impl Brake {
         targets: &[LiveTarget],
     ) -> Option<(Cause, u64)> {
         let psi = self.psi(now_ns, meter, targets);
-        if now_ns < self.stopped_until_ns {
-            return self.cause.map(|c| (c, self.stopped_until_ns));
+        if now_ns < self.stops.until_ns() {
+            return self.cause.map(|c| (c, self.stops.until_ns()));
         }
         if self.cause.take().is_some() {
             // What had gone before the stop must not pull the brake again: it starts to count anew.
@@ -89,31 +85,22 @@ impl Brake {
         } else if let Some(share) = psi.filter(|&share| share > self.spec.some_psi) {
             Cause::Pressure(share)
         } else {
-            // A good while later the next stop is a short one again.
-            if now_ns > self.stopped_until_ns.saturating_add(self.next_stop_ns) {
-                self.next_stop_ns = FIRST_STOP_NS;
-            }
+            self.stops.go_on(now_ns);
             return None;
         };
-        self.stopped_until_ns = now_ns + self.next_stop_ns;
-        self.next_stop_ns = (self.next_stop_ns * 2).min(LONGEST_STOP_NS);
         self.cause = Some(cause);
-        self.pulled += 1;
-        Some((cause, self.stopped_until_ns))
+        Some((cause, self.stops.stop(now_ns)))
     }
 
     fn psi(&mut self, now_ns: u64, meter: &mut dyn Meter, targets: &[LiveTarget]) -> Option<f64> {
-        if self.pressure.back().is_none_or(|&(t, _)| now_ns >= t + READ_EVERY_NS) {
+        if self.pressure.last_ns().is_none_or(|last_ns| now_ns >= last_ns + READ_EVERY_NS) {
             // Where the kernel does not tell pressure, refaults alone decide.
-            let total = meter.read(&Metric::SomeMemPsi(None), targets).ok()?;
-            self.pressure.push_back((now_ns, total));
+            let total_us = meter.read(&Metric::SomeMemPsi(None), targets).ok()?;
+            self.pressure.note(now_ns, total_us, WINDOW_NS);
         }
-        while self.pressure.len() > 2 && self.pressure[1].0 + WINDOW_NS <= now_ns {
-            self.pressure.pop_front();
-        }
-        let (&(first_ns, first), &(last_ns, last)) = (self.pressure.front()?, self.pressure.back()?);
+        let Grown { by, over_ns } = self.pressure.grown();
         // A window that is not full would make a short stall look like a long one.
-        (last_ns >= first_ns + WINDOW_NS).then(|| last.saturating_sub(first) as f64 * 1e3 / (last_ns - first_ns) as f64)
+        (over_ns >= WINDOW_NS).then(|| by as f64 * 1e3 / over_ns as f64)
     }
 }
 
@@ -145,7 +132,7 @@ mod tests {
         assert!(b.check(11 * S, &effect(0, 0), &mut Psi(0), &[]).is_some());
         assert_eq!(b.check(12 * S, &effect(0, 0), &mut Psi(0), &[]), None);
         assert_eq!(b.check(13 * S, &effect(100, 50), &mut Psi(0), &[]), Some((Cause::Refaults(0.5), 33 * S)));
-        assert_eq!(b.pulled, 2);
+        assert_eq!(b.pulled(), 2);
     }
 
     #[test]

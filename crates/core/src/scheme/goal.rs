@@ -1,8 +1,8 @@
 //! Goals: what the user wants to see, and how far from it the world is.
 
+use super::growth::{Grown, Growth};
 use crate::feedback::{GOAL, next_input};
 use crate::meter::{LiveTarget, Meter, MeterError, Metric, MetricKind};
-use std::collections::VecDeque;
 use std::str::FromStr;
 
 /// What a goal is about.
@@ -82,7 +82,7 @@ pub struct GoalState {
     /// The goal.
     pub goal: Goal,
     /// Readings (time, value) within the window, for counters.
-    readings: VecDeque<(u64, u64)>,
+    readings: Growth,
     /// The last value, in the unit of the target; `None` before the first.
     pub current: Option<u64>,
     pushed: Option<u64>,
@@ -93,7 +93,7 @@ pub struct GoalState {
 impl GoalState {
     /// A goal whose metric has not been read.
     pub fn new(goal: Goal) -> Self {
-        Self { goal, readings: VecDeque::new(), current: None, pushed: None, error: None }
+        Self { goal, readings: Growth::default(), current: None, pushed: None, error: None }
     }
 
     /// Takes in a value pushed by a program.
@@ -124,21 +124,11 @@ impl GoalState {
             return;
         }
         let window = if self.goal.window_ns == 0 { reset_ns } else { self.goal.window_ns };
-        // Counters of a process that has gone no longer count: a sum that falls starts anew.
-        if self.readings.back().is_some_and(|&(_, last)| reading < last) {
-            self.readings.clear();
-        }
-        self.readings.push_back((now_ns, reading));
-        while self.readings.len() > 2 && self.readings[1].0 + window <= now_ns {
-            self.readings.pop_front();
-        }
-        let (first_ns, first) = self.readings[0];
-        let over = now_ns - first_ns;
-        if over > 0 {
-            let grown = u128::from(reading - first);
+        let Grown { by, over_ns } = self.readings.note(now_ns, reading, window);
+        if over_ns > 0 {
             // Until the window is full, what was seen is not extrapolated.
-            let value = if over < window { grown } else { grown * u128::from(window) / u128::from(over) };
-            self.current = Some(value as u64);
+            let in_window = || u128::from(by) * u128::from(window) / u128::from(over_ns);
+            self.current = Some(if over_ns < window { by } else { in_window() as u64 });
         }
     }
 
@@ -215,7 +205,7 @@ mod tests {
         assert_eq!(g.current, Some(100_000), "from second 5 to 15");
         assert_eq!(g.score(), Some(20_000));
         g.update(16 * S, S, &mut Fixed(7), &[]);
-        assert_eq!(g.readings.len(), 1, "a falling counter starts anew");
+        assert_eq!(g.readings.grown().over_ns, 0, "a falling counter starts anew");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! How much of a control group's page cache goes next: files in memory that no process maps, which page tables do not
 //! show. The kernel tells how much of it is in its inactive list, chooses what goes, and counts what is read again.
 
+use super::growth::{Grown, Growth};
+use super::stops::Stops;
 use crate::addr::PAGE_SIZE;
 use crate::units::{format_size, format_time};
 use std::collections::VecDeque;
@@ -60,26 +62,38 @@ pub enum CacheIdle {
 }
 
 /// What has been learnt of a control group.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct CacheReclaim {
     /// Since when [`idle`](CacheView::idle) is known, ns.
     known_from_ns: Option<u64>,
     /// Its smallest values: each is the smallest since the one before. Times ns.
     least: VecDeque<(u64, u64)>,
-    stalls: VecDeque<(u64, u64)>,
-    refaulted: VecDeque<(u64, u64)>,
+    stalls: Growth,
+    refaulted: Growth,
     taken: VecDeque<(u64, u64)>,
     /// The share that pulled the brake.
     cause: Option<f64>,
-    stopped_until_ns: u64,
-    next_stop_ns: u64,
-    brakes: u64,
+    stops: Stops,
+}
+
+impl Default for CacheReclaim {
+    fn default() -> Self {
+        Self {
+            known_from_ns: None,
+            least: VecDeque::new(),
+            stalls: Growth::default(),
+            refaulted: Growth::default(),
+            taken: VecDeque::new(),
+            cause: None,
+            stops: Stops::new(FIRST_STOP_NS, LONGEST_STOP_NS),
+        }
+    }
 }
 
 impl CacheReclaim {
     /// How often the brake was pulled.
     pub const fn brakes(&self) -> u64 {
-        self.brakes
+        self.stops.count
     }
 
     /// Takes in that so many bytes have gone at `now_ns`.
@@ -135,54 +149,37 @@ impl CacheReclaim {
             self.stalls.clear();
             return Err(None);
         };
-        let (over_ns, us) = grown(&mut self.stalls, now_ns, stall_us, PRESSURE_NS);
+        let Grown { by, over_ns } = self.stalls.note(now_ns, stall_us, PRESSURE_NS);
         if over_ns < PRESSURE_NS {
             return Err(Some(CacheIdle::Watching(over_ns, PRESSURE_NS)));
         }
-        Ok(us as f64 * 1e3 / over_ns as f64)
+        Ok(by as f64 * 1e3 / over_ns as f64)
     }
 
     /// Pulls the brake where too much has come back, and tells for how long it holds.
     fn brake(&mut self, now_ns: u64, refaulted: u64) -> Result<(), CacheIdle> {
-        let (_, back) = grown(&mut self.refaulted, now_ns, refaulted, BACK_NS);
+        let back = self.refaulted.note(now_ns, refaulted, BACK_NS).by;
         self.taken.retain(|&(at_ns, _)| now_ns < at_ns + BACK_NS);
         if let Some(share) = self.cause {
-            if now_ns < self.stopped_until_ns {
-                return Err(CacheIdle::Brake(share, self.stopped_until_ns - now_ns));
+            if now_ns < self.stops.until_ns() {
+                return Err(CacheIdle::Brake(share, self.stops.until_ns() - now_ns));
             }
             // What had gone before the stop must not pull it again.
             self.cause = None;
             self.taken.clear();
-            self.refaulted = VecDeque::from([(now_ns, refaulted)]);
+            self.refaulted.clear();
+            self.refaulted.note(now_ns, refaulted, BACK_NS);
             return Ok(());
         }
         let went: u64 = self.taken.iter().map(|&(_, bytes)| bytes).sum();
         let share = back as f64 / went.max(1) as f64;
         if went < LEAST || share <= MOST_BACK {
-            // A good while later the next stop is a short one again.
-            if now_ns >= self.stopped_until_ns.saturating_add(self.next_stop_ns) {
-                self.next_stop_ns = FIRST_STOP_NS;
-            }
+            self.stops.go_on(now_ns);
             return Ok(());
         }
-        let stop_ns = self.next_stop_ns.max(FIRST_STOP_NS);
-        (self.stopped_until_ns, self.next_stop_ns) = (now_ns + stop_ns, (stop_ns * 2).min(LONGEST_STOP_NS));
-        (self.cause, self.brakes) = (Some(share), self.brakes + 1);
-        Err(CacheIdle::Brake(share, stop_ns))
+        self.cause = Some(share);
+        Err(CacheIdle::Brake(share, self.stops.stop(now_ns) - now_ns))
     }
-}
-
-/// By how much a counter has grown within `window_ns`, and the time that this was over, ns.
-fn grown(readings: &mut VecDeque<(u64, u64)>, now_ns: u64, value: u64, window_ns: u64) -> (u64, u64) {
-    // Another group of the same path begins anew.
-    if readings.back().is_some_and(|&(_, last)| value < last) {
-        readings.clear();
-    }
-    readings.push_back((now_ns, value));
-    while readings.len() > 2 && readings[1].0 + window_ns <= now_ns {
-        readings.pop_front();
-    }
-    (now_ns - readings[0].0, value - readings[0].1)
 }
 
 impl CacheIdle {

@@ -204,7 +204,7 @@ impl Runner {
             qt_exceeds: self.quota.exceeds,
             effective_quota: Some(self.quota.effective()).filter(|&q| q != u64::MAX && self.quota.spec.is_limited()),
             effect: *self.effect.effect(),
-            brake_pulled: self.brake.as_ref().map_or(0, |b| b.pulled),
+            brake_pulled: self.brake.as_ref().map_or(0, |b| b.pulled()),
             stall_us: since(stall_us, base.stall_us),
             ..self.stats.clone()
         }

@@ -8,6 +8,7 @@
 use crate::mm::advise::{MAX_RANGES, mark_cold};
 use crate::mm::pagemap::Entry;
 use crate::mm::words::read_words;
+use crate::proc::memory::read_memory;
 use crate::proc::{PidFd, ProcessDir};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
 use isotherm_core::pages::push_range;
@@ -23,7 +24,8 @@ pub(super) fn take_marks_off(process: &PidFd, pages: &[u64]) -> Vec<AddrRange> {
     for some in present(&pagemap, pages).unwrap_or_default().chunks(MAX_RANGES) {
         let mut at = 0;
         while at < some.len() {
-            let Ok(done) = read_a_byte_of_each(process.pid(), &some[at..]) else { return read };
+            let left = &some[at..];
+            let Ok(done) = read_memory(process.pid(), left, 1, &mut vec![0; left.len()]) else { return read };
             some[at..at + done].iter().for_each(|&page| push_range(&mut read, AddrRange::new(page, page + PAGE_SIZE)));
             // The page that ended the call went away meanwhile.
             at += done + 1;
@@ -49,26 +51,6 @@ fn present(pagemap: &File, pages: &[u64]) -> io::Result<Vec<u64>> {
     read_words(pagemap, first / PAGE_SIZE, &mut entries)?;
     let entry = |page: u64| Entry(entries[((page - first) / PAGE_SIZE) as usize]);
     Ok(pages.iter().copied().filter(|&page| entry(page).is_present()).collect())
-}
-
-/// Reads the first byte of each page, in order; gives how many could be read before the first that could not.
-fn read_a_byte_of_each(pid: u32, pages: &[u64]) -> io::Result<usize> {
-    let mut bytes = vec![0u8; pages.len()];
-    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let remote: Vec<libc::iovec> =
-        pages.iter().map(|&page| libc::iovec { iov_base: page as *mut libc::c_void, iov_len: 1 }).collect();
-    // SAFETY: one live local buffer with a byte for each remote address; those are another process's and only named
-    // here.
-    let n = unsafe {
-        libc::process_vm_readv(pid as libc::pid_t, &local, 1, remote.as_ptr(), remote.len() as libc::c_ulong, 0)
-    };
-    match usize::try_from(n) {
-        Ok(n) => Ok(n),
-        Err(_) => match io::Error::last_os_error() {
-            e if e.raw_os_error() == Some(libc::EFAULT) => Ok(0),
-            e => Err(e),
-        },
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub mod filesystems;
 pub(crate) mod forks;
 pub(crate) mod lines;
 pub mod maps;
+pub(crate) mod memory;
 pub mod pidfd;
 pub mod process;
 pub mod schedstat;
