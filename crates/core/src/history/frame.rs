@@ -33,9 +33,11 @@ impl IdlePages {
         self.most = self.most.max(open);
     }
 
-    /// Not more left open than were for a `shorter` time, of which more is known: what was used within that was used within the
-    /// longer time as well.
-    fn close_to(&mut self, shorter: &Self) {
+    /// Not more than were idle for a `shorter` time; nor more left open, since what was used within that was used within the longer
+    /// time as well.
+    fn lower_to(&mut self, shorter: &Self) {
+        self.least = self.least.min(shorter.least);
+        self.pages = self.pages.min(shorter.pages);
         self.unresolved = self.unresolved.min(shorter.pages + shorter.unresolved - self.pages);
         self.most = self.most.min(shorter.most);
     }
@@ -77,17 +79,23 @@ impl PageAges {
         self.unobservable += other.unobservable;
     }
 
-    /// With no more idle for a longer time than for a shorter one.
+    /// With no more idle for a longer time than for a shorter one. Both are estimates of the same kind, and what is idle for the longer
+    /// time is so for the shorter.
     pub(super) fn in_order(mut self) -> Self {
         let mut longer = IdlePages::default();
         for idle in self.idle.iter_mut().chain(&mut self.longer).rev() {
             idle.raise_to(&longer);
             longer = *idle;
         }
+        self.lowered()
+    }
+
+    /// The same, where the shorter one is the better known, and stays as it is.
+    pub(super) fn lowered(mut self) -> Self {
         let mut ages = self.idle.iter_mut().chain(&mut self.longer);
         if let Some(mut shorter) = ages.next() {
             for idle in ages {
-                idle.close_to(shorter);
+                idle.lower_to(shorter);
                 shorter = idle;
             }
         }
@@ -111,6 +119,13 @@ impl PageAges {
     /// Pages idle for at least `age_ns`, one of [`AGES_NS`]; `None` if the target was not watched for so long.
     pub fn idle_for(&self, age_ns: u64) -> Option<&IdlePages> {
         self.idle.get(AGES_NS.iter().position(|&a| a == age_ns)?)
+    }
+
+    /// The same, but `None` also where nothing is known yet of more than a twentieth of what can be observed: as a single figure,
+    /// without its ends, it would be wrong by more than that.
+    pub fn known_for(&self, age_ns: u64) -> Option<&IdlePages> {
+        let seen = self.resident.saturating_sub(self.unobservable);
+        self.idle_for(age_ns).filter(|idle| idle.unresolved.saturating_mul(20) <= seen)
     }
 
     /// Pages accessed within the last `window_ns`, one of [`AGES_NS`], with the least and the largest number that may

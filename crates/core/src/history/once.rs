@@ -20,7 +20,7 @@ const FIGURES: usize = 2 + 4 * AGES_NS.len();
 
 /// With fewer pages than this in the sample, on average, a target's own say nothing of it, ...
 const LEAST_SAMPLED: u64 = 4;
-/// ... and with fewer in all those of such targets together do not either.
+/// ... and with fewer in all those of such targets together these say nothing of any figure either.
 const LEAST_TOGETHER: f64 = 32.0;
 /// What chance adds to a number of sampled pages is below so many times its root.
 const CHANCE: f64 = 3.0;
@@ -151,7 +151,7 @@ impl Small {
             (own / resident.max(1.0)).min(1.0)
         };
         let all = of(0);
-        Some(std::array::from_fn(|k| if self.alone[k] + self.shared[k] > 0.0 { of(k) } else { all }))
+        Some(std::array::from_fn(|k| if self.alone[k] + self.shared[k] >= LEAST_TOGETHER { of(k) } else { all }))
     }
 }
 
@@ -290,7 +290,7 @@ fn ages_of(figures: &Figures, all: &PageAges) -> PageAges {
     let unobservable = (figures[1].round() as u64).min(resident);
     let mut known = figures[2..].chunks(4).map(idle);
     let idle = known.by_ref().take(all.idle.len()).collect();
-    PageAges { resident, unobservable, idle, longer: known.take(all.longer.len()).collect() }.in_order()
+    PageAges { resident, unobservable, idle, longer: known.take(all.longer.len()).collect() }.lowered()
 }
 
 #[cfg(test)]

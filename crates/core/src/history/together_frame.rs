@@ -3,6 +3,10 @@
 use super::frame::{IdlePages, PageAges};
 use serde::{Deserialize, Serialize};
 
+/// Where fewer pages than one in so many were idle for an age when they were compared, since that had just become known, they say
+/// nothing of the others.
+const FAIR_PART: u64 = 4;
+
 /// All targets together: a page that several of them map counts once, and is idle only where none of them used it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TogetherFrame {
@@ -34,7 +38,8 @@ pub struct Owned {
 
 impl Owned {
     /// Of what it maps by a later walk, the part that is its own: in each figure the same as it was, or as for the longest of
-    /// the shorter ages that had any, or as of its resident pages where none had. What was not known because of other targets
+    /// the shorter ages that had [enough](FAIR_PART) of its pages, or as of its resident pages where none had. No more is idle for
+    /// a longer age than for a shorter one, of which more is known. What was not known because of other targets
     /// stays so. Targets are walked more often than pages are compared between them, and are known for longer ages later.
     pub fn of_later(&self, mapped: &PageAges) -> PageAges {
         let otherwise = if self.mapped.resident > 0 { (self.ages.resident, self.mapped.resident) } else { (1, 1) };
@@ -54,7 +59,7 @@ impl Owned {
             let figures = |idle: IdlePages| [idle.least, idle.pages, idle.most];
             let mut own = figures(is);
             for (k, (before, was)) in figures(before).into_iter().zip(figures(was)).enumerate() {
-                if was > 0 {
+                if was > 0 && was.saturating_mul(FAIR_PART) >= own[k] {
                     ratios[k] = (before, was);
                 }
                 own[k] = part(ratios[k].0, ratios[k].1, own[k], otherwise).min(resident);
@@ -71,7 +76,7 @@ impl Owned {
         let observable = (self.mapped.resident.saturating_sub(was), mapped.resident.saturating_sub(is));
         let longer = idle.split_off(known);
         let unobservable = not_known(self.ages.unobservable, (was, is), observable);
-        PageAges { resident, unobservable, idle, longer }.in_order()
+        PageAges { resident, unobservable, idle, longer }.lowered()
     }
 }
 
@@ -145,6 +150,20 @@ mod tests {
             owned(PageAges { idle: idle(all), ..mapped(0) }, PageAges { idle: idle(own), ..mapped(0) })
         };
         assert_eq!(younger(750, 1000).of_later(&mapped(2)).idle, [idle(750); 2]);
+    }
+
+    #[test]
+    fn a_few_pages_of_an_age_that_has_just_become_known_say_nothing_of_all_others() {
+        let idle = |pages| IdlePages { pages, least: pages, most: pages, unresolved: 0 };
+        let ages =
+            |resident, pages: [u64; 2]| PageAges { resident, idle: pages.map(idle).to_vec(), ..PageAges::default() };
+        // A program's own pages, a quarter of which it uses, and libraries that a hundred others map. When pages were compared, 18
+        // were known to have been idle for the longer age, of which by chance most were its own, or most were not.
+        for chance in [17, 2] {
+            let own = owned(ages(364, [316, 18]), ages(67, [51, chance]));
+            let later = own.of_later(&ages(364, [316, 316]));
+            assert_eq!(later.idle, [idle(51), idle(51)], "{chance}");
+        }
     }
 
     /// Figures for so many ages, each in the order that they are in, and no more for a longer age than for a shorter one.
