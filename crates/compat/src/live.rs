@@ -11,6 +11,7 @@ use crate::scheme::Goals;
 use crate::settings::Settings;
 use clock::Stop;
 use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::scheme::Scheme;
 use isotherm_core::snapshot::RegionInfo;
 use isotherm_linux::cgroup::memory::Memcgs;
 use isotherm_linux::roots::Roots;
@@ -23,8 +24,8 @@ use std::thread::JoinHandle;
 pub struct LiveStarter;
 
 impl Starter for LiveStarter {
-    fn start(&self, _: &str, settings: Settings, observer: Option<Observer>) -> Result<Box<dyn Kdamond>, Refused> {
-        groups_exist(&settings)?;
+    fn start(&self, _: &str, mut settings: Settings, observer: Option<Observer>) -> Result<Box<dyn Kdamond>, Refused> {
+        find_groups(&mut settings)?;
         let stop = Arc::new(Stop::default());
         let (requests, asked) = mpsc::channel();
         let (ready, is_ready) = mpsc::sync_channel(1);
@@ -41,15 +42,16 @@ impl Starter for LiveStarter {
     }
 }
 
-/// As the kernel, refuses filters of control groups that are not there: one that is to protect a group would protect nothing.
-fn groups_exist(settings: &Settings) -> Result<(), Refused> {
+/// As the kernel, refuses filters of control groups that are not there: one that is to protect a group would protect nothing. Those
+/// that are there are written as those of processes are told.
+fn find_groups(settings: &mut Settings) -> Result<(), Refused> {
     let groups = Memcgs::new(&Roots::system());
-    let filters = settings.schemes.iter().flat_map(|scheme| &scheme.filters);
-    for path in filters.filter_map(|filter| filter.what.group()) {
+    for path in settings.schemes.iter_mut().flat_map(Scheme::groups_mut) {
         if path.is_empty() {
             return Err(Refused::new("a filter of type memcg has no memcg_path"));
         }
-        groups.open(path).map_err(|why| Refused::new(format!("memcg_path '{path}': {why}")))?;
+        let group = groups.open(path).map_err(|why| Refused::new(format!("memcg_path '{path}': {why}")));
+        group.map(|_| *path = groups.name(path))?;
     }
     Ok(())
 }
@@ -97,8 +99,8 @@ impl Kdamond for LiveKdamond {
         }
     }
 
-    fn commit(&mut self, settings: Settings) -> Result<(), Refused> {
-        groups_exist(&settings)?;
+    fn commit(&mut self, mut settings: Settings) -> Result<(), Refused> {
+        find_groups(&mut settings)?;
         self.ask(|answer| Request::Commit(Box::new(settings), answer))?
     }
 

@@ -108,6 +108,7 @@ impl<'a, 'w> Turn<'a, 'w> {
         } else {
             self.all_regions(&open);
         }
+        self.runner.quota.too_little_left |= self.tally.too_large;
         self.reason()
     }
 

@@ -70,8 +70,7 @@ impl Turn<'_, '_> {
         let (now, idle_ns) = (self.world.now_ns, self.runner.idle_ns(self.world.by_region));
         self.tally.idle_ns = Some(idle_ns);
         let latest = now.checked_sub(idle_ns);
-        let most_us = if self.is_regional() { u64::MAX } else { self.runner.scheme.pattern.age_us.max };
-        let earliest = now.saturating_sub(most_us.saturating_mul(1000));
+        let earliest = self.earliest_ns();
         let matches = |by_ns: u64| latest.is_some_and(|latest| by_ns <= latest) && by_ns >= earliest;
         let cut = self.runner.supply.cut_ns.filter(|&cut| latest.is_some_and(|latest| cut <= latest));
         self.tally.cut = cut.is_some();
@@ -234,7 +233,13 @@ impl Turn<'_, '_> {
             }
             self.runner.supply.count(walks, bytes);
         }
-        self.runner.supply.cut(quota);
+        self.runner.supply.cut(quota, self.earliest_ns());
+    }
+
+    /// Pages that were accessed last before this moment are too old for the scheme, ns.
+    fn earliest_ns(&self) -> u64 {
+        let most_us = if self.is_regional() { u64::MAX } else { self.runner.scheme.pattern.age_us.max };
+        self.world.now_ns.saturating_sub(most_us.saturating_mul(1000))
     }
 
     /// How often each target has been walked.

@@ -137,7 +137,14 @@ impl Turn<'_, '_> {
     }
 
     /// A part of a matching region that the filters on mappings let pass.
-    fn piece(&mut self, t: &TargetView, piece: FilteredRange) -> Go {
+    fn piece(&mut self, t: &TargetView, mut piece: FilteredRange) -> Go {
+        if self.by_whole_blocks() {
+            let AddrRange { start, end } = piece.range;
+            piece.range = AddrRange::new(start.next_multiple_of(TABLE_SPAN), end / TABLE_SPAN * TABLE_SPAN);
+            if piece.range.is_empty() {
+                return Go::On;
+            }
+        }
         let scheme = &self.runner.scheme;
         let per_page = piece.verdict != Verdict::Allow && scheme.filters.iter().any(|f| f.what.is_per_page());
         let looks = scheme.action.harms_hot_pages() || per_page || scheme.min_density_bp > 0;
@@ -174,13 +181,7 @@ impl Turn<'_, '_> {
     }
 
     /// Acts on all of a range, as far as the quota goes.
-    fn whole(&mut self, t: &TargetView, mut range: AddrRange) -> Go {
-        if self.by_whole_blocks() {
-            range = AddrRange::new(range.start.next_multiple_of(TABLE_SPAN), range.end / TABLE_SPAN * TABLE_SPAN);
-            if range.is_empty() {
-                return Go::On;
-            }
-        }
+    fn whole(&mut self, t: &TargetView, range: AddrRange) -> Go {
         let (now, rest) = self.clip(&[range]);
         if now.is_empty() {
             return self.stop(t, range.start);
@@ -194,9 +195,9 @@ impl Turn<'_, '_> {
         }
     }
 
-    /// Whether what is done to blocks of 2 MiB cannot be done to a part of one.
+    /// Whether what is done to blocks of 2 MiB cannot be done to a part of one, or would split a huge page that is there.
     fn by_whole_blocks(&self) -> bool {
-        self.runner.scheme.action == Action::Collapse
+        matches!(self.runner.scheme.action, Action::Collapse | Action::HugePage | Action::NoHugePage)
     }
 
     /// As much of `ranges` as the quota has left, and where the rest begins.

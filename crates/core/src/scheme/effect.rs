@@ -123,24 +123,32 @@ impl EffectTracker {
         }
         self.effect.out += bytes;
         // What went again was counted as out before only if nobody saw it come back.
+        let mut again = 0;
         for old in self.old.get_mut(&target).into_iter().flatten() {
             let back: u64 = out.ranges().iter().map(|&r| old.out.remove(r)).sum();
+            again += back;
             self.back.add(self.looked_at_all_ns.saturating_sub(old.idle_since_ns), back / PAGE_SIZE);
         }
         let idle_since_ns = time_ns.saturating_sub(idle_ns);
         let length_ns = if self.batches.len() < MANY_BATCHES { LOOK_EVERY_NS } else { LONG_BATCH_NS };
         let joins = |b: &&mut Batch| b.target == target && time_ns < b.time_ns + length_ns;
-        match self.batches.iter_mut().rev().find(joins) {
+        let added = match self.batches.iter_mut().rev().find(joins) {
             Some(last) => {
                 let before = last.out.len();
                 out.ranges().iter().for_each(|&r| last.out.insert(r));
-                last.bytes += last.out.len() - before;
+                let added = last.out.len() - before;
+                last.bytes += added;
                 last.idle_since_ns = last.idle_since_ns.max(idle_since_ns);
+                added
             }
             None => {
                 self.batches.push_back(Batch { target, time_ns, idle_since_ns, out: out.clone(), bytes, back: 0 });
+                bytes
             }
-        }
+        };
+        // Until the next look counts anew.
+        self.effect.recent_out += added;
+        self.effect.saved_now = (self.effect.saved_now + added).saturating_sub(again);
         Ok(out)
     }
 

@@ -18,6 +18,11 @@ use crate::target::{TargetEnd, TargetId};
 use crate::trace::{TraceEvent, Tracer};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// How often it is read which control groups targets are in, ns, ...
+const LOCATE_NS: u64 = 1_000_000_000;
+/// ... and more seldom with many, at some 15 us each.
+const LOCATE_NS_PER_TARGET: u64 = 10_000_000;
+
 /// Applies schemes to what a monitor sees.
 pub struct SchemeEngine {
     runners: Vec<Runner>,
@@ -35,6 +40,8 @@ pub struct SchemeEngine {
     by_region: bool,
     /// Its sampling interval, ns; 0: not known yet.
     sample_ns: u64,
+    /// When the targets' control groups were read last, ns; `None`: whoever drives the engine [tells them](Self::locate).
+    located_ns: Option<u64>,
 }
 
 impl std::fmt::Debug for SchemeEngine {
@@ -77,6 +84,7 @@ impl SchemeEngine {
             dry_run: false,
             by_region: false,
             sample_ns: 0,
+            located_ns: Some(0),
         }
     }
 
@@ -141,10 +149,25 @@ impl SchemeEngine {
             .is_some()
     }
 
-    /// Asks `group_of` anew which control group each target is in: processes move. Schemes for one group go by that.
+    /// Asks `group_of` anew which control group each target is in: processes move. Schemes for one group go by that. The engine itself
+    /// does not look from then on.
     pub fn locate(&mut self, mut group_of: impl FnMut(u32) -> Option<String>) {
+        self.located_ns = None;
         for view in self.targets.values_mut() {
             view.cgroup = view.live.pid.and_then(&mut group_of);
+        }
+    }
+
+    /// Reads anew which control groups the targets are in, where schemes go by that.
+    fn follow_groups(&mut self, now_ns: u64) {
+        let Some(located_ns) = self.located_ns else { return };
+        let pause_ns = LOCATE_NS.max(self.targets.len() as u64 * LOCATE_NS_PER_TARGET);
+        if now_ns < located_ns + pause_ns || !self.runners.iter().any(|r| r.scheme.goes_by_group()) {
+            return;
+        }
+        self.located_ns = Some(now_ns);
+        for view in self.targets.values_mut() {
+            view.cgroup = self.meter.cgroup_of(view.live);
         }
     }
 
@@ -244,6 +267,7 @@ impl SchemeEngine {
     ) {
         self.collect(now_ns, reborrow(&mut source));
         self.turn_gates(now_ns);
+        self.follow_groups(now_ns);
         let all = self.live();
         let schemes = self.runners.len();
         self.first = if self.pace.is_limited() { (self.first + 1) % schemes.max(1) } else { 0 };

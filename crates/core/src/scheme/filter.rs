@@ -61,6 +61,14 @@ impl FilterType {
         }
     }
 
+    /// The same, to be written otherwise.
+    pub(super) fn group_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Self::Cgroup(path) => Some(path),
+            _ => None,
+        }
+    }
+
     /// The name in scheme files.
     pub const fn name(&self) -> &'static str {
         match self {

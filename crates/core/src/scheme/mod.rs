@@ -91,6 +91,16 @@ pub const DEFAULT_CONFIRM_NS: u64 = 2_000_000_000;
 pub const DEFAULT_DENSITY_BP: u32 = 5_000;
 
 impl Scheme {
+    /// The control groups that it names, to be written as a process's is told.
+    pub fn groups_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        self.filters.iter_mut().filter_map(|filter| filter.what.group_mut()).chain(&mut self.group)
+    }
+
+    /// Whether it matters which control group a target is in.
+    pub fn goes_by_group(&self) -> bool {
+        self.group.is_some() || self.filters.iter().any(|filter| filter.what.group().is_some())
+    }
+
     /// A scheme that does `action` to all memory that matches `pattern`, without limit.
     pub fn new(action: Action, pattern: AccessPattern) -> Self {
         let careful = action.harms_hot_pages();

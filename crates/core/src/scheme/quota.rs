@@ -116,6 +116,8 @@ pub(crate) struct Quota {
     pub resume: Option<(TargetId, u64)>,
     /// Windows that ended with the quota used up.
     pub exceeds: u64,
+    /// Whether in this window something was left that is larger than what remains.
+    pub(super) too_little_left: bool,
 }
 
 impl Quota {
@@ -136,6 +138,7 @@ impl Quota {
             room: u64::MAX,
             resume: None,
             exceeds: 0,
+            too_little_left: false,
         }
     }
 
@@ -168,7 +171,8 @@ impl Quota {
         if now_ns + early_ns < end_ns {
             return false;
         }
-        if self.window_start_ns.is_some() && self.is_used_up() && self.spec.is_limited() {
+        let held_back = std::mem::take(&mut self.too_little_left) || self.is_used_up();
+        if self.window_start_ns.is_some() && held_back && self.spec.is_limited() {
             self.exceeds += 1;
         }
         // Not before the last is over, so that no more is done over many of them.

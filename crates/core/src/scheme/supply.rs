@@ -35,13 +35,32 @@ impl Supply {
         self.taken += bytes;
     }
 
-    /// Lets in only the oldest pages that `quota` bytes suffice for, where they do not for all.
-    pub fn cut(&mut self, quota: u64) {
+    /// Lets in only the oldest pages that `quota` bytes suffice for, where they do not for all, of those accessed last at
+    /// `earliest_ns` or later.
+    pub fn cut(&mut self, quota: u64, earliest_ns: u64) {
         let (mut sum, enough) = (0u64, quota.saturating_add(self.taken));
-        let cut = self.bytes.iter().find(|(_, bytes)| {
+        let cut = self.bytes.range(earliest_ns..).find(|(_, bytes)| {
             sum += **bytes;
             sum >= enough
         });
         self.cut_ns = cut.map(|(&by_ns, _)| by_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_old_for_the_scheme_does_not_come_first() {
+        let mut supply = Supply::default();
+        supply.count(Vec::new(), BTreeMap::from([(10, 1000), (50, 100), (60, 100)]));
+        let cut = |supply: &mut Supply, earliest_ns| {
+            supply.cut(150, earliest_ns);
+            supply.cut_ns
+        };
+        assert_eq!((cut(&mut supply, 0), cut(&mut supply, 11), cut(&mut supply, 51)), (Some(10), Some(60), None));
+        supply.take(50);
+        assert_eq!(cut(&mut supply, 11), Some(60));
     }
 }

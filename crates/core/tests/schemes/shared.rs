@@ -4,7 +4,9 @@ use crate::run::*;
 use isotherm_core::addr::total_len;
 use isotherm_core::clock::Clock;
 use isotherm_core::meter::{LiveTarget, Meter, MeterError, Metric};
+use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::engine::SchemeEngine;
+use isotherm_core::scheme::filter::{Filter, FilterType};
 use isotherm_core::scheme::goal::{Goal, GoalMetric};
 use isotherm_core::scheme::idle::IdleReason;
 use std::cell::RefCell;
@@ -39,6 +41,36 @@ fn a_scheme_of_a_group_is_for_its_processes_alone_also_when_they_move() {
     run.engine.locate(|_| Some("/a".into()));
     assert!(run.run(10 * S).out() > 0, "{:?}", run.idle());
     assert!(asked.borrow().iter().all(|&targets| targets == 1) && !asked.borrow().is_empty());
+}
+
+/// The control group that the target is in.
+struct GroupOf(Rc<RefCell<&'static str>>);
+
+impl Meter for GroupOf {
+    fn read(&mut self, metric: &Metric, _: &[LiveTarget]) -> Result<u64, MeterError> {
+        Err(MeterError { metric: metric.to_string(), reason: "not asked for".into(), remedy: "none".into() })
+    }
+
+    fn cgroup_of(&mut self, _: LiveTarget) -> Option<String> {
+        Some((*self.0.borrow()).to_owned())
+    }
+}
+
+#[test]
+fn where_nobody_tells_the_engine_looks_itself_who_has_moved() {
+    let protect = |path: &str| Filter { what: FilterType::Cgroup(path.into()), matching: true, allow: false };
+    let of_group = Scheme { group: Some("/a".into()), ..page_out() };
+    let spares_b = Scheme { filters: vec![protect("/b")], ..page_out() };
+    for scheme in [of_group, spares_b] {
+        let mut run = Run::new(&[pages(0, 4000)], &[pages(0, 10)], vec![scheme.clone()]);
+        let group = Rc::new(RefCell::new("/b"));
+        let actuator = ToyActuator { world: run.world.clone(), hands: run.hands.clone() };
+        run.engine = SchemeEngine::new(vec![scheme], Box::new(actuator), Box::new(GroupOf(group.clone())));
+        assert_eq!(run.run(5 * S).out(), 0, "{:?}", run.idle());
+        *group.borrow_mut() = "/a";
+        let out = run.run(5 * S).out();
+        assert!(out > 0, "{:?}", run.idle());
+    }
 }
 
 #[test]

@@ -96,7 +96,8 @@ impl SchemeArgs {
 
     /// Reads everything anew for a run that goes on; `given`: what the command line says.
     pub fn reload(&self, given: &MonitorArgs) -> anyhow::Result<Tuning> {
-        let loaded = self.load(given)?;
+        let mut loaded = self.load(given)?;
+        find_groups(&mut loaded.schemes);
         Ok(Tuning { schemes: loaded.schemes, attrs: Some(loaded.monitor.attrs()?) })
     }
 
@@ -146,16 +147,17 @@ impl SchemeArgs {
     }
 }
 
-/// Says which control groups that schemes name are not there: a filter of one neither protects nor lets pass anything. They may
-/// come later, so that is no error.
-pub fn warn_of_missing_groups(schemes: &[Scheme]) {
+/// Writes control groups that schemes name as those of processes are told: in whatever way users write them, they are compared with
+/// these. Says which are not there: a filter of one neither protects nor lets pass anything. They may come later, so that is no error.
+pub fn find_groups(schemes: &mut [Scheme]) {
     let groups = Memcgs::new(&Roots::system());
-    for (number, scheme) in schemes.iter().enumerate() {
-        let of_filters = scheme.filters.iter().filter_map(|filter| filter.what.group());
-        for path in of_filters.chain(scheme.group.as_deref()) {
+    for (number, scheme) in schemes.iter_mut().enumerate() {
+        let action = scheme.action;
+        for path in scheme.groups_mut() {
             if let Err(why) = groups.open(path) {
-                tracing::warn!("scheme {number} ({}) is about the control group '{path}': {why}", scheme.action);
+                tracing::warn!("scheme {number} ({action}) is about the control group '{path}': {why}");
             }
+            *path = groups.name(path);
         }
     }
 }
@@ -172,7 +174,8 @@ pub struct Tuning {
 impl Tuning {
     /// Reads the text of a file of any kind. `attrs` are those in force; the file's own come before them.
     pub fn from_text(name: &str, text: &str, attrs: &MonitorAttrs) -> Result<Self, FileError> {
-        let parsed = parse_file(name, text, attrs)?;
+        let mut parsed = parse_file(name, text, attrs)?;
+        find_groups(&mut parsed.schemes);
         let attrs = parsed.monitor.map(|m| m.over(attrs));
         let fault = |why: AttrsError| FileError::of(name, why).at_key("[monitor]");
         attrs.map_or(Ok(()), |a| a.validate()).map_err(fault)?;

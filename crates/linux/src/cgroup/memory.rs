@@ -47,7 +47,7 @@ pub struct Memcg {
 /// A limit, and the group that has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
-    /// The group itself, or the nearest above it that has one.
+    /// The group itself, or one above it.
     pub group: Memcg,
     /// Bytes.
     pub bytes: u64,
@@ -116,6 +116,14 @@ impl Memcgs {
     /// process has gone.
     pub fn path_of(&self, pid: u32) -> Option<Result<String, OutsideGroup>> {
         self.setup.name_in(&self.roots.read(format!("/proc/{pid}/cgroup")).ok()?, pid)
+    }
+
+    /// The path of the group that users write as `path`, as [`path_of`](Self::path_of) tells it. Of one that is not there, it is taken
+    /// to be below the hierarchy's root.
+    pub fn name(&self, path: &str) -> String {
+        let path = self.open(path).map_or_else(|_| path.to_owned(), |memcg| memcg.path());
+        let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty() && *name != ".").collect();
+        format!("/{}", names.join("/"))
     }
 
     /// The group at a path as [`path_of`](Self::path_of) tells it, or as users write it.
@@ -240,23 +248,26 @@ impl Memcg {
         })
     }
 
-    /// Its limit, or that of the nearest group above it that has one; `None`: there is none.
+    /// The lowest limit of its own and those of the groups above it, the nearest of equal ones; `None`: there is none.
     pub fn limit(&self) -> io::Result<Option<Limit>> {
+        let mut lowest: Option<Limit> = None;
         for folder in self.folder.ancestors() {
             let group = Self { folder: folder.to_path_buf(), ..self.clone() };
             let text = match self.roots.read(folder.join(LIMIT.file(self.v2))) {
                 Ok(text) => text,
                 // The root group of v2 has no such file, and what is above the mount neither.
-                Err(e) if e.kind() == io::ErrorKind::NotFound && folder != self.folder => return Ok(None),
+                Err(e) if e.kind() == io::ErrorKind::NotFound && folder != self.folder => break,
                 Err(e) => return Err(e),
             };
             match parse_limit(&text) {
-                Some(Some(bytes)) => return Ok(Some(Limit { group, bytes })),
-                Some(None) => {}
+                Some(Some(bytes)) if lowest.as_ref().is_none_or(|limit| bytes < limit.bytes) => {
+                    lowest = Some(Limit { group, bytes });
+                }
+                Some(_) => {}
                 None => return Err(io::Error::new(io::ErrorKind::InvalidData, "the limit is not a number")),
             }
         }
-        Ok(None)
+        Ok(lowest)
     }
 }
 

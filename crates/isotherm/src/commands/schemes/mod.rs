@@ -6,7 +6,7 @@ pub mod stats;
 
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
-use crate::schemes::{SchemeArgs, warn_of_missing_groups};
+use crate::schemes::{SchemeArgs, find_groups};
 use control::Reload;
 use run::RunArgs;
 
@@ -31,8 +31,8 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     let Args { schemes, mut target, monitor: given, run } = args;
-    let loaded = schemes.load(&given)?;
-    warn_of_missing_groups(&loaded.schemes);
+    let mut loaded = schemes.load(&given)?;
+    find_groups(&mut loaded.schemes);
     if let Some(settings) = &loaded.target {
         settings.fill(&mut target);
     }
