@@ -168,6 +168,9 @@ fn look(args: &Args) -> anyhow::Result<()> {
         return Err(match ended {
             Ended::Interrupted => anyhow::anyhow!("interrupted before anything was known"),
             Ended::TargetsGone => anyhow::anyhow!("every target ended before anything was known of it"),
+            _ if machine.processes.is_empty() => {
+                anyhow::anyhow!("there is no process to be watched: what was named is empty")
+            }
             _ => anyhow::anyhow!(
                 "nothing is known yet of any process after {}: look longer (--duration), or give more time to watching ({}; --cpu-budget)",
                 format_time(progress.elapsed_ns()),

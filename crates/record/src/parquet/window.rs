@@ -79,7 +79,8 @@ impl GroupWindow {
     pub fn set_ages(&mut self, ages: &PageAges) {
         self.resident_bytes = Some(bytes(ages.resident));
         self.unobservable_bytes = Some(bytes(ages.unobservable));
-        self.accessed_bytes = ages.accessed_within(ACCESSED_NS).map(|accessed| bytes(accessed.pages));
+        let accessed = ages.accessed_within(ACCESSED_NS).filter(|_| ages.known_for(ACCESSED_NS).is_some());
+        self.accessed_bytes = accessed.map(|accessed| bytes(accessed.pages));
         self.cold_bytes = cold(ages);
         // Times beyond are not known, so it was watched for the longest that is.
         self.watched_s = Some(ages.idle.len().checked_sub(1).map_or(0, |i| AGES_NS[i] / 1_000_000_000));
@@ -98,7 +99,7 @@ impl GroupWindow {
 fn cold(ages: &PageAges) -> ByIdle {
     IDLE_NS.map(|idle_ns| match idle_ns {
         0 => Some(bytes(ages.resident.saturating_sub(ages.unobservable))),
-        _ => ages.idle_for(idle_ns).map(|idle| bytes(idle.pages)),
+        _ => ages.known_for(idle_ns).map(|idle| bytes(idle.pages)),
     })
 }
 
@@ -119,5 +120,14 @@ mod tests {
         assert_eq!(window.promoted_bytes[..5], [Some(0), Some(0), Some(0), Some(0), None]);
         assert_eq!(window.accessed_bytes, None, "not for 120 s");
         assert_eq!((window.resident_bytes, window.unobservable_bytes), (Some(bytes(100)), Some(bytes(5))));
+    }
+
+    #[test]
+    fn an_age_of_which_much_is_still_open_is_not_known() {
+        let idle = |unresolved| IdlePages { pages: 40, least: 40, most: 40 + unresolved, unresolved };
+        let ages = PageAges { resident: 100, idle: vec![idle(5), idle(6)], ..PageAges::default() };
+        let mut window = GroupWindow::default();
+        window.set_ages(&ages);
+        assert_eq!((window.cold_bytes[1], window.cold_bytes[2], window.watched_s), (Some(bytes(40)), None, Some(2)));
     }
 }

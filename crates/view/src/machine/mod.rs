@@ -94,7 +94,10 @@ impl Subscriber for MachineBuilder {
             Event::Stats(stats) => self.stats = Some((self.stats.map_or(*stats, |(first, _)| first), *stats)),
             Event::End { target, why: TargetEnd::Exited, .. } => drop(self.processes.remove(target)),
             Event::End { target, why: TargetEnd::Replaced, .. } => {
-                // Nothing is known of the new program yet.
+                // Nothing is known of the new program yet; what was the old one's own has gone.
+                if let Some(together) = &mut self.together {
+                    together.owned.retain(|owned| owned.target != *target);
+                }
                 if let Some(known) = self.processes.get_mut(target) {
                     (known.ages, known.watched_ns, known.forked, known.late) = (None, 0, false, true);
                 }

@@ -126,7 +126,8 @@ fn good(response: Response) -> anyhow::Result<Vec<u8>> {
     let text = error.and_then(|e| e["error"].as_str().map(str::to_owned));
     let text = text.unwrap_or_else(|| format!("it refused with status {}", response.status));
     match response.status {
-        400 | 404 | 409 | 413 => Err(Usage(text).into()),
+        404 => Err(Usage(format!("what answers there does not take this command: {text}")).into()),
+        400 | 409 | 413 => Err(Usage(text).into()),
         _ => bail!(text),
     }
 }

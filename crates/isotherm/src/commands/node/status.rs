@@ -42,7 +42,7 @@ isotherm_core::figures! {
         resident: Option<u64> = Gauge Bytes, "Memory that its processes map and that is present; a page that several groups map counts in one.";
         swapped: Option<u64> = Gauge Bytes, "Its memory in swap: the larger one of its processes' counts and of what the kernel charges it with, in which shared memory is.";
         unobservable: Option<u64> = Gauge Bytes, "Of the resident memory, what cannot be observed: neither idle nor in use.";
-        limit: Option<u64> = Gauge Bytes, "The nearest limit that it is under.";
+        limit: Option<u64> = Gauge Bytes, "The lowest limit that it is under: its own, or that of a group above it.";
         page_cache_active: Option<u64> = Gauge Bytes, "Files in memory, in it and in groups below it, that the kernel takes to be in use.";
         page_cache_inactive: Option<u64> = Gauge Bytes, "The same, of those to be dropped first.";
         page_cache_mapped: Option<u64> = Gauge Bytes, "Files and shared memory in it and in groups below it that a process maps, and that are counted as resident; shared memory is in neither of the two above.";
@@ -127,7 +127,7 @@ impl GroupStatus {
     }
 
     fn idle(&self, age_ns: u64) -> Option<u64> {
-        Some(bytes(self.ages.as_ref()?.idle_for(age_ns)?.pages))
+        Some(bytes(self.ages.as_ref()?.known_for(age_ns)?.pages))
     }
 
     fn again(&self, idle_ns: u64) -> Option<u64> {
@@ -139,7 +139,9 @@ impl GroupStatus {
     }
 
     fn accessed(&self, window_ns: u64) -> Option<u64> {
-        Some(bytes(self.ages.as_ref()?.accessed_within(window_ns)?.pages))
+        let ages = self.ages.as_ref()?;
+        ages.known_for(window_ns)?;
+        Some(bytes(ages.accessed_within(window_ns)?.pages))
     }
 }
 
@@ -248,10 +250,14 @@ pub fn text(status: &NodeStatus) -> String {
         row("cost", &format!("monitor {ours:.2} % + processes {theirs:.2} % of one core since the start"));
     }
     let Some(total) = &status.total else { return text };
-    // The longest age for which anything is known.
-    let Some(age_ns) = AGES_NS.get(total.idle.len().wrapping_sub(1)).copied() else { return text };
-    let cold = |ages: &PageAges| ages.idle_for(age_ns).map_or(0, |idle| bytes(idle.pages));
-    let words = |ages: &PageAges| format!("{:>9} of {:>9}", format_size(cold(ages)), format_size(bytes(ages.resident)));
+    // The longest age for which nearly all is known.
+    let known = |age_ns: &u64| total.known_for(*age_ns).is_some();
+    let Some(age_ns) = AGES_NS.into_iter().rfind(known) else { return text + &rules_text(status) };
+    let cold = |ages: &PageAges| ages.known_for(age_ns).map(|idle| bytes(idle.pages));
+    let words = |ages: &PageAges| {
+        let cold = cold(ages).map_or_else(|| "not known".to_owned(), format_size);
+        format!("{cold:>9} of {:>9}", format_size(bytes(ages.resident)))
+    };
     let _ = writeln!(text, "\nnot accessed for {}, of what is resident", format_time(age_ns));
     let mut groups: Vec<(&GroupStatus, &PageAges)> =
         status.groups.iter().filter_map(|group| Some((group, group.ages.as_ref()?))).collect();
