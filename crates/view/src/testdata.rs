@@ -1,5 +1,6 @@
 //! Small hand-made events for tests.
 
+use crate::overview::TargetOverview;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::{Event, Mode, MonitorStats, RunInfo};
@@ -43,6 +44,12 @@ pub fn snapshot(target: u32, index: u64, regions: Vec<RegionInfo>) -> Snapshot {
         max_nr_accesses: 20,
         regions,
     }
+}
+
+/// The target of a snapshot, of which there is no other.
+pub(crate) fn overview_of(s: &Snapshot) -> TargetOverview {
+    let info = TargetInfo { target: s.target, pid: s.pid, name: String::new() };
+    TargetOverview { info, snapshots: 1, start_ns: s.start_ns, end_ns: s.end_ns, ended: None }
 }
 
 pub fn mapping(start: u64, end: u64, kind: MappingKind, name: &str) -> Mapping {

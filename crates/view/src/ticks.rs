@@ -51,6 +51,14 @@ pub(crate) fn size_ticks(max: u64, most: u64) -> Vec<u64> {
     (0..=max / step).map(|i| i * step).collect()
 }
 
+/// Multiples of 1, 2 or 5 times a power of ten up to `max`, at most `most` above zero.
+pub(crate) fn number_ticks(max: u64, most: u64) -> Vec<u64> {
+    let powers = std::iter::successors(Some(1u64), |power| power.checked_mul(10));
+    let mut steps = powers.flat_map(|power| [1, 2, 5].map(|n| power.saturating_mul(n)));
+    let step = steps.find(|step| max / step <= most).unwrap_or(u64::MAX);
+    (0..=max / step).map(|i| i * step).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,5 +84,14 @@ mod tests {
         assert_eq!(size_ticks(100 << 20, 4), [0, 32 << 20, 64 << 20, 96 << 20]);
         assert_eq!(size_ticks(3, 4), [0, 1, 2, 3]);
         assert_eq!(size_ticks(0, 4), [0]);
+    }
+
+    #[test]
+    fn numbers_are_decimal() {
+        assert_eq!(number_ticks(60_000, 4), [0, 20_000, 40_000, 60_000]);
+        assert_eq!(number_ticks(65_000, 2), [0, 50_000]);
+        assert_eq!(number_ticks(3, 4), [0, 1, 2, 3]);
+        assert_eq!(number_ticks(0, 4), [0]);
+        assert_eq!(number_ticks(u64::MAX, 1), [0, 10_000_000_000_000_000_000]);
     }
 }

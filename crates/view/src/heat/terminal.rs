@@ -4,7 +4,7 @@ use super::grid::Shown;
 use super::map::{HeatMap, Measure};
 use super::palette::{self, Rgb};
 use crate::names;
-use crate::ticks::time_ticks;
+use crate::ticks::{TimeTicks, time_ticks};
 use crate::units::format_percent;
 use isotherm_core::units::{format_size, format_time};
 use std::fmt::Write;
@@ -166,25 +166,45 @@ fn ramp(position: f64) -> char {
 fn time_axis(map: &HeatMap, plan: &Plan, out: &mut Screen) {
     let (from, to) = (map.seconds(map.grid.start_ns), map.seconds(map.grid.end_ns));
     let ticks = time_ticks(from, to, plan.cols / 10);
+    let (rule, labels) = time_labels(&ticks, (from, to), plan);
+    let _ = writeln!(out.text, "{:>width$} └{rule}", "", width = plan.name_width);
+    let _ = writeln!(out.text, "{}", labels.trim_end());
+}
+
+/// The rule with its ticks, and the labels below it.
+fn time_labels(ticks: &TimeTicks, (from, to): (f64, f64), plan: &Plan) -> (String, String) {
+    let column = |seconds: f64| ((seconds - from) / (to - from).max(1e-9) * (plan.cols - 1) as f64).round() as usize;
+    let columns: Vec<usize> = ticks.ticks.iter().map(|(seconds, _)| column(*seconds).min(plan.cols - 1)).collect();
     let mut rule: Vec<char> = vec!['─'; plan.cols];
-    let mut labels: Vec<char> = vec![' '; plan.cols + plan.name_width + 2];
-    let mut free_from = 0;
-    let last = ticks.ticks.len().saturating_sub(1);
-    for (i, (seconds, label)) in ticks.ticks.iter().enumerate() {
-        let col = ((seconds - from) / (to - from).max(1e-9) * (plan.cols - 1) as f64).round() as usize;
-        rule[col.min(plan.cols - 1)] = '┬';
-        let label = if i == last { format!("{label} {}", ticks.unit) } else { label.clone() };
-        let centre = plan.name_width + 2 + col;
-        let at = centre.saturating_sub(label.len() / 2).min(labels.len().saturating_sub(label.len()));
-        if at >= free_from {
-            labels[at..at + label.len()].iter_mut().zip(label.chars()).for_each(|(l, c)| *l = c);
+    columns.iter().for_each(|&col| rule[col] = '┬');
+    let centred = |(label, col): (&String, &usize)| (label.clone(), plan.name_width + 2 + col);
+    let mut labels: Vec<(String, usize)> =
+        ticks.ticks.iter().map(|(_, label)| label).zip(&columns).map(centred).collect();
+    let width = plan.cols + plan.name_width + 2;
+    // The last label has the unit. Where there is no room for both, the one before has it.
+    let labels = loop {
+        let Some((last, centre)) = labels.pop() else { break String::new() };
+        let with_unit = (format!("{last} {}", ticks.unit), centre);
+        let (line, all) = label_line(labels.iter().chain([&with_unit]), width);
+        if all || labels.is_empty() {
+            break line;
+        }
+    };
+    (rule.into_iter().collect(), labels)
+}
+
+/// Labels around their columns, those left out that others leave no room for; and whether the last one is there.
+fn label_line<'a>(labels: impl Iterator<Item = &'a (String, usize)>, width: usize) -> (String, bool) {
+    let (mut line, mut free_from, mut fits) = (vec![' '; width], 0, false);
+    for (label, centre) in labels {
+        let at = centre.saturating_sub(label.len() / 2).min(width.saturating_sub(label.len()));
+        fits = at >= free_from;
+        if fits {
+            line[at..].iter_mut().zip(label.chars()).for_each(|(l, c)| *l = c);
             free_from = at + label.len() + 1;
         }
     }
-    let rule: String = rule.into_iter().collect();
-    let labels: String = labels.into_iter().collect();
-    let _ = writeln!(out.text, "{:>width$} └{rule}", "", width = plan.name_width);
-    let _ = writeln!(out.text, "{}", labels.trim_end());
+    (line.into_iter().collect(), fits)
 }
 
 fn legend(map: &HeatMap, plan: &Plan, out: &mut Screen) {
@@ -324,6 +344,25 @@ rate: share of 5.00 ms intervals in which a page was accessed
 . not accessed  ? not seen  blank: not mapped  ≈ gap folded
 ";
         assert_eq!(drawn(64, 16, Colours::None), expected);
+    }
+
+    #[test]
+    fn the_time_axis_always_has_its_unit() {
+        let axis = |seconds: u64, width: usize| {
+            let plan = Plan::new(width, 24, Colours::None);
+            let ticks = time_ticks(0.0, seconds as f64, plan.cols / 10);
+            time_labels(&ticks, (0.0, seconds as f64), &plan).1.trim().to_owned()
+        };
+        let words = |line: String| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+        assert_eq!(words(axis(60 * 3600, 80)), "0:00 12:00 24:00 36:00 48:00 h:min", "60:00 h:min has no room");
+        for width in 30..140 {
+            for (seconds, unit) in
+                [(60 * 3600, "h:min"), (100 * 3600, "h:min"), (600, "min:s"), (6000, "min:s"), (100, "s")]
+            {
+                let axis = axis(seconds, width);
+                assert!(axis.ends_with(&format!(" {unit}")), "{width}: {axis}");
+            }
+        }
     }
 
     #[test]

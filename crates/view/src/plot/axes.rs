@@ -2,7 +2,7 @@
 
 use super::{DIM, Frame, GRID, RULE, TEXT};
 use crate::draw::{Anchor, Canvas, TextSize};
-use crate::ticks::{size_ticks, time_ticks};
+use crate::ticks::{number_ticks, size_ticks, time_ticks};
 use isotherm_core::units::format_size;
 
 /// A time axis below `frame`, for seconds `from` to `to`.
@@ -23,7 +23,8 @@ pub(crate) fn time_axis(canvas: &mut dyn Canvas, frame: &Frame, from: f64, to: f
 
 /// An axis of values from 0 to `max` left of `frame`, with lines behind the curve. Bytes, or plain numbers.
 pub(crate) fn value_axis(canvas: &mut dyn Canvas, frame: &Frame, max: u64, bytes: bool) {
-    for value in size_ticks(max, (frame.height / 28.0).max(1.0) as u64) {
+    let most = (frame.height / 28.0).max(1.0) as u64;
+    for value in if bytes { size_ticks(max, most) } else { number_ticks(max, most) } {
         let y = value_y(frame, value, max);
         canvas.line((frame.x, y), (frame.right(), y), GRID);
         let label = if bytes { format_size(value) } else { value.to_string() };

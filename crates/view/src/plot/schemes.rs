@@ -102,11 +102,35 @@ fn rounded(value: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draw::svg::Svg;
 
     #[test]
     fn labels_stay_short() {
         for (value, text) in [(950, "950"), (12_345, "12.3 k"), (629_145_600, "629 M"), (u64::MAX, "18446744074 G")] {
             assert_eq!(rounded(value), text);
         }
+    }
+
+    #[test]
+    fn what_is_not_bytes_has_decimal_ticks() {
+        let second = 1_000_000_000;
+        let h = SchemeHistory {
+            span_ns: (0, second),
+            waiting: vec![Point { time_ns: 0, value: 0 }, Point { time_ns: second, value: 65_000 }],
+            scheme: 0,
+            action: "pageout".into(),
+            rss: Vec::new(),
+            saved: Vec::new(),
+            quota: Vec::new(),
+            applied_rate: Vec::new(),
+            goals: Vec::new(),
+            totals: (0, 0, 0, 0),
+            idle: Vec::new(),
+            lines: 2,
+        };
+        let mut svg = Svg::new(size(&h).0, size(&h).1, super::super::DIM, "");
+        draw(&mut svg, &h);
+        let text = svg.finish();
+        assert!(text.contains(">20000<") && text.contains(">60000<") && !text.contains("16384"), "{text}");
     }
 }

@@ -1,6 +1,7 @@
 //! One figure over time, working set size or number of regions, or its percentiles.
 
 pub mod distribution;
+mod moments;
 pub mod table;
 
 use crate::basis::Basis;
@@ -10,6 +11,7 @@ use crate::units::NS_PER_S;
 use isotherm_core::event::Event;
 use isotherm_core::history::frame::{PageAges, bytes};
 use isotherm_core::snapshot::Snapshot;
+pub(crate) use moments::{PageMoments, TOGETHER_NS};
 use std::collections::{BTreeMap, HashSet};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -93,10 +95,10 @@ struct Points {
 }
 
 /// Reads the series of every target; behind those of several targets comes their sum, in which shared pages count once
-/// if the record tells which are.
+/// where the record tells which are.
 pub fn read(events: &dyn Replay, options: &SeriesOptions) -> Result<Vec<Series>, ViewError> {
     let mut by_target: BTreeMap<u32, Points> = BTreeMap::new();
-    let (mut regions, mut pages, mut together) = (SumBuilder::default(), SumBuilder::default(), Vec::new());
+    let (mut regions, mut moments) = (SumBuilder::default(), PageMoments::default());
     let wanted = |target: u32| options.target.is_none_or(|t| t == target);
     check_targets(events, options.target, &mut |event| {
         match event {
@@ -106,15 +108,12 @@ pub fn read(events: &dyn Replay, options: &SeriesOptions) -> Result<Vec<Series>,
                 regions.add(s.target, point, s.aggr_us.saturating_mul(1000));
             }
             Event::Pages(f) if wanted(f.target) && options.measure.is_of_pages() => {
-                if let Some(value) = working_set_of(&f.total()) {
-                    let point = Point { time_ns: f.time_ns, value };
+                if let Some(point) = moments.add(f) {
                     by_target.entry(f.target).or_default().pages.push(point);
-                    pages.add(f.target, point, f.time_ns.saturating_sub(f.since_ns));
                 }
             }
-            Event::Together(f) if options.target.is_none() && options.measure.is_of_pages() => {
-                together.extend(working_set_of(&f.ages).map(|value| Point { time_ns: f.time_ns, value }));
-            }
+            Event::Together(f) if options.target.is_none() && options.measure.is_of_pages() => moments.add_together(f),
+            Event::End { target, .. } => moments.end(*target),
             _ => {}
         }
         Ok(())
@@ -126,8 +125,7 @@ pub fn read(events: &dyn Replay, options: &SeriesOptions) -> Result<Vec<Series>,
     let several = by_target.len() > 1;
     let mut all: Vec<Series> = by_target.into_iter().map(|(t, p)| series(Some(t), p.regions, p.pages)).collect();
     if several {
-        let pages = if together.is_empty() { pages.finish() } else { together };
-        all.push(series(None, regions.finish(), pages));
+        all.push(series(None, regions.finish(), moments.finish()));
     }
     all.retain(|s| !s.points.is_empty());
     for series in &mut all {

@@ -1,6 +1,7 @@
 //! How long memory has gone without an access.
 
 use super::estimate::Estimate;
+use crate::overview::TargetOverview;
 use crate::units::{NS_PER_S, age_ns};
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
 use serde::Serialize;
@@ -64,11 +65,13 @@ impl Idle {
         }
     }
 
-    /// From a snapshot of a target that has been watched for `watched_ns`.
+    /// From a snapshot of a target that has been watched for `watched_ns`; see [`watched_ns`].
     pub fn of(snapshot: &Snapshot, watched_ns: u64) -> Self {
+        // Ages count from the end of the first interval: none is greater than this.
+        let oldest_ns = watched_ns.saturating_sub(interval_ns(snapshot));
         let mut idle = Self { present_only: snapshot.regions.iter().any(|r| r.evidence.is_some()), ..Self::nothing() };
         for cold in &mut idle.cold {
-            cold.bytes = (watched_ns >= cold.for_ns).then_some(0);
+            cold.bytes = (oldest_ns >= cold.for_ns).then_some(0);
         }
         for r in &snapshot.regions {
             if r.is_unvisited() {
@@ -113,6 +116,22 @@ impl Idle {
     }
 }
 
+/// For how long a target has been watched up to its `last` snapshot, ns, as ages count it: intervals that took longer than
+/// they should have count for what they should have taken.
+pub(crate) fn watched_ns(target: &TargetOverview, last: &Snapshot) -> u64 {
+    let watched_ns = last.end_ns.saturating_sub(target.start_ns);
+    let took_ns = last.end_ns.saturating_sub(last.start_ns).saturating_mul(target.snapshots);
+    // Some tools keep a snapshot now and then only. Ages go on in between.
+    if took_ns < watched_ns / 2 {
+        return watched_ns;
+    }
+    watched_ns.min(interval_ns(last).saturating_mul(target.snapshots))
+}
+
+fn interval_ns(snapshot: &Snapshot) -> u64 {
+    snapshot.aggr_us.saturating_mul(1000)
+}
+
 /// A region's present bytes that could be observed, and those that could not; all of it where nothing is known.
 pub fn present_bytes(r: &RegionInfo) -> (u64, u64) {
     match r.evidence {
@@ -153,5 +172,25 @@ mod tests {
         let short = Idle::of(&snapshot(0, 0, vec![region(0, MIB, 0, 5)]), NS_PER_S);
         assert_eq!(short.cold.map(|c| c.bytes), [None; 4]);
         assert!(!short.present_only);
+    }
+
+    #[test]
+    fn what_no_age_can_reach_yet_is_not_known() {
+        let cold = |snapshots: u64, interval_ns: u64| {
+            let mut last = snapshot(0, snapshots - 1, vec![region(0, MIB, 0, snapshots as u32 - 1)]);
+            let mut target = crate::testdata::overview_of(&last);
+            (target.snapshots, target.start_ns) = (snapshots, last.end_ns - snapshots * interval_ns);
+            last.start_ns = last.end_ns - interval_ns;
+            Idle::of(&last, watched_ns(&target, &last)).cold[0].bytes
+        };
+        assert_eq!(cold(100, 100_000_000), None, "the age is 99 intervals");
+        assert_eq!(cold(101, 100_000_000), Some(MIB));
+        assert_eq!(cold(100, 102_000_000), None, "ages do not count that intervals took longer");
+        assert_eq!(cold(101, 102_000_000), Some(MIB));
+        // A snapshot each second, of regions that were not idle for longer than one.
+        let last = snapshot(0, 599, vec![region(0, MIB, 0, 9)]);
+        let mut target = crate::testdata::overview_of(&last);
+        (target.snapshots, target.start_ns) = (60, last.end_ns - 60 * NS_PER_S);
+        assert_eq!(Idle::of(&last, watched_ns(&target, &last)).cold[0].bytes, Some(0));
     }
 }

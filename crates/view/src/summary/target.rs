@@ -2,7 +2,7 @@
 
 use super::confidence::ConfidenceBuilder;
 use super::cost::Cost;
-use super::idle::Idle;
+use super::idle::{Idle, watched_ns};
 use super::mapping_pages::mapping_uses;
 use super::mappings::MappingHeatBuilder;
 use super::pages::{EXPLAINED_NS, PageFigures};
@@ -99,7 +99,7 @@ impl SummaryBuilder {
             ),
             None => (
                 WorkingSet::of_regions(&self.sizes.0),
-                Idle::of(last, last.end_ns.saturating_sub(self.target.start_ns)),
+                Idle::of(last, watched_ns(&self.target, last)),
                 Mappings::Regions(self.heat.finish()),
             ),
         };

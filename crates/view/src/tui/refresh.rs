@@ -7,7 +7,7 @@ use crate::heat::map::{HeatMap, HeatOptions};
 use crate::overview::Overview;
 use crate::series::distribution::Distribution;
 use crate::summary::cost::Cost;
-use crate::summary::idle::Idle;
+use crate::summary::idle::{Idle, watched_ns};
 use crate::summary::mapping_pages::{MappingUse, mapping_uses};
 use crate::summary::mappings::{MappingHeat, MappingHeatBuilder, cold_by_name};
 use crate::summary::pages::{EXPLAINED_NS, PageFigures};
@@ -45,7 +45,7 @@ impl Top {
             rss: t.footprint.map(|f| f.rss),
             idle: match t.history.pages().and_then(|f| PageFigures::of(std::iter::once(&f.total()))) {
                 Some(figures) => figures.idle(),
-                None => Idle::of(last, t.overview.end_ns.saturating_sub(t.overview.start_ns)),
+                None => Idle::of(last, watched_ns(&t.overview, last)),
             },
             total: self.total(),
             cost: self.cost(),

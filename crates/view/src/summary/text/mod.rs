@@ -49,9 +49,10 @@ pub fn write(all: &Summaries, out: &mut dyn Write) -> Result<(), ViewError> {
 fn total(all: &Summaries, out: &mut dyn Write) -> Result<(), ViewError> {
     let t = &all.total;
     let gone = all.targets.len() - t.targets;
-    match gone {
-        0 => writeln!(out, "all {} targets together", t.targets)?,
-        n => writeln!(out, "the {} targets at the end together, without {n} that had ended", t.targets)?,
+    match (gone, t.targets) {
+        (0, all) => writeln!(out, "all {all} targets together")?,
+        (n, 1) => writeln!(out, "the one target left at the end, without {n} that had ended")?,
+        (n, _) => writeln!(out, "the {} targets at the end together, without {n} that had ended", t.targets)?,
     }
     let start = all.targets.iter().map(|s| s.target.start_ns).min().unwrap_or(0);
     let end = all.targets.iter().map(|s| s.target.end_ns).max().unwrap_or(0);

@@ -181,5 +181,5 @@ fn targets_that_ended_before_are_not_there_any_more() {
     let overview = Overview::read(&events).expect("has snapshots");
     let all = Summaries::read(&events, &overview, &overview.select(None).expect("all")).expect("has snapshots");
     assert_eq!((all.total.targets, all.total.pages.map(|p| p.resident)), (1, Some(83 * MIB)));
-    assert!(text(&events).starts_with("the 1 targets at the end together, without 1 that had ended\n"));
+    assert!(text(&events).starts_with("the one target left at the end, without 1 that had ended\n"));
 }
