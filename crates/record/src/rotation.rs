@@ -14,14 +14,15 @@ use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// When to begin the next part. Limits are looked at after each frame, so a part may exceed them by one frame.
+/// When to begin the next part. Limits are looked at after each frame, so a part may exceed them by one frame. Each
+/// part but the first begins with a snapshot, so what follows the last snapshot stays in the part before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rotation {
     /// Largest size of a part in bytes.
     pub max_bytes: Option<u64>,
     /// Longest time that a part covers, in ns of event time.
     pub max_age_ns: Option<u64>,
-    /// How many parts to keep; older ones are removed. `None` keeps all.
+    /// How many parts to keep; older ones are removed once the newest has its first frame of events. `None` keeps all.
     pub keep: Option<u32>,
 }
 

@@ -138,7 +138,12 @@ pub struct Writer {
     part: u32,
     /// Bytes of whole frames in this part.
     part_bytes: u64,
-    part_from_ns: Option<u64>,
+    /// From when to when the events of this part are.
+    part_span_ns: Option<(u64, u64)>,
+    /// This part is full: the next snapshot begins another one.
+    rotation_due: bool,
+    /// The part to remove once this one has events.
+    obsolete: Option<u32>,
     frames_since_context: u64,
     bytes_since_context: u64,
     context_bytes: u64,
@@ -186,7 +191,9 @@ impl Writer {
             sequence: 0,
             part: 0,
             part_bytes: 0,
-            part_from_ns: None,
+            part_span_ns: None,
+            rotation_due: false,
+            obsolete: None,
             frames_since_context: 0,
             bytes_since_context: 0,
             context_bytes: 0,
@@ -198,12 +205,18 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Adds an event; writes a frame if one is complete. After an error nothing more is written.
+    /// Adds an event; writes a frame if one is complete. A snapshot begins the next part if this one is full. After an
+    /// error nothing more is written.
     pub fn write(&mut self, event: &Event) -> Result<(), WriteError> {
         if let Some(error) = self.pending_error.take() {
             return Err(error);
         }
         self.check_alive()?;
+        // Not as soon as it is due: no snapshot may follow, and a part without one is of no use.
+        if self.rotation_due && matches!(event, Event::Snapshot(_)) {
+            self.flush()?;
+            self.rotate()?;
+        }
         self.context.follow(event);
         let encoded = event::encode(&mut self.frame.raw, &mut self.frame.state, event);
         let too_long = self.frame.raw.len() > MAX_PAYLOAD;
@@ -224,7 +237,8 @@ impl Writer {
             other => (event::time_ns(other), event::time_ns(other)),
         };
         if let (Some(from), Some(complete)) = (from, complete) {
-            self.part_from_ns.get_or_insert(from);
+            let (first, last) = self.part_span_ns.unwrap_or((from, complete));
+            self.part_span_ns = Some((first, last.max(complete)));
             // Not by a snapshot's begin: its interval can be longer than a frame may wait.
             let since = *self.frame.since_ns.get_or_insert(complete);
             if complete.saturating_sub(since) >= self.options.frame_ns {
@@ -242,15 +256,20 @@ impl Writer {
         }
         let raw = std::mem::take(&mut self.frame.raw);
         let result = self.put_frame(FrameKind::Events, &raw, self.frame.events);
-        let now = self.frame.since_ns;
         self.frame = Frame { raw, ..Frame::default() };
         self.frame.raw.clear();
         let len = result?;
         self.frames_since_context += 1;
         self.bytes_since_context += len;
-        if self.must_rotate(now, len) {
-            self.rotate()
-        } else if self.frames_since_context >= FRAMES_PER_CONTEXT
+        if let Some(oldest) = self.obsolete.take()
+            && let Output::File { path, .. } = &self.output
+        {
+            // A part that somebody else has removed already is as good.
+            let _ = std::fs::remove_file(part_path(path, oldest));
+        }
+        self.rotation_due |= self.must_rotate(len);
+        if !self.rotation_due
+            && self.frames_since_context >= FRAMES_PER_CONTEXT
             && self.bytes_since_context >= self.context_bytes.saturating_mul(CONTEXT_SHARE)
         {
             self.put_context(FrameKind::Context)
@@ -364,12 +383,13 @@ impl Writer {
         WriteError::TooLarge { origin: self.origin(), what: format!("an event is not valid: {error}") }
     }
 
-    fn must_rotate(&self, now_ns: Option<u64>, frame_len: u64) -> bool {
+    /// Whether this part is full after a frame of `frame_len` bytes.
+    fn must_rotate(&self, frame_len: u64) -> bool {
         let Some(rotation) = self.options.rotation else { return false };
-        let age = now_ns.zip(self.part_from_ns).map_or(0, |(now, from)| now.saturating_sub(from));
+        let age = self.part_span_ns.map_or(0, |(from, to)| to.saturating_sub(from));
         matches!(self.output, Output::File { .. })
             && (rotation.max_bytes.is_some_and(|max| self.part_bytes + frame_len > max)
-                || rotation.max_age_ns.is_some_and(|max| age.saturating_add(self.options.frame_ns) > max))
+                || rotation.max_age_ns.is_some_and(|max| age >= max))
     }
 
     fn rotate(&mut self) -> Result<(), WriteError> {
@@ -384,14 +404,13 @@ impl Writer {
             }
         }
         let keep = self.options.rotation.and_then(|r| r.keep).unwrap_or(0);
-        if let Some(oldest) = (self.part + 1).checked_sub(keep.max(1)).filter(|_| keep > 0) {
-            // A part that somebody else has removed already is as good.
-            let _ = std::fs::remove_file(part_path(path, oldest));
-        }
+        // Only once this part has events: a kill before that must not leave nothing but context.
+        self.obsolete = (self.part + 1).checked_sub(keep.max(1)).filter(|_| keep > 0);
+        self.rotation_due = false;
         self.part += 1;
         self.summary.parts += 1;
         self.part_bytes = 0;
-        self.part_from_ns = None;
+        self.part_span_ns = None;
         self.put_file_header()?;
         self.put_context(FrameKind::Events)
     }

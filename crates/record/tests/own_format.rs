@@ -320,6 +320,74 @@ fn rotation_by_size_keeps_the_newest_parts() {
     assert_eq!(Some(last), Record::from_events(events).snapshots.pop());
 }
 
+fn end_ns(event: &Event) -> Option<u64> {
+    if let Event::Snapshot(s) = event { Some(s.end_ns) } else { None }
+}
+
+#[test]
+fn every_part_has_a_snapshot_however_the_record_ends() {
+    let events = realistic(6, 60, 9);
+    let rotation = Rotation { max_age_ns: Some(1_000_000_000), keep: Some(1), ..Rotation::default() };
+    // One more event each time: some records end exactly where a part is full, and some with figures after that.
+    for len in (1..events.len()).filter(|&n| events[..n].iter().any(|e| end_ns(e).is_some())) {
+        for is_finished in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("r.iso");
+            let mut writer = Writer::create(&path, Options { rotation: Some(rotation), ..Options::default() }).unwrap();
+            events[..len].iter().for_each(|e| writer.write(e).unwrap());
+            if is_finished {
+                writer.finish().unwrap();
+            } else {
+                drop(writer);
+            }
+            let parts = parts(&path);
+            assert_eq!(parts.len(), 1, "{parts:?}");
+            let record = Record::load(&parts[0]).unwrap();
+            let last = events[..len].iter().filter_map(end_ns).next_back();
+            assert_eq!(record.snapshots.last().map(|s| s.end_ns), last, "{len} events in {parts:?}");
+            assert!(record.run.is_some() && record.targets.len() == 1 && record.mappings.len() == 1, "{parts:?}");
+        }
+    }
+}
+
+#[test]
+fn the_oldest_part_goes_only_when_the_newest_has_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.iso");
+    let rotation = Rotation { max_age_ns: Some(1_000_000_000), keep: Some(1), ..Rotation::default() };
+    let mut writer = Writer::create(&path, Options { rotation: Some(rotation), ..Options::default() }).unwrap();
+    let mut nr_parts = Vec::new();
+    for event in realistic(6, 60, 9) {
+        writer.write(&event).unwrap();
+        // As a kill at this moment would leave it.
+        let parts = parts(&path);
+        let snapshots: usize = parts.iter().map(|part| Record::load(part).unwrap().snapshots.len()).sum();
+        assert!(snapshots > 0 || writer.summary().frames == 0, "{parts:?}");
+        nr_parts.push(parts.len());
+    }
+    assert_eq!(nr_parts.iter().max(), Some(&2), "{nr_parts:?}");
+}
+
+#[test]
+fn parts_are_as_long_as_asked_for_although_frames_fill_early() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.iso");
+    let rotation = Rotation { max_age_ns: Some(1_000_000_000), ..Rotation::default() };
+    // Every event is a frame, although one might wait as long as a part lasts.
+    let options = Options { rotation: Some(rotation), frame_bytes: 1, ..Options::default() };
+    let events = realistic(6, 60, 9);
+    write_to(&path, &events, options);
+    let parts = parts(&path);
+    let spans = parts.iter().map(|part| Record::load(part).unwrap().time_span().unwrap());
+    let spans: Vec<u64> = spans.map(|(from, to)| to - from).collect();
+    let (last, whole) = spans.split_last().unwrap();
+    assert!(whole.len() >= 5 && whole.iter().all(|ns| (1_000_000_000..1_200_000_000).contains(ns)), "{spans:?}");
+    assert!(*last < 1_200_000_000, "{spans:?}");
+    let count = |events: &[Event]| events.iter().filter_map(end_ns).count();
+    let read_back = parts.iter().map(|part| Record::load(part).unwrap().snapshots.len()).sum::<usize>();
+    assert_eq!(read_back, count(&events));
+}
+
 #[test]
 fn a_full_disk_is_told_with_the_path() {
     let events = realistic(1, 40, 1);
