@@ -59,7 +59,7 @@ pub struct Figures {
     /// What else the policy did.
     #[serde(flatten)]
     pub work: Work,
-    /// The same by group, if the trace names groups; of a sample, not scaled to the whole.
+    /// The same by group, if the trace names groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupFigures>,
     /// What a machine makes of it, if one was described.

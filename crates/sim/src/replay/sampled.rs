@@ -8,7 +8,7 @@
 //! The error is found by dividing the sample into eight parts, by hash again, and simulating each in a cache of an
 //! eighth: from how much these differ follows the spread of their mean, and twice that or so is the 95 % interval.
 
-use super::watch::Watch;
+use super::watch::{GroupFigures, Watch};
 use super::{Figures, Future, Groups, Job, Replay};
 use crate::policy::Work;
 use crate::policy::kernel_lru::machine::Bounds;
@@ -51,14 +51,38 @@ impl Replay {
                 // As many as of the whole: what fits shrinks with what is asked for.
                 agings: count.work.agings,
             },
-            groups: watch.map(Watch::finish).unwrap_or_default().0,
+            groups: watch.map(|watch| self.whole_groups(watch.finish().0, rate)).unwrap_or_default(),
             machine: None,
             seconds: 0.0,
         }
     }
 
+    /// What figures of the sample's groups say of the whole, by the same rules as the totals.
+    fn whole_groups(&self, mut groups: Vec<GroupFigures>, rate: f64) -> Vec<GroupFigures> {
+        let up = |n: u64| (n as f64 / rate).round() as u64;
+        for (at, group) in groups.iter_mut().enumerate() {
+            let requests = self.trace().groups().seen(at);
+            let most = self.groups.bounds.get(at).map_or(u64::MAX, |b| b.max);
+            let expected = requests as f64 * rate;
+            group.miss_ratio = if requests == 0 { 0.0 } else { (group.misses as f64 / expected).min(1.0) };
+            group.requests = requests;
+            group.misses = (group.miss_ratio * requests as f64).round() as u64;
+            group.refaults = up(group.refaults);
+            group.evictions = group.evictions.map(up);
+            // A bound that was raised to a page of the sample must not show.
+            group.resident = group.resident.map(|n| up(n).min(most));
+            // They depend on the sizes of batches and groups: no factor makes them those of the whole.
+            group.low_events = None;
+        }
+        groups
+    }
+
+    /// Bounds of groups at the sample's scale. One of a page or more stays at least one: 0 would shut a group out.
     fn scaled_groups(&self, rate: f64) -> Groups {
-        let pages = |n: u64| if n == u64::MAX { n } else { (n as f64 * rate).round() as u64 };
+        let pages = |n: u64| match n {
+            0 | u64::MAX => n,
+            n => (n as f64 * rate).round().max(1.0) as u64,
+        };
         let bounds =
             |b: &Bounds| Bounds { min: pages(b.min), low: pages(b.low), soft: pages(b.soft), max: pages(b.max) };
         Groups { bounds: self.groups.bounds.iter().map(bounds).collect(), fairness: self.groups.fairness }

@@ -24,7 +24,7 @@ pub struct GroupFigures {
     /// Pages that are there at the end, where the policy knows whose they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resident: Option<u64>,
-    /// How often it was reclaimed below its `memory.low`.
+    /// How often it was reclaimed below its `memory.low`. A sample does not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low_events: Option<u64>,
 }

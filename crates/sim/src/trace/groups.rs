@@ -8,6 +8,8 @@ pub(crate) const MOST_GROUPS: usize = 256;
 pub struct Groups {
     pub(super) names: Vec<String>,
     pub(super) of_requests: Vec<u8>,
+    /// Requests in the source by group; more than are kept where it was sampled.
+    pub(super) seen: Vec<u64>,
 }
 
 impl Groups {
@@ -27,6 +29,11 @@ impl Groups {
         self.of_requests.get(at).copied().unwrap_or(0)
     }
 
+    /// Requests in the source on behalf of the group at `group` among the names.
+    pub(crate) fn seen(&self, group: usize) -> u64 {
+        self.seen.get(group).copied().unwrap_or(0)
+    }
+
     /// The number of a group, a new one if the name is new; `None`: there are too many.
     pub(super) fn number(&mut self, name: &str) -> Option<u8> {
         // Neighbouring requests are often of one group.
@@ -38,6 +45,7 @@ impl Groups {
         let known = self.names.iter().position(|n| n == name);
         if known.is_none() && self.names.len() < MOST_GROUPS {
             self.names.push(name.to_owned());
+            self.seen.push(0);
         }
         let number = known.unwrap_or(self.names.len() - 1);
         (self.names[number] == name).then_some(number as u8)

@@ -155,7 +155,8 @@ impl Trace {
                 names.len() as u32 - 1
             })
             .collect();
-        let groups = Groups { names: self.groups.names.clone(), of_requests: Vec::new() };
+        let groups =
+            Groups { of_requests: Vec::new(), names: self.groups.names.clone(), seen: self.groups.seen.clone() };
         let mut part = Self { pages: Vec::new(), manners: Vec::new(), names, groups, ..*self };
         for (at, &page) in self.pages.iter().enumerate() {
             let page = renumbered[page as usize];
@@ -247,6 +248,9 @@ impl<'a> Builder<'a> {
         let next = self.add(name, manner)?;
         if self.pages.len() > before {
             self.groups.of_requests.push(group);
+        }
+        if next == Next::More {
+            self.groups.seen[usize::from(group)] += 1;
         }
         Ok(next)
     }
