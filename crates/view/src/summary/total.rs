@@ -129,7 +129,8 @@ impl TotalBuilder {
         let there: Vec<&TargetSummary> = targets.iter().filter(|t| !gone(&t.summary)).collect();
         let there = if there.is_empty() { targets.iter().collect() } else { there };
 
-        let once = self.together.filter(|t| t.frame.time_ns + TOGETHER_NS >= self.last_pages_ns && t.is_of(&there));
+        let is_late = |t: &Together| t.frame.time_ns + TOGETHER_NS >= self.last_pages_ns;
+        let once = self.together.filter(|t| is_late(t) && (t.is_of(&there) || t.says_fewer_pages(&there)));
         let ages: Vec<&PageAges> = match &once {
             Some(t) => std::iter::once(&t.frame.ages).chain(t.of_later(&there, &self.known)).collect(),
             None => there.iter().filter_map(|t| t.ages.as_ref()).collect(),
@@ -170,6 +171,13 @@ impl Together {
     fn is_of(&self, there: &[&TargetSummary]) -> bool {
         let there: HashSet<u32> = there.iter().map(|t| number(t)).collect();
         self.living.is_subset(&there) || self.frame.targets as usize <= self.known.intersection(&there).count()
+    }
+
+    /// Whether it says fewer pages, with those of targets that have ended, than the sum for those that are `there`, in which shared pages
+    /// count for each. Both say too many: forks that come and go share nearly all of their pages.
+    fn says_fewer_pages(&self, there: &[&TargetSummary]) -> bool {
+        let sum: u64 = there.iter().filter_map(|t| t.ages.as_ref()).map(|ages| ages.resident).sum();
+        self.frame.ages.resident <= sum
     }
 
     /// The pages of those that are `there` and not in it, for which they came too late, or had ended before. Nothing
@@ -284,6 +292,13 @@ mod tests {
         assert_eq!(t.pages.map(|p| p.resident), Some(2 * 83 * MIB));
         put(&mut events, 22, together(2, 22));
         let t = total(&events);
+        assert_eq!((t.shared, t.pages.map(|p| p.resident)), (Shared::CountedOnce, Some(83 * MIB)));
+        // Forks share all of it: what was counted once is nearer to the truth than the sum, though one of them has ended.
+        let mut forks = paged_record(3, 30);
+        keep_second(&mut forks, 0, at(20));
+        put(&mut forks, 19, end(1, at(20)));
+        put(&mut forks, 17, together(3, 17));
+        let t = total(&forks);
         assert_eq!((t.shared, t.pages.map(|p| p.resident)), (Shared::CountedOnce, Some(83 * MIB)));
     }
 
