@@ -399,6 +399,16 @@ mod tests {
         assert_eq!(b.swapped().unwrap(), 512);
         let limit = b.limit().unwrap().unwrap();
         assert_eq!((limit.bytes, &*limit.group.path()), (1 << 20, "/a"));
+        let own = |bytes: &str| std::fs::write(t.roots.path("/sys/fs/cgroup/memory/a/b/memory.limit_in_bytes"), bytes);
+        for (written, bytes, path) in [("2097152\n", 1 << 20, "/a"), ("524288\n", 1 << 19, "/a/b")] {
+            own(written).unwrap();
+            let limit = b.limit().unwrap().unwrap();
+            assert_eq!((limit.bytes, &*limit.group.path()), (bytes, path), "the lower one holds");
+        }
+        for path in ["/a/b", "a/b", "/a/b/", "//a//b", "/sys/fs/cgroup/memory/a/b", "memory/a/b"] {
+            assert_eq!(groups.name(path), "/a/b", "{path}");
+        }
+        assert_eq!((groups.name("none/yet/"), groups.name("/")), ("/none/yet".to_owned(), "/".to_owned()));
         let root = groups.open("/").unwrap();
         assert_eq!(root.limit().unwrap(), None);
         assert!(groups.open("/none").unwrap_err().to_string().contains("no control group '/none'"));
