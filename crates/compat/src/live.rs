@@ -50,8 +50,8 @@ fn find_groups(settings: &mut Settings) -> Result<(), Refused> {
         if path.is_empty() {
             return Err(Refused::new("a filter of type memcg has no memcg_path"));
         }
-        let group = groups.open(path).map_err(|why| Refused::new(format!("memcg_path '{path}': {why}")));
-        group.map(|_| *path = groups.name(path))?;
+        groups.open(path).map_err(|why| Refused::new(format!("memcg_path '{path}': {why}")))?;
+        *path = groups.name(path);
     }
     Ok(())
 }

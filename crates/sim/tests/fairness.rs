@@ -90,8 +90,7 @@ fn bounds_hold_in_a_sample_at_its_scale() {
     assert!(miss_ratio(&whole, &bounded) > 0.75 && miss_ratio(&whole, &other) < 0.4, "{whole:?}");
     for (name, place) in [(&bounded, 0), (&other, 1)] {
         assert_eq!(sample.groups[place].group, *name, "the sample names them in the same order");
-        // A twentieth of the higher one: a group has no even share of the pages that are chosen.
-        assert!((miss_ratio(&whole, name) - miss_ratio(&sample, name)).abs() < 0.04, "{whole:?} {sample:?}");
+        assert!((miss_ratio(&whole, name) - miss_ratio(&sample, name)).abs() < 0.03, "{whole:?} {sample:?}");
     }
     for (whole, sample) in whole.groups.iter().zip(&sample.groups) {
         assert_eq!(whole.requests, sample.requests, "they are counted, not estimated");

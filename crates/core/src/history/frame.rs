@@ -128,6 +128,11 @@ impl PageAges {
         self.idle_for(age_ns).filter(|idle| idle.unresolved.saturating_mul(20) <= seen)
     }
 
+    /// The same as [`accessed_within`](Self::accessed_within), where it is [known](Self::known_for).
+    pub fn known_within(&self, window_ns: u64) -> Option<Accessed> {
+        self.known_for(window_ns).and_then(|_| self.accessed_within(window_ns))
+    }
+
     /// Pages accessed within the last `window_ns`, one of [`AGES_NS`], with the least and the largest number that may
     /// be true; `None` if the target was not watched for so long.
     pub fn accessed_within(&self, window_ns: u64) -> Option<Accessed> {

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How often it is read which control groups targets are in, ns, ...
 const LOCATE_NS: u64 = 1_000_000_000;
-/// ... and more seldom with many, at some 15 us each.
+/// ... and more seldom with many: each costs a read of a file in /proc.
 const LOCATE_NS_PER_TARGET: u64 = 10_000_000;
 
 /// Applies schemes to what a monitor sees.

@@ -169,7 +169,7 @@ fn look(args: &Args) -> anyhow::Result<()> {
             Ended::Interrupted => anyhow::anyhow!("interrupted before anything was known"),
             Ended::TargetsGone => anyhow::anyhow!("every target ended before anything was known of it"),
             _ if machine.processes.is_empty() => {
-                anyhow::anyhow!("there is no process to be watched: what was named is empty")
+                anyhow::anyhow!("there is no process to be watched{}", places(&args.target))
             }
             _ => anyhow::anyhow!(
                 "nothing is known yet of any process after {}: look longer (--duration), or give more time to watching ({}; --cpu-budget)",
@@ -183,6 +183,12 @@ fn look(args: &Args) -> anyhow::Result<()> {
         say!("cost: {}", progress.cost_words());
     }
     finished
+}
+
+/// Where it was looked for processes.
+fn places(target: &TargetArgs) -> String {
+    let groups: Vec<String> = target.cgroups.iter().map(|group| format!("'{}'", group.display())).collect();
+    if groups.is_empty() { String::new() } else { format!(" in the control group {}", groups.join(", ")) }
 }
 
 fn show(args: &Args, mut machine: Machine) -> anyhow::Result<()> {

@@ -79,8 +79,7 @@ impl GroupWindow {
     pub fn set_ages(&mut self, ages: &PageAges) {
         self.resident_bytes = Some(bytes(ages.resident));
         self.unobservable_bytes = Some(bytes(ages.unobservable));
-        let accessed = ages.accessed_within(ACCESSED_NS).filter(|_| ages.known_for(ACCESSED_NS).is_some());
-        self.accessed_bytes = accessed.map(|accessed| bytes(accessed.pages));
+        self.accessed_bytes = ages.known_within(ACCESSED_NS).map(|accessed| bytes(accessed.pages));
         self.cold_bytes = cold(ages);
         // Times beyond are not known, so it was watched for the longest that is.
         self.watched_s = Some(ages.idle.len().checked_sub(1).map_or(0, |i| AGES_NS[i] / 1_000_000_000));

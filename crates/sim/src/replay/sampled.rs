@@ -23,6 +23,9 @@ fn scaled(size: u32, rate: f64) -> u32 {
     (f64::from(size) * rate).round().max(1.0) as u32
 }
 
+/// What chance adds to a number of sampled pages is below so many times its root.
+const CHANCE: f64 = 3.0;
+
 impl Replay {
     pub(super) fn estimate(&self, job: Job, rate: f64) -> Figures {
         let requests = self.trace().seen();
@@ -64,7 +67,12 @@ impl Replay {
             let requests = self.trace().groups().seen(at);
             let most = self.groups.bounds.get(at).map_or(u64::MAX, |b| b.max);
             let expected = requests as f64 * rate;
-            group.miss_ratio = if requests == 0 { 0.0 } else { (group.misses as f64 / expected).min(1.0) };
+            // Each page misses once before it can miss again. Requests that differ from what is expected by no more than the number
+            // of pages explains say nothing of pages that are asked for most.
+            let pages = group.misses.saturating_sub(group.refaults).max(1) as f64;
+            let is_chance = (group.requests as f64 / expected - 1.0).abs() <= CHANCE / pages.sqrt();
+            let asked = if is_chance { group.requests as f64 } else { expected };
+            group.miss_ratio = if requests == 0 { 0.0 } else { (group.misses as f64 / asked.max(1.0)).min(1.0) };
             group.requests = requests;
             group.misses = (group.miss_ratio * requests as f64).round() as u64;
             group.refaults = up(group.refaults);

@@ -129,8 +129,8 @@ impl TotalBuilder {
         let there: Vec<&TargetSummary> = targets.iter().filter(|t| !gone(&t.summary)).collect();
         let there = if there.is_empty() { targets.iter().collect() } else { there };
 
-        let is_late = |t: &Together| t.frame.time_ns + TOGETHER_NS >= self.last_pages_ns;
-        let once = self.together.filter(|t| is_late(t) && (t.is_of(&there) || t.says_fewer_pages(&there)));
+        let is_recent = |t: &Together| t.frame.time_ns + TOGETHER_NS >= self.last_pages_ns;
+        let once = self.together.filter(|t| is_recent(t) && (t.is_of(&there) || t.says_fewer_pages(&there)));
         let ages: Vec<&PageAges> = match &once {
             Some(t) => std::iter::once(&t.frame.ages).chain(t.of_later(&there, &self.known)).collect(),
             None => there.iter().filter_map(|t| t.ages.as_ref()).collect(),

@@ -139,9 +139,7 @@ impl GroupStatus {
     }
 
     fn accessed(&self, window_ns: u64) -> Option<u64> {
-        let ages = self.ages.as_ref()?;
-        ages.known_for(window_ns)?;
-        Some(bytes(ages.accessed_within(window_ns)?.pages))
+        Some(bytes(self.ages.as_ref()?.known_within(window_ns)?.pages))
     }
 }
 
