@@ -8,17 +8,19 @@
 use super::action::Preference;
 use super::apply::{ALL_ADDRESSES, Go, LOOK_AT_ONCE, LOOK_PER_TURN, Turn};
 use super::filter::{PageFacts, Verdict, page_passes, split};
+use super::pattern::Bounds;
 use super::runner::Runner;
 use super::supply::Walks;
 use super::target_view::TargetView;
-use super::victims::{Found, Search, portions};
+use super::victims::{Found, Search, portions, stretches};
 use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, total_len};
-use crate::history::pages::Codes;
+use crate::history::pages::{Codes, PageHistory};
 use crate::history::table::Table;
 use crate::history::tracked::still_idle;
 use crate::mask::NO_PAGES;
 use crate::pages::push_range;
 use crate::target::TargetId;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The addresses of a target by what filters on mappings say of them.
@@ -70,8 +72,7 @@ impl Turn<'_, '_> {
         let (now, idle_ns) = (self.world.now_ns, self.runner.idle_ns(self.world.by_region));
         self.tally.idle_ns = Some(idle_ns);
         let latest = now.checked_sub(idle_ns);
-        let earliest = self.earliest_ns();
-        let matches = |by_ns: u64| latest.is_some_and(|latest| by_ns <= latest) && by_ns >= earliest;
+        let matches = self.matches();
         let cut = self.runner.supply.cut_ns.filter(|&cut| latest.is_some_and(|latest| cut <= latest));
         self.tally.cut = cut.is_some();
         let targets = self.world.targets;
@@ -149,13 +150,7 @@ impl Turn<'_, '_> {
             rejects: &|table| runner.rejects(table, per_page),
             leaves_out: &|base| runner.leaves_out(target, base),
         };
-        let size = runner.scheme.pattern.size;
-        let any_size = self.is_regional() || size.min <= PAGE_SIZE && size.max == u64::MAX;
-        let found = if any_size {
-            search.run(ranges, room, &mut victims)
-        } else {
-            search.run(&search.stretches(ranges, size), room, &mut victims)
-        };
+        let found = search.run(&self.of_size(history, ranges), room, &mut victims);
         if found.matched == 0 {
             let (present, unseen) = history.present_bytes(ranges);
             self.tally.in_use += present - unseen;
@@ -217,7 +212,8 @@ impl Turn<'_, '_> {
         self.runner.supply.cut_ns = None;
         let Some(source) = self.world.source.as_deref().filter(|_| ordered && quota < u64::MAX) else { return };
         let walks = self.walks(open);
-        if !self.runner.supply.is_of(&walks) {
+        // What is in a stretch of a size changes with time, too.
+        if self.size().is_some() || !self.runner.supply.is_of(&walks) {
             let mut bytes = BTreeMap::new();
             for (target, history) in open.iter().filter_map(|&id| Some((id, source.page_history(id)?))) {
                 // What was looked at before a walk counts again.
@@ -228,7 +224,7 @@ impl Turn<'_, '_> {
                     let rejects = |table: &Table| runner.rejects(table, per_page);
                     let leaves_out = |base| runner.leaves_out(target, base);
                     let search = Search { history, wanted: &[true; 256], rejects: &rejects, leaves_out: &leaves_out };
-                    search.ages(ranges, &mut bytes);
+                    search.ages(&self.of_size(history, ranges), &mut bytes);
                 }
             }
             self.runner.supply.count(walks, bytes);
@@ -240,6 +236,28 @@ impl Turn<'_, '_> {
     fn earliest_ns(&self) -> u64 {
         let most_us = if self.is_regional() { u64::MAX } else { self.runner.scheme.pattern.age_us.max };
         self.world.now_ns.saturating_sub(most_us.saturating_mul(1000))
+    }
+
+    /// Whether pages accessed last at a moment, ns, are of the age that the scheme asks for now.
+    fn matches(&self) -> impl Fn(u64) -> bool + use<> {
+        let latest_ns = self.world.now_ns.checked_sub(self.runner.idle_ns(self.world.by_region));
+        let earliest_ns = self.earliest_ns();
+        move |by_ns| latest_ns.is_some_and(|latest| by_ns <= latest) && by_ns >= earliest_ns
+    }
+
+    /// The sizes of memory that the scheme asks for; `None`: any. Those of regions are looked at elsewhere.
+    fn size(&self) -> Option<Bounds<u64>> {
+        let size = self.runner.scheme.pattern.size;
+        (!self.is_regional() && (size.min > PAGE_SIZE || size.max < u64::MAX)).then_some(size)
+    }
+
+    /// The parts of `ranges` that lie in idle memory of a size that the scheme asks for. Memory that a quota has no room
+    /// for now counts as well: else it would be cut into parts too small for anybody.
+    fn of_size<'r>(&self, history: &PageHistory, ranges: &'r [AddrRange]) -> Cow<'r, [AddrRange]> {
+        match self.size() {
+            Some(size) => stretches(history, &history.codes(self.matches()), ranges, size).into(),
+            None => ranges.into(),
+        }
     }
 
     /// How often each target has been walked.

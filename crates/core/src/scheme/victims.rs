@@ -93,34 +93,39 @@ impl Search<'_> {
             }
         }
     }
+}
 
-    /// The parts of `ranges` (sorted, disjoint) of a size within `size` without a present page that is not asked for.
-    pub fn stretches(&self, ranges: &[AddrRange], size: Bounds<u64>) -> Vec<AddrRange> {
-        let others: Codes = std::array::from_fn(|c| c > 0 && !self.wanted[c]);
-        let mut used = Vec::new();
-        self.history.each_table_in(ranges, |base, table, asked| {
-            push_runs(base, &mask::and(&table.pages(&others), asked), &mut used);
-        });
-        let mut used = used.into_iter().peekable();
-        let mut out = Vec::new();
-        for range in ranges {
-            let mut at = range.start;
-            while let Some(hole) = used.next_if(|u| u.end <= range.end) {
-                out.push(AddrRange::new(at, hole.start));
-                at = hole.end;
-            }
-            // What is used may go on in the next range where both touch.
-            match used.peek_mut().filter(|u| u.start < range.end) {
-                Some(hole) => {
-                    out.push(AddrRange::new(at, hole.start));
-                    hole.start = range.end;
-                }
-                None => out.push(AddrRange::new(at, range.end)),
-            }
+/// The parts of `ranges` (sorted, disjoint) of a size within `size` without a present page of another age than `matching`.
+pub(super) fn stretches(
+    history: &PageHistory,
+    matching: &Codes,
+    ranges: &[AddrRange],
+    size: Bounds<u64>,
+) -> Vec<AddrRange> {
+    let others: Codes = std::array::from_fn(|c| c > 0 && !matching[c]);
+    let mut used = Vec::new();
+    history.each_table_in(ranges, |base, table, asked| {
+        push_runs(base, &mask::and(&table.pages(&others), asked), &mut used);
+    });
+    let mut used = used.into_iter().peekable();
+    let mut out = Vec::new();
+    for range in ranges {
+        let mut at = range.start;
+        while let Some(hole) = used.next_if(|u| u.end <= range.end) {
+            out.push(AddrRange::new(at, hole.start));
+            at = hole.end;
         }
-        out.retain(|r| !r.is_empty() && size.contains(r.len()));
-        out
+        // What is used may go on in the next range where both touch.
+        match used.peek_mut().filter(|u| u.start < range.end) {
+            Some(hole) => {
+                out.push(AddrRange::new(at, hole.start));
+                hole.start = range.end;
+            }
+            None => out.push(AddrRange::new(at, range.end)),
+        }
     }
+    out.retain(|r| !r.is_empty() && size.contains(r.len()));
+    out
 }
 
 /// `ranges` in portions of about `size` bytes (a multiple of 2 MiB); no huge page is cut in two.
@@ -244,7 +249,7 @@ mod tests {
 
             let least = size * PAGE_SIZE;
             let used = |p: u64| (is_huge(p) || age(p) > 0) && !idle(p);
-            let stretches = search.stretches(&ranges, Bounds::new(least, u64::MAX));
+            let stretches = stretches(&history, &wanted, &ranges, Bounds::new(least, u64::MAX));
             prop_assert!(stretches.iter().all(|r| r.len() >= least));
             for p in 0..TABLES * 512 {
                 let range = ranges.iter().find(|r| r.contains(p * PAGE_SIZE));

@@ -355,6 +355,38 @@ fn what_refuses_to_go_does_not_use_up_the_quota_for_ever() {
     assert!((2.0..4.0).contains(&again), "asked for {again} times in 435 s");
 }
 
+/// Memory in parts too small for the scheme stays the oldest, and must not keep the quota from what is large enough.
+#[test]
+fn of_memory_of_a_size_the_oldest_goes_first_however_old_smaller_parts_are() {
+    let (small, large) = (pages(0, 800), pages(800, 1600));
+    let mut scheme = Scheme::new(Action::PageOut, idle_for(5 * S));
+    scheme.pattern.size.min = 600 * P;
+    scheme.quota.bytes = Some(64 * P);
+    scheme.quota.reset_ns = S;
+    let every_eighth: Vec<AddrRange> = (0..100).map(|i| pages(8 * i, 8 * i + 1)).collect();
+    let mut run = Run::new(&[small, large], &every_eighth, vec![scheme]);
+    let in_use = |run: &Run, range| run.world.borrow_mut().hot.push(range);
+    in_use(&run, pages(800, 1200));
+    in_use(&run, pages(1200, 1600));
+    run.run(10 * S);
+    run.world.borrow_mut().hot.pop();
+    run.run(3 * S);
+    run.world.borrow_mut().hot.pop();
+    run.run(5 * S);
+    assert_eq!(run.out(), 0, "half of it is not large enough");
+    run.run(4 * S);
+    // The younger half, which came to rest later, goes last.
+    let parts = |run: &Run| {
+        let world = run.world.borrow();
+        let within = |range: AddrRange| world.out.iter().filter(|&&p| range.contains(p)).count();
+        [small, pages(800, 1200), pages(1200, 1600)].map(within)
+    };
+    let [_, younger, older] = parts(&run);
+    assert!(older > 64 && younger == 0, "{younger} {older}");
+    run.run(16 * S);
+    assert_eq!(parts(&run), [0, 400, 400]);
+}
+
 #[test]
 fn other_schemes_take_over_what_is_theirs_and_nothing_else() {
     let mut run = Run::new(&[pages(0, 4000)], &[pages(0, 10)], vec![Scheme { confirm_ns: 0, ..page_out() }]);
