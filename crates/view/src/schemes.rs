@@ -10,9 +10,9 @@ use std::io::{BufRead, Write};
 /// A goal's course.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoalHistory {
-    /// Values by time, in the unit of the goal.
+    /// Values by time, in the unit of the goal. Those of a goal that had this place before are left out.
     pub values: Vec<Point>,
-    /// What it aims at.
+    /// What it aims at, at the end.
     pub target: u64,
 }
 
@@ -133,11 +133,13 @@ impl SchemeHistory {
             self.applied_rate.push(per_second(stats.sz_applied, last.stats.sz_applied));
             self.waiting.extend(stats.stall_us.zip(last.stats.stall_us).map(|(now, then)| per_second(now, then)));
         }
-        for (i, target) in line.goal_targets.iter().enumerate() {
-            if self.goals.len() == i {
-                self.goals.push(GoalHistory { values: Vec::new(), target: *target });
+        self.goals.truncate(line.goal_targets.len());
+        for (i, &target) in line.goal_targets.iter().enumerate() {
+            // What another goal had counts in another unit, maybe.
+            if self.goals.get(i).is_none_or(|goal| goal.target != target) {
+                self.goals.truncate(i);
+                self.goals.push(GoalHistory { values: Vec::new(), target });
             }
-            self.goals[i].target = *target;
             self.goals[i].values.extend(line.goals.get(i).copied().flatten().map(at));
         }
         self.totals = (stats.sz_tried, stats.sz_applied, stats.effect.out, stats.effect.back_10s);
@@ -220,6 +222,23 @@ mod tests {
         let out = String::from_utf8(out).unwrap();
         assert!(out.contains("goal 1: never known, aims at 7"), "{out}");
         assert!(out.contains("idle 67 % of the time (watching), last because watching 9 MiB"), "{out}");
+    }
+
+    #[test]
+    fn values_are_those_of_the_goals_at_the_end() {
+        let first = line(1, 0, r#""idle_reason":null"#);
+        let other = |second, text: &str| {
+            line(second, 0, r#""idle_reason":null"#).replace(r#""goals":[5,null],"goal_targets":[10,7]"#, text)
+        };
+        let of = |second_line: String| {
+            let text = format!("{first}\n{second_line}");
+            let (mut all, _) = read(text.as_bytes()).unwrap();
+            all.remove(0).goals.iter().map(|g| (g.values.iter().map(|p| p.value).collect(), g.target)).collect()
+        };
+        let known: Vec<(Vec<u64>, u64)> = of(other(2, r#""goals":[6,8],"goal_targets":[10,7]"#));
+        assert_eq!(known, [(vec![5, 6], 10), (vec![8], 7)]);
+        let another: Vec<(Vec<u64>, u64)> = of(other(2, r#""goals":[null],"goal_targets":[20]"#));
+        assert_eq!(another, [(vec![], 20)], "nothing is known of the new goal, and the second is no more");
     }
 
     #[test]

@@ -124,6 +124,11 @@ impl MachineBuilder {
         self.processes.keys().eq([&target])
     }
 
+    /// Whether anybody is watched.
+    pub fn has_processes(&self) -> bool {
+        !self.processes.is_empty()
+    }
+
     /// Whether nearly all processes have been watched for so long, ns, and it is known for this age what all hold together, with
     /// shared pages counted once, and little of it is still open or estimated: neither of that, nor of what single processes hold.
     /// (Of pages that several map, one of them may know more than the others.) Who came later is not waited for: where programs

@@ -2,6 +2,7 @@
 
 pub mod distribution;
 mod moments;
+mod sum;
 pub mod table;
 
 use crate::basis::Basis;
@@ -12,7 +13,8 @@ use isotherm_core::event::Event;
 use isotherm_core::history::frame::{PageAges, bytes};
 use isotherm_core::snapshot::Snapshot;
 pub(crate) use moments::{PageMoments, TOGETHER_NS};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+pub(crate) use sum::SumBuilder;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Measure {
@@ -113,7 +115,10 @@ pub fn read(events: &dyn Replay, options: &SeriesOptions) -> Result<Vec<Series>,
                 }
             }
             Event::Together(f) if options.target.is_none() && options.measure.is_of_pages() => moments.add_together(f),
-            Event::End { target, .. } => moments.end(*target),
+            Event::End { target, .. } => {
+                regions.end(*target);
+                moments.end(*target);
+            }
             _ => {}
         }
         Ok(())
@@ -151,35 +156,6 @@ pub(crate) fn envelope(points: &[Point], columns: usize) -> impl Iterator<Item =
             std::cmp::Ordering::Greater => vec![*b.1, *a.1],
         }
     })
-}
-
-/// Adds up the figures of snapshots that end together.
-#[derive(Debug, Default)]
-pub(crate) struct SumBuilder {
-    points: Vec<Point>,
-    /// Targets already in the last point.
-    members: HashSet<u32>,
-}
-
-impl SumBuilder {
-    /// Adds a target's figure; figures of one target are about `interval_ns` apart.
-    pub fn add(&mut self, target: u32, point: Point, interval_ns: u64) {
-        match self.points.last_mut() {
-            Some(p) if point.time_ns.abs_diff(p.time_ns) < interval_ns / 2 && !self.members.contains(&target) => {
-                p.value = p.value.saturating_add(point.value);
-            }
-            _ => {
-                self.members.clear();
-                self.points.push(point);
-            }
-        }
-        self.members.insert(target);
-    }
-
-    /// The sums by time.
-    pub fn finish(self) -> Vec<Point> {
-        self.points
-    }
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ impl PageMoments {
         let interval_ns = frame.time_ns.saturating_sub(frame.since_ns);
         self.sums.add(frame.target, point, interval_ns);
         self.known.insert(frame.target);
-        self.origins.resize(self.sums.points.len(), Origin { several: false, interval_ns });
+        self.origins.resize(self.sums.len(), Origin { several: false, interval_ns });
         if let Some(origin) = self.origins.last_mut() {
             origin.several |= self.known.len() > 1;
         }
@@ -55,6 +55,7 @@ impl PageMoments {
     /// A target has ended, or runs another program, of which nothing is known.
     pub fn end(&mut self, target: u32) {
         self.known.remove(&target);
+        self.sums.end(target);
     }
 
     /// The working sets by time.

@@ -110,6 +110,7 @@ impl TotalBuilder {
 
     fn end(&mut self, target: u32, why: TargetEnd) {
         self.moments.end(target);
+        self.regions.end(target);
         match why {
             TargetEnd::Exited => {
                 self.living.remove(&target);
