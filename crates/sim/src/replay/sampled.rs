@@ -72,9 +72,9 @@ impl Replay {
             let pages = group.misses.saturating_sub(group.refaults).max(1) as f64;
             let is_chance = (group.requests as f64 / expected - 1.0).abs() <= CHANCE / pages.sqrt();
             let asked = if is_chance { group.requests as f64 } else { expected };
-            group.miss_ratio = if requests == 0 { 0.0 } else { (group.misses as f64 / asked.max(1.0)).min(1.0) };
+            group.miss_ratio = (requests > 0).then(|| (group.misses as f64 / asked.max(1.0)).min(1.0));
             group.requests = requests;
-            group.misses = (group.miss_ratio * requests as f64).round() as u64;
+            group.misses = group.miss_ratio.map_or(0, |ratio| (ratio * requests as f64).round() as u64);
             group.refaults = up(group.refaults);
             group.evictions = group.evictions.map(up);
             // A bound that was raised to a page of the sample must not show.

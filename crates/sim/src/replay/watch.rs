@@ -14,8 +14,8 @@ pub struct GroupFigures {
     pub requests: u64,
     /// Those for pages that were not there.
     pub misses: u64,
-    /// Their share.
-    pub miss_ratio: f64,
+    /// Their share; `None` without a request.
+    pub miss_ratio: Option<f64>,
     /// Misses of pages that had been there before.
     pub refaults: u64,
     /// Pages that had to leave, where the policy knows whose they are.
@@ -49,7 +49,7 @@ impl<'a> Watch<'a> {
             group: printable(name).into_owned(),
             requests: 0,
             misses: 0,
-            miss_ratio: 0.0,
+            miss_ratio: None,
             refaults: 0,
             evictions: None,
             resident: None,
@@ -88,7 +88,7 @@ impl<'a> Watch<'a> {
 
     pub(super) fn finish(mut self) -> (Vec<GroupFigures>, Option<Model>) {
         for group in &mut self.groups {
-            group.miss_ratio = if group.requests == 0 { 0.0 } else { group.misses as f64 / group.requests as f64 };
+            group.miss_ratio = (group.requests > 0).then(|| group.misses as f64 / group.requests as f64);
         }
         (self.groups, self.model)
     }

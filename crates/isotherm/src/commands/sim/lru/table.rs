@@ -72,7 +72,7 @@ fn groups(results: &[Figures]) -> [Column; 9] {
         ("size", all(&|f, _| f.size.to_string())),
         ("group", all(&|_, g| g.group.clone())),
         ("requests", all(&|_, g| g.requests.to_string())),
-        ("miss ratio", all(&|_, g| format!("{:.4}", g.miss_ratio))),
+        ("miss ratio", all(&|_, g| g.miss_ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.4}")))),
         ("refaults", all(&|_, g| g.refaults.to_string())),
         ("evictions", all(&|_, g| count(g.evictions))),
         ("resident", all(&|_, g| count(g.resident))),
