@@ -157,7 +157,7 @@ impl<'a, 'w> Turn<'a, 'w> {
         if !quota.is_used_up() {
             return IdleReason::PaceUsed;
         }
-        if quota.effective() < PAGE_SIZE {
+        if quota.effective() < PAGE_SIZE && !quota.goals.is_empty() {
             return IdleReason::GoalMet { score: quota.goals.iter().filter_map(|g| g.score()).max() };
         }
         IdleReason::QuotaUsed { effective: quota.effective() }

@@ -178,7 +178,7 @@ fn matches(what: &FilterType, subject: &Subject, range: AddrRange, mapping: Opti
 }
 
 /// The pages that a filter on addresses is about: both ends rounded down, as DAMOS does.
-const fn pages_of(addresses: &AddrRange) -> AddrRange {
+pub const fn pages_of(addresses: &AddrRange) -> AddrRange {
     AddrRange { start: addresses.start / PAGE_SIZE * PAGE_SIZE, end: addresses.end / PAGE_SIZE * PAGE_SIZE }
 }
 

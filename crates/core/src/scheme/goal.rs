@@ -132,6 +132,11 @@ impl GoalState {
         }
     }
 
+    /// Whether it cannot be followed: its metric cannot be read, or no program has pushed a value yet.
+    pub const fn is_unknown(&self) -> bool {
+        self.error.is_some() || matches!(self.goal.metric, GoalMetric::UserInput) && self.current.is_none()
+    }
+
     /// Bytes that are still to go, where the goal is a number of bytes that the scheme makes smaller.
     pub fn missing(&self) -> Option<u64> {
         let in_bytes = matches!(self.goal.metric, GoalMetric::Read(Metric::TargetRss | Metric::CgroupMemUsed(_)));

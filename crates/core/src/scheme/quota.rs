@@ -198,7 +198,7 @@ impl Quota {
             effective = effective.min(if self.tuned_bp == u64::MAX { u64::MAX } else { self.tuned_bp / 10_000 });
         }
         // Nobody knows how far from the goals the world is.
-        if !self.goals.is_empty() && self.goals.iter().all(|goal| goal.error.is_some()) {
+        if !self.goals.is_empty() && self.goals.iter().all(GoalState::is_unknown) {
             return 0;
         }
         if let Some(time_ns) = self.spec.time_ns {
@@ -243,7 +243,7 @@ impl Quota {
 
     /// Whether less than a page of that is left, or was when the window began.
     pub(crate) const fn is_room_used_up(&self) -> bool {
-        self.room < PAGE_SIZE || self.goals.is_empty() && self.effective < PAGE_SIZE
+        self.room < PAGE_SIZE || self.room < u64::MAX && self.goals.is_empty() && self.effective < PAGE_SIZE
     }
 
     /// What all schemes together may do just now, bytes, until it is set anew.

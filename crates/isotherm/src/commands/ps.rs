@@ -148,7 +148,9 @@ fn look(args: &Args) -> anyhow::Result<()> {
     let age_ns = nanos(duration);
     let enough_ns = monotonic_ns().saturating_add(age_ns);
     let result = session.run(Some(duration.saturating_add(PATIENCE)), &mut watching, |watching, _| {
-        Ok(monotonic_ns() < enough_ns || !watching.machine.is_known_for(age_ns))
+        // Where nobody is nothing will be known.
+        let waits = || watching.machine.has_processes() && !watching.machine.is_known_for(age_ns);
+        Ok(monotonic_ns() < enough_ns || waits())
     });
     watching.progress.clear();
     // Before a command of ours is ended: its group is gone then.

@@ -125,6 +125,9 @@ fn where_no_goal_can_be_read_nothing_is_done() {
     assert_eq!((q.effective(), q.left()), (0, 0));
     q.set_goals(vec![unreadable, goal(GoalMetric::UserInput)]);
     turn(&mut q, 1000);
+    assert_eq!(q.effective(), 0, "no program has pushed a value");
+    q.goals[1].push(5000);
+    turn(&mut q, 2000);
     assert!(q.effective() > 0, "another one can be followed");
 }
 

@@ -13,7 +13,7 @@ use crate::instances::{Which, ask};
 use crate::stderr::printable_lines;
 use anyhow::{Context, bail};
 use clap::Subcommand;
-use isotherm_daemon::client::{Response, call};
+use isotherm_daemon::client::call;
 use isotherm_daemon::http::MOST_BODY;
 use isotherm_daemon::instance::Instance;
 use isotherm_linux::clock::monotonic_ns;
@@ -88,11 +88,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let socket = args.which.find(command)?;
     match args.what {
         What::Status { json } => status(&socket, json),
-        What::Tune { config } => done(call(&socket, "POST", "/tune", &file)?).map_err(|e| named(e, &config)),
+        What::Tune { config } => done(&socket, "/tune", &file).map_err(|e| named(e, &config)),
         What::Goal { scheme, value, metrics, .. } => {
             let goals = value.is_none().then_some(metrics);
             let body = serde_json::to_vec(&GoalBody { scheme, value, goals })?;
-            done(call(&socket, "POST", "/goal", &body)?)
+            done(&socket, "/goal", &body)
         }
         What::Stop => stop(&socket),
     }
@@ -117,30 +117,34 @@ fn named(e: anyhow::Error, path: &Path) -> anyhow::Error {
     }
 }
 
-/// The body of a good answer; a refusal becomes an error. What was wrong with the question is bad usage.
-fn good(response: Response) -> anyhow::Result<Vec<u8>> {
+/// Asks the instance at `socket`: the body of a good answer; a refusal becomes an error that names the socket. What was wrong
+/// with the question is bad usage.
+fn asked(socket: &Path, method: &str, path: &str, body: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let response = call(socket, method, path, body)?;
     if response.status == 200 {
         return Ok(response.body);
     }
     let error = serde_json::from_slice::<serde_json::Value>(&response.body).ok();
     let text = error.and_then(|e| e["error"].as_str().map(str::to_owned));
     let text = text.unwrap_or_else(|| format!("it refused with status {}", response.status));
+    let place = socket.display();
     match response.status {
-        404 => Err(Usage(format!("what answers there does not take this command: {text}")).into()),
-        400 | 409 | 413 => Err(Usage(text).into()),
-        _ => bail!(text),
+        404 => Err(Usage(format!("what answers at {place} does not take this command: {text}")).into()),
+        400 | 409 | 413 => Err(Usage(format!("{text} (said at {place})")).into()),
+        _ => bail!("{text} (said at {place})"),
     }
 }
 
-fn done(response: Response) -> anyhow::Result<()> {
-    let answer: serde_json::Value = serde_json::from_slice(&good(response)?)?;
+/// Sends a change, and prints what came of it.
+fn done(socket: &Path, path: &str, body: &[u8]) -> anyhow::Result<()> {
+    let answer: serde_json::Value = serde_json::from_slice(&asked(socket, "POST", path, body)?)?;
     say!("{}", answer["done"].as_str().unwrap_or("done"));
     Ok(())
 }
 
 /// Prints the status of the instance at `socket`.
 pub fn status(socket: &Path, json: bool) -> anyhow::Result<()> {
-    let body = good(call(socket, "GET", "/status", b"")?)?;
+    let body = asked(socket, "GET", "/status", b"")?;
     let text = if json {
         body
     } else {
@@ -167,7 +171,7 @@ pub fn text(body: &[u8], socket: &Path) -> serde_json::Result<String> {
 fn stop(socket: &Path) -> anyhow::Result<()> {
     // Held from before, so that its end is seen even if the number goes to another process.
     let process = ask(socket).and_then(|instance| PidFd::open(instance.pid).ok());
-    good(call(socket, "POST", "/stop", b"")?)?;
+    asked(socket, "POST", "/stop", b"")?;
     let deadline = Instant::now() + STOP_TIME;
     while UnixStream::connect(socket).is_ok() {
         if Instant::now() >= deadline {

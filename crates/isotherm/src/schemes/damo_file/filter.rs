@@ -5,7 +5,7 @@ use crate::schemes::fault::FileError;
 use crate::schemes::node::Node;
 use crate::schemes::value;
 use isotherm_core::addr::AddrRange;
-use isotherm_core::scheme::filter::{Filter, FilterType};
+use isotherm_core::scheme::filter::{Filter, FilterType, pages_of};
 
 const KEYS: [&str; 9] = [
     "filter_type",
@@ -43,7 +43,11 @@ pub fn read(node: &Node, physical: bool) -> Result<Filter, FileError> {
             if start >= end {
                 return Err(range.fault("the range is empty: start must lie below end"));
             }
-            FilterType::Addr(AddrRange::new(start, end))
+            let addresses = AddrRange::new(start, end);
+            if pages_of(&addresses).is_empty() {
+                return Err(range.fault("no page begins in it: both ends are rounded down to whole pages"));
+            }
+            FilterType::Addr(addresses)
         }
         "hugepage_size" => {
             let range = need("hugepage_size")?;

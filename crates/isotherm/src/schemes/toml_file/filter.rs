@@ -5,7 +5,7 @@ use crate::schemes::fault::FileError;
 use crate::schemes::node::Node;
 use crate::schemes::value::{self, End, Scalar, end_of};
 use isotherm_core::addr::AddrRange;
-use isotherm_core::scheme::filter::{Filter, FilterType};
+use isotherm_core::scheme::filter::{Filter, FilterType, pages_of};
 use isotherm_core::scheme::pattern::Bounds;
 use regex_lite::Regex;
 
@@ -103,7 +103,13 @@ fn addresses(node: &Node) -> Result<FilterType, FileError> {
     if start >= end {
         return Err(node.fault(format!("no address lies from {start:#x} to {end:#x}: start must be below end")));
     }
-    Ok(FilterType::Addr(AddrRange::new(start, end)))
+    let range = AddrRange::new(start, end);
+    if pages_of(&range).is_empty() {
+        return Err(
+            node.fault(format!("no page begins from {start:#x} to {end:#x}: both are rounded down to whole pages"))
+        );
+    }
+    Ok(FilterType::Addr(range))
 }
 
 fn huge_pages(node: &Node) -> Result<FilterType, FileError> {

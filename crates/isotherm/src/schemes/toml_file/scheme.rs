@@ -47,7 +47,10 @@ pub fn read(node: &Node) -> Result<Scheme, FileError> {
     scheme.group = node.optional("group", value::text)?;
     scheme.confirm_ns = node.optional("confirm", value::time_ns)?.unwrap_or(scheme.confirm_ns);
     scheme.min_density_bp = node.optional("min_density", value::share_bp)?.unwrap_or(scheme.min_density_bp);
-    scheme.used_within_ns = node.optional("used_within", value::time_ns)?.unwrap_or(0);
+    scheme.used_within_ns = match node.optional("used_within", value::time_ns)? {
+        Some(0) => return Err(node.fault_at("used_within", "nothing is used within no time; write for example \"1m\"")),
+        within => within.unwrap_or(0),
+    };
     scheme.quota = node.part("quota", quota)?.unwrap_or(scheme.quota);
     scheme.quota.goals = node.each("goal", |g| goal::read(g, action))?;
     scheme.watermarks = node.part("watermarks", watermarks)?;

@@ -70,6 +70,13 @@ pub fn target(node: &Node) -> Result<TargetSettings, FileError> {
     let cgroups: Vec<PathBuf> =
         texts(node, "cgroup", "an empty path names no control group")?.into_iter().map(PathBuf::from).collect();
     let all = node.optional("all", value::flag)?.unwrap_or(false);
+    let no_one = |node: &Node| match node.is_list() && node.items()?.is_empty() {
+        true => Err(node.fault("an empty list names nobody; leave it out")),
+        false => Ok(()),
+    };
+    for key in ["pid", "name", "cgroup"] {
+        node.part(key, no_one)?;
+    }
     let given = [("pid", !pids.is_empty()), ("name", !names.is_empty()), ("cgroup", !cgroups.is_empty()), ("all", all)];
     let mut given = given.into_iter().filter_map(|(key, is_given)| is_given.then_some(key));
     if let (Some(first), Some(last)) = (given.next(), given.next_back()) {
