@@ -72,7 +72,7 @@ impl Turn<'_, '_> {
         let (now, idle_ns) = (self.world.now_ns, self.runner.idle_ns(self.world.by_region));
         self.tally.idle_ns = Some(idle_ns);
         let latest = now.checked_sub(idle_ns);
-        let matches = self.matches();
+        let matches = self.matches(0);
         let cut = self.runner.supply.cut_ns.filter(|&cut| latest.is_some_and(|latest| cut <= latest));
         self.tally.cut = cut.is_some();
         let targets = self.world.targets;
@@ -150,7 +150,7 @@ impl Turn<'_, '_> {
             rejects: &|table| runner.rejects(table, per_page),
             leaves_out: &|base| runner.leaves_out(target, base),
         };
-        let found = search.run(&self.of_size(history, ranges), room, &mut victims);
+        let found = search.run(&self.of_size(history, ranges, 0), room, &mut victims);
         if found.matched == 0 {
             let (present, unseen) = history.present_bytes(ranges);
             self.tally.in_use += present - unseen;
@@ -212,7 +212,8 @@ impl Turn<'_, '_> {
         self.runner.supply.cut_ns = None;
         let Some(source) = self.world.source.as_deref().filter(|_| ordered && quota < u64::MAX) else { return };
         let walks = self.walks(open);
-        // What is in a stretch of a size changes with time, too.
+        // What is large enough changes with time, too: whatever will be before the window ends is counted.
+        let window_ns = self.runner.scheme.quota.reset_ns;
         if self.size().is_some() || !self.runner.supply.is_of(&walks) {
             let mut bytes = BTreeMap::new();
             for (target, history) in open.iter().filter_map(|&id| Some((id, source.page_history(id)?))) {
@@ -224,7 +225,7 @@ impl Turn<'_, '_> {
                     let rejects = |table: &Table| runner.rejects(table, per_page);
                     let leaves_out = |base| runner.leaves_out(target, base);
                     let search = Search { history, wanted: &[true; 256], rejects: &rejects, leaves_out: &leaves_out };
-                    search.ages(&self.of_size(history, ranges), &mut bytes);
+                    search.ages(&self.of_size(history, ranges, window_ns), &mut bytes);
                 }
             }
             self.runner.supply.count(walks, bytes);
@@ -238,9 +239,10 @@ impl Turn<'_, '_> {
         self.world.now_ns.saturating_sub(most_us.saturating_mul(1000))
     }
 
-    /// Whether pages accessed last at a moment, ns, are of the age that the scheme asks for now.
-    fn matches(&self) -> impl Fn(u64) -> bool + use<> {
-        let latest_ns = self.world.now_ns.checked_sub(self.runner.idle_ns(self.world.by_region));
+    /// Whether pages accessed last at a moment, ns, are of the age that the scheme asks for, or will be in `within_ns`.
+    fn matches(&self, within_ns: u64) -> impl Fn(u64) -> bool + use<> {
+        let then_ns = self.world.now_ns.saturating_add(within_ns);
+        let latest_ns = then_ns.checked_sub(self.runner.idle_ns(self.world.by_region));
         let earliest_ns = self.earliest_ns();
         move |by_ns| latest_ns.is_some_and(|latest| by_ns <= latest) && by_ns >= earliest_ns
     }
@@ -251,11 +253,11 @@ impl Turn<'_, '_> {
         (!self.is_regional() && (size.min > PAGE_SIZE || size.max < u64::MAX)).then_some(size)
     }
 
-    /// The parts of `ranges` that lie in idle memory of a size that the scheme asks for. Memory that a quota has no room
-    /// for now counts as well: else it would be cut into parts too small for anybody.
-    fn of_size<'r>(&self, history: &PageHistory, ranges: &'r [AddrRange]) -> Cow<'r, [AddrRange]> {
+    /// The parts of `ranges` that lie in idle memory of a size that the scheme asks for, or will in `within_ns`. Memory that
+    /// a quota has no room for now counts as well: else it would be cut into parts too small for anybody.
+    fn of_size<'r>(&self, history: &PageHistory, ranges: &'r [AddrRange], within_ns: u64) -> Cow<'r, [AddrRange]> {
         match self.size() {
-            Some(size) => stretches(history, &history.codes(self.matches()), ranges, size).into(),
+            Some(size) => stretches(history, &history.codes(self.matches(within_ns)), ranges, size).into(),
             None => ranges.into(),
         }
     }

@@ -363,7 +363,7 @@ fn of_memory_of_a_size_the_oldest_goes_first_however_old_smaller_parts_are() {
     scheme.pattern.size.min = 600 * P;
     scheme.quota.bytes = Some(64 * P);
     scheme.quota.reset_ns = S;
-    let every_eighth: Vec<AddrRange> = (0..100).map(|i| pages(8 * i, 8 * i + 1)).collect();
+    let every_eighth: Vec<AddrRange> = (0..100).map(|i| pages(8 * i + 7, 8 * i + 8)).collect();
     let mut run = Run::new(&[small, large], &every_eighth, vec![scheme]);
     let in_use = |run: &Run, range| run.world.borrow_mut().hot.push(range);
     in_use(&run, pages(800, 1200));
@@ -372,9 +372,9 @@ fn of_memory_of_a_size_the_oldest_goes_first_however_old_smaller_parts_are() {
     run.world.borrow_mut().hot.pop();
     run.run(3 * S);
     run.world.borrow_mut().hot.pop();
-    run.run(5 * S);
-    assert_eq!(run.out(), 0, "half of it is not large enough");
     run.run(4 * S);
+    assert_eq!(run.out(), 0, "half of it is not large enough");
+    run.run(5 * S);
     // The younger half, which came to rest later, goes last.
     let parts = |run: &Run| {
         let world = run.world.borrow();
