@@ -31,6 +31,8 @@ pub struct Idle {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemeHistory {
     pub scheme: usize,
+    /// How many schemes of other actions had its number before.
+    pub before: usize,
     pub action: String,
     /// First and last time, ns.
     pub span_ns: (u64, u64),
@@ -56,6 +58,14 @@ impl SchemeHistory {
     /// `scheme 0 (pageout)`.
     pub fn title(&self) -> String {
         format!("scheme {} ({})", self.scheme, self.action)
+    }
+
+    /// What no other course of a file is called: its number, and, where others had that before, how many: `0`, `0.1`.
+    pub fn name(&self) -> String {
+        match self.before {
+            0 => self.scheme.to_string(),
+            before => format!("{}.{before}", self.scheme),
+        }
     }
 }
 
@@ -84,14 +94,16 @@ pub fn read(mut input: impl BufRead) -> Result<(Vec<SchemeHistory>, bool), ViewE
         };
         make_printable(&mut line.action);
         line.idle_code.iter_mut().chain(&mut line.idle_reason).for_each(make_printable);
-        match all.iter_mut().find(|(h, _)| h.scheme == line.scheme) {
-            Some((history, last)) => {
+        match all.iter_mut().rev().find(|(h, _)| h.scheme == line.scheme) {
+            // With another action it is another scheme, which was put in its place.
+            Some((history, last)) if last.action == line.action => {
                 history.add(&line, Some(last));
                 *last = line;
             }
-            None => {
+            earlier => {
                 let mut history = SchemeHistory {
                     scheme: line.scheme,
+                    before: earlier.map_or(0, |(h, _)| h.before + 1),
                     action: line.action.clone(),
                     span_ns: (line.time_ns, line.time_ns),
                     rss: Vec::new(),
@@ -222,6 +234,16 @@ mod tests {
         let out = String::from_utf8(out).unwrap();
         assert!(out.contains("goal 1: never known, aims at 7"), "{out}");
         assert!(out.contains("idle 67 % of the time (watching), last because watching 9 MiB"), "{out}");
+    }
+
+    #[test]
+    fn a_scheme_with_another_action_is_another_one() {
+        let first = line(1, 300, r#""idle_reason":null"#);
+        let other = line(2, 100, r#""idle_reason":null"#).replace("pageout", "stat");
+        let (all, _) = read(format!("{first}\n{other}").as_bytes()).unwrap();
+        let totals: Vec<_> = all.iter().map(|h| (h.title(), h.name(), h.totals.1)).collect();
+        let of = |action: &str, name: &str, applied| (format!("scheme 0 ({action})"), name.to_owned(), applied);
+        assert_eq!(totals, [of("pageout", "0", 300), of("stat", "0.1", 100)]);
     }
 
     #[test]

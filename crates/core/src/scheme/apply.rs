@@ -85,7 +85,8 @@ impl<'a, 'w> Turn<'a, 'w> {
             let (out, back) = self.runner.effect.since(self.runner.patience.changed_ns());
             self.runner.patience.judge(self.world.now_ns, out, back);
         }
-        if self.runner.quota.turn(self.world.now_ns, self.world.meter, self.world.live) {
+        let under_way = self.runner.in_flight();
+        if self.runner.quota.turn(self.world.now_ns, under_way, self.world.meter, self.world.live) {
             let quota = &self.runner.quota;
             if quota.spec.is_limited() {
                 let (scheme, esz) = (self.index as u32, quota.effective());
@@ -235,6 +236,10 @@ impl<'a, 'w> Turn<'a, 'w> {
             // Nothing has changed since the last turn.
             return self.runner.idle.take();
         }
-        Some(self.tally.why_nothing(self.runner.quota.effective()))
+        Some(match (self.tally.why_nothing(self.runner.quota.effective()), &self.runner.refused) {
+            // It is left alone as what was treated is, but nothing was done to it.
+            (IdleReason::DoneAlready, Some(why)) => IdleReason::Refused(why.clone()),
+            (reason, _) => reason,
+        })
     }
 }

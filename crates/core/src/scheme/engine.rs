@@ -240,7 +240,11 @@ impl SchemeEngine {
     /// at the end, so that nothing done is missing from the figures.
     pub fn collect(&mut self, now_ns: u64, mut source: Option<&mut dyn AccessSource>) {
         self.actuator.collect(&mut self.outcomes);
-        for outcome in self.outcomes.drain(..) {
+        for mut outcome in self.outcomes.drain(..) {
+            if self.dry_run {
+                // Who only pretends has no clock.
+                outcome.done_ns = now_ns;
+            }
             self.log.add(&outcome);
             // Schemes may have been replaced since: what another one asked for is not this one's doing.
             let runner = self.runners.get_mut(outcome.request.scheme);

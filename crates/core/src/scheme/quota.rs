@@ -64,7 +64,7 @@ pub enum QuotaError {
     #[error("a quota of no time; nothing would ever be done")]
     NoTime,
     /// An interval that is over at once.
-    #[error("the quota's reset interval is 0; give at least 1ms")]
+    #[error("the quota's reset interval is below 1ms; give at least that")]
     ZeroInterval,
     /// A goal.
     #[error(transparent)]
@@ -154,7 +154,8 @@ impl Quota {
         (self.resume, self.exceeds, self.room) = (old.resume, old.exceeds, old.room);
         if let (Some(start), true) = (old.window_start_ns, self.goals.is_empty() && old.goals.is_empty()) {
             (self.window_start_ns, self.charged) = (Some(start), old.charged);
-            self.effective = self.next_effective(start);
+            // Without goals, what is under way does not count.
+            self.effective = self.next_effective(start, 0);
         }
     }
 
@@ -164,8 +165,9 @@ impl Quota {
         self.spec.goals = goals;
     }
 
-    /// Begins a new window if the last one is over; whether it did. Tunes the effective quota then.
-    pub fn turn(&mut self, now_ns: u64, meter: &mut dyn Meter, targets: &[LiveTarget]) -> bool {
+    /// Begins a new window if the last one is over; whether it did. Tunes the effective quota then. `under_way`: bytes handed
+    /// over and not finished, which goals do not show yet.
+    pub fn turn(&mut self, now_ns: u64, under_way: u64, meter: &mut dyn Meter, targets: &[LiveTarget]) -> bool {
         let early_ns = (self.spec.reset_ns / 20).min(MOST_EARLY_NS);
         let end_ns = self.window_start_ns.map_or(now_ns, |start| start + self.spec.reset_ns);
         if now_ns + early_ns < end_ns {
@@ -181,11 +183,11 @@ impl Quota {
         for goal in &mut self.goals {
             goal.update(now_ns, self.spec.reset_ns, meter, targets);
         }
-        self.effective = self.next_effective(now_ns);
+        self.effective = self.next_effective(now_ns, under_way);
         true
     }
 
-    fn next_effective(&mut self, now_ns: u64) -> u64 {
+    fn next_effective(&mut self, now_ns: u64, under_way: u64) -> u64 {
         // What was charged in this window is taken off both.
         let bytes = self.spec.bytes.unwrap_or(u64::MAX).min(self.room.saturating_add(self.charged));
         let mut effective = bytes;
@@ -194,7 +196,8 @@ impl Quota {
             // What is tuned beyond the byte limit has no effect but would have to be tuned down again first.
             self.tuned_bp = self.tuned_bp.min(bytes.saturating_mul(10_000));
             // Where the goal is a number of bytes that the scheme takes away, what is missing is known.
-            effective = self.goals.iter().filter_map(GoalState::missing).fold(effective, u64::min);
+            let missing = self.goals.iter().filter_map(GoalState::missing);
+            effective = missing.map(|bytes| bytes.saturating_sub(under_way)).fold(effective, u64::min);
             effective = effective.min(if self.tuned_bp == u64::MAX { u64::MAX } else { self.tuned_bp / 10_000 });
         }
         // Nobody knows how far from the goals the world is.

@@ -35,7 +35,7 @@ pub enum WatermarkError {
     #[error("a watermark above 100% can never be reached")]
     AboveFull,
     /// Looked at all the time.
-    #[error("the interval of the watermarks is 0; give at least 1ms")]
+    #[error("the interval of the watermarks is below 1ms; give at least that")]
     ZeroInterval,
 }
 

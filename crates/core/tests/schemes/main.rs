@@ -287,6 +287,16 @@ fn only_dense_blocks_become_huge() {
 }
 
 #[test]
+fn what_the_kernel_refuses_is_not_called_done() {
+    let mut run = Run::new(&[pages(0, 1024)], &[], vec![Scheme::new(Action::HugePage, AccessPattern::default())]);
+    run.hands.borrow_mut().error = Some("EINVAL".into());
+    assert_eq!(run.run(5 * S).idle(), Some(IdleReason::Refused("EINVAL".into())));
+    assert_eq!(run.stats().sz_tried, 1024 * P, "it is not tried again at once");
+    run.hands.borrow_mut().error = None;
+    assert_eq!(run.run(10 * S).idle(), Some(IdleReason::DoneAlready));
+}
+
+#[test]
 fn what_lasts_is_not_done_again_at_once() {
     let times = |action| {
         let mut run = Run::new(&[pages(0, 1024)], &[], vec![Scheme::new(action, AccessPattern::default())]);

@@ -1,7 +1,7 @@
 //! Schemes on their way over a memory that the test can see through.
 
 use crate::toy::{Toy, World};
-use isotherm_core::actuator::{Actuator, Outcome, Request};
+use isotherm_core::actuator::{Actuator, DryRun, Outcome, Request};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE, total_len};
 use isotherm_core::clock::{Clock, VirtualClock};
 use isotherm_core::engine::Engine;
@@ -39,6 +39,8 @@ pub struct Hands {
     pub slow: bool,
     /// Nothing leaves memory.
     pub in_vain: bool,
+    /// Why nothing that is tried succeeds.
+    pub error: Option<String>,
     /// Pages that never leave memory.
     pub stuck: Option<AddrRange>,
 }
@@ -64,10 +66,14 @@ impl Actuator for ToyActuator {
             let goes = |page: &u64| !hands.stuck.is_some_and(|stuck| stuck.contains(*page));
             self.world.borrow_mut().out.extend(all.filter(goes));
         }
-        let (applied, nr_applied) = (total_len(&request.ranges), request.ranges.len() as u64);
+        let error = hands.error.clone();
+        let (applied, nr_applied) = match error {
+            None => (total_len(&request.ranges), request.ranges.len() as u64),
+            Some(_) => (0, 0),
+        };
         let done_ns = hands.now_ns;
         hands.requests.push((done_ns, request.clone()));
-        hands.done.push(Outcome { request, nr_applied, applied, took_ns: 1000, done_ns, error: None });
+        hands.done.push(Outcome { request, nr_applied, applied, took_ns: 1000, done_ns, error });
         Ok(())
     }
 
@@ -151,6 +157,13 @@ impl Run {
             free_bp,
             used: None,
         }
+    }
+
+    /// The same, but `schemes` only pretend to act.
+    pub fn dry(mut self, schemes: Vec<Scheme>) -> Self {
+        let meter = ToyMeter(self.free_bp.clone());
+        self.engine = SchemeEngine::new(schemes, Box::new(DryRun::default()), Box::new(meter)).dry_run();
+        self
     }
 
     pub fn run(&mut self, ns: u64) -> &mut Self {

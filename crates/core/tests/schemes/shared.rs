@@ -74,6 +74,14 @@ fn where_nobody_tells_the_engine_looks_itself_who_has_moved() {
 }
 
 #[test]
+fn a_dry_run_tells_when_it_would_have_acted() {
+    let mut run = Run::new(&[pages(0, 4000)], &[], Vec::new()).dry(vec![page_out()]);
+    run.run(5 * S);
+    let times: Vec<u64> = run.engine.log().entries().map(|entry| entry.time_ns).collect();
+    assert!(!times.is_empty() && times.iter().all(|&ns| (S..=6 * S).contains(&ns)), "{times:?}");
+}
+
+#[test]
 fn all_schemes_together_keep_the_pace_and_share_it() {
     let mut run = Run::new(&[pages(0, 8000)], &[pages(0, 10)], vec![page_out(), page_out(), page_out()]);
     run.engine.set_pace(Some(1 << 20));

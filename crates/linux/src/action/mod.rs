@@ -23,4 +23,4 @@ mod worker;
 pub use actuator::LinuxActuator;
 pub use ahead::{Ahead, Arrivals};
 pub(crate) use obstacle::LRU_PRIO;
-pub use obstacle::{huge_pages_off, unsupported};
+pub use obstacle::{huge_pages_off, impossible_now, unsupported};

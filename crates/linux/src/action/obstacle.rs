@@ -50,13 +50,9 @@ impl Obstacles {
         if action == Action::Stat {
             return None;
         }
-        self.critical(pid).or_else(|| match action {
-            Action::PageOut => SwapRoom::read(&self.roots).obstacle(),
-            Action::HugePage => huge_pages_off(&self.roots)
-                .map(|why| format!("{why}, or use the action collapse"))
-                .or_else(|| ineligible(&self.roots, pid)),
-            Action::NoHugePage | Action::Lock | Action::Unlock => ineligible(&self.roots, pid),
-            _ => unsupported(&self.roots, action, &[]),
+        self.critical(pid).or_else(|| impossible_now(&self.roots, action, &[])).or_else(|| match action {
+            Action::HugePage | Action::NoHugePage | Action::Lock | Action::Unlock => ineligible(&self.roots, pid),
+            _ => None,
         })
     }
 
@@ -98,6 +94,15 @@ pub fn unsupported(roots: &Roots, action: Action, destinations: &[Destination]) 
         Action::LruPrio => Some(format!("{LRU_PRIO}; use lru_deprio on the rest, or lock")),
         Action::MigrateHot | Action::MigrateCold => nowhere_to_go(roots, destinations),
         _ => None,
+    }
+}
+
+/// Why nothing would come of `action` now, whatever the target is: also for what may change while this runs; with a remedy.
+pub fn impossible_now(roots: &Roots, action: Action, destinations: &[Destination]) -> Option<String> {
+    match action {
+        Action::PageOut => SwapRoom::read(roots).obstacle(),
+        Action::HugePage => huge_pages_off(roots).map(|why| format!("{why}, or use the action collapse")),
+        _ => unsupported(roots, action, destinations),
     }
 }
 

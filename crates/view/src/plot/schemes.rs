@@ -117,6 +117,7 @@ mod tests {
         let h = SchemeHistory {
             span_ns: (0, second),
             waiting: vec![Point { time_ns: 0, value: 0 }, Point { time_ns: second, value: 65_000 }],
+            before: 0,
             scheme: 0,
             action: "pageout".into(),
             rss: Vec::new(),

@@ -14,7 +14,7 @@ impl Meter for NoMeter {
 const MS: u64 = 1_000_000;
 
 fn turn(q: &mut Quota, ms: u64) -> bool {
-    q.turn(ms * MS, &mut NoMeter, &[])
+    q.turn(ms * MS, 0, &mut NoMeter, &[])
 }
 
 #[test]
@@ -164,16 +164,22 @@ fn no_more_is_taken_than_a_goal_in_bytes_lacks() {
     let mut q = Quota::new(QuotaSpec { goals: vec![goal], ..Default::default() });
     let mut rss = Rss(1 << 30);
     for second in 0..100 {
-        q.turn(second * 1000 * MS, &mut rss, &[]);
+        q.turn(second * 1000 * MS, 0, &mut rss, &[]);
         rss.0 -= q.left().min(rss.0);
     }
     assert_eq!(rss.0, 600 << 20, "reached and not undershot");
     rss.0 += 8 << 20;
     for second in 100..120 {
-        q.turn(second * 1000 * MS, &mut rss, &[]);
+        q.turn(second * 1000 * MS, 0, &mut rss, &[]);
         rss.0 -= q.left();
     }
     assert_eq!(rss.0, 600 << 20, "and reached again after memory came back");
+    // What is being written out is still resident.
+    let mut rss = Rss(620 << 20);
+    q.turn(130_000 * MS, 15 << 20, &mut rss, &[]);
+    assert_eq!(q.left(), 5 << 20);
+    q.turn(140_000 * MS, 25 << 20, &mut rss, &[]);
+    assert_eq!(q.left(), 0);
 }
 
 #[test]

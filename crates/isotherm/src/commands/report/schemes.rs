@@ -21,7 +21,7 @@ pub struct SchemesArgs {
 /// Pictures are of schemes here, not of targets.
 fn of_schemes(arg: clap::Arg) -> clap::Arg {
     match arg.get_long() {
-        Some("svg") => arg.help("Write a picture as SVG; of several schemes, one file each (F-0.svg, F-1.svg, …)"),
+        Some("svg") => arg.help("Write a picture as SVG; of several schemes, one file each (F-0.svg, F-1.svg, …; F-0.1.svg where `ctl tune` gave scheme 0 another action)"),
         Some("png") => arg.help("Write a picture as PNG; of several schemes, one file each"),
         _ => arg,
     }
@@ -40,7 +40,7 @@ pub fn run(args: SchemesArgs) -> anyhow::Result<()> {
         tracing::warn!("{name}: the last line is cut off and left out");
     }
     for history in &all {
-        args.pictures.write(&picture::scheme(history), &history.scheme.to_string(), all.len())?;
+        args.pictures.write(&picture::scheme(history), &history.name(), all.len())?;
     }
     if args.pictures.any() {
         return Ok(());

@@ -7,7 +7,7 @@ use crate::args::control::ControlArgs;
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
 use crate::exit::{Unsupported, Usage};
-use crate::output::open_live_stats;
+use crate::output::{is_stdout, open_live_stats};
 use crate::progress::Progress as StatusLine;
 use crate::sandbox::SandboxArgs;
 use crate::sandbox::schemes::{Work, needs};
@@ -25,7 +25,7 @@ use isotherm_core::scheme::ahead::AheadTotals;
 use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_core::target::{TargetEnd, TargetInfo};
 use isotherm_core::units::format_time;
-use isotherm_linux::action::{Ahead, Arrivals, LinuxActuator, unsupported};
+use isotherm_linux::action::{Ahead, Arrivals, LinuxActuator, impossible_now, unsupported};
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::meter::LinuxMeter;
 use isotherm_linux::roots::Roots;
@@ -98,7 +98,8 @@ pub fn run(target: &TargetArgs, monitor: &MonitorArgs, wanted: Wanted, args: &Ru
     }
     let stats_file = args.stats.as_deref().map(open_live_stats).transpose()?;
     let bound = args.control.bind()?;
-    let session = Session::open(target, monitor)?;
+    let target = target.keeping_stdout(args.json || args.stats.as_deref().is_some_and(is_stdout));
+    let session = Session::open(&target, monitor)?;
     let work = Work { source: monitor.source, command: !target.command.is_empty(), dry_run: args.dry_run };
     let looks_ahead = ahead != WhenAhead::Never && !args.dry_run;
     // Before the sandbox, which lets nobody listen.
@@ -154,6 +155,14 @@ pub fn engine(schemes: Vec<Scheme>, dry_run: bool) -> anyhow::Result<SchemeEngin
     let roots = Roots::system();
     let meter = Box::new(LinuxMeter::new(roots.clone()));
     if dry_run {
+        for (index, scheme) in schemes.iter().enumerate() {
+            if let Some(why) = impossible_now(&roots, scheme.action, &scheme.destinations) {
+                tracing::warn!(
+                    "scheme {index} ({}) would do nothing here now: {why}; what follows is what it chooses",
+                    scheme.action
+                );
+            }
+        }
         return Ok(SchemeEngine::new(schemes, Box::new(DryRun::default()), meter).dry_run());
     }
     if let Some(why) = schemes.iter().enumerate().find_map(|(index, s)| {

@@ -159,7 +159,10 @@ fn brake(node: &Node) -> Result<Option<BrakeSpec>, FileError> {
     }
     let limit = |v: &Scalar| match v {
         // 0.3 could be meant as 30 % or as 0.3 %.
-        Scalar::Text(_) => value::share(v),
+        Scalar::Text(_) => match value::share(v)? {
+            share if share <= 1.0 => Ok(share),
+            _ => Err(Refused::new(v, "is never reached; write brake = false for a scheme without one")),
+        },
         other => Err(Refused::new(other, "could be a fraction or a percentage; write for example \"30%\"")),
     };
     Ok(Some(BrakeSpec {

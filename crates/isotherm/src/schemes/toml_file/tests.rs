@@ -194,6 +194,7 @@ fn errors_name_file_line_and_key() {
         (scheme("[scheme.quota.weights]\nsz = 5"), &["line 4", "sz"]),
         (scheme("[scheme.brake]\nx = 5"), &["line 4", "`x`", "some_psi"]),
         (scheme("brake = \"no\""), &["line 3", "brake", "false (no brake)"]),
+        (scheme("brake = { some_psi = \"300%\" }"), &["line 3, scheme.brake.some_psi", "brake = false"]),
         (scheme("brake = { some_psi = 0.3 }"), &["line 3, scheme.brake.some_psi", "30%"]),
         (scheme("apply_interval = 5"), &["line 3, scheme.apply_interval", "'5'", "100ms"]),
         (scheme("apply_interval = [5]"), &["line 3", "apply_interval", "a text, a number"]),

@@ -143,7 +143,7 @@ fn run_one(args: &Args) -> anyhow::Result<()> {
     if let Some(path) = &args.svg {
         let histories = isotherm_view::schemes::read(course.as_slice())?.0;
         for h in &histories {
-            write_file(&one_of(path, &h.scheme.to_string(), histories.len()), scheme(h).svg().as_bytes())?;
+            write_file(&one_of(path, &h.name(), histories.len()), scheme(h).svg().as_bytes())?;
         }
     }
     report::print(args, &experiment, &figures, &alone, &last)
