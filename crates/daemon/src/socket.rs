@@ -1,9 +1,11 @@
-//! The control socket's file: how it comes and goes.
+//! A socket's file: how it comes and goes.
 //!
 //! It appears under its name with its rights already set, replaces one that nobody listens on, and never one that
 //! somebody does. Whoever changes it holds the lock of its folder, so that of two that start at once one loses.
 
 use isotherm_linux::folder_lock::FolderLock;
+use std::error::Error;
+use std::fmt;
 use std::fs::{DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
@@ -15,20 +17,24 @@ use std::time::Duration;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes that a socket's path may have.
 const LONGEST_PATH: usize = 107;
+/// Rights of a socket that its owner alone may connect to.
+const PRIVATE: u32 = 0o600;
 
-/// Why there is no control socket.
-#[derive(Debug, thiserror::Error)]
+/// Why a socket cannot be listened on. Shown with what to do about a control socket; [`problem`](Self::problem) says
+/// what is wrong alone.
+#[derive(Debug)]
 pub enum SocketError {
-    #[error("another isotherm listens at {}; give --socket PATH to use a second one", .0.display())]
+    /// Somebody listens there.
     InUse(PathBuf),
     /// Something else is there.
-    #[error("{} is there and is no socket; give another --socket PATH", .0.display())]
     NoSocket(PathBuf),
     /// Longer than the kernel takes.
-    #[error("{}: the path is too long for a socket; give a shorter --socket PATH, below {LONGEST_PATH} bytes", .0.display())]
-    TooLong(PathBuf),
+    TooLong {
+        path: PathBuf,
+        /// Bytes that the path of its folder may have, in which a socket is made under another name first.
+        most_of_folder: usize,
+    },
     /// A system call failed.
-    #[error("cannot {action} {}: {source}; give a --socket PATH in a folder that is there and may be written", path.display())]
     Io {
         /// What was to be done.
         action: &'static str,
@@ -36,6 +42,46 @@ pub enum SocketError {
         /// How it failed.
         source: io::Error,
     },
+}
+
+impl SocketError {
+    /// What is wrong, whatever the socket is for.
+    pub fn problem(&self) -> String {
+        match self {
+            Self::InUse(path) => format!("another isotherm listens at {}", path.display()),
+            Self::NoSocket(path) => format!("{} is there and is no socket", path.display()),
+            Self::TooLong { path, most_of_folder } => format!(
+                "{}: the path is too long for a socket, which may have {LONGEST_PATH} bytes, and its folder {most_of_folder} of them",
+                path.display()
+            ),
+            Self::Io { action, path, source } => format!("cannot {action} {}: {source}", path.display()),
+        }
+    }
+
+    /// What to do, if it is a control socket.
+    const fn advice(&self) -> &'static str {
+        match self {
+            Self::InUse(_) => "give --socket PATH to use a second one",
+            Self::NoSocket(_) => "give another --socket PATH",
+            Self::TooLong { .. } => "give a shorter --socket PATH",
+            Self::Io { .. } => "give a --socket PATH in a folder that is there and may be written",
+        }
+    }
+}
+
+impl fmt::Display for SocketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.problem(), self.advice())
+    }
+}
+
+impl Error for SocketError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
 }
 
 pub(crate) fn failed<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> SocketError + 'a {
@@ -54,6 +100,11 @@ pub struct BoundSocket {
 impl BoundSocket {
     /// Listens at `path`, readable and writable for its owner alone.
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
+        Self::bind_for(path, PRIVATE)
+    }
+
+    /// Listens at `path`, for those whom these rights of the file let connect: who may write to it.
+    pub fn bind_for(path: &Path, mode: u32) -> Result<Self, SocketError> {
         let path = std::path::absolute(path).map_err(failed("find the folder of", path))?;
         let folder = path.parent().unwrap_or(Path::new("/"));
         // A folder of our own keeps everybody away until the rights are set: bind makes the file with those of the
@@ -61,7 +112,8 @@ impl BoundSocket {
         let private = folder.join(format!(".i{}", std::process::id()));
         let temporary = private.join("s");
         if temporary.as_os_str().len().max(path.as_os_str().len()) > LONGEST_PATH {
-            return Err(SocketError::TooLong(path));
+            let added = temporary.as_os_str().len() - folder.as_os_str().len();
+            return Err(SocketError::TooLong { most_of_folder: LONGEST_PATH - added, path });
         }
         let _lock = FolderLock::take(folder, PATIENCE).map_err(failed("lock the folder", folder))?;
         clear_way(&path)?;
@@ -69,7 +121,7 @@ impl BoundSocket {
         let _ = std::fs::remove_file(&temporary);
         let _ = std::fs::remove_dir(&private);
         DirBuilder::new().mode(0o700).create(&private).map_err(failed("create", &private))?;
-        let bound = listen(&temporary, &path);
+        let bound = listen(&temporary, &path, mode);
         let _ = std::fs::remove_file(&temporary);
         let _ = std::fs::remove_dir(&private);
         let (listener, identity) = bound?;
@@ -81,9 +133,9 @@ impl BoundSocket {
     }
 }
 
-fn listen(temporary: &Path, path: &Path) -> Result<(UnixListener, (u64, u64)), SocketError> {
+fn listen(temporary: &Path, path: &Path, mode: u32) -> Result<(UnixListener, (u64, u64)), SocketError> {
     let listener = UnixListener::bind(temporary).map_err(failed("listen at", path))?;
-    std::fs::set_permissions(temporary, Permissions::from_mode(0o600)).map_err(failed("set the rights of", path))?;
+    std::fs::set_permissions(temporary, Permissions::from_mode(mode)).map_err(failed("set the rights of", path))?;
     let meta = temporary.symlink_metadata().map_err(failed("look at", path))?;
     std::fs::rename(temporary, path).map_err(failed("create", path))?;
     Ok((listener, (meta.dev(), meta.ino())))
@@ -152,13 +204,46 @@ mod tests {
         assert!(matches!(BoundSocket::bind(&plain).unwrap_err(), SocketError::NoSocket(_)));
         assert_eq!(std::fs::read(&plain).unwrap(), b"kept");
         let long = folder.path().join("x".repeat(120));
-        assert!(matches!(BoundSocket::bind(&long).unwrap_err(), SocketError::TooLong(_)));
+        assert!(matches!(BoundSocket::bind(&long).unwrap_err(), SocketError::TooLong { .. }));
         let none = BoundSocket::bind(&folder.path().join("no/such")).unwrap_err();
         let none = none.to_string();
         assert!(
             none.contains("/no: No such file") && none.contains("--socket PATH in a folder that is there"),
             "{none}"
         );
+    }
+
+    #[test]
+    fn a_folder_that_leaves_no_room_is_reported_with_its_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let free = LONGEST_PATH - folder.path().as_os_str().len() - 1;
+        // Below the limit itself, but not with the name that it has at first.
+        let deep = folder.path().join("x".repeat(free - 4));
+        std::fs::create_dir(&deep).unwrap();
+        let why = BoundSocket::bind(&deep.join("s")).unwrap_err().problem();
+        let added = format!("/.i{}/s", std::process::id()).len();
+        assert!(why.contains(&format!("its folder {} of them", LONGEST_PATH - added)), "{why}");
+        let fits = folder.path().join("x".repeat(free - added));
+        std::fs::create_dir(&fits).unwrap();
+        BoundSocket::bind(&fits.join("s")).unwrap();
+    }
+
+    #[test]
+    fn others_are_let_in_if_that_is_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let _socket = BoundSocket::bind_for(&path, 0o660).unwrap();
+        assert_eq!(path.symlink_metadata().unwrap().permissions().mode() & 0o777, 0o660);
+    }
+
+    #[test]
+    fn root_a_socket_has_the_group_of_its_folder_where_that_passes_it_on() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(folder.path(), None, Some(4711)).unwrap();
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o2750)).unwrap();
+        let path = folder.path().join("a");
+        let _socket = BoundSocket::bind_for(&path, 0o660).unwrap();
+        assert_eq!(path.symlink_metadata().unwrap().gid(), 4711);
     }
 
     #[test]

@@ -88,13 +88,26 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// The sockets in `folder`, sorted by name.
+/// The sockets in `folder`, sorted by name; none where it cannot be read.
 fn sockets(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let paths = entries.flatten().map(|e| e.path());
     let mut found: Vec<_> = paths.filter(|p| p.extension().is_some_and(|e| e == "sock")).collect();
     found.sort();
     found
+}
+
+/// Those of `folders` that this user may not read, and the sockets in the others that it may not connect to: somebody
+/// may listen there.
+pub fn forbidden(folders: &[PathBuf]) -> Vec<PathBuf> {
+    let denied = |error: io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    let of_folder = |folder: &PathBuf| {
+        if std::fs::read_dir(folder).is_err_and(denied) {
+            return vec![folder.clone()];
+        }
+        sockets(folder).into_iter().filter(|path| UnixStream::connect(path).is_err_and(denied)).collect()
+    };
+    folders.iter().flat_map(of_folder).collect()
 }
 
 /// The sockets in `folders` that somebody listens on.

@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use isotherm_core::units::format_time;
 use isotherm_daemon::client::{ClientError, call_within};
 use isotherm_daemon::instance::Instance;
-use isotherm_daemon::socket_folders::{SocketFolders, live, name};
+use isotherm_daemon::socket_folders::{SocketFolders, forbidden, live, name};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,9 +38,9 @@ impl Which {
             let has_pid = |socket: &PathBuf| ask(socket).is_some_and(|i| i.pid == pid);
             let found = named.find(|p| p.exists()).or_else(|| live(&folders).into_iter().find(has_pid));
             return found.with_context(|| {
-                let folders = listed();
+                let (listed, unseen) = (listed(), unseen(&folders));
                 format!(
-                    "no isotherm{kind} with pid {pid} listens in {folders}; one started with --socket may need --socket"
+                    "no isotherm{kind} with pid {pid} listens in {listed}{unseen}; one started with --socket may need --socket"
                 )
             });
         }
@@ -53,8 +53,9 @@ impl Which {
         match meant.as_slice() {
             [path] => Ok(path.clone()),
             [] => bail!(
-                "no isotherm{kind} runs that listens in {}; start one with `isotherm {}`, or give --socket PATH",
+                "no isotherm{kind} runs that listens in {}{}; start one with `isotherm {}`, or give --socket PATH",
                 listed(),
+                unseen(&folders),
                 command.unwrap_or("schemes")
             ),
             several => {
@@ -66,6 +67,16 @@ impl Which {
             }
         }
     }
+}
+
+/// Words for where somebody may listen without being found, as this user may not look; empty if there is no such place.
+fn unseen(folders: &[PathBuf]) -> String {
+    let places: Vec<String> = forbidden(folders).iter().map(|path| path.display().to_string()).collect();
+    if places.is_empty() {
+        return String::new();
+    }
+    let places = places.join(" and ");
+    format!(", as far as this user may look ({places} may not be read: run this as root, or as whoever started it)")
 }
 
 /// Who listens at `socket`, if it answers.

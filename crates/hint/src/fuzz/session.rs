@@ -157,9 +157,10 @@ impl World {
         agreed.last = Some((batch, answer.clone()));
         self.dropped += sum;
         self.longest = reported.iter().map(AddrRange::len).max().unwrap_or(0).max(self.longest);
-        // What is larger than the bucket empties it, and is more than was in it.
-        if self.rate > 0 && self.longest <= self.rate {
-            let most = u128::from(self.rate) + u128::from(self.rate) * u128::from(self.now_ns) / 1_000_000_000;
+        // What is larger than the bucket goes at once, but is paid for before anything else goes.
+        if self.rate > 0 {
+            let at_once = u128::from(self.rate.max(self.longest));
+            let most = at_once + u128::from(self.rate) * u128::from(self.now_ns) / 1_000_000_000;
             assert!(u128::from(self.dropped) <= most, "{} dropped, {most} allowed", self.dropped);
         }
     }

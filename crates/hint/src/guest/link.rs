@@ -2,6 +2,7 @@
 
 use crate::protocol::PORT_NAME;
 use isotherm_linux::guestmem::ports;
+use isotherm_linux::hostmem::call;
 use isotherm_linux::roots::Roots;
 use isotherm_linux::vsock;
 use std::fmt;
@@ -9,12 +10,11 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How long a TCP connection may take.
+/// How long a TCP connection, or one to a Unix socket, may take: signals wait as long.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Where the host is.
@@ -154,7 +154,7 @@ fn open(address: &Address) -> io::Result<File> {
         }
         Address::Port(path) => ports::open(path),
         Address::Vsock(cid, port) => vsock::connect(*cid, *port).and_then(|f| of_socket(f.into())),
-        Address::Unix(path) => of_socket(UnixStream::connect(path)?.into()),
+        Address::Unix(path) => of_socket(call::connect(path, PATIENCE)?.into()),
         Address::Tcp(text) => {
             let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{text} has no address"));
             for address in text.to_socket_addrs()? {
@@ -184,6 +184,21 @@ mod tests {
         for bad in ["", "vsock:2", "vsock:x:1", "tcp:host", "unix:", "udp:a:1"] {
             assert!(bad.parse::<Address>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn who_lets_nobody_in_is_not_waited_for_without_end() {
+        let folder = std::env::temp_dir().join(format!("isotherm-link-full-{}", std::process::id()));
+        let listener = std::os::unix::net::UnixListener::bind(&folder).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(stream) = call::connect(&folder, Duration::from_millis(20)) {
+            waiting.push(stream);
+        }
+        let failed = Link::new(Address::Unix(folder.clone())).open().unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::TimedOut, "{failed}");
+        drop(listener);
+        std::fs::remove_file(&folder).unwrap();
     }
 
     #[test]

@@ -39,9 +39,14 @@ impl Allowance {
         Err(self.steps.wait_ns(STEPS_OF_REPORT, now_ns).max(1))
     }
 
+    /// In how many ns that many bytes may be dropped in that many holes; 0: now.
+    pub fn wait_ns(&mut self, bytes: u64, holes: u64, now_ns: u64) -> u64 {
+        self.bytes.wait_ns(bytes, now_ns).max(self.steps.wait_ns(holes, now_ns))
+    }
+
     /// Whether that many bytes may be dropped in that many holes; else in how many ns they may.
     pub fn drop(&mut self, bytes: u64, holes: u64, now_ns: u64) -> Result<(), u64> {
-        let wait_ns = self.bytes.wait_ns(bytes, now_ns).max(self.steps.wait_ns(holes, now_ns));
+        let wait_ns = self.wait_ns(bytes, holes, now_ns);
         if wait_ns > 0 {
             return Err(wait_ns);
         }

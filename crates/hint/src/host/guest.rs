@@ -191,10 +191,10 @@ impl Guest {
         self.state().status.connected
     }
 
-    /// Punches where nobody but a scan looks; not while a report is dealt with. See [`scan`](super::scan).
-    pub fn exclusively<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _work = self.work();
-        work()
+    /// Punches where nobody but a scan looks, within what may be dropped; not while a report is dealt with. See
+    /// [`scan`](super::scan).
+    pub fn exclusively<T>(&self, work: impl FnOnce(&mut Allowance) -> T) -> T {
+        work(&mut self.work().allowance)
     }
 
     /// A scan was made.

@@ -19,5 +19,6 @@ pub mod rate;
 pub mod scan;
 pub mod server;
 pub mod session;
+pub mod slot;
 pub mod status;
 mod trouble;

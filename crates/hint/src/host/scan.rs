@@ -7,12 +7,14 @@
 //! What else writes to the memory is not paused: the kernel's vhost threads, devices that were passed through, other
 //! processes that share it (vhost-user). Guests with any of these are refused.
 
+use super::allowance::Allowance;
 use super::guest::Guest;
 use super::layout::LayoutPart;
 use super::memory::Memory;
 use super::status::ScanStatus;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::units::nanos;
+use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::guard::{Guard, Paused};
 use isotherm_linux::hostmem::hole;
 use isotherm_linux::hostmem::ram_file::{self, RamFile};
@@ -30,11 +32,13 @@ const MOST_FAILED_PAUSES: u32 = 20;
 const RUN_PER_PAUSE: u32 = 9;
 /// Blocks that are collected before the guest is paused.
 const MOST_CANDIDATES: usize = 64;
+/// How often a scan that waits looks whether to go on waiting.
+const TICK: Duration = Duration::from_millis(50);
 
 /// How to scan.
 #[derive(Debug)]
 pub struct ScanConfig {
-    /// From the end of a round to the beginning of the next.
+    /// From the end of a round to the beginning of the next, and how long one guest's limit is waited for in a round.
     pub every: Duration,
     /// How long a guest is paused at a time, beyond the block that is being looked at when the time is up.
     pub pause: Duration,
@@ -76,6 +80,7 @@ pub fn scan(guest: &Guest, config: &ScanConfig, stop: &AtomicBool) -> Result<u64
         return Err(ScanError::Writer(writer, pid));
     }
     let mut dropped = 0;
+    let mut patience = config.every;
     for (number, file) in files.iter().map(|(number, held)| (*number, &held.file)) {
         let mut scan = Scan {
             failed_pauses: 0,
@@ -86,9 +91,11 @@ pub fn scan(guest: &Guest, config: &ScanConfig, stop: &AtomicBool) -> Result<u64
             buffer: vec![0; BLOCK as usize],
             done: ScanStatus::default(),
             dropped: 0,
+            patience,
         };
         let result = scan.run(stop);
         dropped += scan.dropped;
+        patience = scan.patience;
         result.map_err(|source| match source.kind() {
             io::ErrorKind::TimedOut => ScanError::Restless { pid, pause: config.pause },
             _ => ScanError::Io { pid, source },
@@ -111,6 +118,8 @@ struct Scan<'a> {
     /// What was done, not reported yet.
     done: ScanStatus,
     dropped: u64,
+    /// How much longer other guests may be kept waiting for this one's limit.
+    patience: Duration,
 }
 
 impl Scan<'_> {
@@ -127,6 +136,9 @@ impl Scan<'_> {
             }
             if candidates.len() == MOST_CANDIDATES {
                 self.drop_all(&mut candidates, stop)?;
+                if self.patience.is_zero() {
+                    break;
+                }
             }
             at = block + BLOCK;
         }
@@ -155,8 +167,20 @@ impl Scan<'_> {
                 candidates.clear();
                 break;
             }
+            let wait = self.guest.exclusively(|allowance| allowance.wait_ns(BLOCK, 1, monotonic_ns()));
+            if wait > 0 {
+                if self.patience.is_zero() {
+                    // They are found again in the next round.
+                    candidates.clear();
+                    break;
+                }
+                let wait = Duration::from_nanos(wait).min(self.patience).min(TICK);
+                std::thread::sleep(wait);
+                self.patience -= wait;
+                continue;
+            }
             let guest = self.guest;
-            let pause = guest.exclusively(|| self.drop_some(candidates));
+            let pause = guest.exclusively(|allowance| self.drop_some(candidates, allowance));
             result = pause.map(|pause| std::thread::sleep(pause * RUN_PER_PAUSE));
             self.tell();
         }
@@ -164,8 +188,8 @@ impl Scan<'_> {
         result
     }
 
-    /// Drops candidates for as long as a pause may last, at least one; how long it lasted.
-    fn drop_some(&mut self, candidates: &mut Vec<u64>) -> io::Result<Duration> {
+    /// Drops candidates for as long as a pause may last and the limit allows; how long it lasted.
+    fn drop_some(&mut self, candidates: &mut Vec<u64>, allowance: &mut Allowance) -> io::Result<Duration> {
         let begin = Instant::now();
         // Waiting for all threads is part of the pause, so it may not take longer than one.
         let paused = match Paused::new(&self.config.guard, self.guest.process(), self.config.pause) {
@@ -184,8 +208,9 @@ impl Scan<'_> {
         };
         let mut result = Ok(());
         while let Some(block) = candidates.pop() {
-            result = self.drop_one(block);
-            if result.is_err() || paused.elapsed() >= self.config.pause {
+            result = self.drop_one(block, allowance);
+            let may_go_on = allowance.wait_ns(BLOCK, 1, monotonic_ns()) == 0;
+            if result.is_err() || !may_go_on || paused.elapsed() >= self.config.pause {
                 break;
             }
         }
@@ -201,9 +226,9 @@ impl Scan<'_> {
         self.done.longest_pause_ns = self.done.longest_pause_ns.max(nanos(pause));
     }
 
-    /// Drops a block that is still zero, now that nobody writes.
-    fn drop_one(&mut self, block: u64) -> io::Result<()> {
-        if self.is_zero(block)? {
+    /// Drops a block that is still zero, now that nobody writes, and that the limit allows.
+    fn drop_one(&mut self, block: u64, allowance: &mut Allowance) -> io::Result<()> {
+        if self.is_zero(block)? && allowance.drop(BLOCK, 1, monotonic_ns()).is_ok() {
             // Where the guest sees it does not matter: it reads as zeros before and after.
             let addr = AddrRange::new(0, BLOCK);
             self.guest.memory().punch(&LayoutPart { addr, file: self.number, offset: block })?;

@@ -6,6 +6,7 @@ use super::guest::Guest;
 use super::pending::{Pending, PendingSlot};
 use super::scan::{self, ScanConfig};
 use super::session::Closing;
+use super::slot::{GuestSpec, Slot, ended_for_good};
 use super::status::GuestStatus;
 use super::trouble::{Trouble, Weight};
 use crate::protocol::auth::{Exchange, Key, Tag};
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -42,23 +43,6 @@ const ENDING: Duration = Duration::from_secs(2);
 /// How often a sleeping thread looks whether to end.
 const TICK: Duration = Duration::from_millis(50);
 
-/// A guest as the user names it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct GuestSpec {
-    /// What to call it.
-    pub name: Option<String>,
-    /// Its VMM; without it, whoever listens at the socket.
-    pub pid: Option<u32>,
-    /// Where its VMM listens for us.
-    pub socket: Option<PathBuf>,
-    /// Where its VMM can be asked about its memory.
-    pub qmp: Option<PathBuf>,
-    /// Its vsock context id, if it calls over that.
-    pub cid: Option<u32>,
-    /// What it has to know if it calls over TCP.
-    pub key: Option<Key>,
-}
-
 /// How to serve.
 #[derive(Debug, Default)]
 pub struct HostConfig {
@@ -67,19 +51,6 @@ pub struct HostConfig {
     pub bytes_per_second: u64,
     /// Whether and how to look for zeros in guests without an agent.
     pub scan: Option<ScanConfig>,
-}
-
-/// A guest's place: there before the guest is, and after it.
-#[derive(Debug)]
-struct Slot {
-    spec: GuestSpec,
-    /// Its VMM: that of the command line's pid, or the one that called. Held as long as the slot exists, so that the
-    /// number is never taken for another process.
-    process: Option<Arc<PidFd>>,
-    /// Whose VMM it is, if that came by itself.
-    uid: Option<u32>,
-    guest: Option<Arc<Guest>>,
-    problem: Option<String>,
 }
 
 /// What all threads share.
@@ -155,7 +126,7 @@ impl Host {
             let slots = self.shared.slots();
             slots
                 .iter()
-                .map(|(n, slot)| (slot.name(*n), slot.pid(), slot.guest.clone(), slot.problem.clone()))
+                .map(|(n, slot)| (slot.name(*n), slot.pid(), slot.guest.clone(), slot.shown_problem()))
                 .collect()
         };
         slots
@@ -189,28 +160,6 @@ impl Drop for Host {
         if busy(self) {
             tracing::warn!("ending without waiting for a guest or VMM that does not answer");
         }
-    }
-}
-
-impl Slot {
-    fn named(spec: &GuestSpec) -> Self {
-        let opened = spec.pid.map(|pid| PidFd::open(pid).map_err(|e| format!("there is no process {pid}: {e}")));
-        let (process, problem) = match opened.transpose() {
-            Ok(process) => (process.map(Arc::new), None),
-            Err(problem) => (None, Some(problem)),
-        };
-        Self { spec: spec.clone(), process, uid: None, guest: None, problem }
-    }
-
-    fn pid(&self) -> Option<u32> {
-        self.process.as_ref().map(|process| process.pid()).or(self.spec.pid)
-    }
-
-    fn name(&self, number: usize) -> String {
-        self.spec.name.clone().unwrap_or_else(|| match self.pid() {
-            Some(pid) => format!("pid{pid}"),
-            None => format!("guest{number}"),
-        })
     }
 }
 
@@ -253,9 +202,7 @@ impl Shared {
             return Ok(guest);
         }
         let found = match (process, spec.pid) {
-            (Some(process), Some(pid)) if process.has_exited() => Err(format!(
-                "process {pid} has ended, and its number says nothing about others; give the pid of the new VMM, or its socket alone"
-            )),
+            (Some(process), Some(pid)) if process.has_exited() => Err(ended_for_good(pid)),
             (Some(process), _) => {
                 let qmp = spec.qmp.as_deref();
                 Guest::new(process, name, qmp, self.config.bytes_per_second, Arc::clone(&self.stop))
@@ -310,23 +257,31 @@ impl Shared {
                 if let Some((number, _)) = slots.iter().find(|(_, slot)| is_its(slot)) {
                     return Ok(*number);
                 }
-                // Pending of processes that are gone are free again; only those that came by themselves.
+                // Places of processes that are gone are free again; only those that came by themselves.
                 let named = self.config.guests.len();
-                let is_gone = |slot: &Slot| {
-                    let has_failed = slot.guest.is_none() && slot.problem.is_some();
-                    has_failed || slot.process.as_ref().is_none_or(|process| process.has_exited())
-                };
+                let is_gone = |slot: &Slot| slot.process.as_ref().is_none_or(|process| process.has_exited());
                 let numbers: Vec<usize> =
                     slots.range(named..).filter(|(_, slot)| is_gone(slot)).map(|(number, _)| *number).collect();
                 gone.extend(numbers.iter().filter_map(|number| slots.remove(number)));
                 let number = slots.last_key_value().map_or(0, |(last, _)| last + 1).max(named);
-                if slots.values().filter(|slot| slot.uid == Some(*uid)).count() >= MOST_OF_USER {
+                let of_user = || slots.iter().filter(|(_, slot)| slot.uid == Some(*uid));
+                let is_full = of_user().count() >= MOST_OF_USER;
+                // Where there are too many, the first for which nothing could be done is shown no longer.
+                let failed = of_user().find(|(_, slot)| slot.has_failed()).map(|(number, _)| *number);
+                if let Some(failed) = failed.filter(|_| is_full) {
+                    gone.extend(slots.remove(&failed));
+                } else if is_full {
                     let why = format!(
                         "user {uid} has {MOST_OF_USER} guests here already; end one of their VMMs, or name this one with --guest pid={pid}"
                     );
                     return Err(Closing::private(ErrorCode::Denied, why));
                 }
-                let spec = GuestSpec { pid: Some(pid), ..GuestSpec::default() };
+                let mut spec = GuestSpec { pid: Some(pid), ..GuestSpec::default() };
+                // A name may say anything, and a number may have been that of another process.
+                let is_taken = |name: &String| slots.iter().any(|(number, slot)| slot.name(*number) == *name);
+                if is_taken(&spec.called(number)) {
+                    spec.name = (number..).map(|n| format!("pid{pid}.{n}")).find(|name| !is_taken(name));
+                }
                 let process = Some(Arc::clone(process));
                 slots.insert(number, Slot { spec, process, uid: Some(*uid), guest: None, problem: None });
                 Ok(number)
@@ -495,3 +450,6 @@ fn scan_all(shared: &Shared) {
         shared.sleep(config.every);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@ figures! {
         rate: u64 = Gauge BytesPerSecond, "Bytes dropped a second, over the last ten seconds.";
         reports: u64 = Counter Count, "Reports acted upon.";
         refused: u64 = Counter Count, "Ranges refused: not a guest's to report.";
-        put_off: u64 = Counter Count, "Ranges put off for the limit of --rate.";
+        put_off: u64 = Counter Count, "Ranges put off for the limit of --rate, or of holes a second.";
         welcomes: u64 = Counter Count, "Connections welcomed.";
         closed: u64 = Counter Count, "Connections closed for what came over them.";
         forged: u64 = Counter Count, "Connections closed for frames that somebody without the key had changed or sent.";

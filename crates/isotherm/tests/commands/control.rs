@@ -130,7 +130,9 @@ fn tune_and_goals_take_effect_and_bad_ones_change_nothing() {
         (&["goal", "x", "5"], &["x"]),
         (&["goal", "1", "5", "--none"], &["--none"]),
     ] {
-        scene.ctl("a", args).expect(2, words);
+        let done = scene.ctl("a", args);
+        done.expect(2, words);
+        assert!(!done.stderr.contains("does not take this command"), "{done:#?}");
     }
     assert_eq!(scene.status("a")["schemes"][1]["goals"].as_array().unwrap().len(), 2);
     scene.ctl("a", &["goal", "1", "--none"]).expect(0, &["no goal"]);
@@ -354,4 +356,20 @@ fn root_other_intervals_are_taken_while_it_runs_and_waits_at_watermarks_answer()
     scene.ctl("a", &["tune", "-c", text(&slower)]).expect(0, &[]);
     wait_until("it watches again", || snapshots() > resting + 1);
     end(&scene, "a", running);
+}
+
+#[test]
+fn root_where_one_may_not_look_that_is_said() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    // A copy, as the way to the original may be closed to others.
+    let (binary, closed) = (folder.path().join("isotherm"), folder.path().join("run"));
+    std::fs::copy(env!("CARGO_BIN_EXE_isotherm"), &binary).unwrap();
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let mut nobody = std::process::Command::new(&binary);
+    nobody.uid(65534).gid(65534).current_dir("/").env("RUNTIME_DIRECTORY", &closed).args(["ctl", "status"]);
+    run(&mut nobody).expect(1, &[&format!("{} ", text(&closed)), "may not be read", "run this as root"]);
 }

@@ -53,4 +53,9 @@ fn sizes_that_make_no_sense() {
     refused(&["--host-memory", "1G"], "--host-memory");
     refused(&["--most-guests", "0"], "0");
     refused(&["--program", "many"], "many");
+    let most = u64::MAX.to_string();
+    refused(&["--guest-own", &most], "--guest-memory");
+    refused(&["--program", &most], "--guest-memory");
+    refused(&["--memhog", &most], "--memhog-guest-memory");
+    refused(&["--host-own", &most], "--host-memory");
 }

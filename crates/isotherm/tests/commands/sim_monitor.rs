@@ -90,6 +90,9 @@ fn nonsense_is_bad_usage() {
         &["hotspot", "--size", "1G", "--min-regions", "20", "--max-regions", "10"],
         &["hotspot", "--size", "1G", "--aggr", "1ms"],
         &["hotspot", "--size", "999999T"],
+        &["hotspot", "--size", "64M", "--hot-touches", "nan"],
+        &["hotspot", "--size", "64M", "--hot-touches", "0"],
+        &["hotspot", "--size", "64M", "--rate", "1e-300"],
     ] {
         let out = sim(args);
         assert!(out.expect(2, &[]).stdout.is_empty(), "{args:?}");

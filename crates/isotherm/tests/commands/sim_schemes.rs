@@ -1,6 +1,6 @@
 //! `isotherm sim schemes` as a user runs it.
 
-use crate::common::{Done, isotherm};
+use crate::common::{Done, command, isotherm, start, text, wait_until};
 
 const PRCL: &str = "4K null null 5 5s null pageout";
 const SMALL: &[&str] = &["hotspot", "--size", "64M", "--rate", "2e6", "--duration", "20s"];
@@ -120,6 +120,7 @@ fn nonsense_is_bad_usage() {
         with(&["--also", "zipf"]),
         with(&["--compare", "--runs", "0"]),
         with(&["--compare", "--stats", "x"]),
+        with(&["--rate", "1e-300"]),
     ] {
         let out = sim(&args);
         out.expect(2, &[]);
@@ -133,4 +134,33 @@ fn what_cannot_be_read_or_written_is_named() {
     out.expect(1, &["/nowhere/at/all.toml"]);
     let out = sim(&[SMALL, &["--scheme", PRCL, "--stats", "/nowhere/at/all.jsonl"]].concat());
     out.expect(1, &["/nowhere/at/all.jsonl"]);
+}
+
+#[test]
+fn a_target_in_the_file_is_said_to_be_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.toml");
+    std::fs::write(&file, "[target]\npid = [1]\n[[scheme]]\naction = \"stat\"\n").unwrap();
+    sim(&[SMALL, &["-c", text(&file)]].concat()).expect(0, &["[target]", "simulated"]);
+}
+
+/// SIGINT in a mask of signals.
+const SIGINT: u64 = 1 << 1;
+
+/// A mask of signals in a process's status file.
+fn status_mask(pid: u32, field: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+#[test]
+fn half_a_run_is_compared_with_nothing() {
+    let args = ["hotspot", "--size", "64M", "--rate", "2e6", "--duration", "1000h", "--scheme", PRCL];
+    let running = start(&mut command([&["sim", "schemes"][..], &args].concat()));
+    wait_until("it heeds signals", || status_mask(running.pid(), "SigCgt") & SIGINT != 0);
+    running.signal("INT");
+    let done = running.finish();
+    done.expect(1, &["interrupted"]);
+    assert!(!done.stdout.contains("runtime "), "{done:#?}");
 }

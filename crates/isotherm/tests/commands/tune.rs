@@ -1,6 +1,6 @@
 //! `isotherm tune` as people use it.
 
-use crate::common::isotherm;
+use crate::common::{isotherm, run};
 
 const SCHEME: &str = "4K null null 5 1s null stat";
 
@@ -21,6 +21,7 @@ fn nonsense_is_bad_usage_and_runs_nothing() {
     with(&["--scheme", SCHEME, "--nth", "1"]).expect(2, &["--nth 1"]);
     with(&["--scheme", SCHEME, "--ages", "5"]).expect(2, &["5"]);
     with(&["--scheme", "4K null null 5 1s 2s stat", "--ages", "9s"]).expect(2, &["bounds"]);
+    with(&["--scheme", "4K null 0 5 5s null pageout", "--rates", "0%,5%"]).expect(2, &["--rates", "mean nothing"]);
     let file = folder.path().join("s.toml");
     std::fs::write(&file, "[target]\npid = [1]\n[[scheme]]\naction = \"stat\"\n").unwrap();
     with(&["-c", file.to_str().unwrap()]).expect(2, &["[target]"]);
@@ -95,6 +96,16 @@ fn what_the_user_runs_is_tuned_by_proposals_and_goes_on_where_it_was() {
     std::fs::write(&history, &damaged).unwrap();
     propose(line, &["--record", "1,5M"]).expect(1, &["h.jsonl:11: "]);
     assert_eq!(std::fs::read_to_string(&history).unwrap(), damaged);
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_an_error_that_tells_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"cd "$2" && exec "$1" tune --scheme "4K null 0 5 5s null pageout" --history h --propose --record 10,1000M -- x >/dev/full"#;
+    let mut shell = std::process::Command::new("sh");
+    let done = run(shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_isotherm")]).arg(folder.path()));
+    done.expect(1, &["cannot write to standard output", "in the history", "without --record", "No space left"]);
+    assert_eq!(std::fs::read_to_string(folder.path().join("h")).unwrap().lines().count(), 1);
 }
 
 #[test]

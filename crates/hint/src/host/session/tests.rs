@@ -133,6 +133,23 @@ fn too_much_at_a_time_waits() {
 }
 
 #[test]
+fn a_range_above_the_burst_is_paid_for_afterwards() {
+    let mut world = World::new(4 * MIB);
+    let mut at = |batch, seconds: u64| {
+        let ranges = vec![AddrRange::new(2 * MIB, 34 * MIB)];
+        let outcome = world.say(Message::Report { token: 77, batch, ranges }, seconds * 1_000_000_000);
+        let Some(Message::Ack { wait_ms, verdicts, .. }) = outcome.answer else { panic!() };
+        (verdicts[0], wait_ms)
+    };
+    use Verdict::{Dropped, NotNow};
+    assert_eq!(at(1, 0), (Dropped, 0));
+    // 32 MiB take eight seconds.
+    assert_eq!(at(2, 1), (NotNow, 7000));
+    assert_eq!(at(3, 8), (Dropped, 0));
+    assert_eq!(at(4, 8), (NotNow, 8000));
+}
+
+#[test]
 fn abuse_ends_the_connection() {
     let mut world = World::new(0);
     let end = (1..100).find_map(|batch| world.report(batch, &[(1, 2)]).closing);

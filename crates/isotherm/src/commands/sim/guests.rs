@@ -111,7 +111,7 @@ fn params(args: &Args) -> anyhow::Result<Params> {
         ("--guest-memory", params.guest_memory, params.program),
         ("--memhog-guest-memory", params.memhog_guest_memory, params.memhog),
     ] {
-        let least = need + params.guest_own + params.reserve;
+        let least = need.saturating_add(params.guest_own).saturating_add(params.reserve);
         if memory < least {
             return usage(format!(
                 "{name}: {} are too little; its program and its system need {}",
@@ -130,7 +130,7 @@ fn params(args: &Args) -> anyhow::Result<Params> {
     if params.program == 0 || params.memhog == 0 || params.most_guests == 0 || params.look_ns == 0 {
         return usage("a program, a number of guests or an interval of 0 makes no sense".into());
     }
-    if params.host_memory <= params.host_own + params.vmm_own {
+    if params.host_memory <= params.host_own.saturating_add(params.vmm_own) {
         return usage(format!("--host-memory: {} are too little for the host itself", format_size(params.host_memory)));
     }
     if params.most_guests > 4096 {

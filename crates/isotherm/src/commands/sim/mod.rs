@@ -8,6 +8,9 @@ mod schemes;
 
 use clap::Subcommand;
 
+/// Touches a second, at least, of a simulated program: fewer are no workload.
+const LEAST_RATE: f64 = 0.001;
+
 /// Run the same algorithms on a simulated machine.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]

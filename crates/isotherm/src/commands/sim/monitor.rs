@@ -1,5 +1,6 @@
 //! `isotherm sim monitor`: watches simulated memory of any size, and says how true the picture is.
 
+use super::LEAST_RATE;
 use super::metered::Metered;
 use crate::args::monitor::{AlgorithmName, MonitorArgs, SourceName, simulated};
 use crate::args::units;
@@ -120,8 +121,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     let workload = args.workload.build(args.monitor.seed)?;
     let rate = args.rate;
-    if !(rate.is_finite() && rate > 0.0 && rate <= 1e15) {
-        return Err(usage("--rate must be above 0 and at most 1e15"));
+    if !(LEAST_RATE..=1e15).contains(&rate) {
+        return Err(usage("--rate must be at least 0.001 and at most 1e15"));
+    }
+    if !(args.hot_touches.is_finite() && args.hot_touches > 0.0) {
+        return Err(usage("--hot-touches must be a number above 0"));
     }
     if args.monitor.source != SourceName::Auto {
         return Err(usage("--source makes no sense here: the simulated page table is the source"));

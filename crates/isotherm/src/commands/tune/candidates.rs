@@ -15,11 +15,48 @@ const HALF_OCTAVES: i32 = 6;
 /// evaluation.
 const LOW_RATE_BP: u32 = 500;
 
-/// A quarter of the least age to four times of it, each with the rate and with half of or without it. Lists that are
-/// given replace that. Sorted, each once.
-pub fn around(scheme: &Scheme, ages_us: &[u64], rates_bp: &[u32]) -> Vec<Parameters> {
-    let own = Parameters::of(scheme);
-    let age = if own.min_age_us > 0 { own.min_age_us } else { FIRST_AGE_US };
+/// What of a scheme is varied, and how.
+#[derive(Debug, Clone, Copy)]
+struct Variation {
+    own: Parameters,
+    /// Whether the scheme [chooses pages](Scheme::chooses_pages): rates mean nothing to it.
+    pages: bool,
+    /// Whether `confirm` is what is tuned, as the scheme asks for no age.
+    by_confirm: bool,
+    /// The age from which others are found, microseconds.
+    centre_us: u64,
+}
+
+impl Variation {
+    fn of(scheme: &Scheme, by_region: bool) -> Self {
+        let own = Parameters::of(scheme);
+        let pages = scheme.chooses_pages(by_region);
+        let age_us = if pages { own.age_us() } else { own.min_age_us };
+        Self {
+            own,
+            pages,
+            by_confirm: pages && own.min_age_us == 0 && own.confirm_us > 0,
+            centre_us: if age_us > 0 { age_us } else { FIRST_AGE_US },
+        }
+    }
+
+    /// The scheme's own set with another age, and another rate where that means something. `confirm` never exceeds the
+    /// age, which it would replace otherwise.
+    fn with(&self, age_us: u64, rate_bp: u32) -> Parameters {
+        let own = self.own;
+        match (self.by_confirm, self.pages) {
+            (true, _) => Parameters { confirm_us: age_us, ..own },
+            (false, true) => Parameters { min_age_us: age_us, confirm_us: own.confirm_us.min(age_us), ..own },
+            (false, false) => Parameters { min_age_us: age_us, rate_bp, ..own },
+        }
+    }
+}
+
+/// A quarter of the age to four times of it, each with the rate and with half of or without it. Lists that are given
+/// replace that. Sorted, each once.
+pub fn around(scheme: &Scheme, ages_us: &[u64], rates_bp: &[u32], by_region: bool) -> Vec<Parameters> {
+    let variation = Variation::of(scheme, by_region);
+    let age = variation.centre_us;
     let ages: Vec<u64> = match ages_us {
         [] => [age / 4, age / 2, age, age.saturating_mul(2), age.saturating_mul(4)].to_vec(),
         given => given.to_vec(),
@@ -27,10 +64,10 @@ pub fn around(scheme: &Scheme, ages_us: &[u64], rates_bp: &[u32]) -> Vec<Paramet
     let rates = if rates_bp.is_empty() { rates_around(scheme) } else { rates_bp.to_vec() };
     let mut all: Vec<Parameters> = ages
         .iter()
-        .flat_map(|&min_age_us| rates.iter().map(move |&rate_bp| Parameters { min_age_us, rate_bp, ..own }))
+        .flat_map(|&age_us| rates.iter().map(move |&rate_bp| variation.with(age_us, rate_bp)))
         .filter(|p| p.applied_to(scheme).is_some())
         .collect();
-    all.sort_by_key(|p| (p.min_age_us, p.rate_bp));
+    all.sort_by_key(|p| (p.age_us(), p.rate_bp));
     all.dedup();
     all
 }
@@ -60,23 +97,12 @@ pub struct Space {
 
 impl Space {
     /// Ages from an eighth of the scheme's own to eight times of it. Of a scheme that [chooses
-    /// pages](Scheme::chooses_pages) rates mean nothing and are left alone; `confirm` never exceeds the age, which it
-    /// would replace otherwise, and is itself what is tuned where the scheme asks for no age.
+    /// pages](Scheme::chooses_pages) rates are left alone; `confirm` follows, and is itself what is tuned where the
+    /// scheme asks for no age.
     pub fn of(scheme: &Scheme, by_region: bool) -> Self {
-        let own = Parameters::of(scheme);
-        let pages = scheme.chooses_pages(by_region);
-        let rates = if pages { vec![own.rate_bp] } else { rates_around(scheme) };
-        let by_confirm = pages && own.min_age_us == 0 && own.confirm_us > 0;
-        let centre = match own.age_us() {
-            _ if !pages && own.min_age_us == 0 => FIRST_AGE_US,
-            0 => FIRST_AGE_US,
-            age => age,
-        };
-        let with = |age: u64, rate_bp| match (by_confirm, pages) {
-            (true, _) => Parameters { confirm_us: age, ..own },
-            (false, true) => Parameters { min_age_us: age, confirm_us: own.confirm_us.min(age), ..own },
-            (false, false) => Parameters { min_age_us: age, rate_bp, ..own },
-        };
+        let variation = Variation::of(scheme, by_region);
+        let (own, centre) = (variation.own, variation.centre_us);
+        let rates = if variation.pages { vec![own.rate_bp] } else { rates_around(scheme) };
         let ages = (-HALF_OCTAVES..=HALF_OCTAVES).filter(|n| *n != 0).map(|n| {
             let age = centre as f64 * 2f64.powf(f64::from(n) / 2.0);
             // To three digits, for people.
@@ -85,7 +111,7 @@ impl Space {
         });
         let ages: Vec<u64> = ages.chain([centre]).filter(|age| *age >= SHORTEST_AGE_US || *age == centre).collect();
         let mut sets = vec![own];
-        for set in ages.iter().flat_map(|&age| rates.iter().map(move |&rate| with(age, rate))) {
+        for set in ages.iter().flat_map(|&age| rates.iter().map(move |&rate| variation.with(age, rate))) {
             if !sets.contains(&set) && set.applied_to(scheme).is_some() {
                 sets.push(set);
             }
@@ -126,14 +152,16 @@ mod tests {
     }
 
     fn tried(line: &str) -> Vec<(u64, u32)> {
-        around(&scheme(line), &[], &[]).iter().map(|p| (p.min_age_us / 1000, p.rate_bp)).collect()
+        around(&scheme(line), &[], &[], true).iter().map(|p| (p.min_age_us / 1000, p.rate_bp)).collect()
     }
 
     #[test]
     fn its_own_parameters_are_among_those_tried() {
         for line in ["4K max 0 5 8s max pageout", "2M max 20 max 1s max hugepage", "4K max 0 0 8s max pageout"] {
             let s = scheme(line);
-            assert!(around(&s, &[], &[]).contains(&Parameters::of(&s)), "{line}");
+            for by_region in [false, true] {
+                assert!(around(&s, &[], &[], by_region).contains(&Parameters::of(&s)), "{line}");
+            }
         }
         let rates = [0, 500];
         let wanted: Vec<_> =
@@ -147,12 +175,24 @@ mod tests {
     #[test]
     fn what_contradicts_the_scheme_is_left_out() {
         assert_eq!(tried("4K max 0 0 8s 20s pageout").last(), Some(&(16_000, 500)));
-        let given = around(&scheme("4K max 0 5 8s max pageout"), &[3_000_000, 1_000_000, 3_000_000], &[100]);
+        let given = around(&scheme("4K max 0 5 8s max pageout"), &[3_000_000, 1_000_000, 3_000_000], &[100], true);
         assert_eq!(given.iter().map(|p| p.min_age_us).collect::<Vec<_>>(), [1_000_000, 3_000_000]);
         let hot = Parameters { min_age_us: 0, rate_bp: 7000, confirm_us: 0 }
             .applied_to(&scheme("2M max 20 max 1s max hugepage"))
             .unwrap();
         assert_eq!((hot.pattern.rate_bp.min, hot.pattern.rate_bp.max), (7000, 10_000));
+    }
+
+    #[test]
+    fn of_pages_all_sets_that_are_tried_differ() {
+        let ages = [100_000, 500_000, 1_000_000, 8_000_000];
+        let tried = around(&scheme("4K max 0 5 5s max pageout"), &ages, &[], false);
+        let confirm: Vec<_> = tried.iter().map(|p| (p.min_age_us, p.rate_bp, p.confirm_us)).collect();
+        assert_eq!(confirm, [100_000, 500_000, 1_000_000, 8_000_000].map(|age| (age, 500, age.min(2_000_000))));
+        assert_eq!(around(&scheme("4K max 0 5 8s max pageout"), &[], &[], false).len(), 5);
+        // Without an age, `confirm` is what is tried.
+        let tried = around(&scheme("4K max 0 100 0s max pageout"), &ages, &[], false);
+        assert_eq!(tried.iter().map(|p| (p.min_age_us, p.confirm_us)).collect::<Vec<_>>(), ages.map(|age| (0, age)));
     }
 
     fn space(line: &str) -> Space {

@@ -3,6 +3,7 @@
 use super::candidates::around;
 use super::{Outcome, Runner, Task, nothing_done};
 use crate::exit::Usage;
+use isotherm_core::tuning::parameters::Parameters;
 use isotherm_core::tuning::score::{best, score};
 use isotherm_linux::clock::unix_us;
 
@@ -13,7 +14,12 @@ const REPEATS: u32 = 3;
 /// alike.
 pub fn run(task: &Task) -> anyhow::Result<Outcome> {
     let args = &task.args;
-    let sets = around(task.own(), &args.ages, &args.rates);
+    let own = Parameters::of(task.own());
+    if task.own().chooses_pages(task.by_region()) && args.rates.iter().any(|rate| *rate != own.rate_bp) {
+        let why = "--rates: this scheme chooses pages by their age, and rates mean nothing to it; leave --rates out, or give --algorithm damon";
+        return Err(Usage(why.into()).into());
+    }
+    let sets = around(task.own(), &args.ages, &args.rates, task.by_region());
     if sets.is_empty() {
         return Err(Usage("none of these ages and rates fits the scheme's other bounds".into()).into());
     }

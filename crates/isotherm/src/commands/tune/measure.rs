@@ -36,8 +36,9 @@ pub fn run(words: &[OsString], schemes: &[Scheme], monitor: &MonitorArgs, nth: u
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        let (seconds, memory) = sampler.finish()?;
+        let seen = sampler.finish()?;
         check_end(&command, words)?;
+        let (seconds, memory) = seen.figures(words)?;
         return Ok(Measured { seconds, memory, applied: None, idle: None });
     }
     let mut session = Session::of_command(command.clone(), monitor)?.with_schemes(engine(schemes.to_vec(), false)?);
@@ -55,8 +56,9 @@ pub fn run(words: &[OsString], schemes: &[Scheme], monitor: &MonitorArgs, nth: u
         bail!("interrupted");
     }
     session.settle();
-    let (seconds, memory) = sampler.finish()?;
+    let seen = sampler.finish()?;
     check_end(&command, words)?;
+    let (seconds, memory) = seen.figures(words)?;
     let applied = session.schemes().and_then(|s| s.status().get(nth).map(|s| s.stats.sz_applied));
     session.finish()?;
     Ok(Measured { seconds, memory, applied, idle })
@@ -74,9 +76,31 @@ fn check_end(command: &Command, words: &[OsString]) -> anyhow::Result<()> {
     }
 }
 
+/// What was seen of a command that has ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Seen {
+    seconds: f64,
+    /// The mean of its memory, bytes; `None`: it had ended before the first look.
+    memory: Option<f64>,
+}
+
+impl Seen {
+    /// Runtime and mean memory.
+    fn figures(self, words: &[OsString]) -> anyhow::Result<(f64, f64)> {
+        let Some(memory) = self.memory else {
+            bail!(
+                "'{}' ended after {:.3} s, before its memory could be looked at, so there is nothing to compare; give a command that runs for a second at least",
+                words[0].to_string_lossy(),
+                self.seconds
+            );
+        };
+        Ok((self.seconds, memory))
+    }
+}
+
 /// Watches a command's memory from its start to its end, in a thread of its own.
 struct Sampler {
-    thread: Option<JoinHandle<(f64, f64)>>,
+    thread: Option<JoinHandle<Seen>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -99,10 +123,10 @@ impl Sampler {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Runtime and mean memory, once the command has ended.
-    fn finish(mut self) -> anyhow::Result<(f64, f64)> {
+    /// What was seen, once the command has ended.
+    fn finish(mut self) -> anyhow::Result<Seen> {
         match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(figures)) => Ok(figures),
+            Some(Ok(seen)) => Ok(seen),
             _ => bail!("the thread that watches the command's memory has failed"),
         }
     }
@@ -118,7 +142,7 @@ impl Drop for Sampler {
     }
 }
 
-fn sample(pid: u32, pidfd: &PidFd, begun: Instant, stop: &AtomicBool) -> (f64, f64) {
+fn sample(pid: u32, pidfd: &PidFd, begun: Instant, stop: &AtomicBool) -> Seen {
     let mut children = ChildFinder::new(Roots::system());
     let mut family = BTreeSet::from([pid]);
     let mut buf = Vec::new();
@@ -136,7 +160,21 @@ fn sample(pid: u32, pidfd: &PidFd, begun: Instant, stop: &AtomicBool) -> (f64, f
         }
         family = sizes.iter().map(|&(p, _)| p).chain([pid]).collect();
         if pidfd.wait_exit(SAMPLE) || stop.load(Ordering::Relaxed) {
-            return (begun.elapsed().as_secs_f64(), sum / f64::from(samples.max(1)));
+            let memory = (sum > 0.0).then(|| sum / f64::from(samples));
+            return Seen { seconds: begun.elapsed().as_secs_f64(), memory };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_look_there_is_no_figure() {
+        let words = [OsString::from("/bin/true")];
+        let error = Seen { seconds: 0.004, memory: None }.figures(&words).unwrap_err().to_string();
+        assert!(error.contains("'/bin/true' ended after 0.004 s") && error.contains("a second at least"), "{error}");
+        assert_eq!(Seen { seconds: 2.0, memory: Some(4096.0) }.figures(&words).unwrap(), (2.0, 4096.0));
     }
 }

@@ -10,6 +10,7 @@ use isotherm_core::tuning::figures::Figures;
 use isotherm_core::tuning::parameters::Parameters;
 use isotherm_core::units::parse_size;
 use serde_json::json;
+use std::io::Write;
 use std::path::Path;
 
 /// The tuning that runs of the user belong to.
@@ -71,8 +72,11 @@ pub fn run(task: &Task) -> anyhow::Result<()> {
         write_file(&task.args.output, to_toml(&task.with(parameters)).as_bytes())?;
         answer["scheme"] = json!(task.args.output);
     }
-    println!("{answer}");
-    Ok(())
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{answer}").and_then(|()| out.flush()).with_context(|| match task.args.record {
+        Some(_) => "cannot write to standard output; the run is in the history, so ask again without --record",
+        None => "cannot write to standard output",
+    })
 }
 
 /// The parameters that a scheme file has, which must be the tuned schemes otherwise.

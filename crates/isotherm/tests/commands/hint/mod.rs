@@ -2,4 +2,5 @@
 
 mod host;
 mod hostile;
+mod limits;
 mod tcp;

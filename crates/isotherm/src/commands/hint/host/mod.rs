@@ -15,7 +15,8 @@ use isotherm_daemon::socket::BoundSocket;
 use isotherm_hint::host::door::Door;
 use isotherm_hint::host::memory::{GuestMemory, MemoryError};
 use isotherm_hint::host::scan::ScanConfig;
-use isotherm_hint::host::server::{GuestSpec, Host, HostConfig};
+use isotherm_hint::host::server::{Host, HostConfig};
+use isotherm_hint::host::slot::GuestSpec;
 use isotherm_hint::host::status::GuestStatus;
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::guard::{Guard, Purpose};
@@ -52,6 +53,9 @@ pub struct Args {
     /// tcp:ADDR:PORT
     #[arg(long, value_name = "WHERE", value_parser = spec::listen)]
     listen: Vec<Listen>,
+    /// Who may connect to the sockets of --listen unix:, as rights of a file; 660 lets their group in, 666 everybody
+    #[arg(long, value_name = "MODE", default_value = "600", value_parser = spec::socket_mode, requires = "listen")]
+    listen_mode: u32,
     /// Bytes a second that are dropped of a guest, on average; 0: as many as come
     #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = units::size)]
     rate: u64,
@@ -83,7 +87,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         probe(guest)?;
     }
     let mut sockets = Vec::new();
-    let doors = args.listen.iter().map(|listen| open(listen, &mut sockets)).collect::<anyhow::Result<Vec<_>>>()?;
+    let open = |listen| open(listen, args.listen_mode, &mut sockets);
+    let (doors, listening): (Vec<Door>, Vec<String>) =
+        args.listen.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?.into_iter().unzip();
     let bound = args.control.bind()?;
     let scan = args.scan_zero.then(|| -> anyhow::Result<ScanConfig> {
         let guard = Guard::start(Purpose::Processes).context("cannot start the process that pauses guests")?;
@@ -107,7 +113,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             monotonic_ns(),
         )
         .in_sandbox(&sandbox),
-        listening: args.listen.iter().map(ToString::to_string).collect(),
+        listening: listening.clone(),
         problem: host.problem(),
         guests: host.status(),
     };
@@ -139,6 +145,14 @@ fn check(args: &Args) -> anyhow::Result<()> {
     if args.guests.is_empty() && args.listen.is_empty() {
         return usage("nobody to serve; give --guest socket=PATH, or --listen unix:PATH".into());
     }
+    for (name, time) in [("--scan-every", args.scan_every), ("--pause", args.pause)] {
+        if time.is_zero() {
+            return usage(format!("{name} of 0 makes no sense: other programs need time, too; give for example 2ms"));
+        }
+    }
+    if let Some(twice) = args.listen.iter().enumerate().find(|(n, listen)| args.listen[..*n].contains(listen)) {
+        return usage(format!("--listen {} is given twice", twice.1));
+    }
     let listens = |what: fn(&Listen) -> bool| args.listen.iter().any(what);
     for (number, guest) in args.guests.iter().enumerate() {
         let calls = guest.cid.is_some() || guest.key.is_some() || listens(|l| matches!(l, Listen::Unix(_)));
@@ -153,12 +167,13 @@ fn check(args: &Args) -> anyhow::Result<()> {
         if guest.key.is_some() && !listens(|l| matches!(l, Listen::Tcp(_))) {
             return usage(format!("guest {number} has a key, but nobody listens; give --listen tcp:ADDR:PORT"));
         }
-        for other in &args.guests[..number] {
-            if guest.name.is_some() && guest.name == other.name {
-                return usage(format!("two guests have the name {}", guest.name.as_deref().unwrap_or_default()));
-            }
+        for (place, other) in args.guests[..number].iter().enumerate() {
             if guest.pid.is_some() && guest.pid == other.pid {
                 return usage(format!("two guests have the pid {}", guest.pid.unwrap_or_default()));
+            }
+            let called = guest.called(number);
+            if called == other.called(place) {
+                return usage(format!("two guests have the name {called}; give one of them another (name=X)"));
             }
             if guest.cid.is_some() && guest.cid == other.cid || guest.key.is_some() && guest.key == other.key {
                 return usage(format!("guest {number} has the cid or the key of another one"));
@@ -181,10 +196,13 @@ fn probe(spec: &GuestSpec) -> anyhow::Result<()> {
     }
 }
 
-fn open(listen: &Listen, sockets: &mut Vec<BoundSocket>) -> anyhow::Result<Door> {
-    Ok(match listen {
+/// Listens; and where that is, for people.
+fn open(listen: &Listen, mode: u32, sockets: &mut Vec<BoundSocket>) -> anyhow::Result<(Door, String)> {
+    let mut place = listen.clone();
+    let door = match listen {
         Listen::Unix(path) => {
-            let socket = BoundSocket::bind(path)?;
+            let socket = BoundSocket::bind_for(path, mode)
+                .map_err(|e| anyhow::anyhow!("{}; give another --listen unix:PATH", e.problem()))?;
             let door = Door::Unix(socket.listener.try_clone().context("cannot listen")?);
             // Its file goes when all is over.
             sockets.push(socket);
@@ -196,12 +214,16 @@ fn open(listen: &Listen, sockets: &mut Vec<BoundSocket>) -> anyhow::Result<Door>
             ))
         })?),
         Listen::Tcp(address) => {
-            Door::Tcp(TcpListener::bind(address).with_context(|| format!("cannot listen at {address}"))?)
+            let listener = TcpListener::bind(address).with_context(|| format!("cannot listen at {address}"))?;
+            // The port that the kernel chose, where it was left to it.
+            place = Listen::Tcp(listener.local_addr().unwrap_or(*address));
+            Door::Tcp(listener)
         }
-    })
+    };
+    Ok((door, place.to_string()))
 }
 
-/// Logs what has changed.
+/// Logs what has changed; no two guests have the same name.
 #[derive(Default)]
 struct Changes {
     known: BTreeMap<String, (bool, Option<String>)>,
@@ -210,6 +232,7 @@ struct Changes {
 
 impl Changes {
     fn log(&mut self, guests: &[GuestStatus]) {
+        self.known.retain(|name, _| guests.iter().any(|guest| guest.name == *name));
         for guest in guests {
             let now = (guest.connected, guest.problem.clone());
             let before = self.known.insert(guest.name.clone(), now.clone()).unwrap_or_default();
@@ -246,5 +269,19 @@ impl Changes {
                 format_size(guest.returned)
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guests_that_are_no_longer_there_are_forgotten() {
+        let named = |name: &str| GuestStatus { name: name.into(), ..GuestStatus::default() };
+        let mut changes = Changes::default();
+        changes.log(&[named("a"), named("b")]);
+        changes.log(&[named("b"), named("c")]);
+        assert_eq!(changes.known.keys().collect::<Vec<_>>(), ["b", "c"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::exit::Usage;
 use isotherm_files::private_file;
-use isotherm_hint::host::server::GuestSpec;
+use isotherm_hint::host::slot::GuestSpec;
 use isotherm_hint::protocol::VSOCK_PORT;
 use isotherm_hint::protocol::auth::Key;
 use std::fmt;
@@ -40,6 +40,14 @@ pub fn listen(text: &str) -> Result<Listen, Usage> {
             .map_err(|_| Usage(format!("'{address}' is no address; write for example tcp:10.0.0.1:7482"))),
         _ => Err(Usage(format!("'{text}' is no place to listen; write unix:PATH, vsock, vsock:PORT or tcp:ADDR:PORT"))),
     }
+}
+
+/// Reads the rights of a socket, such as `660`: its owner may connect, and nobody may execute it.
+pub fn socket_mode(text: &str) -> Result<u32, Usage> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| mode & !0o066 == 0o600);
+    mode.ok_or_else(|| {
+        Usage(format!("'{text}' are no rights of a socket; write 600, 660 (its group) or 666 (everybody)"))
+    })
 }
 
 /// Reads `key=value,…`.
@@ -131,6 +139,14 @@ mod tests {
         assert_eq!(read().unwrap().key, Key::new(b"0123456789abcdef".to_vec()).ok());
         std::fs::write(&path, "short\n").unwrap();
         assert!(read().unwrap_err().0.ends_with("this one 5"));
+    }
+
+    #[test]
+    fn rights_let_the_owner_in() {
+        assert_eq!([socket_mode("600"), socket_mode("0660"), socket_mode("666")], [Ok(0o600), Ok(0o660), Ok(0o666)]);
+        for bad in ["", "rw", "066", "777", "4660", "400", "-660"] {
+            assert!(socket_mode(bad).is_err_and(|e| e.0.contains("660")), "{bad}");
+        }
     }
 
     #[test]

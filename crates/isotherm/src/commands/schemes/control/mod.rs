@@ -276,7 +276,8 @@ fn no_scheme(scheme: usize, engine: &SchemeEngine) -> Refusal {
         0 | 1 => format!("there is no scheme {scheme}; the only one is 0"),
         n => format!("there is no scheme {scheme}; they are 0 to {}", n - 1),
     };
-    Refusal::new(404, text)
+    // 404 says that the question is not known.
+    Refusal::new(409, text)
 }
 
 #[cfg(test)]
@@ -303,7 +304,7 @@ mod tests {
         assert_eq!(status.schemes[0].goals.len(), 1, "a bad goal changes nothing");
         for request in [Question::Goals { scheme: 1, goals: vec![] }, Question::Feedback { scheme: 9, value: 1 }] {
             let refusal = ask(Ask::Question(request)).unwrap_err();
-            assert!(refusal.status == 404 && refusal.text.contains("the only one is 0"), "{refusal:?}");
+            assert!(refusal.status == 409 && refusal.text.contains("the only one is 0"), "{refusal:?}");
         }
         let attrs = Some(MonitorAttrs { aggr_us: 200_000, ..MonitorAttrs::default() });
         ask(Ask::Question(Question::Tune(Tuning { schemes: vec![testing::scheme(); 2], attrs }))).unwrap();

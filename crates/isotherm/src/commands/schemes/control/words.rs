@@ -39,7 +39,12 @@ pub fn one_line(name: &str) -> String {
 
 /// Basis points as a percentage without needless digits.
 fn percent(bp: u32) -> String {
-    let text = format!("{:.2}", f64::from(bp) / 100.0);
+    share(f64::from(bp) / 100.0)
+}
+
+/// A percentage without needless digits; of small ones as many as say more than nothing.
+fn share(percent: f64) -> String {
+    let text = if percent < 0.1 { format!("{percent:.4}") } else { format!("{percent:.2}") };
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
@@ -61,7 +66,7 @@ fn value(goal: &Goal, value: u64) -> String {
     let text = match name.written(value, goal.window_ns) {
         Written::Number(n) => n.to_string(),
         Written::Size(bytes) => format_size(bytes),
-        Written::Percent(p) => percent((p * 100.0).round() as u32),
+        Written::Percent(p) => share(p),
     };
     match name {
         MetricName::SwapIn | MetricName::Refault | MetricName::TargetMajorFaults => text + "/s",
@@ -98,6 +103,9 @@ mod tests {
         let psi = g(read(Metric::SomeMemPsi(None)), 50_000);
         assert_eq!(goal(&psi, Some(31_000)), "some_mem_psi 0.31% of 0.5%");
         assert_eq!(goal(&psi, None), "some_mem_psi not known yet of 0.5%");
+        let small = g(read(Metric::SomeMemPsi(None)), 100);
+        assert_eq!(goal(&small, Some(1500)), "some_mem_psi 0.015% of 0.001%");
+        assert_eq!(goal(&small, Some(0)), "some_mem_psi 0% of 0.001%");
         assert_eq!(goal(&g(GoalMetric::UserInput, 7), Some(3)), "user_input 3 of 7");
         assert_eq!(goal(&g(read(Metric::FreeMemRate), 2000), Some(1)), "free_mem_rate 0.01% of 20%");
         let rss = g(read(Metric::TargetRss), 1 << 30);

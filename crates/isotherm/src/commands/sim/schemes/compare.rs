@@ -1,7 +1,7 @@
 //! Several choices of schemes side by side, over patterns and seeds.
 
 use super::report::Ratios;
-use super::{Args, Choice, speed};
+use super::{Args, Choice, check_whole, speed};
 use crate::exit::Usage;
 use crate::output::write_file;
 use isotherm_linux::signals::StopSignals;
@@ -150,9 +150,7 @@ fn run_all(jobs: &[Job]) -> anyhow::Result<Vec<Figures>> {
             });
         }
     });
-    if signals.received().is_some() {
-        anyhow::bail!("interrupted: choices that were not run to their end cannot be compared");
-    }
+    check_whole(&signals)?;
     let results = results.into_inner().unwrap_or_default();
     results.into_iter().map(|r| r.unwrap_or_else(|| Err(anyhow::anyhow!("a run has ended early")))).collect()
 }

@@ -4,6 +4,7 @@ mod compare;
 mod machine;
 mod report;
 
+use super::LEAST_RATE;
 use crate::args::monitor::{MonitorArgs, SourceName, simulated};
 use crate::args::units;
 use crate::args::workload::WorkloadArgs;
@@ -82,7 +83,10 @@ struct Choice {
 impl Args {
     /// Reads schemes; a file may say how to watch.
     fn choice(&self, name: String, schemes: &SchemeArgs) -> anyhow::Result<Choice> {
-        let Loaded { schemes, monitor, .. } = schemes.load(&self.monitor)?;
+        let Loaded { schemes, monitor, target } = schemes.load(&self.monitor)?;
+        if target.is_some() {
+            tracing::warn!("the [target] of the file is left alone: the schemes are tried on a simulated program");
+        }
         if monitor.source != SourceName::Auto {
             return Err(Usage("a source makes no sense here: the simulated page table is the source".into()).into());
         }
@@ -100,8 +104,8 @@ impl Args {
         if work_ns == 0 {
             return Err(Usage("--duration is 0; give for example 60s".into()).into());
         }
-        if !(self.rate.is_finite() && self.rate > 0.0 && self.rate <= 1e12) {
-            return Err(Usage("--rate must be above 0 and at most 1e12".into()).into());
+        if !(LEAST_RATE..=1e12).contains(&self.rate) {
+            return Err(Usage("--rate must be at least 0.001 and at most 1e12".into()).into());
         }
         let hardware = self.machine.hardware(workload.size())?;
         let monitor = MonitorArgs { seed, ..choice.monitor.clone() };
@@ -126,6 +130,7 @@ fn run_one(args: &Args) -> anyhow::Result<()> {
     let signals = StopSignals::catch()?;
     let began = Instant::now();
     let alone = experiment.without_schemes().run(&mut |_, _| Ok(signals.received().is_none()))?;
+    check_whole(&signals)?;
     let mut course = Vec::new();
     let mut last = report::Last::default();
     let figures = experiment.run(&mut |now_ns, engine| {
@@ -139,6 +144,7 @@ fn run_one(args: &Args) -> anyhow::Result<()> {
         Ok(signals.received().is_none())
     });
     let figures = reported(figures, args)?;
+    check_whole(&signals)?;
     say!("{}", speed(figures.runtime_s, began.elapsed()));
     if let Some(path) = &args.svg {
         let histories = isotherm_view::schemes::read(course.as_slice())?.0;
@@ -147,6 +153,15 @@ fn run_one(args: &Args) -> anyhow::Result<()> {
         }
     }
     report::print(args, &experiment, &figures, &alone, &last)
+}
+
+/// Figures of a run that was cut short would be compared with those of a whole one.
+fn check_whole(signals: &StopSignals) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        signals.received().is_none(),
+        "interrupted: a run that has not come to its end cannot be compared with another"
+    );
+    Ok(())
 }
 
 /// A failure to write names the file.
