@@ -1,10 +1,11 @@
 -- The rows of `isotherm node`'s files (table `files`) as DuckDB reads them: lists are spread into columns. Entry i of a list
 -- is for the i-th of 0, 1, 2, 5, 10, 30 s, 1, 2, 4, 8, 15, 30 min, 1, 2, 4, 8 h. Lists begin at 1.
+-- A host is one of its cluster: others may have hosts of the same name.
 CREATE VIEW windows AS
 SELECT
     epoch_us(window_start) AS start_us,
     epoch_us(window_start) // 1000000 AS start_s,
-    window_s, host, files.cluster AS cluster_name, boot_id, cgroup, inode, namespace,
+    window_s, COALESCE(files.cluster || '/' || files.host, files.host) AS host, files.cluster AS cluster_name, boot_id, cgroup, inode, namespace,
     COALESCE(namespace || '/' || container, container, cgroup) AS job,
     resident_bytes, swapped_bytes, unobservable_bytes, accessed_bytes,
     cold_bytes[1] AS cold_0, cold_bytes[2] AS cold_1, cold_bytes[3] AS cold_2, cold_bytes[4] AS cold_3,

@@ -8,8 +8,12 @@ use std::path::Path;
 
 /// Prints text. Somebody who has read enough is no error.
 pub fn print(text: &str) -> anyhow::Result<()> {
+    print_bytes(text.as_bytes())
+}
+
+fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e).context("cannot write to stdout"),
         _ => Ok(()),
     }
@@ -30,8 +34,12 @@ pub fn print_lines(lines: &[Value]) -> anyhow::Result<()> {
     print(&text)
 }
 
-/// Writes a file that is there whole or not at all. What is no plain file (`/dev/stdout`, a pipe) is written to as it is.
+/// Writes a file that is there whole or not at all. What is no plain file (`/dev/stdout`, a pipe) is written to as it is, and `-` is
+/// stdout.
 pub fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    if path.as_os_str() == "-" {
+        return print_bytes(bytes);
+    }
     NewFile::create(path, NewFile::READABLE)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.commit()))
         .with_context(|| format!("cannot write {}", path.display()))

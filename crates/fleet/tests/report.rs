@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{files, fleet, json, simulate};
+use common::{files, fleet, json, simulate, window, write_of};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -54,6 +54,39 @@ fn little_memory_and_one_thread_give_the_same() {
     let rounded = |lines: Vec<Value>| lines.into_iter().map(|line| line["resident_bytes"].clone()).collect::<Vec<_>>();
     let usual = rounded(json(&["report", made, "--json"]));
     assert_eq!(rounded(json(&["report", made, "--json", "--memory", "64M", "--threads", "1"])), usual);
+}
+
+/// Clusters name their hosts each for itself.
+#[test]
+fn hosts_of_one_name_in_two_clusters_are_two() {
+    let folder = tempfile::tempdir().unwrap();
+    for cluster in [Some("eu-1"), Some("us-1"), None] {
+        let folder = folder.path().join(cluster.unwrap_or("none"));
+        fs::create_dir(&folder).unwrap();
+        write_of(&folder, cluster, vec![window(0), window(5)]);
+    }
+    let lines = json(&["report", folder.path().to_str().unwrap(), "--json"]);
+    assert_eq!((&lines[0]["hosts"], &lines[0]["rows"]), (&json!(3), &json!(6)));
+    assert_eq!(lines[0]["resident_bytes"], json!(3_000_000.0), "each of them counts");
+    assert!(of_kind(&lines, "left_out").is_empty(), "{lines:?}");
+}
+
+#[test]
+fn a_dash_is_standard_output_and_nothing_else_goes_there_then() {
+    let folder = tempfile::tempdir().unwrap();
+    write_of(folder.path(), None, vec![window(0)]);
+    let place = folder.path().to_str().unwrap();
+    let report = |more: &[&str]| {
+        let program = env!("CARGO_BIN_EXE_isotherm-fleet");
+        Command::new(program).current_dir(folder.path()).args(["report", place]).args(more).output().unwrap()
+    };
+    let done = report(&["--csv", "-"]);
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(done.status.success() && text.starts_with("kind,name,hosts"), "{text}");
+    assert!(text.lines().all(|line| line.matches(',').count() > 10), "{text}");
+    assert!(!folder.path().join("-").exists());
+    let both = report(&["--csv", "-", "--json"]);
+    assert_eq!((both.status.code(), both.stdout.len()), (Some(2), 0));
 }
 
 #[test]

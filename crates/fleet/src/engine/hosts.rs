@@ -4,11 +4,13 @@ use super::Engine;
 use super::batches::by_hosts;
 use super::clocks::{AgentWindow, agent_windows, leave_out, take_overlapping};
 use crate::input::judge::{Fault, Inventory, LeftOut, WindowFile};
+use crate::input::reach::is_of_the_place;
 use crate::panics::caught;
 use crate::progress::Progress;
 use anyhow::bail;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::prelude::SessionContext;
+use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use std::collections::HashSet;
 
@@ -37,6 +39,7 @@ pub async fn each<A>(
     let progress = Progress::new("rows read", files.iter().map(|file| file.footer.rows).sum());
     for batch in by_hosts(&files, batch_rows) {
         let rows = batch.iter().map(|file| file.footer.rows).sum();
+        let (first, last) = (&batch[0].footer.host, &batch[batch.len() - 1].footer.host);
         let mut batch = batch.to_vec();
         let mut damage_was_found = false;
         while !batch.is_empty() {
@@ -46,8 +49,18 @@ pub async fn each<A>(
                     break;
                 }
                 Err(e) => {
-                    if damage_was_found || !replace_damaged(engine, inventory, &mut batch, &ask).await {
-                        let (first, last) = (&batch[0].footer.host, &batch[batch.len() - 1].footer.host);
+                    // Of the place nothing is said that would hold the next time: to go on without these files would be to tell
+                    // other figures each time.
+                    let replaced = if damage_was_found || is_of_the_place(&e) {
+                        Err(e)
+                    } else {
+                        match replace_damaged(engine, inventory, &mut batch, &ask).await {
+                            Ok(true) => Ok(()),
+                            Ok(false) => Err(e),
+                            Err(of_place) => Err(of_place),
+                        }
+                    };
+                    if let Err(e) = replaced {
                         bail!("the files of {first} to {last}: {}", e.strip_backtrace());
                     }
                     damage_was_found = true;
@@ -100,18 +113,18 @@ async fn open(engine: &Engine, files: &[WindowFile]) -> Result<Hosts> {
 }
 
 /// Takes damaged files out, and those in that were left out because of them, as far as these are whole. Returns whether any is
-/// damaged.
+/// damaged. Fails where the place does.
 async fn replace_damaged<A>(
     engine: &Engine,
     inventory: &mut Inventory,
     files: &mut Vec<WindowFile>,
     ask: &impl AsyncFn(&Hosts) -> Result<A>,
-) -> bool {
+) -> Result<bool> {
     let mut good: Vec<WindowFile> = Vec::new();
     let mut unread = std::mem::take(files);
     let mut hosts = HashSet::new();
     loop {
-        let damaged = take_damaged(engine, &mut unread, ask).await;
+        let damaged = take_damaged(engine, &mut unread, ask).await?;
         good.append(&mut unread);
         if damaged.is_empty() {
             break;
@@ -123,20 +136,24 @@ async fn replace_damaged<A>(
     }
     good.sort_by(|a, b| a.footer.host.cmp(&b.footer.host).then(a.footer.first_us.cmp(&b.footer.first_us)));
     *files = good;
-    !hosts.is_empty()
+    Ok(!hosts.is_empty())
 }
 
 /// Asks of each file by itself, and takes those out of which that cannot be answered. Returns them with their hosts.
+/// Fails where the place does.
 async fn take_damaged<A>(
     engine: &Engine,
     files: &mut Vec<WindowFile>,
     ask: &impl AsyncFn(&Hosts) -> Result<A>,
-) -> Vec<(String, LeftOut)> {
+) -> Result<Vec<(String, LeftOut)>> {
     let (mut good, mut damaged) = (Vec::new(), Vec::new());
     for file in files.drain(..) {
         match answer(engine, std::slice::from_ref(&file), ask).await {
+            Err(e) if is_of_the_place(&e) => return Err(e),
             // Too little memory is no fault of the file.
             Err(e) if !matches!(e.find_root(), DataFusionError::ResourcesExhausted(_)) => {
+                // One that is not there any more has no rows.
+                engine.place.store.head(&file.path).await.map_err(|e| DataFusionError::ObjectStore(Box::new(e)))?;
                 let fault = Fault::Damaged(e.strip_backtrace());
                 damaged.push((file.footer.host, LeftOut { path: file.path, fault, rows: Some(file.footer.rows) }));
             }
@@ -144,7 +161,7 @@ async fn take_damaged<A>(
         }
     }
     *files = good;
-    damaged
+    Ok(damaged)
 }
 
 #[cfg(test)]
@@ -258,6 +275,26 @@ mod tests {
         let why = done.unwrap_err().to_string();
         assert!(why.contains("2 were left out") && why.contains("is damaged: "), "{why}");
         assert_eq!(out.iter().map(|(_, code)| *code).collect::<Vec<_>>(), ["damaged", "damaged"]);
+    }
+
+    /// The next time it may be there, or may be read.
+    #[test]
+    fn a_file_that_cannot_be_reached_is_not_called_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "a");
+        write(folder.path(), "b");
+        let remove = |inventory: &mut Inventory| fs::remove_file(format!("/{}", inventory.files[1].path)).unwrap();
+        let replace = |inventory: &mut Inventory| {
+            let path = format!("/{}", inventory.files[0].path);
+            fs::remove_file(&path).unwrap();
+            // Opening it is an error of the system.
+            std::os::unix::fs::symlink(&path, &path).unwrap();
+        };
+        for change in [remove as fn(&mut Inventory), replace] {
+            let (done, out) = read(folder.path(), change);
+            let why = done.unwrap_err().to_string();
+            assert!(why.starts_with("the files of a to ") && out.is_empty(), "{why} {out:?}");
+        }
     }
 
     #[test]

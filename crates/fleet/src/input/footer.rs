@@ -1,6 +1,7 @@
 //! What the end of a file tells of it, without a look at its rows.
 
 use super::Listed;
+use super::reach::is_of_the_place;
 use crate::panics::caught;
 use datafusion::parquet::arrow::arrow_reader::ArrowReaderOptions;
 use datafusion::parquet::arrow::async_reader::{AsyncFileReader, ParquetObjectReader};
@@ -42,7 +43,7 @@ pub const MORE_COLUMNS: [(&str, &str); 2] = [("monitor_cpu_us", "INT64"), ("targ
 /// A file that can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Footer {
-    /// Whose windows it holds.
+    /// Whose windows it holds: `CLUSTER/HOST`, or the host where it has no cluster, as `windows.datafusion.sql` has it.
     pub host: String,
     /// Begin of the first window, microseconds since 1970.
     pub first_us: i64,
@@ -72,24 +73,27 @@ pub enum FooterFault {
     SeveralHosts,
     #[error("has no rows")]
     Empty,
-    #[error("does not tell the range of its window_start and host: no statistics")]
+    #[error("does not tell the range of its window_start, host and cluster: no statistics")]
     NoStatistics,
 }
 
 impl Footer {
-    /// Reads the end of `file`.
-    pub async fn read(store: &Arc<dyn ObjectStore>, file: &Listed) -> Result<Self, FooterFault> {
+    /// Reads the end of `file`. Fails where the place that holds it does.
+    pub async fn read(store: &Arc<dyn ObjectStore>, file: &Listed) -> Result<Result<Self, FooterFault>, String> {
         let footer = caught(Self::read_end(store, file)).await;
-        footer.unwrap_or_else(|panic| Err(FooterFault::Unreadable(panic.to_string())))
+        footer.unwrap_or_else(|panic| Ok(Err(FooterFault::Unreadable(panic.to_string()))))
     }
 
-    async fn read_end(store: &Arc<dyn ObjectStore>, file: &Listed) -> Result<Self, FooterFault> {
+    async fn read_end(store: &Arc<dyn ObjectStore>, file: &Listed) -> Result<Result<Self, FooterFault>, String> {
         let mut reader = ParquetObjectReader::new(Arc::clone(store), file.path.clone())
             .with_file_size(file.bytes)
             .with_footer_size_hint(FOOTER_BYTES);
         let options = ArrowReaderOptions::new();
-        let metadata = reader.get_metadata(Some(&options)).await.map_err(|e| FooterFault::Unreadable(e.to_string()))?;
-        Self::of(&metadata, file.bytes)
+        match reader.get_metadata(Some(&options)).await {
+            Ok(metadata) => Ok(Self::of(&metadata, file.bytes)),
+            Err(e) if is_of_the_place(&e) => Err(e.to_string()),
+            Err(e) => Ok(Err(FooterFault::Unreadable(e.to_string()))),
+        }
     }
 
     /// What a file's metadata says.
@@ -108,9 +112,9 @@ impl Footer {
         for (name, kind) in COLUMNS {
             place(name, kind).ok_or(FooterFault::Columns(name))?;
         }
-        let (Some(start), Some(host)) = (place("window_start", "INT64"), place("host", "BYTE_ARRAY")) else {
-            return Err(FooterFault::NoStatistics);
-        };
+        let [start, host, cluster] = [("window_start", "INT64"), ("host", "BYTE_ARRAY"), ("cluster", "BYTE_ARRAY")]
+            .map(|(name, kind)| place(name, kind).ok_or(FooterFault::Columns(name)));
+        let (start, host, cluster) = (start?, host?, cluster?);
         check_unit(&columns[start])?;
         if file.num_rows() <= 0 {
             return Err(FooterFault::Empty);
@@ -118,20 +122,17 @@ impl Footer {
         let (mut first_us, mut last_us, mut name) = (i64::MAX, i64::MIN, None::<String>);
         for group in metadata.row_groups() {
             let known = |column: usize| group.column(column).statistics().ok_or(FooterFault::NoStatistics);
-            let (Statistics::Int64(starts), Statistics::ByteArray(hosts)) = (known(start)?, known(host)?) else {
-                return Err(FooterFault::NoStatistics);
-            };
+            let Statistics::Int64(starts) = known(start)? else { return Err(FooterFault::NoStatistics) };
             let (Some(least), Some(most)) = (starts.min_opt(), starts.max_opt()) else {
                 return Err(FooterFault::NoStatistics);
             };
             (first_us, last_us) = (first_us.min(*least), last_us.max(*most));
-            let (Some(from), Some(to)) = (hosts.min_opt(), hosts.max_opt()) else {
-                return Err(FooterFault::NoStatistics);
+            let host = one_name(known(host)?, group.num_rows())?.ok_or(FooterFault::NoStatistics)?;
+            let this = match one_name(known(cluster)?, group.num_rows())? {
+                Some(cluster) => format!("{cluster}/{host}"),
+                None => host,
             };
-            // Long names are cut in statistics, where the greatest value is then one above.
-            let is_one = from == to || !hosts.max_is_exact();
-            let this = String::from_utf8_lossy(from.data()).into_owned();
-            if !is_one || name.as_ref().is_some_and(|name| *name != this) {
+            if name.as_ref().is_some_and(|name| *name != this) {
                 return Err(FooterFault::SeveralHosts);
             }
             name = Some(this);
@@ -145,6 +146,21 @@ impl Footer {
         }
         let host = name.ok_or(FooterFault::Empty)?;
         Ok(Self { host, first_us, last_us, rows: file.num_rows().unsigned_abs() })
+    }
+}
+
+/// The name that all of `rows` rows have; `None`: none has any.
+fn one_name(names: &Statistics, rows: i64) -> Result<Option<String>, FooterFault> {
+    let Statistics::ByteArray(names) = names else { return Err(FooterFault::NoStatistics) };
+    let nulls = names.null_count_opt().unwrap_or(0);
+    match (names.min_opt(), names.max_opt()) {
+        // Long names are cut in statistics, where the greatest value is then one above.
+        (Some(from), Some(to)) if nulls == 0 && (from == to || !names.max_is_exact()) => {
+            Ok(Some(String::from_utf8_lossy(from.data()).into_owned()))
+        }
+        (Some(_), Some(_)) => Err(FooterFault::SeveralHosts),
+        _ if nulls == rows.unsigned_abs() => Ok(None),
+        _ => Err(FooterFault::NoStatistics),
     }
 }
 

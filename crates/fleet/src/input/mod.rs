@@ -1,11 +1,13 @@
 //! The files of `isotherm node` that are to be analysed: found, judged by their footers, and those that cannot be used
 //! named with the reason.
 //!
-//! * [`location`]: a folder or an object store; [`walk`]: through a folder; [`footer`]: what a file's end tells; [`judge`]: which files are used.
+//! * [`location`]: a folder or an object store; [`walk`]: through a folder; [`footer`]: what a file's end tells; [`judge`]: which files are used;
+//!   [`reach`]: errors that are no file's.
 
 pub mod footer;
 pub mod judge;
 pub mod location;
+pub mod reach;
 mod walk;
 
 use crate::progress::Progress;
@@ -42,11 +44,12 @@ pub async fn find(place: &Location) -> Result<Inventory, LocationError> {
         .map(|file| async {
             let footer = Footer::read(&place.store, &file).await;
             progress.add(1);
-            Found { path: file.path, bytes: file.bytes, footer }
+            let footer = footer.map_err(|why| place.fault_at(&file.path, why))?;
+            Ok(Found { path: file.path, bytes: file.bytes, footer })
         })
         .buffer_unordered(AT_A_TIME)
-        .collect()
-        .await;
+        .try_collect()
+        .await?;
     progress.end();
     let now_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(i64::MAX, |t| t.as_micros() as i64);
     Ok(judge::judge(found, left_out, now_us))

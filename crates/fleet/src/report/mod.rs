@@ -16,7 +16,7 @@ pub use text::{fit, percent, size};
 use crate::engine::hosts::{self, Hosts};
 use crate::engine::{Engine, queries, rows_of};
 use crate::input::{self, location::Location};
-use crate::options::Resources;
+use crate::options::{self, Resources};
 use crate::output;
 use datafusion::error::Result;
 use fleet::Fleet;
@@ -39,10 +39,10 @@ pub struct Args {
     /// A line of JSON for the whole, each cluster, namespace, job and file left out, instead of the table
     #[arg(long)]
     json: bool,
-    /// Write a page with pictures, which needs no other file
+    /// Write a page with pictures, which needs no other file ("-": to standard output, in place of the report)
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write a table of comma-separated values: the whole, clusters, namespaces, jobs
+    /// Write a table of comma-separated values: the whole, clusters, namespaces, jobs ("-": as for --html)
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
     /// How many jobs and namespaces are listed
@@ -54,6 +54,11 @@ pub struct Args {
 
 /// Prints the report.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    let is_stdout = |path: &&PathBuf| path.as_os_str() == "-";
+    let there = args.csv.iter().chain(&args.html).filter(is_stdout).count();
+    if there + usize::from(args.json) > 1 {
+        return Err(options::Usage("only one of --csv -, --html - and --json can go to standard output".into()).into());
+    }
     let (fleet, inventory) = args.resources.runtime()?.block_on(read(args))?;
     if let Some(path) = &args.csv {
         output::write_file(path, csv::csv(&fleet).as_bytes())?;
@@ -61,7 +66,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(path) = &args.html {
         output::write_file(path, page::page(&fleet, &inventory, args.top).as_bytes())?;
     }
-    if args.json {
+    if there > 0 {
+        Ok(())
+    } else if args.json {
         output::print_lines(&json::lines(&fleet, &inventory))
     } else {
         output::print(&text::text(&fleet, &inventory, args.top))

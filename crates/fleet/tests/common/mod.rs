@@ -54,7 +54,13 @@ pub fn window(minute: i64) -> GroupWindow {
 
 /// Writes windows of the host `a`, in the order in which they are given, as the node does.
 pub fn write(folder: &Path, rows: Vec<GroupWindow>) {
-    let origin = Origin { host: "a".into(), boot_id: "b".into(), source: "refs".into(), ..Origin::default() };
+    write_of(folder, None, rows);
+}
+
+/// The same of the host `a` of a cluster.
+pub fn write_of(folder: &Path, cluster: Option<&str>, rows: Vec<GroupWindow>) {
+    let cluster = cluster.map(str::to_owned);
+    let origin = Origin { host: "a".into(), cluster, boot_id: "b".into(), source: "refs".into(), ..Origin::default() };
     let mut files = HourFiles::new(folder, origin).unwrap();
     for row in rows {
         files.write(row.window_start_us, vec![row]).unwrap();
