@@ -4,8 +4,8 @@ use crate::error::ReadError;
 use crate::format::frame::FrameHeader;
 use crate::format::{HEADER_LEN, MAGIC};
 use crate::import::binary::{self, BINARY_MAGIC};
-use crate::import::csv;
-use crate::input::Input;
+use crate::import::{csv, perf_script};
+use crate::input::{Input, PREFIX_LEN};
 use crate::kind::Format;
 use std::io::Read;
 
@@ -84,12 +84,23 @@ fn of_text(prefix: &[u8]) -> Option<Format> {
     }
     if begin.starts_with(b"[") && begin[1..].trim_ascii_start().starts_with(b"{")
         || begin.starts_with(b"{")
-        || begin == b"[]"
+        || begin.starts_with(b"[") && begin[1..].trim_ascii() == b"]"
     {
         return Some(Format::Json);
     }
     let line = begin.split(|&b| b == b'\n').next().unwrap_or_default();
-    csv::is_header(line).then_some(Format::Csv)
+    if csv::is_header(line) {
+        return Some(Format::Csv);
+    }
+    // Other events come first; whether there is one of ours shows when it is read.
+    (prefix.len() >= PREFIX_LEN && begins_with_an_event(begin)).then_some(Format::PerfScript)
+}
+
+/// Whether the first line of a text that is no comment is a tracepoint's.
+fn begins_with_an_event(text: &[u8]) -> bool {
+    let mut lines = text.split(|&b| b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+    let first = lines.find(|line| !line.starts_with(b"#"));
+    first.and_then(|line| std::str::from_utf8(line).ok()).is_some_and(perf_script::is_event)
 }
 
 /// Names well-known formats that are no records.

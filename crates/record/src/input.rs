@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a file that are looked at to tell its format.
-const PREFIX_LEN: usize = 64 << 10;
+pub(crate) const PREFIX_LEN: usize = 64 << 10;
 
 /// Takes the events of a record; an error ends the reading.
 pub type Sink<'a> = dyn FnMut(Event) -> Result<(), SubscriberError> + 'a;

@@ -278,6 +278,24 @@ fn the_first_layout_of_the_tracepoint_is_read() {
 }
 
 #[test]
+fn a_trace_may_begin_with_many_other_events() {
+    let others = "# a comment\n".to_owned() + &"x 1 [000] 1.000000: sched:sched_switch: a ==> b\n".repeat(2000);
+    let ours = "kdamond 99 [000] 100.100000: damon:damon_aggregated: target_id=0 nr_regions=1 4096-8192: 3 1\n\
+        kdamond 99 [000] 100.200000: damon:damon_aggregated: target_id=0 nr_regions=1 4096-8192: 0 1\n";
+    let reading = read((others.clone() + ours).as_bytes(), None);
+    assert_eq!(reading.end.unwrap().format, Format::PerfScript);
+    assert_eq!(snapshots(&reading.events).len(), 2);
+    for text in [others, "no event at all: of any kind:\n".repeat(4000)] {
+        match read(text.as_bytes(), None).end {
+            Err(ReadError::Foreign { looks_like, .. }) => {
+                assert!(looks_like.contains("damon_aggregated"), "{looks_like}")
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn damos_own_json_is_read() {
     // The layout that damo 3.4 writes, with figures as texts.
     let text = r#"[ { "kdamond_idx": 0, "context_idx": 0, "intervals": {"sample_us": "5000", "aggr_us": "100 ms",
@@ -306,6 +324,66 @@ fn damos_own_json_is_read() {
         figures,
         [(139_637_976_727_552, 139_637_989_310_464, 0, 31), (139_637_989_310_464, 139_637_989_376_000, 18, 7)]
     );
+}
+
+/// Number, name, and (end, start of the first region) of the snapshots.
+type OfTarget = (u32, String, Vec<(u64, u64)>);
+
+/// What a record has of each target.
+fn by_target(events: &[Event]) -> Vec<OfTarget> {
+    let of = |target| snapshots(events).into_iter().filter(move |s| s.target == target);
+    let ends = |target| of(target).map(|s| (s.end_ns, s.regions[0].start)).collect();
+    let row = |event: &Event| match event {
+        Event::Target(info) => Some((info.target, info.name.clone(), ends(info.target))),
+        _ => None,
+    };
+    events.iter().filter_map(row).collect()
+}
+
+#[test]
+fn targets_of_several_kdamonds_are_not_one() {
+    // On several processors their lines stand among each other.
+    let perf = "kdamond.0 99 [000] 1.000000: damon:damon_aggregated: target_id=0 nr_regions=2 4096-8192: 3 1\n\
+        kdamond.1 98 [001] 1.000001: damon:damon_aggregated: target_id=0 nr_regions=2 65536-69632: 0 1\n\
+        kdamond.1 98 [001] 1.000002: damon:damon_aggregated: target_id=0 nr_regions=2 69632-73728: 0 1\n\
+        kdamond.0 99 [000] 1.000003: damon:damon_aggregated: target_id=0 nr_regions=2 8192-16384: 0 1\n\
+        kdamond.1 98 [001] 1.100000: damon:damon_aggregated: target_id=0 nr_regions=1 65536-73728: 0 1\n\
+        kdamond.0 99 [000] 1.100001: damon:damon_aggregated: target_id=0 nr_regions=1 4096-16384: 3 1\n";
+    let reading = read(perf.as_bytes(), None);
+    assert_eq!(reading.end.unwrap().warnings, []);
+    let mut found = by_target(&reading.events);
+    found.sort();
+    assert_eq!(found[0].2, [(1_000_001_000, 65536), (1_100_000_000, 65536)]);
+    assert_eq!(found[1].2, [(1_000_000_000, 4096), (1_100_001_000, 4096)]);
+    assert_eq!((found.len(), &found[1].1[..]), (2, "target_id 0 of kdamond 0"), "the other one ended first");
+
+    let record = |kdamond: u32, context: u32, start: u64| {
+        format!(
+            "{{\"kdamond_idx\": {kdamond}, \"context_idx\": {context}, \"intervals\": {{\"sample_us\": 5000, \"aggr_us\": 100000}}, \
+             \"target_id\": 0, \"snapshots\": [{{\"start_time\": 0, \"end_time\": 100000000, \"regions\": [{{\"start\": {start}, \"end\": \
+             99999744, \"nr_accesses\": {{\"samples\": 1}}, \"age\": {{\"aggr_intervals\": 1}}}}]}}]}}"
+        )
+    };
+    let json = [record(0, 0, 4096), record(0, 1, 8192), record(1, 0, 12288), record(1, 0, 16384)].join(",");
+    let reading = read(format!("[{json}]").as_bytes(), None);
+    assert_eq!(reading.end.unwrap().warnings, []);
+    let one = |start| vec![(100_000_000, start)];
+    assert_eq!(
+        by_target(&reading.events),
+        [
+            (0, String::new(), one(4096)),
+            (1, "target_id 0 of context 1 of kdamond 0".to_owned(), one(8192)),
+            (2, "target_id 0 of kdamond 1".to_owned(), [one(12288), one(16384)].concat()),
+        ]
+    );
+}
+
+#[test]
+fn a_record_without_snapshots_is_read_back() {
+    for format in [Format::Json, Format::JsonCompressed, Format::Csv] {
+        let reading = read(&export(format, &[]), None);
+        assert_eq!((reading.end.unwrap().format, snapshots(&reading.events).len()), (format, 0));
+    }
 }
 
 #[test]

@@ -3,14 +3,13 @@
 use crate::commands::report::record_file::warn_of_missing;
 use crate::exit::Usage;
 use crate::stderr::is_quiet;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use isotherm_core::event::{Event, SubscriberError};
 use isotherm_files::NewFile;
 use isotherm_linux::signals::StopSignals;
 use isotherm_record::{Export, Format, Input, ReadError, Warning, exporter, parts, read_events};
-use std::io::{self, BufWriter, IsTerminal, Read};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -53,20 +52,21 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         return Err(Usage(what).into());
     };
     // Opened first: a missing input must not even touch the output.
-    let signals = Rc::new(StopSignals::catch().context("cannot catch signals")?);
+    let signals = Arc::new(StopSignals::catch().context("cannot catch signals")?);
     let parts = parts(&args.input);
     warn_of_missing(&args.input);
     let first = open(&parts[0], &signals)?;
     let further = &parts[1..];
     let mut status = Status::new(signals);
     if is_dash(&args.output) {
-        let out = Box::new(BufWriter::new(std::io::stdout()));
+        let out = Box::new(BufWriter::new(status.until_stopped(std::io::stdout())));
         let out = exporter(to, "standard output", out)?;
         convert(first, further, &args, out, &mut status)?;
     } else {
         let cannot = || format!("cannot write {}", args.output.display());
         let file = NewFile::create(&args.output, NewFile::PRIVATE).with_context(cannot)?;
-        let out = Box::new(BufWriter::with_capacity(256 << 10, file.handle().with_context(cannot)?));
+        let handle = status.until_stopped(file.handle().with_context(cannot)?);
+        let out = Box::new(BufWriter::with_capacity(256 << 10, handle));
         let out = exporter(to, &args.output.display().to_string(), out)?;
         convert(first, further, &args, out, &mut status)?;
         file.commit().with_context(cannot)?;
@@ -79,9 +79,9 @@ fn is_dash(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-fn open(path: &Path, signals: &Rc<StopSignals>) -> Result<Input, ReadError> {
+fn open(path: &Path, signals: &Arc<StopSignals>) -> Result<Input, ReadError> {
     if is_dash(path) {
-        Input::from_reader("standard input", Box::new(Stdin::new(Rc::clone(signals))))
+        Input::from_reader("standard input", Box::new(Stdin::new(Arc::clone(signals))))
     } else {
         Input::open(path)
     }
@@ -89,7 +89,7 @@ fn open(path: &Path, signals: &Rc<StopSignals>) -> Result<Input, ReadError> {
 
 /// Standard input that a stop signal ends. A thread reads it, since a read that waits is begun anew after a signal.
 struct Stdin {
-    signals: Rc<StopSignals>,
+    signals: Arc<StopSignals>,
     chunks: Receiver<io::Result<Vec<u8>>>,
     chunk: io::Cursor<Vec<u8>>,
 }
@@ -99,7 +99,7 @@ impl Stdin {
     /// How often to look for signals while nothing comes.
     const PATIENCE: Duration = Duration::from_millis(100);
 
-    fn new(signals: Rc<StopSignals>) -> Self {
+    fn new(signals: Arc<StopSignals>) -> Self {
         // Few chunks may wait, so that a fast writer does not fill memory.
         let (sender, chunks) = std::sync::mpsc::sync_channel(4);
         std::thread::spawn(move || {
@@ -173,8 +173,33 @@ fn convert(
             None => break,
         }
     }
-    out.finish()?;
-    Ok(())
+    match out.finish() {
+        Err(_) if status.is_stopped() => bail!(INTERRUPTED),
+        written => Ok(written?),
+    }
+}
+
+/// What whoever interrupts it is told.
+const INTERRUPTED: &str = "interrupted; nothing was written";
+
+/// An output into which nothing can be written once it is to stop: some formats write all of it at the end, when no events come any
+/// more.
+struct UntilStopped<W, S> {
+    out: W,
+    is_stopped: S,
+}
+
+impl<W: Write, S: Fn() -> bool> Write for UntilStopped<W, S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if (self.is_stopped)() {
+            return Err(io::Error::other(INTERRUPTED));
+        }
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 fn warn(origin: &str, warnings: &[Warning]) {
@@ -190,7 +215,7 @@ const EVENTS_PER_LOOK: u64 = 16;
 
 /// A line on stderr while it takes long, and Ctrl-C.
 struct Status {
-    signals: Rc<StopSignals>,
+    signals: Arc<StopSignals>,
     terminal: bool,
     drawn: bool,
     next: Instant,
@@ -203,7 +228,7 @@ struct Status {
 }
 
 impl Status {
-    fn new(signals: Rc<StopSignals>) -> Self {
+    fn new(signals: Arc<StopSignals>) -> Self {
         Self {
             signals,
             terminal: std::io::stderr().is_terminal() && !is_quiet(),
@@ -217,6 +242,16 @@ impl Status {
         }
     }
 
+    fn is_stopped(&self) -> bool {
+        self.signals.received().is_some()
+    }
+
+    /// `out`, for as long as it is not to stop.
+    fn until_stopped<W: Write>(&self, out: W) -> UntilStopped<W, impl Fn() -> bool + Send + 'static> {
+        let signals = Arc::clone(&self.signals);
+        UntilStopped { out, is_stopped: move || signals.received().is_some() }
+    }
+
     fn begin(&mut self, input: &Input) {
         self.used = input.progress();
         self.len = input.len();
@@ -227,8 +262,8 @@ impl Status {
         self.pages += u64::from(matches!(event, Event::Pages(_)));
         self.events += 1;
         if self.events.is_multiple_of(EVENTS_PER_LOOK) {
-            if self.signals.received().is_some() {
-                return Err("interrupted; nothing was written".into());
+            if self.is_stopped() {
+                return Err(INTERRUPTED.into());
             }
             if self.terminal && Instant::now() >= self.next {
                 self.draw();
@@ -263,6 +298,46 @@ impl Status {
                  memory can only be estimated from regions",
                 self.pages
             );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_core::snapshot::{RegionInfo, Snapshot};
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn what_is_written_at_the_end_only_can_be_stopped() {
+        let region = |i: u64| RegionInfo {
+            start: i * 4096,
+            end: (i + 1) * 4096,
+            nr_accesses: 1,
+            age: 1,
+            evidence: None,
+            accessed: None,
+        };
+        let snapshot = Snapshot {
+            target: 0,
+            pid: None,
+            start_ns: 0,
+            end_ns: 1,
+            sample_us: 1,
+            aggr_us: 1,
+            max_nr_accesses: 1,
+            regions: (0..100).map(region).collect(),
+        };
+        for format in [Format::Json, Format::JsonCompressed] {
+            for stops in [false, true] {
+                let stopped = Arc::new(AtomicBool::new(false));
+                let look = Arc::clone(&stopped);
+                let out = UntilStopped { out: io::sink(), is_stopped: move || look.load(Ordering::Relaxed) };
+                let mut out = exporter(format, "x", Box::new(out)).unwrap();
+                out.write(&Event::Snapshot(snapshot.clone())).unwrap();
+                stopped.store(stops, Ordering::Relaxed);
+                assert_eq!(out.finish().is_err(), stops, "{format}");
+            }
         }
     }
 }

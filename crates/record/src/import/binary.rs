@@ -5,8 +5,8 @@
 //! else u64) and u32 number of regions; per region u64 start, u64 end, u32 accesses. Ages are not stored, so they are
 //! counted.
 
-use super::Notes;
 use super::timeline::{Ended, Survey, Timeline};
+use super::{Notes, TargetKey};
 use crate::error::{ReadError, Warning};
 use crate::format::MAX_REGIONS;
 use crate::input::{Input, Sink};
@@ -135,7 +135,7 @@ fn parse_bytes<R: Read>(
                 let Some(r) = region(&b) else { return Ok(End::Senseless(whole, "a region ends before it starts")) };
                 regions.push(r);
             }
-            each(Ended { id, end_ns, sample_us: None, regions }).map_err(Stop::Read)?;
+            each(Ended { key: TargetKey::of_id(id), end_ns, sample_us: None, regions }).map_err(Stop::Read)?;
             whole = bytes.at;
         }
         whole = bytes.at;

@@ -7,7 +7,7 @@
 use super::json_region::{JsonRegion, RawRegion};
 use super::json_text::{Number, TokenLimit};
 use super::timeline::intervals;
-use super::{Notes, USUAL_SAMPLES, tidy};
+use super::{Notes, TargetKey, Targets, USUAL_SAMPLES, tidy};
 use crate::error::{ReadError, Warning};
 use crate::format::MAX_REGIONS;
 use crate::input::{Input, Sink};
@@ -35,7 +35,10 @@ const LATE_INTERVALS: &str = "`intervals` comes after snapshots whose `percent`,
 /// A record without its snapshots, which are in the lane of the same number.
 #[derive(Debug, Default)]
 struct Head {
-    target: u32,
+    /// As damo tells it.
+    target_id: u64,
+    kdamond: Option<u32>,
+    context: Option<u32>,
     pid: Option<u32>,
     name: String,
     intervals: Option<Intervals>,
@@ -125,11 +128,21 @@ impl Parts {
         if let Some(run) = self.heads.iter().find_map(|h| h.intervals).map(run_info) {
             sink(Event::Run(run)).map_err(ReadError::Sink)?;
         }
+        let (mut targets, mut numbers) = (Targets::default(), Vec::new());
         let mut reported: HashMap<u32, TargetInfo> = HashMap::new();
+        // Of those that got other numbers than their own.
+        let mut words: HashMap<u32, String> = HashMap::new();
         for head in &self.heads {
-            let info = TargetInfo { target: head.target, pid: head.pid, name: head.name.clone() };
-            if reported.get(&head.target) != Some(&info) {
-                reported.insert(head.target, info.clone());
+            let Head { target_id: id, kdamond, context, .. } = *head;
+            let (target, new) = targets.number(TargetKey { kdamond, context, id }, false);
+            numbers.push(target);
+            if let Some(new) = new {
+                words.insert(target, new.name);
+            }
+            let name = Some(&head.name).filter(|name| !name.is_empty()).or_else(|| words.get(&target));
+            let info = TargetInfo { target, pid: head.pid, name: name.cloned().unwrap_or_default() };
+            if reported.get(&target) != Some(&info) {
+                reported.insert(target, info.clone());
                 sink(Event::Target(info)).map_err(ReadError::Sink)?;
             }
         }
@@ -150,6 +163,7 @@ impl Parts {
         while let Some((lane, mut snapshot)) = merge.earliest() {
             advance(&mut merge, lane)?;
             complete(&mut snapshot, &self.heads[lane]);
+            snapshot.target = numbers[lane];
             sink(Event::Snapshot(snapshot)).map_err(ReadError::Sink)?;
         }
         Ok(())
@@ -187,7 +201,6 @@ impl Merge<'_> {
 
 /// Fills in what only the record's head tells.
 fn complete(s: &mut Snapshot, head: &Head) {
-    s.target = head.target;
     s.pid = head.pid;
     let tuned = (s.sample_us > 0).then_some(s.sample_us);
     let (sample_us, aggr_us, max) = match head.intervals {
@@ -288,9 +301,10 @@ impl<'de> Visitor<'de> for Record<'_> {
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "target_id" => {
-                    let id = map.next_value::<Option<Number>>()?.map_or(0, Number::count);
-                    parts.heads[lane].target = u32::try_from(id).unwrap_or(u32::MAX);
+                    parts.heads[lane].target_id = map.next_value::<Option<Number>>()?.map_or(0, Number::count);
                 }
+                "kdamond_idx" => parts.heads[lane].kdamond = small(map.next_value()?),
+                "context_idx" => parts.heads[lane].context = small(map.next_value()?),
                 "pid" => parts.heads[lane].pid = map.next_value()?,
                 "name" => {
                     let mut name = map.next_value()?;
@@ -315,6 +329,11 @@ impl<'de> Visitor<'de> for Record<'_> {
         }
         if has_snapshots { Ok(()) } else { Err(A::Error::missing_field("snapshots")) }
     }
+}
+
+/// A place in a list, as far as there is one.
+fn small(number: Option<Number>) -> Option<u32> {
+    number.map(|number| u32::try_from(number.count()).unwrap_or(u32::MAX))
 }
 
 struct Snapshots<'a> {

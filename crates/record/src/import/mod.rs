@@ -10,6 +10,7 @@ pub(crate) mod json;
 mod json_region;
 mod json_text;
 pub(crate) mod lines;
+mod open;
 pub(crate) mod perf_script;
 pub(crate) mod timeline;
 
@@ -42,31 +43,60 @@ pub(crate) fn tidy(regions: &mut Vec<RegionInfo>) -> bool {
     changed
 }
 
+/// How a format names a target. Each kdamond, and each of its contexts, counts its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct TargetKey {
+    /// `None`: the format does not tell.
+    pub(crate) kdamond: Option<u32>,
+    pub(crate) context: Option<u32>,
+    /// The format's own number: an id, a pointer or a pid.
+    pub(crate) id: u64,
+}
+
+impl TargetKey {
+    /// Of a format that knows no kdamonds.
+    pub(crate) const fn of_id(id: u64) -> Self {
+        Self { kdamond: None, context: None, id }
+    }
+
+    fn words(&self) -> String {
+        let mut words = format!("target_id {}", self.id);
+        let mut add = |what: &str, number: Option<u32>| {
+            if let Some(number) = number {
+                words += &format!(" of {what} {number}");
+            }
+        };
+        add("context", self.context.filter(|context| *context > 0));
+        add("kdamond", self.kdamond);
+        words
+    }
+}
+
 /// Gives numbers to targets: a format's own where they fit and are free, else the next free one.
 #[derive(Debug, Default)]
 pub(crate) struct Targets {
-    index: HashMap<u64, u32>,
+    index: HashMap<TargetKey, u32>,
     used: HashSet<u32>,
     next: u32,
 }
 
 impl Targets {
     /// The target's number, and what is to be reported of it when it is seen for the first time.
-    pub(crate) fn number(&mut self, id: u64, is_pid: bool) -> (u32, Option<TargetInfo>) {
-        if let Some(&target) = self.index.get(&id) {
+    pub(crate) fn number(&mut self, key: TargetKey, is_pid: bool) -> (u32, Option<TargetInfo>) {
+        if let Some(&target) = self.index.get(&key) {
             return (target, None);
         }
-        let own = u32::try_from(id).ok().filter(|n| !is_pid && !self.used.contains(n));
+        let own = u32::try_from(key.id).ok().filter(|n| !is_pid && !self.used.contains(n));
         let target = own.unwrap_or_else(|| {
             while self.used.contains(&self.next) {
                 self.next += 1;
             }
             self.next
         });
-        self.index.insert(id, target);
+        self.index.insert(key, target);
         self.used.insert(target);
-        let pid = u32::try_from(id).ok().filter(|_| is_pid);
-        let name = if own.is_some() || pid.is_some() { String::new() } else { format!("target_id {id}") };
+        let pid = u32::try_from(key.id).ok().filter(|_| is_pid);
+        let name = if own.is_some() || pid.is_some() { String::new() } else { key.words() };
         (target, Some(TargetInfo { target, pid, name }))
     }
 }
@@ -117,13 +147,29 @@ mod tests {
 
     #[test]
     fn pids_and_pointers_get_small_numbers() {
+        let of_id = TargetKey::of_id;
         let mut t = Targets::default();
-        assert_eq!(t.number(4242, true), (0, Some(TargetInfo { target: 0, pid: Some(4242), name: String::new() })));
-        assert_eq!(t.number(4242, true), (0, None));
-        assert_eq!(t.number(7, true).0, 1);
+        let info = TargetInfo { target: 0, pid: Some(4242), name: String::new() };
+        assert_eq!(t.number(of_id(4242), true), (0, Some(info)));
+        assert_eq!(t.number(of_id(4242), true), (0, None));
+        assert_eq!(t.number(of_id(7), true).0, 1);
         let mut t = Targets::default();
-        assert_eq!(t.number(1, false).0, 1);
-        assert_eq!(t.number(u64::MAX - 5, false).0, 0);
-        assert_eq!(t.number(0, false).0, 2);
+        assert_eq!(t.number(of_id(1), false).0, 1);
+        assert_eq!(t.number(of_id(u64::MAX - 5), false).0, 0);
+        assert_eq!(t.number(of_id(0), false).0, 2);
+    }
+
+    #[test]
+    fn targets_of_several_kdamonds_are_told_apart() {
+        let mut t = Targets::default();
+        let mut number = |kdamond, context, id| {
+            let key = TargetKey { kdamond: Some(kdamond), context: Some(context), id };
+            let (target, info) = t.number(key, false);
+            (target, info.map(|info| info.name))
+        };
+        assert_eq!(number(0, 0, 0), (0, Some(String::new())));
+        assert_eq!(number(1, 0, 0), (1, Some("target_id 0 of kdamond 1".into())));
+        assert_eq!(number(1, 2, 0), (2, Some("target_id 0 of context 2 of kdamond 1".into())));
+        assert_eq!((number(0, 0, 0), number(1, 0, 0), number(1, 2, 0)), ((0, None), (1, None), (2, None)));
     }
 }

@@ -1,28 +1,32 @@
 //! Text of `perf script` or `trace-cmd report` with `damon_aggregated` events, a line per region.
 //!
 //! Both layouts of the event are read: `target_id=N nr_regions=N START-END: NR AGE`, and the first one, which had
-//! `pid=N` and no age. A line's time stands before the event's name; a snapshot's time is its first line's.
+//! `pid=N` and no age. A line's time stands before the event's name; a snapshot's time is its first line's. A thread named
+//! `kdamond.N` tells which kdamond's targets they are.
 
-use super::Notes;
 use super::lines::{Lines, TextLine};
+use super::open::{Open, OpenSnapshots};
 use super::timeline::{Ended, Survey, Timeline};
+use super::{Notes, TargetKey};
 use crate::error::{ReadError, Warning};
 use crate::format::MAX_REGIONS;
 use crate::input::{Input, Sink};
 use isotherm_core::snapshot::RegionInfo;
+use std::collections::HashMap;
 
 /// What a line of use tells.
 #[derive(Debug, PartialEq)]
 enum Reported {
     Region {
         time_ns: u64,
-        id: u64,
+        key: TargetKey,
         is_pid: bool,
         nr_regions: usize,
         region: RegionInfo,
     },
     /// The kernel tuned its intervals.
     Sample {
+        kdamond: Option<u32>,
         sample_us: u64,
     },
 }
@@ -52,23 +56,23 @@ fn parse(input: Input, notes: &mut Notes, each: &mut Each<'_>) -> Result<Option<
     let origin = input.origin().to_owned();
     let mut lines = Lines::new(input.into_stream()?);
     let mut pids = None;
-    let mut sample_us = None;
-    let mut open: Option<(Ended, usize, u64)> = None;
+    let mut sample_us: HashMap<Option<u32>, u64> = HashMap::new();
+    let mut open = OpenSnapshots::default();
     while let Some((number, line)) = lines.next().map_err(|error| ReadError::Io { origin: origin.clone(), error })? {
         let reported = match line {
             TextLine::Text(text) => parse_line(&text),
             TextLine::TooLong => Err("it is too long"),
         };
-        let (time_ns, id, nr_regions, region) = match reported {
-            Ok(Some(Reported::Region { time_ns, id, is_pid, nr_regions, region })) => {
+        let (time_ns, key, nr_regions, region) = match reported {
+            Ok(Some(Reported::Region { time_ns, key, is_pid, nr_regions, region })) => {
                 if *pids.get_or_insert(is_pid) != is_pid {
                     notes.skip(number, "it tells a pid where others tell a target id, or the other way round");
                     continue;
                 }
-                (time_ns, id, nr_regions, region)
+                (time_ns, key, nr_regions, region)
             }
-            Ok(Some(Reported::Sample { sample_us: s })) => {
-                sample_us = Some(s);
+            Ok(Some(Reported::Sample { kdamond, sample_us: tuned })) => {
+                sample_us.insert(kdamond, tuned);
                 continue;
             }
             // Comments and other events are no fault.
@@ -78,35 +82,37 @@ fn parse(input: Input, notes: &mut Notes, each: &mut Each<'_>) -> Result<Option<
                 continue;
             }
         };
-        // Lost lines: the snapshot in hand is not complete, yet this line belongs to another.
-        let foreign = |e: &Ended| e.id != id || e.regions.last().is_some_and(|last| region.start < last.end);
-        if let Some((ended, expected, first)) = open.take_if(|(e, n, _)| foreign(e) || *n != nr_regions) {
-            incomplete(&ended, expected, first, notes);
-            each(ended, notes)?;
-        }
-        let (ended, expected, _) = open
-            .get_or_insert_with(|| (Ended { id, end_ns: time_ns, sample_us, regions: Vec::new() }, nr_regions, number));
-        ended.regions.push(region);
-        if ended.regions.len() >= *expected
-            && let Some((ended, _, _)) = open.take()
-        {
-            each(ended, notes)?;
+        let sample_us = sample_us.get(&key.kdamond).copied();
+        let begun = Ended { key, end_ns: time_ns, sample_us, regions: Vec::new() };
+        for done in open.add(Open { ended: begun, expected: nr_regions, first: number }, region) {
+            hand_out(done, notes, each)?;
         }
     }
-    if let Some((ended, expected, first)) = open.take() {
-        incomplete(&ended, expected, first, notes);
-        each(ended, notes)?;
+    for left in open.finish() {
+        hand_out(left, notes, each)?;
     }
     Ok(pids)
 }
 
-fn incomplete(ended: &Ended, expected: usize, first: u64, notes: &mut Notes) {
-    let missing = expected.saturating_sub(ended.regions.len());
-    notes.skip(first, &format!("of the snapshot that begins here {missing} of {expected} regions are missing"));
+fn hand_out(open: Open, notes: &mut Notes, each: &mut Each<'_>) -> Result<(), ReadError> {
+    let Open { expected, first, .. } = open;
+    if !open.is_whole() {
+        let missing = expected - open.ended.regions.len();
+        notes.skip(first, &format!("of the snapshot that begins here {missing} of {expected} regions are missing"));
+    }
+    each(open.ended, notes)
+}
+
+/// Whether a line tells of a tracepoint: a time and the event's name, each with a colon behind it.
+pub(crate) fn is_event(line: &str) -> bool {
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let is_time = |word: &str| word.strip_suffix(':').is_some_and(|time| parse_seconds(time).is_some());
+    words.windows(2).any(|pair| is_time(pair[0]) && pair[1].ends_with(':'))
 }
 
 /// `Ok(None)`: the line is of another kind.
 fn parse_line(line: &str) -> Result<Option<Reported>, &'static str> {
+    let kdamond = kdamond_of(line);
     let mut words = line.split_ascii_whitespace();
     let (mut before, mut event) = (None, None);
     for word in words.by_ref() {
@@ -121,7 +127,9 @@ fn parse_line(line: &str) -> Result<Option<Reported>, &'static str> {
     let mut rest = words.peekable();
     if event == "damon_monitor_intervals_tune" {
         let sample = rest.next().and_then(|w| w.strip_prefix("sample_us=")).and_then(|n| n.parse().ok());
-        return sample.map(|sample_us| Some(Reported::Sample { sample_us })).ok_or("the tuned interval is missing");
+        return sample
+            .map(|sample_us| Some(Reported::Sample { kdamond, sample_us }))
+            .ok_or("the tuned interval is missing");
     }
     let time_ns = before
         .and_then(|w| parse_seconds(w.strip_suffix(':').unwrap_or(w)))
@@ -131,7 +139,7 @@ fn parse_line(line: &str) -> Result<Option<Reported>, &'static str> {
         Some(("pid", n)) => (n.parse::<u32>().ok().map(u64::from), true),
         _ => (None, false),
     };
-    let id = id.ok_or("the target is missing")?;
+    let key = TargetKey { kdamond, ..TargetKey::of_id(id.ok_or("the target is missing")?) };
     let nr_regions = rest.next().and_then(|w| w.strip_prefix("nr_regions=")).and_then(|n| n.parse().ok());
     let nr_regions = nr_regions.filter(|n| (1..=MAX_REGIONS).contains(n)).ok_or("the number of regions is wrong")?;
     let range = rest.next().and_then(|w| w.strip_suffix(':')).and_then(|w| w.split_once('-'));
@@ -147,7 +155,13 @@ fn parse_line(line: &str) -> Result<Option<Reported>, &'static str> {
     // -1 stands in false snapshots and for ages that are not known.
     let figure = |n: i64| u32::try_from(n.max(0)).map_err(|_| "a figure is too large");
     let region = RegionInfo { start, end, nr_accesses: figure(nr)?, age: figure(age)?, evidence: None, accessed: None };
-    Ok(Some(Reported::Region { time_ns, id, is_pid, nr_regions, region }))
+    Ok(Some(Reported::Region { time_ns, key, is_pid, nr_regions, region }))
+}
+
+/// The number of the kdamond whose thread wrote a line: `kdamond.N PID` or `kdamond.N-PID`.
+fn kdamond_of(line: &str) -> Option<u32> {
+    let thread = line.split_ascii_whitespace().next()?.strip_prefix("kdamond.")?;
+    thread.split_once('-').map_or(thread, |(number, _)| number).parse().ok()
 }
 
 /// Nanoseconds of `sec.fraction`, exactly.
@@ -175,28 +189,29 @@ mod tests {
 
     #[test]
     fn all_layouts_of_the_line_are_read() {
-        let expected = |id, is_pid, age| Reported::Region {
+        let expected = |kdamond, id, is_pid, age| Reported::Region {
             time_ns: 82_877_315_633_000,
-            id,
+            key: TargetKey { kdamond, ..TargetKey::of_id(id) },
             is_pid,
             nr_regions: 17,
             region: region(4096, 8192, 5, age),
         };
-        for begin in [
-            "kdamond.0  4452 [000] 82877.315633: damon:damon_aggregated:",
-            "kdamond.x xxxx xxxx 82877.315633: damon:damon_aggregated:",
-            "kdamond.0-129062 [005] ..... 82877.315633: damon_aggregated:    ",
-            " my thread 4452 [000] 82877.315633000: damon:damon_aggregated:",
+        for (begin, kdamond) in [
+            ("kdamond.0  4452 [000] 82877.315633: damon:damon_aggregated:", Some(0)),
+            ("kdamond.x xxxx xxxx 82877.315633: damon:damon_aggregated:", None),
+            ("kdamond.12-129062 [005] ..... 82877.315633: damon_aggregated:    ", Some(12)),
+            (" my thread 4452 [000] 82877.315633000: damon:damon_aggregated:", None),
         ] {
-            assert_eq!(reported(&format!("{begin} target_id=3 nr_regions=17 4096-8192: 5 7")), expected(3, false, 7));
+            let line = format!("{begin} target_id=3 nr_regions=17 4096-8192: 5 7");
+            assert_eq!(reported(&line), expected(kdamond, 3, false, 7));
         }
         assert_eq!(
             reported("kdamond.0 4452 [000] 82877.315633: damon:damon_aggregated: pid=42 nr_regions=17 4096-8192: 5"),
-            expected(42, true, 0)
+            expected(Some(0), 42, true, 0)
         );
         assert_eq!(
             reported("a 1 [0] 1.0: damon:damon_monitor_intervals_tune: sample_us=80000"),
-            Reported::Sample { sample_us: 80_000 }
+            Reported::Sample { kdamond: None, sample_us: 80_000 }
         );
     }
 

@@ -4,7 +4,7 @@
 //! lone snapshot is followed by a false one, `[0, 0)`, whose end tells the interval; it is dropped.
 
 use super::ages::AgeCounter;
-use super::{Notes, Targets, USUAL_SAMPLES, tidy};
+use super::{Notes, TargetKey, Targets, USUAL_SAMPLES, tidy};
 use crate::input::Sink;
 use isotherm_core::event::{Event, SubscriberError};
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
@@ -16,8 +16,7 @@ const USUAL_INTERVAL_NS: u64 = 100_000_000;
 /// A snapshot as such formats store it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ended {
-    /// The format's own number of the target: an id or a pid.
-    pub(crate) id: u64,
+    pub(crate) key: TargetKey,
     pub(crate) end_ns: u64,
     /// Sampling interval where the format tells it.
     pub(crate) sample_us: Option<u64>,
@@ -34,19 +33,19 @@ impl Ended {
 /// First pass: first and last end and the number of ends by target.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    spans: HashMap<u64, (u64, u64, u64)>,
+    spans: HashMap<TargetKey, (u64, u64, u64)>,
 }
 
 impl Survey {
     pub(crate) fn add(&mut self, ended: &Ended) {
-        let span = self.spans.entry(ended.id).or_insert((ended.end_ns, ended.end_ns, 0));
+        let span = self.spans.entry(ended.key).or_insert((ended.end_ns, ended.end_ns, 0));
         span.1 = ended.end_ns;
         span.2 += 1;
     }
 
     /// Rounded up, so that a start is rounded down as damo does.
-    fn mean_interval_ns(&self, id: u64) -> u64 {
-        match self.spans.get(&id) {
+    fn mean_interval_ns(&self, key: TargetKey) -> u64 {
+        match self.spans.get(&key) {
             Some(&(first, last, n)) if n > 1 && last > first => (last - first).div_ceil(n - 1),
             _ => USUAL_INTERVAL_NS,
         }
@@ -59,7 +58,7 @@ pub(crate) struct Timeline {
     survey: Survey,
     is_pid: bool,
     targets: Targets,
-    last_end: HashMap<u64, u64>,
+    last_end: HashMap<TargetKey, u64>,
     /// Only where the format stores no ages.
     ages: Option<AgeCounter>,
 }
@@ -78,13 +77,13 @@ impl Timeline {
         if ended.is_false() {
             return Ok(());
         }
-        let Ended { id, end_ns, sample_us, mut regions } = ended;
-        let (target, info) = self.targets.number(id, self.is_pid);
+        let Ended { key, end_ns, sample_us, mut regions } = ended;
+        let (target, info) = self.targets.number(key, self.is_pid);
         if let Some(info) = info {
             sink(Event::Target(info))?;
         }
-        let mean = self.survey.mean_interval_ns(id);
-        let start_ns = match self.last_end.insert(id, end_ns) {
+        let mean = self.survey.mean_interval_ns(key);
+        let start_ns = match self.last_end.insert(key, end_ns) {
             Some(last) if last <= end_ns => last,
             Some(_) => {
                 notes.adjusted += 1;
@@ -96,10 +95,10 @@ impl Timeline {
             notes.adjusted += 1;
         }
         if let Some(ages) = &mut self.ages {
-            ages.count(id, &mut regions);
+            ages.count(key.id, &mut regions);
         }
         let (sample_us, aggr_us, max_nr_accesses) = intervals(mean, sample_us, &regions);
-        let pid = u32::try_from(id).ok().filter(|_| self.is_pid);
+        let pid = u32::try_from(key.id).ok().filter(|_| self.is_pid);
         sink(Event::Snapshot(Snapshot { target, pid, start_ns, end_ns, sample_us, aggr_us, max_nr_accesses, regions }))
     }
 }
