@@ -1,7 +1,7 @@
 //! An advisory lock on a folder, so that two instances do not change the same entry of it at the same time.
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -30,6 +30,14 @@ impl FolderLock {
     }
 }
 
+impl FolderLock {
+    /// Processes that are started from now on hold the lock, too: until each of them has ended, or this is dropped.
+    pub(crate) fn inherited(self) -> io::Result<Self> {
+        fcntl_setfd(&self.0, FdFlags::empty())?;
+        Ok(self)
+    }
+}
+
 impl Drop for FolderLock {
     /// Closing it would do, but for a process that was just forked and has the descriptor until its exec.
     fn drop(&mut self) {
@@ -41,6 +49,7 @@ impl Drop for FolderLock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn one_at_a_time() {
@@ -52,6 +61,15 @@ mod tests {
         drop(first);
         FolderLock::take(folder.path(), Duration::ZERO).unwrap();
         drop(forked);
+        // One that processes inherit is theirs for as long as they live, if its end is not said: after a kill -9.
+        let inherited = FolderLock::take(folder.path(), Duration::ZERO).unwrap().inherited().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let inherited = std::mem::ManuallyDrop::new(inherited);
+        // SAFETY: nobody uses the descriptor afterwards, since what holds it is never dropped.
+        unsafe { rustix::io::close(inherited.0.as_raw_fd()) };
+        assert!(FolderLock::take(folder.path(), Duration::ZERO).is_err());
+        child.kill().unwrap();
+        child.wait().unwrap();
         let missing = FolderLock::take(&folder.path().join("none"), Duration::ZERO).unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }

@@ -25,6 +25,7 @@ pub mod meter;
 pub mod mm;
 pub mod namespace;
 pub mod notify;
+pub mod number_locks;
 mod perf_ring;
 pub mod priority;
 pub mod proc;

@@ -5,6 +5,7 @@ mod common;
 mod privileged {
     use super::common::group::Group;
     use super::common::{Guard, as_nobody, wait_for};
+    use isotherm_core::source::Refused;
     use isotherm_linux::proc::ProcessError;
     use isotherm_linux::targets::{TargetError, TargetSpec, TargetTracker};
     use std::path::{Path, PathBuf};
@@ -50,6 +51,7 @@ mod privileged {
             tracker.on_skip(move |s| tell.send((s.pid, matches!(s.why, ProcessError::Permission { .. }))).unwrap());
             assert_eq!(tracker.poll().unwrap(), []);
             assert_eq!(tracker.poll().unwrap(), []);
+            assert_eq!(tracker.refused(), Refused { processes: 2, not_permitted: 2 });
             reported.try_iter().collect::<Vec<_>>()
         });
         reported.sort_unstable();

@@ -284,7 +284,11 @@ impl AddressSpace {
 
     /// What may be evicted of pages at least `least_age` generations old, table by table.
     pub(super) fn candidates(&self, least_age: u8) -> impl Iterator<Item = Candidates<'_>> {
-        let old = self.ages.map(|age| age >= least_age);
+        self.candidates_of(self.ages.map(|age| age >= least_age))
+    }
+
+    /// What may be evicted of pages whose byte in the history is one of `old`, table by table.
+    fn candidates_of(&self, old: [bool; 256]) -> impl Iterator<Item = Candidates<'_>> {
         self.history.tables().filter_map(move |(base, table)| {
             let Backed { file, fixed } = self.backings.of_table(base);
             let pages = and(&self.free(base, table, &fixed), &table.pages(&old));
@@ -352,9 +356,13 @@ impl AddressSpace {
 
     /// Bytes that are in memory and may be evicted, and of them those at least `age` generations old.
     pub(crate) fn evictable_bytes(&self, age: Option<u8>) -> (u64, u64) {
-        let bytes = |age| self.candidates(age).map(|c| u64::from(count(&c.pages)) * PAGE_SIZE).sum();
-        let all = bytes(0);
-        (all, age.map_or(0, |age| if age == 0 { all } else { bytes(age) }))
+        let all = bytes_of(self.candidates(0));
+        (all, age.map_or(0, |age| if age == 0 { all } else { bytes_of(self.candidates(age)) }))
+    }
+
+    /// Bytes that are in memory, may be evicted, and have not been used since `limit_ns`.
+    pub(crate) fn idle_bytes(&self, limit_ns: u64) -> u64 {
+        bytes_of(self.candidates_of(self.history.idle_codes(limit_ns)))
     }
 
     /// Bytes that are out, having been in memory.
@@ -367,6 +375,10 @@ impl AddressSpace {
         let sets = [&self.out, &self.used, &self.stuck].map(PageSet::memory_bytes);
         self.history.memory_bytes() + self.levels.as_ref().map_or(0, Levels::memory_bytes) + sets.iter().sum::<usize>()
     }
+}
+
+fn bytes_of<'a>(candidates: impl Iterator<Item = Candidates<'a>>) -> u64 {
+    candidates.map(|c| u64::from(count(&c.pages)) * PAGE_SIZE).sum()
 }
 
 /// Bases of the 2 MiB spans that `ranges` (sorted, disjoint) touch, each once.

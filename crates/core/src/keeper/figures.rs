@@ -6,20 +6,20 @@ crate::figures! {
     /// A limit's figures, since the start unless said otherwise.
     #[derive(Debug, Clone, Default, Serialize, Deserialize)]
     pub struct LimitFigures {
-        limit: u64 = Gauge Bytes, "The limit.";
+        limit: Option<u64> = Gauge Bytes, "The limit, as it is now.";
         used: Option<u64> = Gauge Bytes, "Memory used now.";
         evicted: u64 = Counter Bytes, "Memory that was evicted.";
-        spared: u64 = Counter Bytes, "Memory that was chosen, but used before it went.";
-        refaulted: u64 = Counter Bytes, "Memory that came back, as walks saw it.";
+        spared: Option<u64> = Counter Bytes, "Memory that was chosen, but used before it went.";
+        refaulted: Option<u64> = Counter Bytes, "Memory that came back, as walks saw it, whoever had evicted it.";
         major_faults: Option<u64> = Counter Count, "Major faults of the targets that still run, since each joined.";
         walks: u64 = Counter Count, "Walks, each of which created a generation.";
-        present: u64 = Gauge Bytes, "Memory that was there at the last walk.";
+        present: Option<u64> = Gauge Bytes, "Memory that was there at the last walk.";
         used_share: Option<f64> = Gauge Ratio as "accessed", "Share of it that the last walk found accessed.";
-        interval_ns: u64 = Gauge Nanoseconds, "Time to the next walk.";
-        over_budget: bool = Gauge Count, "1 while walks are rarer than they should be, for the CPU budget.";
-        tables_read: u64 = Counter Count, "Page tables read.";
+        interval_ns: Option<u64> = Gauge Nanoseconds, "Time to the next walk.";
+        over_budget: Option<bool> = Gauge Count, "1 while walks are rarer than they should be, for the CPU budget.";
+        tables_read: Option<u64> = Counter Count, "Page tables read.";
         walk_ns: u64 = Counter Nanoseconds as "walk_cpu", "CPU time for walks.";
-        target_ns: u64 = Counter Nanoseconds as "target_cost", "CPU time that the targets lost to walks, estimated.";
+        target_ns: Option<u64> = Counter Nanoseconds as "target_cost", "CPU time that the targets lost to walks, estimated.";
         evict_ns: u64 = Counter Nanoseconds as "evict_cpu",
             "CPU time for evictions, which the targets would have spent otherwise.";
         reactions: u64 = Counter Count, "Times that something was done about a working set that does not fit.";

@@ -72,6 +72,7 @@ pub trait KernelGenerations {
 #[derive(Debug)]
 pub struct KernelKeeper {
     marks: Watermarks,
+    headroom: f64,
     swappiness: u8,
     turns: MemcgLru,
     rate: FillRate,
@@ -86,13 +87,20 @@ impl KernelKeeper {
     pub fn new(name: String, limit: u64, headroom: f64, swappiness: u8) -> Self {
         Self {
             marks: Watermarks::new(limit, headroom),
+            headroom,
             swappiness,
             turns: MemcgLru::new(1),
             rate: FillRate::default(),
             rest_until_ns: 0,
             next_age_ns: 0,
-            sum: LimitFigures { domain: name, engine: "kernel".into(), limit, ..LimitFigures::default() },
+            sum: LimitFigures { domain: name, engine: "kernel".into(), limit: Some(limit), ..LimitFigures::default() },
         }
+    }
+
+    /// The limit is so many bytes from now on; `None`: there is none for the time being.
+    pub fn set_limit(&mut self, bytes: Option<u64>) {
+        self.marks = Watermarks::new(bytes.unwrap_or(u64::MAX), self.headroom);
+        self.sum.limit = bytes;
     }
 
     /// Does what is due; when the next turn is, ns. What fails is reported in the figures.

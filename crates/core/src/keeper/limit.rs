@@ -41,7 +41,7 @@ const EXCHANGED: f64 = 0.2;
 /// How a limit is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct LimitConfig {
-    /// Bytes that must not be reached.
+    /// Bytes that must not be reached at first: see [`LimitKeeper::set_limit`].
     pub limit: u64,
     /// Share of the limit that is kept free.
     pub headroom: f64,
@@ -122,6 +122,8 @@ pub struct LimitKeeper {
     most_level: u8,
     thrash: ThrashWatch,
     thaw_at_ns: Option<u64>,
+    /// When the first walk was.
+    watched_since_ns: Option<u64>,
     next_walk_ns: u64,
     rest_until_ns: u64,
     rate: FillRate,
@@ -140,7 +142,12 @@ impl LimitKeeper {
             ttl => config.max_interval_ns.min(ttl / 3),
         };
         Self {
-            sum: LimitFigures { domain: name, engine: "user".into(), limit: config.limit, ..LimitFigures::default() },
+            sum: LimitFigures {
+                domain: name,
+                engine: "user".into(),
+                limit: Some(config.limit),
+                ..LimitFigures::default()
+            },
             marks: Watermarks::new(config.limit, config.headroom),
             groups,
             memories: Vec::new(),
@@ -150,6 +157,7 @@ impl LimitKeeper {
             most_level: 0,
             thrash: ThrashWatch::new(config.min_ttl_ns),
             thaw_at_ns: None,
+            watched_since_ns: None,
             next_walk_ns: 0,
             rest_until_ns: 0,
             rate: FillRate::default(),
@@ -162,6 +170,12 @@ impl LimitKeeper {
     /// What the limit is on.
     pub fn name(&self) -> &str {
         &self.sum.domain
+    }
+
+    /// The limit is so many bytes from now on; `None`: there is none for the time being.
+    pub fn set_limit(&mut self, bytes: Option<u64>) {
+        self.marks = Watermarks::new(bytes.unwrap_or(u64::MAX), self.config.headroom);
+        self.sum.limit = bytes;
     }
 
     /// Whether a process of the control group at `memcg` belongs here.
@@ -272,7 +286,7 @@ impl LimitKeeper {
     /// So much was exchanged that the last walk says little about what is in memory.
     fn is_walk_early(&self, now: u64) -> bool {
         let since = now.saturating_sub(self.next_walk_ns.saturating_sub(self.pace.interval_ns()));
-        let present = self.sum.present as f64;
+        let present = self.sum.present.unwrap_or(0) as f64;
         self.evicted_since_walk as f64 > EXCHANGED * present
             && present > 0.0
             && since as f64 > self.pace.affordable_ns()
@@ -282,6 +296,7 @@ impl LimitKeeper {
     fn walk(&mut self, system: &mut System<'_>, used: u64) -> Option<Vec<Candidate>> {
         let before = (system.clock.cpu_ns(), system.source.cost().target_ns);
         let now = system.clock.now_ns();
+        self.watched_since_ns.get_or_insert(now);
         let (mut walked, mut failed) = (Walked::default(), None);
         for kept in &mut self.memories {
             kept.memory.set_most_level(self.most_level);
@@ -301,17 +316,17 @@ impl LimitKeeper {
         let sum = &mut self.sum;
         sum.walks += 1;
         sum.walk_ns += cpu;
-        sum.target_ns += lost;
-        sum.present = walked.present * PAGE_SIZE;
-        sum.refaulted += walked.back * PAGE_SIZE;
-        sum.tables_read += walked.tables;
+        *sum.target_ns.get_or_insert(0) += lost;
+        sum.present = Some(walked.present * PAGE_SIZE);
+        *sum.refaulted.get_or_insert(0) += walked.back * PAGE_SIZE;
+        *sum.tables_read.get_or_insert(0) += walked.tables;
         sum.used_share = (walked.present > 0).then(|| walked.used as f64 / walked.present as f64);
         // Only so that it is known who has ended, and what is in memory, where nothing is evicted.
         let interval = if is_left { self.pace.most_ns() } else { self.pace.interval_ns() };
-        sum.interval_ns = interval;
-        sum.over_budget = self.pace.is_short_of_budget();
+        let over_budget = self.pace.is_short_of_budget();
+        (sum.interval_ns, sum.over_budget) = (Some(interval), Some(over_budget));
         // What is in constant use is cleared ever more seldom, so that walks become cheap enough.
-        let level = if sum.over_budget { self.most_level + 1 } else { self.most_level.saturating_sub(1) };
+        let level = if over_budget { self.most_level + 1 } else { self.most_level.saturating_sub(1) };
         self.most_level = level.min(MOST_LEVEL);
         let at_ease = (used as f64) < AT_EASE * self.marks.high as f64 || self.evicted_since_walk == 0;
         // Where nothing had to go, what is used need not be known so exactly.
@@ -332,7 +347,10 @@ impl LimitKeeper {
         if ttl == 0 {
             return false;
         }
-        let idle: Option<u64> = self.memories.iter().map(|kept| kept.memory.evictable(ttl, now).1).sum();
+        let watched = |limit_ns: &u64| self.watched_since_ns.is_some_and(|since_ns| since_ns <= *limit_ns);
+        // What has come since then has been used since then: processes that come all the time do not hold the verdict up.
+        let limit_ns = now.checked_sub(ttl).filter(watched);
+        let idle = limit_ns.map(|limit_ns| self.memories.iter().map(|kept| kept.memory.idle_bytes(limit_ns)).sum());
         // What had to go lately will have to go again.
         let lately = self.evicted_since_walk.min((self.rate.per_second() * interval as f64 / 1e9) as u64);
         self.thrash.judge(self.marks.need(used).max(lately), idle, now)
@@ -373,7 +391,7 @@ impl LimitKeeper {
             }
         }
         self.sum.evicted += sum.out;
-        self.sum.spared += sum.spared;
+        *self.sum.spared.get_or_insert(0) += sum.spared;
         self.sum.evict_ns += system.clock.cpu_ns() - begin;
         self.evicted_since_walk += sum.out;
         sum
@@ -384,7 +402,7 @@ impl LimitKeeper {
         let memories = self.memories.iter().map(|kept| MemoryFigures {
             memcg: kept.name.clone(),
             evicted: kept.evicted,
-            evictable: kept.memory.evictable(0, now_ns).0,
+            evictable: kept.memory.evictable_bytes(),
         });
         LimitFigures {
             time_ns: now_ns,

@@ -200,8 +200,19 @@ impl Memory {
         Ok(Evicted { planned, spared, out: space.evicted(&cold), error: done.error })
     }
 
+    /// A plan for all pages of generations up to `seq`, the two youngest excepted whatever `seq` is.
+    pub fn plan_generations(&self, seq: u64, swappiness: u8) -> Plan {
+        let max_seq = self.created.as_ref().map_or(0, CreationTimes::max_seq);
+        match u8::try_from(max_seq.saturating_sub(seq).max(MIN_GENS)) {
+            Ok(age) => self.plan(swappiness, u64::MAX, age),
+            // Older than what can be told apart.
+            Err(_) => Plan::default(),
+        }
+    }
+
     /// Evicts all pages of generations up to `seq`, or `bytes` of them, of the kinds that `swappiness` (0: files, 200:
-    /// anonymous memory, else both) lets go: the kernel's command. Errors of single ranges are reported.
+    /// anonymous memory, else both) lets go: the kernel's command. The two youngest generations stay, whatever `seq` is.
+    /// Errors of single ranges are reported.
     pub fn evict_generations(
         &mut self,
         source: &mut dyn AccessSource,
@@ -211,10 +222,7 @@ impl Memory {
         bytes: u64,
     ) -> Result<Evicted, SourceError> {
         let mut sum = Evicted::default();
-        let Some(created) = &self.created else { return Ok(sum) };
-        let age = created.max_seq().checked_sub(seq).and_then(|age| u8::try_from(age).ok());
-        let Some(age) = age else { return Ok(sum) };
-        let mut plan = self.plan(swappiness, u64::MAX, age);
+        let mut plan = self.plan_generations(seq, swappiness);
         while !plan.is_empty() && sum.out < bytes {
             let step = (bytes - sum.out).min(STEP);
             sum.add(self.evict(source, out, &mut plan, step)?);
@@ -259,12 +267,15 @@ impl Memory {
         sizes.iter().enumerate().rev().map(one).collect()
     }
 
-    /// Bytes that may be evicted, and of them those that have not been used for `ttl_ns`; `None` for these if we have
-    /// not watched for so long.
-    pub fn evictable(&self, ttl_ns: u64, now_ns: u64) -> (u64, Option<u64>) {
-        let age = self.created.as_ref().and_then(|b| b.age_idle_for(ttl_ns, now_ns));
-        let sum = self.spaces.values().map(|s| s.evictable_bytes(age)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-        (sum.0, age.map(|_| sum.1))
+    /// Bytes that may be evicted.
+    pub fn evictable_bytes(&self) -> u64 {
+        self.spaces.values().map(|s| s.evictable_bytes(None).0).sum()
+    }
+
+    /// Bytes that may be evicted and have certainly not been used since `limit_ns`: nothing of processes that have been
+    /// watched for a shorter time. However many generations there have been meanwhile.
+    pub fn idle_bytes(&self, limit_ns: u64) -> u64 {
+        self.spaces.values().map(|s| s.idle_bytes(limit_ns)).sum()
     }
 
     /// Bytes that may be evicted and are in none of the two youngest generations; all that may be evicted where that is
@@ -313,4 +324,33 @@ fn look(
     source.scan(target, ranges, Clear::Nothing, &mut |bits| tables.push(*bits))?;
     space.look(ranges, &tables);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::replay::Toy;
+    use super::*;
+    use crate::addr::PAGE_SIZE;
+
+    #[test]
+    fn the_two_youngest_generations_stay_whatever_is_asked_for() {
+        let mut toy = Toy::new(1, 1024);
+        let mut memory = Memory::default();
+        memory.add(0);
+        (0..600).for_each(|page| _ = toy.access(0, page));
+        let evict_all = |memory: &mut Memory, toy: &mut Toy, seq| {
+            memory.evict_generations(&mut toy.clone(), toy, seq, 100, u64::MAX).unwrap().out / PAGE_SIZE
+        };
+        for walk in 1..=2 {
+            memory.age(&mut toy.clone(), walk).unwrap();
+        }
+        // Numbers differ from process to process: what is old in one may be the youngest, or to come, in another.
+        for seq in [0, 1, 2, 9, u64::MAX] {
+            assert_eq!(evict_all(&mut memory, &mut toy, seq), 0, "generation {seq} of 0 and 1");
+        }
+        (0..100).for_each(|page| _ = toy.access(0, page));
+        memory.age(&mut toy.clone(), 3).unwrap();
+        assert_eq!(evict_all(&mut memory, &mut toy, 9), 500);
+        assert_eq!(toy.resident(), 100, "what was used lately stays");
+    }
 }

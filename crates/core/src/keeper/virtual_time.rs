@@ -106,13 +106,13 @@ fn walks_follow_use_and_are_rare_where_nothing_has_to_go() {
     idle.touch(0, 0..1000);
     idle.run(60 * S, |_| {});
     let figures = idle.keeper.figures(0);
-    assert_eq!(figures.interval_ns, CONFIG.max_interval_ns);
+    assert_eq!(figures.interval_ns, Some(CONFIG.max_interval_ns));
     assert!((10..20).contains(&figures.walks), "{figures:?}");
     // All is used all the time and nothing has to go: a walk a second after the first few, not one each 50 ms.
     let mut busy = World::new(1, CONFIG);
     busy.run(20 * S, |world| world.touch(0, 0..1000));
     let figures = busy.keeper.figures(0);
-    assert_eq!(figures.interval_ns, SHORTEST_INTERVAL_NS);
+    assert_eq!(figures.interval_ns, Some(SHORTEST_INTERVAL_NS));
     assert!((18..=26).contains(&figures.walks), "{figures:?}");
 }
 
@@ -122,7 +122,7 @@ fn walks_stay_within_their_budget() {
     world.clock.work_ns = 20 * MS;
     world.run(40 * S, |world| world.touch(0, 0..3000));
     let figures = world.keeper.figures(world.clock.now_ns());
-    assert!(figures.over_budget && figures.interval_ns == 2 * S, "{figures:?}");
+    assert_eq!((figures.over_budget, figures.interval_ns), (Some(true), Some(2 * S)), "{figures:?}");
     assert!(figures.walk_ns <= 40 * S / 100 + 4 * world.clock.work_ns, "{figures:?}");
 }
 
@@ -215,6 +215,53 @@ fn thrashing_is_said_once_with_the_largest_process_first() {
         world.clock.sleep_until_ns(turn.wake_ns.max(world.clock.now_ns() + MS));
         assert!(world.clock.now_ns() < 60 * S, "still thrashing");
     }
+}
+
+#[test]
+fn processes_that_come_all_the_time_do_not_hide_thrashing() {
+    let mut world = World::new(1, LimitConfig { min_ttl_ns: 2 * S, ..CONFIG });
+    world.toy = Toy::new(11, 8192);
+    for target in 1..=10 {
+        // None of them lives for as long as the working set must stay.
+        world.keeper.add(target, 100 + target, format!("pid {}", 100 + target));
+        world.run(S, |world| {
+            world.touch(0, 0..4096);
+            world.touch(target, 0..20);
+        });
+        world.toy.end(target);
+        assert!(target > 2 || world.keeper.figures(0).reactions == 0, "not before it was watched for so long");
+    }
+    assert_eq!(world.keeper.figures(0).reactions, 1);
+}
+
+#[test]
+fn thrashing_is_found_also_over_more_walks_than_there_are_ages() {
+    let ttl = 30 * S;
+    let mut world = World::new(1, LimitConfig { min_ttl_ns: ttl, ..CONFIG });
+    let mut when = None;
+    while when.is_none() {
+        world.touch(0, 0..4096);
+        let turn = world.turn();
+        when = turn.thrashing.map(|_| world.clock.now_ns());
+        world.clock.sleep_until_ns(turn.wake_ns.max(world.clock.now_ns() + SHORTEST_INTERVAL_NS));
+        assert!(world.clock.now_ns() < 2 * ttl, "{:?}", world.keeper.figures(0));
+    }
+    assert!(when >= Some(ttl) && world.keeper.figures(0).walks > 300, "{when:?}: {:?}", world.keeper.figures(0));
+}
+
+#[test]
+fn a_limit_that_is_changed_is_kept_as_it_is_then() {
+    let mut world = World::new(1, CONFIG);
+    world.touch(0, 0..3000);
+    world.run(3 * S, |world| world.touch(0, 0..500));
+    assert_eq!(world.toy.resident(), 3000, "it is below its limit");
+    world.keeper.set_limit(Some(2048 * PAGE_SIZE));
+    world.run(3 * S, |world| world.touch(0, 0..500));
+    assert!(world.toy.resident() < 2048);
+    world.keeper.set_limit(None);
+    world.touch(0, 0..8000);
+    world.run(3 * S, |world| world.touch(0, 0..500));
+    assert_eq!((world.toy.resident(), world.keeper.figures(0).limit), (8000, None));
 }
 
 #[test]
@@ -366,6 +413,21 @@ fn generations_are_created_where_there_are_no_old_ones_but_not_all_the_time() {
     keeper.turn(&mut kernel, &clock);
     assert_eq!((kernel.reads, kernel.aged.len()), (2, 1));
     assert!(keeper.figures(0).evicted > 0, "the generation created before has made the others older");
+}
+
+#[test]
+fn the_kernels_limit_can_be_changed_and_what_it_does_not_tell_is_not_zero() {
+    let mut kernel = ToyKernel::new(&[&[8000, 1000, 500, 500]]);
+    let mut keeper = kernel_keeper(20_000);
+    keeper.turn(&mut kernel, &TestClock::default());
+    assert_eq!(kernel.used(), Some(10_000 * PAGE_SIZE));
+    keeper.set_limit(Some(5000 * PAGE_SIZE));
+    keeper.turn(&mut kernel, &TestClock::default());
+    assert!(kernel.used() < Some(5000 * PAGE_SIZE));
+    let figures = keeper.figures(0);
+    assert_eq!(figures.limit, Some(5000 * PAGE_SIZE));
+    let unknown = [figures.spared, figures.refaulted, figures.present, figures.interval_ns, figures.target_ns];
+    assert_eq!((unknown, figures.tables_read, figures.over_budget), ([None; 5], None, None));
 }
 
 #[test]

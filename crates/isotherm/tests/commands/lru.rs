@@ -3,7 +3,8 @@
 use crate::common::confined::{check_confined, of_threads, reported};
 use crate::common::grouped::{Group, within};
 use crate::common::{
-    self, Program, Running, command, isotherm, resident, send, start, state, status_bytes, text, wait_until, workload,
+    self, Program, Running, command, isotherm, resident, run, send, start, state, status_bytes, text, wait_until,
+    workload,
 };
 use crate::zram::{self, ZramSwap};
 use serde_json::Value;
@@ -21,6 +22,7 @@ fn nonsense_is_bad_usage() {
         (&["run", "--pid", "1", "--limit", "1M", "--headroom", "90%"], &["--headroom"]),
         (&["run", "--pid", "1", "--limit", "1M", "--duration", "0s"], &["--duration 0"]),
         (&["run", "--pid", "1", "--limit", "1M", "--on-thrash", "kill"], &["--min-ttl"]),
+        (&["run", "--pid", "1", "--limit", "1M", "--freeze-time", "0s"], &["--freeze-time 0"]),
         (&["report", "--pid", "1", "--interval", "0s"], &["--interval"]),
         (&["report", "--pid", "1", "--interval", "5s", "--duration", "1s"], &["--duration"]),
         (&["report"], &["no target"]),
@@ -80,6 +82,14 @@ fn end(target: Running) {
     target.finish();
 }
 
+/// `isotherm lru ARGUMENTS`, which keeps what it knows in a folder of its own: other commands that clear accessed bits
+/// void it where it is usually.
+fn lru(folder: &Path, args: &[&str]) -> Command {
+    let mut lru = command([&["lru"], args].concat());
+    lru.env("RUNTIME_DIRECTORY", folder);
+    lru
+}
+
 fn sizes(line: &Value) -> Vec<u64> {
     let of = |g: &Value| g["anon_bytes"].as_u64().unwrap() + g["file_bytes"].as_u64().unwrap();
     line["generations"].as_array().unwrap().iter().map(of).collect()
@@ -87,9 +97,11 @@ fn sizes(line: &Value) -> Vec<u64> {
 
 #[test]
 fn root_a_report_tells_the_working_set_in_three_forms() {
+    let folder = tempfile::tempdir().unwrap();
+    let isotherm = |args: &[&str]| run(&mut lru(folder.path(), args));
     let target = target("64M", "25%");
     let pid = target.pid().to_string();
-    let done = isotherm(["lru", "report", "--pid", &pid, "--json", "--duration", "3s", "--engine", "user"]);
+    let done = isotherm(&["report", "--pid", &pid, "--json", "--duration", "3s", "--engine", "user"]);
     done.expect(0, &[]);
     let lines = done.json_lines();
     assert_eq!(lines.len(), 1);
@@ -105,11 +117,11 @@ fn root_a_report_tells_the_working_set_in_three_forms() {
         lines[0]["generations"].as_array().unwrap().iter().map(|g| g["seq"].as_u64().unwrap()).collect();
     assert!(seqs.windows(2).all(|w| w[1] == w[0] + 1), "oldest first: {seqs:?}");
     // What is known is shown again at once, in the kernel's form.
-    let text = isotherm(["lru", "report", "--pid", &pid, "--kernel-text", "--engine", "user"]);
+    let text = isotherm(&["report", "--pid", &pid, "--kernel-text", "--engine", "user"]);
     text.expect(0, &[]);
     let rows = isotherm_core::keeper::lru_gen::parse(&text.stdout).unwrap();
     assert_eq!(rows[0].nodes[0].1.last().unwrap().seq, *seqs.last().unwrap(), "no new generation");
-    let table = isotherm(["lru", "report", "--pid", &pid, "--engine", "user"]);
+    let table = isotherm(&["report", "--pid", &pid, "--engine", "user"]);
     assert!(table.expect(0, &[]).stdout.contains("generation"), "{table:?}");
     end(target);
 }
@@ -117,19 +129,91 @@ fn root_a_report_tells_the_working_set_in_three_forms() {
 #[test]
 fn root_age_and_evict_are_the_kernels_two_commands() {
     let Some(_swap) = ZramSwap::new(512 * MIB) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let isotherm = |args: &[&str]| run(&mut lru(folder.path(), args));
     let target = target("64M", "25%");
     let pid = target.pid().to_string();
     for _ in 0..3 {
-        isotherm(["lru", "age", "--pid", &pid, "--engine", "user"]).expect(0, &["in memory"]);
+        isotherm(&["age", "--pid", &pid, "--engine", "user"]).expect(0, &["in memory"]);
         std::thread::sleep(std::time::Duration::from_millis(500));
     }
-    let evict = |gen_: &str| isotherm(["lru", "evict", "--pid", &pid, "--min-gen", gen_, "--engine", "user"]);
+    let evict = |gen_: &str| isotherm(&["evict", "--pid", &pid, "--min-gen", gen_, "--engine", "user"]);
     evict("1").expect(2, &["two youngest"]);
     evict("0").expect(0, &["evicted"]);
     wait_until("the cold part is out", || status_bytes(target.pid(), "VmSwap") >= 40 * MIB);
     assert!(resident(target.pid()) >= 14 * MIB, "the hot part stays");
     // And an amount.
-    isotherm(["lru", "evict", "--pid", &pid, "--bytes", "1M", "--engine", "user"]).expect(0, &["evicted"]);
+    isotherm(&["evict", "--pid", &pid, "--bytes", "1M", "--engine", "user"]).expect(0, &["evicted"]);
+    end(target);
+}
+
+/// What is known of used memory must not outlive others who clear its accessed bits.
+#[test]
+fn root_what_is_kept_ends_with_others_who_clear_accessed_bits_and_with_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let lru = |args: &[&str]| lru(folder.path(), args);
+    let target = target("64M", "100%");
+    let pid = target.pid().to_string();
+    let kept = || {
+        let files = std::fs::read_dir(folder.path().join("lru")).into_iter().flatten();
+        files
+            .filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().starts_with(&format!("{pid}-")))
+            .count()
+    };
+    let age = || _ = run(&mut lru(&["age", "--pid", &pid, "--engine", "user"])).expect(0, &[]);
+    age();
+    assert_eq!(kept(), 1);
+    let iso = folder.path().join("r.iso");
+    let record = ["record", "--pid", &pid, "--source", "pagetable", "--duration", "1s", "-o", text(&iso)];
+    run(command(record).env("RUNTIME_DIRECTORY", folder.path())).expect(0, &[]);
+    assert_eq!(kept(), 0, "record has cleared bits");
+    age();
+    let report = start(&mut lru(&["report", "--pid", &pid, "--engine", "user", "--duration", "60s"]));
+    wait_until("it is at work", || kept() == 0);
+    // Another one waits for it, and can be interrupted.
+    let waiting = start(&mut lru(&["report", "--pid", &pid, "--engine", "user"]));
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let of_another = Program::sleeper();
+    run(&mut lru(&["age", "--pid", &of_another.pid().to_string(), "--engine", "user"])).expect(0, &[]);
+    waiting.signal("INT");
+    let holder = format!("waiting for isotherm (pid {})", report.pid());
+    waiting.finish().expect(1, &[&holder, &format!("at work on pid {pid}"), "interrupted"]);
+    report.signal("KILL");
+    report.finish();
+    assert_eq!(kept(), 0, "nobody knows what it had cleared");
+    end(target);
+}
+
+#[test]
+fn root_a_report_of_nobody_is_empty_and_one_that_cannot_be_written_says_where() {
+    let Some(group) = group("empty") else { return };
+    let report = ["lru", "report", "--engine", "user", "--duration", "1s", "--json", "--cgroup", text(&group.0)];
+    assert_eq!(isotherm(report).expect(0, &["no process"]).stdout, "");
+    let script = r#""$0" lru report --engine user --duration 1s --json --pid $$ >/dev/full"#;
+    let done = run(Command::new("sh").args(["-c", script, env!("CARGO_BIN_EXE_isotherm")]));
+    done.expect(1, &["cannot write to standard output: No space left on device"]);
+}
+
+#[test]
+fn root_a_groups_limit_that_is_changed_is_kept_as_it_is_then() {
+    let (Some(_swap), Some(group)) = (ZramSwap::new(512 * MIB), group("changed")) else { return };
+    let target = target_in(&group, "96M", "25%");
+    let limit = |bytes: u64| std::fs::write(group.0.join("memory.limit_in_bytes"), bytes.to_string()).unwrap();
+    limit(256 * MIB);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let args = ["lru", "run", "--cgroup", text(&group.0), "--engine", "user", "--stats", text(file.path())];
+    let run = start(&mut command(args));
+    let last = || -> Option<Value> {
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).next_back()
+    };
+    wait_until("it runs", || last().is_some_and(|line| line["limit"] == 256 * MIB));
+    assert!(resident(target.pid()) >= 96 * MIB);
+    limit(97 * MIB);
+    wait_until("it is below the new limit", || last().is_some_and(|line| line["limit"] == 97 * MIB));
+    run.signal("INT");
+    let done = run.finish();
+    done.expect(0, &["evicted;", "came back"]);
     end(target);
 }
 

@@ -97,6 +97,11 @@ impl Guard {
         guard.answer().map(|_| guard)
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Stops all threads of a process and waits until they stand still, at most for `patience`.
     ///
     /// Fails with [`io::ErrorKind::TimedOut`] if they did not all stop by then (they go on), with

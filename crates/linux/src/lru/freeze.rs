@@ -43,6 +43,11 @@ impl Frozen {
         }
     }
 
+    /// The process that keeps them stopped for us.
+    pub fn guard_pid(&self) -> u32 {
+        self.guard.pid()
+    }
+
     /// Whom we have stopped.
     pub fn pids(&self) -> &[u32] {
         &self.stopped

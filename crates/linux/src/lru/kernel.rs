@@ -60,9 +60,10 @@ impl KernelLru {
         self.command(&format!("- {} {} {min_seq} {swappiness} {pages}", memory.id, memory.node))
     }
 
-    /// Sets for how long a working set is kept, until what this gives is dropped.
-    pub fn set_min_ttl(&self, ms: u64, guard: Guard) -> Result<Knob, KernelLruError> {
-        Knob::set(self.roots.path(MIN_TTL), &ms.to_string(), guard).map_err(failed("change", MIN_TTL))
+    /// Sets for how long a working set is kept, until what this gives is dropped. Fails while another process has set
+    /// it so. `guard` starts a guard of settings.
+    pub fn set_min_ttl(&self, ms: u64, guard: impl FnOnce() -> io::Result<Guard>) -> Result<Knob, KernelLruError> {
+        Knob::set(&self.roots, MIN_TTL, &ms.to_string(), guard).map_err(failed("change", MIN_TTL))
     }
 
     fn command(&self, command: &str) -> Result<(), KernelLruError> {
@@ -120,7 +121,7 @@ mod tests {
         assert!(std::fs::read_to_string(t.roots.path(FILE)).unwrap().starts_with("+ 7 0 6 100 1"));
         lru.evict(&app, 5, 60, 1000).unwrap();
         assert!(std::fs::read_to_string(t.roots.path(FILE)).unwrap().starts_with("- 7 0 5 60 1000"));
-        let guard = Guard::run(std::process::Command::new("sh").args(["-c", "echo; exec cat"])).unwrap();
+        let guard = || Guard::run(std::process::Command::new("sh").args(["-c", "echo; exec cat"]));
         let held = lru.set_min_ttl(1000, guard).unwrap();
         assert_eq!(t.roots.line(MIN_TTL).as_deref(), Some("1000"));
         drop(held);

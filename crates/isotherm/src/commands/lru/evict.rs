@@ -13,11 +13,14 @@ use isotherm_core::units::format_size;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Bytes that are evicted between two looks whether a signal has come.
+const STEP: u64 = 16 << 20;
+
 /// Evict whole generations, or an amount of the coldest memory.
 ///
-/// The second of the two commands of the kernel's control file. The two youngest generations are never evicted. It
-/// works on what `lru age` and `lru report` kept; without that it first watches for --duration. What was used since is
-/// spared.
+/// The second of the two commands of the kernel's control file. The two youngest generations of each process are never
+/// evicted. It works on what `lru age` and `lru report` kept; without that it first watches for --duration. What was
+/// used since is spared.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Evict all generations up to this number, as `lru report` shows them. Give --min-gen, --bytes, or both
@@ -57,7 +60,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     let mut processes = Processes::open(&args.target)?;
     let targets: Vec<_> = processes.all.keys().copied().collect();
-    processes.live.refuse_obstacles(targets)?;
+    if let Err(refused) = processes.live.refuse_obstacles(targets) {
+        // What is known stays known.
+        processes.finish()?;
+        return Err(refused);
+    }
     if !processes.known {
         processes.watch(args.interval, args.duration)?;
     }
@@ -95,9 +102,12 @@ fn evict(processes: &mut Processes, args: &Args) -> anyhow::Result<Evicted> {
         let mut left = args.bytes.unwrap_or(u64::MAX);
         for (_, memory) in processes.all.values_mut() {
             let live = &mut processes.live;
-            let one = memory.evict_generations(&mut live.source, &mut live.out, seq, args.swappiness, left)?;
-            left -= one.out.min(left);
-            sum.add(one);
+            let mut plan = memory.plan_generations(seq, args.swappiness);
+            while !plan.is_empty() && left > 0 && !live.interrupted() {
+                let one = memory.evict(&mut live.source, &mut live.out, &mut plan, left.min(STEP))?;
+                left -= one.out.min(left);
+                sum.add(one);
+            }
         }
         return Ok(sum);
     }
@@ -118,7 +128,7 @@ fn evict(processes: &mut Processes, args: &Args) -> anyhow::Result<Evicted> {
             }
         }
         let live = &mut processes.live;
-        let one = whole.evict(&mut live.source, &mut live.out, &mut plan, (wanted - sum.out).min(16 << 20))?;
+        let one = whole.evict(&mut live.source, &mut live.out, &mut plan, (wanted - sum.out).min(STEP))?;
         let stuck = one.out == 0 && one.error.is_some();
         sum.add(one);
         if stuck {

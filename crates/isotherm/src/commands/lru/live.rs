@@ -19,7 +19,7 @@ use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
 use isotherm_linux::source::pagetable::PageTableSource;
 use isotherm_linux::targets::TargetTracker;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 /// What is watched, and what acts on it.
@@ -42,17 +42,18 @@ pub struct Member {
 
 impl Live {
     pub fn open(target: &TargetArgs) -> anyhow::Result<Self> {
+        kept_history::void_node();
         Self::with(target, |source| source)
     }
 
-    /// Opens the targets for many walks: accessed bits are cleared in the cheapest way, after which pages that a
-    /// processor goes on using through translations it has cached may look idle.
+    /// Opens the targets for many walks, of which nothing is kept: accessed bits are cleared in the cheapest way, after
+    /// which pages that a processor goes on using through translations it has cached may look idle.
     pub fn for_many_walks(target: &TargetArgs) -> anyhow::Result<Self> {
+        kept_history::void();
         Self::with(target, PageTableSource::prefer_cheapest)
     }
 
     fn with(target: &TargetArgs, how: fn(PageTableSource) -> PageTableSource) -> anyhow::Result<Self> {
-        kept_history::void();
         let signals = StopSignals::catch().context("cannot catch signals")?;
         let Target { spec, command } = target.resolve()?;
         let mut tracker = TargetTracker::new(spec)?;
@@ -109,6 +110,8 @@ pub struct Processes {
     pub live: Live,
     pub all: BTreeMap<TargetId, (Member, Memory)>,
     store: Store,
+    /// Pids of which nothing is read nor kept.
+    unkept: HashSet<u32>,
     /// Whether every process had been looked at by an earlier command.
     pub known: bool,
 }
@@ -116,8 +119,12 @@ pub struct Processes {
 impl Processes {
     /// Opens the targets, and what earlier commands kept about them.
     pub fn open(target: &TargetArgs) -> anyhow::Result<Self> {
-        let mut this = Self { live: Live::open(target)?, all: BTreeMap::new(), store: Store::new(), known: true };
-        this.poll()?;
+        let (live, store) = (Live::open(target)?, Store::new());
+        let mut this = Self { live, all: BTreeMap::new(), store, unkept: HashSet::new(), known: true };
+        let new = this.live.poll()?;
+        let pids = new.iter().map(|(_, member)| member.pid).collect();
+        this.store.lock(pids, |until_ns| this.live.wait(until_ns) == Wake::Interrupted)?;
+        this.take_in(new);
         this.known &= !this.all.is_empty();
         if this.all.is_empty() && !this.live.source.may_gain_targets() {
             anyhow::bail!("every target has ended; nothing is left to look at");
@@ -125,9 +132,17 @@ impl Processes {
         Ok(this)
     }
 
+    /// Takes in processes that have come meanwhile. One that another command is at work on is nobody's to keep.
     fn poll(&mut self) -> anyhow::Result<()> {
-        for (target, member) in self.live.poll()? {
-            let kept = self.store.load(member.pid);
+        let new = self.live.poll()?;
+        self.unkept.extend(new.iter().map(|(_, member)| member.pid).filter(|&pid| !self.store.try_lock(pid)));
+        self.take_in(new);
+        Ok(())
+    }
+
+    fn take_in(&mut self, new: Vec<(TargetId, Member)>) {
+        for (target, member) in new {
+            let kept = if self.unkept.contains(&member.pid) { None } else { self.store.take(member.pid) };
             self.known &= kept.is_some();
             let mut memory = Memory::default();
             match kept {
@@ -139,7 +154,6 @@ impl Processes {
             }
             self.all.insert(target, (member, memory));
         }
-        Ok(())
     }
 
     /// Walks the page tables of all: each gets a generation more.
@@ -178,7 +192,7 @@ impl Processes {
 
     /// Keeps what is known for the next command, and ends a command that we started.
     pub fn finish(mut self) -> anyhow::Result<()> {
-        for (member, memory) in self.all.values() {
+        for (member, memory) in self.all.values().filter(|(member, _)| !self.unkept.contains(&member.pid)) {
             if let (Some(created), Some(space)) = (memory.created(), memory.spaces.values().next()) {
                 self.store.save(member.pid, created, space);
             }

@@ -6,9 +6,11 @@ use crate::args::target::TargetArgs;
 use crate::args::units;
 use crate::exit::Usage;
 use crate::stderr::printable_lines;
+use anyhow::Context;
 use isotherm_core::keeper::kernel::KernelMemory;
 use isotherm_core::keeper::lru_gen;
 use isotherm_core::keeper::memory::Generation;
+use isotherm_core::source::AccessSource;
 use isotherm_core::units::{format_size, format_time};
 use isotherm_linux::clock::monotonic_ns;
 use serde::Serialize;
@@ -24,7 +26,7 @@ use std::time::Duration;
 /// shown.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How long to watch [default: 4s, or what is known already]
+    /// How long to watch [default: 4s, or what is known already]; not for the kernel's generations
     #[arg(long, value_name = "T", value_parser = units::time)]
     duration: Option<Duration>,
     /// Time between two generations
@@ -44,6 +46,16 @@ pub struct Args {
     engine: EngineName,
     #[command(flatten)]
     target: TargetArgs,
+}
+
+impl Args {
+    /// Who keeps the generations. The kernel's are not watched for a time, so where that is wanted they are ours.
+    const fn engine(&self) -> EngineName {
+        match self.engine {
+            EngineName::Auto if self.duration.is_some() => EngineName::User,
+            engine => engine,
+        }
+    }
 }
 
 /// One process or control group.
@@ -68,39 +80,56 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if args.duration.is_some_and(|d| d < args.interval) {
         return Err(Usage("--duration must be at least one --interval".into()).into());
     }
-    let (rows, finished) = match args.engine.kernel(&args.target)? {
-        Some(kernel) => (of_kernel(&kernel)?, Ok(())),
+    let (rows, finished) = match args.engine().kernel(&args.target)? {
+        Some(_) if args.duration.is_some() => {
+            let why = "--duration is for generations of Isotherm's own: leave it out (`isotherm lru age` creates one of the \
+                       kernel's), or give --engine user";
+            return Err(Usage(why.into()).into());
+        }
+        Some(kernel) => (of_kernel(&kernel, args.generations)?, Ok(())),
         None => of_processes(&args)?,
     };
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        for row in &rows {
-            serde_json::to_writer(&mut out, row)?;
-            out.write_all(b"\n")?;
-        }
-    } else if args.kernel_text {
-        out.write_all(printable_lines(&kernel_text(&rows)).as_bytes())?;
+    let text = if args.json {
+        json(&rows)?
     } else {
-        out.write_all(printable_lines(&table(&rows)).as_bytes())?;
-    }
+        printable_lines(&if args.kernel_text { kernel_text(&rows) } else { table(&rows) })
+    };
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write to standard output")?;
     finished
 }
 
-fn of_kernel(kernel: &KernelTarget) -> anyhow::Result<Vec<Row>> {
+/// A line for each.
+fn json(rows: &[Row]) -> serde_json::Result<String> {
+    rows.iter().map(|row| Ok(serde_json::to_string(row)? + "\n")).collect()
+}
+
+fn of_kernel(kernel: &KernelTarget, most: u64) -> anyhow::Result<Vec<Row>> {
     let row = |KernelMemory { id, path, node, generations }| Row {
         memcg: path,
         pid: None,
         name: String::new(),
         node: Some(node),
         id,
-        generations,
+        generations: youngest(generations, most),
     };
     Ok(kernel.memories()?.into_iter().map(row).collect())
 }
 
+/// The `most` youngest generations; the last of them holds those below.
+fn youngest(mut generations: Vec<Generation>, most: u64) -> Vec<Generation> {
+    let below = generations.len().saturating_sub(most as usize);
+    let (anon, file) = generations.drain(..below).fold((0, 0), |sum, g| (sum.0 + g.anon_bytes, sum.1 + g.file_bytes));
+    if let Some(oldest) = generations.first_mut() {
+        oldest.anon_bytes += anon;
+        oldest.file_bytes += file;
+    }
+    generations
+}
+
 /// The rows, and how the command ended that was watched.
 fn of_processes(args: &Args) -> anyhow::Result<(Vec<Row>, anyhow::Result<()>)> {
-    let mut processes = Processes::open(&args.target)?;
+    let mut processes = Processes::open(&args.target.keeping_stdout(true))?;
     match args.duration {
         None if processes.known => {}
         duration => processes.watch(args.interval, duration.unwrap_or(Duration::from_secs(4).max(args.interval)))?,
@@ -122,27 +151,40 @@ fn of_processes(args: &Args) -> anyhow::Result<(Vec<Row>, anyhow::Result<()>)> {
         })
         .collect();
     rows.sort_by(|a, b| (&a.memcg, a.pid).cmp(&(&b.memcg, b.pid)));
+    let may_gain = processes.live.source.may_gain_targets();
     let finished = processes.finish();
     if rows.is_empty() {
-        anyhow::bail!("every target has ended; nothing is left to show");
+        if !may_gain {
+            anyhow::bail!("every target has ended; nothing is left to show");
+        }
+        // Such as a control group that is empty for now.
+        say!("no process belongs to the target now");
     }
     Ok((rows, finished))
 }
 
-/// Generations of one control group, its processes together: those as far below the youngest are one.
-fn together<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<Generation> {
-    let mut sum: Vec<Generation> = Vec::new();
+/// Generations of one control group, its processes together.
+///
+/// Each process creates its own at times of its own. Of the generations so far below the youngest the last created one gives
+/// the time; what the processes have goes to the oldest of these that is no older than it: so all that is in a generation
+/// had not been used for its age, as in the generations of one process.
+fn together(rows: &[&Row]) -> Vec<Generation> {
+    let count = rows.iter().map(|row| row.generations.len()).max().unwrap_or(0);
+    let max_seq = rows.iter().filter_map(|row| Some(row.generations.last()?.seq)).max().unwrap_or(0);
+    // The youngest first.
+    let mut sum: Vec<Generation> = (0..count)
+        .map(|i| {
+            let ages = rows.iter().filter_map(|row| Some(row.generations.iter().rev().nth(i)?.age_ms));
+            let age_ms = ages.min().unwrap_or(0);
+            Generation { seq: max_seq.saturating_sub(i as u64), age_ms, anon_bytes: 0, file_bytes: 0 }
+        })
+        .collect();
     for row in rows {
         for (i, g) in row.generations.iter().rev().enumerate() {
-            match sum.get_mut(i) {
-                Some(s) => {
-                    s.seq = s.seq.max(g.seq);
-                    s.age_ms = s.age_ms.max(g.age_ms);
-                    s.anon_bytes += g.anon_bytes;
-                    s.file_bytes += g.file_bytes;
-                }
-                None => sum.push(*g),
-            }
+            let is_later = |at: usize, best: usize| sum[at].age_ms <= g.age_ms && sum[at].age_ms > sum[best].age_ms;
+            let at = (i + 1..count).fold(i, |best, at| if is_later(at, best) { at } else { best });
+            sum[at].anon_bytes += g.anon_bytes;
+            sum[at].file_bytes += g.file_bytes;
         }
     }
     sum.reverse();
@@ -164,7 +206,7 @@ fn kernel_text(rows: &[Row]) -> String {
         let mut nodes: BTreeMap<u32, Vec<&Row>> = BTreeMap::new();
         rows.iter().for_each(|row| nodes.entry(row.node.unwrap_or(0)).or_default().push(row));
         for (node, rows) in nodes {
-            out += &lru_gen::node_lines(&together(rows.into_iter()), node);
+            out += &lru_gen::node_lines(&together(&rows), node);
         }
     }
     out
@@ -185,7 +227,7 @@ fn table(rows: &[Row]) -> String {
         }
         if rows.len() > 1 && rows[0].pid.is_some() {
             out += &format!("{memcg}: all {} processes (shared pages count for each)\n", rows.len());
-            lines(&mut out, &together(rows.into_iter()));
+            lines(&mut out, &together(&rows));
         }
     }
     out
@@ -235,6 +277,44 @@ mod tests {
         assert_eq!((read.len(), &*read[0].path, &*read[1].path), (2, "/a", "/b"));
         let sizes: Vec<_> = read[0].nodes[0].1.iter().map(|g| (g.seq, g.anon_bytes >> 12)).collect();
         assert_eq!(sizes, [(3, 1), (4, 12)]);
+    }
+
+    #[test]
+    fn what_is_in_a_sum_had_not_been_used_for_its_age() {
+        let with_ages = |pid: u32, sizes: &[(u64, u64, u64)]| {
+            let mut row = row("/a", pid, &[]);
+            row.generations.extend(sizes.iter().map(|&(seq, age_ms, pages)| Generation {
+                seq,
+                age_ms,
+                anon_bytes: pages << 12,
+                file_bytes: 0,
+            }));
+            row
+        };
+        // One that was looked at again and again, one that was looked at long ago, and one that has just come.
+        let rows = [
+            with_ages(7, &[(5, 3000, 1), (6, 2000, 2), (7, 1000, 4), (8, 0, 8)]),
+            with_ages(8, &[(1, 60_000, 16), (2, 50_000, 32)]),
+            with_ages(9, &[(0, 500, 64)]),
+        ];
+        let sum = together(&rows.each_ref());
+        let found: Vec<_> = sum.iter().map(|g| (g.seq, g.age_ms, g.anon_bytes >> 12)).collect();
+        assert_eq!(found, [(5, 3000, 1 + 16 + 32), (6, 2000, 2), (7, 1000, 4), (8, 0, 8 + 64)]);
+        for g in &sum {
+            let old = |o: &Generation| o.age_ms >= g.age_ms;
+            let bytes = |of: &[Generation]| of.iter().filter(|o| old(o)).map(Generation::bytes).sum::<u64>();
+            assert!(bytes(&sum) <= rows.iter().map(|row| bytes(&row.generations)).sum());
+        }
+        let own = together(&[&rows[0]]);
+        assert_eq!(own, rows[0].generations, "of one it is that");
+    }
+
+    #[test]
+    fn what_is_below_the_generations_shown_is_in_the_oldest() {
+        let all = row("/a", 7, &[(3, 1), (4, 2), (5, 4), (6, 8)]).generations;
+        let of = |most| -> Vec<_> { youngest(all.clone(), most).iter().map(|g| (g.seq, g.anon_bytes >> 12)).collect() };
+        assert_eq!(of(2), [(5, 1 + 2 + 4), (6, 8)]);
+        assert_eq!((of(4).len(), of(200).len()), (4, 4));
     }
 
     #[test]

@@ -22,6 +22,11 @@ impl Gauge {
         Self { groups, cache: None }
     }
 
+    /// From now on it is this group's memory.
+    pub fn set_group(&mut self, group: Memcg) {
+        (self.groups, self.cache) = (vec![group], None);
+    }
+
     /// Bytes in use; `None` once nothing is left to measure.
     pub fn used(&mut self, pids: impl Iterator<Item = u32>, now_ns: u64) -> Option<u64> {
         if self.groups.is_empty() {

@@ -1,7 +1,8 @@
 //! `lru run` through the kernel's own generations.
 
 use super::gauge::sum;
-use super::{Args, Engine, Limit, OnThrash};
+use super::limits::{Limit, LimitSource};
+use super::{Args, Engine, OnThrash};
 use crate::commands::lru::engine::KernelTarget;
 use crate::exit::{Unsupported, Usage};
 use anyhow::Context;
@@ -16,6 +17,7 @@ use isotherm_linux::guard::{Guard, Purpose};
 use isotherm_linux::knob::Knob;
 use isotherm_linux::roots::Roots;
 use isotherm_linux::signals::StopSignals;
+use std::io;
 
 /// Control groups, each kept below its limit by the kernel.
 pub struct KernelEngine {
@@ -28,6 +30,8 @@ pub struct KernelEngine {
 struct Groups {
     target: KernelTarget,
     groups: Vec<Memcg>,
+    /// Where the limit is read again.
+    source: Option<LimitSource>,
 }
 
 impl KernelGenerations for Groups {
@@ -64,15 +68,16 @@ impl KernelEngine {
         }
         let signals = StopSignals::catch().context("cannot catch signals")?;
         let mut limits = Vec::new();
-        for Limit { paths, groups, bytes } in Limit::of(&target.paths, &mut Memcgs::new(&roots), args.limit)? {
+        for Limit { paths, groups, bytes, source } in Limit::of(&target.paths, &mut Memcgs::new(&roots), args.limit)? {
             let keeper = KernelKeeper::new(paths.join(", "), bytes, args.headroom, args.swappiness);
-            limits.push((keeper, Groups { target: KernelTarget { lru: target.lru.clone(), paths }, groups }));
+            let target = KernelTarget { lru: target.lru.clone(), paths };
+            limits.push((keeper, Groups { target, groups, source }));
         }
         let ttl = (!args.min_ttl.is_zero()).then(|| args.min_ttl.as_millis().min(u64::MAX.into()) as u64);
         let min_ttl = match ttl {
             Some(ms) => {
-                let guard =
-                    Guard::start(Purpose::Settings).context("cannot start the guard of the kernel's settings")?;
+                let failed = |e: io::Error| io::Error::new(e.kind(), format!("its guard cannot be started: {e}"));
+                let guard = || Guard::start(Purpose::Settings).map_err(failed);
                 Some(target.lru.set_min_ttl(ms, guard).map_err(anyhow::Error::msg)?)
             }
             None => None,
@@ -84,6 +89,11 @@ impl KernelEngine {
 impl Engine for KernelEngine {
     fn turn(&mut self) -> anyhow::Result<Option<u64>> {
         let clock = MonotonicClock::new();
+        for (keeper, below) in &mut self.limits {
+            let Some(limit) = below.source.as_mut().and_then(|source| source.changed(monotonic_ns())) else { continue };
+            keeper.set_limit(limit.as_ref().map(|limit| limit.bytes));
+            below.groups = limit.map_or_else(|| std::mem::take(&mut below.groups), |limit| vec![limit.group]);
+        }
         let wake = self.limits.iter_mut().map(|(keeper, groups)| keeper.turn(groups, &clock)).min();
         let is_left = self.limits.iter().any(|(_, below)| below.groups.iter().any(Memcg::exists));
         Ok(wake.filter(|_| is_left))

@@ -2,6 +2,7 @@
 
 mod gauge;
 mod kernel;
+mod limits;
 mod react;
 pub mod status;
 mod user;
@@ -11,7 +12,7 @@ use crate::args::control::{Bound, ControlArgs};
 use crate::args::monitor::{CpuBudget, cpu_budget};
 use crate::args::target::TargetArgs;
 use crate::args::units;
-use crate::exit::{Unsupported, Usage};
+use crate::exit::Usage;
 use crate::output::open_live_stats;
 use crate::sandbox::{SandboxArgs, lru_run};
 use anyhow::Context;
@@ -25,7 +26,6 @@ use isotherm_daemon::sandbox::Sandbox;
 use isotherm_daemon::server::Server;
 use isotherm_daemon::service::StatusOnly;
 use isotherm_daemon::socket::BoundSocket;
-use isotherm_linux::cgroup::memory::{Memcg, Memcgs};
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::roots::Roots;
 use status::LruStatus;
@@ -111,6 +111,8 @@ impl Args {
             "--duration 0 does nothing; leave it out to run until Ctrl-C"
         } else if nanos(self.max_interval) < SHORTEST_INTERVAL_NS {
             "--max-interval must be at least 50ms"
+        } else if self.freeze_time.is_zero() {
+            "--freeze-time 0 stops nobody; give a time, or --on-thrash notify"
         } else if self.on_thrash != OnThrash::Notify && self.min_ttl.is_zero() {
             "--on-thrash needs --min-ttl, which says what thrashing is"
         } else {
@@ -125,35 +127,6 @@ impl Args {
             EngineName::Auto if !self.min_ttl.is_zero() && self.on_thrash != OnThrash::Kill => EngineName::User,
             engine => engine,
         }
-    }
-}
-
-/// A limit, and the control groups that it is on.
-struct Limit {
-    paths: Vec<String>,
-    /// The groups, or the one above that has the limit.
-    groups: Vec<Memcg>,
-    bytes: u64,
-}
-
-impl Limit {
-    /// One limit of `all` bytes on the groups at these paths together; without it, those that they have.
-    fn of(paths: &[String], groups: &mut Memcgs, all: Option<u64>) -> anyhow::Result<Vec<Self>> {
-        let mut open = |path: &String| {
-            groups.open(path).map_err(|e| Unsupported(format!("the memory of {path} is not reported: {e}")))
-        };
-        let found = paths.iter().map(&mut open).collect::<Result<Vec<_>, _>>()?;
-        if let Some(bytes) = all {
-            return Ok(vec![Self { paths: found.iter().map(Memcg::path).collect(), groups: found, bytes }]);
-        }
-        let own = |group: Memcg| {
-            let path = group.path();
-            let limit = group.limit().with_context(|| format!("the limit of {path} cannot be read"))?;
-            let limit =
-                limit.ok_or_else(|| Usage(format!("{path} has no memory limit: give --limit SIZE, or set one")))?;
-            Ok(Self { paths: vec![path], groups: vec![limit.group], bytes: limit.bytes })
-        };
-        found.into_iter().map(own).collect()
     }
 }
 

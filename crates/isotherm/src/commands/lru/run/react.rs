@@ -29,9 +29,7 @@ impl Reaction {
 
     /// Makes the first of `who` give way that may: says on stderr what was done. Whether a process was stopped.
     pub fn react(&mut self, plight: &str, who: &[Candidate], out: &mut LivePageOut) -> bool {
-        let stopped = self.frozen();
-        let may = |c: &&Candidate| !is_spared(c.pid) && !stopped.contains(&c.pid) && !is_stopped(c.pid);
-        let Some(victim) = who.iter().find(may) else {
+        let Some(victim) = self.victim(who) else {
             tracing::warn!("{plight}");
             return false;
         };
@@ -55,6 +53,17 @@ impl Reaction {
         done.is_ok() && self.what == OnThrash::Freeze
     }
 
+    /// The first that may be stopped or killed. Never pid 1, which takes the system or the container with it, nor
+    /// Isotherm and its guard, which would not let the others go on.
+    fn victim<'a>(&self, who: &'a [Candidate]) -> Option<&'a Candidate> {
+        let guard = self.frozen.as_ref().map(Frozen::guard_pid);
+        let is_vital = |pid: u32| pid == 1 || pid == std::process::id() || Some(pid) == guard;
+        let may = |c: &&Candidate| {
+            !is_vital(c.pid) && !is_spared(c.pid) && !self.frozen().contains(&c.pid) && !is_stopped(c.pid)
+        };
+        who.iter().find(may)
+    }
+
     fn freeze(&mut self, victim: &Candidate, out: &mut LivePageOut) -> anyhow::Result<()> {
         let process = out.process(victim.target).map_err(anyhow::Error::msg)?;
         let frozen = self.frozen.as_mut().context("nobody is to be stopped")?;
@@ -75,4 +84,25 @@ impl Reaction {
 /// Processes that the system's administrator has exempted from being killed for memory (`oom_score_adj` -1000).
 fn is_spared(pid: u32) -> bool {
     Roots::system().line(format!("/proc/{pid}/oom_score_adj")).is_some_and(|text| text == "-1000")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn neither_the_first_process_nor_ourselves_are_made_to_give_way() {
+        let mut other = Command::new("sleep").arg("1000").spawn().unwrap();
+        let who: Vec<Candidate> = [(0, 1), (1, std::process::id()), (2, other.id())]
+            .map(|(target, pid)| Candidate { target, pid, bytes: 100 - u64::from(target) })
+            .to_vec();
+        for what in [OnThrash::Notify, OnThrash::Kill] {
+            let reaction = Reaction::new(what, Duration::from_secs(1)).unwrap();
+            assert_eq!(reaction.victim(&who).map(|victim| victim.pid), Some(other.id()));
+            assert_eq!(reaction.victim(&who[..2]), None, "though they are the largest");
+        }
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
 }

@@ -73,7 +73,7 @@ mod tests {
         let limit = LimitFigures {
             domain: "/a".into(),
             engine: "user".into(),
-            limit: 1 << 30,
+            limit: Some(1 << 30),
             used_share: Some(0.25),
             walk_ns: 1_500_000_000,
             memories: vec![memory],

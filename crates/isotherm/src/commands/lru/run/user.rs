@@ -1,10 +1,12 @@
 //! `lru run` with generations of our own.
 
 use super::gauge::{Gauge, sum};
+use super::limits::{Limit, LimitSource};
 use super::react::Reaction;
-use super::{Args, Engine, Limit, NO_LIMIT};
+use super::{Args, Engine, NO_LIMIT};
 use crate::commands::lru::live::Live;
 use crate::exit::Usage;
+use crate::output::is_stdout;
 use isotherm_core::clock::Wake;
 use isotherm_core::keeper::figures::LimitFigures;
 use isotherm_core::keeper::left_to_kernel::KernelReclaim;
@@ -34,15 +36,17 @@ pub struct UserEngine<'a> {
 struct Kept {
     keeper: LimitKeeper,
     gauge: Gauge,
+    /// Where the limit is read again; `None`: it was given.
+    source: Option<LimitSource>,
     reaction: Reaction,
     /// Major faults of each process when it came, by pid.
     faults: BTreeMap<u32, u64>,
 }
 
 impl Kept {
-    fn new(name: String, groups: Vec<String>, gauge: Gauge, limit: u64, args: &Args) -> anyhow::Result<Self> {
+    fn new(name: String, limit: Limit, args: &Args) -> anyhow::Result<Self> {
         let config = LimitConfig {
-            limit,
+            limit: limit.bytes,
             headroom: args.headroom,
             swappiness: args.swappiness,
             min_ttl_ns: nanos(args.min_ttl),
@@ -50,8 +54,9 @@ impl Kept {
             cpu_budget: args.cpu_budget.0,
         };
         Ok(Self {
-            keeper: LimitKeeper::new(name, groups, config),
-            gauge,
+            keeper: LimitKeeper::new(name, limit.paths, config),
+            gauge: Gauge::new(limit.groups),
+            source: limit.source,
             reaction: Reaction::new(args.on_thrash, args.freeze_time)?,
             faults: BTreeMap::new(),
         })
@@ -60,6 +65,10 @@ impl Kept {
     /// Does what is due; when the next turn is, ns.
     fn turn(&mut self, live: &mut Live, args: &Args) -> u64 {
         let now = monotonic_ns();
+        if let Some(limit) = self.source.as_mut().and_then(|source| source.changed(now)) {
+            self.keeper.set_limit(limit.as_ref().map(|limit| limit.bytes));
+            limit.into_iter().for_each(|limit| self.gauge.set_group(limit.group));
+        }
         if self.keeper.is_thaw_due(now) {
             self.reaction.thaw();
         }
@@ -94,15 +103,16 @@ impl Kept {
 impl<'a> UserEngine<'a> {
     /// Opens the targets; a command is started with the first turn.
     pub fn open(args: &'a Args) -> anyhow::Result<Self> {
-        let mut live = Live::for_many_walks(&args.target)?;
+        let mut live = Live::for_many_walks(&args.target.keeping_stdout(args.stats.as_deref().is_some_and(is_stdout)))?;
         let mut limits = Vec::new();
         if args.target.cgroups.is_empty() {
-            let limit = args.limit.ok_or_else(|| Usage(NO_LIMIT.into()))?;
-            limits.push(Kept::new("all targets".into(), Vec::new(), Gauge::new(Vec::new()), limit, args)?);
+            let bytes = args.limit.ok_or_else(|| Usage(NO_LIMIT.into()))?;
+            let limit = Limit { paths: Vec::new(), groups: Vec::new(), bytes, source: None };
+            limits.push(Kept::new("all targets".into(), limit, args)?);
         } else {
             let paths: Vec<_> = args.target.cgroups.iter().map(|path| path.to_string_lossy().into_owned()).collect();
-            for Limit { paths, groups, bytes } in Limit::of(&paths, &mut live.groups, args.limit)? {
-                limits.push(Kept::new(paths.join(", "), paths, Gauge::new(groups), bytes, args)?);
+            for limit in Limit::of(&paths, &mut live.groups, args.limit)? {
+                limits.push(Kept::new(limit.paths.join(", "), limit, args)?);
             }
         }
         let now = monotonic_ns();
@@ -170,12 +180,13 @@ impl Engine for UserEngine<'_> {
     }
 
     fn summary(&self, figures: &LimitFigures) -> String {
-        let refaults = figures.refaulted as f64 / figures.evicted.max(1) as f64 * 100.0;
+        // No share: what the kernel has evicted comes back as well.
         format!(
-            "{} evicted, {refaults:.0} % came back; {} walks; CPU: {:.2} s for walks, {:.2} s for evictions",
+            "{} evicted; {} came back, of that and of what the kernel evicted; {} walks; CPU: {:.2} s for walks, {:.2} s for evictions",
             format_size(figures.evicted),
+            format_size(figures.refaulted.unwrap_or(0)),
             figures.walks,
-            (figures.walk_ns + figures.target_ns) as f64 / 1e9,
+            (figures.walk_ns + figures.target_ns.unwrap_or(0)) as f64 / 1e9,
             figures.evict_ns as f64 / 1e9
         )
     }
