@@ -1,5 +1,7 @@
 //! What a read shows and what a write does.
 
+mod kdamonds;
+
 use crate::errno::Errno;
 use crate::files::Files;
 use crate::kdamond::{Figures, Kdamond, Starter};
@@ -10,7 +12,7 @@ use crate::tree::{Attr, Inode, Listed, Tree};
 use crate::value::streq;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::snapshot::RegionInfo;
-use std::collections::HashMap;
+use kdamonds::Kdamonds;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,14 +22,8 @@ pub const MOST_WRITTEN: usize = 4096;
 /// The files with the kdamonds behind them.
 pub struct Admin {
     tree: Mutex<Tree>,
-    /// By the inode of their folder. Held while a command is carried out; who comes meanwhile gets EBUSY.
-    kdamonds: Mutex<HashMap<Inode, Entry>>,
+    kdamonds: Kdamonds,
     starter: Box<dyn Starter>,
-}
-
-struct Entry {
-    kdamond: Box<dyn Kdamond>,
-    refreshed: Option<Instant>,
 }
 
 impl std::fmt::Debug for Admin {
@@ -67,7 +63,7 @@ const COMMANDS: [(&str, Command); 10] = [
 impl Admin {
     /// A tree in which nothing runs.
     pub fn new(tree: Tree, starter: Box<dyn Starter>) -> Self {
-        Self { tree: Mutex::new(tree), kdamonds: Mutex::new(HashMap::new()), starter }
+        Self { tree: Mutex::new(tree), kdamonds: Kdamonds::default(), starter }
     }
 
     /// The entry at a path of names separated by slashes.
@@ -80,13 +76,9 @@ impl Admin {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn kdamonds(&self) -> Result<MutexGuard<'_, HashMap<Inode, Entry>>, Errno> {
-        self.kdamonds.try_lock().map_err(|_| Errno::Busy)
-    }
-
     /// A count is written: not while a command is carried out, and not that of kdamonds while one runs.
     fn count(&self, inode: Inode, text: &str) -> Result<(), Errno> {
-        let mut kdamonds = self.kdamonds()?;
+        let mut kdamonds = self.kdamonds.all()?;
         let mut tree = self.tree();
         let parent = tree.parent(inode)?;
         if tree.lookup(parent, "nr_kdamonds") == Ok(inode) && kdamonds.values().any(|e| e.kdamond.is_running()) {
@@ -98,7 +90,10 @@ impl Admin {
     }
 
     fn command(&self, folder: Inode, command: Command) -> Result<(), Errno> {
-        let mut kdamonds = self.kdamonds()?;
+        let mut kdamonds = match command {
+            Command::Off => self.kdamonds.begin_off(folder)?,
+            _ => self.kdamonds.begin(folder)?,
+        };
         if command == Command::On {
             if kdamonds.get(&folder).is_some_and(|e| e.kdamond.is_running()) {
                 return Err(Errno::Busy);
@@ -106,11 +101,13 @@ impl Admin {
             let settings = Settings::read(&self.tree(), folder);
             let started = settings.and_then(|settings| self.starter.start(&self.name(folder), settings, None));
             let kdamond = started.map_err(|refused| self.tell(folder, &refused))?;
-            kdamonds.insert(folder, Entry { kdamond, refreshed: None });
+            self.show_running(folder, Some(kdamond.tid()));
+            kdamonds.started(kdamond);
             return Ok(());
         }
+        let is_asked = kdamonds.is_asked;
         let Some(entry) = kdamonds.get_mut(&folder) else { return Err(Errno::Invalid) };
-        if !entry.kdamond.is_running() {
+        if !entry.kdamond.is_running() && !is_asked {
             return Err(if command == Command::Off { Errno::NotPermitted } else { Errno::Invalid });
         }
         let done = self.carry_out(folder, command, entry.kdamond.as_mut());
@@ -172,7 +169,7 @@ impl Admin {
     /// if it had been done every so often.
     fn refresh(&self, inode: Inode) -> Result<(), Errno> {
         let Some((folder, every)) = self.refreshed_by(inode)? else { return Ok(()) };
-        let Ok(mut kdamonds) = self.kdamonds.try_lock() else { return Ok(()) };
+        let Ok(mut kdamonds) = self.kdamonds.all() else { return Ok(()) };
         let Some(entry) = kdamonds.get_mut(&folder).filter(|e| e.kdamond.is_running()) else { return Ok(()) };
         if entry.refreshed.is_some_and(|at| at.elapsed() < every) {
             return Ok(());
@@ -210,6 +207,17 @@ impl Admin {
         for (index, one) in of.iter().enumerate() {
             if let Ok(scheme) = tree.find(folder, &format!("contexts/0/schemes/{index}")) {
                 f(&mut tree, scheme, one);
+            }
+        }
+    }
+
+    /// Has `state` and `pid` tell which thread monitors, if one does.
+    fn show_running(&self, folder: Inode, tid: Option<i32>) {
+        let mut tree = self.tree();
+        let state = if tid.is_some() { "on" } else { "off" };
+        for (file, text) in [("state", state.to_owned()), ("pid", tid.unwrap_or(-1).to_string())] {
+            if let Ok(inode) = tree.lookup(folder, file) {
+                let _ = tree.set(inode, text);
             }
         }
     }
@@ -290,13 +298,9 @@ impl Files for Admin {
         if let FileKind::State | FileKind::Pid = kind {
             let folder = self.tree().parent(inode)?;
             // A command that is under way may take long: until it is done, what was before holds.
-            if let Ok(kdamonds) = self.kdamonds.try_lock() {
+            if let Ok(kdamonds) = self.kdamonds.all() {
                 let running = kdamonds.get(&folder).filter(|e| e.kdamond.is_running());
-                let text = match (kind, running) {
-                    (FileKind::State, on) => if on.is_some() { "on" } else { "off" }.to_owned(),
-                    (_, on) => on.map_or(-1, |e| e.kdamond.tid()).to_string(),
-                };
-                self.tree().set(inode, text)?;
+                self.show_running(folder, running.map(|e| e.kdamond.tid()));
             }
         } else {
             self.refresh(inode)?;
@@ -325,8 +329,7 @@ impl Files for Admin {
     }
 
     fn stop(&self) {
-        let mut kdamonds = self.kdamonds.lock().unwrap_or_else(PoisonError::into_inner);
-        kdamonds.drain().for_each(|(_, mut entry)| entry.kdamond.stop());
+        self.kdamonds.end();
     }
 }
 

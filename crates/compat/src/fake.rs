@@ -1,6 +1,6 @@
 //! A kdamond for tests: keeps what it was reported, and says what it is to say.
 
-use crate::kdamond::{Figures, Kdamond, Observer, Starter};
+use crate::kdamond::{Figures, Kdamond, Observer, Starter, Stopper};
 use crate::refused::Refused;
 use crate::scheme::Goals;
 use crate::settings::Settings;
@@ -60,6 +60,11 @@ impl Kdamond for Fake {
 
     fn tid(&self) -> i32 {
         77
+    }
+
+    fn stopper(&self) -> Stopper {
+        let reported = Arc::clone(&self.0);
+        Arc::new(move || reported.running.store(false, Ordering::Relaxed))
     }
 
     fn stop(&mut self) {

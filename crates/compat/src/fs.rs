@@ -10,7 +10,7 @@ use fuser::{
     ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::OFlags;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +22,8 @@ const FILE_SIZE: u64 = 4096;
 /// Folders come and go at any time.
 const NO_CACHE: Duration = Duration::ZERO;
 const NEVER_REUSED: Generation = Generation(0);
+/// Marks a file's other number; see [`Fs::number`].
+const OTHER: Inode = 1 << 63;
 
 /// The file system.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub(crate) struct Fs {
     /// What open files and folders show.
     open: Mutex<HashMap<u64, Shown>>,
     next: AtomicU64,
+    /// Files that somebody writes to.
+    written: Mutex<HashSet<Inode>>,
     began: SystemTime,
 }
 
@@ -43,7 +47,13 @@ enum Shown {
 
 impl Fs {
     pub(crate) fn new(files: Arc<dyn Files>) -> Self {
-        Self { files, open: Mutex::default(), next: AtomicU64::new(1), began: SystemTime::now() }
+        Self {
+            files,
+            open: Mutex::default(),
+            next: AtomicU64::new(1),
+            written: Mutex::default(),
+            began: SystemTime::now(),
+        }
     }
 
     fn shown(&self) -> MutexGuard<'_, HashMap<u64, Shown>> {
@@ -80,7 +90,32 @@ impl Fs {
 
     fn find(&self, parent: INodeNo, name: &OsStr) -> Result<FileAttr, Errno> {
         let name = name.to_str().ok_or(Errno::NoEntry)?;
-        self.attr(self.files.lookup(parent.0, name)?)
+        let inode = self.files.lookup(parent.0, name)?;
+        Ok(FileAttr { ino: INodeNo(self.number(inode)), ..self.attr(inode)? })
+    }
+
+    /// The number by which the kernel is to know a file now. Whoever opens one number of a file to write waits, and cannot be
+    /// killed, until the last write to it is answered, and some take long. In sysfs each opening stands alone; here whoever
+    /// comes meanwhile gets another number of the same file.
+    fn number(&self, inode: Inode) -> Inode {
+        if self.written().contains(&inode) { inode | OTHER } else { inode }
+    }
+
+    fn written(&self) -> MutexGuard<'_, HashSet<Inode>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_at(&self, number: INodeNo, offset: u64, data: &[u8]) -> Result<usize, Errno> {
+        let inode = inode_of(number);
+        let is_other = number.0 != inode;
+        if !is_other {
+            self.written().insert(inode);
+        }
+        let taken = self.files.write_at(inode, offset, data);
+        if !is_other {
+            self.written().remove(&inode);
+        }
+        taken
     }
 
     /// Whether a file can be opened so. Its mode binds root, too, as in sysfs: there is nothing to call.
@@ -115,14 +150,36 @@ impl Fs {
         Ok(text[from..].to_vec())
     }
 
-    fn entries(&self, inode: Inode, handle: FileHandle) -> Result<Vec<(Inode, bool, String)>, Errno> {
+    /// Gives `add` what is in a folder from `offset` on, until it returns true.
+    fn entries(
+        &self,
+        inode: Inode,
+        handle: FileHandle,
+        offset: u64,
+        mut add: impl FnMut(u64, Inode, bool, &str) -> bool,
+    ) -> Result<(), Errno> {
         let parent = self.files.lookup(inode, "..")?;
-        let mut entries = vec![(inode, true, ".".to_owned()), (parent, true, "..".to_owned())];
-        if let Some(Shown::Folder(listed)) = self.shown().get(&handle.0) {
-            entries.extend(listed.iter().map(|l| (l.inode, l.is_folder, l.name.clone())));
+        let shown = self.shown();
+        let listed = match shown.get(&handle.0) {
+            Some(Shown::Folder(listed)) => listed.as_slice(),
+            _ => &[],
+        };
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        let dots = [(inode, true, "."), (parent, true, "..")];
+        let rest = listed.get(from.saturating_sub(dots.len())..).unwrap_or_default();
+        let entries = dots.into_iter().skip(from).chain(rest.iter().map(|l| (l.inode, l.is_folder, l.name.as_str())));
+        for (next, (inode, is_folder, name)) in (offset.saturating_add(1)..).zip(entries) {
+            if add(next, inode, is_folder, name) {
+                break;
+            }
         }
-        Ok(entries)
+        Ok(())
     }
+}
+
+/// The file that has this number.
+fn inode_of(number: INodeNo) -> Inode {
+    number.0 & !OTHER
 }
 
 fn error(errno: Errno) -> fuser::Errno {
@@ -138,7 +195,7 @@ impl Filesystem for Fs {
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        match self.attr(inode.0) {
+        match self.attr(inode_of(inode)) {
             Ok(attr) => reply.attr(&NO_CACHE, &attr),
             Err(e) => reply.error(error(e)),
         }
@@ -166,14 +223,14 @@ impl Filesystem for Fs {
         if mode.is_some() || uid.is_some() || gid.is_some() {
             return reply.error(fuser::Errno::EPERM);
         }
-        match self.attr(inode.0) {
+        match self.attr(inode_of(inode)) {
             Ok(attr) => reply.attr(&NO_CACHE, &attr),
             Err(e) => reply.error(error(e)),
         }
     }
 
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.may_open(inode.0, flags) {
+        match self.may_open(inode_of(inode), flags) {
             Ok(()) => reply.opened(self.remember(Shown::File(None)), FopenFlags::FOPEN_DIRECT_IO),
             Err(e) => reply.error(error(e)),
         }
@@ -190,7 +247,7 @@ impl Filesystem for Fs {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        match self.read_at(inode.0, handle, offset) {
+        match self.read_at(inode_of(inode), handle, offset) {
             Ok(text) => reply.data(&text[..text.len().min(size as usize)]),
             Err(e) => reply.error(error(e)),
         }
@@ -210,7 +267,7 @@ impl Filesystem for Fs {
         reply: ReplyWrite,
     ) {
         let appends = flags.0 & OFlags::APPEND.bits() as i32 != 0;
-        match self.files.write_at(inode.0, if appends { 0 } else { offset }, data) {
+        match self.write_at(inode, if appends { 0 } else { offset }, data) {
             Ok(taken) => reply.written(taken as u32),
             Err(e) => reply.error(error(e)),
         }
@@ -242,17 +299,12 @@ impl Filesystem for Fs {
     }
 
     fn readdir(&self, _: &Request, inode: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        match self.entries(inode.0, handle) {
-            Ok(entries) => {
-                let from = usize::try_from(offset).unwrap_or(usize::MAX);
-                for (index, (inode, is_folder, name)) in entries.into_iter().enumerate().skip(from) {
-                    let kind = if is_folder { FileType::Directory } else { FileType::RegularFile };
-                    if reply.add(INodeNo(inode), index as u64 + 1, kind, name) {
-                        break;
-                    }
-                }
-                reply.ok();
-            }
+        let added = self.entries(inode.0, handle, offset, |next, inode, is_folder, name| {
+            let kind = if is_folder { FileType::Directory } else { FileType::RegularFile };
+            reply.add(INodeNo(inode), next, kind, name)
+        });
+        match added {
+            Ok(()) => reply.ok(),
             Err(e) => reply.error(error(e)),
         }
     }

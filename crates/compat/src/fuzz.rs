@@ -3,7 +3,7 @@
 use crate::admin::Admin;
 use crate::errno::Errno;
 use crate::files::{Combined, Files};
-use crate::kdamond::{Figures, Kdamond, Observer, Starter};
+use crate::kdamond::{Figures, Kdamond, Observer, Starter, Stopper};
 use crate::modules::{Module, Which};
 use crate::refused::Refused;
 use crate::scheme::Goals;
@@ -35,6 +35,11 @@ impl Kdamond for Nothing {
 
     fn tid(&self) -> i32 {
         1
+    }
+
+    fn stopper(&self) -> Stopper {
+        // No request of it waits.
+        Arc::new(|| {})
     }
 
     fn stop(&mut self) {

@@ -6,6 +6,7 @@ use crate::settings::Settings;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::Subscriber;
 use isotherm_core::snapshot::RegionInfo;
+use std::sync::Arc;
 
 /// Counters of a scheme, as `stats` and `quotas/effective_bytes` show them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,6 +33,10 @@ pub struct Figures {
 /// never began.
 pub type Observer = Box<dyn FnOnce() -> Box<dyn Subscriber> + Send>;
 
+/// Asks a kdamond to end and does not wait for that. It works from any thread, also while a request waits for its answer, which
+/// is refused then.
+pub type Stopper = Arc<dyn Fn() + Send + Sync>;
+
 /// Starts kdamonds, and hears of what cannot be.
 pub trait Starter: Send + Sync {
     /// Begins to monitor, for whoever wrote to these files. An error of the observer ends it.
@@ -49,6 +54,8 @@ pub trait Kdamond: Send {
     fn is_running(&self) -> bool;
     /// Its thread's id.
     fn tid(&self) -> i32;
+    /// What asks it to end while somebody else has it.
+    fn stopper(&self) -> Stopper;
     /// Ends it and waits for that.
     fn stop(&mut self);
     /// Replaces what it does; what was seen is kept.

@@ -5,7 +5,7 @@ mod thread;
 mod tried;
 mod until_reaped;
 
-use crate::kdamond::{Figures, Kdamond, Observer, Starter};
+use crate::kdamond::{Figures, Kdamond, Observer, Starter, Stopper};
 use crate::refused::Refused;
 use crate::scheme::Goals;
 use crate::settings::Settings;
@@ -88,6 +88,11 @@ impl Kdamond for LiveKdamond {
 
     fn tid(&self) -> i32 {
         self.tid
+    }
+
+    fn stopper(&self) -> Stopper {
+        let stop = Arc::clone(&self.stop);
+        Arc::new(move || stop.ask())
     }
 
     fn stop(&mut self) {

@@ -1,6 +1,6 @@
 //! What runs behind the files of a mount, and what was refused: for whoever asks how it stands. A file cannot say why.
 
-use crate::kdamond::{Figures, Kdamond, Observer, Starter};
+use crate::kdamond::{Figures, Kdamond, Observer, Starter, Stopper};
 use crate::refused::Refused;
 use crate::scheme::Goals;
 use crate::settings::Settings;
@@ -157,6 +157,10 @@ impl Kdamond for Registered {
 
     fn tid(&self) -> i32 {
         self.tid
+    }
+
+    fn stopper(&self) -> Stopper {
+        held(&self.kdamond).stopper()
     }
 
     fn stop(&mut self) {

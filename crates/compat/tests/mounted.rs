@@ -3,17 +3,22 @@
 use isotherm_compat::admin::Admin;
 use isotherm_compat::debugfs::Debugfs;
 use isotherm_compat::files::Combined;
-use isotherm_compat::kdamond::{Kdamond, Observer, Starter};
+use isotherm_compat::kdamond::{Figures, Kdamond, Observer, Starter, Stopper};
 use isotherm_compat::modules::{Module, Which};
 use isotherm_compat::mount::Mounted;
 use isotherm_compat::refused::Refused;
+use isotherm_compat::scheme::Goals;
 use isotherm_compat::settings::Settings;
 use isotherm_compat::tree::{ROOT, Tree};
+use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::snapshot::RegionInfo;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Starts nothing.
 struct Never;
@@ -24,6 +29,74 @@ impl Starter for Never {
     }
 }
 
+/// Starts kdamonds that tell what is tried only when they end.
+#[derive(Clone, Default)]
+struct Slow(Arc<SlowState>);
+
+#[derive(Default)]
+struct SlowState {
+    running: AtomicBool,
+    waits: AtomicBool,
+}
+
+impl SlowState {
+    /// Waits for a while until `what` is so.
+    fn wait(&self, what: impl Fn(&Self) -> bool) -> bool {
+        (0..20_000).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            what(self)
+        })
+    }
+}
+
+impl Starter for Slow {
+    fn start(&self, _: &str, _: Settings, _: Option<Observer>) -> Result<Box<dyn Kdamond>, Refused> {
+        self.0.running.store(true, Ordering::Relaxed);
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Kdamond for Slow {
+    fn is_running(&self) -> bool {
+        self.0.running.load(Ordering::Relaxed)
+    }
+
+    fn tid(&self) -> i32 {
+        77
+    }
+
+    fn stopper(&self) -> Stopper {
+        let state = Arc::clone(&self.0);
+        Arc::new(move || state.running.store(false, Ordering::Relaxed))
+    }
+
+    fn stop(&mut self) {
+        self.stopper()();
+    }
+
+    fn commit(&mut self, _: Settings) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn commit_goals(&mut self, _: Vec<Goals>) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn figures(&mut self) -> Result<Vec<Figures>, Refused> {
+        Ok(Vec::new())
+    }
+
+    fn tried(&mut self) -> Result<Vec<Vec<RegionInfo>>, Refused> {
+        self.0.waits.store(true, Ordering::Relaxed);
+        self.0.wait(|state| !state.running.load(Ordering::Relaxed));
+        Err(Refused::new("it has ended"))
+    }
+
+    fn attrs(&mut self) -> Result<MonitorAttrs, Refused> {
+        Ok(MonitorAttrs::default())
+    }
+}
+
 struct Bed {
     folder: tempfile::TempDir,
     mounted: Option<Mounted>,
@@ -31,8 +104,12 @@ struct Bed {
 
 impl Bed {
     fn new() -> Self {
+        Self::with(Box::new(Never))
+    }
+
+    fn with(starter: Box<dyn Starter>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mounted = Some(mount(folder.path()));
+        let mounted = Some(mount(folder.path(), starter));
         Self { folder, mounted }
     }
 
@@ -41,9 +118,9 @@ impl Bed {
     }
 }
 
-fn mount(at: &Path) -> Mounted {
+fn mount(at: &Path, starter: Box<dyn Starter>) -> Mounted {
     let mut files = Combined::new();
-    let admin = files.add(Arc::new(Admin::new(Tree::damon(), Box::new(Never))));
+    let admin = files.add(Arc::new(Admin::new(Tree::damon(), starter)));
     files.place("sys/kernel/mm/damon", admin, ROOT);
     let debugfs = files.add(Arc::new(Debugfs::new(Box::new(Never))));
     files.place("sys/kernel/debug/damon", debugfs, ROOT);
@@ -101,8 +178,42 @@ fn root_it_is_unmounted_while_it_is_used() {
     bed.mounted = None;
     assert_eq!(fs::read_dir(bed.folder.path()).unwrap().count(), 0);
     drop(used);
-    bed.mounted = Some(mount(bed.folder.path()));
+    bed.mounted = Some(mount(bed.folder.path(), Box::new(Never)));
     assert!(bed.path("nr_kdamonds").exists());
+}
+
+#[test]
+fn root_a_command_that_takes_long_holds_up_nobody() {
+    let slow = Slow::default();
+    let mut bed = Bed::with(Box::new(slow.clone()));
+    for (file, text) in [
+        ("nr_kdamonds", "1"),
+        ("0/contexts/nr_contexts", "1"),
+        ("0/contexts/0/targets/nr_targets", "1"),
+        ("0/contexts/0/targets/0/pid_target", "1"),
+    ] {
+        fs::write(bed.path(file), text).unwrap();
+    }
+    let state = bed.path("0/state");
+    let update = || {
+        fs::write(&state, "on").unwrap();
+        slow.0.waits.store(false, Ordering::Relaxed);
+        let file = state.clone();
+        let writer = std::thread::spawn(move || error_of(fs::write(file, "update_schemes_tried_regions")));
+        assert!(slow.0.wait(|state| state.waits.load(Ordering::Relaxed)));
+        writer
+    };
+    let writer = update();
+    // With O_TRUNC, as a shell's `>` opens it.
+    assert_eq!(error_of(fs::write(&state, "commit")), Some(16), "EBUSY");
+    assert_eq!(fs::read_to_string(&state).unwrap(), "on\n");
+    fs::write(&state, "off").unwrap();
+    assert_eq!(writer.join().unwrap(), Some(22), "EINVAL: it ended first");
+    assert_eq!(fs::read_to_string(&state).unwrap(), "off\n");
+
+    let writer = update();
+    bed.mounted = None;
+    assert!(writer.join().unwrap().is_some(), "the mount ended first");
 }
 
 #[test]

@@ -81,9 +81,14 @@ fn detect(terminal: bool, no_color: &str, term: &str, colorterm: &str) -> Colour
     }
 }
 
+/// Whether a path that somebody gave stands for standard output.
+pub fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
 /// Writes a file so that it is there whole or not at all; see [`NewFile`]. `-` is stdout.
 pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
-    if path.as_os_str() == "-" {
+    if is_stdout(path) {
         let mut out = io::stdout().lock();
         return out.write_all(content).and_then(|()| out.flush()).context("cannot write to stdout");
     }
@@ -101,16 +106,16 @@ pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
 
 /// Opens what `--stats` names: a file, or `-` for stdout.
 pub fn open_stats(path: &Path) -> anyhow::Result<Box<dyn Write>> {
-    if path.as_os_str() == "-" {
+    if is_stdout(path) {
         return Ok(Box::new(io::stdout()));
     }
     let file = File::create(path).with_context(|| format!("cannot write statistics to {}", path.display()))?;
     Ok(Box::new(BufWriter::new(file)))
 }
 
-/// The same for a command that runs on: a full disk does not end it.
+/// The same for a command that runs on: a full disk does not end it. A file keeps what it holds until the first line is there.
 pub fn open_live_stats(path: &Path) -> anyhow::Result<Box<dyn Write>> {
-    if path.metadata().is_ok_and(|m| !m.is_file()) || path.as_os_str() == "-" {
+    if path.metadata().is_ok_and(|m| !m.is_file()) || is_stdout(path) {
         return open_stats(path);
     }
     let file = StatsFile::create(path).with_context(|| format!("cannot write statistics to {}", path.display()))?;

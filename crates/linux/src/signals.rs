@@ -75,6 +75,19 @@ impl StopSignals {
         }
     }
 
+    /// The signal that came last since it was asked for in this way, if any did; for those who go on after it. The file is
+    /// readable again once another has come.
+    pub fn take(&self) -> Option<i32> {
+        // First: one that comes in between makes it readable again.
+        if let Some(event) = EVENT.get() {
+            drain(event);
+        }
+        match RECEIVED.swap(0, Ordering::SeqCst) {
+            0 => None,
+            signal => Some(signal),
+        }
+    }
+
     fn catch_one(&mut self, signal: i32) -> io::Result<()> {
         let mut old = std::mem::MaybeUninit::<libc::sigaction>::uninit();
         // SAFETY: a null new action only asks for the present one, which is written to `old`, valid for that.
@@ -112,7 +125,7 @@ fn install(signal: i32) -> io::Result<Previous> {
 }
 
 impl AsFd for StopSignals {
-    /// Readable once a signal has come, and from then on.
+    /// Readable once a signal has come, and from then on until [`take`](Self::take).
     fn as_fd(&self) -> BorrowedFd<'_> {
         EVENT.get().expect("made by catch").as_fd()
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::kdamond::Observer;
+use crate::kdamond::{Observer, Stopper};
 use crate::scheme::Goals;
 use crate::settings::{KdamondTargets, TargetRanges, WatchedProcess};
 use crate::tree::ROOT;
@@ -10,6 +10,7 @@ use isotherm_core::scheme::goal::GoalMetric;
 use isotherm_core::scheme::pattern::Bounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// What the kdamond was reported, and whether it runs.
 #[derive(Debug, Default)]
@@ -19,6 +20,20 @@ struct Seen {
     goals: Mutex<Vec<Vec<Goals>>>,
     running: AtomicBool,
     figures: Mutex<Figures>,
+    /// Whether what is tried is told only when the kdamond ends, as with long apply intervals.
+    slow: AtomicBool,
+    /// Whether somebody waits for that.
+    waits: AtomicBool,
+}
+
+impl Seen {
+    /// Waits for a while until `what` is so.
+    fn wait(&self, what: impl Fn(&Self) -> bool) -> bool {
+        (0..5000).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            what(self)
+        })
+    }
 }
 
 struct Fake(Arc<Seen>);
@@ -40,6 +55,11 @@ impl Kdamond for Fake {
         77
     }
 
+    fn stopper(&self) -> Stopper {
+        let seen = Arc::clone(&self.0);
+        Arc::new(move || seen.running.store(false, Ordering::Relaxed))
+    }
+
     fn stop(&mut self) {
         self.0.running.store(false, Ordering::Relaxed);
     }
@@ -59,6 +79,11 @@ impl Kdamond for Fake {
     }
 
     fn tried(&mut self) -> Result<Vec<Vec<RegionInfo>>, Refused> {
+        if self.0.slow.load(Ordering::Relaxed) {
+            self.0.waits.store(true, Ordering::Relaxed);
+            self.0.wait(|seen| !seen.running.load(Ordering::Relaxed));
+            return Err(Refused::new("it has ended"));
+        }
         let region =
             |start, end, nr_accesses| RegionInfo { start, end, nr_accesses, age: 3, evidence: None, accessed: None };
         Ok(vec![vec![region(4096, 8192, 20), region(8192, 20480, 0)]])
@@ -372,4 +397,38 @@ fn writes_are_cut_at_a_page_and_at_a_nul() {
     assert_eq!(bed.write("0/refresh_ms", ""), Ok(0));
     assert_eq!(bed.write("0/refresh_ms", "\n"), Err(Errno::Invalid));
     assert_eq!(bed.write("0", "1"), Err(Errno::Invalid), "a folder");
+}
+
+/// Does something while a command waits for an answer that takes long; what comes of the command.
+fn meanwhile(then: impl FnOnce(&Bed)) -> Result<usize, Errno> {
+    let bed = Bed::ready();
+    bed.state("on").unwrap();
+    bed.seen.slow.store(true, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let command = scope.spawn(|| bed.state("update_schemes_tried_regions"));
+        assert!(bed.seen.wait(|seen| seen.waits.load(Ordering::Relaxed)));
+        then(&bed);
+        assert!(!bed.seen.running.load(Ordering::Relaxed));
+        command.join().unwrap()
+    })
+}
+
+#[test]
+fn what_waits_for_a_kdamond_ends_where_that_is_switched_off() {
+    let command = meanwhile(|bed| {
+        assert_eq!(bed.state("commit"), Err(Errno::Busy));
+        assert_eq!(bed.read("0/state"), "on\n", "it can be read");
+        assert_eq!(bed.state("off"), Ok(3));
+        assert_eq!(bed.read("0/state"), "off\n");
+    });
+    assert_eq!(command, Err(Errno::Invalid));
+}
+
+#[test]
+fn what_waits_for_a_kdamond_ends_with_the_files() {
+    let command = meanwhile(|bed| {
+        bed.admin.stop();
+        assert_eq!(bed.state("on"), Err(Errno::Gone), "nothing is begun any more");
+    });
+    assert_eq!(command, Err(Errno::Invalid));
 }

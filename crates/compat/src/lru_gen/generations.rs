@@ -265,6 +265,22 @@ impl Generations {
         self.let_go(&left);
     }
 
+    /// Lets go of the processes that have left a group, of which these are.
+    fn leave(&mut self, id: u32, pids: &[u32]) {
+        let Some(kept) = self.kept.get_mut(&id) else { return };
+        let here: BTreeSet<u32> = pids.iter().copied().collect();
+        let mut left = Vec::new();
+        kept.targets.retain(|pid, target| {
+            let stays = here.contains(pid);
+            if !stays {
+                left.push(*target);
+            }
+            stays
+        });
+        left.iter().for_each(|target| _ = kept.memory.spaces.remove(target));
+        self.let_go(&left);
+    }
+
     /// What `lru_gen` shows, or `lru_gen_full`.
     pub(crate) fn text(&mut self, full: bool) -> String {
         let groups = self.machine.groups();
@@ -302,6 +318,7 @@ impl Generations {
 
     fn show(&mut self, id: u32, now: u64, full: bool, text: &mut String) {
         let pids = if self.on { self.machine.pids(id) } else { Vec::new() };
+        self.leave(id, &pids);
         let fresh;
         let kept = match self.kept.get(&id) {
             Some(kept) => kept,

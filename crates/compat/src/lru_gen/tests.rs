@@ -257,6 +257,18 @@ fn processes_come_go_and_change_groups() {
 }
 
 #[test]
+fn a_process_that_moves_is_shown_in_one_group() {
+    let bed = Bed::aged();
+    bed.machine.group(80, "/other");
+    for (from, to) in [(70, 80), (80, 70)] {
+        bed.machine.world().processes.get_mut(&5).unwrap().group = to;
+        let sum = |id| bed.shown(id).iter().map(|(_, pages)| pages).sum::<u64>();
+        assert_eq!((sum(from), sum(to)), (0, 1000));
+        assert_eq!(bed.shown(to).last().unwrap().1, 1000, "of what age it is is not known there");
+    }
+}
+
+#[test]
 fn a_group_that_goes_away_is_unknown_and_its_number_begins_anew() {
     let bed = Bed::aged();
     assert!(bed.read("lru_gen").contains("/app"));

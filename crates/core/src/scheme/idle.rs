@@ -93,7 +93,7 @@ pub enum IdleReason {
     NothingPresent,
     /// Work handed over earlier is not finished.
     Busy,
-    /// The action was refused for all that was tried.
+    /// The action was refused for all that was tried last; it is tried again where that matches still, later.
     Refused(String),
     /// Everything that matches was treated within its least age.
     DoneAlready,

@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 /// How long a command that we started may take to end after SIGTERM.
-const GRACE: Duration = Duration::from_secs(5);
+pub const GRACE: Duration = Duration::from_secs(5);
 
 /// Which processes: `--pid N`…, `--name NAME`…, `--cgroup PATH`…, `--all`, or `-- COMMAND ARG...`.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -53,6 +53,13 @@ impl TargetArgs {
     /// Whether any target was named.
     pub fn is_given(&self) -> bool {
         self.all || !self.command.is_empty() || !self.pids.is_empty() || self.is_listed()
+    }
+
+    /// The same; `ours`: whether we write to standard output what programs read. Then what a command says goes to our
+    /// standard error.
+    pub fn keeping_stdout(&self, ours: bool) -> Self {
+        let streams = if ours { Streams::Aside } else { self.streams };
+        Self { streams, ..self.clone() }
     }
 
     /// Whether it is names or control groups.

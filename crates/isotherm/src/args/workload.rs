@@ -57,12 +57,12 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "FRACTION", value_parser = fraction)]
     pub hot: Option<f64>,
     /// Part of the touches that hotspot gives to the cold rest, random and every to all memory: a fraction or a
-    /// percentage
-    #[arg(long, value_name = "FRACTION", value_parser = fraction, default_value = "0")]
-    pub background: f64,
-    /// Exponent of zipf; 0 makes all pages alike
-    #[arg(long, value_name = "Z", default_value_t = 0.99)]
-    pub theta: f64,
+    /// percentage [default: 0]
+    #[arg(long, value_name = "FRACTION", value_parser = fraction)]
+    pub background: Option<f64>,
+    /// Exponent of zipf; 0 makes all pages alike [default: 0.99]
+    #[arg(long, value_name = "Z")]
+    pub theta: Option<f64>,
     /// Spread zipf's popular pages over all memory instead of putting them first
     #[arg(long)]
     pub scattered: bool,
@@ -85,6 +85,30 @@ fn fraction(text: &str) -> Result<f64, Refused> {
 }
 
 impl WorkloadArgs {
+    /// Refuses options that only other patterns take, for those who run one pattern: nothing would come of them.
+    pub fn refuse_other_patterns_options(&self) -> Result<(), Usage> {
+        use PatternName::{Alternate, Every, Hotspot, Phases, Random, Stairs, Zipf};
+        let options: [(&str, bool, &[PatternName]); 6] = [
+            ("--hot", self.hot.is_some(), &[Hotspot, Stairs, Alternate, Random, Every]),
+            ("--background", self.background.is_some(), &[Hotspot, Random, Every]),
+            ("--theta", self.theta.is_some(), &[Zipf]),
+            ("--scattered", self.scattered, &[Zipf]),
+            ("--period", self.period.is_some(), &[Stairs, Alternate]),
+            ("--file", self.file.is_some(), &[Phases]),
+        ];
+        let name = |pattern: &PatternName| {
+            pattern.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+        };
+        match options.iter().find(|(_, is_given, takers)| *is_given && !takers.contains(&self.pattern)) {
+            None => Ok(()),
+            Some((option, _, takers)) => {
+                let takers: Vec<String> = takers.iter().map(name).collect();
+                let (takers, pattern) = (takers.join(", "), name(&self.pattern));
+                Err(Usage(format!("{option} is an option of {takers}, not of {pattern}; leave it out")))
+            }
+        }
+    }
+
     /// The workload described; a description that makes no sense is a usage error. The same `seed` gives the same
     /// workload.
     pub fn build(&self, seed: u64) -> anyhow::Result<Workload> {
@@ -106,11 +130,12 @@ impl WorkloadArgs {
         let Some(size) = self.size else {
             return Err(usage("--size is missing; give for example --size 1G".into()));
         };
+        let usual = Parameters::new(size);
         let parameters = Parameters {
             size,
             hot: self.hot,
-            background: self.background,
-            theta: self.theta,
+            background: self.background.unwrap_or(usual.background),
+            theta: self.theta.unwrap_or(usual.theta),
             scattered: self.scattered,
             period_ns: self.period.map(nanos),
             seed,

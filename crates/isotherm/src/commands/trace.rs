@@ -4,6 +4,7 @@ use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
 use crate::args::units;
 use crate::exit::{Unsupported, Usage};
+use crate::output::is_stdout;
 use crate::session::Session;
 use anyhow::Context as _;
 use isotherm_core::clock::{Clock, Wake};
@@ -66,12 +67,24 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         return Err(Usage("--duration 0 shows nothing; leave it out to go on until Ctrl-C".into()).into());
     }
     let events = if args.events.is_empty() { Tracepoint::ALL.to_vec() } else { args.events.clone() };
-    if args.target.is_given() || args.monitor.physical { watch(&args, events) } else { listen(&args, &events) }
+    if args.target.is_given() || args.monitor.physical {
+        return watch(&args, events);
+    }
+    if args.target.children || args.monitor != MonitorArgs::defaults() {
+        return Err(Usage(
+            "--children and the options of how to watch (--source, --sample, ...) need a target: give --pid N, --name NAME, \
+             --cgroup PATH, --all, or -- COMMAND ARG..., or leave them out to listen to what others watch"
+                .into(),
+        )
+        .into());
+    }
+    listen(&args, &events)
 }
 
 /// Watches a target.
 fn watch(args: &Args, events: Vec<Tracepoint>) -> anyhow::Result<()> {
-    let mut session = Session::open(&args.target, &args.monitor)?;
+    let target = args.target.keeping_stdout(is_stdout(&args.output));
+    let mut session = Session::open(&target, &args.monitor)?;
     let printer = Rc::new(RefCell::new(Printer::open(args)?));
     session.trace(Box::new(Printing { events, printer: Rc::clone(&printer) }));
     let result = session.run(args.duration, &mut (), |_, _| {
@@ -148,7 +161,7 @@ struct Printer {
 
 impl Printer {
     fn open(args: &Args) -> anyhow::Result<Self> {
-        let out: Box<dyn Write> = match args.output.as_os_str() == "-" {
+        let out: Box<dyn Write> = match is_stdout(&args.output) {
             true => Box::new(io::stdout()),
             false => {
                 Box::new(File::create(&args.output).with_context(|| format!("cannot write {}", args.output.display()))?)

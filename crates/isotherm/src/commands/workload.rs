@@ -3,6 +3,7 @@
 use crate::args::units;
 use crate::args::workload::{WorkloadArgs, YesNo};
 use crate::exit::Usage;
+use crate::output::is_stdout;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::clock::{Clock, Wake};
 use isotherm_core::units::nanos;
@@ -49,7 +50,7 @@ pub struct Args {
 
 /// Shortest time slice of the truth.
 const SLICE_NS: u64 = 100_000_000;
-/// Most slices that a truth file holds (stage changes come on top), so that writing it again and again stays cheap.
+/// Most slices that a truth file holds (stage changes come on top), and times that it is written.
 const MAX_SLICES: u64 = 1000;
 
 pub fn run(args: Args) -> anyhow::Result<()> {
@@ -64,6 +65,12 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if !(1..=SLICE_NS).contains(&tick_ns) {
         return Err(Usage("--tick must be above 0 and at most 100ms, a slice of the truth".into()).into());
     }
+    if args.truth.as_deref().is_some_and(is_stdout) {
+        return Err(
+            Usage("--truth is a file, which is replaced again and again; give a name other than -".into()).into()
+        );
+    }
+    args.workload.refuse_other_patterns_options()?;
     let workload = args.workload.build(args.seed)?;
     let huge = match args.thp {
         None => HugePages::System,
@@ -102,6 +109,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         tick_ns,
         duration_ns,
         slice_ns: SLICE_NS.max(duration_ns / MAX_SLICES),
+        next_write_ns: 0,
         start_ns: MonotonicClock::new().now_ns(),
         signals: &signals,
         touches: 0,
@@ -142,6 +150,8 @@ struct Run<'a> {
     tick_ns: u64,
     duration_ns: u64,
     slice_ns: u64,
+    /// When the truth is written next, ns since the pattern began. Slices that stage changes have cut short wait.
+    next_write_ns: u64,
     /// CLOCK_MONOTONIC at which the pattern began.
     start_ns: u64,
     signals: &'a StopSignals,
@@ -177,8 +187,12 @@ impl Run<'_> {
         let mut clock = MonotonicClock::stopped_by(self.signals);
         loop {
             let now = self.elapsed_ns();
-            if now >= until_ns || self.signals.received().is_some() {
-                return now < until_ns;
+            // First: where slices are shorter than what is done after each, this one is over as soon as it begins.
+            if self.signals.received().is_some() {
+                return true;
+            }
+            if now >= until_ns {
+                return false;
             }
             let due = self.rate.is_none_or(|rate| (self.touches as f64) < rate * now as f64 / 1e9);
             if due {
@@ -206,13 +220,21 @@ impl Run<'_> {
     /// Adds a slice, whose times and ranges are relative to the start and the arena, to the truth.
     fn save(&mut self, mut slice: Slice) -> anyhow::Result<()> {
         let Some(truth) = &mut self.truth else { return Ok(()) };
+        let is_due = slice.end_ns >= self.next_write_ns;
+        if is_due {
+            self.next_write_ns = slice.end_ns + self.slice_ns;
+        }
         slice.start_ns += self.start_ns;
         slice.end_ns += self.start_ns;
         for t in &mut slice.touched {
             t.start += self.arena.range().start;
             t.end += self.arena.range().start;
         }
-        truth.push(&slice)?;
+        if is_due {
+            truth.push(&slice)?
+        } else {
+            truth.add(&slice)?
+        }
         Ok(())
     }
 }

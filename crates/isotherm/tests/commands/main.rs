@@ -40,6 +40,7 @@ mod sim_guests;
 mod sim_lru;
 mod sim_monitor;
 mod sim_schemes;
+mod streams;
 mod top;
 mod trace;
 mod tune;

@@ -1,6 +1,6 @@
 //! `isotherm mount` from outside.
 
-use crate::common::{command, isotherm, run, send, text};
+use crate::common::{command, isotherm, run, send, start, text, wait_until};
 
 #[test]
 fn bad_words_are_usage_errors() {
@@ -28,6 +28,26 @@ fn root_what_follows_exec_is_the_commands() {
         let output = isotherm([&["mount", "--no-control", "--exec"], words].concat());
         assert_eq!((output.stdout.as_str(), output.status), ("--no-control -n --\n", Some(0)), "{output:#?}");
     }
+}
+
+#[test]
+fn root_a_command_that_does_not_stop_is_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = folder.path().join("told");
+    // It waits for an answer of ours, too, which would take two hours.
+    let script = format!(
+        "cd /sys/kernel/mm/damon/admin/kdamonds; sleep 600 & trap '' TERM HUP
+        echo 1 >nr_kdamonds; cd 0; echo 1 >contexts/nr_contexts; cd contexts/0
+        echo 1 >targets/nr_targets; echo $! >targets/0/pid_target
+        echo 1 >schemes/nr_schemes; echo stat >schemes/0/action; echo 3600000000 >schemes/0/apply_interval_us
+        echo on >../../state && touch {}; echo update_schemes_tried_regions >../../state; sleep 600",
+        text(&told)
+    );
+    let running = start(&mut command(["mount", "--no-control", "--exec", "sh", "-c", &script]));
+    wait_until("it is at work", || told.exists());
+    running.signal("TERM");
+    let done = running.finish();
+    assert_eq!(done.status, Some(128 + 9), "{done:#?}");
 }
 
 #[test]

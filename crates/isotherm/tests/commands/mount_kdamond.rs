@@ -177,3 +177,28 @@ fn root_no_more_is_tried_than_the_quota_allows() {
     bed.write("state", "update_schemes_stats");
     assert_ne!(bed.read("contexts/0/schemes/0/stats/qt_exceeds"), "0");
 }
+
+#[test]
+fn root_who_waits_for_a_long_apply_interval_holds_up_neither_off_nor_the_end() {
+    let (bed, program) = (Bed::new(), Program::sleeper());
+    bed.targets(&[&program]);
+    bed.write("contexts/0/schemes/0/apply_interval_us", "3600000000");
+    let state = bed.kdamond.join("state");
+    let update = || {
+        bed.write("state", "on");
+        let state = state.clone();
+        let writer = std::thread::spawn(move || fs::write(state, "update_schemes_tried_regions"));
+        let busy = || fs::write(bed.kdamond.join("contexts/0/targets/0/regions/nr_regions"), "0").is_err();
+        wait_until("it waits", busy);
+        writer
+    };
+    let writer = update();
+    bed.write("state", "off");
+    wait_until("the other's command has ended", || writer.is_finished());
+    writer.join().unwrap().unwrap_err();
+    assert_eq!(bed.read("state"), "off");
+    let writer = update();
+    bed.server.as_ref().unwrap().signal("TERM");
+    wait_until("the command has ended", || writer.is_finished());
+    writer.join().unwrap().unwrap_err();
+}

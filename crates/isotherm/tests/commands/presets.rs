@@ -1,6 +1,6 @@
 //! The ready-made schemes as people use them.
 
-use crate::common::{isotherm, resident, start, workload};
+use crate::common::{Program, isotherm, resident, start, text, workload};
 
 const PRESETS: [&[&str]; 5] = [
     &["reclaim", "--goal", "psi=0.5%", "--goal", "rss=2G", "--watermarks"],
@@ -38,6 +38,38 @@ fn nonsense_is_bad_usage() {
     ] {
         isotherm(args).expect(2, words);
     }
+}
+
+#[test]
+fn root_a_run_that_cannot_be_leaves_statistics_of_an_earlier_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (folder.path().join("old.jsonl"), folder.path().join("new.jsonl"));
+    std::fs::write(&old, "{}\n").unwrap();
+    let gone = Program::gone().to_string();
+    for file in [&old, &new] {
+        isotherm(["reclaim", "--pid", &gone, "--stats", text(file)]).expect(1, &[&gone]);
+    }
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "{}\n");
+    assert!(!new.exists(), "a failed command left a file behind");
+    let started = folder.path().join("started");
+    let script = format!("touch {}; sleep 600", text(&started));
+    let nowhere = folder.path().join("no/such/folder.jsonl");
+    isotherm(["reclaim", "--stats", text(&nowhere), "--", "sh", "-c", &script]).expect(1, &[text(&nowhere)]);
+    assert!(!started.exists(), "the command was started although there is no place for statistics");
+}
+
+/// The kernel says EINVAL to a program that wants no huge pages.
+#[test]
+fn root_what_the_kernel_refuses_is_said() {
+    let target = start(&mut workload("hotspot --size 32M --hot 50% --thp no"));
+    let pid = target.pid().to_string();
+    // As long as it takes until something was tried; blocks are known after two walks.
+    let done = isotherm(["thp", "--ahead", "never", "--json", "--duration", "20s", "--pid", &pid]);
+    done.expect(0, &[]);
+    // The one that goes by the page history, which always has the same blocks.
+    let line = &done.json_lines()[1];
+    assert!(line["sz_tried"] != 0, "{line}");
+    assert_eq!((&line["sz_applied"], &line["idle_code"]), (&0.into(), &"refused".into()), "{line}");
 }
 
 #[test]

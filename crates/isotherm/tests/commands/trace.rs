@@ -52,6 +52,9 @@ fn nonsense_is_bad_usage() {
     for target in [["--pid", "1"], ["--name", "x"], ["--cgroup", "x"], ["--", "true"]] {
         isotherm([["trace", "--of", "1"].as_slice(), &target].concat()).expect(2, &["--of"]);
     }
+    for alone in [&["--children"][..], &["--sample", "1ms"], &["--source", "refs"], &["--of", "1", "--sample", "1ms"]] {
+        isotherm([["trace"].as_slice(), alone].concat()).expect(2, &["target"]);
+    }
     isotherm(["trace", "--event", "sched_switch"]).expect(2, &["damon_aggregated"]);
     isotherm(["trace", "--duration", "0s", "--pid", "1"]).expect(2, &["duration"]);
     let gone = Program::gone().to_string();

@@ -73,6 +73,24 @@ fn a_stop_signal_ends_it_in_good_order() {
     assert!(truth(&file).header.complete);
 }
 
+/// Stages end faster than their slices can be told.
+#[test]
+fn a_stop_signal_ends_a_hurry_of_stages() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("truth.json");
+    let args = ["workload", "stairs", "--size", "16M", "--duration", "300s", "--period", "1ms", "--truth"];
+    let mut child = isotherm(&args).arg(&file).spawn().unwrap();
+    let ready = ready(&mut child);
+    while truth(&file).slices.len() < 100 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    end(&ready);
+    assert!(child.wait().unwrap().success());
+    let truth = truth(&file);
+    assert!(truth.header.complete);
+    assert!(truth.slices.windows(2).all(|w| w[0].end_ns == w[1].start_ns), "no slice is missing");
+}
+
 #[test]
 fn the_truth_is_valid_even_if_killed() {
     let dir = tempfile::tempdir().unwrap();
@@ -124,6 +142,12 @@ fn nonsense_is_bad_usage() {
         &["hotspot", "--size", "1M", "--tick", "10ms"],
         &["hotspot", "--size", "60T"],
         &["hotspot", "--size", "1M", "--file", "x"],
+        &["hotspot", "--size", "1M", "--truth", "-"],
+        &["scan", "--size", "1M", "--hot", "3%"],
+        &["scan", "--size", "1M", "--theta", "0.99"],
+        &["stairs", "--size", "1M", "--background", "0"],
+        &["alternate", "--size", "1M", "--scattered"],
+        &["zipf", "--size", "1M", "--period", "1s"],
         &["stairs", "--size", "1M", "--period", "0"],
         &["zipf", "--size", "1M", "--theta", "nan"],
         &["phases"],

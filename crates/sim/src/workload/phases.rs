@@ -25,7 +25,7 @@
 
 use super::{Area, Order, Stage, Workload, WorkloadError};
 use isotherm_core::addr::{AddrRange, PAGE_SIZE};
-use isotherm_core::units::{UnitError, parse_size, parse_time_ns};
+use isotherm_core::units::{UnitError, format_time, parse_size, parse_time_ns};
 use serde::Deserialize;
 
 /// Why a phase file is refused.
@@ -37,6 +37,13 @@ pub enum PhasesError {
     /// A size or time that is none.
     #[error(transparent)]
     Unit(#[from] UnitError),
+    /// A phase that takes hardly any time: changing from one to the next would be all that is done.
+    #[error("phase '{phase}': its duration is {}; give at least 1ms", format_time(*.duration_ns))]
+    TooShort {
+        phase: String,
+        /// Its duration, ns.
+        duration_ns: u64,
+    },
     /// A phase names a region that is not there.
     #[error("phase '{phase}' touches '{region}', but no region has that name")]
     UnknownRegion { phase: String, region: String },
@@ -54,6 +61,9 @@ pub enum PhasesError {
     #[error(transparent)]
     Workload(#[from] WorkloadError),
 }
+
+/// Shortest phase, ns.
+const SHORTEST_NS: u64 = 1_000_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -126,6 +136,9 @@ pub fn parse(text: &str, seed: u64) -> Result<Workload, PhasesError> {
     let mut stages = Vec::new();
     for p in file.phase {
         let duration_ns = parse_time_ns(&p.duration)?;
+        if duration_ns < SHORTEST_NS {
+            return Err(PhasesError::TooShort { phase: p.name, duration_ns });
+        }
         let mut areas = Vec::new();
         for t in p.touch {
             let Some((_, range)) = regions.iter().find(|(name, _)| *name == t.region) else {
@@ -194,6 +207,7 @@ mod tests {
             ("name = \"log\"", "name = \"index\"", "two regions"),
             ("\"64K\"", "\"lots\"", "'lots'"),
             ("\"2s\"", "\"0\"", "duration is 0"),
+            ("\"2s\"", "\"1us\"", "at least 1ms"),
             ("weight = 9", "weight = -1", "weight"),
             ("order = \"sequential\"", "theta = 1", "zipf"),
             ("theta = 0.8", "theta = nan", "theta"),

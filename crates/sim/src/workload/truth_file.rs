@@ -5,12 +5,20 @@ use isotherm_files::NewFile;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+/// Slices of up to so many bytes are written with each that comes; beyond that, once those that wait are a
+/// [`SHARE`]th of those that were written: so all writes together grow with the file, and not with its square.
+const SMALL: usize = 1 << 20;
+/// See [`SMALL`].
+const SHARE: usize = 16;
+
 /// A truth file that grows slice by slice and is replaced as a whole each time.
 #[derive(Debug)]
 pub struct TruthFile {
     path: PathBuf,
     header: Header,
     slices: String,
+    /// Bytes of the slices that are in the file.
+    saved: usize,
 }
 
 /// The truth file cannot be written.
@@ -24,14 +32,18 @@ pub struct TruthFileError {
 impl TruthFile {
     /// Creates the file, replacing one that is there, with no slice in it.
     pub fn create(path: &Path, header: Header) -> Result<Self, TruthFileError> {
-        let file = Self { path: path.to_owned(), header, slices: String::new() };
+        let mut file = Self { path: path.to_owned(), header, slices: String::new(), saved: 0 };
         file.save()?;
         Ok(file)
     }
 
-    /// Adds a slice and writes the file.
+    /// Adds a slice and writes the file, where it is small or has grown by a sixteenth since it was written.
     pub fn push(&mut self, slice: &Slice) -> Result<(), TruthFileError> {
         self.add(slice)?;
+        let waiting = self.slices.len() - self.saved;
+        if self.slices.len() > SMALL && waiting < self.saved / SHARE {
+            return Ok(());
+        }
         self.save()
     }
 
@@ -51,14 +63,16 @@ impl TruthFile {
         self.save()
     }
 
-    fn save(&self) -> Result<(), TruthFileError> {
+    fn save(&mut self) -> Result<(), TruthFileError> {
         let header = serde_json::to_string(&self.header).map_err(|e| self.error(e.into()))?;
         let open = header.strip_suffix('}').unwrap_or(&header);
         let text = format!("{open},\"slices\":[\n{}\n]}}\n", self.slices);
         // Most of them are replaced again within a second.
         NewFile::create(&self.path, NewFile::READABLE)
             .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.commit_unsynced()))
-            .map_err(|e| self.error(e))
+            .map_err(|e| self.error(e))?;
+        self.saved = self.slices.len();
+        Ok(())
     }
 
     fn error(&self, source: io::Error) -> TruthFileError {
@@ -106,6 +120,31 @@ mod tests {
         assert_eq!(read().slices, [slice(0), slice(1), slice(2)]);
         assert!(read().header.complete);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_large_file_is_not_written_with_every_slice() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("truth.json");
+        let mut file = TruthFile::create(&path, header()).unwrap();
+        let touched = Touched::all(AddrRange::new(0, 4096), 1);
+        let slice = |n| Slice { start_ns: n, end_ns: n + 1, stage: "s".into(), touched: vec![touched; 200] };
+        let (mut len, mut writes, mut written) = (0, 0, 0);
+        let mut slices = 0;
+        while len < 4 * SMALL as u64 {
+            file.push(&slice(slices)).unwrap();
+            slices += 1;
+            let now = std::fs::metadata(&path).unwrap().len();
+            if now != len {
+                (len, writes, written) = (now, writes + 1, written + if len > SMALL as u64 { now } else { 0 });
+            }
+        }
+        assert!(writes < slices / 2, "{writes} for {slices} slices");
+        assert!(written < (SHARE as u64 + 2) * len, "{written} bytes for {len}");
+        file.push(&slice(slices)).unwrap();
+        file.finish().unwrap();
+        let read: Truth = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(read.slices.len() as u64, slices + 1, "nothing is left out");
     }
 
     #[test]

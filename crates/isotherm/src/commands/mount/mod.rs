@@ -4,7 +4,7 @@ mod control;
 pub mod status;
 
 use crate::args::control::{Bound, ControlArgs};
-use crate::args::target::shell_status;
+use crate::args::target::{GRACE, shell_status};
 use crate::exit::{CommandStatus, Unsupported, Usage};
 use crate::kept_history;
 use anyhow::Context;
@@ -107,10 +107,9 @@ fn exec(words: &[OsString], own_lru_gen: bool, bound: Bound, signals: &StopSigna
     private_mounts().map_err(|e| Unsupported(format!("cannot have mounts of our own: {e}; be root")))?;
     let folder = Folder::new().context("cannot make a folder to mount on")?;
     let registry = Registry::new(LiveStarter);
-    let files = everything(own_lru_gen, &registry);
-    let places = files.places().to_vec();
-    let mounted = mount(Arc::new(files), &folder.0)?;
-    for place in &places {
+    let files = Arc::new(everything(own_lru_gen, &registry));
+    let mounted = mount(files.clone(), &folder.0)?;
+    for place in files.places() {
         let from = folder.0.join(place.strip_prefix("/").unwrap_or(place));
         let refused =
             |e| Unsupported(format!("nothing can be mounted at {}: {e}; use isotherm mount DIR", place.display()));
@@ -118,7 +117,8 @@ fn exec(words: &[OsString], own_lru_gen: bool, bound: Bound, signals: &StopSigna
     }
     let program = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let _control = Control::start(bound, format!("for {program}"), registry)?;
-    let status = run_command(words, signals).with_context(|| format!("cannot run '{program}'"))?;
+    let status =
+        run_command(words, signals, GRACE, || files.stop()).with_context(|| format!("cannot run '{program}'"))?;
     drop(mounted);
     match shell_status(status) {
         0 => Ok(()),
