@@ -104,6 +104,15 @@ pub enum SourceError {
     Failed(String),
 }
 
+/// Processes that belong to the targets and cannot be watched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// How many there are at present.
+    pub processes: u64,
+    /// Of these, how many this user may not look into.
+    pub not_permitted: u64,
+}
+
 /// Something that can tell which pages of its targets were accessed.
 ///
 /// The loop is: [`arm`](Self::arm) some windows, let time pass, [`look`](Self::look) at them. A page that was not
@@ -119,6 +128,11 @@ pub trait AccessSource {
     /// Whether more targets may come although none is left (a control group that is empty just now).
     fn may_gain_targets(&self) -> bool {
         false
+    }
+
+    /// Processes that belong to the targets and cannot be watched; none where nothing is refused.
+    fn refused(&self) -> Refused {
+        Refused::default()
     }
 
     /// How a target's process began; `None` where that is not known, or the target is none.

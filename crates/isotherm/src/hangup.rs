@@ -33,6 +33,7 @@ impl Hangups {
     }
 }
 
-fn has_terminal() -> bool {
+/// Whether this process has a controlling terminal, which tells of its end by SIGHUP.
+pub fn has_terminal() -> bool {
     File::open("/dev/tty").is_ok()
 }

@@ -2,6 +2,7 @@
 
 use crate::args::monitor::{MonitorArgs, SourceName};
 use crate::args::target::{StartedCommand, TargetArgs};
+use crate::commands::lru;
 use crate::exit::{Unsupported, Usage};
 use crate::kept_history;
 use anyhow::Context as _;
@@ -106,7 +107,7 @@ impl Session {
 
     /// The same for a node, which goes on with what an earlier one has kept.
     pub fn open_for_node(target: &TargetArgs, monitor: &MonitorArgs) -> anyhow::Result<Self> {
-        Self::open_with(target, monitor, true)
+        Self::open_with(target, monitor, true).inspect(|_| lru::void_kept())
     }
 
     /// Opens a command that the caller has prepared, and will finish. The priority stays as it is: commands that the

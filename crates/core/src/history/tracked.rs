@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::mapping::Mapping;
 use crate::mask::{self, NO_PAGES, PageMask};
 use crate::pages::{mask_of, push_range, push_runs};
-use crate::source::{AccessSource, Clear, Cost, SourceError};
+use crate::source::{AccessSource, Clear, Cost, Refused, SourceError};
 use crate::target::{Footprint, Start, TargetId, TargetInfo};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -358,6 +358,10 @@ impl<S: AccessSource> AccessSource for Tracked<S> {
 
     fn may_gain_targets(&self) -> bool {
         self.source.may_gain_targets()
+    }
+
+    fn refused(&self) -> Refused {
+        self.source.refused()
     }
 
     fn start(&mut self, target: TargetId) -> Option<Start> {

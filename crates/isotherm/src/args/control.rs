@@ -8,7 +8,7 @@ use isotherm_daemon::socket::BoundSocket;
 use isotherm_daemon::socket_folders::{SocketFolders, bind_in};
 use isotherm_linux::roots::Roots;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 
 /// Where to listen.
@@ -22,7 +22,7 @@ pub struct ControlArgs {
     /// Do not listen for `isotherm ctl`
     #[arg(long, conflicts_with = "socket")]
     pub no_control: bool,
-    /// Serve OpenMetrics over TCP at /metrics, too; a port alone is that of 127.0.0.1
+    /// Serve OpenMetrics over TCP at /metrics, too; a port alone is that of 127.0.0.1, [::] is every address, of IPv4 too
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub metrics: Option<SocketAddr>,
     /// A name by which this machine may be asked for metrics (repeatable), beside its own, its addresses and localhost
@@ -37,6 +37,15 @@ fn address(text: &str) -> Result<SocketAddr, Usage> {
     }
     text.parse().map_err(|_| {
         Usage(format!("'{text}' is not an address; write for example 9190 or 127.0.0.1:9190 or [::1]:9190"))
+    })
+}
+
+/// Listens at `addr` by `bind`. `[::]` is every address that there is, and a kernel without IPv6 has those of IPv4 only.
+fn listen<T>(addr: SocketAddr, bind: impl Fn(SocketAddr) -> io::Result<T>) -> io::Result<T> {
+    bind(addr).or_else(|e| match e.kind() {
+        io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied => Err(e),
+        _ if addr.ip() == Ipv6Addr::UNSPECIFIED => bind((Ipv4Addr::UNSPECIFIED, addr.port()).into()),
+        _ => Err(e),
     })
 }
 
@@ -67,7 +76,7 @@ impl ControlArgs {
 
     /// Binds a port for metrics, and says where it is.
     fn bind_metrics(&self, addr: SocketAddr) -> anyhow::Result<MetricsPort> {
-        let listener = TcpListener::bind(addr)
+        let listener = listen(addr, TcpListener::bind)
             .with_context(|| format!("cannot serve metrics at {addr}; give another --metrics ADDR:PORT"))?;
         // The port that the kernel chose, where it was left to it.
         tracing::info!("metrics at http://{}/metrics", listener.local_addr().unwrap_or(addr));
@@ -99,6 +108,30 @@ impl ControlArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_address_is_that_of_ipv4_where_there_is_no_ipv6() {
+        let without_ipv6 = |addr: SocketAddr| match addr {
+            SocketAddr::V4(addr) => Ok(addr.to_string()),
+            SocketAddr::V6(_) => Err(io::ErrorKind::Unsupported.into()),
+        };
+        assert_eq!(listen(address("[::]:7").unwrap(), without_ipv6).unwrap(), "0.0.0.0:7");
+        assert!(listen(address("[::1]:7").unwrap(), without_ipv6).is_err(), "one address is that one");
+        let in_use = |_| Err::<(), _>(io::ErrorKind::AddrInUse.into());
+        let error = listen(address("[::]:7").unwrap(), in_use).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn every_address_is_that_of_ipv4_too() {
+        let only_v6 = Roots::system().line("/proc/sys/net/ipv6/bindv6only");
+        if only_v6.as_deref() == Some("1") {
+            return;
+        }
+        let listener = listen(address("[::]:0").unwrap(), TcpListener::bind).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    }
 
     #[test]
     fn metrics_stay_on_this_machine_unless_said_otherwise() {

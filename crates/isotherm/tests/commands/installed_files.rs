@@ -16,7 +16,10 @@ fn every_command_has_a_page_and_completions_know_its_flags() {
         "zsh/site-functions/_isotherm",
         "fish/vendor_completions.d/isotherm.fish",
     ] {
-        assert!(read(file).contains("rotate-size"), "{file}");
+        let completions = read(file);
+        assert!(completions.contains("rotate-size") && completions.contains("version"), "{file}");
+        let mut words = completions.split(|c: char| !c.is_ascii_alphanumeric());
+        assert!(words.all(|word| word != "guard"), "{file} offers a command that is no user's");
     }
     isotherm(["generate", "/dev/null/share"]).expect(1, &["/dev/null/share"]);
 }

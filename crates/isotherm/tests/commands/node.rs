@@ -3,7 +3,7 @@
 use crate::common::grouped::{Ending, group, within};
 use crate::common::metrics::metrics;
 use crate::common::nodes::{asked, at};
-use crate::common::{Program, isotherm, resident, start, wait_until, workload};
+use crate::common::{Program, isotherm, resident, run, send, start, wait_until, workload};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::Value;
@@ -23,7 +23,51 @@ fn what_makes_no_sense_is_refused() {
     isotherm(["top", "--batch", "--algorithm", "damon"]).expect(2, &["--algorithm is about regions"]);
     isotherm(["node", "--window", "5m"]).expect(2, &["--parquet"]);
     isotherm(["node", "--parquet", "/tmp", "--window", "2h"]).expect(2, &["--window", "1h"]);
+    isotherm(["node", "--parquet", "/tmp", "--window", "1500ms"]).expect(2, &["--window", "whole seconds"]);
     isotherm(["node", "--no-control", "--parquet", "/proc/self/status/x"]).expect(1, &["/proc/self/status/x"]);
+}
+
+/// A program under rights that let it look into no process but those without any.
+fn confined(program: &Command) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-all,+bpf,+perfmon,+sys_nice,+dac_override", "--no-new-privs"]);
+    command.arg(program.get_program()).args(program.get_args());
+    let set = program.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    command.envs(set);
+    command
+}
+
+#[test]
+fn root_a_node_that_may_look_into_nobody_ends_at_once_and_says_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let ended = run(&mut confined(&at(folder.path(), &["node", "--duration", "60s"])));
+    ended.expect(3, &["none may be looked into", "CAP_SYS_PTRACE"]);
+}
+
+#[test]
+fn root_a_hangup_without_a_file_to_read_again_ends_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let sleeper = Program::sleeper();
+    let node = at(folder.path(), &["node", "--pid", &sleeper.pid().to_string()]);
+    // In a session of its own there is no terminal, as below a service manager.
+    let mut alone = Command::new("setsid");
+    alone.arg("--wait").arg(node.get_program()).args(node.get_args());
+    alone.envs(node.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let alone = start(&mut alone);
+    let mut pid = None;
+    wait_until("it listens", || {
+        let entries = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        pid = entries.filter_map(|name| name.to_str()?.strip_suffix(".sock")?.parse::<u32>().ok()).next();
+        pid.is_some()
+    });
+    let number = pid.unwrap().to_string();
+    let status = || asked(folder.path(), &["ctl", "status", "--pid", &number]);
+    wait_until("it answers", || status().status == Some(0));
+    send(pid.unwrap(), "HUP");
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    status().expect(0, &[]);
+    send(pid.unwrap(), "TERM");
+    alone.finish().expect(0, &["SIGHUP changes nothing"]);
 }
 
 #[test]

@@ -28,6 +28,11 @@ pub(super) fn keep(wanted: CapabilitySet) -> Result<CapabilitySet, ConfineError>
     Ok(left)
 }
 
+/// Whether the calling thread is certainly without one of these.
+pub fn lacks(wanted: CapabilitySet) -> bool {
+    capabilities(None).is_ok_and(|held| !held.effective.contains(wanted))
+}
+
 /// Their names as the kernel's documentation has them, in the kernel's order.
 pub fn names(set: CapabilitySet) -> Vec<String> {
     set.iter_names().map(|(name, _)| format!("CAP_{name}")).collect()
@@ -48,6 +53,7 @@ mod tests {
         // Of a thread: this test's.
         let left = keep(CapabilitySet::KILL).unwrap();
         assert!(CapabilitySet::KILL.contains(left));
+        assert!(lacks(CapabilitySet::SYS_PTRACE | CapabilitySet::KILL) && !lacks(CapabilitySet::empty()));
         let now = capabilities(None).unwrap();
         assert_eq!((now.effective, now.permitted, now.inheritable), (left, left, CapabilitySet::empty()));
         let all = CapabilitySets { effective: left | CapabilitySet::CHOWN, ..now };

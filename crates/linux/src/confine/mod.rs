@@ -23,7 +23,7 @@ mod filter;
 mod needs;
 
 pub use calls::Calls;
-pub use capabilities::{CapabilitySet, names};
+pub use capabilities::{CapabilitySet, lacks, names};
 pub use error::ConfineError;
 pub use files::Landlock;
 pub use needs::{Files, Needs};

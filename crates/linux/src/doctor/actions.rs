@@ -101,8 +101,9 @@ fn pageout(subject: &Subject, env: &Environment) -> Finding {
     let free: u64 = env.swap.iter().map(|s| s.size.saturating_sub(s.used)).sum();
     if free == 0 {
         let what = if env.swap.is_empty() { "there is no swap" } else { "swap is full" };
-        let mut finding = Finding::usable("pageout", format!("file-backed memory only: {what}"));
-        finding.remedy = "for anonymous memory add swap, for example zram".into();
+        let mut finding =
+            Finding::usable("pageout", format!("the kernel takes the advice, but schemes do nothing for now: {what}"));
+        finding.remedy = "add swap, for example zram".into();
         return finding;
     }
     match subject.swapped_pages(subject.small) {

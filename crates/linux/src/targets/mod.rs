@@ -9,6 +9,7 @@ pub mod spec;
 pub mod tracker;
 
 pub use command::{Command, CommandEnd, Streams};
+pub(crate) use ending::end_family;
 pub use error::TargetError;
 pub use spec::TargetSpec;
 pub use tracker::TargetTracker;

@@ -11,9 +11,10 @@ use crate::proc::pidfd::share_memory;
 use crate::proc::stat::Stat;
 use crate::proc::{Process, ProcessDir, ProcessError};
 use crate::roots::Roots;
+use isotherm_core::source::Refused;
 use isotherm_core::target::TargetId;
 use isotherm_core::target::TargetInfo;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Descriptors that stay open for each target: its pidfd and its maps.
 const FILES_EACH: u64 = 2;
@@ -54,8 +55,8 @@ pub struct TargetTracker {
     /// Opened by `new`, announced by the first poll.
     unannounced: Vec<Process>,
     on_skip: OnSkip,
-    /// Pids reported as skipped; not tried again while they last.
-    refused: HashSet<u32>,
+    /// Pids reported as skipped, and whether that was for lack of rights; not tried again while they last.
+    refused: HashMap<u32, bool>,
 }
 
 type Tell = dyn FnMut(&Skipped) + Send;
@@ -129,7 +130,7 @@ impl TargetTracker {
             exits: Exits::new().map_err(TargetError::Exits)?,
             unannounced,
             on_skip: OnSkip(None),
-            refused: HashSet::new(),
+            refused: HashMap::new(),
         })
     }
 
@@ -255,6 +256,12 @@ impl TargetTracker {
         self.on_skip = OnSkip(Some(Box::new(tell)));
     }
 
+    /// Those that belong to the targets and cannot be watched, as of the last poll.
+    pub fn refused(&self) -> Refused {
+        let not_permitted = self.refused.values().filter(|for_lack_of_rights| **for_lack_of_rights).count() as u64;
+        Refused { processes: self.refused.len() as u64, not_permitted }
+    }
+
     fn announce(&mut self, process: Process) -> TargetInfo {
         let target = self.next;
         self.next += 1;
@@ -281,7 +288,7 @@ impl TargetTracker {
             // It has come and gone; or it is one of the kernel's, which the root control group holds.
             Err(why) if why.is_gone() || matches!(why, ProcessError::KernelThread { .. }) => None,
             Err(why) => {
-                if self.refused.insert(pid)
+                if self.refused.insert(pid, matches!(why, ProcessError::Permission { .. })).is_none()
                     && let Some(tell) = &mut self.on_skip.0
                 {
                     tell(&Skipped { pid, why });
@@ -318,7 +325,7 @@ impl TargetTracker {
                 }
                 let mut pids = listed.pids(&roots)?;
                 pids.retain(|&pid| pid != own);
-                self.refused.retain(|pid| pids.binary_search(pid).is_ok());
+                self.refused.retain(|pid, _| pids.binary_search(pid).is_ok());
                 let mut new: Vec<u32> = pids.iter().copied().filter(|pid| last.binary_search(pid).is_err()).collect();
                 let listed_new = new.len();
                 new.retain(|&pid| !runs_in_parents_memory(pid));

@@ -4,17 +4,19 @@ use super::jumps::{Jump, Jumps, WINDOW_NS};
 use super::kept::Kept;
 use super::paths::GroupPaths;
 use super::promotions::Promotions;
+use super::refusal::nobody_may_be_watched;
 use super::rules::Rules;
 use super::status::{COMMAND, GroupMemory, GroupStatus, NodeFigures, NodeMachine, NodeStatus};
-use super::windows::{Sources, Windows};
+use super::windows::{Moment, Sources, Windows};
 use crate::args::target::TargetArgs;
+use crate::exit::Unsupported;
 use crate::groups::Groups;
 use isotherm_core::context::Operator;
 use isotherm_core::event::{Event, MonitorStats, Step, Subscriber, SubscriberError};
 use isotherm_core::history::frame::{PageFrame, bytes};
 use isotherm_core::printable::printable;
 use isotherm_core::scheme::engine::SchemeEngine;
-use isotherm_core::source::AccessSource;
+use isotherm_core::source::{AccessSource, Refused};
 use isotherm_core::units::format_size;
 use isotherm_daemon::instance::Instance;
 use isotherm_daemon::sandbox::Sandbox;
@@ -22,6 +24,7 @@ use isotherm_daemon::server::Server;
 use isotherm_daemon::service::{Answer, Ask, Refusal, Service};
 use isotherm_linux::clock::{monotonic_ns, unix_us};
 use isotherm_linux::notify::Notify;
+use isotherm_linux::signals;
 use isotherm_view::machine::{Machine, MachineBuilder, Row};
 use std::path::PathBuf;
 
@@ -58,6 +61,8 @@ pub struct About {
     /// What it watches, in a few words.
     pub words: String,
     pub target: TargetArgs,
+    /// Whether this process has no CAP_SYS_PTRACE.
+    pub lacks_right: bool,
     pub sandbox: Sandbox,
 }
 
@@ -81,6 +86,12 @@ pub struct Agent {
     about: About,
     started_ns: u64,
     looked_ns: u64,
+    /// Whether it has looked for what to watch, and whether it has ever found anything.
+    has_looked: bool,
+    has_found: bool,
+    refused: Refused,
+    /// Why it cannot go on.
+    fault: Option<Unsupported>,
     is_asked_to_stop: bool,
 }
 
@@ -106,6 +117,10 @@ impl Agent {
             about,
             started_ns: now_ns,
             looked_ns: now_ns,
+            has_looked: false,
+            has_found: false,
+            refused: Refused::default(),
+            fault: None,
             is_asked_to_stop: false,
         }
     }
@@ -126,21 +141,28 @@ impl Agent {
     }
 
     /// Between two turns of the loop: what is due by the clock. False: it is to end.
-    pub fn after_turn(&mut self) -> bool {
+    pub fn after_turn(&mut self) -> anyhow::Result<bool> {
+        if let Some(fault) = self.fault.take() {
+            return Err(fault.into());
+        }
+        // With rules this is theirs.
+        if self.rules.is_none() && signals::take_reload() {
+            tracing::info!("SIGHUP changes nothing: there is no file of rules (--config) to read again");
+        }
         let now_ns = monotonic_ns();
         self.serve(now_ns);
         if now_ns.saturating_sub(self.jumps_ns) >= WINDOW_NS {
             self.jumps_ns = now_ns;
             self.look_at_groups(now_ns);
         }
-        if self.windows.as_ref().is_some_and(|windows| windows.is_due(unix_us())) {
+        if self.windows.as_ref().is_some_and(|windows| windows.is_due(Moment::now())) {
             self.end_window(now_ns);
         }
         if self.rules.as_ref().is_some_and(|rules| rules.is_window_over(now_ns)) {
             let machine = self.machine(now_ns);
             self.rules.iter_mut().for_each(|rules| rules.learn(&machine, &self.promotions, now_ns));
         }
-        !self.is_asked_to_stop
+        Ok(!self.is_asked_to_stop)
     }
 
     /// Writes what is not yet written; of `source` what is known of pages.
@@ -159,9 +181,10 @@ impl Agent {
         let Some(mut windows) = self.windows.take() else { return };
         let machine = self.machine(now_ns);
         let Self { promotions, groups, rules, stats, .. } = self;
+        let now = Moment { unix_us: unix_us(), ns: now_ns };
         let sources =
-            Sources { machine: &machine, promotions, groups, rules: rules.as_ref(), stats: stats.as_ref(), now_ns };
-        windows.end(unix_us(), sources);
+            Sources { machine: &machine, promotions, groups, rules: rules.as_ref(), stats: stats.as_ref(), now };
+        windows.end(sources);
         self.windows = Some(windows);
     }
 
@@ -224,6 +247,7 @@ impl Agent {
             processes: machine.total.processes as u64,
             not_watched: machine.total.not_watched as u64,
             group_unknown: machine.processes.iter().filter(|row| row.cgroup.is_none()).count() as u64,
+            refused: self.refused.processes,
             cpu_budget: self.cpu_budget,
             monitor_ns: self.stats.map(|stats| stats.monitor_ns),
             target_ns: self.stats.map(|stats| stats.target_ns),
@@ -272,13 +296,14 @@ impl Agent {
 impl Subscriber for Agent {
     fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
         match event {
-            // Ready is who has found what to watch.
             Event::Run(run) => {
-                self.notify.ready();
                 self.cpu_budget = run.cpu_budget;
                 self.windows.iter_mut().for_each(|windows| windows.set_source(&run.source));
             }
-            Event::Target(info) => info.pid.into_iter().for_each(|pid| self.paths.forget(pid)),
+            Event::Target(info) => {
+                self.has_found = true;
+                info.pid.into_iter().for_each(|pid| self.paths.forget(pid));
+            }
             Event::Stats(stats) => self.stats = Some(*stats),
             Event::Pages(frame) => self.count(frame),
             Event::End { target, .. } => self.promotions.end(*target),
@@ -290,6 +315,14 @@ impl Subscriber for Agent {
 
     fn step_with(&mut self, step: Step, now_ns: u64, source: &mut dyn AccessSource) {
         if step == Step::AfterUpdate {
+            self.refused = source.refused();
+            if !std::mem::replace(&mut self.has_looked, true) {
+                self.fault = nobody_may_be_watched(self.has_found, self.refused, self.about.lacks_right);
+                // Ready is who has found what to watch.
+                if self.fault.is_none() {
+                    self.notify.ready();
+                }
+            }
             self.kept.iter_mut().for_each(|kept| kept.recognize(source));
         }
         self.step(step, now_ns);

@@ -91,6 +91,8 @@ pub struct Kept {
     /// What is known of those that are not watched. One that watches a part of the machine leaves the others' bits alone, so that what
     /// is known of them holds for the next.
     earlier: Option<Earlier>,
+    /// What was told in the folder of who clears bits, when that was read.
+    voided: Option<Vec<u8>>,
     /// Whether it has been told.
     is_told: bool,
     /// Begin of the watch, an earlier node's where that is continued.
@@ -107,7 +109,12 @@ impl Kept {
             tracing::info!("there is no folder for the page history: it will be gone with this node");
             return None;
         };
-        Self::open_in(folder)
+        let kept = Self::open_in(folder);
+        if kept.is_none() {
+            // We clear bits of which another node may hand on what it had read.
+            kept_history::void();
+        }
+        kept
     }
 
     fn open_in(folder: PathBuf) -> Option<Self> {
@@ -137,6 +144,8 @@ impl Kept {
             }
         };
         let path = kept_history::file(&folder);
+        // Before the file: of what is told later, it may be too old.
+        let voided = kept_history::voided(&folder);
         let earlier = match read(&path) {
             Ok(earlier) => Some(earlier),
             Err(KeptError::File(PrivateFileError::Io { source, .. })) if source.kind() == io::ErrorKind::NotFound => {
@@ -155,7 +164,8 @@ impl Kept {
             return None;
         }
         let (fresh, targets) = (BTreeMap::new(), BTreeMap::new());
-        Some(Self { folder, _lock: lock, earlier, is_told: false, since_ns: monotonic_ns(), fresh, targets })
+        let since_ns = monotonic_ns();
+        Some(Self { folder, _lock: lock, earlier, voided, is_told: false, since_ns, fresh, targets })
     }
 
     /// Begin of the watch, that of earlier nodes included, ns.
@@ -184,6 +194,9 @@ impl Kept {
 
     /// The targets have been looked up: those that an earlier node knew go on with what it knew.
     pub fn recognize(&mut self, source: &mut dyn AccessSource) {
+        if !self.fresh.is_empty() {
+            self.drop_void(kept_history::voided(&self.folder).as_deref());
+        }
         for (target, pid) in std::mem::take(&mut self.fresh) {
             let Some(identity) = Identity::of(pid) else { continue };
             self.targets.insert(target, identity);
@@ -214,11 +227,30 @@ impl Kept {
         }
     }
 
+    /// Forgets what an earlier node knew, if somebody else has begun to clear bits since that was read, of which `voided` tells:
+    /// pages that were accessed before that would be taken to be idle.
+    fn drop_void(&mut self, voided: Option<&[u8]>) {
+        if self.earlier.is_some() && voided != self.voided.as_deref() {
+            self.earlier = None;
+            tracing::info!(
+                "another isotherm has begun to clear accessed bits: what an earlier node knew of processes that are not watched \
+                 here does not hold any more"
+            );
+        }
+    }
+
     /// Writes what is known for the next node; a failure is reported.
-    pub fn write(self, source: &mut dyn AccessSource) {
+    pub fn write(mut self, source: &mut dyn AccessSource) {
         let begun_ns = monotonic_ns();
         let (path, part) = (kept_history::file(&self.folder), self.folder.join(".pages.part"));
+        let voided = kept_history::voided(&self.folder);
+        self.drop_void(voided.as_deref());
         match self.write_to(&part, source).and_then(|n| std::fs::rename(&part, &path).map(|()| n)) {
+            // Who has begun meanwhile may have looked for the file before it was there.
+            Ok(_) if kept_history::voided(&self.folder) != voided => {
+                let _ = std::fs::remove_file(&path);
+                tracing::info!("another isotherm clears accessed bits: no page history is kept for the next node");
+            }
             Ok((count, bytes)) => {
                 let (size, time) = (format_size(bytes), format_time(monotonic_ns() - begun_ns));
                 tracing::info!("kept the page history of {count} processes for the next node: {size}, in {time}");

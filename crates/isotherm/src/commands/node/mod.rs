@@ -6,6 +6,7 @@ mod jumps;
 mod kept;
 mod paths;
 mod promotions;
+mod refusal;
 pub mod rules;
 pub mod status;
 mod windows;
@@ -17,12 +18,14 @@ use crate::args::monitor::{MonitorArgs, pages_only};
 use crate::args::target::TargetArgs;
 use crate::args::units;
 use crate::exit::Usage;
+use crate::hangup::has_terminal;
 use crate::sandbox::SandboxArgs;
 use crate::sandbox::schemes::{Work, needs};
 use crate::session::{Ended, Session};
 use agent::{About, Agent, NodeService};
 use anyhow::Context;
-use isotherm_linux::clock::{kernel_release, unix_us};
+use isotherm_linux::clock::kernel_release;
+use isotherm_linux::confine::{CapabilitySet, lacks};
 use isotherm_linux::notify::Notify;
 use isotherm_linux::roots::Roots;
 use isotherm_record::parquet::window::Origin;
@@ -30,7 +33,7 @@ use kept::Kept;
 use rules::Rules;
 use std::path::PathBuf;
 use std::time::Duration;
-use windows::Windows;
+use windows::{Moment, Windows};
 
 /// What a node is about that watches all.
 const ALL: &str = "all processes";
@@ -55,7 +58,7 @@ pub struct Args {
     /// Write a row for each control group and window into Parquet files in this folder, one for each hour
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
-    /// The length of a window, from a second to an hour
+    /// The length of a window, whole seconds, from one to an hour
     #[arg(long, value_name = "T", default_value = "5m", value_parser = units::time, requires = "parquet")]
     window: Duration,
     /// What the cluster is called that this machine is in, for the rows
@@ -87,16 +90,21 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
     if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&args.window) {
         return Err(Usage("--window must be between 1s and 1h: files hold an hour each".into()).into());
     }
+    if args.window.subsec_nanos() > 0 {
+        return Err(Usage("--window must be whole seconds: rows tell it in seconds".into()).into());
+    }
     let words = if args.target.is_given() && !args.target.all { "some processes" } else { ALL };
     args.target.all |= !args.target.is_given();
     let notify = Notify::from_env().context("cannot reach the service manager at NOTIFY_SOCKET")?;
     let bound = args.control.bind()?;
     let rules = args.config.take().map(|file| Rules::open(file, args.dry_run)).transpose()?;
-    let windows = args.parquet.as_deref().map(|folder| Windows::new(folder, args.window, origin(&args), unix_us()));
+    let windows = args.parquet.as_deref().map(|folder| Windows::new(folder, args.window, origin(&args), Moment::now()));
     let windows = windows.transpose()?;
     let mut session = Session::open_for_node(&args.target, &args.monitor)?;
     // Once nothing is in the way any more: what it takes is gone then.
     let kept = Kept::open();
+    // The sandbox forbids to ask.
+    let lacks_right = lacks(CapabilitySet::SYS_PTRACE);
     let sandbox = args.sandbox.enter(&needs(Work {
         source: args.monitor.source,
         command: false,
@@ -105,7 +113,8 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
     // Threads from here on.
     let server = bound.serve(NodeService).context("cannot listen")?;
     tracing::info!("watching {words}");
-    let mut agent = Agent::new(server, notify, About { words: words.to_owned(), target: args.target, sandbox });
+    let about = About { words: words.to_owned(), target: args.target, lacks_right, sandbox };
+    let mut agent = Agent::new(server, notify, about);
     if let Some(windows) = windows {
         agent.write(windows);
     }
@@ -117,8 +126,11 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
         session.reload_on_hangup()?;
         tracing::info!("{}", rules.words());
         agent.act(rules);
+    } else if !has_terminal() {
+        // A service manager asks all that it runs to reload; from a terminal it is that one's end.
+        session.reload_on_hangup()?;
     }
-    let result = session.run(args.duration, &mut agent, |agent, _| Ok(agent.after_turn()));
+    let result = session.run(args.duration, &mut agent, |agent, _| agent.after_turn());
     agent.finish(session.page_source());
     let finished = session.finish();
     if result? == Ended::TargetsGone {

@@ -29,6 +29,7 @@ isotherm_core::figures! {
         processes: u64 = Gauge Count as "node_processes", "Processes that are watched.";
         not_watched: u64 = Gauge Count as "node_processes_not_watched", "Of these, how many have not been watched for long enough to say anything.";
         group_unknown: u64 = Gauge Count as "node_processes_group_unknown", "Of these, how many are in control groups that cannot be named from here, or are just ending.";
+        refused: u64 = Gauge Count as "node_processes_refused", "Processes that cannot be watched: this user may not look into them, or there is no room for more.";
         cpu_budget: Option<f64> = Gauge Ratio as "node_cpu_budget", "Part of a core that both may take together; without a value there is no limit.";
         monitor_ns: Option<u64> = Counter Nanoseconds as "monitor_cpu_ns", "CPU time of watching.";
         target_ns: Option<u64> = Counter Nanoseconds as "target_cost_ns", "Estimated CPU time that the processes lost to it.";
@@ -243,6 +244,9 @@ pub fn text(status: &NodeStatus) -> String {
     if figures.group_unknown > 0 {
         row("", &format!("{} of them in groups that are not known here", figures.group_unknown));
     }
+    if figures.refused > 0 {
+        row("", &format!("{} more cannot be watched; the log tells why", figures.refused));
+    }
     let share = |ns: u64| ns as f64 / instance.uptime_ns.max(1) as f64 * 100.0;
     if let (Some(ours), Some(theirs)) = (figures.monitor_ns.map(share), figures.target_ns.map(share)) {
         row("cost", &format!("monitor {ours:.2} % + processes {theirs:.2} % of one core since the start"));
@@ -393,6 +397,8 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }
+        let figures = NodeFigures { refused: 3, ..status().figures };
+        assert!(super::text(&NodeStatus { figures, ..status() }).contains("3 more cannot be watched"));
         let begun = NodeStatus { total: None, source: String::new(), ..status() };
         assert!(super::text(&begun).contains("has not begun"));
     }

@@ -31,7 +31,7 @@ use crate::targets::TargetTracker;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::bits::{TableBits, Window};
 use isotherm_core::mapping::Mapping;
-use isotherm_core::source::{AccessSource, Clear, Cost, SourceError};
+use isotherm_core::source::{AccessSource, Clear, Cost, Refused, SourceError};
 use isotherm_core::target::TargetId;
 use isotherm_core::target::{Footprint, TargetInfo};
 use observer::{ObserveError, Observer, ProcessMarks};
@@ -129,6 +129,10 @@ impl AccessSource for IdleSource {
 
     fn may_gain_targets(&self) -> bool {
         self.targets.tracker.may_gain_targets()
+    }
+
+    fn refused(&self) -> Refused {
+        self.targets.tracker.refused()
     }
 
     fn footprint(&mut self, target: TargetId, now_ns: u64) -> Option<Footprint> {

@@ -48,7 +48,7 @@ use frames::Frames;
 use isotherm_core::addr::AddrRange;
 use isotherm_core::bits::{TableBits, Window};
 use isotherm_core::mapping::Mapping;
-use isotherm_core::source::{AccessSource, Clear, Cost, SourceError};
+use isotherm_core::source::{AccessSource, Clear, Cost, Refused, SourceError};
 use isotherm_core::target::{Footprint, Start, TargetId, TargetInfo};
 use space::{Observer, ProcessSpace, SpaceError};
 use std::io;
@@ -231,6 +231,10 @@ impl AccessSource for PageTableSource {
 
     fn may_gain_targets(&self) -> bool {
         self.targets.tracker.may_gain_targets()
+    }
+
+    fn refused(&self) -> Refused {
+        self.targets.tracker.refused()
     }
 
     fn start(&mut self, target: TargetId) -> Option<Start> {

@@ -63,6 +63,15 @@ fn watched() -> PageHistory {
     history
 }
 
+/// Another process, once it is the program that it is to be.
+fn sleeper() -> std::process::Child {
+    let child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    while Identity::of(child.id()).is_none() {
+        std::thread::yield_now();
+    }
+    child
+}
+
 fn found(kept: &mut Kept, pid: u32) {
     kept.event(&Event::Target(TargetInfo { target: 0, pid: Some(pid), name: String::new() }));
 }
@@ -98,7 +107,7 @@ fn the_same_process_is_known_again_once() {
     assert!(next_run(folder, std::process::id()).is_none(), "bits were cleared since");
     one_run(folder);
     // Another process, as far as the number goes.
-    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let mut child = sleeper();
     let other = next_run(folder, child.id());
     child.kill().unwrap();
     child.wait().unwrap();
@@ -112,7 +121,7 @@ fn who_watches_a_part_keeps_what_is_known_of_the_others() {
     one_run(folder);
     let since_ns = read(&kept_history::file(folder)).unwrap().since_ns;
     // Only another process is watched.
-    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let mut child = sleeper();
     let mut kept = Kept::open_in(folder.to_owned()).unwrap();
     let mut source = One(Some(watched()));
     found(&mut kept, child.id());
@@ -137,6 +146,32 @@ fn who_watches_a_part_keeps_what_is_known_of_the_others() {
     assert!(source.0.take().is_some());
     kept.write(&mut source);
     assert!(read(&kept_history::file(folder)).unwrap().histories.is_empty());
+}
+
+#[test]
+fn what_somebody_has_looked_at_meanwhile_is_not_handed_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    one_run(folder);
+    // A node of other processes, beside which somebody looks at pages.
+    let kept = Kept::open_in(folder.to_owned()).unwrap();
+    kept_history::void_in(folder);
+    kept.write(&mut One::default());
+    assert!(read(&kept_history::file(folder)).unwrap().histories.is_empty(), "its bits may have been cleared");
+    // Nor does it go on with that itself, should it come to watch the process.
+    one_run(folder);
+    let mut kept = Kept::open_in(folder.to_owned()).unwrap();
+    let mut source = One::default();
+    kept.recognize(&mut source);
+    kept_history::void_in(folder);
+    found(&mut kept, std::process::id());
+    kept.recognize(&mut source);
+    assert!(source.0.is_none());
+    drop(kept);
+    // What was told before a node kept anything is of no matter.
+    one_run(folder);
+    Kept::open_in(folder.to_owned()).unwrap().write(&mut One::default());
+    assert!(next_run(folder, std::process::id()).is_some());
 }
 
 #[test]
