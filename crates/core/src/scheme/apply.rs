@@ -65,7 +65,8 @@ impl<'a, 'w> Turn<'a, 'w> {
             return Some(reason);
         }
         if self.world.live.is_empty() {
-            return Some(IdleReason::NoTarget);
+            let group = self.runner.scheme.group.clone().filter(|_| !self.world.targets.is_empty());
+            return Some(group.map_or(IdleReason::NoTarget, IdleReason::NotInGroup));
         }
         if let Some(reason) = self.brake() {
             return Some(reason);

@@ -11,6 +11,8 @@ use std::fmt;
 pub enum IdleReason {
     /// No target is left or none has come yet.
     NoTarget,
+    /// No target is in the control group that the scheme is for.
+    NotInGroup(String),
     /// No aggregation interval has ended yet.
     NoSnapshot,
     /// The watermark metric is above the high mark, or has not fallen below the middle one since.
@@ -140,6 +142,7 @@ impl IdleReason {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::NoTarget => "no_target",
+            Self::NotInGroup(_) => "not_in_group",
             Self::NoSnapshot => "no_snapshot",
             Self::WatermarkHigh { .. } => "watermark_high",
             Self::WatermarkLow { .. } => "watermark_low",
@@ -174,6 +177,7 @@ impl fmt::Display for IdleReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoTarget => f.write_str("no target is alive"),
+            Self::NotInGroup(group) => write!(f, "no target is in the control group '{group}'"),
             Self::NoSnapshot => f.write_str("the first aggregation interval has not ended"),
             Self::WatermarkHigh { value_bp, mid_bp } => {
                 write!(f, "watermark: {:.1}% is free, it begins below {:.1}%", percent(*value_bp), percent(*mid_bp))

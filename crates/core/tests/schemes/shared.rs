@@ -35,7 +35,8 @@ fn a_scheme_of_a_group_is_for_its_processes_alone_also_when_they_move() {
     let actuator = ToyActuator { world: run.world.clone(), hands: run.hands.clone() };
     run.engine = SchemeEngine::new(vec![scheme], Box::new(actuator), Box::new(StallOf(asked.clone())));
     run.run(5 * S);
-    assert_eq!((run.out(), run.idle(), asked.borrow().len()), (0, Some(IdleReason::NoTarget), 0), "in no group");
+    let elsewhere = Some(IdleReason::NotInGroup("/a".into()));
+    assert_eq!((run.out(), run.idle(), asked.borrow().len()), (0, elsewhere, 0), "in no group");
     run.engine.locate(|_| Some("/a/b".into()));
     assert_eq!(run.run(5 * S).out(), 0, "in one below it");
     run.engine.locate(|_| Some("/a".into()));

@@ -22,7 +22,7 @@ pub struct ControlArgs {
     /// Do not listen for `isotherm ctl`
     #[arg(long, conflicts_with = "socket")]
     pub no_control: bool,
-    /// Serve OpenMetrics over TCP at /metrics, too; a port alone is that of 127.0.0.1, [::] is every address, of IPv4 too
+    /// Serve OpenMetrics over TCP at /metrics, too; a port alone is that of 127.0.0.1, `[::]` is every address, of IPv4 too
     #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub metrics: Option<SocketAddr>,
     /// A name by which this machine may be asked for metrics (repeatable), beside its own, its addresses and localhost
