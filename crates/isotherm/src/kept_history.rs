@@ -1,6 +1,6 @@
 //! Where a node keeps its page history while it is restarted.
 
-use crate::commands::lru;
+use crate::kept_generations;
 use isotherm_daemon::socket_folders::SocketFolders;
 use isotherm_linux::clock::monotonic_ns;
 use std::io;
@@ -30,7 +30,7 @@ pub fn voided(folder: &Path) -> Option<Vec<u8>> {
 /// We are about to clear accessed bits: what a node or the commands of `lru` have kept would take pages to be idle that
 /// were accessed.
 pub fn void() {
-    lru::void_kept();
+    kept_generations::void();
     void_node();
 }
 

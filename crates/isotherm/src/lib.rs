@@ -15,6 +15,7 @@ pub mod fuzz;
 mod groups;
 mod hangup;
 mod instances;
+mod kept_generations;
 mod kept_history;
 mod output;
 mod progress;

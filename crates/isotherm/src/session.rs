@@ -2,8 +2,8 @@
 
 use crate::args::monitor::{MonitorArgs, SourceName};
 use crate::args::target::{StartedCommand, TargetArgs};
-use crate::commands::lru;
 use crate::exit::{Unsupported, Usage};
+use crate::kept_generations;
 use crate::kept_history;
 use anyhow::Context as _;
 use isotherm_core::context::{Context, Operator};
@@ -107,7 +107,7 @@ impl Session {
 
     /// The same for a node, which goes on with what an earlier one has kept.
     pub fn open_for_node(target: &TargetArgs, monitor: &MonitorArgs) -> anyhow::Result<Self> {
-        Self::open_with(target, monitor, true).inspect(|_| lru::void_kept())
+        Self::open_with(target, monitor, true).inspect(|_| kept_generations::void())
     }
 
     /// Opens a command that the caller has prepared, and will finish. The priority stays as it is: commands that the

@@ -10,7 +10,6 @@ pub mod run;
 mod store;
 
 use clap::Subcommand;
-pub use store::void as void_kept;
 
 /// Generations on live memory: working sets, eviction of the oldest, thrashing prevention.
 #[derive(Debug, clap::Args)]

@@ -1,6 +1,7 @@
 //! What one command knows of a process, kept for the next: so that `age` and `evict` work as the two commands of the
 //! kernel do.
 
+use crate::kept_generations::{FOLDER, LOCKS, kept_files, voided};
 use anyhow::{Context, bail};
 use isotherm_core::keeper::address_space::AddressSpace;
 use isotherm_core::keeper::creation_times::CreationTimes;
@@ -11,39 +12,11 @@ use isotherm_linux::number_locks::NumberLocks;
 use isotherm_linux::proc::ProcessDir;
 use isotherm_linux::proc::stat::Stat;
 use std::fs::DirBuilder;
-use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Below the folder of control sockets: it is gone when the machine starts anew, as the processes are.
-const FOLDER: &str = "lru";
-/// Which command is at work on which process.
-const LOCKS: &str = "locks";
-/// Who last made void what was kept, and when: a command that has read it before must not hand it on.
-const VOIDED: &str = "voided";
 /// How often somebody else who is at work on a process is asked for.
 const ASK_EVERY_NS: u64 = 50_000_000;
-
-/// Accessed bits are about to be cleared by somebody who does not keep generations: what is kept would take pages to be
-/// idle that were accessed. Whose bits does not matter: nothing that is kept holds any more.
-pub fn void() {
-    for folder in SocketFolders::from_env().all() {
-        void_in(&folder.join(FOLDER));
-    }
-}
-
-fn void_in(folder: &Path) {
-    // Told before the files go: a command that is just writing either sees that, or its file goes.
-    let stamp = format!("pid {} at {}\n", std::process::id(), monotonic_ns());
-    if let Err(e) = std::fs::write(folder.join(VOIDED), stamp) {
-        // Mostly: no command has kept anything yet, or the folder is another user's.
-        tracing::trace!("{}: {e}", folder.display());
-        return;
-    }
-    for path in kept_files(folder) {
-        let _ = std::fs::remove_file(path);
-    }
-}
 
 /// A folder with a file for each process.
 ///
@@ -80,7 +53,7 @@ impl Store {
         });
         match locks {
             Ok(locks) => {
-                let voided = std::fs::read(folder.join(VOIDED)).ok();
+                let voided = voided(&folder);
                 Self { open: Some(Open { folder, locks, voided }), warned: false }
             }
             Err(e) => {
@@ -131,7 +104,7 @@ impl Store {
     /// Keeps it. A failure is reported once and matters to later commands only.
     pub fn save(&mut self, pid: u32, created: &CreationTimes, space: &AddressSpace) {
         let (Some(open), Some(name)) = (&self.open, name_of(pid)) else { return };
-        if std::fs::read(open.folder.join(VOIDED)).ok() != open.voided {
+        if voided(&open.folder) != open.voided {
             tracing::debug!("pid {pid}: not kept, since others have cleared accessed bits meanwhile");
             return;
         }
@@ -154,13 +127,6 @@ fn name_of(pid: u32) -> Option<String> {
     Some(format!("{pid}-{}-{:x}", stat.start_ticks, stat.image.0))
 }
 
-/// The files of processes.
-fn kept_files(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let paths = entries.filter_map(io::Result::ok).map(|entry| entry.path());
-    paths.filter(|path| ![LOCKS, VOIDED].iter().any(|name| path.ends_with(name))).collect()
-}
-
 /// Removes files of processes that are no more.
 fn sweep(folder: &Path) {
     for path in kept_files(folder) {
@@ -176,6 +142,7 @@ fn sweep(folder: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kept_generations::void_in;
 
     fn keep(store: &mut Store) {
         store.save(std::process::id(), &CreationTimes::new(3, 7), &AddressSpace::default());
