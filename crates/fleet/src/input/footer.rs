@@ -6,6 +6,7 @@ use crate::panics::caught;
 use datafusion::parquet::arrow::arrow_reader::ArrowReaderOptions;
 use datafusion::parquet::arrow::async_reader::{AsyncFileReader, ParquetObjectReader};
 use datafusion::parquet::basic::{ConvertedType, LogicalType, TimeUnit};
+use datafusion::parquet::errors::ParquetError;
 use datafusion::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use datafusion::parquet::file::statistics::Statistics;
 use datafusion::parquet::schema::types::ColumnDescriptor;
@@ -79,19 +80,19 @@ pub enum FooterFault {
 
 impl Footer {
     /// Reads the end of `file`. Fails where the place that holds it does.
-    pub async fn read(store: &Arc<dyn ObjectStore>, file: &Listed) -> Result<Result<Self, FooterFault>, String> {
+    pub async fn read(store: &Arc<dyn ObjectStore>, file: &Listed) -> Result<Result<Self, FooterFault>, ParquetError> {
         let footer = caught(Self::read_end(store, file)).await;
         footer.unwrap_or_else(|panic| Ok(Err(FooterFault::Unreadable(panic.to_string()))))
     }
 
-    async fn read_end(store: &Arc<dyn ObjectStore>, file: &Listed) -> Result<Result<Self, FooterFault>, String> {
+    async fn read_end(store: &Arc<dyn ObjectStore>, file: &Listed) -> Result<Result<Self, FooterFault>, ParquetError> {
         let mut reader = ParquetObjectReader::new(Arc::clone(store), file.path.clone())
             .with_file_size(file.bytes)
             .with_footer_size_hint(FOOTER_BYTES);
         let options = ArrowReaderOptions::new();
         match reader.get_metadata(Some(&options)).await {
             Ok(metadata) => Ok(Self::of(&metadata, file.bytes)),
-            Err(e) if is_of_the_place(&e) => Err(e.to_string()),
+            Err(e) if is_of_the_place(&e) => Err(e),
             Err(e) => Ok(Err(FooterFault::Unreadable(e.to_string()))),
         }
     }

@@ -44,7 +44,7 @@ pub async fn find(place: &Location) -> Result<Inventory, LocationError> {
         .map(|file| async {
             let footer = Footer::read(&place.store, &file).await;
             progress.add(1);
-            let footer = footer.map_err(|why| place.fault_at(&file.path, why))?;
+            let footer = footer.map_err(|why| place.fault_at(&file.path, why.to_string()))?;
             Ok(Found { path: file.path, bytes: file.bytes, footer })
         })
         .buffer_unordered(AT_A_TIME)

@@ -180,7 +180,7 @@ fn convert(
 }
 
 /// What whoever interrupts it is told.
-const INTERRUPTED: &str = "interrupted; nothing was written";
+const INTERRUPTED: &str = "interrupted: what was written is not complete; a file is left as it was";
 
 /// An output into which nothing can be written once it is to stop: some formats write all of it at the end, when no events come any
 /// more.
