@@ -251,18 +251,25 @@ pub fn text(status: &NodeStatus) -> String {
     if let (Some(ours), Some(theirs)) = (figures.monitor_ns.map(share), figures.target_ns.map(share)) {
         row("cost", &format!("monitor {ours:.2} % + processes {theirs:.2} % of one core since the start"));
     }
-    let Some(total) = &status.total else { return text };
-    // The longest age for which nearly all is known.
-    let known = |age_ns: &u64| total.known_for(*age_ns).is_some();
-    let Some(age_ns) = AGES_NS.into_iter().rfind(known) else { return text + &rules_text(status) };
+    text + &groups_text(status) + &rules_text(status)
+}
+
+/// How much of groups and of all together is idle; empty while nothing is known of any. Where young processes hold much of the memory, groups are
+/// known before all together is.
+fn groups_text(status: &NodeStatus) -> String {
+    let mut groups: Vec<(&GroupStatus, &PageAges)> =
+        status.groups.iter().filter_map(|group| Some((group, group.ages.as_ref()?))).collect();
+    let longest_of = |ages: &PageAges| AGES_NS.into_iter().rfind(|&age_ns| ages.known_for(age_ns).is_some());
+    // The longest age for which nearly all of it is known.
+    let total = status.total.as_ref();
+    let age_ns = total.and_then(longest_of).or_else(|| groups.iter().filter_map(|(_, ages)| longest_of(ages)).max());
+    let Some(age_ns) = age_ns else { return String::new() };
     let cold = |ages: &PageAges| ages.known_for(age_ns).map(|idle| bytes(idle.pages));
     let words = |ages: &PageAges| {
         let cold = cold(ages).map_or_else(|| "not known".to_owned(), format_size);
         format!("{cold:>9} of {:>9}", format_size(bytes(ages.resident)))
     };
-    let _ = writeln!(text, "\nnot accessed for {}, of what is resident", format_time(age_ns));
-    let mut groups: Vec<(&GroupStatus, &PageAges)> =
-        status.groups.iter().filter_map(|group| Some((group, group.ages.as_ref()?))).collect();
+    let mut text = format!("\nnot accessed for {}, of what is resident\n", format_time(age_ns));
     groups.sort_by_key(|(_, ages)| std::cmp::Reverse(cold(ages)));
     for (group, ages) in groups.iter().take(SHOWN) {
         let name = group.names.label().unwrap_or_else(|| group.cgroup.clone());
@@ -271,8 +278,10 @@ pub fn text(status: &NodeStatus) -> String {
     if groups.len() > SHOWN {
         let _ = writeln!(text, "  ... and {} groups more; `isotherm ps --by cgroup` lists all", groups.len() - SHOWN);
     }
-    let _ = writeln!(text, "  {}  all together", words(total));
-    text + &rules_text(status)
+    if let Some(total) = total {
+        let _ = writeln!(text, "  {}  all together", words(total));
+    }
+    text
 }
 
 /// What rules have done, those groups first in which it is most; empty without rules.
@@ -401,5 +410,16 @@ mod tests {
         assert!(super::text(&NodeStatus { figures, ..status() }).contains("3 more cannot be watched"));
         let begun = NodeStatus { total: None, source: String::new(), ..status() };
         assert!(super::text(&begun).contains("has not begun"));
+        let open = |resident, unresolved| PageAges {
+            idle: vec![IdlePages { pages: 0, least: 0, most: unresolved, unresolved }],
+            ..ages(resident, &[])
+        };
+        // Processes that have begun only now hold half of the memory.
+        let young = super::text(&NodeStatus { total: Some(open(2000, 1000)), ..status() });
+        for part in
+            ["not accessed for 10.0 s", "3.12 MiB of  3.91 MiB  prod/web-1", "not known of  7.81 MiB  all together"]
+        {
+            assert!(young.contains(part), "{part:?} is not in\n{young}");
+        }
     }
 }
