@@ -3,10 +3,10 @@
 use crate::deadline::UntilDeadline;
 use crate::http::parse_response;
 use crate::server::ANSWER_TIME;
+use isotherm_linux::unix_socket::connect;
 use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a request and its answer may take: longer than the server gives the engine, so that its reason arrives.
 const PATIENCE: Duration = Duration::from_secs(ANSWER_TIME.as_secs() + 5);
@@ -55,7 +55,9 @@ pub fn call_within(
         io::ErrorKind::TimedOut => ClientError::Silent(socket.to_owned()),
         _ => ClientError::Broken { path: socket.to_owned(), why: e.to_string() },
     };
-    let mut stream = UntilDeadline::new(UnixStream::connect(socket).map_err(error)?, patience);
+    let begun = Instant::now();
+    let stream = connect(socket, patience).map_err(error)?;
+    let mut stream = UntilDeadline::new(stream, patience.saturating_sub(begun.elapsed()));
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: isotherm\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
         body.len()

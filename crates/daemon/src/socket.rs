@@ -4,17 +4,20 @@
 //! somebody does. Whoever changes it holds the lock of its folder, so that of two that start at once one loses.
 
 use isotherm_linux::folder_lock::FolderLock;
+use isotherm_linux::unix_socket::connect;
 use std::error::Error;
 use std::fmt;
 use std::fs::{DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long the folder's lock is waited for; it is held for a few system calls only.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// How long is waited for a place in the queue of who listens at a socket, to tell whether somebody does.
+pub(crate) const CONNECTING: Duration = Duration::from_millis(200);
 /// Bytes that a socket's path may have.
 const LONGEST_PATH: usize = 107;
 /// Rights of a socket that its owner alone may connect to.
@@ -149,8 +152,9 @@ pub(crate) fn clear_way(path: &Path) -> Result<(), SocketError> {
         Ok(meta) if !meta.file_type().is_socket() => return Err(SocketError::NoSocket(path.to_owned())),
         Ok(_) => {}
     }
-    match UnixStream::connect(path) {
+    match connect(path, CONNECTING) {
         Ok(_) => Err(SocketError::InUse(path.to_owned())),
+        Err(e) if e.kind() == io::ErrorKind::TimedOut => Err(SocketError::InUse(path.to_owned())),
         Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => Ok(()),
         Err(e) => Err(failed("tell whether somebody listens at", path)(e)),
     }
@@ -170,6 +174,7 @@ impl Drop for BoundSocket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixStream;
 
     #[test]
     fn it_is_private_and_goes_with_its_owner() {

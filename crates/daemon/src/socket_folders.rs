@@ -1,11 +1,11 @@
 //! Where control sockets are, and how those of running instances are found.
 
-use crate::socket::{BoundSocket, PATIENCE, SocketError, clear_way, failed};
+use crate::socket::{BoundSocket, CONNECTING, PATIENCE, SocketError, clear_way, failed};
 use isotherm_linux::folder_lock::FolderLock;
+use isotherm_linux::unix_socket::connect;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// What root's sockets are below.
@@ -105,15 +105,17 @@ pub fn forbidden(folders: &[PathBuf]) -> Vec<PathBuf> {
         if std::fs::read_dir(folder).is_err_and(denied) {
             return vec![folder.clone()];
         }
-        sockets(folder).into_iter().filter(|path| UnixStream::connect(path).is_err_and(denied)).collect()
+        sockets(folder).into_iter().filter(|path| connect(path, CONNECTING).is_err_and(denied)).collect()
     };
     folders.iter().flat_map(of_folder).collect()
 }
 
 /// The sockets in `folders` that somebody listens on.
 pub fn live(folders: &[PathBuf]) -> Vec<PathBuf> {
-    let all = folders.iter().flat_map(|f| sockets(f));
-    all.filter(|path| UnixStream::connect(path).is_ok()).collect()
+    // One whose queue is full is there.
+    let listens =
+        |path: &PathBuf| connect(path, CONNECTING).map_or_else(|e| e.kind() == io::ErrorKind::TimedOut, |_| true);
+    folders.iter().flat_map(|folder| sockets(folder)).filter(listens).collect()
 }
 
 #[cfg(test)]

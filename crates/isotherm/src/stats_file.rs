@@ -1,8 +1,10 @@
 //! The file that `--stats` names, while something runs that must go on whatever becomes of it.
 
+use isotherm_linux::folder_lock::FolderLock;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Takes lines, which replace what the file held before; what was written since the last flush is in the file whole or not at all. Where the disk is full, lines
 /// are lost and a warning says so, until there is room again.
@@ -18,14 +20,25 @@ pub struct StatsFile {
     /// Bytes in the file that are whole lines.
     whole: u64,
     failing: bool,
+    /// Two that write would each take the other's lines away.
+    _lock: Option<FolderLock>,
 }
 
 impl StatsFile {
-    /// A file that can be written. What is there stays until there is something to take its place: the run may fail before.
+    /// A file that can be written. What is there stays until there is something to take its place: the run may fail before. Fails with
+    /// [`io::ErrorKind::WouldBlock`] where another run writes it.
     pub fn create(path: &Path) -> io::Result<Self> {
         let is_new = !path.exists();
         let file = File::options().create(true).write(true).truncate(false).open(path)?;
-        Ok(Self { file, path: path.to_owned(), is_new, begun: false, waiting: Vec::new(), whole: 0, failing: false })
+        let lock = match FolderLock::take(path, Duration::ZERO) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(io::Error::new(error.kind(), "another run writes it; name another file"));
+            }
+            // One that may be written but not read cannot be locked.
+            taken => taken.ok(),
+        };
+        let waiting = Vec::new();
+        Ok(Self { file, path: path.to_owned(), is_new, begun: false, waiting, whole: 0, failing: false, _lock: lock })
     }
 
     /// Takes half a line away again.
@@ -88,10 +101,14 @@ mod tests {
         drop(StatsFile::create(&path).expect("can be written"));
         assert_eq!(text(), "of an earlier run\n");
         let mut stats = StatsFile::create(&path).expect("can be written");
+        let second = StatsFile::create(&path).expect_err("the first still writes");
+        assert_eq!(second.kind(), io::ErrorKind::WouldBlock);
         for line in ["one\n", "two\n"] {
             stats.write_all(line.as_bytes()).and_then(|()| stats.flush()).expect("writes");
         }
         assert_eq!(text(), "one\ntwo\n");
+        drop(stats);
+        StatsFile::create(&path).expect("nobody writes any more");
         drop(StatsFile::create(&folder.path().join("new")).expect("can be written"));
         assert!(!folder.path().join("new").exists());
         StatsFile::create(&folder.path().join("no/folder")).expect_err("said before anything is done");

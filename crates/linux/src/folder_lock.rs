@@ -1,4 +1,4 @@
-//! An advisory lock on a folder, so that two instances do not change the same entry of it at the same time.
+//! An advisory lock on a folder or a file, so that two instances do not change the same entry of it, or the file, at the same time.
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// How often a lock that somebody else holds is asked for again.
 const ASK_EVERY: Duration = Duration::from_millis(5);
 
-/// A locked folder; dropping it, or the end of the process however it comes, unlocks it. Nothing is written.
+/// A locked folder or file; dropping it, or the end of the process however it comes, unlocks it. Nothing is written.
 #[derive(Debug)]
 pub struct FolderLock(File);
 

@@ -42,5 +42,6 @@ mod test_process;
 #[cfg(test)]
 mod test_tree;
 mod tracefs;
+pub mod unix_socket;
 pub mod usdt;
 pub mod vsock;
