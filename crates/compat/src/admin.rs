@@ -4,13 +4,14 @@ mod kdamonds;
 
 use crate::errno::Errno;
 use crate::files::Files;
-use crate::kdamond::{Figures, Kdamond, Starter};
+use crate::kdamond::{Kdamond, Starter};
 use crate::refused::Refused;
 use crate::schema::FileKind;
 use crate::settings::Settings;
 use crate::tree::{Attr, Inode, Listed, Tree};
 use crate::value::streq;
 use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::scheme::stats::SchemeStats;
 use isotherm_core::snapshot::RegionInfo;
 use kdamonds::Kdamonds;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -141,12 +142,12 @@ impl Admin {
                 kdamond.commit_goals(goals)?;
             }
             Command::UpdateStats => {
-                let figures = kdamond.figures()?;
-                self.show_stats(folder, &figures);
+                let stats = kdamond.stats()?;
+                self.show_stats(folder, &stats);
             }
             Command::UpdateEffectiveQuotas => {
-                let figures = kdamond.figures()?;
-                self.show_effective(folder, &figures);
+                let stats = kdamond.stats()?;
+                self.show_effective(folder, &stats);
             }
             Command::UpdateTriedRegions => {
                 let tried = kdamond.tried()?;
@@ -222,25 +223,26 @@ impl Admin {
         }
     }
 
-    fn show_stats(&self, folder: Inode, figures: &[Figures]) {
-        self.each_scheme(folder, figures, |tree, scheme, figures| {
+    fn show_stats(&self, folder: Inode, stats: &[SchemeStats]) {
+        self.each_scheme(folder, stats, |tree, scheme, stats| {
             for (name, value) in [
-                ("nr_tried", figures.nr_tried),
-                ("sz_tried", figures.sz_tried),
-                ("nr_applied", figures.nr_applied),
-                ("sz_applied", figures.sz_applied),
-                ("sz_ops_filter_passed", figures.sz_ops_filter_passed),
-                ("qt_exceeds", figures.qt_exceeds),
-                ("nr_snapshots", figures.nr_snapshots),
+                ("nr_tried", stats.nr_tried),
+                ("sz_tried", stats.sz_tried),
+                ("nr_applied", stats.nr_applied),
+                ("sz_applied", stats.sz_applied),
+                // What filters of pages keep is not tried.
+                ("sz_ops_filter_passed", stats.sz_tried),
+                ("qt_exceeds", stats.qt_exceeds),
+                ("nr_snapshots", stats.nr_snapshots),
             ] {
                 show(tree, scheme, &format!("stats/{name}"), value);
             }
         });
     }
 
-    fn show_effective(&self, folder: Inode, figures: &[Figures]) {
-        self.each_scheme(folder, figures, |tree, scheme, figures| {
-            show(tree, scheme, "quotas/effective_bytes", figures.effective_bytes);
+    fn show_effective(&self, folder: Inode, stats: &[SchemeStats]) {
+        self.each_scheme(folder, stats, |tree, scheme, stats| {
+            show(tree, scheme, "quotas/effective_bytes", stats.effective_quota.unwrap_or(0));
         });
     }
 

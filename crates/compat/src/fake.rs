@@ -1,26 +1,43 @@
 //! A kdamond for tests: keeps what it was reported, and says what it is to say.
 
-use crate::kdamond::{Figures, Kdamond, Observer, Starter, Stopper};
+use crate::kdamond::{Kdamond, Observer, Starter, Stopper};
 use crate::refused::Refused;
 use crate::scheme::Goals;
 use crate::settings::Settings;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::Event;
+use isotherm_core::scheme::stats::SchemeStats;
 use isotherm_core::snapshot::RegionInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// What the kdamonds were reported, and what they say.
 #[derive(Debug, Default)]
 pub(crate) struct Reported {
     pub(crate) started: Mutex<Vec<Settings>>,
     pub(crate) committed: Mutex<Vec<Settings>>,
-    pub(crate) figures: Mutex<Vec<Figures>>,
+    pub(crate) goals: Mutex<Vec<Vec<Goals>>>,
+    pub(crate) stats: Mutex<Vec<SchemeStats>>,
     pub(crate) running: AtomicBool,
     /// What the observer of the next one sees before it starts.
     pub(crate) events: Mutex<Vec<Event>>,
     /// Why the next one cannot start.
     pub(crate) refuse: AtomicBool,
+    /// Whether what is tried is only known when the kdamond ends, as with long apply intervals.
+    pub(crate) slow: AtomicBool,
+    /// Whether somebody waits for that.
+    pub(crate) waits: AtomicBool,
+}
+
+impl Reported {
+    /// Waits for a while until `what` is so.
+    pub(crate) fn wait(&self, what: impl Fn(&Self) -> bool) -> bool {
+        (0..5000).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            what(self)
+        })
+    }
 }
 
 /// Starts kdamonds that do nothing.
@@ -79,19 +96,27 @@ impl Kdamond for Fake {
         Ok(())
     }
 
-    fn commit_goals(&mut self, _: Vec<Goals>) -> Result<(), Refused> {
-        Err(Refused::new("not asked for here"))
+    fn commit_goals(&mut self, goals: Vec<Goals>) -> Result<(), Refused> {
+        held(&self.0.goals).push(goals);
+        Ok(())
     }
 
-    fn figures(&mut self) -> Result<Vec<Figures>, Refused> {
-        if self.is_running() { Ok(held(&self.0.figures).clone()) } else { Err(Refused::new("it has ended")) }
+    fn stats(&mut self) -> Result<Vec<SchemeStats>, Refused> {
+        if self.is_running() { Ok(held(&self.0.stats).clone()) } else { Err(Refused::new("it has ended")) }
     }
 
     fn tried(&mut self) -> Result<Vec<Vec<RegionInfo>>, Refused> {
-        Err(Refused::new("not asked for here"))
+        if self.0.slow.load(Ordering::Relaxed) {
+            self.0.waits.store(true, Ordering::Relaxed);
+            self.0.wait(|reported| !reported.running.load(Ordering::Relaxed));
+            return Err(Refused::new("it has ended"));
+        }
+        let region =
+            |start, end, nr_accesses| RegionInfo { start, end, nr_accesses, age: 3, evidence: None, accessed: None };
+        Ok(vec![vec![region(4096, 8192, 20), region(8192, 20480, 0)]])
     }
 
     fn attrs(&mut self) -> Result<MonitorAttrs, Refused> {
-        Err(Refused::new("not asked for here"))
+        Ok(MonitorAttrs { sample_us: 10_000, aggr_us: 200_000, ..MonitorAttrs::default() })
     }
 }

@@ -3,13 +3,14 @@
 use crate::admin::Admin;
 use crate::errno::Errno;
 use crate::files::{Combined, Files};
-use crate::kdamond::{Figures, Kdamond, Observer, Starter, Stopper};
+use crate::kdamond::{Kdamond, Observer, Starter, Stopper};
 use crate::modules::{Module, Which};
 use crate::refused::Refused;
 use crate::scheme::Goals;
 use crate::settings::Settings;
 use crate::tree::{Inode, ROOT, Tree};
 use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::scheme::stats::SchemeStats;
 use isotherm_core::snapshot::RegionInfo;
 use std::sync::Arc;
 
@@ -55,13 +56,13 @@ impl Kdamond for Nothing {
         if goals.len() == 5 { Err(Refused::new("five")) } else { Ok(()) }
     }
 
-    fn figures(&mut self) -> Result<Vec<Figures>, Refused> {
+    fn stats(&mut self) -> Result<Vec<SchemeStats>, Refused> {
         if self.schemes == 2 {
             // Also ends meanwhile, as targets do.
             self.running = false;
             return Err(Refused::new("it has ended"));
         }
-        Ok(vec![Figures::default(); self.schemes])
+        Ok(vec![SchemeStats::default(); self.schemes])
     }
 
     fn tried(&mut self) -> Result<Vec<Vec<RegionInfo>>, Refused> {

@@ -5,29 +5,9 @@ use crate::scheme::Goals;
 use crate::settings::Settings;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::event::Subscriber;
+use isotherm_core::scheme::stats::SchemeStats;
 use isotherm_core::snapshot::RegionInfo;
 use std::sync::Arc;
-
-/// Counters of a scheme, as `stats` and `quotas/effective_bytes` show them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Regions that the action was tried on.
-    pub nr_tried: u64,
-    /// Their bytes.
-    pub sz_tried: u64,
-    /// Regions that it succeeded for.
-    pub nr_applied: u64,
-    /// Their bytes.
-    pub sz_applied: u64,
-    /// Bytes that passed the filters of pages.
-    pub sz_ops_filter_passed: u64,
-    /// Times that the quota was used up.
-    pub qt_exceeds: u64,
-    /// Snapshots that it has seen.
-    pub nr_snapshots: u64,
-    /// Bytes that may be done within a reset interval at present; 0 without a quota.
-    pub effective_bytes: u64,
-}
 
 /// Makes somebody who sees all events of a kdamond. Called in the kdamond's thread; dropped at its end, also where it
 /// never began.
@@ -63,7 +43,7 @@ pub trait Kdamond: Send {
     /// Replaces the goals of each scheme.
     fn commit_goals(&mut self, goals: Vec<Goals>) -> Result<(), Refused>;
     /// Counters of each scheme.
-    fn figures(&mut self) -> Result<Vec<Figures>, Refused>;
+    fn stats(&mut self) -> Result<Vec<SchemeStats>, Refused>;
     /// What each scheme is about, of the aggregation interval that ends next.
     fn tried(&mut self) -> Result<Vec<Vec<RegionInfo>>, Refused>;
     /// Intervals in force.

@@ -5,13 +5,14 @@ mod thread;
 mod tried;
 mod until_reaped;
 
-use crate::kdamond::{Figures, Kdamond, Observer, Starter, Stopper};
+use crate::kdamond::{Kdamond, Observer, Starter, Stopper};
 use crate::refused::Refused;
 use crate::scheme::Goals;
 use crate::settings::Settings;
 use clock::Stop;
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::scheme::Scheme;
+use isotherm_core::scheme::stats::SchemeStats;
 use isotherm_core::snapshot::RegionInfo;
 use isotherm_linux::cgroup::memory::Memcgs;
 use isotherm_linux::roots::Roots;
@@ -60,7 +61,7 @@ fn find_groups(settings: &mut Settings) -> Result<(), Refused> {
 enum Request {
     Commit(Box<Settings>, SyncSender<Result<(), Refused>>),
     CommitGoals(Vec<Goals>, SyncSender<()>),
-    Figures(SyncSender<Vec<Figures>>),
+    Stats(SyncSender<Vec<SchemeStats>>),
     Tried(SyncSender<Vec<Vec<RegionInfo>>>),
     Attrs(SyncSender<MonitorAttrs>),
 }
@@ -113,8 +114,8 @@ impl Kdamond for LiveKdamond {
         self.ask(|answer| Request::CommitGoals(goals, answer))
     }
 
-    fn figures(&mut self) -> Result<Vec<Figures>, Refused> {
-        self.ask(Request::Figures)
+    fn stats(&mut self) -> Result<Vec<SchemeStats>, Refused> {
+        self.ask(Request::Stats)
     }
 
     fn tried(&mut self) -> Result<Vec<Vec<RegionInfo>>, Refused> {

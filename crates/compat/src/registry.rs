@@ -1,10 +1,11 @@
 //! What runs behind the files of a mount, and what was refused: for whoever asks how it stands. A file cannot say why.
 
-use crate::kdamond::{Figures, Kdamond, Observer, Starter, Stopper};
+use crate::kdamond::{Kdamond, Observer, Starter, Stopper};
 use crate::refused::Refused;
 use crate::scheme::Goals;
 use crate::settings::Settings;
 use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::scheme::stats::SchemeStats;
 use isotherm_core::snapshot::RegionInfo;
 use isotherm_linux::clock::monotonic_ns;
 use std::collections::VecDeque;
@@ -38,7 +39,7 @@ struct Entry {
 struct About {
     settings: Settings,
     /// As they were last reported.
-    figures: Vec<Figures>,
+    stats: Vec<SchemeStats>,
 }
 
 /// A kdamond that runs.
@@ -51,7 +52,7 @@ pub struct RunningKdamond {
     /// What it does, as it was last committed.
     pub settings: Settings,
     /// Counters of each scheme; of a kdamond that is busy with an answer to somebody else those of the last time.
-    pub figures: Vec<Figures>,
+    pub stats: Vec<SchemeStats>,
 }
 
 /// What was written and could not be done.
@@ -104,13 +105,13 @@ impl Entry {
             if !kdamond.is_running() {
                 return None;
             }
-            if let Ok(figures) = kdamond.figures() {
-                held(&self.about).figures = figures;
+            if let Ok(stats) = kdamond.stats() {
+                held(&self.about).stats = stats;
             }
         }
         let about = held(&self.about);
-        let (settings, figures) = (about.settings.clone(), about.figures.clone());
-        Some(RunningKdamond { files: self.files.clone(), tid: self.tid, settings, figures })
+        let (settings, stats) = (about.settings.clone(), about.stats.clone());
+        Some(RunningKdamond { files: self.files.clone(), tid: self.tid, settings, stats })
     }
 }
 
@@ -119,7 +120,7 @@ impl Starter for Registry {
         let kdamond = self.starter.start(files, settings.clone(), observer)?;
         let tid = kdamond.tid();
         let kdamond = Arc::new(Mutex::new(kdamond));
-        let about = Arc::new(Mutex::new(About { settings, figures: Vec::new() }));
+        let about = Arc::new(Mutex::new(About { settings, stats: Vec::new() }));
         let entry =
             Entry { files: files.to_owned(), tid, kdamond: Arc::downgrade(&kdamond), about: Arc::clone(&about) };
         let mut known = held(&self.known);
@@ -179,8 +180,8 @@ impl Kdamond for Registered {
         Ok(())
     }
 
-    fn figures(&mut self) -> Result<Vec<Figures>, Refused> {
-        held(&self.kdamond).figures()
+    fn stats(&mut self) -> Result<Vec<SchemeStats>, Refused> {
+        held(&self.kdamond).stats()
     }
 
     fn tried(&mut self) -> Result<Vec<Vec<RegionInfo>>, Refused> {
@@ -212,17 +213,17 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_is_told_with_its_latest_figures_and_settings() {
+    fn what_runs_is_told_with_its_latest_stats_and_settings() {
         let fake = Fake::default();
         let registry = Registry::new(fake.clone());
         assert!(registry.running().is_empty());
         let mut kdamond = registry.start("kdamonds/3", settings(100_000), None).unwrap();
-        let figures = Figures { nr_tried: 5, ..Figures::default() };
-        *fake.0.figures.lock().unwrap() = vec![figures];
+        let stats = SchemeStats { nr_tried: 5, ..SchemeStats::default() };
+        *fake.0.stats.lock().unwrap() = vec![stats.clone()];
         kdamond.commit(settings(200_000)).unwrap();
         let running = registry.clone().running();
         assert_eq!((running[0].files.as_str(), running[0].tid, running.len()), ("kdamonds/3", 77, 1));
-        assert_eq!((running[0].figures[0], running[0].settings.attrs.aggr_us), (figures, 200_000));
+        assert_eq!((&running[0].stats[0], running[0].settings.attrs.aggr_us), (&stats, 200_000));
 
         fake.0.refuse.store(true, Ordering::Relaxed);
         kdamond.commit(settings(300_000)).unwrap_err();

@@ -3,7 +3,7 @@
 use isotherm_compat::admin::Admin;
 use isotherm_compat::debugfs::Debugfs;
 use isotherm_compat::files::Combined;
-use isotherm_compat::kdamond::{Figures, Kdamond, Observer, Starter, Stopper};
+use isotherm_compat::kdamond::{Kdamond, Observer, Starter, Stopper};
 use isotherm_compat::modules::{Module, Which};
 use isotherm_compat::mount::Mounted;
 use isotherm_compat::refused::Refused;
@@ -11,6 +11,7 @@ use isotherm_compat::scheme::Goals;
 use isotherm_compat::settings::Settings;
 use isotherm_compat::tree::{ROOT, Tree};
 use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::scheme::stats::SchemeStats;
 use isotherm_core::snapshot::RegionInfo;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -82,7 +83,7 @@ impl Kdamond for Slow {
         Ok(())
     }
 
-    fn figures(&mut self) -> Result<Vec<Figures>, Refused> {
+    fn stats(&mut self) -> Result<Vec<SchemeStats>, Refused> {
         Ok(Vec::new())
     }
 

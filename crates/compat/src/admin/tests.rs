@@ -1,6 +1,5 @@
 use super::*;
-use crate::kdamond::{Observer, Stopper};
-use crate::scheme::Goals;
+use crate::fake::Fake;
 use crate::settings::{KdamondTargets, TargetRanges, WatchedProcess};
 use crate::tree::ROOT;
 use isotherm_core::addr::AddrRange;
@@ -8,104 +7,21 @@ use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::filter::FilterType;
 use isotherm_core::scheme::goal::GoalMetric;
 use isotherm_core::scheme::pattern::Bounds;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-/// What the kdamond was reported, and whether it runs.
-#[derive(Debug, Default)]
-struct Seen {
-    started: Mutex<Vec<Settings>>,
-    committed: Mutex<Vec<Settings>>,
-    goals: Mutex<Vec<Vec<Goals>>>,
-    running: AtomicBool,
-    figures: Mutex<Figures>,
-    /// Whether what is tried is told only when the kdamond ends, as with long apply intervals.
-    slow: AtomicBool,
-    /// Whether somebody waits for that.
-    waits: AtomicBool,
-}
-
-impl Seen {
-    /// Waits for a while until `what` is so.
-    fn wait(&self, what: impl Fn(&Self) -> bool) -> bool {
-        (0..5000).any(|_| {
-            std::thread::sleep(Duration::from_millis(1));
-            what(self)
-        })
-    }
-}
-
-struct Fake(Arc<Seen>);
-
-impl Starter for Fake {
-    fn start(&self, _: &str, settings: Settings, _: Option<Observer>) -> Result<Box<dyn Kdamond>, Refused> {
-        self.0.started.lock().unwrap().push(settings);
-        self.0.running.store(true, Ordering::Relaxed);
-        Ok(Box::new(Self(Arc::clone(&self.0))))
-    }
-}
-
-impl Kdamond for Fake {
-    fn is_running(&self) -> bool {
-        self.0.running.load(Ordering::Relaxed)
-    }
-
-    fn tid(&self) -> i32 {
-        77
-    }
-
-    fn stopper(&self) -> Stopper {
-        let seen = Arc::clone(&self.0);
-        Arc::new(move || seen.running.store(false, Ordering::Relaxed))
-    }
-
-    fn stop(&mut self) {
-        self.0.running.store(false, Ordering::Relaxed);
-    }
-
-    fn commit(&mut self, settings: Settings) -> Result<(), Refused> {
-        self.0.committed.lock().unwrap().push(settings);
-        Ok(())
-    }
-
-    fn commit_goals(&mut self, goals: Vec<Goals>) -> Result<(), Refused> {
-        self.0.goals.lock().unwrap().push(goals);
-        Ok(())
-    }
-
-    fn figures(&mut self) -> Result<Vec<Figures>, Refused> {
-        Ok(vec![*self.0.figures.lock().unwrap()])
-    }
-
-    fn tried(&mut self) -> Result<Vec<Vec<RegionInfo>>, Refused> {
-        if self.0.slow.load(Ordering::Relaxed) {
-            self.0.waits.store(true, Ordering::Relaxed);
-            self.0.wait(|seen| !seen.running.load(Ordering::Relaxed));
-            return Err(Refused::new("it has ended"));
-        }
-        let region =
-            |start, end, nr_accesses| RegionInfo { start, end, nr_accesses, age: 3, evidence: None, accessed: None };
-        Ok(vec![vec![region(4096, 8192, 20), region(8192, 20480, 0)]])
-    }
-
-    fn attrs(&mut self) -> Result<MonitorAttrs, Refused> {
-        Ok(MonitorAttrs { sample_us: 10_000, aggr_us: 200_000, ..MonitorAttrs::default() })
-    }
-}
+use isotherm_core::scheme::stats::SchemeStats;
+use std::sync::atomic::Ordering;
 
 const CONTEXT: &str = "0/contexts/0";
 const SCHEME: &str = "0/contexts/0/schemes/0";
 
 struct Bed {
     admin: Admin,
-    seen: Arc<Seen>,
+    fake: Fake,
 }
 
 impl Bed {
     fn new() -> Self {
-        let seen = Arc::new(Seen::default());
-        Self { admin: Admin::new(Tree::damon(), Box::new(Fake(Arc::clone(&seen)))), seen }
+        let fake = Fake::default();
+        Self { admin: Admin::new(Tree::damon(), Box::new(fake.clone())), fake }
     }
 
     /// With a target and a scheme that matches everything.
@@ -143,7 +59,7 @@ impl Bed {
     fn scheme(&self) -> isotherm_core::scheme::Scheme {
         self.state("on").unwrap();
         self.state("off").unwrap();
-        self.seen.started.lock().unwrap().last().unwrap().schemes[0].clone()
+        self.fake.last().schemes[0].clone()
     }
 }
 
@@ -157,7 +73,7 @@ fn a_kdamond_goes_on_and_off() {
     assert_eq!((bed.read("0/state"), bed.read("0/pid")), ("on\n".into(), "77\n".into()));
     assert_eq!(bed.state("on"), Err(Errno::Busy));
     assert_eq!(bed.write("nr_kdamonds", "0"), Err(Errno::Busy), "it would be pulled away");
-    bed.seen.running.store(false, Ordering::Relaxed);
+    bed.fake.0.running.store(false, Ordering::Relaxed);
     assert_eq!((bed.read("0/state"), bed.read("0/pid")), ("off\n".into(), "-1\n".into()), "it ended by itself");
     assert_eq!(bed.state("off"), Err(Errno::NotPermitted));
     assert_eq!(bed.state("commit"), Err(Errno::Invalid));
@@ -188,7 +104,7 @@ fn what_cannot_be_begun_is_refused() {
         let bed = Bed::ready();
         bed.write(file, text).unwrap();
         assert_eq!(bed.state("on"), Err(Errno::Invalid), "{file} {text}");
-        assert!(bed.seen.started.lock().unwrap().is_empty());
+        assert!(bed.fake.0.started.lock().unwrap().is_empty());
         assert_eq!(bed.read("0/state"), "off\n");
     }
 }
@@ -211,7 +127,7 @@ fn settings_are_what_the_files_say() {
         bed.write(&format!("{CONTEXT}/{file}"), text).unwrap();
     }
     bed.state("on").unwrap();
-    let started = bed.seen.started.lock().unwrap();
+    let started = bed.fake.0.started.lock().unwrap();
     let settings = &started[0];
     let mapped = |pid| WatchedProcess { pid, space: TargetRanges::Mapped };
     assert_eq!(settings.watched, KdamondTargets::Processes(vec![mapped(8), mapped(9), mapped(8)]));
@@ -231,7 +147,7 @@ fn ranges_are_fixed_or_a_beginning_as_the_operations_say() {
         bed.write(&format!("{CONTEXT}/operations"), operations).unwrap();
         bed.state("on").unwrap();
         bed.state("off").unwrap();
-        let started = bed.seen.started.lock().unwrap();
+        let started = bed.fake.0.started.lock().unwrap();
         let KdamondTargets::Processes(processes) = &started.last().unwrap().watched else { panic!("processes") };
         processes[0].space.clone()
     };
@@ -300,7 +216,7 @@ fn a_scheme_is_what_its_files_say() {
     assert!(scheme.filters[0].matching && scheme.filters[0].allow);
     assert!(matches!(&scheme.filters[1].what, FilterType::Cgroup(path) if path == "/a"));
     assert!(scheme.brake.is_none() && scheme.confirm_ns == 0, "the kernel has neither");
-    assert_eq!(bed.seen.started.lock().unwrap()[0].goals[0].pushed, Some(5000));
+    assert_eq!(bed.fake.0.started.lock().unwrap()[0].goals[0].pushed, Some(5000));
 }
 
 #[test]
@@ -318,7 +234,8 @@ fn a_pattern_that_cannot_be_matches_nothing() {
 fn figures_and_regions_come_when_asked_for() {
     let bed = Bed::ready();
     bed.state("on").unwrap();
-    *bed.seen.figures.lock().unwrap() = Figures { nr_tried: 5, effective_bytes: 4096, ..Figures::default() };
+    *bed.fake.0.stats.lock().unwrap() =
+        vec![SchemeStats { nr_tried: 5, effective_quota: Some(4096), ..SchemeStats::default() }];
     assert_eq!(bed.read(&format!("{SCHEME}/stats/nr_tried")), "0\n");
     bed.state("update_schemes_stats").unwrap();
     assert_eq!(bed.read(&format!("{SCHEME}/stats/nr_tried")), "5\n");
@@ -342,13 +259,13 @@ fn figures_and_regions_come_when_asked_for() {
 fn figures_are_refreshed_where_that_is_wished_for() {
     let bed = Bed::ready();
     bed.state("on").unwrap();
-    *bed.seen.figures.lock().unwrap() = Figures { nr_tried: 5, ..Figures::default() };
+    *bed.fake.0.stats.lock().unwrap() = vec![SchemeStats { nr_tried: 5, ..SchemeStats::default() }];
     let nr_tried = format!("{SCHEME}/stats/nr_tried");
     assert_eq!(bed.read(&nr_tried), "0\n");
     bed.write("0/refresh_ms", "3600000").unwrap();
     assert_eq!(bed.read("0/refresh_ms"), "3600000\n");
     assert_eq!(bed.read(&nr_tried), "5\n");
-    *bed.seen.figures.lock().unwrap() = Figures { nr_tried: 6, ..Figures::default() };
+    *bed.fake.0.stats.lock().unwrap() = vec![SchemeStats { nr_tried: 6, ..SchemeStats::default() }];
     assert_eq!(bed.read(&nr_tried), "5\n", "not before an hour has passed");
 }
 
@@ -360,10 +277,10 @@ fn commits_hand_over_the_files_as_they_are_now() {
     bed.write(&format!("{SCHEME}/quotas/goals/nr_goals"), "1").unwrap();
     bed.write(&format!("{SCHEME}/quotas/goals/0/target_value"), "7").unwrap();
     bed.state("commit_schemes_quota_goals").unwrap();
-    assert_eq!(bed.seen.goals.lock().unwrap()[0][0].goals[0].target, 7);
-    assert!(bed.seen.committed.lock().unwrap().is_empty(), "goals alone");
+    assert_eq!(bed.fake.0.goals.lock().unwrap()[0][0].goals[0].target, 7);
+    assert!(bed.fake.0.committed.lock().unwrap().is_empty(), "goals alone");
     bed.state("commit").unwrap();
-    assert_eq!(bed.seen.committed.lock().unwrap()[0].schemes[0].action, Action::Cold);
+    assert_eq!(bed.fake.0.committed.lock().unwrap()[0].schemes[0].action, Action::Cold);
     bed.write(&format!("{CONTEXT}/operations"), "paddr").unwrap();
     assert_eq!(bed.state("commit"), Err(Errno::Invalid));
 }
@@ -380,9 +297,9 @@ fn obsolete_targets_are_left_out_of_commits_alone() {
         processes.iter().map(|process| process.pid).collect()
     };
     bed.state("on").unwrap();
-    assert_eq!(pids(&bed.seen.started.lock().unwrap()[0]), [8, 9]);
+    assert_eq!(pids(&bed.fake.0.started.lock().unwrap()[0]), [8, 9]);
     bed.state("commit").unwrap();
-    assert_eq!(pids(&bed.seen.committed.lock().unwrap()[0]), [9]);
+    assert_eq!(pids(&bed.fake.0.committed.lock().unwrap()[0]), [9]);
     bed.write(&format!("{CONTEXT}/targets/1/obsolete_target"), "Y").unwrap();
     assert_eq!(bed.state("commit"), Err(Errno::Invalid), "none would be left");
 }
@@ -403,12 +320,12 @@ fn writes_are_cut_at_a_page_and_at_a_nul() {
 fn meanwhile(then: impl FnOnce(&Bed)) -> Result<usize, Errno> {
     let bed = Bed::ready();
     bed.state("on").unwrap();
-    bed.seen.slow.store(true, Ordering::Relaxed);
+    bed.fake.0.slow.store(true, Ordering::Relaxed);
     std::thread::scope(|scope| {
         let command = scope.spawn(|| bed.state("update_schemes_tried_regions"));
-        assert!(bed.seen.wait(|seen| seen.waits.load(Ordering::Relaxed)));
+        assert!(bed.fake.0.wait(|seen| seen.waits.load(Ordering::Relaxed)));
         then(&bed);
-        assert!(!bed.seen.running.load(Ordering::Relaxed));
+        assert!(!bed.fake.0.running.load(Ordering::Relaxed));
         command.join().unwrap()
     })
 }

@@ -10,7 +10,7 @@ mod words;
 
 use crate::errno::Errno;
 use crate::files::Files;
-use crate::kdamond::{Figures, Kdamond, Starter};
+use crate::kdamond::{Kdamond, Starter};
 use crate::refused::Refused;
 use crate::schema::DEBUGFS;
 use crate::scheme::Goals;
@@ -18,6 +18,7 @@ use crate::settings::{KdamondTargets, Settings, TargetRanges, WatchedProcess, wa
 use crate::tree::{Attr, Inode, Listed, ROOT, Tree};
 use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::monitor::config::{Algorithm, DamonRules};
+use isotherm_core::scheme::stats::SchemeStats;
 use schemes::SchemeLine;
 use std::fmt::Write;
 use std::path::Path;
@@ -71,7 +72,7 @@ struct State {
     targets: Vec<Target>,
     schemes: Vec<SchemeLine>,
     /// What the schemes have done; kept after the end.
-    done: Vec<Figures>,
+    done: Vec<SchemeStats>,
     /// The record's buffer in bytes, and its path.
     record: (u32, String),
     kdamond: Option<Box<dyn Kdamond>>,
@@ -163,7 +164,7 @@ impl State {
 
     /// Brings what the schemes have done up to date; after a kdamond's end it stays as it was last known.
     fn refresh(&mut self) {
-        if let Some(Ok(done)) = self.kdamond.as_mut().map(|kdamond| kdamond.figures()) {
+        if let Some(Ok(done)) = self.kdamond.as_mut().map(|kdamond| kdamond.stats()) {
             self.done = done;
         }
     }
@@ -220,7 +221,7 @@ impl State {
             File::Record => text = format!("{} {}\n", self.record.0, self.record.1),
             File::Schemes => {
                 self.refresh();
-                let none = Figures::default();
+                let none = SchemeStats::default();
                 let done = self.done.iter().chain(std::iter::repeat(&none));
                 text = self.schemes.iter().zip(done).map(|(line, done)| line.show(done)).collect();
             }

@@ -2,7 +2,6 @@
 
 use super::words::Words;
 use crate::errno::Errno;
-use crate::kdamond::Figures;
 use crate::refused::Refused;
 use crate::scheme::pattern_of;
 use isotherm_core::attrs::MonitorAttrs;
@@ -11,6 +10,7 @@ use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::pattern::Bounds;
 use isotherm_core::scheme::priority::Weights;
 use isotherm_core::scheme::quota::QuotaSpec;
+use isotherm_core::scheme::stats::SchemeStats;
 use isotherm_core::scheme::watermark::{WatermarkMetric, Watermarks};
 
 /// Numbers in a line: the pattern's ranges and the action.
@@ -57,8 +57,8 @@ fn line(text: &str) -> Result<SchemeLine, Errno> {
 
 impl SchemeLine {
     /// As it is shown: what was written, with what it has done.
-    pub(super) fn show(&self, done: &Figures) -> String {
-        let Figures { nr_tried, sz_tried, nr_applied, sz_applied, qt_exceeds, .. } = done;
+    pub(super) fn show(&self, done: &SchemeStats) -> String {
+        let SchemeStats { nr_tried, sz_tried, nr_applied, sz_applied, qt_exceeds, .. } = done;
         let written: Vec<String> = self.numbers.iter().map(u64::to_string).collect();
         let written = written.join(" ");
         match self.numbers.len() {

@@ -3,6 +3,7 @@ use crate::fake::Fake;
 use isotherm_core::event::Event;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::pattern::Bounds;
+use isotherm_core::scheme::stats::SchemeStats;
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
 use proptest::prelude::*;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -152,8 +153,8 @@ fn schemes_of_seven_numbers_show_two_counts() {
     assert_eq!(first.pattern.rate_bp, Bounds::new(0, 2500));
     assert_eq!(first.pattern.age_us, Bounds::new(1_000_000, 2_000_000));
     assert!(first.brake.is_none() && first.watermarks.is_none() && !first.quota.is_limited());
-    let done = Figures { nr_tried: 3, sz_tried: 12_288, ..Figures::default() };
-    *bed.fake.0.figures.lock().unwrap() = vec![done, Figures::default()];
+    let done = SchemeStats { nr_tried: 3, sz_tried: 12_288, ..SchemeStats::default() };
+    *bed.fake.0.stats.lock().unwrap() = vec![done, SchemeStats::default()];
     let counted = "4096 8192 0 5 10 20 2 3 12288\n0 18446744073709551615 1 4294967295 0 4294967295 5 0 0\n";
     assert_eq!(bed.read("schemes"), counted);
     bed.write("monitor_on", "off").unwrap();
@@ -174,8 +175,9 @@ fn schemes_of_eighteen_numbers_have_quotas_and_watermarks() {
     assert_eq!((scheme.quota.reset_ns, weights.size, weights.access_rate, weights.age), (1_000_000_000, 1, 2, 3));
     let marks = scheme.watermarks.unwrap();
     assert_eq!((marks.interval_us, marks.high_bp, marks.mid_bp, marks.low_bp), (5_000_000, 5000, 4000, 2000));
-    let done = Figures { nr_tried: 1, sz_tried: 2, nr_applied: 3, sz_applied: 4, qt_exceeds: 5, ..Figures::default() };
-    *bed.fake.0.figures.lock().unwrap() = vec![done];
+    let done =
+        SchemeStats { nr_tried: 1, sz_tried: 2, nr_applied: 3, sz_applied: 4, qt_exceeds: 5, ..SchemeStats::default() };
+    *bed.fake.0.stats.lock().unwrap() = vec![done];
     assert_eq!(bed.read("schemes"), "1 2 3 4 5 6 4 10 4096 1000 1 2 3 1 5000000 500 400 200 1 2 3 4 5\n");
 }
 

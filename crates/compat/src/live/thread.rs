@@ -4,7 +4,7 @@ use super::Request;
 use super::clock::Stop;
 use super::tried::Tried;
 use super::until_reaped::UntilReaped;
-use crate::kdamond::{Figures, Observer};
+use crate::kdamond::Observer;
 use crate::refused::Refused;
 use crate::settings::{KdamondTargets, Settings, TargetRanges, WatchedProcess};
 use isotherm_core::actuator::Destination;
@@ -15,10 +15,10 @@ use isotherm_core::event::{Event, Subscriber, SubscriberError};
 use isotherm_core::monitor::Monitor;
 use isotherm_core::monitor::config::{Algorithm, MonitorConfig};
 use isotherm_core::monitor::intervals::IntervalsGoal;
+use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::engine::{SchemeEngine, SchemeStatus};
 use isotherm_core::scheme::filter::FilterType;
 use isotherm_core::scheme::idle::IdleReason;
-use isotherm_core::scheme::{Scheme, stats::SchemeStats};
 use isotherm_core::snapshot::{RegionInfo, Snapshot};
 use isotherm_core::source::AccessSource;
 use isotherm_core::space::{Lasting, SpaceRule};
@@ -270,9 +270,9 @@ impl Server<'_> {
                 }
                 let _ = answer.send(());
             }
-            Request::Figures(answer) => {
+            Request::Stats(answer) => {
                 let status = schemes.status();
-                let _ = answer.send(status.iter().map(|s| figures(&s.stats)).collect());
+                let _ = answer.send(status.iter().map(|s| s.stats.clone()).collect());
             }
             Request::Tried(answer) => {
                 let turns = schemes.status().iter().map(|s| s.scheme.apply_ns).max().unwrap_or(0);
@@ -362,19 +362,6 @@ impl Server<'_> {
             // Who asked may have gone.
             let _ = answer.send(found.clone());
         }
-    }
-}
-
-fn figures(stats: &SchemeStats) -> Figures {
-    Figures {
-        nr_tried: stats.nr_tried,
-        sz_tried: stats.sz_tried,
-        nr_applied: stats.nr_applied,
-        sz_applied: stats.sz_applied,
-        sz_ops_filter_passed: stats.sz_tried,
-        qt_exceeds: stats.qt_exceeds,
-        nr_snapshots: stats.nr_snapshots,
-        effective_bytes: stats.effective_quota.unwrap_or(0),
     }
 }
 

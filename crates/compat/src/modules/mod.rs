@@ -10,13 +10,14 @@ use crate::admin::MOST_WRITTEN;
 use crate::errno::Errno;
 use crate::files::Files;
 use crate::folder::Folder;
-use crate::kdamond::{Figures, Kdamond, Observer, Starter};
+use crate::kdamond::{Kdamond, Observer, Starter};
 use crate::refused::Refused;
 use crate::schema::{Entry, FileKind};
 use crate::settings::Settings;
 use crate::tree::{Attr, Inode, Listed, ROOT, Tree};
 use crate::value::Form;
 use idle::Idle;
+use isotherm_core::scheme::stats::SchemeStats;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Which module.
@@ -189,9 +190,10 @@ impl Module {
         show(&mut state.tree, "kdamond_pid", pid.to_string());
         match self.which.figures() {
             Some(names) => {
-                let done = state.kdamond.as_mut().map(|kdamond| kdamond.figures());
+                let done = state.kdamond.as_mut().map(|kdamond| kdamond.stats());
                 let Some(Ok(done)) = done else { return };
-                let Some(&Figures { nr_tried, sz_tried, nr_applied, sz_applied, qt_exceeds, .. }) = done.first() else {
+                let Some(&SchemeStats { nr_tried, sz_tried, nr_applied, sz_applied, qt_exceeds, .. }) = done.first()
+                else {
                     return;
                 };
                 for (name, value) in names.into_iter().zip([nr_tried, sz_tried, nr_applied, sz_applied, qt_exceeds]) {

@@ -5,6 +5,7 @@ use isotherm_core::monitor::config::Algorithm;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::filter::FilterType;
 use isotherm_core::scheme::pattern::Bounds;
+use isotherm_core::scheme::stats::SchemeStats;
 use proptest::prelude::*;
 use std::sync::atomic::Ordering;
 
@@ -145,7 +146,7 @@ fn reclaim_reads_every_parameter() {
 fn what_it_has_done_is_shown_also_when_it_is_off() {
     let bed = Bed::new(Which::Reclaim);
     bed.write("enabled", "Y").unwrap();
-    *bed.fake.0.figures.lock().unwrap() = vec![crate::kdamond::Figures {
+    *bed.fake.0.stats.lock().unwrap() = vec![SchemeStats {
         nr_tried: 1,
         sz_tried: 2,
         nr_applied: 3,

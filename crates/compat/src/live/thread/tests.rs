@@ -96,12 +96,12 @@ impl Bed {
 fn a_first_scheme_begins_with_nothing_counted() {
     with_server(0, |server, bed| {
         bed.see(server, MonitorAttrs::default());
-        assert_eq!(bed.ask(server, Request::Figures), [], "none was asked for");
+        assert_eq!(bed.ask(server, Request::Stats), [], "none was asked for");
         bed.ask(server, |answer| Request::Commit(Box::new(settings(1)), answer)).unwrap();
-        assert_eq!(bed.ask(server, Request::Figures)[0].nr_snapshots, 0);
+        assert_eq!(bed.ask(server, Request::Stats)[0].nr_snapshots, 0);
         bed.see(server, MonitorAttrs::default());
         bed.ask(server, |answer| Request::Commit(Box::new(settings(2)), answer)).unwrap();
-        assert_eq!(bed.ask(server, Request::Figures)[0].nr_snapshots, 1, "later commits keep what was counted");
+        assert_eq!(bed.ask(server, Request::Stats)[0].nr_snapshots, 1, "later commits keep what was counted");
     });
 }
 

@@ -1,9 +1,10 @@
 //! How `mount` stands.
 
-use isotherm_compat::kdamond::Figures;
 use isotherm_compat::registry::{Refusal, Registry, RunningKdamond};
 use isotherm_compat::settings::{KdamondTargets, TargetRanges};
 use isotherm_core::figure::Figured;
+use isotherm_core::scheme::Scheme;
+use isotherm_core::scheme::stats::SchemeStats;
 use isotherm_core::units::format_time;
 use isotherm_daemon::instance::Instance;
 use isotherm_daemon::openmetrics::{Exposition, Labels};
@@ -96,17 +97,17 @@ impl KdamondStatus {
                 (Some(operations.to_owned()), processes.iter().map(|process| process.pid).collect())
             }
         };
-        let none = Figures::default();
-        let figures = kdamond.figures.iter().chain(std::iter::repeat(&none));
-        let scheme = |(index, (scheme, figures)): (usize, (&isotherm_core::scheme::Scheme, &Figures))| SchemeStatus {
+        let none = SchemeStats::default();
+        let stats = kdamond.stats.iter().chain(std::iter::repeat(&none));
+        let scheme = |(index, (scheme, stats)): (usize, (&Scheme, &SchemeStats))| SchemeStatus {
             scheme: index,
             action: scheme.action.to_string(),
-            nr_tried: figures.nr_tried,
-            sz_tried: figures.sz_tried,
-            nr_applied: figures.nr_applied,
-            sz_applied: figures.sz_applied,
-            qt_exceeds: figures.qt_exceeds,
-            effective_quota: figures.effective_bytes,
+            nr_tried: stats.nr_tried,
+            sz_tried: stats.sz_tried,
+            nr_applied: stats.nr_applied,
+            sz_applied: stats.sz_applied,
+            qt_exceeds: stats.qt_exceeds,
+            effective_quota: stats.effective_quota.unwrap_or(0),
         };
         Self {
             files: kdamond.files,
@@ -115,7 +116,7 @@ impl KdamondStatus {
             pids,
             sample_us: settings.attrs.sample_us,
             aggr_us: settings.attrs.aggr_us,
-            schemes: settings.schemes.iter().zip(figures).enumerate().map(scheme).collect(),
+            schemes: settings.schemes.iter().zip(stats).enumerate().map(scheme).collect(),
         }
     }
 
