@@ -3,7 +3,8 @@
 mod kdamonds;
 
 use crate::errno::Errno;
-use crate::files::Files;
+use crate::files::{Files, written_text};
+use crate::held::held;
 use crate::kdamond::{Kdamond, Starter};
 use crate::refused::Refused;
 use crate::schema::FileKind;
@@ -14,7 +15,7 @@ use isotherm_core::attrs::MonitorAttrs;
 use isotherm_core::scheme::stats::SchemeStats;
 use isotherm_core::snapshot::RegionInfo;
 use kdamonds::Kdamonds;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// The most bytes that one write hands over, as in the kernel: a page. The rest is another write's.
@@ -74,7 +75,7 @@ impl Admin {
 
     fn tree(&self) -> MutexGuard<'_, Tree> {
         // No method of the tree leaves it half changed where it panics, so it stays usable.
-        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+        held(&self.tree)
     }
 
     /// A count is written: not while a command is carried out, and not that of kdamonds while one runs.
@@ -315,8 +316,7 @@ impl Files for Admin {
         if taken.is_empty() {
             return Ok(0);
         }
-        let text = taken.split(|&b| b == 0).next().unwrap_or_default();
-        let text = std::str::from_utf8(text).map_err(|_| Errno::Invalid)?;
+        let text = written_text(taken)?;
         let kind = self.tree().kind(inode)?;
         match kind {
             FileKind::State => {

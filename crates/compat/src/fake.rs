@@ -1,5 +1,6 @@
 //! A kdamond for tests: keeps what it was reported, and says what it is to say.
 
+use crate::held::held;
 use crate::kdamond::{Kdamond, Observer, Starter, Stopper};
 use crate::refused::Refused;
 use crate::scheme::Goals;
@@ -9,7 +10,7 @@ use isotherm_core::event::Event;
 use isotherm_core::scheme::stats::SchemeStats;
 use isotherm_core::snapshot::RegionInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What the kdamonds were reported, and what they say.
@@ -43,11 +44,6 @@ impl Reported {
 /// Starts kdamonds that do nothing.
 #[derive(Clone, Default)]
 pub(crate) struct Fake(pub(crate) Arc<Reported>);
-
-/// The test of another thread may have failed.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Fake {
     pub(crate) fn last(&self) -> Settings {

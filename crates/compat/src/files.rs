@@ -27,6 +27,16 @@ pub trait Files: Send + Sync + Debug {
     fn stop(&self);
 }
 
+/// The text that somebody wrote to a file; as in the kernel, a zero byte ends it.
+///
+/// # Errors
+///
+/// [`Errno::Invalid`] where it is no UTF-8, as no value is.
+pub(crate) fn written_text(data: &[u8]) -> Result<&str, Errno> {
+    let text = data.split(|&b| b == 0).next().unwrap_or_default();
+    std::str::from_utf8(text).map_err(|_| Errno::Invalid)
+}
+
 /// Bits of an inode that are an entry's own; those above say which of the placed files it belongs to, 0: the folders
 /// above them.
 const OWN_BITS: u32 = 48;

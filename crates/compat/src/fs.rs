@@ -3,6 +3,7 @@
 
 use crate::errno::Errno;
 use crate::files::Files;
+use crate::held::held;
 use crate::tree::{Inode, Listed};
 use fuser::{
     BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, OpenAccMode,
@@ -14,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 /// What every file of sysfs claims to be long.
@@ -57,7 +58,7 @@ impl Fs {
     }
 
     fn shown(&self) -> MutexGuard<'_, HashMap<u64, Shown>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        held(&self.open)
     }
 
     fn remember(&self, shown: Shown) -> FileHandle {
@@ -102,7 +103,7 @@ impl Fs {
     }
 
     fn written(&self) -> MutexGuard<'_, HashSet<Inode>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+        held(&self.written)
     }
 
     fn write_at(&self, number: INodeNo, offset: u64, data: &[u8]) -> Result<usize, Errno> {

@@ -22,6 +22,7 @@ pub mod files;
 mod folder;
 mod fs;
 pub mod fuzz;
+mod held;
 pub mod kdamond;
 pub mod live;
 pub mod lru_gen;

@@ -1,5 +1,6 @@
 //! What runs behind the files of a mount, and what was refused: for whoever asks how it stands. A file cannot say why.
 
+use crate::held::held;
 use crate::kdamond::{Kdamond, Observer, Starter, Stopper};
 use crate::refused::Refused;
 use crate::scheme::Goals;
@@ -9,7 +10,7 @@ use isotherm_core::scheme::stats::SchemeStats;
 use isotherm_core::snapshot::RegionInfo;
 use isotherm_linux::clock::monotonic_ns;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Refusals that are kept: the last.
 const MOST_REFUSALS: usize = 64;
@@ -70,11 +71,6 @@ impl std::fmt::Debug for Registry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Registry").finish_non_exhaustive()
     }
-}
-
-/// None of what these guard is left half changed by a panic.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Registry {

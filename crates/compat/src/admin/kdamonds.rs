@@ -1,11 +1,12 @@
 //! The kdamonds behind the files, and who may have them: one command at a time.
 
 use crate::errno::Errno;
+use crate::held::held;
 use crate::kdamond::{Kdamond, Stopper};
 use crate::tree::Inode;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 /// Kdamonds by the inode of their folder.
@@ -35,11 +36,6 @@ struct Meanwhile {
     busy: Option<Inode>,
     /// Nothing is begun any more.
     ended: bool,
-}
-
-/// None of what these guard is left half changed by a panic.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Kdamonds {

@@ -9,7 +9,8 @@ mod schemes;
 mod words;
 
 use crate::errno::Errno;
-use crate::files::Files;
+use crate::files::{Files, written_text};
+use crate::held::held;
 use crate::kdamond::{Kdamond, Starter};
 use crate::refused::Refused;
 use crate::schema::DEBUGFS;
@@ -22,7 +23,7 @@ use isotherm_core::scheme::stats::SchemeStats;
 use schemes::SchemeLine;
 use std::fmt::Write;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use words::Words;
 
 /// What these files are called where somebody asks what runs behind them.
@@ -99,7 +100,7 @@ impl Debugfs {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // What was written is taken in whole or not at all, so it stays usable.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        held(&self.state)
     }
 
     fn file(&self, inode: Inode) -> Result<File, Errno> {
@@ -336,8 +337,7 @@ impl Files for Debugfs {
         if data.is_empty() {
             return Ok(0);
         }
-        let text = data.split(|&b| b == 0).next().unwrap_or_default();
-        let text = std::str::from_utf8(text).map_err(|_| Errno::Invalid)?;
+        let text = written_text(data)?;
         match file {
             File::MonitorOn => self.switch(text)?,
             _ => self.state().take_in(file, text)?,

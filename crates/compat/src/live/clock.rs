@@ -1,5 +1,6 @@
 //! A clock whose sleep ends when the kdamond is asked to stop.
 
+use crate::held::held;
 use isotherm_core::clock::{Clock, Wake};
 use isotherm_linux::clock::monotonic_ns;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -15,7 +16,7 @@ pub(super) struct Stop {
 impl Stop {
     /// Asks for it; a sleep ends at once.
     pub(super) fn ask(&self) {
-        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *held(&self.asked) = true;
         self.changed.notify_all();
     }
 }
@@ -26,7 +27,7 @@ impl Clock for &Stop {
     }
 
     fn sleep_until_ns(&mut self, deadline_ns: u64) -> Wake {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = held(&self.asked);
         loop {
             if *asked {
                 return Wake::Interrupted;

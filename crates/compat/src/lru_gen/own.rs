@@ -5,8 +5,9 @@ use super::generations::Generations;
 use super::machine::Machine;
 use super::{Control, File};
 use crate::errno::Errno;
+use crate::held::held;
 use crate::value::uint;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// The switches that there are: generations, page-table walks, and accessed bits above the lowest tables, which mean
 /// nothing here.
@@ -29,7 +30,7 @@ impl Own {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        held(&self.0)
     }
 }
 

@@ -1,12 +1,13 @@
 //! The figures of `damon_stat`, from what its kdamond sees.
 
+use crate::held::held;
 use isotherm_core::event::{Event, Subscriber, SubscriberError};
 use isotherm_core::history::frame::{PageAges, sum};
 use isotherm_core::history::times::AGES_NS;
 use isotherm_core::snapshot::Snapshot;
 use isotherm_core::target::TargetId;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Least to greatest.
 const PERCENTILES: usize = 101;
@@ -41,7 +42,7 @@ pub(super) struct Figures {
 impl Idle {
     /// As of now.
     pub(super) fn figures(&self) -> Figures {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = held(&self.0);
         let ages = seen.together.clone().unwrap_or_else(|| sum(seen.ages.values()));
         Figures {
             bandwidth: seen.bytes_per_second.values().sum::<f64>() as u64,
@@ -53,7 +54,7 @@ impl Idle {
 
 impl Subscriber for Idle {
     fn event(&mut self, event: &Event) -> Result<(), SubscriberError> {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = held(&self.0);
         match event {
             Event::Run(_) => *seen = Seen::default(),
             Event::Snapshot(snapshot) => {

@@ -8,8 +8,9 @@ mod parameters;
 
 use crate::admin::MOST_WRITTEN;
 use crate::errno::Errno;
-use crate::files::Files;
+use crate::files::{Files, written_text};
 use crate::folder::Folder;
+use crate::held::held;
 use crate::kdamond::{Kdamond, Observer, Starter};
 use crate::refused::Refused;
 use crate::schema::{Entry, FileKind};
@@ -18,7 +19,7 @@ use crate::tree::{Attr, Inode, Listed, ROOT, Tree};
 use crate::value::Form;
 use idle::Idle;
 use isotherm_core::scheme::stats::SchemeStats;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Which module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +118,7 @@ impl Module {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // No method of the tree leaves it half changed where it panics, so it stays usable.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        held(&self.state)
     }
 
     fn settings(&self, tree: &Tree) -> Result<Settings, Refused> {
@@ -238,8 +239,7 @@ impl Files for Module {
         if taken.is_empty() {
             return Ok(0);
         }
-        let text = taken.split(|&b| b == 0).next().unwrap_or_default();
-        let text = std::str::from_utf8(text).map_err(|_| Errno::Invalid)?;
+        let text = written_text(taken)?;
         let mut state = self.state();
         if !matches!(state.tree.kind(inode)?, FileKind::Value(_)) || state.tree.attr(inode)?.mode & 0o200 == 0 {
             return Err(Errno::Invalid);
