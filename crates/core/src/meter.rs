@@ -117,3 +117,14 @@ pub trait Meter {
         None
     }
 }
+
+/// Reads nothing, for schemes that need no figures.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoMeter;
+
+impl Meter for NoMeter {
+    fn read(&mut self, metric: &Metric, _: &[LiveTarget]) -> Result<u64, MeterError> {
+        let (reason, remedy) = ("nothing is read here".to_owned(), "use a goal that needs no figure".to_owned());
+        Err(MeterError { metric: metric.to_string(), reason, remedy })
+    }
+}

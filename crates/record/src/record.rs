@@ -83,14 +83,6 @@ impl Record {
         record
     }
 
-    /// The mappings of `target` that were in force at `time_ns`; before the first that are known, those. Empty where
-    /// none are known.
-    pub fn mappings_at(&self, time_ns: u64, target: u32) -> &[Mapping] {
-        let of_target = || self.mappings.iter().filter(|m| m.target == target);
-        let at = of_target().take_while(|m| m.time_ns <= time_ns).last().or_else(|| of_target().next());
-        at.map_or(&[], |m| &m.mappings)
-    }
-
     /// What is known of a target; the last where it was replaced.
     pub fn target(&self, target: u32) -> Option<&TargetInfo> {
         self.targets.iter().rev().find(|t| t.target == target)
@@ -134,12 +126,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mappings_are_those_in_force() {
+    fn mappings_are_kept_where_they_change() {
         let at = |time_ns, start| Event::Mappings { time_ns, target: 0, mappings: vec![Mapping::anon(start, 1 << 20)] };
         let record = Record::from_events([at(100, 0), at(150, 0), at(200, 4096)]);
-        assert_eq!(record.mappings.len(), 2, "repetitions are not kept");
-        let start = |t| record.mappings_at(t, 0)[0].range.start;
-        assert_eq!((start(0), start(100), start(199), start(200)), (0, 0, 0, 4096));
-        assert!(record.mappings_at(100, 1).is_empty());
+        let kept: Vec<_> = record.mappings.iter().map(|m| (m.time_ns, m.mappings[0].range.start)).collect();
+        assert_eq!(kept, [(100, 0), (200, 4096)]);
     }
 }

@@ -197,7 +197,7 @@ fn a_reader_that_lost_the_begin_learns_targets_and_mappings_later() {
     bytes[33] ^= 0xff;
     let record = Record::from_events(read(&bytes).0);
     assert_eq!(record.targets.len(), 1);
-    assert_eq!(record.mappings_at(0, 0).len(), 4);
+    assert_eq!(record.mappings[0].mappings.len(), 4);
     assert!(record.run.is_some());
 }
 

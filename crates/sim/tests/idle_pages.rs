@@ -6,7 +6,7 @@ use isotherm_core::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, total_len};
 use isotherm_core::clock::Clock;
 use isotherm_core::engine::{Engine, Progress};
 use isotherm_core::mapping::Mapping;
-use isotherm_core::meter::{LiveTarget, Meter, MeterError, Metric};
+use isotherm_core::meter::{LiveTarget, NoMeter};
 use isotherm_core::monitor::Monitor;
 use isotherm_core::monitor::config::{Algorithm, DamonRules, MonitorConfig};
 use isotherm_core::pages::PageSet;
@@ -46,14 +46,6 @@ impl Actuator for Pen {
 
     fn obstacle(&mut self, _action: Action, _target: LiveTarget) -> Option<String> {
         None
-    }
-}
-
-struct NoMeter;
-
-impl Meter for NoMeter {
-    fn read(&mut self, metric: &Metric, _: &[LiveTarget]) -> Result<u64, MeterError> {
-        Err(MeterError { metric: metric.to_string(), reason: "none here".into(), remedy: String::new() })
     }
 }
 

@@ -1,20 +1,12 @@
 use super::*;
 use crate::scheme::Goals;
 use isotherm_core::actuator::DryRun;
-use isotherm_core::meter::{LiveTarget, Meter, MeterError, Metric};
+use isotherm_core::meter::NoMeter;
 use isotherm_core::monitor::config::DamonRules;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::pattern::AccessPattern;
 use isotherm_core::trace::{TraceEvent, Tracer};
 use std::sync::mpsc::{self, Sender};
-
-struct NoMeter;
-
-impl Meter for NoMeter {
-    fn read(&mut self, metric: &Metric, _: &[LiveTarget]) -> Result<u64, MeterError> {
-        Err(MeterError { metric: metric.to_string(), reason: "none".into(), remedy: "none".into() })
-    }
-}
 
 fn settings(nr_schemes: usize) -> Settings {
     let scheme = Scheme::new(Action::Stat, AccessPattern::default());

@@ -1,15 +1,7 @@
 use super::*;
-use crate::meter::{MeterError, Metric};
+use crate::meter::{MeterError, Metric, NoMeter};
 use crate::scheme::goal::GoalMetric;
 use proptest::prelude::*;
-
-struct NoMeter;
-
-impl Meter for NoMeter {
-    fn read(&mut self, metric: &Metric, _: &[LiveTarget]) -> Result<u64, MeterError> {
-        Err(MeterError { metric: metric.to_string(), reason: "none here".into(), remedy: String::new() })
-    }
-}
 
 const MS: u64 = 1_000_000;
 

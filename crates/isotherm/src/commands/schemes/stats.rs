@@ -70,18 +70,10 @@ pub fn short(engine: &mut SchemeEngine, ahead: Option<&AheadTotals>) -> String {
 mod tests {
     use super::*;
     use isotherm_core::actuator::DryRun;
-    use isotherm_core::meter::{LiveTarget, Meter, MeterError, Metric};
+    use isotherm_core::meter::NoMeter;
     use isotherm_core::scheme::Scheme;
     use isotherm_core::scheme::pattern::AccessPattern;
     use std::io::BufRead;
-
-    struct NoMeter;
-
-    impl Meter for NoMeter {
-        fn read(&mut self, metric: &Metric, _: &[LiveTarget]) -> Result<u64, MeterError> {
-            Err(MeterError { metric: metric.to_string(), reason: "none".into(), remedy: "none".into() })
-        }
-    }
 
     #[test]
     fn lines_hold_what_the_contract_names() {

@@ -9,7 +9,7 @@ use crate::schemes::Tuning;
 use isotherm_core::action_log::Entry;
 use isotherm_core::actuator::DryRun;
 use isotherm_core::attrs::MonitorAttrs;
-use isotherm_core::meter::{LiveTarget, Meter, MeterError, Metric};
+use isotherm_core::meter::NoMeter;
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::ahead::AheadTotals;
@@ -21,14 +21,6 @@ use isotherm_core::scheme::stats::SchemeStats;
 use isotherm_daemon::instance::Instance;
 use isotherm_daemon::sandbox::Sandbox;
 use std::sync::Arc;
-
-struct NoMeter;
-
-impl Meter for NoMeter {
-    fn read(&mut self, metric: &Metric, _: &[LiveTarget]) -> Result<u64, MeterError> {
-        Err(MeterError { metric: metric.to_string(), reason: "none".into(), remedy: "none".into() })
-    }
-}
 
 /// A scheme that pages all out.
 pub fn scheme() -> Scheme {
