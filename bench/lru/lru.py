@@ -19,17 +19,19 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "../schemes/lib"))
+sys.path[:0] = [os.path.join(HERE, "../schemes/lib"), os.path.join(HERE, "../../tests/lib")]
 
-import programs
 import rounds
 from confidence import ratio_text
 from gauge import TICK, cpu_seconds, stat_fields
+from processes import start, stop
+from redis_server import RedisServer
 from system import MemoryGroup, Swap, prepare, read, undisturbed, write
 
 DISTRIBUTIONS = ("uniform", "exponential", "zipfian")
 STORES = ("redis", "sqlite")
 ROWS = ("kernel", "isotherm")
+START_S = 120
 REFERENCES = """
 Published for the multi-generational LRU against the classic one (redis, other machine): +19.7 %, +20.1 % and +17.5 %.
 Aim: +25 % for zipfian and exponential, nothing lost for uniform, at equal CPU per operation."""
@@ -52,32 +54,29 @@ class Store:
             self.group.unlimited()
             records = [str(self.options.records), self.distribution]
             if self.name == "redis":
-                socket = f"{self.folder}/redis"
-                self.server = self._start(
-                    ["redis-server", "--port", "0", "--unixsocket", socket, "--dir", self.folder, "--save", ""],
-                    inside=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # fmt: skip
-                ping = ["redis-cli", "-s", socket, "ping"]
-                programs.wait_until("redis answers", lambda: subprocess.run(ping, capture_output=True).stdout == b"PONG\n")
-                command, inside = [self.binaries["ycsb_client"], socket, *records], False
+                self.server = RedisServer(self.folder, seconds=START_S, preexec_fn=lambda: self._join(inside=True))
+                command, inside = [self.binaries["ycsb_client"], self.server.socket, *records], False
             else:
                 command, inside = ["/usr/bin/python3", f"{HERE}/sqlite_store.py", *records], True
-            self.client = self._start(command, inside, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self.client = start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=lambda: self._join(inside))
             if self.client.stdout.readline() != "ready\n":
                 raise RuntimeError(f"{' '.join(command)} did not start")
-            self.server = self.server or self.client
             return self
         except BaseException:
             self.__exit__()
             raise
 
-    def _start(self, command, inside, **options):
-        def join():
-            if not self.options.spread:
-                os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-            if inside:
-                write(f"{self.group.path}/cgroup.procs", str(os.getpid()))
+    def _join(self, inside):
+        """Called by what has just been started: shares the processor, and enters the group if it is `inside`."""
+        if not self.options.spread:
+            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        if inside:
+            write(f"{self.group.path}/cgroup.procs", str(os.getpid()))
 
-        return subprocess.Popen(command, start_new_session=True, preexec_fn=join, **options)
+    @property
+    def pid(self):
+        """The process whose memory is limited."""
+        return (self.server or self.client).pid
 
     def run(self, seconds):
         """Lets it work; returns what the client tells."""
@@ -92,9 +91,9 @@ class Store:
 
     def __exit__(self, *_):
         with undisturbed():
-            programs.stop(self.client)
-            if self.server is not self.client:
-                programs.stop(self.server)
+            stop(self.client, signal.SIGKILL)
+            if self.server is not None:
+                self.server.stop(signal.SIGKILL)
 
 
 class Isotherm:
@@ -157,11 +156,11 @@ def measure(row, store_name, distribution, options, binaries, folder, group):
         with Isotherm(row, options, binaries, group, folder) as isotherm:
             store.run(options.warm_up)
             isotherm.check()
-            before = busy_seconds(), isotherm.cpu(), int(stat_fields(store.server.pid)[9]), isotherm.stats()
+            before = busy_seconds(), isotherm.cpu(), int(stat_fields(store.pid)[9]), isotherm.stats()
             hits = group.limit_hits()
             figures = store.run(options.seconds)
             hits = group.limit_hits() - hits
-            after = busy_seconds(), isotherm.cpu(), int(stat_fields(store.server.pid)[9]), isotherm.stats()
+            after = busy_seconds(), isotherm.cpu(), int(stat_fields(store.pid)[9]), isotherm.stats()
             isotherm.check()
     operations = figures["operations"]
     figures["throughput"] = operations / figures["seconds"]

@@ -11,7 +11,8 @@ import signal
 import statistics
 import subprocess
 import sys
-import time
+
+from redis_server import RedisServer
 
 SETTLE_S = 2.0  # for a monitor to get over its start
 QUANTILES = ("p50_us", "p99_us", "p999_us")
@@ -21,20 +22,11 @@ class Store:
     """A redis with records, and a client that asks for them."""
 
     def __init__(self, binaries, keys, work):
-        socket = os.path.join(work, "redis.socket")
         self.server = self.client = None
         try:
-            self.server = subprocess.Popen(
-                ["redis-server", "--port", "0", "--unixsocket", socket, "--dir", work, "--save", "", "--appendonly", "no"],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            )  # fmt: skip
-            end = time.monotonic() + 20
-            while not os.path.exists(socket):
-                if self.server.poll() is not None or time.monotonic() > end:
-                    raise RuntimeError("redis-server did not start")
-                time.sleep(0.05)
+            self.server = RedisServer(work, "--appendonly", "no", seconds=20)
             self.client = subprocess.Popen(
-                [binaries["ycsb_client"], socket, str(keys), "zipfian"],
+                [binaries["ycsb_client"], self.server.socket, str(keys), "zipfian"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             )  # fmt: skip
             if self.client.stdout.readline() != "ready\n":
@@ -54,10 +46,11 @@ class Store:
 
     def close(self):
         """Ends both."""
-        for process in (self.client, self.server):
-            if process is not None and process.poll() is None:
-                process.kill()
-                process.wait()
+        if self.client is not None and self.client.poll() is None:
+            self.client.kill()
+            self.client.wait()
+        if self.server is not None:
+            self.server.stop(signal.SIGKILL)
 
 
 def _end(watcher):

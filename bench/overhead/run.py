@@ -22,7 +22,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Last: who imports this has a module of programs of its own.
-sys.path.append(os.path.join(HERE, "../schemes/lib"))
+sys.path += [os.path.join(HERE, "../schemes/lib"), os.path.join(HERE, "../../tests/lib")]
 
 import latency
 import start

@@ -10,7 +10,8 @@ import subprocess
 import tempfile
 import time
 
-from harness import BINARY, MIB, compiled, start, stop
+from harness import BINARY, MIB, compiled
+from processes import start, stop
 
 SETTING = "/sys/kernel/mm/transparent_hugepage/enabled"
 SIZE = 256  # MiB

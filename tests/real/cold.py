@@ -5,12 +5,14 @@ is asked in turn; and one as `make demo` sets it up.
 """
 
 import json
+import os
 import random
-import subprocess
 import tempfile
 import time
 
-from harness import MIB, Recorder, isotherm, start, stop, summaries, used_pages, wait_for, wait_for_all
+from harness import MIB, Recorder, isotherm, summaries, used_pages, wait_for_all
+from processes import stop
+from redis_server import RedisServer
 
 AGE = 10  # s without use that every command is asked about
 SECONDS = 25
@@ -24,25 +26,12 @@ class Server:
         self.name, self.folder, self.keys, self.asked = name, f"{folder}/{name}", keys, asked
         self.server = self.client = None
 
-    def cli(self, *arguments, text=None):
-        """Asks the server."""
-        command = ["redis-cli", "-s", self.folder + ".socket", *arguments]
-        return subprocess.run(command, input=text, capture_output=True, text=True).stdout
-
     def start(self):
         """Starts and fills it, and lets the client ask."""
-        socket = self.folder + ".socket"
-        self.server = start(
-            ["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-        )  # fmt: skip
-        wait_for("redis answers", lambda: self.cli("ping") == "PONG\n")
-        self.cli("--pipe", text="".join(f"SET key:{k} {'x' * 1000}\r\n" for k in range(self.keys)))
-        questions = self.folder + ".questions"
-        with open(questions, "w") as f:
-            f.writelines(f"GET key:{k}\n" for k in self.asked)
-        loop = 'while :; do cat "$1" || exit; sleep 0.2; done | redis-cli -s "$2" >/dev/null 2>&1'
-        self.client = start(["sh", "-c", loop, "sh", questions, socket], stderr=subprocess.DEVNULL)
+        os.mkdir(self.folder)
+        self.server = RedisServer(self.folder, "--appendonly", "no")
+        self.server.fill(self.keys)
+        self.client = self.server.start_client(self.asked, 0.2)
 
     @property
     def pid(self):
@@ -57,7 +46,8 @@ class Server:
     def stop(self):
         """Ends both."""
         stop(self.client)
-        stop(self.server)
+        if self.server is not None:
+            self.server.stop()
 
 
 def by_lru(pid):

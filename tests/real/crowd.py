@@ -6,8 +6,9 @@ import resource
 import subprocess
 import tempfile
 
-from harness import MIB, ControlGroup, compiled, start, stop, wait_for
+from harness import MIB, ControlGroup, compiled
 from node import Node
+from processes import start, stop, wait_for
 
 # Each takes two descriptors of the node, which leaves half of them for all else.
 MOST_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -2,12 +2,12 @@
 
 import json
 import os
-import signal
 import subprocess
 import time
 
 import record
 import results
+from processes import wait_for
 from ranges import MIB, length
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
@@ -53,41 +53,12 @@ def mib(ranges):
     return f"{length(ranges) / MIB:.1f} MiB"
 
 
-def wait_for(what, condition, seconds=60):
-    """Waits until a condition holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise RuntimeError(f"waited in vain until {what}")
-        time.sleep(0.05)
-
-
-def start(command, **options):
-    """Starts a program in a process group of its own, so that `stop` reaches all that it starts."""
-    return subprocess.Popen(command, start_new_session=True, **options)
-
-
 def compiled(name, folder, *flags):
     """Compiles the C program NAME.c that lies beside this file; returns its path in `folder`."""
     path = os.path.join(folder, name)
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.c")
     subprocess.run(["cc", "-O2", *flags, source, "-o", path], check=True)
     return path
-
-
-def stop(process, how=signal.SIGTERM):
-    """Ends a program that `start` started, and all of its process group."""
-    if process is None:
-        return
-    for sent in (how, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, sent)
-            process.wait(timeout=20)
-        except ProcessLookupError:
-            break
-        except subprocess.TimeoutExpired:
-            continue
-    process.wait()
 
 
 class Summary:

@@ -8,8 +8,9 @@ import os
 import subprocess
 import tempfile
 
-from harness import MIB, ControlGroup, compiled, start, stop
+from harness import MIB, ControlGroup, compiled
 from node import Node
+from processes import start, stop
 
 GIB = int(os.environ.get("LARGE_GIB", "100"))
 HOT_PERCENT = 10

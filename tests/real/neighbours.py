@@ -4,8 +4,9 @@ import os
 import subprocess
 import tempfile
 
-from harness import MIB, start, stop, wait_for
+from harness import MIB
 from postgres_server import PostgresServer
+from processes import start, stop, wait_for
 
 # A map of objects of 1 KB; some keys, chosen at random, are looked up and written to every 200 ms.
 JAVA = """

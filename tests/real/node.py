@@ -14,9 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 import cold
 import windows
 from group import EACH_MIB, USED, affordable
-from harness import BINARY, MIB, ControlGroup, CpuTime, start, stop, used_pages, wait_for
+from harness import BINARY, MIB, ControlGroup, CpuTime, used_pages
 from neighbours import Jvm, PostgresSession, resident
 from pages import COLD, WORKING_SET, Program, build, hot_pages, size
+from processes import start, stop, wait_for
 
 SECONDS = int(os.environ.get("NODE_SECONDS", "60"))
 CHURN_SECONDS = 50

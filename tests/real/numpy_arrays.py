@@ -5,7 +5,8 @@ import os
 import subprocess
 import tempfile
 
-from harness import MIB, isotherm, mib, start, stop, summaries, watch
+from harness import MIB, isotherm, mib, summaries, watch
+from processes import start, stop
 from ranges import length, subtract
 from record import ever_accessed
 

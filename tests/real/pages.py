@@ -10,18 +10,8 @@ import tempfile
 import time
 
 import record
-from harness import (
-    MIB,
-    ControlGroup,
-    Recorder,
-    compiled,
-    isotherm,
-    start,
-    stop,
-    summaries,
-    used_pages,
-    wait_for_all,
-)
+from harness import MIB, ControlGroup, Recorder, compiled, isotherm, summaries, used_pages, wait_for_all
+from processes import start, stop
 from ranges import PAGE
 
 SECONDS = 26

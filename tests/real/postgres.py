@@ -5,8 +5,9 @@ import subprocess
 import tempfile
 import time
 
-from harness import MIB, mib, stop, summaries, watch
+from harness import MIB, mib, summaries, watch
 from postgres_server import PostgresServer
+from processes import stop
 from ranges import length, normalize
 
 TABLE = "pgbench_accounts"

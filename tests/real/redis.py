@@ -1,12 +1,13 @@
 """redis: keys that are asked for all the time; the server itself tells where their values lie."""
 
 import re
-import subprocess
 import tempfile
 
-from harness import mib, start, stop, wait_for, watch
+from harness import mib, watch
+from processes import stop, wait_for
 from ranges import PAGE, intersect, length, normalize, subtract
 from record import ever_accessed
+from redis_server import RedisServer
 
 KEYS = 100_000
 HOT = 2_000
@@ -16,43 +17,28 @@ def check(results):
     """Fills a server, asks for some keys while it is recorded, and looks for the pages of their values."""
     server = client = None
     with tempfile.TemporaryDirectory(prefix="isotherm-redis-") as folder:
-        socket = f"{folder}/socket"
-
-        def cli(*arguments, text=None):
-            command = ["redis-cli", "-s", socket, *arguments]
-            return subprocess.run(command, input=text, capture_output=True, text=True).stdout
-
         try:
-            server = start(
-                ["redis-server", "--port", "0", "--unixsocket", socket, "--dir", folder, "--save", "",
-                 "--enable-debug-command", "yes"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-            )  # fmt: skip
-            wait_for("redis answers", lambda: cli("ping") == "PONG\n")
-            cli("--pipe", text="".join(f"SET key:{k} {'x' * 1000}\r\n" for k in range(KEYS)))
-            places = cli(text="".join(f"DEBUG OBJECT key:{k}\n" for k in range(HOT)))
+            server = RedisServer(folder, "--enable-debug-command", "yes")
+            server.fill(KEYS)
+            places = server.cli(input="".join(f"DEBUG OBJECT key:{k}\n" for k in range(HOT)))
             # A look-up writes the value's header (the time of its last use), which lies at this address.
             addresses = [int(a, 16) for a in re.findall(r"at:(0x[0-9a-f]+)", places)]
             touched = normalize((a - a % PAGE, a - a % PAGE + PAGE) for a in addresses)
             results.check(len(addresses) == HOT, f"redis reported where {len(addresses)} values lie, on {mib(touched)}")
 
-            questions = f"{folder}/questions"
-            with open(questions, "w") as f:
-                f.writelines(f"GET key:{k}\n" for k in range(HOT))
-            client = start(
-                ["sh", "-c", 'while :; do cat "$1" || exit; sleep 0.02; done | redis-cli -s "$2" >/dev/null 2>&1',
-                 "sh", questions, socket], stderr=subprocess.DEVNULL
-            )  # fmt: skip
-            before = _lookups(cli)
-            wait_for("the client asks", lambda: _lookups(cli) > before)
-            before = _lookups(cli)
+            client = server.start_client(range(HOT), 0.02)
+            before = _lookups(server)
+            wait_for("the client asks", lambda: _lookups(server) > before)
+            before = _lookups(server)
             # Regions look for some thirty pages among 45000. Of the default budget walks take more than half, and what is left finds
             # nearly all of them in nearly all runs only.
             snapshots, summary = watch(folder, 16, "--pid", str(server.pid), "--cpu-budget", "3%")
-            rounds = (_lookups(cli) - before) // HOT
+            rounds = (_lookups(server) - before) // HOT
             mapping = _largest_mapping(server.pid)
         finally:
             stop(client)
-            stop(server)
+            if server is not None:
+                server.stop()
     results.check(rounds >= 2, f"each of them was asked for about {rounds} times in the window")
     missed = subtract(touched, ever_accessed(snapshots))
     results.check(length(missed) <= 0.01 * length(touched), f"{mib(missed)} of their pages not seen accessed")
@@ -83,6 +69,6 @@ def _largest_mapping(pid):
     return best[1]
 
 
-def _lookups(cli):
+def _lookups(server):
     """Keys that were looked up and found so far."""
-    return int(re.search(r"keyspace_hits:(\d+)", cli("info", "stats"))[1])
+    return int(re.search(r"keyspace_hits:(\d+)", server.cli("info", "stats"))[1])

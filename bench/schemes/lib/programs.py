@@ -1,6 +1,5 @@
 """The programs under test. Each has memory of which a part is cold, does a fixed amount of work, and checks its own data."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -11,29 +10,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, "../../../tests/lib"))
 
 from postgres_server import PostgresServer
+from processes import start, stop, wait_for
+from redis_server import RedisServer
 
 START_S = 120
-
-
-def stop(process, how=signal.SIGKILL):
-    """Ends a program that was started as the leader of a process group."""
-    if process is None:
-        return
-    for sent in (how, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, sent)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=20)
-            return
-
-
-def wait_until(what, condition):
-    """Waits until a condition holds."""
-    end = time.monotonic() + START_S
-    while not condition():
-        if time.monotonic() > end:
-            raise RuntimeError(f"waited in vain until {what}")
-        time.sleep(0.05)
 
 
 class Worker:
@@ -46,9 +26,7 @@ class Worker:
         self.process = None
 
     def __enter__(self):
-        self.process = subprocess.Popen(
-            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
+        self.process = start(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             self.pid = self.process.pid
             if self.process.stdout.readline() != "ready\n":
@@ -74,7 +52,7 @@ class Worker:
             raise RuntimeError(f"{' '.join(self.command)}: its data is wrong (status {status})")
 
     def __exit__(self, *_):
-        stop(self.process)
+        stop(self.process, signal.SIGKILL)
 
 
 class Redis:
@@ -83,27 +61,19 @@ class Redis:
     many = False
 
     def __init__(self, client, records, requests, work_us, folder):
-        self.socket = f"{folder}/redis"
-        self.folder = folder
-        self.client = Worker([client, self.socket, str(records), str(requests), str(work_us)])
-        self.server = None
+        self.folder, self.program, self.amounts = folder, client, [str(records), str(requests), str(work_us)]
+        self.server = self.client = None
 
     def __enter__(self):
         try:
-            self.server = subprocess.Popen(
-                ["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", self.folder, "--save", ""],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
-            )  # fmt: skip
+            self.server = RedisServer(self.folder, seconds=START_S)
             self.pid = self.server.pid
-            wait_until("redis answers", lambda: self._ping() == "PONG\n")
+            self.client = Worker([self.program, self.server.socket, *self.amounts])
             self.client.__enter__()
             return self
         except BaseException:
             self.__exit__()
             raise
-
-    def _ping(self):
-        return subprocess.run(["redis-cli", "-s", self.socket, "ping"], capture_output=True, text=True).stdout
 
     def work(self):
         """Lets the client ask; returns its seconds."""
@@ -114,8 +84,10 @@ class Redis:
         self.client.check()
 
     def __exit__(self, *_):
-        self.client.__exit__()
-        stop(self.server)
+        if self.client is not None:
+            self.client.__exit__()
+        if self.server is not None:
+            self.server.stop(signal.SIGKILL)
 
 
 # The transaction of TPC-B. Accounts are chosen as in a shop: most transactions are about recent ones, which lie together, and
@@ -169,7 +141,7 @@ class Postgres:
         self.gate, _ = self.server.session()
         self.gate.stdin.write("SELECT pg_advisory_lock(42); SELECT 'held';\n")
         self.gate.stdin.flush()
-        wait_until("the gate is shut", lambda: self.gate.stdout.readline() == "held\n")
+        wait_for("the gate is shut", lambda: self.gate.stdout.readline() == "held\n", START_S)
         script = f"{self.server.folder}/script"
         with open(script, "w") as f:
             f.write(PGBENCH_SCRIPT)
@@ -179,7 +151,7 @@ class Postgres:
             "--random-seed=9", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )  # fmt: skip
         waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-        wait_until("the clients are ready", lambda: self.server.sql(waiting) == str(self.CLIENTS))
+        wait_for("the clients are ready", lambda: self.server.sql(waiting) == str(self.CLIENTS), START_S)
 
     def work(self):
         """Opens the gate; returns the seconds until the last transaction."""
@@ -202,7 +174,7 @@ class Postgres:
             raise RuntimeError(f"PostgreSQL's data is wrong: sums {found[:4]}, {found[4]} transactions instead of {done}")
 
     def __exit__(self, *_):
-        stop(self.bench)
+        stop(self.bench, signal.SIGKILL)
         if self.server is not None:
             self.server.stop()
 

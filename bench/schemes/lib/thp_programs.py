@@ -5,6 +5,7 @@
 
 import os
 import random
+import signal
 import subprocess
 import sys
 
@@ -12,7 +13,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, "../../../tests/lib"))
 
 from postgres_server import PostgresServer
-from programs import START_S, stop, wait_until
+from processes import start, stop
+from programs import START_S
+from redis_server import RedisServer
 
 MATRIX = """
 import sys
@@ -73,7 +76,7 @@ class Command:
     def __enter__(self):
         # It waits for the start as a shell that it then replaces: who watches the one watches the other.
         gate = ["sh", "-c", 'read line; exec "$@"', "sh", *self.command]
-        self.process = subprocess.Popen(gate, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=self.environment, start_new_session=True)
+        self.process = start(gate, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=self.environment)
         self.pid = self.process.pid
         return self
 
@@ -93,7 +96,7 @@ class Command:
             raise RuntimeError(f"{' '.join(self.command)} ended with status {status}")
 
     def __exit__(self, *_):
-        stop(self.process)
+        stop(self.process, signal.SIGKILL)
 
 
 class Store:
@@ -103,8 +106,7 @@ class Store:
     KEYS = 1_000_000
 
     def __init__(self, folder, length):
-        self.socket, self.folder = f"{folder}/store", folder
-        self.server = None
+        self.folder = folder
         self.files = [f"{folder}/fill", f"{folder}/delete"] + [f"{folder}/ask"] * (4 * length)
         if not os.path.exists(self.files[0]):
             keys = list(range(self.KEYS))
@@ -120,37 +122,28 @@ class Store:
             f.writelines(lines)
 
     def __enter__(self):
-        try:
-            # It switches huge pages off for itself unless asked not to.
-            command = ["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", self.folder, "--save", "", "--disable-thp", "no"]
-            self.server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True)
-            self.pid = self.server.pid
-            wait_until("redis answers", lambda: self._cli("ping") == "PONG\n")
-            return self
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def _cli(self, *arguments, **options):
-        return subprocess.run(["redis-cli", "-s", self.socket, *arguments], capture_output=True, text=True, **options).stdout
+        # It switches huge pages off for itself unless asked not to.
+        self.server = RedisServer(self.folder, "--disable-thp", "no", seconds=START_S)
+        self.pid = self.server.pid
+        return self
 
     def work(self):
         """Fills, deletes, asks; returns the seconds."""
         begin = os.times().elapsed
         for file in self.files:
             with open(file) as f:
-                said = self._cli("--pipe", stdin=f)
+                said = self.server.cli("--pipe", stdin=f)
             if "errors: 0" not in said:
                 raise RuntimeError(f"redis: {said}")
         return os.times().elapsed - begin
 
     def check(self):
         """How many keys there are."""
-        if self._cli("dbsize").strip() != str(self.KEYS // 2):
+        if self.server.cli("dbsize").strip() != str(self.KEYS // 2):
             raise RuntimeError("redis has lost keys")
 
     def __exit__(self, *_):
-        stop(self.server)
+        self.server.stop(signal.SIGKILL)
 
 
 class PostgresJoin:

@@ -8,6 +8,7 @@ import scenarios
 import wire
 from held import Held
 from line import Line, checked
+from ports import free_port
 from realhost import RealHost, gives_back_to_both
 
 MIB = 1 << 20
@@ -121,9 +122,3 @@ def on_a_hostile_line(host, machine, check, line):
     line.open = True
     machine.wait_for(lambda: scenarios.status(machine)["host"], scenarios.PATIENCE_S, "the agent reaches its host again")
     scenarios.stop(machine, pid, check)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]

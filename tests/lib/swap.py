@@ -23,7 +23,7 @@ class Swap:
             with open(f"{CONTROL}/hot_add") as f:
                 self.number = int(f.read())
         except OSError:
-            print("     soak: without swap of its own, because there is no zram")
+            print("     without swap of its own, because there is no zram")
             return self
         try:
             with open(f"/sys/block/zram{self.number}/disksize", "w") as f:
