@@ -164,6 +164,7 @@ fn a_limit_that_nothing_keeps_is_said_and_no_rules_are_written() {
     assert!(!rules.exists());
     for bad in [
         ["--test", "100%"],
+        ["--over", "200%"],
         ["--warmups", "0s,1m,2m,3m,4m,5m,6m"],
         ["--rate", "0.2%"],
         ["--percentiles", "101"],

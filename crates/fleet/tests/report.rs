@@ -197,6 +197,13 @@ fn a_page_and_a_table_are_written_whole() {
     let done = fleet(&["report", made.to_str().unwrap(), "--csv", "/nowhere/r.csv"]);
     assert_eq!(done.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&done.stderr).contains("cannot write /nowhere/r.csv"), "{done:?}");
+
+    let one = folder.path().join("one");
+    let one = one.to_str().unwrap();
+    let done = fleet(&["report", made.to_str().unwrap(), "--csv", one, "--html", one]);
+    assert_eq!(done.status.code(), Some(2), "{done:?}");
+    assert!(String::from_utf8_lossy(&done.stderr).contains("--csv and --html name the same file"), "{done:?}");
+    assert!(!Path::new(one).exists());
 }
 
 #[test]

@@ -38,7 +38,8 @@ pub enum Fault {
     SameTime {
         /// The file itself, which is used after all if the other one turns out to be damaged.
         file: Box<WindowFile>,
-        other: Path,
+        /// The name of that one.
+        other: String,
     },
     #[error("holds times that lie ahead of this machine's clock")]
     Ahead,
@@ -86,9 +87,16 @@ pub struct Inventory {
     /// By host and time.
     pub files: Vec<WindowFile>,
     pub left_out: Vec<LeftOut>,
+    /// What names of files begin with, before their paths in the store: `/` in a folder of this machine.
+    pub root: &'static str,
 }
 
 impl Inventory {
+    /// A file's name, as people write it.
+    pub fn name_of(&self, path: &Path) -> String {
+        format!("{}{path}", self.root)
+    }
+
     /// Judges files of `hosts` again, of which some have turned out to be damaged: `files`, the good ones, and those that were
     /// left out because of others. Returns those to use, by host and time.
     pub fn judge_again(&mut self, mut files: Vec<WindowFile>, hosts: &HashSet<String>) -> Vec<WindowFile> {
@@ -99,15 +107,15 @@ impl Inventory {
                 files.push(*file);
             }
         }
-        let (files, left_out) = once_each(files);
+        let (files, left_out) = once_each(files, self.root);
         self.left_out.extend(left_out);
         files
     }
 }
 
-/// Sorts out what cannot be used, besides what is left out already. Of files of a host with the same times, the one with more rows counts.
-pub fn judge(found: Vec<Found>, left_out: Vec<LeftOut>, now_us: i64) -> Inventory {
-    let mut all = Inventory { files: Vec::new(), left_out };
+/// Sorts out what cannot be used, besides what is left out already; names of files begin with `root`. Of files of a host with the same times, the one with more rows counts.
+pub fn judge(found: Vec<Found>, left_out: Vec<LeftOut>, now_us: i64, root: &'static str) -> Inventory {
+    let mut all = Inventory { files: Vec::new(), left_out, root };
     let mut good = Vec::new();
     for Found { path, bytes, footer } in found {
         match footer {
@@ -118,7 +126,7 @@ pub fn judge(found: Vec<Found>, left_out: Vec<LeftOut>, now_us: i64) -> Inventor
             Ok(footer) => good.push(WindowFile { path, bytes, footer }),
         }
     }
-    let (files, left_out) = once_each(good);
+    let (files, left_out) = once_each(good, root);
     all.files = files;
     all.left_out.extend(left_out);
     all.left_out.sort_by(|a, b| a.path.cmp(&b.path));
@@ -127,7 +135,7 @@ pub fn judge(found: Vec<Found>, left_out: Vec<LeftOut>, now_us: i64) -> Inventor
 
 /// Files of which no two hold the same time of a host, by host and time; and the rest. Those with most rows are taken first, so
 /// that a file is left out only because of one that is used.
-fn once_each(mut all: Vec<WindowFile>) -> (Vec<WindowFile>, Vec<LeftOut>) {
+fn once_each(mut all: Vec<WindowFile>, root: &str) -> (Vec<WindowFile>, Vec<LeftOut>) {
     all.sort_by(|a, b| {
         let key = |file: &WindowFile| (Reverse(file.footer.rows), file.footer.first_us);
         a.footer.host.cmp(&b.footer.host).then_with(|| key(a).cmp(&key(b))).then_with(|| a.path.cmp(&b.path))
@@ -143,7 +151,7 @@ fn once_each(mut all: Vec<WindowFile>) -> (Vec<WindowFile>, Vec<LeftOut>) {
         let before = used.range(..=file.footer.last_us).next_back().map(|(_, before)| before);
         match before.filter(|before| before.footer.last_us >= file.footer.first_us) {
             Some(other) => {
-                let (path, rows, other) = (file.path.clone(), Some(file.footer.rows), other.path.clone());
+                let (path, rows, other) = (file.path.clone(), Some(file.footer.rows), format!("{root}{}", other.path));
                 left_out.push(LeftOut { path, fault: Fault::SameTime { file: Box::new(file), other }, rows });
             }
             None => drop(used.insert(file.footer.first_us, file)),
@@ -184,17 +192,17 @@ mod tests {
             vec!["a-0", "a-1", "b-full", "c-0"],
             vec![("b-0", "same_time"), ("c-part", "same_time"), ("copy", "same_time")],
         );
-        assert_eq!(names(&judge(found(), Vec::new(), 100)), want);
+        assert_eq!(names(&judge(found(), Vec::new(), 100, "")), want);
         // In whatever order they are found.
         let reversed = found().into_iter().rev().collect();
-        assert_eq!(names(&judge(reversed, Vec::new(), 100)), want);
+        assert_eq!(names(&judge(reversed, Vec::new(), 100, "")), want);
     }
 
     /// A overlaps B, B overlaps C, and each has more rows than the one before.
     #[test]
     fn a_file_is_left_out_only_because_of_one_that_is_used() {
         let chain = vec![file("a", "h", 0, 5, 1), file("b", "h", 5, 10, 2), file("c", "h", 10, 15, 3)];
-        assert_eq!(names(&judge(chain, Vec::new(), 100)), (vec!["a", "c"], vec![("b", "same_time")]));
+        assert_eq!(names(&judge(chain, Vec::new(), 100, "")), (vec!["a", "c"], vec![("b", "same_time")]));
     }
 
     #[test]
@@ -206,7 +214,7 @@ mod tests {
             file("other-0", "i", 0, 9, 2),
             file("other-1", "i", 0, 9, 1),
         ];
-        let mut all = judge(found, Vec::new(), 100);
+        let mut all = judge(found, Vec::new(), 100, "");
         assert_eq!(names(&all).0, ["bad", "other-0"]);
         let again = all.judge_again(Vec::new(), &HashSet::from(["h".to_owned()]));
         assert_eq!(again.iter().map(|file| file.path.as_ref()).collect::<Vec<_>>(), ["copy"]);
@@ -226,7 +234,7 @@ mod tests {
                 })
                 .collect();
             let (files, rows) = (found.len(), found.iter().map(|f| f.footer.as_ref().unwrap().rows).sum::<u64>());
-            let all = judge(found, Vec::new(), 100);
+            let all = judge(found, Vec::new(), 100, "");
             assert_eq!(all.files.len() + all.left_out.len(), files);
             let kept: u64 = all.files.iter().map(|file| file.footer.rows).sum();
             assert_eq!(kept + all.left_out.iter().filter_map(|out| out.rows).sum::<u64>(), rows, "nothing is lost");
@@ -236,7 +244,7 @@ mod tests {
             }
             for out in &all.left_out {
                 let Fault::SameTime { file, other } = &out.fault else { panic!("{out:?}") };
-                let (file, other) = (&file.footer, all.files.iter().find(|used| used.path == *other).unwrap());
+                let (file, other) = (&file.footer, all.files.iter().find(|used| used.path.as_ref() == other).unwrap());
                 assert!(file.host == other.footer.host && file.rows <= other.footer.rows, "{file:?} {other:?}");
                 assert!(file.first_us <= other.footer.last_us && other.footer.first_us <= file.last_us);
             }
@@ -244,10 +252,19 @@ mod tests {
     }
 
     #[test]
+    fn names_are_those_that_people_write() {
+        let found = vec![file("a/x", "h", 0, 10, 2), file("a/y", "h", 0, 10, 1)];
+        let all = judge(found, Vec::new(), 100, "/");
+        let out = &all.left_out[0];
+        assert_eq!(all.name_of(&out.path), "/a/y");
+        assert!(out.fault.to_string().contains("that /a/x has, too"), "{}", out.fault);
+    }
+
+    #[test]
     fn what_lies_ahead_of_the_clock_and_what_is_not_finished_is_named() {
         let found = vec![file("late", "a", 0, AHEAD_US + 101, 1), file("now", "a", 0, 101, 1)];
         let part = LeftOut { path: "x.parquet.part".into(), fault: Fault::Unfinished, rows: None };
-        let all = judge(found, vec![part], 100);
+        let all = judge(found, vec![part], 100, "");
         assert_eq!(names(&all), (vec!["now"], vec![("late", "ahead_of_clock"), ("x.parquet.part", "unfinished")]));
     }
 }

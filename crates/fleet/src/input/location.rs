@@ -97,6 +97,11 @@ impl Location {
         url.into()
     }
 
+    /// What names of its files begin with, before their paths in the store.
+    pub const fn root_of_names(&self) -> &'static str {
+        if self.folder.is_some() { "/" } else { "" }
+    }
+
     /// What a store says, with the place's name.
     pub fn fault(&self, error: &dyn std::error::Error) -> LocationError {
         LocationError::Store { place: self.text.clone(), why: error.to_string() }
@@ -104,7 +109,7 @@ impl Location {
 
     /// The same of one of its files.
     pub fn fault_at(&self, file: &ObjectPath, why: String) -> LocationError {
-        LocationError::Store { place: format!("{}: {file}", self.text), why }
+        LocationError::Store { place: format!("{}: {}{file}", self.text, self.root_of_names()), why }
     }
 }
 

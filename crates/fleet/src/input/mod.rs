@@ -52,7 +52,7 @@ pub async fn find(place: &Location) -> Result<Inventory, LocationError> {
         .await?;
     progress.end();
     let now_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(i64::MAX, |t| t.as_micros() as i64);
-    Ok(judge::judge(found, left_out, now_us))
+    Ok(judge::judge(found, left_out, now_us, place.root_of_names()))
 }
 
 /// Files with names as the node gives them, and what cannot be looked at.
@@ -94,7 +94,9 @@ impl Inventory {
             return Ok(());
         }
         let first = self.left_out.first();
-        let first = first.map(|out| format!(", the first ({}) because it {}", out.path, out.fault)).unwrap_or_default();
+        let first = first
+            .map(|out| format!(", the first ({}) because it {}", self.name_of(&out.path), out.fault))
+            .unwrap_or_default();
         Err(NothingFound { place: place.text.clone(), named: self.left_out.len(), first })
     }
 }

@@ -80,6 +80,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !(args.test > 0.0 && args.test < 1.0) {
         return Err(Usage("--test is a part of the time, more than 0 and less than 100 %".to_owned()).into());
     }
+    if !(0.0..=1.0).contains(&args.over) {
+        return Err(Usage("--over is a part of the windows, 100 % at most".to_owned()).into());
+    }
     let mut warmups = args.warmups.clone();
     warmups.sort_unstable();
     warmups.dedup();

@@ -28,7 +28,7 @@ pub fn lines(fleet: &Fleet, inventory: &Inventory) -> Vec<Value> {
             "watched_s": agents.watched_s, "cpu_share": agents.cpu_share(), "target_cost_share": agents.cost_share()})
     }));
     all.extend(inventory.left_out.iter().map(|out| {
-        json!({"kind": "left_out", "file": out.path.as_ref(), "code": out.fault.code(), "why": out.fault.to_string(), "rows": out.rows})
+        json!({"kind": "left_out", "file": inventory.name_of(&out.path), "code": out.fault.code(), "why": out.fault.to_string(), "rows": out.rows})
     }));
     all.extend(fleet.set_back.iter().map(|(host, rows)| {
         json!({"kind": "left_out", "host": host, "code": "clock_set_back", "rows": rows,

@@ -21,7 +21,8 @@ use crate::output;
 use datafusion::error::Result;
 use fleet::Fleet;
 use input::judge::Inventory;
-use std::path::PathBuf;
+use isotherm_files::apart::{Output, keep_apart};
+use std::path::{Path, PathBuf};
 use usage::Usage;
 
 /// Rows that are worked on at a time.
@@ -59,6 +60,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if there + usize::from(args.json) > 1 {
         return Err(options::Usage("only one of --csv -, --html - and --json can go to standard output".into()).into());
     }
+    let csv = args.csv.iter().map(|path| Output::new("--csv", path));
+    let outputs: Vec<Output> = csv.chain(args.html.iter().map(|path| Output::new("--html", path))).collect();
+    keep_apart::<&Path>(&[], &outputs).map_err(|e| options::Usage(e.to_string()))?;
     let (fleet, inventory) = args.resources.runtime()?.block_on(read(args))?;
     if let Some(path) = &args.csv {
         output::write_file(path, csv::csv(&fleet).as_bytes())?;

@@ -165,7 +165,7 @@ fn left_out(out: &mut String, fleet: &Fleet, inventory: &Inventory) {
     let (files, rows) = (inventory.left_out.len(), rows_left_out(fleet, inventory));
     let _ = write!(out, "<section><h2>Left out: {files} files, {rows} rows that are known of</h2><table>");
     for file in inventory.left_out.iter().take(NAMED) {
-        let (path, why) = (file.path.to_string(), file.fault.to_string());
+        let (path, why) = (inventory.name_of(&file.path), file.fault.to_string());
         let _ = writeln!(out, "<tr><td>{}<td>{}</tr>", escape(&printable(&path)), escape(&printable(&why)));
     }
     for (host, rows) in fleet.set_back.iter().take(NAMED) {

@@ -103,7 +103,7 @@ fn parts<'a>(out: &mut String, kind: &str, parts: impl Iterator<Item = (&'a str,
 fn left_out(out: &mut String, fleet: &Fleet, inventory: &Inventory) {
     let mut by_code: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for file in &inventory.left_out {
-        by_code.entry(file.fault.code()).or_default().push(format!("{} {}", file.path, file.fault));
+        by_code.entry(file.fault.code()).or_default().push(format!("{} {}", inventory.name_of(&file.path), file.fault));
     }
     for (host, rows) in &fleet.set_back {
         let text = format!("{rows} rows of {host} are of a time that other rows cover, too: its clock was set back");

@@ -17,11 +17,13 @@ use isotherm_core::units::{UnitError, parse_time_ns};
 use isotherm_record::parquet::files::HourFiles;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::{fs, thread};
+use std::{fs, io, thread};
 use truth::Truth;
 
 /// 2026-01-05 (a Monday) 00:00 UTC, s since 1970.
 const BEGIN_S: i64 = 1_767_571_200;
+/// In the folder while a fleet is written to it.
+const PART: &str = "truth.json.part";
 /// Sums of bytes must fit into 64 bits.
 const MOST_ROWS: u64 = 4_000_000_000;
 
@@ -107,7 +109,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let path = args.out.join("truth.json");
     let text = serde_json::to_string_pretty(&truth)? + "\n";
     // It is there whole or not at all; without it the fleet is not complete.
-    let part = path.with_extension("json.part");
+    let part = args.out.join(PART);
     let written = fs::write(&part, text).and_then(|()| fs::rename(&part, &path));
     written.with_context(|| format!("cannot write {}", path.display()))?;
     output::tell(&format!("{} rows of {} hosts in {}", truth.rows, truth.hosts, args.out.display()));
@@ -120,7 +122,15 @@ fn make_empty(folder: &Path) -> anyhow::Result<()> {
     if entries.next().is_some() {
         bail!("{} is not empty; give a new folder, so that no two fleets are mixed", folder.display());
     }
-    Ok(())
+    // Two that have found it empty at the same time: one of them takes it.
+    let taken = fs::File::create_new(folder.join(PART));
+    if taken.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::AlreadyExists) {
+        bail!(
+            "another fleet is just being written into {}; give a new folder, so that no two are mixed",
+            folder.display()
+        );
+    }
+    taken.map(drop).with_context(|| format!("cannot write into the folder {}", folder.display()))
 }
 
 fn write_host(args: &Args, number: u64, truth: &mut Truth) -> anyhow::Result<()> {
@@ -140,4 +150,22 @@ fn write_host(args: &Args, number: u64, truth: &mut Truth) -> anyhow::Result<()>
     truth.files += u64::from(files.finish()?.is_some());
     truth.hosts += 1;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_those_who_take_a_folder_at_once_one_gets_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for n in 0..50 {
+            let out = folder.path().join(n.to_string());
+            let taken: Vec<bool> = thread::scope(|scope| {
+                let all: Vec<_> = (0..2).map(|_| scope.spawn(|| make_empty(&out).is_ok())).collect();
+                all.into_iter().map(|one| one.join().unwrap()).collect()
+            });
+            assert_eq!(taken.iter().filter(|taken| **taken).count(), 1);
+        }
+    }
 }
