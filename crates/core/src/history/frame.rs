@@ -108,6 +108,25 @@ impl PageAges {
         self.idle.get(i).or_else(longer).copied().unwrap_or_else(|| self.unknown())
     }
 
+    /// The same, known for the first `ages` of [`AGES_NS`] as far as it can be: of who began while it was watched it is also known what it has
+    /// accessed since. So it stands beside what was watched for longer.
+    #[must_use]
+    pub fn extended_to(mut self, ages: usize) -> Self {
+        let more = ages.saturating_sub(self.idle.len()).min(self.longer.len());
+        self.idle.extend(self.longer.drain(..more));
+        self
+    }
+
+    /// What is known of `age_ns`, one of [`AGES_NS`], as in a [`sum`] with what was watched for so long; of what nobody watched for so long it is
+    /// known which pages were accessed within a shorter time, and nothing of the others.
+    ///
+    /// # Panics
+    ///
+    /// With another age.
+    pub fn within_a_sum(&self, age_ns: u64) -> IdlePages {
+        self.at(AGES_NS.iter().position(|&a| a == age_ns).expect("one of the ages"))
+    }
+
     /// What is known of a time for which nobody watched: what was accessed within a shorter one was within this.
     fn unknown(&self) -> IdlePages {
         let seen = self.resident.saturating_sub(self.unobservable);

@@ -331,11 +331,12 @@ impl Table {
         match state {
             Seen::Absent => ABSENT,
             Seen::Blind => BLIND,
-            // New pages were accessed when they came, whatever their bits say.
             Seen::Idle if code == ABSENT && first => Epochs::BEFORE,
-            Seen::Idle | Seen::Cleared if code == ABSENT && !first => epochs.accessed(code),
+            // New pages were accessed when they came, and have their bits set.
+            Seen::Cleared if code == ABSENT && !first => epochs.accessed(code),
             Seen::Set if code == ABSENT && !first => epochs.standing(code),
-            // What could not be observed, or was there before anybody watched.
+            // What could not be observed, was there before anybody watched, or came with a clear bit: mremap has moved it here, or somebody else has
+            // cleared it.
             Seen::Cleared | Seen::Idle if !known => epochs.unknown(),
             Seen::Set if !known => {
                 learnt.unresolved += pages;

@@ -36,6 +36,8 @@ enum Step {
     Access { first: usize, every: usize, at: u64 },
     /// Pages go, or come back.
     Unmap { first: usize, len: usize },
+    /// Pages that have not been accessed lately are moved to where none are (mremap), with their bits.
+    Move { first: usize, len: usize },
     /// Somebody else clears bits and tells.
     Note { first: usize, len: usize },
     /// Somebody else clears bits that the history has left set, and does not tell. (With other bits an access would be
@@ -50,6 +52,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => (0..PAGES, 1usize..700, 1u64..100).prop_map(|(first, every, at)| Step::Access { first, every, at }),
         1 => run().prop_map(|(first, len)| Step::Unmap { first, len }),
+        1 => run().prop_map(|(first, len)| Step::Move { first, len }),
         1 => run().prop_map(|(first, len)| Step::Note { first, len }),
         1 => run().prop_map(|(first, len)| Step::Steal { first, len }),
         1 => (run(), any::<bool>()).prop_map(|((first, len), on)| Step::Blind { first, len, on }),
@@ -111,6 +114,16 @@ impl World {
             }
             Step::Unmap { first, len } => {
                 self.pages[Self::range(first, len)].fill(Truth::default());
+            }
+            Step::Move { first, len } => {
+                self.runs += 1;
+                for i in Self::range(first, len) {
+                    let (from, to) = (self.pages[i], (i + PAGES / 2) % PAGES);
+                    let is_free = !self.pages[to].present && !self.looked_at[to].present;
+                    if from.present && !from.bit && !from.blind && is_free {
+                        (self.pages[to], self.pages[i]) = (from, Truth::default());
+                    }
+                }
             }
             Step::Note { first, len } => {
                 let mut found = [NO_PAGES; TABLES];

@@ -8,12 +8,15 @@ const PRESENT: u64 = 1;
 const ACCESSED: u64 = 1 << 5;
 /// Bit 8 without bit 0: mapped, but any access faults (PROT_NONE mappings and NUMA hinting).
 const PROT_NONE: u64 = 1 << 8;
+/// Bit 9 (SOFTW1): "special", an entry of the last level without a page of the process: the frame of zeros that stands for what was read and never written,
+/// and device memory. The kernel counts neither as resident.
+const SPECIAL: u64 = 1 << 9;
 /// Physical address bits of an entry of the last level.
 const FRAME: u64 = 0x000f_ffff_ffff_f000;
 
-/// Whether a last-level entry maps a page.
+/// Whether a last-level entry maps a page that counts as resident.
 pub(crate) const fn is_present(entry: u64) -> bool {
-    entry & (PRESENT | PROT_NONE) != 0
+    entry & (PRESENT | PROT_NONE) != 0 && entry & SPECIAL == 0
 }
 
 /// Whether the hardware has set the accessed bit of a present entry.
@@ -91,6 +94,7 @@ mod tests {
     #[test]
     fn entries() {
         assert!(is_present(1) && is_present(0x100) && !is_present(0x20));
+        assert!(!is_present(0x225) && !is_accessed(0x225) && !is_present(0x320), "the frame of zeros");
         assert!(is_accessed(0x21) && is_accessed(0x120) && !is_accessed(0x20) && !is_accessed(1));
         assert_eq!(frame(0x8000_0001_2345_6867, !0), 0x12_3456);
         assert_eq!(frame(1 << 47 | 0x5067, (1 << 40) - 1), 5);

@@ -57,7 +57,7 @@ const REST: Duration = Duration::from_secs(60);
 pub struct Whole {
     /// When all bits were cleared last.
     pub(super) cleared_at: Option<Instant>,
-    /// Pages that even this does not clear (the zero page, hugetlb memory, device memory).
+    /// Pages that even this does not clear (hugetlb memory, device memory).
     pub(super) verdicts: Verdicts,
     first_walk: Option<Instant>,
     last_walk: Option<Instant>,
