@@ -1,7 +1,7 @@
 //! The one loop: a monitor over its targets and the schemes that act on what it sees. Commands and simulations run it
 //! alike, each with its own clock.
 
-use crate::clock::{Clock, Wake};
+use crate::clock::{Clock, Until, Wake};
 use crate::engine::{Engine, EngineError, Progress};
 use crate::event::{Event, Step, Subscriber, SubscriberError};
 use crate::scheme::engine::SchemeEngine;
@@ -12,6 +12,11 @@ use crate::trace::{TraceEvent, Tracer};
 const LONGEST_REST_NS: u64 = 1_000_000_000;
 /// How often work that was handed over is looked at while nothing else is done, ns.
 const SETTLE_EVERY_NS: u64 = 5_000_000;
+
+/// An aggregation interval that is over so soon after the time that was asked for, or within this part of itself, is seen
+/// to its end: without, what it has seen would be lost.
+const LATE_NS: u64 = 1_000_000_000;
+const LATE_PART: u64 = 10;
 
 /// Sees what a context does, and may step in between.
 pub trait Operator: Subscriber {
@@ -56,6 +61,11 @@ impl<E: Engine> Context<E> {
         self.tracing.tracers.push(tracer);
     }
 
+    /// How long an aggregation interval that begins now would take, as far as that is known, ns.
+    pub fn interval_ns(&self) -> u64 {
+        self.engine.interval_ns()
+    }
+
     /// The engine.
     pub const fn engine(&mut self) -> &mut E {
         &mut self.engine
@@ -67,7 +77,8 @@ impl<E: Engine> Context<E> {
     }
 
     /// One aggregation interval; or, while the watermarks keep every scheme off, a rest in which no page is looked at:
-    /// until a watermark is due, there are other schemes, or `until_ns`.
+    /// until a watermark is due, there are other schemes, or `until_ns`. An interval that would last considerably longer
+    /// than `until_ns` is interrupted then.
     pub fn turn(
         &mut self,
         clock: &mut dyn Clock,
@@ -76,13 +87,13 @@ impl<E: Engine> Context<E> {
     ) -> Result<Progress, EngineError> {
         let Self { engine, schemes, tracing } = self;
         let Some(schemes) = schemes else {
-            return engine.run_interval(clock, &mut Traced { tracing, subscriber: operator });
+            return interval(engine, clock, until_ns, &mut Traced { tracing, subscriber: operator });
         };
         let now = clock.now_ns();
         let on = schemes.turn_gates(now);
         let mut all = Operated { schemes, operator, tracing };
         if on {
-            return engine.run_interval(clock, &mut all);
+            return interval(engine, clock, until_ns, &mut all);
         }
         let progress = engine.follow_targets(clock, &mut all)?;
         if progress != Progress::Aggregated {
@@ -114,6 +125,22 @@ impl<E: Engine> Context<E> {
             clock.sleep_until_ns(now.saturating_add(SETTLE_EVERY_NS).min(until_ns));
         }
     }
+}
+
+/// One aggregation interval, to its end if that is near `until_ns`, else not beyond it.
+fn interval(
+    engine: &mut impl Engine,
+    clock: &mut dyn Clock,
+    until_ns: u64,
+    subscriber: &mut dyn Subscriber,
+) -> Result<Progress, EngineError> {
+    let interval_ns = engine.interval_ns();
+    let late_ns = LATE_NS.max(interval_ns / LATE_PART);
+    let expected_ns = clock.now_ns().saturating_add(interval_ns);
+    // A loaded machine stretches an interval; it must still come to an end.
+    let is_near = expected_ns <= until_ns.saturating_add(late_ns);
+    let end_ns = if is_near { until_ns.max(expected_ns.saturating_add(late_ns)) } else { until_ns };
+    engine.run_interval(&mut Until::new(clock, end_ns), subscriber)
 }
 
 /// Those who listen to events of tracepoints.
@@ -330,6 +357,43 @@ mod tests {
         let mut context = context.with_schemes(none);
         context.turn(&mut clock, u64::MAX, &mut ()).unwrap();
         assert_eq!(context.engine().intervals, 2, "also while there is none but may come some");
+    }
+
+    /// Samples every second of an interval, and is late by so much each time.
+    struct Sampling {
+        seconds: u64,
+        late_ns: u64,
+    }
+
+    impl Engine for Sampling {
+        fn run_interval(&mut self, clock: &mut dyn Clock, _: &mut dyn Subscriber) -> Result<Progress, EngineError> {
+            for _ in 0..self.seconds {
+                if clock.sleep_until_ns(clock.now_ns() + 1_000_000_000 + self.late_ns) == Wake::Interrupted {
+                    return Ok(Progress::Interrupted);
+                }
+            }
+            Ok(Progress::Aggregated)
+        }
+
+        fn interval_ns(&self) -> u64 {
+            self.seconds * 1_000_000_000
+        }
+    }
+
+    #[test]
+    fn an_interval_that_would_last_far_beyond_the_end_is_interrupted_there() {
+        let turn = |seconds, late_ms: u64, until_ns| {
+            let mut context = Context::new(Sampling { seconds, late_ns: late_ms * 1_000_000 });
+            let mut clock = VirtualClock::new(0);
+            (context.turn(&mut clock, until_ns, &mut ()).unwrap(), clock.now_ns() / 1_000_000)
+        };
+        assert_eq!(turn(30, 0, 3_000_000_000), (Progress::Interrupted, 3_000));
+        assert_eq!(turn(30, 0, 3_500_000_000), (Progress::Interrupted, 3_500), "also between two samples");
+        assert_eq!(turn(30, 0, u64::MAX), (Progress::Aggregated, 30_000));
+        assert_eq!(turn(30, 0, 27_500_000_000), (Progress::Aggregated, 30_000), "it is nearly over");
+        assert_eq!(turn(2, 0, 1_000_000_000), (Progress::Aggregated, 2_000), "it is over soon");
+        assert_eq!(turn(60, 10, 60_000_000_000), (Progress::Aggregated, 60_600), "it comes a little late");
+        assert_eq!(turn(60, 500, 60_000_000_000), (Progress::Interrupted, 66_000), "it comes far too late");
     }
 
     /// Shows two regions in every interval, the first ones at 5 ms, all others at 10 ms.

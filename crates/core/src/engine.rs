@@ -11,7 +11,8 @@ use crate::source::{AccessSource, SourceError};
 pub enum Progress {
     /// An aggregation interval has ended and its snapshots were handed out.
     Aggregated,
-    /// The clock's sleep was interrupted: stop was asked for.
+    /// The clock's sleep was interrupted: stop was asked for, or the time is over. What was seen in the interval under way
+    /// is not handed out.
     Interrupted,
     /// No target is left.
     TargetsGone,
@@ -59,6 +60,11 @@ pub trait Engine {
     fn run_interval(&mut self, clock: &mut dyn Clock, subscriber: &mut dyn Subscriber)
     -> Result<Progress, EngineError>;
 
+    /// How long an aggregation interval that begins now would take, as far as that is known, ns.
+    fn interval_ns(&self) -> u64 {
+        0
+    }
+
     /// Follows the targets and their mappings without looking at a single page: what is done while nobody needs to know
     /// what is accessed. Does nothing where an engine cannot do one without the other.
     fn follow_targets(
@@ -90,6 +96,10 @@ impl<E: Engine + ?Sized> Engine for Box<E> {
         subscriber: &mut dyn Subscriber,
     ) -> Result<Progress, EngineError> {
         (**self).run_interval(clock, subscriber)
+    }
+
+    fn interval_ns(&self) -> u64 {
+        (**self).interval_ns()
     }
 
     fn follow_targets(

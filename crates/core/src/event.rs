@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// How a run observes, as chosen by the user and in force at its start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunInfo {
-    /// Source in use: `pagetable`, `idle`, `damon`, `refs`, `sim`.
+    /// Source in use: `pagetable`, `idle`, `damon`, `refs`, `sim`; empty where the record was imported from elsewhere.
     pub source: String,
     /// `isotherm` or `damon`; empty where the kernel's own engine runs or the record was imported from elsewhere.
     pub algorithm: String,
@@ -22,7 +22,8 @@ pub struct RunInfo {
     pub cpu_budget: Option<f64>,
     /// Kernel release.
     pub kernel: String,
-    /// CLOCK_REALTIME minus CLOCK_MONOTONIC in ns at the start, to turn snapshot times into wall-clock times.
+    /// CLOCK_REALTIME minus CLOCK_MONOTONIC in ns at the start, to turn snapshot times into wall-clock times; 0
+    /// where nobody knows.
     pub realtime_offset_ns: i64,
 }
 

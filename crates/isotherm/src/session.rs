@@ -6,6 +6,8 @@ use crate::exit::{Unsupported, Usage};
 use crate::kept_generations;
 use crate::kept_history;
 use anyhow::Context as _;
+use isotherm_core::attrs::MonitorAttrs;
+use isotherm_core::clock::{Clock as _, Wake};
 use isotherm_core::context::{Context, Operator};
 use isotherm_core::engine::{Engine, Progress};
 use isotherm_core::event::{Event, Step, Subscriber, SubscriberError};
@@ -14,7 +16,7 @@ use isotherm_core::monitor::config::{Algorithm, MonitorConfig};
 use isotherm_core::scheme::engine::SchemeEngine;
 use isotherm_core::source::AccessSource;
 use isotherm_core::trace::Tracer;
-use isotherm_core::units::nanos;
+use isotherm_core::units::{format_time, nanos};
 use isotherm_linux::cgroup::Cgroup;
 use isotherm_linux::clock::{MonotonicClock, kernel_release, monotonic_ns, realtime_offset_ns};
 use isotherm_linux::guard::{Guard, Purpose};
@@ -27,6 +29,7 @@ use isotherm_linux::source::pagetable::PageTableReader;
 use isotherm_linux::source::refs::{self, RefsEngine};
 use isotherm_linux::targets::{Command, TargetSpec, TargetTracker};
 use isotherm_linux::usdt::Probes;
+use isotherm_view::summary::cost::budget_words;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -50,6 +53,8 @@ pub struct Session {
     /// Control groups that are the target.
     groups: Vec<PathBuf>,
     signals: StopSignals,
+    /// Whether regions are looked at, which an aggregation interval must end for.
+    draws_regions: bool,
 }
 
 /// Why a session ended.
@@ -69,20 +74,22 @@ impl Session {
     /// Opens the targets and a source for them. Bad arguments are usage errors; a source that cannot work here is
     /// [`Unsupported`].
     pub fn open(target: &TargetArgs, monitor: &MonitorArgs) -> anyhow::Result<Self> {
-        Self::open_with(target, monitor, false).inspect(|_| kept_history::void())
+        Self::open_with(target, monitor, None).inspect(|_| kept_history::void())
     }
 
-    fn open_with(target: &TargetArgs, monitor: &MonitorArgs, pages_only: bool) -> anyhow::Result<Self> {
+    /// `longest_turn_us` is for those who look at single pages only, for whom an aggregation interval is nothing but the time
+    /// between two turns.
+    fn open_with(target: &TargetArgs, monitor: &MonitorArgs, longest_turn_us: Option<u64>) -> anyhow::Result<Self> {
         // Checked first, so that a command is not even forked for a run that cannot be.
         let mut config = monitor.config(kernel_release().unwrap_or_default(), realtime_offset_ns())?;
-        if pages_only {
+        if let Some(longest_us) = longest_turn_us {
             if matches!(monitor.source, SourceName::Refs | SourceName::Damon) {
                 let why = format!("{SINGLE_PAGES} (isotherm doctor); leave --source out, or use `record` or `report`");
                 return Err(Unsupported(why).into());
             }
             monitor.refuse_regions()?;
             config.algorithm = Algorithm::PagesOnly;
-            config.attrs.aggr_us = config.attrs.aggr_us.max(turn_us(config.cpu_budget));
+            config.attrs.aggr_us = config.attrs.aggr_us.clamp(turn_us(config.cpu_budget), longest_us);
         }
         let signals = StopSignals::catch().context("cannot catch signals")?;
         if monitor.physical {
@@ -90,24 +97,37 @@ impl Session {
                 return Err(Usage("--physical watches all memory: leave the target out".into()).into());
             }
             let engine: Box<dyn Engine> = Box::new(damon(DamonTargets::Physical, &config)?);
-            return Ok(Self { context: context(engine), command: None, groups: Vec::new(), signals });
+            return Ok(Self {
+                context: context(engine),
+                command: None,
+                groups: Vec::new(),
+                signals,
+                draws_regions: true,
+            });
         }
         let groups = target.cgroups.clone();
         let target = target.resolve()?;
         // After the command was forked: it is not to inherit that.
         be_nice(monitor.nice).context("cannot lower the priority")?;
         let engine = open_engine(monitor.source, target.spec, config)?;
-        Ok(Self { context: context(engine), command: target.command, groups, signals })
+        Ok(Self {
+            context: context(engine),
+            command: target.command,
+            groups,
+            signals,
+            draws_regions: longest_turn_us.is_none(),
+        })
     }
 
-    /// The same for those who need no regions: all of the budget goes to the page history.
+    /// The same for those who need no regions: all of the budget goes to the page history. They are asked whether to go on
+    /// twice a second at least, however long an aggregation interval is wanted.
     pub fn open_for_pages(target: &TargetArgs, monitor: &MonitorArgs) -> anyhow::Result<Self> {
-        Self::open_with(target, monitor, true).inspect(|_| kept_history::void())
+        Self::open_with(target, monitor, Some(MOST_TURN_US as u64)).inspect(|_| kept_history::void())
     }
 
     /// The same for a node, which goes on with what an earlier one has kept.
     pub fn open_for_node(target: &TargetArgs, monitor: &MonitorArgs) -> anyhow::Result<Self> {
-        Self::open_with(target, monitor, true).inspect(|_| kept_generations::void())
+        Self::open_with(target, monitor, Some(u64::MAX)).inspect(|_| kept_generations::void())
     }
 
     /// Opens a command that the caller has prepared, and will finish. The priority stays as it is: commands that the
@@ -118,7 +138,7 @@ impl Session {
         let signals = StopSignals::catch().context("cannot catch signals")?;
         let spec = TargetSpec::Command { command, children: true };
         let engine = open_engine(monitor.source, spec, config)?;
-        Ok(Self { context: context(engine), command: None, groups: Vec::new(), signals })
+        Ok(Self { context: context(engine), command: None, groups: Vec::new(), signals, draws_regions: true })
     }
 
     /// Acts on what is seen.
@@ -142,7 +162,7 @@ impl Session {
     }
 
     /// Runs until `duration` has passed, a signal comes, no target is left, or `go_on` says no (it is asked after each
-    /// [turn](Context::turn)).
+    /// [turn](Context::turn)). An aggregation interval that would last considerably longer than that is not seen to its end.
     pub fn run<O: Operator>(
         &mut self,
         duration: Option<Duration>,
@@ -151,14 +171,20 @@ impl Session {
     ) -> anyhow::Result<Ended> {
         let mut clock = MonotonicClock::stopped_by(&self.signals);
         let end_ns = duration.map_or(u64::MAX, |d| monotonic_ns().saturating_add(nanos(d)));
+        let mut aggregated = false;
         loop {
             match self.context.turn(&mut clock, end_ns, operator)? {
-                Progress::Interrupted => return Ok(Ended::Interrupted),
+                Progress::Interrupted if self.signals.received().is_some() => return Ok(Ended::Interrupted),
                 Progress::TargetsGone => {
                     self.tell_removed_groups();
                     return Ok(Ended::TargetsGone);
                 }
-                Progress::Aggregated => {}
+                Progress::Interrupted => {
+                    if !aggregated && self.draws_regions {
+                        self.tell_too_short();
+                    }
+                }
+                Progress::Aggregated => aggregated = true,
             }
             if !go_on(operator, &mut self.context)? {
                 return Ok(Ended::Stopped);
@@ -167,6 +193,21 @@ impl Session {
                 return Ok(Ended::Duration);
             }
         }
+    }
+
+    /// Waits until a signal asks to stop, or `limit` has passed; whether one has asked, now or before.
+    pub fn wait_for_stop(&self, limit: Duration) -> bool {
+        let mut clock = MonotonicClock::stopped_by(&self.signals);
+        clock.sleep_until_ns(monotonic_ns().saturating_add(nanos(limit))) == Wake::Interrupted
+    }
+
+    /// The time was over before the first aggregation interval was.
+    fn tell_too_short(&self) {
+        let interval = format_time(self.context.interval_ns());
+        tracing::warn!(
+            "nothing is known of regions: the time was over before the first aggregation interval ({interval}) was; give a longer \
+             --duration or a shorter --aggr, or where the CPU budget has stretched the interval a larger --cpu-budget"
+        );
     }
 
     /// An empty control group is waited on; one that is gone ends the watch.
@@ -243,12 +284,27 @@ fn tracker(spec: TargetSpec) -> anyhow::Result<TargetTracker> {
     Ok(tracker)
 }
 
+/// More regions than usual are wanted at least, and that costs more than the budget pays for.
+fn tell_too_many_regions(config: &MonitorConfig) {
+    let (share, least) = (config.least_share(), config.attrs.min_regions);
+    if least > MonitorAttrs::default().min_regions && config.cpu_budget.is_some_and(|budget| share > budget) {
+        tracing::warn!(
+            "--min-regions {least} takes about {:.0} % of one core ({}) where the targets have so many pages: intervals will be \
+             stretched, and until they are the budget is exceeded; ask for fewer regions, a longer --aggr, or a larger --cpu-budget",
+            (share * 100.0).ceil(),
+            budget_words(config.cpu_budget)
+        );
+    }
+}
+
 fn page_table(reader: PageTableReader, spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
+    tell_too_many_regions(&config);
     let source = reader.watch(tracker(spec)?).with_cpu_budget(config.cpu_budget);
     Ok(Box::new(Monitor::new(source, config)))
 }
 
 fn idle(spec: TargetSpec, config: MonitorConfig) -> anyhow::Result<Box<dyn Engine>> {
+    tell_too_many_regions(&config);
     let source = IdleSource::new(&Roots::system(), tracker(spec)?).map_err(|e| Unsupported(e.to_string()))?;
     Ok(Box::new(Monitor::new(source, config)))
 }

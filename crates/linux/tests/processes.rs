@@ -10,7 +10,7 @@ mod privileged {
     use isotherm_linux::proc::{Process, ProcessDir, ProcessError, Signal};
     use isotherm_linux::roots::Roots;
     use isotherm_linux::targets::{TargetError, TargetSpec, TargetTracker};
-    use std::io::{BufRead, BufReader};
+    use std::io::{BufRead, BufReader, Write};
     use std::os::fd::AsRawFd;
     use std::os::unix::process::CommandExt;
 
@@ -97,6 +97,32 @@ mod privileged {
         tracker.poll().unwrap();
         drop(tracker);
         assert!(told.iter().any(|pid| pid == child.pid()));
+    }
+
+    #[test]
+    fn root_a_watched_process_that_loses_its_main_thread_is_reported() {
+        const SCRIPT: &str = "import ctypes, sys, threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\n\
+            sys.stdin.readline()\nctypes.CDLL(None).syscall(60, 0)";
+        let mut losing = Guard::shell(&format!("exec python3 -c '{SCRIPT}'"));
+        let mut ending = Guard::shell("read wait");
+        let pids = vec![losing.pid(), ending.pid()];
+        let mut tracker = TargetTracker::new(TargetSpec::Pids { pids, children: false }).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        tracker.on_skip(move |skipped| tell.send((skipped.pid, skipped.to_string())).unwrap());
+        tracker.poll().unwrap();
+        losing.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        ending.0.kill().unwrap();
+        for target in [0, 1] {
+            wait_for("the end of its memory", || {
+                let mappings = tracker.process(target).and_then(|process| process.mappings(&mut Vec::new()));
+                mappings.err().filter(|e| e.is_gone())
+            });
+            tracker.close(target);
+        }
+        drop(tracker);
+        let told: Vec<(u32, String)> = told.iter().collect();
+        assert!(told.len() == 1 && told[0].0 == losing.pid(), "one that has exited is not reported: {told:?}");
+        assert!(told[0].1.contains("runs on although its main thread has ended"), "{told:?}");
     }
 
     #[test]

@@ -52,6 +52,23 @@ pub struct MonitorConfig {
     pub realtime_offset_ns: i64,
 }
 
+/// What a look at a region takes at least, ns: at the probes that even a small one gets, or by DAMON's rules at one page.
+const PROBES_NS: f64 = 1_600.0;
+const PAGE_NS: f64 = 200.0;
+
+impl MonitorConfig {
+    /// The share of one core that keeping the least number of regions takes at the intervals that are asked for, where the
+    /// targets have so many pages. A low estimate.
+    pub fn least_share(&self) -> f64 {
+        let (look_ns, every_us) = match self.algorithm {
+            Algorithm::Isotherm => (PROBES_NS, self.attrs.aggr_us),
+            Algorithm::Damon(_) => (PAGE_NS, self.attrs.sample_us),
+            Algorithm::PagesOnly => return 0.0,
+        };
+        f64::from(self.attrs.min_regions) * look_ns / (every_us as f64 * 1e3)
+    }
+}
+
 impl Default for MonitorConfig {
     fn default() -> Self {
         Self {
@@ -66,5 +83,24 @@ impl Default for MonitorConfig {
             kernel: String::new(),
             realtime_offset_ns: 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_regions_take_more_than_the_usual_budget() {
+        let share = |algorithm, min_regions, aggr_us| {
+            let attrs = MonitorAttrs { min_regions, aggr_us, ..MonitorAttrs::default() };
+            MonitorConfig { algorithm, attrs, ..MonitorConfig::default() }.least_share()
+        };
+        let mainline = Algorithm::Damon(DamonRules::Mainline);
+        for (algorithm, few, many) in [(Algorithm::Isotherm, 500, 1_000), (mainline, 200, 1_000)] {
+            assert!(share(algorithm, few, 100_000) < 0.01 && share(algorithm, many, 100_000) > 0.01);
+        }
+        assert!(share(Algorithm::Isotherm, 1_000, 1_000_000) < 0.01, "longer intervals pay for more");
+        assert_eq!(share(Algorithm::PagesOnly, 1_000_000, 100_000), 0.0);
     }
 }

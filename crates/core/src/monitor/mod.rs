@@ -427,6 +427,10 @@ impl<S: AccessSource> Engine for Monitor<S> {
         true
     }
 
+    fn interval_ns(&self) -> u64 {
+        self.intervals.attrs().aggr_us * 1000
+    }
+
     fn page_source(&mut self) -> Option<&mut dyn AccessSource> {
         Some(&mut self.source)
     }

@@ -94,9 +94,10 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
         Ended::TargetsGone => "every target has ended; ",
     };
     say!(
-        "{why}recorded {} in {} snapshots, {} to {}",
+        "{why}recorded {} in {} snapshot{}, {} to {}",
         format_time(progress.elapsed_ns()),
         progress.snapshots(),
+        if progress.snapshots() == 1 { "" } else { "s" },
         format_size(written.bytes),
         args.output.display()
     );

@@ -78,3 +78,27 @@ fn root_where_root_may_not_look_root_is_not_the_remedy() {
     let done = run(&mut command(["record", "-o", "/dev/null", "--duration", "200ms", "--pid", "1"]));
     assert!(!done.stderr.contains("run as root"), "{done:#?}");
 }
+
+#[test]
+fn root_a_long_aggregation_interval_does_not_outlast_the_time_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("r.iso");
+    let begin = std::time::Instant::now();
+    let intervals = ["--sample", "1m", "--aggr", "1h", "--duration", "1s"];
+    let done = isotherm([&["record", "-o", text(&file)], &intervals[..], &["--", "sleep", "600"]].concat());
+    done.expect(0, &["in 0 snapshots", "nothing is known of regions", "1 h 00 m"]);
+    assert!(begin.elapsed().as_secs() < 300, "far less than an interval: {done:#?}");
+    assert!(!done.stderr.contains("interrupted"), "{done:#?}");
+}
+
+#[test]
+fn root_more_regions_than_the_budget_pays_for_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("r.iso");
+    let record = |regions: &str| {
+        let limits = ["--min-regions", regions, "--max-regions", "1000000"];
+        isotherm([&["record", "--duration", "1s", "-o", text(&file)], &limits[..], &["--", "sleep", "60"]].concat())
+    };
+    record("1000000").expect(0, &["--min-regions 1000000", "1600 % of one core (budget 1 %)"]);
+    assert!(!record("100").stderr.contains("--min-regions"));
+}

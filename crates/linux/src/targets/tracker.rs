@@ -228,6 +228,7 @@ impl TargetTracker {
     pub fn close(&mut self, target: TargetId) {
         let Some(process) = self.targets.remove(&target) else { return };
         self.exits.forget(process.pidfd());
+        self.refuse_leaderless(&process);
         let pid = process.pid();
         // It may be another's next, or already.
         if let Membership::Listed { listed, last } = &mut self.membership {
@@ -251,7 +252,8 @@ impl TargetTracker {
         self.closed
     }
 
-    /// Has `tell` called for each process that belongs to the targets but cannot be watched, once each.
+    /// Has `tell` called for each process that belongs to the targets but cannot be watched, or not any more although it
+    /// runs on, once each.
     pub fn on_skip(&mut self, tell: impl FnMut(&Skipped) + Send + 'static) {
         self.on_skip = OnSkip(Some(Box::new(tell)));
     }
@@ -288,13 +290,27 @@ impl TargetTracker {
             // It has come and gone; or it is one of the kernel's, which the root control group holds.
             Err(why) if why.is_gone() || matches!(why, ProcessError::KernelThread { .. }) => None,
             Err(why) => {
-                if self.refused.insert(pid, matches!(why, ProcessError::Permission { .. })).is_none()
-                    && let Some(tell) = &mut self.on_skip.0
-                {
-                    tell(&Skipped { pid, why });
-                }
+                self.refuse(pid, why);
                 None
             }
+        }
+    }
+
+    /// Reports, once, a process that belongs to the targets and cannot be watched.
+    fn refuse(&mut self, pid: u32, why: ProcessError) {
+        if self.refused.insert(pid, matches!(why, ProcessError::Permission { .. })).is_none()
+            && let Some(tell) = &mut self.on_skip.0
+        {
+            tell(&Skipped { pid, why });
+        }
+    }
+
+    /// Reports a process that was watched, if its main thread has ended and others go on: its memory can be seen no more,
+    /// which looks as if it had exited.
+    fn refuse_leaderless(&mut self, process: &Process) {
+        let lost_leader = process.is_alive() && Stat::read(process.dir()).is_ok_and(|stat| stat.is_zombie());
+        if lost_leader && let Err(why @ ProcessError::Leaderless { .. }) = Process::open(process.pid()) {
+            self.refuse(process.pid(), why);
         }
     }
 

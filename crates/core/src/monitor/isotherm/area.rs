@@ -9,11 +9,12 @@ use super::probe::{self, Probe};
 use super::rounds::Rounds;
 use super::scan::{self, Touched};
 use super::segment::{self, Limits};
-use crate::addr::{AddrRange, TABLE_SPAN, total_len};
+use crate::addr::{AddrRange, PAGE_SIZE, TABLE_SPAN, total_len};
 use crate::bits::Window;
 use crate::snapshot::{Evidence, RegionInfo};
 use crate::source::{AccessSource, Clear, SourceError};
 use crate::target::TargetId;
+use std::collections::BinaryHeap;
 
 /// Log-likelihood ratio from which a region's new counts contradict its memory.
 const CHANGED: f32 = 4.0;
@@ -381,36 +382,91 @@ impl Area {
         }));
     }
 
-    /// Splits regions evenly until there are `least`, or every region is a page.
+    /// Splits regions evenly until there are `least`, or every region is a page: the largest first, of equally large ones
+    /// the last.
     pub(crate) fn ensure_regions(&mut self, least: usize) {
-        while self.regions.len() < least {
-            let Some(i) = (0..self.regions.len()).max_by_key(|&i| self.regions[i].end - self.regions[i].start) else {
-                return;
-            };
-            let (start, end) = (self.regions[i].start, self.regions[i].end);
-            let middle = (start + (end - start) / 2) & !(crate::addr::PAGE_SIZE - 1);
-            if middle <= start {
-                return;
-            }
-            let whole = self.regions[i].evidence;
-            let half = Evidence {
-                checks: whole.checks / 2,
-                pages: whole.pages / 2,
-                present: whole.present / 2,
-                blind: whole.blind / 2,
-            };
-            let mut right = self.regions[i];
-            right.start = middle;
-            right.evidence = half;
-            self.regions[i].end = middle;
-            self.regions[i].evidence = Evidence {
-                checks: whole.checks - half.checks,
-                pages: whole.pages - half.pages,
-                present: whole.present - half.present,
-                blind: whole.blind - half.blind,
-            };
-            debug_assert_eq!(sum(&self.regions[i].evidence, &half), whole);
-            self.regions.insert(i + 1, right);
+        if self.regions.len() >= least {
+            return;
         }
+        let place = |(i, region): (usize, &Region)| (region.len(), region.start, i);
+        let mut by_size: BinaryHeap<(u64, u64, usize)> = self.regions.iter().enumerate().map(place).collect();
+        while self.regions.len() < least
+            && let Some((len, start, i)) = by_size.pop()
+        {
+            let middle = (start + len / 2) & !(PAGE_SIZE - 1);
+            if middle <= start {
+                break;
+            }
+            let right = self.regions[i].split_off(middle);
+            by_size.push(place((i, &self.regions[i])));
+            by_size.push(place((self.regions.len(), &right)));
+            self.regions.push(right);
+        }
+        self.regions.sort_unstable_by_key(|region| region.start);
+    }
+}
+
+impl Region {
+    /// Takes what lies from `middle` on, which is within it, with half of the evidence.
+    fn split_off(&mut self, middle: u64) -> Self {
+        let whole = self.evidence;
+        let half = Evidence {
+            checks: whole.checks / 2,
+            pages: whole.pages / 2,
+            present: whole.present / 2,
+            blind: whole.blind / 2,
+        };
+        let right = Self { start: middle, evidence: half, ..*self };
+        self.end = middle;
+        self.evidence = Evidence {
+            checks: whole.checks - half.checks,
+            pages: whole.pages - half.pages,
+            present: whole.present - half.present,
+            blind: whole.blind - half.blind,
+        };
+        debug_assert_eq!(sum(&self.evidence, &half), whole);
+        right
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const P: u64 = PAGE_SIZE;
+
+    fn area(regions: &[(u64, u64)]) -> Area {
+        let region = |&(start, end): &(u64, u64)| Region {
+            evidence: Evidence { pages: (end - start) as u32, ..Evidence::default() },
+            ..Region::new(start * P, end * P)
+        };
+        Area { regions: regions.iter().map(region).collect(), ..Area::default() }
+    }
+
+    fn borders(area: &Area) -> Vec<(u64, u64)> {
+        area.regions.iter().map(|r| (r.start / P, r.end / P)).collect()
+    }
+
+    #[test]
+    fn the_largest_region_is_split_first_and_of_equal_ones_the_last() {
+        let mut area = area(&[(0, 4), (8, 16), (16, 24), (30, 31)]);
+        area.ensure_regions(5);
+        assert_eq!(borders(&area), [(0, 4), (8, 16), (16, 20), (20, 24), (30, 31)]);
+        area.ensure_regions(7);
+        assert_eq!(borders(&area), [(0, 4), (8, 12), (12, 16), (16, 20), (20, 22), (22, 24), (30, 31)]);
+        area.ensure_regions(3);
+        assert_eq!(area.regions.len(), 7, "none goes");
+        area.ensure_regions(1000);
+        assert_eq!(area.regions.len(), 21, "all are pages");
+    }
+
+    #[test]
+    fn a_million_regions_take_no_square_of_that() {
+        let mut area = area(&[(0, 3 << 20)]);
+        area.ensure_regions(1_000_000);
+        assert_eq!(area.regions.len(), 1_000_000);
+        assert!(area.regions.windows(2).all(|w| w[0].end == w[1].start));
+        assert!(area.regions.iter().all(|r| (3 * P..=6 * P).contains(&r.len())), "evenly");
+        assert_eq!(area.regions.iter().map(|r| u64::from(r.evidence.pages)).sum::<u64>(), 3 << 20);
     }
 }

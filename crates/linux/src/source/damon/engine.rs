@@ -80,6 +80,10 @@ impl Engine for DamonEngine {
     ) -> Result<Progress, EngineError> {
         self.inner.run_interval(clock, subscriber)
     }
+
+    fn interval_ns(&self) -> u64 {
+        self.inner.interval_ns()
+    }
 }
 
 #[derive(Debug)]
@@ -192,6 +196,11 @@ impl<F: ControlFiles> Inner<F> {
         self.attempts = 0;
         self.hand_out(clock.now_ns(), subscriber)?;
         Ok(Progress::Aggregated)
+    }
+
+    /// Time between two looks at what the kernel tells: its aggregation interval, or longer where looking is expensive.
+    pub(super) fn interval_ns(&self) -> u64 {
+        self.next_read(Some(0), 0).max(self.aggr_ns())
     }
 
     const fn aggr_ns(&self) -> u64 {

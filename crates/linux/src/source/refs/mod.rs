@@ -356,6 +356,10 @@ impl RefsEngine {
 }
 
 impl Engine for RefsEngine {
+    fn interval_ns(&self) -> u64 {
+        self.aggr_ns
+    }
+
     fn retune(&mut self, attrs: MonitorAttrs) -> bool {
         self.attrs = attrs;
         true
