@@ -67,12 +67,13 @@ test-deb-guest: deb ## the package and its units in a Debian 12 that boots syste
 	tests/deb/guest target/deb/isotherm_*.deb
 
 .PHONY: install-files
-install-files:
-	install -D -m 755 target/static/isotherm $(DESTDIR)$(PREFIX)/bin/isotherm
-	target/static/isotherm generate $(DESTDIR)$(PREFIX)/share
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system dist/*.service
-	sed -i 's|/usr/local|$(PREFIX)|' $(DESTDIR)$(PREFIX)/lib/systemd/system/isotherm*.service
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/isotherm dist/example.toml dist/node.toml docs/control.md dist/prometheus/isotherm.rules.yml dist/grafana/isotherm-node.json
+install-files: # whatever the umask is: everybody may read what is installed
+	umask 022; to="$(DESTDIR)$(PREFIX)"; \
+	install -D -m 755 target/static/isotherm "$$to/bin/isotherm"; \
+	target/static/isotherm generate "$$to/share"; \
+	install -D -m 644 -t "$$to/lib/systemd/system" dist/*.service; \
+	sed -i 's|/usr/local|$(PREFIX)|' "$$to"/lib/systemd/system/isotherm*.service; \
+	install -D -m 644 -t "$$to/share/doc/isotherm" dist/example.toml dist/node.toml docs/control.md dist/prometheus/isotherm.rules.yml dist/grafana/isotherm-node.json
 
 .PHONY: test
 test: ## lint and all tests that this machine and this user can run; what waits for the clock has the compiler beside it

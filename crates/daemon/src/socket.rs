@@ -91,6 +91,11 @@ pub(crate) fn failed<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io
     move |source| SocketError::Io { action, path: path.to_owned(), source }
 }
 
+/// The folder in which a process makes its socket is called this and its pid ...
+const PRIVATE_FOLDER: &str = ".i";
+/// ... and the socket in it this.
+const TEMPORARY: &str = "s";
+
 /// A bound socket; its file goes when this is dropped.
 #[derive(Debug)]
 pub struct BoundSocket {
@@ -112,8 +117,8 @@ impl BoundSocket {
         let folder = path.parent().unwrap_or(Path::new("/"));
         // A folder of our own keeps everybody away until the rights are set: bind makes the file with those of the
         // umask.
-        let private = folder.join(format!(".i{}", std::process::id()));
-        let temporary = private.join("s");
+        let private = folder.join(format!("{PRIVATE_FOLDER}{}", std::process::id()));
+        let temporary = private.join(TEMPORARY);
         if temporary.as_os_str().len().max(path.as_os_str().len()) > LONGEST_PATH {
             let added = temporary.as_os_str().len() - folder.as_os_str().len();
             return Err(SocketError::TooLong { most_of_folder: LONGEST_PATH - added, path });
@@ -121,18 +126,35 @@ impl BoundSocket {
         let _lock = FolderLock::take(folder, PATIENCE).map_err(failed("lock the folder", folder))?;
         clear_way(&path)?;
         // Left by one of the same number that was killed in between.
-        let _ = std::fs::remove_file(&temporary);
-        let _ = std::fs::remove_dir(&private);
+        remove_private(&private);
         DirBuilder::new().mode(0o700).create(&private).map_err(failed("create", &private))?;
         let bound = listen(&temporary, &path, mode);
-        let _ = std::fs::remove_file(&temporary);
-        let _ = std::fs::remove_dir(&private);
+        remove_private(&private);
         let (listener, identity) = bound?;
         Ok(Self { listener, path, identity })
     }
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// Removes the folder in which a socket was made.
+fn remove_private(folder: &Path) {
+    let _ = std::fs::remove_file(folder.join(TEMPORARY));
+    let _ = std::fs::remove_dir(folder);
+}
+
+/// Removes what those left in `folder` who were killed while they made a socket. Nobody makes one meanwhile: the caller holds the
+/// folder's lock.
+pub(crate) fn sweep_private(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(PRIVATE_FOLDER));
+        if number.is_some_and(|number| number.parse::<u32>().is_ok()) {
+            remove_private(&entry.path());
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where control sockets are, and how those of running instances are found.
 
-use crate::socket::{BoundSocket, CONNECTING, PATIENCE, SocketError, clear_way, failed};
+use crate::socket::{BoundSocket, CONNECTING, PATIENCE, SocketError, clear_way, failed, sweep_private};
 use isotherm_linux::folder_lock::FolderLock;
 use isotherm_linux::unix_socket::connect;
 use std::fs::DirBuilder;
@@ -80,6 +80,7 @@ fn owner(path: &Path) -> Option<u32> {
 /// Removes sockets named after processes that are dead and that nobody listens on.
 fn sweep(folder: &Path) {
     let Ok(_lock) = FolderLock::take(folder, PATIENCE) else { return };
+    sweep_private(folder);
     for path in sockets(folder) {
         let dead = owner(&path).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
         if dead && clear_way(&path).is_ok() {
@@ -131,9 +132,16 @@ mod tests {
         drop(UnixListener::bind(&dead).unwrap());
         let other = folder.path().join("chosen.sock");
         drop(UnixListener::bind(&other).unwrap());
+        // Of one that was killed while it made its socket, and somebody's own.
+        let (killed, own) = (folder.path().join(".i4194305"), folder.path().join(".icons"));
+        for folder in [&killed, &own] {
+            std::fs::create_dir(folder).unwrap();
+            std::fs::write(folder.join("s"), "").unwrap();
+        }
         let socket = bind_in(folder.path()).unwrap();
         assert_eq!(socket.path(), mine);
         assert!(!dead.exists() && other.exists());
+        assert!(!killed.exists() && own.join("s").exists());
         let found = live(&[folder.path().to_owned()]);
         assert_eq!(found, [mine]);
     }

@@ -1,6 +1,7 @@
 //! What SIGHUP asks of those who read a file again: to do that, or to end, where the terminal that they were started from
 //! has gone.
 
+use anyhow::Context;
 use isotherm_linux::signals;
 use std::fs::File;
 
@@ -13,7 +14,7 @@ pub enum Hangup {
     TerminalGone,
 }
 
-/// Sees hangups, once [`reload_on_hangup`](signals::StopSignals::reload_on_hangup) has made them ask for a reload.
+/// Sees hangups.
 #[derive(Debug)]
 pub struct Hangups {
     /// Whether we began with a terminal.
@@ -21,9 +22,12 @@ pub struct Hangups {
 }
 
 impl Hangups {
-    /// From now on.
-    pub fn new() -> Self {
-        Self { terminal: has_terminal() }
+    /// From now on SIGHUP ends nothing by itself. As early as can be: a service manager may ask for a reload as soon as it has
+    /// started us.
+    pub fn catch() -> anyhow::Result<Self> {
+        let terminal = has_terminal();
+        signals::reload_on_hangup().context("cannot catch SIGHUP")?;
+        Ok(Self { terminal })
     }
 
     /// What came since the last call.

@@ -34,6 +34,7 @@ pub mod random;
 pub mod ready;
 pub mod roots;
 pub mod run_command;
+pub mod screen_signals;
 pub mod signals;
 pub mod source;
 pub mod targets;

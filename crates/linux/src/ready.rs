@@ -42,6 +42,18 @@ pub fn wait(files: &[(BorrowedFd<'_>, Interest)], limit: Option<Duration>) -> io
     }
 }
 
+/// Whether nobody is left at the other end of a terminal, pipe or connection: what is read from it will only ever be the
+/// end, or an error.
+pub fn is_hung_up(file: BorrowedFd<'_>) -> io::Result<bool> {
+    // The kernel tells of these unasked.
+    let mut polls = [PollFd::from_borrowed_fd(file, PollFlags::empty())];
+    match poll(&mut polls, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        Ok(_) => Ok(polls[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)),
+        Err(Errno::INTR) => Ok(false),
+        Err(e) => Err(e.into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +69,15 @@ mod tests {
         writer.write_all(b"x").unwrap();
         assert_eq!(wait(&files, None).unwrap(), [true, false]);
         assert!(wait(&[(writer.as_fd(), Interest::ReadWrite)], None).unwrap()[0]);
+    }
+
+    #[test]
+    fn a_hang_up_is_told_apart_from_something_to_read() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        assert!(!is_hung_up(reader.as_fd()).unwrap());
+        writer.write_all(b"x").unwrap();
+        assert!(!is_hung_up(reader.as_fd()).unwrap());
+        drop(writer);
+        assert!(is_hung_up(reader.as_fd()).unwrap());
     }
 }

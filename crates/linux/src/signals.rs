@@ -29,7 +29,21 @@ pub struct StopSignals {
     previous: Vec<(i32, Previous)>,
 }
 
-struct Previous(libc::sigaction);
+/// What was in force for a signal.
+pub(crate) struct Previous(libc::sigaction);
+
+impl Previous {
+    /// Whether the signal was ignored.
+    pub(crate) fn is_ignored(&self) -> bool {
+        self.0.sa_sigaction == libc::SIG_IGN
+    }
+
+    /// Puts it in force again for `signal`, for which it was.
+    pub(crate) fn restore(&self, signal: i32) {
+        // SAFETY: it is what the kernel gave us for this signal.
+        unsafe { libc::sigaction(signal, &self.0, std::ptr::null_mut()) };
+    }
+}
 
 impl std::fmt::Debug for Previous {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -57,12 +71,15 @@ impl StopSignals {
     /// From now on SIGHUP asks for a reload ([`take_reload`]) and no longer stops, until the guard is
     /// dropped. It does so also where it was ignored: whoever sends it to a daemon started with nohup means it.
     pub fn reload_on_hangup(&mut self) -> io::Result<()> {
-        RELOAD.store(false, Ordering::SeqCst);
+        // One that came after an earlier `reload_on_hangup` is still to be done.
+        if !HANGUP_RELOADS.load(Ordering::SeqCst) {
+            RELOAD.store(false, Ordering::SeqCst);
+        }
         HANGUP_RELOADS.store(true, Ordering::SeqCst);
         if self.previous.iter().any(|(signal, _)| *signal == libc::SIGHUP) {
             return Ok(());
         }
-        let ignored = install(libc::SIGHUP)?;
+        let ignored = install(libc::SIGHUP, Some(on_signal))?;
         self.previous.push((libc::SIGHUP, ignored));
         Ok(())
     }
@@ -100,22 +117,22 @@ impl StopSignals {
         if signal == libc::SIGHUP && old.sa_sigaction == libc::SIG_IGN {
             return Ok(());
         }
-        self.previous.push((signal, install(signal)?));
+        self.previous.push((signal, install(signal, Some(on_signal))?));
         Ok(())
     }
 }
 
-/// Makes our handler that of `signal`; what was in force before.
-fn install(signal: i32) -> io::Result<Previous> {
+/// Makes `handler`, which may do async-signal-safe things only, that of `signal`; `None`: the default action. What was in
+/// force before.
+pub(crate) fn install(signal: i32, handler: Option<extern "C" fn(i32)>) -> io::Result<Previous> {
     // SAFETY: sigaction is plain data for which all zeros is a valid value (no flags, empty mask).
     let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
-    let handler: extern "C" fn(i32) = on_signal;
-    new.sa_sigaction = handler as libc::sighandler_t;
+    new.sa_sigaction = handler.map_or(libc::SIG_DFL, |handler| handler as libc::sighandler_t);
     // Blocking reads and writes elsewhere need not know about us; the clock waits for the event instead.
     new.sa_flags = libc::SA_RESTART;
     let mut old = std::mem::MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: `new` is initialised, and its handler does async-signal-safe things only; the old action is written to
-    // `old`, valid for that.
+    // SAFETY: `new` is initialised, and its handler does async-signal-safe things only, as it must; the old action is
+    // written to `old`, valid for that.
     unsafe {
         if libc::sigaction(signal, &new, old.as_mut_ptr()) != 0 {
             return Err(io::Error::last_os_error());
@@ -133,13 +150,19 @@ impl AsFd for StopSignals {
 
 impl Drop for StopSignals {
     fn drop(&mut self) {
-        for (signal, Previous(old)) in self.previous.drain(..) {
-            // SAFETY: `old` is what the kernel gave us for this signal.
-            unsafe { libc::sigaction(signal, &old, std::ptr::null_mut()) };
+        for (signal, previous) in self.previous.drain(..) {
+            previous.restore(signal);
         }
         HANGUP_RELOADS.store(false, Ordering::SeqCst);
         INSTALLED.store(false, Ordering::SeqCst);
     }
+}
+
+/// Has SIGHUP ask for a reload from now on, before there is a guard, and until one is dropped: for those whom somebody may
+/// ask as soon as they are started.
+pub fn reload_on_hangup() -> io::Result<()> {
+    HANGUP_RELOADS.store(true, Ordering::SeqCst);
+    install(libc::SIGHUP, Some(on_signal)).map(drop)
 }
 
 /// Asks for a stop as Ctrl-C does, from within the process: a waiting clock wakes at once. Without a guard in force it

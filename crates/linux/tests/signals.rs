@@ -2,7 +2,7 @@
 
 use isotherm_core::clock::{Clock, Wake};
 use isotherm_linux::clock::{MonotonicClock, monotonic_ns};
-use isotherm_linux::signals::{StopSignals, take_reload};
+use isotherm_linux::signals::{StopSignals, reload_on_hangup, take_reload};
 use rustix::process::{Signal, getpid, kill_process};
 
 fn disposition(signal: i32) -> usize {
@@ -81,6 +81,18 @@ fn a_caught_signal_ends_sleeps_and_the_old_actions_come_back() {
         assert!(take_reload(), "a daemon reloads under nohup, too");
     }
     assert_eq!(disposition(libc::SIGHUP), libc::SIG_IGN);
+
+    // One that comes before there is a guard is not lost.
+    reload_on_hangup().unwrap();
+    raise_here(libc::SIGHUP);
+    {
+        let mut signals = StopSignals::catch().unwrap();
+        signals.reload_on_hangup().unwrap();
+        assert_eq!(signals.received(), None);
+        assert!(take_reload() && !take_reload());
+        raise_here(libc::SIGHUP);
+        assert!(take_reload(), "and the next one reloads, too");
+    }
     // SAFETY: the disposition found at the start, SIG_DFL or SIG_IGN.
     unsafe { libc::signal(libc::SIGHUP, before[2]) };
 }

@@ -139,14 +139,12 @@ fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
             expects_continue = true;
         }
     }
+    // A request without a length has no body (RFC 9112, 6.3).
     let body_len = match length {
         Some(n) => match usize::try_from(n) {
             Ok(n) if n <= MOST_BODY => n,
             _ => return refused(413, format!("the body exceeds {MOST_BODY} bytes")),
         },
-        None if matches!(method.as_str(), "POST" | "PUT" | "PATCH") => {
-            return refused(411, "a Content-Length is needed");
-        }
         None => 0,
     };
     Ok(Some(Head { method, path, host, len, body_len, expects_continue }))
@@ -214,6 +212,7 @@ mod tests {
             );
         }
         assert_eq!(read(b"GET / HTTP/1.0\r\n\r\n", 9).unwrap().body, b"");
+        assert_eq!(read(b"POST /stop HTTP/1.1\r\n\r\n", 9).unwrap().body, b"");
         let mut two = Pieces::new(b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nabGET / HTTP/1.1\r\n\r\n", 1000);
         assert_eq!(read_request(&mut two).unwrap().body, b"ab");
     }
@@ -236,7 +235,6 @@ mod tests {
             (b"GET / HTTP/2.0\r\n\r\n", 505),
             (b"\x16\x03\x01\x02\x00\x01\x00", 400),
             (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
-            (b"POST / HTTP/1.1\r\n\r\n", 411),
             (b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc", 400),
             (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
             (b"POST / HTTP/1.1\r\nContent-Length: +1\r\n\r\na", 400),

@@ -75,7 +75,6 @@ const fn reason(status: u16) -> &'static str {
         405 => "Method Not Allowed",
         408 => "Request Timeout",
         409 => "Conflict",
-        411 => "Length Required",
         413 => "Content Too Large",
         417 => "Expectation Failed",
         421 => "Misdirected Request",

@@ -1,6 +1,6 @@
 //! The loop: one thread, which waits for the host, the kernel's alarm, signals and the clock.
 
-use super::link::{Incoming, Link};
+use super::link::{Address, Incoming, Link};
 use super::machine::Machine;
 use super::session::{self, GuestSession, Heard};
 use super::status::{Status, own_rss};
@@ -87,8 +87,13 @@ impl<'a> Agent<'a> {
         let ledger = Ledger::open(&roots)?;
         let leftover = !ledger.is_empty();
         let alarm = StallAlarm::new(&roots);
-        if let Err(e) = &alarm {
-            tracing::info!("memory pressure is not reported: {e}; the reserve alone protects this guest");
+        match &alarm {
+            Err(e) => tracing::info!("memory pressure is not reported: {e}; the reserve alone protects this guest"),
+            Ok(alarm) => {
+                if let Some((late, capability)) = alarm.is_late() {
+                    tracing::info!("memory pressure is reported up to {late:?} late: {capability} is missing");
+                }
+            }
         }
         let flags = FlagSampler::open(&roots).map_err(GuestError::io("open /proc/kpageflags"))?;
         let free = free_memory(&roots).map_err(GuestError::io("read how much memory is free"))?;
@@ -146,12 +151,7 @@ impl<'a> Agent<'a> {
     pub fn introduction(&self) -> String {
         let left = if self.leftover { "; a predecessor left memory isolated, which waits for the host" } else { "" };
         let ways: Vec<&str> = self.ways.iter().map(|way| way.name()).collect();
-        format!(
-            "hinting by {}, keeping {} free, to {}{left}",
-            ways.join(", then "),
-            format_size(self.reserve),
-            self.settings.address
-        )
+        introduction(self.watching, &ways, self.reserve, &self.settings.address) + left
     }
 
     /// Runs until a signal comes, or one pass is done if that was asked for. `tell` is given the state at each
@@ -460,6 +460,14 @@ impl<'a> Agent<'a> {
     }
 }
 
+/// What an agent is about to do, for people.
+fn introduction(watching: bool, ways: &[&str], reserve: u64, address: &Address) -> String {
+    if watching {
+        return format!("watching free memory, for {address}");
+    }
+    format!("hinting by {}, keeping {} free, to {address}", ways.join(", then "), format_size(reserve))
+}
+
 /// Who this guest is, for people: its machine-id, or else a number of this boot.
 fn guest_id(roots: &Roots) -> [u8; 16] {
     let text = roots.line("/etc/machine-id").or_else(|| roots.line("/proc/sys/kernel/random/boot_id"));
@@ -471,4 +479,24 @@ const RANDOM: &str = "get random numbers";
 
 fn random() -> Result<u64, GuestError> {
     random::number().map_err(GuestError::io(RANDOM))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_only_watches_does_not_say_that_it_hints() {
+        let text = |watching| introduction(watching, &["offline", "touch"], 16 << 20, &Address::NamedPort);
+        assert!(
+            text(false).starts_with("hinting by offline, then touch, keeping 16.0 MiB free, to "),
+            "{}",
+            text(false)
+        );
+        assert!(
+            text(true).starts_with("watching free memory, for ") && !text(true).contains("offline"),
+            "{}",
+            text(true)
+        );
+    }
 }

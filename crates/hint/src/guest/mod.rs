@@ -93,8 +93,34 @@ pub enum GuestError {
 }
 
 impl GuestError {
+    /// Whether this user, or this container, has not the rights that it takes.
+    pub fn is_denied(&self) -> bool {
+        let source = match self {
+            Self::Ledger(LedgerError::Io { source, .. }) | Self::Io { source, .. } => source,
+            _ => return false,
+        };
+        matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+    }
+
     fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_rights_are_told_from_other_errors() {
+        let error = |number| io::Error::from_raw_os_error(number);
+        let ledger = |number| LedgerError::Io { what: "create", path: "/run/x".into(), source: error(number) };
+        // EACCES, EPERM and EROFS; ENOSPC.
+        for (number, denied) in [(13, true), (1, true), (30, true), (28, false)] {
+            assert_eq!(GuestError::io("open it")(error(number)).is_denied(), denied, "{number}");
+            assert_eq!(GuestError::from(ledger(number)).is_denied(), denied, "{number}");
+        }
+        assert!(!GuestError::ClearsOnFree.is_denied());
     }
 }

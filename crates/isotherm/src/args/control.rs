@@ -96,7 +96,7 @@ impl ControlArgs {
         }
         let bound = match SocketFolders::from_env().home() {
             Some(folder) => bind_in(&folder).map_err(|e| e.to_string()),
-            None => Err("XDG_RUNTIME_DIR is not set, so there is no place for it".to_owned()),
+            None => Err("XDG_RUNTIME_DIR is not set to an absolute path, so there is no place for it".to_owned()),
         };
         if let Err(why) = &bound {
             tracing::warn!("no control socket: {why}; `isotherm ctl` needs --socket PATH here");

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use isotherm_core::units::format_size;
 use isotherm_linux::doctor::{Finding, Survey, survey};
-use isotherm_linux::facts::Environment;
+use isotherm_linux::facts::{Environment, Lockdown};
 use isotherm_linux::roots::Roots;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -46,7 +46,7 @@ fn to_json(survey: &Survey) -> Value {
         "environment": {
             "page_table_levels": env.page_table_levels,
             "btf_bytes": env.btf_bytes,
-            "lockdown": env.lockdown.to_string(),
+            "lockdown": (env.lockdown != Lockdown::Unknown).then(|| env.lockdown.to_string()),
             "capabilities": env.capabilities.map(|c| format!("{c:x}")),
             "missing_capabilities": env.missing_capabilities(),
             "cgroup": {
@@ -183,6 +183,7 @@ mod tests {
         assert_eq!(v["actions"][0]["usable"], true);
         assert_eq!(v["actions"][0]["reason"], "");
         assert_eq!(v["meters"][0]["detail"], "whole");
+        assert!(v["environment"]["lockdown"].is_null(), "what the kernel does not tell");
     }
 
     #[test]

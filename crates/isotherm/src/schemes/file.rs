@@ -6,6 +6,7 @@ use super::{damo_file, line, toml_file};
 use crate::exit::Usage;
 use anyhow::Context;
 use isotherm_core::attrs::MonitorAttrs;
+use isotherm_files::plain_file;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -13,11 +14,26 @@ use std::path::Path;
 /// More than any scheme file has; a device or a core dump given by mistake is not read to its end.
 const LONGEST_FILE: u64 = 1 << 20;
 
-/// The text of a file.
+/// The text of a file, or of a pipe, whose writer is waited for.
 pub fn read_file(path: &Path) -> anyhow::Result<String> {
+    read_from(path, File::open(path).with_context(|| format!("cannot read {}", path.display()))?)
+}
+
+/// The same for a run that goes on, which waits for nobody. What is no plain file is refused: a pipe has given all that it
+/// had when it was first read, and that it is empty since says nothing about what is wanted.
+pub fn read_again(path: &Path) -> anyhow::Result<String> {
+    let name = path.display();
+    let file = plain_file::open(path).with_context(|| format!("cannot read {name}"))?.ok_or_else(|| {
+        Usage(format!(
+            "{name} is no plain file (a pipe or a device), so it cannot be read again; give the path of a file"
+        ))
+    })?;
+    read_from(path, file)
+}
+
+fn read_from(path: &Path, file: File) -> anyhow::Result<String> {
     let name = path.display();
     let mut bytes = Vec::new();
-    let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
     file.take(LONGEST_FILE + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
     if bytes.len() as u64 > LONGEST_FILE {
         return Err(Usage(format!("{name} is longer than 1 MiB, so it holds neither schemes nor rules")).into());
@@ -80,6 +96,20 @@ impl SchemeFormat {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_run_that_goes_on_reads_plain_files_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("rules.toml");
+        std::fs::write(&file, "# none\n").unwrap();
+        assert_eq!(read_again(&file).unwrap(), "# none\n");
+        for path in [folder.path(), Path::new("/dev/zero")] {
+            let error = read_again(path).unwrap_err().to_string();
+            assert!(error.starts_with(&path.display().to_string()) && error.contains("no plain file"), "{error}");
+        }
+        let error = format!("{:#}", read_again(&folder.path().join("none")).unwrap_err());
+        assert!(error.starts_with("cannot read ") && error.contains("No such file"), "{error}");
+    }
 
     #[test]
     fn the_kind_of_a_file_shows_in_its_first_line() {

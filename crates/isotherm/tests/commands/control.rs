@@ -4,8 +4,9 @@ use crate::common::{self, Done, Running, command, isotherm, run, start, text, wa
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const STAT: &str = "min max min max min max stat";
 
@@ -287,6 +288,43 @@ fn a_hangup_reloads_the_file_and_a_bad_file_changes_nothing() {
     assert!(scene.status("a")["reload_error"].is_null());
     let done = end(&scene, "a", running);
     done.expect(0, &["reloaded: 3 schemes", "not reloaded, the old schemes stay in force", "c.toml"]);
+}
+
+#[test]
+fn a_pipe_in_the_files_place_is_not_waited_for() {
+    let scene = Scene::new();
+    let config = scene.write("c.toml", "[[scheme]]\naction = \"stat\"\n");
+    let running = scene.schemes("a", &["-c", text(&config)]);
+    std::fs::remove_file(&config).unwrap();
+    run(std::process::Command::new("mkfifo").arg(&config)).expect(0, &[]);
+    running.signal("HUP");
+    wait_until("the failure is reported", || {
+        scene.status("a")["reload_error"].as_str().is_some_and(|why| why.contains("no plain file"))
+    });
+    assert!(scene.status("a")["schemes"][0].is_object());
+    end(&scene, "a", running).expect(0, &[]);
+}
+
+#[test]
+fn a_service_manager_hears_that_they_are_ready_and_may_ask_for_a_reload_at_once() {
+    let scene = Scene::new();
+    let config = scene.write("c.toml", "[[scheme]]\naction = \"stat\"\n");
+    let manager = UnixDatagram::bind(scene.path("notify")).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut schemes =
+        command(["schemes", "--source", "refs", "-c", text(&config), "--no-control", "--pid", &scene.pid()]);
+    let running = start(schemes.env("NOTIFY_SOCKET", scene.path("notify")));
+    let hears = |what: &str| {
+        let mut buffer = [0; 64];
+        let length = manager.recv(&mut buffer).unwrap();
+        assert_eq!(String::from_utf8_lossy(&buffer[..length]), what);
+    };
+    hears("READY=1");
+    running.signal("HUP");
+    std::thread::sleep(Duration::from_secs(1));
+    running.signal("TERM");
+    hears("STOPPING=1");
+    running.finish().expect(0, &["reloaded: 1 scheme"]);
 }
 
 #[test]

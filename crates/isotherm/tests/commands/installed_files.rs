@@ -20,6 +20,20 @@ fn every_command_has_a_page_and_completions_know_its_flags() {
         assert!(completions.contains("rotate-size") && completions.contains("version"), "{file}");
         let mut words = completions.split(|c: char| !c.is_ascii_alphanumeric());
         assert!(words.all(|word| word != "guard"), "{file} offers a command that is no user's");
+        // The part for a command that refuses options of regions, and that for one that takes them.
+        let (marks, offers) = match file.rsplit('.').next() {
+            Some("bash") => (["isotherm__subcmd__node)", "isotherm__subcmd__record)"], "--min-regions"),
+            Some("fish") => (["subcommand node", "subcommand record"], "min-regions"),
+            _ => (["(node)\n", "(record)\n"], "--min-regions"),
+        };
+        for (mark, wanted) in marks.into_iter().zip([false, true]) {
+            let part: String = match file.ends_with(".fish") {
+                true => completions.lines().filter(|line| line.contains(mark)).collect(),
+                false => completions.split(mark).nth(1).unwrap().split(";;").next().unwrap().to_owned(),
+            };
+            assert!(part.contains("metrics") || wanted, "{file}: {part}");
+            assert_eq!(part.contains(offers), wanted, "{file}: {mark}");
+        }
     }
     isotherm(["generate", "/dev/null/share"]).expect(1, &["/dev/null/share"]);
 }

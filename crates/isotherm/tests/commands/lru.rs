@@ -230,6 +230,10 @@ fn root_without_swap_nothing_is_tried() {
     let done = isotherm(["lru", "run", "--pid", &pid, "--limit", "32M", "--duration", "3s"]);
     done.expect(3, &["no swap", "zram"]);
     assert!(resident(target.pid()) >= before, "the target is intact");
+    // Files need none.
+    let evict = ["lru", "evict", "--pid", &pid, "--bytes", "64M", "--engine", "user"];
+    isotherm(evict).expect(3, &["no swap"]);
+    isotherm([&evict[..], &["--swappiness", "0"]].concat()).expect(0, &["evicted"]);
     end(target);
 }
 

@@ -18,6 +18,7 @@ const TEN_S: u64 = 10_000_000_000;
 fn what_makes_no_sense_is_refused() {
     isotherm(["node", "--physical", "--source", "damon"]).expect(2, &["--physical"]);
     isotherm(["node", "--", "true"]).expect(2, &["leave the command out"]);
+    isotherm(["node", "--duration", "0s"]).expect(2, &["--duration"]);
     isotherm(["node", "--mode", "scan"]).expect(2, &["--mode is about regions"]);
     isotherm(["ps", "--min-regions", "50"]).expect(2, &["--min-regions is about regions"]);
     isotherm(["top", "--batch", "--algorithm", "damon"]).expect(2, &["--algorithm is about regions"]);

@@ -91,6 +91,11 @@ fn what_the_user_runs_is_tuned_by_proposals_and_goes_on_where_it_was() {
     let other = path("other.toml");
     std::fs::write(&other, "[[scheme]]\naction = \"cold\"\n").unwrap();
     propose(line, &["--record", "1,5M", "--ran", &other]).expect(2, &["other schemes"]);
+    // Where the scheme cannot be written the run is not added, so that the call can be repeated.
+    let nowhere = path("none/next.toml");
+    let again = ["tune", "--scheme", line, "--history", &history, "-o", &nowhere, "--propose", "--record", "1,5M"];
+    isotherm([&again[..], &["--", "my server"]].concat()).expect(1, &["cannot write", &nowhere]);
+    assert_eq!(std::fs::read_to_string(&history).unwrap().lines().count(), 10);
     // A damaged line is named; the file stays as it is.
     let damaged = std::fs::read_to_string(&history).unwrap() + "{\"command\":";
     std::fs::write(&history, &damaged).unwrap();

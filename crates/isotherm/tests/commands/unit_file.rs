@@ -80,6 +80,20 @@ fn the_units_let_isotherm_confine_itself() {
 }
 
 #[test]
+fn no_unit_is_asked_to_reload_before_it_can() {
+    let reload: Vec<&str> = UNITS
+        .into_iter()
+        .filter(|name| {
+            let unit = std::fs::read_to_string(dist(name)).unwrap();
+            let reloads = unit.contains("\nExecReload=");
+            assert!(!reloads || words(&unit, "Type") == ["notify"], "{name}");
+            reloads
+        })
+        .collect();
+    assert_eq!(reload.len(), 2, "{reload:?}");
+}
+
+#[test]
 fn the_example_is_understood() {
     let done = isotherm(["schemes", "-c", text(&dist("example.toml")), "--print"]);
     done.expect(0, &[]);

@@ -40,6 +40,8 @@ pub struct LivePageOut {
     batches: Batches,
     places: HashMap<TargetId, Place>,
     stop: AtomicBool,
+    /// What [`files_only`](Self::files_only) says.
+    files_only: bool,
 }
 
 impl LivePageOut {
@@ -53,7 +55,13 @@ impl LivePageOut {
             batches: Batches::default(),
             places: HashMap::new(),
             stop: AtomicBool::new(false),
+            files_only: false,
         }
+    }
+
+    /// From now on only pages of files are paged out, as its caller sees to: these take no swap, so none is asked for.
+    pub fn files_only(&mut self) {
+        self.files_only = true;
     }
 
     /// Names a target's process. From here on it is held by a pidfd.
@@ -75,7 +83,8 @@ impl LivePageOut {
     /// answer is kept for a second.
     pub fn obstacle(&mut self, target: TargetId) -> Option<String> {
         match self.pids.get(&target) {
-            Some(&pid) => self.obstacles.find(Action::PageOut, pid),
+            // Of cold memory nothing is asked but that the process may be touched at all.
+            Some(&pid) => self.obstacles.find(if self.files_only { Action::Cold } else { Action::PageOut }, pid),
             None => Some(format!("target {target} is not a process")),
         }
     }
@@ -121,7 +130,8 @@ impl PageOut for LivePageOut {
             Err(why) => return PagedOut { taken: 0, error: Some(why.to_string()) },
         };
         let beside = self.go_beside(target, ranges.len());
-        let mut to = Process { action: Action::PageOut, advice: Advice::PageOut, process: &process, stop: &self.stop };
+        let (action, advice, takes_swap) = (Action::PageOut, Advice::PageOut, !self.files_only);
+        let mut to = Process { action, advice, process: &process, stop: &self.stop, takes_swap };
         let Some((beside, mut turn)) = beside else {
             let tally = advice::give(&mut to, ranges, Shape::Pages, &mut self.pace);
             return PagedOut { taken: tally.applied, error: tally.error };

@@ -118,7 +118,7 @@ impl Worker {
                 ));
             }
         }
-        let mut to = Process { action, advice, process, stop: &self.stop };
+        let mut to = Process { action, advice, process, stop: &self.stop, takes_swap: advice == Advice::PageOut };
         advice::give(&mut to, &ranges, shape, pace)
     }
 }
@@ -148,6 +148,8 @@ pub(super) struct Process<'a> {
     pub(super) advice: Advice,
     pub(super) process: &'a PidFd,
     pub(super) stop: &'a AtomicBool,
+    /// Whether what goes may go to swap.
+    pub(super) takes_swap: bool,
 }
 
 impl Advised for Process<'_> {
@@ -158,7 +160,7 @@ impl Advised for Process<'_> {
     /// Looked at before each call: calls of others, and memory that does not compress, take room, too. Where there is no swap at
     /// all, only files can go.
     fn room(&mut self) -> Result<u64, String> {
-        let room = SwapRoom::now().filter(|room| self.advice == Advice::PageOut && room.is_there());
+        let room = SwapRoom::now().filter(|room| self.takes_swap && room.is_there());
         let Some(room) = room else { return Ok(u64::MAX) };
         room.obstacle().map_or_else(|| Ok(room.left()), Err)
     }

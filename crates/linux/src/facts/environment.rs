@@ -135,12 +135,13 @@ const DAC_OVERRIDE: u32 = 1;
 const DAC_READ_SEARCH: u32 = 2;
 
 /// Capabilities that some part of Isotherm uses.
-const CAPABILITIES: [(u32, &str); 7] = [
+const CAPABILITIES: [(u32, &str); 8] = [
     (DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"),
     (14, "CAP_IPC_LOCK"),
     (19, "CAP_SYS_PTRACE"),
     (21, "CAP_SYS_ADMIN"),
     (23, "CAP_SYS_NICE"),
+    (24, "CAP_SYS_RESOURCE"),
     (38, "CAP_PERFMON"),
     (39, "CAP_BPF"),
 ];
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!(e.lockdown, Lockdown::Unknown);
         assert_eq!(e.psi, Err(NoPressure("/proc/pressure/memory is missing".into())));
         assert!(e.swap.is_empty() && e.memory_nodes.is_empty() && e.thp.is_none() && !e.idle_page_tracking);
-        assert_eq!(e.missing_capabilities().len(), 7);
+        assert_eq!(e.missing_capabilities().len(), 8);
     }
 
     #[test]
@@ -251,7 +252,7 @@ mod tests {
         let e = Environment::read(&t.roots);
         assert_eq!((e.page_table_levels, e.btf_bytes, e.mglru), (Some(5), Some(10), Some(7)));
         assert_eq!((e.kernel.as_str(), e.lockdown, e.psi.is_ok()), ("6.12.1", Lockdown::Integrity, true));
-        assert_eq!(e.missing_capabilities(), ["CAP_DAC_READ_SEARCH", "CAP_SYS_ADMIN"]);
+        assert_eq!(e.missing_capabilities(), ["CAP_DAC_READ_SEARCH", "CAP_SYS_ADMIN", "CAP_SYS_RESOURCE"]);
         assert_eq!(e.thp, Some(HugePages::Never));
         assert_eq!(e.swap, [SwapArea { name: "/dev/zram0".into(), size: 8_388_604 * 1024, used: 1 << 20 }]);
         assert_eq!(e.memory_nodes, [0, 1, 4]);
@@ -266,8 +267,8 @@ mod tests {
             Environment::read(&t.roots).missing_capabilities()
         };
         assert!(missing("000000c000884000").contains(&"CAP_DAC_READ_SEARCH"));
-        assert!(missing("000000c000a84004").is_empty());
-        assert!(missing("000000c000a84002").is_empty());
+        assert!(missing("000000c001a84004").is_empty());
+        assert!(missing("000000c001a84002").is_empty());
     }
 
     #[test]

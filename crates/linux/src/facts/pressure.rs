@@ -39,10 +39,25 @@ pub(crate) fn why(path: &Path, error: &io::Error) -> String {
     }
 }
 
-/// What helps where its file cannot be read, or no trigger set.
+/// What a trigger takes.
+pub(crate) const TRIGGER_CAPABILITY: &str = "CAP_SYS_RESOURCE";
+
+/// What helps where no trigger can be set.
+pub(crate) fn trigger_remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::InvalidInput => {
+            "grant CAP_SYS_RESOURCE: without it kernels from 6.5 on take only windows that are multiples of 2 s"
+        }
+        _ => remedy(error),
+    }
+}
+
+/// What helps where its file cannot be read.
 pub(crate) fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => "run as root (a trigger takes CAP_SYS_RESOURCE before kernel 6.5)",
+        io::ErrorKind::PermissionDenied => {
+            "run as root, in a container with CAP_SYS_RESOURCE (which a trigger takes before kernel 6.5)"
+        }
         _ => "use a kernel with CONFIG_PSI=y; where it is off by default, boot with psi=1",
     }
 }

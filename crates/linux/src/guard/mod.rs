@@ -5,7 +5,7 @@
 //! together with us. Whoever changes a [setting](crate::knob) tells it first; it writes back what was there. It is
 //! started before anything is done, from the program that runs (a new version on disk does not matter), in a session
 //! of its own (what is sent to our process group does not reach it) and, if it is for settings, in the root control
-//! group (what kills all of our group does not, either).
+//! group (what kills all of our group does not, either), unless that may not be entered.
 
 mod changes;
 mod paused;
@@ -164,21 +164,26 @@ fn start_of(pid: u32) -> Option<u64> {
     Stat::read(&ProcessDir::live(pid)).ok().map(|s| s.start_ticks)
 }
 
-/// What the guard does first: it leaves the groups of processes that end together with us.
-pub fn detach(purpose: Purpose, roots: &Roots) {
+/// What the guard does first: it leaves the groups of processes that end together with us. The error says why it stays in
+/// our control group.
+pub fn detach(purpose: Purpose, roots: &Roots) -> io::Result<()> {
     // Signals of the terminal and of service managers go to all of a group: the guard must not fall to the first.
     ignore_signals();
-    if purpose == Purpose::Settings {
-        leave_group(roots);
+    match purpose {
+        Purpose::Settings => leave_group(roots),
+        Purpose::Processes => Ok(()),
     }
 }
 
 /// Moves this process to the root control group. Where that is refused (no right, a container), it stays.
-fn leave_group(roots: &Roots) {
+fn leave_group(roots: &Roots) -> io::Result<()> {
     let setup = CgroupSetup::read(roots);
+    let mut left = Ok(());
     for mount in setup.v2.iter().chain(&setup.v1_memory) {
-        let _ = std::fs::write(roots.path(mount.join("cgroup.procs")), std::process::id().to_string());
+        let entered = std::fs::write(roots.path(mount.join("cgroup.procs")), std::process::id().to_string());
+        left = left.and(entered);
     }
+    left
 }
 
 fn ignore_signals() {
@@ -191,6 +196,19 @@ fn ignore_signals() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_tree::tree;
+
+    #[test]
+    fn a_control_group_that_cannot_be_left_is_told() {
+        let mount = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
+        let t = tree(&[("proc/self/mountinfo", mount), ("sys/fs/cgroup/cgroup.procs", "")]);
+        leave_group(&t.roots).unwrap();
+        let entered = t.roots.read("/sys/fs/cgroup/cgroup.procs").unwrap();
+        assert_eq!(entered, std::process::id().to_string());
+        // A folder in its place can be written to by nobody, root included.
+        let t = tree(&[("proc/self/mountinfo", mount), ("sys/fs/cgroup/cgroup.procs/x", "")]);
+        leave_group(&t.roots).unwrap_err();
+    }
 
     #[test]
     fn a_guard_that_cannot_be_started_is_an_error() {

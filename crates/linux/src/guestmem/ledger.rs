@@ -21,6 +21,16 @@ const REFUSED_OBVIOUS: &str = "overcommit_memory";
 pub enum LedgerError {
     #[error("another isotherm hint guest runs here (it holds the lock of {}); end it first", .0.display())]
     Busy(PathBuf),
+    /// It says what this version does not understand: that would be lost with the first change.
+    #[error(
+        "{} is not of this version ({why}), and what it says is still to be put back; start the isotherm hint guest that wrote it, \
+         which does that, or reboot this guest, which does it too; then start this one", path.display()
+    )]
+    Foreign {
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A file operation failed.
     #[error("cannot {what} {}: {source}; the agent needs root and a writable /run", path.display())]
     Io {
@@ -69,23 +79,30 @@ impl Leftover {
         *self == Self::default()
     }
 
-    fn parse(text: &str) -> Self {
-        let mut found = Self::default();
+    /// Reads what [`text`](Self::text) wrote. The error says what else is there.
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(bytes).map_err(|_| "it is no text".to_owned())?;
         let mut lines = text.lines();
-        if lines.next() != Some(FIRST_LINE) {
-            return found;
+        let first = lines.next().unwrap_or_default();
+        if first != FIRST_LINE {
+            return Err(format!("its first line is {first:?}, not {FIRST_LINE:?}"));
         }
+        let mut found = Self::default();
         for line in lines {
-            match line.split_once(' ') {
-                Some(("offline", n)) => found.offline.extend(n.parse::<u64>()),
-                Some(("movable", n)) => found.movable.extend(n.parse::<u64>()),
-                Some(("overcommit", n)) => found.overcommit = n.parse().ok(),
-                None if line == "segments" => found.segments = true,
-                None if line == REFUSED_OBVIOUS => found.refused_obvious = true,
-                _ => {}
+            let (word, number) = match line.split_once(' ') {
+                Some((word, number)) => (word, number.parse::<u64>().ok()),
+                None => (line, None),
+            };
+            match (word, number) {
+                ("offline", Some(n)) => drop(found.offline.insert(n)),
+                ("movable", Some(n)) => drop(found.movable.insert(n)),
+                ("overcommit", Some(n)) => found.overcommit = Some(n),
+                _ if line == "segments" => found.segments = true,
+                _ if line == REFUSED_OBVIOUS => found.refused_obvious = true,
+                _ => return Err(format!("it has the line {line:?}")),
             }
         }
-        found
+        Ok(found)
     }
 
     fn text(&self) -> String {
@@ -132,10 +149,11 @@ impl Ledger {
             io::ErrorKind::WouldBlock => LedgerError::Busy(folder.clone()),
             _ => failed("lock", &folder)(e),
         })?;
-        let now = match fs::read_to_string(folder.join(FILE)) {
-            Ok(text) => Leftover::parse(&text),
+        let path = folder.join(FILE);
+        let now = match fs::read(&path) {
+            Ok(bytes) => Leftover::parse(&bytes).map_err(|why| LedgerError::Foreign { path, why })?,
             Err(e) if e.kind() == io::ErrorKind::NotFound => Leftover::default(),
-            Err(e) => return Err(failed("read", &folder.join(FILE))(e)),
+            Err(e) => return Err(failed("read", &path)(e)),
         };
         Ok(Self { folder, now, _lock: lock })
     }
@@ -215,9 +233,35 @@ mod tests {
     }
 
     #[test]
-    fn odd_files_are_no_orders() {
-        assert!(Leftover::parse("something else\noffline 5\n").is_empty());
-        let odd = Leftover::parse(&format!("{FIRST_LINE}\noffline x\noffline 7\noverload 3\n\nsegments \n"));
-        assert_eq!(odd, Leftover { offline: [7].into(), ..Leftover::default() });
+    fn what_another_version_wrote_is_refused_and_stays() {
+        let t = tree(&[]);
+        let path = t.roots.path(FOLDER).join(FILE);
+        drop(Ledger::open(&t.roots).unwrap());
+        let head = |rest: &[u8]| [FIRST_LINE.as_bytes(), b"\n", rest].concat();
+        let odd = [
+            b"isotherm hint guest 2\noffline 5\n".to_vec(),
+            b"".to_vec(),
+            b"\xff\xfe".to_vec(),
+            head(b"offline x\n"),
+            head(b"offline 7\noverload 3\n"),
+            head(b"\n"),
+            head(b"segments \n"),
+            head(b"segments 1\n"),
+        ];
+        for bytes in odd {
+            fs::write(&path, &bytes).unwrap();
+            // A process that another test has just forked may have the lock's descriptor for a moment longer.
+            let end = Instant::now() + Duration::from_secs(20);
+            let error = loop {
+                match Ledger::open(&t.roots).unwrap_err() {
+                    LedgerError::Busy(_) if Instant::now() < end => std::thread::yield_now(),
+                    other => break other.to_string(),
+                }
+            };
+            assert!(error.contains("hint-guest/taken is not of this version") && error.contains("reboot"), "{error}");
+            assert_eq!(fs::read(&path).unwrap(), bytes);
+        }
+        let whole = Leftover { offline: [7].into(), segments: true, ..Leftover::default() };
+        assert_eq!(Leftover::parse(whole.text().as_bytes()), Ok(whole));
     }
 }

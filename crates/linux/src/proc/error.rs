@@ -1,5 +1,6 @@
 //! Why a process cannot be read.
 
+use crate::confine::{CapabilitySet, lacks};
 use isotherm_core::source::SourceError;
 use isotherm_core::target::TargetId;
 use rustix::process::geteuid;
@@ -50,7 +51,7 @@ pub enum ProcessError {
     },
     /// The kernel refuses to show the process's memory to this user.
     #[error(
-        "not allowed to read {}: {}", path.display(), permission_remedy(*pid, geteuid().is_root())
+        "not allowed to read {}: {}", path.display(), permission_remedy(*pid, geteuid().is_root(), lacks(CapabilitySet::SYS_PTRACE))
     )]
     Permission {
         /// The pid asked for.
@@ -95,17 +96,20 @@ pub enum ProcessError {
     },
 }
 
-/// What helps where a process may not be looked into. Root is not sent for root.
-fn permission_remedy(pid: u32, root: bool) -> String {
-    if root {
-        return format!(
-            "this root lacks CAP_SYS_PTRACE, or pid {pid} is in another user namespace or guarded by a security module; run \
+/// What helps where a process may not be looked into. Root is not sent for root. `lacks`: we are without CAP_SYS_PTRACE.
+fn permission_remedy(pid: u32, root: bool, lacks: bool) -> String {
+    match (root, lacks) {
+        (true, true) => {
+            "this root lacks CAP_SYS_PTRACE; grant it, run outside the container, or choose another process".into()
+        }
+        (true, false) => format!(
+            "although this root has CAP_SYS_PTRACE: pid {pid} is in another user namespace or guarded by a security module; run \
              outside the container, or choose another process"
-        );
+        ),
+        (false, _) => format!(
+            "run as root (in a container, with CAP_SYS_PTRACE), or as the user who owns pid {pid} (set-user-id programs need root)"
+        ),
     }
-    format!(
-        "run as root (in a container, with CAP_SYS_PTRACE), or as the user who owns pid {pid} (set-user-id programs need root)"
-    )
 }
 
 fn remedy(error: &io::Error) -> &'static str {
@@ -147,8 +151,16 @@ mod tests {
 
     #[test]
     fn root_is_not_sent_for_root() {
-        assert!(permission_remedy(7, false).contains("run as root"));
-        let text = permission_remedy(7, true);
-        assert!(!text.contains("run as root") && text.contains("user namespace") && text.contains("CAP_SYS_PTRACE"));
+        for lacks in [false, true] {
+            assert!(permission_remedy(7, false, lacks).contains("run as root"));
+        }
+        let text = permission_remedy(7, true, false);
+        assert!(
+            !text.contains("run as root") && text.contains("user namespace") && text.contains("has CAP_SYS_PTRACE")
+        );
+        let text = permission_remedy(7, true, true);
+        assert!(
+            !text.contains("run as root") && !text.contains("user namespace") && text.contains("lacks CAP_SYS_PTRACE")
+        );
     }
 }

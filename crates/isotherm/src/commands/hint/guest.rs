@@ -84,6 +84,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     };
     let mut agent = Agent::new(&signals, settings).map_err(|e| match e {
         GuestError::NoWay(_) | GuestError::ClearsOnFree => Unsupported(e.to_string()).into(),
+        e if e.is_denied() => Unsupported(e.to_string()).into(),
         e => anyhow::Error::new(e),
     })?;
     args.sandbox.enter(&needs)?;

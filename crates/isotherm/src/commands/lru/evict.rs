@@ -59,6 +59,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         return super::kernel::evict(&kernel, args.min_gen, args.bytes, args.swappiness);
     }
     let mut processes = Processes::open(&args.target)?;
+    if args.swappiness == 0 {
+        processes.live.out.files_only();
+    }
     let targets: Vec<_> = processes.all.keys().copied().collect();
     if let Err(refused) = processes.live.refuse_obstacles(targets) {
         // What is known stays known.

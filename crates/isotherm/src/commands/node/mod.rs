@@ -68,7 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", requires = "parquet", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     host: Option<String>,
     /// Stop after this time
-    #[arg(long, value_name = "T", value_parser = units::time)]
+    #[arg(long, value_name = "T", value_parser = units::duration)]
     duration: Option<Duration>,
     #[command(flatten)]
     target: TargetArgs,
@@ -123,7 +123,6 @@ pub fn run(mut args: Args) -> anyhow::Result<()> {
     }
     if let Some(rules) = rules {
         session = session.with_schemes(rules.engine()?);
-        session.reload_on_hangup()?;
         tracing::info!("{}", rules.words());
         agent.act(rules);
     } else if !has_terminal() {

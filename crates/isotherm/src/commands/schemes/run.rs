@@ -7,7 +7,8 @@ use crate::args::control::ControlArgs;
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
 use crate::exit::{Unsupported, Usage};
-use crate::output::{is_stdout, open_live_stats};
+use crate::hangup::Hangups;
+use crate::output::{is_stdout, open_live_stats, to_stdout};
 use crate::progress::Progress as StatusLine;
 use crate::sandbox::SandboxArgs;
 use crate::sandbox::schemes::{Work, needs};
@@ -28,6 +29,7 @@ use isotherm_core::units::format_time;
 use isotherm_linux::action::{Ahead, Arrivals, LinuxActuator, impossible_now, unsupported};
 use isotherm_linux::clock::monotonic_ns;
 use isotherm_linux::meter::LinuxMeter;
+use isotherm_linux::notify::Notify;
 use isotherm_linux::roots::Roots;
 use std::io::Write;
 use std::path::PathBuf;
@@ -42,12 +44,12 @@ const STATS_EVERY_NS: u64 = 1_000_000_000;
 #[command(next_help_heading = "Output")]
 pub struct RunArgs {
     /// Stop after this time
-    #[arg(long, value_name = "T", value_parser = crate::args::units::time)]
+    #[arg(long, value_name = "T", value_parser = crate::args::units::duration)]
     pub duration: Option<Duration>,
     /// Write a JSON line per scheme every second and at the end ("-": standard output)
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
-    /// Print the last statistics as JSON lines on standard output
+    /// Print the last statistics as JSON lines on standard output, where --stats does not go there already
     #[arg(long)]
     pub json: bool,
     /// Change nothing: tell what would be done to how much memory
@@ -78,8 +80,8 @@ pub struct Wanted {
     pub schemes: Vec<Scheme>,
     /// When huge pages are asked for ahead of the faults.
     pub ahead: WhenAhead,
-    /// What SIGHUP reads anew; without it, SIGHUP stops.
-    pub reload: Option<Reload>,
+    /// What SIGHUP reads anew, and who sees it; without it, SIGHUP stops.
+    pub reload: Option<(Reload, Hangups)>,
 }
 
 impl From<Vec<Scheme>> for Wanted {
@@ -93,12 +95,16 @@ impl From<Vec<Scheme>> for Wanted {
 pub fn run(target: &TargetArgs, monitor: &MonitorArgs, wanted: Wanted, args: &RunArgs) -> anyhow::Result<()> {
     let Wanted { schemes, ahead, reload } = wanted;
     if args.print {
-        std::io::stdout().write_all(to_toml(&schemes).as_bytes())?;
-        return Ok(());
+        return to_stdout(|out| Ok(out.write_all(to_toml(&schemes).as_bytes())?));
     }
+    let notify = Notify::from_env().unwrap_or_else(|e| {
+        tracing::warn!("cannot tell the service manager at NOTIFY_SOCKET how it stands: {e}");
+        Notify::default()
+    });
     let stats_file = args.stats.as_deref().map(open_live_stats).transpose()?;
     let bound = args.control.bind()?;
-    let target = target.keeping_stdout(args.json || args.stats.as_deref().is_some_and(is_stdout));
+    let is_stats_on_stdout = args.stats.as_deref().is_some_and(is_stdout);
+    let target = target.keeping_stdout(args.json || is_stats_on_stdout);
     let session = Session::open(&target, monitor)?;
     let work = Work { source: monitor.source, command: !target.command.is_empty(), dry_run: args.dry_run };
     let looks_ahead = ahead != WhenAhead::Never && !args.dry_run;
@@ -112,9 +118,8 @@ pub fn run(target: &TargetArgs, monitor: &MonitorArgs, wanted: Wanted, args: &Ru
     let mut session = session.with_schemes(engine(schemes, args.dry_run)?);
     let mut control = Control::start(bound, readers(monitor.attrs()?), monitor.attrs()?)?;
     control.sandbox(sandbox);
-    if let Some(reload) = reload {
-        session.reload_on_hangup()?;
-        control.on_reload(reload);
+    if let Some((reload, hangups)) = reload {
+        control.on_hangup(reload, hangups);
     }
     control.dry_run(args.dry_run);
     let line = StatusLine::new();
@@ -124,7 +129,9 @@ pub fn run(target: &TargetArgs, monitor: &MonitorArgs, wanted: Wanted, args: &Ru
         control.ahead(ahead.totals());
     }
     let mut run = Run { control, line, ahead, stats: stats_file, next_stats_ns: monotonic_ns() + STATS_EVERY_NS };
+    notify.ready();
     let result = session.run(args.duration, &mut run, Run::after_turn);
+    notify.stopping();
     run.line.clear();
     session.settle();
     let now = monotonic_ns();
@@ -132,8 +139,9 @@ pub fn run(target: &TargetArgs, monitor: &MonitorArgs, wanted: Wanted, args: &Ru
     if let Some(schemes) = session.schemes() {
         // The targets' last state is wanted even where the run failed.
         written = run.write_stats(schemes, now);
-        if args.json {
-            stats::write_lines(&mut std::io::stdout().lock(), schemes, run.ahead_totals(), now)?;
+        // Once, where these were the last of the statistics already.
+        if args.json && !is_stats_on_stdout {
+            to_stdout(|out| Ok(stats::write_lines(out, schemes, run.ahead_totals(), now)?))?;
         }
         for (index, status) in schemes.status().iter().enumerate() {
             say!("{}", stats::words(index, status, args.dry_run));
@@ -141,7 +149,11 @@ pub fn run(target: &TargetArgs, monitor: &MonitorArgs, wanted: Wanted, args: &Ru
         if let Some(ahead) = &run.ahead {
             say!("ahead of faults: {}", ahead.totals());
         }
-        say!("{} watched; cost: {}", format_time(run.line.elapsed_ns()), run.line.cost_words());
+        match run.line.elapsed_ns() {
+            // What kept every scheme from acting has been said.
+            0 => say!("nothing was watched"),
+            elapsed_ns => say!("{} watched; cost: {}", format_time(elapsed_ns), run.line.cost_words()),
+        }
     }
     drop(run);
     let finished = session.finish();

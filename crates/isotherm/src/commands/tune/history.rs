@@ -6,8 +6,11 @@ use isotherm_core::tuning::parameters::Parameters;
 use isotherm_files::links;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
+
+/// More than any history has: a run is about a kilobyte. A device given by mistake is not read without end.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// What has to be the same for runs to be compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,7 +67,7 @@ impl History {
     pub fn open(path: &Path, subject: &Subject) -> anyhow::Result<(Self, Known)> {
         let cannot = || format!("cannot use the history {}", path.display());
         let place = links::followed(path).with_context(cannot)?;
-        let text = match std::fs::read_to_string(&place) {
+        let text = match read_bounded(&place) {
             Ok(text) => text,
             Err(e) if e.kind() == ErrorKind::NotFound => String::new(),
             Err(e) => return Err(e).with_context(cannot),
@@ -84,6 +87,16 @@ impl History {
         (self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data()))
             .with_context(|| format!("cannot add to the history {}", self.path.display()))
     }
+}
+
+/// The text of the file, unless it is longer than any history.
+fn read_bounded(place: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let read = File::open(place)?.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    if read as u64 > MOST_BYTES {
+        return Err(io::Error::other("it is longer than 64 MiB, so it is no history; give another file"));
+    }
+    Ok(text)
 }
 
 fn read(text: &str, subject: &Subject) -> anyhow::Result<Known> {
@@ -176,6 +189,12 @@ mod tests {
         assert_eq!(known.ignored, (1, 1, 1));
         assert_eq!(known.tunings().len(), 2);
         assert!(known.words().contains("1 of another command"), "{}", known.words());
+    }
+
+    #[test]
+    fn what_has_no_end_is_no_history() {
+        let error = History::open(Path::new("/dev/zero"), &subject("a")).unwrap_err();
+        assert!(format!("{error:#}").contains("longer than 64 MiB"), "{error:#}");
     }
 
     #[test]

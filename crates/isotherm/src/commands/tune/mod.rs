@@ -10,8 +10,8 @@ mod report;
 
 use crate::args::monitor::{AlgorithmName, MonitorArgs};
 use crate::exit::Usage;
-use crate::output::write_file;
-use crate::schemes::preset::{rate, time_us};
+use crate::output::{keep_apart, write_file};
+use crate::schemes::preset::{age_us, rate};
 use crate::schemes::{SchemeArgs, to_toml};
 use anyhow::Context;
 use history::{Entry, History, Known, Subject};
@@ -21,6 +21,7 @@ use isotherm_core::tuning::parameters::Parameters;
 use isotherm_core::tuning::score::Scored;
 use isotherm_core::tuning::search::Wish;
 use isotherm_core::units::format_size;
+use isotherm_files::apart::Output;
 use isotherm_linux::clock::{kernel_release, unix_us};
 use isotherm_linux::roots::Roots;
 use learned::{Learned, Next};
@@ -46,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "P", default_value = "5%", value_parser = crate::args::units::percent, help_heading = "Tuning")]
     max_slowdown: f64,
     /// How much runtime counts in the score that is maximised within --max-slowdown; the rest is memory. DAMOOS has 50%
-    #[arg(long, value_name = "P", default_value = "0%", value_parser = weight, help_heading = "Tuning")]
+    #[arg(long, value_name = "P", default_value = "0%", value_parser = crate::args::units::share, help_heading = "Tuning")]
     runtime_weight: f64,
     /// Which scheme is tuned, if there are several; the others stay as they are
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Tuning")]
@@ -56,7 +57,7 @@ pub struct Args {
     history: Option<PathBuf>,
     /// Try all of these least ages, for example 2s,5s,10s [default with --rates or --repeats: a quarter of the scheme's to
     /// four times of it]
-    #[arg(long, value_name = "T,...", value_delimiter = ',', value_parser = time_us, help_heading = "Trying all")]
+    #[arg(long, value_name = "T,...", value_delimiter = ',', value_parser = age_us, help_heading = "Trying all")]
     ages: Vec<u64>,
     /// Try all of these access rates, for example 0%,5%: the highest ones, or the least ones of a scheme that asks for a
     /// least rate [default with --ages or --repeats: 0% and the scheme's]
@@ -93,13 +94,6 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// A share from 0 to 100 %.
-fn weight(text: &str) -> anyhow::Result<f64> {
-    let share = crate::args::units::percent(text)?;
-    anyhow::ensure!(share <= 1.0, "more than 100 %");
-    Ok(share)
-}
-
 pub fn run(args: Args) -> anyhow::Result<()> {
     let task = Task::of(args)?;
     if task.args.propose {
@@ -120,6 +114,12 @@ struct Task {
 
 impl Task {
     fn of(args: Args) -> anyhow::Result<Self> {
+        // The file of --ran may well be replaced: it is the scheme that was to be run, as --output is.
+        let mut inputs = args.schemes.files();
+        inputs.extend(args.history.clone());
+        let svg = args.svg.iter().map(|path| Output::new("--svg", path));
+        let outputs: Vec<Output> = svg.chain([Output::new("--output", &args.output)]).collect();
+        keep_apart(&inputs, &outputs)?;
         let loaded = args.schemes.load(&args.monitor)?;
         if loaded.target.is_some() {
             return Err(

@@ -4,11 +4,13 @@ use super::history::Entry;
 use super::learned::Next;
 use super::{Task, to_toml, write_file};
 use crate::exit::Usage;
+use crate::output::is_stdout;
 use crate::schemes::file::{parse_file, read_file};
 use anyhow::Context;
 use isotherm_core::tuning::figures::Figures;
 use isotherm_core::tuning::parameters::Parameters;
 use isotherm_core::units::parse_size;
+use isotherm_files::NewFile;
 use serde_json::json;
 use std::io::Write;
 use std::path::Path;
@@ -31,7 +33,8 @@ pub fn run(task: &Task) -> anyhow::Result<()> {
     // Before the history is touched: what is wrong with the file must not leave half a run there.
     let ran = task.args.ran.as_deref().map(|path| parameters_of(task, path)).transpose()?;
     let (history, mut known) = task.history()?;
-    if let (Some(mut history), Some(figures)) = (history, task.args.record) {
+    let mut run = None;
+    if let Some(figures) = task.args.record {
         let entry = Entry {
             subject: task.subject(&task.schemes),
             tuning: OF_THE_USER,
@@ -40,10 +43,18 @@ pub fn run(task: &Task) -> anyhow::Result<()> {
             memory_bytes: figures.memory,
             applied_bytes: None,
         };
-        history.add(&entry)?;
-        known.entries.push(entry);
+        known.entries.push(entry.clone());
+        run = Some(entry);
     }
     let learned = task.learned(&known, OF_THE_USER);
+    let output = &task.args.output;
+    if learned.next() != Next::Alone && !is_stdout(output) {
+        // Before the run is added: who repeats a call that has failed would add it twice.
+        drop(NewFile::create(output, NewFile::READABLE).with_context(|| format!("cannot write {}", output.display()))?);
+    }
+    if let (Some(mut history), Some(run)) = (history, run) {
+        history.add(&run)?;
+    }
     let (done, runs) = learned.turn();
     let mut answer = json!({ "run": (done + 1).min(runs), "runs": runs });
     let scheme = match learned.next() {
@@ -69,8 +80,8 @@ pub fn run(task: &Task) -> anyhow::Result<()> {
     };
     if let Some(parameters) = scheme {
         answer["parameters"] = json!(parameters);
-        write_file(&task.args.output, to_toml(&task.with(parameters)).as_bytes())?;
-        answer["scheme"] = json!(task.args.output);
+        write_file(output, to_toml(&task.with(parameters)).as_bytes())?;
+        answer["scheme"] = json!(output);
     }
     let mut out = std::io::stdout().lock();
     writeln!(out, "{answer}").and_then(|()| out.flush()).with_context(|| match task.args.record {

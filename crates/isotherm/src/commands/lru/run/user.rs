@@ -104,6 +104,9 @@ impl<'a> UserEngine<'a> {
     /// Opens the targets; a command is started with the first turn.
     pub fn open(args: &'a Args) -> anyhow::Result<Self> {
         let mut live = Live::for_many_walks(&args.target.keeping_stdout(args.stats.as_deref().is_some_and(is_stdout)))?;
+        if args.swappiness == 0 {
+            live.out.files_only();
+        }
         let mut limits = Vec::new();
         if args.target.cgroups.is_empty() {
             let bytes = args.limit.ok_or_else(|| Usage(NO_LIMIT.into()))?;

@@ -5,6 +5,7 @@ mod cache;
 pub mod config;
 mod limits;
 mod pattern;
+mod read;
 mod slots;
 pub mod status;
 mod thresholds;
@@ -12,10 +13,9 @@ mod thresholds;
 use super::paths::GroupPaths;
 use super::promotions::Promotions;
 use crate::commands::schemes::run::engine;
-use crate::exit::{Unsupported, Usage, in_words};
+use crate::exit::{Unsupported, in_words};
 use crate::groups::Groups;
 use crate::hangup::{Hangup, Hangups};
-use crate::schemes::file::read_file;
 use cache::{Caches, Wanted};
 use config::{Config, MinAge, What};
 use isotherm_core::history::reaccessed::Reaccessed;
@@ -68,7 +68,8 @@ pub struct Rules {
 impl Rules {
     /// Reads `file`. `dry_run`: none of its rules does anything.
     pub fn open(file: PathBuf, dry_run: bool) -> anyhow::Result<Self> {
-        let config = read(&file, dry_run)?;
+        let hangups = Hangups::catch()?;
+        let config = read::first(&file, dry_run)?;
         Ok(Self {
             file,
             dry_run,
@@ -83,7 +84,7 @@ impl Rules {
             ages: Vec::new(),
             refresh_at_ns: 0,
             figures_at_ns: 0,
-            hangups: Hangups::new(),
+            hangups,
         })
     }
 
@@ -177,7 +178,7 @@ impl Rules {
     }
 
     fn reload(&mut self, engine: &mut SchemeEngine, now_ns: u64) {
-        match read(&self.file, self.dry_run) {
+        match read::again(&self.file, self.dry_run, &self.config) {
             Ok(config) => {
                 self.config = config;
                 engine.set_pace(self.config.pace);
@@ -294,14 +295,4 @@ impl Rules {
         }
         self.acting = acting;
     }
-}
-
-fn read(file: &std::path::Path, dry_run: bool) -> anyhow::Result<Config> {
-    let text = read_file(file)?;
-    let mut config = Config::parse(&file.display().to_string(), &text).map_err(|e| Usage(e.to_string()))?;
-    config.rules.iter_mut().for_each(|rule| rule.dry_run |= dry_run);
-    for never in config.never_counts() {
-        tracing::warn!("{}: {never}", file.display());
-    }
-    Ok(config)
 }
