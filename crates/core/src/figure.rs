@@ -34,16 +34,25 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The base unit in which metrics are given (the end of their names), and what a value is multiplied by for that.
+    /// The base unit in which metrics are given (the end of their names), and what a value is divided by for that:
+    /// multiplied by the inverse, 50000 us would be 0.049999999999999996 s.
     const fn base(self) -> (&'static str, Option<f64>) {
         match self {
             Self::Count => ("", None),
             Self::Bytes => ("bytes", None),
             Self::BytesPerSecond => ("bytes_per_second", None),
-            Self::Nanoseconds => ("seconds", Some(1e-9)),
-            Self::Microseconds => ("seconds", Some(1e-6)),
+            Self::Nanoseconds => ("seconds", Some(1e9)),
+            Self::Microseconds => ("seconds", Some(1e6)),
             Self::Ratio => ("ratio", None),
-            Self::BasisPoints => ("", Some(1e-4)),
+            Self::BasisPoints => ("", Some(1e4)),
+        }
+    }
+
+    /// A value of it in the base unit.
+    pub const fn in_base(self, value: Value) -> Value {
+        match self.base().1 {
+            None => value,
+            Some(divisor) => Value::Real(value.real() / divisor),
         }
     }
 }
@@ -130,8 +139,7 @@ impl<T> Figure<T> {
 
     /// The value in the metric's base unit.
     pub fn base_value(&self, of: &T) -> Option<Value> {
-        let value = (self.read)(of)?;
-        Some(self.unit.base().1.map_or(value, |factor| Value::Real(value.real() * factor)))
+        (self.read)(of).map(|value| self.unit.in_base(value))
     }
 
     /// The value for people.

@@ -1,5 +1,6 @@
 //! The border to the figures that schemes are tuned by.
 
+use crate::figure::Unit;
 use crate::target::TargetId;
 use std::fmt;
 
@@ -58,6 +59,20 @@ impl Metric {
             | Self::TargetMajorFaults
             | Self::TargetStall => MetricKind::Counter,
             _ => MetricKind::Level,
+        }
+    }
+
+    /// In what it is read.
+    pub const fn unit(&self) -> Unit {
+        match self {
+            Self::SomeMemPsi(_) | Self::FullMemPsi(_) | Self::TargetStall => Unit::Microseconds,
+            Self::FreeMemRate | Self::NodeMemUsed(_) | Self::NodeMemFree(_) | Self::ActiveMem | Self::InactiveMem => {
+                Unit::BasisPoints
+            }
+            Self::CgroupMemUsed(_) | Self::CgroupMemFree(_) | Self::TargetRss | Self::SwapIn | Self::Refault => {
+                Unit::Bytes
+            }
+            Self::TargetMajorFaults => Unit::Count,
         }
     }
 }

@@ -20,6 +20,18 @@ sizes in bytes), metrics have base units. What is not known is `null` in JSON, a
 declarations, and a test compares it with them.
 ";
 
+const GOALS: &str = "`goals` of a scheme; labels `scheme`, `goal`, `metric`. `current` and `target`, and `goals` and `goal_targets` in lines of \
+`--stats`, have the unit of the metric:
+
+| `metric` | JSON | metrics |
+|---|---|---|
+| `free_mem_rate`, `node_mem_used`, `node_mem_free`, `active_mem`, `inactive_mem` | basis points: 10000 is all | share of one |
+| `target_rss`, `cgroup_mem_used`, `cgroup_mem_free` | bytes | bytes |
+| `some_mem_psi`, `full_mem_psi`, `target_stall` | microseconds within `window_ns` | seconds a second |
+| `swap_in`, `refault` | bytes within `window_ns` | bytes a second |
+| `target_major_faults` | faults within `window_ns` | faults a second |
+| `user_input` | as pushed | as pushed |";
+
 fn text() -> String {
     let sections = [
         (
@@ -36,7 +48,7 @@ fn text() -> String {
             table::<SchemeStats>("scheme_"),
         ),
         ("What became of memory that was paged out", "Beside the former.", table::<Effect>("scheme_")),
-        ("Goals", "`goals` of a scheme; labels `scheme`, `goal`, `metric`.", table::<GoalStatus>("goal_")),
+        ("Goals", GOALS, table::<GoalStatus>("goal_")),
         ("Huge pages ahead of faults", "`ahead`, of `thp`.", table::<AheadTotals>("ahead_")),
         ("Limits of `lru run`", "`limits`; labels `domain`, `engine`.", table::<LimitFigures>("lru_")),
         (

@@ -160,7 +160,8 @@ impl<'a, 'w> Turn<'a, 'w> {
             return IdleReason::PaceUsed;
         }
         if quota.effective() < PAGE_SIZE && !quota.goals.is_empty() {
-            return IdleReason::GoalMet { score: quota.goals.iter().filter_map(|g| g.score()).max() };
+            let score = quota.goals.iter().filter_map(|g| g.score()).max();
+            return score.map_or(IdleReason::GoalUnknown, |score| IdleReason::GoalMet { score });
         }
         IdleReason::QuotaUsed { effective: quota.effective() }
     }

@@ -94,6 +94,11 @@ impl SchemeEngine {
         self
     }
 
+    /// Whether its actuator only pretends.
+    pub const fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
     /// Replaces the schemes. One that keeps its place and its action keeps what it has learnt.
     pub fn commit(&mut self, schemes: Vec<Scheme>) {
         let mut old: Vec<Option<Runner>> = self.runners.drain(..).map(Some).collect();

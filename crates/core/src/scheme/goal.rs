@@ -2,6 +2,7 @@
 
 use super::growth::{Grown, Growth};
 use crate::feedback::{GOAL, next_input};
+use crate::figure::Value;
 use crate::meter::{LiveTarget, Meter, MeterError, Metric, MetricKind};
 use std::str::FromStr;
 
@@ -69,6 +70,22 @@ impl Goal {
         if self.target == 0 { Err(GoalError::Zero) } else { Ok(()) }
     }
 
+    /// Over which time a counter's growth is taken, ns; `reset_ns` is the quota's reset interval.
+    pub const fn span_ns(&self, reset_ns: u64) -> u64 {
+        if self.window_ns == 0 { reset_ns } else { self.window_ns }
+    }
+
+    /// A value of it in base units: a share of one, bytes; of what grows, of each second. What a program pushes is what
+    /// it is.
+    pub fn in_base(&self, value: u64, reset_ns: u64) -> f64 {
+        let GoalMetric::Read(metric) = &self.metric else { return value as f64 };
+        let value = metric.unit().in_base(Value::Whole(value)).real();
+        match metric.kind() {
+            MetricKind::Level => value,
+            MetricKind::Counter => value / (self.span_ns(reset_ns).max(1) as f64 / 1e9),
+        }
+    }
+
     /// How well a value meets it: 10 000 on target, less asks for more of the scheme.
     pub fn score(&self, current: u64) -> u64 {
         let (a, b) = if self.falls { (self.target, current) } else { (current, self.target) };
@@ -123,7 +140,7 @@ impl GoalState {
             self.current = Some(reading);
             return;
         }
-        let window = if self.goal.window_ns == 0 { reset_ns } else { self.goal.window_ns };
+        let window = self.goal.span_ns(reset_ns);
         let Grown { by, over_ns } = self.readings.note(now_ns, reading, window);
         if over_ns > 0 {
             // Until the window is full, what was seen is not extrapolated.
@@ -211,6 +228,18 @@ mod tests {
         assert_eq!(g.score(), Some(20_000));
         g.update(16 * S, S, &mut Fixed(7), &[]);
         assert_eq!(g.readings.grown().over_ns, 0, "a falling counter starts anew");
+    }
+
+    #[test]
+    fn each_metric_has_a_base_unit() {
+        let of = |metric, window_s: u64| Goal { metric, target: 1, window_ns: window_s * S, falls: false };
+        let read = |metric, window_s| of(GoalMetric::Read(metric), window_s);
+        assert_eq!(read(Metric::SomeMemPsi(None), 1).in_base(5000, S), 0.005, "seconds a second");
+        assert_eq!(read(Metric::SomeMemPsi(None), 0).in_base(5000, S / 2), 0.01, "of the reset interval");
+        assert_eq!(read(Metric::SwapIn, 5).in_base(5 << 20, S), f64::from(1 << 20), "bytes a second");
+        assert_eq!(read(Metric::FreeMemRate, 0).in_base(2000, S), 0.2);
+        assert_eq!(read(Metric::TargetRss, 0).in_base(4096, S), 4096.0);
+        assert_eq!(of(GoalMetric::UserInput, 0).in_base(70, S), 70.0);
     }
 
     #[test]

@@ -42,9 +42,11 @@ pub enum IdleReason {
     Obstacle(String),
     /// Goals have brought the quota down to nothing: they are met or overshot.
     GoalMet {
-        /// The score, 10 000 is on target; `None` where not known.
-        score: Option<u64>,
+        /// The score of the goal that is met best, 10 000 is on target.
+        score: u64,
     },
+    /// No goal has had a value yet, so there is no quota.
+    GoalUnknown,
     /// This window's quota is used up.
     QuotaUsed {
         /// The effective quota, bytes.
@@ -150,6 +152,7 @@ impl IdleReason {
             Self::Brake { .. } => "brake",
             Self::Obstacle(_) => "obstacle",
             Self::GoalMet { .. } => "goal_met",
+            Self::GoalUnknown => "goal_unknown",
             Self::QuotaUsed { .. } => "quota_used",
             Self::QuotaTooSmall { .. } => "quota_too_small",
             Self::PaceUsed => "pace_used",
@@ -201,10 +204,10 @@ impl fmt::Display for IdleReason {
                 share * 100.0,
                 format_time(*left_ns)
             ),
-            Self::GoalMet { score: Some(score) } => {
+            Self::GoalMet { score } => {
                 write!(f, "the goal is reached ({:.0}% of it): the quota is tuned to nothing", *score as f64 / 100.0)
             }
-            Self::GoalMet { score: None } => f.write_str("nothing is known of the goal yet: the quota is nothing"),
+            Self::GoalUnknown => f.write_str("nothing is known of the goal yet: the quota is nothing"),
             Self::QuotaUsed { effective } => {
                 write!(f, "the quota of {} for this interval is used up", format_size(*effective))
             }

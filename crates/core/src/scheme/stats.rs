@@ -42,6 +42,9 @@ pub struct StatsLine {
     pub scheme: usize,
     /// What it does.
     pub action: String,
+    /// Whether nothing is done: counters tell what would be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
     /// Its counters.
     #[serde(flatten)]
     pub stats: SchemeStats,
@@ -59,4 +62,9 @@ pub struct StatsLine {
     /// Of the first scheme that makes huge pages: what was done ahead of faults; `None`: nothing is.
     #[serde(default)]
     pub ahead: Option<AheadTotals>,
+}
+
+/// What stands before the memory that an action succeeded for, or would have: `applied to`.
+pub const fn applied_to(dry_run: bool) -> &'static str {
+    if dry_run { "would apply to" } else { "applied to" }
 }

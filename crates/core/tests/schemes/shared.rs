@@ -126,3 +126,16 @@ fn a_limit_holds_over_any_number_of_windows() {
     let status = run.engine.status_without_meters();
     assert_eq!(status[0].idle.map(|idle| idle.code()), Some("room_used"));
 }
+
+#[test]
+fn a_goal_that_nothing_is_known_of_is_not_called_met() {
+    let mut scheme = page_out();
+    scheme.quota.goals = vec![Goal { metric: GoalMetric::UserInput, target: 70, window_ns: 0, falls: false }];
+    let mut run = Run::new(&[pages(0, 4000)], &[pages(0, 10)], vec![scheme]);
+    let code = |run: &mut Run| run.idle().map(|idle| idle.code());
+    run.run(5 * S);
+    assert_eq!((run.out(), code(&mut run)), (0, Some("goal_unknown")));
+    run.engine.push_feedback(0, 7000);
+    run.run(60 * S);
+    assert_eq!(code(&mut run), Some("goal_met"), "{:?}", run.idle());
+}

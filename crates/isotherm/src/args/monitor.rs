@@ -198,6 +198,11 @@ impl MonitorArgs {
             (AlgorithmName::Damon, RulesName::Mainline) => Algorithm::Damon(DamonRules::Mainline),
             (AlgorithmName::Damon, RulesName::V12) => Algorithm::Damon(DamonRules::V12),
         };
+        if self.algorithm != AlgorithmName::Damon && self.damon_rules != RulesName::Mainline {
+            return Err(Usage(
+                "--damon-rules v12 needs --algorithm damon: Isotherm's own algorithm does not follow them".into(),
+            ));
+        }
         let mode = match self.mode {
             ModeName::Auto => None,
             ModeName::Sample => Some(Mode::Sample),

@@ -3,11 +3,12 @@
 use crate::args::units;
 use crate::args::workload::{WorkloadArgs, YesNo};
 use crate::exit::Usage;
-use crate::output::is_stdout;
+use crate::output::{is_stdout, keep_apart};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::clock::{Clock, Wake};
 use isotherm_core::units::nanos;
 use isotherm_core::units::{format_size, format_time};
+use isotherm_files::apart::Output;
 use isotherm_linux::arena::{Arena, ArenaError, HugePages};
 use isotherm_linux::clock::MonotonicClock;
 use isotherm_linux::signals::StopSignals;
@@ -71,6 +72,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         );
     }
     args.workload.refuse_other_patterns_options()?;
+    let truth: Vec<Output> = args.truth.iter().map(|path| Output::new("--truth", path)).collect();
+    keep_apart(args.workload.file.as_slice(), &truth)?;
     let workload = args.workload.build(args.seed)?;
     let huge = match args.thp {
         None => HugePages::System,

@@ -24,7 +24,7 @@ use crate::exit::Usage;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use fault::FileError;
-use file::{parse_file, read_file};
+use file::{parse_file, read_again, read_file};
 use isotherm_core::attrs::{AttrsError, MonitorAttrs};
 use isotherm_core::scheme::Scheme;
 use isotherm_linux::cgroup::memory::Memcgs;
@@ -85,6 +85,11 @@ impl SchemeArgs {
         self.origins.iter().any(|o| o.path().is_some())
     }
 
+    /// The files that it is read from.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.origins.iter().filter_map(Origin::path).map(Path::to_owned).collect()
+    }
+
     /// Each file and each line alone, with its name: the file's without folder and ending, or the line itself.
     pub fn each(&self) -> Vec<(String, Self)> {
         let name = |origin: &Origin| match origin {
@@ -96,7 +101,7 @@ impl SchemeArgs {
 
     /// Reads everything anew for a run that goes on; `given`: what the command line says.
     pub fn reload(&self, given: &MonitorArgs) -> anyhow::Result<Tuning> {
-        let mut loaded = self.load(given)?;
+        let mut loaded = self.load_by(given, read_again)?;
         find_groups(&mut loaded.schemes);
         Ok(Tuning { schemes: loaded.schemes, attrs: Some(loaded.monitor.attrs()?) })
     }
@@ -104,6 +109,11 @@ impl SchemeArgs {
     /// Reads everything. Lines of numbers are in samples and intervals of `given`, what the command line says, unless a
     /// file sets those. What makes no sense is a usage error.
     pub fn load(&self, given: &MonitorArgs) -> anyhow::Result<Loaded> {
+        self.load_by(given, read_file)
+    }
+
+    /// The same, where `read` tells the text of a file.
+    fn load_by(&self, given: &MonitorArgs, read: fn(&Path) -> anyhow::Result<String>) -> anyhow::Result<Loaded> {
         let usage = |e: String| anyhow::Error::from(Usage(e));
         let mut texts = Vec::new();
         let mut attrs = given.attrs()?;
@@ -112,7 +122,7 @@ impl SchemeArgs {
         // Settings first: lines and samples depend on them, wherever they stand.
         for path in self.origins.iter().filter_map(Origin::path) {
             let name = path.display().to_string();
-            let text = read_file(path)?;
+            let text = read(path)?;
             let parsed = parse_file(&name, &text, &attrs).map_err(|e| usage(e.to_string()))?;
             for (what, twice) in [
                 ("monitor", settings.is_some() && parsed.monitor.is_some()),

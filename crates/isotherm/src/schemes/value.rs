@@ -66,9 +66,17 @@ pub fn time_ns(value: &Scalar) -> Result<u64, Refused> {
     if ns > LONGEST_NS { Err(Refused::new(value, "is longer than 100 years")) } else { Ok(ns) }
 }
 
-/// Microseconds, rounded down.
+/// Microseconds, rounded down, but never to none.
 pub fn time_us(value: &Scalar) -> Result<u64, Refused> {
-    Ok(time_ns(value)? / 1000)
+    us_of(value, time_ns(value)?)
+}
+
+/// Microseconds of the `ns` that `value` says, rounded down, but never to none.
+pub fn us_of(value: &Scalar, ns: u64) -> Result<u64, Refused> {
+    match ns {
+        1..1000 => Err(Refused::new(value, "is finer than 1us; write 0 or at least 1us")),
+        ns => Ok(ns / 1000),
+    }
 }
 
 /// An age of so many aggregation intervals, in microseconds; more than [`LONGEST_NS`] is no limit.
@@ -164,6 +172,7 @@ mod tests {
     fn what_would_be_a_guess_is_refused() {
         assert!(time_ns(&Scalar::Int(5)).is_err(), "5 what?");
         assert!(time_ns(&"36501d".into()).unwrap_err().to_string().contains("100 years"));
+        assert!(time_us(&"5ns".into()).unwrap_err().to_string().contains("finer"));
         assert!(size(&Scalar::Float(0.5)).is_err());
         assert!(size(&Scalar::Bool(true)).is_err());
         assert!(share(&Scalar::Bool(true)).is_err());

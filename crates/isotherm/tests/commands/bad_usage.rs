@@ -79,6 +79,11 @@ fn unknown_words() {
 }
 
 #[test]
+fn rules_of_an_algorithm_that_does_not_run() {
+    refuses(&["--damon-rules", "v12"], &["--damon-rules", "--algorithm damon"]);
+}
+
+#[test]
 fn targets_that_are_missing_or_contradict_each_other() {
     isotherm(["record"]).expect(2, &["--pid"]);
     isotherm(["record", "--pid", "0"]).expect(2, &["0"]);

@@ -78,3 +78,17 @@ fn root_where_an_answer_cannot_be_written_that_is_said() {
         done.expect(1, &["cannot write to standard output: No space left on device"]);
     }
 }
+
+#[test]
+fn where_a_simulation_cannot_be_written_that_is_said() {
+    let lru = "sim lru --generate loop:pages=4,requests=40 --size 2";
+    let schemes = "sim schemes hotspot --size 16M --rate 1e5 --duration 1s --scheme '4K max 0 0 5s max pageout'";
+    let printed = "schemes --scheme '4K max 0 0 5s max pageout' --print";
+    for (command, json) in [(lru, true), (schemes, true), (printed, false)] {
+        for option in ["", "--json"].iter().take(1 + usize::from(json)) {
+            let script = format!("\"$1\" {command} {option} >/dev/full");
+            let done = run(Command::new("sh").args(["-c", &script, "sh", env!("CARGO_BIN_EXE_isotherm")]));
+            done.expect(1, &["cannot write to standard output: No space left on device"]);
+        }
+    }
+}

@@ -28,6 +28,7 @@ fn nonsense_is_bad_usage_and_starts_nothing() {
     }
     isotherm(["schemes", "--", "sh", "-c", &touch]).expect(2, &["--scheme"]);
     isotherm(["schemes", "--scheme", SCHEME]).expect(2, &["target"]);
+    isotherm(["schemes", "--scheme", SCHEME, "--duration", "0s", "--", "sh", "-c", &touch]).expect(2, &["--duration"]);
     assert!(!file.exists(), "the command was started although the arguments were wrong");
 }
 
@@ -90,6 +91,20 @@ fn root_apply_intervals_and_statistics_are_as_the_contract_says() {
     // By snapshots, so that a machine that is late for both counts for neither.
     let ratio = tried("10ms") / tried("100ms");
     assert!(ratio >= 7.0, "{ratio}");
+}
+
+#[test]
+fn root_the_last_statistics_are_on_standard_output_once() {
+    let target = target();
+    let pid = target.pid().to_string();
+    let args =
+        ["schemes", "--dry-run", "--stats", "-", "--json", "--scheme", SCHEME, "--duration", "3s", "--pid", &pid];
+    let done = isotherm(args);
+    done.expect(0, &[]);
+    let times: Vec<_> = done.json_lines().iter().map(|line| line["time_ns"].as_u64()).collect();
+    assert!(times.len() > 1 && times.windows(2).all(|two| two[0] < two[1]), "{times:?}");
+    target.signal("TERM");
+    target.finish();
 }
 
 #[test]

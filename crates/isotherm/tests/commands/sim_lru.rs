@@ -55,6 +55,18 @@ fn counts_of_a_loop() {
 }
 
 #[test]
+fn there_is_a_line_for_all_that_is_asked_for_in_that_order() {
+    let args = ["--generate", "loop:pages=4,requests=40", "--policy", "fifo,lru,fifo", "--size", "3,2,50%", "--json"];
+    let done = sim(&args);
+    done.expect(0, &[]);
+    let lines = done.json_lines();
+    let seen: Vec<_> = lines.iter().map(|l| (l["policy"].as_str().unwrap(), l["size"].as_u64().unwrap())).collect();
+    let of = |policy| [3, 2, 2].map(|size| (policy, size));
+    assert_eq!(seen, [of("fifo"), of("lru"), of("fifo")].concat());
+    assert_eq!((&lines[1], &lines[0]), (&lines[2], &lines[6]), "what is asked for twice runs once");
+}
+
+#[test]
 fn every_policy_runs_by_its_name() {
     let all = "lru,fifo,clock,2q,arc,lirs,s3fifo,sieve,wtinylfu,classic,mglru,mglru-6.12,opt";
     let lines = figures(&["--generate", "zipf:pages=2000,requests=30000", "--policy", all, "--size", "10%"]);
@@ -328,7 +340,7 @@ fn broken_traces_are_named_with_the_place() {
 fn usage_that_makes_no_sense() {
     let generated = ["--generate", "loop:pages=100,requests=1000"];
     let with = |args: &[&'static str]| sim(&[&generated, args].concat());
-    sim(&[]).expect(2, &["--trace"]);
+    sim(&[]).expect(2, &["--trace", "--generate"]);
     sim(&["--trace", "a", "--generate", "loop"]).expect(2, &["--generate"]);
     sim(&["--generate", "polka"]).expect(2, &["polka", "uniform"]);
     with(&["--policy", "polka"]).expect(2, &["polka", "lru"]);
@@ -337,6 +349,8 @@ fn usage_that_makes_no_sense() {
     with(&["--size", "-1"]).expect(2, &[]);
     with(&["--size", "9G"]).expect(2, &["--size"]);
     with(&["--sample-rate", "0%"]).expect(2, &["--sample-rate"]);
+    with(&["--sample-rate", "0.0000001"]).expect(2, &["0.0000001 %", "too low"]);
+    with(&["--size", "1.9"]).expect(2, &["no part of a page"]);
     with(&["--sample-rate", "101%"]).expect(2, &["--sample-rate"]);
     with(&["--sample-rate", "nan%"]).expect(2, &["--sample-rate"]);
     with(&["--size", "1", "--sample-rate", "50%"]).expect(2, &["--sample-rate"]);

@@ -121,6 +121,7 @@ fn nonsense_is_bad_usage() {
         with(&["--compare", "--runs", "0"]),
         with(&["--compare", "--stats", "x"]),
         with(&["--rate", "1e-300"]),
+        with(&["--stats", "-", "--json"]),
     ] {
         let out = sim(&args);
         out.expect(2, &[]);

@@ -6,8 +6,11 @@ pub mod stats;
 
 use crate::args::monitor::MonitorArgs;
 use crate::args::target::TargetArgs;
+use crate::hangup::Hangups;
+use crate::output::keep_apart;
 use crate::schemes::{SchemeArgs, find_groups};
 use control::Reload;
+use isotherm_files::apart::Output;
 use run::RunArgs;
 
 /// Act on memory by how it is accessed.
@@ -31,12 +34,15 @@ pub struct Args {
 
 pub fn run(args: Args) -> anyhow::Result<()> {
     let Args { schemes, mut target, monitor: given, run } = args;
+    let hangups = schemes.reads_files().then(Hangups::catch).transpose()?;
+    let stats: Vec<Output> = run.stats.iter().map(|path| Output::new("--stats", path)).collect();
+    keep_apart(&schemes.files(), &stats)?;
     let mut loaded = schemes.load(&given)?;
     find_groups(&mut loaded.schemes);
     if let Some(settings) = &loaded.target {
         settings.fill(&mut target);
     }
-    let reload = schemes.reads_files().then(|| -> Reload { Box::new(move || schemes.reload(&given)) });
+    let reload = hangups.map(|hangups| -> (Reload, Hangups) { (Box::new(move || schemes.reload(&given)), hangups) });
     let wanted = run::Wanted { reload, ..loaded.schemes.into() };
     run::run(&target, &loaded.monitor, wanted, &run)
 }

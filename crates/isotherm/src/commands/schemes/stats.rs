@@ -3,7 +3,7 @@
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::ahead::AheadTotals;
 use isotherm_core::scheme::engine::{SchemeEngine, SchemeStatus};
-use isotherm_core::scheme::stats::StatsLine;
+use isotherm_core::scheme::stats::{StatsLine, applied_to};
 use isotherm_core::units::format_size;
 use std::io::{self, Write};
 
@@ -14,11 +14,13 @@ pub fn write_lines(
     mut ahead: Option<AheadTotals>,
     now_ns: u64,
 ) -> io::Result<()> {
+    let dry_run = engine.is_dry_run();
     for (scheme, status) in engine.status().into_iter().enumerate() {
         let line = StatsLine {
             time_ns: now_ns,
             scheme,
             action: status.scheme.action.name().to_owned(),
+            dry_run,
             stats: status.stats,
             idle_code: status.idle.map(|idle| idle.code().to_owned()),
             idle_reason: status.idle.map(ToString::to_string),
@@ -36,10 +38,10 @@ pub fn write_lines(
 /// What a scheme has done, in a line: for people.
 pub fn words(index: usize, status: &SchemeStatus<'_>, dry_run: bool) -> String {
     let (stats, action) = (&status.stats, status.scheme.action);
-    let verb = if dry_run { "would apply to" } else { "applied to" };
     let mut text = format!(
-        "scheme {index} ({action}): tried {}, {verb} {}",
+        "scheme {index} ({action}): tried {}, {} {}",
         format_size(stats.sz_tried),
+        applied_to(dry_run),
         format_size(stats.sz_applied)
     );
     let effect = &stats.effect;
@@ -91,6 +93,13 @@ mod tests {
         assert!(line["major_faults"].is_null(), "not known is not zero");
         assert!(line["idle_reason"].is_string());
         assert!(line["ahead"].is_null(), "no huge pages are made");
+        assert!(line.get("dry_run").is_none(), "it is said only where nothing is done: {line}");
+
+        let mut engine = engine.dry_run();
+        out.clear();
+        write_lines(&mut out, &mut engine, None, 8).unwrap();
+        let line: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(line["dry_run"], true);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 
 use crate::args::units;
 use crate::exit::Usage;
+use crate::output::to_stdout;
 use isotherm_core::units::format_size;
 use isotherm_core::units::nanos;
 use isotherm_sim::guests::experiments::{Fit, Memhogs, Return, comes_back, fit, memhogs};
 use isotherm_sim::guests::params::{Hints, Params};
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::io::Write;
 use std::time::Duration;
 
 /// Simulate guests on a host: without hints, with Isotherm's, and with the balloon's free page reporting
@@ -74,15 +74,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         memhog: Hints::ALL.map(|way| memhogs(params, way)).into(),
         comes_back: Hints::ALL.map(|way| comes_back(params, way)).into(),
     };
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        serde_json::to_writer(&mut out, &figures)?;
-        writeln!(out)?;
-    } else {
-        out.write_all(table(&figures).as_bytes())?;
-    }
-    out.flush()?;
-    Ok(())
+    let text = if args.json { serde_json::to_string(&figures)? + "\n" } else { table(&figures) };
+    to_stdout(|out| Ok(out.write_all(text.as_bytes())?))
 }
 
 /// The largest guest, bytes: page numbers fit into 32 bits with room to spare, and so does what the simulation keeps of

@@ -6,6 +6,7 @@ use crate::args::monitor::{AlgorithmName, MonitorArgs, SourceName, simulated};
 use crate::args::units;
 use crate::args::workload::WorkloadArgs;
 use crate::exit::Usage;
+use crate::output::{keep_apart, to_stdout};
 use isotherm_core::addr::AddrRange;
 use isotherm_core::clock::Clock;
 use isotherm_core::engine::{Engine, Progress};
@@ -15,6 +16,7 @@ use isotherm_core::monitor::Monitor;
 use isotherm_core::source::AccessSource;
 use isotherm_core::units::nanos;
 use isotherm_core::units::{format_size, format_time};
+use isotherm_files::apart::Output;
 use isotherm_linux::clock::thread_cpu_ns;
 use isotherm_linux::signals::StopSignals;
 use isotherm_record::{Options, Writer};
@@ -27,6 +29,7 @@ use isotherm_sim::workload::Workload;
 use isotherm_sim::workload::truth::{Header, predicted};
 use isotherm_sim::workload::truth_file::TruthFile;
 use serde::Serialize;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -119,6 +122,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if !(0.0..=1.0).contains(&args.huge) {
         return Err(usage("--huge must lie between 0% and 100%"));
     }
+    let record = args.output.iter().map(|path| Output::new("--output", path));
+    let outputs: Vec<Output> = record.chain(args.truth.iter().map(|path| Output::new("--truth", path))).collect();
+    keep_apart(args.workload.file.as_slice(), &outputs)?;
     let workload = args.workload.build(args.monitor.seed)?;
     let rate = args.rate;
     if !(LEAST_RATE..=1e15).contains(&rate) {
@@ -198,7 +204,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         sample_us: monitor.attrs().sample_us,
         aggr_us: monitor.attrs().aggr_us,
     };
-    print(&figures, args.json)
+    to_stdout(|out| Ok(print(out, &figures, args.json)?))
 }
 
 fn header(workload: &Workload, arena: AddrRange) -> Header {
@@ -297,13 +303,10 @@ impl Subscriber for Judge<'_> {
     }
 }
 
-fn print(f: &Figures, json: bool) -> anyhow::Result<()> {
-    use std::io::Write;
-    let mut out = std::io::stdout().lock();
+fn print(out: &mut dyn Write, f: &Figures, json: bool) -> io::Result<()> {
     if json {
-        serde_json::to_writer(&mut out, f)?;
-        writeln!(out)?;
-        return Ok(());
+        serde_json::to_writer(&mut *out, f)?;
+        return writeln!(out);
     }
     let percent = |v: Option<f64>| v.map_or("-".to_owned(), |v| format!("{:.1} %", v * 100.0));
     let a = &f.accuracy;

@@ -129,5 +129,5 @@ pub fn age_us(value: &Scalar, attrs: &MonitorAttrs) -> Result<u64, Refused> {
         return Ok(value::age_us(count(&intervals.into())?, attrs));
     }
     let ns = time_ns(value, US)?;
-    Ok(if ns == u64::MAX { u64::MAX } else { ns / 1000 })
+    if ns == u64::MAX { Ok(u64::MAX) } else { value::us_of(value, ns) }
 }

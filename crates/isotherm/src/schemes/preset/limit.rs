@@ -43,9 +43,15 @@ pub fn time(text: &str) -> Result<u64, Refused> {
     value::time_ns(&text.into())
 }
 
-/// A time, microseconds.
-pub fn time_us(text: &str) -> Result<u64, Refused> {
-    time(text).map(|ns| ns / 1000)
+/// An age, microseconds.
+pub fn age_us(text: &str) -> Result<u64, Refused> {
+    value::us_of(&text.into(), time(text)?)
+}
+
+/// An age, ns, that is not none in microseconds.
+pub fn age(text: &str) -> Result<u64, Refused> {
+    age_us(text)?;
+    time(text)
 }
 
 /// An access rate, basis points.
@@ -70,5 +76,13 @@ mod tests {
         }
         assert_eq!(quota_time("10ms"), Ok(Some(10_000_000)));
         assert_eq!(quota_time("none"), Ok(None));
+    }
+
+    #[test]
+    fn an_age_is_never_rounded_to_none() {
+        assert_eq!((age("0"), age("1.5us"), age_us("2s")), (Ok(0), Ok(1500), Ok(2_000_000)));
+        for short in ["5ns", "0.5us"] {
+            assert!(age(short).unwrap_err().to_string().contains("finer"), "{short}");
+        }
     }
 }

@@ -5,7 +5,7 @@ mod reclaim;
 mod thp;
 mod tier;
 
-pub use limit::{rate, time_us};
+pub use limit::{age_us, rate};
 pub use reclaim::ReclaimArgs;
 pub use thp::ThpArgs;
 pub use tier::TierArgs;

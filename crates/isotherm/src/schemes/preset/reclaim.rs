@@ -1,7 +1,7 @@
 //! Reclaim: page out what has not been used for a while. Defaults are those of the kernel's DAMON_RECLAIM.
 
 use super::checked;
-use super::limit::{Limit, limit, quota_time, rate, time};
+use super::limit::{Limit, age, limit, quota_time, rate};
 use crate::args::refused::Refused;
 use crate::exit::Usage;
 use crate::schemes::goal_text::{self, GoalText};
@@ -18,7 +18,7 @@ use isotherm_core::scheme::watermark::{WatermarkMetric, Watermarks};
 #[command(next_help_heading = "Reclaim")]
 pub struct ReclaimArgs {
     /// Page out what has not been used for this time
-    #[arg(long, value_name = "T", default_value = "2m", value_parser = time)]
+    #[arg(long, value_name = "T", default_value = "2m", value_parser = age)]
     min_age: u64,
     /// With --algorithm damon: count as unused regions that are accessed at no more than this rate. Else pages are
     /// chosen one by one, and only those not accessed at all

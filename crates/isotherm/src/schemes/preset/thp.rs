@@ -1,6 +1,6 @@
 //! Huge pages where they are used: the "ethp" scheme of DAMON's evaluation.
 
-use super::limit::{rate, time};
+use super::limit::{age, rate};
 use super::{checked, huge_pages};
 use crate::args::units::size;
 use crate::exit::Usage;
@@ -22,10 +22,10 @@ pub struct ThpArgs {
     #[arg(long, value_name = "P", default_value = "5%", value_parser = rate)]
     hot_rate: u32,
     /// Make huge pages only of what has been accessed like that for this time: the copy takes a while to pay for itself
-    #[arg(long, value_name = "T", default_value = "5s", value_parser = time, conflicts_with = "advise")]
+    #[arg(long, value_name = "T", default_value = "5s", value_parser = age, conflicts_with = "advise")]
     hot_age: u64,
     /// Forbid huge pages for what has not been accessed for this time, where the kernel makes them without being asked
-    #[arg(long, value_name = "T", default_value = "7s", value_parser = time)]
+    #[arg(long, value_name = "T", default_value = "7s", value_parser = age)]
     cold_age: u64,
     /// Leave smaller regions alone
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = size)]

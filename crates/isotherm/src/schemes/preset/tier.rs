@@ -1,6 +1,6 @@
 //! Tiering: cold memory to swap or a slower node, hot memory to huge pages or a faster node, and back again.
 
-use super::limit::{Limit, limit, rate, time};
+use super::limit::{Limit, age, limit, rate};
 use super::{checked, huge_pages};
 use crate::exit::Usage;
 use crate::schemes::goal_text::{self, GoalText};
@@ -22,13 +22,13 @@ pub struct TierArgs {
     #[arg(long, value_name = "P", default_value = "0%", value_parser = rate)]
     cold_rate: u32,
     /// ...for this time
-    #[arg(long, value_name = "T", default_value = "30s", value_parser = time)]
+    #[arg(long, value_name = "T", default_value = "30s", value_parser = age)]
     cold_age: u64,
     /// Memory is hot once it was accessed at least at this rate...
     #[arg(long, value_name = "P", default_value = "50%", value_parser = rate)]
     hot_rate: u32,
     /// ...for this time
-    #[arg(long, value_name = "T", default_value = "1s", value_parser = time)]
+    #[arg(long, value_name = "T", default_value = "1s", value_parser = age)]
     hot_age: u64,
     /// Move cold memory to this node instead of paging it out
     #[arg(long, value_name = "N")]

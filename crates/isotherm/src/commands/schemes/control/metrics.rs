@@ -68,8 +68,11 @@ mod tests {
         let goal = "{scheme=\"0\",goal=\"0\",metric=\"some_mem_psi\"}";
         assert_eq!(
             (at(&format!("isotherm_goal_current{goal}")), at(&format!("isotherm_goal_score{goal}"))),
-            (5000.0, 0.1)
+            (0.0005, 0.1)
         );
+        assert_eq!(at(&format!("isotherm_goal_target{goal}")), 0.005, "a share of the time, not microseconds");
+        let json = serde_json::to_value(&status.schemes[0].goals[0]).unwrap();
+        assert_eq!((&json["current"], &json["target"]), (&5000.into(), &50_000.into()));
         let name = "\\\\odd \\\"name\\\"\\n";
         let target = format!("isotherm_target_resident_bytes{{target=\"0\",pid=\"42\",name=\"{name}\"}}");
         assert_eq!(at(&target), 12288.0);

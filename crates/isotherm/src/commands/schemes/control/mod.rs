@@ -43,7 +43,8 @@ pub type Reload = Box<dyn Fn() -> anyhow::Result<Tuning>>;
 pub struct Control {
     server: Option<Server<Readers>>,
     read_goal: ReadGoal,
-    reload: Option<Reload>,
+    /// What a hangup has read, and who sees hangups.
+    reload: Option<(Reload, Hangups)>,
     reload_error: Option<String>,
     overview: Overview,
     /// Intervals and limits as they were asked for last.
@@ -56,7 +57,6 @@ pub struct Control {
     sandbox: Sandbox,
     ahead: Option<AheadTotals>,
     stop: bool,
-    hangups: Hangups,
 }
 
 impl std::fmt::Debug for Control {
@@ -85,13 +85,12 @@ impl Control {
             ahead: None,
             sandbox: Sandbox::default(),
             stop: false,
-            hangups: Hangups::new(),
         })
     }
 
-    /// What a reload reads. Whoever sets it has SIGHUP ask for one.
-    pub fn on_reload(&mut self, reload: Reload) {
-        self.reload = Some(reload);
+    /// What is read again at a hangup.
+    pub fn on_hangup(&mut self, reload: Reload, hangups: Hangups) {
+        self.reload = Some((reload, hangups));
     }
 
     /// Whether nothing is really done, which the status then says.
@@ -133,7 +132,7 @@ impl Control {
     /// keep the loop. Cheap where nothing was.
     pub fn serve(&mut self, engine: &mut SchemeEngine, now_ns: u64) {
         self.looked_ns = now_ns;
-        match self.reload.as_ref().and_then(|_| self.hangups.take()) {
+        match self.reload.as_ref().and_then(|(_, hangups)| hangups.take()) {
             Some(Hangup::Reload) => self.reload(engine),
             Some(Hangup::TerminalGone) => {
                 self.stop = true;
@@ -244,7 +243,7 @@ impl Control {
     }
 
     fn reload(&mut self, engine: &mut SchemeEngine) {
-        let Some(reload) = &self.reload else { return };
+        let Some((reload, _)) = &self.reload else { return };
         match reload() {
             Ok(tuning) => {
                 self.reload_error = None;
@@ -320,11 +319,12 @@ mod tests {
     #[test]
     fn a_bad_file_leaves_the_old_schemes_in_force() {
         let (mut engine, mut control) = (testing::engine(), testing::control());
-        control.reload = Some(Box::new(|| anyhow::bail!("line 3: what is this?")));
+        control.on_hangup(Box::new(|| anyhow::bail!("line 3: what is this?")), Hangups::catch().unwrap());
         control.reload(&mut engine);
         assert_eq!(engine.len(), 1);
         assert!(control.status(&mut engine, 0).reload_error.unwrap().contains("line 3"));
-        control.on_reload(Box::new(|| Ok(Tuning { schemes: vec![testing::scheme(); 3], attrs: None })));
+        let three = || Ok(Tuning { schemes: vec![testing::scheme(); 3], attrs: None });
+        control.on_hangup(Box::new(three), Hangups::catch().unwrap());
         control.reload(&mut engine);
         assert_eq!(engine.len(), 3);
         assert_eq!(control.status(&mut engine, 0).reload_error, None);

@@ -3,6 +3,7 @@
 use super::words;
 use isotherm_core::action_log::Entry;
 use isotherm_core::event::Mode;
+use isotherm_core::figure::{ToValue, Value};
 use isotherm_core::figures;
 use isotherm_core::scheme::ahead::AheadTotals;
 use isotherm_core::scheme::engine::SchemeStatus as EngineStatus;
@@ -122,11 +123,11 @@ pub struct PatternStatus {
 }
 
 figures! {
-    /// A goal, in the unit of its metric; for counters, the growth within the window.
+    /// A goal.
     #[derive(Debug, Clone, Serialize, Deserialize)]
     pub struct GoalStatus {
-        current: Option<u64> = Gauge Count, "Last value of a goal's metric, in its own unit.";
-        target: u64 = Gauge Count, "Value that a goal wishes for, in the metric's own unit.";
+        current: Option<GoalValue> = Gauge Count, "Last value of a goal's metric.";
+        target: GoalValue = Gauge Count, "Value that a goal wishes for.";
         score: Option<u64> = Gauge BasisPoints,
             "How well a goal is met: 1 (in JSON 10000) on target, less asks for more of the scheme.";
     }
@@ -137,6 +138,41 @@ figures! {
         window_ns: u64;
         /// Both values for people.
         words: String;
+    }
+}
+
+/// A value of a goal. JSON has it as the engine counts: basis points, bytes, microseconds, faults; of what grows, its growth within
+/// the window.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(from = "u64", into = "u64")]
+pub struct GoalValue {
+    counted: u64,
+    /// The same in base units, for metrics; `None` of one read from JSON.
+    base: Option<f64>,
+}
+
+impl GoalValue {
+    /// A value of `goal`; `reset_ns` is the quota's reset interval.
+    pub fn of(goal: &Goal, counted: u64, reset_ns: u64) -> Self {
+        Self { counted, base: Some(goal.in_base(counted, reset_ns)) }
+    }
+}
+
+impl From<u64> for GoalValue {
+    fn from(counted: u64) -> Self {
+        Self { counted, base: None }
+    }
+}
+
+impl From<GoalValue> for u64 {
+    fn from(value: GoalValue) -> Self {
+        value.counted
+    }
+}
+
+impl ToValue for GoalValue {
+    fn to_value(&self) -> Option<Value> {
+        self.base.map(Value::Real)
     }
 }
 
@@ -174,13 +210,14 @@ impl PatternStatus {
 }
 
 impl GoalStatus {
-    fn new(goal: &Goal, current: Option<u64>, reset_ns: u64) -> Self {
+    /// A goal whose metric has the value `current`; `reset_ns` is the quota's reset interval.
+    pub fn new(goal: &Goal, current: Option<u64>, reset_ns: u64) -> Self {
         Self {
             metric: words::metric(&goal.metric),
-            target: goal.target,
-            current,
+            target: GoalValue::of(goal, goal.target, reset_ns),
+            current: current.map(|value| GoalValue::of(goal, value, reset_ns)),
             score: current.map(|value| goal.score(value)),
-            window_ns: if goal.window_ns == 0 { reset_ns } else { goal.window_ns },
+            window_ns: goal.span_ns(reset_ns),
             words: words::goal(goal, current),
         }
     }

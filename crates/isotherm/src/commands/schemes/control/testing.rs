@@ -9,7 +9,7 @@ use crate::schemes::Tuning;
 use isotherm_core::action_log::Entry;
 use isotherm_core::actuator::DryRun;
 use isotherm_core::attrs::MonitorAttrs;
-use isotherm_core::meter::NoMeter;
+use isotherm_core::meter::{Metric, NoMeter};
 use isotherm_core::scheme::Scheme;
 use isotherm_core::scheme::action::Action;
 use isotherm_core::scheme::ahead::AheadTotals;
@@ -51,6 +51,8 @@ pub fn control() -> Control {
 
 /// A status with something of everything.
 pub fn status() -> Status {
+    let metric = GoalMetric::Read(Metric::SomeMemPsi(None));
+    let goal = Goal { metric, target: 50_000, window_ns: 10_000_000_000, falls: false };
     let stats = SchemeStats {
         nr_tried: 2,
         sz_tried: 8192,
@@ -123,14 +125,7 @@ pub fn status() -> Status {
             stats,
             idle_code: None,
             idle_reason: None,
-            goals: vec![GoalStatus {
-                metric: "some_mem_psi".into(),
-                target: 50_000,
-                current: Some(5000),
-                score: Some(1000),
-                window_ns: 10_000_000_000,
-                words: "some_mem_psi 0.05% of 0.5%".into(),
-            }],
+            goals: vec![GoalStatus::new(&goal, Some(5000), 1_000_000_000)],
         }],
         ahead: Some(AheadTotals { asked: 3, room: 8192, collapsed: 4096, taken_back: 1, refusal: None }),
         log: vec![entry],

@@ -6,17 +6,19 @@ mod table;
 use crate::args::units;
 use crate::commands::report::record_file::warn_of_missing;
 use crate::exit::Usage;
-use crate::output::write_file;
+use crate::output::{keep_apart, to_stdout, write_file};
 use anyhow::Context;
 use groups::{FairnessName, GroupSpec};
 use isotherm_core::units::{format_time, parse_percent, parse_size};
+use isotherm_files::apart::Output;
+use isotherm_record::parts;
 use isotherm_sim::policy::PolicyName;
 use isotherm_sim::policy::kernel_lru::Variant;
 use isotherm_sim::predict::Machine;
 use isotherm_sim::replay::{Figures, Job, Replay};
 use isotherm_sim::trace::{Format, Generator, Manner, Selection, Trace, TraceError, generate, read, save_oracle};
 use isotherm_view::plot::curves::{Curve, miss_ratio_svg};
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -26,10 +28,11 @@ use std::time::Instant;
 /// A trace is a file (--trace) or made up (--generate). Every request counts, also the first for a page, which every
 /// policy misses. The same trace gives the same figures.
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("requests").required(true).args(["trace", "generate"])))]
 pub struct Args {
     /// A trace: CSV with a column `page`, libCacheSim's oracleGeneral, output of valgrind's lackey, or a record; each
     /// may be packed with zstd
-    #[arg(long, value_name = "FILE", required_unless_present = "generate", conflicts_with = "generate")]
+    #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Make a trace up: uniform, exponential, zipf, scan, loop, phases, ycsb-a to ycsb-f, with settings behind a colon,
     /// for example zipf:pages=1M,requests=20M,theta=0.9,seed=1
@@ -74,6 +77,14 @@ pub struct Args {
     /// Draw miss ratios over sizes
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+}
+
+impl Args {
+    /// The files to write.
+    fn outputs(&self) -> Vec<Output> {
+        let save = self.save.iter().map(|path| Output::new("--save", path));
+        save.chain(self.svg.iter().map(|path| Output::new("--svg", path))).collect()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -144,6 +155,11 @@ fn size(text: &str) -> Result<Size, Usage> {
             Err("nothing fits in 0 %".into())
         };
     }
+    if text.contains('.') && text.trim_end().ends_with(|c: char| c.is_ascii_digit() || c == '.') {
+        return Err(
+            "there is no part of a page: write a whole number of pages such as 1000, or a share such as 10%".into()
+        );
+    }
     match parse_size(text).map_err(|_| "write a number of pages such as 1000, or a share such as 10%")? {
         0 => Err("nothing fits in 0 pages".into()),
         n => u32::try_from(n).map(Size::Pages).map_err(|_| Usage(format!("at most {} pages", u32::MAX))),
@@ -172,6 +188,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     if args.limit == Some(0) {
         return Err(Usage("--limit 0 leaves no request".into()).into());
     }
+    keep_apart(&args.trace.as_deref().map(parts).unwrap_or_default(), &args.outputs())?;
     let start = Instant::now();
     let trace = load(&args)?;
     let loading = start.elapsed();
@@ -185,12 +202,17 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         replay = replay.with_machine(machine.clone());
     }
     if replay.trace().pages().is_empty() {
-        return Err(Usage("--sample-rate is too low: no page of the trace is in the sample".into()).into());
+        // Without what rounding to binary leaves.
+        let rate = (args.sample_rate.unwrap_or(1.0) * 1e11).round() / 1e9;
+        return Err(
+            Usage(format!("--sample-rate of {rate} % is too low: no page of the trace is in the sample")).into()
+        );
     }
-    let jobs = jobs(&args, &replay)?;
+    let asked = asked(&args, &replay)?;
+    let jobs = distinct(&asked);
     let terminal = std::io::stderr().is_terminal() && !crate::stderr::is_quiet();
     let done = AtomicUsize::new(0);
-    let results = replay.run_all(&jobs, &|_| {
+    let figures = replay.run_all(&jobs, &|_| {
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         if terminal {
             crate::stderr::status_line(&[&format!("{done} of {} runs", jobs.len())]);
@@ -201,20 +223,24 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     // Before stdout, whose reader may leave.
     if let Some(path) = &args.svg {
-        write_file(path, picture(&args, &replay, &results).as_bytes())?;
+        write_file(path, picture(&args, &replay, &figures).as_bytes())?;
     }
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    if args.json {
-        for figures in &results {
-            serde_json::to_writer(&mut out, figures)?;
-            writeln!(out)?;
+    let of = |job: &Job| jobs.iter().zip(&figures).find(|(j, _)| *j == job).map(|(_, figures)| figures.clone());
+    let results: Vec<Figures> = asked.iter().filter_map(of).collect();
+    to_stdout(|out| {
+        if args.json {
+            return Ok(json_lines(out, &results)?);
         }
-    } else {
         writeln!(out, "{}, read in {}", summary(&replay), format_time(loading.as_nanos() as u64))?;
-        table::write(&mut out, &results)?;
-    }
-    out.flush()?;
-    Ok(())
+        Ok(table::write(out, &results)?)
+    })
+}
+
+fn json_lines(out: &mut dyn Write, results: &[Figures]) -> io::Result<()> {
+    results.iter().try_for_each(|figures| {
+        serde_json::to_writer(&mut *out, figures)?;
+        writeln!(out)
+    })
 }
 
 fn load(args: &Args) -> anyhow::Result<Trace> {
@@ -248,29 +274,24 @@ fn load(args: &Args) -> anyhow::Result<Trace> {
     })
 }
 
-/// Each policy with each size once, sizes ascending.
-fn jobs(args: &Args, replay: &Replay) -> anyhow::Result<Vec<Job>> {
-    let mut sizes: Vec<u32> = args.size.iter().map(|s| s.pages(replay.footprint())).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
+/// Each policy with each size, in the order in which they were asked for.
+fn asked(args: &Args, replay: &Replay) -> Result<Vec<Job>, Usage> {
+    let sizes: Vec<u32> = args.size.iter().map(|s| s.pages(replay.footprint())).collect();
     if let Some(rate) = replay.trace().sample_rate()
         && let Some(small) = sizes.iter().find(|s| f64::from(**s) * rate < 1.0)
     {
-        let text = format!("{small} pages are less than one page of the sample; use a higher --sample-rate");
-        return Err(Usage(text).into());
+        return Err(Usage(format!("{small} pages are less than one page of the sample; use a higher --sample-rate")));
     }
-    let mut jobs = Vec::new();
     let all: &[PolicyName] =
         if args.group.is_empty() { &PolicyName::ALL } else { &[PolicyName::MgLru(Variant::V6_14)] };
-    for &policy in if args.policy.is_empty() { all } else { &args.policy } {
-        for &size in &sizes {
-            let job = Job { policy, size };
-            if !jobs.contains(&job) {
-                jobs.push(job);
-            }
-        }
-    }
-    Ok(jobs)
+    let policies = if args.policy.is_empty() { all } else { &args.policy };
+    Ok(policies.iter().flat_map(|&policy| sizes.iter().map(move |&size| Job { policy, size })).collect())
+}
+
+/// The same without what was asked for before: it need not run again.
+fn distinct(asked: &[Job]) -> Vec<Job> {
+    let is_first = |&(n, job): &(usize, &Job)| !asked[..n].contains(job);
+    asked.iter().enumerate().filter(is_first).map(|(_, job)| *job).collect()
 }
 
 fn summary(replay: &Replay) -> String {
@@ -295,6 +316,9 @@ fn picture(args: &Args, replay: &Replay, results: &[Figures]) -> String {
             Some(curve) => curve.points.push(point),
             None => curves.push(Curve { name: f.policy.to_owned(), points: vec![point] }),
         }
+    }
+    for curve in &mut curves {
+        curve.points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     }
     let source = match (&args.trace, &args.generate) {
         (Some(path), _) => path.display().to_string(),

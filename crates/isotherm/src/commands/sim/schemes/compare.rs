@@ -3,13 +3,13 @@
 use super::report::Ratios;
 use super::{Args, Choice, check_whole, speed};
 use crate::exit::Usage;
-use crate::output::write_file;
+use crate::output::{to_stdout, write_file};
 use isotherm_linux::signals::StopSignals;
 use isotherm_sim::experiment::{Experiment, Figures};
 use isotherm_view::picture::tradeoff;
 use isotherm_view::plot::tradeoff::{Tradeoff, TradeoffPoint};
 use serde::Serialize;
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -53,6 +53,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !(1..=MOST_RUNS).contains(&args.runs) {
         return Err(Usage(format!("--runs must lie between 1 and {MOST_RUNS}")).into());
     }
+    args.keep_apart(1)?;
     let each = args.schemes.each();
     let choices: Vec<Choice> = each.into_iter().map(|(name, s)| args.choice(name, &s)).collect::<Result<_, _>>()?;
     let mut patterns = vec![args.workload.pattern];
@@ -92,42 +93,43 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(path) = &args.svg {
         write_file(path, picture(&choices, &means, cases.len()).as_bytes())?;
     }
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        for (i, case) in cases.iter().enumerate() {
-            for (c, choice) in choices.iter().enumerate() {
-                let line = CaseLine {
-                    schemes: &choice.name,
-                    pattern: &case.pattern,
-                    seed: case.seed,
-                    figures: figures(i, Some(c)),
-                    ratios: ratios(i, c),
-                };
-                serde_json::to_writer(&mut out, &line)?;
+    to_stdout(|out| {
+        if args.json {
+            for (i, case) in cases.iter().enumerate() {
+                for (c, choice) in choices.iter().enumerate() {
+                    let line = CaseLine {
+                        schemes: &choice.name,
+                        pattern: &case.pattern,
+                        seed: case.seed,
+                        figures: figures(i, Some(c)),
+                        ratios: ratios(i, c),
+                    };
+                    serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
+                    writeln!(out)?;
+                }
+            }
+            for (choice, mean) in choices.iter().zip(&means) {
+                let line = MeanLine { schemes: &choice.name, cases: cases.len(), geometric_mean: *mean };
+                serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
                 writeln!(out)?;
             }
-        }
-        for (choice, mean) in choices.iter().zip(&means) {
-            let line = MeanLine { schemes: &choice.name, cases: cases.len(), geometric_mean: *mean };
-            serde_json::to_writer(&mut out, &line)?;
-            writeln!(out)?;
-        }
-    } else {
-        let mut table = Table::new();
-        for (i, case) in cases.iter().enumerate() {
-            let name = if args.runs > 1 { format!("{} {}", case.pattern, case.seed) } else { case.pattern.clone() };
-            for (c, choice) in choices.iter().enumerate() {
-                table.row(&name, &choice.name, &ratios(i, c), Some(figures(i, Some(c))));
+        } else {
+            let mut table = Table::new();
+            for (i, case) in cases.iter().enumerate() {
+                let name = if args.runs > 1 { format!("{} {}", case.pattern, case.seed) } else { case.pattern.clone() };
+                for (c, choice) in choices.iter().enumerate() {
+                    table.row(&name, &choice.name, &ratios(i, c), Some(figures(i, Some(c))));
+                }
             }
-        }
-        if cases.len() > 1 {
-            for (choice, mean) in choices.iter().zip(&means) {
-                table.row("geometric mean", &choice.name, mean, None);
+            if cases.len() > 1 {
+                for (choice, mean) in choices.iter().zip(&means) {
+                    table.row("geometric mean", &choice.name, mean, None);
+                }
             }
+            table.write(out)?;
         }
-        table.write(&mut out)?;
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Runs the jobs on all cores; the results are in their order.
@@ -208,7 +210,7 @@ impl Table {
         ]);
     }
 
-    fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let width = |column: usize| self.rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);
         let widths: [usize; 9] = std::array::from_fn(width);
         for row in &self.rows {

@@ -10,11 +10,12 @@ use crate::args::units;
 use crate::args::workload::WorkloadArgs;
 use crate::commands::schemes::stats;
 use crate::exit::Usage;
-use crate::output::{one_of, open_stats, write_file};
+use crate::output::{is_stdout, keep_apart, one_of, open_stats, to_stdout, write_file};
 use crate::schemes::{Loaded, SchemeArgs};
 use isotherm_core::scheme::Scheme;
 use isotherm_core::units::format_time;
 use isotherm_core::units::nanos;
+use isotherm_files::apart::Output;
 use isotherm_linux::signals::StopSignals;
 use isotherm_sim::experiment::{Experiment, ExperimentError, Figures};
 use isotherm_sim::machine::CostModel;
@@ -81,6 +82,17 @@ struct Choice {
 }
 
 impl Args {
+    /// Refuses files to write that are read, or the same; `pictures`: how many there are.
+    fn keep_apart(&self, pictures: usize) -> Result<(), Usage> {
+        let mut inputs = self.schemes.files();
+        inputs.extend(self.workload.file.clone());
+        let mut outputs: Vec<Output> = self.stats.iter().map(|path| Output::new("--stats", path)).collect();
+        if let Some(path) = &self.svg {
+            outputs.extend((0..pictures).map(|i| Output::new("--svg", one_of(path, &i.to_string(), pictures))));
+        }
+        keep_apart(&inputs, &outputs)
+    }
+
     /// Reads schemes; a file may say how to watch.
     fn choice(&self, name: String, schemes: &SchemeArgs) -> anyhow::Result<Choice> {
         let Loaded { schemes, monitor, target } = schemes.load(&self.monitor)?;
@@ -123,7 +135,16 @@ impl Args {
 }
 
 fn run_one(args: &Args) -> anyhow::Result<()> {
+    if args.json && args.stats.as_deref().is_some_and(is_stdout) {
+        let text = "--stats - and --json both write to standard output, lines of two kinds; give --stats a file";
+        return Err(Usage(text.into()).into());
+    }
     let choice = args.choice(String::new(), &args.schemes)?;
+    if args.svg.as_deref().is_some_and(is_stdout) && choice.schemes.len() > 1 {
+        let count = choice.schemes.len();
+        return Err(Usage(format!("--svg - takes one picture, and there are {count}: name a file")).into());
+    }
+    args.keep_apart(choice.schemes.len())?;
     let workload = args.workload(args.workload.pattern, args.monitor.seed)?;
     let experiment = args.experiment(workload, &choice, args.monitor.seed)?;
     let mut stats_file = args.stats.as_deref().map(open_stats).transpose()?;
@@ -152,7 +173,7 @@ fn run_one(args: &Args) -> anyhow::Result<()> {
             write_file(&one_of(path, &h.name(), histories.len()), scheme(h).svg().as_bytes())?;
         }
     }
-    report::print(args, &experiment, &figures, &alone, &last)
+    to_stdout(|out| Ok(report::print(out, args, &experiment, &figures, &alone, &last)?))
 }
 
 /// Figures of a run that was cut short would be compared with those of a whole one.

@@ -72,9 +72,15 @@ struct Json<'a> {
     schemes: Vec<serde_json::Value>,
 }
 
-/// Prints the figures of one run.
-pub fn print(args: &Args, e: &Experiment, f: &Figures, alone: &Figures, last: &Last) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
+/// Writes the figures of one run.
+pub fn print(
+    out: &mut dyn Write,
+    args: &Args,
+    e: &Experiment,
+    f: &Figures,
+    alone: &Figures,
+    last: &Last,
+) -> io::Result<()> {
     let (swap, ratios) = (e.hardware.swap.map(|d| d.name), Ratios::new(f, alone));
     if args.json {
         let json = Json {
@@ -89,9 +95,8 @@ pub fn print(args: &Args, e: &Experiment, f: &Figures, alone: &Figures, last: &L
             alone,
             schemes: last.values()?,
         };
-        serde_json::to_writer(&mut out, &json)?;
-        writeln!(out)?;
-        return Ok(());
+        serde_json::to_writer(&mut *out, &json)?;
+        return writeln!(out);
     }
     let size = format_size(e.workload.size());
     let name = e.workload.name();
@@ -149,6 +154,5 @@ pub fn print(args: &Args, e: &Experiment, f: &Figures, alone: &Figures, last: &L
             alone.some_psi * 100.0
         )?;
     }
-    last.words.iter().try_for_each(|words| writeln!(out, "{words}"))?;
-    Ok(())
+    last.words.iter().try_for_each(|words| writeln!(out, "{words}"))
 }
